@@ -31,6 +31,7 @@ FLAGS = {
     "fused_accumulation": (False, "fused_accumulation", False),
     "sharding": ("megatron", "sharding", "megatron"),
     "gradient_sync": ("step", "gradient_sync", "step"),
+    "sample_tokens": ("512", "sample_tokens", 512),
     "update_in_backward": (True, "update_in_backward", True),
     "reshard": (False, "reshard", False),
     "overlap": (False, "overlap_dp", False),
@@ -59,7 +60,7 @@ OF_SOFTWARE = {"working_copy", "gradients_freed", "foreach_update", "narrow_inpu
 """Habits that a stack decides: said by --stack."""
 QUESTION = {"seq", "batch", "notes"}
 """Fields that other flags say, or that say what was chosen."""
-PYTHON_ONLY = {"converted_gradients", "paired_sends", "launch_blocking", "fused_adapters"}
+PYTHON_ONLY = {"converted_gradients", "paired_sends", "launch_blocking", "fused_adapters", "half_adapters"}
 """Habits of DeepSpeed's engine, of debugging and of one library of fine-tuning, for case studies and tables."""
 MOE = ("deepseek-v2", "hgx-h800:8")
 DENSE = ("llama3-8b", "dgx-h100:8")

@@ -55,7 +55,8 @@ def test_a_layer_of_experts_in_bf16_is_within_fourteen_percent_in_the_median() -
 # construction. On prime_rl attention kernels decide.
 SHOWCASES = (
     "nvidia_nemo", "nvidia_nemo_experts", "bigscience_a100_sweep", "llama3_405b", "internlm_7b", "dgxc_nemo",
-    "dgxc_nemo_experts", "dgxc_maxtext", "torchao", "prime_rl", "fms_acceleration", "fms_adapters", "pythia_a100",
+    "dgxc_nemo_experts", "dgxc_tuning", "nvidia_nemo_tuning", "dgxc_maxtext", "torchao", "prime_rl",
+    "fms_acceleration", "fms_adapters", "pythia_a100",
 )  # fmt: skip
 STEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_s"]
 SWEEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_s" and name not in SHOWCASES]
@@ -107,8 +108,8 @@ def test_every_row_is_described_or_left_out_by_reason() -> None:
     described = {name: len(table.cases()) for name, table in TABLES.items()}
     assert described["internlm_7b"] == len(read_rows("internlm_7b_a100.csv"))
     assert described["llama3_405b"] == len(read_rows("llama3_405b.csv"))
-    assert left_out() == {"sharding not printed": 13, "fine-tuning of adapters": 12}
-    here = sum(described[name] for name in ("dgxc_nemo", "dgxc_nemo_experts", "dgxc_maxtext"))
+    assert left_out() == {"sharding not printed": 13}
+    here = sum(described[name] for name in ("dgxc_nemo", "dgxc_nemo_experts", "dgxc_maxtext", "dgxc_tuning"))
     assert here + sum(left_out().values()) == len(read_rows("dgxc_benchmarking.csv"))
     spread = described["vocab_parallelism"] + len(vocabulary.out_of_memory())
     assert spread == len(read_rows("vocab_parallelism.csv"))

@@ -14,7 +14,9 @@ def adapter_work(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
     """The two products of every adapter of a layer, and adding what they give to what the frozen matrix gives.
 
     PEFT's kernels, one after another, cast inputs to the adapters' fp32, scale, add and cast back: 4 and 13 passes of
-    half-precision elements over inputs and outputs forward, 8 and 7 backward (peft/tuners/lora/layer.py, Linear).
+    half-precision elements over inputs and outputs forward, 8 and 7 backward (peft/tuners/lora/layer.py, Linear). In
+    half precision they only scale and add: 5 over outputs forward, 2 over outputs and 3 over inputs backward
+    (NVIDIA-NeMo/Megatron-Bridge@0191fc5, src/megatron/bridge/peft/lora_layers.py).
     """
     model, grid, parts = shard.model, shard.grid, Passes(Work(), Work())
     for weight in layer_weights(model, kind.experts):
@@ -32,6 +34,9 @@ def adapter_work(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
         parts += shard.trained_product(rows, n, adapters.rank, count)
         if shard.recipe.fused_adapters:
             parts += shard.elementwise(rows * n * count, 3.0, 0.0)
+        elif shard.recipe.half_adapters:
+            parts += shard.elementwise(rows * n * count, 5.0, 2.0, kernels=2)
+            parts += shard.elementwise(rows * k * count, 0.0, 3.0)
         else:
             parts += shard.elementwise(rows * n * count, 13.0, 7.0, kernels=4)
             parts += shard.elementwise(rows * k * count, 4.0, 8.0, kernels=2)

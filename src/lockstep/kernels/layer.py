@@ -64,16 +64,17 @@ def attention_core(shard: Shard, window: int) -> Passes:
     A fused kernel executes 2 products forward and 5 backward over the scores that a causal mask leaves (half of
     them); the unfused one computes all scores and moves them through memory for scaling, softmax and dropout. ALiBi's
     bias is then written where the scores go and read by their product, which adds to it (`baddbmm`). The output is
-    copied from heads to tokens.
+    copied from heads to tokens. Packed samples do not attend to one another in fused kernels.
     """
     attention, recipe, grid = shard.model.attention, shard.recipe, shard.grid
     heads, per_head = attention.heads / grid.tp, grid.micro_batch * recipe.seq / grid.cp
     query_dim, value_dim = attention.head_dim, attention.value_dim
     if recipe.flash_attention:
-        scores = per_head * keys_per_query(recipe.seq, window or None, attention.causal, "causal") * heads
+        length = recipe.attended_tokens
+        scores = per_head * keys_per_query(length, window or None, attention.causal, "causal") * heads
         flops = 2.0 * scores * (query_dim + value_dim)
         executed_backward = 2.0 * scores * (3 * query_dim + 2 * value_dim)
-        fused, size = shard.clock.fused_attention, (recipe.seq, query_dim, attention.causal)
+        fused, size = shard.clock.fused_attention, (length, query_dim, attention.causal)
         both = Passes(fused(flops, *size), fused(executed_backward, *size, backward=True))
         return both + _merging(shard, heads * value_dim)
     count, rows = grid.micro_batch * heads, recipe.seq / grid.cp

@@ -34,6 +34,7 @@ from lockstep.layout.memory import memory as memory
 from lockstep.layout.memory import peak_B as peak_B
 from lockstep.layout.memory import stage_memory as stage_memory
 from lockstep.layout.memory import stage_parameters as stage_parameters
+from lockstep.layout.recipe import ADAPTER_B as ADAPTER_B
 from lockstep.layout.recipe import OPTIMIZERS as OPTIMIZERS
 from lockstep.layout.recipe import Optimizer as Optimizer
 from lockstep.layout.recipe import Recipe as Recipe
@@ -48,5 +49,4 @@ from lockstep.layout.rules import divisors as divisors
 from lockstep.layout.rules import refuse as refuse
 from lockstep.layout.sharing import gradients_leave as gradients_leave
 from lockstep.layout.sharing import sharing_of as sharing_of
-from lockstep.layout.trained import ADAPTER_B as ADAPTER_B
 from lockstep.layout.trained import trained_parameters as trained_parameters

@@ -63,6 +63,7 @@ def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None) -> P
         cached_attention_B=recipe.attention_output_B,
         recompute_modules=recipe.recompute_modules,
         adapters=recipe.adapters,
+        half_adapters=recipe.half_adapters,
         flash_attention=recipe.flash_attention,
         dropout=recipe.dropout,
         fused_elementwise=recipe.fused_elementwise,

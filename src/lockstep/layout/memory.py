@@ -32,7 +32,7 @@ from lockstep.layout.kept import activations_B, by_experts, chunks_of, leaving_B
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid, host_capacity_B, host_states_B
 from lockstep.layout.recipe import Recipe
 from lockstep.layout.sharing import gradients_pass, sharing_of
-from lockstep.layout.trained import ADAPTER_B, frozen_B, trained_parameters
+from lockstep.layout.trained import frozen_B, trained_parameters
 from lockstep.parallel.data.local import OUTER_STATE_B
 from lockstep.types.arrays import Number, Truth, Whole
 from lockstep.types.plain import Json
@@ -247,10 +247,7 @@ def _copies_B(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters) -> N
 def _adapted_states(
     job: Job, grid: LayoutGrid, held: Counter[LayerKind], whole: RankParameters, trained: RankParameters
 ) -> tuple[Number, Number, Number]:
-    """Bytes of parameters, gradients and optimizer states of one rank that trains adapters, in fp32, and nothing else.
-
-    An adapter's own fp32 copy is what the update is applied to: it needs no master.
-    """
+    """Bytes of parameters, gradients and optimizer states of one rank that trains adapters and nothing else."""
     recipe, sharing = job.recipe, sharing_of(job.recipe, grid)
     given_up, dense = np.logical_not(sharing.keeps), trained.matrix_elems + trained.other_elems
     base_B = _sharded(grid, *frozen_B(job, grid, held, whole), given_up)
@@ -258,9 +255,9 @@ def _adapted_states(
     def of(each_B: float, divided: Truth) -> Number:
         return _sharded(grid, dense * each_B, trained.expert_elems * each_B, divided)
 
-    weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, base_B + of(ADAPTER_B, given_up))
-    gradients_B = np.where(gradients_pass(recipe, grid), 0.0, of(ADAPTER_B, sharing.scatters))
-    optimizer_B = of(recipe.states.matrix_states_B, sharing.sharded)
+    weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, base_B + of(recipe.adapter_B, given_up))
+    gradients_B = np.where(gradients_pass(recipe, grid), 0.0, of(recipe.adapter_gradient_B, sharing.scatters))
+    optimizer_B = of(recipe.adapter_states_B, sharing.sharded)
     return weights_B, gradients_B, np.where(grid.offload == KEEP, optimizer_B, 0.0)
 
 
@@ -313,7 +310,7 @@ def _gathered(
     sharing, adapted = sharing_of(recipe, grid), recipe.adapters is not None
     layer = (parameters.matrix_elems + parameters.expert_elems) / layers
     passing = (trained.matrix_elems + trained.expert_elems) / layers
-    each_B = ADAPTER_B if adapted else max(recipe.wire_B, recipe.parameter_B)
+    each_B = recipe.adapter_wire_B if adapted else max(recipe.wire_B, recipe.parameter_B)
     gradients_B = np.where(sharing.scatters | gradients_pass(recipe, grid), passing * each_B, 0.0)
     stored_B = recipe.base_B if adapted else recipe.parameter_B
     return gradients_B + np.where(sharing.keeps, 0.0, 2.0 * layer * stored_B)

@@ -94,6 +94,8 @@ BASE_B = {"nf4": 0.5 + 1 / 64 * (1 + 4 / 256), "int8": 1.0, "gptq": 0.5 + 2.5 / 
 """Bytes per element of a frozen matrix: nf4 with scales of 64 elements quantised to one byte, and those of 256 in four
 (QLoRA, arXiv 2305.14314, section 3); int8 with a scale per row (arXiv 2208.07339); GPTQ in four bits with groups of
 128, a half-precision scale and a zero each (arXiv 2210.17323)."""
+ADAPTER_B = 4.0
+"""Bytes of an adapter's element, and of its gradient, in PEFT."""
 NOT_TRAINED = {
     "int8": "a step's products need a floating-point format: bf16, fp16 or, if the device has them, fp8, mxfp8, nvfp4"
 }
@@ -121,6 +123,8 @@ class Recipe:
     """Tokens per sequence."""
     batch: int
     """Sequences per optimizer step over all replicas."""
+    sample_tokens: int | None = None
+    """Length of the samples that are packed into a sequence and do not attend to one another; None: one fills it."""
     dtype: str = "bf16"
     """Number format of the matrix products, a key of Device.peak_flops."""
     stack: str | Stack = DEFAULT
@@ -151,7 +155,9 @@ class Recipe:
     cross_entropy: str | None = None
     """How the cross entropy treats logits, a word of LOSS_B; None: fused where elementwise kernels are, else eager."""
     fused_adapters: bool = False
-    """What surrounds the products of adapters runs inside other kernels, not in PEFT's own one after another."""
+    """What surrounds the products of adapters runs inside other kernels, not in the library's own one after another."""
+    half_adapters: bool = False
+    """Adapters are stored, trained and passed as other parameters, not in fp32 as by PEFT (autocast_adapter_dtype)."""
     working_copy: bool = True
     """Half-precision parameters are kept beside their master copy; FSDP casts what it gathers instead."""
     gradients_freed: bool = False
@@ -243,6 +249,8 @@ class Recipe:
                 raise BadInput(
                     f"{name} must be a whole number of at least 1, got {value!r}", f"--{name.replace('_', '-')}"
                 )
+        if self.sample_tokens is not None and not (isinstance(self.sample_tokens, int) and self.sample_tokens > 0):
+            raise BadInput(f"sample_tokens must be at least 1, got {self.sample_tokens!r}", "--sample-tokens")
         layers = self.offload_layers
         if layers != "all" and (not isinstance(layers, int) or isinstance(layers, bool) or layers < 0):
             raise BadInput(f"offload_layers must be a count of layers, or all, got {layers!r}", "--offload-layers")
@@ -297,6 +305,11 @@ class Recipe:
         return stack(self.stack)
 
     @property
+    def attended_tokens(self) -> int:
+        """Length of a sequence as attention sees it."""
+        return self.seq if self.sample_tokens is None else min(self.seq, self.sample_tokens)
+
+    @property
     def training(self) -> Training:
         """What is trained, and how."""
         return read_training(self.train)
@@ -315,6 +328,26 @@ class Recipe:
     def base_B(self) -> float:
         """Bytes per element of a matrix of a block, as it is stored."""
         return self.parameter_B if self.base is None else BASE_B[self.base]
+
+    @property
+    def adapter_B(self) -> float:
+        """Bytes of an adapter's element."""
+        return self.working_B if self.half_adapters else ADAPTER_B
+
+    @property
+    def adapter_gradient_B(self) -> float:
+        """Bytes of its accumulated gradient."""
+        return self.gradient_B if self.half_adapters else ADAPTER_B
+
+    @property
+    def adapter_wire_B(self) -> float:
+        """Bytes of its gradient when gradients are reduced."""
+        return self.wire_B if self.half_adapters else ADAPTER_B
+
+    @property
+    def adapter_states_B(self) -> float:
+        """Bytes of its optimizer states: what is stored in fp32 is updated in place and has no master copy."""
+        return self.states.matrix_B if self.half_adapters else self.states.matrix_states_B
 
     def offloaded_of(self, layers: int) -> int:
         """Of so many layers of a stage, those whose kept activations wait in host memory."""

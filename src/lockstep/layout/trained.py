@@ -10,9 +10,6 @@ from lockstep.layout.layout import LayoutGrid
 from lockstep.types.arrays import Number
 from lockstep.workload import RankParameters, is_linear, layer_weights, rank_parameters
 
-ADAPTER_B = 4.0
-"""Bytes of an adapter's element, and of its gradient: PEFT keeps both in fp32 (autocast_adapter_dtype)."""
-
 
 def trained_parameters(job: Job, grid: LayoutGrid, held: Counter[LayerKind]) -> RankParameters:
     """Elements of the adapters of the layers `held`, on one rank."""

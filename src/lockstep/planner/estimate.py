@@ -217,7 +217,9 @@ def model_flops(job: Job) -> float:
         forwards, backwards = job.recipe.objective.passes
         each = 2.0 * forwards + 4.0 * backwards
         return each * parameters(job.model).active * job.recipe.batch_tokens
-    found = training_flops(job.model, job.recipe.seq, job.recipe.mfu_convention, training=job.recipe.training)
+    found = training_flops(
+        job.model, job.recipe.attended_tokens, job.recipe.mfu_convention, training=job.recipe.training
+    )
     return float(found.model) * job.recipe.batch_tokens
 
 
@@ -227,7 +229,7 @@ def executed_flops(job: Job, recompute: str) -> float:
         return model_flops(job)
     counting = "causal" if job.recipe.mfu_convention == "causal" else "full"
     modules, training = job.recipe.recompute_modules, job.recipe.training
-    found = training_flops(job.model, job.recipe.seq, counting, recompute, modules, training)
+    found = training_flops(job.model, job.recipe.attended_tokens, counting, recompute, modules, training)
     return model_flops(job) * float(found.hardware / found.model)
 
 

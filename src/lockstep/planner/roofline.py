@@ -180,7 +180,7 @@ def device_flops(job: Job, layout: Layout) -> float:
     counting = "causal" if job.recipe.flash_attention else "full"
     modules = job.recipe.recompute_modules
     per_token = training_flops(
-        job.model, job.recipe.seq, counting, layout.recompute, modules, job.recipe.training
+        job.model, job.recipe.attended_tokens, counting, layout.recompute, modules, job.recipe.training
     ).hardware
     return float(per_token) * job.recipe.batch_tokens / job.devices
 

@@ -14,7 +14,6 @@ from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.optimizer import optimizer_s, outer_update_s, updated, updated_B
 from lockstep.layout import (
-    ADAPTER_B,
     KEEP,
     OFFLOAD_PARAMETERS,
     Job,
@@ -71,7 +70,7 @@ def _around(
     if recipe.adapters is not None:
         # Of what is gathered nearly all are matrices of blocks, which travel as they are stored.
         adapters = fullest_adapters(job, grid)
-        bytes_each, trained = (recipe.base_B, ADAPTER_B), (adapters.matrix_elems, adapters.expert_elems)
+        bytes_each, trained = (recipe.base_B, recipe.adapter_wire_B), (adapters.matrix_elems, adapters.expert_elems)
     sharing = sharing_of(recipe, grid)
     moved = traffic(network.data, grid.zero, sharing, (dense, expert), *bytes_each, layers, recipe.overlap_dp, trained)
     host = HostTraffic()

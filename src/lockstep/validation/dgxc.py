@@ -1,8 +1,12 @@
 """NVIDIA's DGX Cloud benchmarking recipes: training with NeMo and MaxText on 8 to 2,048 H100, some with fewer layers.
 
-Of 248 rows 223 are described here: 163 of dense models by NeMo, 38 of Grok-1 and 22 by MaxText, tables of their own.
-Eight are fine-tuning of all parameters on sequences packed to full length, priced as pre-training. Left out, and
-counted by `left_out`: Paxml, whose sharding is not printed; fine-tuning of adapters. Nothing of it was fitted.
+Of 248 rows 235 are described here: 155 of dense models by NeMo, 38 of Grok-1 and 22 by MaxText, and 20 of fine-tuning,
+tables of their own. Left out, and counted by `left_out`: Paxml, whose sharding is not printed. Nothing of the others
+was fitted.
+
+Fine-tuning, of all parameters or of adapters on queries, keys and values (the recipes' performance mode, with rank 8:
+nemo/collections/llm/recipes/llama3_8b.py), packs samples of SQuAD, which are assumed to take 200 tokens each, into
+sequences. NeMo's one adapter for the three is priced as three of their own.
 
 Grok-1's recipe (grok1/grok1_314b.yaml and configure.sh of the same repository) pads every expert's input to a capacity
 of one, so that experts get equally many tokens, sends each copy of a token by itself (the all-to-all dispatcher) and
@@ -30,8 +34,12 @@ from lockstep.workload import Attention, Experts, Mlp, Transformer, model
 SOURCE = "NVIDIA/dgxc-benchmarking, v24.11.1 to v25.04.02; its dense models with NeMo"
 EXPERTS_SOURCE = "NVIDIA/dgxc-benchmarking, v24.11.1 to v25.05.05; its pre-training of Grok-1 with NeMo"
 MAXTEXT_SOURCE = "NVIDIA/dgxc-benchmarking, v24.11.1 and v25.02; its pre-training with MaxText, JAX on GPUs"
+TUNING_SOURCE = "NVIDIA/dgxc-benchmarking, v25.02; its fine-tuning of Llama 3 with NeMo"
+SAMPLE_TOKENS = 200
 CATALOG = {
     "llama2-70b": "llama2-70b",
+    "llama3-8b": "llama3-8b",
+    "llama3-70b": "llama3-70b",
     "llama3.1-8b": "llama3-8b",
     "llama3.1-70b": "llama3-70b",
     "llama3.1-405b": "llama3-405b",
@@ -41,12 +49,17 @@ CATALOG = {
 
 def cases() -> tuple[Case, ...]:
     """One case per row of a dense model that can be described."""
-    return _cases(with_experts=False)
+    return tuple(_case(row) for row in _nemo() if not row["ep"] and row["mode"] == "pretrain")
+
+
+def tuning_cases() -> tuple[Case, ...]:
+    """The same of fine-tuning."""
+    return tuple(_case(row) for row in _nemo() if row["mode"] != "pretrain")
 
 
 def expert_cases() -> tuple[Case, ...]:
     """The same of Grok-1."""
-    return _cases(with_experts=True)
+    return tuple(_case(row) for row in _nemo() if row["ep"])
 
 
 def maxtext_cases() -> tuple[Case, ...]:
@@ -54,9 +67,8 @@ def maxtext_cases() -> tuple[Case, ...]:
     return tuple(_maxtext_case(row) for row in _described() if _is_maxtext(row))
 
 
-def _cases(with_experts: bool) -> tuple[Case, ...]:
-    rows = [row for row in _described() if not _is_maxtext(row)]
-    return tuple(_case(row) for row in rows if bool(row["ep"]) == with_experts)
+def _nemo() -> list[dict[str, str]]:
+    return [row for row in _described() if not _is_maxtext(row)]
 
 
 def _described() -> list[dict[str, str]]:
@@ -69,8 +81,6 @@ def left_out() -> Counter[str]:
 
 
 def _why_not(row: dict[str, str]) -> str:
-    if row["mode"] == "lora":
-        return "fine-tuning of adapters"
     return "sharding not printed" if "Paxml" in row["stack"] else ""
 
 
@@ -136,6 +146,10 @@ def _case(row: dict[str, str]) -> Case:
         switches["overlap_tp"] = "gradients"
     if "gpt3" in row["model"]:
         switches["dropout"] = True
+    if row["mode"] != "pretrain":
+        switches["sample_tokens"] = SAMPLE_TOKENS
+    if row["mode"] == "lora":
+        switches["train"] = "lora:r=8,targets=q+k+v"
     return _asked(row, layout, Recipe.by("nemo-24", **_trained(row), overlap_pp=layout.vpp > 1, **switches))
 
 
@@ -157,5 +171,6 @@ def _asked(row: dict[str, str], layout: Layout, recipe: Recipe) -> Case:
 
 
 TABLE = Table("dgxc_nemo", "step_time_s", SOURCE, 0.15, cases)
+TUNING = Table("dgxc_tuning", "step_time_s", TUNING_SOURCE, 0.30, tuning_cases)
 EXPERTS = Table("dgxc_nemo_experts", "step_time_s", EXPERTS_SOURCE, 0.20, expert_cases)
 MAXTEXT = Table("dgxc_maxtext", "step_time_s", MAXTEXT_SOURCE, 0.30, maxtext_cases)

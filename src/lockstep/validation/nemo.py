@@ -12,6 +12,9 @@ rows say; experts are whole (Megatron Bridge's recipes set expert_tensor_paralle
 once (DeepEP or HybridEP), which the rows do not print; rows that drop tokens send every copy by itself, as Megatron
 Bridge then does without DeepEP. DeepSeek-V3's stages are placed as by Megatron Bridge. One row is left out: 64 ranks of
 experts in stages of 32 ranks (mb271).
+
+Fine-tuning is a table of its own too: of all parameters, or of adapters on queries, keys and values (target_modules of
+Megatron Bridge's performance recipes), of samples packed as in `dgxc.py`.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from lockstep.hardware import Cluster, cluster
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.types.plain import Json
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
+from lockstep.validation.dgxc import SAMPLE_TOKENS
 from lockstep.workload import Attention, ConvNet, Experts, Transformer, model
 
 SOURCE = "NVIDIA NeMo Framework and Megatron Bridge performance summaries, 24.01 to 26.04; a part of their rows"
@@ -87,8 +91,17 @@ def expert_cases() -> tuple[Case, ...]:
     return _cases(EXPERT_MODELS)
 
 
-def _cases(models: Mapping[str, str]) -> tuple[Case, ...]:
-    rows = [row for row in read_rows("nvidia_nemo_megatron_bridge.csv") if "pre" in row["task"].lower() and row["tp"]]
+def tuning_cases() -> tuple[Case, ...]:
+    """The same of fine-tuning."""
+    return _cases(MODELS, ("sft", "lora"))
+
+
+def _cases(models: Mapping[str, str], tasks: tuple[str, ...] = ("pre",)) -> tuple[Case, ...]:
+    rows = [
+        row
+        for row in read_rows("nvidia_nemo_megatron_bridge.csv")
+        if any(task in row["task"].lower() for task in tasks) and row["tp"]
+    ]
     known = [row for row in rows if row["model"] in models and row["gpu"] in CLUSTERS and row["precision"] in DTYPES]
     asked = [row for row in known if _number(row["ep"]) <= _stage_ranks(row)]
     return tuple(case for row in asked if (case := _case(row, models[row["model"]])) is not None)
@@ -158,6 +171,10 @@ def _recipe(row: dict[str, str], name: str, layout: Layout) -> Recipe:
     experts: Json = {"exchange": exchange, "routing": "forced"} if name in EXPERT_MODELS.values() else {}
     if again := _recomputed(row, name):
         experts["recompute_modules"] = again
+    if "pre" not in row["task"].lower():
+        experts["sample_tokens"] = SAMPLE_TOKENS
+    if row["task"] == "LoRA":
+        experts["train"] = "lora:r=16,targets=q+k+v"
     return Recipe.by(
         "nemo-25",
         seq=int(row["seq_len"]),
@@ -187,4 +204,5 @@ def _case(row: dict[str, str], name: str) -> Case | None:
 
 
 TABLE = Table("nvidia_nemo", "step_time_s", SOURCE, 0.10, cases)
+TUNING = Table("nvidia_nemo_tuning", "step_time_s", SOURCE, 0.20, tuning_cases)
 EXPERTS = Table("nvidia_nemo_experts", "step_time_s", SOURCE, 0.30, expert_cases)

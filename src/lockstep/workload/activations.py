@@ -299,7 +299,8 @@ def _gradients(model: Transformer, piece: Piece, experts: bool) -> Iterator[Row]
     """Gradients at the fullest moment of a layer's backward pass, less the input of the down product."""
     yield _hidden("stream gradient", model, piece)
     if piece.adapters is not None:
-        yield Row("adapter input gradient", model.hidden * FP32_B, "sequence")
+        size_B = piece.element_B if piece.half_adapters else FP32_B
+        yield Row("adapter input gradient", model.hidden * size_B, "sequence")
     inner = model.experts if experts else model.mlp
     if inner is None:
         return
@@ -314,11 +315,13 @@ def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, expert
     """Inputs of adapters, each cast to fp32 for itself (PEFT), and what comes out of A."""
     if piece.element_B >= FP32_B:
         return
+    half = piece.half_adapters
     for weight in layer_weights(model, experts):
         if adapters.adapts(weight):
             times = model.experts.top_k if weight.category == "routed_experts" and model.experts else 1
             spread: Spread = "inner" if times > 1 else "tp" if weight.name in ROWS else "sequence"
-            yield Row(f"{weight.name} adapter input", times * (weight.shape[0] + adapters.rank) * FP32_B, spread)
+            kept_B = adapters.rank * piece.element_B if half else (weight.shape[0] + adapters.rank) * FP32_B
+            yield Row(f"{weight.name} adapter input", times * kept_B, spread)
 
 
 def _inside(experts: Experts, piece: Piece, prefix: str, elems: float, spread: Spread) -> Iterator[Row]:

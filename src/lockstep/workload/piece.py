@@ -89,6 +89,8 @@ class Piece:
     """What selective recomputation throws away (`recompute.py`)."""
     adapters: Adapters | None = None
     """What is trained beside frozen matrices, whose inputs need not be kept; None where all is trained."""
+    half_adapters: bool = False
+    """Adapters read what the frozen matrix reads, not a copy in fp32."""
     flash_attention: bool = True
     dropout: bool = False
     fused_elementwise: bool = True

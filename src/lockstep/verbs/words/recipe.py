@@ -78,6 +78,10 @@ def _steps(value: Quantity, where: str) -> int:
     return steps
 
 
+def _sample(value: Quantity, where: str) -> int:
+    return parse_integer(value, where, minimum=1)
+
+
 def _layers(value: Quantity, where: str) -> int | str:
     return "all" if value == "all" else parse_integer(value, where, minimum=0)
 
@@ -118,6 +122,15 @@ class RecipeWords(TypedDict, total=False):
             "parameter). (default: full)",
         ),
         Field("mfu_convention"),
+    ]
+    sample_tokens: Annotated[
+        Quantity | None,
+        Option(
+            "N",
+            "Mean length of the samples packed into each sequence, which do not attend to one another. "
+            "(default: a sample fills its sequence)",
+        ),
+        Field("sample_tokens", _sample),
     ]
     train: Annotated[
         str | None,
