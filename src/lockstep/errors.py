@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from lockstep.types.plain import Json, picked
@@ -175,9 +176,14 @@ class Infeasible(LockstepError):
 
     def __init__(self, message: str, violations: Sequence[Violation] = ()) -> None:
         self.violations = tuple(violations)
-        self.levers: Any = None
-        """What would make a run fit that does not (`planner.Levers`); None where nobody looked."""
+        self.find_levers: Callable[[], Any] | None = None
+        """Searches for what would make a run fit that does not; None where nobody can."""
         super().__init__(message)
+
+    @cached_property
+    def levers(self) -> Any:
+        """What would make a run fit that does not (`planner.Levers`); None where nobody looks."""
+        return None if self.find_levers is None else self.find_levers()
 
 
 class RunFailed(LockstepError):

@@ -66,7 +66,9 @@ def test_changes_together_fit_where_none_alone_does() -> None:
 def test_fewer_devices_do_not_fit() -> None:
     found = asked().levers
     assert found.more is not None
-    assert (found.more.devices, found.more.price_per_hour_usd) == (8, None)
+    price_usd = cluster("rtx-4090", gpus=8).price_per_hour_usd
+    assert price_usd is not None
+    assert (found.more.devices, found.more.price_per_hour_usd) == (8, pytest.approx(8 * price_usd))
     for devices in (2, 4):
         with pytest.raises(Infeasible):
             lockstep.plan("llama3-8b", "rtx-4090", gpus=devices, **QUESTION)

@@ -7,6 +7,7 @@ from lockstep.hardware.catalog import device as device
 from lockstep.hardware.catalog import devices as devices
 from lockstep.hardware.catalog import link as link
 from lockstep.hardware.catalog import links as links
+from lockstep.hardware.catalog import machines as machines
 from lockstep.hardware.cluster import Cluster as Cluster
 from lockstep.hardware.cluster import Level as Level
 from lockstep.hardware.device import DTYPES as DTYPES

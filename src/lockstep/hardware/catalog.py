@@ -8,8 +8,11 @@ PCIe, through the host, so that a machine of them may hold more than its node in
 
 from __future__ import annotations
 
+import math
 import os
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,6 +127,19 @@ def _refuse_mixed(name: str) -> None:
     if len(set(bases)) == 1:
         raise BadInput(f"{name} names {bases[0]} {len(parts)} times; give one number: {bases[0]}:N")
     raise BadInput(f"{name} mixes {' and '.join(bases)}; {ONE_KIND}; ask for each apart, such as {parts[0]}")
+
+
+def machines(number: int, vendors: Sequence[str] | None = None) -> dict[str, Cluster]:
+    """A machine of `number` devices for every device of `vendors` that a machine holds so many of, the cheapest first.
+
+    By name and number: `rtx-4090:1`. Devices whose price is not known come last.
+    """
+    found: dict[str, Cluster] = {}
+    for one in sorted(devices(), key=lambda one: (one.price_per_hour_usd or math.inf, one.name)):
+        if vendors is None or one.vendor in vendors:
+            with suppress(BadInput):
+                found[f"{one.name}:{number}"] = machine(shelf(), one, number)
+    return found
 
 
 def devices() -> tuple[Device, ...]:

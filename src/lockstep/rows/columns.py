@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lockstep.rows.rows import Rows
 from lockstep.units import format_bandwidth, format_count, format_frac, format_size, format_time
 
-FORMATS = {
-    "_per_s": format_count, "_Bps": format_bandwidth, "_s": format_time, "_B": format_size, "_frac": format_frac,
+FORMATS: Mapping[str, Callable[[float], str]] = {
+    "_per_token": lambda usd: f"{1e6 * usd:.3g}", "_per_s": format_count, "_Bps": format_bandwidth, "_s": format_time,
+    "_B": format_size, "_frac": format_frac,
 }  # fmt: skip
 Series = tuple[str, str]
 """Of an answer that is rows itself: what names a row, and its figure."""
 LABELS = {
+    "plans.0.cost_per_token": "$/Mtoken",
+    "plans.0.tokens_per_s": "tokens/s",
+    "tokens_per_s": "tokens/s",
     "memory.total_B": "memory",
     "load.max": "most tokens of an expert",
     "mfu_frac": "MFU",

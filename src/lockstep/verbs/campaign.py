@@ -83,7 +83,7 @@ def campaign(
     operation, aim = taken(words, OperationWords), taken(words, TargetWords)
     market = _market(reserved_discount, spot_discount, preemption)
     found = best_estimate(model, cluster, layout, words)
-    target = read_target(found.job.model, aim)
+    target = read_target(found.job.model, aim, found.job.recipe)
     if target is None:
         raise BadInput("give one of --tokens, --loss and --compute-optimal", "--tokens")
     with flags("--write"):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.documents.files import writable_yaml, writing
 from lockstep.errors import BadInput, Infeasible
-from lockstep.units import parse_count, parse_time_s
+from lockstep.units import parse_time_s
 from lockstep.verbs.words.calling import choosing, verb
 from lockstep.verbs.words.meaning import refuse_idle
 from lockstep.verbs.words.option import Option
@@ -17,7 +18,8 @@ from lockstep.verbs.words.plan_file import write_plan
 from lockstep.verbs.words.quantity import Quantity, Time
 from lockstep.verbs.words.question import positive, read_layout, read_question, whole
 from lockstep.verbs.words.recipe import RecipeWords
-from lockstep.verbs.words.shared import CLUSTER, LAYOUT_WORDS, MODEL, PinWords
+from lockstep.verbs.words.shared import CLUSTER, EPOCHS, LAYOUT_WORDS, MODEL, SAMPLES, PinWords
+from lockstep.verbs.words.targets import read_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,6 +48,8 @@ def plan(
         Quantity | None,
         Option("T", "Training tokens, e.g. 15T: adds days and cost, failures not included (see lockstep campaign)."),
     ] = None,
+    samples: Annotated[Quantity | None, SAMPLES] = None,
+    epochs: Annotated[Quantity | None, EPOCHS] = None,
     objective: Annotated[
         str,
         Option(
@@ -82,7 +86,9 @@ def plan(
     path = None if out is None else writable_yaml(out, "--out")
     asked = _read(model, cluster, software, dict(words))
     wanted: Json = {
-        "tokens": None if tokens is None else positive(parse_count(tokens, "--tokens"), "--tokens"),
+        "tokens": read_tokens(
+            {"tokens": tokens, "samples": samples, "epochs": epochs}, next(iter(asked.recipes.values()))
+        ),
         "deadline_s": None if deadline is None else positive(parse_time_s(deadline, "--deadline"), "--deadline"),
         "objective": objective,
         "top": whole(top, "--top"),
@@ -132,7 +138,7 @@ class _Asked:
                 if (broken.where or "").removeprefix("--").replace("-", "_") in self.words:
                     raise
         elif self.cluster.num_devices <= MOST_ASKED:
-            error.levers = levers(self.model, self.cluster, recipe, self.pins)
+            error.find_levers = partial(levers, self.model, self.cluster, recipe, self.pins)
 
 
 def _read(model: str | Path | Model, cluster: str | Path | Cluster | None, software: str | None, words: Json) -> _Asked:

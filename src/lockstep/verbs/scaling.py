@@ -56,7 +56,7 @@ def scaling(
     question = taken(words, QuestionWords)
     asked = read_question(model, cluster, **question)
     refuse_idle(question, asked.job)
-    target = read_target(asked.model, aim)
+    target = read_target(asked.model, aim, asked.recipe)
     if target is None:
         _refuse_operation(operation)
     with flags("--write"):

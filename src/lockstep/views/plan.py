@@ -266,7 +266,14 @@ COMMAND = Command(
     ),
     render=render,
     picture=plot_plan,
-    figures=("plans.0.step_time_s", "plans.0.mfu_frac", "plans.0.memory_B", "plans.0.bound_by"),
+    figures=(
+        "plans.0.step_time_s",
+        "plans.0.tokens_per_s",
+        "plans.0.mfu_frac",
+        "plans.0.memory_B",
+        "plans.0.bound_by",
+        "plans.0.cost_per_token",
+    ),
     also=flags(export=Option("FILE", "With --for, write the best layout as the software's own configuration.")),
     ask=ask,
 )

@@ -9,6 +9,7 @@ as `Rows`, where a numeric option is given a list or a range.
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
@@ -17,13 +18,15 @@ from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from lockstep.errors import LONGEST, option_hint
 from lockstep.rows import answer_rows, listed
-from lockstep.units import NUMBER
+from lockstep.units import NUMBER, parse_integer
 from lockstep.verbs.words.plan_file import plan_given
 from lockstep.verbs.words.quantity import UNITS, VECTORS
 
 FIRST_NAME = re.compile(r"(?:Annotated\[\s*)?(\w+)")
 TAKES_LISTS = "takes_lists"
 """Attribute of the functions that `verb` made."""
+EVERY = "all"
+"""As --cluster: every device of the catalog."""
 CHOOSES = "chooses_among"
 """Attribute of functions that `choosing` marked."""
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -63,7 +66,13 @@ def verb(function: Function) -> Function:
         report = words.pop("progress", None)
         names = list(inspect.signature(function).parameters)[: len(given)]
         named = {**dict(zip(names, given, strict=True)), **words}
-        return answer_rows(function.__name__, lists, lambda point: one(**{**named, **point}), report)
+        several_machines = machines(named.get("cluster"), named.get("stack"))
+
+        def ask(point: Mapping[str, Any]) -> Any:
+            where = {"cluster": several_machines[point["cluster"]]} if several_machines else {}
+            return one(**{**named, **point, **where})
+
+        return answer_rows(function.__name__, lists, ask, report)
 
     setattr(call, TAKES_LISTS, True)
     return cast(Function, call)
@@ -87,12 +96,31 @@ def several(
     kinds, found = {name: kind for name, kind in keywords(function).items() if name not in chosen}, {}
     for name, value in {**dict(zip(kinds, given, strict=False)), **words}.items():
         kind = kinds.get(name, "")
+        if name == "cluster" and (listed_machines := machines(value, words.get("stack"))):
+            found[name] = [(one, one) for one in listed_machines]
         if kind in UNITS:
             where = f"--{name.replace('_', '-')}"
             values = listed(value, UNITS[kind], where, vector=kind in VECTORS)
             if values is not None:
                 found[name] = [(one, _in_SI(one, UNITS[kind])) for one in values]
     return found
+
+
+def machines(value: Any, stack: Any = None) -> dict[str, Any]:
+    """The clusters in a list by name; for `all` a machine of every device that `stack` runs on, the cheapest first."""
+    if isinstance(value, list | tuple):
+        return {str(getattr(one, "name", one)): one for one in value}
+    if not isinstance(value, str) or os.path.isfile(value):
+        return {}
+    name, _, count = value.partition(":")
+    if name == EVERY:
+        from lockstep.hardware import machines as one_of_each
+        from lockstep.stacks import stack as find_stack
+
+        vendors = None if stack is None else find_stack(stack).vendors
+        return dict(one_of_each(parse_integer(count or 1, "--cluster", minimum=1), vendors))
+    parts = [part.strip() for part in value.split(",")]
+    return {one: one for one in parts} if len(parts) > 1 else {}
 
 
 def _in_SI(value: Any, units: Mapping[str, float]) -> Any:

@@ -127,8 +127,8 @@ class RecipeWords(TypedDict, total=False):
         Quantity | None,
         Option(
             "N",
-            "Mean length of the samples packed into each sequence, which do not attend to one another. "
-            "(default: a sample fills its sequence)",
+            "Mean length of the samples packed into each sequence, which do not attend to one another; without it a "
+            "sample fills its sequence.",
         ),
         Field("sample_tokens", _sample),
     ]

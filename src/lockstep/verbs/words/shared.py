@@ -26,9 +26,17 @@ MODEL = Argument(
     "models",
 )
 CLUSTER = Option(
-    "C", "Catalog cluster with nodes, e.g. dgx-h100:64; one machine, e.g. rtx-4090:4; or a YAML file.", "-c",
+    "C",
+    "Catalog cluster with nodes, e.g. dgx-h100:64; one machine, e.g. rtx-4090:4; or a YAML file. Several, separated by "
+    "commas, or all (one of every device; all:4), give a row each.",
+    "-c",
     names="clusters",
 )  # fmt: skip
+SAMPLES = Option(
+    "N",
+    "Samples of a fine-tune instead of --tokens, e.g. 50k: each fills a sequence, or is packed (--sample-tokens).",
+)
+EPOCHS = Option("E", "Passes over --samples. (default: 1)")
 OP = Argument(
     "OP", "Collective: all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, reduce, scatter or gather.", "ops"
 )
@@ -261,6 +269,8 @@ class TargetWords(TypedDict, total=False):
     """How long to train, in one of three ways."""
 
     tokens: Annotated[Quantity | None, Option("T", "Tokens to train on, e.g. 15T (images for a ConvNet).")]
+    samples: Annotated[Quantity | None, SAMPLES]
+    epochs: Annotated[Quantity | None, EPOCHS]
     loss: Annotated[
         Quantity | None, Option("L", "Train until this loss, in nats per token, predicted by a scaling law.")
     ]

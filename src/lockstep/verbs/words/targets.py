@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput, located
 from lockstep.units import parse_count, parse_number
@@ -11,17 +12,32 @@ from lockstep.verbs.words.shared import TargetWords
 
 if TYPE_CHECKING:
     from lockstep.campaigns import Target
+    from lockstep.layout import Recipe
     from lockstep.workload import Model
 
 SCALING_LAW = "besiroglu"
 
 
-def read_target(model: Model, words: TargetWords) -> Target | None:
+def read_tokens(words: Mapping[str, Any], recipe: Recipe) -> float | None:
+    """Tokens to train on: as given, or epochs of samples, packed or each padded to a sequence; None where unsaid."""
+    tokens, samples, epochs = (words.get(name) for name in ("tokens", "samples", "epochs"))
+    if samples is None:
+        if epochs is not None:
+            raise BadInput("epochs are passes over --samples, e.g. --samples 50k", "--epochs")
+        return None if tokens is None else positive(parse_count(tokens, "--tokens"), "--tokens")
+    if tokens is not None:
+        raise BadInput("give either --tokens or --samples", "--samples")
+    count = positive(parse_count(samples, "--samples"), "--samples")
+    passes = 1.0 if epochs is None else positive(parse_number(epochs, "--epochs"), "--epochs")
+    return passes * count * recipe.attended_tokens
+
+
+def read_target(model: Model, words: TargetWords, recipe: Recipe) -> Target | None:
     """How long to train, in one of three ways; None when nothing says so."""
     from lockstep.campaigns import for_compute, for_loss, for_tokens, in_batches
     from lockstep.campaigns import scaling_law as find_law
 
-    tokens, loss, compute_optimal = words.get("tokens"), words.get("loss"), words.get("compute_optimal", False)
+    tokens, loss, compute_optimal = read_tokens(words, recipe), words.get("loss"), words.get("compute_optimal", False)
     scaling_law, critical_batch_tokens = words.get("scaling_law"), words.get("critical_batch_tokens")
     ways = (tokens is not None) + (loss is not None) + compute_optimal
     if ways > 1:
@@ -33,7 +49,7 @@ def read_target(model: Model, words: TargetWords) -> Target | None:
             raise BadInput("needs --tokens, --loss or --compute-optimal", "--critical-batch-tokens")
         return None
     if tokens is not None:
-        target = for_tokens(positive(parse_count(tokens, "--tokens"), "--tokens"))
+        target = for_tokens(tokens)
     else:
         law = find_law(scaling_law or SCALING_LAW, "--scaling-law")
         with located("--compute-optimal" if loss is None else "--loss"):

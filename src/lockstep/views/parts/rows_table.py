@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.rows.columns import Series, columns
-from lockstep.views.parts.terminal import indented, table
+from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,6 @@ LONG = 10
 def render_rows(figures: Sequence[str], series: Series | None, found: Rows, out: Console) -> None:
     """Prints the rows: these `figures` of each answer, or those of its `series`."""
     shown = columns(found, figures, series)
-    refused = any(row.answer is None for row in found.rows)
     answered = sum(row.answer is not None for row in found.rows)
     varied = " and ".join(_flag(name) for name in found.options)
     out.print(Text(f"{answered:,} of {found.asked:,} answers of {found.verb} by {varied}.", style="bold"))
@@ -32,14 +31,17 @@ def render_rows(figures: Sequence[str], series: Series | None, found: Rows, out:
         out.print(Text(f"Stopped after {len(found.rows):,} of {found.asked:,}.", style="bold"))
     if series:
         out.print(Text(f"{series[1].removesuffix('_s').replace('_', ' ')} by {series[0]}", style="dim"))
-    kept = shown[:MOST_COLUMNS]
-    titles = [(_flag(name), "right") for name in found.options] + [(_title(one.label), "right") for one in kept]
-    rows: list[list[str | Text]] = []
-    for place, row in enumerate(found.rows[:MOST_ROWS]):
-        cells = [one.text(place) for one in kept]
-        rows.append([*(str(value) for value in row.given.values()), *cells, *([row.why] if refused else [])])
-    out.print()
-    indented(out, table([*titles, *([("", "text")] if refused else [])], rows))
+    options = [(_flag(name), "right") for name in found.options]
+    kept, places = shown[:MOST_COLUMNS], range(min(MOST_ROWS, len(found.rows)))
+    given = [[str(value) for value in row.given.values()] for row in found.rows[:MOST_ROWS]]
+    rows = [[*given[at], *(one.text(at) for one in kept)] for at in places if found.rows[at].answer is not None]
+    refused = [[*given[at], found.rows[at].why] for at in places if found.rows[at].answer is None]
+    if rows:
+        out.print()
+        indented(out, table([*options, *((_title(one.label), "right") for one in kept)], rows))
+    if refused:
+        heading(out, "Without an answer")
+        indented(out, table([*options, ("why", "text")], refused))
     more = [one.label for one in shown[MOST_COLUMNS:]]
     if len(found.rows) > MOST_ROWS or more:
         out.print(Text(_left_out(len(found.rows) - MOST_ROWS, len(more)), style="dim"))
