@@ -360,7 +360,7 @@ def test_an_export_names_the_version_that_it_is_written_for(target: str) -> None
         "torchtitan": Layout(dp=32, zero=3),
     }
     text = export(found(DENSE, layout[target]), target)
-    named = {"megatron": "Megatron Core 0.15", "deepspeed": "DeepSpeed 0.18", "torchtitan": "torchtitan v0.2"}[target]
+    named = {"megatron": "Megatron Core 0.19", "deepspeed": "DeepSpeed 0.19.8", "torchtitan": "torchtitan v0.2.2"}[target]
     head = json.loads(text)["comment"][0] if target == "deepspeed" else text.splitlines()[0].removeprefix("# ")
     assert head == f"written for {named}" or head.endswith(named)
 

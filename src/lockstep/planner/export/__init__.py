@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from lockstep.errors import UnknownName
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.export import deepspeed, megatron, torchtitan
+from lockstep.planner.export.arguments import arguments
 from lockstep.planner.export.refusals import Placed
 
 TARGETS = {"megatron": megatron.megatron, "deepspeed": deepspeed.deepspeed, "torchtitan": torchtitan.torchtitan}
-VERSIONS = {"megatron": megatron.VERSION, "deepspeed": deepspeed.VERSION, "torchtitan": torchtitan.VERSION}
 CHOICES: dict[str, dict[str, tuple[object, ...]]] = {
     "megatron": megatron.CHOICES,
     "deepspeed": deepspeed.CHOICES,
@@ -43,7 +43,7 @@ def export(found: Estimate, to: str, said: Sequence[str] = ()) -> str:
 
 def version(to: str) -> str:
     """The software and its version that an export to `to` is written for."""
-    return VERSIONS[to]
+    return arguments(to).version
 
 
 __all__ = ["CHOICES", "TARGETS", "export", "version"]

@@ -10,8 +10,8 @@ Stages need the model written as a `PipelineModule(num_stages=pp)`; DeepSpeed ru
 is decided in the model's code and not in the JSON (recomputation without a pipeline, experts, sequences) is refused
 with a hint where it goes.
 
-Source: deepspeed.ai/docs/config-json and /tutorials/autotp-training (DeepSpeed 0.18, 2026); `pipeline` as read by
-deepspeed/runtime/pipe/engine.py.
+Source: deepspeed.ai/docs/config-json and /tutorials/autotp-training; `pipeline` as read by
+deepspeed/runtime/pipe/engine.py; keys of DeepSpeed 0.19.8.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from lockstep.planner.space import ALL_RANKS
 from lockstep.types.plain import Json
 from lockstep.workload import FULL, NONE
 
-VERSION = "DeepSpeed 0.18"
 CHOICES: dict[str, tuple[object, ...]] = {
     "cp": (1,),
     "ep": (1,),

@@ -11,7 +11,7 @@
     stages      module_fqns_per_model_part, the names of the modules of every stage
 
 Model shapes are torchtitan's own flavors, so [model] is left to the user. Source: torchtitan/config/job_config.py of
-v0.2 (2025), the last releases that read TOML.
+v0.2.2 (February 2026), the last release that reads TOML.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ SCHEDULES = {
 """Schedules of torch.distributed.pipelining that ours equal."""
 ROTATIONS = {"ring": "alltoall", "gather": "allgather"}
 """torch's words for how keys and values reach other ranks: block by block, or all before attention."""
-VERSION = "torchtitan v0.2"
 OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW"}
 CHOICES: dict[str, tuple[object, ...]] = {
     "schedules": tuple(SCHEDULES),
