@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import yaml
 from advice_samples import CASES
 
 from lockstep.errors import Infeasible
@@ -48,10 +49,31 @@ def of_sections(data: dict[str, Any], target: str, *above: str) -> Said:
             yield path, value
 
 
+def of_bridge(text: str) -> Said:
+    data = yaml.safe_load(text)
+    assert data.pop("mixed_precision").endswith("_mixed")
+    yield from of_sections(data, "bridge")
+
+
+def of_options(text: str) -> Said:
+    """torchtitan's: a switch is on, or off after `no-`; the last line is a subcommand."""
+    *lines, chosen = text.splitlines()
+    assert chosen.removeprefix("activation-checkpoint:") in ("full", "none")
+    for name, value in of_flags("\n".join(lines)):
+        section, key = name.split(".")
+        if value is True:
+            yield f"{section}.{key.removeprefix('no-')}", True
+        else:
+            yield name, value
+
+
 READERS: dict[str, Callable[[str], Said]] = {
     "megatron": of_flags,
     "torchtitan": lambda text: of_sections(tomllib.loads(text), "torchtitan"),
+    "torchtitan-cli": of_options,
     "deepspeed": lambda text: of_sections(json.loads(text), "deepspeed"),
+    "bridge": lambda text: of_bridge(text),
+    "accelerate": lambda text: of_sections(yaml.safe_load(text), "accelerate"),
 }
 
 

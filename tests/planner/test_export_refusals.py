@@ -77,7 +77,7 @@ DEEPSPEED: dict[str, Condition] = BOTH | {
     "shard=": lambda job, one, recipe: one.shard > 0,
     "offload needs": lambda job, one, recipe: one.offload != "none" and one.zero == 0,
     "offloaded parameters": lambda job, one, recipe: one.offload == "parameters" and one.zero != 3,
-    "recompute": lambda job, one, recipe: one.recompute == "selective" or (one.recompute == "full" and one.pp == 1),
+    "recompute": lambda job, one, recipe: one.recompute == "selective",
     "matrix products in": lambda job, one, recipe: recipe.dtype == "fp8",
     "gradients must have": lambda job, one, recipe: {recipe.gradient_B, recipe.reduce_B or recipe.gradient_B} - {2, 4},
     "tensor-parallel traffic": lambda job, one, recipe: recipe.overlap_tp in ("all", "async"),

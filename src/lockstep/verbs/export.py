@@ -50,28 +50,33 @@ def export(
     *,
     to: Annotated[
         str | None,
-        Option("TOOL", "Target tool: megatron, deepspeed or torchtitan. (default: what the plan was made for)"),
+        Option(
+            "TOOL",
+            "Target tool: megatron, bridge, deepspeed, torchtitan, torchtitan-cli or accelerate. (default: what the "
+            "plan was made for)",
+        ),
     ] = None,
     **words: Unpack[LayoutWords],
 ) -> Export:
-    """What `to` (megatron, deepspeed, torchtitan) is launched with: for a result, the given layout, or the best one.
+    """What `to` (a name of TARGETS, megatron say) is launched with: for a result, the given layout, or the best one.
 
     Without a layout it is the best one that `to` can run, and states what that costs against the planner's best.
     Raises UnknownName, BadInput, and Infeasible with every reason why `to` cannot run it.
     """
-    from lockstep.planner import Estimate, Plan, best_for
+    from lockstep.planner import SOFTWARE, Estimate, Plan, best_for
+    from lockstep.planner.export import TARGETS, version
     from lockstep.planner.export import export as write
-    from lockstep.planner.export import version
 
     if to is None and isinstance(model, Plan) and model.software is not None:
         to = model.software.target
     if to is None:
-        raise BadInput("name the tool to write for: megatron, deepspeed or torchtitan", "--to")
+        raise BadInput(f"name the tool to write for: {', '.join(TARGETS)}", "--to")
     found = best_estimate(model, cluster, layout, words)
     try:
         return Export(found, to, write(found, to), version(to))
     except Infeasible as error:
-        if isinstance(model, Estimate) or names_layout(layout, words):
+        searched = any(one.target == to for one in SOFTWARE.values())
+        if isinstance(model, Estimate) or names_layout(layout, words) or not searched:
             raise
         other = best_for(to, found)
         if other is None:

@@ -2,7 +2,9 @@
 
     export(found, "megatron")       command-line flags, one per line
     export(found, "deepspeed")      JSON
-    export(found, "torchtitan")     TOML
+    export(found, "torchtitan")     TOML, which releases until 0.2 read; "torchtitan-cli" options of 0.3
+    export(found, "bridge")         YAML over a recipe of Megatron-Bridge
+    export(found, "accelerate")     YAML of Accelerate, for Hugging Face's Trainer
 
 A plan that a framework cannot express is refused with every reason; nothing is dropped on the way. Each begins by the
 version that it was written for: as comments, in JSON, which has none, under a key that DeepSpeed does not read.
@@ -15,17 +17,27 @@ from collections.abc import Sequence
 
 from lockstep.errors import UnknownName
 from lockstep.planner.estimate import Estimate
-from lockstep.planner.export import deepspeed, megatron, torchtitan
+from lockstep.planner.export import accelerate, bridge, deepspeed, megatron, torchtitan, torchtitan_cli
 from lockstep.planner.export.arguments import arguments
+from lockstep.planner.export.deepspeed import COMMENT
 from lockstep.planner.export.refusals import Placed
 
-TARGETS = {"megatron": megatron.megatron, "deepspeed": deepspeed.deepspeed, "torchtitan": torchtitan.torchtitan}
+TARGETS = {
+    "megatron": megatron.megatron,
+    "bridge": bridge.bridge,
+    "deepspeed": deepspeed.deepspeed,
+    "torchtitan": torchtitan.torchtitan,
+    "torchtitan-cli": torchtitan_cli.torchtitan_cli,
+    "accelerate": accelerate.accelerate,
+}
 CHOICES: dict[str, dict[str, tuple[object, ...]]] = {
     "megatron": megatron.CHOICES,
+    "bridge": bridge.CHOICES,
     "deepspeed": deepspeed.CHOICES,
     "torchtitan": torchtitan.CHOICES,
+    "torchtitan-cli": torchtitan_cli.CHOICES,
+    "accelerate": accelerate.CHOICES,
 }
-COMMENT = "comment"
 
 
 def export(found: Estimate, to: str, said: Sequence[str] = ()) -> str:
@@ -37,7 +49,8 @@ def export(found: Estimate, to: str, said: Sequence[str] = ()) -> str:
         raise UnknownName("target of an export", to, TARGETS, "--to")
     body, head = TARGETS[to](Placed(found.job, found.layout)), [f"written for {version(to)}", *said]
     if to == "deepspeed":
-        return json.dumps({COMMENT: head, **json.loads(body)}, indent=2) + "\n"
+        document = json.loads(body)
+        return json.dumps({COMMENT: head + document.pop(COMMENT, []), **document}, indent=2) + "\n"
     return "".join(f"# {sentence}\n" for sentence in head) + body
 
 

@@ -7,8 +7,8 @@
     offload_layers all with it   activation_checkpointing.cpu_checkpointing
 
 Stages need the model written as a `PipelineModule(num_stages=pp)`; DeepSpeed runs 1F1B and only with ZeRO 0 or 1. What
-is decided in the model's code and not in the JSON (recomputation without a pipeline, experts, sequences) is refused
-with a hint where it goes.
+is decided in the model's code and not in the JSON (experts, sequences) is refused with a hint where it goes; full
+recomputation without a pipeline is asked for there, as a comment says.
 
 Source: deepspeed.ai/docs/config-json and /tutorials/autotp-training; `pipeline` as read by
 deepspeed/runtime/pipe/engine.py; keys of DeepSpeed 0.19.8.
@@ -34,6 +34,12 @@ CHOICES: dict[str, tuple[object, ...]] = {
     "sharding": tuple((zero, ALL_RANKS) for zero in range(4)),
 }
 """Axes of the planner's space that it can run; other limits join several of them."""
+COMMENT = "comment"
+"""A key that DeepSpeed does not read."""
+CHECKPOINTING = (
+    "left to you: full recomputation, in the model's code: gradient_checkpointing=True of Transformers, or "
+    "deepspeed.checkpointing.checkpoint around every layer"
+)
 OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW"}
 
 
@@ -41,8 +47,10 @@ def deepspeed(found: Placed) -> str:
     """The JSON text. Raises Infeasible with every reason."""
     _refuse(found)
     layout, recipe = found.layout, found.job.recipe
+    left = [CHECKPOINTING] if layout.recompute == "full" and layout.pp == 1 else []
     half = "fp16" if recipe.dtype == "fp16" else "bf16"
     document: Json = {
+        **({COMMENT: left} if left else {}),
         "train_batch_size": recipe.batch,
         "train_micro_batch_size_per_gpu": layout.micro_batch,
         "gradient_accumulation_steps": recipe.batch // (layout.dp * layout.micro_batch),
@@ -116,9 +124,9 @@ def _refuse(found: Placed) -> None:
     no.when(layout.offload != "none" and layout.zero == 0, "offload needs ZeRO 1 to 3")
     no.when(layout.offload == "parameters" and layout.zero != 3, "offloaded parameters need ZeRO 3")
     no.when(
-        layout.recompute == "selective" or (layout.recompute == "full" and layout.pp == 1),
-        f"recompute {layout.recompute}: call deepspeed.checkpointing.checkpoint in the model's code "
-        "(gradient_checkpointing in Transformers)",
+        layout.recompute == "selective",
+        "recompute selective: a whole layer is recomputed, or what the model's code passes to "
+        "deepspeed.checkpointing.checkpoint",
     )
     no.when(recipe.dtype not in ("bf16", "fp16"), f"matrix products in {recipe.dtype}; use bf16 or fp16")
     no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: only {', '.join(OPTIMIZERS)} match")

@@ -42,10 +42,28 @@ from lockstep.workload import Transformer
 CONTEXT = {"ring": "p2p", "gather": "all_gather", "all-to-all": "a2a", "mixed": "a2a+p2p"}
 CHOICES: dict[str, tuple[object, ...]] = {"schedules": SCHEDULES}
 """Axes of the planner's space that it can run; other limits join several of them."""
+LEFT = "left to you: --tokenizer-type with --tokenizer-model, --data-path, --train-iters and --lr"
 
 
 def megatron(found: Placed) -> str:
     """The flags. Raises Infeasible with every reason."""
+    layout, job = found.layout, found.job
+    model = _checked(found)
+    shape = shape_flags(model, job.recipe.seq, layout.tp)
+    flags = {**shape, **_parallel(layout, job, model), **_recipe(layout, job.recipe, model)}
+    sentences = (*unknown_numbers(model), *_unlike(layout, job.recipe), LEFT)
+    said = "".join(f"# {sentence}\n" for sentence in sentences)
+    return said + "".join(_line(name, value) for name, value in flags.items())
+
+
+def run_flags(found: Placed) -> Flags:
+    """Flags of the layout and the recipe, without the model's. Raises Infeasible with every reason."""
+    model = _checked(found)
+    return {**_parallel(found.layout, found.job, model), **_recipe(found.layout, found.job.recipe, model)}
+
+
+def _checked(found: Placed) -> Transformer:
+    """The model. Raises Infeasible with every reason why Megatron Core cannot run the job as placed."""
     layout, job, no = found.layout, found.job, Refusals("Megatron-LM")
     model = job.transformer
     if model is None:
@@ -54,10 +72,7 @@ def megatron(found: Placed) -> str:
     refuse_shape(model, no)
     refuse_run(layout, job, model, no)
     no.settle()
-    shape = shape_flags(model, job.recipe.seq, layout.tp)
-    flags = {**shape, **_parallel(layout, job, model), **_recipe(layout, job.recipe, model)}
-    said = "".join(f"# {sentence}\n" for sentence in (*unknown_numbers(model), *_unlike(layout, job.recipe)))
-    return said + "".join(_line(name, value) for name, value in flags.items())
+    return model
 
 
 def _unlike(layout: Layout, recipe: Recipe) -> Iterator[str]:

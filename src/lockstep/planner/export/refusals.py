@@ -45,11 +45,11 @@ def refuse_sharding(software: str, layout: Layout, recipe: Recipe, no: Refusals)
     no.when(other, f"--sharding {recipe.sharding}; export with --sharding {software} or without")
 
 
-def refuse_formats(recipe: Recipe, no: Refusals) -> None:
-    """Notes number formats that none of the tools can be told of."""
+def refuse_formats(recipe: Recipe, no: Refusals, adapters: bool = False) -> None:
+    """Notes number formats that none of the tools can be told of; and adapters, unless it trains them."""
     narrow = (recipe.cached_B, recipe.cached_attention_B, recipe.dispatch_B)
     no.when(any(size_B is not None for size_B in narrow), "activations kept or sent in a separate format")
-    no.when(recipe.adapters is not None, f"adapters (--train {recipe.train})")
+    no.when(recipe.adapters is not None and not adapters, f"adapters (--train {recipe.train})")
     no.when(recipe.objective.forwards > 1, f"{recipe.objective.name} (--train {recipe.train})")
     no.when(recipe.local_steps > 1, f"local steps (--local-steps {recipe.local_steps})")
     no.when(recipe.vocab_parallel != "none", f"vocabulary layers over stages ({recipe.vocab_parallel})")

@@ -51,21 +51,27 @@ def torchtitan(found: Placed) -> str:
     _refuse(found)
     layout, recipe = found.layout, found.job.recipe
     sections: dict[str, dict[str, Value]] = {
-        "training": {
-            "local_batch_size": recipe.batch // layout.dp if layout.pp > 1 else layout.micro_batch,
-            "global_batch_size": recipe.batch,
-            "seq_len": recipe.seq,
-            "mixed_precision_param": "bfloat16",
-            "mixed_precision_reduce": "float32",
-            "enable_cpu_offload": layout.offload == "parameters",
-        },
-        "parallelism": _parallelism(found),
+        "training": training(found),
+        "parallelism": parallelism(found),
         "activation_checkpoint": {"mode": layout.recompute},
         "optimizer": {"name": OPTIMIZERS[recipe.optimizer]},
     }
     if recipe.overlap_tp == "async" and layout.tp > 1:
         sections["compile"] = {"enable": True}
     return "\n".join(_section(name, values) for name, values in sections.items())
+
+
+def training(found: Placed) -> dict[str, Value]:
+    """The [training] table."""
+    layout, recipe = found.layout, found.job.recipe
+    return {
+        "local_batch_size": recipe.batch // layout.dp if layout.pp > 1 else layout.micro_batch,
+        "global_batch_size": recipe.batch,
+        "seq_len": recipe.seq,
+        "mixed_precision_param": "bfloat16",
+        "mixed_precision_reduce": "float32",
+        "enable_cpu_offload": layout.offload == "parameters",
+    }
 
 
 def _section(name: str, values: dict[str, Value]) -> str:
@@ -79,7 +85,7 @@ def _literal(value: Value) -> str:
     return json.dumps(value)
 
 
-def _parallelism(found: Placed) -> dict[str, Value]:
+def parallelism(found: Placed) -> dict[str, Value]:
     """The [parallelism] table."""
     layout, job, recipe = found.layout, found.job, found.job.recipe
     sharded = shard_degree(found)
@@ -150,17 +156,25 @@ def _refuse_experts(layout: Layout, sharded: int, no: Refusals) -> None:
 def _refuse(found: Placed) -> None:
     """Raises Infeasible for all that the TOML cannot say."""
     layout, recipe, no = found.layout, found.job.recipe, Refusals("torchtitan")
+    refuse_common(found, no)
+    no.when(layout.tp > 1 and not layout.sequence_parallel, "tp without sequence parallelism does not exist there")
+    if found.job.num_experts:
+        _refuse_experts(layout, layout.shard // layout.cp if layout.shard else layout.dp, no)
+    no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: only {', '.join(OPTIMIZERS)} match")
+    no.when(layout.cp > 1 and recipe.cp_kind not in ROTATIONS, f"context parallelism by {recipe.cp_kind}")
+    no.settle()
+
+
+def refuse_common(found: Placed, no: Refusals) -> None:
+    """Notes what no release can be told."""
+    layout, recipe = found.layout, found.job.recipe
     no.when(found.job.transformer is None, f"{found.job.model.name} is not a transformer")
     no.when(layout.zero == 1, "zero 1: FSDP2 shards parameters (3) or gradients (2) too; DDP shards nothing (0)")
     alone = layout.tp == layout.pp == layout.cp == layout.ep == 1
     no.when(layout.zero == 0 and layout.dp > 1 and not alone, "zero 0 (DDP) works without tp, pp, cp and ep only")
     no.when(layout.zero == 0 and bool(layout.shard), "shard needs zero 2 or 3")
-    no.when(layout.tp > 1 and not layout.sequence_parallel, "tp without sequence parallelism does not exist there")
     no.when(layout.shard % layout.cp != 0, f"shard={layout.shard} must be a multiple of cp={layout.cp}")
     no.when(bool(layout.shard) and layout.dp % max(1, layout.shard // layout.cp) != 0, "shard/cp must divide dp")
-    inside = layout.shard // layout.cp if layout.shard else layout.dp
-    if found.job.num_experts:
-        _refuse_experts(layout, inside, no)
     moe = found.job.transformer.experts if found.job.transformer else None
     once = moe is not None and layout.ep > 1 and recipe.once_per_node(moe.top_groups < moe.groups)
     no.when(recipe.routing == "forced", "routing forced to balance: it has no such setting; use --routing balanced")
@@ -179,9 +193,7 @@ def _refuse(found: Placed) -> None:
     no.when(layout.offload == "optimizer", "offload optimizer: states are offloaded with the parameters or not at all")
     no.when(layout.order != AXES, f"rank order {'-'.join(layout.order)}: it is always {'-'.join(AXES)}")
     no.when(recipe.dtype != "bf16", f"matrix products in {recipe.dtype}: export has bf16 only")
-    no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: only {', '.join(OPTIMIZERS)} match")
     refuse_formats(recipe, no)
-    no.when(layout.cp > 1 and recipe.cp_kind not in ROTATIONS, f"context parallelism by {recipe.cp_kind}")
     refuse_sharding("fsdp2", layout, recipe, no)
     sync, staged = recipe.gradient_sync, layout.pp > 1
     synced = layout.zero > 1 and layout.dp * layout.cp > 1 and sync is not None and (sync == "step") != staged
@@ -191,4 +203,3 @@ def _refuse(found: Placed) -> None:
     no.when(recipe.overlap_tp == "all" and layout.tp > 1, "--overlap-tp all (userbuffers); its own way is async")
     no.when(not recipe.flash_attention, "attention is always fused there; drop --no-flash")
     no.when(recipe.dropout, "there is no dropout there")
-    no.settle()

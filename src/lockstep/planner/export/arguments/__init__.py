@@ -40,7 +40,7 @@ class Arguments:
             return str(UnknownName(f"argument of {self.version}", name, self.names, "--to"))
         kind = self.names[name]
         if isinstance(kind, tuple):
-            return None if str(value) in kind else f"{name} takes {', '.join(kind)}, not {value}"
+            return None if value is None or str(value) in kind else f"{name} takes {', '.join(kind)}, not {value}"
         return None if _fits(kind, value) else f"{name} takes {kind}, not {value!r}"
 
 
