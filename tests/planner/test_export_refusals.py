@@ -57,7 +57,7 @@ TORCHTITAN: dict[str, Condition] = BOTH | {
     "recompute selective": lambda job, one, recipe: one.recompute == "selective",
     "offload optimizer:": lambda job, one, recipe: one.offload == "optimizer",
     "matrix products in": lambda job, one, recipe: recipe.dtype != "bf16",
-    "gradients are reduced": lambda job, one, recipe: (recipe.reduce_B or recipe.gradient_B) != 4,
+    "gradients are reduced": lambda job, one, recipe: {recipe.reduce_B or 4, recipe.gradient_B} != {4},
     "FSDP2 always overlaps": lambda job, one, recipe: not recipe.overlap_dp and one.zero > 0,
     "userbuffers": lambda job, one, recipe: recipe.overlap_tp == "all" and one.tp > 1,
     "attention is always": lambda job, one, recipe: not recipe.flash_attention,

@@ -29,6 +29,8 @@ LEFT = (
     "comm_overlap of the recipe, where it has one, goes before model.tp_comm_overlap and ddp.overlap_*",
 )
 FORMATS = {"bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8": "bf16_with_fp8_delayed_scaling_mixed"}
+DROPOUT = 0.1
+"""Megatron-LM's own rate, where there is dropout."""
 GRADIENT_B = {"bf16": 4.0, "fp16": 2.0, "fp8": 4.0}
 """Bytes in which each of them reduces gradients."""
 Way = Callable[[object], Mapping[str, object]]
@@ -120,6 +122,8 @@ def _settings(flags: Flags, found: Placed) -> Flags:
     said |= {"model.seq_length": recipe.seq, "dataset.seq_length": recipe.seq}
     if layout.vpp > 1 and layout.pp > 1:
         said["model.virtual_pipeline_model_parallel_size"] = layout.vpp
+    if recipe.dropout:
+        said |= {"model.attention_dropout": DROPOUT, "model.hidden_dropout": DROPOUT}
     if "recompute-granularity" not in flags:
         said["model.recompute_granularity"] = None
     for flag, value in flags.items():

@@ -198,7 +198,8 @@ def refuse_common(found: Placed, no: Refusals) -> None:
     sync, staged = recipe.gradient_sync, layout.pp > 1
     synced = layout.zero > 1 and layout.dp * layout.cp > 1 and sync is not None and (sync == "step") != staged
     no.when(synced, f"--gradient-sync {sync}: torch reduces once per step with stages, else after every micro-batch")
-    no.when(recipe.wire_B != 4.0, "gradients are reduced in fp32 there; set --gradient-bytes 4")
+    other = {recipe.wire_B, recipe.gradient_B} != {4.0}
+    no.when(other, "gradients are reduced and kept in fp32 there; set --gradient-bytes 4")
     no.when(not recipe.overlap_dp and layout.zero > 0, "FSDP2 always overlaps its traffic; drop --no-overlap")
     no.when(recipe.overlap_tp == "all" and layout.tp > 1, "--overlap-tp all (userbuffers); its own way is async")
     no.when(not recipe.flash_attention, "attention is always fused there; drop --no-flash")

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from lockstep.documents.files import YAML_ENDINGS
 from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json, plain
+from lockstep.verbs.words.run_file import RunFile, run_given
 
 if TYPE_CHECKING:
     from lockstep.documents import Locate
@@ -188,8 +189,10 @@ def _lines(document: Json) -> Iterator[str]:
             yield f"{name}: {json.dumps(value)}\n"
 
 
-def plan_given(model: object) -> PlanFile | None:
-    """The plan in the file that MODEL names; None where it names something else."""
-    if not isinstance(model, str | Path) or not str(model).lower().endswith(YAML_ENDINGS) or not Path(model).is_file():
+def plan_given(model: object) -> PlanFile | RunFile | None:
+    """The plan, or the run of other software, in the file that MODEL names; None where it names something else."""
+    if not isinstance(model, str | Path):
         return None
-    return read_plan(model)
+    if str(model).lower().endswith(YAML_ENDINGS) and Path(model).is_file() and (plan := read_plan(model)) is not None:
+        return plan
+    return run_given(model)

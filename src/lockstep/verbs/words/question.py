@@ -18,6 +18,7 @@ from lockstep.units import format_count, parse_count, parse_integer
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.recipe import RecipeWords, read_recipe
+from lockstep.verbs.words.run_file import READ
 
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
@@ -67,7 +68,7 @@ def read_question(
     machine = read_cluster(cluster, gpus)
     tokens, notes = _sequence(wanted, seq)
     sequences, rounded = _sequences(batch, batch_tokens, tokens, machine.num_devices)
-    asked = read_recipe(machine, recipe, seq=tokens, batch=sequences, notes=(*rounded, *notes))
+    asked = read_recipe(machine, recipe, seq=tokens, batch=sequences, notes=(*rounded, *notes, *READ.get()))
     return Question(wanted, machine, asked)
 
 

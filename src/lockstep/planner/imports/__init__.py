@@ -1,0 +1,69 @@
+"""`read_run`: a configuration or a log of other training software as a question and a layout.
+
+    a script, a command line or the log's arguments      Megatron-LM
+    YAML over a recipe                                   Megatron-Bridge
+    TOML, or a command line                              torchtitan
+    JSON                                                 DeepSpeed
+    YAML of `accelerate config`                          Accelerate
+    :::MLLOG lines                                       MLPerf training
+
+A file is recognised by its content. What it says is the inverse of `export`, so that a layout goes there and back.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from lockstep.planner.imports.accelerate import accelerate
+from lockstep.planner.imports.bridge import bridge
+from lockstep.planner.imports.deepspeed import deepspeed
+from lockstep.planner.imports.imported import Imported as Imported
+from lockstep.planner.imports.megatron import megatron
+from lockstep.planner.imports.mlperf import mlperf
+from lockstep.planner.imports.torchtitan import torchtitan
+from lockstep.types.plain import Json
+from lockstep.workload import Model
+
+MOST_B = 256 * 1024 * 1024
+"""Of a log; longer ones are not read."""
+
+
+def read_run(path: str | Path, model: Model | None = None) -> Imported | None:
+    """What a file says of a run, with `model` where it has none of its own; None where it is of none of these kinds.
+
+    Raises BadInput for a setting that cannot be read.
+    """
+    file = Path(path)
+    if file.stat().st_size > MOST_B:
+        return None
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return None
+    return recognised(text, file.stem, model)
+
+
+def recognised(text: str, name: str, model: Model | None = None) -> Imported | None:
+    """`read_run` of a text."""
+    for reader in (mlperf, torchtitan):
+        if (found := reader(text, name, model)) is not None:
+            return found
+    data = _mapping(text)
+    if data is not None:
+        return deepspeed(data, name, model) or accelerate(data, text, model) or bridge(data, name, model)
+    return megatron(text, name, model)
+
+
+def _mapping(text: str) -> Json | None:
+    """The mapping in JSON or YAML; None where a text is neither."""
+    import yaml
+
+    try:
+        data = json.loads(text) if text.lstrip().startswith("{") else yaml.safe_load(text)
+    except (json.JSONDecodeError, yaml.YAMLError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+__all__ = ["Imported", "read_run", "recognised"]

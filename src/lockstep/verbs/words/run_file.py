@@ -1,0 +1,109 @@
+"""A configuration or log of other training software as MODEL: it stands for the words that it has.
+
+    run.sh               Megatron-LM's arguments, which have the model too
+    llama3-8b@ds.json    a model, trained as that file has it; of DeepSpeed, Accelerate, torchtitan, Megatron-Bridge
+
+Words that are given with it go before its own. A cluster with a number of nodes goes before the number of processes
+that a file has; without one, as many devices as it has are taken. What was read reaches the assumptions of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockstep.errors import BadInput, located
+from lockstep.types.plain import Json
+
+if TYPE_CHECKING:
+    from lockstep.planner.imports import Imported
+
+READ: ContextVar[tuple[str, ...]] = ContextVar("READ", default=())
+"""What was read from the file that the current call is about, for its assumptions."""
+BESIDE = "@"
+PLACED = ("stages", "mtp_stage", "vpp")
+"""Words that mean something for one number of pipeline stages only."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """What a file of other software says."""
+
+    path: str
+    found: Imported
+
+    def answering(self, given: Json, own: Mapping[str, str], chooses: bool) -> Json:
+        """The keywords of a function that takes `own`, with `given` before those of the file."""
+        if self.found.model is None:
+            raise BadInput(
+                f"{self.path} does not say which model is trained; give both, e.g. llama3-8b{BESIDE}{self.path}",
+                "MODEL",
+            )
+        said = {name: value for name, value in given.items() if value is not None and name != "model"}
+        words = {"model": self.found.model, **self.found.words, **self._layout(said, chooses)}
+        if ":" in str(said.get("cluster", "")):
+            words.pop("gpus", None)
+        if "batch_tokens" in said:
+            words.pop("batch", None)
+        taken = {name: value for name, value in words.items() if name in own and name not in said}
+        return {**given, **self._followed(taken, said), **said}
+
+    def _layout(self, said: Json, chooses: bool) -> Json:
+        if chooses or "layout" in said:
+            return {}
+        gone = set(PLACED) if "pp" in said else set()
+        return {name: value for name, value in self.found.layout.items() if name not in gone}
+
+    def _followed(self, words: Json, said: Json) -> Json:
+        """Words that follow from the number of devices, once there is a cluster."""
+        if not any(callable(value) for value in words.values()):
+            return words
+        if "cluster" not in said:
+            return {name: value for name, value in words.items() if not callable(value)}
+        from lockstep.verbs.words.question import read_cluster
+
+        devices = read_cluster(said["cluster"], said.get("gpus", words.get("gpus"))).num_devices
+        return {name: value(devices) if callable(value) else value for name, value in words.items()}
+
+    @contextmanager
+    def located(self, given: Json) -> Iterator[None]:
+        """Keeps what was read for the assumptions of the answer."""
+        token = READ.set((self.found.sentence(self.path),))
+        try:
+            yield
+        finally:
+            READ.reset(token)
+
+
+def run_given(model: object) -> RunFile | None:
+    """The file of other software that MODEL names, alone or after a model; None where it names something else.
+
+    Raises BadInput for a model beside a file that is not known.
+    """
+    from lockstep.planner.imports import read_run
+
+    if not isinstance(model, str | Path):
+        return None
+    name, _, beside = str(model).partition(BESIDE)
+    if beside and not Path(model).is_file():
+        if not Path(beside).is_file():
+            return None
+        found = read_run(beside, _model(name))
+        if found is None:
+            raise BadInput(f"{beside} is not a configuration or a log that is known", "MODEL")
+        return RunFile(beside, found)
+    if not Path(model).is_file():
+        return None
+    found = read_run(model)
+    return None if found is None else RunFile(str(model), found)
+
+
+def _model(name: str) -> Any:
+    from lockstep.workload import model
+
+    with located("MODEL"):
+        return model(name)

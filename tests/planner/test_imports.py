@@ -1,0 +1,284 @@
+"""A layout that is exported and read back is the same, with the same recipe; other people's files are understood."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
+
+import pytest
+
+import lockstep
+from lockstep.errors import BadInput, Infeasible
+from lockstep.layout import Job, Layout, Recipe, broken_by
+from lockstep.planner.export import TARGETS
+from lockstep.planner.export.refusals import Placed
+from lockstep.verbs.estimate import read_asked
+from lockstep.verbs.words.calling import strict
+from lockstep.verbs.words.shared import LayoutWords
+from lockstep.workload import model
+
+CLUSTER = "dgx-a100-80gb:4"
+STACKS = {"torchtitan": "torchtitan", "torchtitan-cli": "torchtitan", "deepspeed": "deepspeed",
+          "accelerate": "hf-trainer"}  # fmt: skip
+MODELS = ("llama3-8b", "mixtral-8x7b", "llama2-7b", "gpt3-13b", "deepseek-v2-lite", "qwen2.5-7b")
+AXES: dict[str, tuple[Any, ...]] = {
+    "tp": (1, 1, 2, 4), "pp": (1, 1, 2, 4), "cp": (1, 1, 2), "ep": (1, 1, 4, 8), "vpp": (1, 1, 2),
+    "zero": (0, 1, 2, 3, 3), "shard": (0, 0, 8), "recompute": ("none", "full", "selective"), "micro_batch": (1, 2),
+    "offload": ("none", "none", "optimizer", "parameters"), "etp": (0, 0, 1),
+}  # fmt: skip
+RECIPES: dict[str, tuple[Any, ...]] = {
+    "dtype": ("bf16", "bf16", "fp16"), "dropout": (False, False, True), "overlap_dp": (True, True, False),
+    "cp_kind": ("ring", "gather"), "overlap_tp": (None, "all", "async"), "fused_elementwise": (None, False),
+    "gradient_B": (None, 2.0), "overlap_pp": (None, True), "flash_attention": (True, True, False),
+}  # fmt: skip
+COMPARED = ("seq", "batch", "dtype", "optimizer", "gradient_B", "wire_B", "flash_attention", "dropout", "overlap_dp",
+            "overlap_tp", "cp_kind", "overlap_pp", "routing", "exchange", "offload_layers", "train")  # fmt: skip
+
+
+def drawn(target: str) -> Iterator[tuple[Job, Layout]]:
+    """Layouts and recipes, drawn without end; those that keep the rules."""
+    draw = random.Random(f"there and back: {target}")
+    while True:
+        described = model(draw.choice(MODELS))
+        said = {name: draw.choice(values) for name, values in RECIPES.items()}
+        said = {name: value for name, value in said.items() if value is not None}
+        if target == "accelerate":
+            said["reduce_B"] = 2.0
+        seq = min(1024, described.max_positions)
+        recipe = Recipe.by(STACKS.get(target, "megatron-te"), seq=seq, batch=draw.choice((64, 128)), **said)
+        words = {name: draw.choice(values) for name, values in AXES.items()}
+        taken = words["tp"] * words["pp"] * words["cp"]
+        words["vpp"] = words["vpp"] if words["pp"] > 1 else 1
+        layout = Layout(
+            **words, dp=32 // taken, sequence_parallel=words["tp"] > 1 and draw.random() < 0.7,
+            schedule="interleaved" if words["vpp"] > 1 else "1f1b",
+        )  # fmt: skip
+        job = Job(described, recipe, 32)
+        if layout.world == 32 and not broken_by(layout, job):
+            yield job, layout
+
+
+def known(job: Job, layout: Layout) -> Layout:
+    """Without what has no effect: sharding over all ranks or over one, the number of ranks that cut no expert."""
+    ranks = layout.dp * layout.cp
+    return replace(
+        layout,
+        zero=0 if ranks == 1 and layout.offload == "none" else layout.zero,
+        shard=0 if layout.shard == ranks or not layout.zero or ranks == 1 else layout.shard,
+        etp=0 if layout.etp == layout.tp or not job.num_experts else layout.etp,
+        stages=(),
+    )
+
+
+def relevant(job: Job, layout: Layout, target: str) -> dict[str, object]:
+    """The recipe's words that have an effect there, as far as the target can say them."""
+    found = {name: getattr(job.recipe, name) for name in COMPARED}
+    if layout.cp == 1:
+        found.pop("cp_kind")
+    if layout.tp == 1:
+        found.pop("overlap_tp")
+    if layout.vpp == 1:
+        found.pop("overlap_pp")
+    if target.startswith("torchtitan"):
+        found.pop("overlap_pp", None)  # no key says it
+    if layout.dp * layout.cp == 1 or (target.startswith("torchtitan") and not layout.zero):
+        found.pop("overlap_dp")
+    if layout.dp * layout.cp == 1 or layout.zero == 0:
+        found.pop("wire_B")
+    if target == "accelerate":
+        # Its wire is in the format of its products; the other two have no key there.
+        for name in ("overlap_dp", "gradient_B", "flash_attention", "dropout"):
+            found.pop(name, None)
+    if target == "deepspeed":
+        for name in ("flash_attention", "dropout", "seq"):
+            found.pop(name)
+    return found
+
+
+@strict
+def asked(
+    model: str | Path, cluster: str | None = None, layout: Layout | None = None, **words: Unpack[LayoutWords]
+) -> tuple[Job, Layout]:
+    """The job and the layout that `estimate` would price."""
+    question, placed = read_asked(model, cluster, layout, dict(words))
+    return question.job, placed
+
+
+@pytest.mark.parametrize("target", list(TARGETS))
+def test_there_and_back(target: str, tmp_path: Path) -> None:
+    """Thirty drawn layouts per target, with its newest stack and drawn recipes."""
+    done = 0
+    for job, layout in drawn(target):
+        try:
+            text = TARGETS[target](Placed(job, layout))
+        except Infeasible:
+            continue
+        file = tmp_path / f"{done}.txt"
+        file.write_text(text, encoding="utf-8")
+        beside = {"seq": job.recipe.seq} if target == "deepspeed" else {}
+        back, placed = asked(f"{job.model.name}@{file}", CLUSTER, **beside)
+        assert known(back, placed) == known(job, layout), text
+        assert relevant(back, placed, target) == relevant(job, layout, target), text
+        done += 1
+        if done == 30:
+            return
+
+
+@pytest.mark.parametrize("name", ["llama3-8b", "llama2-7b", "mixtral-8x7b", "gpt3-13b", "qwen2.5-7b", "deepseek-v3"])
+def test_megatrons_flags_hold_the_model(name: str, tmp_path: Path) -> None:
+    described = model(name)
+    job = Job(described, Recipe(seq=1024, batch=64), 32)
+    file = tmp_path / "run.sh"
+    file.write_text(TARGETS["megatron"](Placed(job, Layout(dp=32, zero=1))), encoding="utf-8")
+    back = asked(file, CLUSTER)[0].model
+    assert replace(back, name=name, max_positions=described.max_positions, source="", notes=()) == replace(
+        described, source="", notes=()
+    )
+
+
+SCRIPT = """#!/bin/bash
+# Runs the "70B" parameter model
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+TP=8
+PP=${PP:-4}
+NODES=8
+GBS=$(($NODES * 64))
+MODEL_ARGS=(
+    --num-layers 80
+    --hidden-size 8192
+    --num-attention-heads 64
+    --group-query-attention --num-query-groups 8
+    --ffn-hidden-size 28672 --swiglu --disable-bias-linear --untie-embeddings-and-output-weights
+    --normalization RMSNorm --position-embedding-type rope --rotary-base 500000
+    --seq-length 8192 --max-position-embeddings 8192 --vocab-size 128256
+)
+TRAINING_ARGS="--micro-batch-size 1 --global-batch-size $GBS --bf16 \\
+    --attention-dropout 0.0 --hidden-dropout=0.0 --rampup-batch-size 16 16 1000"
+torchrun --nproc_per_node 8 pretrain_gpt.py \\
+    ${MODEL_ARGS[@]} $TRAINING_ARGS \\
+    --tensor-model-parallel-size ${TP} --pipeline-model-parallel-size ${PP} \\
+    --num-layers-per-virtual-pipeline-stage 5 --sequence-parallel --use-distributed-optimizer \\
+    --overlap-grad-reduce --recompute-granularity selective \\
+    --save /data/out --not-a-flag 3
+"""
+LOG = """using world size: 64, data-parallel size: 2
+------------------------ arguments ------------------------
+  accumulate_allreduce_grads_in_fp32 .............. True
+  add_bias_linear ................................. False
+  attention_dropout ............................... 0.0
+  bf16 ............................................ True
+  context_parallel_size ........................... 1
+  ffn_hidden_size ................................. 28672
+  fp8 ............................................. None
+  global_batch_size ............................... 512
+  group_query_attention ........................... True
+  hidden_dropout .................................. 0.0
+  hidden_size ..................................... 8192
+  max_position_embeddings ......................... 8192
+  micro_batch_size ................................ 1
+  normalization ................................... RMSNorm
+  num_attention_heads ............................. 64
+  num_layers ...................................... 80
+  num_layers_per_virtual_pipeline_stage ........... 5
+  num_query_groups ................................ 8
+  overlap_grad_reduce ............................. True
+  pipeline_model_parallel_size .................... 4
+  position_embedding_type ......................... rope
+  rampup_batch_size ............................... ['16', '16', '1000']
+  recompute_granularity ........................... selective
+  rotary_base ..................................... 500000
+  seq_length ...................................... 8192
+  sequence_parallel ............................... True
+  swiglu .......................................... True
+  tensor_model_parallel_size ...................... 8
+  untie_embeddings_and_output_weights ............. True
+  use_distributed_optimizer ....................... True
+  vocab_size ...................................... 128256
+  world_size ...................................... 64
+-------------------- end of arguments ---------------------
+"""
+MLPERF = """0: :::MLLOG {"key": "submission_benchmark", "value": "llama31_405b", "metadata": {}}
+0: :::MLLOG {"key": "global_batch_size", "value": 1152, "metadata": {}}
+0: :::MLLOG {"key": "max_sequence_length", "value": 8192, "metadata": {}}
+0: :::MLLOG {"key": "tensor_parallelism", "value": 8, "metadata": {}}
+0: :::MLLOG {"key": "pipeline_parallelism", "value": 8, "metadata": {}}
+0: :::MLLOG {"key": "context_parallelism", "value": 2, "metadata": {}}
+0: :::MLLOG {"key": "micro_batch_size", "value": 1, "metadata": {}}
+0: :::MLLOG {"key": "gradient_accumulation_steps", "value": 288, "metadata": {}}
+0: :::MLLOG {"key": "lowest_numerical_precision_in_linear", "value": "fp8", "metadata": {}}
+"""
+
+
+@pytest.mark.parametrize("text", [SCRIPT, LOG], ids=["script", "log"])
+def test_a_script_and_the_log_of_its_run_say_the_same(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "run"
+    file.write_text(text, encoding="utf-8")
+    found = lockstep.estimate(file, "dgx-h100:8")
+    assert found.layout == Layout(
+        tp=8, pp=4, dp=2, vpp=4, schedule="interleaved", zero=1, sequence_parallel=True, recompute="selective"
+    )
+    described = model("llama3-70b")
+    assert replace(found.job.model, name="llama3-70b", source="", date="", notes=()) == replace(
+        described, source="", date="", notes=()
+    )
+    assert (found.job.recipe.batch, found.job.recipe.seq, found.job.recipe.dropout) == (512, 8192, False)
+    assert any("rampup-batch-size" in one and "left out" in one for one in found.assumptions())
+
+
+def test_a_log_of_mlperf(tmp_path: Path) -> None:
+    file = tmp_path / "result_0.txt"
+    file.write_text(MLPERF, encoding="utf-8")
+    found = lockstep.estimate(file, "dgx-h100", zero=1, overlap_pp=False)
+    assert found.job.model.name == "llama3-405b"
+    assert (found.layout.tp, found.layout.pp, found.layout.cp, found.layout.dp) == (8, 8, 2, 4)
+    assert (found.job.devices, found.job.recipe.dtype, found.job.recipe.batch) == (512, "fp8", 1152)
+
+
+def test_what_a_file_leaves_open_follows_from_the_cluster(tmp_path: Path) -> None:
+    file = tmp_path / "ds.json"
+    data: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": 4,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "zero_quantized_weights": True},
+        "train_batch_size": "auto",
+    }
+    file.write_text(json.dumps(data), encoding="utf-8")
+    asked = f"llama3-8b@{file}"
+    few, many = (lockstep.estimate(asked, f"dgx-h100:{nodes}", seq=2048) for nodes in (1, 2))
+    assert (few.job.recipe.batch, many.job.recipe.batch) == (64, 128)
+    assert (few.layout.zero, few.layout.offload, few.layout.micro_batch) == (3, "optimizer", 2)
+    assert any("zero_quantized_weights" in one for one in few.assumptions())
+    assert lockstep.estimate(asked, "dgx-h100:1", seq=2048, batch=32, zero=2).job.recipe.batch == 32
+    assert lockstep.plan(asked, "dgx-h100:1", seq=2048).job.recipe.batch == 64
+
+
+def test_a_file_without_a_model_or_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+    known_kind, other = tmp_path / "ds.json", tmp_path / "other.json"
+    known_kind.write_text('{"train_batch_size": 64, "zero_optimization": {"stage": 1}}', encoding="utf-8")
+    other.write_text('{"colour": "blue"}', encoding="utf-8")
+    with pytest.raises(BadInput, match="does not say which model"):
+        lockstep.estimate(known_kind, "dgx-h100:1")
+    with pytest.raises(BadInput, match="not a configuration or a log"):
+        lockstep.estimate(f"llama3-8b@{other}", "dgx-h100:1", batch=8)
+    with pytest.raises(BadInput, match="did you mean llama3-8b"):
+        lockstep.estimate(f"llama3-8c@{known_kind}", "dgx-h100:1")
+    known_kind.write_text('{"train_batch_size": "many"}', encoding="utf-8")
+    with pytest.raises(BadInput, match="must be a whole number"):
+        lockstep.estimate(f"llama3-8b@{known_kind}", "dgx-h100:1")
+
+
+def test_a_number_of_processes_is_the_number_of_devices_unless_the_cluster_has_one(tmp_path: Path) -> None:
+    file = tmp_path / "acc.yaml"
+    file.write_text(
+        "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 16\nfsdp_config: {fsdp_version: 2}\n",
+        encoding="utf-8",
+    )
+    asked = f"llama3-8b@{file}"
+    assert lockstep.estimate(asked, "dgx-h100", batch=64).job.devices == 16
+    assert lockstep.estimate(asked, "dgx-h100:4", batch=64).job.devices == 32
+    assert lockstep.estimate(asked, "dgx-h100", batch=64, gpus=8).job.devices == 8
