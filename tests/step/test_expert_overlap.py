@@ -15,14 +15,14 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import cluster
 from lockstep.kernels.layer import layer_work
 from lockstep.kernels.shard import Shard
-from lockstep.layout import Job, LayerKind, Layout, Recipe, check
+from lockstep.layout import Job, Layout, Recipe, check
 from lockstep.parallel.expert.spread import Choices, expected_units
 from lockstep.parallel.expert.traffic import one_way_s
 from lockstep.planner import default_space, estimate, search
 from lockstep.simulate import simulate
 from lockstep.step import Clock, compose, price_step, step_time_s
 from lockstep.step.program import step_program
-from lockstep.workload import Transformer, model
+from lockstep.workload import EXPERTS, Transformer, model
 
 CLUSTER = replace(cluster("hgx-h800:16"), own_rank_spread_frac=0.0)
 
@@ -96,7 +96,7 @@ def test_shared_experts_hide_as_much_as_they_last() -> None:
         assert float(found.step_time_s + found.ep_hidden_s) == pytest.approx(float(bare.step_time_s), rel=1e-12)
         # Forward and backward expose alike what shared experts of either pass, slowed, leave of the exchange.
         shard = Shard(even("deepseek-v2"), layout.grid(), job().recipe, Clock(CLUSTER.device, "bf16"))
-        shared = layer_work(shard, LayerKind(experts=True, window=0)).shared
+        shared = layer_work(shard, EXPERTS).shared
         each_s = float(bare.ep_comm_s) / (4 * 32 * 2)
         exposed_s = [max(each_s - float(one.device_s), share * each_s) for one in (shared.forward, shared.backward)]
         assert float(found.ep_comm_s) == pytest.approx(4 * 32 * sum(exposed_s), rel=1e-9)

@@ -15,7 +15,7 @@ from lockstep.layout import Job, Layout, Recipe, broken_by, check, layer_paramet
 from lockstep.layout.kept import piece
 from lockstep.planner import default_space, search
 from lockstep.step import Clock, price_step
-from lockstep.workload import kept_tensors, layer_weights, model
+from lockstep.workload import EXPERTS, kept_tensors, layer_weights, model
 
 CLUSTER = cluster("dgx-h100:4")
 JOBS = tuple(Job(model(name), Recipe(seq=4096, batch=128), 32) for name in ("deepseek-v2", "mixtral-8x7b"))
@@ -36,10 +36,10 @@ def test_each_expert_is_held_by_the_ranks_of_its_data_group(asked: tuple[Job, La
     """The bytes of routed experts on all ranks are edp times those of the model, whatever tp and cp are."""
     job, layout = asked
     assert job.transformer
-    weights = [one for one in layer_weights(job.transformer, True) if one.trained]
+    weights = [one for one in layer_weights(job.transformer, EXPERTS) if one.trained]
     dense = sum(float(one.per_rank_elems(layout.tp)) for one in weights if one.category != "routed_experts")
     routed = sum(one.elems for one in weights if one.category == "routed_experts")
-    held = float(layer_parameters(job, layout.grid())[True]) - dense
+    held = float(layer_parameters(job, layout.grid())[EXPERTS]) - dense
     edp = 32 / (layout.ep * (layout.etp or layout.tp))
     assert 32 * held == pytest.approx(edp * routed, rel=1e-9)
     assert layout.grid().expert_data_ranks == edp
@@ -59,7 +59,7 @@ def test_all_ranks_together_compute_and_keep_the_same(asked: tuple[Job, Layout])
     each, whole = (experts_work(one, moe).forward.flops for one in (shard, alone))
     assert float(each) == pytest.approx(float(whole) * replicas, rel=1e-9)
     kept, plain = (
-        {one.name: float(one.size_B) for one in kept_tensors(job.transformer, piece(job.recipe, some.grid), True)}
+        {one.name: float(one.size_B) for one in kept_tensors(job.transformer, piece(job.recipe, some.grid), EXPERTS)}
         for some in (shard, alone)
     )
     assert kept["expert down input"] == pytest.approx(plain["expert down input"] * replicas, rel=1e-9)

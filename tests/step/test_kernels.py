@@ -10,9 +10,9 @@ from lockstep.hardware import device
 from lockstep.kernels.layer import attention_core, feed_forward, head_work, layer_work, shared_experts
 from lockstep.kernels.layer import experts as experts_work
 from lockstep.kernels.shard import Shard
-from lockstep.layout import LayerKind, Layout, Recipe
+from lockstep.layout import Layout, Recipe
 from lockstep.step import Clock
-from lockstep.workload import head_forward_flops, layer_forward_flops, model
+from lockstep.workload import DENSE, head_forward_flops, layer_forward_flops, model
 
 H100 = device("h100-sxm")
 
@@ -29,9 +29,9 @@ def shard_of(name: str, *, seq: int = 2048, flash: bool = False, micro_batch: in
 def test_products_of_a_layer_are_the_flops_of_the_model(name: str) -> None:
     """The list of kernel shapes and the list of weights are two derivations; unfused attention computes all scores."""
     shard = shard_of(name)
-    for experts in sorted(set(shard.model.expert_layers)):
-        work = layer_work(shard, LayerKind(experts, 0))
-        expected = layer_forward_flops(shard.model, 2048, experts).total * 2048
+    for kind in sorted({kind.stored for kind in shard.model.kinds}):
+        work = layer_work(shard, kind)
+        expected = layer_forward_flops(shard.model, 2048, kind).total * 2048
         assert float(work.forward.flops) == pytest.approx(expected, rel=1e-12)
         assert float(work.backward.flops) == pytest.approx(2 * expected, rel=1e-12)
 
@@ -78,8 +78,7 @@ def test_tensor_parallel_ranks_share_the_products_evenly() -> None:
     recipe = Recipe(seq=2048, batch=8, flash_attention=False)
     described = model("gpt3-175b")
     whole, eighth = (
-        layer_work(Shard(described, Layout(tp=tp).grid(), recipe, Clock(H100, "bf16")), LayerKind(False, 0)).forward
-        for tp in (1, 8)
+        layer_work(Shard(described, Layout(tp=tp).grid(), recipe, Clock(H100, "bf16")), DENSE).forward for tp in (1, 8)
     )
     assert float(whole.flops) == pytest.approx(8 * float(eighth.flops), rel=1e-12)
     assert float(eighth.device_s) > float(whole.device_s) / 8
@@ -114,7 +113,7 @@ def test_ring_attention_pays_for_merging_its_partial_outputs() -> None:
 @pytest.mark.parametrize("flash", [True, False])
 def test_a_layer_launches_the_kernels_that_can_be_counted_by_hand(flash: bool) -> None:
     """A host that waits for every kernel adds its time once for each, in either direction."""
-    work = layer_work(shard_of("llama3-8b", flash=flash), LayerKind(False, 0))
+    work = layer_work(shard_of("llama3-8b", flash=flash), DENSE)
     around = {"qkv": 1, "output": 1, "rotary": 2, "norms": 2, "residuals": 2, "up and gate": 1, "down": 1, "silu": 1}
     core = {"attention": 1} if flash else {"scores": 1, "values": 1, "softmax": 1, "copy": 1}
     assert float(work.forward.kernels) == sum(around.values()) + sum(core.values())

@@ -26,7 +26,7 @@ def trained(text: str) -> Adapters | None:
 def total(text: str) -> int:
     adapters = trained(text)
     assert adapters is not None
-    weights = adapters.weights(layer_weights(LLAMA, False))
+    weights = adapters.weights(layer_weights(LLAMA))
     return LLAMA.layers * sum(weight.elems for weight in weights)
 
 

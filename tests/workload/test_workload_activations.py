@@ -10,6 +10,8 @@ from workload_strategies import transformers
 
 from lockstep import workload
 from lockstep.workload import (
+    DENSE,
+    EXPERTS,
     RECOMPUTE,
     Piece,
     convnet_activation_B,
@@ -118,9 +120,9 @@ pieces = st.builds(
 @SETTINGS
 @given(transformers(), pieces)
 def test_listed_tensors_make_the_total_and_recomputation_only_lowers_it(model, piece):
-    experts = model.experts is not None
-    listed = kept_tensors(model, piece, experts)
-    none, selective, full = (layer_activation_B(model, piece, experts, mode) for mode in RECOMPUTE)
+    kind = EXPERTS if model.experts else DENSE
+    listed = kept_tensors(model, piece, kind)
+    none, selective, full = (layer_activation_B(model, piece, kind, mode) for mode in RECOMPUTE)
     assert none == pytest.approx(sum(tensor.size_B for tensor in listed), rel=1e-12)
     assert 0 < full <= selective < none
     assert full == piece.tokens * model.hidden * piece.element_B / piece.split
@@ -130,14 +132,14 @@ def test_listed_tensors_make_the_total_and_recomputation_only_lowers_it(model, p
 @SETTINGS
 @given(transformers(), pieces)
 def test_more_ranks_never_keep_more(model, piece):
-    experts = model.experts is not None
-    size_B = layer_activation_B(model, piece, experts)
+    kind = EXPERTS if model.experts else DENSE
+    size_B = layer_activation_B(model, piece, kind)
     for degree in ("tp", "cp"):
         wider = replace(piece, **{degree: 2 * getattr(piece, degree)})
-        assert layer_activation_B(model, wider, experts) <= size_B
-    assert layer_activation_B(model, replace(piece, sequence_parallel=True), experts) <= size_B
-    assert layer_activation_B(model, replace(piece, cp=2 * piece.cp), experts) == pytest.approx(size_B / 2)
-    assert layer_activation_B(model, replace(piece, micro_batch=3 * piece.micro_batch), experts) == pytest.approx(
+        assert layer_activation_B(model, wider, kind) <= size_B
+    assert layer_activation_B(model, replace(piece, sequence_parallel=True), kind) <= size_B
+    assert layer_activation_B(model, replace(piece, cp=2 * piece.cp), kind) == pytest.approx(size_B / 2)
+    assert layer_activation_B(model, replace(piece, micro_batch=3 * piece.micro_batch), kind) == pytest.approx(
         3 * size_B
     )
 
@@ -145,23 +147,23 @@ def test_more_ranks_never_keep_more(model, piece):
 @SETTINGS
 @given(transformers(), pieces)
 def test_fused_attention_is_linear_in_the_sequence(model, piece):
-    experts = model.experts is not None
+    kind = EXPERTS if model.experts else DENSE
     short, long = (replace(piece, flash_attention=True, seq=seq) for seq in (64, 128))
-    assert layer_activation_B(model, long, experts) == pytest.approx(2 * layer_activation_B(model, short, experts))
+    assert layer_activation_B(model, long, kind) == pytest.approx(2 * layer_activation_B(model, short, kind))
 
 
 @SETTINGS
 @given(transformers(), st.lists(st.tuples(pieces, st.integers(0, 2)), min_size=2, max_size=5))
 def test_arrays_price_like_scalars(model, rows):
-    experts = model.experts is not None
+    kind = EXPERTS if model.experts else DENSE
     first = rows[0][0]
     given_rows = [(replace(first, micro_batch=p.micro_batch, seq=p.seq, tp=p.tp, cp=p.cp,
                            sequence_parallel=p.sequence_parallel), code) for p, code in rows]  # fmt: skip
     columns = ("micro_batch", "seq", "tp", "cp", "sequence_parallel")
     many = replace(first, **{name: np.array([getattr(p, name) for p, _ in given_rows]) for name in columns})
     codes = np.array([code for _, code in given_rows])
-    found = layer_activation_B(model, many, experts, codes)
-    expected = [layer_activation_B(model, piece, experts, int(code)) for piece, code in given_rows]
+    found = layer_activation_B(model, many, kind, codes)
+    expected = [layer_activation_B(model, piece, kind, int(code)) for piece, code in given_rows]
     assert list(found) == pytest.approx(expected, rel=1e-14)
     heads = workload.head_activation_B(model, many)
     assert list(heads) == pytest.approx([workload.head_activation_B(model, piece) for piece, _ in given_rows])
@@ -178,7 +180,7 @@ def test_mixtral_layer_by_hand():
     """Two rows per token enter the experts, each with three inner tensors; 8 router probabilities."""
     piece = Piece(micro_batch=1, seq=100)
     per_token = 2 * (4 * 4096 + 4096 + 2 * 1024 + 4096 + 2 * (4096 + 3 * 14336)) + 4 * 32 + 4 * 8
-    assert layer_activation_B(workload.model("mixtral-8x7b"), piece, experts=True) == 100 * per_token
+    assert layer_activation_B(workload.model("mixtral-8x7b"), piece, EXPERTS) == 100 * per_token
 
 
 def test_whole_experts_keep_split_rows():
@@ -186,7 +188,7 @@ def test_whole_experts_keep_split_rows():
     model = workload.model("mixtral-8x7b")
     cut = Piece(micro_batch=1, seq=64, tp=4, sequence_parallel=True)
     whole = replace(cut, expert_tp=1)
-    by_name = [{t.name: t.size_B for t in kept_tensors(model, piece, True)} for piece in (cut, whole)]
+    by_name = [{t.name: t.size_B for t in kept_tensors(model, piece, EXPERTS)} for piece in (cut, whole)]
     assert by_name[0]["expert gate"] == by_name[1]["expert gate"]
     assert by_name[0]["expert input"] == 4 * by_name[1]["expert input"]
 
@@ -229,10 +231,10 @@ def test_deepseek_v3_keeps_what_its_report_says() -> None:
     router = 256 * 4
     experts = 8 * (7168 + 2 * 2048) * fp8 + 2 * 2048 * fp8  # dispatched tokens, gate and up; shared gate and up
     by_hand = streams + latents + attention + router + experts
-    assert layer_activation_B(model, piece, True, "selective") == pytest.approx(4096 * by_hand, rel=1e-12)
+    assert layer_activation_B(model, piece, EXPERTS, "selective") == pytest.approx(4096 * by_hand, rel=1e-12)
     made = 2 * 7168 + 1536 + 512 + 8 * 2048 + 2048  # outputs of norms and of SwiGLU
     heads = 128 * (2 * 192 + 128) * 2  # queries, keys, values
-    assert layer_activation_B(model, piece, True, "none") == pytest.approx(
+    assert layer_activation_B(model, piece, EXPERTS, "none") == pytest.approx(
         4096 * (by_hand + made * fp8 + heads), rel=1e-12
     )
 
@@ -247,17 +249,17 @@ def test_every_module_that_a_model_has_saves_something_of_its_own(name: str) -> 
         "mlp": not model.experts,
         "moe_act": bool(model.experts),
     }
-    none = layer_activation_B(model, Piece(micro_batch=1, seq=512), bool(model.experts), "none")
+    none = layer_activation_B(model, Piece(micro_batch=1, seq=512), EXPERTS if model.experts else DENSE, "none")
     saved = []
     named = [module for module in workload.MODULES if module != "op"]
     for module in named:
         piece = Piece(micro_batch=1, seq=512, recompute_modules=(module,))
-        saved.append(none - layer_activation_B(model, piece, bool(model.experts), "selective"))
+        saved.append(none - layer_activation_B(model, piece, EXPERTS if model.experts else DENSE, "selective"))
         assert (saved[-1] > 0) == has[module]
     together = Piece(micro_batch=1, seq=512, recompute_modules=tuple(named))
-    kept = layer_activation_B(model, together, bool(model.experts), "selective")
+    kept = layer_activation_B(model, together, EXPERTS if model.experts else DENSE, "selective")
     assert none - kept == pytest.approx(sum(saved), rel=1e-12)
-    assert kept > layer_activation_B(model, together, bool(model.experts), "full")
+    assert kept > layer_activation_B(model, together, EXPERTS if model.experts else DENSE, "full")
 
 
 @pytest.mark.parametrize("placement", ["pre", "post", "output", "sandwich"])
@@ -291,9 +293,9 @@ def test_experts_keep_their_outputs_where_routing_weights_multiply_them_apart() 
     """One row of hidden width per token and choice, in half precision."""
     model = workload.model("mixtral-8x7b")
     fused, apart = (Piece(micro_batch=1, seq=512, fused_elementwise=one) for one in (True, False))
-    outputs = {tensor.name: tensor.size_B for tensor in kept_tensors(model, apart, True)}
+    outputs = {tensor.name: tensor.size_B for tensor in kept_tensors(model, apart, EXPERTS)}
     assert outputs["expert output"] == 512 * 2 * 4096 * 2
-    assert "expert output" not in {tensor.name for tensor in kept_tensors(model, fused, True)}
+    assert "expert output" not in {tensor.name for tensor in kept_tensors(model, fused, EXPERTS)}
 
 
 def test_recomputation_per_operation_keeps_every_second_product() -> None:
@@ -301,7 +303,7 @@ def test_recomputation_per_operation_keeps_every_second_product() -> None:
     model = workload.model("llama3-8b")
     piece = Piece(micro_batch=1, seq=1, recompute_modules=("op",))
     by_hand = 2 * (4096 + 4096 + 1024 + 4096 + 14336 + 4096) + 32 * 4  # and fp32 log-sum-exps of 32 heads
-    assert layer_activation_B(model, piece, False, "selective") == pytest.approx(by_hand, rel=1e-12)
+    assert layer_activation_B(model, piece, DENSE, "selective") == pytest.approx(by_hand, rel=1e-12)
 
 
 def test_a_chunked_loss_keeps_gradients_instead_of_logits() -> None:

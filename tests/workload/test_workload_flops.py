@@ -13,6 +13,7 @@ from lockstep import workload
 from lockstep.errors import BadInput, UnknownName
 from lockstep.workload import (
     CONVENTIONS,
+    EXPERTS,
     convention,
     convnet_forward_flops,
     forward_flops,
@@ -41,13 +42,13 @@ def test_a_llama_layer_product_by_product():
 
 
 def test_a_mixtral_layer_pays_for_two_experts():
-    flops = layer_forward_flops(workload.model("mixtral-8x7b"), 1, experts=True)
+    flops = layer_forward_flops(workload.model("mixtral-8x7b"), 1, EXPERTS)
     assert flops.routed_experts == 2 * 2 * 3 * 4096 * 14336
     assert flops.router == 2 * 4096 * 8
 
 
 def test_latent_attention_has_unequal_heads():
-    flops = layer_forward_flops(workload.model("deepseek-v3"), 4096, experts=True)
+    flops = layer_forward_flops(workload.model("deepseek-v3"), 4096, EXPERTS)
     assert flops.attention_core == 2 * 4096 * 128 * (192 + 128)
     assert flops.shared_experts == 2 * 3 * 7168 * 2048
 
@@ -132,7 +133,7 @@ def test_conventions_broadcast_and_are_named():
 def test_prediction_modules_are_work():
     model = workload.model("deepseek-v3")
     with_it, without = forward_flops(model, 4096), forward_flops(replace(model, mtp_layers=0), 4096)
-    layer = layer_forward_flops(model, 4096, experts=True).total
+    layer = layer_forward_flops(model, 4096, EXPERTS).total
     assert with_it.total - without.total == layer + 4 * 7168**2 + 2 * 7168 * 129280
 
 

@@ -8,6 +8,7 @@ from workload_strategies import transformers
 
 from lockstep import workload
 from lockstep.workload import (
+    EXPERTS,
     all_weights,
     embedding_weights,
     head_weights,
@@ -80,7 +81,7 @@ def test_expert_parallelism_cuts_only_routed_experts():
 
 
 def test_keys_and_values_are_replicated_when_heads_run_out():
-    key = next(weight for weight in layer_weights(workload.model("llama3-70b"), False) if weight.name == "key")
+    key = next(weight for weight in layer_weights(workload.model("llama3-70b")) if weight.name == "key")
     assert key.per_rank_elems(8) == key.per_rank_elems(16) == 8192 * 128
     assert key.per_rank_elems(4) == 2 * 8192 * 128
 
@@ -96,9 +97,9 @@ def test_hybrid_layers():
 
 def test_wrong_kind_of_layer_is_refused():
     with pytest.raises(ValueError, match="no experts"):
-        layer_weights(workload.model("gpt2"), True)
+        layer_weights(workload.model("gpt2"), EXPERTS)
     with pytest.raises(ValueError, match="no dense"):
-        layer_weights(workload.model("mixtral-8x7b"), False)
+        layer_weights(workload.model("mixtral-8x7b"))
 
 
 def test_non_embedding_is_kaplans_count():

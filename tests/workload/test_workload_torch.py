@@ -7,6 +7,7 @@ The last part counts the bytes that autograd really saves, against the tensors t
 import pytest
 
 from lockstep.workload import (
+    EXPERTS,
     Attention,
     ConvNet,
     Experts,
@@ -456,7 +457,7 @@ def test_autograd_saves_what_is_listed_for_an_expert_without_a_gate():
         expert(torch.randn(seq, hidden, requires_grad=True), weights).sum().backward()
     described = Experts(experts=4, top_k=1, ffn=ffn, gated=False, activation="gelu")
     model = shape(heads(4), hidden=hidden, mlp=None, experts=described)
-    listed = kept_tensors(model, Piece(micro_batch=1, seq=seq, element_B=4.0), experts=True)
+    listed = kept_tensors(model, Piece(micro_batch=1, seq=seq, element_B=4.0), EXPERTS)
     inside = sum(tensor.size_B for tensor in listed if tensor.name.startswith("expert "))
     assert saved.total_B(above_B=4 * seq) == inside
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from lockstep.kernels.clock import Work
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.layout import LayerKind
 from lockstep.types.arrays import Number
-from lockstep.workload import Adapters, is_linear, layer_weights
+from lockstep.workload import Adapters, LayerKind, is_linear, layer_weights
 from lockstep.workload.adapters import ROWS
 
 
@@ -19,7 +18,7 @@ def adapter_work(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
     (NVIDIA-NeMo/Megatron-Bridge@0191fc5, src/megatron/bridge/peft/lora_layers.py).
     """
     model, grid, parts = shard.model, shard.grid, Passes(Work(), Work())
-    for weight in layer_weights(model, kind.experts):
+    for weight in layer_weights(model, kind.stored):
         if not adapters.adapts(weight):
             continue
         inputs, outputs = weight.shape
@@ -48,7 +47,7 @@ def restored_work(shard: Shard, kind: LayerKind) -> Passes:
     if shard.recipe.base is None:
         return Passes(Work(), Work())
     grid = shard.grid
-    blocks = [one for one in layer_weights(shard.model, kind.experts) if is_linear(one)]
+    blocks = [one for one in layer_weights(shard.model, kind.stored) if is_linear(one)]
     elems: Number = sum(one.per_rank_elems(grid.tp, grid.ep, grid.expert_tp) for one in blocks)
     once = shard.clock.stream((shard.recipe.base_B + shard.clock.element_B) * elems, kernels=len(blocks))
     return Passes(once, once)

@@ -17,14 +17,15 @@ import numpy as np
 
 from lockstep.kernels.adapters import adapter_work, restored_work
 from lockstep.kernels.clock import Work
+from lockstep.kernels.recurrent import first_width, recurrent_core, recurrent_projections
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.layout import LayerKind, sharing_of
+from lockstep.layout import sharing_of
 from lockstep.parallel.context import partials
 from lockstep.types.arrays import Number
-from lockstep.workload import Experts, LatentAttention, Mlp, Transformer, keys_per_query
+from lockstep.workload import DENSE, Experts, LatentAttention, LayerKind, Mlp, Transformer, keys_per_query
 
 
-def projections(shard: Shard) -> Passes:
+def projections(shard: Shard, rotary: bool = True) -> Passes:
     """The products around the attention core, and rotary embedding; gradients of q, k and v are copied together."""
     attention, tokens, h = shard.model.attention, shard.tokens, shard.model.hidden
     heads = attention.heads / shard.grid.tp
@@ -32,9 +33,12 @@ def projections(shard: Shard) -> Passes:
         return _latent_projections(shard, attention.latent, heads)
     width = heads * attention.head_dim
     kv_width = shard.kv_heads * attention.head_dim
-    parts = shard.product(tokens, width + 2 * kv_width, h) + shard.product(tokens, h, width)
+    gate = width if attention.gated else 0
+    parts = shard.product(tokens, width + gate + 2 * kv_width, h) + shard.product(tokens, h, width)
+    if attention.gated:
+        parts += shard.elementwise(tokens * gate, 3.0, 5.0)
     parts += Passes(Work(), shard.clock.stream(2.0 * tokens * (width + 2 * kv_width) * shard.clock.element_B))
-    if shard.model.positions == "rotary":
+    if rotary and shard.model.positions == "rotary":
         parts += shard.elementwise(tokens * (width + kv_width), 2.0, 2.0, kernels=2)
     return parts
 
@@ -71,7 +75,8 @@ def attention_core(shard: Shard, window: int) -> Passes:
     query_dim, value_dim = attention.head_dim, attention.value_dim
     if recipe.flash_attention:
         length = recipe.attended_tokens
-        scores = per_head * keys_per_query(length, window or None, attention.causal, "causal") * heads
+        keys = keys_per_query(length, window or None, attention.causal, "causal", attention.chunked)
+        scores = per_head * keys * heads
         flops = 2.0 * scores * (query_dim + value_dim)
         executed_backward = 2.0 * scores * (3 * query_dim + 2 * value_dim)
         fused, size = shard.clock.fused_attention, (length, query_dim, attention.causal)
@@ -125,20 +130,27 @@ def shared_experts(shard: Shard, moe: Experts) -> Passes:
     return feed_forward(shard, moe.shared_ffn / shard.grid.tp, shard.tokens, 1, moe.gated)
 
 
-def norms(shard: Shard) -> Passes:
-    """The two norms of a layer."""
-    return shard.elementwise(shard.loose_tokens * shard.model.hidden, 4.0, 6.0, kernels=2)
+def norms(shard: Shard, kind: LayerKind = DENSE) -> Passes:
+    """The two norms of a layer, the one of a layer with one block."""
+    found = shard.elementwise(shard.loose_tokens * shard.model.hidden, 4.0, 6.0, kernels=2)
+    return found if kind.whole else _half(found)
 
 
-def residual_and_norms(shard: Shard) -> Passes:
-    """Two norms and two residual additions, with dropout and separate bias kernels where the recipe has them."""
+def _half(parts: Passes) -> Passes:
+    return Passes(parts.forward * 0.5, parts.backward * 0.5)
+
+
+def residual_and_norms(shard: Shard, kind: LayerKind = DENSE) -> Passes:
+    """Two norms and two residual additions, with dropout and separate bias kernels where the recipe has them; half of
+    it in a layer with one block.
+    """
     recipe, elements = shard.recipe, shard.loose_tokens * shard.model.hidden
     parts = norms(shard) + shard.elementwise(elements, 6.0, 2.0, kernels=2)
     if recipe.dropout:
         parts += shard.elementwise(elements, 1.0, 4.0, kernels=0 if recipe.fused_elementwise else 2)
     if not recipe.fused_elementwise:
         parts += shard.elementwise(elements, 4.0, 2.0, kernels=4)
-    return parts
+    return parts if kind.whole else _half(parts)
 
 
 def product_pairs(shard: Shard, kind: LayerKind) -> tuple[tuple[Number, Number], ...]:
@@ -147,14 +159,16 @@ def product_pairs(shard: Shard, kind: LayerKind) -> tuple[tuple[Number, Number],
     Latent attention begins with its up-projections. Shared experts have no such pair, and count nothing.
     """
     model, tokens, h, tp = shard.model, shard.tokens, shard.model.hidden, shard.grid.tp
-    attention = model.attention
-    heads = attention.heads / tp
-    if attention.latent is not None:
+    attention, mixer = model.attention, model.recurrent
+    heads, ending = attention.heads / tp, attention.heads / tp * attention.value_dim
+    if kind.mixer == "recurrent" and mixer:
+        begin_s, ending = shard.clock.matmul(tokens, first_width(shard, mixer), h).matmul_s, mixer.inner / tp
+    elif attention.latent is not None:
         begin_s = up_projections(shard, attention.latent, heads).forward.matmul_s
     else:
         begin_s = shard.clock.matmul(tokens, (heads + 2 * shard.kv_heads) * attention.head_dim, h).matmul_s
-    first = begin_s, shard.clock.matmul(tokens, h, heads * attention.value_dim).matmul_s
-    if kind.experts or not model.mlp:
+    first = begin_s, shard.clock.matmul(tokens, h, ending).matmul_s
+    if kind.block != "dense" or not model.mlp:
         second: tuple[Number, Number] = (0.0, 0.0)
     else:
         width = model.mlp.ffn / tp
@@ -164,6 +178,8 @@ def product_pairs(shard: Shard, kind: LayerKind) -> tuple[tuple[Number, Number],
         )
     if model.parallel_block:
         return ((first[0] + second[0], first[1] + second[1]),)
+    if kind.mixer == "none":
+        return (second,)[: tensor_rounds(model, kind)]
     return (first, second)[: tensor_rounds(model, kind)]
 
 
@@ -172,7 +188,9 @@ def tensor_rounds(model: Transformer, kind: LayerKind) -> int:
     run side by side. Routed experts gather rows of their own.
     """
     routed_only = kind.experts and model.experts and not model.experts.shared_ffn
-    return 1 if model.parallel_block or routed_only else 2
+    if model.parallel_block:
+        return 1
+    return (kind.mixer != "none") + (kind.block != "none" and not routed_only)
 
 
 def _added_pieces(shard: Shard, kind: LayerKind) -> Passes:
@@ -206,21 +224,31 @@ class LayerWork:
         return self.passes.backward + self.core.backward
 
 
+def mixer_work(shard: Shard, kind: LayerKind) -> tuple[Passes, Passes]:
+    """(projections, core) of attention, of a recurrent mixer, or of neither."""
+    if kind.attends:
+        return projections(shard, kind.mixer != "nope"), attention_core(shard, kind.window)
+    mixer = shard.model.recurrent if kind.mixer == "recurrent" else None
+    if mixer is None:
+        return Passes(Work(), Work()), Passes(Work(), Work())
+    return recurrent_projections(shard, mixer), recurrent_core(shard, mixer)
+
+
 def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
     """Work of one layer of the given kind."""
-    around, bare = projections(shard) + residual_and_norms(shard), None
+    mixed, core = mixer_work(shard, kind)
+    around, bare = mixed + residual_and_norms(shard, kind), None
     if shard.recipe.overlap_tp == "async":
         around += _added_pieces(shard, kind)
     shared = Passes(Work(), Work())
     if kind.experts and shard.model.experts:
         shared = shared_experts(shard, shard.model.experts)
         around += experts(shard, shard.model.experts)
-    elif shard.model.mlp:
+    elif kind.block == "dense" and shard.model.mlp:
         around += feed_forward(shard, shard.model.mlp.ffn / shard.grid.tp, shard.tokens, 1, shard.model.mlp.gated)
     if shard.recipe.adapters is not None:
         around += restored_work(shard, kind)
         bare, around = around, around + adapter_work(shard, shard.recipe.adapters, kind)
-    core = attention_core(shard, kind.window)
     frozen = None if bare is None else bare.forward + core.forward
     return LayerWork(around, core, shared, _repeated(shard, kind, core), frozen)
 
@@ -228,13 +256,13 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
 def _repeated(shard: Shard, kind: LayerKind, core: Passes) -> Work:
     """Forward work of the modules that the recipe's selective recomputation throws away."""
     model, modules = shard.model, shard.recipe.recompute_modules
-    latent, moe = model.attention.latent, model.experts if kind.experts else None
-    mlp = None if kind.experts else model.mlp
-    parts = [core.forward] if "core_attn" in modules else []
+    latent, moe = model.attention.latent if kind.attends else None, model.experts if kind.experts else None
+    mlp = model.mlp if kind.block == "dense" else None
+    parts = [core.forward] if "core_attn" in modules and kind.attends else []
     if "layernorm" in modules:
-        parts.append(norms(shard).forward)
+        parts.append(norms(shard, kind).forward)
     if "op" in modules:
-        parts.append(_every_second(shard, mlp))
+        parts.append(_every_second(shard, kind, mlp))
     if "mla_up_proj" in modules and latent:
         parts.append(up_projections(shard, latent, model.attention.heads / shard.grid.tp).forward)
     if "mlp" in modules and mlp:
@@ -246,13 +274,13 @@ def _repeated(shard: Shard, kind: LayerKind, core: Passes) -> Work:
     return sum(parts, Work())
 
 
-def _every_second(shard: Shard, mlp: Mlp | None) -> Work:
+def _every_second(shard: Shard, kind: LayerKind, mlp: Mlp | None) -> Work:
     """What recomputation per operation runs again of a layer: key and output projection, up (or, without a gate, down),
     the norms and the activation.
     """
     attention, tokens, h = shard.model.attention, shard.tokens, shard.model.hidden
-    parts = norms(shard)
-    if attention.latent is None:
+    parts = norms(shard, kind)
+    if attention.latent is None and kind.attends:
         width = attention.heads / shard.grid.tp * attention.head_dim
         parts += shard.product(tokens, shard.kv_heads * attention.head_dim, h) + shard.product(tokens, h, width)
     if mlp:

@@ -7,7 +7,6 @@ from lockstep.layout.groups import group_summary as group_summary
 from lockstep.layout.groups import process_groups as process_groups
 from lockstep.layout.groups import span as span
 from lockstep.layout.job import Job as Job
-from lockstep.layout.job import LayerKind as LayerKind
 from lockstep.layout.job import checkpoint_B as checkpoint_B
 from lockstep.layout.job import splits_evenly as splits_evenly
 from lockstep.layout.kept import chunk_activations_B as chunk_activations_B

@@ -20,15 +20,7 @@ from itertools import accumulate
 from lockstep.layout.recipe import Recipe
 from lockstep.parallel.pipeline import Placement, routes
 from lockstep.types.arrays import Truth, Whole
-from lockstep.workload import Model, Transformer, all_weights, mtp_weights, parameters, rank_parameters
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class LayerKind:
-    """What tells one layer of a model from another: experts or not, and its attention window (0 for none)."""
-
-    experts: bool
-    window: int
+from lockstep.workload import LayerKind, Model, Transformer, all_weights, mtp_weights, parameters, rank_parameters
 
 
 @dataclass(frozen=True)
@@ -65,6 +57,11 @@ class Job:
         return self.transformer.attention.kv_heads if self.transformer else 1
 
     @property
+    def recurrent_heads(self) -> int:
+        """Heads of recurrent layers, which tensor parallelism shares out; 0 without such layers."""
+        return self.transformer.recurrent.heads if self.transformer and self.transformer.recurrent else 0
+
+    @property
     def num_experts(self) -> int:
         """Routed experts per layer, 0 for a dense model."""
         return self.transformer.experts.experts if self.transformer and self.transformer.experts else 0
@@ -77,10 +74,7 @@ class Job:
     @cached_property
     def kinds(self) -> tuple[LayerKind, ...]:
         """The kind of every layer, in order."""
-        if self.transformer is None:
-            return ()
-        pairs = zip(self.transformer.expert_layers, self.transformer.windows, strict=True)
-        return tuple(LayerKind(experts, window or 0) for experts, window in pairs)
+        return self.transformer.kinds if self.transformer else ()
 
     def stage_layers(self, stages: int, chunks: int = 1) -> list[Counter[LayerKind]]:
         """For each pipeline stage, how many layers of each kind it holds.

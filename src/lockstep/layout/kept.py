@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lockstep.layout.job import Job, LayerKind
+from lockstep.layout.job import Job
 from lockstep.layout.layout import LayoutGrid
 from lockstep.layout.recipe import LOSS_B, Recipe
 from lockstep.layout.routing import busiest_rank_frac
@@ -26,6 +26,7 @@ from lockstep.workload import (
     SELECTIVE,
     ConvNet,
     Experts,
+    LayerKind,
     Piece,
     Transformer,
     convnet_activation_B,
@@ -39,11 +40,11 @@ from lockstep.workload import (
 _NOTHING_B: Number = 0.0
 
 
-def by_experts(held: Counter[LayerKind]) -> Counter[bool]:
-    """Layers with and without experts: attention windows change neither parameters nor kept bytes."""
-    found: Counter[bool] = Counter()
+def by_stored(held: Counter[LayerKind]) -> Counter[LayerKind]:
+    """Layers by what they store: attention windows change neither parameters nor kept bytes."""
+    found: Counter[LayerKind] = Counter()
     for kind, count in held.items():
-        found[kind.experts] += count
+        found[kind.stored] += count
     return found
 
 
@@ -129,8 +130,8 @@ def leaving_B(
     gone = job.recipe.offloaded_of(layers)
     if model is None or not gone:
         return 0.0
-    each_B, counts = _layer_B(model, piece(job.recipe, grid, model.experts), grid, held), by_experts(held)
-    total_B: Number = sum(count * each_B[experts] for experts, count in counts.items())
+    each_B, counts = _layer_B(model, piece(job.recipe, grid, model.experts), grid, held), by_stored(held)
+    total_B: Number = sum(count * each_B[kind] for kind, count in counts.items())
     return gone / layers * total_B
 
 
@@ -161,16 +162,16 @@ def _kept(
 ) -> tuple[Number, Number]:
     """(bytes kept of a micro-batch, most that a layer's backward pass needs besides), embedding and modules too."""
     first, modules = pieces
-    counts = by_experts(held)
+    counts = by_stored(held)
     if modules and model.mtp_layers:
         # The modules of multi-token prediction are like the last layer.
-        counts[model.expert_layers[-1]] += model.mtp_layers
+        counts[model.kinds[-1].stored] += model.mtp_layers
     kept: Number = 0.0
     passing: Number = 0.0
-    for experts, count in sorted(counts.items()):
-        whole_B, mode_B = _mode_B(model, one, grid, experts)
+    for kind, count in sorted(counts.items()):
+        whole_B, mode_B = _mode_B(model, one, grid, kind)
         kept = kept + count * mode_B
-        inside_B = whole_B - mode_B + passing_gradient_B(model, one, experts)
+        inside_B = whole_B - mode_B + passing_gradient_B(model, one, kind)
         if one.adapters is not None:
             # With frozen weights FSDP still holds what the layer before needed: inferred from all rows of fms_adapters.
             inside_B = inside_B * np.where(grid.zero == 3, 2.0, 1.0)
@@ -178,12 +179,12 @@ def _kept(
     return kept + (embedding_activation_B(model, one) if first else 0.0), passing
 
 
-def _mode_B(model: Transformer, one: Piece, grid: LayoutGrid, experts: bool) -> tuple[Floats, Floats]:
+def _mode_B(model: Transformer, one: Piece, grid: LayoutGrid, kind: LayerKind) -> tuple[Floats, Floats]:
     """Bytes that one layer keeps, without recomputation and with each layout's."""
-    modes = [np.asarray(layer_activation_B(model, one, experts, mode)) for mode in (NONE, SELECTIVE, FULL)]
+    modes = [np.asarray(layer_activation_B(model, one, kind, mode)) for mode in (NONE, SELECTIVE, FULL)]
     return modes[0], np.choose(grid.recompute, modes)
 
 
-def _layer_B(model: Transformer, one: Piece, grid: LayoutGrid, held: Counter[LayerKind]) -> dict[bool, Floats]:
-    """Bytes that a layer of each kind `held` keeps, by whether it has experts."""
-    return {experts: _mode_B(model, one, grid, experts)[1] for experts in by_experts(held)}
+def _layer_B(model: Transformer, one: Piece, grid: LayoutGrid, held: Counter[LayerKind]) -> dict[LayerKind, Floats]:
+    """Bytes that a layer of each kind `held` keeps."""
+    return {kind: _mode_B(model, one, grid, kind)[1] for kind in by_stored(held)}

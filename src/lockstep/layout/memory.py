@@ -27,8 +27,8 @@ from functools import reduce
 import numpy as np
 
 from lockstep.hardware import Cluster
-from lockstep.layout.job import Job, LayerKind
-from lockstep.layout.kept import activations_B, by_experts, chunks_of, leaving_B, live_B
+from lockstep.layout.job import Job
+from lockstep.layout.kept import activations_B, by_stored, chunks_of, leaving_B, live_B
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid, host_capacity_B, host_states_B
 from lockstep.layout.recipe import Recipe
 from lockstep.layout.sharing import gradients_pass, sharing_of
@@ -37,6 +37,7 @@ from lockstep.parallel.data.local import OUTER_STATE_B
 from lockstep.types.arrays import Number, Truth, Whole
 from lockstep.types.plain import Json
 from lockstep.workload import (
+    LayerKind,
     RankParameters,
     all_weights,
     embedding_weights,
@@ -113,8 +114,8 @@ def stage_parameters(job: Job, grid: LayoutGrid, stage: int, held: Counter[Layer
     cut = grid.tp, grid.ep, grid.expert_tp
     first, last, modules = grid.pieces_on(stage)
     found = RankParameters(0.0, 0.0, 0.0)
-    for experts, count in by_experts(held).items():
-        found = found + rank_parameters(layer_weights(model, experts), *cut) * count
+    for kind, count in by_stored(held).items():
+        found = found + rank_parameters(layer_weights(model, kind), *cut) * count
     if job.recipe.spreads(grid.stages):
         ends = embedding_weights(model) * first + head_weights(model) * last
         found = found + rank_parameters([one for one in ends if one.cut != "vocab"], *cut)
@@ -133,16 +134,16 @@ def stage_parameters(job: Job, grid: LayoutGrid, stage: int, held: Counter[Layer
     return found
 
 
-def layer_parameters(job: Job, grid: LayoutGrid) -> dict[bool, Number]:
-    """Trained parameters of one layer on one rank, by whether it has experts."""
+def layer_parameters(job: Job, grid: LayoutGrid) -> dict[LayerKind, Number]:
+    """Trained parameters of one layer on one rank, by what it stores."""
     model, adapters = job.transformer, job.recipe.adapters
     if model is None:
         return {}
     found = {}
-    for experts in sorted({kind.experts for kind in job.kinds}):
-        own = layer_weights(model, experts)
+    for kind in sorted({kind.stored for kind in job.kinds}):
+        own = layer_weights(model, kind)
         trained = own if adapters is None else adapters.weights(own)
-        found[experts] = rank_parameters(trained, grid.tp, grid.ep, grid.expert_tp).total_elems
+        found[kind] = rank_parameters(trained, grid.tp, grid.ep, grid.expert_tp).total_elems
     return found
 
 

@@ -253,6 +253,21 @@ RULES = (
             f"tp={x.tp} neither divides nor is a multiple of {j.kv_heads} key-value heads; try {_heads_split(x, j)}"
         ),
     ),
+    Rule(
+        "recurrent heads per tp",
+        "--tp",
+        lambda g, j: (j.recurrent_heads > 0) & (j.recurrent_heads % g.tp != 0),
+        lambda x, j: (
+            f"tp={x.tp} does not divide {j.recurrent_heads} heads of recurrent layers; "
+            f"try {nearest(j.recurrent_heads, x.tp)}"
+        ),
+    ),
+    Rule(
+        "cp without recurrent layers",
+        "--cp",
+        lambda g, j: (g.cp > 1) & (j.recurrent_heads > 0),
+        lambda x, j: f"cp={x.cp} is not priced for {j.model.name}: states of recurrent layers pass from rank to rank",
+    ),
     Rule("layers per stage", "--pp", lambda g, j: not g.split and _uneven(g, j.layers), _stages),
     Rule("stages placed by hand", "--stages", _misplaced, _placed),
     Rule("vocabulary layers spread", "--vocab-parallel", not_spread, why_not_spread),

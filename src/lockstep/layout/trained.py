@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from lockstep.layout.job import Job, LayerKind
-from lockstep.layout.kept import by_experts
+from lockstep.layout.job import Job
+from lockstep.layout.kept import by_stored
 from lockstep.layout.layout import LayoutGrid
 from lockstep.types.arrays import Number
-from lockstep.workload import RankParameters, is_linear, layer_weights, rank_parameters
+from lockstep.workload import LayerKind, RankParameters, is_linear, layer_weights, rank_parameters
 
 
 def trained_parameters(job: Job, grid: LayoutGrid, held: Counter[LayerKind]) -> RankParameters:
@@ -16,8 +16,8 @@ def trained_parameters(job: Job, grid: LayoutGrid, held: Counter[LayerKind]) -> 
     model, adapters, found = job.transformer, job.recipe.adapters, RankParameters(0.0, 0.0, 0.0)
     if model is None or adapters is None:
         return found
-    for experts, count in by_experts(held).items():
-        own = adapters.weights(layer_weights(model, experts))
+    for kind, count in by_stored(held).items():
+        own = adapters.weights(layer_weights(model, kind))
         found = found + rank_parameters(own, grid.tp, grid.ep, grid.expert_tp) * count
     return found
 
@@ -27,8 +27,8 @@ def frozen_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind], whole: RankPa
     model, recipe = job.transformer, job.recipe
     linear = RankParameters(0.0, 0.0, 0.0)
     if model is not None:
-        for experts, count in by_experts(held).items():
-            blocks = [one for one in layer_weights(model, experts) if is_linear(one)]
+        for kind, count in by_stored(held).items():
+            blocks = [one for one in layer_weights(model, kind) if is_linear(one)]
             linear = linear + rank_parameters(blocks, grid.tp, grid.ep, grid.expert_tp) * count
     rest = whole.matrix_elems + whole.other_elems - linear.matrix_elems
     return rest * recipe.parameter_B + linear.matrix_elems * recipe.base_B, linear.expert_elems * recipe.base_B

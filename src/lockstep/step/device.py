@@ -17,7 +17,6 @@ from lockstep.layout import (
     KEEP,
     OFFLOAD_PARAMETERS,
     Job,
-    LayerKind,
     LayoutGrid,
     Recipe,
     gradients_leave,
@@ -34,7 +33,7 @@ from lockstep.step.network import Network
 from lockstep.step.placed import Device
 from lockstep.step.stage import StageTimes
 from lockstep.types.arrays import Bools, Number
-from lockstep.workload import RankParameters
+from lockstep.workload import LayerKind, RankParameters
 
 BUCKET_B = 25 * 2.0**20
 """Gradients of small layers travel together: PyTorch's DistributedDataParallel gathers 25 MiB (arXiv 2006.15704)."""

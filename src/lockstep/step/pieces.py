@@ -16,18 +16,19 @@ from lockstep.kernels.layer import (
     vocabulary_work,
 )
 from lockstep.kernels.shard import Shard
-from lockstep.layout import Job, LayerKind, LayoutGrid, layer_parameters
+from lockstep.layout import Job, LayoutGrid, layer_parameters
 from lockstep.parallel.piece import Piece, slowing
 from lockstep.parallel.pipeline import Placement, vocabulary
 from lockstep.step.network import Network
 from lockstep.step.stage import StageTimes, layer_times, part_times
+from lockstep.workload import LayerKind
 
 
 def layer_kinds(job: Job, grid: LayoutGrid, shard: Shard, network: Network) -> dict[LayerKind, StageTimes]:
     """Seconds of one layer of each kind."""
     whole = layer_parameters(job, grid)
     return {
-        kind: layer_times(shard, network, kind, accumulation_work(shard, whole[kind.experts]))
+        kind: layer_times(shard, network, kind, accumulation_work(shard, whole[kind.stored]))
         for kind in sorted(set(job.kinds))
     }
 

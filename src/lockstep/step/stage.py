@@ -13,7 +13,7 @@ import numpy as np
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.layer import LayerWork, layer_work, product_pairs, tensor_rounds
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.layout import LayerKind, Recipe, busiest_rank_frac, choices_of, context_blocks, group_tokens, piece
+from lockstep.layout import Recipe, busiest_rank_frac, choices_of, context_blocks, group_tokens, piece
 from lockstep.parallel import context
 from lockstep.parallel.expert import traffic as expert
 from lockstep.parallel.group import share_links
@@ -22,7 +22,7 @@ from lockstep.parallel.tensor import asynchronous
 from lockstep.parallel.tensor import traffic as tensor
 from lockstep.step.network import DATA, Network
 from lockstep.types.arrays import Number, Truth
-from lockstep.workload import FULL, SELECTIVE, Experts
+from lockstep.workload import FULL, SELECTIVE, Experts, LayerKind
 
 Pair: TypeAlias = tuple[tuple[Piece, ...], tuple[Piece, ...]]
 
@@ -122,10 +122,12 @@ def layer_pieces(shard: Shard, network: Network, work: LayerWork, kind: LayerKin
     else:
         whole = tensor.pieces(gathered, recipe.overlap_tp, products_s, (taken_s[0], taken_s[1]))
         inside = whole[:1], whole[1:]
-    core_s = work.core.forward.device_s, work.core.backward.device_s
-    blocks = context_blocks(model, piece(recipe, grid), core_s)
-    around = context.pieces(recipe.cp_kind, network.levels("cp"), grid.cp, blocks)
-    sides = (*inside[0], around[0]), (*inside[1], around[1])
+    sides = inside
+    if kind.attends:
+        core_s = work.core.forward.device_s, work.core.backward.device_s
+        blocks = context_blocks(model, piece(recipe, grid), core_s)
+        around = context.pieces(recipe.cp_kind, network.levels("cp"), grid.cp, blocks)
+        sides = (*inside[0], around[0]), (*inside[1], around[1])
     forward, backward = (slowing(side, recipe.traffic_device_frac) for side in sides)
     return (*forward, *exchanged[0]), (*backward, *exchanged[1])
 
@@ -167,7 +169,7 @@ def stage_pieces(shard: Shard, network: Network, held: Mapping[LayerKind, int]) 
 
 def _block_again(shard: Shard, kind: LayerKind, forward: tuple[Piece, ...]) -> tuple[Piece, ...]:
     """Tensor-parallel traffic that recomputing a dense block repeats: one round's share of the forward pass."""
-    if "mlp" not in shard.recipe.recompute_modules or kind.experts:
+    if "mlp" not in shard.recipe.recompute_modules or kind.block != "dense":
         return ()
     share = np.where(shard.grid.recompute == SELECTIVE, 1.0 / tensor_rounds(shard.model, kind), 0.0)
     return tuple(one * share for one in forward if one.part == "tp")

@@ -20,13 +20,13 @@ from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.layer import experts, layer_work
 from lockstep.kernels.shard import Shard
-from lockstep.layout import Job, LayerKind, Layout, Recipe, choices_of
+from lockstep.layout import Job, Layout, Recipe, choices_of
 from lockstep.parallel.expert.spread import expected_units
 from lockstep.simulate.law import Normal
 from lockstep.step.network import Network
 from lockstep.step.stage import layer_pieces
 from lockstep.validation.case import Case, Table, read_rows
-from lockstep.workload import Experts, Transformer, model
+from lockstep.workload import EXPERTS, Experts, Transformer, model
 
 DISPATCH_B = {"fp8": 1.0 + 4.0 / 128, "bf16": 2.0}
 """Bytes per element sent: fp8 with a scale for 128 elements (DeepSeek-V3, arXiv 2412.19437, section 3.3.2)."""
@@ -36,7 +36,6 @@ EXPERTS_OF_TEST = 256
 """In DeepEP's tests, whose table prints none."""
 TORCHTITAN_TOP_K = 1
 """Default of torchtitan's MoEArgs, which torchao's benchmark does not set."""
-EXPERTS = LayerKind(experts=True, window=0)
 
 
 def _job(hidden: int, moe: Experts, recipe: Recipe, devices: int) -> Job:

@@ -85,7 +85,7 @@ def tensor(
 def _shape(batch: Quantity, seq: Quantity, hidden: Quantity, heads: Quantity, ffn: Quantity | None) -> Shape:
     """The layer in words as sizes."""
     from lockstep.parallel.tensor import Shape
-    from lockstep.workload.architecture import LIMITS
+    from lockstep.workload.checks import LIMITS
 
     width = _size(hidden, "--hidden", LIMITS["hidden"])
     inner = 4 * width if ffn is None else _size(ffn, "--ffn", LIMITS["ffn"])

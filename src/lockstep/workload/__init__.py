@@ -54,6 +54,11 @@ from lockstep.workload.flops import (
     layer_forward_flops,
     training_flops,
 )
+from lockstep.workload.kind import (
+    DENSE,
+    EXPERTS,
+    LayerKind,
+)
 from lockstep.workload.objective import Objective, Training, read_training
 from lockstep.workload.parameters import (
     ParameterCount,
@@ -71,8 +76,14 @@ from lockstep.workload.piece import (
     Piece,
     recompute_code,
 )
+from lockstep.workload.recurrent import (
+    DeltaNet,
+    Mamba,
+    Mamba2,
+    Recurrent,
+)
+from lockstep.workload.weight import Weight
 from lockstep.workload.weights import (
-    Weight,
     embedding_weights,
     head_weights,
     layer_weights,
@@ -81,6 +92,8 @@ from lockstep.workload.weights import (
 
 __all__ = [
     "CONVENTIONS",
+    "DENSE",
+    "EXPERTS",
     "FULL",
     "MODULES",
     "NONE",
@@ -90,16 +103,21 @@ __all__ = [
     "Attention",
     "ConvNet",
     "Convention",
+    "DeltaNet",
     "Experts",
     "Flops",
     "KeptTensor",
     "LatentAttention",
+    "LayerKind",
+    "Mamba",
+    "Mamba2",
     "Mlp",
     "Model",
     "Objective",
     "ParameterCount",
     "Piece",
     "RankParameters",
+    "Recurrent",
     "Rotary",
     "Training",
     "TrainingFlops",

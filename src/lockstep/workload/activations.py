@@ -1,7 +1,7 @@
 """Bytes that one layer keeps for the backward pass of one micro-batch, tensor by tensor.
 
-    kept_tensors(model, piece, experts=False)         every tensor by name; their sum explains the total
-    layer_activation_B(model, piece, experts, recompute)
+    kept_tensors(model, piece, kind)         every tensor by name; their sum explains the total
+    layer_activation_B(model, piece, kind, recompute)
 
 With b sequences of s tokens, hidden h, a heads, tp = t, half precision, dropout and unfused attention, a GPT layer sums
 to the closed forms of Korthikanti et al. 2022 (arXiv 2205.05198), section 4 and 5:
@@ -27,7 +27,8 @@ from dataclasses import dataclass, replace
 from lockstep.types.arrays import Number, Whole
 from lockstep.workload.adapters import ROWS, Adapters
 from lockstep.workload.architecture import Attention, Experts, LatentAttention, Mlp, Transformer
-from lockstep.workload.piece import FULL, NONE, SELECTIVE, Piece, Recompute, Spread, recompute_code
+from lockstep.workload.kind import DENSE, LayerKind
+from lockstep.workload.piece import FULL, NONE, SELECTIVE, Piece, Recompute, Row, Spread, recompute_code
 from lockstep.workload.weights import layer_weights
 
 MASK_B = 1.0
@@ -47,19 +48,9 @@ class KeptTensor:
     """The strongest recompute mode (a code of recompute.py) that still keeps it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The same before it is cut: `token_B` bytes per token."""
-
-    name: str
-    token_B: float
-    spread: Spread
-    kept_up_to: int = SELECTIVE
-
-
-def kept_tensors(model: Transformer, piece: Piece, experts: bool = False) -> tuple[KeptTensor, ...]:
+def kept_tensors(model: Transformer, piece: Piece, kind: LayerKind = DENSE) -> tuple[KeptTensor, ...]:
     """Every tensor that one layer keeps on one rank when nothing is recomputed, with its bytes."""
-    return _cut(_layer(model, piece, experts), model, piece)
+    return _cut(_layer(model, piece, kind), model, piece)
 
 
 def embedding_kept_tensors(model: Transformer, piece: Piece) -> tuple[KeptTensor, ...]:
@@ -79,19 +70,19 @@ def head_kept_tensors(
 
 
 def layer_activation_B(
-    model: Transformer, piece: Piece, experts: bool = False, recompute: Recompute = "none"
+    model: Transformer, piece: Piece, kind: LayerKind = DENSE, recompute: Recompute = "none"
 ) -> Number:
     """Bytes that one layer keeps on one rank; `recompute` is a word, a code or an array of codes."""
-    return _total(_layer(model, piece, experts), model, piece, recompute_code(recompute))
+    return _total(_layer(model, piece, kind), model, piece, recompute_code(recompute))
 
 
-def passing_gradient_B(model: Transformer, piece: Piece, experts: bool = False) -> Number:
+def passing_gradient_B(model: Transformer, piece: Piece, kind: LayerKind = DENSE) -> Number:
     """Most bytes by which gradients inside one layer's backward pass outgrow the kept tensors that it has freed.
 
     That is behind the down product, whose input is freed: gradients of that input and of what made it (two tensors with
     a gate) are there at once, and the one of the residual stream waits.
     """
-    return _total(_gradients(model, piece, experts), model, piece, NONE)
+    return _total(_gradients(model, piece, kind), model, piece, NONE)
 
 
 def embedding_activation_B(model: Transformer, piece: Piece) -> Number:
@@ -119,23 +110,24 @@ def _cut(rows: Iterable[Row], model: Transformer, piece: Piece) -> tuple[KeptTen
     """`rows` with their bytes on one rank."""
     kv_heads = model.attention.kv_heads
     return tuple(
-        KeptTensor(row.name, piece.tokens * row.token_B * piece.share(row.spread, kv_heads), row.spread, row.kept_up_to)
+        KeptTensor(row.name, piece.tokens * row.token_B * piece.share(row.spread, most), row.spread, row.kept_up_to)
         for row in rows
+        for most in [row.most or kv_heads]
     )
 
 
 def _total(rows: Iterable[Row], model: Transformer, piece: Piece, code: Whole) -> Number:
     """Bytes of the `rows` that recompute mode `code` keeps; rows cut alike are added up before arrays come in."""
-    token_B: dict[Spread, dict[int, float]] = {}
+    token_B: dict[tuple[Spread, int], dict[int, float]] = {}
     for row in rows:
-        levels = token_B.setdefault(row.spread, {})
+        levels = token_B.setdefault((row.spread, row.most or model.attention.kv_heads), {})
         levels[row.kept_up_to] = levels.get(row.kept_up_to, 0.0) + row.token_B
     total: Number = 0.0
-    for spread, levels in token_B.items():
+    for (spread, most), levels in token_B.items():
         kept: Number = 0.0
         for level, size_B in levels.items():
             kept = kept + size_B * (code <= level)
-        total = total + kept * piece.share(spread, model.attention.kv_heads)
+        total = total + kept * piece.share(spread, most)
     return total * piece.tokens
 
 
@@ -174,23 +166,33 @@ def _logits(model: Transformer, piece: Piece, logit_B: float, chunked: bool = Fa
 # --- one layer -----------------------------------------------------------------------------------------------
 
 
-def _layer(model: Transformer, piece: Piece, experts: bool) -> Iterator[Row]:
+def _layer(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     """Residual stream and norms, then attention, then the feed-forward block."""
-    yield from _stream(model, piece)
-    if model.attention.latent:
-        yield from _latent(model.attention, model.attention.latent, piece)
-    else:
-        yield from _projections(model.attention, piece)
-    yield from _core(model.attention, piece)
+    yield from _stream(model, piece, kind)
+    if kind.attends:
+        yield from _attention(model.attention, piece)
+    elif kind.mixer == "recurrent" and model.recurrent:
+        yield from model.recurrent.rows(piece)
     if piece.adapters is not None:
-        yield from _adapter_inputs(model, piece.adapters, piece, experts)
-    if piece.dropout:
+        yield from _adapter_inputs(model, piece.adapters, piece, kind)
+    if piece.dropout and kind.mixer != "none":
         yield _mask("attention residual dropout mask", model, SELECTIVE)
+    if piece.dropout and kind.block != "none":
         yield _mask("mlp residual dropout mask", model, SELECTIVE)
-    if experts and model.experts:
+    if kind.experts and model.experts:
         yield from _experts(model, model.experts, piece)
-    elif model.mlp:
+    elif kind.block == "dense" and model.mlp:
         yield from _mlp(model.mlp, piece)
+
+
+def _attention(attention: Attention, piece: Piece) -> Iterator[Row]:
+    """What projections and core of attention keep."""
+    yield from _latent(attention, attention.latent, piece) if attention.latent else _projections(attention, piece)
+    yield from _core(attention, piece)
+    if attention.gated:
+        # Its product with the output is what the output projection reads.
+        for name in ("attention gate", "attention out input"):
+            yield Row(name, attention.out_width * piece.element_B, "tp")
 
 
 STREAM = {
@@ -207,7 +209,7 @@ STREAM = {
 }
 
 
-INPUT_OF = {"attention input": ("q_proj", "k_proj", "v_proj"), "mlp input": ("gate_proj", "up_proj")}
+INPUT_OF = {"attention input": ("q_proj", "k_proj", "v_proj", "in_proj"), "mlp input": ("gate_proj", "up_proj")}
 """Linear layers that read it."""
 NORMED = {
     "pre": ("attention input", "mlp input"),
@@ -218,7 +220,7 @@ NORMED = {
 """Which of them are outputs of a norm."""
 
 
-def _stream(model: Transformer, piece: Piece) -> Iterator[Row]:
+def _stream(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     """Tensors of hidden width: the layer's input, inputs of norms, inputs of the two blocks.
 
     The layer's input is all that full recomputation keeps. Without a norm in front it is the attention input too.
@@ -227,6 +229,8 @@ def _stream(model: Transformer, piece: Piece) -> Iterator[Row]:
     names = STREAM[model.norm_placement]
     if model.parallel_block:
         names = ("attention input", "mlp input")[: model.parallel_norms]
+    elif not kind.whole:
+        names = ("attention input" if kind.block == "none" else "mlp input",)
     for name in names:
         if name in ("attention input", "mlp input"):
             normed = name in NORMED[model.norm_placement]
@@ -295,13 +299,13 @@ def _mlp(mlp: Mlp, piece: Piece) -> Iterator[Row]:
         yield Row(f"mlp {name}", token_B, "tp", piece.kept_up_to(*modules))
 
 
-def _gradients(model: Transformer, piece: Piece, experts: bool) -> Iterator[Row]:
+def _gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     """Gradients at the fullest moment of a layer's backward pass, less the input of the down product."""
     yield _hidden("stream gradient", model, piece)
     if piece.adapters is not None:
         size_B = piece.element_B if piece.half_adapters else FP32_B
         yield Row("adapter input gradient", model.hidden * size_B, "sequence")
-    inner = model.experts if experts else model.mlp
+    inner = {"experts": model.experts, "dense": model.mlp}.get(kind.block)
     if inner is None:
         return
     wide = 2 if inner.gated else 1
@@ -311,12 +315,12 @@ def _gradients(model: Transformer, piece: Piece, experts: bool) -> Iterator[Row]
         yield Row("mlp gradients", wide * inner.ffn * piece.element_B, "tp")
 
 
-def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, experts: bool) -> Iterator[Row]:
+def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     """Inputs of adapters, each cast to fp32 for itself (PEFT), and what comes out of A."""
     if piece.element_B >= FP32_B:
         return
     half = piece.half_adapters
-    for weight in layer_weights(model, experts):
+    for weight in layer_weights(model, kind.stored):
         if adapters.adapts(weight):
             times = model.experts.top_k if weight.category == "routed_experts" and model.experts else 1
             spread: Spread = "inner" if times > 1 else "tp" if weight.name in ROWS else "sequence"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from lockstep.errors import BadInput, UnknownName
-from lockstep.workload.weights import Weight
+from lockstep.workload.weight import Weight
 
 NAMES = {
     "q_proj": ("query", "query down", "query up"),
@@ -25,6 +25,10 @@ NAMES = {
     "gate_proj": ("gate", "expert gate", "shared gate"),
     "up_proj": ("up", "expert up", "shared up"),
     "down_proj": ("down", "expert down", "shared down"),
+    "in_proj": ("recurrent in", "recurrent in shared"),
+    "out_proj": ("recurrent out",),
+    "x_proj": ("recurrent steps",),
+    "dt_proj": ("time step up",),
 }
 """Targets, and the weights that each is here."""
 GROUPS = {
@@ -33,9 +37,9 @@ GROUPS = {
     "all-linear": tuple(NAMES),
 }
 """Words for several targets."""
-ROWS = ("attention out", "down", "shared down")
+ROWS = ("attention out", "down", "shared down", "recurrent out", "recurrent steps")
 """Weights whose rows tensor parallelism cuts."""
-BLOCKS = ("attention", "mlp", "routed_experts", "shared_experts")
+BLOCKS = ("attention", "recurrent", "mlp", "routed_experts", "shared_experts")
 """Categories of weights that are linear layers of a block."""
 MOST_RANK = 4096
 

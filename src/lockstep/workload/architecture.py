@@ -1,4 +1,4 @@
-"""What a model is: `Transformer` and `ConvNet`, frozen descriptions that check themselves.
+"""What a model is: `Transformer`, or the `ConvNet` of `convnet.py`; frozen descriptions that check themselves.
 
 Nothing is counted here. `parameters.py` lists the weights that follow from a description, `flops.py` the arithmetic,
 `activations.py` the tensors kept for the backward pass. A description that breaks a rule raises `BadInput` naming
@@ -7,68 +7,21 @@ the field, what it holds and what would be allowed.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
-from lockstep.errors import BadInput, UnknownName
+from lockstep.errors import BadInput
+from lockstep.workload.checks import LIMITS, divisors_near, flags, one_of, positive, whole
+from lockstep.workload.convnet import ConvNet as ConvNet
+from lockstep.workload.kind import LayerKind, kinds_of, read_word
+from lockstep.workload.recurrent import Recurrent
 
 POSITIONS = ("rotary", "learned", "alibi", "none")
 NORMS = ("rmsnorm", "layernorm", "layernorm-no-bias", "nonparametric")
 NORM_PLACEMENTS = ("pre", "post", "sandwich", "output")
-QK_NORMS = ("none", "head", "per-head", "full")
+QK_NORMS = ("none", "head", "per-head", "full", "nonparametric")
 ACTIVATIONS = ("silu", "gelu", "relu", "relu2")
-
-# Largest value of a field; beyond it a number is taken for a mistake, and products stay below 2**63.
-LIMITS = {
-    "layers": 10_000, "hidden": 1_000_000, "vocab": 100_000_000, "heads": 100_000, "kv_heads": 100_000,
-    "head_dim": 100_000, "ffn": 10_000_000, "experts": 100_000, "top_k": 100_000, "positions": 1_000_000_000,
-}  # fmt: skip
-
-
-def whole(owner: str, name: str, value: object, limit: int, minimum: int = 1) -> None:
-    """Raises BadInput unless `value` is a whole number from `minimum` to `limit`."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise BadInput(f"{name} must be a whole number, got {shortened(value)}", _key(owner, name))
-    if not minimum <= value <= limit:
-        raise BadInput(f"{name} must be from {minimum} to {limit:,}, got {shortened(value)}", _key(owner, name))
-
-
-def positive(owner: str, name: str, value: object) -> None:
-    """Raises BadInput unless `value` is a finite number above 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise BadInput(f"{name} must be a number above 0, got {shortened(value)}", _key(owner, name))
-
-
-def one_of(owner: str, name: str, value: object, allowed: tuple[str, ...]) -> None:
-    """Raises UnknownName unless `value` is one of the words `allowed`."""
-    if value not in allowed:
-        raise UnknownName(name, str(value), allowed, _key(owner, name))
-
-
-def flags(owner: str, record: object, *names: str) -> None:
-    """Raises BadInput unless every named field is true or false."""
-    for name in names:
-        value = getattr(record, name)
-        if not isinstance(value, bool):
-            raise BadInput(f"{name} must be true or false, got {shortened(value)}", _key(owner, name))
-
-
-def _key(owner: str, name: str) -> str:
-    """The dotted key of a field, as it stands in a file: `layers`, `attention.heads`."""
-    return f"{owner}.{name}" if owner != "model" else name
-
-
-def shortened(value: object) -> str:
-    """`value` for a message, cut to a readable length."""
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."
-
-
-def divisors_near(number: int, wanted: int, count: int = 3) -> list[int]:
-    """The divisors of `number` closest to `wanted`, ascending, for messages that say what to try."""
-    small = [divisor for divisor in range(1, min(number, 100_000) + 1) if number % divisor == 0]
-    return sorted(sorted(small, key=lambda divisor: abs(divisor - wanted))[:count])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +58,7 @@ class Attention:
     qkv_bias: bool = False
     out_bias: bool = False
     qk_norm: str = "none"
-    """Norm on queries and keys: one weight of head_dim ("head"), one per head, or over the full width."""
+    """Norm on queries and keys: a weight of head_dim ("head"), one per head, over the full width, or none."""
     causal: bool = True
     window: int | None = None
     """Keys that a query of a local layer sees; None means that every layer is global."""
@@ -113,6 +66,12 @@ class Attention:
     """With a window: layers n-1, 2n-1, ... are global all the same (0: none is)."""
     first_local: int = 0
     """With a window: layers before this one are global."""
+    chunked: bool = False
+    """The window is a chunk: a query sees the keys before it in its own (Llama 4)."""
+    sinks: bool = False
+    """A learned score per head that takes part in the softmax (gpt-oss)."""
+    gated: bool = False
+    """A sigmoid gate on the heads' output, made by the query projection, twice as wide (Qwen3-Next)."""
 
     def __post_init__(self) -> None:
         for name in ("heads", "kv_heads", "head_dim"):
@@ -121,7 +80,7 @@ class Attention:
             tries = " or ".join(str(number) for number in divisors_near(self.heads, self.kv_heads))
             raise BadInput(f"kv_heads={self.kv_heads} does not divide {self.heads} heads; try {tries}", "attention")
         one_of("attention", "qk_norm", self.qk_norm, QK_NORMS)
-        flags("attention", self, "qkv_bias", "out_bias", "causal")
+        flags("attention", self, "qkv_bias", "out_bias", "causal", "chunked", "sinks", "gated")
         if self.window is not None:
             whole("attention", "window", self.window, LIMITS["positions"])
         whole("attention", "global_every", self.global_every, LIMITS["layers"], 0)
@@ -225,6 +184,9 @@ class Experts:
     """Groups among which a token's experts are chosen."""
     router_bias: bool = False
     """A bias in the router's linear layer."""
+    in_bias: bool = False
+    out_bias: bool = False
+    """Biases of every routed expert (gpt-oss)."""
     correction_bias: bool = False
     """A per-expert balancing bias that is stored but gets no gradient (DeepSeek-V3, 2.1.2)."""
     router_normalized: bool = field(default=True, compare=False)
@@ -257,6 +219,7 @@ class Experts:
         whole("experts", "every", self.every, LIMITS["layers"])
         one_of("experts", "activation", self.activation, ACTIVATIONS)
         flags("experts", self, "gated", "shared_gate", "router_bias", "correction_bias", "router_normalized")
+        flags("experts", self, "in_bias", "out_bias")
         positive("experts", "router_scale", self.router_scale)
         for layer in self.dense_layers:
             whole("experts", "dense_layers", layer, LIMITS["layers"], 0)
@@ -281,6 +244,10 @@ class Transformer:
     mlp: Mlp | None = None
     """The dense feed-forward block; may be None when every layer has experts."""
     experts: Experts | None = None
+    recurrent: Recurrent | None = None
+    """The mixer of the layers that the pattern calls recurrent."""
+    pattern: tuple[str, ...] = ()
+    """A word per layer (`kind.py`), repeated over the layers; empty where attention and experts say it all."""
     positions: str = "rotary"
     max_positions: int
     """Longest sequence that the model was made for; with learned positions, rows of their table."""
@@ -339,70 +306,85 @@ class Transformer:
             raise BadInput(f"a parallel block needs norm_placement pre, got {self.norm_placement!r}", "model")
         if self.mlm_head and self.attention.causal:
             raise BadInput("mlm_head belongs to an encoder; set attention.causal to false", "model")
+        self._check_kinds()
+
+    def _check_kinds(self) -> None:
+        """Every layer's parts are described, and every part is some layer's."""
+        if len(self.pattern) > self.layers:
+            raise BadInput(f"the pattern has {len(self.pattern)} layers, the model {self.layers}", "pattern")
+        kinds = self.kinds
+        local = any(read_word(word)[0] == "local" for word in self.pattern)
+        if local and self.attention.window is None:
+            raise BadInput("the pattern has local layers; set attention.window", "pattern")
         if self.mlp is None and self.num_dense_layers:
             raise BadInput(f"mlp is missing, and {self.num_dense_layers} layers have no experts", "model")
+        if self.experts is None and self.num_expert_layers:
+            raise BadInput(f"experts are missing, and {self.num_expert_layers} layers have them", "model")
         if self.experts and not self.num_expert_layers:
             raise BadInput(f"experts are given, but none of the {self.layers} layers has them", "model")
+        recurrent = any(kind.mixer == "recurrent" for kind in kinds)
+        if recurrent != (self.recurrent is not None):
+            wrong = "the pattern has recurrent layers; describe them under recurrent"
+            raise BadInput(wrong if recurrent else "recurrent is given, but the pattern has no such layer", "pattern")
+        whole_layers = all(kind.whole for kind in kinds)
+        if not whole_layers and (self.norm_placement != "pre" or self.parallel_block):
+            raise BadInput("layers with one block need norm_placement pre, and no parallel_block", "pattern")
+
+    @property
+    def kinds(self) -> tuple[LayerKind, ...]:
+        """The kind of every layer, in order."""
+        return _kinds(self)
 
     @property
     def expert_layers(self) -> tuple[bool, ...]:
         """For each layer, whether it has experts."""
-        experts = self.experts
-        return tuple(experts is not None and experts.in_layer(layer) for layer in range(self.layers))
+        return tuple(kind.experts for kind in self.kinds)
 
     @property
     def num_expert_layers(self) -> int:
         """Layers with experts."""
-        return sum(self.expert_layers)
+        return sum(kind.experts for kind in self.kinds)
 
     @property
     def num_dense_layers(self) -> int:
         """Layers with the dense feed-forward block."""
-        return self.layers - self.num_expert_layers
+        return sum(kind.block == "dense" for kind in self.kinds)
+
+    @property
+    def num_attention_layers(self) -> int:
+        """Layers with attention."""
+        return sum(kind.attends for kind in self.kinds)
 
     @property
     def windows(self) -> tuple[int | None, ...]:
         """For each layer, its attention window, None where it is global."""
-        return tuple(self.attention.window_of(layer) for layer in range(self.layers))
+        return tuple(kind.window or None for kind in self.kinds)
 
     @property
     def has_head(self) -> bool:
         """Whether hidden states are projected onto the vocabulary."""
         return self.attention.causal or self.mlm_head
 
-    @property
-    def norms_per_layer(self) -> int:
-        """Norms of hidden width in one layer."""
+    def norms_of(self, kind: LayerKind) -> int:
+        """Norms of hidden width in a layer of a kind."""
         if self.parallel_block:
             return self.parallel_norms
+        if not kind.whole:
+            return 1
         return 4 if self.norm_placement == "sandwich" else 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConvNet:
-    """A residual network of the ResNet family on square images (He et al. 2015, stride in the 3x3 convolution)."""
-
-    name: str
-    blocks: tuple[int, ...]
-    """Residual blocks in each stage."""
-    bottleneck: bool = True
-    width: int = 64
-    """Channels of the stem and of the first stage; each later stage doubles them."""
-    image: int = 224
-    """Side of the image in pixels."""
-    channels: int = 3
-    classes: int = 1000
-    source: str = field(default="", compare=False)
-    date: str = field(default="", compare=False)
-
-    def __post_init__(self) -> None:
-        if not 1 <= len(self.blocks) <= 8:
-            raise BadInput(f"blocks must list 1 to 8 stages, got {len(self.blocks)}", "model")
-        for count in self.blocks:
-            whole("model", "blocks", count, 1_000)
-        for name, limit in (("width", 10_000), ("image", 100_000), ("channels", 1_000), ("classes", 10_000_000)):
-            whole("model", name, getattr(self, name), limit)
-        flags("model", self, "bottleneck")
+@lru_cache(maxsize=256)
+def _kinds(model: Transformer) -> tuple[LayerKind, ...]:
+    """The kind of every layer."""
+    attention, experts = model.attention, model.experts
+    return kinds_of(
+        model.layers,
+        model.pattern,
+        attention.window,
+        attention.window_of,
+        lambda layer: experts is not None and experts.in_layer(layer),
+    )
 
 
 Model = Transformer | ConvNet

@@ -33,12 +33,14 @@ from lockstep.types.plain import Json
 from lockstep.vocabulary import architecture
 from lockstep.workload.architecture import Attention, ConvNet, Experts, LatentAttention, Mlp, Model, Rotary, Transformer
 from lockstep.workload.parameters import parameters
+from lockstep.workload.recurrent import KINDS as RECURRENT
+from lockstep.workload.recurrent import DeltaNet, Mamba, Mamba2
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
 KINDS = {"transformer": Transformer, "convnet": ConvNet}
-NESTED = (Attention, LatentAttention, Mlp, Experts, Rotary)
+NESTED = (Attention, LatentAttention, Mlp, Experts, Rotary, Mamba, Mamba2, DeltaNet)
 FILE_SUFFIXES = (".json", ".yaml", ".yml")
 OTHERWISE = "it is not in the catalog (lockstep catalog models); a config.json or a YAML file describes any model"
 """Said of a model that is not known."""
@@ -60,7 +62,19 @@ def build(fields: Mapping[str, Any]) -> Model:
     mlp = given.pop("mlp", None)
     if given.get("rotary"):
         given["rotary"] = Rotary(**given["rotary"])
-    return Transformer(attention=Attention(**attention), mlp=Mlp(**mlp) if mlp else None, experts=experts, **given)
+    given["pattern"] = tuple(given.get("pattern") or ())
+    recurrent = [(RECURRENT[word], given.pop(word)) for word in RECURRENT if given.get(word)]
+    if len(recurrent) > 1:
+        raise BadInput("a model has one kind of recurrent layer; describe one of them", next(iter(RECURRENT)))
+    for word in RECURRENT:
+        given.pop(word, None)
+    return Transformer(
+        attention=Attention(**attention),
+        mlp=Mlp(**mlp) if mlp else None,
+        experts=experts,
+        recurrent=recurrent[0][0](**recurrent[0][1]) if recurrent else None,
+        **given,
+    )
 
 
 def read_model_file(path: str | Path) -> Model:
@@ -86,6 +100,9 @@ def schema(record: type[Any]) -> type[BaseModel]:
     for each in fields(record):
         if each.name == "notes":
             continue
+        if each.name == "recurrent":
+            given |= {word: (_annotation(one | None), None) for word, one in RECURRENT.items()}
+            continue
         optional = each.default is not MISSING or each.name in ("name", "kv_heads")
         given[each.name] = (_annotation(hints[each.name]), None if optional else ...)
     config = ConfigDict(extra="forbid", strict=True)
@@ -97,6 +114,8 @@ def _annotation(hint: object) -> Any:
     """The type of a field in the file: nested dataclasses become schemas, tuples lists."""
     if hint == tuple[int, ...]:
         return list[int]
+    if hint == tuple[str, ...]:
+        return list[str]
     for record in NESTED:
         if hint is record:
             return schema(record)

@@ -13,7 +13,7 @@ from typing import Any
 
 from lockstep.documents import Locate
 from lockstep.errors import BadInput, UnknownName
-from lockstep.workload.architecture import LIMITS, divisors_near, shortened
+from lockstep.workload.checks import LIMITS, divisors_near, shortened
 
 ACTIVATION_NAMES = {
     "silu": "silu", "swish": "silu", "swiglu": "silu",

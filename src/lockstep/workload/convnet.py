@@ -7,13 +7,41 @@ shortcut as in torchvision ("v1.5"). ResNet-50 has 25,557,032 parameters and 4.0
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from lockstep.errors import BadInput
 from lockstep.types.arrays import Number
-from lockstep.workload.architecture import ConvNet
-from lockstep.workload.weights import Weight
+from lockstep.workload.checks import flags, whole
+from lockstep.workload.weight import Weight
 
 STEM = "stem"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvNet:
+    """A residual network of the ResNet family on square images (He et al. 2015, stride in the 3x3 convolution)."""
+
+    name: str
+    blocks: tuple[int, ...]
+    """Residual blocks in each stage."""
+    bottleneck: bool = True
+    width: int = 64
+    """Channels of the stem and of the first stage; each later stage doubles them."""
+    image: int = 224
+    """Side of the image in pixels."""
+    channels: int = 3
+    classes: int = 1000
+    source: str = field(default="", compare=False)
+    date: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.blocks) <= 8:
+            raise BadInput(f"blocks must list 1 to 8 stages, got {len(self.blocks)}", "model")
+        for count in self.blocks:
+            whole("model", "blocks", count, 1_000)
+        for name, limit in (("width", 10_000), ("image", 100_000), ("channels", 1_000), ("classes", 10_000_000)):
+            whole("model", name, getattr(self, name), limit)
+        flags("model", self, "bottleneck")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ per head, where keys is the mean number of keys per query:
 
     counting "full":    min(s, w)            every query against every key, as most published tables count
     counting "causal":  w - w^2 / (2s)       with w = min(window, s); s/2 without a window
+                        w / 2                where windows are chunks that begin together
 
 Symbols: s tokens per sequence, w attention window. Norms, softmax, rotary embedding and activation functions are not
 counted, by the convention of the field. An encoder's attention is never halved.
@@ -16,6 +17,7 @@ Source: Narayanan et al. 2021 (arXiv 2104.04473), appendix; Korthikanti et al. 2
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
@@ -24,10 +26,13 @@ import numpy as np
 from lockstep.types.arrays import Number
 from lockstep.types.plain import Json, picked
 from lockstep.workload.adapters import Adapters
-from lockstep.workload.architecture import Transformer, one_of
+from lockstep.workload.architecture import Transformer
+from lockstep.workload.checks import one_of
+from lockstep.workload.kind import DENSE, LayerKind
 from lockstep.workload.objective import FULL_TRAINING, PLAIN, Objective, Training
 from lockstep.workload.piece import FULL, SELECTIVE, Recompute, recompute_code
-from lockstep.workload.weights import Category, Weight, head_weights, layer_weights
+from lockstep.workload.weight import Category, Weight
+from lockstep.workload.weights import head_weights, layer_weights
 
 COUNTINGS = ("full", "causal")
 
@@ -38,6 +43,9 @@ class Flops:
 
     attention_projections: Number = 0
     attention_core: Number = 0
+    recurrent_projections: Number = 0
+    recurrent_core: Number = 0
+    """Short convolution and scan, in chunks (`recurrent/`)."""
     mlp: Number = 0
     router: Number = 0
     routed_experts: Number = 0
@@ -84,7 +92,8 @@ class TrainingFlops:
         """
         if self.adapters is None:
             return self.forward * 2
-        return self.forward + Flops(attention_core=self.forward.attention_core)
+        cores = Flops(attention_core=self.forward.attention_core, recurrent_core=self.forward.recurrent_core)
+        return self.forward + cores
 
     @property
     def model(self) -> Number:
@@ -99,23 +108,28 @@ class TrainingFlops:
         return self.model + self.objective.models * self.recomputed.total
 
 
-def keys_per_query(seq: Number, window: int | None, causal: bool, counting: str = "full") -> Number:
+def keys_per_query(
+    seq: Number, window: int | None, causal: bool, counting: str = "full", chunked: bool = False
+) -> Number:
     """Mean number of keys that a query meets, by the `counting` of the module's head."""
     one_of("flops", "counting", counting, COUNTINGS)
     reach = seq if window is None else np.minimum(window, seq)
     if counting == "full" or not causal:
         return reach
+    if chunked and window is not None:
+        return reach / 2
     return reach - reach * reach / (2 * seq)
 
 
-def layer_forward_flops(
-    model: Transformer, seq: Number, experts: bool = False, window: int | None = None, counting: str = "full"
-) -> Flops:
-    """FLOPs per token of one layer, forward."""
-    weights = layer_weights(model, experts)
+def layer_forward_flops(model: Transformer, seq: Number, kind: LayerKind = DENSE, counting: str = "full") -> Flops:
+    """FLOPs per token of one layer of a kind, forward."""
+    weights = layer_weights(model, kind.stored)
+    recurrent = model.recurrent if kind.mixer == "recurrent" else None
     return Flops(
         attention_projections=_matmul(weights, "attention"),
-        attention_core=_core(model, seq, window, counting),
+        attention_core=_core(model, seq, kind.window or None, counting) if kind.attends else 0,
+        recurrent_projections=_matmul(weights, "recurrent"),
+        recurrent_core=recurrent.core_flops(seq, counting) if recurrent else 0,
         mlp=_matmul(weights, "mlp"),
         router=_matmul(weights, "router"),
         routed_experts=_matmul(weights, "routed_experts"),
@@ -169,8 +183,9 @@ def training_flops(
 
 def _adapter_flops(model: Transformer, adapters: Adapters) -> int:
     """Forward FLOPs per token of the adapters of all layers."""
-    kinds = {kind: adapters.weights(layer_weights(model, kind)) for kind in set(model.expert_layers)}
-    return sum(2 * weight.active_elems for kind in model.expert_layers for weight in kinds[kind])
+    stored = Counter(kind.stored for kind in model.kinds)
+    each = {kind: adapters.weights(layer_weights(model, kind)) for kind in stored}
+    return sum(2 * weight.active_elems * times for kind, times in stored.items() for weight in each[kind])
 
 
 def _matmul(weights: Iterable[Weight], category: Category) -> int:
@@ -185,39 +200,35 @@ def _up_projections(model: Transformer) -> int:
         return 0
     width = latent.kv_rank * (latent.nope_dim + latent.value_dim)
     width += (latent.q_rank or 0) * (latent.nope_dim + latent.rope_dim)
-    return 2 * heads * width * (model.layers + model.mtp_layers)
+    return 2 * heads * width * (model.num_attention_layers + model.mtp_layers)
 
 
 def _every_second(model: Transformer) -> tuple[int, int]:
     """Products that recomputation per operation runs again in all layers: of attention, and of dense blocks."""
     attention, hidden, mlp = model.attention, model.hidden, model.mlp
     each = 0 if attention.latent else attention.head_dim * (attention.kv_heads + attention.heads)
-    dense = sum(not experts for experts in model.expert_layers)
-    return 2 * hidden * each * model.layers, 2 * hidden * (mlp.ffn if mlp else 0) * dense
+    blocks = 2 * hidden * (mlp.ffn if mlp else 0) * model.num_dense_layers
+    return 2 * hidden * each * model.num_attention_layers, blocks
 
 
 def _core(model: Transformer, seq: Number, window: int | None, counting: str) -> Number:
     """Scores and weighted values: 2 keys (d_qk + d_v) per head."""
     attention = model.attention
-    keys = keys_per_query(seq, window, attention.causal, counting)
+    keys = keys_per_query(seq, window, attention.causal, counting, attention.chunked)
     return 2 * keys * (attention.query_width + attention.out_width)
 
 
 def _layers(model: Transformer, seq: Number, counting: str) -> Flops:
     """All layers of the main model; layers of one kind are counted once and multiplied."""
-    kinds: dict[tuple[bool, int | None], int] = {}
-    for kind in zip(model.expert_layers, model.windows, strict=True):
-        kinds[kind] = kinds.get(kind, 0) + 1
     total = Flops()
-    for (experts, window), times in kinds.items():
-        total = total + layer_forward_flops(model, seq, experts, window, counting) * times
+    for kind, times in Counter(model.kinds).items():
+        total = total + layer_forward_flops(model, seq, kind, counting) * times
     return total
 
 
 def _mtp_layers(model: Transformer, seq: Number, counting: str) -> Flops:
     """The transformer layers of the multi-token-prediction modules."""
-    layer = layer_forward_flops(model, seq, model.expert_layers[-1], model.windows[-1], counting)
-    return layer * model.mtp_layers
+    return layer_forward_flops(model, seq, model.kinds[-1], counting) * model.mtp_layers
 
 
 def _mtp(model: Transformer, seq: Number, counting: str) -> Flops:

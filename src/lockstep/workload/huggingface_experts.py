@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from lockstep.errors import BadInput
-from lockstep.workload.architecture import LIMITS, Attention, Experts, LatentAttention, Transformer
+from lockstep.workload.architecture import Attention, Experts, LatentAttention, Transformer
+from lockstep.workload.checks import LIMITS
 from lockstep.workload.config_reader import ConfigReader
 from lockstep.workload.huggingface_decoders import HEADS, attention, both_biases, gated, sizes, window
 

@@ -15,15 +15,9 @@ from lockstep.types.arrays import Number
 from lockstep.types.plain import Json, picked
 from lockstep.workload.architecture import ConvNet, Model, Transformer
 from lockstep.workload.convnet import convnet_weights
-from lockstep.workload.weights import (
-    CATEGORIES,
-    Category,
-    Weight,
-    embedding_weights,
-    head_weights,
-    layer_weights,
-    mtp_weights,
-)
+from lockstep.workload.kind import DENSE, EXPERTS, LayerKind
+from lockstep.workload.weight import CATEGORIES, Category, Weight
+from lockstep.workload.weights import embedding_weights, head_weights, layer_weights, mtp_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +26,11 @@ class ParameterCount:
 
     by_category: dict[Category, int]
     per_dense_layer: int
-    """Of one layer with the dense block; 0 when there is none."""
+    """Of one layer of attention and the dense block; 0 when there is none."""
     per_expert_layer: int
-    """Of one layer with experts; 0 when there is none."""
+    """Of one layer of attention and experts; 0 when there is none."""
+    per_layer: tuple[int, ...]
+    """Of every layer, in order; empty for images."""
     active: int
     """What one token uses, embedding table and head included."""
     mtp: int
@@ -66,8 +62,7 @@ def all_weights(model: Model) -> tuple[Weight, ...]:
     """Every weight of the main model, layer by layer."""
     if isinstance(model, ConvNet):
         return convnet_weights(model)
-    kinds = {kind: layer_weights(model, kind) for kind in sorted(set(model.expert_layers))}
-    layers = (weight for kind in model.expert_layers for weight in kinds[kind])
+    layers = (weight for kind in model.kinds for weight in layer_weights(model, kind.stored))
     return (*embedding_weights(model), *layers, *head_weights(model))
 
 
@@ -77,15 +72,16 @@ def parameters(model: Model) -> ParameterCount:
     by_category = dict.fromkeys(CATEGORIES, 0)
     for weight in weights:
         by_category[weight.category] += weight.elems
-    dense = expert = mtp = 0
+    each: dict[LayerKind, int] = {}
+    mtp, kinds = 0, model.kinds if isinstance(model, Transformer) else ()
     if isinstance(model, Transformer):
-        dense = count(layer_weights(model, False)) if model.num_dense_layers else 0
-        expert = count(layer_weights(model, True)) if model.num_expert_layers else 0
+        each = {kind: count(layer_weights(model, kind)) for kind in {kind.stored for kind in kinds}}
         mtp = model.mtp_layers * count(mtp_weights(model)) if model.mtp_layers else 0
     return ParameterCount(
         by_category=by_category,
-        per_dense_layer=dense,
-        per_expert_layer=expert,
+        per_dense_layer=each.get(DENSE, 0),
+        per_expert_layer=each.get(EXPERTS, 0),
+        per_layer=tuple(each[kind.stored] for kind in kinds),
         active=sum(weight.active_elems for weight in weights),
         mtp=mtp,
         untrained=sum(weight.elems for weight in weights if not weight.trained),

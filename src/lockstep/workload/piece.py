@@ -7,7 +7,7 @@ A kept tensor holds `token_B` bytes per token before it is cut; one rank holds
     spread      share                 tensors
     sequence    1 / tp with sequence parallelism, else 1      between the parallel blocks
     tp          1 / tp                                        heads, inner width of the feed-forward block, logits
-    kv          1 / min(tp, kv_heads)                         keys and values
+    kv          1 / min(tp, kv_heads)                         keys and values, what heads of a group share
     scores      s / tp                                        attention probabilities (token_B is per key)
     rows        capacity_factor * rows_per_token              rows sent to experts (token_B holds top_k)
     inner       rows / expert_tp                              inside of experts
@@ -59,6 +59,18 @@ def recompute_code(mode: Recompute) -> Whole:
     if code.dtype.kind not in "iu" or (code.size and (code.min() < NONE or code.max() > FULL)):
         raise BadInput(f"recompute must be one of {', '.join(RECOMPUTE)} or a code 0 to 2", "recompute")
     return code if code.ndim else int(code)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A tensor that waits for the backward pass before it is cut: `token_B` bytes per token."""
+
+    name: str
+    token_B: float
+    spread: Spread
+    kept_up_to: int = SELECTIVE
+    most: int = 0
+    """With spread "kv": the most ways in which it can be cut; 0 for the key and value heads of attention."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,88 +11,42 @@ projections of latent attention are replicated over tp. Keys and values are cut 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
-import numpy as np
-
-from lockstep.types.arrays import Number
 from lockstep.workload.architecture import Attention, Experts, Mlp, Transformer
-
-Category = Literal[
-    "embedding", "positions", "attention", "mlp", "router", "routed_experts", "shared_experts", "norms", "head"
-]
-CATEGORIES: tuple[Category, ...] = (
-    "embedding", "positions", "attention", "mlp", "router", "routed_experts", "shared_experts", "norms", "head",
-)  # fmt: skip
-Cut = Literal["tensor", "kv", "vocab", "expert", "none"]
-
-
-@dataclass(frozen=True, slots=True)
-class Weight:
-    """One kind of weight tensor. `copies` tensors of `shape`; each token uses `used` of the copies."""
-
-    name: str
-    category: Category
-    shape: tuple[int, ...]
-    cut: Cut = "none"
-    copies: int = 1
-    used: int = 1
-    kv_heads: int = 1
-    """For cut "kv": the most ways in which it can be cut."""
-    trained: bool = True
-    """False for values that are stored but get no gradient."""
-
-    @property
-    def elems(self) -> int:
-        """Elements in all copies."""
-        return self.copies * math.prod(self.shape)
-
-    @property
-    def active_elems(self) -> int:
-        """Elements in the copies that one token uses."""
-        return self.used * math.prod(self.shape)
-
-    @property
-    def is_matrix(self) -> bool:
-        """Whether it takes part in a matrix product with every token (embedding tables are looked up instead)."""
-        return len(self.shape) == 2 and self.category not in ("embedding", "positions")
-
-    def ways(self, tp: Number = 1, expert_tp: Number | None = None) -> Number:
-        """Ways in which a tp layout cuts one copy; `expert_tp` cuts inside an expert, None means like tp."""
-        if self.cut == "expert":
-            return tp if expert_tp is None else expert_tp
-        if self.cut == "kv":
-            return np.minimum(tp, self.kv_heads)
-        return 1 if self.cut == "none" else tp
-
-    def per_rank_elems(self, tp: Number = 1, ep: Number = 1, expert_tp: Number | None = None) -> Number:
-        """Elements on one rank of a tp x ep layout. `expert_tp` cuts inside an expert; None means like tp."""
-        if self.cut == "none":
-            return self.elems
-        if self.cut == "vocab":
-            return -(-self.shape[0] // tp) * (self.elems // self.shape[0])
-        return self.elems / (self.ways(tp, expert_tp) * (ep if self.cut == "expert" else 1))
+from lockstep.workload.kind import DENSE, LayerKind
+from lockstep.workload.weight import Cut, Weight
 
 
 @lru_cache(maxsize=256)
-def layer_weights(model: Transformer, experts: bool) -> tuple[Weight, ...]:
-    """The weights of one layer, with experts or with the dense feed-forward block."""
-    attention = _latent(model) if model.attention.latent else _attention(model)
-    if experts:
+def layer_weights(model: Transformer, kind: LayerKind = DENSE) -> tuple[Weight, ...]:
+    """The weights of one layer of a kind."""
+    names = [f"norm {number + 1}" for number in range(model.norms_of(kind))]
+    norms = (weight for name in names for weight in _norm(model, name))
+    return (*_mixer(model, kind), *_block(model, kind), *norms)
+
+
+def _mixer(model: Transformer, kind: LayerKind) -> Iterator[Weight]:
+    """The weights of attention or of a recurrent mixer."""
+    if kind.attends:
+        yield from _latent(model) if model.attention.latent else _attention(model)
+    elif kind.mixer == "recurrent":
+        if model.recurrent is None:
+            raise ValueError(f"{model.name} has no recurrent layers")
+        yield from model.recurrent.weights(model.hidden)
+
+
+def _block(model: Transformer, kind: LayerKind) -> Iterator[Weight]:
+    """The weights of the feed-forward block."""
+    if kind.experts:
         if model.experts is None:
             raise ValueError(f"{model.name} has no experts")
-        block = _experts(model.hidden, model.experts)
-    else:
+        yield from _experts(model.hidden, model.experts)
+    elif kind.block == "dense":
         if model.mlp is None:
             raise ValueError(f"{model.name} has no dense feed-forward block")
-        block = _mlp(model.hidden, model.mlp)
-    names = [f"norm {number + 1}" for number in range(model.norms_per_layer)]
-    norms = (weight for name in names for weight in _norm(model, name))
-    return (*attention, *block, *norms)
+        yield from _mlp(model.hidden, model.mlp)
 
 
 @lru_cache(maxsize=256)
@@ -134,7 +88,7 @@ def mtp_weights(model: Transformer) -> tuple[Weight, ...]:
     names = ("mtp embedding norm", "mtp hidden norm", "mtp final norm")
     norms = (weight for name in names for weight in _norm(model, name))
     joint = Weight("mtp projection", "mlp", (2 * model.hidden, model.hidden))
-    return (joint, *norms, *layer_weights(model, model.expert_layers[-1]))
+    return (joint, *norms, *layer_weights(model, model.kinds[-1].stored))
 
 
 def _norm(model: Transformer, name: str, width: int | None = None, cut: Cut = "none") -> Iterator[Weight]:
@@ -150,13 +104,15 @@ def _attention(model: Transformer) -> Iterator[Weight]:
     """Query, key, value and output projections of ordinary attention."""
     attention, hidden = model.attention, model.hidden
     kv_width = attention.kv_heads * attention.head_dim
-    kv = attention.kv_heads
-    yield Weight("query", "attention", (hidden, attention.query_width), "tensor")
+    kv, query_width = attention.kv_heads, attention.query_width + attention.gated * attention.out_width
+    yield Weight("query", "attention", (hidden, query_width), "tensor")
     yield Weight("key", "attention", (hidden, kv_width), "kv", kv_heads=kv)
     yield Weight("value", "attention", (hidden, kv_width), "kv", kv_heads=kv)
     yield Weight("attention out", "attention", (attention.out_width, hidden), "tensor")
+    if attention.sinks:
+        yield Weight("attention sinks", "attention", (attention.heads,), "tensor")
     if attention.qkv_bias:
-        yield Weight("query bias", "attention", (attention.query_width,), "tensor")
+        yield Weight("query bias", "attention", (query_width,), "tensor")
         yield Weight("key bias", "attention", (kv_width,), "kv", kv_heads=kv)
         yield Weight("value bias", "attention", (kv_width,), "kv", kv_heads=kv)
     if attention.out_bias:
@@ -220,7 +176,11 @@ def _experts(hidden: int, experts: Experts) -> Iterator[Weight]:
     inward = ("gate", "up") if experts.gated else ("up",)
     for name in inward:
         yield Weight(f"expert {name}", "routed_experts", (hidden, experts.ffn), "expert", count, experts.top_k)
+        if experts.in_bias:
+            yield Weight(f"expert {name} bias", "routed_experts", (experts.ffn,), "expert", count, experts.top_k)
     yield Weight("expert down", "routed_experts", (experts.ffn, hidden), "expert", count, experts.top_k)
+    if experts.out_bias:
+        yield Weight("expert down bias", "routed_experts", (hidden,), "expert", count, experts.top_k)
     if experts.shared_ffn:
         for name in inward:
             yield Weight(f"shared {name}", "shared_experts", (hidden, experts.shared_ffn), "tensor")

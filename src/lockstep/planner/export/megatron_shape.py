@@ -152,9 +152,20 @@ def refuse_shape(model: Transformer, no: Refusals) -> None:
     only_qkv = attention.qkv_bias and not (attention.out_bias or (mlp and (mlp.in_bias or mlp.out_bias)))
     no.when(len(_biases(model)) > 1 and not only_qkv, "biases in some linear layers only")
     no.when(model.scaled_stream, "multipliers on embeddings, residuals, scores or logits")
+    _refuse_layers(model, no)
     refuse_positions(model, no)
     if model.experts:
         _refuse_experts(model, model.experts, no)
+
+
+def _refuse_layers(model: Transformer, no: Refusals) -> None:
+    """Notes kinds of layers and of attention that have no flag here."""
+    attention = model.attention
+    no.when(model.recurrent is not None, "recurrent layers: its hybrid models are trained by another script")
+    no.when(bool(model.pattern) and model.recurrent is None, "layers of several kinds in a pattern")
+    no.when(attention.sinks, "attention sinks")
+    no.when(attention.gated, "a gate on the output of attention")
+    no.when(attention.chunked, "attention in chunks")
 
 
 def _refuse_experts(model: Transformer, experts: Experts, no: Refusals) -> None:
@@ -163,6 +174,7 @@ def _refuse_experts(model: Transformer, experts: Experts, no: Refusals) -> None:
     no.when(bool(mlp and mlp.gated != experts.gated), "experts with another activation than the dense layers")
     no.when(experts.shared_gate, "a gate on the shared expert")
     no.when(experts.router_bias, "a bias in the router")
+    no.when(experts.in_bias or experts.out_bias, "biases in experts")
     no.when(_biases(model) == {True}, "biases in every linear layer except the experts'")
     alone = experts.top_k == 1 and experts.router_normalized
     no.when(alone, "top-1 routing with normalized weights: it uses the router's own weight")
