@@ -256,11 +256,8 @@ RULES = (
     Rule(
         "recurrent heads per tp",
         "--tp",
-        lambda g, j: (j.recurrent_heads > 0) & (j.recurrent_heads % g.tp != 0),
-        lambda x, j: (
-            f"tp={x.tp} does not divide {j.recurrent_heads} heads of recurrent layers; "
-            f"try {nearest(j.recurrent_heads, x.tp)}"
-        ),
+        lambda g, j: j.recurrent_heads % g.tp != 0,
+        lambda x, j: f"tp={x.tp} does not divide {(n := j.recurrent_heads)} recurrent heads; try {nearest(n, x.tp)}",
     ),
     Rule(
         "cp without recurrent layers",
