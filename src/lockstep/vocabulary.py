@@ -206,7 +206,7 @@ COMMANDS = {
 }
 """Command -> text."""
 
-_STATE = "it has state-space or linear-attention layers, which nothing here prices"
+_STATE = "its state-space or linear-attention layers are of another kind than those of hybrids that are read"
 _UNREAD = "no file of its kind is read yet; where its layers are ordinary, a YAML file can describe it"
 _SEES = "images and sound are not priced, only transformers over tokens and ConvNets"
 _TWO = "an encoder with a decoder is not priced"
@@ -214,13 +214,12 @@ _CLOSED = "its shape was never published"
 ARCHITECTURES = {
     word: text
     for words, text in {
-        """jamba mamba mamba2 falconmamba falconh1 zamba zamba2 rwkv retnet xlstm recurrentgemma hymba bamba nemotronh
-        granitemoehybrid qwen3next qwen35 kimilinear lfm2""": _STATE,
-        """llama4 gptoss mistral3 ministral3 mistral4 gemma3n gemma4 glm4 glm45 glm4moe glmmoe chatglm kimik2
-        grok1 grok2 minimax cohere2 commanda phimoe phi3small phi4multimodal olmoe olmo3 granitemoe smollm3 stablelm
-        codegen internlm2 internlm3 baichuan exaone ernie45 hunyuan deepseekv32 deepseekv4 arctic openelm persimmon
-        apertus xglm albert electra deberta distilbert modernbert xlmroberta""": _UNREAD,
-        """vit dinov2 swin convnext clip siglip llava qwen2vl qwen25vl qwen3vl mllama idefics paligemma pixtral
+        """mamba mamba2 falconmamba falconh1 zamba zamba2 rwkv retnet xlstm recurrentgemma hymba kimilinear lfm2
+        minimaxm1 olmohybrid""": _STATE,
+        """gemma3n gemma4 glm5 chatglm mistral4 grok1 grok2 phi3small phi4multimodal stablelm codegen internlm2
+        internlm3 baichuan ernie45moe hunyuanv1moe deepseekv32 deepseekv4 arctic openelm persimmon apertus xglm albert
+        electra deberta distilbert modernbert xlmroberta""": _UNREAD,
+        """vit dinov2 swin convnext clip siglip mllama idefics pixtral
         stablediffusion sdxl flux dit unet whisper wav2vec2 hubert""": _SEES,
         "t5 mt5 flant5 ul2 bart mbart pegasus marian m2m100 nllb": _TWO,
         "gpt35 gpt4 gpt5 chatgpt claude gemini grok3 grok4 o1 o3": _CLOSED,

@@ -183,10 +183,9 @@ def test_commands_of_other_software_are_translated(command: str, said: str) -> N
 @pytest.mark.parametrize(
     ("name", "said", "never"),
     [
-        ("llama4-scout", "such models are not supported", "llama-7b"),
-        ("Llama-4-Maverick", "such models are not supported", "llama-7b"),
-        ("gpt-oss-20b", "such models are not supported", "gpt-neox-20b"),
-        ("jamba", "state-space or linear-attention layers", "gemma"),
+        ("gemma-3n-e4b", "such models are not supported", "gemma-7b"),
+        ("Grok-1", "such models are not supported", "gpt2"),
+        ("rwkv-7b", "state-space or linear-attention layers", "gemma"),
         ("gpt-4", "its shape was never published", "did you mean"),
         ("llama9-8b", "it is not in the catalog", "llama3-8b"),
         ("llama3-8", "did you mean llama3-8b?", "llama3-70b"),

@@ -49,6 +49,8 @@ _YAML_WORDS: dict[str, Scalar] = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
 }  # fmt: skip
+UNBOUNDED = ("Infinity", "-Infinity")
+"""What files of Hugging Face write for no limit (`time_step_limit`); read as null."""
 _JSON_TOKEN = re.compile(r'\n|[{}\[\]]|"(?:[^"\\]|\\.)*"|[^\s{}\[\]",:]+')
 
 
@@ -144,10 +146,11 @@ def _yaml_scalar(text: str) -> Scalar:
 
 
 def _check_json(text: str, file: str) -> None:
-    """Refuses text that is not JSON."""
+    """Refuses text that is not JSON, but for UNBOUNDED."""
 
     def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not a JSON number")
+        if constant not in UNBOUNDED:
+            raise ValueError(f"{constant} is not a JSON number")
 
     try:
         json.loads(text, parse_constant=refuse)
@@ -171,7 +174,7 @@ def _json_events(text: str) -> Iterator[Event]:
         elif token in "}]":
             yield "end", None, line
         else:
-            yield "scalar", json.loads(token), line
+            yield "scalar", None if token in UNBOUNDED else json.loads(token), line
 
 
 # --- building ------------------------------------------------------------------------------------------------

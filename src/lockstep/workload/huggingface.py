@@ -1,13 +1,11 @@
 """`read_config(path)`: a Hugging Face config.json as a `Transformer`, without the transformers library.
 
 Each model type has its own key names, defaults (are embeddings tied?) and fixed habits (which biases there are): they
-live in `huggingface_decoders.py` and `huggingface_experts.py`, one short function per family. Not read: towers for
-images and sound, which the model's notes name, adapters and quantisation, which change no shape that matters here.
-Source: the `configuration_*.py` and `modeling_*.py` files of github.com/huggingface/transformers, 4.57.
-
-`numerics`: what no count or time asks for, and other software has to be told: the epsilon of the norms, the base and
-stretch of rotary positions, and multipliers on the residual stream. Configs leave out what equals their library's
-default, so each family's stands here."""
+live in `huggingface_decoders.py`, `_experts.py`, `_layers.py` and `_hybrids.py`, one short function per family. Not
+read: towers for images and sound, which the model's notes name, adapters and quantisation, which change no shape that
+matters here. Source: the `configuration_*.py` and `modeling_*.py` files of github.com/huggingface/transformers, 4.57;
+of families that came later, 5.24.
+"""
 
 from __future__ import annotations
 
@@ -21,95 +19,114 @@ from lockstep.types.plain import Json
 from lockstep.vocabulary import architecture
 from lockstep.workload import huggingface_decoders as plain
 from lockstep.workload import huggingface_experts as mixtures
-from lockstep.workload.architecture import Rotary, Transformer
+from lockstep.workload import huggingface_hybrids as hybrids
+from lockstep.workload import huggingface_layers as layered
+from lockstep.workload.architecture import Transformer
 from lockstep.workload.config_reader import ConfigReader
+from lockstep.workload.huggingface_numbers import numerics
 
-EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
-MULTIPLIERS = ("embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling")
-EPSILON = {
-    "deepseek_v2": 1e-6, "deepseek_v3": 1e-6, "gemma": 1e-6, "gemma2": 1e-6, "gemma3_text": 1e-6, "gpt2": 1e-5,
-    "gpt_bigcode": 1e-5, "gpt_neox": 1e-5, "granite": 1e-6, "llama": 1e-6, "mistral": 1e-6, "mixtral": 1e-5,
-    "nemotron": 1e-5, "olmo2": 1e-5, "phi": 1e-5, "phi3": 1e-5, "qwen2": 1e-6, "qwen2_moe": 1e-6, "qwen3": 1e-6,
-    "qwen3_moe": 1e-6, "starcoder2": 1e-5,
-}  # fmt: skip
-BASE = {"mixtral": 1e6}
-"""Of rotary positions; 10,000 elsewhere."""
-SHARE = {"nemotron": 0.5, "phi": 0.5, "gpt_neox": 0.25}
-"""Share of a head that is rotated; all of it elsewhere."""
 LONGEST_NAME = 100
 TOWERS = {"vision_config": "vision", "audio_config": "audio"}
 """Tables of a config.json that describe what comes before the text model."""
 
 
-def numerics(kind: str, config: ConfigReader) -> Json:
-    """Fields of `Transformer` for a model type. Raises BadInput at "file:line"."""
-    text = config.table("text_config") if config.has("text_config") else config
-    given = {key: text.number(key) for key in MULTIPLIERS}
-    return {
-        "norm_epsilon": text.number(*EPSILONS, default=EPSILON.get(kind)),
-        "rotary": _rotary(kind, text),
-        "scaled_stream": kind == "granite" and any(value not in (None, 1.0) for value in given.values()),
-    }
-
-
-def _rotary(kind: str, config: ConfigReader) -> Rotary:
-    """The base and the stretch of the angles, which a model without rotary positions does not use."""
-    stretch = config.table("rope_scaling", "rope_parameters")
-    own = config if config.has("rope_theta", "rotary_emb_base") else stretch
-    scaling = stretch.data.get("rope_type", stretch.data.get("type", "none"))
-    numbers = {
-        "base": own.number("rope_theta", "rotary_emb_base", default=BASE.get(kind, 10_000.0)),
-        "share_frac": config.number("partial_rotary_factor", "rotary_pct", default=SHARE.get(kind, 1.0)),
-        "factor": stretch.number("factor", default=1.0),
-        "low_freq_factor": stretch.number("low_freq_factor", default=1.0),
-        "high_freq_factor": stretch.number("high_freq_factor", default=4.0),
-        "beta_fast": stretch.number("beta_fast", default=32.0),
-        "beta_slow": stretch.number("beta_slow", default=1.0),
-        "mscale": stretch.number("mscale", default=1.0),
-        "mscale_all_dim": stretch.number("mscale_all_dim", default=0.0) if stretch.data.get("mscale_all_dim") else 0.0,
-    }
-    original = "original_max_position_embeddings"
-    return Rotary(
-        scaling="none" if scaling == "default" else str(scaling)[:40],
-        original_positions=stretch.size(original, limit="positions") if stretch.has(original) else None,
-        **{name: value for name, value in numbers.items() if value is not None},
-    )
-
-
 FAMILIES: dict[str, Callable[[ConfigReader], Transformer]] = {
+    "arcee": layered.arcee,
+    "bamba": hybrids.bamba,
     "bert": plain.bert,
     "bloom": plain.bloom,
     "cohere": plain.cohere,
+    "cohere2": layered.cohere2,
     "dbrx": mixtures.dbrx,
     "deepseek_v2": mixtures.deepseek,
     "deepseek_v3": mixtures.deepseek,
+    "dots1": layered.glm4_moe,
+    "ernie4_5": layered.ernie4_5,
+    "exaone4": layered.exaone4,
     "falcon": plain.falcon,
     "gemma": plain.gemma,
     "gemma2": plain.gemma2,
     "gemma3": plain.gemma3,
     "gemma3_text": plain.gemma3,
+    "glm4": layered.glm4,
+    "glm4_moe": layered.glm4_moe,
     "gpt2": plain.gpt2,
     "gpt_bigcode": plain.gpt_bigcode,
     "gpt_neox": plain.gpt_neox,
+    "gpt_oss": layered.gpt_oss,
     "gptj": plain.gptj,
     "granite": plain.llama,
+    "granitemoe": layered.granite_moe,
+    "granitemoehybrid": hybrids.granite_hybrid,
+    "granitemoeshared": layered.granite_moe,
+    "hunyuan_v1_dense": layered.hunyuan,
+    "jamba": hybrids.jamba,
+    "kimi_k2": mixtures.deepseek,
     "llama": plain.llama,
+    "llama4": layered.llama4,
+    "llama4_text": layered.llama4,
+    "minimax_m2": layered.minimax_m2,
+    "ministral3": plain.mistral,
     "mistral": plain.mistral,
     "mixtral": mixtures.mixtral,
     "mpt": plain.mpt,
     "nemotron": plain.nemotron,
+    "nemotron_h": hybrids.nemotron_h,
     "olmo": plain.olmo,
     "olmo2": plain.olmo2,
+    "olmo3": layered.olmo3,
+    "olmoe": layered.olmoe,
     "opt": plain.opt,
     "phi": plain.phi,
     "phi3": plain.phi3,
+    "phimoe": layered.phimoe,
     "qwen2": plain.qwen2,
+    "qwen2_5_vl": plain.qwen2,
+    "qwen2_5_vl_text": plain.qwen2,
+    "qwen2_vl": plain.qwen2,
+    "qwen2_vl_text": plain.qwen2,
     "qwen2_moe": mixtures.qwen2_moe,
     "qwen3": plain.qwen3,
+    "qwen3_5": hybrids.qwen3_next,
+    "qwen3_5_moe": hybrids.qwen3_next,
+    "qwen3_5_moe_text": hybrids.qwen3_next,
+    "qwen3_5_text": hybrids.qwen3_next,
     "qwen3_moe": mixtures.qwen3_moe,
+    "qwen3_next": hybrids.qwen3_next,
+    "qwen3_vl": plain.qwen3,
+    "qwen3_vl_moe": mixtures.qwen3_moe,
+    "qwen3_vl_moe_text": mixtures.qwen3_moe,
+    "qwen3_vl_text": plain.qwen3,
     "roberta": plain.bert,
+    "seed_oss": layered.seed_oss,
+    "smollm3": layered.smollm3,
     "starcoder2": plain.starcoder2,
 }
+
+
+WRAPPERS = (
+    "aya_vision", "gemma3", "idefics3", "internvl", "llama4", "llava", "llava_next", "llava_onevision", "mistral3",
+    "paligemma", "qwen2_5_vl", "qwen2_vl", "qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe", "smolvlm", "kimi_k25",
+)  # fmt: skip
+"""Model types whose text model has a table, and mostly a model type, of its own."""
+
+
+def _text(config: ConfigReader) -> ConfigReader:
+    """The table of the text model, tied as the file says outside of it where it does."""
+    if not config.has("text_config"):
+        return config
+    text = config.table("text_config")
+    tied = "tie_word_embeddings"
+    return replace(text, data={**text.data, tied: config.data[tied]}) if config.has(tied) else text
+
+
+def _family(kind: str, config: ConfigReader) -> tuple[str, ConfigReader]:
+    """The model type that is read, and the table that it is read from."""
+    if kind not in WRAPPERS:
+        return kind, config
+    text = _text(config)
+    inner = text.data.get("model_type") if config.has("text_config") else None
+    return inner if isinstance(inner, str) and (inner in FAMILIES or kind not in FAMILIES) else kind, text
 
 
 def read_config(path: str | Path) -> Transformer:
@@ -120,12 +137,13 @@ def read_config(path: str | Path) -> Transformer:
     if not isinstance(kind, str):
         got = "is missing" if kind is None else "must be text"
         raise BadInput(f"key model_type {got}; it says which architecture the file describes", config.where())
-    family = FAMILIES.get(kind)
+    inner, text = _family(kind, config)
+    family = FAMILIES.get(inner)
     if family is None:
         raise BadInput(_unsupported(kind), config.where("model_type"))
     try:
         named: Json = {"name": _name(data, Path(path)), "notes": tuple(_left_out(config))}
-        return replace(family(config), **named, **numerics(kind, config))
+        return replace(family(text), **named, **numerics(inner, text))
     except BadInput as error:
         if error.where and error.where.startswith(str(path)):
             raise

@@ -131,7 +131,7 @@ def gemma3(config: ConfigReader) -> Transformer:
 
     Its files leave out what equals the library's defaults: 262,208 tokens, 8 heads, 4 key-value heads of 256.
     """
-    text = config.table("text_config") if config.has("text_config") else config
+    text = config
     local = text.size("sliding_window", limit="positions", default=4096)
     every = text.size("sliding_window_pattern", "_sliding_window_pattern", limit="layers", default=6)
     habits = {"window": local, "global_every": every, "qk_norm": "head", **both_biases(text)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lockstep.errors import BadInput
 from lockstep.workload.architecture import Attention, Experts, LatentAttention, Transformer
 from lockstep.workload.checks import LIMITS
@@ -24,15 +26,17 @@ def qwen2_moe(config: ConfigReader) -> Transformer:
     """Qwen1.5-MoE and Qwen2-MoE: a shared expert behind a gate."""
     shared = config.size("shared_expert_intermediate_size", limit="ffn")
     heads = attention(config, qkv_bias=config.flag("qkv_bias", default=True))
-    return _qwen(config, heads, shared)
+    return qwen_moe(config, heads, shared)
 
 
 def qwen3_moe(config: ConfigReader) -> Transformer:
     """Qwen3-MoE: no shared expert, norms on queries and keys."""
-    return _qwen(config, attention(config, qk_norm="head", **both_biases(config)), 0)
+    return qwen_moe(config, attention(config, qk_norm="head", **both_biases(config)), 0)
 
 
-def _qwen(config: ConfigReader, heads: Attention, shared: int) -> Transformer:
+def qwen_moe(
+    config: ConfigReader, heads: Attention, shared: int, normalized: bool = False, **habits: Any
+) -> Transformer:
     """Experts in every decoder_sparse_step-th layer but those of mlp_only_layers."""
     shape = sizes(config, 32768)
     experts = Experts(
@@ -40,14 +44,14 @@ def _qwen(config: ConfigReader, heads: Attention, shared: int) -> Transformer:
         top_k=top_k(config, "num_experts", "num_local_experts"),
         ffn=config.size("moe_intermediate_size", limit="ffn"),
         activation=config.activation("hidden_act", default="silu"),
-        router_normalized=config.flag("norm_topk_prob"),
+        router_normalized=config.flag("norm_topk_prob", default=normalized),
         shared_ffn=shared,
         shared_gate=shared > 0,
         every=config.size("decoder_sparse_step", limit="layers", default=1),
         dense_layers=_layer_numbers(config, "mlp_only_layers"),
     )
     all_sparse = all(experts.in_layer(layer) for layer in range(shape["layers"]))
-    return Transformer(**shape, attention=heads, mlp=None if all_sparse else gated(config), experts=experts)
+    return Transformer(**shape, attention=heads, mlp=None if all_sparse else gated(config), experts=experts, **habits)
 
 
 def dbrx(config: ConfigReader) -> Transformer:
@@ -67,11 +71,11 @@ def dbrx(config: ConfigReader) -> Transformer:
 def deepseek(config: ConfigReader) -> Transformer:
     """DeepSeek-V2 and V3: latent attention, shared experts of moe_intermediate_size each, first layers dense."""
     shape = sizes(config, 4096)
-    third = config.data.get("model_type") == "deepseek_v3"
+    third = config.data.get("model_type") in ("deepseek_v3", "kimi_k2")
     mtp = config.size("num_nextn_predict_layers", limit="layers", default=0, minimum=0)
     if mtp > 100:
         raise BadInput(f"num_nextn_predict_layers={mtp} is too many", config.where("num_nextn_predict_layers"))
-    experts = _deepseek_experts(config, shape["layers"], third) if config.has("n_routed_experts") else None
+    experts = deepseek_experts(config, shape["layers"], third) if config.has("n_routed_experts") else None
     all_sparse = experts is not None and all(experts.in_layer(layer) for layer in range(shape["layers"]))
     return Transformer(
         **shape,
@@ -97,9 +101,9 @@ def _latent(config: ConfigReader) -> Attention:
     return Attention(heads=heads, kv_heads=heads, head_dim=width, latent=latent, qkv_bias=biased, out_bias=biased)
 
 
-def _deepseek_experts(config: ConfigReader, layers: int, correction_bias: bool) -> Experts:
+def deepseek_experts(config: ConfigReader, layers: int, correction_bias: bool, first_dense: int = 0) -> Experts:
     """Routed and shared experts; beyond the first dense layers, those whose number is a multiple of moe_layer_freq."""
-    first = config.size("first_k_dense_replace", limit="layers", default=0, minimum=0)
+    first = config.size("first_k_dense_replace", limit="layers", default=first_dense, minimum=0)
     every = config.size("moe_layer_freq", limit="layers", default=1)
     ffn = config.size("moe_intermediate_size", limit="ffn")
     shared = config.size("n_shared_experts", limit="experts", default=0, minimum=0) * ffn
