@@ -49,7 +49,7 @@ PLACES: dict[str, tuple[str, ...]] = {
         "validation/test_calibration.py", "planner/test_interval.py",
         "words/test_idle_words.py", "workload/test_workload_torch.py",
     ),
-    "page": ("test_docs.py", "test_site.py", "validation/test_tables.py"),
+    "page": ("test_docs.py", "test_fine_tunes.py", "test_site.py", "validation/test_tables.py"),
     "process": ("measure", "plugins", "cli/test_cli_python.py", "cli/test_streams.py", "store/test_event_file.py",
                 "store/test_store.py"),
 }  # fmt: skip

@@ -113,7 +113,15 @@ def _shown(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
+def fine_tunes_page() -> str:
+    """Common fine-tunes on common machines."""
+    from fine_tunes import page
+
+    return page()
+
+
 WRITTEN: dict[str, Callable[[], str]] = {
+    "docs/use/fine-tunes.md": fine_tunes_page,
     "docs/validation.md": validation_page,
     "docs/case-studies.md": case_studies_page,
     "docs/reference/claims.md": claims_page,
