@@ -2,8 +2,10 @@
 
     --for NAME     the stack whose times are used          the configuration that is written
     megatron       megatron-te                             flags of Megatron-LM
+    bridge         megatron-te                             YAML over a recipe of Megatron Bridge
     torchtitan     torchtitan                              its TOML
     deepspeed      deepspeed                               its JSON
+    hf, fsdp       hf-trainer, fsdp-compile                YAML of Accelerate
 
 A search keeps to the axes that the software has (`CHOICES` of its export), and asks the export about every layout that
 it would choose: what a flag or a key does not exist for is not chosen.
@@ -21,6 +23,7 @@ from lockstep.planner.export import CHOICES, TARGETS, version
 from lockstep.planner.export.refusals import Placed
 from lockstep.planner.search import Takes
 from lockstep.planner.space import Space
+from lockstep.stacks import stack
 from lockstep.types.plain import Json
 from lockstep.workload import RECOMPUTE
 
@@ -38,10 +41,13 @@ class Software:
     """Training software with a configuration that can be written."""
 
     name: str
-    stack: str
-    """The newest release whose times are known: a name of `stacks`."""
     target: str
     """Of `export`."""
+
+    @property
+    def stack(self) -> str:
+        """The newest release whose times are known: a name of `stacks`."""
+        return stack(self.name).name
 
     @property
     def version(self) -> str:
@@ -94,9 +100,12 @@ class Software:
 SOFTWARE = {
     one.name: one
     for one in (
-        Software("megatron", "megatron-te", "megatron"),
-        Software("torchtitan", "torchtitan", "torchtitan"),
-        Software("deepspeed", "deepspeed", "deepspeed"),
+        Software("megatron", "megatron"),
+        Software("bridge", "bridge"),
+        Software("torchtitan", "torchtitan"),
+        Software("deepspeed", "deepspeed"),
+        Software("hf", "accelerate"),
+        Software("fsdp", "accelerate"),
     )
 }
 

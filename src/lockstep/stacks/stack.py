@@ -23,6 +23,10 @@ from lockstep.types.plain import Json, picked
 DEFAULT = "megatron-te"
 ATTENTION_KERNELS = ("cudnn", "flash3", "flash2", "flash1", "triton", "splash")
 """Fused attention kernels: cuDNN's, FlashAttention's by version, FlashAttention-1 in Triton, and TPUs' splash."""
+NEWEST = {
+    "megatron": "megatron-te", "bridge": "megatron-te", "nemo": "nemo-25", "fsdp": "fsdp-compile", "hf": "hf-trainer",
+}  # fmt: skip
+"""Software by a name without release, and the stack of its newest one here; others are called as their stack is."""
 OF_VENDOR = {"google": "maxtext"}
 """Stacks of devices that the default does not run on."""
 
@@ -66,12 +70,12 @@ def _stack(name: str, entry: Json) -> Stack:
 
 
 def stack(name: str | Stack) -> Stack:
-    """The stack called `name`, or one's own. Raises UnknownName."""
+    """The stack called `name`, the newest of a software so called, or one's own. Raises UnknownName."""
     if isinstance(name, Stack):
         return name
-    found = stacks().get(name)
+    found = stacks().get(NEWEST.get(name, name))
     if found is None:
-        raise UnknownName("software stack", name, stacks(), "--stack")
+        raise UnknownName("software stack", name, [*stacks(), *NEWEST], "--stack")
     return found
 
 

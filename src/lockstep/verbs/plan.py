@@ -65,8 +65,8 @@ def plan(
         str | None,
         Option(
             "SOFTWARE",
-            "Only layouts that this software can run, timed with its newest --stack: megatron, torchtitan or "
-            "deepspeed. --export writes its configuration.",
+            "Only layouts that this software can run, timed with its newest --stack: megatron, bridge, torchtitan, "
+            "deepspeed, hf (Hugging Face's Trainer) or fsdp. --export writes its configuration.",
             "--for",
             names="software",
         ),

@@ -56,6 +56,11 @@ class Adapters:
         """Whether a weight is a target."""
         return is_linear(weight) and any(weight.name in NAMES[target] for target in self.targets)
 
+    def found_in(self, weights: Iterable[Weight]) -> tuple[str, ...]:
+        """The targets that are among `weights`."""
+        names = {weight.name for weight in weights if is_linear(weight)}
+        return tuple(target for target in self.targets if names & set(NAMES[target]))
+
     def weights(self, weights: Iterable[Weight]) -> tuple[Weight, ...]:
         """A and B of every target among `weights`."""
         found: list[Weight] = []

@@ -17,12 +17,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from lockstep.layout import AXES, Layout, Recipe
+from lockstep.layout import AXES, Job, Layout, Recipe
 from lockstep.planner.export.refusals import Placed, Refusals, refuse_formats, refuse_sharding
 from lockstep.planner.export.torchtitan import ROTATIONS
 from lockstep.planner.space import ALL_RANKS, NODE
 from lockstep.types.plain import Json
-from lockstep.workload import FULL, NONE
+from lockstep.workload import FULL, NONE, all_weights
 
 CHOICES: dict[str, tuple[object, ...]] = {
     "pp": (1,),
@@ -89,12 +89,12 @@ def _beside(found: Placed) -> Iterator[str]:
     if layout.zero and recipe.wire_B != 2.0:
         yield f"gradients are reduced in {recipe.dtype}; the plan has {recipe.wire_B:g} bytes: --reduce-bytes 2"
     if recipe.adapters is not None:
-        yield f"peft: LoraConfig(r={recipe.adapters.rank}, target_modules={_modules(recipe)})"
+        yield f"peft: LoraConfig(r={recipe.adapters.rank}, target_modules={_modules(found.job)})"
 
 
-def _modules(recipe: Recipe) -> str:
-    targets = recipe.adapters.targets if recipe.adapters else ()
-    return json.dumps(list(targets))
+def _modules(job: Job) -> str:
+    adapters = job.recipe.adapters
+    return json.dumps([] if adapters is None else list(adapters.found_in(all_weights(job.model))))
 
 
 def _lines(document: Json, depth: int = 0) -> Iterator[str]:
