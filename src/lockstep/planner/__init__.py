@@ -18,6 +18,8 @@ from lockstep.planner.plan import plan as plan
 from lockstep.planner.result import Plan as Plan
 from lockstep.planner.roofline import Roofline as Roofline
 from lockstep.planner.roofline import roofline as roofline
+from lockstep.planner.room import Use as Use
+from lockstep.planner.room import room as room
 from lockstep.planner.runnable import best_for as best_for
 from lockstep.planner.search import Findings as Findings
 from lockstep.planner.search import Scored as Scored

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
@@ -14,6 +15,7 @@ from lockstep.verbs.words.shared import CLUSTER, MODEL, LayoutWords
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
     from lockstep.layout import Job, Layout, Memory
+    from lockstep.planner import Estimate, Use
     from lockstep.workload import Model
 
 
@@ -35,7 +37,7 @@ def memory(
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StageMemories:
     """Memory by pipeline stage."""
 
@@ -60,6 +62,20 @@ class StageMemories:
         total_B = float(self.memory.total_B)
         return {name: {"size_B": size_B, "frac": size_B / total_B} for name, size_B in sizes.items()}
 
+    @cached_property
+    def estimate(self) -> Estimate:
+        """Time and memory of the layout."""
+        from lockstep.planner import estimate
+
+        return estimate(self.job, self.cluster, self.layout)
+
+    @cached_property
+    def room(self) -> tuple[Use, ...]:
+        """What the memory that is left could be spent on, each change alone, the fastest first."""
+        from lockstep.planner import room
+
+        return room(self.estimate)
+
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         from lockstep.planner import memory_assumptions
@@ -73,6 +89,7 @@ class StageMemories:
             "fullest_stage": self.fullest,
             "stages": [{"stage": number} | one.to_dict() for number, one in enumerate(self.stages)],
             "by_category": self.by_category(),
+            "room": [one.to_dict() for one in self.room],
             "bytes_per_parameter": self.job.recipe.bytes_per_parameter,
             "assumptions": list(memory_assumptions(self.job, self.cluster, self.layout)),
         }

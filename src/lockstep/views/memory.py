@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from lockstep.units import format_frac, format_size
+from lockstep.units import format_count, format_frac, format_size
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.layout_columns import layout_words
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lockstep.layout import Memory
+    from lockstep.planner import Use
     from lockstep.verbs.memory import StageMemories
 
 
@@ -42,6 +43,11 @@ def render(found: StageMemories, out: Console) -> None:
     if len(found.stages) > 1:
         heading(out, "Stages", _left_out(found.stages))
         _stages(found.stages, out)
+    from lockstep.planner import Use
+
+    if found.room:
+        heading(out, "What the rest could be spent on", "each change alone")
+        _uses([Use("as it is", float(memory.total_B), found.estimate.tokens_per_s), *found.room], out)
     from lockstep.planner import memory_assumptions
 
     small_print(out, "Assumptions", memory_assumptions(found.job, found.cluster, found.layout), ASSUMPTIONS)
@@ -81,6 +87,12 @@ def _stages(stages: Sequence[Memory], out: Console) -> None:
         for number, one in enumerate(stages[:STAGE_ROWS])
     )
     indented(out, table(titles, rows))
+
+
+def _uses(uses: Sequence[Use], out: Console) -> None:
+    """A line per change that still fits."""
+    rows = [(one.words, format_size(one.memory_B), format_count(one.tokens_per_s)) for one in uses]
+    indented(out, table([("change", "left"), ("memory", "right"), ("tokens/s", "right")], rows))
 
 
 COMMAND = Command(
