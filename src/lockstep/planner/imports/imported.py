@@ -51,7 +51,9 @@ class Imported:
     def sentence(self, name: str) -> str:
         """What was read, for the reader of an answer."""
         said = {**self.words, **self.layout}
-        read = ", ".join(f"{key} {value}" for key, value in said.items() if not callable(value))
+        read = ", ".join(
+            f"{key} {'by the number of devices' if callable(value) else value}" for key, value in said.items()
+        )
         left = f"; without a word here and left out: {', '.join(self.unread)}" if self.unread else ""
         return f"read from {name} ({self.software}): {read or 'nothing'}{left}"
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 MODEL = Argument(
     "MODEL",
-    "Catalog name, or a path to a Hugging Face config.json or a YAML file: of a model, or of a plan (plan -o), which "
-    "has the rest of the question and the layout too.",
+    "Catalog name, or a path: to a Hugging Face config.json, a YAML file of a model or a plan (plan -o), or a script, "
+    "configuration or log of other training software. One without a model follows a model: llama3-8b@ds.json.",
     "models",
 )
 CLUSTER = Option(
