@@ -365,6 +365,7 @@ NAMED = {
     "torchtitan": (3, "torchtitan v0.2.2"),
     "torchtitan-cli": (3, "torchtitan v0.3.0"),
     "accelerate": (3, "accelerate 1.15.0"),
+    "nanotron": (1, "nanotron, main of 2025"),
 }
 """A ZeRO stage that each has, and its version."""
 

@@ -27,6 +27,7 @@ SHAPES: tuple[dict[str, Any], ...] = (
     {"dp": 8, "zero": 1, "offload": "optimizer"}, {"dp": 8, "zero": 3, "offload": "parameters"}, {"dp": 8},
     {"tp": 2, "dp": 4, "zero": 3, "sequence_parallel": True}, {"dp": 8, "zero": 3, "shard": 4},
     {"dp": 8, "zero": 3, "recompute": "full"}, {"cp": 2, "dp": 4, "zero": 3}, {"dp": 8, "ep": 4, "zero": 1},
+    {"dp": 8, "zero": 1, "recompute": "full"}, {"tp": 2, "dp": 4, "zero": 1, "sequence_parallel": True},
 )  # fmt: skip
 Said = Iterator[tuple[str, object]]
 
@@ -74,6 +75,7 @@ READERS: dict[str, Callable[[str], Said]] = {
     "deepspeed": lambda text: of_sections(json.loads(text), "deepspeed"),
     "bridge": lambda text: of_bridge(text),
     "accelerate": lambda text: of_sections(yaml.safe_load(text), "accelerate"),
+    "nanotron": lambda text: of_sections(yaml.safe_load(text), "nanotron"),
 }
 
 

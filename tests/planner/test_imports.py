@@ -23,7 +23,7 @@ from lockstep.workload import model
 
 CLUSTER = "dgx-a100-80gb:4"
 STACKS = {"torchtitan": "torchtitan", "torchtitan-cli": "torchtitan", "deepspeed": "deepspeed",
-          "accelerate": "hf-trainer"}  # fmt: skip
+          "accelerate": "hf-trainer", "nanotron": "nanotron"}  # fmt: skip
 MODELS = ("llama3-8b", "mixtral-8x7b", "llama2-7b", "gpt3-13b", "deepseek-v2-lite", "qwen2.5-7b")
 AXES: dict[str, tuple[Any, ...]] = {
     "tp": (1, 1, 2, 4), "pp": (1, 1, 2, 4), "cp": (1, 1, 2), "ep": (1, 1, 4, 8), "vpp": (1, 1, 2),

@@ -5,6 +5,7 @@
     export(found, "torchtitan")     TOML, which releases until 0.2 read; "torchtitan-cli" options of 0.3
     export(found, "bridge")         YAML over a recipe of Megatron-Bridge
     export(found, "accelerate")     YAML of Accelerate, for Hugging Face's Trainer
+    export(found, "nanotron")       YAML of nanotron
 
 A plan that a framework cannot express is refused with every reason; nothing is dropped on the way. Each begins by the
 version that it was written for: as comments, in JSON, which has none, under a key that DeepSpeed does not read.
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 
 from lockstep.errors import UnknownName
 from lockstep.planner.estimate import Estimate
-from lockstep.planner.export import accelerate, bridge, deepspeed, megatron, torchtitan, torchtitan_cli
+from lockstep.planner.export import accelerate, bridge, deepspeed, megatron, nanotron, torchtitan, torchtitan_cli
 from lockstep.planner.export.arguments import arguments
 from lockstep.planner.export.deepspeed import COMMENT
 from lockstep.planner.export.refusals import Placed
@@ -29,6 +30,7 @@ TARGETS = {
     "torchtitan": torchtitan.torchtitan,
     "torchtitan-cli": torchtitan_cli.torchtitan_cli,
     "accelerate": accelerate.accelerate,
+    "nanotron": nanotron.nanotron,
 }
 CHOICES: dict[str, dict[str, tuple[object, ...]]] = {
     "megatron": megatron.CHOICES,
@@ -37,6 +39,7 @@ CHOICES: dict[str, dict[str, tuple[object, ...]]] = {
     "torchtitan": torchtitan.CHOICES,
     "torchtitan-cli": torchtitan_cli.CHOICES,
     "accelerate": accelerate.CHOICES,
+    "nanotron": nanotron.CHOICES,
 }
 
 

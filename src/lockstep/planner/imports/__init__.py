@@ -5,6 +5,7 @@
     TOML, or a command line                              torchtitan
     JSON                                                 DeepSpeed
     YAML of `accelerate config`                          Accelerate
+    YAML                                                 nanotron
     :::MLLOG lines                                       MLPerf training
 
 A file is recognised by its content. What it says is the inverse of `export`, so that a layout goes there and back.
@@ -21,6 +22,7 @@ from lockstep.planner.imports.deepspeed import deepspeed
 from lockstep.planner.imports.imported import Imported as Imported
 from lockstep.planner.imports.megatron import megatron
 from lockstep.planner.imports.mlperf import mlperf
+from lockstep.planner.imports.nanotron import nanotron
 from lockstep.planner.imports.torchtitan import torchtitan
 from lockstep.types.plain import Json
 from lockstep.workload import Model
@@ -51,7 +53,12 @@ def recognised(text: str, name: str, model: Model | None = None) -> Imported | N
             return found
     data = _mapping(text)
     if data is not None:
-        return deepspeed(data, name, model) or accelerate(data, text, model) or bridge(data, name, model)
+        return (
+            deepspeed(data, name, model)
+            or accelerate(data, text, model)
+            or nanotron(data, model)
+            or bridge(data, name, model)
+        )
     return megatron(text, name, model)
 
 
