@@ -6,8 +6,8 @@
     zero 1              optimizer.zero_stage; a higher stage would shard no more (helpers.py)
     recompute full      recompute_layer
 
-Source: src/nanotron/config and parallel/tensor_parallel/functional.py of huggingface/nanotron (commits in
-`arguments/nanotron.toml`), helpers.py of its release 0.4.
+Source: src/nanotron/config and, for asynchronous traffic, _ColumnLinearAsyncCommunication of huggingface/nanotron
+(commits in `arguments/nanotron.toml`), helpers.py of its release 0.4.
 """
 
 from __future__ import annotations
