@@ -132,7 +132,7 @@ def test_unknown_name_suggests():
     with pytest.raises(UnknownName, match="did you mean llama3-70b"):
         workload.model("llama3-70")
     with pytest.raises(BadInput, match=r"ends in \.json"):
-        workload.model("somewhere/model")
+        workload.model("./somewhere/model")
 
 
 def test_names_ignore_nothing_and_models_are_cached():

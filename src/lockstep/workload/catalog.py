@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -32,6 +32,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json
 from lockstep.vocabulary import architecture
 from lockstep.workload.architecture import Attention, ConvNet, Experts, LatentAttention, Mlp, Model, Rotary, Transformer
+from lockstep.workload.hub import cached_config, hub_names, is_hub_id
 from lockstep.workload.parameters import parameters
 from lockstep.workload.recurrent import KINDS as RECURRENT
 from lockstep.workload.recurrent import DeltaNet, Mamba, Mamba2
@@ -210,12 +211,44 @@ def models() -> list[Json]:
     return [each.to_dict() for each in entries()]
 
 
-def model(name_or_path: str | Path) -> Model:
-    """A model by catalog name, Hugging Face `config.json` or own YAML file. Raises BadInput or UnknownName."""
-    text = str(name_or_path)
+def known_name(text: str) -> str | None:
+    """The catalog's name for `text`: itself, in any case, or what the last part of a hub id stands for."""
     if text in _tables():
-        return entry(text).model
+        return text
+    lowered = text.lower()
+    last = {hub_id.partition("/")[2]: name for hub_id, name in hub_names().items()}
+    return {name.lower(): name for name in _tables()}.get(lowered) or last.get(lowered)
+
+
+def _of_hub(hub_id: str) -> Model:
+    """The model of a hub id: its config.json in the local cache, else the catalog's model of its shape."""
+    from lockstep.workload.huggingface import read_config
+
+    found = cached_config(hub_id)
+    if found is not None:
+        return replace(read_config(found), name=hub_id)
+    name = hub_names().get(hub_id.lower()) or known_name(hub_id.partition("/")[2])
+    if name is not None:
+        return entry(name).model
+    why = architecture(hub_id.partition("/")[2])
+    missing = f"its config.json is not in the local cache; try `hf download {hub_id} config.json`, or give the file"
+    raise UnknownName("model", hub_id, names(), why=f"such models are not supported: {why}" if why else missing)
+
+
+def model(name_or_path: str | Path) -> Model:
+    """A model by catalog name in any case, Hugging Face `config.json` (or a folder with one), own YAML file, or hub id.
+
+    Of a hub id it is the local cache's, or the catalog's of that shape. Raises BadInput or UnknownName.
+    """
+    text = str(name_or_path)
+    name = known_name(text)
+    if name is not None:
+        return entry(name).model
+    if is_hub_id(text):
+        return _of_hub(text)
     path = Path(text)
+    if (path / "config.json").is_file():
+        path = path / "config.json"
     if path.suffix.lower() in FILE_SUFFIXES:
         from lockstep.workload.huggingface import read_config
 
