@@ -116,6 +116,10 @@ CONFIGURATIONS: dict[str, list[tuple[str, dict]]] = {
     "mpt": [("default", {})],
     "starcoder2": [("default", {})],
     "arcee": [("default", {})],
+    "resnet": [
+        ("50", {"num_labels": 1000}),
+        ("18", {"num_labels": 10, "depths": [2, 2, 2, 2], "hidden_sizes": [64, 128, 256, 512], "layer_type": "basic"}),
+    ],
 }  # fmt: skip
 """Model type -> (name, values other than the class's own)."""
 SHAPELESS = (
@@ -127,17 +131,19 @@ SHAPELESS = (
 def counted(kind: str, changed: dict) -> tuple[int, str, dict]:
     """(parameters, class, its configuration) of a language model."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageClassification
 
     config = AutoConfig.for_model(kind, **changed)
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
+        made = AutoModelForImageClassification if kind == "resnet" else AutoModelForCausalLM
+        model = made.from_config(config)
     model.tie_weights()
     total = sum(one.numel() for one in model.parameters())
     stored = {name for name in model.state_dict() if name.endswith("correction_bias")}
     total += sum(one.numel() for name, one in model.named_buffers() if name in stored)
     plain = {name: value for name, value in config.to_dict().items() if name not in SHAPELESS and value is not None}
-    return total, type(model).__name__, {"model_type": kind, **plain}
+    labels = {"num_labels": config.num_labels} if kind == "resnet" else {}
+    return total, type(model).__name__, {"model_type": kind, **plain, **labels}
 
 
 def main() -> None:

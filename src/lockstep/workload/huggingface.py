@@ -1,4 +1,4 @@
-"""`read_config(path)`: a Hugging Face config.json as a `Transformer`, without the transformers library.
+"""`read_config(path)`: a Hugging Face config.json as a `Transformer` or `ConvNet`, without the transformers library.
 
 Each model type has its own key names, defaults (are embeddings tied?) and fixed habits (which biases there are): they
 live in `huggingface_decoders.py`, `_experts.py`, `_layers.py` and `_hybrids.py`, one short function per family. Not
@@ -21,8 +21,9 @@ from lockstep.workload import huggingface_decoders as plain
 from lockstep.workload import huggingface_experts as mixtures
 from lockstep.workload import huggingface_hybrids as hybrids
 from lockstep.workload import huggingface_layers as layered
-from lockstep.workload.architecture import Transformer
+from lockstep.workload.architecture import Model, Transformer
 from lockstep.workload.config_reader import ConfigReader
+from lockstep.workload.huggingface_images import resnet
 from lockstep.workload.huggingface_numbers import numerics
 
 LONGEST_NAME = 100
@@ -129,7 +130,7 @@ def _family(kind: str, config: ConfigReader) -> tuple[str, ConfigReader]:
     return inner if isinstance(inner, str) and (inner in FAMILIES or kind not in FAMILIES) else kind, text
 
 
-def read_config(path: str | Path) -> Transformer:
+def read_config(path: str | Path) -> Model:
     """The model in a config.json. Raises BadInput at "file:line" for what cannot be read or is not supported."""
     data, locate = read_json(path)
     config = ConfigReader(data, locate)
@@ -137,6 +138,8 @@ def read_config(path: str | Path) -> Transformer:
     if not isinstance(kind, str):
         got = "is missing" if kind is None else "must be text"
         raise BadInput(f"key model_type {got}; it says which architecture the file describes", config.where())
+    if kind == "resnet":
+        return replace(resnet(config), name=_name(data, Path(path)))
     inner, text = _family(kind, config)
     family = FAMILIES.get(inner)
     if family is None:
