@@ -5,8 +5,8 @@ import pytest
 import lockstep
 from lockstep import hardware, workload
 from lockstep.errors import OPTION
+from lockstep.layout import OPTIMIZERS
 from lockstep.layout.layout import OFFLOAD
-from lockstep.layout.recipe import OPTIMIZERS
 from lockstep.parallel.pipeline import SCHEDULES
 from lockstep.verbs import VERBS
 from lockstep.verbs.words.calling import keywords

@@ -33,9 +33,9 @@ from lockstep.layout.memory import memory as memory
 from lockstep.layout.memory import peak_B as peak_B
 from lockstep.layout.memory import stage_memory as stage_memory
 from lockstep.layout.memory import stage_parameters as stage_parameters
+from lockstep.layout.optimizers import OPTIMIZERS as OPTIMIZERS
+from lockstep.layout.optimizers import Optimizer as Optimizer
 from lockstep.layout.recipe import ADAPTER_B as ADAPTER_B
-from lockstep.layout.recipe import OPTIMIZERS as OPTIMIZERS
-from lockstep.layout.recipe import Optimizer as Optimizer
 from lockstep.layout.recipe import Recipe as Recipe
 from lockstep.layout.routing import busiest_rank_frac as busiest_rank_frac
 from lockstep.layout.routing import choices_of as choices_of

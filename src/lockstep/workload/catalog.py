@@ -19,6 +19,7 @@ checks types and unknown keys, the dataclasses check sizes. `name` defaults to t
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
@@ -247,7 +248,7 @@ def model(name_or_path: str | Path) -> Model:
     if is_hub_id(text):
         return _of_hub(text)
     path = Path(text)
-    if (path / "config.json").is_file():
+    if os.path.isfile(path / "config.json"):
         path = path / "config.json"
     if path.suffix.lower() in FILE_SUFFIXES:
         from lockstep.workload.huggingface import read_config

@@ -32,7 +32,7 @@ def cache_folder() -> Path:
 
 def is_hub_id(text: str) -> bool:
     """Whether `text` is written like ORG/NAME, and is no path that exists."""
-    return bool(HUB_ID.fullmatch(text)) and not Path(text).exists()
+    return bool(HUB_ID.fullmatch(text)) and not os.path.exists(text)
 
 
 def cached_config(hub_id: str) -> Path | None:

@@ -176,7 +176,7 @@ def _layout_words(layout: Layout) -> Json:
 def _name(given: object, where: str, path: Path) -> str:
     if not isinstance(given, str | Path):
         raise BadInput("a file names what it is about; give a name of the catalog or a path", where)
-    return os.path.relpath(given, path.parent) if Path(given).is_file() else str(given)
+    return os.path.relpath(given, path.parent) if os.path.isfile(given) else str(given)
 
 
 def _lines(document: Json) -> Iterator[str]:
@@ -193,6 +193,6 @@ def plan_given(model: object) -> PlanFile | RunFile | None:
     """The plan, or the run of other software, in the file that MODEL names; None where it names something else."""
     if not isinstance(model, str | Path):
         return None
-    if str(model).lower().endswith(YAML_ENDINGS) and Path(model).is_file() and (plan := read_plan(model)) is not None:
+    if str(model).lower().endswith(YAML_ENDINGS) and os.path.isfile(model) and (plan := read_plan(model)) is not None:
         return plan
     return run_given(model)

@@ -9,6 +9,7 @@ that a file has; without one, as many devices as it has are taken. What was read
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -89,14 +90,14 @@ def run_given(model: object) -> RunFile | None:
     if not isinstance(model, str | Path):
         return None
     name, _, beside = str(model).partition(BESIDE)
-    if beside and not Path(model).is_file():
-        if not Path(beside).is_file():
+    if beside and not os.path.isfile(model):
+        if not os.path.isfile(beside):
             return None
         found = read_run(beside, _model(name))
         if found is None:
             raise BadInput(f"{beside} is not a configuration or a log that is known", "MODEL")
         return RunFile(beside, found)
-    if not Path(model).is_file():
+    if not os.path.isfile(model):
         return None
     found = read_run(model)
     return None if found is None else RunFile(str(model), found)

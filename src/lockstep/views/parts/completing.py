@@ -68,7 +68,7 @@ def methods() -> Iterable[str]:
 
 def optimizers() -> Iterable[str]:
     """Optimizers of a recipe."""
-    from lockstep.layout.recipe import OPTIMIZERS
+    from lockstep.layout import OPTIMIZERS
 
     return OPTIMIZERS
 
