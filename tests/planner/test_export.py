@@ -191,6 +191,22 @@ REFUSED = [
     ("deepspeed", {"dp": 32, "zero": 2}, {"gradient_sync": "step"}, "once per step"),
     ("deepspeed", {"dp": 32, "zero": 3}, {"reshard": False}, "without resharding"),
     ("deepspeed", {"dp": 32, "zero": 2}, {"sharding": "megatron"}, "--sharding megatron"),
+    ("bridge", {"dp": 32}, {"gradient_B": 2.0}, "bf16_mixed reduces in 4"),
+    ("bridge", {"dp": 32}, {"flash_attention": False}, "not fused"),
+    ("bridge", {"pp": 4, "dp": 8, "zero": 3}, {}, "pipeline stages"),
+    ("torchtitan-cli", {"dp": 16, "cp": 2, "zero": 3}, {}, "context parallelism by ring"),
+    ("torchtitan-cli", {"pp": 4, "dp": 8, "zero": 3, "stages": (9, 9, 8, 6)}, {}, "stages placed by hand"),
+    ("torchtitan-cli", {"dp": 32, "zero": 1}, {}, "zero 1"),
+    ("torchtitan-cli", {"dp": 32, "zero": 3}, {"optimizer": "adam"}, "optimizer adam"),
+    ("accelerate", {"pp": 4, "dp": 8}, {}, "pp=4"),
+    ("accelerate", {"dp": 32, "zero": 1}, {}, "zero 1"),
+    ("accelerate", {"tp": 8, "dp": 4, "zero": 3, "sequence_parallel": True}, {}, "sequence parallelism"),
+    ("accelerate", {"tp": 8, "dp": 4}, {}, "DDP"),
+    ("accelerate", {"dp": 32, "zero": 3, "offload": "optimizer"}, {}, "offload optimizer"),
+    ("accelerate", {"dp": 32, "zero": 3}, {"base": "nf4", "train": "lora:r=16"}, "frozen matrices in nf4"),
+    ("nanotron", {"dp": 32, "zero": 2}, {}, "zero 2"),
+    ("nanotron", {"cp": 2, "dp": 16}, {}, "cp=2"),
+    ("nanotron", {"pp": 4, "dp": 8, "stages": (9, 9, 8, 6)}, {}, "stages 2x9,8,6"),
 ]
 
 

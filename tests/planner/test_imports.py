@@ -282,3 +282,47 @@ def test_a_number_of_processes_is_the_number_of_devices_unless_the_cluster_has_o
     assert lockstep.estimate(asked, "dgx-h100", batch=64).job.devices == 16
     assert lockstep.estimate(asked, "dgx-h100:4", batch=64).job.devices == 32
     assert lockstep.estimate(asked, "dgx-h100", batch=64, gpus=8).job.devices == 8
+
+
+SMALL = {"train_batch_size": 64, "zero_optimization": {"stage": 2}, "bf16": {"enabled": True}}
+TOUCHED = ("{}", "[]", "null", "-1", "1e99", '"x"', "true", "[[1]]", '{"a": {"b": []}}')
+
+
+@pytest.mark.parametrize("kind", ["json", "yaml", "toml", "sh"])
+def test_values_of_another_kind_are_refused_and_never_crash(kind: str, tmp_path: Path) -> None:
+    """Every value of a small file, replaced by others; what comes is an answer or BadInput."""
+    texts = {
+        "json": ["train_batch_size", "zero_optimization", "bf16", "pipeline", "comment", "optimizer"],
+        "yaml": ["distributed_type", "fsdp_config", "num_processes", "parallelism_config", "mixed_precision"],
+        "toml": ["training.local_batch_size", "parallelism.module_fqns_per_model_part", "model.converters",
+                 "parallelism.pipeline_parallel_degree"],
+        "sh": ["num-layers", "moe-layer-freq", "pipeline-model-parallel-layout", "window-size", "attention-dropout"],
+    }  # fmt: skip
+    for place, (name, value) in enumerate((name, value) for name in texts[kind] for value in TOUCHED):
+        file = tmp_path / f"{place}.{kind}"
+        if kind == "json":
+            text = json.dumps({**SMALL, name: json.loads(value)})
+        elif kind == "yaml":
+            text = f"distributed_type: FSDP\nfsdp_config: {{fsdp_version: 2}}\n{name}: {value}\n"
+        elif kind == "toml":
+            section, key = name.split(".")
+            text = "".join(f"[{one}]\n" + (f"{key} = {value}\n" if one == section else "")
+                           for one in ("training", "parallelism", "model"))  # fmt: skip
+        else:
+            text = f"{SCRIPT} --num-experts 8 --{name} '{value}'\n"
+        file.write_text(text, encoding="utf-8")
+        try:
+            asked(f"llama3-8b@{file}", "dgx-h100:4", batch=64)
+        except (BadInput, Infeasible):
+            continue
+
+
+def test_a_plan_from_a_file_can_be_kept(tmp_path: Path) -> None:
+    file, plan = tmp_path / "ds.json", tmp_path / "plan.yaml"
+    file.write_text(json.dumps(SMALL), encoding="utf-8")
+    lockstep.plan(f"llama3-8b@{file}", "dgx-h100:1", seq=2048, out=plan)
+    assert lockstep.estimate(plan).job.recipe.batch == 64
+
+
+def test_hugging_faces_and_our_own_files_stay_models(tmp_path: Path) -> None:
+    assert lockstep.memory("examples/my-model.yaml", "dgx-h100:1", batch=8, zero=3).job.model.layers == 32

@@ -20,6 +20,7 @@ def render(found: Export, out: Console) -> None:
 COMMAND = Command(
     examples=(
         "lockstep export llama3-8b -c dgx-h100:4 --batch 256 --zero 3 --to torchtitan",
+        "lockstep export llama3-8b -c dgx-h100:1 --batch 64 --train lora:r=16 --zero 3 --to accelerate",
         "lockstep export llama3-70b -c dgx-h100:64 --batch 512 --tp 8 --pp 4 --zero 1 --to megatron",
     ),
     more="It is the layout that the flags describe or, without such flags, the best one that the tool can run.",

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from lockstep.errors import BadInput
 from lockstep.planner.imports.accelerate import accelerate
 from lockstep.planner.imports.bridge import bridge
 from lockstep.planner.imports.deepspeed import deepspeed
@@ -29,6 +30,10 @@ from lockstep.workload import Model
 
 MOST_B = 256 * 1024 * 1024
 """Of a log; longer ones are not read."""
+MOST_MAPPING = 1024 * 1024
+"""Characters of a configuration in JSON or YAML."""
+UNREADABLE = (ValueError, TypeError, AttributeError, SyntaxError, RecursionError)
+"""What values of another kind than expected raise."""
 
 
 def read_run(path: str | Path, model: Model | None = None) -> Imported | None:
@@ -43,7 +48,12 @@ def read_run(path: str | Path, model: Model | None = None) -> Imported | None:
         text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         return None
-    return recognised(text, file.stem, model)
+    try:
+        return recognised(text, file.stem, model)
+    except BadInput:
+        raise
+    except UNREADABLE as error:
+        raise BadInput(f"{path}: a setting cannot be read: {str(error)[:120]}", "MODEL") from None
 
 
 def recognised(text: str, name: str, model: Model | None = None) -> Imported | None:
@@ -51,15 +61,16 @@ def recognised(text: str, name: str, model: Model | None = None) -> Imported | N
     for reader in (mlperf, torchtitan):
         if (found := reader(text, name, model)) is not None:
             return found
-    data = _mapping(text)
+    data = _mapping(text) if len(text) <= MOST_MAPPING else None
+    found = None
     if data is not None:
-        return (
+        found = (
             deepspeed(data, name, model)
             or accelerate(data, text, model)
             or nanotron(data, model)
             or bridge(data, name, model)
         )
-    return megatron(text, name, model)
+    return found or megatron(text, name, model)
 
 
 def _mapping(text: str) -> Json | None:

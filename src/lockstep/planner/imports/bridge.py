@@ -37,7 +37,12 @@ NAMES = {
 
 def bridge(data: Mapping[str, Any], name: str, model: Model | None) -> Imported | None:
     """What overrides say; None where they are something else."""
-    if not {"model", "ddp"} & set(data) or not {"train", "ddp", "optimizer", "mixed_precision"} & set(data):
+    if not any(isinstance(data.get(name), dict) for name in ("model", "ddp")) or not {
+        "train",
+        "ddp",
+        "optimizer",
+        "mixed_precision",
+    } & set(data):
         return None
     flags = _flags(data)
     found = from_flags(flags, "Megatron-Bridge overrides", name, model)

@@ -36,7 +36,7 @@ def deepspeed(data: Mapping[str, Any], name: str, model: Model | None) -> Import
     _zero(found, said)
     _formats(found, said)
     interval = integer(said, "pipeline.activation_checkpoint_interval", 0)
-    if (found.layout.get("pp", 1) > 1 and interval) or CHECKPOINTING in data.get(COMMENT, ()):
+    if (found.layout.get("pp", 1) > 1 and interval) or CHECKPOINTING in str(data.get(COMMENT)):
         found.layout["recompute"] = "full"
     if said.get("activation_checkpointing.cpu_checkpointing") and "recompute" in found.layout:
         found.words |= {"offload_layers": "all", "sharding": "deepspeed"}

@@ -10,6 +10,8 @@ from lockstep.errors import BadInput
 from lockstep.types.plain import Json
 from lockstep.workload import Model
 
+MOST_SETTINGS = 20_000
+"""Of a file; more are taken for a mistake, or for aliases of aliases."""
 Followed = Callable[[int], object]
 """A word that follows from the number of devices."""
 
@@ -75,4 +77,6 @@ def flat(data: Mapping[str, Any], above: str = "") -> Json:
     for name, value in data.items():
         path = f"{above}.{name}" if above else str(name)
         found |= flat(value, path) if isinstance(value, dict) else {path: value}
+        if len(found) > MOST_SETTINGS:
+            raise BadInput(f"has more than {MOST_SETTINGS:,} settings", "MODEL")
     return found

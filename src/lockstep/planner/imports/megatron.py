@@ -28,6 +28,7 @@ UNREAD = (
 )  # fmt: skip
 HARMLESS = {"recompute-num-layers": "1", "fp8-recipe": "delayed", "optimizer-offload-fraction": "1.0"}
 """Values with which these say nothing new."""
+MOST_LAYERS = 10_000
 REPEATED = re.compile(r"(\w|\([^()]*\))\*(\d+)")
 
 
@@ -101,8 +102,8 @@ def _stages(found: Imported, flags: Mapping[str, Any], layers: int) -> None:
 
 def _expanded(said: str) -> str:
     """A layout string without its `t*3` and `(tt|)*2`."""
-    while REPEATED.search(said):
-        said = REPEATED.sub(lambda part: part[1].strip("()") * int(part[2]), said)
+    while REPEATED.search(said) and len(said) < MOST_LAYERS:
+        said = REPEATED.sub(lambda part: part[1].strip("()") * min(int(part[2]), MOST_LAYERS), said)
     return said.replace(",", "")
 
 

@@ -19,11 +19,10 @@ from lockstep.planner.imports.imported import integer
 from lockstep.types.plain import Json
 from lockstep.workload import Model
 
+MOST_LAYERS = 10_000
 NEEDED = ("num-layers", "hidden-size", "num-attention-heads")
 POSITIONS = {"rope": "rotary", "learned_absolute": "learned", "none": "none"}
 NORMS = {"RMSNorm": "rmsnorm", "LayerNorm": "layernorm"}
-VOCAB = 50257
-"""Of GPT-2's tokenizer, which --vocab-size stands for where a script leaves it to the tokenizer."""
 
 
 def megatron_model(flags: Mapping[str, Any], name: str) -> Model | None:
@@ -135,5 +134,5 @@ def _sequence(node: ast.expr) -> list[int]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return _sequence(node.left) + _sequence(node.right)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        return _sequence(node.left) * int(ast.literal_eval(node.right))
+        return _sequence(node.left) * min(int(ast.literal_eval(node.right)), MOST_LAYERS)
     return [int(one) for one in ast.literal_eval(node)]

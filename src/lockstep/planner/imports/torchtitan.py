@@ -133,7 +133,7 @@ def _pipeline(found: Imported, axes: Mapping[str, Any]) -> None:
     parts = axes.get("module_fqns_per_model_part")
     per_stage, layers = integer(axes, "pipeline_parallel_layers_per_stage", 0), _layers(found.model)
     if isinstance(parts, list):
-        layout["stages"] = ",".join(str(sum(one.startswith("layers.") for one in part)) for part in parts)
+        layout["stages"] = ",".join(str(sum(str(one).startswith("layers.") for one in part)) for part in parts)
         layout["vpp"] = len(parts) // pp
     elif per_stage and layers:
         layout["vpp"] = layers // (pp * per_stage)

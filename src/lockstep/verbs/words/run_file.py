@@ -36,16 +36,19 @@ class RunFile:
 
     path: str
     found: Imported
+    model: str | None = None
+    """The model that stands before it."""
 
     def answering(self, given: Json, own: Mapping[str, str], chooses: bool) -> Json:
         """The keywords of a function that takes `own`, with `given` before those of the file."""
-        if self.found.model is None:
+        model = self.model or self.found.model
+        if model is None:
             raise BadInput(
                 f"{self.path} does not say which model is trained; give both, e.g. llama3-8b{BESIDE}{self.path}",
                 "MODEL",
             )
         said = {name: value for name, value in given.items() if value is not None and name != "model"}
-        words = {"model": self.found.model, **self.found.words, **self._layout(said, chooses)}
+        words = {"model": model, **self.found.words, **self._layout(said, chooses)}
         if ":" in str(said.get("cluster", "")):
             words.pop("gpus", None)
         if "batch_tokens" in said:
@@ -96,7 +99,7 @@ def run_given(model: object) -> RunFile | None:
         found = read_run(beside, _model(name))
         if found is None:
             raise BadInput(f"{beside} is not a configuration or a log that is known", "MODEL")
-        return RunFile(beside, found)
+        return RunFile(beside, found, name)
     if not os.path.isfile(model):
         return None
     found = read_run(model)
