@@ -19,7 +19,7 @@ from lockstep.planner.export.refusals import Placed
 from lockstep.verbs.estimate import read_asked
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.shared import LayoutWords
-from lockstep.workload import model
+from lockstep.workload import all_weights, model
 
 CLUSTER = "dgx-a100-80gb:4"
 STACKS = {"torchtitan": "torchtitan", "torchtitan-cli": "torchtitan", "deepspeed": "deepspeed",
@@ -326,3 +326,18 @@ def test_a_plan_from_a_file_can_be_kept(tmp_path: Path) -> None:
 
 def test_hugging_faces_and_our_own_files_stay_models(tmp_path: Path) -> None:
     assert lockstep.memory("examples/my-model.yaml", "dgx-h100:1", batch=8, zero=3).job.model.layers == 32
+
+
+@pytest.mark.parametrize("said", ["lora:r=16", "lora:r=8,targets=attention", "lora:r=64,targets=q_proj+v_proj"])
+def test_adapters_go_to_pefts_values_and_back(said: str, tmp_path: Path) -> None:
+    file = tmp_path / "acc.yaml"
+    found = lockstep.export("llama3-8b", "dgx-h100:1", batch=64, seq=2048, zero=3, train=said, to="accelerate")
+    file.write_text(found.text, encoding="utf-8")
+    back, placed = asked(f"llama3-8b@{file}", "dgx-h100")
+    before = found.estimate.job.recipe.adapters
+    assert before is not None
+    assert back.recipe.adapters is not None
+    weights = list(all_weights(back.model))
+    assert back.recipe.adapters.rank == before.rank
+    assert set(back.recipe.adapters.found_in(weights)) == set(before.found_in(weights))
+    assert placed.zero == 3
