@@ -5,6 +5,7 @@
     bridge         megatron-te                             YAML over a recipe of Megatron Bridge
     torchtitan     torchtitan                              its TOML
     deepspeed      deepspeed                               its JSON
+    nanotron       nanotron                                its YAML
     hf, fsdp       hf-trainer, fsdp-compile                YAML of Accelerate
 
 A search keeps to the axes that the software has (`CHOICES` of its export), and asks the export about every layout that
@@ -104,6 +105,7 @@ SOFTWARE = {
         Software("bridge", "bridge"),
         Software("torchtitan", "torchtitan"),
         Software("deepspeed", "deepspeed"),
+        Software("nanotron", "nanotron"),
         Software("hf", "accelerate"),
         Software("fsdp", "accelerate"),
     )

@@ -66,7 +66,7 @@ def plan(
         Option(
             "SOFTWARE",
             "Only layouts that this software can run, timed with its newest --stack: megatron, bridge, torchtitan, "
-            "deepspeed, hf (Hugging Face's Trainer) or fsdp. --export writes its configuration.",
+            "deepspeed, nanotron, hf (Hugging Face's Trainer) or fsdp. --export writes its configuration.",
             "--for",
             names="software",
         ),
