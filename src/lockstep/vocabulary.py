@@ -109,6 +109,9 @@ _MEANT: dict[str, tuple[str, ...]] = {
     "deepspeed deepspeed_config": ("specify what DeepSpeed should do, as [zero 2] or [offload]; "
         "export writes its file",),
     "megatron nemo torchtitan": ("specify what it should do, as [tp]; export writes its flags",),
+    "paged paged_optimizer paged_adamw paged_adamw_8bit paged_adamw_32bit": (
+        'use [offload "paged"], with [optimizer "adamw-8bit"] for states of 8 bits',
+    ),
     "cpu_offload zero_offload offload_optimizer optimizer_cpu_offload offload_optimizer_device": (
         'use [offload "optimizer"]',
     ),
@@ -126,9 +129,7 @@ _MEANT: dict[str, tuple[str, ...]] = {
         'use [recompute "selective"] or [recompute "full"]',
     ),
     "recompute_method recompute_num_layers": ("layers are treated alike here: [recompute] holds for all of them",),
-    "ulysses deepspeed_sequence_parallel_size": (
-        "attention split by heads is not supported yet; [cp] is ring attention",
-    ),
+    "ulysses deepspeed_sequence_parallel_size": ('use [cp], with [cp_kind "all-to-all"]',),
     "compile torch_compile": ("what a compiler fuses here is [fused_elementwise], the default",),
     "layers num_layers n_layers n_layer num_hidden_layers": ("use [layers]", _SHAPE),
     """experts top_k hidden_size d_model n_embd ffn_hidden_size intermediate_size num_heads n_heads n_head
@@ -239,7 +240,7 @@ VALUES: dict[str, dict[str, str]] = {
     },
     "optimizer": {
         "adam8bit": "adamw-8bit", "adamw8bit": "adamw-8bit", "adamwbnb8bit": "adamw-8bit", "bnbadam8bit": "adamw-8bit",
-        "pagedadamw8bit": "adamw-8bit", "fusedadam": "adamw", "adamwtorch": "adamw", "adamwtorchfused": "adamw",
+        "fusedadam": "adamw", "adamwtorch": "adamw", "adamwtorchfused": "adamw",
         "cpuadam": "adamw", "deepspeedcpuadam": "adamw", "momentum": "sgd-momentum", "distadam": "adamw",
     },
     "pipeline schedule": {

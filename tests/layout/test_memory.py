@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lockstep.hardware import cluster
 from lockstep.layout import OPTIMIZERS, Job, Layout, Memory, Recipe, memory, peak_B, stage_memory
-from lockstep.layout.memory import stage_parameters
+from lockstep.layout.held import stage_parameters
 from lockstep.workload import Attention, Mlp, Transformer, model, parameters
 
 CLUSTER = cluster("dgx-h100:8")

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from advice_samples import DENSE, EXPERTS, NODES
@@ -32,17 +33,20 @@ def test_every_key_exists_and_every_entry_is_used() -> None:
     assert used_keys() == set(papers())
 
 
-def _by(kind: str) -> Job:
-    """The dense job with another kind of context parallelism."""
-    return replace(DENSE, recipe=replace(DENSE.recipe, cp_kind=kind))
+def _with(**changes: Any) -> Job:
+    """The dense job with another recipe."""
+    return replace(DENSE, recipe=replace(DENSE.recipe, **changes))
 
 
 def test_every_rule_is_reachable() -> None:
     samples = [
         (DENSE, Layout(tp=2, cp=2, dp=8, zero=3, shard=4, offload="optimizer")),
         (EXPERTS, Layout(ep=8, dp=32)),
-        (replace(DENSE, recipe=replace(DENSE.recipe, vocab_parallel="vocab-2")), Layout(pp=4, dp=8)),
-        *((_by(kind), Layout(cp=2, dp=16)) for kind in KINDS),
+        (_with(vocab_parallel="vocab-2"), Layout(pp=4, dp=8)),
+        *((_with(cp_kind=kind), Layout(cp=2, dp=16)) for kind in KINDS),
+        *((_with(train=train), Layout(dp=32, zero=3)) for train in ("dpo", "grpo", "ppo")),
+        (_with(train="lora:r=8", base="nf4"), Layout(dp=32)),
+        (_with(update_in_backward=True), Layout(dp=32, micro_batch=2)),
         (Job(model("resnet50"), Recipe(seq=1, batch=256), 32), Layout(dp=32)),
     ]
     reached = {one.key for job, layout in samples for one in citations(estimate(job, NODES, layout))}

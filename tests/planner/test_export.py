@@ -152,7 +152,10 @@ def test_every_target_accepts_a_good_part_of_the_layouts() -> None:
 REFUSED = [
     ("megatron", {"pp": 4, "dp": 8, "schedule": "zb-h1"}, {}, "schedule zb-h1"),
     ("megatron", {"pp": 4, "dp": 8, "zero": 3}, {}, "pipeline stages"),
-    ("megatron", {"dp": 32, "zero": 3, "offload": "parameters"}, {}, "offloaded parameters"),
+    ("megatron", {"dp": 32, "zero": 3, "offload": "parameters"}, {}, "offload parameters"),
+    ("megatron", {"dp": 32, "zero": 1, "offload": "paged"}, {}, "offload paged"),
+    ("torchtitan", {"dp": 32, "zero": 3, "offload": "paged"}, {}, "offload paged"),
+    ("deepspeed", {"dp": 32, "zero": 2, "offload": "paged"}, {}, "offload paged"),
     ("megatron", {"dp": 32, "order": ("dp", "tp", "cp", "ep", "pp")}, {}, "rank order"),
     ("megatron", {"dp": 32}, {"optimizer": "adafactor"}, "optimizer adafactor"),
     ("megatron", {"dp": 32}, {"gradient_B": 4.0, "reduce_B": 2.0}, "another format"),

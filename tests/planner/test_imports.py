@@ -328,6 +328,18 @@ def test_hugging_faces_and_our_own_files_stay_models(tmp_path: Path) -> None:
     assert lockstep.memory("examples/my-model.yaml", "dgx-h100:1", batch=8, zero=3).job.model.layers == 32
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "adamw-8bit"])
+def test_paged_states_go_to_the_trainers_argument_and_back(optimizer: str, tmp_path: Path) -> None:
+    recipe = Recipe.by("hf-trainer", seq=1024, batch=64, optimizer=optimizer, reduce_B=2.0)
+    layout = Layout(dp=32, zero=3, micro_batch=2, offload="paged")
+    text = TARGETS["accelerate"](Placed(Job(model("llama3-8b"), recipe, 32), layout))
+    assert "optim=paged_adamw_" in text
+    file = tmp_path / "fsdp.yaml"
+    file.write_text(text, encoding="utf-8")
+    back, placed = asked(f"llama3-8b@{file}", CLUSTER)
+    assert (back.recipe.optimizer, placed) == (optimizer, layout)
+
+
 @pytest.mark.parametrize("said", ["lora:r=16", "lora:r=8,targets=attention", "lora:r=64,targets=q_proj+v_proj"])
 def test_adapters_go_to_pefts_values_and_back(said: str, tmp_path: Path) -> None:
     file = tmp_path / "acc.yaml"

@@ -18,7 +18,10 @@ from lockstep.workload import parameters
 
 LLAMA = workload.model("llama3-8b")
 MACHINE = cluster("dgx-h100:2")
-GIVEN = {"dpo": (2, 1, 1), "grpo": (3, 1, 1), "ppo": (6, 2, 2), "dpo:reference=none": (1, 1, 0)}
+GIVEN = {
+    "dpo": (2, 1, 1), "grpo": (3, 1, 1), "ppo": (6, 2, 2), "dpo:reference=none": (1, 1, 0),
+    "grpo:reward=model": (4, 1, 2), "ppo:reward=apart": (5, 2, 1), "ppo:reference=apart,reward=apart": (4, 2, 0),
+}  # fmt: skip
 """Forward passes, trained models and frozen copies."""
 LAYOUTS = (
     Layout(dp=16, zero=3, micro_batch=2),
@@ -113,6 +116,8 @@ def test_a_layer_updated_at_once_leaves_no_gradients() -> None:
         ("dpo:generation=50%", UnknownName, "generation"),
         ("grpo:generation=100%", BadInput, "generation"),
         ("dpo:reference=old", UnknownName, "reference"),
+        ("dpo:reward=model", UnknownName, "reward"),
+        ("grpo:reward=rules", UnknownName, "reward"),
         ("ppo,lora:r=8", BadInput, "not with adapters"),
         ("lora:r=8,lora:r=4", BadInput, "twice"),
         ("full:r=8", BadInput, "full takes no settings"),

@@ -6,6 +6,9 @@ from lockstep.layout.groups import coordinates as coordinates
 from lockstep.layout.groups import group_summary as group_summary
 from lockstep.layout.groups import process_groups as process_groups
 from lockstep.layout.groups import span as span
+from lockstep.layout.held import layer_parameters as layer_parameters
+from lockstep.layout.held import stage_parameters as stage_parameters
+from lockstep.layout.host import host_B as host_B
 from lockstep.layout.job import Job as Job
 from lockstep.layout.job import checkpoint_B as checkpoint_B
 from lockstep.layout.job import splits_evenly as splits_evenly
@@ -19,6 +22,7 @@ from lockstep.layout.layout import KEEP as KEEP
 from lockstep.layout.layout import OFFLOAD as OFFLOAD
 from lockstep.layout.layout import OFFLOAD_OPTIMIZER as OFFLOAD_OPTIMIZER
 from lockstep.layout.layout import OFFLOAD_PARAMETERS as OFFLOAD_PARAMETERS
+from lockstep.layout.layout import PAGED as PAGED
 from lockstep.layout.layout import Layout as Layout
 from lockstep.layout.layout import LayoutGrid as LayoutGrid
 from lockstep.layout.layout import grids_of as grids_of
@@ -27,12 +31,10 @@ from lockstep.layout.layout import stack as stack
 from lockstep.layout.memory import FRAMEWORK_B as FRAMEWORK_B
 from lockstep.layout.memory import SLACK_FRAC as SLACK_FRAC
 from lockstep.layout.memory import Memory as Memory
-from lockstep.layout.memory import host_B as host_B
-from lockstep.layout.memory import layer_parameters as layer_parameters
 from lockstep.layout.memory import memory as memory
+from lockstep.layout.memory import paged_out_B as paged_out_B
 from lockstep.layout.memory import peak_B as peak_B
 from lockstep.layout.memory import stage_memory as stage_memory
-from lockstep.layout.memory import stage_parameters as stage_parameters
 from lockstep.layout.optimizers import OPTIMIZERS as OPTIMIZERS
 from lockstep.layout.optimizers import Optimizer as Optimizer
 from lockstep.layout.recipe import ADAPTER_B as ADAPTER_B

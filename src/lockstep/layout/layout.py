@@ -14,6 +14,7 @@ the first chunk and the head behind the last one, so a chunk may hold either of 
 
 Offload is what of a rank's training states lives in host memory:
 
+    paged        optimizer states that find no room beside the rest: they come for an update and leave after it (QLoRA)
     optimizer    optimizer states and gradients, and the host updates            (ZeRO-Offload)
     parameters   these, and a rank's shard of the parameters, at zero 3          (ZeRO-Infinity, FSDP's CPU offload)
 
@@ -21,7 +22,8 @@ Gradients leave the device after every micro-batch where a rank owns what it sen
 (`parallel/data/sharing.py`), or with nothing to reduce. Else they add up on the device, and the rank's part goes down
 once per step, as DeepSpeed does at stage 1.
 
-Sources: ZeRO-Offload (arXiv 2101.06840) section 4; ZeRO-Infinity (arXiv 2104.07857) section 5; DeepSpeed 0.16,
+Sources: QLoRA (arXiv 2305.14314) section 3, paged optimizers; ZeRO-Offload (arXiv 2101.06840) section 4; ZeRO-Infinity
+(arXiv 2104.07857) section 5; DeepSpeed 0.16,
 deepspeed/runtime/zero/stage_1_and_2.py: reduce_ready_partitions_and_remove_grads, copy_grads_in_partition.
 Both grids: "MoE Parallel Folding" (arXiv 2504.14960); Megatron Core 0.15, initialize_model_parallel in
 core/parallel_state.py.
@@ -39,15 +41,15 @@ from numpy.typing import NDArray
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import Cluster
 from lockstep.parallel.pipeline import SCHEDULES, Placement, code, get, routes
-from lockstep.types.arrays import Ints, Number
+from lockstep.types.arrays import Bools, Ints, Number
 from lockstep.types.plain import Json, picked
 from lockstep.workload import RECOMPUTE
 
 MOST = 10**9
 """Of a degree or a micro-batch, as on the command line; larger ones are no 64-bit integers when multiplied."""
 
-OFFLOAD = ("none", "optimizer", "parameters")
-KEEP, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS = range(3)
+OFFLOAD = ("none", "paged", "optimizer", "parameters")
+KEEP, PAGED, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS = range(4)
 
 AXES = ("tp", "cp", "ep", "dp", "pp")
 """The rank grid's axes, innermost first: the axis that talks most gets the fastest links."""
@@ -82,7 +84,8 @@ class Layout:
     shard: int = 0
     """Data-parallel ranks that share one sharded copy (HSDP); 0 means all of them."""
     offload: str = "none"
-    """none, optimizer (its states and the gradients live in host memory) or parameters (sharded parameters too)."""
+    """none, paged (optimizer states that find no room), optimizer (its states and the gradients live in host memory) or
+    parameters (sharded parameters too)."""
     order: tuple[str, ...] = AXES
     """Axes of the rank grid, innermost first; the experts' grid has its axes at the same places (`EXPERT_AXES`)."""
     stages: tuple[int, ...] = ()
@@ -238,6 +241,11 @@ class LayoutGrid:
         return 2 if self.placement is Placement.BOTH_WAYS else 1
 
     @property
+    def on_host(self) -> Bools:
+        """Where optimizer states live in host memory, and the host updates."""
+        return self.offload >= OFFLOAD_OPTIMIZER
+
+    @property
     def data_ranks(self) -> Ints:
         """Ranks over which gradients of dense parameters are reduced, of one stage: dp * cp."""
         return self.dp * self.cp
@@ -326,7 +334,7 @@ GRID_FIELDS = tuple(field.name for field in fields(LayoutGrid) if field.name not
 def host_states_B(grid: LayoutGrid, parameters_B: Number, gradients_B: Number, optimizer_B: Number) -> Number:
     """Bytes that one rank keeps in host memory of its own part of parameters, gradients and optimizer states."""
     kept_B = np.where(grid.offload == OFFLOAD_PARAMETERS, parameters_B, 0.0)
-    return np.where(grid.offload == KEEP, 0.0, kept_B + gradients_B + optimizer_B)
+    return np.where(grid.on_host, kept_B + gradients_B, 0.0) + np.where(grid.offload == KEEP, 0.0, optimizer_B)
 
 
 def host_capacity_B(cluster: Cluster) -> float:

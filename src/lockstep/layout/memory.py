@@ -12,9 +12,10 @@ All of them at the moment when they are most together (MOMENTS).
 
 With p + g + k = 2 + 2 + 12 the rule "16 bytes per parameter" is ZeRO's (arXiv 1910.02054, section 3.1); see
 `Recipe.bytes_per_parameter` for 18 and 20. Experts are replicated over edp ranks, everything else over dp*cp.
-Offloaded states are host memory's (`offload.py`), and so are kept activations of the layers that the recipe's
-`offload_layers` counts; two layers' of them at a time are on the device, one in work and one that travels. Where two
-copies of the model run in both directions (DualPipe), a rank holds two stages and shards with twice as many.
+Offloaded states are host memory's (`offload.py`), of paged ones what exceeds the device's memory. So are kept
+activations of the layers that the recipe's `offload_layers` counts; two layers' of them at a time are on the device,
+one in work and one that travels. Where two copies of the model run in both directions (DualPipe), a rank holds two
+stages and shards with twice as many.
 """
 
 from __future__ import annotations
@@ -27,25 +28,18 @@ from functools import reduce
 import numpy as np
 
 from lockstep.hardware import Cluster
+from lockstep.layout.held import sharded, stage_parameters
+from lockstep.layout.host import stage_host_B, stage_host_states_B
 from lockstep.layout.job import Job
-from lockstep.layout.kept import activations_B, by_stored, chunks_of, leaving_B, live_B
-from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid, host_capacity_B, host_states_B
+from lockstep.layout.kept import activations_B
+from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, PAGED, LayoutGrid, host_capacity_B
 from lockstep.layout.recipe import Recipe
 from lockstep.layout.sharing import gradients_pass, sharing_of
 from lockstep.layout.trained import frozen_B, trained_parameters
 from lockstep.parallel.data.local import OUTER_STATE_B
 from lockstep.types.arrays import Number, Truth, Whole
 from lockstep.types.plain import Json
-from lockstep.workload import (
-    LayerKind,
-    RankParameters,
-    all_weights,
-    embedding_weights,
-    head_weights,
-    layer_weights,
-    mtp_weights,
-    rank_parameters,
-)
+from lockstep.workload import LayerKind, RankParameters
 
 FRAMEWORK_B = 1.5e9
 """CUDA context, communicator buffers and workspaces of one rank: assumed, typical of NCCL jobs (1 to 2 GB)."""
@@ -106,55 +100,39 @@ class Memory:
         }
 
 
-def stage_parameters(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind]) -> RankParameters:
-    """Parameters on one rank of device `stage`, which holds the layers `held`, before any ZeRO sharding."""
-    model = job.transformer
-    if model is None:
-        return rank_parameters(all_weights(job.model))
-    cut = grid.tp, grid.ep, grid.expert_tp
-    first, last, modules = grid.pieces_on(stage)
-    found = RankParameters(0.0, 0.0, 0.0)
-    for kind, count in by_stored(held).items():
-        found = found + rank_parameters(layer_weights(model, kind), *cut) * count
-    if job.recipe.spreads(grid.stages):
-        ends = embedding_weights(model) * first + head_weights(model) * last
-        found = found + rank_parameters([one for one in ends if one.cut != "vocab"], *cut)
-        tables = [one for one in (*embedding_weights(model), *head_weights(model)) if one.cut == "vocab"]
-        return found + rank_parameters(tables, grid.tp * grid.pp)
-    if first:
-        found = found + rank_parameters(embedding_weights(model), *cut)
-    elif (last and model.tied_embeddings) or (modules and model.mtp_layers):
-        # A copy of the first stage's table: a tied head's, and that of the modules' own look-ups (Megatron Core 0.12,
-        # core/models/gpt/gpt_model.py: `if self.pre_process or self.mtp_process`).
-        found = found + rank_parameters(embedding_weights(model)[:1], *cut)
-    if last:
-        found = found + rank_parameters(head_weights(model), *cut)
-    if modules and model.mtp_layers:
-        found = found + rank_parameters(mtp_weights(model), *cut) * model.mtp_layers
-    return found
-
-
-def layer_parameters(job: Job, grid: LayoutGrid) -> dict[LayerKind, Number]:
-    """Trained parameters of one layer on one rank, by what it stores."""
-    model, adapters = job.transformer, job.recipe.adapters
-    if model is None:
-        return {}
-    found = {}
-    for kind in sorted({kind.stored for kind in job.kinds}):
-        own = layer_weights(model, kind)
-        trained = own if adapters is None else adapters.weights(own)
-        found[kind] = rank_parameters(trained, grid.tp, grid.ep, grid.expert_tp).total_elems
-    return found
-
-
 def stage_memory(job: Job, cluster: Cluster, grid: LayoutGrid, stage: int) -> Memory:
     """Memory of one rank of pipeline stage `stage`, for every layout of `grid`."""
-    on_host_B, capacity_B = _stage_host_B(job, grid, stage), host_capacity_B(cluster)
     sizes_B, moment = _stage_B(job, grid, stage)
-    sizes = dict(zip(CATEGORIES, sizes_B, strict=True))
+    sizes, on_host_B = dict(zip(CATEGORIES, sizes_B, strict=True)), stage_host_B(job, grid, stage)
+    if np.any(grid.offload == PAGED):
+        found_B = _room_B(job, cluster, grid, stage, sum(sizes_B))
+        sizes["optimizer_B"] = sizes["optimizer_B"] + found_B
+        sizes["buffers_B"] = sizes["buffers_B"] + SLACK_FRAC * found_B
+        on_host_B = on_host_B - found_B
     return Memory(
-        **sizes, capacity_B=cluster.device.memory_B, host_B=on_host_B, host_capacity_B=capacity_B, moment=moment
+        **sizes,
+        capacity_B=cluster.device.memory_B,
+        host_B=on_host_B,
+        host_capacity_B=host_capacity_B(cluster),
+        moment=moment,
     )
+
+
+def _room_B(job: Job, cluster: Cluster, grid: LayoutGrid, stage: int, others_B: Number) -> Number:
+    """Bytes of a stage's paged states that find room on the device beside `others_B`."""
+    room_B = np.maximum(cluster.device.memory_B - others_B, 0.0) / (1.0 + SLACK_FRAC)
+    return np.where(grid.offload == PAGED, np.minimum(room_B, stage_host_states_B(job, grid, stage)), 0.0)
+
+
+def paged_out_B(job: Job, cluster: Cluster, grid: LayoutGrid) -> Number:
+    """Bytes of paged states that the rank with least room for them keeps on its host between updates."""
+    if not np.any(grid.offload == PAGED):
+        return 0.0
+    found = [
+        stage_host_states_B(job, grid, stage) - _room_B(job, cluster, grid, stage, sum(_stage_B(job, grid, stage)[0]))
+        for stage, _ in job.telling_stages(grid.stages, grid.placement, grid.split)
+    ]
+    return np.where(grid.offload == PAGED, reduce(np.maximum, found), 0.0)
 
 
 def memory(job: Job, cluster: Cluster, grid: LayoutGrid) -> Memory:
@@ -166,7 +144,7 @@ def memory(job: Job, cluster: Cluster, grid: LayoutGrid) -> Memory:
     return Memory(
         **sizes_B,
         capacity_B=cluster.device.memory_B,
-        host_B=host_B(job, grid),
+        host_B=reduce(np.maximum, [one.host_B for one in found]),
         host_capacity_B=host_capacity_B(cluster),
         moment=np.choose(fullest, [one.moment for one in found]),
     )
@@ -196,7 +174,7 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...]
         fresh = recipe.gradients_freed & (grid.microbatches(recipe.batch) == 1)
         elems = trained.matrix_elems + trained.other_elems, trained.expert_elems
         passing = recipe.states.passing_B * (recipe.foreach_update and not recipe.update_in_backward)
-        update_B = _sharded(grid, elems[0] * passing, elems[1] * passing, sharing_of(recipe, grid).sharded)
+        update_B = sharded(grid, elems[0] * passing, elems[1] * passing, sharing_of(recipe, grid).sharded)
         early_B, left_B = np.where(fresh, 0.0, gradients_B), np.where(fresh, 0.0, kept_B)
         found = (
             (early_B, kept_B, loss_B + gathered_B),
@@ -219,22 +197,22 @@ def _states(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters) -> tup
     matrix, expert = parameters.matrix_elems, parameters.expert_elems
     dense = matrix + parameters.other_elems
     given_up, master_B = np.logical_not(sharing.keeps), states.master_B
-    weights_B = _sharded(grid, dense * recipe.parameter_B, expert * recipe.parameter_B, given_up)
-    optimizer_B = _sharded(
+    weights_B = sharded(grid, dense * recipe.parameter_B, expert * recipe.parameter_B, given_up)
+    optimizer_B = sharded(
         grid, matrix * states.matrix_B + parameters.other_elems * states.other_B, expert * states.matrix_B,
         sharing.sharded,
     )  # fmt: skip
     if master_B and not recipe.working_copy:
         # Of offloaded masters a working copy stays.
-        masters_B = _sharded(grid, dense * master_B, expert * master_B, sharing.sharded)
-        gone = given_up & (grid.offload == KEEP)
-        weights_B = np.where(gone, 0.0, weights_B) + np.where(grid.offload == KEEP, masters_B, 0.0)
+        masters_B = sharded(grid, dense * master_B, expert * master_B, sharing.sharded)
+        gone = given_up & ~grid.on_host
+        weights_B = np.where(gone, 0.0, weights_B) + np.where(grid.on_host, 0.0, masters_B)
         optimizer_B = optimizer_B - masters_B
     weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, weights_B)
-    gradients_B = _sharded(grid, dense * recipe.gradient_B, expert * recipe.gradient_B, sharing.scatters)
+    gradients_B = sharded(grid, dense * recipe.gradient_B, expert * recipe.gradient_B, sharing.scatters)
     gradients_B = np.where(gradients_pass(recipe, grid), 0.0, gradients_B)
     if recipe.local_steps > 1:
-        optimizer_B = optimizer_B + _sharded(grid, dense * OUTER_STATE_B, expert * OUTER_STATE_B, sharing.sharded)
+        optimizer_B = optimizer_B + sharded(grid, dense * OUTER_STATE_B, expert * OUTER_STATE_B, sharing.sharded)
     return weights_B, gradients_B, np.where(grid.offload == KEEP, optimizer_B, 0.0)
 
 
@@ -242,7 +220,7 @@ def _copies_B(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters) -> N
     """Bytes of the frozen copies of the model that the objective needs, sharded as parameters are."""
     each_B = recipe.objective.frozen * recipe.parameter_B
     dense_B = (parameters.matrix_elems + parameters.other_elems) * each_B
-    return _sharded(grid, dense_B, parameters.expert_elems * each_B, np.logical_not(sharing_of(recipe, grid).keeps))
+    return sharded(grid, dense_B, parameters.expert_elems * each_B, np.logical_not(sharing_of(recipe, grid).keeps))
 
 
 def _adapted_states(
@@ -251,57 +229,15 @@ def _adapted_states(
     """Bytes of parameters, gradients and optimizer states of one rank that trains adapters and nothing else."""
     recipe, sharing = job.recipe, sharing_of(job.recipe, grid)
     given_up, dense = np.logical_not(sharing.keeps), trained.matrix_elems + trained.other_elems
-    base_B = _sharded(grid, *frozen_B(job, grid, held, whole), given_up)
+    base_B = sharded(grid, *frozen_B(job, grid, held, whole), given_up)
 
     def of(each_B: float, divided: Truth) -> Number:
-        return _sharded(grid, dense * each_B, trained.expert_elems * each_B, divided)
+        return sharded(grid, dense * each_B, trained.expert_elems * each_B, divided)
 
     weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, base_B + of(recipe.adapter_B, given_up))
     gradients_B = np.where(gradients_pass(recipe, grid), 0.0, of(recipe.adapter_gradient_B, sharing.scatters))
     optimizer_B = of(recipe.adapter_states_B, sharing.sharded)
     return weights_B, gradients_B, np.where(grid.offload == KEEP, optimizer_B, 0.0)
-
-
-def host_B(job: Job, grid: LayoutGrid) -> Number:
-    """Bytes that the rank which offloads most keeps in host memory, for every layout of `grid`."""
-    if not np.any(grid.offload != KEEP) and not job.recipe.offload_layers:
-        return 0.0
-    telling = job.telling_stages(grid.stages, grid.placement, grid.split)
-    return reduce(np.maximum, [_stage_host_B(job, grid, stage) for stage, _ in telling])
-
-
-def _stage_host_B(job: Job, grid: LayoutGrid, stage: int) -> Number:
-    """Bytes in host memory of one rank of a stage: offloaded states, and activations of micro-batches in flight."""
-    states_B = _stage_host_states_B(job, grid, stage) if np.any(grid.offload != KEEP) else 0.0
-    if not job.recipe.offload_layers:
-        return states_B
-    held = job.device_layers(grid.stages, grid.placement, grid.split)[stage]
-    gone_B = [leaving_B(job, grid, chunk, held) for chunk in chunks_of(job, grid, stage, held)]
-    return states_B + live_B(job, grid, stage, gone_B)
-
-
-def _stage_host_states_B(job: Job, grid: LayoutGrid, stage: int) -> Number:
-    """Bytes of offloaded states of one rank of a stage: of what it updates, divided from zero 1 on."""
-    states, recipe = job.recipe.states, job.recipe
-    layers = job.device_layers(grid.stages, grid.placement, grid.split)[stage]
-    whole = stage_parameters(job, grid, stage, layers)
-    held, copies = whole * recipe.objective.models, 1.0 + recipe.objective.frozen / recipe.objective.models
-    dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
-    optimizer_B = held.matrix_elems * states.matrix_B + held.other_elems * states.other_B
-    if recipe.local_steps > 1:
-        optimizer_B = optimizer_B + dense * OUTER_STATE_B
-    divided = grid.zero >= 1
-    return host_states_B(
-        grid,
-        _sharded(grid, dense * recipe.parameter_B, expert * recipe.parameter_B, divided) * copies,
-        _sharded(grid, dense * recipe.gradient_B, expert * recipe.gradient_B, divided),
-        _sharded(grid, optimizer_B, expert * states.matrix_B, divided),
-    )
-
-
-def _sharded(grid: LayoutGrid, dense_B: Number, expert_B: Number, divided: Truth) -> Number:
-    """Bytes on a rank of what the shard group shares out where it is `divided`."""
-    return dense_B / np.where(divided, grid.shard_ranks, 1) + expert_B / np.where(divided, grid.expert_shard_ranks, 1)
 
 
 def _gathered(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lockstep.errors import BadInput
 from lockstep.layout.job import Job, splits_evenly
-from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, Layout, LayoutGrid
+from lockstep.layout.layout import OFFLOAD_PARAMETERS, Layout, LayoutGrid
 from lockstep.layout.spreading import not_spread, two_stages, why_not_spread
 from lockstep.parallel.pipeline import Placement, codes_where, get, valid
 from lockstep.types.arrays import Bools, Truth
@@ -359,7 +359,7 @@ RULES = (
     Rule(
         "offloaded optimizer without products",
         "--offload",
-        lambda g, j: (g.offload != KEEP) & (j.recipe.states.matmul_flops_factor > 0),
+        lambda g, j: g.on_host & (j.recipe.states.matmul_flops_factor > 0),
         lambda x, j: (
             f"the update of {j.recipe.optimizer} consists of matrix products, which are too slow on a host; "
             "use --offload none or another --optimizer, e.g. adamw"
@@ -368,7 +368,7 @@ RULES = (
     Rule(
         "update in backward without accumulation",
         "--update-in-backward",
-        lambda g, j: j.recipe.update_in_backward & ((g.microbatches(j.recipe.batch) > 1) | (g.offload != KEEP)),
+        lambda g, j: j.recipe.update_in_backward & ((g.microbatches(j.recipe.batch) > 1) | g.on_host),
         lambda x, j: (
             "a layer is updated as soon as its gradients are there, so a step has one micro-batch and no states on the "
             f"host; try a batch of dp*micro_batch = {x.dp * x.micro_batch} and --offload none"

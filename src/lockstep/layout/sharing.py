@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.layout.layout import KEEP, LayoutGrid
+from lockstep.layout.layout import LayoutGrid
 from lockstep.layout.recipe import Recipe
 from lockstep.parallel.data.sharing import Sharing, sharing
 from lockstep.types.arrays import Bools, Truth
@@ -22,8 +22,8 @@ def gradients_pass(recipe: Recipe, grid: LayoutGrid) -> Truth:
 
 def gradients_leave(recipe: Recipe, grid: LayoutGrid) -> Truth:
     """Where gradients go to host memory after every micro-batch."""
-    if not np.any(grid.offload != KEEP):
+    if not np.any(grid.on_host):
         return np.zeros((), dtype=bool)
     alone = grid.data_ranks * grid.copies == 1
-    found: Bools = (grid.offload != KEEP) & (sharing_of(recipe, grid).scatters | alone)
+    found: Bools = grid.on_host & (sharing_of(recipe, grid).scatters | alone)
     return found

@@ -14,6 +14,7 @@ from lockstep.layout import (
     HOST_USABLE_FRAC,
     KEEP,
     OFFLOAD,
+    PAGED,
     SLACK_FRAC,
     Job,
     Layout,
@@ -186,6 +187,9 @@ def _host_traffic(cluster: Cluster, layout: Layout) -> Iterator[str]:
         f"host link {host.link.name}: {rate} per device and direction, {reached} ({kind}) of "
         f"{format_bandwidth(host.link.bandwidth_Bps)} ({wire}){shared}"
     )
+    if layout.offload == OFFLOAD[PAGED]:
+        yield "optimizer states that find no room come from the host for every update and go back, one after the other"
+        return
     yield "what a pass moves to or from the host overlaps with compute of other layers; updates overlap with nothing"
     if layout.offload == OFFLOAD[KEEP]:
         return

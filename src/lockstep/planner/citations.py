@@ -112,7 +112,13 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("liu2025", lambda job, layout: job.num_experts > 0 and layout.ep * layout.expert_tp > 1),
     ("zhao2023", lambda job, layout: layout.zero == 3),
     ("zhang2022", lambda job, layout: layout.shard > 0),
-    ("ren2021", lambda job, layout: layout.offload != "none"),
+    ("ren2021", lambda job, layout: layout.offload in ("optimizer", "parameters")),
+    ("hu2021", lambda job, layout: job.recipe.adapters is not None),
+    ("dettmers2023", lambda job, layout: job.recipe.base == "nf4" or layout.offload == "paged"),
+    ("rafailov2023", lambda job, layout: job.recipe.objective.name == "dpo"),
+    ("shao2024", lambda job, layout: job.recipe.objective.name == "grpo"),
+    ("ouyang2022", lambda job, layout: job.recipe.objective.name == "ppo"),
+    ("lv2023", lambda job, layout: job.recipe.update_in_backward),
 )
 """(paper, when it is used), beside schedules and optimizers."""
 

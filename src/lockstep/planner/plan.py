@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lockstep.errors import Infeasible, Violation
 from lockstep.hardware import Cluster
-from lockstep.layout import OFFLOAD, Job, Recipe, host_capacity_B
+from lockstep.layout import OFFLOAD, OFFLOAD_OPTIMIZER, Job, Recipe, host_capacity_B
 from lockstep.planner.estimate import estimates
 from lockstep.planner.goal import Goal, check_tokens
 from lockstep.planner.pins import FREE, Pins
@@ -147,7 +147,7 @@ def _nothing_fits(job: Job, cluster: Cluster, found: Findings) -> Infeasible:
 
 def _levers(offload: str) -> str:
     """What makes more layouts fit, without what is on already."""
-    further = OFFLOAD[OFFLOAD.index(offload) + 1 :]
+    further = OFFLOAD[max(OFFLOAD_OPTIMIZER, OFFLOAD.index(offload) + 1) :]
     if not further:
         return "more devices, or a device with more memory"
     return f"more devices, a device with more memory, or --offload {further[0]}"

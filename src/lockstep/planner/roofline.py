@@ -31,7 +31,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lockstep.hardware import Cluster
-from lockstep.layout import KEEP, Job, Layout, LayoutGrid, check
+from lockstep.layout import Job, Layout, LayoutGrid, check
 from lockstep.planner.estimate import executed_flops
 from lockstep.planner.whatif import scaled
 from lockstep.step import Step, compose, priced
@@ -210,7 +210,7 @@ def _memory_level(job: Job, cluster: Cluster, layout: Layout, flops: float) -> R
     bare = _only(cluster, None, memory_bandwidth=1.0)
     curve = replace(bare.device.efficiency, matmul_bytes_factor=1.0, stream_frac=1.0)
     moved = _step(job, replace(bare, device=replace(bare.device, efficiency=curve)), grid)
-    update_s = moved.optimizer_s if grid.offload == KEEP else 0.0  # otherwise the host
+    update_s = 0.0 if grid.on_host else moved.optimizer_s  # otherwise the host
     arithmetic = scaled(cluster, memory_bandwidth=BOUNDLESS, bandwidth=BOUNDLESS, latency=0.0, host=0.0)
     return RooflineLevel(
         name=MEMORY_LEVEL,

@@ -21,6 +21,7 @@ from lockstep.layout import (
     Recipe,
     gradients_leave,
     leaving_B,
+    paged_out_B,
     sharing_of,
     stage_parameters,
     trained_parameters,
@@ -51,7 +52,7 @@ def device_of(
     around = _around(job, cluster, network, held, body, layers, kinds)
     trained = held * job.recipe.objective.models if job.recipe.adapters is None else fullest_adapters(job, grid)
     update_s = optimizer_s(clock, grid, job.recipe, trained, job.hidden)
-    update_s = np.where(grid.offload == KEEP, update_s, around.host.update_s)
+    update_s = np.where(grid.on_host, around.host.update_s, update_s)
     if job.recipe.local_steps > 1:
         update_s = update_s + outer_update_s(clock, grid, job.recipe, held)
     return Device(body, around, around.waits, update_s)
@@ -142,16 +143,24 @@ def _host_traffic(
     kinds: Sequence[Counter[LayerKind]],
 ) -> HostTraffic:  # fmt: skip
     """Traffic of a rank that holds `parameters` with its host, nothing where nothing is offloaded."""
-    recipe, (matrix, other) = job.recipe, updated(grid, parameters)
+    recipe, held_elems = job.recipe, sum(updated(grid, parameters))
+    matrix, other = updated(grid, parameters if recipe.adapters is None else fullest_adapters(job, grid))
+    trained_elems, parameters_leave = matrix + other, grid.offload == OFFLOAD_PARAMETERS
+    if recipe.adapters is None:
+        parameters_B, gradients_B = held_elems * recipe.parameter_B, trained_elems * recipe.gradient_B
+    else:
+        parameters_B = trained_elems * recipe.adapter_B + np.where(parameters_leave, held_elems * recipe.base_B, 0.0)
+        gradients_B = trained_elems * recipe.adapter_gradient_B
     found = host_traffic(
         cluster,
-        (matrix + other) * recipe.parameter_B,
-        (matrix + other) * recipe.gradient_B,
+        parameters_B,
+        gradients_B,
         updated_B(recipe, matrix, other),
         grid.microbatches(recipe.batch),
-        offloaded=grid.offload != KEEP,
-        parameters_leave=grid.offload == OFFLOAD_PARAMETERS,
+        offloaded=grid.on_host,
+        parameters_leave=parameters_leave,
         gradients_leave=gradients_leave(recipe, grid),
+        paged_B=paged_out_B(job, cluster, grid),
         kept_B=reduce(np.maximum, [leaving_B(job, grid, held) for held in kinds]),
         kept_alone=kept_alone_frac(recipe.offloaded_of(layers), layers, recipe.sharding == "deepspeed"),
     )

@@ -7,9 +7,11 @@
     ppo        reference, reward       6: these, the reward, the critic when it rates and      2: model and critic
                                        when it learns
 
-Each of these models has the shape of the one trained. A reference that is precomputed or left out (`reference=none`)
-costs nothing; beside adapters the frozen weights themselves are the reference, and no copy is held. Where devices also
-generate, `generation=60%` of a step's time passes before what is priced: serving is another subject, so this is given.
+Each of these models has the shape of the one trained. A reference that is precomputed, left out (`reference=none`) or
+on other devices (`reference=apart`) costs nothing; beside adapters the frozen weights themselves are the reference, and
+no copy is held. `reward=model` adds a reward model to grpo, whose rewards otherwise come from rules; `reward=apart`
+leaves ppo's to other devices. Where devices also generate, `generation=60%` of a step's time passes before what is
+priced: serving is another subject, so this is given.
 
 Sources: DPO, arXiv 2305.18290, equation 7; PPO for language models, arXiv 2203.02155, section 3.5; GRPO, arXiv
 2402.03300, section 4.1 and equation 3.
@@ -24,7 +26,10 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.units import parse_frac
 from lockstep.workload.adapters import Adapters, read_adapters
 
-REFERENCES = ("model", "none", "precomputed")
+REFERENCES = ("model", "none", "precomputed", "apart")
+REWARDS = ("model", "none", "apart")
+SETTINGS = {"dpo": ("reference",), "grpo": ("reference", "reward", "generation"),
+            "ppo": ("reference", "reward", "generation")}  # fmt: skip
 PARTS = ("full", "lora", "dpo", "grpo", "ppo")
 """What `--train` names: the parameters that are trained, and an objective."""
 MOST_GENERATION_FRAC = 0.99
@@ -111,15 +116,15 @@ def _parts(text: str, where: str | None) -> dict[str, str]:
 def _objective(name: str, text: str, adapters: Adapters | None, where: str | None) -> Objective:
     """The objective `name` with the settings in `text`."""
     given = dict(part.strip().partition("=")[::2] for part in text.partition(":")[2].split(",") if part)
-    allowed = ("reference",) if name == "dpo" else ("reference", "generation")
-    if unknown := sorted(set(given) - set(allowed)):
-        raise UnknownName(f"setting of {name}", unknown[0], allowed, where)
-    reference = given.get("reference", "model")
-    if reference not in REFERENCES:
-        raise UnknownName("reference", reference, REFERENCES, where)
+    if unknown := sorted(set(given) - set(SETTINGS[name])):
+        raise UnknownName(f"setting of {name}", unknown[0], SETTINGS[name], where)
+    reference, reward = given.get("reference", "model"), given.get("reward", "model" if name == "ppo" else "none")
+    for what, value, allowed in (("reference", reference, REFERENCES), ("reward", reward, REWARDS)):
+        if value not in allowed:
+            raise UnknownName(what, value, allowed, where)
     if name == "ppo" and adapters is not None:
         raise BadInput("ppo is priced with all parameters of model and critic trained, not with adapters", where)
-    refers = reference == "model"
+    refers, rewards = reference == "model", int(reward == "model")
     held = int(refers and adapters is None)
     bare = refers - held
     if name == "dpo":
@@ -127,6 +132,6 @@ def _objective(name: str, text: str, adapters: Adapters | None, where: str | Non
     generation_frac = parse_frac(given.get("generation", "0"), where)
     if not 0 <= generation_frac <= MOST_GENERATION_FRAC:
         raise BadInput(f"generation must be from 0 to {MOST_GENERATION_FRAC:.0%} of the step's time", where)
-    if name == "grpo":
-        return Objective(name, 2 + refers, bare=bare, frozen=held, generation_frac=generation_frac)
-    return Objective(name, 5 + refers, models=2, frozen=1 + held, generation_frac=generation_frac)
+    models, passes = (1, 2) if name == "grpo" else (2, 4)
+    bare += rewards * (adapters is not None)
+    return Objective(name, passes + refers + rewards, models, bare, held + rewards, generation_frac=generation_frac)

@@ -10,7 +10,8 @@ With P bytes of a rank's parameters and G of its gradients (its shards, from zer
 
 in either direction at most at the link's rate. The host reads and writes states, gradients and parameters once at
 HOST_STREAM_FRAC of its memory's rate, after the last gradient and before the first new parameter (DeepSpeed's step();
-ZeRO-Offload's delayed update is not assumed).
+ZeRO-Offload's delayed update is not assumed). Paged states, which the device updates, come for the update and leave
+after it, one after the other, as far as they find no room on the device (`layout/memory.py`).
 
 Kept activations of some layers of a stage go too: with A bytes of them per micro-batch
 
@@ -24,7 +25,8 @@ share has nothing to hide behind. DeepSpeed copies checkpoints from and to memor
 What comes with every pass travels layer by layer (pinned memory, streams of their own), like the gathers and
 reductions that it follows or precedes: `around.py` says what of it is waited for.
 
-Sources: ZeRO-Offload (arXiv 2101.06840) section 4; ZeRO-Infinity (arXiv 2104.07857) section 4.1 for the passes;
+Sources: ZeRO-Offload (arXiv 2101.06840) section 4; ZeRO-Infinity (arXiv 2104.07857) section 4.1 for the passes; QLoRA
+(arXiv 2305.14314) section 3 for pages;
 DeepSpeed, deepspeed/runtime/zero/stage_1_and_2.py: async_accumulate_grad_in_cpu_via_gpu, and stage3.py:
 partition_grads, for sums that go down and up again. PyTorch, torch/distributed/fsdp/_fully_shard: _fsdp_param.py
 (all_gather_inputs) sends the shard before every unshard, _fsdp_state.py (_pre_forward) none for recomputation, and
@@ -96,11 +98,13 @@ def kept_alone_frac(offloaded: int, layers: int, blocking: bool) -> float:
 def host_traffic(
     cluster: Cluster, parameters_B: Number, gradients_B: Number, update_B: Number, microbatches: Whole, *,
     offloaded: Truth, parameters_leave: Truth, gradients_leave: Truth, kept_B: Number = 0.0, kept_alone: float = 0.0,
+    paged_B: Number = 0.0,
 ) -> HostTraffic:  # fmt: skip
     """Traffic of a rank that owns so many bytes, where states, parameters and every gradient are on the host.
 
     `offloaded`, `parameters_leave` and `gradients_leave` say where. `kept_B` are activations of a micro-batch that
-    leave, `kept_alone` of them unhidden. Raises BadInput for a cluster without a host.
+    leave, `kept_alone` of them unhidden; `paged_B` are states that come and go. Raises BadInput for a cluster without a
+    host.
     """
     rate_Bps = cluster.host_bandwidth_Bps
     parameters_s, gradients_s = parameters_B / rate_Bps, gradients_B / rate_Bps
@@ -111,7 +115,8 @@ def host_traffic(
         up_backward_s=up_s + np.where(gradients_leave, later_frac * gradients_s, 0.0),
         down_backward_s=np.where(gradients_leave, gradients_s, 0.0),
         once_s=np.where(offloaded & ~parameters_leave, parameters_s, 0.0)
-        + np.where(offloaded & ~gradients_leave, gradients_s, 0.0),
+        + np.where(offloaded & ~gradients_leave, gradients_s, 0.0)
+        + 2.0 * paged_B / rate_Bps,
         update_s=update_B / update_rate_Bps(cluster),
         kept_s=kept_B / rate_Bps,
         kept_alone_frac=kept_alone,

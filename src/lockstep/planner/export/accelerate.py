@@ -35,6 +35,8 @@ CHOICES: dict[str, tuple[object, ...]] = {
 """Axes of the planner's space that it can run; other limits join several of them."""
 OPTIMIZERS = {"adam": "adamw_torch with weight_decay 0", "adamw": "adamw_torch", "adamw-8bit": "adamw_bnb_8bit",
               "adafactor": "adafactor"}  # fmt: skip
+PAGED = {"adamw": "paged_adamw_32bit", "adamw-8bit": "paged_adamw_8bit"}
+"""Names of `optim` where states that find no room are in host memory."""
 
 
 def accelerate(found: Placed) -> str:
@@ -81,7 +83,7 @@ def _beside(found: Placed) -> Iterator[str]:
     steps = recipe.batch // (layout.dp * layout.micro_batch)
     yield (
         f"TrainingArguments: per_device_train_batch_size={layout.micro_batch}, gradient_accumulation_steps={steps}, "
-        f"optim={OPTIMIZERS[recipe.optimizer]}"
+        f"optim={(PAGED if layout.offload == 'paged' else OPTIMIZERS)[recipe.optimizer]}"
     )
     yield f"left to you: sequences of {recipe.seq} tokens, the model, its tokenizer and the data"
     if layout.recompute == "full" and not layout.zero:
@@ -127,7 +129,8 @@ def _refuse(found: Placed) -> None:
     no.when(bool(recipe.offload_layers), "offloaded activations (--offload-layers)")
     no.when(layout.order != AXES, f"rank order {'-'.join(layout.order)}: it is always {'-'.join(AXES)}")
     no.when(recipe.dtype not in ("bf16", "fp16"), f"matrix products in {recipe.dtype}; use bf16 or fp16")
-    no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: only {', '.join(OPTIMIZERS)} match")
+    named = PAGED if layout.offload == "paged" else OPTIMIZERS
+    no.when(recipe.optimizer not in named, f"optimizer {recipe.optimizer}: only {', '.join(named)} match")
     refuse_formats(recipe, no, adapters=True)
     no.when(recipe.base is not None, f"frozen matrices in {recipe.base}: quantized where the model is loaded")
     no.when(layout.cp > 1 and recipe.cp_kind not in ROTATIONS, f"context parallelism by {recipe.cp_kind}")

@@ -121,7 +121,8 @@ def _refuse(found: Placed) -> None:
         "offloaded activations other than checkpoints, copied while nothing computes; use --offload-layers all with "
         "full recomputation and --sharding deepspeed",
     )
-    no.when(layout.offload != "none" and layout.zero == 0, "offload needs ZeRO 1 to 3")
+    no.when(layout.offload == "paged", "offload paged: optimizer states are offloaded as a whole or not at all")
+    no.when(layout.offload not in ("none", "paged") and layout.zero == 0, "offload needs ZeRO 1 to 3")
     no.when(layout.offload == "parameters" and layout.zero != 3, "offloaded parameters need ZeRO 3")
     no.when(
         layout.recompute == "selective",

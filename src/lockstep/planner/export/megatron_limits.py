@@ -106,7 +106,7 @@ def _refuse_offload(layout: Layout, job: Job, no: Refusals) -> None:
     no.when(gone > 0 and layout.pp > 1, "offloaded activations of layers with pipeline stages")
     no.when(gone > 0 and layout.recompute != "none", "offloaded activations of layers together with recomputation")
     no.when(gone >= job.layers, "offloaded activations of all layers: one layer must stay")
-    no.when(layout.offload == "parameters", "offloaded parameters")
+    no.when(layout.offload in ("paged", "parameters"), f"offload {layout.offload}")
     offloaded = layout.offload == "optimizer"
     no.when(offloaded and layout.zero != 1, "an offloaded optimizer without zero 1")
     no.when(

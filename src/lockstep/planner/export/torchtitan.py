@@ -190,7 +190,10 @@ def refuse_common(found: Placed, no: Refusals) -> None:
         "recompute selective: torchtitan's selective mode recomputes other operations than the attention core",
     )
     no.when(bool(recipe.offload_layers), "offloaded activations (--offload-layers)")
-    no.when(layout.offload == "optimizer", "offload optimizer: states are offloaded with the parameters or not at all")
+    no.when(
+        layout.offload in ("paged", "optimizer"),
+        f"offload {layout.offload}: states are offloaded with the parameters or not at all",
+    )
     no.when(layout.order != AXES, f"rank order {'-'.join(layout.order)}: it is always {'-'.join(AXES)}")
     no.when(recipe.dtype != "bf16", f"matrix products in {recipe.dtype}: export has bf16 only")
     refuse_formats(recipe, no)

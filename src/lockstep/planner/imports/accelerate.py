@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lockstep.planner.export.accelerate import OPTIMIZERS
+from lockstep.planner.export.accelerate import OPTIMIZERS, PAGED
 from lockstep.planner.export.torchtitan import ROTATIONS
 from lockstep.planner.imports.imported import Imported, flat, integer
 from lockstep.types.plain import Json
@@ -92,6 +92,7 @@ def _comments(found: Imported, text: str) -> None:
         targets = "+".join(re.findall(r"\w+", lora[2]))
         found.words["train"] = f"lora:r={lora[1]},targets={targets}"
     if optimizer := OPTIMIZER.search(beside):
-        named = {word: name for name, word in OPTIMIZERS.items()}
+        named = {word: name for names in (OPTIMIZERS, PAGED) for name, word in names.items()}
         name = named.get(optimizer[1] + (optimizer[2] or ""))
+        found.set(found.layout, offload="paged" if optimizer[1] in PAGED.values() else None)
         found.set(found.words, optimizer=name if name != "adamw" else None)

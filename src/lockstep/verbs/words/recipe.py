@@ -138,7 +138,7 @@ class RecipeWords(TypedDict, total=False):
             "WHAT",
             "What is trained: full, or adapters: lora:r=16,targets=all-linear (or attention, mlp, q_proj+v_proj). "
             "Before it, how: dpo, grpo:generation=60% or ppo, as in dpo,lora:r=16; reference=none leaves the frozen "
-            "model out. (default: full)",
+            "model out, reference=apart and reward=apart leave models to other devices. (default: full)",
         ),
         Field("train", _trained),
     ]

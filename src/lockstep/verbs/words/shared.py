@@ -93,8 +93,8 @@ class LayoutWords(QuestionWords, total=False):
         str | None,
         Option(
             "W",
-            "State kept in host memory: none, optimizer (and gradients) or parameters (as well, at ZeRO 3). "
-            "(default: none)",
+            "State kept in host memory: none, paged (optimizer states that find no room on the device), optimizer "
+            "(and gradients) or parameters (as well, at ZeRO 3). (default: none)",
         ),
     ]
     order: Annotated[str | None, Option("A", "Order of the rank grid, innermost first. (default: tp-cp-ep-dp-pp)")]

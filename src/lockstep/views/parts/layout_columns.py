@@ -61,5 +61,6 @@ def layout_words(layout: Layout) -> str:
     if layout.sequence_parallel:
         words.append("sequence parallelism")
     if layout.offload != "none":
-        words.append(f"{layout.offload} offloaded")
+        paged = layout.offload == "paged"
+        words.append("paged optimizer states" if paged else f"{layout.offload} offloaded")
     return ", ".join(words)
