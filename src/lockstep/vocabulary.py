@@ -128,7 +128,8 @@ _MEANT: dict[str, tuple[str, ...]] = {
     activation_recompute recompute_activations recompute_granularity recomputation""": (
         'use [recompute "selective"] or [recompute "full"]',
     ),
-    "recompute_method recompute_num_layers": ("layers are treated alike here: [recompute] holds for all of them",),
+    "recompute_num_layers": ('use [recompute_layers], with [recompute "full"]',),
+    "recompute_method": ("Megatron's method block is [recompute_layers], uniform [recompute \"full\"] alone",),
     "ulysses deepspeed_sequence_parallel_size": ('use [cp], with [cp_kind "all-to-all"]',),
     "compile torch_compile": ("what a compiler fuses here is [fused_elementwise], the default",),
     "layers num_layers n_layers n_layer num_hidden_layers": ("use [layers]", _SHAPE),

@@ -52,6 +52,7 @@ FLAGS = {
     "offload_layers": ("2", "offload_layers", 2),
     "mfu_convention": ("causal", "mfu_convention", "causal"),
     "recompute_modules": ("layernorm, moe_act", "recompute_modules", ("layernorm", "moe_act")),
+    "recompute_layers": ("2", "recompute_layers", 2),
 }
 """Word of the library -> (as said, field of Recipe, its value)."""
 ADAPTERS = {"train", "base"}
@@ -65,7 +66,8 @@ PYTHON_ONLY = {"converted_gradients", "paired_sends", "launch_blocking", "fused_
 MOE = ("deepseek-v2", "hgx-h800:8")
 DENSE = ("llama3-8b", "dgx-h100:8")
 COMPANY = {"overlap_device": {"overlap_ep": "shared"}, "gradient_sync": {"zero": 2}, "reshard": {"zero": 3},
-           "local_steps": {"ep": 1, "shard": 2}, "cp_kind": {"cp": 2, "pp": 2, "ep": 4}}  # fmt: skip
+           "local_steps": {"ep": 1, "shard": 2}, "recompute_layers": {"recompute": "full"},
+           "cp_kind": {"cp": 2, "pp": 2, "ep": 4}}  # fmt: skip
 """Words that mean something only beside others."""
 BATCH = {"update_in_backward": 8}
 LAYOUT = {"tp": 2, "pp": 4, "ep": 8, "zero": 1, "recompute": "selective", "sequence_parallel": True}

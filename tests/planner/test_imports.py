@@ -328,6 +328,16 @@ def test_hugging_faces_and_our_own_files_stay_models(tmp_path: Path) -> None:
     assert lockstep.memory("examples/my-model.yaml", "dgx-h100:1", batch=8, zero=3).job.model.layers == 32
 
 
+@pytest.mark.parametrize("target", ["megatron", "bridge"])
+def test_some_recomputed_layers_go_there_and_back(target: str, tmp_path: Path) -> None:
+    recipe = Recipe.by("megatron-te", seq=4096, batch=64, recompute_layers=3)
+    layout = Layout(dp=8, pp=4, zero=1, recompute="full")
+    file = tmp_path / "recomputed"
+    file.write_text(TARGETS[target](Placed(Job(model("llama3-8b"), recipe, 32), layout)), encoding="utf-8")
+    back, placed = asked(f"llama3-8b@{file}", CLUSTER)
+    assert (back.recipe.recompute_layers, placed) == (3, layout)
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "adamw-8bit"])
 def test_paged_states_go_to_the_trainers_argument_and_back(optimizer: str, tmp_path: Path) -> None:
     recipe = Recipe.by("hf-trainer", seq=1024, batch=64, optimizer=optimizer, reduce_B=2.0)

@@ -18,9 +18,8 @@ import lockstep
 from effort import drawn
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe, memory
+from lockstep.layout import Job, Layout, Recipe, broken_by, memory
 from lockstep.layout.recipe import TP_OVERLAPS
-from lockstep.layout.rules import broken_by
 from lockstep.parallel import pipeline as pipelines
 from lockstep.parallel.context import KINDS
 from lockstep.parallel.data.sharing import SOFTWARE, SYNCS

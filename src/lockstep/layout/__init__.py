@@ -1,5 +1,9 @@
 """Layouts, the rank grid and its process groups, the rules they obey, and memory per rank."""
 
+from lockstep.layout.broken import broken_by as broken_by
+from lockstep.layout.broken import broken_rules as broken_rules
+from lockstep.layout.broken import check as check
+from lockstep.layout.broken import refuse as refuse
 from lockstep.layout.groups import GROUPS as GROUPS
 from lockstep.layout.groups import Span as Span
 from lockstep.layout.groups import coordinates as coordinates
@@ -43,11 +47,7 @@ from lockstep.layout.routing import busiest_rank_frac as busiest_rank_frac
 from lockstep.layout.routing import choices_of as choices_of
 from lockstep.layout.routing import group_tokens as group_tokens
 from lockstep.layout.rules import RULES as RULES
-from lockstep.layout.rules import broken_by as broken_by
-from lockstep.layout.rules import broken_rules as broken_rules
-from lockstep.layout.rules import check as check
 from lockstep.layout.rules import divisors as divisors
-from lockstep.layout.rules import refuse as refuse
 from lockstep.layout.sharing import gradients_leave as gradients_leave
 from lockstep.layout.sharing import sharing_of as sharing_of
 from lockstep.layout.trained import trained_parameters as trained_parameters

@@ -91,7 +91,7 @@ def activations_B(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKin
         return convnet_activation_B(model, grid.micro_batch, recipe.element_B), 0.0, 0.0
     one = piece(recipe, grid, model.experts)
     first, last, modules = grid.pieces_on(stage)
-    kept, layer_B = _kept(model, one, grid, held, (first, modules))
+    kept, layer_B = _kept(model, recipe, one, grid, held, (first, modules))
     if recipe.cp_kind != "ring" and np.any(grid.cp > 1):
         layer_B = layer_B + held_B(recipe.cp_kind, grid.cp, context_blocks(model, one))
     logit_B, loss_B = LOSS_B[recipe.loss_kind], _NOTHING_B
@@ -153,13 +153,16 @@ def chunk_activations_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[float, 
     for at, ((device, chunk), held) in enumerate(zip(grid.route, job.chunk_layers(grid.split), strict=True)):
         if device == stage:
             pieces = at == 0, at == grid.mtp_stage % len(grid.split)
-            found[chunk] = float(_kept(model, one, grid, held, pieces)[0] - leaving_B(job, grid, held, whole))
+            found[chunk] = float(
+                _kept(model, job.recipe, one, grid, held, pieces)[0] - leaving_B(job, grid, held, whole)
+            )
     return tuple(found[chunk] for chunk in sorted(found))
 
 
 def _kept(
-    model: Transformer, one: Piece, grid: LayoutGrid, held: Counter[LayerKind], pieces: tuple[bool, bool]
-) -> tuple[Number, Number]:
+    model: Transformer, recipe: Recipe, one: Piece, grid: LayoutGrid, held: Counter[LayerKind],
+    pieces: tuple[bool, bool],
+) -> tuple[Number, Number]:  # fmt: skip
     """(bytes kept of a micro-batch, most that a layer's backward pass needs besides), embedding and modules too."""
     first, modules = pieces
     counts = by_stored(held)
@@ -168,15 +171,23 @@ def _kept(
         counts[model.kinds[-1].stored] += model.mtp_layers
     kept: Number = 0.0
     passing: Number = 0.0
+    again_frac = _again_frac(recipe, grid, held)
     for kind, count in sorted(counts.items()):
         whole_B, mode_B = _mode_B(model, one, grid, kind)
-        kept = kept + count * mode_B
+        kept = kept + count * (mode_B + (1.0 - again_frac) * (whole_B - mode_B))
         inside_B = whole_B - mode_B + passing_gradient_B(model, one, kind)
         if one.adapters is not None:
             # With frozen weights FSDP still holds what the layer before needed: inferred from all rows of fms_adapters.
             inside_B = inside_B * np.where(grid.zero == 3, 2.0, 1.0)
         passing = np.maximum(passing, inside_B)
     return kept + (embedding_activation_B(model, one) if first else 0.0), passing
+
+
+def _again_frac(recipe: Recipe, grid: LayoutGrid, held: Counter[LayerKind]) -> Number:
+    """Of the layers `held` by a stage, or by a chunk where they are placed by hand, the share that is recomputed."""
+    if not recipe.recompute_layers or not held:
+        return 1.0
+    return recipe.recomputed_frac(sum(held.values()), 1 if grid.split else grid.vpp)
 
 
 def _mode_B(model: Transformer, one: Piece, grid: LayoutGrid, kind: LayerKind) -> tuple[Floats, Floats]:

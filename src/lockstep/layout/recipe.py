@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from lockstep.errors import BadInput, UnknownName
 from lockstep.layout.optimizers import OPTIMIZERS, Optimizer
 from lockstep.parallel.context import KINDS
@@ -12,6 +14,7 @@ from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
 from lockstep.parallel.expert.load import routing_skew
 from lockstep.parallel.pipeline.vocabulary import BARRIERS
 from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, Stack, stack
+from lockstep.types.arrays import Number
 from lockstep.types.plain import Json, picked
 from lockstep.workload import MODULES, Adapters, Objective, Training, read_training
 
@@ -137,6 +140,9 @@ class Recipe:
     recompute_modules: tuple[str, ...] = ("core_attn",)
     """What selective recomputation computes again: core_attn, layernorm, mla_up_proj, mlp, moe_act (Megatron Core's
     words, see `workload/piece.py`); a module that the model does not have changes nothing."""
+    recompute_layers: int = 0
+    """Layers of every stage, or chunk, that full recomputation runs again, the others keeping all (Megatron-LM's method
+    block); 0 for all of them."""
     cached_B: float | None = None
     """Bytes per element in which linear layers, and activation functions of experts, keep their inputs for the backward
     pass: 1 + 4/128 in fp8 with a scale per 128 elements (DeepSeek-V3, section 3.3.3); None means as activations."""
@@ -179,6 +185,9 @@ class Recipe:
         layers = self.offload_layers
         if layers != "all" and (not isinstance(layers, int) or isinstance(layers, bool) or layers < 0):
             raise BadInput(f"offload_layers must be a count of layers, or all, got {layers!r}", "--offload-layers")
+        again = self.recompute_layers
+        if not isinstance(again, int) or isinstance(again, bool) or again < 0:
+            raise BadInput(f"recompute_layers must be a count of layers, got {again!r}", "--recompute-layers")
         if self.dtype in NOT_TRAINED:
             raise BadInput(f"{self.dtype} is not a training format; {NOT_TRAINED[self.dtype]}", "--dtype")
         if self.overlap_tp not in TP_OVERLAPS:
@@ -277,6 +286,10 @@ class Recipe:
     def offloaded_of(self, layers: int) -> int:
         """Of so many layers of a stage, those whose kept activations wait in host memory."""
         return layers if self.offload_layers == "all" else min(layers, int(self.offload_layers))
+
+    def recomputed_frac(self, layers: Number, chunks: Number) -> Number:
+        """Of so many layers in so many chunks of a stage, the share that full recomputation runs again."""
+        return np.minimum(1.0, self.recompute_layers * chunks / layers) if self.recompute_layers else 1.0
 
     @property
     def states(self) -> Optimizer:

@@ -13,17 +13,13 @@ from itertools import takewhile
 from operator import mul
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lockstep.errors import BadInput
 from lockstep.layout.job import Job, splits_evenly
 from lockstep.layout.layout import OFFLOAD_PARAMETERS, Layout, LayoutGrid
 from lockstep.layout.spreading import not_spread, two_stages, why_not_spread
 from lockstep.parallel.pipeline import Placement, codes_where, get, valid
 from lockstep.types.arrays import Bools, Truth
 from lockstep.workload import FULL
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +370,12 @@ RULES = (
             f"host; try a batch of dp*micro_batch = {x.dp * x.micro_batch} and --offload none"
         ),
     ),
+    Rule(
+        "layers recomputed in full",
+        "--recompute-layers",
+        lambda g, j: (j.recipe.recompute_layers > 0) & ((g.recompute != FULL) | bool(j.recipe.offload_layers)),
+        lambda x, j: "a number of layers is for --recompute full, without --offload-layers",
+    ),
     Rule("offloaded activations", "--offload-layers", _activations_stay, _activations),
     Rule(
         "model cannot be split",
@@ -391,28 +393,3 @@ def _uneven(grid: LayoutGrid, layers: int) -> Truth:
     looped = ~folded & ~np.isin(grid.schedule, codes_where(lambda schedule: schedule.copies == 2))
     uneven: Bools = (grid.vpp > 1) & looped & np.logical_not(splits_evenly(layers, chunks))
     return (np.where(folded, chunks, grid.pp) > layers) | uneven
-
-
-def broken_rules(grid: LayoutGrid, job: Job) -> dict[str, Mask]:
-    """For each rule, where it is broken (arrays of their own, smaller, shapes)."""
-    return {rule.key: np.asarray(rule.broken(grid, job), dtype=bool) for rule in RULES}
-
-
-def broken_by(layout: Layout, job: Job) -> list[Rule]:
-    """The rules that one layout breaks, without those that say the same fault again."""
-    keys = {key for key, mask in broken_rules(layout.grid(), job).items() if mask.any()}
-    return [rule for rule in RULES if rule.key in keys and FOLLOWS.get(rule.key) not in keys]
-
-
-def check(layout: Layout, job: Job) -> None:
-    """Raises BadInput with a sentence for every rule that `layout` breaks, at the flag of the first.
-
-    A wrong number of ranks is often the consequence of another mistake, so it comes last.
-    """
-    refuse(sorted(broken_by(layout, job), key=lambda rule: rule.key == WORLD), layout, job)
-
-
-def refuse(rules: Sequence[Rule], layout: Layout, job: Job) -> None:
-    """Raises BadInput with what each of `rules` teaches; nothing when there are none."""
-    if rules:
-        raise BadInput("; ".join(rule.teach(layout, job) for rule in rules), rules[0].flag)

@@ -86,6 +86,8 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None) -> Itera
     if recipe.local_steps > 1:
         yield f"the step is the mean of {recipe.local_steps:,}, after which groups of ranks average their parameters"
         yield "what training apart costs in convergence is not in it: see `lockstep converge outer-momentum`"
+    if recipe.recompute_layers:
+        yield f"{recipe.recompute_layers} layers of each stage, or chunk, are recomputed; others keep all activations"
     if recipe.spreads(layout.pp):
         yield "embedding and head are spread over stages; the wait for the first and the last logits is not in the time"
     yield from _sharding(recipe, layout)

@@ -20,7 +20,7 @@ from lockstep.program import Timeline
 from lockstep.step import Step, hiding, price_step, step_timeline
 from lockstep.types.plain import Json, picked
 from lockstep.units import SECONDS_PER_DAY, format_flops, format_frac, format_size, format_time
-from lockstep.workload import ConvNet, convnet_forward_flops, parameters, training_flops
+from lockstep.workload import ConvNet, TrainingFlops, Transformer, convnet_forward_flops, parameters, training_flops
 
 SECONDS_PER_HOUR = 3600.0
 
@@ -80,7 +80,7 @@ class Estimate:
     @property
     def hfu_frac(self) -> float:
         """Hardware FLOPs utilisation: recomputed FLOPs count too."""
-        executed = executed_flops(self.job, self.layout.recompute) / (self.step_time_s * self.job.devices)
+        executed = executed_flops(self.job, self.layout) / (self.step_time_s * self.job.devices)
         return executed / self.cluster.device.peak(self.job.recipe.dtype)
 
     @property
@@ -223,14 +223,21 @@ def model_flops(job: Job) -> float:
     return float(found.model) * job.recipe.batch_tokens
 
 
-def executed_flops(job: Job, recompute: str) -> float:
+def executed_flops(job: Job, layout: Layout) -> float:
     """FLOPs of one optimizer step with recomputation; by convention 6n, in the proportion of the full count."""
     if isinstance(job.model, ConvNet):
         return model_flops(job)
-    counting = "causal" if job.recipe.mfu_convention == "causal" else "full"
-    modules, training = job.recipe.recompute_modules, job.recipe.training
-    found = training_flops(job.model, job.recipe.attended_tokens, counting, recompute, modules, training)
+    found = layout_flops(job, job.model, layout, "causal" if job.recipe.mfu_convention == "causal" else "full")
     return model_flops(job) * float(found.hardware / found.model)
+
+
+def layout_flops(job: Job, model: Transformer, layout: Layout, counting: str) -> TrainingFlops:
+    """FLOPs per token of a step of a job's transformer, with what the layout recomputes."""
+    recipe, chunks = job.recipe, len(layout.stages) // layout.pp or layout.vpp
+    found = training_flops(
+        model, recipe.attended_tokens, counting, layout.recompute, recipe.recompute_modules, recipe.training
+    )
+    return replace(found, recomputed=found.recomputed * recipe.recomputed_frac(job.layers / layout.pp, chunks))
 
 
 def hourly_price_usd(cluster: Cluster) -> float | None:

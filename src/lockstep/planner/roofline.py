@@ -32,12 +32,12 @@ from dataclasses import dataclass, replace
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, LayoutGrid, check
-from lockstep.planner.estimate import executed_flops
+from lockstep.planner.estimate import executed_flops, layout_flops
 from lockstep.planner.whatif import scaled
 from lockstep.step import Step, compose, priced
 from lockstep.types.plain import Json, picked
 from lockstep.units import format_count, format_frac
-from lockstep.workload import ConvNet, training_flops
+from lockstep.workload import ConvNet
 
 KINDS = ("tp", "cp", "ep", "pp", "dp")
 MEMORY_LEVEL = "memory"
@@ -176,12 +176,9 @@ def roofline(job: Job, cluster: Cluster, layout: Layout) -> Roofline:
 def device_flops(job: Job, layout: Layout) -> float:
     """Mean FLOPs of a device per step, recomputation included; a fused causal kernel skips what the mask hides."""
     if isinstance(job.model, ConvNet):
-        return executed_flops(job, layout.recompute) / job.devices
+        return executed_flops(job, layout) / job.devices
     counting = "causal" if job.recipe.flash_attention else "full"
-    modules = job.recipe.recompute_modules
-    per_token = training_flops(
-        job.model, job.recipe.attended_tokens, counting, layout.recompute, modules, job.recipe.training
-    ).hardware
+    per_token = layout_flops(job, job.model, layout, counting).hardware
     return float(per_token) * job.recipe.batch_tokens / job.devices
 
 

@@ -1,8 +1,8 @@
 """`room`: what the memory that a layout leaves free could be spent on, each change alone.
 
 Of every change that costs memory the largest that still fits: micro-batches and sequences that are doubled, less
-recomputation, states on fewer ranks or off the host, wider gradients and moments, a base that is not quantised, all
-parameters instead of adapters.
+recomputation, of fewer layers or less of each, states on fewer ranks or off the host, wider gradients and moments, a
+base that is not quantised, all parameters instead of adapters.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ def _changes(recipe: Recipe, layout: Layout, job: Job) -> Iterator[Iterator[Chan
         yield _doubled_sequences(recipe, layout)
         less = RECOMPUTE[: RECOMPUTE.index(layout.recompute)][::-1]
         yield ((f"--recompute {one}", recipe, replace(layout, recompute=one)) for one in less)
+        if layout.recompute == "full" and not recipe.offload_layers:
+            yield _fewer_recomputed(recipe, layout, job.layers // (len(layout.stages) or layout.pp * layout.vpp))
     fewer = range(layout.zero - 1, -1, -1)
     yield ((f"--zero {one}", recipe, replace(layout, zero=one)) for one in fewer)
     nearer = OFFLOAD[: OFFLOAD.index(layout.offload)][::-1]
@@ -83,6 +85,14 @@ def _doubled_sequences(recipe: Recipe, layout: Layout) -> Iterator[Change]:
     while seq <= LONGEST:
         yield f"--seq {seq}", replace(recipe, seq=seq), layout
         seq *= 2
+
+
+def _fewer_recomputed(recipe: Recipe, layout: Layout, layers: int) -> Iterator[Change]:
+    """Three, two and one quarter of the layers of a stage or chunk recomputed, as far as that is fewer."""
+    counts = dict.fromkeys(-(-layers * quarters // 4) for quarters in (3, 2, 1))
+    for count in counts:
+        if count < (recipe.recompute_layers or layers):
+            yield f"--recompute-layers {count}", replace(recipe, recompute_layers=count), layout
 
 
 def _recipes(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:

@@ -159,12 +159,21 @@ def stage_pieces(shard: Shard, network: Network, held: Mapping[LayerKind, int]) 
     forwards, backwards = shard.recipe.objective.passes
     for kind, count in sorted(held.items()):
         forward, backward = layer_pieces(shard, network, layer_work(shard, kind), kind)
-        again = forward if shard.grid.recompute == FULL else _block_again(shard, kind, forward)
+        again = _block_again(shard, kind, forward)
+        if shard.grid.recompute == FULL:
+            again = tuple(one * again_frac(shard) for one in forward)
         found = (
             found[0] + _times(forward, count * forwards),
             found[1] + _times((*again, *backward), count * backwards),
         )
     return found
+
+
+def again_frac(shard: Shard) -> Number:
+    """Of a stage's layers the share that full recomputation runs again."""
+    grid = shard.grid
+    chunks = len(grid.split) // grid.stages if grid.split else grid.vpp
+    return shard.recipe.recomputed_frac(shard.model.layers / grid.stages, chunks)
 
 
 def _block_again(shard: Shard, kind: LayerKind, forward: tuple[Piece, ...]) -> tuple[Piece, ...]:
@@ -183,15 +192,16 @@ def _times(pieces: tuple[Piece, ...], count: int) -> tuple[Piece, ...]:
 def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: Work) -> StageTimes:
     """Seconds of one layer. `gradient_work` is what accumulating its weight gradients costs per micro-batch.
 
-    Full recomputation repeats the forward pass and its traffic before the backward pass, selective the modules'.
+    Full recomputation repeats the forward pass and its traffic before the backward pass, selective the modules'. Where
+    some layers of a stage are recomputed and others are not, this is the mean of them.
     A pass takes at least what the host needs to launch its kernels; the wait for the host counts as compute. If the
     host waits for every kernel, its time is added instead.
     """
     work, clock, mode = layer_work(shard, kind), shard.clock, shard.grid.recompute
     forward, backward = layer_pieces(shard, network, work, kind)
     backward = (*_block_again(shard, kind, forward), *backward)
-    repeated = np.where(mode == FULL, 1.0, 0.0)
-    again = work.forward.when(mode == FULL) + work.repeated.when(mode == SELECTIVE)
+    repeated = np.where(mode == FULL, again_frac(shard), 0.0)
+    again = work.forward * repeated + work.repeated.when(mode == SELECTIVE)
     kernels = work.backward + gradient_work + again
     exposed = _exposed(forward, "forward_s") | _exposed(backward, "backward_s")
     for one in {one.part for one in backward}:

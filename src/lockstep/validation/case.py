@@ -76,7 +76,7 @@ def constant_efficiency_s(case: Case, executed: bool) -> float:
 
     What a predictor that knows only one efficiency divides by it. Attention is counted in full.
     """
-    flops = executed_flops(case.job, case.layout.recompute) if executed else model_flops(case.job)
+    flops = executed_flops(case.job, case.layout) if executed else model_flops(case.job)
     return flops / (case.job.devices * case.cluster.device.peak(case.job.recipe.dtype))
 
 

@@ -163,7 +163,9 @@ def _memory_savers(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
     if layout.recompute == "selective" and modules:
         flags |= {"recompute-granularity": "selective", "recompute-modules": modules}
     if layout.recompute == "full":
-        flags |= {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": 1}
+        some = recipe.recompute_layers
+        flags |= {"recompute-granularity": "full", "recompute-method": "block" if some else "uniform"}
+        flags["recompute-num-layers"] = some or 1
     if recipe.offload_layers:
         flags["cpu-offloading-num-layers"] = recipe.offload_layers
     if layout.offload == "optimizer":

@@ -23,10 +23,10 @@ KINDS = {word: kind for kind, word in CONTEXT.items()}
 UNREAD = (
     "rampup-batch-size", "moe-expert-capacity-factor", "delay-wgrad-compute", "overlap-moe-expert-parallel-comm",
     "fine-grained-activation-offloading", "enable-cuda-graph", "cuda-graph-impl", "hybrid-layer-pattern",
-    "use-torch-fsdp2", "fp8-recipe", "optimizer-offload-fraction", "recompute-num-layers", "train-sync-interval",
+    "use-torch-fsdp2", "fp8-recipe", "optimizer-offload-fraction", "train-sync-interval",
     "moe-layer-recompute", "distribute-saved-activations", "cross-entropy-loss-fusion", "fp8-param-gather",
 )  # fmt: skip
-HARMLESS = {"recompute-num-layers": "1", "fp8-recipe": "delayed", "optimizer-offload-fraction": "1.0"}
+HARMLESS = {"fp8-recipe": "delayed", "optimizer-offload-fraction": "1.0"}
 """Values with which these say nothing new."""
 MOST_LAYERS = 10_000
 REPEATED = re.compile(r"(\w|\([^()]*\))\*(\d+)")
@@ -128,6 +128,11 @@ def _memory(found: Imported, flags: Mapping[str, Any]) -> None:
         granularity = "selective"
     if granularity in ("full", "selective"):
         found.layout["recompute"] = granularity
+    layers = integer(flags, "recompute-num-layers", 1)
+    if granularity == "full" and flags.get("recompute-method") == "block":
+        found.set(found.words, recompute_layers=layers)
+    elif layers != 1:
+        found.unread.append(f"recompute-num-layers={layers}")
     modules = flags.get("recompute-modules")
     if granularity == "selective" and modules:
         said = modules if isinstance(modules, list) else [str(modules)]

@@ -86,6 +86,10 @@ def _layers(value: Quantity, where: str) -> int | str:
     return "all" if value == "all" else parse_integer(value, where, minimum=0)
 
 
+def _whole_layers(value: Quantity, where: str) -> int:
+    return parse_integer(value, where, minimum=1)
+
+
 def _modules(value: str, where: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in value.split(","))
 
@@ -326,6 +330,11 @@ class RecipeWords(TypedDict, total=False):
             "(Megatron), op (torchtitan's selective). (default: core_attn)",
         ),
         Field("recompute_modules", _modules),
+    ]
+    recompute_layers: Annotated[
+        Quantity | None,
+        Option("N", "Layers of each stage, or chunk, that --recompute full runs again. (default: all)"),
+        Field("recompute_layers", _whole_layers),
     ]
     jitter: Annotated[
         str | None,
