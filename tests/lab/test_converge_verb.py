@@ -25,6 +25,7 @@ from lockstep.lab import (
 from lockstep.lab.claims import Claim, claims, claims_page
 from lockstep.settings import read_settings, setting
 from lockstep.views.converge import plot_findings
+from lockstep.views.parts.figure import save_figure
 
 ROOT = Path(__file__).parents[2]
 QUICK: dict[str, dict[str, object]] = {
@@ -102,9 +103,9 @@ def test_whoever_has_curves_draws_them(name: str, tmp_path: Path) -> None:
     picture = tmp_path / "picture.svg"
     if answer(name).picture is None:
         with pytest.raises(BadInput, match="nothing to draw"):
-            plot_findings(answer(name), picture)
+            plot_findings(answer(name))
     else:
-        plot_findings(answer(name), picture)
+        save_figure(plot_findings(answer(name)), picture)
         assert picture.stat().st_size > 1000
 
 

@@ -10,11 +10,12 @@ from typing import Any
 import matplotlib
 import pytest
 from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 from lockstep.program import ProgramBuilder, Timeline
 from lockstep.simulate import simulate
 from lockstep.views.execute import plot_execution
-from lockstep.views.parts.figure import write_figure
+from lockstep.views.parts.figure import make_figure, save_figure
 from lockstep.views.parts.timelines import plot_timeline
 
 
@@ -36,10 +37,10 @@ def executed(what: str = "all-reduce", lanes: int = 2) -> Any:
     return SimpleNamespace(execution=run, what=what, algorithm="ring")
 
 
-WRITE: dict[str, Callable[[Path], None]] = {
-    "figure": lambda path: write_figure(path, "title", lambda axes: None),
-    "timeline": lambda path: plot_timeline(timeline(1.0), path),
-    "execution": lambda path: plot_execution(executed(), path),
+DRAW: dict[str, Callable[[], Figure]] = {
+    "figure": lambda: make_figure("title", lambda axes: None),
+    "timeline": lambda: plot_timeline(timeline(1.0)),
+    "execution": lambda: plot_execution(executed()),
 }
 
 
@@ -53,26 +54,20 @@ def another() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("another")
-@pytest.mark.parametrize("name", WRITE)
-def test_a_picture_needs_no_screen(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", DRAW)
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_a_picture_needs_no_screen(name: str, ending: str, tmp_path: Path) -> None:
     opened = pyplot.get_fignums()
-    WRITE[name](tmp_path / "picture.png")
-    assert matplotlib.get_backend().lower() == "agg"
-    assert pyplot.get_fignums() == opened, "and is closed when it is written"
+    save_figure(DRAW[name](), tmp_path / f"picture.{ending}")
+    assert matplotlib.get_backend().lower() == "svg", "what was chosen stays"
+    assert pyplot.get_fignums() == opened
 
 
 @pytest.mark.parametrize(("lanes", "shown"), [(2, 2), (33, 32)])
-def test_an_execution_shows_prediction_above_measurement_on_one_scale(
-    lanes: int, shown: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept: list[Any] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(pyplot, "close", kept.append)
-        plot_execution(executed(lanes=lanes), tmp_path / "a.svg")
-    (figure,) = kept
+def test_an_execution_shows_prediction_above_measurement_on_one_scale(lanes: int, shown: int) -> None:
+    figure = plot_execution(executed(lanes=lanes))
     above, below = figure.axes
     assert above.get_xlim() == below.get_xlim() == (0, 2)
     assert [axes.get_title(loc="left").rpartition(": ")[2] for axes in (above, below)] == ["1 s", "2 s"]
     assert [len(axes.get_yticks()) for axes in (above, below)] == [shown] * 2
     assert f"on {lanes} ranks: prediction 50 % below the measurement" in figure.get_suptitle()
-    pyplot.close("all")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from matplotlib import image, pyplot
+from matplotlib import image
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from cli_programs.questions import COMMANDS
@@ -15,7 +15,6 @@ from cli_runner import LLAMA, run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 GPT2 = ("gpt2", "--cluster", "dgx-a100-40gb:1", "--batch", "64")
 LINK = ("--latency", "5us", "--bandwidth", "25GB/s")
@@ -48,20 +47,24 @@ DPI = 150
 
 
 @pytest.fixture
-def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The figure of a command, and the file."""
     kept: list[Figure] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(pyplot, "close", kept.append)
+    write = Figure.savefig
 
-        def draw(*words: str) -> tuple[Figure, Path]:
-            file = tmp_path / "picture.png"
-            session = run(*words, "--plot", str(file), "--json")
-            assert session.code == 0, session.err
-            return kept[-1], file
+    def keep(figure: Figure, *words: Any, **more: Any) -> None:
+        kept.append(figure)
+        write(figure, *words, **more)
 
-        yield draw
-    pyplot.close("all")
+    monkeypatch.setattr(Figure, "savefig", keep)
+
+    def draw(*words: str) -> tuple[Figure, Path]:
+        file = tmp_path / "picture.png"
+        session = run(*words, "--plot", str(file), "--json")
+        assert session.code == 0, session.err
+        return kept[-1], file
+
+    return draw
 
 
 @pytest.mark.parametrize("name", PICTURES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from matplotlib import pyplot
 
 import lockstep
 from lockstep.collectives import lower_bound_s
@@ -27,6 +26,7 @@ from lockstep.views.collective import plot_sizes
 from lockstep.views.crossover import plot_map
 from lockstep.views.estimate import PART_WORDS
 from lockstep.views.overlap import plot_buckets
+from lockstep.views.parts.figure import save_figure
 from lockstep.views.pipeline import plot_choices
 from lockstep.views.plan import plot_plan
 from lockstep.views.scaling import plot_scaling
@@ -37,24 +37,22 @@ from lockstep.views.validate import plot_validate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 LINK: dict[str, Any] = {"latency": "5us", "bandwidth": "25GB/s"}
 Look = Callable[..., list["Axes"]]
 
 
 @pytest.fixture
-def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Look]:
-    """The panels of a picture that was written."""
-    kept: list[Any] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(pyplot, "close", kept.append)
+def look(tmp_path: Path) -> Look:
+    """The panels of a picture, which can be written."""
 
-        def panels(plot: Callable[[Any, Path], None], answer: object) -> list[Axes]:
-            plot(answer, tmp_path / "picture.svg")
-            return list(kept[-1].axes)
+    def panels(plot: Callable[[Any], Figure], answer: object) -> list[Axes]:
+        figure = plot(answer)
+        save_figure(figure, tmp_path / "picture.svg")
+        return list(figure.axes)
 
-        yield panels
-    pyplot.close("all")
+    return panels
 
 
 def lines(axes: Axes) -> dict[str, tuple[list[float], list[float]]]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from matplotlib import pyplot
 
 import lockstep
 from lockstep.errors import BadInput
@@ -16,29 +15,28 @@ from lockstep.measure.fit import Point, Points, fit_link
 from lockstep.simulate import star_topology
 from lockstep.store import RunStore
 from lockstep.views.fit import plot_fit
+from lockstep.views.parts.figure import save_figure
 from lockstep.views.rig import plot_race
 from lockstep.views.runs import plot_series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Look = Callable[..., "Axes"]
 
 
 @pytest.fixture
-def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Look]:
-    """The panel of a picture that was written."""
-    kept: list[Any] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(pyplot, "close", kept.append)
+def look(tmp_path: Path) -> Look:
+    """The panel of a picture, which can be written."""
 
-        def panel(plot: Callable[[Any, Path], None], answer: object) -> Axes:
-            plot(answer, tmp_path / "picture.svg")
-            (axes,) = kept[-1].axes
-            return axes  # type: ignore[no-any-return]
+    def panel(plot: Callable[[Any], Figure], answer: object) -> Axes:
+        figure = plot(answer)
+        save_figure(figure, tmp_path / "picture.svg")
+        (axes,) = figure.axes
+        return axes
 
-        yield panel
-    pyplot.close("all")
+    return panel
 
 
 def points(line: Any) -> list[tuple[float, float]]:
@@ -135,5 +133,5 @@ def test_two_runs_are_compared_by_what_says_most(
 
 def test_runs_without_a_series_in_common_cannot_be_drawn(tmp_path: Path) -> None:
     with pytest.raises(BadInput) as caught:
-        plot_series(SimpleNamespace(series={}), tmp_path / "a.svg")  # type: ignore[arg-type]
+        plot_series(SimpleNamespace(series={}))  # type: ignore[arg-type]
     assert caught.value.where == "--plot"

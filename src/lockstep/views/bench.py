@@ -9,13 +9,12 @@ from rich.text import Text
 from lockstep.measure.bench import CollectiveBench
 from lockstep.units import format_bandwidth, format_flops, format_frac, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import PALETTE, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.measure.kernels import DeviceBench
@@ -93,13 +92,13 @@ def _kernel(row: Json) -> list[str]:
 MARKERS = (("o", "-"), ("s", "--"), ("^", ":"))
 
 
-def plot_bench(found: CollectiveBench | DeviceBench, path: Path) -> None:
-    """Writes the picture; the ending of `path` chooses the format."""
+def plot_bench(found: CollectiveBench | DeviceBench) -> Figure:
+    """The picture."""
     if isinstance(found, CollectiveBench):
         title = f"{found.op} on {found.ranks} ranks, {found.backend}: median and quartiles"
-        write_figure(path, title, lambda axes: _draw_collective(found, axes))
+        return make_figure(title, lambda axes: _draw_collective(found, axes))
     else:
-        write_figure(path, f"{found.name}, {found.dtype}: median and range", lambda axes: _draw_device(found, axes))
+        return make_figure(f"{found.name}, {found.dtype}: median and range", lambda axes: _draw_device(found, axes))
 
 
 def _draw_collective(found: CollectiveBench, axes: Axes) -> None:

@@ -9,14 +9,13 @@ from rich.text import Text
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_time
 from lockstep.views.estimate import PART_WORDS, unit
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import PALETTE, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.layout_columns import layout_words
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.campaigns import Bar, Campaign, Change
@@ -183,8 +182,8 @@ def _days(days: float) -> str:
     return format_time(days * SECONDS_PER_DAY)
 
 
-def plot_tornado(found: Campaign, path: Path) -> None:
-    """Writes the bars of everything that changes the days."""
+def plot_tornado(found: Campaign) -> Figure:
+    """The bars of everything that changes the days."""
     from matplotlib.patches import Patch
 
     now = found.run.days
@@ -213,7 +212,7 @@ def plot_tornado(found: Campaign, path: Path) -> None:
         f"{job.model.name} on {job.devices} x {found.scenario.estimate.cluster.device.name},"
         f" {format_count(found.run.work.tokens)} tokens: {now:.4g} days"
     )
-    write_figure(path, title, draw, size=(8.0, 1.2 + 0.45 * max(3, len(bars))))
+    return make_figure(title, draw, size=(8.0, 1.2 + 0.45 * max(3, len(bars))))
 
 
 COMMAND = Command(

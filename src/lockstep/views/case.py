@@ -12,15 +12,15 @@ from lockstep.validation.cases import TOLERANCE_FRAC, Comparison, Row, Survey
 from lockstep.validation.cases.compare import format_quantity
 from lockstep.validation.cases.study import CONFIGURATIONS, PLANNED
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import PALETTE, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.layout_columns import layout_words
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.validation.cases.predict import Predicted
@@ -135,8 +135,8 @@ TIMES = ("step_time_s", "days", "gpu_hours")
 """Quantities in which above 1 is too slow; rates are drawn upside down."""
 
 
-def plot_cases(found: Survey, path: Path) -> None:
-    """Writes a row of dots per study: above 1, more time than was published."""
+def plot_cases(found: Survey) -> Figure:
+    """A row of dots per study: above 1, more time than was published."""
     order = {name: place for place, name in enumerate(CONFIGURATIONS)}
     studies = sorted(found.comparisons, key=lambda one: (-order[one.study.configuration], one.study.name))
 
@@ -159,7 +159,7 @@ def plot_cases(found: Survey, path: Path) -> None:
         axes.legend(fontsize=8, frameon=False, loc="lower right")
 
     title = f"{len(studies)} published runs; grey: within {format_frac(TOLERANCE_FRAC)}"
-    write_figure(path, title, draw, size=(8.0, 1.2 + 0.24 * max(4, len(studies))))
+    return make_figure(title, draw, size=(8.0, 1.2 + 0.24 * max(4, len(studies))))
 
 
 def _time_ratio(row: Row) -> float | None:

@@ -8,13 +8,12 @@ from rich.text import Text
 
 from lockstep.units import format_frac, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import PALETTE, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.failures import Campaigns, Checkpoint, Losses, Pool
@@ -131,8 +130,8 @@ TICKS_S = (
 """Round durations."""
 
 
-def plot_overhead(found: Checkpoint, path: Path) -> None:
-    """Writes the curve."""
+def plot_overhead(found: Checkpoint) -> Figure:
+    """The curve."""
     from lockstep.failures import first_order_overhead_frac
 
     work_s = [point[0] for point in found.curve]
@@ -162,7 +161,7 @@ def plot_overhead(found: Checkpoint, path: Path) -> None:
     first, last = (format_time(found.pattern.costs_s[place]) for place in (0, -1))
     between = f", those between {first}" if found.pattern.every > 1 else ""
     title = f"A failure every {format_time(found.mtbf_s)}; a checkpoint takes {last}{between}"
-    write_figure(path, title, draw)
+    return make_figure(title, draw)
 
 
 COMMAND = Command(

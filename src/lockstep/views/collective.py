@@ -9,13 +9,12 @@ from rich.text import Text
 
 from lockstep.units import format_bandwidth, format_size, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import PALETTE, sizes_on, times_on, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure, sizes_on, times_on
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.collectives import Comparison, Row
@@ -71,7 +70,7 @@ def _row(row: Row, simulated: bool, crossing: bool) -> list[str]:
 STYLES = ("-", "--", ":")
 
 
-def plot_sizes(found: Collective, path: Path) -> None:
+def plot_sizes(found: Collective) -> Figure:
     """Sizes from 1 KiB to 4 GiB; dots mark the size asked for, a circle the fastest algorithm there."""
     known = found.comparison
     sizes_B = np.geomspace(2.0**10, 2.0**32, 133)
@@ -92,7 +91,7 @@ def plot_sizes(found: Collective, path: Path) -> None:
         times_on(axes.yaxis)
         axes.legend(fontsize=8, ncols=2, frameon=False)
 
-    write_figure(path, f"{known.op} on {known.ranks} ranks", draw)
+    return make_figure(f"{known.op} on {known.ranks} ranks", draw)
 
 
 def _mark_best(axes: Axes, known: Comparison) -> None:

@@ -9,14 +9,13 @@ from rich.text import Text
 
 from lockstep.units import format_size
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import PALETTE, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.output import draw, show
 from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.collectives import BestMap, Crossover
@@ -44,8 +43,8 @@ def render(found: Crossover, out: Console) -> None:
     indented(out, table([("from", "right"), ("to", "right"), ("exactly", "right"), ("fastest", "left")], rows))
 
 
-def plot_map(found: BestMap, path: Path) -> None:
-    """Writes the map."""
+def plot_map(found: BestMap) -> Figure:
+    """The map."""
     names = sorted(set(found.algorithm.ravel().tolist()))
     number = np.searchsorted(names, found.algorithm)
 
@@ -64,7 +63,7 @@ def plot_map(found: BestMap, path: Path) -> None:
         handles = [Patch(color=colour, label=name) for colour, name in zip(colours, names, strict=True)]
         axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
 
-    write_figure(path, f"Fastest algorithm of {found.op}", draw, size=(9.0, 4.5))
+    return make_figure(f"Fastest algorithm of {found.op}", draw, size=(9.0, 4.5))
 
 
 def ask(as_json: bool, plot: str | None, **words: Any) -> None:
@@ -72,7 +71,7 @@ def ask(as_json: bool, plot: str | None, **words: Any) -> None:
     from lockstep.verbs.crossover import best_algorithms, crossover
 
     answer = crossover(**words)
-    draw(plot, lambda path: plot_map(best_algorithms(**words), path))
+    draw(plot, lambda: plot_map(best_algorithms(**words)))
     show(answer, as_json, render)
 
 

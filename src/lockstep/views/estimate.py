@@ -18,8 +18,7 @@ from lockstep.views.parts.output import draw, show
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.layout import Job
@@ -132,13 +131,13 @@ TRACE = flags(
 )
 
 
-def plot_step(found: Estimate, path: Path) -> None:
-    """Writes the timeline of the step; of many stages computing alone."""
+def plot_step(found: Estimate) -> Figure:
+    """The timeline of the step; of many stages computing alone."""
     from lockstep.parallel.lanes import COMPUTE
     from lockstep.parallel.script import LANES
     from lockstep.views.parts.timelines import plot_timeline
 
-    plot_timeline(found.timeline(), path, streams=LANES if found.layout.pp <= MOST_STAGES else (COMPUTE,))
+    return plot_timeline(found.timeline(), streams=LANES if found.layout.pp <= MOST_STAGES else (COMPUTE,))
 
 
 def ask(as_json: bool, plot: str | None, trace: str | None, expand: str | None, **words: Any) -> None:

@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from lockstep.errors import BadInput
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
+from lockstep.views.parts.figure import new_figure
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.failures.stragglers import FoundLate
     from lockstep.measure.execute import Execution
-    from lockstep.types.plain import Json
     from lockstep.verbs.execute import Executed
 
 
@@ -95,39 +93,26 @@ def _row(row: dict[str, object]) -> list[str]:
 MOST_LANES = 32
 
 
-def plot_execution(found: Executed, path: Path) -> None:
-    """Writes the picture; the ending of `path` chooses the format."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+def plot_execution(found: Executed) -> Figure:
+    """The predicted timeline above the measured one, on one scale."""
     from lockstep.views.parts.timelines import draw_timeline
 
     run = found.execution
     lines = (run.predicted, run.measured)
     lanes = [lane for lane in run.measured.lanes if found.what != "pipeline" or lane[1] == "compute"][:MOST_LANES]
-    matplotlib.rcParams["svg.hashsalt"] = "lockstep"
-    metadata: Json = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
-    size = (12, 2.0 + 0.56 * max(4, len(lanes)))
-    figure, (above, below) = pyplot.subplots(2, 1, figsize=size, layout="constrained")
-    try:
-        longest_s = max(line.makespan_s for line in lines)
-        for line, axes in zip(lines, (above, below), strict=True):
-            unit_s = draw_timeline(line, axes, lanes, longest_s)
-            axes.set_title(f"{line.source}: {format_time(line.makespan_s)}", loc="left", fontsize=10)
-            axes.set_xlim(0, longest_s / unit_s)
-        error = run.difference.makespan_frac
-        figure.suptitle(
-            f"{found.what} {found.algorithm} on {run.program.ranks} ranks: prediction "
-            f"{format_frac(abs(error), 2)} {'above' if error >= 0 else 'below'} the measurement",
-            fontsize=11,
-        )
-        figure.savefig(path, dpi=150, metadata=metadata)
-    except ValueError as error_of_plot:
-        raise BadInput(f"cannot write the plot: {error_of_plot}", str(path)) from None
-    finally:
-        pyplot.close(figure)
+    figure = new_figure((12, 2.0 + 0.56 * max(4, len(lanes))))
+    longest_s = max(line.makespan_s for line in lines)
+    for line, axes in zip(lines, figure.subplots(2, 1), strict=True):
+        unit_s = draw_timeline(line, axes, lanes, longest_s)
+        axes.set_title(f"{line.source}: {format_time(line.makespan_s)}", loc="left", fontsize=10)
+        axes.set_xlim(0, longest_s / unit_s)
+    error = run.difference.makespan_frac
+    figure.suptitle(
+        f"{found.what} {found.algorithm} on {run.program.ranks} ranks: prediction "
+        f"{format_frac(abs(error), 2)} {'above' if error >= 0 else 'below'} the measurement",
+        fontsize=11,
+    )
+    return figure
 
 
 COMMAND = Command(

@@ -9,13 +9,12 @@ from rich.text import Text
 
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import PALETTE, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.measure.fit import Segment
@@ -72,8 +71,8 @@ def _rows(segment: Segment) -> list[list[str]]:
     return rows
 
 
-def plot_fit(answer: Fit, path: Path) -> None:
-    """Writes the picture; the ending of `path` chooses the format."""
+def plot_fit(answer: Fit) -> Figure:
+    """The picture."""
     found = answer.found
     points = found.points.points
     out = set(found.outliers)
@@ -100,7 +99,7 @@ def plot_fit(answer: Fit, path: Path) -> None:
         axes.legend(fontsize=8, frameon=False)
 
     title = f"latency {format_time(found.latency_s)}, bandwidth {format_bandwidth(found.bandwidth_Bps)}"
-    write_figure(path, title, draw)
+    return make_figure(title, draw)
 
 
 COMMAND = Command(

@@ -9,13 +9,12 @@ from rich.text import Text
 
 from lockstep.units import format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import PALETTE, sizes_on, times_on, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure, sizes_on, times_on
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.parallel.data import BucketRow
@@ -70,8 +69,8 @@ def _row(row: BucketRow, best: bool) -> list[str | Text]:
     ]
 
 
-def plot_buckets(found: Overlap, path: Path) -> None:
-    """Writes the curve."""
+def plot_buckets(found: Overlap) -> Figure:
+    """The curve."""
     rows = found.sweep.rows
     best = found.sweep.best
 
@@ -88,7 +87,7 @@ def plot_buckets(found: Overlap, path: Path) -> None:
         times_on(axes.yaxis)
         axes.legend(fontsize=8, frameon=False)
 
-    write_figure(path, f"{len(found.layers.backward_s)} layers on {found.ranks} ranks", draw)
+    return make_figure(f"{len(found.layers.backward_s)} layers on {found.ranks} ranks", draw)
 
 
 COMMAND = Command(

@@ -10,16 +10,16 @@ from rich.text import Text
 from lockstep.errors import BadInput
 from lockstep.units import format_frac, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import PALETTE, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.output import draw, given, show
 from lockstep.views.parts.progress import progress
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.parallel.pipeline import Partition, Point
@@ -104,8 +104,8 @@ MARKERS = "o^sD"
 """One for each time that the colours begin anew."""
 
 
-def plot_choices(found: PipelineChoices, path: Path) -> None:
-    """Writes the picture."""
+def plot_choices(found: PipelineChoices) -> Figure:
+    """The picture."""
     names = list(dict.fromkeys(point.schedule for point in found.points))
 
     def draw(axes: Axes) -> None:
@@ -122,7 +122,7 @@ def plot_choices(found: PipelineChoices, path: Path) -> None:
         axes.set_ylim(0, 1.02)
         axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
-    write_figure(path, "Pipeline schedules: utilisation against memory", draw)
+    return make_figure("Pipeline schedules: utilisation against memory", draw)
 
 
 ALL = "all"
@@ -135,11 +135,11 @@ def _answers(words: Mapping[str, object]) -> Callable[..., Any]:
     return pipeline_choices if words["schedule"] == ALL else pipeline
 
 
-def plot_schedule(found: PipelineRun, path: Path) -> None:
-    """Writes the timeline of the stages."""
+def plot_schedule(found: PipelineRun) -> Figure:
+    """The timeline of the stages."""
     from lockstep.views.parts.timelines import plot_timeline
 
-    plot_timeline(found.timeline, path, streams=["compute", "comm"] if found.pipeline.cells else ["compute"])
+    return plot_timeline(found.timeline, streams=["compute", "comm"] if found.pipeline.cells else ["compute"])
 
 
 def ask(as_json: bool, plot: str | None, **words: Any) -> None:

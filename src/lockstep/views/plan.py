@@ -17,7 +17,7 @@ from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_mo
 from lockstep.verbs.words.option import Option
 from lockstep.views.estimate import PART_WORDS, time_line, unit
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import PALETTE, times_on, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure, times_on
 from lockstep.views.parts.layout_columns import layout_columns, layout_words
 from lockstep.views.parts.options import flags
 from lockstep.views.parts.output import draw, given, picture_path, show
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.planner import Choice, Estimate, Plan
@@ -185,10 +186,10 @@ LEAST_FRAC = 0.002
 """Parts below this share of every step shown have no colour in the legend."""
 
 
-def plot_plan(plan: Plan, path: Path) -> None:
-    """Writes both panels; the ending of `path` chooses the format."""
+def plot_plan(plan: Plan) -> Figure:
+    """The best layouts by part of the step, and the Pareto front."""
     title = f"{plan.job.model.name} on {plan.job.devices} x {plan.cluster.device.name}"
-    write_figure(path, title, lambda axes: _parts(plan, axes), lambda axes: _draw_front(plan, axes), size=(13.0, 4.5))
+    return make_figure(title, lambda axes: _parts(plan, axes), lambda axes: _draw_front(plan, axes), size=(13.0, 4.5))
 
 
 def _parts(plan: Plan, axes: Axes) -> None:

@@ -9,13 +9,12 @@ from rich.text import Text
 
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import PALETTE, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.measure.rig import Crossing, Lap, Race
@@ -91,15 +90,15 @@ def _signed(frac: float) -> str:
 BAR = 0.38
 
 
-def plot_race(found: Race, path: Path) -> None:
-    """Writes the picture."""
+def plot_race(found: Race) -> Figure:
+    """The picture."""
     sizes = {lap.size_B for lap in found.laps}
     longest_s = max(found.topology.delay_s(0, host) for host in range(1, found.ranks))
     title = f"{found.op}, {found.ranks} ranks, {found.topology.name}, {format_time(longest_s)} one way"
     if len(sizes) == 1:
-        write_figure(path, f"{title}, {format_size(sizes.pop())}", lambda axes: _bars(found, axes))
+        return make_figure(f"{title}, {format_size(sizes.pop())}", lambda axes: _bars(found, axes))
     else:
-        write_figure(path, title, lambda axes: _lines(found, axes))
+        return make_figure(title, lambda axes: _lines(found, axes))
 
 
 def _bars(found: Race, axes: Axes) -> None:

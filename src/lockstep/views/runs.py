@@ -14,14 +14,13 @@ from lockstep.store import Comparison, Record, change_frac
 from lockstep.units import format_frac, format_time
 from lockstep.verbs.runs import Changed, RunList, RunsAnswer
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import PALETTE, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.output import draw, given, show
 from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
 
@@ -133,8 +132,8 @@ def _short(value: object) -> str:
 PREFERRED = ("loss", "time_s", "accuracy")
 
 
-def plot_series(found: Comparison, path: Path) -> None:
-    """Writes the series both have that says most: the loss if there is one. Raises BadInput when they share none."""
+def plot_series(found: Comparison) -> Figure:
+    """The series both have that says most: the loss if there is one. Raises BadInput when they share none."""
     series = found.series
     if not series:
         raise BadInput("the two runs recorded no series in common", "--plot")
@@ -146,7 +145,7 @@ def plot_series(found: Comparison, path: Path) -> None:
         axes.set(xlabel="event", ylabel=name)
         axes.legend(fontsize=8, frameon=False)
 
-    write_figure(path, f"{name} of two runs", draw)
+    return make_figure(f"{name} of two runs", draw)
 
 
 def ask(as_json: bool, plot: str | None, action: str | None, names: list[str] | None, **words: object) -> None:

@@ -8,13 +8,12 @@ from rich.text import Text
 
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import PALETTE, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.terminal import heading, indented, one_line, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.campaigns import Scaling, Size
@@ -81,8 +80,8 @@ def _row(one: Size, found: Scaling) -> list[str | Text]:
     return [Text(cell, style=style) for cell in cells]
 
 
-def plot_scaling(found: Scaling, path: Path) -> None:
-    """Writes the curve beside the ideal line, the last size that helps marked."""
+def plot_scaling(found: Scaling) -> Figure:
+    """The curve next to the ideal line, the last size that helps marked."""
     devices = [one.devices for one in found.sizes]
 
     def draw(axes: Axes) -> None:
@@ -100,7 +99,7 @@ def plot_scaling(found: Scaling, path: Path) -> None:
 
     first = found.sizes[0].estimate
     kind = "Weak" if found.weak else "Strong"
-    write_figure(path, f"{kind} scaling of {first.job.model.name} on {first.cluster.device.name}", draw)
+    return make_figure(f"{kind} scaling of {first.job.model.name} on {first.cluster.device.name}", draw)
 
 
 COMMAND = Command(

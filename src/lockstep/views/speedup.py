@@ -11,13 +11,12 @@ from lockstep.campaigns import SpeedUp, amdahl, gustafson
 from lockstep.hardware import Cluster
 from lockstep.units import format_frac, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import PALETTE, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
 
@@ -65,8 +64,8 @@ def _serial(frac: float) -> str:
 POINTS = 200
 
 
-def plot_speedup(found: SpeedUp, path: Path) -> None:
-    """Writes the curves."""
+def plot_speedup(found: SpeedUp) -> Figure:
+    """The curves."""
     tried = found.tried
     workers = np.unique(tried[np.searchsorted(tried, np.geomspace(1, tried[-1], POINTS).round())])
 
@@ -81,7 +80,7 @@ def plot_speedup(found: SpeedUp, path: Path) -> None:
         axes.set(xscale="log", yscale="log", xlabel="workers", ylabel="speed-up")
         axes.legend(fontsize=8, frameon=False)
 
-    write_figure(path, "Speed-up of a data-parallel step", draw)
+    return make_figure("Speed-up of a data-parallel step", draw)
 
 
 COMMAND = Command(

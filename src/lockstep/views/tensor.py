@@ -8,13 +8,12 @@ from rich.text import Text
 
 from lockstep.units import format_count, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import PALETTE, times_on, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure, times_on
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.parallel.tensor import Policy, Proof, Row, TensorLayer
@@ -101,8 +100,8 @@ def _proof(proof: Proof, out: Console) -> None:
     indented(out, table([("", "left"), ("", "text")], lines))
 
 
-def plot_tensor(found: TensorLayer, path: Path) -> None:
-    """Writes both panels."""
+def plot_tensor(found: TensorLayer) -> Figure:
+    """Seconds by number of ranks, and the speed-up."""
     rows = found.rows
     names = [f"{row.ranks:,}" for row in rows]
     places = list(range(len(rows)))
@@ -133,7 +132,7 @@ def plot_tensor(found: TensorLayer, path: Path) -> None:
 
     shape = found.shape
     title = f"A layer {shape.hidden:,} wide, {shape.tokens:,} tokens, overlap {found.overlap}"
-    write_figure(path, title, times, speed, size=(10.0, 4.5))
+    return make_figure(title, times, speed, size=(10.0, 4.5))
 
 
 COMMAND = Command(

@@ -14,16 +14,16 @@ from rich.text import Text
 from lockstep.errors import BadInput, Stopped
 from lockstep.units import format_count, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import PALETTE, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.output import Ended, draw, given, pairs, picture_path, show
 from lockstep.views.parts.progress import progress
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.measure.train import StoppedRun
@@ -163,15 +163,15 @@ WINDOWS = 20
 """Steps are averaged over so many windows of the run for the strong line."""
 
 
-def plot_losses(found: Training, path: Path) -> None:
-    """Writes three panels that share the loss axis."""
+def plot_losses(found: Training) -> Figure:
+    """Three panels that share the loss axis."""
     draws = [
         lambda axes: _panel(axes, found, "steps", [range(1, len(run.loss) + 1) for run in found.runs]),
         lambda axes: _panel(axes, found, "seconds", [list(accumulate(run.time_s)) for run in found.runs]),
         lambda axes: _panel(axes, found, "MB sent by all ranks", [_sent_MB(run.sent_B) for run in found.runs]),
     ]
     task = found.runs[0].task
-    write_figure(path, f"{task.model}, batch {task.batch}, {found.runs[0].ranks} ranks", *draws, size=(12.0, 4.0))
+    return make_figure(f"{task.model}, batch {task.batch}, {found.runs[0].ranks} ranks", *draws, size=(12.0, 4.0))
 
 
 def _panel(axes: Axes, found: Training, label: str, places: Sequence[Sequence[float]]) -> None:

@@ -11,13 +11,12 @@ from rich.text import Text
 
 from lockstep.units import format_frac
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import PALETTE, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.validation import Report, StackReport, TableReport
@@ -124,15 +123,15 @@ def _signed(frac: float) -> str:
 WITHIN_FRAC = 0.10
 
 
-def plot_validate(report: Report, path: Path) -> None:
-    """Writes predictions beside measurements, and their errors by software, or by table where no steps were asked for.
+def plot_validate(report: Report) -> Figure:
+    """Predictions against measurements, and their errors by software, or by table where no steps were asked for.
 
     Step times are those of a fit that knows no row of the software.
     """
     groups = _groups(report)
     title = f"{sum(map(len, groups.values())):,} published rows; grey: within {format_frac(WITHIN_FRAC)}"
     height = 1.6 + 0.26 * max(8, len(groups))
-    write_figure(path, title, partial(_plot_rows, groups), partial(_plot_errors, groups), size=(13.0, height))
+    return make_figure(title, partial(_plot_rows, groups), partial(_plot_errors, groups), size=(13.0, height))
 
 
 def _groups(report: Report) -> dict[str, list[tuple[float, float]]]:

@@ -15,8 +15,8 @@ from lockstep.views.parts.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.rows.columns import Series
@@ -36,7 +36,7 @@ class Command:
     more: str = ""
     """Of the help text, after its first sentence (`lockstep.verbs.TABLE`)."""
     render: Callable[[Any, Console], None]
-    picture: Callable[[Any, Path], None] | None = None
+    picture: Callable[[Any], Figure] | None = None
     """What `--plot` draws of one answer."""
     doing: str = ""
     """What the progress bar says, of a verb that may take long; its function takes `progress`."""

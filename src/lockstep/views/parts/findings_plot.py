@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lockstep.errors import BadInput
-from lockstep.views.parts.figure import PALETTE, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
     from lockstep.lab import Curve, Findings
 
@@ -25,8 +24,8 @@ PLAIN = (1e-3, 1e5)
 """Between these a tick of a logarithmic axis is a plain number."""
 
 
-def plot_findings(found: Findings, path: Path) -> None:
-    """Writes the picture: simulated curves solid or as points, theory dashed or as rings, a cross at a divergence."""
+def plot_findings(found: Findings) -> Figure:
+    """Simulated curves solid or as points, theory dashed or as rings, a cross at a divergence."""
     picture = found.picture
     if picture is None:
         raise BadInput(f"{found.experiment} gives a table; there is nothing to draw", "--plot")
@@ -50,7 +49,7 @@ def plot_findings(found: Findings, path: Path) -> None:
         if len(found.curves) > INSIDE:
             legend.set(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
-    write_figure(path, found.question, draw)
+    return make_figure(found.question, draw)
 
 
 def _theory(axes: Axes, curve: Curve, place: int, paired: bool) -> None:

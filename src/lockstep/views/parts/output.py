@@ -20,6 +20,7 @@ from lockstep.errors import BadInput, Infeasible, RunFailed
 from lockstep.types.plain import Json, plain
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.console import Console
 
 
@@ -110,13 +111,15 @@ def given(words: Mapping[str, object]) -> Json:
     return {name: value for name, value in words.items() if value is not None}
 
 
-def draw(plot: str | None, picture: Callable[[Path], None]) -> None:
+def draw(plot: str | None, picture: Callable[[], Figure]) -> None:
     """Writes the picture when one is asked for; a wrong name or place is bad input at `--plot`."""
     path = picture_path(plot)
     if path is None:
         return
+    from lockstep.views.parts.figure import save_figure
+
     with writing(path, "--plot"):
-        picture(path)
+        save_figure(picture(), path)
 
 
 def picture_path(plot: str | None) -> Path | None:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput
 from lockstep.rows.columns import Column, Series, columns, shown
-from lockstep.views.parts.figure import PALETTE, sizes_on, times_on, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure, sizes_on, times_on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
     from lockstep.rows import Rows
 
@@ -24,8 +24,8 @@ WIDE = 12
 Line = tuple[str, list[tuple[float, float]]]
 
 
-def plot_rows(found: Rows, keys: Sequence[str], series: Series | None, path: Path) -> None:
-    """Writes the curves of the first figure, and of the second where there is one. Raises BadInput for three lists."""
+def plot_rows(found: Rows, keys: Sequence[str], series: Series | None) -> Figure:
+    """The curves of the first figure, and of the second where there is one. Raises BadInput for three lists."""
     if len(found.options) > 2:
         raise BadInput("a picture shows one or two options with several values", "--plot")
     figures = columns(found, keys, series)
@@ -46,7 +46,7 @@ def plot_rows(found: Rows, keys: Sequence[str], series: Series | None, path: Pat
         return draw
 
     title = f"{found.verb} by {' and '.join(found.options)}".replace("_", " ")
-    write_figure(path, title, *(panel(*one) for one in panels), size=(5.5 * len(panels) + 1.0, 4.5))
+    return make_figure(title, *(panel(*one) for one in panels), size=(5.5 * len(panels) + 1.0, 4.5))
 
 
 def _drawn(figures: list[Column]) -> list[Column]:

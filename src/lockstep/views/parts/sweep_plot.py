@@ -5,17 +5,17 @@ from __future__ import annotations
 from math import log2
 from typing import TYPE_CHECKING
 
-from lockstep.views.parts.figure import PALETTE, write_figure
+from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.findings_plot import DASHES, few_ticks
 from lockstep.views.parts.findings_table import cell, title
 from lockstep.views.parts.sweep_panels import MOST_LINES, Line, Panel, panels, swept_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
     from lockstep.lab.sweep import Sweep
 
@@ -28,8 +28,8 @@ MARKERS = ("o", "s", "^", "D")
 GREY = "#555555"
 
 
-def plot_sweep(found: Sweep, path: Path) -> None:
-    """Writes the picture. Raises `BadInput` where not one setting with numbers was swept."""
+def plot_sweep(found: Sweep) -> Figure:
+    """The picture. Raises `BadInput` where not one setting with numbers was swept."""
     x = swept_numbers(found)
     swept = found.points[0].swept[0][0]
     made = panels(found)
@@ -47,7 +47,7 @@ def plot_sweep(found: Sweep, path: Path) -> None:
     across = -(-len(made) // rows)
     heading = f"{found.question}\n{_runs(found)}"
     draws = [panel(place) for place in range(len(made))]
-    write_figure(path, heading, *draws, size=(5.0 * across + 3.0, 4.0 * rows + 0.5), rows=rows)
+    return make_figure(heading, *draws, size=(5.0 * across + 3.0, 4.0 * rows + 0.5), rows=rows)
 
 
 def _runs(found: Sweep) -> str:

@@ -1,12 +1,11 @@
 """A timeline as a picture: one row per lane, computations coloured by label, messages and collectives in greys of blue.
 
-`plot_timeline(timeline, "pipeline.png")` or `.svg`, `.pdf`. Labels such as F0, F1, B0 share a colour by their letters.
+Labels such as F0, F1, B0 share a colour by their letters.
 """
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,14 +13,14 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.program import Kind, Timeline
 from lockstep.units import format_frac, format_time
-from lockstep.views.parts.figure import PALETTE
+from lockstep.views.parts.figure import PALETTE, new_figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-    from lockstep.types.plain import Json
 
 # Okabe-Ito colours, told apart with every common colour vision (Okabe and Ito 2008).
 COMMUNICATION = {
@@ -35,30 +34,18 @@ MAX_SPANS = 200_000
 
 
 def plot_timeline(
-    timeline: Timeline, path: str | Path, *, title: str = "", streams: Sequence[str] | None = None, max_lanes: int = 64
-) -> None:
-    """Writes the picture; the ending of `path` chooses the format."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    timeline: Timeline, *, title: str = "", streams: Sequence[str] | None = None, max_lanes: int = 64
+) -> Figure:
+    """The lanes that do anything, of the streams named."""
     busy_s = timeline.busy_s()
     lanes = [lane for lane in timeline.lanes if busy_s[lane] > 0 and (streams is None or lane[1] in streams)][
         :max_lanes
     ]
-    figure, axes = pyplot.subplots(figsize=(12, 1.5 + 0.32 * max(3, len(lanes))), layout="constrained")
-    try:
-        draw_timeline(timeline, axes, lanes)
-        axes.set_title(title or _summary(timeline), loc="left", fontsize=10)
-        # No dates or random ids inside: the same timeline gives the same file.
-        matplotlib.rcParams["svg.hashsalt"] = "lockstep"
-        metadata: Json = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(Path(path).suffix, {})
-        figure.savefig(path, dpi=150, metadata=metadata)
-    except ValueError as error:
-        raise BadInput(f"cannot write the plot: {error}", str(path)) from None
-    finally:
-        pyplot.close(figure)
+    figure = new_figure((12, 1.5 + 0.32 * max(3, len(lanes))))
+    axes = figure.subplots()
+    draw_timeline(timeline, axes, lanes)
+    axes.set_title(title or _summary(timeline), loc="left", fontsize=10)
+    return figure
 
 
 def draw_timeline(
