@@ -9,8 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lockstep.views.parts.lists import answer_lists
-from lockstep.views.parts.options import CSV, CURVE, JSON, PLOT, Options, options_of
+from lockstep.views.parts.options import CSV, CURVE, HTML, JSON, PLOT, Options, options_of
 from lockstep.views.parts.output import draw, given, pairs, picture_path, show
+from lockstep.views.parts.page import page
 from lockstep.views.parts.progress import progress
 
 if TYPE_CHECKING:
@@ -62,20 +63,15 @@ class Command:
         """Annotated type and default of every keyword of the command line."""
         own = {name: one for name, one in options_of(verb_function(verb)).items() if name not in self.without}
         lists = {**({} if self.picture else CURVE), **CSV} if self.lists else {}
-        return {**own, **self.also, **(PLOT if self.picture else {}), **lists, **JSON}
+        return {**own, **self.also, **(PLOT if self.picture else {}), **lists, **HTML, **JSON}
 
     def runner(self, verb: str) -> Callable[..., None]:
         """What a command-line parser calls, with a signature made of the flags."""
 
         def run(**words: object) -> None:
-            function = verb_function(verb)
-            if self.lists:
-                if answer_lists(self.answers(words) if self.answers else function, words, self):
-                    return
-                words = {name: value for name, value in words.items() if name != "csv"}
-                if not self.picture:
-                    del words["plot"]
-            (self.ask or partial(self._ask, function))(**words)
+            html = words.pop("html", None)
+            with page(str(html) if html is not None else None, verb, words, options):
+                self._answer(verb_function(verb), words)
 
         options = self.options(verb)
         parameters = [
@@ -85,6 +81,16 @@ class Command:
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {name: kind for name, (kind, _) in options.items()}
         return run
+
+    def _answer(self, function: Callable[..., Any], words: dict[str, object]) -> None:
+        """Answers lists and ranges by rows, all else by `ask`."""
+        if self.lists:
+            if answer_lists(self.answers(words) if self.answers else function, words, self):
+                return
+            words = {name: value for name, value in words.items() if name != "csv"}
+            if not self.picture:
+                del words["plot"]
+        (self.ask or partial(self._ask, function))(**words)
 
     def _ask(self, function: Callable[..., Any], as_json: bool, plot: str | None = None, **words: Any) -> None:
         """Calls the verb's function with the words that were given, and shows the answer."""

@@ -89,4 +89,5 @@ JSON: Options = {
 }
 CSV = flags(csv=Option("FILE", "Write a CSV file with one row for each value of a list or range."))
 CURVE = flags(plot=Option("FILE", "Draw the curve over a list or range: .png, .svg or .pdf."))
+HTML = flags(html=Option("FILE", "Also write the answer, with its picture, as one HTML file."))
 PLOT = flags(plot=Option("FILE", "Also draw a picture: .png, .svg or .pdf."))

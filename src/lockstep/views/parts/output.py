@@ -18,6 +18,7 @@ from lockstep.documents import SCHEMA
 from lockstep.documents.files import writable, writing
 from lockstep.errors import BadInput, Infeasible, RunFailed
 from lockstep.types.plain import Json, plain
+from lockstep.views.parts.page import WANTED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,6 +58,8 @@ def show(
             from lockstep.views.parts.terminal import console
 
             render(answer, console())
+        if (page := WANTED.get()) is not None:
+            page.write(answer, render)
     if not ok:
         raise typer.Exit(Infeasible.exit_code)
 
@@ -113,7 +116,9 @@ def given(words: Mapping[str, object]) -> Json:
 
 def draw(plot: str | None, picture: Callable[[], Figure]) -> None:
     """Writes the picture when one is asked for; a wrong name or place is bad input at `--plot`."""
-    path = picture_path(plot)
+    path, page = picture_path(plot), WANTED.get()
+    if page is not None:
+        page.picture(picture)
     if path is None:
         return
     from lockstep.views.parts.figure import save_figure

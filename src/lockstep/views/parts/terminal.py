@@ -74,7 +74,8 @@ def bar(frac: float, cells: int = BAR) -> Text:
 
 
 def small_print(out: Console, title: str, sentences: Sequence[str], shown: int) -> None:
-    """The first `shown` sentences as a dim list, and how many more there are."""
+    """The first `shown` sentences as a dim list, and how many more there are; all of them where there is room."""
+    shown = len(sentences) if getattr(out, "whole", False) else shown
     more = len(sentences) - shown
     heading(out, title, f"{more} more with --json" if more > 0 else "")
     listed = Table.grid(padding=(0, 1, 0, 0))

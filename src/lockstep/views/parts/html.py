@@ -1,0 +1,157 @@
+"""What a view prints, as HTML: paragraphs, headings, tables and lists instead of a terminal's lines.
+
+    out = HtmlConsole()
+    COMMAND.render(answer, out)
+    out.body()                           a fragment, all text escaped
+    document(title, fragment)            a file of its own, readable without script and offline
+
+One renderer serves the terminal, the file, the report and the notebook: a view prints to a `Console` of rich, and this
+one keeps the meaning of what is printed instead of its cells.
+"""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from importlib import resources
+from io import BytesIO, StringIO
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from matplotlib.figure import Figure
+    from rich.style import Style
+
+WIDTH = 120
+"""Cells of a line, for what a view fits to a width: text timelines, tables of a sweep."""
+COLOURS = ("green", "red", "yellow", "cyan")
+ART = re.compile(r"\n.*\n|[│┤├└┘┌┐─|]{2}|\S {3,}\S")
+"""Text whose spaces mean something."""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""Nothing is fetched and no script runs, whatever a name holds."""
+
+
+class HtmlConsole(Console):
+    """A console that keeps what is printed as HTML."""
+
+    whole = True
+    """What a terminal shows in part is shown as a whole (`terminal.small_print`)."""
+
+    def __init__(self) -> None:
+        super().__init__(file=StringIO(), width=WIDTH, highlight=False, markup=False, emoji=False)
+        self.blocks: list[str] = []
+
+    def print(self, *objects: Any, **_: Any) -> None:
+        """One block for each object."""
+        self.blocks += [self._block(one) for one in objects]
+
+    def body(self) -> str:
+        """All that was printed, and what was written past the printing."""
+        written = self.file.getvalue() if isinstance(self.file, StringIO) else ""
+        return "\n".join([*filter(None, self.blocks), *([f"<pre>{escape(written)}</pre>"] if written else [])])
+
+    def _block(self, one: object) -> str:
+        if isinstance(one, Padding):
+            return self._block(one.renderable)
+        if isinstance(one, Table):
+            return self._list(one) if _is_list(one) else self._table(one)
+        text = one if isinstance(one, Text) else Text(str(one))
+        if ART.search(text.plain.strip("\n")):
+            return f"<pre>{self.inline(text)}</pre>"
+        if not self.blocks and "bold" in str(text.style):
+            return f"<h1>{escape(text.plain)}</h1>"
+        parts = list(text.render(self))
+        if parts and parts[0].style is not None and parts[0].style.bold and not text.style:
+            first, rest = parts[0].text, text[len(parts[0].text) :]
+            note = f" <small>{escape(rest.plain.strip())}</small>" if rest.plain.strip() else ""
+            return f"<h2>{escape(first)}{note}</h2>"
+        return f"<p>{self.inline(text)}</p>" if text.plain.strip() else ""
+
+    def inline(self, cell: object) -> str:
+        """A cell or a line, its styles as classes."""
+        text = cell if isinstance(cell, Text) else Text(str(cell))
+        whole = self.get_style(text.style, default="none")
+        parts = ((one.text.strip("\n"), whole + one.style if one.style else whole) for one in text.render(self))
+        return "".join(_styled(escape(part), style) for part, style in parts)
+
+    def _table(self, made: Table) -> str:
+        rows = list(zip(*(column.cells for column in made.columns), strict=True))
+        kinds = [" class=r" if column.justify == "right" else "" for column in made.columns]
+
+        def line(cells: Any, opens: str, closes: str) -> str:
+            pairs = zip(cells, kinds, strict=True)
+            return "".join(f"<{opens}{kind}>{self.inline(cell)}</{closes}>" for cell, kind in pairs)
+
+        titles = line([one.header for one in made.columns], "th scope=col", "th")
+        head = f"<thead><tr>{titles}</tr></thead>" if made.show_header else ""
+        body = "".join(f"<tr>{line(row, 'td', 'td')}</tr>" for row in rows)
+        return f'<div class="wide"><table>{head}<tbody>{body}</tbody></table></div>'
+
+    def _list(self, made: Table) -> str:
+        return f"<ul>{''.join(f'<li>{self.inline(cell)}</li>' for cell in made.columns[1].cells)}</ul>"
+
+
+def _is_list(made: Table) -> bool:
+    """Small print: a dash and a sentence in every row."""
+    return len(made.columns) == 2 and {str(cell) for cell in made.columns[0].cells} == {"-"}
+
+
+def _styled(text: str, style: Style) -> str:
+    names = [name for name in ("bold", "dim") if getattr(style, name)]
+    names += [style.color.name] if style.color is not None and style.color.name in COLOURS else []
+    return f'<span class="{" ".join(names)}">{text}</span>' if names and text else text
+
+
+def shown(answer: Any, render: Callable[[Any, Console], None], figures: Sequence[Figure] = ()) -> str:
+    """What a view prints of an answer, with pictures below its verdict."""
+    out = HtmlConsole()
+    render(answer, out)
+    verdict, heading, rest = out.body().partition("<h2>")
+    return "\n".join([verdict.strip(), *map(svg, figures), heading + rest])
+
+
+def described(figure: Figure) -> str:
+    """A figure in words: what each panel is called and what its axes show."""
+    panels = []
+    for axes in figure.axes:
+        title, x, y = axes.get_title(loc="left"), axes.get_xlabel(), axes.get_ylabel()
+        panels.append(": ".join(filter(None, (title, " over ".join(filter(None, (y, x)))))))
+    return "Picture of the answer. " + "; ".join(filter(None, panels))
+
+
+def svg(figure: Figure) -> str:
+    """A figure inside a page, with words that stand for it where it cannot be seen."""
+    from lockstep.views.parts.figure import save_figure
+
+    written = BytesIO()
+    save_figure(figure, written, ".svg")
+    text = written.getvalue().decode("utf-8")
+    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    return f'<figure role="img" aria-label="{escape(described(figure))}">{text.strip()}</figure>'
+
+
+def style() -> str:
+    """The style sheet of fragments, which touches nothing outside of `.lockstep`."""
+    return resources.files("lockstep.views.parts").joinpath("page.css").read_text(encoding="utf-8")
+
+
+def fragment(body: str) -> str:
+    """HTML that brings its own style, as a notebook shows it."""
+    return f'<style>{style()}</style><div class="lockstep">{body}</div>'
+
+
+def document(title: str, body: str) -> str:
+    """A file of its own."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f"<title>{escape(title)}</title><style>{style()}</style></head>\n"
+        f'<body class="lockstep"><main>\n{body}\n</main></body></html>\n'
+    )

@@ -1,0 +1,112 @@
+"""`--html FILE`: what a command shows, with its picture and the command itself, as one file.
+
+While a verb is asked, `draw` and `show` of `output.py` look whether a page is wanted, and put on it what they have.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from html import escape
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import typer
+
+from lockstep import __version__
+from lockstep.documents.files import writable, writing
+from lockstep.errors import BadInput
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+    from lockstep.views.parts.options import Options
+
+ELSEWHERE = ("as_json", "plot", "csv", "html")
+"""Where an answer goes is not what is asked."""
+
+
+@dataclass(slots=True)
+class Page:
+    """A file that is being made."""
+
+    path: Path
+    verb: str
+    shell: str
+    """The command that gives the same answer."""
+    python: str
+    """The call that does."""
+    figures: list[Figure] = field(default_factory=list)
+
+    def picture(self, draw: Callable[[], Figure]) -> None:
+        """Puts a picture on the page, where there is something to draw and matplotlib is installed."""
+        if find_spec("matplotlib") is not None:
+            try:
+                self.figures.append(draw())
+            except BadInput:
+                return
+
+    def write(self, answer: Any, render: Callable[[Any, Console], None]) -> None:
+        """Writes the file."""
+        from lockstep.views.parts.html import document, shown
+
+        body = shown(answer, render, self.figures) + self._asked()
+        with writing(self.path, "--html"):
+            self.path.write_text(document(f"lockstep {self.verb}", body), "utf-8")
+
+    def _asked(self) -> str:
+        said = "".join(
+            f"<p>{title}</p><pre>{escape(text)}</pre>"
+            for title, text in (("In a shell", self.shell), ("In Python", self.python))
+        )
+        return f"<footer>{said}<p>Lockstep {__version__}</p></footer>"
+
+
+WANTED: ContextVar[Page | None] = ContextVar("WANTED", default=None)
+
+
+@contextmanager
+def page(html: str | None, verb: str, words: Mapping[str, object], options: Options) -> Iterator[None]:
+    """What is drawn and shown inside goes to the file `html` too, if any. Raises BadInput at `--html`."""
+    if html is None:
+        yield
+        return
+    if not html.endswith((".html", ".htm")):
+        raise BadInput(f"{Path(html).name!r} must end in .html", "--html")
+    made = Page(writable(Path(html), "--html"), verb, shell(verb, words, options), python(verb, words))
+    before = WANTED.set(made)
+    try:
+        yield
+    finally:
+        WANTED.reset(before)
+
+
+def shell(verb: str, words: Mapping[str, object], options: Options) -> str:
+    """The command line as it was given, without where its answer goes."""
+    places, flags = ["lockstep", verb], []
+    for name, (kind, default) in options.items():
+        value, info = words.get(name), get_args(kind)[-1]
+        if name in ELSEWHERE or value is None or value == default:
+            continue
+        values = [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)]
+        if isinstance(info, typer.models.ArgumentInfo):
+            places += values
+        else:
+            # Inside Annotated the first name of an option is in the place of its default.
+            flag = max(filter(None, (info.default, *(info.param_decls or ()))), key=len)
+            if isinstance(value, bool):
+                flags.append(flag.split("/")[0 if value else -1])
+            else:
+                flags += [part for each in values for part in (flag, each)]
+    return shlex.join(places + flags)
+
+
+def python(verb: str, words: Mapping[str, object]) -> str:
+    """The call of the library with the words that were given."""
+    said = (f"{name}={value!r}" for name, value in words.items() if value is not None and name not in ELSEWHERE)
+    return f"import lockstep\nlockstep.{verb}({', '.join(said)})"
