@@ -24,6 +24,7 @@ from lockstep.planner.interval import Interval
 from lockstep.planner.search import Progress
 from lockstep.simulate import Exponential, Sample
 from lockstep.types.plain import Json, picked, plain
+from lockstep.types.shown import Shown
 from lockstep.units import SECONDS_PER_DAY
 
 MOST_FAILURES = 1e8
@@ -32,8 +33,8 @@ HIGHEST_LEVERAGE = 3
 RANGE_DRAWS = 10_000
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Campaign:
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Campaign(Shown):
     """A run to its target."""
 
     scenario: Scenario

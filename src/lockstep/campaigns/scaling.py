@@ -26,6 +26,7 @@ from lockstep.planner import Estimate, plan
 from lockstep.planner.goal import device_counts
 from lockstep.planner.search import Progress
 from lockstep.types.plain import Json, picked, plain
+from lockstep.types.shown import Shown
 from lockstep.workload import Model
 
 HELPING_FRAC = 0.5
@@ -63,8 +64,8 @@ class Size:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Scaling:
+@dataclass(frozen=True, slots=True, repr=False)
+class Scaling(Shown):
     """All sizes that fit, ascending."""
 
     sizes: tuple[Size, ...]

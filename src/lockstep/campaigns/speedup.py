@@ -30,6 +30,7 @@ from lockstep.hardware import Cluster
 from lockstep.parallel.group import Levels, collective_s, on_link
 from lockstep.types.arrays import Array, Whole
 from lockstep.types.plain import Json
+from lockstep.types.shown import Shown
 
 MOST_WORKERS = 1_000_000
 SERVER = "parameter-server"
@@ -53,8 +54,8 @@ def karp_flatt(workers: ArrayLike, speedup: ArrayLike) -> Array:
     return np.asarray((1 / np.asarray(speedup, dtype=np.float64) - share) / (1 - share))
 
 
-@dataclass(frozen=True, slots=True)
-class SpeedUp:
+@dataclass(frozen=True, slots=True, repr=False)
+class SpeedUp(Shown):
     """A data-parallel step on up to `most_workers` workers."""
 
     compute_s: float

@@ -25,6 +25,7 @@ from lockstep.collectives.trees import MAX_SEGMENTS
 from lockstep.errors import BadInput
 from lockstep.types.arrays import Array, Floats, Number
 from lockstep.types.plain import Json, picked, plain
+from lockstep.types.shown import Shown
 
 # Lines closer than this (relative) are one line: the same formula, rounded differently.
 SAME = 1e-12
@@ -45,8 +46,8 @@ class Region:
         return picked(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Crossover:
+@dataclass(frozen=True, slots=True, repr=False)
+class Crossover(Shown):
     """Regions of the fastest algorithm over size, their boundaries, and n* = alpha/beta in bytes."""
 
     op: str

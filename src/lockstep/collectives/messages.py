@@ -12,6 +12,7 @@ from lockstep.collectives.cost import PlainLink
 from lockstep.collectives.registry import Algorithm, algorithms, get
 from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json, picked
+from lockstep.types.shown import Shown
 
 PARADIGMS = ("all-to-all", "parameter-server", "ring")
 # Larger programs are counted by the closed form, which equals the count (tests/collectives).
@@ -31,8 +32,8 @@ class MessageRow:
     counted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Messages:
+@dataclass(frozen=True, slots=True, repr=False)
+class Messages(Shown):
     """Rows of `messages`."""
 
     workers: int

@@ -17,6 +17,7 @@ from lockstep.failures.pool import Pool
 from lockstep.failures.simulation import intervals_of, simulate_campaigns
 from lockstep.simulate import Exponential
 from lockstep.types.plain import Json, picked, plain
+from lockstep.types.shown import Shown
 from lockstep.units import format_time
 
 MOST_FAILURES = 5e8
@@ -26,8 +27,8 @@ LEAST_INTERVALS = 200
 NO_PROGRESS = 1e6
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Checkpoint:
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Checkpoint(Shown):
     """When to save and what is lost. Intervals are seconds of useful work between checkpoints."""
 
     pattern: Pattern

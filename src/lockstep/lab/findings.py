@@ -20,6 +20,7 @@ import numpy as np
 from lockstep.simulate.sample import student_t
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json, picked, plain
+from lockstep.types.shown import Shown
 
 MOST_DIGITS = 17
 """With these every two floats are printed differently."""
@@ -204,8 +205,8 @@ class Picture:
     log_y: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
+@dataclass(frozen=True, slots=True, repr=False)
+class Findings(Shown):
     """What an experiment saw, and what theory says about it.
 
     `rows` is a table, `curves` are lines over the axes of `picture`; an experiment gives one or both. Keys of rows

@@ -34,6 +34,7 @@ from lockstep.measure.train.worker import Worker
 from lockstep.settings import read_settings
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json, picked, plain
+from lockstep.types.shown import Shown
 
 if TYPE_CHECKING:
     from lockstep.measure.launch import Rank
@@ -175,8 +176,8 @@ class Trial:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Reproduction:
+@dataclass(frozen=True, slots=True, repr=False)
+class Reproduction(Shown):
     """What came of all trials: the same again, sources together (if several were asked for), each alone."""
 
     method: str

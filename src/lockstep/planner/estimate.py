@@ -19,14 +19,15 @@ from lockstep.planner.support import Support, support
 from lockstep.program import Timeline
 from lockstep.step import Step, hiding, price_step, step_timeline
 from lockstep.types.plain import Json, picked
+from lockstep.types.shown import Shown
 from lockstep.units import SECONDS_PER_DAY, format_flops, format_frac, format_size, format_time
 from lockstep.workload import ConvNet, TrainingFlops, Transformer, convnet_forward_flops, parameters, training_flops
 
 SECONDS_PER_HOUR = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+@dataclass(frozen=True, slots=True, repr=False)
+class Estimate(Shown):
     """What Lockstep predicts for one layout."""
 
     job: Job

@@ -13,13 +13,14 @@ from lockstep.planner.robust import is_safe
 from lockstep.planner.search import MEMORY, Findings
 from lockstep.planner.software import Software
 from lockstep.types.plain import Json, picked
+from lockstep.types.shown import Shown
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
 
 UNINTERRUPTED = "days and cost are without interruptions; `lockstep campaign` adds failures, checkpoints and advice"
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+@dataclass(frozen=True, slots=True, repr=False)
+class Plan(Shown):
     """The answer to "how should this be trained": estimates of the best layouts, best first."""
 
     job: Job

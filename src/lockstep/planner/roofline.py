@@ -36,6 +36,7 @@ from lockstep.planner.estimate import executed_flops, layout_flops
 from lockstep.planner.whatif import scaled
 from lockstep.step import Step, compose, priced
 from lockstep.types.plain import Json, picked
+from lockstep.types.shown import Shown
 from lockstep.units import format_count, format_frac
 from lockstep.workload import ConvNet
 
@@ -115,8 +116,8 @@ class RooflineLevel:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Roofline:
+@dataclass(frozen=True, slots=True, repr=False)
+class Roofline(Shown):
     """The roofline of one layout: device memory first, then the cluster's levels, innermost first."""
 
     job: Job

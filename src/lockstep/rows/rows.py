@@ -24,6 +24,7 @@ from typing import Any
 
 from lockstep.errors import BadInput, Infeasible
 from lockstep.types.plain import Json, picked
+from lockstep.types.shown import Shown
 from lockstep.units import NUMBER
 
 MOST_VALUES = 10_000
@@ -132,8 +133,8 @@ class Row:
         return [{**self.point, **one} for one in inner]
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+@dataclass(frozen=True, slots=True, repr=False)
+class Rows(Shown):
     """The rows of a verb, those that were answered before Ctrl-C."""
 
     verb: str

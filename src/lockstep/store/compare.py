@@ -9,10 +9,11 @@ from typing import Any
 
 from lockstep.store.record import Record
 from lockstep.types.plain import Json
+from lockstep.types.shown import Shown
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison(Shown):
     """Differences of `second` against `first`."""
 
     first: Record

@@ -18,6 +18,7 @@ from lockstep.layout import memory
 from lockstep.planner.search import Progress
 from lockstep.types.arrays import Floats
 from lockstep.types.plain import Json, picked, plain
+from lockstep.types.shown import Shown
 from lockstep.validation import (
     bigscience,
     bigscience_sweep,
@@ -226,8 +227,8 @@ class StackReport:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+@dataclass(frozen=True, slots=True, repr=False)
+class Report(Shown):
     """The tables that were validated."""
 
     tables: tuple[TableReport, ...]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from lockstep.documents.files import writable_yaml, writing
 from lockstep.errors import located
 from lockstep.types.plain import Json
+from lockstep.types.shown import Shown
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.option import Argument, Option
 from lockstep.verbs.words.question import read_cluster
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from lockstep.validation.calibration import Calibration
 
 
-@dataclass(frozen=True, slots=True)
-class Calibrated:
+@dataclass(frozen=True, slots=True, repr=False)
+class Calibrated(Shown):
     """What was found, and the cluster file that holds it."""
 
     found: Calibration

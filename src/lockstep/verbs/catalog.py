@@ -8,12 +8,13 @@ from typing import Annotated
 
 from lockstep.errors import UnknownName
 from lockstep.types.plain import Json
+from lockstep.types.shown import Shown
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.option import Argument
 
 
-@dataclass(frozen=True, slots=True)
-class Catalog:
+@dataclass(frozen=True, slots=True, repr=False)
+class Catalog(Shown):
     """Shelves of the catalog as rows, every row with its source."""
 
     shelves: dict[str, list[Json]]

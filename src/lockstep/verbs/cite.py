@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.types.plain import Json, picked
+from lockstep.types.shown import Shown
 from lockstep.verbs.estimate import best_estimate, refuse_beside
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.shared import CLUSTER, MODEL, LayoutWords
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from lockstep.workload import Model
 
 
-@dataclass(frozen=True, slots=True)
-class References:
+@dataclass(frozen=True, slots=True, repr=False)
+class References(Shown):
     """The papers and sources that an answer rests on."""
 
     citations: tuple[Citation, ...]

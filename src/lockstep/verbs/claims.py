@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json, picked, plain
+from lockstep.types.shown import Shown
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.option import Argument, Option
 from lockstep.verbs.words.quantity import Quantity
@@ -51,8 +52,8 @@ class Decided:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+@dataclass(frozen=True, slots=True, repr=False)
+class Claims(Shown):
     """Claims of the field with their verdicts; `asked`: an id, `all`, or None for the list alone."""
 
     decided: tuple[Decided, ...]

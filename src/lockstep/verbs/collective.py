@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from lockstep.types.plain import Json, picked
+from lockstep.types.shown import Shown
 from lockstep.units import parse_size_B
 from lockstep.verbs.words.algorithms import needing_ports, read_group, read_names, too_wide
 from lockstep.verbs.words.calling import verb
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from lockstep.program import Program
 
 
-@dataclass(frozen=True, slots=True)
-class Collective:
+@dataclass(frozen=True, slots=True, repr=False)
+class Collective(Shown):
     """All algorithms of one collective on a network, each with one time."""
 
     comparison: Comparison

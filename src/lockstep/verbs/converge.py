@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, overload
 
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json, picked
+from lockstep.types.shown import Shown
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.option import Argument
 from lockstep.verbs.words.quantity import Quantity, Time
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from lockstep.lab.sweep import Sweep
 
 
-@dataclass(frozen=True, slots=True)
-class Experiments:
+@dataclass(frozen=True, slots=True, repr=False)
+class Experiments(Shown):
     """What the lab can be asked: its groups, and the experiments in them."""
 
     groups: tuple[Group, ...]

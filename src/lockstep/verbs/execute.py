@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json, picked
+from lockstep.types.shown import Shown
 from lockstep.units import parse_size_B, parse_time_s
 from lockstep.verbs.pipeline import check_weight_s, per_stage
 from lockstep.verbs.trace import trace_path, write_timeline
@@ -56,8 +57,8 @@ class ExecutedWords(TypedDict, total=False):
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Executed:
+@dataclass(frozen=True, slots=True, repr=False)
+class Executed(Shown):
     """A program that ran, and what it was."""
 
     what: str

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.errors import BadInput, Infeasible
 from lockstep.types.plain import Json, picked
+from lockstep.types.shown import Shown
 from lockstep.verbs.estimate import best_estimate, names_layout
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.option import Option
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from lockstep.workload import Model
 
 
-@dataclass(frozen=True, slots=True)
-class Export:
+@dataclass(frozen=True, slots=True, repr=False)
+class Export(Shown):
     """Launch flags or a configuration file of another tool for one layout."""
 
     estimate: Estimate

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from lockstep.documents.files import writable_yaml, writing
 from lockstep.errors import BadInput, located
 from lockstep.types.plain import Json, picked
+from lockstep.types.shown import Shown
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.network import flags
 from lockstep.verbs.words.option import Argument, Option
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 _CLUSTER = "Cluster file for plan and estimate"
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+@dataclass(frozen=True, slots=True, repr=False)
+class Fit(Shown):
     """A link found, and the cluster file that holds it."""
 
     found: LinkFit

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.types.plain import Json
+from lockstep.types.shown import Shown
 from lockstep.verbs.estimate import read_asked
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.shared import CLUSTER, MODEL, LayoutWords
@@ -37,8 +38,8 @@ def memory(
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
 
 
-@dataclass(frozen=True)
-class StageMemories:
+@dataclass(frozen=True, repr=False)
+class StageMemories(Shown):
     """Memory by pipeline stage."""
 
     job: Job

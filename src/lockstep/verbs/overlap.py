@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json
+from lockstep.types.shown import Shown
 from lockstep.units import list_parts, parse_frac, parse_size_B, parse_time_s
 from lockstep.verbs.pipeline import few_layers
 from lockstep.verbs.words.algorithms import check_algorithm
@@ -27,8 +28,8 @@ USUAL_BUCKET_B = 25e6
 """Bytes; DistributedDataParallel's bucket_cap_mb is 25."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
+@dataclass(frozen=True, slots=True, repr=False)
+class Overlap(Shown):
     """Steps of data parallelism by bucket size."""
 
     ranks: int

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json, picked
+from lockstep.types.shown import Shown
 from lockstep.units import list_parts, parse_frac, parse_time_s
 from lockstep.verbs.words.calling import strict, verb
 from lockstep.verbs.words.network import flags
@@ -46,8 +47,8 @@ class StageWords(TypedDict, total=False):
     weight_s: Annotated[Times | None, _WEIGHT]
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineRun:
+@dataclass(frozen=True, slots=True, repr=False)
+class PipelineRun(Shown):
     """A pipeline step and when everything in it happens."""
 
     pipeline: Pipeline
@@ -234,8 +235,8 @@ MOST_COMBINATIONS = 400
 MOST_MICROBATCHES = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineChoices:
+@dataclass(frozen=True, slots=True, repr=False)
+class PipelineChoices(Shown):
     """Every schedule that runs on the given stages and micro-batches, and those that none beats."""
 
     points: tuple[Point, ...]

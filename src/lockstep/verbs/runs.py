@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json, picked, plain
+from lockstep.types.shown import Shown
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.option import Argument, Option
 from lockstep.verbs.words.quantity import Quantity
@@ -27,8 +28,8 @@ class RunsAnswer(Protocol):
     def to_dict(self) -> Json: ...
 
 
-@dataclass(frozen=True, slots=True)
-class RunList:
+@dataclass(frozen=True, slots=True, repr=False)
+class RunList(Shown):
     """Runs of a store, newest first."""
 
     root: str

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.types.plain import Json
+from lockstep.types.shown import Shown
 from lockstep.verbs.estimate import estimate
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.shared import CLUSTER, MODEL, LayoutWords
@@ -31,8 +32,8 @@ def sensitivity(
     return advise(estimate(model, cluster, layout, **words))
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+@dataclass(frozen=True, slots=True, repr=False)
+class Advice(Shown):
     """Sensitivity and upgrades of one layout."""
 
     estimate: Estimate

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from lockstep.types.plain import Json, plain
+from lockstep.types.shown import Shown
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.option import Argument, Option
 
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from lockstep.planner.support import Support
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
+@dataclass(frozen=True, slots=True, repr=False)
+class Matrix(Shown):
     """Devices, software and formats with what is known of them together."""
 
     rows: tuple[Support, ...]

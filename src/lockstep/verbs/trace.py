@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 from lockstep.documents.files import writable, writing
 from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json, picked
+from lockstep.types.shown import Shown
 from lockstep.units import parse_size_B
 from lockstep.verbs.pipeline import TRANSFER, StageWords, pipeline
 from lockstep.verbs.words.algorithms import check_switch
@@ -51,8 +52,8 @@ class TraceWords(PipelineWords, CollectiveWords, total=False):
     """Keywords of `trace`: those of what is traced."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+@dataclass(frozen=True, slots=True, repr=False)
+class Trace(Shown):
     """The file that was written and what is in it."""
 
     path: str

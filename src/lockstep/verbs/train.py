@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from lockstep.errors import BadInput, Stopped, UnknownName
 from lockstep.types.plain import Json, picked
+from lockstep.types.shown import Shown
 from lockstep.units import parse_number
 from lockstep.verbs.words.calling import strict, verb
 from lockstep.verbs.words.keeping import Record, kept
@@ -36,8 +37,8 @@ _TASK = "Task"
 _CHECKPOINTS = "Checkpoints and records"
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingMethods:
+@dataclass(frozen=True, slots=True, repr=False)
+class TrainingMethods(Shown):
     """The ways to train."""
 
     methods: tuple[Method, ...]
@@ -47,8 +48,8 @@ class TrainingMethods:
         return picked(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Training:
+@dataclass(frozen=True, slots=True, repr=False)
+class Training(Shown):
     """One run per method, all of the same task."""
 
     runs: tuple[TrainRun, ...]

@@ -21,13 +21,14 @@ import numpy as np
 from lockstep.errors import BadInput, Infeasible, Violation
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json, picked
+from lockstep.types.shown import Shown
 
 SLOWEST_PER_S, FASTEST_PER_S = 1e-9, 1e15
 """Samples per second; beyond these a speed is taken for a mistake: the slower one is a sample in 32 years."""
 
 
-@dataclass(frozen=True, slots=True)
-class Balance:
+@dataclass(frozen=True, slots=True, repr=False)
+class Balance(Shown):
     """A split of `batch` samples; times include `comm_s`."""
 
     speeds: tuple[float, ...]

@@ -22,6 +22,7 @@ from lockstep.failures.stragglers.waiting import Backup, Barrier, Drop
 from lockstep.simulate import Law, Normal, Pareto, Progress, Sample, unseen
 from lockstep.types.arrays import Floats
 from lockstep.types.plain import Json, picked
+from lockstep.types.shown import Shown
 
 MITIGATIONS: dict[str, Callable[[int], Mitigation]] = {
     "none": lambda _: Barrier(),
@@ -48,8 +49,8 @@ def parse_mitigation(text: str, where: str | None = None) -> Mitigation:
     return MITIGATIONS[name](int(number))
 
 
-@dataclass(frozen=True, slots=True)
-class StragglerCost:
+@dataclass(frozen=True, slots=True, repr=False)
+class StragglerCost(Shown):
     """Step time under random slowness; communication included."""
 
     workers: int

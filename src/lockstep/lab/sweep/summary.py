@@ -18,6 +18,7 @@ from lockstep.lab.findings import Check, verdict
 from lockstep.lab.sweep.results import Results, mean_and_ci95, pooled_results
 from lockstep.lab.sweep.trial import Outcome
 from lockstep.types.plain import Json, picked, plain
+from lockstep.types.shown import Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,8 @@ class Point:
         return dict(self.swept) | picked(self, "seeds agreeing agrees results checks")
 
 
-@dataclass(frozen=True, slots=True)
-class Sweep:
+@dataclass(frozen=True, slots=True, repr=False)
+class Sweep(Shown):
     """All points of a sweep, in the order of the grid. Nothing in it depends on where the runs were made."""
 
     experiment: str

@@ -24,6 +24,7 @@ from lockstep.measure.bench.definition import OPS, REDUCING
 from lockstep.measure.launch import Fault, Host, launch
 from lockstep.measure.machine import Machine, with_load
 from lockstep.types.plain import Json, picked
+from lockstep.types.shown import Shown
 from lockstep.units import format_time
 
 COLUMNS = (
@@ -34,8 +35,8 @@ Progress = Callable[[int, int], None]
 MOST_B = 8 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class CollectiveBench:
+@dataclass(frozen=True, slots=True, repr=False)
+class CollectiveBench(Shown):
     """What a sweep measured; `stopped` says why it ended early."""
 
     op: str

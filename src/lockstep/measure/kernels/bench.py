@@ -27,6 +27,7 @@ from lockstep.hardware.shipped import read_hardware
 from lockstep.measure.kernels.kernel import KERNELS, Curve, Kernel, KernelRow, Task, fit_curve
 from lockstep.measure.machine import LoadMeter, Machine, this_machine, with_load
 from lockstep.types.plain import Json, picked
+from lockstep.types.shown import Shown
 
 Progress = Callable[[int, int], None]
 TORCH_NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
@@ -35,8 +36,8 @@ MOST_S = 0.5
 LEAST = 5
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceBench:
+@dataclass(frozen=True, slots=True, repr=False)
+class DeviceBench(Shown):
     """Kernels of one device, and the efficiency curve when all that it needs were measured."""
 
     device: str

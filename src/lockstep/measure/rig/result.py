@@ -16,6 +16,7 @@ from lockstep.measure.rig.capacity import Capacity
 from lockstep.measure.rig.rig import Counts
 from lockstep.simulate import Topology
 from lockstep.types.plain import Json, picked, plain
+from lockstep.types.shown import Shown
 from lockstep.units import format_frac, format_time
 
 LATE_FRAC, BUSY_FRAC, SLOW_FRAC = 0.02, 0.5, 0.9
@@ -48,8 +49,8 @@ class Lap:
         return picked(self, "algorithm size_B predicted_s measured_s error_frac fastest_s slowest_s wrong")
 
 
-@dataclass(frozen=True, slots=True)
-class Race:
+@dataclass(frozen=True, slots=True, repr=False)
+class Race(Shown):
     """Predictions beside measurements on one topology."""
 
     op: str

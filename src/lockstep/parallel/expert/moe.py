@@ -26,6 +26,7 @@ from lockstep.parallel.expert.placement import place
 from lockstep.parallel.expert.routing import route
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json, picked, plain
+from lockstep.types.shown import Shown
 from lockstep.units import format_bandwidth, format_size, format_time
 
 SHOWN_RANKS = 64
@@ -46,8 +47,8 @@ class Load:
         return Load(float(np.max(counts)), mean, float(np.std(counts)) / mean if mean else 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class MoeLayer:
+@dataclass(frozen=True, slots=True, repr=False)
+class MoeLayer(Shown):
     """Routing of one layer and what it costs on `ranks` ranks."""
 
     experts: int

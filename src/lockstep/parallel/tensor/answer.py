@@ -23,6 +23,7 @@ from lockstep.parallel.tensor.layer import Layer
 from lockstep.parallel.tensor.proof import Proof
 from lockstep.parallel.tensor.shape import Shape, flops
 from lockstep.types.plain import Json, picked, plain
+from lockstep.types.shown import Shown
 
 ALONE = ((1, 0.0, 1.0, 0.0),)
 """One rank, which sends nothing over any link."""
@@ -100,8 +101,8 @@ class Row:
         return picked(self) | {"efficiency_frac": self.efficiency_frac}
 
 
-@dataclass(frozen=True, slots=True)
-class TensorLayer:
+@dataclass(frozen=True, slots=True, repr=False)
+class TensorLayer(Shown):
     """A layer on `ranks` ranks under every overlap policy, and on other numbers of ranks under the one asked for."""
 
     shape: Shape

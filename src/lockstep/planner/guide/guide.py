@@ -14,6 +14,7 @@ from lockstep.planner.guide.difference import Difference, differences
 from lockstep.planner.guide.draft import Draft, Finding, Rule
 from lockstep.planner.guide.rules import RULES
 from lockstep.types.plain import Json, picked, plain
+from lockstep.types.shown import Shown
 from lockstep.units import format_frac, format_time
 from lockstep.workload import Model
 
@@ -22,8 +23,8 @@ CLOSE_FRAC = 0.05
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Guidance:
+@dataclass(frozen=True, slots=True, repr=False)
+class Guidance(Shown):
     """What the rules say, where that leads, and what the planner finds instead."""
 
     job: Job

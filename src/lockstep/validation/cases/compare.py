@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from lockstep.types.plain import Json, picked, plain
+from lockstep.types.shown import Shown
 from lockstep.units import format_count, format_flops, format_frac, format_size, format_time
 from lockstep.validation.cases.predict import Predicted, Prediction, pace_factor, predict
 from lockstep.validation.cases.schema import names, study
@@ -109,8 +110,8 @@ class Comparison:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+@dataclass(frozen=True, slots=True, repr=False)
+class Survey(Shown):
     """Several studies."""
 
     comparisons: tuple[Comparison, ...]

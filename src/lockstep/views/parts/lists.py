@@ -60,7 +60,7 @@ def answer_lists(function: Callable[..., Any], words: Mapping[str, Any], command
 
 def write_csv(found: Rows, path: Path) -> None:
     """One line for each row of the JSON form; what is neither text nor a number is JSON in its cell."""
-    rows = [_flat(row) for row in found.to_dict()["rows"]]
+    rows = [flattened(row) for row in found.to_dict()["rows"]]
     names = list(dict.fromkeys(name for row in rows for name in row))
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, names, lineterminator="\n")
@@ -68,11 +68,12 @@ def write_csv(found: Rows, path: Path) -> None:
         writer.writerows(rows)
 
 
-def _flat(row: Mapping[str, object], before: str = "") -> Json:
+def flattened(row: Mapping[str, object], before: str = "") -> Json:
+    """A row without tables inside: a key for each number, with dots."""
     flat: Json = {}
     for key, value in row.items():
         if isinstance(value, Mapping):
-            flat |= _flat(value, f"{before}{key}.")
+            flat |= flattened(value, f"{before}{key}.")
         else:
             flat[before + key] = json.dumps(value) if isinstance(value, list | tuple) else value
     return flat
