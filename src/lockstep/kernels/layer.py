@@ -17,6 +17,7 @@ import numpy as np
 
 from lockstep.kernels.adapters import adapter_work, restored_work
 from lockstep.kernels.clock import Work
+from lockstep.kernels.image import image_head_work, patch_work
 from lockstep.kernels.recurrent import first_width, recurrent_core, recurrent_projections
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import sharing_of
@@ -291,7 +292,9 @@ def _every_second(shard: Shard, kind: LayerKind, mlp: Mlp | None) -> Work:
 
 
 def embedding_work(shard: Shard) -> Passes:
-    """Token lookup: one write forward, one scattered read-modify-write backward."""
+    """Token lookup: one write forward, one scattered read-modify-write backward; of images, their projection."""
+    if shard.model.patches is not None:
+        return patch_work(shard, shard.model.patches)
     return shard.elementwise(shard.loose_tokens * shard.model.hidden, 2.0, 4.0, kernels=2)
 
 
@@ -307,7 +310,9 @@ def head_work(shard: Shard) -> Passes:
 
 
 def logits_work(shard: Shard, ways: Number) -> Passes:
-    """Of it, product and loss, with the vocabulary divided into `ways`."""
+    """Of it, product and loss, with the vocabulary divided into `ways`; of images, what is read off them, whole."""
+    if shard.model.patches is not None:
+        return image_head_work(shard, shard.model.patches)
     tokens, vocabulary = shard.tokens, shard.model.vocab / ways
     parts = shard.product(tokens, vocabulary, shard.model.hidden)
     passes = (5.0, 4.0) if shard.recipe.fused_elementwise else (9.0, 11.0)

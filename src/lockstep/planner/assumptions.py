@@ -238,6 +238,8 @@ def _chosen(job: Job) -> Iterator[str]:
     yield from job.recipe.notes
     if job.transformer:
         yield from job.transformer.notes
+        if job.transformer.patches is not None:
+            yield job.transformer.patches.describe()
 
 
 def _model(job: Job, layout: Layout) -> Iterator[str]:

@@ -67,6 +67,7 @@ from lockstep.workload.parameters import (
     parameters,
     rank_parameters,
 )
+from lockstep.workload.patches import Patches
 from lockstep.workload.piece import (
     FULL,
     MODULES,
@@ -115,6 +116,7 @@ __all__ = [
     "Model",
     "Objective",
     "ParameterCount",
+    "Patches",
     "Piece",
     "RankParameters",
     "Recurrent",

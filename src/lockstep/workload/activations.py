@@ -135,7 +135,9 @@ def _total(rows: Iterable[Row], model: Transformer, piece: Piece, code: Whole) -
 
 
 def _embedding(model: Transformer, piece: Piece) -> Iterator[Row]:
-    """Input of a norm on the embeddings, and the dropout mask."""
+    """Pixels of patches, input of a norm on the embeddings, and the dropout mask."""
+    if model.patches is not None:
+        yield from model.patches.rows(piece)
     if model.embedding_norm:
         yield _hidden("embedding norm input", model, piece, FULL)
     if piece.dropout:
@@ -146,13 +148,16 @@ def _head(model: Transformer, piece: Piece) -> Iterator[Row]:
     """Tensors of hidden width after the last layer."""
     names = ["final norm input"] if model.final_norm else []
     names += ["mlm dense input", "mlm activation input", "mlm norm input"] if model.mlm_head else []
-    names += ["head input"] if model.has_head else []
+    # A classifier reads one token's row of it, which keeps it whole.
+    names += ["head input"] if model.has_head or model.patches else []
     for name in names:
         yield _hidden(name, model, piece, FULL)
 
 
 def _logits(model: Transformer, piece: Piece, logit_B: float, chunked: bool = False) -> Iterator[KeptTensor]:
-    """Logits, cut by vocabulary; the last rank's share is rounded up."""
+    """Logits, cut by vocabulary, the last rank's share rounded up; whole for images."""
+    if model.patches is not None:
+        yield KeptTensor("logits", piece.tokens * model.patches.logits() * logit_B, "sequence", FULL)
     if not model.has_head:
         return
     columns = -(-model.vocab // piece.tp)

@@ -15,6 +15,7 @@ from lockstep.errors import BadInput
 from lockstep.workload.checks import LIMITS, divisors_near, flags, one_of, positive, whole
 from lockstep.workload.convnet import ConvNet as ConvNet
 from lockstep.workload.kind import LayerKind, kinds_of, read_word
+from lockstep.workload.patches import Patches
 from lockstep.workload.recurrent import Recurrent
 
 POSITIONS = ("rotary", "learned", "alibi", "none")
@@ -234,12 +235,15 @@ class Experts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transformer:
-    """A decoder (causal attention) or encoder transformer."""
+    """A decoder (causal attention), an encoder, or an encoder with a decoder; over text, or over patches of images."""
 
     name: str
     layers: int
     hidden: int
-    vocab: int
+    vocab: int = 0
+    """Rows of the token table; 0 for images."""
+    patches: Patches | None = None
+    """The images that it reads instead of text."""
     attention: Attention
     mlp: Mlp | None = None
     """The dense feed-forward block; may be None when every layer has experts."""
@@ -249,8 +253,8 @@ class Transformer:
     pattern: tuple[str, ...] = ()
     """A word per layer (`kind.py`), repeated over the layers; empty where attention and experts say it all."""
     positions: str = "rotary"
-    max_positions: int
-    """Longest sequence that the model was made for; with learned positions, rows of their table."""
+    max_positions: int = 0
+    """Longest sequence that the model was made for; with learned positions, rows of their table. Tokens of an image."""
     extra_positions: int = 0
     """Rows of a learned table beyond max_positions (OPT and RoBERTa keep 2)."""
     norm: str = "rmsnorm"
@@ -285,9 +289,9 @@ class Transformer:
     date: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("layers", "hidden", "vocab"):
+        for name in ("layers", "hidden"):
             whole("model", name, getattr(self, name), LIMITS[name])
-        whole("model", "max_positions", self.max_positions, LIMITS["positions"])
+        self._check_input()
         for name in ("extra_positions", "token_types", "mtp_layers"):
             whole("model", name, getattr(self, name), 1_000, 0)
         whole("model", "parallel_norms", self.parallel_norms, 2)
@@ -299,6 +303,20 @@ class Transformer:
         if self.norm_epsilon is not None:
             positive("model", "norm_epsilon", self.norm_epsilon)
         self._check_together()
+
+    def _check_input(self) -> None:
+        """Text has a vocabulary and a longest sequence; images have neither, as their patches say both."""
+        if self.patches is None:
+            for name, limit in (("vocab", "vocab"), ("max_positions", "positions")):
+                if not getattr(self, name):
+                    raise BadInput(f"key {name!r} is missing; a model that reads text has it", name)
+                whole("model", name, getattr(self, name), LIMITS[limit])
+            return
+        if self.vocab or self.mlm_head or self.token_types or self.mtp_layers or self.head_bias:
+            raise BadInput("a model of patches reads no text: leave out vocab and what belongs to it", "patches")
+        if self.attention.causal:
+            raise BadInput("patches attend to one another in both directions; set attention.causal to false", "patches")
+        object.__setattr__(self, "max_positions", self.patches.tokens)
 
     def _check_together(self) -> None:
         """Rules that join several fields."""
@@ -364,6 +382,10 @@ class Transformer:
     def has_head(self) -> bool:
         """Whether hidden states are projected onto the vocabulary."""
         return self.attention.causal or self.mlm_head
+
+    def masks(self, kind: LayerKind) -> bool:
+        """Whether a token of a layer of this kind sees only itself and those before it."""
+        return self.attention.causal and kind.mixer != "encoder"
 
     def norms_of(self, kind: LayerKind) -> int:
         """Norms of hidden width in a layer of a kind."""

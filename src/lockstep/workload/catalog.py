@@ -35,6 +35,7 @@ from lockstep.vocabulary import architecture
 from lockstep.workload.architecture import Attention, ConvNet, Experts, LatentAttention, Mlp, Model, Rotary, Transformer
 from lockstep.workload.hub import cached_config, hub_names, is_hub_id
 from lockstep.workload.parameters import parameters
+from lockstep.workload.patches import Patches
 from lockstep.workload.recurrent import KINDS as RECURRENT
 from lockstep.workload.recurrent import DeltaNet, Mamba, Mamba2
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 KINDS = {"transformer": Transformer, "convnet": ConvNet}
-NESTED = (Attention, LatentAttention, Mlp, Experts, Rotary, Mamba, Mamba2, DeltaNet)
+NESTED = (Attention, LatentAttention, Mlp, Experts, Rotary, Patches, Mamba, Mamba2, DeltaNet)
 FILE_SUFFIXES = (".json", ".yaml", ".yml")
 OTHERWISE = "it is not in the catalog (lockstep catalog models); a config.json or a YAML file describes any model"
 """Said of a model that is not known."""
@@ -62,8 +63,9 @@ def build(fields: Mapping[str, Any]) -> Model:
     if experts:
         experts = Experts(**{**experts, "dense_layers": tuple(experts.get("dense_layers", ()))})
     mlp = given.pop("mlp", None)
-    if given.get("rotary"):
-        given["rotary"] = Rotary(**given["rotary"])
+    for word, record in (("rotary", Rotary), ("patches", Patches)):
+        if given.get(word):
+            given[word] = record(**given[word])
     given["pattern"] = tuple(given.get("pattern") or ())
     recurrent = [(RECURRENT[word], given.pop(word)) for word in RECURRENT if given.get(word)]
     if len(recurrent) > 1:

@@ -23,7 +23,7 @@ from lockstep.workload import huggingface_hybrids as hybrids
 from lockstep.workload import huggingface_layers as layered
 from lockstep.workload.architecture import Model, Transformer
 from lockstep.workload.config_reader import ConfigReader
-from lockstep.workload.huggingface_images import resnet
+from lockstep.workload.huggingface_images import resnet, vit
 from lockstep.workload.huggingface_numbers import numerics
 
 LONGEST_NAME = 100
@@ -102,6 +102,7 @@ FAMILIES: dict[str, Callable[[ConfigReader], Transformer]] = {
     "seed_oss": layered.seed_oss,
     "smollm3": layered.smollm3,
     "starcoder2": plain.starcoder2,
+    "vit": vit,
 }
 
 

@@ -20,6 +20,7 @@ _EPSILON = {
     jamba kimi_k2 llama minimax_m2 mistral qwen2 qwen2_moe qwen3 qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text
     qwen3_moe qwen3_next qwen3_vl qwen3_vl_moe qwen3_vl_moe_text qwen3_vl_text seed_oss smollm3""",
     1.5625e-7: "glm4",
+    1e-12: "vit",
 }
 _BASE = {
     1e6: "ministral3 mixtral phimoe qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text", 5e6: "minimax_m2",

@@ -51,8 +51,11 @@ def _block(model: Transformer, kind: LayerKind) -> Iterator[Weight]:
 
 @lru_cache(maxsize=256)
 def embedding_weights(model: Transformer) -> tuple[Weight, ...]:
-    """Token, position and segment tables, and the norm on them."""
-    found = [Weight("token embedding", "embedding", (model.vocab, model.hidden), "vocab")]
+    """Token, position and segment tables, or the projection of patches; and the norm on them."""
+    if model.patches is not None:
+        found = [*model.patches.weights(model.hidden)]
+    else:
+        found = [Weight("token embedding", "embedding", (model.vocab, model.hidden), "vocab")]
     if model.positions == "learned":
         rows = model.max_positions + model.extra_positions
         found.append(Weight("position embedding", "positions", (rows, model.hidden)))
@@ -65,7 +68,9 @@ def embedding_weights(model: Transformer) -> tuple[Weight, ...]:
 
 @lru_cache(maxsize=256)
 def head_weights(model: Transformer) -> tuple[Weight, ...]:
-    """What follows the last layer: final norm, projection onto the vocabulary unless tied, pooler, MLM head."""
+    """What follows the last layer: final norm, projection onto the vocabulary unless tied, pooler, MLM head; an image's
+    classifier or pixels.
+    """
     hidden = model.hidden
     found = list(_norm(model, "final norm")) if model.final_norm else []
     if model.mlm_head:
@@ -77,8 +82,10 @@ def head_weights(model: Transformer) -> tuple[Weight, ...]:
     if model.head_bias:
         found.append(Weight("head bias", "head", (model.vocab,), "vocab"))
     if model.pooler:
-        found.append(Weight("pooler", "head", (hidden, hidden)))
+        found.append(Weight("pooler", "head", (hidden, hidden), per_sequence=True))
         found.append(Weight("pooler bias", "head", (hidden,)))
+    if model.patches is not None:
+        found.extend(model.patches.head_weights(hidden))
     return tuple(found)
 
 

@@ -209,6 +209,10 @@ def _attention(asks: Callable[[About], bool]) -> Callable[[About], str | None]:
     return why
 
 
+def _text(about: About) -> str | None:
+    return f"{about.job.model.name} has no vocabulary; leave it out" if about.job.images else None
+
+
 def _adapted(about: About) -> str | None:
     from lockstep.workload import all_weights
 
@@ -247,7 +251,7 @@ _IDLE: dict[str, Callable[[About], str | None]] = {
     "recompute_modules": _modules,
     "recompute": _attention(_layout(lambda layout: layout.recompute != "none")),
     "flash": _attention(lambda about: not about.job.recipe.flash_attention),
-    "cross_entropy": _attention(lambda about: True),
+    "cross_entropy": _text,
     "train": _adapted,
     "dropout": _attention(lambda about: about.job.recipe.dropout),
     "mfu_convention": _attention(lambda about: about.job.recipe.mfu_convention != "full"),

@@ -1,0 +1,136 @@
+"""Transformers over images against torch modules typed from their papers: parameters, FLOPs, what autograd saves."""
+
+from dataclasses import replace
+
+import pytest
+from test_workload_torch import Layer, Saved
+
+from lockstep import workload
+from lockstep.errors import BadInput
+from lockstep.workload import Attention, Mlp, Patches, Piece, Transformer
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+HIDDEN, HEADS, FFN, LAYERS = 64, 4, 96, 2
+IMAGE, PATCH, CHANNELS, CLASSES = 24, 4, 3, 11
+
+TORCHVISION = {"vit-b-16": 17.56, "vit-b-32": 4.41, "vit-l-16": 61.55, "vit-h-14": 167.29}
+"""Billions of multiply-accumulates for an image of 224 x 224, as torchvision's pages of the models print them."""
+
+
+def vit(**patches):
+    """The model that `Vit` is."""
+    given = {"image": IMAGE, "patch": PATCH, "channels": CHANNELS, "classes": CLASSES, **patches}
+    return Transformer(
+        name="vit",
+        layers=LAYERS,
+        hidden=HIDDEN,
+        patches=Patches(**given),
+        attention=Attention(heads=HEADS, kv_heads=HEADS, head_dim=HIDDEN // HEADS, causal=False),
+        mlp=Mlp(ffn=FFN, gated=False, activation="gelu"),
+        positions="learned",
+        norm="layernorm",
+    )
+
+
+class Vit(nn.Module):
+    """Dosovitskiy et al. 2020, equations 1 to 4."""
+
+    def __init__(self, fused=True):
+        super().__init__()
+        tokens = (IMAGE // PATCH) ** 2 + 1
+        self.project = nn.Conv2d(CHANNELS, HIDDEN, PATCH, PATCH)
+        self.token = nn.Parameter(torch.zeros(1, 1, HIDDEN))
+        self.positions = nn.Parameter(torch.zeros(1, tokens, HIDDEN))
+        self.layers = nn.ModuleList(Layer(HIDDEN, HEADS, HEADS, FFN, gated=False, fused=fused) for _ in range(LAYERS))
+        self.norm, self.classifier = nn.LayerNorm(HIDDEN), nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, images):
+        x = self.project(images).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(len(images), -1, -1), x], 1) + self.positions
+        for layer in self.layers:
+            x = layer(x)
+        return self.classifier(self.norm(x)[:, 0])
+
+
+def counted_flops(module, *inputs):
+    """FLOPs of one pass by torch's own counter."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        module(*inputs)
+    return counter.get_total_flops()
+
+
+def kept_B(model, piece):
+    """Bytes that a whole model keeps, without its logits."""
+    layers = sum(workload.layer_activation_B(model, piece, kind) for kind in model.kinds)
+    head = [one for one in workload.head_kept_tensors(model, piece) if one.name != "logits"]
+    return layers + workload.embedding_activation_B(model, piece) + sum(one.size_B for one in head)
+
+
+@pytest.mark.parametrize("name", TORCHVISION)
+def test_multiplications_of_published_vits(name):
+    model = workload.model(name)
+    flops = workload.forward_flops(model, model.patches.tokens).total * model.patches.tokens
+    assert round(flops / 2e9, 2) == pytest.approx(TORCHVISION[name], abs=0.011)
+
+
+def test_vit_has_the_parameters_of_its_module():
+    assert workload.parameters(vit()).total == sum(one.numel() for one in Vit().parameters())
+
+
+def test_vit_multiplies_as_torch_counts():
+    model, images = vit(), torch.zeros(1, CHANNELS, IMAGE, IMAGE)
+    tokens = model.patches.tokens
+    ours = workload.forward_flops(model, tokens).total * tokens
+    assert ours == pytest.approx(counted_flops(Vit(fused=False), images), rel=1e-12)
+
+
+def test_autograd_saves_what_is_listed_for_a_vit():
+    module, count = Vit(), 3
+    tokens = vit().patches.tokens
+    images = torch.randn(count, CHANNELS, IMAGE, IMAGE)
+    with Saved(module) as saved:
+        module(images).sum().backward()
+    piece = Piece(micro_batch=count, seq=tokens, element_B=4.0, fused_elementwise=False)
+    # Mean and deviation of every token in a norm are left out by us.
+    assert saved.total_B(above_B=4 * count * tokens) == pytest.approx(kept_B(vit(), piece), rel=1e-12)
+
+
+def test_pixels_are_not_kept_where_the_projection_is_frozen():
+    piece = Piece(micro_batch=2, seq=vit().patches.tokens)
+    adapters = workload.Adapters(8, ("q_proj", "v_proj"))
+    assert workload.embedding_activation_B(vit(), piece) == pytest.approx(2 * CHANNELS * IMAGE**2 * 2.0)
+    assert workload.embedding_activation_B(vit(), replace(piece, adapters=adapters)) == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"patch": 48}, "larger than the image"),
+        ({"outputs": 8}, "classes or outputs"),
+        ({"classes": 0, "outputs": 8, "patch": 5}, "does not divide"),
+    ],
+)
+def test_patches_that_make_no_sense(fields, said):
+    with pytest.raises(BadInput, match=said):
+        vit(**fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"vocab": 100}, "reads no text"),
+        ({"attention": Attention(heads=4, kv_heads=4, head_dim=16)}, "both directions"),
+    ],
+)
+def test_images_and_text_are_not_mixed(fields, said):
+    with pytest.raises(BadInput, match=said):
+        replace(vit(), **fields)
+
+
+def test_text_needs_a_vocabulary():
+    with pytest.raises(BadInput, match="vocab"):
+        replace(workload.model("gpt2"), vocab=0)
