@@ -2,10 +2,10 @@
 
     python tools/count_parameters.py tests/workload/oracle/parameters.json
 
-Needs torch and transformers, which the tests do not: run it in an environment of its own. Every entry of CONFIGURATIONS
-is a config class with some values changed; its language model is made on the meta device, where weights have shapes and
-no memory. A tied tensor counts once; of stored buffers only those that balance experts do, which files of weights hold
-too. Values that shape no weight are left out of the file; lists of layers, which the readers need, are kept.
+Needs torch, transformers and diffusers: run it in an environment of its own. Every entry of CONFIGURATIONS is a config
+class with some values changed; its model is made on the meta device, where weights have shapes and no memory. A tied
+tensor counts once; of stored buffers only those that balance experts do, which files of weights hold too. Values that
+shape no weight are left out of the file; lists of layers, which the readers need, are kept.
 """
 
 from __future__ import annotations
@@ -137,7 +137,6 @@ CONFIGURATIONS: dict[str, list[tuple[str, dict]]] = {
         ("deep encoder", {"num_layers": 10, "num_decoder_layers": 3}),
     ],
     "mt5": [("default", {}), ("xl", {"d_model": 2048, "d_ff": 5120, "num_layers": 24, "num_heads": 32})],
-    "umt5": [("default", {})],
     "mamba": [("default", {}), ("2.8b", {"hidden_size": 2560, "num_hidden_layers": 64, "intermediate_size": 5120,
                                          "vocab_size": 50280, "time_step_rank": 160})],
     "mamba2": [("default", {}), ("untied", {"hidden_size": 1024, "num_heads": 32, "num_hidden_layers": 4,
@@ -153,6 +152,7 @@ CONFIGURATIONS: dict[str, list[tuple[str, dict]]] = {
     ],
 }  # fmt: skip
 """Model type -> (name, values other than the class's own)."""
+IMAGES = ("resnet", "vit")
 SHAPELESS = (
     "id2label", "label2id", "transformers_version", "architectures", "dtype", "torch_dtype", "problem_type",
     "return_dict", "output_hidden_states", "output_attentions", "chunk_size_feed_forward", "is_encoder_decoder",
@@ -162,19 +162,45 @@ SHAPELESS = (
 def counted(kind: str, changed: dict) -> tuple[int, str, dict]:
     """(parameters, class, its configuration) of a language model."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageClassification
+    from transformers import AutoConfig
 
+    if kind.endswith("2DModel"):
+        return counted_of_diffusers(kind, changed)
     config = AutoConfig.for_model(kind, **changed)
     with torch.device("meta"):
-        made = AutoModelForImageClassification if kind == "resnet" else AutoModelForCausalLM
-        model = made.from_config(config)
+        model = auto_class(kind, changed).from_config(config)
     model.tie_weights()
     total = sum(one.numel() for one in model.parameters())
     stored = {name for name in model.state_dict() if name.endswith("correction_bias")}
     total += sum(one.numel() for name, one in model.named_buffers() if name in stored)
     plain = {name: value for name, value in config.to_dict().items() if name not in SHAPELESS and value is not None}
-    labels = {"num_labels": config.num_labels} if kind == "resnet" else {}
+    labels = {"num_labels": config.num_labels} if kind in IMAGES else {}
+    labels |= {"architectures": changed["architectures"]} if "architectures" in changed else {}
     return total, type(model).__name__, {"model_type": kind, **plain, **labels}
+
+
+def auto_class(kind: str, changed: dict) -> type:
+    """The class of `transformers` that makes a whole model of a type."""
+    import transformers
+
+    if "architectures" in changed:
+        return transformers.AutoModel
+    if kind in IMAGES:
+        return transformers.AutoModelForImageClassification
+    return transformers.AutoModelForSeq2SeqLM if kind.endswith("t5") else transformers.AutoModelForCausalLM
+
+
+def counted_of_diffusers(kind: str, changed: dict) -> tuple[int, str, dict]:
+    """The same of a class of the `diffusers` package, whose files name it instead of a model type."""
+    import diffusers
+    import torch
+
+    with torch.device("meta"):
+        model = getattr(diffusers, kind)(**changed)
+    plain = {
+        name: value for name, value in dict(model.config).items() if not name.startswith("_") and value is not None
+    }
+    return sum(one.numel() for one in model.parameters()), kind, {"_class_name": kind, **plain}
 
 
 def main() -> None:

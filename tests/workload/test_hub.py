@@ -56,4 +56,4 @@ def test_what_is_not_in_the_cache_is_said_so(tmp_path, monkeypatch):
     ):
         workload.model("some-org/some-model")
     with pytest.raises(UnknownName, match="state-space or linear-attention layers"):
-        workload.model("state-spaces/mamba2-2.7b")
+        workload.model("RWKV/rwkv-6-world-7b")

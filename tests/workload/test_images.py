@@ -134,3 +134,107 @@ def test_images_and_text_are_not_mixed(fields, said):
 def test_text_needs_a_vocabulary():
     with pytest.raises(BadInput, match="vocab"):
         replace(workload.model("gpt2"), vocab=0)
+
+
+FREQUENCIES, LABELS, OUTPUTS, SMALL = 32, 7, 6, 32
+
+
+def dit(own=False):
+    """The model that `Dit` is."""
+    return Transformer(
+        name="dit",
+        layers=LAYERS,
+        hidden=SMALL,
+        patches=Patches(image=40, patch=4, channels=CHANNELS, class_token=False, outputs=OUTPUTS),
+        modulation=workload.Modulation(frequencies=FREQUENCIES, labels=LABELS, own=own),
+        attention=Attention(heads=HEADS, kv_heads=HEADS, head_dim=SMALL // HEADS, causal=False),
+        mlp=Mlp(ffn=FFN, gated=False, activation="gelu"),
+        positions="none",
+        norm="nonparametric",
+    )
+
+
+class Embedders(nn.Module):
+    """A vector of a time step's waves and a label."""
+
+    def __init__(self):
+        super().__init__()
+        self.step = nn.Sequential(nn.Linear(FREQUENCIES, SMALL), nn.SiLU(), nn.Linear(SMALL, SMALL))
+        self.labels = nn.Embedding(LABELS, SMALL)
+
+    def forward(self, waves, labels):
+        return nn.functional.silu(self.step(waves) + self.labels(labels))[:, None]
+
+
+class Modulated(nn.Module):
+    """A layer around the blocks of `Layer`, whose norms have no weights (Peebles and Xie 2022, figure 3)."""
+
+    def __init__(self, fused, own):
+        super().__init__()
+        self.blocks = Layer(SMALL, HEADS, HEADS, FFN, gated=False, fused=fused)
+        self.blocks.norm_1, self.blocks.norm_2 = (nn.LayerNorm(SMALL, elementwise_affine=False) for _ in range(2))
+        self.embedders, self.made = Embedders() if own else None, nn.Linear(SMALL, 6 * SMALL)
+
+    def forward(self, x, vector, condition):
+        vector = self.embedders(*condition) if self.embedders else vector
+        shift, scale, gate, shift_2, scale_2, gate_2 = self.made(vector).chunk(6, -1)
+        blocks = self.blocks
+        x = x + gate * blocks.attend(blocks.norm_1(x) * (1 + scale) + shift)
+        y = blocks.norm_2(x) * (1 + scale_2) + shift_2
+        return x + gate_2 * blocks.down(nn.functional.gelu(blocks.up(y)))
+
+
+class Dit(nn.Module):
+    """facebookresearch/DiT, models.py, with positions that are not trained; or with embedders in every layer."""
+
+    def __init__(self, fused=True, own=False):
+        super().__init__()
+        self.project = nn.Conv2d(CHANNELS, SMALL, 4, 4)
+        self.embedders = None if own else Embedders()
+        self.layers = nn.ModuleList(Modulated(fused, own) for _ in range(LAYERS))
+        self.norm, self.made = nn.LayerNorm(SMALL, elementwise_affine=False), nn.Linear(SMALL, 2 * SMALL)
+        self.output = nn.Linear(SMALL, OUTPUTS * 16)
+
+    def forward(self, images, waves, labels):
+        x = self.project(images).flatten(2).transpose(1, 2)
+        vector = (self.embedders or self.layers[0].embedders)(waves, labels)
+        for layer in self.layers:
+            x = layer(x, vector, (waves, labels))
+        shift, scale = self.made(vector).chunk(2, -1)
+        return self.output(self.norm(x) * (1 + scale) + shift)
+
+
+def seen(count):
+    """Images, waves of time steps, labels."""
+    return torch.randn(count, CHANNELS, 40, 40), torch.randn(count, FREQUENCIES), torch.randint(0, LABELS, (count,))
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_dit_has_the_parameters_of_its_module(own):
+    assert workload.parameters(dit(own)).total == sum(one.numel() for one in Dit(own=own).parameters())
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_dit_multiplies_as_torch_counts(own):
+    """Embedders of its own layers run once more for the final norm, which is not counted."""
+    model = dit(own)
+    ours = workload.forward_flops(model, model.patches.tokens).total * model.patches.tokens
+    again = 2 * (FREQUENCIES * SMALL + SMALL * SMALL) if own else 0
+    assert ours + again == pytest.approx(counted_flops(Dit(fused=False, own=own), *seen(1)), rel=1e-12)
+
+
+def test_autograd_saves_what_is_listed_for_a_dit():
+    """Vectors of an image, up to six times the width, and norms' scalars are left out by us."""
+    module, count, tokens = Dit(), 3, dit().patches.tokens
+    with Saved(module) as saved:
+        out = module(*seen(count))
+    out.sum().backward()
+    piece = Piece(micro_batch=count, seq=tokens, element_B=4.0, fused_elementwise=False)
+    assert saved.total_B(above_B=4 * count * 6 * SMALL) == pytest.approx(kept_B(dit(), piece), rel=1e-12)
+
+
+def test_multiplications_of_the_published_dit():
+    """118.64 billion multiply-accumulates for latents of 32 x 32 (Peebles and Xie 2022, table 4)."""
+    model = workload.model("dit-xl-2")
+    flops = workload.forward_flops(model, model.patches.tokens).total * model.patches.tokens
+    assert flops / 2e9 == pytest.approx(118.64, rel=0.001)

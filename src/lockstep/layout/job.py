@@ -42,6 +42,11 @@ class Job:
         return self.transformer is None or self.transformer.patches is not None
 
     @property
+    def crosses(self) -> bool:
+        """Whether the model is an encoder with a decoder."""
+        return self.transformer is not None and self.transformer.encoder_layers > 0
+
+    @property
     def unit(self) -> str:
         """What a step and a rate are counted in: tokens or images."""
         return "images" if self.images else "tokens"

@@ -14,6 +14,33 @@ MODEL_RULES = (
         ),
     ),
     Rule(
+        "stages without an encoder",
+        "--pp",
+        lambda g, j: (g.pp > 1) & j.crosses,
+        lambda x, j: (
+            f"pp={x.pp} stages of {j.model.name} are not priced: every layer of its decoder reads the encoder's "
+            "output, which would travel along; use pp=1"
+        ),
+    ),
+    Rule(
+        "cp without an encoder",
+        "--cp",
+        lambda g, j: (g.cp > 1) & j.crosses,
+        lambda x, j: (
+            f"cp={x.cp} is not priced for {j.model.name}: its decoder's ranks would exchange the encoder's keys and "
+            "values too; use cp=1"
+        ),
+    ),
+    Rule(
+        "async tp without an encoder",
+        "--overlap-tp",
+        lambda g, j: (g.tp > 1) & (j.crosses and j.recipe.overlap_tp == "async"),
+        lambda x, j: (
+            f"asynchronous tensor parallelism is not priced for {j.model.name}, whose decoder reads two streams; use "
+            "--overlap-tp gradients"
+        ),
+    ),
+    Rule(
         "objective without images",
         "--train",
         lambda g, j: j.images and j.recipe.objective.forwards > 1,

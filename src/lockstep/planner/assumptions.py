@@ -109,6 +109,8 @@ def _software(job: Job, cluster: Cluster) -> Iterator[str]:
     yield f"software {software.name}: {launch} to launch a kernel, {step} between steps ({software.kind})"
     if job.transformer and recipe.flash_attention:
         yield f"attention kernel {name}: rates of {kernel.source or 'the efficiency curve'}"
+        if job.transformer.positions == "relative":
+            yield "relative positions are added inside the fused attention kernel at no cost; see --no-flash"
 
 
 def _supported(job: Job, cluster: Cluster) -> str:
@@ -240,6 +242,13 @@ def _chosen(job: Job) -> Iterator[str]:
         yield from job.transformer.notes
         if job.transformer.patches is not None:
             yield job.transformer.patches.describe()
+        if job.transformer.modulation is not None:
+            yield "latents are read as an autoencoder stored them; no moving average of the weights is held"
+    if job.crosses:
+        yield (
+            f"a sequence is a pair: {job.recipe.seq:,} tokens into the encoder and as many out of the decoder; tokens "
+            "are counted once, those that go in"
+        )
 
 
 def _model(job: Job, layout: Layout) -> Iterator[str]:

@@ -59,6 +59,7 @@ from lockstep.workload.kind import (
     EXPERTS,
     LayerKind,
 )
+from lockstep.workload.modulation import Modulation
 from lockstep.workload.objective import Objective, Training, read_training
 from lockstep.workload.parameters import (
     ParameterCount,
@@ -114,6 +115,7 @@ __all__ = [
     "Mamba2",
     "Mlp",
     "Model",
+    "Modulation",
     "Objective",
     "ParameterCount",
     "Patches",

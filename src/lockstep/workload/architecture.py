@@ -15,10 +15,11 @@ from lockstep.errors import BadInput
 from lockstep.workload.checks import LIMITS, divisors_near, flags, one_of, positive, whole
 from lockstep.workload.convnet import ConvNet as ConvNet
 from lockstep.workload.kind import LayerKind, kinds_of, read_word
+from lockstep.workload.modulation import Modulation
 from lockstep.workload.patches import Patches
 from lockstep.workload.recurrent import Recurrent
 
-POSITIONS = ("rotary", "learned", "alibi", "none")
+POSITIONS = ("rotary", "learned", "alibi", "relative", "none")
 NORMS = ("rmsnorm", "layernorm", "layernorm-no-bias", "nonparametric")
 NORM_PLACEMENTS = ("pre", "post", "sandwich", "output")
 QK_NORMS = ("none", "head", "per-head", "full", "nonparametric")
@@ -244,6 +245,8 @@ class Transformer:
     """Rows of the token table; 0 for images."""
     patches: Patches | None = None
     """The images that it reads instead of text."""
+    modulation: Modulation | None = None
+    """Of images: what norms and blocks take from a time step and a label (DiT)."""
     attention: Attention
     mlp: Mlp | None = None
     """The dense feed-forward block; may be None when every layer has experts."""
@@ -252,11 +255,17 @@ class Transformer:
     """The mixer of the layers that the pattern calls recurrent."""
     pattern: tuple[str, ...] = ()
     """A word per layer (`kind.py`), repeated over the layers; empty where attention and experts say it all."""
+    encoder_layers: int = 0
+    """The first so many layers are an encoder, all later ones a decoder that attends to its output too (T5). Then a
+    sequence is a pair: as many tokens into the encoder as out of the decoder.
+    """
     positions: str = "rotary"
     max_positions: int = 0
     """Longest sequence that the model was made for; with learned positions, rows of their table. Tokens of an image."""
     extra_positions: int = 0
     """Rows of a learned table beyond max_positions (OPT and RoBERTa keep 2)."""
+    buckets: int = 32
+    """With relative positions: distances told apart, each with a score of its own for every head (T5)."""
     norm: str = "rmsnorm"
     norm_placement: str = "pre"
     """pre; post (after the residual sum, BERT); sandwich (pre, and on block outputs, Gemma 2); output (OLMo 2)."""
@@ -294,6 +303,8 @@ class Transformer:
         self._check_input()
         for name in ("extra_positions", "token_types", "mtp_layers"):
             whole("model", name, getattr(self, name), 1_000, 0)
+        whole("model", "buckets", self.buckets, LIMITS["positions"])
+        whole("model", "encoder_layers", self.encoder_layers, LIMITS["layers"], 0)
         whole("model", "parallel_norms", self.parallel_norms, 2)
         one_of("model", "positions", self.positions, POSITIONS)
         one_of("model", "norm", self.norm, NORMS)
@@ -311,11 +322,17 @@ class Transformer:
                 if not getattr(self, name):
                     raise BadInput(f"key {name!r} is missing; a model that reads text has it", name)
                 whole("model", name, getattr(self, name), LIMITS[limit])
+            if self.modulation is not None:
+                raise BadInput("modulation is of images; describe patches too", "modulation")
             return
         if self.vocab or self.mlm_head or self.token_types or self.mtp_layers or self.head_bias:
             raise BadInput("a model of patches reads no text: leave out vocab and what belongs to it", "patches")
         if self.attention.causal:
             raise BadInput("patches attend to one another in both directions; set attention.causal to false", "patches")
+        if self.modulation and (self.norm_placement != "pre" or self.parallel_block or self.pattern or self.experts):
+            raise BadInput(
+                "modulation needs norm_placement pre, and neither parallel_block, pattern nor experts", "model"
+            )
         object.__setattr__(self, "max_positions", self.patches.tokens)
 
     def _check_together(self) -> None:
@@ -324,7 +341,27 @@ class Transformer:
             raise BadInput(f"a parallel block needs norm_placement pre, got {self.norm_placement!r}", "model")
         if self.mlm_head and self.attention.causal:
             raise BadInput("mlm_head belongs to an encoder; set attention.causal to false", "model")
+        if self.encoder_layers:
+            self._check_encoder()
         self._check_kinds()
+
+    def _check_encoder(self) -> None:
+        """An encoder has a decoder, and both are of T5's kind."""
+        if self.encoder_layers >= self.layers:
+            raise BadInput(
+                f"encoder_layers={self.encoder_layers} of {self.layers} layers leave no decoder", "encoder_layers"
+            )
+        plain = self.attention.causal and self.attention.window is None and self.attention.latent is None
+        if self.pattern or self.mtp_layers or not plain or self.patches or self.experts:
+            raise BadInput(
+                "an encoder with a decoder has causal attention without windows or latents, and neither pattern, "
+                "experts, mtp_layers nor patches",
+                "encoder_layers",
+            )
+        if self.norm_placement != "pre" or self.parallel_block:
+            raise BadInput(
+                "an encoder with a decoder needs norm_placement pre, and no parallel_block", "encoder_layers"
+            )
 
     def _check_kinds(self) -> None:
         """Every layer's parts are described, and every part is some layer's."""
@@ -374,6 +411,11 @@ class Transformer:
         return sum(kind.attends for kind in self.kinds)
 
     @property
+    def num_crossing_layers(self) -> int:
+        """Layers with attention over an encoder's output besides their own."""
+        return self.layers - self.encoder_layers if self.encoder_layers else 0
+
+    @property
     def windows(self) -> tuple[int | None, ...]:
         """For each layer, its attention window, None where it is global."""
         return tuple(kind.window or None for kind in self.kinds)
@@ -393,7 +435,7 @@ class Transformer:
             return self.parallel_norms
         if not kind.whole:
             return 1
-        return 4 if self.norm_placement == "sandwich" else 2
+        return 4 if self.norm_placement == "sandwich" else 2 + kind.crosses
 
 
 @lru_cache(maxsize=256)
@@ -406,6 +448,7 @@ def _kinds(model: Transformer) -> tuple[LayerKind, ...]:
         attention.window,
         attention.window_of,
         lambda layer: experts is not None and experts.in_layer(layer),
+        model.encoder_layers,
     )
 
 

@@ -33,7 +33,7 @@ from lockstep.workload.kind import DENSE, LayerKind
 from lockstep.workload.objective import FULL_TRAINING, PLAIN, Objective, Training
 from lockstep.workload.piece import FULL, SELECTIVE, Recompute, recompute_code
 from lockstep.workload.weight import Category, Weight
-from lockstep.workload.weights import head_weights, layer_weights
+from lockstep.workload.weights import embedding_weights, head_weights, layer_weights
 
 COUNTINGS = ("full", "causal")
 
@@ -50,6 +50,8 @@ class Flops:
     recurrent_core: Number = 0
     """Short convolution and scan, in chunks (`recurrent/`)."""
     mlp: Number = 0
+    modulation: Number = 0
+    """Shift, scale and gate of every block, from a conditioning vector."""
     router: Number = 0
     routed_experts: Number = 0
     shared_experts: Number = 0
@@ -134,6 +136,7 @@ def layer_forward_flops(model: Transformer, seq: Number, kind: LayerKind = DENSE
         recurrent_projections=_matmul(weights, "recurrent"),
         recurrent_core=recurrent.core_flops(seq, counting) if recurrent else 0,
         mlp=_matmul(weights, "mlp"),
+        modulation=_once(weights, seq),
         router=_matmul(weights, "router"),
         routed_experts=_matmul(weights, "routed_experts"),
         shared_experts=_matmul(weights, "shared_experts"),
@@ -149,15 +152,17 @@ def head_forward_flops(model: Transformer, seq: Number) -> Flops:
     return Flops(head=flops)
 
 
-def embedding_forward_flops(model: Transformer) -> Flops:
-    """FLOPs per token of what makes tokens out of an image."""
-    patches = model.patches
-    return Flops() if patches is None else Flops(embedding=2 * model.hidden * patches.values * patches.share)
+def embedding_forward_flops(model: Transformer, seq: Number) -> Flops:
+    """FLOPs per token of what makes tokens out of an image, and a vector of what conditions it."""
+    if model.patches is None:
+        return Flops()
+    projected = 2 * model.hidden * model.patches.values * model.patches.share
+    return Flops(embedding=projected + _once(embedding_weights(model), seq))
 
 
 def forward_flops(model: Transformer, seq: Number, counting: str = "full") -> Flops:
     """FLOPs per token of one forward pass; `seq` may be an array."""
-    ends = embedding_forward_flops(model) + head_forward_flops(model, seq)
+    ends = embedding_forward_flops(model, seq) + head_forward_flops(model, seq)
     return _layers(model, seq, counting) + ends + _mtp(model, seq, counting)
 
 
@@ -202,6 +207,12 @@ def _matmul(weights: Iterable[Weight], category: Category) -> int:
     return sum(2 * weight.active_elems for weight in weights if weight.category == category and weight.is_matrix)
 
 
+def _once(weights: Iterable[Weight], seq: Number) -> Number:
+    """2 per element of every matrix whose product is made once per sequence, shared by its tokens."""
+    elems = sum(weight.elems for weight in weights if weight.per_sequence)
+    return 2 * elems / seq if elems else 0
+
+
 def _up_projections(model: Transformer) -> int:
     """Products that make queries, keys and values from latents, in all layers and prediction modules."""
     heads, latent = model.attention.heads, model.attention.latent
@@ -214,10 +225,11 @@ def _up_projections(model: Transformer) -> int:
 
 def _every_second(model: Transformer) -> tuple[int, int]:
     """Products that recomputation per operation runs again in all layers: of attention, and of dense blocks."""
+    attentions = model.num_attention_layers + model.num_crossing_layers
     attention, hidden, mlp = model.attention, model.hidden, model.mlp
     each = 0 if attention.latent else attention.head_dim * (attention.kv_heads + attention.heads)
     blocks = 2 * hidden * (mlp.ffn if mlp else 0) * model.num_dense_layers
-    return 2 * hidden * each * model.num_attention_layers, blocks
+    return 2 * hidden * each * attentions, blocks
 
 
 def _core(model: Transformer, seq: Number, kind: LayerKind, counting: str) -> Number:

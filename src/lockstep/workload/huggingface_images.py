@@ -1,4 +1,6 @@
-"""Models of images in Hugging Face configs: ResNets and ViTs, as in github.com/huggingface/transformers, 5.24."""
+"""Models of images in Hugging Face configs: ResNets and ViTs of github.com/huggingface/transformers, 5.24; DiTs of
+github.com/huggingface/diffusers, 0.42.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from lockstep.errors import BadInput
 from lockstep.workload.architecture import Attention, Mlp, Transformer
 from lockstep.workload.config_reader import ConfigReader
 from lockstep.workload.convnet import ConvNet
+from lockstep.workload.modulation import Modulation
 from lockstep.workload.patches import Patches
 
 WIDER = {"bottleneck": 4, "basic": 1}
@@ -71,6 +74,45 @@ def vit(config: ConfigReader) -> Transformer:
         positions="learned",
         norm="layernorm",
         pooler=bare,
+    )
+
+
+def dit(config: ConfigReader) -> Transformer:
+    """A DiT as diffusers builds it: `transformer_2d.py` and `dit_transformer_2d.py`, 0.42. Every layer embeds time step
+    and label for itself.
+    """
+    heads = config.size("num_attention_heads", limit="heads", default=16)
+    head_dim = config.size("attention_head_dim", limit="head_dim", default=72)
+    channels = config.size("in_channels", limit="hidden", default=4)
+    if config.data.get("norm_type", "ada_norm_zero") != "ada_norm_zero":
+        config.refuse("norm_type", "only a DiT's layers, ada_norm_zero, are read")
+    if config.data.get("activation_fn", "gelu-approximate") not in ("gelu", "gelu-approximate"):
+        config.refuse("activation_fn", "the blocks of a DiT have gelu")
+    if config.flag("norm_elementwise_affine"):
+        config.refuse("norm_elementwise_affine", "the norms of a DiT have no weights of their own")
+    return Transformer(
+        name="dit",
+        layers=config.size("num_layers", limit="layers", default=28),
+        hidden=heads * head_dim,
+        patches=Patches(
+            image=_side(config, "sample_size", 32),
+            patch=_side(config, "patch_size", 2),
+            channels=channels,
+            class_token=False,
+            outputs=config.size("out_channels", limit="hidden", default=channels),
+        ),
+        modulation=Modulation(labels=config.size("num_embeds_ada_norm", limit="vocab", default=1000) + 1, own=True),
+        attention=Attention(
+            heads=heads,
+            kv_heads=heads,
+            head_dim=head_dim,
+            qkv_bias=config.flag("attention_bias", default=True),
+            out_bias=True,
+            causal=False,
+        ),
+        mlp=Mlp(ffn=4 * heads * head_dim, gated=False, activation="gelu", in_bias=True, out_bias=True),
+        positions="none",
+        norm="nonparametric",
     )
 
 

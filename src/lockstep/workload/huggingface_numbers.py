@@ -17,8 +17,9 @@ _EPSILON = {
     llama4_text ministral3 mixtral nemotron nemotron_h olmo2 olmo3 olmoe phi phi3 phimoe qwen2_5_vl qwen2_5_vl_text
     qwen2_vl qwen2_vl_text starcoder2""",
     1e-6: """deepseek_v2 deepseek_v3 dots1 gemma gemma2 gemma3_text granite granitemoe granitemoehybrid granitemoeshared
-    jamba kimi_k2 llama minimax_m2 mistral qwen2 qwen2_moe qwen3 qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text
-    qwen3_moe qwen3_next qwen3_vl qwen3_vl_moe qwen3_vl_moe_text qwen3_vl_text seed_oss smollm3""",
+    jamba kimi_k2 llama minimax_m2 mistral mt5 qwen2 qwen2_moe qwen3 qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text
+    qwen3_moe qwen3_next qwen3_vl qwen3_vl_moe qwen3_vl_moe_text qwen3_vl_text seed_oss smollm3
+    t5""",
     1.5625e-7: "glm4",
     1e-12: "vit",
 }
