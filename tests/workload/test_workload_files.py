@@ -200,7 +200,7 @@ def test_mistakes_in_an_own_file_are_located(folder, old, new, line, message):
     assert f"mine.yaml:{line}:" in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["mamba2", "llama5", "gpt_neo", "lama", "qwen4", "gemma3n", "bertt"])
+@pytest.mark.parametrize("kind", ["mamba3", "umt5", "dinov2", "llama5", "gpt_neo", "lama", "qwen4", "gemma3n", "bertt"])
 def test_no_architecture_is_taken_for_another(folder: Path, kind: str) -> None:
     with pytest.raises(BadInput) as caught:
         read(folder, {**LLAMA, "model_type": kind})

@@ -42,6 +42,11 @@ class Job:
         return self.transformer is None or self.transformer.patches is not None
 
     @property
+    def attends(self) -> bool:
+        """Whether any layer has attention."""
+        return self.transformer is not None and self.transformer.num_attention_layers > 0
+
+    @property
     def crosses(self) -> bool:
         """Whether the model is an encoder with a decoder."""
         return self.transformer is not None and self.transformer.encoder_layers > 0

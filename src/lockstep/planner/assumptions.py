@@ -107,9 +107,9 @@ def _software(job: Job, cluster: Cluster) -> Iterator[str]:
     software, (name, kernel) = recipe.software, clock.attention
     launch, step = format_time(float(clock.launch_s)), format_time(float(clock.step_s))
     yield f"software {software.name}: {launch} to launch a kernel, {step} between steps ({software.kind})"
-    if job.transformer and recipe.flash_attention:
+    if job.attends and recipe.flash_attention:
         yield f"attention kernel {name}: rates of {kernel.source or 'the efficiency curve'}"
-        if job.transformer.positions == "relative":
+        if job.transformer and job.transformer.positions == "relative":
             yield "relative positions are added inside the fused attention kernel at no cost; see --no-flash"
 
 

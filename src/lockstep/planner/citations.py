@@ -93,7 +93,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("chowdhery2022", lambda job, layout: True),
     ("narayanan2021", lambda job, layout: job.transformer is not None),
     ("korthikanti2022", lambda job, layout: job.transformer is not None),
-    ("dao2023", lambda job, layout: job.transformer is not None and job.recipe.flash_attention),
+    ("dao2023", lambda job, layout: job.attends and job.recipe.flash_attention),
     ("chetlur2014", lambda job, layout: job.transformer is None),
     ("hockney1994", lambda job, layout: layout.world > 1),
     ("thakur2005", lambda job, layout: layout.world > 1),

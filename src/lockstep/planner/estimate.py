@@ -103,7 +103,7 @@ class Estimate:
     def attention_kernel(self) -> str | None:
         """The fused kernel that attention is priced by; None where attention is not fused, or the model has none."""
         recipe = self.job.recipe
-        if self.job.transformer is None or not recipe.flash_attention:
+        if not self.job.attends or not recipe.flash_attention:
             return None
         return Clock.of(self.cluster.device, recipe).attention[0]
 

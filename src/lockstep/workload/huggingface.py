@@ -1,10 +1,10 @@
 """`read_config(path)`: a Hugging Face config.json as a `Transformer` or `ConvNet`, without the transformers library.
 
 Each model type has its own key names, defaults (are embeddings tied?) and fixed habits (which biases there are): they
-live in `huggingface_decoders.py`, `_experts.py`, `_layers.py` and `_hybrids.py`, one short function per family. Not
-read: towers for images and sound, which the model's notes name, adapters and quantisation, which change no shape that
-matters here. Source: the `configuration_*.py` and `modeling_*.py` files of github.com/huggingface/transformers, 4.57;
-of families that came later, 5.24.
+live in `huggingface_decoders.py` and its neighbours, one short function per family. Not read: towers for images and
+sound, which the model's notes name, adapters and quantisation, which change no shape that matters here. Source: the
+`configuration_*.py` and `modeling_*.py` files of github.com/huggingface/transformers, 4.57; of families that came
+later, 5.24.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from lockstep.workload.config_reader import ConfigReader
 from lockstep.workload.huggingface_images import dit, resnet, vit
 from lockstep.workload.huggingface_numbers import numerics
 from lockstep.workload.huggingface_pairs import t5
+from lockstep.workload.huggingface_recurrent import mamba, mamba2
 
 LONGEST_NAME = 100
 DIFFUSERS = ("DiTTransformer2DModel", "Transformer2DModel")
@@ -71,6 +72,8 @@ FAMILIES: dict[str, Callable[[ConfigReader], Transformer]] = {
     "llama": plain.llama,
     "llama4": layered.llama4,
     "llama4_text": layered.llama4,
+    "mamba": mamba,
+    "mamba2": mamba2,
     "minimax_m2": layered.minimax_m2,
     "ministral3": plain.mistral,
     "mistral": plain.mistral,
