@@ -260,6 +260,8 @@ def _model(job: Job, layout: Layout) -> Iterator[str]:
         yield f"routing {routing}: the busiest rank of experts has {busiest:.3g} times the mean; no token is dropped"
     if job.transformer and job.transformer.mtp_layers:
         yield f"{job.transformer.mtp_layers} multi-token-prediction module(s) are trained too"
+    if job.crosses or (job.images and job.transformer):
+        yield "no measured step of a model of this kind is known: its kernels are priced as those of decoders of text"
     if job.transformer and job.transformer.recurrent:
         unknown = "no measured times of recurrent layers are known"
         yield f"{unknown}: their products run at the rate of any, the rest at that of memory"

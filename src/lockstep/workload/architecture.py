@@ -14,10 +14,11 @@ from typing import Any
 from lockstep.errors import BadInput
 from lockstep.workload.checks import LIMITS, divisors_near, flags, one_of, positive, whole
 from lockstep.workload.convnet import ConvNet as ConvNet
-from lockstep.workload.kind import LayerKind, kinds_of, read_word
+from lockstep.workload.kind import LayerKind, kinds_of
 from lockstep.workload.modulation import Modulation
 from lockstep.workload.patches import Patches
 from lockstep.workload.recurrent import Recurrent
+from lockstep.workload.together import check_input, check_together
 
 POSITIONS = ("rotary", "learned", "alibi", "relative", "none")
 NORMS = ("rmsnorm", "layernorm", "layernorm-no-bias", "nonparametric")
@@ -300,7 +301,9 @@ class Transformer:
     def __post_init__(self) -> None:
         for name in ("layers", "hidden"):
             whole("model", name, getattr(self, name), LIMITS[name])
-        self._check_input()
+        check_input(self)
+        if self.patches is not None:
+            object.__setattr__(self, "max_positions", self.patches.tokens)
         for name in ("extra_positions", "token_types", "mtp_layers"):
             whole("model", name, getattr(self, name), 1_000, 0)
         whole("model", "buckets", self.buckets, LIMITS["positions"])
@@ -313,77 +316,7 @@ class Transformer:
         flags("model", self, "pooler", "mlm_head")
         if self.norm_epsilon is not None:
             positive("model", "norm_epsilon", self.norm_epsilon)
-        self._check_together()
-
-    def _check_input(self) -> None:
-        """Text has a vocabulary and a longest sequence; images have neither, as their patches say both."""
-        if self.patches is None:
-            for name, limit in (("vocab", "vocab"), ("max_positions", "positions")):
-                if not getattr(self, name):
-                    raise BadInput(f"key {name!r} is missing; a model that reads text has it", name)
-                whole("model", name, getattr(self, name), LIMITS[limit])
-            if self.modulation is not None:
-                raise BadInput("modulation is of images; describe patches too", "modulation")
-            return
-        if self.vocab or self.mlm_head or self.token_types or self.mtp_layers or self.head_bias:
-            raise BadInput("a model of patches reads no text: leave out vocab and what belongs to it", "patches")
-        if self.attention.causal:
-            raise BadInput("patches attend to one another in both directions; set attention.causal to false", "patches")
-        if self.modulation and (self.norm_placement != "pre" or self.parallel_block or self.pattern or self.experts):
-            raise BadInput(
-                "modulation needs norm_placement pre, and neither parallel_block, pattern nor experts", "model"
-            )
-        object.__setattr__(self, "max_positions", self.patches.tokens)
-
-    def _check_together(self) -> None:
-        """Rules that join several fields."""
-        if self.parallel_block and self.norm_placement != "pre":
-            raise BadInput(f"a parallel block needs norm_placement pre, got {self.norm_placement!r}", "model")
-        if self.mlm_head and self.attention.causal:
-            raise BadInput("mlm_head belongs to an encoder; set attention.causal to false", "model")
-        if self.encoder_layers:
-            self._check_encoder()
-        self._check_kinds()
-
-    def _check_encoder(self) -> None:
-        """An encoder has a decoder, and both are of T5's kind."""
-        if self.encoder_layers >= self.layers:
-            raise BadInput(
-                f"encoder_layers={self.encoder_layers} of {self.layers} layers leave no decoder", "encoder_layers"
-            )
-        plain = self.attention.causal and self.attention.window is None and self.attention.latent is None
-        if self.pattern or self.mtp_layers or not plain or self.patches or self.experts:
-            raise BadInput(
-                "an encoder with a decoder has causal attention without windows or latents, and neither pattern, "
-                "experts, mtp_layers nor patches",
-                "encoder_layers",
-            )
-        if self.norm_placement != "pre" or self.parallel_block:
-            raise BadInput(
-                "an encoder with a decoder needs norm_placement pre, and no parallel_block", "encoder_layers"
-            )
-
-    def _check_kinds(self) -> None:
-        """Every layer's parts are described, and every part is some layer's."""
-        if len(self.pattern) > self.layers:
-            raise BadInput(f"the pattern has {len(self.pattern)} layers, the model {self.layers}", "pattern")
-        kinds = self.kinds
-        local = any(read_word(word)[0] == "local" for word in self.pattern)
-        if local and self.attention.window is None:
-            raise BadInput("the pattern has local layers; set attention.window", "pattern")
-        if self.mlp is None and self.num_dense_layers:
-            raise BadInput(f"mlp is missing, and {self.num_dense_layers} layers have no experts", "model")
-        if self.experts is None and self.num_expert_layers:
-            raise BadInput(f"experts are missing, and {self.num_expert_layers} layers have them", "model")
-        if self.experts and not self.num_expert_layers:
-            raise BadInput(f"experts are given, but none of the {self.layers} layers has them", "model")
-        recurrent = any(kind.mixer == "recurrent" for kind in kinds)
-        if recurrent != (self.recurrent is not None):
-            wrong = "the pattern has recurrent layers; describe them under recurrent"
-            raise BadInput(wrong if recurrent else "recurrent is given, but the pattern has no such layer", "pattern")
-        whole_layers = all(kind.whole for kind in kinds)
-        if not whole_layers and (self.norm_placement != "pre" or self.parallel_block):
-            raise BadInput("layers with one block need norm_placement pre, and no parallel_block", "pattern")
+        check_together(self)
 
     @property
     def kinds(self) -> tuple[LayerKind, ...]:
