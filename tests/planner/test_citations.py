@@ -44,6 +44,8 @@ def test_every_rule_is_reachable() -> None:
         (replace(DENSE, recipe=replace(DENSE.recipe, vocab_parallel="vocab-2")), Layout(pp=4, dp=8)),
         *((_by(kind), Layout(cp=2, dp=16)) for kind in KINDS),
         (Job(model("resnet50"), Recipe(seq=1, batch=256), 32), Layout(dp=32)),
+        (Job(model("dit-xl-2"), Recipe(seq=256, batch=256), 32), Layout(dp=32)),
+        (Job(model("t5-base"), Recipe(seq=512, batch=256), 32), Layout(dp=32)),
     ]
     reached = {one.key for job, layout in samples for one in citations(estimate(job, NODES, layout))}
     assert {key for key, _ in RULES} <= reached
