@@ -238,3 +238,24 @@ def test_multiplications_of_the_published_dit():
     model = workload.model("dit-xl-2")
     flops = workload.forward_flops(model, model.patches.tokens).total * model.patches.tokens
     assert flops / 2e9 == pytest.approx(118.64, rel=0.001)
+
+
+def test_a_file_describes_what_the_catalog_has(tmp_path):
+    described = """
+layers: 28
+hidden: 1152
+patches: {image: 32, patch: 2, channels: 4, class_token: false, outputs: 8}
+modulation: {labels: 1001}
+attention: {heads: 16, head_dim: 72, causal: false, qkv_bias: true, out_bias: true}
+mlp: {ffn: 4608, gated: false, activation: gelu, in_bias: true, out_bias: true}
+positions: none
+norm: nonparametric
+"""
+    path = tmp_path / "dit-xl-2.yaml"
+    path.write_text(described)
+    assert workload.model(path) == workload.model("dit-xl-2")
+    path.write_text(described.replace("patch: 2", "patch: 3"))
+    with pytest.raises(
+        BadInput, match=r"dit-xl-2\.yaml:4: patch=3 does not divide the image of side 32; try 1 or 2 or 4"
+    ):
+        workload.model(path)

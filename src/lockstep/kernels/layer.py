@@ -306,8 +306,8 @@ def _every_second(shard: Shard, kind: LayerKind, mlp: Mlp | None) -> Work:
     parts = norms(shard, kind)
     if attention.latent is None and kind.attends:
         width = attention.heads / shard.grid.tp * attention.head_dim
-        twice = shard.product(tokens, shard.kv_heads * attention.head_dim, h) + shard.product(tokens, h, width)
-        parts += twice + twice if kind.crosses else twice
+        each = shard.product(tokens, shard.kv_heads * attention.head_dim, h) + shard.product(tokens, h, width)
+        parts += each + each if kind.crosses else each
     if mlp:
         width = mlp.ffn / shard.grid.tp
         parts += shard.product(tokens, width, h) if mlp.gated else shard.product(tokens, h, width)

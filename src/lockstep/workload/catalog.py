@@ -19,7 +19,6 @@ checks types and unknown keys, the dataclasses check sizes. `name` defaults to t
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
@@ -33,7 +32,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json
 from lockstep.vocabulary import architecture
 from lockstep.workload.architecture import Attention, ConvNet, Experts, LatentAttention, Mlp, Model, Rotary, Transformer
-from lockstep.workload.hub import cached_config, hub_names, is_hub_id
+from lockstep.workload.hub import cached_config, config_in, hub_names, is_hub_id
 from lockstep.workload.modulation import Modulation
 from lockstep.workload.parameters import parameters
 from lockstep.workload.patches import Patches
@@ -251,8 +250,7 @@ def model(name_or_path: str | Path) -> Model:
     if is_hub_id(text):
         return _of_hub(text)
     path = Path(text)
-    if os.path.isfile(path / "config.json"):
-        path = path / "config.json"
+    path = config_in(path) or path
     if path.suffix.lower() in FILE_SUFFIXES:
         from lockstep.workload.huggingface import read_config
 

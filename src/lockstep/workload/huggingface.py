@@ -145,7 +145,7 @@ def read_config(path: str | Path) -> Model:
     """The model in a config.json. Raises BadInput at "file:line" for what cannot be read or is not supported."""
     data, locate = read_json(path)
     config = ConfigReader(data, locate)
-    kind = data.get("model_type", _of_diffusers(config))
+    kind = data["model_type"] if "model_type" in data else _of_diffusers(config)
     if not isinstance(kind, str):
         got = "is missing" if kind is None else "must be text"
         raise BadInput(f"key model_type {got}; it says which architecture the file describes", config.where())
@@ -194,5 +194,5 @@ def _name(data: Mapping[str, object], path: Path) -> str:
         value = data.get(key)
         if isinstance(value, str) and value.strip("./ "):
             return value[:LONGEST_NAME]
-    folder = path.absolute().parent.name
+    folder = next(one.name for one in path.absolute().parents if one.name != "transformer")
     return (path.stem if path.stem != "config" else folder or str(data.get("model_type", "model")))[:LONGEST_NAME]
