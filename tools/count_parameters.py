@@ -2,10 +2,10 @@
 
     python tools/count_parameters.py tests/workload/oracle/parameters.json
 
-Needs torch and transformers, which the tests do not: run it in an environment of its own. Every entry of CONFIGURATIONS
-is a config class with some values changed; its language model is made on the meta device, where weights have shapes and
-no memory. A tied tensor counts once; of stored buffers only those that balance experts do, which files of weights hold
-too. Values that shape no weight are left out of the file; lists of layers, which the readers need, are kept.
+Needs torch, transformers and diffusers: run it in an environment of its own. Every entry of CONFIGURATIONS is a config
+class with some values changed; its model is made on the meta device, where weights have shapes and no memory. A tied
+tensor counts once; of stored buffers only those that balance experts do, which files of weights hold too. Values that
+shape no weight are left out of the file; lists of layers, which the readers need, are kept.
 """
 
 from __future__ import annotations
@@ -116,12 +116,43 @@ CONFIGURATIONS: dict[str, list[tuple[str, dict]]] = {
     "mpt": [("default", {})],
     "starcoder2": [("default", {})],
     "arcee": [("default", {})],
+    "vit": [
+        ("b-16", {"num_labels": 1000}),
+        ("l-16 384", {"num_labels": 1000, "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16,
+                      "intermediate_size": 4096, "image_size": 384}),
+        ("h-14", {"num_labels": 21843, "hidden_size": 1280, "num_hidden_layers": 32, "num_attention_heads": 16,
+                  "intermediate_size": 5120, "patch_size": 14}),
+        ("backbone", {"architectures": ["ViTModel"], "qkv_bias": False, "num_hidden_layers": 2}),
+    ],
+    "t5": [
+        ("small", {}),
+        ("base", {"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12}),
+        ("large", {"d_model": 1024, "d_ff": 4096, "num_layers": 24, "num_heads": 16}),
+        ("3b", {"d_model": 1024, "d_kv": 128, "d_ff": 16384, "num_layers": 24, "num_heads": 32}),
+        ("11b", {"d_model": 1024, "d_kv": 128, "d_ff": 65536, "num_layers": 24, "num_heads": 128}),
+        ("v1.1 xxl", {"d_model": 4096, "d_ff": 10240, "num_layers": 24, "num_heads": 64,
+                      "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
+        ("flan small", {"d_ff": 1024, "num_layers": 8, "num_heads": 6, "feed_forward_proj": "gated-gelu",
+                        "tie_word_embeddings": False}),
+        ("deep encoder", {"num_layers": 10, "num_decoder_layers": 3}),
+    ],
+    "mt5": [("default", {}), ("xl", {"d_model": 2048, "d_ff": 5120, "num_layers": 24, "num_heads": 32})],
+    "mamba": [("default", {}), ("2.8b", {"hidden_size": 2560, "num_hidden_layers": 64, "intermediate_size": 5120,
+                                         "vocab_size": 50280, "time_step_rank": 160})],
+    "mamba2": [("default", {}), ("untied", {"hidden_size": 1024, "num_heads": 32, "num_hidden_layers": 4,
+                                            "n_groups": 1, "tie_word_embeddings": False, "use_bias": True})],
+    "DiTTransformer2DModel": [
+        ("xl-2", {"out_channels": 8}),
+        ("b-4 512", {"num_attention_heads": 12, "attention_head_dim": 64, "num_layers": 12, "patch_size": 4,
+                     "sample_size": 64, "attention_bias": False}),
+    ],
     "resnet": [
         ("50", {"num_labels": 1000}),
         ("18", {"num_labels": 10, "depths": [2, 2, 2, 2], "hidden_sizes": [64, 128, 256, 512], "layer_type": "basic"}),
     ],
 }  # fmt: skip
 """Model type -> (name, values other than the class's own)."""
+IMAGES = ("resnet", "vit")
 SHAPELESS = (
     "id2label", "label2id", "transformers_version", "architectures", "dtype", "torch_dtype", "problem_type",
     "return_dict", "output_hidden_states", "output_attentions", "chunk_size_feed_forward", "is_encoder_decoder",
@@ -131,19 +162,45 @@ SHAPELESS = (
 def counted(kind: str, changed: dict) -> tuple[int, str, dict]:
     """(parameters, class, its configuration) of a language model."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageClassification
+    from transformers import AutoConfig
 
+    if kind.endswith("2DModel"):
+        return counted_of_diffusers(kind, changed)
     config = AutoConfig.for_model(kind, **changed)
     with torch.device("meta"):
-        made = AutoModelForImageClassification if kind == "resnet" else AutoModelForCausalLM
-        model = made.from_config(config)
+        model = auto_class(kind, changed).from_config(config)
     model.tie_weights()
     total = sum(one.numel() for one in model.parameters())
     stored = {name for name in model.state_dict() if name.endswith("correction_bias")}
     total += sum(one.numel() for name, one in model.named_buffers() if name in stored)
     plain = {name: value for name, value in config.to_dict().items() if name not in SHAPELESS and value is not None}
-    labels = {"num_labels": config.num_labels} if kind == "resnet" else {}
+    labels = {"num_labels": config.num_labels} if kind in IMAGES else {}
+    labels |= {"architectures": changed["architectures"]} if "architectures" in changed else {}
     return total, type(model).__name__, {"model_type": kind, **plain, **labels}
+
+
+def auto_class(kind: str, changed: dict) -> type:
+    """The class of `transformers` that makes a whole model of a type."""
+    import transformers
+
+    if "architectures" in changed:
+        return transformers.AutoModel
+    if kind in IMAGES:
+        return transformers.AutoModelForImageClassification
+    return transformers.AutoModelForSeq2SeqLM if kind.endswith("t5") else transformers.AutoModelForCausalLM
+
+
+def counted_of_diffusers(kind: str, changed: dict) -> tuple[int, str, dict]:
+    """The same of a class of the `diffusers` package, whose files name it instead of a model type."""
+    import diffusers
+    import torch
+
+    with torch.device("meta"):
+        model = getattr(diffusers, kind)(**changed)
+    plain = {
+        name: value for name, value in dict(model.config).items() if not name.startswith("_") and value is not None
+    }
+    return sum(one.numel() for one in model.parameters()), kind, {"_class_name": kind, **plain}
 
 
 def main() -> None:

@@ -208,22 +208,22 @@ COMMANDS = {
 }
 """Command -> text."""
 
-_STATE = "its state-space or linear-attention layers are of another kind than those of hybrids that are read"
+_STATE = "its state-space or linear-attention layers are of another kind than those that are read"
 _UNREAD = "no file of its kind is read yet; where its layers are ordinary, a YAML file can describe it"
-_SEES = "images and sound are not priced, only transformers over tokens and ConvNets"
-_TWO = "an encoder with a decoder is not priced"
+_SEES = "of models of images only ViT, DiT and ResNet are read, of those of sound none"
+_TWO = "of encoders with decoders only T5 and mT5 are read"
 _CLOSED = "its shape was never published"
 ARCHITECTURES = {
     word: text
     for words, text in {
-        """mamba mamba2 falconmamba falconh1 zamba zamba2 rwkv retnet xlstm recurrentgemma hymba kimilinear lfm2
+        """falconmamba falconh1 zamba zamba2 rwkv retnet xlstm recurrentgemma hymba kimilinear lfm2
         minimaxm1 olmohybrid""": _STATE,
         """gemma3n gemma4 glm5 chatglm mistral4 grok1 grok2 phi3small phi4multimodal stablelm codegen internlm2
         internlm3 baichuan ernie45moe hunyuanv1moe deepseekv32 deepseekv4 arctic openelm persimmon apertus xglm albert
         electra deberta distilbert modernbert xlmroberta""": _UNREAD,
-        """vit dinov2 swin convnext clip siglip mllama idefics pixtral
-        stablediffusion sdxl flux dit unet whisper wav2vec2 hubert""": _SEES,
-        "t5 mt5 flant5 ul2 bart mbart pegasus marian m2m100 nllb": _TWO,
+        """deit beit dinov2 dinov3 swin convnext clip siglip mllama idefics pixtral
+        stablediffusion sdxl sd3 flux pixart unet whisper wav2vec2 hubert""": _SEES,
+        "umt5 ul2 byt5 longt5 bart mbart pegasus marian m2m100 nllb": _TWO,
         "gpt35 gpt4 gpt5 chatgpt claude gemini grok3 grok4 o1 o3": _CLOSED,
     }.items()
     for word in words.split()

@@ -48,6 +48,8 @@ def test_every_rule_is_reachable() -> None:
         (_with(train="lora:r=8", base="nf4"), Layout(dp=32)),
         (_with(update_in_backward=True), Layout(dp=32, micro_batch=2)),
         (Job(model("resnet50"), Recipe(seq=1, batch=256), 32), Layout(dp=32)),
+        (Job(model("dit-xl-2"), Recipe(seq=256, batch=256), 32), Layout(dp=32)),
+        (Job(model("t5-base"), Recipe(seq=512, batch=256), 32), Layout(dp=32)),
     ]
     reached = {one.key for job, layout in samples for one in citations(estimate(job, NODES, layout))}
     assert {key for key, _ in RULES} <= reached

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lockstep import workload
-from lockstep.errors import UnknownName
+from lockstep.errors import BadInput, UnknownName
 from lockstep.workload.hub import hub_names
 
 CONFIG = json.loads(Path(__file__).parent.joinpath("configs/llama3-8b.json").read_text())
@@ -41,6 +41,33 @@ def test_a_folder_stands_for_its_config(tmp_path):
     assert workload.model(put(tmp_path, "cc33")).layers == CONFIG["num_hidden_layers"]
 
 
+def test_the_transformer_of_a_diffusers_pipeline_is_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    pipeline = tmp_path / "models--My-Org--Painter" / "snapshots" / "aa11"
+    (pipeline / "transformer").mkdir(parents=True)
+    described = {"_class_name": "DiTTransformer2DModel", "num_layers": 3}
+    (pipeline / "transformer" / "config.json").write_text(json.dumps(described))
+    assert (workload.model(pipeline).layers, workload.model(pipeline).name) == (3, "aa11")
+    assert (workload.model("My-Org/Painter").layers, workload.model("My-Org/Painter").name) == (3, "My-Org/Painter")
+
+
+@pytest.mark.parametrize(
+    ("described", "said"),
+    [
+        ({"_class_name": "FluxTransformer2DModel"}, "diffusers class 'FluxTransformer2DModel'"),
+        ({"_class_name": "Transformer2DModel", "norm_type": "layer_norm"}, "ada_norm_zero"),
+        ({"_class_name": "DiTTransformer2DModel", "activation_fn": "geglu"}, "blocks of a DiT have gelu"),
+        ({"_class_name": "DiTTransformer2DModel", "norm_elementwise_affine": True}, "no weights of their own"),
+        ({"_class_name": "DiTTransformer2DModel", "sample_size": 33}, "patch=2 does not divide"),
+    ],
+)
+def test_what_is_no_dit_is_refused(tmp_path, described, said):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(described))
+    with pytest.raises(BadInput, match=said):
+        workload.model(path)
+
+
 def test_ids_and_names_in_any_case_are_the_catalogs(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     assert workload.model("Qwen/Qwen2.5-14B-Instruct") is workload.model("qwen2.5-14b")
@@ -56,4 +83,4 @@ def test_what_is_not_in_the_cache_is_said_so(tmp_path, monkeypatch):
     ):
         workload.model("some-org/some-model")
     with pytest.raises(UnknownName, match="state-space or linear-attention layers"):
-        workload.model("state-spaces/mamba2-2.7b")
+        workload.model("RWKV/rwkv-6-world-7b")

@@ -33,7 +33,7 @@ def read(folder, data, name="config.json"):
 def test_every_supported_type_has_a_file_or_an_oracle():
     """Published ones stand in configs/, those of the library's classes in oracle/; the rest wrap one of these."""
     there = {json.loads(path.read_text())["model_type"] for path in CONFIGS}
-    there |= {config["model_type"] for config in ORACLE}
+    there |= {config.get("model_type", "dit") for config in ORACLE}
     wrappers = {kind for kind in FAMILIES if kind.removesuffix("_text") in WRAPPERS}
     assert set(FAMILIES) - there - wrappers == {"kimi_k2"}
 
@@ -54,7 +54,7 @@ REFUSED = [
     ({"hidden_act": "sillu"}, "hidden_act", "did you mean silu"),
     ({"hidden_act": 7}, "hidden_act", "unknown activation"),
     ({"model_type": "lama"}, "model_type", "the architecture 'lama' .* is not supported: .*; supported: "),
-    ({"model_type": "whisper"}, "model_type", "images and sound are not priced"),
+    ({"model_type": "whisper"}, "model_type", "of those of sound none"),
     ({"model_type": "rwkv"}, "model_type", "state-space or linear-attention layers"),
     ({"model_type": "gemma3n"}, "model_type", "the architecture 'gemma3n' .* is not supported: no file of its kind"),
     ({"model_type": None}, None, "model_type is missing"),
@@ -200,7 +200,7 @@ def test_mistakes_in_an_own_file_are_located(folder, old, new, line, message):
     assert f"mine.yaml:{line}:" in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["mamba2", "llama5", "gpt_neo", "lama", "qwen4", "gemma3n", "bertt"])
+@pytest.mark.parametrize("kind", ["mamba3", "umt5", "dinov2", "llama5", "gpt_neo", "lama", "qwen4", "gemma3n", "bertt"])
 def test_no_architecture_is_taken_for_another(folder: Path, kind: str) -> None:
     with pytest.raises(BadInput) as caught:
         read(folder, {**LLAMA, "model_type": kind})

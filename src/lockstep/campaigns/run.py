@@ -105,8 +105,8 @@ def expected_run(
 
     Raises BadInput when ramp or interval do not fit, Infeasible when failures leave no time to work.
     """
-    tokens = target.with_batch(found.job.recipe.batch_tokens)
-    check_tokens(tokens, found.job.recipe.batch_tokens)
+    tokens = target.with_batch(found.job.step_units)
+    check_tokens(tokens, found.job.step_units)
     done = work(found, tokens, operation, ramp)
     pattern, pool, mtbf_s = operation.pattern(found.job), operation.pool(found), operation.mtbf_s(found.job.devices)
     long_run = LongRun(pattern, mtbf_s, pool)

@@ -182,7 +182,7 @@ def _never(law: str, size: float, loss: float, floor: float) -> Infeasible:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`tokens` to train on (images for a convolutional network)."""
+    """`tokens` to train on (images for a model that reads them)."""
 
     tokens: float
     loss: float | None = None
@@ -226,7 +226,7 @@ def in_batches(target: Target, critical_batch_tokens: float) -> Target:
 
 
 def _size(law: ScalingLaw, model: Model) -> float:
-    if not isinstance(model, Transformer):
+    if not isinstance(model, Transformer) or model.patches is not None:
         raise BadInput(f"{model.name} is not a language model; set the length with --tokens (in images)", "--loss")
     return law.size(model)
 

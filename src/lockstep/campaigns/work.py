@@ -53,13 +53,13 @@ class Phase:
     tokens: float
 
     def steps(self, seq: int) -> float:
-        """Optimizer steps."""
+        """Optimizer steps, of sequences of `seq` tokens."""
         return self.tokens / (self.batch * seq)
 
 
 def phases(job: Job, layout: Layout, tokens: float, ramp: Ramp | None) -> tuple[Phase, ...]:
     """The run on `tokens` as phases, the full batch last. Raises BadInput when the ramp does not fit."""
-    full, seq = job.recipe.batch, job.recipe.seq
+    full, seq = job.recipe.batch, job.sequence_units
     if ramp is None:
         return (Phase(full, tokens),)
     if not 0 < ramp.tokens <= tokens:
@@ -98,7 +98,7 @@ def work(found: Estimate, tokens: float, operation: Operation, ramp: Ramp | None
     steps = 0.0
     parts_s = dict.fromkeys((*PARTS, *OVERHEADS), 0.0)
     for phase in phases(found.job, found.layout, tokens, ramp):
-        number = phase.steps(found.job.recipe.seq)
+        number = phase.steps(found.job.sequence_units)
         for name, seconds in _step_parts_s(_with_batch(found, phase.batch), operation).items():
             parts_s[name] += number * seconds
         steps += number
@@ -123,7 +123,7 @@ def _step_parts_s(found: Estimate, operation: Operation) -> dict[str, float]:
     step_s = found.step_time_s + waited_s
     read_s = 0.0
     if operation.data_Bps is not None:
-        read_s = found.job.recipe.batch_tokens * operation.sample_B / operation.data_Bps
+        read_s = found.job.step_units * operation.sample_B / operation.data_Bps
     evaluation_s = 0.0
     if operation.eval_every is not None:
         evaluation_s = FORWARD_FRAC * operation.eval_tokens / found.tokens_per_s / operation.eval_every

@@ -17,12 +17,16 @@ import numpy as np
 
 from lockstep.kernels.adapters import adapter_work, restored_work
 from lockstep.kernels.clock import Work
+from lockstep.kernels.image import image_head_work, modulation_work, patch_work
 from lockstep.kernels.recurrent import first_width, recurrent_core, recurrent_projections
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import sharing_of
 from lockstep.parallel.context import partials
 from lockstep.types.arrays import Number
 from lockstep.workload import DENSE, Experts, LatentAttention, LayerKind, Mlp, Transformer, keys_per_query
+
+ADDED_POSITIONS = {"alibi": (2.0, 0.0), "relative": (2.0, 1.0)}
+"""Passes over scores that add positions to them, forward and backward, where attention is not fused."""
 
 
 def projections(shard: Shard, rotary: bool = True) -> Passes:
@@ -62,33 +66,44 @@ def up_projections(shard: Shard, latent: LatentAttention, heads: Number) -> Pass
     return parts + shard.elementwise(tokens * heads * latent.rope_dim, 4.0, 4.0, kernels=4)
 
 
-def attention_core(shard: Shard, window: int) -> Passes:
+def attention_core(shard: Shard, window: int, causal: bool | None = None, bias: bool = True) -> Passes:
     """Scores, softmax and the weighted sum of values.
 
     A fused kernel executes 2 products forward and 5 backward over the scores that a causal mask leaves (half of
     them); the unfused one computes all scores and moves them through memory for scaling, softmax and dropout. ALiBi's
-    bias is then written where the scores go and read by their product, which adds to it (`baddbmm`). The output is
-    copied from heads to tokens. Packed samples do not attend to one another in fused kernels.
+    bias is then written where the scores go and read by their product, which adds to it (`baddbmm`). Relative positions
+    are added to the scores in place, and their gradient is a sum over sequences. The output is copied from heads to
+    tokens. Packed samples do not attend to one another in fused kernels.
     """
     attention, recipe, grid = shard.model.attention, shard.recipe, shard.grid
     heads, per_head = attention.heads / grid.tp, grid.micro_batch * recipe.seq / grid.cp
     query_dim, value_dim = attention.head_dim, attention.value_dim
+    causal = attention.causal if causal is None else causal
     if recipe.flash_attention:
         length = recipe.attended_tokens
-        keys = keys_per_query(length, window or None, attention.causal, "causal", attention.chunked)
+        keys = keys_per_query(length, window or None, causal, "causal", attention.chunked)
         scores = per_head * keys * heads
         flops = 2.0 * scores * (query_dim + value_dim)
         executed_backward = 2.0 * scores * (3 * query_dim + 2 * value_dim)
-        fused, size = shard.clock.fused_attention, (length, query_dim, attention.causal)
+        fused, size = shard.clock.fused_attention, (length, query_dim, causal)
         both = Passes(fused(flops, *size), fused(executed_backward, *size, backward=True))
         return both + _merging(shard, heads * value_dim)
     count, rows = grid.micro_batch * heads, recipe.seq / grid.cp
     products = shard.product(rows, recipe.seq, query_dim, count) + shard.product(rows, value_dim, recipe.seq, count)
-    if shard.model.positions == "alibi":
-        products += shard.elementwise(count * rows * recipe.seq, 2.0, 0.0)
+    if bias and shard.model.positions in ADDED_POSITIONS:
+        products += shard.elementwise(count * rows * recipe.seq, *ADDED_POSITIONS[shard.model.positions])
     dropout = 2.5 if recipe.dropout else 0.0
     products += shard.elementwise(count * rows * value_dim, 2.0, 2.0)
     return products + shard.elementwise(count * rows * recipe.seq, 2.0 + dropout, 3.0 + dropout, 1 + recipe.dropout)
+
+
+def cross_projections(shard: Shard) -> Passes:
+    """Queries from the decoder, keys and values from the encoder's output, whose gradients of all layers add up."""
+    attention, tokens, h = shard.model.attention, shard.tokens, shard.model.hidden
+    width, kv_width = attention.heads / shard.grid.tp * attention.head_dim, shard.kv_heads * attention.head_dim
+    parts = shard.product(tokens, width, h) + shard.product(tokens, 2 * kv_width, h) + shard.product(tokens, h, width)
+    parts += Passes(Work(), shard.clock.stream(2.0 * tokens * 2 * kv_width * shard.clock.element_B))
+    return parts + shard.elementwise(shard.loose_tokens * h, 0.0, 3.0)
 
 
 def _merging(shard: Shard, width: Number) -> Passes:
@@ -131,26 +146,25 @@ def shared_experts(shard: Shard, moe: Experts) -> Passes:
 
 
 def norms(shard: Shard, kind: LayerKind = DENSE) -> Passes:
-    """The two norms of a layer, the one of a layer with one block."""
-    found = shard.elementwise(shard.loose_tokens * shard.model.hidden, 4.0, 6.0, kernels=2)
-    return found if kind.whole else _half(found)
+    """The norms of a layer, one for each block."""
+    return _for_blocks(shard.elementwise(shard.loose_tokens * shard.model.hidden, 4.0, 6.0, kernels=2), kind)
 
 
-def _half(parts: Passes) -> Passes:
-    return Passes(parts.forward * 0.5, parts.backward * 0.5)
+def _for_blocks(parts: Passes, kind: LayerKind) -> Passes:
+    """`parts`, which are those of two blocks, for as many as the layer has."""
+    share = kind.residual_blocks / 2
+    return parts if share == 1 else Passes(parts.forward * share, parts.backward * share)
 
 
 def residual_and_norms(shard: Shard, kind: LayerKind = DENSE) -> Passes:
-    """Two norms and two residual additions, with dropout and separate bias kernels where the recipe has them; half of
-    it in a layer with one block.
-    """
+    """A norm and a residual addition for each block, with dropout and separate bias kernels where there are such."""
     recipe, elements = shard.recipe, shard.loose_tokens * shard.model.hidden
     parts = norms(shard) + shard.elementwise(elements, 6.0, 2.0, kernels=2)
     if recipe.dropout:
         parts += shard.elementwise(elements, 1.0, 4.0, kernels=0 if recipe.fused_elementwise else 2)
     if not recipe.fused_elementwise:
         parts += shard.elementwise(elements, 4.0, 2.0, kernels=4)
-    return parts if kind.whole else _half(parts)
+    return _for_blocks(parts, kind)
 
 
 def product_pairs(shard: Shard, kind: LayerKind) -> tuple[tuple[Number, Number], ...]:
@@ -179,18 +193,22 @@ def product_pairs(shard: Shard, kind: LayerKind) -> tuple[tuple[Number, Number],
     if model.parallel_block:
         return ((first[0] + second[0], first[1] + second[1]),)
     if kind.mixer == "none":
-        return (second,)[: tensor_rounds(model, kind)]
-    return (first, second)[: tensor_rounds(model, kind)]
+        return (second,)[: int(tensor_rounds(model, kind))]
+    return (first, second)[: int(tensor_rounds(model, kind))]
 
 
-def tensor_rounds(model: Transformer, kind: LayerKind) -> int:
+CROSSING_ROUNDS = 1.5
+
+
+def tensor_rounds(model: Transformer, kind: LayerKind) -> float:
     """Rounds of tensor-parallel traffic in a layer: of attention and of a dense block or shared experts, one where both
-    run side by side. Routed experts gather rows of their own.
+    run side by side. Routed experts gather rows of their own. Attention over an encoder's output is a round and a half:
+    it reads two streams, and in one of both passes gathers or reduces both of them.
     """
     routed_only = kind.experts and model.experts and not model.experts.shared_ffn
     if model.parallel_block:
         return 1
-    return (kind.mixer != "none") + (kind.block != "none" and not routed_only)
+    return (kind.mixer != "none") + CROSSING_ROUNDS * kind.crosses + (kind.block != "none" and not routed_only)
 
 
 def _added_pieces(shard: Shard, kind: LayerKind) -> Passes:
@@ -227,7 +245,11 @@ class LayerWork:
 def mixer_work(shard: Shard, kind: LayerKind) -> tuple[Passes, Passes]:
     """(projections, core) of attention, of a recurrent mixer, or of neither."""
     if kind.attends:
-        return projections(shard, kind.mixer != "nope"), attention_core(shard, kind.window)
+        causal = shard.model.masks(kind)
+        own = projections(shard, kind.mixer != "nope"), attention_core(shard, kind.window, causal)
+        if not kind.crosses:
+            return own
+        return own[0] + cross_projections(shard), own[1] + attention_core(shard, 0, causal=False, bias=False)
     mixer = shard.model.recurrent if kind.mixer == "recurrent" else None
     if mixer is None:
         return Passes(Work(), Work()), Passes(Work(), Work())
@@ -240,6 +262,8 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
     around, bare = mixed + residual_and_norms(shard, kind), None
     if shard.recipe.overlap_tp == "async":
         around += _added_pieces(shard, kind)
+    if shard.model.modulation is not None:
+        around += modulation_work(shard, shard.model.modulation)
     shared = Passes(Work(), Work())
     if kind.experts and shard.model.experts:
         shared = shared_experts(shard, shard.model.experts)
@@ -282,7 +306,8 @@ def _every_second(shard: Shard, kind: LayerKind, mlp: Mlp | None) -> Work:
     parts = norms(shard, kind)
     if attention.latent is None and kind.attends:
         width = attention.heads / shard.grid.tp * attention.head_dim
-        parts += shard.product(tokens, shard.kv_heads * attention.head_dim, h) + shard.product(tokens, h, width)
+        each = shard.product(tokens, shard.kv_heads * attention.head_dim, h) + shard.product(tokens, h, width)
+        parts += each + each if kind.crosses else each
     if mlp:
         width = mlp.ffn / shard.grid.tp
         parts += shard.product(tokens, width, h) if mlp.gated else shard.product(tokens, h, width)
@@ -291,8 +316,11 @@ def _every_second(shard: Shard, kind: LayerKind, mlp: Mlp | None) -> Work:
 
 
 def embedding_work(shard: Shard) -> Passes:
-    """Token lookup: one write forward, one scattered read-modify-write backward."""
-    return shard.elementwise(shard.loose_tokens * shard.model.hidden, 2.0, 4.0, kernels=2)
+    """Token lookup: one write forward, one scattered read-modify-write backward; of images, their projection."""
+    if shard.model.patches is not None:
+        return patch_work(shard, shard.model.patches)
+    found = shard.elementwise(shard.loose_tokens * shard.model.hidden, 2.0, 4.0, kernels=2)
+    return found + found if shard.model.encoder_layers else found
 
 
 def head_work(shard: Shard) -> Passes:
@@ -307,7 +335,9 @@ def head_work(shard: Shard) -> Passes:
 
 
 def logits_work(shard: Shard, ways: Number) -> Passes:
-    """Of it, product and loss, with the vocabulary divided into `ways`."""
+    """Of it, product and loss, with the vocabulary divided into `ways`; of images, what is read off them, whole."""
+    if shard.model.patches is not None:
+        return image_head_work(shard, shard.model.patches)
     tokens, vocabulary = shard.tokens, shard.model.vocab / ways
     parts = shard.product(tokens, vocabulary, shard.model.hidden)
     passes = (5.0, 4.0) if shard.recipe.fused_elementwise else (9.0, 11.0)
@@ -315,8 +345,9 @@ def logits_work(shard: Shard, ways: Number) -> Passes:
 
 
 def final_norm_work(shard: Shard) -> Passes:
-    """Of it, the norm."""
-    return shard.elementwise(shard.loose_tokens * shard.model.hidden, 2.0, 3.0)
+    """Of it, the norm; and that of an encoder."""
+    found = shard.elementwise(shard.loose_tokens * shard.model.hidden, 2.0, 3.0)
+    return found + found if shard.model.encoder_layers else found
 
 
 def vocabulary_work(shard: Shard) -> Passes:

@@ -9,7 +9,8 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.layout.job import Job
 from lockstep.layout.layout import Layout, LayoutGrid
-from lockstep.layout.rules import FOLLOWS, RULES, WORLD, Rule
+from lockstep.layout.rule import Rule
+from lockstep.layout.rules import FOLLOWS, RULES, WORLD
 from lockstep.types.arrays import Bools
 
 

@@ -37,8 +37,38 @@ class Job:
         return self.model if isinstance(self.model, Transformer) else None
 
     @property
+    def images(self) -> bool:
+        """Whether the model reads images, not text."""
+        return self.transformer is None or self.transformer.patches is not None
+
+    @property
+    def attends(self) -> bool:
+        """Whether any layer has attention."""
+        return self.transformer is not None and self.transformer.num_attention_layers > 0
+
+    @property
+    def crosses(self) -> bool:
+        """Whether the model is an encoder with a decoder."""
+        return self.transformer is not None and self.transformer.encoder_layers > 0
+
+    @property
+    def unit(self) -> str:
+        """What a step and a rate are counted in: tokens or images."""
+        return "images" if self.images else "tokens"
+
+    @property
+    def sequence_units(self) -> int:
+        """Of these, how many a sequence is: an image is one."""
+        return 1 if self.images else self.recipe.seq
+
+    @property
+    def step_units(self) -> int:
+        """Tokens or images of an optimizer step."""
+        return self.recipe.batch * self.sequence_units
+
+    @property
     def hidden(self) -> int:
-        """Width of the model, 0 for images."""
+        """Width of the model, 0 for a convolutional network."""
         return self.transformer.hidden if self.transformer else 0
 
     @property

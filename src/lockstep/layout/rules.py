@@ -6,8 +6,7 @@ over a grid and is true where the rule is broken, and a sentence for one broken 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import reduce
 from itertools import takewhile
 from operator import mul
@@ -16,20 +15,12 @@ import numpy as np
 
 from lockstep.layout.job import Job, splits_evenly
 from lockstep.layout.layout import OFFLOAD_PARAMETERS, Layout, LayoutGrid
+from lockstep.layout.model_rules import MODEL_RULES
+from lockstep.layout.rule import Rule
 from lockstep.layout.spreading import not_spread, two_stages, why_not_spread
 from lockstep.parallel.pipeline import Placement, codes_where, get, valid
 from lockstep.types.arrays import Bools, Truth
 from lockstep.workload import FULL
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One rule. `broken` is true where a layout breaks it; `teach` says so in words; `flag` is the word to change."""
-
-    key: str
-    flag: str
-    broken: Callable[[LayoutGrid, Job], Truth]
-    teach: Callable[[Layout, Job], str]
 
 
 def divisors(number: int, limit: int | None = None) -> list[int]:
@@ -383,6 +374,7 @@ RULES = (
         lambda g, j: (j.transformer is None) & ((g.tp > 1) | (g.pp > 1) | (g.cp > 1) | (g.recompute == FULL)),
         lambda x, j: f"{j.model.name} is planned with data parallelism only; use tp=pp=cp=1 and no full recomputation",
     ),
+    *MODEL_RULES,
 )
 
 

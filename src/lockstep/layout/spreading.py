@@ -20,7 +20,7 @@ def not_spread(grid: LayoutGrid, job: Job) -> Truth:
     """Vocabulary layers are spread over stages that hold one copy of equally many layers, and have one head."""
     if job.recipe.vocab_parallel == "none":
         return np.zeros((), dtype=bool)
-    modules = bool(job.transformer and job.transformer.mtp_layers)
+    modules = bool(job.transformer and job.transformer.mtp_layers) or job.images
     foreign = grid.schedule != code("1f1b") if job.recipe.vocab_parallel == INTERLACED else two_stages(grid)
     broken: Bools = (grid.pp > 1) & (foreign | bool(grid.split) | modules)
     return broken
@@ -29,6 +29,8 @@ def not_spread(grid: LayoutGrid, job: Job) -> Truth:
 def why_not_spread(layout: Layout, job: Job) -> str:
     """Why vocabulary layers cannot be spread."""
     given = f"--vocab-parallel {job.recipe.vocab_parallel}"
+    if job.images:
+        return f"{given} spreads a vocabulary, and {job.model.name} has none; leave it out"
     if job.transformer and job.transformer.mtp_layers:
         return f"{given} spreads one head, and {job.model.name} has modules of multi-token prediction with their own"
     if layout.stages:

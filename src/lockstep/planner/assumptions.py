@@ -110,8 +110,10 @@ def _software(job: Job, cluster: Cluster) -> Iterator[str]:
     software, (name, kernel) = recipe.software, clock.attention
     launch, step = format_time(float(clock.launch_s)), format_time(float(clock.step_s))
     yield f"software {software.name}: {launch} to launch a kernel, {step} between steps ({software.kind})"
-    if job.transformer and recipe.flash_attention:
+    if job.attends and recipe.flash_attention:
         yield f"attention kernel {name}: rates of {kernel.source or 'the efficiency curve'}"
+        if job.transformer and job.transformer.positions == "relative":
+            yield "relative positions are added inside the fused attention kernel at no cost; see --no-flash"
 
 
 def _supported(job: Job, cluster: Cluster) -> str:
@@ -244,6 +246,15 @@ def _chosen(job: Job) -> Iterator[str]:
     yield from job.recipe.notes
     if job.transformer:
         yield from job.transformer.notes
+        if job.transformer.patches is not None:
+            yield job.transformer.patches.describe()
+        if job.transformer.modulation is not None:
+            yield "latents are read as an autoencoder stored them; no moving average of the weights is held"
+    if job.crosses:
+        yield (
+            f"a sequence is a pair: {job.recipe.seq:,} tokens into the encoder and as many out of the decoder; tokens "
+            "are counted once, those that go in"
+        )
 
 
 def _model(job: Job, layout: Layout) -> Iterator[str]:
@@ -255,6 +266,8 @@ def _model(job: Job, layout: Layout) -> Iterator[str]:
         yield f"routing {routing}: the busiest rank of experts has {busiest:.3g} times the mean; no token is dropped"
     if job.transformer and job.transformer.mtp_layers:
         yield f"{job.transformer.mtp_layers} multi-token-prediction module(s) are trained too"
+    if job.crosses or (job.images and job.transformer):
+        yield "no measured step of a model of this kind is known: its kernels are priced as those of decoders of text"
     if job.transformer and job.transformer.recurrent:
         unknown = "no measured times of recurrent layers are known"
         yield f"{unknown}: their products run at the rate of any, the rest at that of memory"

@@ -54,8 +54,8 @@ class Estimate(Shown):
 
     @property
     def tokens_per_s(self) -> float:
-        """Tokens of all replicas per second (images for a convolutional network)."""
-        return self.job.recipe.batch_tokens / self.step_time_s
+        """Tokens of all replicas per second (images for a model that reads images)."""
+        return self.job.step_units / self.step_time_s
 
     @property
     def tokens_per_s_per_gpu(self) -> float:
@@ -104,7 +104,7 @@ class Estimate(Shown):
     def attention_kernel(self) -> str | None:
         """The fused kernel that attention is priced by; None where attention is not fused, or the model has none."""
         recipe = self.job.recipe
-        if self.job.transformer is None or not recipe.flash_attention:
+        if not self.job.attends or not recipe.flash_attention:
             return None
         return Clock.of(self.cluster.device, recipe).attention[0]
 
@@ -144,7 +144,7 @@ class Estimate(Shown):
         hidden = self.hiding()
         return {
             **picked(self, "layout accumulation_steps step_time_s interval tokens_per_s"),
-            "tokens_per_s_interval": self.interval.over(self.job.recipe.batch_tokens).to_dict(),
+            "tokens_per_s_interval": self.interval.over(self.job.step_units).to_dict(),
             **picked(self, "tokens_per_s_per_gpu mfu_frac mfu_interval hfu_frac"),
             "model_flops_per_gpu_per_s": self.model_flops_per_gpu_per_s,
             "stack": self.job.recipe.software.name,

@@ -55,7 +55,7 @@ class Goal:
         A causal mask leaves at least half of the attention that is counted in full, and nothing else is left out.
         """
         counted = replace(job, recipe=replace(job.recipe, mfu_convention="full"))
-        flops = 0.5 * model_flops(counted) * (self.tokens or 0.0) / job.recipe.batch_tokens
+        flops = 0.5 * model_flops(counted) * (self.tokens or 0.0) / job.step_units
         return flops / (job.devices * max(cluster.device.peak_flops.values()))
 
     def planned_s(self, found: Plan) -> float:

@@ -47,7 +47,7 @@ def plan(
     """
     goal = Goal(objective, tokens, deadline_s)
     if tokens is not None:
-        check_tokens(tokens, recipe.batch_tokens)
+        check_tokens(tokens, Job(model, recipe, cluster.num_devices).step_units)
     goal.check(cluster)
 
     def searched(job: Job, part: Cluster) -> Findings:

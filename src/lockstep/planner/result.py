@@ -75,10 +75,10 @@ class Plan(Shown):
     def verdict(self) -> str:
         """The answer in words."""
         best, job = self.best, self.job
-        things = "tokens" if job.transformer else "images"
+        things = job.unit
         parts = [
             f"{job.model.name} on {job.devices} x {self.cluster.device.name}: {best.layout}",
-            f"{format_time(best.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} {things} "
+            f"{format_time(best.step_time_s)} per step of {format_count(job.step_units)} {things} "
             f"({best.accumulation}), {best.said_interval}, "
             f"{format_count(best.tokens_per_s)} {things}/s, {format_frac(best.mfu_frac)} {best.mfu_name}",
             f"{format_size(float(best.memory.total_B))} of {format_size(best.memory.capacity_B)} per device, "

@@ -154,7 +154,7 @@ class Roofline(Shown):
         """Plain JSON form."""
         return {
             **picked(self, "layout levels compute_s"),
-            "batch_tokens": self.job.recipe.batch_tokens,
+            "batch_tokens": self.job.step_units,
             "regime": self.regime(),
         }
 
@@ -237,7 +237,8 @@ def _network_level(
     once_B = _whole(float(parts.waits.once_s) * rate_Bps)
     each_B = _whole(float(parts.waits.forward_s + parts.waits.backward_s) * rate_Bps)
     microbatches = int(grid.microbatches(job.recipe.batch))
-    critical, why = critical_batch(once_B, each_B, compute_s / microbatches * rate_Bps, layout, job.recipe.seq)
+    room_B = compute_s / microbatches * rate_Bps
+    critical, why = critical_batch(once_B, each_B, room_B, layout, job.sequence_units)
     return RooflineLevel(
         name=level.name,
         traffic_B=traffic_B,

@@ -61,7 +61,8 @@ def _largest(found: Estimate, steps: Iterator[Change]) -> Use | None:
 def _changes(recipe: Recipe, layout: Layout, job: Job) -> Iterator[Iterator[Change]]:
     yield _doubled_batches(recipe, layout)
     if isinstance(job.model, Transformer):
-        yield _doubled_sequences(recipe, layout)
+        if not job.images:
+            yield _doubled_sequences(recipe, layout)
         less = RECOMPUTE[: RECOMPUTE.index(layout.recompute)][::-1]
         yield ((f"--recompute {one}", recipe, replace(layout, recompute=one)) for one in less)
         if layout.recompute == "full" and not recipe.offload_layers:

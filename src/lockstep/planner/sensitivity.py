@@ -123,7 +123,7 @@ def batch_elasticity(job: Job, cluster: Cluster, layout: Layout) -> float | None
 
 def sequence_elasticity(job: Job, cluster: Cluster, layout: Layout) -> float | None:
     """Elasticity to the sequence length at the same number of sequences; None for images."""
-    if job.transformer is None:
+    if job.images:
         return None
     unit = 2 * layout.cp * layout.tp
     return _recipe_elasticity(job, cluster, layout, "seq", unit * max(1, round(job.recipe.seq * (STEP - 1.0) / unit)))

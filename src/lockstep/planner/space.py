@@ -155,11 +155,13 @@ def default_space(job: Job, unit: int) -> Space:
     if job.transformer is None:
         one = (1,)
         return Space(one, one, one, one, micro_batch, 1, unit, recompute=(NONE,), sequence_parallel=(0,))
+    # Sequences of images stay whole, and both sequences of an encoder with a decoder, which has no stages either.
+    longest, stages = (1 if job.images or job.crosses else MAX_CP), 1 if job.crosses else job.layers
     return Space(
         tp=tuple(d for d in divisors(devices, MAX_TP) if job.heads % d == 0),
-        cp=tuple(d for d in divisors(devices, MAX_CP) if d == 1 or job.recipe.seq % (2 * d) == 0),
+        cp=tuple(d for d in divisors(devices, longest) if d == 1 or job.recipe.seq % (2 * d) == 0),
         ep=tuple(d for d in divisors(max(job.num_experts, 1)) if devices % d == 0),
-        pp=tuple(d for d in divisors(devices) if d <= job.layers),
+        pp=tuple(d for d in divisors(devices) if d <= stages),
         micro_batch=micro_batch,
         layers=job.layers,
         unit=unit,

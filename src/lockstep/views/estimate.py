@@ -62,7 +62,7 @@ def _verdict(found: Estimate, out: Console) -> None:
     out.print(Text(title, style="bold green" if fits else "bold red"))
     pieces = unit(job)
     out.print(
-        f"{format_time(found.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} {pieces} "
+        f"{format_time(found.step_time_s)} per step of {format_count(job.step_units)} {pieces} "
         f"({found.accumulation}), {found.said_interval}; "
         f"{format_count(found.tokens_per_s)} {pieces}/s ({format_count(found.tokens_per_s_per_gpu)} per device), "
         f"{format_frac(found.mfu_frac)} MFU ({format_flops(found.model_flops_per_gpu_per_s)} per device"
@@ -89,8 +89,8 @@ def _peak(found: Estimate) -> str:
 
 
 def unit(job: Job) -> str:
-    """What a batch is counted in: an image is one sequence of one token."""
-    return "tokens" if job.transformer else "images"
+    """What a batch is counted in."""
+    return job.unit
 
 
 def _breakdown(found: Estimate, out: Console) -> None:

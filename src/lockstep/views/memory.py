@@ -47,7 +47,7 @@ def render(found: StageMemories, out: Console) -> None:
 
     if found.room:
         heading(out, "What the rest could be spent on", "each change alone")
-        _uses([Use("as it is", float(memory.total_B), found.estimate.tokens_per_s), *found.room], out)
+        _uses([Use("as it is", float(memory.total_B), found.estimate.tokens_per_s), *found.room], found.job.unit, out)
     from lockstep.planner import memory_assumptions
 
     small_print(out, "Assumptions", memory_assumptions(found.job, found.cluster, found.layout), ASSUMPTIONS)
@@ -89,10 +89,10 @@ def _stages(stages: Sequence[Memory], out: Console) -> None:
     indented(out, table(titles, rows))
 
 
-def _uses(uses: Sequence[Use], out: Console) -> None:
+def _uses(uses: Sequence[Use], unit: str, out: Console) -> None:
     """A line per change that still fits."""
     rows = [(one.words, format_size(one.memory_B), format_count(one.tokens_per_s)) for one in uses]
-    indented(out, table([("change", "left"), ("memory", "right"), ("tokens/s", "right")], rows))
+    indented(out, table([("change", "left"), ("memory", "right"), (f"{unit}/s", "right")], rows))
 
 
 COMMAND = Command(

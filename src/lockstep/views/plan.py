@@ -62,7 +62,7 @@ def _verdict(plan: Plan, out: Console) -> None:
     title = f"{job.model.name} on {job.devices} x {plan.cluster.device.name}: {layout_words(best.layout)}"
     out.print(Text(title, style="bold green"))
     out.print(
-        f"{format_time(best.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} {unit(job)} "
+        f"{format_time(best.step_time_s)} per step of {format_count(job.step_units)} {unit(job)} "
         f"({best.accumulation}), {best.said_interval}; "
         f"{format_count(best.tokens_per_s)} {unit(job)}/s, {format_frac(best.mfu_frac)} {best.mfu_name}; "
         f"{_memory(best)} of {format_size(best.memory.capacity_B)} per device; "
@@ -134,7 +134,7 @@ def readable_front(front: Sequence[Estimate]) -> list[Estimate]:
 
 def _layouts(rows: Sequence[Estimate], tokens: float | None, out: Console) -> None:
     """A line for each layout: how it is laid out (in columns where they fit), speed, memory, cost."""
-    numbers = [*_NUMBERS, *(_cost(tokens) if rows[0].cost_per_token is not None else ())]
+    numbers = [*_NUMBERS, *(_cost(tokens, rows[0].job.unit) if rows[0].cost_per_token is not None else ())]
     in_columns = layout_columns([one.layout for one in rows])
     in_words: list[Column] = [("layout", "text", str)]
     for columns in (in_columns, in_words):
@@ -153,10 +153,10 @@ _NUMBERS: list[tuple[str, Callable[[Estimate], str]]] = [
 ]
 
 
-def _cost(tokens: float | None) -> list[tuple[str, Callable[[Estimate], str]]]:
-    """Dollars for all the tokens, or for a million when it is not said how many."""
+def _cost(tokens: float | None, unit: str) -> list[tuple[str, Callable[[Estimate], str]]]:
+    """Dollars for all the tokens, or for a million when it is not said how many; of images likewise."""
     if tokens is None:
-        return [("$/Mtoken", lambda one: f"{(one.cost_per_token or 0.0) * 1e6:.3g}")]
+        return [(f"$/M{unit[:-1]}", lambda one: f"{(one.cost_per_token or 0.0) * 1e6:.3g}")]
     return [
         ("time", lambda one: format_time(one.campaign(tokens)[0] * SECONDS_PER_DAY)),
         ("cost", lambda one: format_money(one.campaign(tokens)[1] or 0.0)),

@@ -28,10 +28,10 @@ def render(found: Roofline, out: Console) -> None:
     out.print(f"{job.model.name} on {job.devices} x {found.cluster.device.name}: {layout_words(found.layout)}")
     heading(out, "Levels", "one device, one step; FLOP/B; traffic over compute")
     indented(out, table(_TITLES, (_row(level) for level in found.levels)))
-    now = _tokens(job.recipe.batch_tokens)
-    heading(out, "Critical batch", f"tokens at which data-parallel traffic is hidden; now {now}")
+    now = _tokens(job.step_units)
+    heading(out, "Critical batch", f"{job.unit} at which data-parallel traffic is hidden; now {now}")
     rows = ((level.name, _tokens(level.critical_batch), level.critical_why) for level in found.levels[1:])
-    indented(out, table([("level", "left"), ("tokens", "right"), ("", "text")], rows))
+    indented(out, table([("level", "left"), (job.unit, "right"), ("", "text")], rows))
 
 
 def _row(level: RooflineLevel) -> list[str | Text]:

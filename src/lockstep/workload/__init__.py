@@ -59,6 +59,7 @@ from lockstep.workload.kind import (
     EXPERTS,
     LayerKind,
 )
+from lockstep.workload.modulation import Modulation
 from lockstep.workload.objective import Objective, Training, read_training
 from lockstep.workload.parameters import (
     ParameterCount,
@@ -67,6 +68,7 @@ from lockstep.workload.parameters import (
     parameters,
     rank_parameters,
 )
+from lockstep.workload.patches import Patches
 from lockstep.workload.piece import (
     FULL,
     MODULES,
@@ -113,8 +115,10 @@ __all__ = [
     "Mamba2",
     "Mlp",
     "Model",
+    "Modulation",
     "Objective",
     "ParameterCount",
+    "Patches",
     "Piece",
     "RankParameters",
     "Recurrent",

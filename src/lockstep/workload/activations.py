@@ -135,24 +135,34 @@ def _total(rows: Iterable[Row], model: Transformer, piece: Piece, code: Whole) -
 
 
 def _embedding(model: Transformer, piece: Piece) -> Iterator[Row]:
-    """Input of a norm on the embeddings, and the dropout mask."""
+    """Pixels of patches, input of a norm on the embeddings, and the dropout mask."""
+    if model.patches is not None:
+        yield from model.patches.rows(piece)
     if model.embedding_norm:
         yield _hidden("embedding norm input", model, piece, FULL)
-    if piece.dropout:
-        yield _mask("embedding dropout mask", model, FULL)
+    for stack in ("", "encoder ") if model.encoder_layers else ("",):
+        if piece.dropout:
+            yield _mask(f"{stack}embedding dropout mask", model, FULL)
 
 
 def _head(model: Transformer, piece: Piece) -> Iterator[Row]:
     """Tensors of hidden width after the last layer."""
     names = ["final norm input"] if model.final_norm else []
+    if model.encoder_layers:
+        # Keys and values of every layer of the decoder read the encoder's output.
+        names += [*(f"encoder {name}" for name in names), "encoder output"]
+    names += ["final norm output"] if model.modulation and not piece.fused_elementwise and not piece.adapters else []
     names += ["mlm dense input", "mlm activation input", "mlm norm input"] if model.mlm_head else []
-    names += ["head input"] if model.has_head else []
+    # A classifier reads one token's row of it, which keeps it whole.
+    names += ["head input"] if model.has_head or model.patches else []
     for name in names:
         yield _hidden(name, model, piece, FULL)
 
 
 def _logits(model: Transformer, piece: Piece, logit_B: float, chunked: bool = False) -> Iterator[KeptTensor]:
-    """Logits, cut by vocabulary; the last rank's share is rounded up."""
+    """Logits, cut by vocabulary, the last rank's share rounded up; whole for images."""
+    if model.patches is not None:
+        yield KeptTensor("logits", piece.tokens * model.patches.logits() * logit_B, "sequence", FULL)
     if not model.has_head:
         return
     columns = -(-model.vocab // piece.tp)
@@ -171,12 +181,16 @@ def _layer(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     yield from _stream(model, piece, kind)
     if kind.attends:
         yield from _attention(model.attention, piece)
+        if kind.crosses:
+            yield from (replace(row, name=f"cross {row.name}") for row in _attention(model.attention, piece))
     elif kind.mixer == "recurrent" and model.recurrent:
         yield from model.recurrent.rows(piece)
     if piece.adapters is not None:
         yield from _adapter_inputs(model, piece.adapters, piece, kind)
     if piece.dropout and kind.mixer != "none":
         yield _mask("attention residual dropout mask", model, SELECTIVE)
+    if piece.dropout and kind.crosses:
+        yield _mask("cross attention residual dropout mask", model, SELECTIVE)
     if piece.dropout and kind.block != "none":
         yield _mask("mlp residual dropout mask", model, SELECTIVE)
     if kind.experts and model.experts:
@@ -209,10 +223,14 @@ STREAM = {
 }
 
 
-INPUT_OF = {"attention input": ("q_proj", "k_proj", "v_proj", "in_proj"), "mlp input": ("gate_proj", "up_proj")}
+INPUT_OF = {
+    "attention input": ("q_proj", "k_proj", "v_proj", "in_proj"),
+    "cross attention input": ("q_proj",),
+    "mlp input": ("gate_proj", "up_proj"),
+}
 """Linear layers that read it."""
 NORMED = {
-    "pre": ("attention input", "mlp input"),
+    "pre": ("attention input", "cross attention input", "mlp input"),
     "post": ("mlp input",),
     "output": (),
     "sandwich": ("attention input", "mlp input"),
@@ -231,8 +249,10 @@ def _stream(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
         names = ("attention input", "mlp input")[: model.parallel_norms]
     elif not kind.whole:
         names = ("attention input" if kind.block == "none" else "mlp input",)
+    elif kind.crosses:
+        names = (*names, "norm 3 input", "cross attention input")
     for name in names:
-        if name in ("attention input", "mlp input"):
+        if name in INPUT_OF:
             normed = name in NORMED[model.norm_placement]
             modules = ("layernorm", "op") if normed else ()
             if normed and not piece.needs_input_of(*INPUT_OF[name]):
@@ -241,6 +261,8 @@ def _stream(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
         else:
             # Computed again per operation too, which keeps the feed-forward block's output instead: just as wide.
             yield _hidden(name, model, piece)
+    if model.modulation is not None:
+        yield from model.modulation.rows(model.hidden, piece)
 
 
 def _projections(attention: Attention, piece: Piece) -> Iterator[Row]:

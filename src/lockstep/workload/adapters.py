@@ -18,10 +18,10 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.workload.weight import Weight
 
 NAMES = {
-    "q_proj": ("query", "query down", "query up"),
-    "k_proj": ("key", "key-value down", "key-value up"),
-    "v_proj": ("value", "key-value down", "key-value up"),
-    "o_proj": ("attention out",),
+    "q_proj": ("query", "query down", "query up", "cross query"),
+    "k_proj": ("key", "key-value down", "key-value up", "cross key"),
+    "v_proj": ("value", "key-value down", "key-value up", "cross value"),
+    "o_proj": ("attention out", "cross attention out"),
     "gate_proj": ("gate", "expert gate", "shared gate"),
     "up_proj": ("up", "expert up", "shared up"),
     "down_proj": ("down", "expert down", "shared down"),
@@ -37,7 +37,7 @@ GROUPS = {
     "all-linear": tuple(NAMES),
 }
 """Words for several targets."""
-ROWS = ("attention out", "down", "shared down", "recurrent out", "recurrent steps")
+ROWS = ("attention out", "cross attention out", "down", "shared down", "recurrent out", "recurrent steps")
 """Weights whose rows tensor parallelism cuts."""
 BLOCKS = ("attention", "recurrent", "mlp", "routed_experts", "shared_experts")
 """Categories of weights that are linear layers of a block."""

@@ -14,10 +14,13 @@ from typing import Any
 from lockstep.errors import BadInput
 from lockstep.workload.checks import LIMITS, divisors_near, flags, one_of, positive, whole
 from lockstep.workload.convnet import ConvNet as ConvNet
-from lockstep.workload.kind import LayerKind, kinds_of, read_word
+from lockstep.workload.kind import LayerKind, kinds_of
+from lockstep.workload.modulation import Modulation
+from lockstep.workload.patches import Patches
 from lockstep.workload.recurrent import Recurrent
+from lockstep.workload.together import check_input, check_together
 
-POSITIONS = ("rotary", "learned", "alibi", "none")
+POSITIONS = ("rotary", "learned", "alibi", "relative", "none")
 NORMS = ("rmsnorm", "layernorm", "layernorm-no-bias", "nonparametric")
 NORM_PLACEMENTS = ("pre", "post", "sandwich", "output")
 QK_NORMS = ("none", "head", "per-head", "full", "nonparametric")
@@ -234,12 +237,17 @@ class Experts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transformer:
-    """A decoder (causal attention) or encoder transformer."""
+    """A decoder (causal attention), an encoder, or an encoder with a decoder; over text, or over patches of images."""
 
     name: str
     layers: int
     hidden: int
-    vocab: int
+    vocab: int = 0
+    """Rows of the token table; 0 for images."""
+    patches: Patches | None = None
+    """The images that it reads instead of text."""
+    modulation: Modulation | None = None
+    """Of images: what norms and blocks take from a time step and a label (DiT)."""
     attention: Attention
     mlp: Mlp | None = None
     """The dense feed-forward block; may be None when every layer has experts."""
@@ -248,11 +256,17 @@ class Transformer:
     """The mixer of the layers that the pattern calls recurrent."""
     pattern: tuple[str, ...] = ()
     """A word per layer (`kind.py`), repeated over the layers; empty where attention and experts say it all."""
+    encoder_layers: int = 0
+    """The first so many layers are an encoder, all later ones a decoder that attends to its output too (T5). Then a
+    sequence is a pair: as many tokens into the encoder as out of the decoder.
+    """
     positions: str = "rotary"
-    max_positions: int
-    """Longest sequence that the model was made for; with learned positions, rows of their table."""
+    max_positions: int = 0
+    """Longest sequence that the model was made for; with learned positions, rows of their table. Tokens of an image."""
     extra_positions: int = 0
     """Rows of a learned table beyond max_positions (OPT and RoBERTa keep 2)."""
+    buckets: int = 32
+    """With relative positions: distances told apart, each with a score of its own for every head (T5)."""
     norm: str = "rmsnorm"
     norm_placement: str = "pre"
     """pre; post (after the residual sum, BERT); sandwich (pre, and on block outputs, Gemma 2); output (OLMo 2)."""
@@ -285,11 +299,15 @@ class Transformer:
     date: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("layers", "hidden", "vocab"):
+        for name in ("layers", "hidden"):
             whole("model", name, getattr(self, name), LIMITS[name])
-        whole("model", "max_positions", self.max_positions, LIMITS["positions"])
+        check_input(self)
+        if self.patches is not None:
+            object.__setattr__(self, "max_positions", self.patches.tokens)
         for name in ("extra_positions", "token_types", "mtp_layers"):
             whole("model", name, getattr(self, name), 1_000, 0)
+        whole("model", "buckets", self.buckets, LIMITS["positions"])
+        whole("model", "encoder_layers", self.encoder_layers, LIMITS["layers"], 0)
         whole("model", "parallel_norms", self.parallel_norms, 2)
         one_of("model", "positions", self.positions, POSITIONS)
         one_of("model", "norm", self.norm, NORMS)
@@ -298,37 +316,7 @@ class Transformer:
         flags("model", self, "pooler", "mlm_head")
         if self.norm_epsilon is not None:
             positive("model", "norm_epsilon", self.norm_epsilon)
-        self._check_together()
-
-    def _check_together(self) -> None:
-        """Rules that join several fields."""
-        if self.parallel_block and self.norm_placement != "pre":
-            raise BadInput(f"a parallel block needs norm_placement pre, got {self.norm_placement!r}", "model")
-        if self.mlm_head and self.attention.causal:
-            raise BadInput("mlm_head belongs to an encoder; set attention.causal to false", "model")
-        self._check_kinds()
-
-    def _check_kinds(self) -> None:
-        """Every layer's parts are described, and every part is some layer's."""
-        if len(self.pattern) > self.layers:
-            raise BadInput(f"the pattern has {len(self.pattern)} layers, the model {self.layers}", "pattern")
-        kinds = self.kinds
-        local = any(read_word(word)[0] == "local" for word in self.pattern)
-        if local and self.attention.window is None:
-            raise BadInput("the pattern has local layers; set attention.window", "pattern")
-        if self.mlp is None and self.num_dense_layers:
-            raise BadInput(f"mlp is missing, and {self.num_dense_layers} layers have no experts", "model")
-        if self.experts is None and self.num_expert_layers:
-            raise BadInput(f"experts are missing, and {self.num_expert_layers} layers have them", "model")
-        if self.experts and not self.num_expert_layers:
-            raise BadInput(f"experts are given, but none of the {self.layers} layers has them", "model")
-        recurrent = any(kind.mixer == "recurrent" for kind in kinds)
-        if recurrent != (self.recurrent is not None):
-            wrong = "the pattern has recurrent layers; describe them under recurrent"
-            raise BadInput(wrong if recurrent else "recurrent is given, but the pattern has no such layer", "pattern")
-        whole_layers = all(kind.whole for kind in kinds)
-        if not whole_layers and (self.norm_placement != "pre" or self.parallel_block):
-            raise BadInput("layers with one block need norm_placement pre, and no parallel_block", "pattern")
+        check_together(self)
 
     @property
     def kinds(self) -> tuple[LayerKind, ...]:
@@ -356,6 +344,11 @@ class Transformer:
         return sum(kind.attends for kind in self.kinds)
 
     @property
+    def num_crossing_layers(self) -> int:
+        """Layers with attention over an encoder's output besides their own."""
+        return self.layers - self.encoder_layers if self.encoder_layers else 0
+
+    @property
     def windows(self) -> tuple[int | None, ...]:
         """For each layer, its attention window, None where it is global."""
         return tuple(kind.window or None for kind in self.kinds)
@@ -365,13 +358,17 @@ class Transformer:
         """Whether hidden states are projected onto the vocabulary."""
         return self.attention.causal or self.mlm_head
 
+    def masks(self, kind: LayerKind) -> bool:
+        """Whether a token of a layer of this kind sees only itself and those before it."""
+        return self.attention.causal and kind.mixer != "encoder"
+
     def norms_of(self, kind: LayerKind) -> int:
         """Norms of hidden width in a layer of a kind."""
         if self.parallel_block:
             return self.parallel_norms
         if not kind.whole:
             return 1
-        return 4 if self.norm_placement == "sandwich" else 2
+        return 4 if self.norm_placement == "sandwich" else 2 + kind.crosses
 
 
 @lru_cache(maxsize=256)
@@ -384,6 +381,7 @@ def _kinds(model: Transformer) -> tuple[LayerKind, ...]:
         attention.window,
         attention.window_of,
         lambda layer: experts is not None and experts.in_layer(layer),
+        model.encoder_layers,
     )
 
 

@@ -19,7 +19,6 @@ checks types and unknown keys, the dataclasses check sizes. `name` defaults to t
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
@@ -33,8 +32,10 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json
 from lockstep.vocabulary import architecture
 from lockstep.workload.architecture import Attention, ConvNet, Experts, LatentAttention, Mlp, Model, Rotary, Transformer
-from lockstep.workload.hub import cached_config, hub_names, is_hub_id
+from lockstep.workload.hub import cached_config, config_in, hub_names, is_hub_id
+from lockstep.workload.modulation import Modulation
 from lockstep.workload.parameters import parameters
+from lockstep.workload.patches import Patches
 from lockstep.workload.recurrent import KINDS as RECURRENT
 from lockstep.workload.recurrent import DeltaNet, Mamba, Mamba2
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 KINDS = {"transformer": Transformer, "convnet": ConvNet}
-NESTED = (Attention, LatentAttention, Mlp, Experts, Rotary, Mamba, Mamba2, DeltaNet)
+NESTED = (Attention, LatentAttention, Mlp, Experts, Rotary, Patches, Modulation, Mamba, Mamba2, DeltaNet)
 FILE_SUFFIXES = (".json", ".yaml", ".yml")
 OTHERWISE = "it is not in the catalog (lockstep catalog models); a config.json or a YAML file describes any model"
 """Said of a model that is not known."""
@@ -62,8 +63,9 @@ def build(fields: Mapping[str, Any]) -> Model:
     if experts:
         experts = Experts(**{**experts, "dense_layers": tuple(experts.get("dense_layers", ()))})
     mlp = given.pop("mlp", None)
-    if given.get("rotary"):
-        given["rotary"] = Rotary(**given["rotary"])
+    for word, record in (("rotary", Rotary), ("patches", Patches), ("modulation", Modulation)):
+        if given.get(word):
+            given[word] = record(**given[word])
     given["pattern"] = tuple(given.get("pattern") or ())
     recurrent = [(RECURRENT[word], given.pop(word)) for word in RECURRENT if given.get(word)]
     if len(recurrent) > 1:
@@ -248,8 +250,7 @@ def model(name_or_path: str | Path) -> Model:
     if is_hub_id(text):
         return _of_hub(text)
     path = Path(text)
-    if os.path.isfile(path / "config.json"):
-        path = path / "config.json"
+    path = config_in(path) or path
     if path.suffix.lower() in FILE_SUFFIXES:
         from lockstep.workload.huggingface import read_config
 

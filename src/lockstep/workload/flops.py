@@ -11,7 +11,8 @@ per head, where keys is the mean number of keys per query:
                         w / 2                where windows are chunks that begin together
 
 Symbols: s tokens per sequence, w attention window. Norms, softmax, rotary embedding and activation functions are not
-counted, by the convention of the field. An encoder's attention is never halved.
+counted, by the convention of the field. Attention in both directions, or over an encoder's output, is never halved.
+Products made once per sequence or image (`Weight.per_sequence`) count for each of its tokens by a share 1/s.
 Source: Narayanan et al. 2021 (arXiv 2104.04473), appendix; Korthikanti et al. 2022 (arXiv 2205.05198), appendix A.
 """
 
@@ -32,7 +33,7 @@ from lockstep.workload.kind import DENSE, LayerKind
 from lockstep.workload.objective import FULL_TRAINING, PLAIN, Objective, Training
 from lockstep.workload.piece import FULL, SELECTIVE, Recompute, recompute_code
 from lockstep.workload.weight import Category, Weight
-from lockstep.workload.weights import head_weights, layer_weights
+from lockstep.workload.weights import embedding_weights, head_weights, layer_weights
 
 COUNTINGS = ("full", "causal")
 
@@ -41,12 +42,16 @@ COUNTINGS = ("full", "causal")
 class Flops:
     """FLOPs of one token by component. Adds up; scales by a count."""
 
+    embedding: Number = 0
+    """Projection of the patches of an image; of text nothing, as tables are looked up."""
     attention_projections: Number = 0
     attention_core: Number = 0
     recurrent_projections: Number = 0
     recurrent_core: Number = 0
     """Short convolution and scan, in chunks (`recurrent/`)."""
     mlp: Number = 0
+    modulation: Number = 0
+    """Shift, scale and gate of every block, from a conditioning vector."""
     router: Number = 0
     routed_experts: Number = 0
     shared_experts: Number = 0
@@ -127,10 +132,11 @@ def layer_forward_flops(model: Transformer, seq: Number, kind: LayerKind = DENSE
     recurrent = model.recurrent if kind.mixer == "recurrent" else None
     return Flops(
         attention_projections=_matmul(weights, "attention"),
-        attention_core=_core(model, seq, kind.window or None, counting) if kind.attends else 0,
+        attention_core=_core(model, seq, kind, counting) if kind.attends else 0,
         recurrent_projections=_matmul(weights, "recurrent"),
         recurrent_core=recurrent.core_flops(seq, counting) if recurrent else 0,
         mlp=_matmul(weights, "mlp"),
+        modulation=_once(weights, seq),
         router=_matmul(weights, "router"),
         routed_experts=_matmul(weights, "routed_experts"),
         shared_experts=_matmul(weights, "shared_experts"),
@@ -138,18 +144,26 @@ def layer_forward_flops(model: Transformer, seq: Number, kind: LayerKind = DENSE
 
 
 def head_forward_flops(model: Transformer, seq: Number) -> Flops:
-    """FLOPs per token of the projection onto the vocabulary (also when tied), MLM head and pooler."""
+    """FLOPs per token of the projection onto the vocabulary (also when tied), MLM head, pooler; of an image's head."""
     flops: Number = 2 * model.hidden * model.vocab if model.has_head else 0
     for weight in head_weights(model):
         if weight.is_matrix and weight.name != "head":
-            per_sequence = weight.name == "pooler"
-            flops = flops + 2 * weight.elems / (seq if per_sequence else 1)
+            flops = flops + 2 * weight.elems / (seq if weight.per_sequence else 1)
     return Flops(head=flops)
+
+
+def embedding_forward_flops(model: Transformer, seq: Number) -> Flops:
+    """FLOPs per token of what makes tokens out of an image, and a vector of what conditions it."""
+    if model.patches is None:
+        return Flops()
+    projected = 2 * model.hidden * model.patches.values * model.patches.share
+    return Flops(embedding=projected + _once(embedding_weights(model), seq))
 
 
 def forward_flops(model: Transformer, seq: Number, counting: str = "full") -> Flops:
     """FLOPs per token of one forward pass; `seq` may be an array."""
-    return _layers(model, seq, counting) + head_forward_flops(model, seq) + _mtp(model, seq, counting)
+    ends = embedding_forward_flops(model, seq) + head_forward_flops(model, seq)
+    return _layers(model, seq, counting) + ends + _mtp(model, seq, counting)
 
 
 def training_flops(
@@ -193,6 +207,12 @@ def _matmul(weights: Iterable[Weight], category: Category) -> int:
     return sum(2 * weight.active_elems for weight in weights if weight.category == category and weight.is_matrix)
 
 
+def _once(weights: Iterable[Weight], seq: Number) -> Number:
+    """2 per element of every matrix whose product is made once per sequence, shared by its tokens."""
+    elems = sum(weight.elems for weight in weights if weight.per_sequence)
+    return 2 * elems / seq if elems else 0
+
+
 def _up_projections(model: Transformer) -> int:
     """Products that make queries, keys and values from latents, in all layers and prediction modules."""
     heads, latent = model.attention.heads, model.attention.latent
@@ -205,16 +225,19 @@ def _up_projections(model: Transformer) -> int:
 
 def _every_second(model: Transformer) -> tuple[int, int]:
     """Products that recomputation per operation runs again in all layers: of attention, and of dense blocks."""
+    attentions = model.num_attention_layers + model.num_crossing_layers
     attention, hidden, mlp = model.attention, model.hidden, model.mlp
     each = 0 if attention.latent else attention.head_dim * (attention.kv_heads + attention.heads)
     blocks = 2 * hidden * (mlp.ffn if mlp else 0) * model.num_dense_layers
-    return 2 * hidden * each * model.num_attention_layers, blocks
+    return 2 * hidden * each * attentions, blocks
 
 
-def _core(model: Transformer, seq: Number, window: int | None, counting: str) -> Number:
-    """Scores and weighted values: 2 keys (d_qk + d_v) per head."""
-    attention = model.attention
-    keys = keys_per_query(seq, window, attention.causal, counting, attention.chunked)
+def _core(model: Transformer, seq: Number, kind: LayerKind, counting: str) -> Number:
+    """Scores and weighted values: 2 keys (d_qk + d_v) per head; over an encoder's output, all of its tokens."""
+    attention, causal = model.attention, model.masks(kind)
+    keys = keys_per_query(seq, kind.window or None, causal, counting, attention.chunked)
+    if kind.crosses:
+        keys = keys + seq
     return 2 * keys * (attention.query_width + attention.out_width)
 
 

@@ -2,7 +2,7 @@
 
     HF_HUB_CACHE, or HF_HOME/hub, or ~/.cache/huggingface/hub
       models--ORG--NAME/refs/main                       the commit of the last download
-      models--ORG--NAME/snapshots/COMMIT/config.json
+      models--ORG--NAME/snapshots/COMMIT/config.json    of the diffusers library, transformer/config.json
 
 Source: huggingface_hub's documentation, "Understand caching", and `constants.py` (HF_HOME, HF_HUB_CACHE).
 """
@@ -17,6 +17,8 @@ from importlib import resources
 from pathlib import Path
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+CONFIGS = ("config.json", "transformer/config.json")
+"""Where a folder's model is described; the second in a pipeline of the diffusers library."""
 REVISION = re.compile(r"[0-9a-f]{1,64}")
 
 
@@ -44,11 +46,17 @@ def cached_config(hub_id: str) -> Path | None:
             return None
         main = folder / "refs" / "main"
         revision = main.read_text(encoding="utf-8").strip() if main.is_file() else ""
-        snapshots = sorted(folder.glob("snapshots/*/config.json"), key=lambda path: path.stat().st_mtime)
+        there = [found for one in folder.glob("snapshots/*") if (found := config_in(one)) is not None]
+        snapshots = sorted(there, key=lambda path: path.stat().st_mtime)
     except (OSError, UnicodeDecodeError):
         return None
-    chosen = [path for path in snapshots if REVISION.fullmatch(revision) and path.parent.name == revision]
+    chosen = [path for path in snapshots if REVISION.fullmatch(revision) and revision in path.parts]
     return next(iter(chosen or snapshots[-1:]), None)
+
+
+def config_in(folder: Path) -> Path | None:
+    """The config.json of a folder's model."""
+    return next((folder / one for one in CONFIGS if os.path.isfile(folder / one)), None)
 
 
 @cache

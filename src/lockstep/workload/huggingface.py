@@ -1,10 +1,10 @@
 """`read_config(path)`: a Hugging Face config.json as a `Transformer` or `ConvNet`, without the transformers library.
 
 Each model type has its own key names, defaults (are embeddings tied?) and fixed habits (which biases there are): they
-live in `huggingface_decoders.py`, `_experts.py`, `_layers.py` and `_hybrids.py`, one short function per family. Not
-read: towers for images and sound, which the model's notes name, adapters and quantisation, which change no shape that
-matters here. Source: the `configuration_*.py` and `modeling_*.py` files of github.com/huggingface/transformers, 4.57;
-of families that came later, 5.24.
+live in `huggingface_decoders.py` and its neighbours, one short function per family. Not read: towers for images and
+sound, which the model's notes name, adapters and quantisation, which change no shape that matters here. Source: the
+`configuration_*.py` and `modeling_*.py` files of github.com/huggingface/transformers, 4.57; of families that came
+later, 5.24.
 """
 
 from __future__ import annotations
@@ -22,11 +22,16 @@ from lockstep.workload import huggingface_experts as mixtures
 from lockstep.workload import huggingface_hybrids as hybrids
 from lockstep.workload import huggingface_layers as layered
 from lockstep.workload.architecture import Model, Transformer
+from lockstep.workload.checks import shortened
 from lockstep.workload.config_reader import ConfigReader
-from lockstep.workload.huggingface_images import resnet
+from lockstep.workload.huggingface_images import dit, resnet, vit
 from lockstep.workload.huggingface_numbers import numerics
+from lockstep.workload.huggingface_pairs import t5
+from lockstep.workload.huggingface_recurrent import mamba, mamba2
 
 LONGEST_NAME = 100
+DIFFUSERS = ("DiTTransformer2DModel", "Transformer2DModel")
+"""Classes of the diffusers library that are a DiT; the second with norms of its kind, in files of before 2024."""
 TOWERS = {"vision_config": "vision", "audio_config": "audio"}
 """Tables of a config.json that describe what comes before the text model."""
 
@@ -41,6 +46,7 @@ FAMILIES: dict[str, Callable[[ConfigReader], Transformer]] = {
     "dbrx": mixtures.dbrx,
     "deepseek_v2": mixtures.deepseek,
     "deepseek_v3": mixtures.deepseek,
+    "dit": dit,
     "dots1": layered.glm4_moe,
     "ernie4_5": layered.ernie4_5,
     "exaone4": layered.exaone4,
@@ -66,11 +72,14 @@ FAMILIES: dict[str, Callable[[ConfigReader], Transformer]] = {
     "llama": plain.llama,
     "llama4": layered.llama4,
     "llama4_text": layered.llama4,
+    "mamba": mamba,
+    "mamba2": mamba2,
     "minimax_m2": layered.minimax_m2,
     "ministral3": plain.mistral,
     "mistral": plain.mistral,
     "mixtral": mixtures.mixtral,
     "mpt": plain.mpt,
+    "mt5": t5,
     "nemotron": plain.nemotron,
     "nemotron_h": hybrids.nemotron_h,
     "olmo": plain.olmo,
@@ -102,6 +111,8 @@ FAMILIES: dict[str, Callable[[ConfigReader], Transformer]] = {
     "seed_oss": layered.seed_oss,
     "smollm3": layered.smollm3,
     "starcoder2": plain.starcoder2,
+    "t5": t5,
+    "vit": vit,
 }
 
 
@@ -134,7 +145,7 @@ def read_config(path: str | Path) -> Model:
     """The model in a config.json. Raises BadInput at "file:line" for what cannot be read or is not supported."""
     data, locate = read_json(path)
     config = ConfigReader(data, locate)
-    kind = data.get("model_type")
+    kind = data["model_type"] if "model_type" in data else _of_diffusers(config)
     if not isinstance(kind, str):
         got = "is missing" if kind is None else "must be text"
         raise BadInput(f"key model_type {got}; it says which architecture the file describes", config.where())
@@ -151,6 +162,17 @@ def read_config(path: str | Path) -> Model:
         if error.where and error.where.startswith(str(path)):
             raise
         raise BadInput(f"{error.where}: {error.message}", str(path)) from None
+
+
+def _of_diffusers(config: ConfigReader) -> str | None:
+    """The model type of a file of the diffusers library, which names a class instead."""
+    given = config.data.get("_class_name")
+    if given is None or given in DIFFUSERS:
+        return None if given is None else "dit"
+    raise BadInput(
+        f"the diffusers class {shortened(given)} (_class_name) is not supported; supported: {', '.join(DIFFUSERS)}",
+        config.where("_class_name"),
+    )
 
 
 def _unsupported(kind: str) -> str:
@@ -172,5 +194,5 @@ def _name(data: Mapping[str, object], path: Path) -> str:
         value = data.get(key)
         if isinstance(value, str) and value.strip("./ "):
             return value[:LONGEST_NAME]
-    folder = path.absolute().parent.name
-    return (path.stem if path.stem != "config" else folder or str(data["model_type"]))[:LONGEST_NAME]
+    folder = next(one.name for one in path.absolute().parents if one.name != "transformer")
+    return (path.stem if path.stem != "config" else folder or str(data.get("model_type", "model")))[:LONGEST_NAME]

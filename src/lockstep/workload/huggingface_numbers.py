@@ -14,12 +14,14 @@ EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilo
 MULTIPLIERS = ("embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling")
 _EPSILON = {
     1e-5: """arcee bamba cohere2 ernie4_5 exaone4 glm4_moe gpt2 gpt_bigcode gpt_neox gpt_oss hunyuan_v1_dense llama4
-    llama4_text ministral3 mixtral nemotron nemotron_h olmo2 olmo3 olmoe phi phi3 phimoe qwen2_5_vl qwen2_5_vl_text
-    qwen2_vl qwen2_vl_text starcoder2""",
+    llama4_text mamba mamba2 ministral3 mixtral nemotron nemotron_h olmo2 olmo3 olmoe phi phi3 phimoe qwen2_5_vl
+    qwen2_5_vl_text qwen2_vl qwen2_vl_text starcoder2""",
     1e-6: """deepseek_v2 deepseek_v3 dots1 gemma gemma2 gemma3_text granite granitemoe granitemoehybrid granitemoeshared
-    jamba kimi_k2 llama minimax_m2 mistral qwen2 qwen2_moe qwen3 qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text
-    qwen3_moe qwen3_next qwen3_vl qwen3_vl_moe qwen3_vl_moe_text qwen3_vl_text seed_oss smollm3""",
+    jamba kimi_k2 llama minimax_m2 mistral mt5 qwen2 qwen2_moe qwen3 qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text
+    qwen3_moe qwen3_next qwen3_vl qwen3_vl_moe qwen3_vl_moe_text qwen3_vl_text seed_oss smollm3
+    t5""",
     1.5625e-7: "glm4",
+    1e-12: "vit",
 }
 _BASE = {
     1e6: "ministral3 mixtral phimoe qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text", 5e6: "minimax_m2",

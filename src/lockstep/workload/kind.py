@@ -1,6 +1,8 @@
 """`LayerKind`: what one layer of a model is, and the words by which a model lists its layers.
 
-    mixer    attention, nope (attention without positions, "NoPE"), recurrent, or none
+    mixer    attention, nope (attention without positions, "NoPE"), recurrent, or none; of a model with an encoder and
+             a decoder: encoder (attention in both directions), or decoder (causal attention, then attention over the
+             encoder's output)
     block    dense, experts, or none
     window   keys that a query of the layer sees; 0 where it sees all
 
@@ -11,6 +13,7 @@ none. Without a block, the model's rule of experts says which one there is.
     ("recurrent", "recurrent", "recurrent", "global")           Qwen3-Next
     ("recurrent/none", "none/dense", "global/none")             layers with one block each, as in Nemotron-H
 
+A model with an encoder has no pattern: its first layers are the encoder, all others the decoder.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ class LayerKind:
     block: str = "dense"
     window: int = 0
     mixer: str = "attention"
-    """attention, nope, recurrent or none."""
+    """attention, nope, recurrent, encoder, decoder or none."""
 
     @property
     def experts(self) -> bool:
@@ -41,7 +44,17 @@ class LayerKind:
     @property
     def attends(self) -> bool:
         """Whether it has attention."""
-        return self.mixer in ("attention", "nope")
+        return self.mixer in ("attention", "nope", "encoder", "decoder")
+
+    @property
+    def crosses(self) -> bool:
+        """Whether its own attention is followed by attention over an encoder's output."""
+        return self.mixer == "decoder"
+
+    @property
+    def residual_blocks(self) -> int:
+        """Blocks that add to the residual stream: of two, attention and feed-forward."""
+        return (self.mixer != "none") + self.crosses + (self.block != "none")
 
     @property
     def whole(self) -> bool:
@@ -51,7 +64,7 @@ class LayerKind:
     @property
     def stored(self) -> LayerKind:
         """The kind that stands for all with its parameters and kept bytes: windows and positions change neither."""
-        return LayerKind(self.block, 0, "attention" if self.attends else self.mixer)
+        return LayerKind(self.block, 0, "attention" if self.attends and not self.crosses else self.mixer)
 
 
 DENSE = LayerKind()
@@ -76,11 +89,14 @@ def kinds_of(
     window: int | None,
     window_of: Callable[[int], int | None],
     has_experts: Callable[[int], bool],
+    encoder_layers: int = 0,
 ) -> tuple[LayerKind, ...]:
     """The kind of every layer: of the `pattern`, and of the rules for windows and experts where it leaves them open."""
     found = []
     for layer in range(layers):
         mixer, block = read_word(pattern[layer % len(pattern)]) if pattern else ("attention", None)
+        if encoder_layers:
+            mixer = "encoder" if layer < encoder_layers else "decoder"
         reach = {"attention": window_of(layer), "local": window}.get(mixer) or 0
         name = "attention" if mixer in ("local", "global") else mixer
         found.append(LayerKind(block or ("experts" if has_experts(layer) else "dense"), reach, name))

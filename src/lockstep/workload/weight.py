@@ -41,6 +41,8 @@ class Weight:
     used: int = 1
     kv_heads: int = 1
     """For cut "kv": the most ways in which it can be cut."""
+    per_sequence: bool = False
+    """True for a matrix whose product is made once per sequence or image, not for every token."""
     trained: bool = True
     """False for values that are stored but get no gradient."""
 

@@ -12,6 +12,7 @@ projections of latent attention are replicated over tp. Keys and values are cut 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 from lockstep.workload.architecture import Attention, Experts, Mlp, Transformer
@@ -24,13 +25,16 @@ def layer_weights(model: Transformer, kind: LayerKind = DENSE) -> tuple[Weight, 
     """The weights of one layer of a kind."""
     names = [f"norm {number + 1}" for number in range(model.norms_of(kind))]
     norms = (weight for name in names for weight in _norm(model, name))
-    return (*_mixer(model, kind), *_block(model, kind), *norms)
+    modulated = model.modulation.layer_weights(model.hidden) if model.modulation else ()
+    return (*_mixer(model, kind), *_block(model, kind), *norms, *modulated)
 
 
 def _mixer(model: Transformer, kind: LayerKind) -> Iterator[Weight]:
     """The weights of attention or of a recurrent mixer."""
     if kind.attends:
         yield from _latent(model) if model.attention.latent else _attention(model)
+        if kind.crosses:
+            yield from (replace(one, name=f"cross {one.name}") for one in _attention(model))
     elif kind.mixer == "recurrent":
         if model.recurrent is None:
             raise ValueError(f"{model.name} has no recurrent layers")
@@ -51,11 +55,19 @@ def _block(model: Transformer, kind: LayerKind) -> Iterator[Weight]:
 
 @lru_cache(maxsize=256)
 def embedding_weights(model: Transformer) -> tuple[Weight, ...]:
-    """Token, position and segment tables, and the norm on them."""
-    found = [Weight("token embedding", "embedding", (model.vocab, model.hidden), "vocab")]
+    """Token, position and segment tables, or the projection of patches; and the norm on them."""
+    if model.patches is not None:
+        found = [*model.patches.weights(model.hidden)]
+        if model.modulation is not None and not model.modulation.own:
+            found.extend(model.modulation.embedders(model.hidden))
+    else:
+        found = [Weight("token embedding", "embedding", (model.vocab, model.hidden), "vocab")]
     if model.positions == "learned":
         rows = model.max_positions + model.extra_positions
         found.append(Weight("position embedding", "positions", (rows, model.hidden)))
+    if model.positions == "relative":
+        table = Weight("position scores", "positions", (model.attention.heads, model.buckets), "tensor")
+        found.extend([table] * (2 if model.encoder_layers else 1))
     if model.token_types:
         found.append(Weight("segment embedding", "embedding", (model.token_types, model.hidden)))
     if model.embedding_norm:
@@ -65,9 +77,13 @@ def embedding_weights(model: Transformer) -> tuple[Weight, ...]:
 
 @lru_cache(maxsize=256)
 def head_weights(model: Transformer) -> tuple[Weight, ...]:
-    """What follows the last layer: final norm, projection onto the vocabulary unless tied, pooler, MLM head."""
+    """What follows the last layer: final norm, projection onto the vocabulary unless tied, pooler, MLM head; an image's
+    classifier or pixels.
+    """
     hidden = model.hidden
     found = list(_norm(model, "final norm")) if model.final_norm else []
+    if model.final_norm and model.encoder_layers:
+        found.extend(_norm(model, "encoder final norm"))
     if model.mlm_head:
         found.append(Weight("mlm dense", "head", (hidden, hidden)))
         found.append(Weight("mlm dense bias", "head", (hidden,)))
@@ -77,8 +93,12 @@ def head_weights(model: Transformer) -> tuple[Weight, ...]:
     if model.head_bias:
         found.append(Weight("head bias", "head", (model.vocab,), "vocab"))
     if model.pooler:
-        found.append(Weight("pooler", "head", (hidden, hidden)))
+        found.append(Weight("pooler", "head", (hidden, hidden), per_sequence=True))
         found.append(Weight("pooler bias", "head", (hidden,)))
+    if model.patches is not None:
+        found.extend(model.patches.head_weights(hidden))
+    if model.modulation is not None:
+        found.extend(model.modulation.head_weights(hidden))
     return tuple(found)
 
 

@@ -29,7 +29,7 @@ CHUNKS = 4
 """Pieces into which overlapped products are cut: assumed, as in Transformer Engine's examples."""
 
 
-def flows(group: Levels, size_B: Number, split: Truth, rounds: int = 2) -> tuple[Flow, Flow]:
+def flows(group: Levels, size_B: Number, split: Truth, rounds: float = 2) -> tuple[Flow, Flow]:
     """(gather, reduction) of one pass of a layer: `rounds` collectives of `size_B` each, `split` by sequence or not."""
     gather_s, scatter_s, whole_s = (
         collective_s(op, group, size_B) for op in ("all-gather", "reduce-scatter", "all-reduce")

@@ -85,7 +85,10 @@ def _beside(found: Placed) -> Iterator[str]:
         f"TrainingArguments: per_device_train_batch_size={layout.micro_batch}, gradient_accumulation_steps={steps}, "
         f"optim={(PAGED if layout.offload == 'paged' else OPTIMIZERS)[recipe.optimizer]}"
     )
-    yield f"left to you: sequences of {recipe.seq} tokens, the model, its tokenizer and the data"
+    if found.job.images:
+        yield "left to you: the model, its images and their processor"
+    else:
+        yield f"left to you: sequences of {recipe.seq} tokens, the model, its tokenizer and the data"
     if layout.recompute == "full" and not layout.zero:
         yield "TrainingArguments: gradient_checkpointing=True"
     if layout.zero and recipe.wire_B != 2.0:
@@ -117,6 +120,11 @@ def _refuse(found: Placed) -> None:
     no.when(layout.sequence_parallel, "sequence parallelism over the tensor-parallel group has no key")
     no.when(layout.zero == 1, "zero 1: FSDP2 shards parameters (3) or gradients (2) too; DDP shards nothing (0)")
     split = layout.tp * layout.cp > 1
+    other = found.job.images or found.job.crosses
+    no.when(other and split, f"tp or cp of {found.job.model.name}: only decoders of text are split there")
+    no.when(
+        other and recipe.adapters is not None, f"adapters of {found.job.model.name}: their targets have other names"
+    )
     no.when(layout.zero == 0 and split, "zero 0 (DDP) works without tp and cp only")
     no.when(bool(layout.shard) and layout.zero == 0, "shard needs zero 2 or 3")
     no.when(bool(layout.shard) and layout.shard % layout.cp != 0, f"shard={layout.shard} must be a multiple of cp")

@@ -36,7 +36,7 @@ from lockstep.planner.export.megatron_limits import (
 )
 from lockstep.planner.export.megatron_positions import unknown_numbers
 from lockstep.planner.export.megatron_shape import Flags, recomputed_modules, refuse_shape, shape_flags
-from lockstep.planner.export.refusals import Placed, Refusals
+from lockstep.planner.export.refusals import Placed, Refusals, refuse_model
 from lockstep.workload import Transformer
 
 CONTEXT = {"ring": "p2p", "gather": "all_gather", "all-to-all": "a2a", "mixed": "a2a+p2p"}
@@ -69,6 +69,7 @@ def _checked(found: Placed) -> Transformer:
     if model is None:
         no.when(True, f"{job.model.name} is not a transformer")
         raise no.error()
+    refuse_model(job, no)
     refuse_shape(model, no)
     refuse_run(layout, job, model, no)
     no.settle()

@@ -134,7 +134,7 @@ def recomputed_modules(recipe: Recipe, model: Transformer) -> tuple[str, ...]:
 def refuse_shape(model: Transformer, no: Refusals) -> None:
     """Notes everything about the model that has no flag."""
     attention, mlp = model.attention, model.mlp
-    no.when(not attention.causal, "an encoder is trained by another script with other flags")
+    no.when(not attention.causal and model.patches is None, "an encoder is trained by another script with other flags")
     no.when(model.positions not in POSITIONS, f"positions {model.positions}")
     no.when(model.norm not in NORMS, f"norm {model.norm}")
     no.when(model.norm_placement != "pre", f"norms placed {model.norm_placement}")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 
 from lockstep.layout import AXES
-from lockstep.planner.export.refusals import Placed, Refusals, refuse_formats
+from lockstep.planner.export.refusals import Placed, Refusals, refuse_formats, refuse_model
 from lockstep.planner.space import ALL_RANKS
 from lockstep.types.plain import Json
 from lockstep.workload import FULL, NONE
@@ -72,7 +72,7 @@ def _lines(values: Json) -> str:
 def _refuse(found: Placed) -> None:
     """Raises Infeasible for all that the configuration cannot say."""
     layout, recipe, no = found.layout, found.job.recipe, Refusals("nanotron")
-    no.when(found.job.transformer is None, f"{found.job.model.name} is not a transformer")
+    refuse_model(found.job, no)
     no.when(layout.cp > 1, f"cp={layout.cp}: how its ranks share attention is not known; none is exported")
     no.when(layout.ep > 1 or layout.etp > 0, "expert parallelism is not exported")
     no.when(layout.zero > 1, f"zero {layout.zero}: it shards optimizer state alone (1)")

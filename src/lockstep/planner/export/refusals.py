@@ -39,6 +39,14 @@ class Refusals:
         return Infeasible(message, [Violation(reason, 1.0, 1.0) for reason in self.reasons])
 
 
+def refuse_model(job: Job, no: Refusals) -> None:
+    """Notes a model that software for decoders of text does not train."""
+    name = job.model.name
+    no.when(job.transformer is None, f"{name} is not a transformer")
+    no.when(job.images and job.transformer is not None, f"{name} reads images; only models of text are exported")
+    no.when(job.crosses, f"{name} is an encoder with a decoder; only decoders are exported")
+
+
 def refuse_sharding(software: str, layout: Layout, recipe: Recipe, no: Refusals) -> None:
     """Notes the sharding of other software than `software`, the one exported to."""
     other = layout.zero > 0 and layout.dp * layout.cp > 1 and recipe.sharding not in ("any", software)

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from lockstep.layout import AXES, Job, Layout
-from lockstep.planner.export.refusals import Placed, Refusals, refuse_formats, refuse_sharding
+from lockstep.planner.export.refusals import Placed, Refusals, refuse_formats, refuse_model, refuse_sharding
 from lockstep.planner.space import ALL_RANKS, NODE
 from lockstep.workload import FULL, NONE
 
@@ -168,7 +168,7 @@ def _refuse(found: Placed) -> None:
 def refuse_common(found: Placed, no: Refusals) -> None:
     """Notes what no release can be told."""
     layout, recipe = found.layout, found.job.recipe
-    no.when(found.job.transformer is None, f"{found.job.model.name} is not a transformer")
+    refuse_model(found.job, no)
     no.when(layout.zero == 1, "zero 1: FSDP2 shards parameters (3) or gradients (2) too; DDP shards nothing (0)")
     alone = layout.tp == layout.pp == layout.cp == layout.ep == 1
     no.when(layout.zero == 0 and layout.dp > 1 and not alone, "zero 0 (DDP) works without tp, pp, cp and ep only")

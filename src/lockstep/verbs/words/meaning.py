@@ -209,6 +209,18 @@ def _attention(asks: Callable[[About], bool]) -> Callable[[About], str | None]:
     return why
 
 
+def _counted(about: About) -> str | None:
+    if about.job.transformer is None or not about.job.images:
+        return _attention(lambda about: about.job.recipe.mfu_convention != "full")(about)
+    if about.job.recipe.mfu_convention != "6n":
+        return None
+    return f"{about.job.model.name} uses some of its parameters once per image, not for every token; leave it out"
+
+
+def _text(about: About) -> str | None:
+    return f"{about.job.model.name} has no vocabulary; leave it out" if about.job.images else None
+
+
 def _adapted(about: About) -> str | None:
     from lockstep.workload import all_weights
 
@@ -247,10 +259,10 @@ _IDLE: dict[str, Callable[[About], str | None]] = {
     "recompute_modules": _modules,
     "recompute": _attention(_layout(lambda layout: layout.recompute != "none")),
     "flash": _attention(lambda about: not about.job.recipe.flash_attention),
-    "cross_entropy": _attention(lambda about: True),
+    "cross_entropy": _text,
     "train": _adapted,
     "dropout": _attention(lambda about: about.job.recipe.dropout),
-    "mfu_convention": _attention(lambda about: about.job.recipe.mfu_convention != "full"),
+    "mfu_convention": _counted,
     "cached_bytes": _attention(lambda about: True),
     "cached_attention_bytes": _attention(lambda about: True),
 }

@@ -143,7 +143,7 @@ def write_plan(path: Path, plan: Plan, words: Json) -> None:
     }
     asked.pop("batch_tokens", None)
     asked |= {"batch": job.recipe.batch, "stack": job.recipe.software.name}
-    if job.transformer is not None:
+    if not job.images:
         asked["seq"] = job.recipe.seq
     if job.devices != read_cluster(words["cluster"], words.get("gpus")).num_devices:
         asked["gpus"] = job.devices

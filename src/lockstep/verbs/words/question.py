@@ -67,6 +67,8 @@ def read_question(
         wanted = find_model(model) if isinstance(model, str | Path) else model
     machine = read_cluster(cluster, gpus)
     tokens, notes = _sequence(wanted, seq)
+    if batch_tokens is not None and getattr(wanted, "patches", None) is not None:
+        raise BadInput(f"{wanted.name} reads images; give --batch, their number, e.g. 1024", "--batch-tokens")
     sequences, rounded = _sequences(batch, batch_tokens, tokens, machine.num_devices)
     asked = read_recipe(machine, recipe, seq=tokens, batch=sequences, notes=(*rounded, *notes, *READ.get()))
     return Question(wanted, machine, asked)
@@ -107,13 +109,17 @@ def named_folder(given: str | Path, where: str) -> Path:
 
 
 def _sequence(model: Model, seq: Quantity | None) -> tuple[int, tuple[str, ...]]:
-    """Tokens per sequence, and a note when they were not given. An image counts as one sequence of one token."""
+    """Tokens per sequence, and a note when they were not given. An image is one sequence: of its patches, or of one
+    token for a convolutional network.
+    """
     from lockstep.workload import Transformer
 
-    if not isinstance(model, Transformer):
+    patches = model.patches if isinstance(model, Transformer) else None
+    if not isinstance(model, Transformer) or patches is not None:
         if seq is not None:
-            raise BadInput(f"{model.name} reads images, not sequences; leave --seq out", "--seq")
-        return 1, ()
+            how = "" if patches is None else "; its length follows from image and patch of the model"
+            raise BadInput(f"{model.name} reads images, not sequences; leave --seq out{how}", "--seq")
+        return (1, ()) if patches is None else (patches.tokens, ())
     if seq is not None:
         tokens = whole(seq, "--seq")
         return tokens, _thousands(str(seq).strip(), tokens)

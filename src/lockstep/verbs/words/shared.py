@@ -55,9 +55,16 @@ class QuestionWords(RecipeWords, total=False):
     """What every verb about a training run is asked."""
 
     gpus: Annotated[Quantity | None, Option("N", "Number of devices, instead of the number of nodes in --cluster.")]
-    batch: Annotated[Quantity | None, Option("N", "Sequences per optimizer step.")]
+    batch: Annotated[Quantity | None, Option("N", "Sequences (or images) per optimizer step.")]
     batch_tokens: Annotated[Quantity | None, Option("N", "Tokens per optimizer step, e.g. 4M; instead of --batch.")]
-    seq: Annotated[Quantity | None, Option("S", "Tokens per sequence. (default: the model's longest, at most 8192)")]
+    seq: Annotated[
+        Quantity | None,
+        Option(
+            "S",
+            "Tokens per sequence; of an encoder with a decoder, into the former and out of the latter; not for images. "
+            "(default: the model's longest, at most 8192)",
+        ),
+    ]
 
 
 class LayoutWords(QuestionWords, total=False):
@@ -268,7 +275,9 @@ class OperationWords(FailureWords, WriteWords, LighterWords, ServiceWords, total
 class TargetWords(TypedDict, total=False):
     """How long to train, in one of three ways."""
 
-    tokens: Annotated[Quantity | None, Option("T", "Tokens to train on, e.g. 15T (images for a ConvNet).")]
+    tokens: Annotated[
+        Quantity | None, Option("T", "Tokens to train on, e.g. 15T (images for a model that reads images).")
+    ]
     samples: Annotated[Quantity | None, SAMPLES]
     epochs: Annotated[Quantity | None, EPOCHS]
     loss: Annotated[

@@ -19,7 +19,7 @@ MOST = 64
 
 def decide(draft: Draft) -> Finding:
     """Finds the smallest degrees with which one sequence fits: the node for tp, then cp."""
-    if draft.job.transformer is None:
+    if draft.job.images:
         return Finding("no", "images, not sequences", draft)
     held = draft.thinnest().memory
     one_B, total_B = float(held.activations_B + held.buffers_B), float(held.total_B)
