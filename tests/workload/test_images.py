@@ -255,7 +255,5 @@ norm: nonparametric
     path.write_text(described)
     assert workload.model(path) == workload.model("dit-xl-2")
     path.write_text(described.replace("patch: 2", "patch: 3"))
-    with pytest.raises(
-        BadInput, match=r"dit-xl-2\.yaml:4: patch=3 does not divide .* 32; try 1 or 2 or 4"
-    ):
+    with pytest.raises(BadInput, match=r"dit-xl-2\.yaml:4: patch=3 does not divide .* 32; try 1 or 2 or 4"):
         workload.model(path)
