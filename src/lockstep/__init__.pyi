@@ -54,6 +54,7 @@ from .verbs.messages import messages as messages
 from .verbs.overlap import overlap as overlap
 from .verbs.pipeline import pipeline as pipeline
 from .verbs.plan import plan as plan
+from .verbs.report import report as report
 from .verbs.reproduce import reproduce as reproduce
 from .verbs.rig import rig as rig
 from .verbs.roofline import roofline as roofline

@@ -25,6 +25,7 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "sensitivity": [("sensitivity", "gpt2", "--cluster", "dgx-h100", "--batch", "64")],
     "guide": [("guide", *LLAMA)],
     "export": [("export", *LLAMA, "--to", "megatron", "--tp", "2", "--zero", "1")],
+    "report": [("report", "gpt2", "--cluster", "dgx-h100", "--batch", "64")],
     "cite": [("cite", *LLAMA, "--tp", "2", "--zero", "1")],
     "catalog": [("catalog",)],
     "support": [("support",)],
@@ -138,8 +139,9 @@ def strangers(answer: Any, keys: Keys, path: str = "") -> Iterator[str]:
         return
     if not isinstance(answer, dict) or keys.shared == "{any}":
         return
-    known = {**(SECTIONS[keys.shared].inner if keys.shared else {}), **keys.inner}
-    for name in known.keys() - answer.keys() - keys.optional:
+    shared = SECTIONS[keys.shared] if keys.shared else Keys()
+    known = {**shared.inner, **keys.inner}
+    for name in known.keys() - answer.keys() - keys.optional - shared.optional:
         yield f"{path}.{name} is documented and not printed"
     for name, value in answer.items():
         child = known.get(name, keys.others)

@@ -30,7 +30,7 @@ RUN = ("gpt2", "--cluster", "dgx-a100-40gb", "--batch", "64")
 
 BASES: dict[str, tuple[str, ...]] = {
     "plan": RUN, "estimate": RUN, "memory": RUN, "roofline": RUN, "sensitivity": RUN, "cite": RUN, "guide": RUN,
-    "export": (*RUN, "--to", "megatron"),
+    "export": (*RUN, "--to", "megatron"), "report": (*RUN, "-o", "{folder}/r.html"),
     "campaign": (*RUN, "--tokens", "1B", "--campaigns", "20"),
     "scaling": RUN,
     "messages": ("--workers", "8", "--params", "1M"),

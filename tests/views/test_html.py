@@ -109,6 +109,30 @@ def test_the_call_on_a_page_gives_the_same_answer(tmp_path: Path) -> None:
     assert found.to_dict() == lockstep.estimate("llama3-8b", "dgx-h100:2", batch=64, pp=2, flash=False).to_dict()
 
 
+def test_a_report_holds_what_the_verbs_say(tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    session = run("report", "gpt2", "--cluster", "dgx-h100:1", "--batch", "64", "--tokens", "1G", "-o", str(file))
+    assert session.code == 0, session.err
+    page = Page(file.read_text(encoding="utf-8"))
+    said = letters(page.words)
+    plan = lockstep.plan("gpt2", "dgx-h100:1", batch=64, tokens="1G")
+    given = {name: getattr(plan.best.layout, name) for name in ("tp", "pp", "dp", "zero", "micro_batch", "recompute")}
+    for answer in (plan, plan.best, lockstep.memory("gpt2", "dgx-h100:1", batch=64, **given), lockstep.cite(plan.best)):
+        cells = re.findall(r"<td[^>]*>(.*?)</td>", answer._repr_mimebundle_()["text/html"])
+        assert cells
+        assert [cell for cell in cells if letters(Page(cell).words) not in said] == []
+    assert page.tags.count("h1") == 1
+    assert page.tags.count("svg") == 2
+    targets = {value for name, value in page.attributes if name == "id"}
+    assert {str(value)[1:] for name, value in page.attributes if name == "href" and "part" in str(value)} <= targets
+    assert "lockstep report gpt2" in page.words
+    saved = tmp_path / "saved.html"
+    plan.save(saved)
+    assert letters(Page(saved.read_text(encoding="utf-8")).words)
+    assert run("report", "gpt2", "--cluster", "dgx-h100:1", "--batch", "64").refusal().startswith("--out: ")
+    assert run("report", "gpt2", "-c", "dgx-h100:1", "--batch", "64", "-o", "x.pdf").refusal().startswith("--out: ")
+
+
 def test_text_in_a_picture_is_text(tmp_path: Path) -> None:
     file = tmp_path / "answer.html"
     run(*QUESTIONS["pipeline"], "--html", str(file))

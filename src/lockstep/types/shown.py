@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 
@@ -35,6 +36,10 @@ class Shown:
         a single row. Raises BadInput where the package of `frame` is not installed.
         """
         return _notebook().table(self, frame)
+
+    def save(self, path: str | Path) -> None:
+        """Writes the whole answer with its picture as one HTML file. Raises BadInput where it cannot be written."""
+        _notebook().save(self, path)
 
     def plot(self) -> Any:
         """The picture of the answer, a matplotlib Figure. Raises BadInput where there is none."""

@@ -48,7 +48,7 @@ ASSUMPTIONS = 5
 
 def render(plan: Plan, out: Console) -> None:
     """Prints the plan."""
-    _verdict(plan, out)
+    verdict(plan, out)
     _choices(plan, out)
     _best(plan, out)
     _front(plan, out)
@@ -56,7 +56,7 @@ def render(plan: Plan, out: Console) -> None:
     small_print(out, "Assumptions", plan.best.assumptions(), ASSUMPTIONS)
 
 
-def _verdict(plan: Plan, out: Console) -> None:
+def verdict(plan: Plan, out: Console) -> None:
     """Which layout, how fast, how full, how long and how much."""
     best, job = plan.best, plan.job
     title = f"{job.model.name} on {job.devices} x {plan.cluster.device.name}: {layout_words(best.layout)}"

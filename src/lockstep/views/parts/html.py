@@ -40,16 +40,26 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 class HtmlConsole(Console):
     """A console that keeps what is printed as HTML."""
 
-    whole = True
-    """What a terminal shows in part is shown as a whole (`terminal.small_print`)."""
-
     def __init__(self) -> None:
         super().__init__(file=StringIO(), width=WIDTH, highlight=False, markup=False, emoji=False)
         self.blocks: list[str] = []
+        self.chapters: list[str] = []
+        self.title = ""
+        self.seen: set[str] = set()
+        """Sentences of small print, which a page shows all of, and once."""
 
     def print(self, *objects: Any, **_: Any) -> None:
         """One block for each object."""
         self.blocks += [self._block(one) for one in objects]
+
+    def chapter(self, title: str) -> None:
+        """Begins a part of a longer page; what it prints has headings below this one."""
+        self.chapters.append(title)
+        self.blocks.append(f'<h2 class="chapter" id="part-{len(self.chapters)}">{escape(title)}</h2>')
+
+    def picture(self, figure: Figure) -> None:
+        """Puts a figure where the page is."""
+        self.blocks.append(svg(figure))
 
     def body(self) -> str:
         """All that was printed, and what was written past the printing."""
@@ -64,13 +74,17 @@ class HtmlConsole(Console):
         text = one if isinstance(one, Text) else Text(str(one))
         if ART.search(text.plain.strip("\n")):
             return f"<pre>{self.inline(text)}</pre>"
-        if not self.blocks and "bold" in str(text.style):
+        if not self.title and "bold" in str(text.style):
+            self.title = text.plain
             return f"<h1>{escape(text.plain)}</h1>"
+        if text.plain == self.title:
+            return ""
         parts = list(text.render(self))
         if parts and parts[0].style is not None and parts[0].style.bold and not text.style:
             first, rest = parts[0].text, text[len(parts[0].text) :]
             note = f" <small>{escape(rest.plain.strip())}</small>" if rest.plain.strip() else ""
-            return f"<h2>{escape(first)}{note}</h2>"
+            level = 3 if self.chapters else 2
+            return f"<h{level}>{escape(first)}{note}</h{level}>"
         return f"<p>{self.inline(text)}</p>" if text.plain.strip() else ""
 
     def inline(self, cell: object) -> str:
@@ -113,7 +127,10 @@ def shown(answer: Any, render: Callable[[Any, Console], None], figures: Sequence
     out = HtmlConsole()
     render(answer, out)
     verdict, heading, rest = out.body().partition("<h2>")
-    return "\n".join([verdict.strip(), *map(svg, figures), heading + rest])
+    links = " · ".join(f'<a href="#part-{at}">{escape(title)}</a>' for at, title in enumerate(out.chapters, 1))
+    title, closes, more = verdict.strip().rpartition("</h1>")
+    contents = f"\n<nav>{links}</nav>" if links else ""
+    return "\n".join([title + closes + contents + more, *map(svg, figures), heading + rest])
 
 
 def described(figure: Figure) -> str:

@@ -7,14 +7,16 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from lockstep.documents.files import writing
 from lockstep.errors import BadInput, UnknownName
 from lockstep.rows import Rows
 from lockstep.types.plain import Json, plain
-from lockstep.views.parts.html import fragment, shown
+from lockstep.views.parts.html import document, fragment, shown
 from lockstep.views.parts.lists import flattened
 from lockstep.views.parts.output import finite
 from lockstep.views.parts.rows_plot import plot_rows
@@ -45,6 +47,7 @@ VIEWS: dict[str, str] = {
     "lockstep.verbs.memory.StageMemories": "memory",
     "lockstep.planner.guide.guide.Guidance": "guide",
     "lockstep.verbs.export.Export": "export",
+    "lockstep.verbs.report.RunReport": "report",
     "lockstep.planner.roofline.Roofline": "roofline",
     "lockstep.verbs.sensitivity.Advice": "sensitivity",
     "lockstep.verbs.trace.Trace": "trace",
@@ -133,6 +136,14 @@ def plot(answer: Shown) -> Figure:
     if find_spec("matplotlib") is None:
         raise BadInput("pictures need matplotlib: pip install 'lockstep[plot]'")
     return picture(answer)
+
+
+def save(answer: Shown, path: str | Path) -> None:
+    """Writes the answer as a file of its own."""
+    render, picture = _view(answer)
+    text = document(type(answer).__name__, shown(answer, render, _figures(answer, picture)))
+    with writing(Path(path), "path"):
+        Path(path).write_text(text, encoding="utf-8")
 
 
 def table(answer: Shown, frame: str) -> Any:

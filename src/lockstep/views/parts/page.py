@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lockstep.views.parts.options import Options
 
-ELSEWHERE = ("as_json", "plot", "csv", "html")
+ELSEWHERE = ("as_json", "plot", "csv", "html", "out")
 """Where an answer goes is not what is asked."""
 
 
@@ -71,14 +71,16 @@ WANTED: ContextVar[Page | None] = ContextVar("WANTED", default=None)
 
 
 @contextmanager
-def page(html: str | None, verb: str, words: Mapping[str, object], options: Options) -> Iterator[None]:
-    """What is drawn and shown inside goes to the file `html` too, if any. Raises BadInput at `--html`."""
+def page(
+    html: str | None, verb: str, words: Mapping[str, object], options: Options, where: str = "--html"
+) -> Iterator[None]:
+    """What is drawn and shown inside goes to the file `html` too, if any. Raises BadInput at `where`."""
     if html is None:
         yield
         return
     if not html.endswith((".html", ".htm")):
-        raise BadInput(f"{Path(html).name!r} must end in .html", "--html")
-    made = Page(writable(Path(html), "--html"), verb, shell(verb, words, options), python(verb, words))
+        raise BadInput(f"{Path(html).name!r} must end in .html", where)
+    made = Page(writable(Path(html), where), verb, shell(verb, words, options), python(verb, words))
     before = WANTED.set(made)
     try:
         yield

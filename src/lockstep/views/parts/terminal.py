@@ -31,6 +31,15 @@ def heading(out: Console, title: str, note: str = "") -> None:
     out.print(Text.assemble((title, "bold"), ("  " + note if note else "", "dim")))
 
 
+def chapter(out: Console, title: str) -> None:
+    """The title of a part of a longer answer."""
+    opened = getattr(out, "chapter", None)
+    if opened is None:
+        out.print(Text(f"\n{title}\n", style="bold underline"))
+    else:
+        opened(title)
+
+
 def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[str | Text]]) -> Table:
     """Rows under a dim header; each column is (title, kind).
 
@@ -74,8 +83,14 @@ def bar(frac: float, cells: int = BAR) -> Text:
 
 
 def small_print(out: Console, title: str, sentences: Sequence[str], shown: int) -> None:
-    """The first `shown` sentences as a dim list, and how many more there are; all of them where there is room."""
-    shown = len(sentences) if getattr(out, "whole", False) else shown
+    """The first `shown` sentences as a dim list, and how many more there are; on a page all that were not there yet."""
+    seen: set[str] | None = getattr(out, "seen", None)
+    if seen is not None:
+        sentences = [one for one in sentences if one not in seen]
+        seen.update(sentences)
+        shown = len(sentences)
+    if not sentences:
+        return
     more = len(sentences) - shown
     heading(out, title, f"{more} more with --json" if more > 0 else "")
     listed = Table.grid(padding=(0, 1, 0, 0))

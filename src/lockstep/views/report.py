@@ -1,0 +1,86 @@
+"""`lockstep report`: a plan, and what the other verbs say of its best layout, as one document."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from lockstep.errors import BadInput
+from lockstep.units import format_frac
+from lockstep.views import cite, estimate, memory, plan, sensitivity
+from lockstep.views.parts.command import Command
+from lockstep.views.parts.output import given, print_json
+from lockstep.views.parts.page import WANTED, page
+from lockstep.views.parts.terminal import chapter, console, heading, indented, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lockstep.verbs.report import RunReport
+    from lockstep.verbs.support import Matrix
+
+
+def render(found: RunReport, out: Console) -> None:
+    """Prints every part; on a page with its pictures."""
+    best, draws = found.plan.best, getattr(out, "picture", None)
+    plan.render(found.plan, out)
+    if draws:
+        draws(plan.plot_plan(found.plan))
+    chapter(out, "Step")
+    estimate.render(best, out)
+    if draws:
+        draws(estimate.plot_step(best))
+    chapter(out, "Memory")
+    memory.render(found.memory, out)
+    chapter(out, "What if")
+    sensitivity.render(found.advice, out)
+    chapter(out, "Published steps")
+    _trust(found.support, out)
+    chapter(out, "Sources")
+    cite.render(found.references, out)
+
+
+def _trust(found: Matrix, out: Console) -> None:
+    """What is published of the device, by software and format."""
+    rows = [one for one in found.rows if one.rows]
+    if not rows:
+        out.print("No published step is of this device: times rest on its datasheet and on curves of other devices.")
+        return
+    heading(out, "Steps of this device", "median error where nothing of the software was fitted to")
+    titles = [("software", "left"), ("format", "left"), ("", "left"), ("steps", "right"), ("error", "right")]
+    indented(
+        out,
+        table(
+            titles,
+            ((one.stack, one.dtype, one.level, f"{one.rows:,}", format_frac(one.error_frac or 0.0)) for one in rows),
+        ),
+    )
+
+
+def ask(as_json: bool, **words: Any) -> None:
+    """Writes the file, or prints JSON; a person reads the verdict and where the file is."""
+    from lockstep.verbs.report import report
+
+    file = words.pop("out", None)
+    if file is None and not as_json:
+        raise BadInput("give the file for the report, ending in .html", "--out")
+    with page(file, "report", words, COMMAND.options("report"), "--out"):
+        answer = report(**given(words))
+        if (made := WANTED.get()) is not None:
+            made.write(answer, render)
+            sys.stderr.write(f"wrote {file}\n")
+    if as_json:
+        return print_json(answer.to_dict())
+    plan.verdict(answer.plan, console())
+
+
+COMMAND = Command(
+    examples=(
+        "lockstep report llama3-70b -c dgx-h100:64 --batch-tokens 4M --tokens 15T -o report.html",
+        "lockstep report llama3-8b -c dgx-h100:2 --batch 64 --for torchtitan -o report.html",
+    ),
+    more="One file with pictures that opens offline and holds no script.",
+    render=render,
+    lists=False,
+    ask=ask,
+)
