@@ -49,6 +49,17 @@ def test_as_many_parameters_as_peft_prints(text: str, printed: int) -> None:
     assert total(text) == printed
 
 
+@pytest.mark.parametrize("half", [True, False])
+def test_dropout_keeps_a_mask_of_every_adapter_s_input_and_in_half_precision_a_copy(half: bool) -> None:
+    """Inputs of q and v are 4,096 wide; the copy in fp32 that PEFT makes is there without dropout too."""
+    kept = {
+        text: layer_activation_B(LLAMA, Piece(micro_batch=1, seq=1, adapters=trained(text), half_adapters=half))
+        for text in ("lora:r=8,targets=q+v", "lora:r=8,targets=q+v,dropout=0.05")
+    }
+    plain, dropped = kept.values()
+    assert float(dropped) - float(plain) == 2 * 4096 * (3 if half else 1)
+
+
 @pytest.mark.parametrize("tp", [1, 2, 4])
 def test_shards_of_adapters_add_up_but_for_the_halves_that_every_rank_keeps(tp: int) -> None:
     found = trained_parameters(
@@ -122,6 +133,8 @@ def test_gradients_of_adapters_are_all_that_is_reduced() -> None:
     [
         ("adapters", UnknownName, "thing to train"),
         ("lora:r=0", BadInput, "r must be"),
+        ("lora:dropout=1", BadInput, "dropout must be"),
+        ("lora:dropout=many", BadInput, "many"),
         ("lora:rank=4", UnknownName, "setting of lora"),
         ("lora:targets=query", UnknownName, "target of lora"),
     ],

@@ -136,9 +136,9 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "WHAT",
-            "What is trained: full, or adapters: lora:r=16,targets=all-linear (or attention, mlp, q_proj+v_proj). "
-            "Before it, how: dpo, grpo:generation=60% or ppo, as in dpo,lora:r=16; reference=none leaves the frozen "
-            "model out. (default: full)",
+            "What is trained: full, or adapters: lora:r=16,targets=all-linear (or attention, mlp, q_proj+v_proj), "
+            "with dropout=0.05 if their inputs have one. Before it, how: dpo, grpo:generation=60% or ppo, as in "
+            "dpo,lora:r=16; reference=none leaves the frozen model out. (default: full)",
         ),
         Field("train", _trained),
     ]
@@ -182,8 +182,9 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "Cross entropy by kernel: eager (12 bytes per logit), upcast (8), fused (6), half (4) or chunked with the "
-            "head (Liger; a few tokens at a time). (default: as the software has it)",
+            "Cross entropy by kernel: returned (16 bytes per logit), eager (12), upcast (8), fused (6), half (4), "
+            "pieces (2.75, torchtune) or chunked with the head (Liger; a few tokens at a time). (default: as the "
+            "software has it)",
         ),
         Field("cross_entropy"),
     ]
