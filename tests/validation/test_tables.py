@@ -56,7 +56,7 @@ def test_a_layer_of_experts_in_bf16_is_within_fourteen_percent_in_the_median() -
 SHOWCASES = (
     "nvidia_nemo", "nvidia_nemo_experts", "bigscience_a100_sweep", "llama3_405b", "internlm_7b", "dgxc_nemo",
     "dgxc_nemo_experts", "dgxc_tuning", "nvidia_nemo_tuning", "dgxc_maxtext", "torchao", "prime_rl",
-    "fms_acceleration", "fms_adapters", "pythia_a100",
+    "fms_acceleration", "fms_adapters", "pythia_a100", "maxtext_tpu", "tpu_recipes",
 )  # fmt: skip
 STEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_s"]
 SWEEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_s" and name not in SHOWCASES]
