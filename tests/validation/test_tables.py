@@ -209,6 +209,13 @@ def test_the_mpt_models_have_the_printed_parameters() -> None:
         assert parameters(case.job.model).total == int(rows[case.row.split()[0]]["n_params"])
 
 
+def test_rows_of_the_release_before_are_predicted_as_well_as_those_that_were_fitted() -> None:
+    """llm-foundry's of July 2023: all 84, none of them in the fit."""
+    older = table("llm_foundry_mpt_2023")
+    assert len(older.errors) == len(read_rows("llm_foundry_mpt_2023.csv")) == 84
+    assert older.median_abs_frac < 0.04
+
+
 def test_held_out_rows_are_predicted_as_well_as_fitted_ones() -> None:
     """Every second vTrain row was kept from the fit."""
     errors = {error.row: abs(error.error_frac) for error in table("vtrain_a100_single").errors}

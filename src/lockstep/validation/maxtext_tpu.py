@@ -1,9 +1,9 @@
 """MaxText on TPUs as Google publishes it: "expected performance" on v4, v5e and v5p, and recipes on v6e (Trillium).
 
-`TABLE`: TFLOP/s per chip of one to 32 slices. A decoder of scale 2^n has 2,048 x 2^e hidden, 16 x 2^h heads of 128 and a
-gated feed-forward of 7,168 x 2^h, 16 x 2^l layers, doubled in the order h, e, l (pyconfig.py: get_individual_scales);
-those of v4 are of 2023: heads of 256 and an ungated feed-forward (22b.sh, 52b.sh). All come out within 3 % of the
-parameters in their names. A step of b sequences of s tokens per chip then takes
+`TABLE`: TFLOP/s per chip of one to 32 slices. A decoder of scale 2^n has 2,048 x 2^e hidden, 16 x 2^h heads of 128, a
+gated feed-forward of 7,168 x 2^h and 16 x 2^l layers, doubled in the order h, e, l (pyconfig.py:
+get_individual_scales); those of v4 are of 2023: heads of 256 and an ungated feed-forward (22b.sh, 52b.sh). All come out
+within 3 % of the parameters in their names. A step of b sequences of s tokens per chip then takes
 
     step_time_s = (6 N + 12 l a d s) b s / rate        N parameters, l layers, a heads of width d (full attention)
 

@@ -60,6 +60,7 @@ TABLES: dict[str, Table] = {
         korthikanti.TIME,
         korthikanti.MEMORY,
         llm_foundry.TABLE,
+        llm_foundry.OLDER,
         vtrain.SINGLE,
         vtrain.MULTI,
         nemo.TABLE,
