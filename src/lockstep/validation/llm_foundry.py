@@ -1,7 +1,8 @@
 """MosaicML's llm-foundry benchmark tables of April 2024 and July 2023: steps of MPT models under FSDP on A100 and H100.
 
 Models: MPT with learned positions as long as the sequence, biases and tied embeddings (the printed parameter counts
-follow exactly). Nothing was fitted to the tables of 2023. Mixed precision DEFAULT reduces gradients in fp32, PURE in bf16. Elementwise kernels are PyTorch's own.
+follow exactly). Mixed precision DEFAULT reduces gradients in fp32, PURE in bf16. Elementwise kernels are PyTorch's own.
+Nothing was fitted to the tables of 2023.
 """
 
 from __future__ import annotations
