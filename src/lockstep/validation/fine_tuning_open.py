@@ -6,10 +6,10 @@ the GPU is named, memory everywhere: of an unnamed GPU it is asked on an 80 GB A
 noted is what torch had reserved, rounded by hand, so memory is known to about 5 GiB.
 
 Megatron-SWIFT is Megatron Core with its fused cross entropy, sequence parallelism and distributed optimizer, gradients
-in fp32; its FP8 run keeps both moments in bf16, copies parameters in fp8 and recomputes the attention core; experts
-are whole (expert_tensor_parallel_size 1) and adapters on all linear layers, in bf16. The transformers runs are Hugging Face's models under DeepSpeed with Liger's kernels
-(norms, activations, head and loss in pieces), but for the benchmark table, which has none. An A800 is an A100 with two
-thirds of the NVLink bandwidth. Nothing was fitted.
+in fp32; its FP8 run keeps both moments in bf16, copies parameters in fp8 and recomputes the attention core. Experts are
+whole (expert_tensor_parallel_size 1) and adapters on all linear layers, in bf16. The transformers runs are Hugging
+Face's models under DeepSpeed with Liger's kernels (norms, activations, head and loss in pieces), but for the benchmark
+table, which has none. An A800 is an A100 with two thirds of the NVLink bandwidth. Nothing was fitted.
 
 Left out, by `left_out` and `memory_left_out`.
 """
