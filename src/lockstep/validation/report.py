@@ -19,6 +19,7 @@ from lockstep.planner.search import Progress
 from lockstep.types.arrays import Floats
 from lockstep.types.plain import Json, picked, plain
 from lockstep.validation import (
+    bert,
     bigscience,
     bigscience_sweep,
     collectives,
@@ -95,6 +96,7 @@ TABLES: dict[str, Table] = {
         zero_bubble.TIME,
         zero_bubble.MEMORY,
         megatron_2020.TABLE,
+        bert.TABLE,
         pythia.TABLE,
         bigscience_sweep.SWEEP,
         bigscience.STATES,
