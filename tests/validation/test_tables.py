@@ -57,7 +57,7 @@ SHOWCASES = (
     "nvidia_nemo", "nvidia_nemo_experts", "bigscience_a100_sweep", "llama3_405b", "internlm_7b", "dgxc_nemo",
     "dgxc_nemo_experts", "dgxc_tuning", "nvidia_nemo_tuning", "dgxc_maxtext", "torchao", "prime_rl",
     "fms_acceleration", "fms_adapters", "pythia_a100", "maxtext_tpu", "tpu_recipes",
-    "fine_tuning_open", "bert",
+    "fine_tuning_open", "bert", "bigscience_v100",
 )  # fmt: skip
 STEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_s"]
 SWEEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_s" and name not in SHOWCASES]
