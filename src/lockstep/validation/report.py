@@ -32,6 +32,7 @@ from lockstep.validation import (
     fms_fsdp,
     internevo_memory,
     internlm,
+    kernel_rates,
     korthikanti,
     llama3,
     llm_foundry,
@@ -114,6 +115,8 @@ TABLES: dict[str, Table] = {
         dgxc.EXPERTS,
         collectives.TABLE,
         collectives.MICRO,
+        kernel_rates.GEMM,
+        kernel_rates.STREAM,
     )
 }
 WORST = 5
