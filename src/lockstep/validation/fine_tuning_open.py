@@ -9,7 +9,7 @@ Megatron-SWIFT is Megatron Core with its fused cross entropy, sequence paralleli
 in fp32; its FP8 run keeps both moments in bf16, copies parameters in fp8 and recomputes the attention core. Experts are
 whole (expert_tensor_parallel_size 1) and adapters on all linear layers, in bf16. The transformers runs are Hugging
 Face's models under DeepSpeed with Liger's kernels (norms, activations, head and loss in pieces), but for the benchmark
-table, which has none. An A800 is an A100 with two thirds of the NVLink bandwidth. Nothing was fitted.
+table, which has none. An A800 is an A100 with NVLink of 400 GB/s. Nothing was fitted.
 
 Left out, by `left_out` and `memory_left_out`.
 """
@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from lockstep.hardware import Cluster, cluster
+from lockstep.hardware import Cluster, cluster, link
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.types.plain import Json
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
@@ -36,8 +36,8 @@ CATALOG = {
     "Qwen2.5-14B": "qwen2.5-14b", "QwQ-32B": "qwen2.5-32b",
 }  # fmt: skip
 CLUSTERS = {"H20": "hgx-h20", "A100": "dgx-a100-80gb", "A800-80": "dgx-a100-80gb", "": "dgx-a100-80gb"}
-A800_LINK_FRAC = 400 / 600
-"""NVLink bandwidth of an A800 over that of an A100 (NVIDIA's datasheets)."""
+A800_LINK = "nvlink4-h800"
+"""NVLink of 400 GB/s, as an A800 and an H800 have it (NVIDIA's datasheets)."""
 FULL_GIB = 80.0
 """What is noted of rows that merely fit."""
 
@@ -157,8 +157,7 @@ def _cluster(row: dict[str, str]) -> Cluster:
     if not row["gpu"].startswith("A800"):
         return found
     node, *others = found.levels
-    link = replace(node.link, bandwidth_Bps=A800_LINK_FRAC * node.link.bandwidth_Bps)
-    return replace(found, levels=(replace(node, link=link), *others))
+    return replace(found, levels=(replace(node, link=link(A800_LINK)), *others))
 
 
 def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable[[Case], float]) -> Case:
