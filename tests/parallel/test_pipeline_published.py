@@ -224,7 +224,7 @@ def test_no_published_speed_up_of_gpipe_beats_equal_stages() -> None:
     def seconds(stages: int, microbatches: int) -> float:
         each_s = 1.0 / (stages * microbatches)
         times = Times(forward_s=each_s, backward_s=3 * each_s, weight_s=0.0, transfer_s=0.0, blocking=False)
-        return float(pipelines.SCHEDULES["gpipe"].makespan(stages, microbatches, 1, times))
+        return float(pipelines.get("gpipe").makespan(stages, microbatches, 1, times))
 
     least = seconds(2, 1)
     reached = {key: measured * seconds(*key) / least for key, measured in SPEEDUPS.items()}

@@ -167,12 +167,13 @@ NOTES = """
   was fitted to are left out. Where one NVLink switch reduces (52 rows), the median is 3 %, and the rack of 72 GB200
   comes out 23 % too fast. Several such switches are 20 % off and more: NCCL runs its phases side by side, which is
   not priced. BigScience's 32 A100 took nine times as long as their Omni-Path would need, as the team noted then.
-- **Read and not asked.** NVIDIA's scaling tables of NeMo Launcher on A100 (42 rows) do not print the batch that was run,
-  and where they do it does not go together with the layouts of their configuration: 9 sequences on each of 160 GPUs in
+- **Read and not asked.** NVIDIA's scaling tables of NeMo Launcher on A100 (42 rows) do not print the batch that ran, and
+  where they do it does not go together with the layouts of their configuration: 9 sequences on each of 160 GPUs in
   micro-batches of 4, 27 in micro-batches of 24; T5 and mT5 are not models here, and BERT's rows print a rate of FLOPs
-  without saying how they are counted. torchgpipe's step rates are of P40, AmoebaNet and U-Net; its speed-ups are held to
-  GPipe's formula (tests/parallel). Megatron-LM's tests print no number of GPUs where a step is not bound by the host.
-  DeepSeek-V3's training trace has no licence: a test reads it where it lies (tests/validation/test_deepseek_profile.py).
+  without saying how they are counted. torchgpipe's step rates are of P40, AmoebaNet and U-Net; its speed-ups are held
+  to GPipe's formula (tests/parallel). Megatron-LM's tests print no number of GPUs where a step is not bound by the
+  host. DeepSeek-V3's training trace has no licence: a test reads it where it lies
+  (tests/validation/test_deepseek_profile.py).
 - **The worst rows.** Narayanan's ZeRO-3 rows ran DeepSpeed of 2021 ([errata](errata.md)). vTrain's rows with many
   replicas and many micro-batches look as if gradients were reduced after every micro-batch. llm_foundry's are 8-GPU
   runs of 13B to 30B models and 40 GB GPUs with little room for activations; what slowed them is not known.
