@@ -219,7 +219,7 @@ SPEEDUPS = {(2, 1): 1.0, (2, 4): 1.539, (2, 32): 1.773, (4, 1): 1.004, (4, 4): 1
 
 
 def test_no_published_speed_up_of_gpipe_beats_equal_stages() -> None:
-    """Equal stages are the most that GPipe gives; measured ones reach 73 to 100 % of it, alike in their order."""
+    """Equal stages are the most that GPipe gives; measured ones reach 73 to 100 % of it."""
 
     def seconds(stages: int, microbatches: int) -> float:
         each_s = 1.0 / (stages * microbatches)
@@ -230,5 +230,3 @@ def test_no_published_speed_up_of_gpipe_beats_equal_stages() -> None:
     reached = {key: measured * seconds(*key) / least for key, measured in SPEEDUPS.items()}
     assert max(reached.values()) < 1.01
     assert min(reached.values()) > 0.70
-    alike = sorted((key for key in SPEEDUPS if key[1] > 1), key=lambda key: seconds(*key))
-    assert alike == sorted(alike, key=lambda key: -SPEEDUPS[key])

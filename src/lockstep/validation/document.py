@@ -22,7 +22,7 @@ tolerance.
 
 `lockstep validate --plot errors.png` draws the steps:
 
-![Predicted beside measured step times of 16 programs, and errors by program](pictures/errors.png)
+![Predicted beside measured step times of 18 programs, and errors by program](pictures/errors.png)
 
 ## Steps by software
 
@@ -167,8 +167,8 @@ NOTES = """
   was fitted to are left out. Where one NVLink switch reduces (52 rows), the median is 3 %, and the rack of 72 GB200
   comes out 23 % too fast. Several such switches are 20 % off and more: NCCL runs its phases side by side, which is
   not priced. BigScience's 32 A100 took nine times as long as their Omni-Path would need, as the team noted then.
-- **Read and not asked.** NVIDIA's scaling tables of NeMo Launcher on A100 (42 rows) do not print the batch that ran, and
-  where they do it does not go together with the layouts of their configuration: 9 sequences on each of 160 GPUs in
+- **Read and not asked.** NVIDIA's scaling tables of NeMo Launcher on A100 (42 rows) do not print the batch that ran,
+  and where they do it does not go together with the layouts of their configuration: 9 sequences on each of 160 GPUs in
   micro-batches of 4, 27 in micro-batches of 24; T5 and mT5 are not models here, and BERT's rows print a rate of FLOPs
   without saying how they are counted. torchgpipe's step rates are of P40, AmoebaNet and U-Net; its speed-ups are held
   to GPipe's formula (tests/parallel). Megatron-LM's tests print no number of GPUs where a step is not bound by the
