@@ -159,3 +159,19 @@ def test_a_base_needs_something_frozen() -> None:
 def test_adapters_on_nothing_are_refused(name: str, train: str, why: str) -> None:
     with pytest.raises(BadInput, match=why):
         lockstep.estimate(name, "dgx-a100-80gb", gpus=1, batch=8, train=train)
+
+
+@pytest.mark.parametrize("base", [None, "nf4"])
+def test_offloading_moves_the_frozen_base_and_updates_adapters_alone(base: str | None) -> None:
+    """Host memory is the base as it is stored and 16 bytes per adapter element; its update follows the rank."""
+    layout = Layout(micro_batch=8, zero=3, offload="parameters")
+    host_B, update_s = {}, {}
+    for rank in (8, 16, 32):
+        asked = job(f"lora:r={rank}", base=base)
+        host_B[rank] = float(memory(asked, ONE, layout.grid()).host_B)
+        update_s[rank] = float(price_step(asked, ONE, layout.grid()).optimizer_s)
+    elems = total("lora:r=8")
+    assert host_B[16] - host_B[8] == pytest.approx(16 * elems)
+    frozen_B = float(memory(job("lora:r=8", base=base), ONE, Layout(micro_batch=8).grid()).parameters_B) - 4 * elems
+    assert host_B[8] == pytest.approx(frozen_B + 16 * elems)
+    assert update_s[32] == pytest.approx(2 * update_s[16], rel=1e-6)

@@ -285,6 +285,8 @@ def _stage_host_states_B(job: Job, grid: LayoutGrid, stage: int) -> Number:
     states, recipe = job.recipe.states, job.recipe
     layers = job.device_layers(grid.stages, grid.placement, grid.split)[stage]
     whole = stage_parameters(job, grid, stage, layers)
+    if recipe.adapters is not None:
+        return _adapted_host_states_B(job, grid, layers, whole)
     held, copies = whole * recipe.objective.models, 1.0 + recipe.objective.frozen / recipe.objective.models
     dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
     optimizer_B = held.matrix_elems * states.matrix_B + held.other_elems * states.other_B
@@ -297,6 +299,18 @@ def _stage_host_states_B(job: Job, grid: LayoutGrid, stage: int) -> Number:
         _sharded(grid, dense * recipe.gradient_B, expert * recipe.gradient_B, divided),
         _sharded(grid, optimizer_B, expert * states.matrix_B, divided),
     )
+
+
+def _adapted_host_states_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind], whole: RankParameters) -> Number:
+    """The same where adapters are trained: they alone have gradients and optimizer states."""
+    recipe, trained, divided = job.recipe, trained_parameters(job, grid, held), grid.zero >= 1
+    frozen, dense = frozen_B(job, grid, held, whole), trained.matrix_elems + trained.other_elems
+
+    def of(each_B: float) -> Number:
+        return _sharded(grid, dense * each_B, trained.expert_elems * each_B, divided)
+
+    weights_B = _sharded(grid, *frozen, divided) + of(recipe.adapter_B)
+    return host_states_B(grid, weights_B, of(recipe.adapter_gradient_B), of(recipe.adapter_states_B))
 
 
 def _sharded(grid: LayoutGrid, dense_B: Number, expert_B: Number, divided: Truth) -> Number:

@@ -141,12 +141,20 @@ def _host_traffic(
     job: Job, cluster: Cluster, grid: LayoutGrid, parameters: RankParameters, layers: int,
     kinds: Sequence[Counter[LayerKind]],
 ) -> HostTraffic:  # fmt: skip
-    """Traffic of a rank that holds `parameters` with its host, nothing where nothing is offloaded."""
+    """Traffic of a rank that holds `parameters` with its host, nothing where nothing is offloaded.
+
+    Beside frozen weights only adapters have gradients and are updated.
+    """
     recipe, (matrix, other) = job.recipe, updated(grid, parameters)
+    adapted = recipe.adapters is not None
+    parameter_B = (matrix + other) * (recipe.base_B if adapted else recipe.parameter_B)
+    gradient_B = recipe.adapter_gradient_B if adapted else recipe.gradient_B
+    if adapted:
+        matrix, other = updated(grid, fullest_adapters(job, grid))
     found = host_traffic(
         cluster,
-        (matrix + other) * recipe.parameter_B,
-        (matrix + other) * recipe.gradient_B,
+        parameter_B,
+        (matrix + other) * gradient_B,
         updated_B(recipe, matrix, other),
         grid.microbatches(recipe.batch),
         offloaded=grid.offload != KEEP,

@@ -1,4 +1,4 @@
-"""Memory of fine-tuning as three programs publish it: torchtune, LitGPT and Answer.AI's FSDP-QLoRA.
+"""Memory and steps of fine-tuning as three programs publish them: torchtune, LitGPT and Answer.AI's FSDP-QLoRA.
 
 **torchtune** prints the peak of active blocks. Rows of Llama 3.2 3B add one technique after another: packed samples,
 torch.compile, a cross entropy in eight pieces, recomputation, updates inside the backward pass, offloaded activations
@@ -16,7 +16,11 @@ was older than 0.43.2, which kept inputs of quantised matrices that nothing need
 adapters in bf16 of rank 64 with dropout on all matrices but the attention's output (train.py: lora_target_modules).
 The loop holds the model's outputs, logits in fp32 among them.
 
-Left out, by `left_out`, with what is known of each.
+`TIME` asks the steps of torchtune and of FSDP-QLoRA on two RTX 4090 with all lanes: one step is a batch of full
+sequences. LitGPT's samples have different lengths; the two RTX 3090 were limited to 280 W and joined by an older board
+with few lanes.
+
+Left out, by `left_out` and `time_left_out`, with what is known of each. Nothing was fitted.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ from dataclasses import replace
 
 from lockstep.hardware import cluster
 from lockstep.layout import FRAMEWORK_B, Job, Layout, Recipe, memory
-from lockstep.validation.case import Case, Table, read_rows
+from lockstep.stacks import Stack, stack
+from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.validation.vocabulary import allocated_B
 from lockstep.workload import Transformer, model
 
@@ -44,9 +49,12 @@ CATALOG = {
     "Llama-2 70B": "llama2-70b", "Mistral 7B": "mistral-7b", "phi-1.5 1.3 B": "phi-2",
     "StableLM Alpha 3 B": "pythia-6.9b", "stablelm-base-alpha-3b": "pythia-6.9b",
 }  # fmt: skip
+SAMPLES = 1024
+"""Sequences whose seconds FSDP-QLoRA prints."""
 ON_ALL = ("gemma-2b", "gemma-7b", "phi-2", "Phi-3-mini-4k-instruct", "tiny-llama")
 """Models whose file in LitGPT's config hub puts adapters on every matrix."""
 TORCHTUNE = "q+v+o+mlp"
+COMPILED, EAGER = stack("torchtitan"), stack("hf-trainer")
 STEPS = ("Packed", "Compile", "Chunked", "Checkpointing", "Fuse", "Offloading", "8-bit")
 """torchtune's techniques in the order in which they are added."""
 CLUSTERS = {"A100-SXM4-40GB": "dgx-a100-40gb", "A10G": "aws-g5", "3090": "rtx-3090-8", "4090": "rtx-4090-8",
@@ -58,6 +66,12 @@ def cases() -> tuple[Case, ...]:
     return tuple(_case(row, _peak_B(row)) for row in _rows(""))
 
 
+def time_cases() -> tuple[Case, ...]:
+    """One case per row whose steps are described."""
+    rows = [row for row in read_rows(FILE) if not _time_why_not(row)]
+    return tuple(replace(_case(row, _step_s(row)), quantity="step_time_s", predict=step_time_s) for row in rows)
+
+
 def out_of_memory() -> tuple[Case, ...]:
     """Rows that are described and did not fit."""
     return tuple(_case(row, float("inf")) for row in _rows("out of memory"))
@@ -66,6 +80,11 @@ def out_of_memory() -> tuple[Case, ...]:
 def left_out() -> Counter[str]:
     """How many rows are left out, by reason."""
     return Counter(why for row in read_rows(FILE) if (why := _why_not(row)))
+
+
+def time_left_out() -> Counter[str]:
+    """How many rows have no step asked, by reason."""
+    return Counter(why for row in read_rows(FILE) if (why := _time_why_not(row)))
 
 
 def reserved_B(case: Case) -> float:
@@ -98,8 +117,27 @@ def _why_not(row: dict[str, str]) -> str:
     return "out of memory" if row["oom"] == "1" else ""
 
 
+def _time_why_not(row: dict[str, str]) -> str:
+    if "litgpt" in row["source"]:
+        return "tokens of a step not fixed"
+    return "link and clock of the machine not known" if "3090" in row["hardware"] else _why_not(row)
+
+
+def _step_s(row: dict[str, str]) -> float:
+    """Seconds of a step: from tokens per second, or from seconds of SAMPLES sequences."""
+    sequences = int(row["n_gpus"]) * int(row["micro_batch_seqs"])
+    if row["tokens_per_s"]:
+        return sequences * int(row["seq_len"]) / float(row["tokens_per_s"])
+    return float(row["time"]) * sequences / SAMPLES
+
+
 def _peak_B(row: dict[str, str]) -> float:
     return float(row["peak_memory"]) * UNIT_B[row["peak_memory_unit"].split()[0]]
+
+
+def _software(name: str, like: Stack) -> Stack:
+    """A program of the table, whose kernels are those of another and whose host times all software shares."""
+    return replace(like, name=name, software=name, kind="shared", source=SOURCE)
 
 
 def transformer(row: dict[str, str]) -> Transformer:
@@ -124,7 +162,7 @@ def _torchtune(row: dict[str, str]) -> tuple[Recipe, Layout]:
     rank = {"Llama 3.2 3B": 64, "Llama 3.1 8B": 8, "Llama 3.1 405B": 16}[row["model"]]
     eager = not with_it["Compile"]
     recipe = Recipe.by(
-        "hf-trainer" if eager else "torchtitan",
+        _software("torchtune", EAGER if eager else COMPILED),
         **{**BF16, "optimizer": "adamw-8bit-no-master" if with_it["8-bit"] and not adapted else "adamw-bf16"},
         seq=int(row["seq_len"]),
         batch=2 * devices,
@@ -146,7 +184,7 @@ def _litgpt(row: dict[str, str]) -> tuple[Recipe, Layout]:
     where = "r=8,targets=all-linear" if row["model"] in ON_ALL else f"r={32 if hub else 8},targets=q+v"
     quantised = "nf4" in row["quantization"] or row["method"] == "QLoRA"
     recipe = Recipe.by(
-        "hf-trainer",
+        _software("litgpt", EAGER),
         **BF16,
         seq=512 if hub else int(row["seq_len"].split()[2]),
         batch=micro_batch,
@@ -162,7 +200,7 @@ def _fsdp_qlora(row: dict[str, str]) -> tuple[Recipe, Layout]:
     """Two cards; `ddp` keeps everything on both."""
     devices, micro_batch = int(row["n_gpus"]), int(row["micro_batch_seqs"])
     recipe = Recipe.by(
-        "hf-trainer",
+        _software("fsdp-qlora", EAGER),
         **BF16,
         seq=int(row["seq_len"]),
         batch=devices * micro_batch,
@@ -197,4 +235,5 @@ def _case(row: dict[str, str], measured: float) -> Case:
     )
 
 
+TIME = Table("memory_finetune_steps", "step_time_s", SOURCE, 0.07, time_cases)
 TABLE = Table("memory_finetune", "memory_B", SOURCE, 0.12, cases)

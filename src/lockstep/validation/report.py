@@ -86,6 +86,7 @@ TABLES: dict[str, Table] = {
         fms_acceleration.MEMORY,
         fms_adapters.TIME,
         fms_adapters.MEMORY,
+        memory_finetune.TIME,
         memory_finetune.TABLE,
         fine_tuning_open.TIME,
         fine_tuning_open.MEMORY,
