@@ -5,6 +5,7 @@ The blocks below are written for this test from what transformers' LlamaRMSNorm 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,8 +32,8 @@ MODEL = Transformer(
 )
 
 
-def block(adapted: bool, dropout: float) -> Any:
-    """A layer of Llama in PyTorch's own kernels; with adapters on every matrix, in half precision."""
+def block(adapted: bool, dropout: float, joint: bool) -> Any:
+    """A layer of Llama in PyTorch's own kernels; with adapters on every matrix in half precision; `joint` as LitGPT."""
     nn, functional = torch.nn, torch.nn.functional
 
     class Norm(nn.Module):  # type: ignore[misc, name-defined]
@@ -65,16 +66,23 @@ def block(adapted: bool, dropout: float) -> Any:
             self.norm_1, self.norm_2 = Norm(), Norm()
             self.query, self.out = Linear(HIDDEN, HIDDEN), Linear(HIDDEN, HIDDEN)
             self.key, self.value = Linear(HIDDEN, KV_HEADS * HEAD), Linear(HIDDEN, KV_HEADS * HEAD)
+            if joint:
+                self.query, self.key, self.value = Linear(HIDDEN, 3 * HIDDEN), None, None
             self.gate, self.up, self.down = Linear(HIDDEN, FFN), Linear(HIDDEN, FFN), Linear(FFN, HIDDEN)
 
         def forward(self, x: Any) -> Any:
             y = self.norm_1(x)
-            query, key, value = (
-                made(y).unflatten(-1, (-1, HEAD)).transpose(1, 2) for made in (self.query, self.key, self.value)
-            )
-            key, value = (
-                one[:, :, None].expand(-1, -1, HEADS // KV_HEADS, -1, -1).reshape(query.shape) for one in (key, value)
-            )
+            if joint:
+                query, key, value = self.query(y).unflatten(-1, (HEADS, 3, HEAD)).permute(3, 0, 2, 1, 4)
+                query, key = 1.0 * query, 1.0 * key  # Rotary embedding makes tensors of their own.
+            else:
+                query, key, value = (
+                    made(y).unflatten(-1, (-1, HEAD)).transpose(1, 2) for made in (self.query, self.key, self.value)
+                )
+                key, value = (
+                    one[:, :, None].expand(-1, -1, HEADS // KV_HEADS, -1, -1).reshape(query.shape)
+                    for one in (key, value)
+                )
             looked = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
             x = x + self.out(looked.transpose(1, 2).flatten(2))
             y = self.norm_2(x)
@@ -92,7 +100,7 @@ def freeze(model: Any) -> None:
                 module.register_buffer(own, parameter.detach())
 
 
-def tracked_B(sequences: int, recompute: str, adapted: bool, dropout: float) -> float:
+def tracked_B(sequences: int, recompute: str, adapted: bool, dropout: float, joint: bool = False) -> float:
     """The most that tensors of the model, its gradients and its optimizer hold at once."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
@@ -102,7 +110,7 @@ def tracked_B(sequences: int, recompute: str, adapted: bool, dropout: float) -> 
     with FakeTensorMode():
         torch.set_default_dtype(torch.bfloat16)
         try:
-            parts = [nn.Embedding(VOCAB, HIDDEN), *(block(adapted, dropout) for _ in range(LAYERS))]
+            parts = [nn.Embedding(VOCAB, HIDDEN), *(block(adapted, dropout, joint) for _ in range(LAYERS))]
             model = nn.ModuleList([*parts, nn.LayerNorm(HIDDEN), nn.Linear(HIDDEN, VOCAB, bias=False)])
         finally:
             torch.set_default_dtype(torch.float32)
@@ -142,3 +150,12 @@ def test_peaks_of_llama_in_pytorch_s_kernels_are_those_of_torch(train: str, reco
     held_B = (float(found.total_B) - FRAMEWORK_B) / (1 + SLACK_FRAC)
     tracked = tracked_B(4, recompute, train != "full", DROPOUT if "dropout" in train else 0.0)
     assert held_B == pytest.approx(tracked, rel=0.05)
+
+
+def test_values_that_are_a_view_keep_queries_and_keys_too() -> None:
+    """One product for all three, as many key as query heads."""
+    model = replace(MODEL, attention=replace(MODEL.attention, kv_heads=HEADS))
+    recipe = Recipe.by("hf-trainer", seq=SEQ, batch=4, optimizer="adamw-bf16", gradient_B=2.0, joint_qkv=True)
+    found = memory(Job(model, recipe, 1), cluster("dgx-a100-80gb", gpus=1), Layout(micro_batch=4).grid())
+    held_B = (float(found.total_B) - FRAMEWORK_B) / (1 + SLACK_FRAC)
+    assert held_B == pytest.approx(tracked_B(4, "none", False, 0.0, joint=True), rel=0.02)

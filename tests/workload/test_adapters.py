@@ -58,6 +58,15 @@ def test_dropout_keeps_a_mask_of_every_adapter_s_input_and_in_half_precision_a_c
     }
     plain, dropped = kept.values()
     assert float(dropped) - float(plain) == 2 * 4096 * (3 if half else 1)
+    joint = [
+        float(
+            layer_activation_B(
+                LLAMA, Piece(micro_batch=1, seq=1, adapters=trained(text), half_adapters=half, joint_qkv=True)
+            )
+        )
+        for text in kept
+    ]
+    assert joint[1] - joint[0] == 4096 * (3 if half else 1)
 
 
 @pytest.mark.parametrize("tp", [1, 2, 4])

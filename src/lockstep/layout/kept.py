@@ -69,6 +69,7 @@ def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None) -> P
         dropout=recipe.dropout,
         wide_norms=recipe.wide_norms and not recipe.fused_elementwise,
         inputs_kept=recipe.base_inputs_kept and recipe.base is not None,
+        joint_qkv=recipe.joint_qkv,
         repeated_heads=recipe.repeated_heads,
         fused_elementwise=recipe.fused_elementwise,
     )

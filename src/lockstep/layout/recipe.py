@@ -15,10 +15,11 @@ from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, Stack, stack
 from lockstep.types.plain import Json, picked
 from lockstep.workload import MODULES, Adapters, Objective, Training, read_training
 
-BASE_B = {"nf4": 0.5 + 1 / 64 * (1 + 4 / 256), "int8": 1.0, "gptq": 0.5 + 2.5 / 128}
+BASE_B = {"nf4": 0.5 + 1 / 64 * (1 + 4 / 256), "nf4-single": 0.5 + 4 / 64, "int8": 1.0, "gptq": 0.5 + 2.5 / 128}
 """Bytes per element of a frozen matrix: nf4 with scales of 64 elements quantised to one byte, and those of 256 in four
-(QLoRA, arXiv 2305.14314, section 3); int8 with a scale per row (arXiv 2208.07339); GPTQ in four bits with groups of
-128, a half-precision scale and a zero each (arXiv 2210.17323)."""
+(QLoRA, arXiv 2305.14314, section 3); nf4-single with scales in fp32 (without QLoRA's double quantisation); int8 with a
+scale per row (arXiv 2208.07339); GPTQ in four bits with groups of 128, a half-precision scale and a zero each (arXiv
+2210.17323)."""
 ADAPTER_B = 4.0
 """Bytes of an adapter's element, and of its gradient, in PEFT."""
 NOT_TRAINED = {
@@ -100,6 +101,10 @@ class Recipe:
     the normed values (LlamaRMSNorm of Hugging Face's transformers; torchtune's and LitGPT's RMSNorm)."""
     base_inputs_kept: bool = False
     """Frozen matrices in a `base` format keep their inputs, which nothing needs (bitsandbytes before 0.43.2)."""
+    joint_qkv: bool = False
+    """Values are a view of the product that makes queries, keys and values, which so stays whole for the backward pass
+    (LitGPT's CausalSelfAttention); where keys and values are repeated they are copies, and nothing more stays. Adapters
+    of the three have one dropout (its LoRAQKVLinear)."""
     repeated_heads: bool = False
     """Keys and values are repeated for every query that shares them, before attention (transformers' repeat_kv)."""
     gradients_freed: bool = False

@@ -99,7 +99,9 @@ NOTES = """
   B200 of torchao are power-limited by an unknown amount: 40 to 55 % too fast.
 - **Facts that were chosen after errors had been seen.** torchtitan's matrix rate (between two that its page names),
   that nothing overlaps Llama 3's tensor-parallel traffic (with Megatron's overlap its rows come out 3 points faster),
-  the links of simumax_a100_pcie, that GPT-NeoX's elementwise kernels are PyTorch's own, and each table's tolerance.
+  the links of simumax_a100_pcie, that GPT-NeoX's elementwise kernels are PyTorch's own, what transformers,
+  LitGPT and bitsandbytes keep for the backward pass (read in their code after memory had come out low), and each
+  table's tolerance.
 - **Where a constant does as well.** nvidia_nemo's rows are showcases at nearly one utilisation,
   bigscience_a100_sweep's lie around its optimum, and internlm_7b, torchao, pythia_a100 and prime_rl are one program
   on one or two machines: a constant that saw the answers errs less there than we do.
@@ -127,10 +129,10 @@ NOTES = """
   nothing fits into. Megatron's own tests are met within 3 %, 1.5 % low in the median: workspaces of its libraries.
 - **Fine-tuning on small machines.** Steps of torchtune on one A100 are met within 5 % but for its eager one (19 % too
   fast), of FSDP-QLoRA on two RTX 4090, Llama 2 70B from host memory among them, within 12 %; nothing was fitted. The
-  memory of memory_finetune is of three programs. LitGPT's adapters beside bf16 weights are met
-  within 3 % in the median and torchtune's techniques within 7; 4-bit rows of LitGPT come out 10 to 22 % low: in 2024
-  its bitsandbytes kept inputs as if in fp32, which no source says. FSDP-QLoRA prints reserved memory, of which 2 GiB
-  are left from loading, as its authors note. What ran out of memory is refused, all six.
+  memory of LitGPT's adapters beside bf16 weights is met within 2 % in the median and torchtune's techniques within 7.
+  4-bit rows of LitGPT come out 9 to 20 % low: those of 2024 look as if bitsandbytes had kept its inputs in fp32, which
+  no source says. FSDP-QLoRA prints reserved memory, of which 2 GiB are left from loading, as its authors note. What ran
+  out of memory is refused, all six.
 - **Notes at the head of scripts.** fine_tuning_open is rounded by hand, and its memory is what torch had reserved: 15 %
   more than here in the median, 30 where adapters are on experts. On H20 attention by FlashAttention-2 is priced at its
   share of Hopper's peak rate, of which H20 has a sixth: 16,384 tokens come out 24 to 42 % too slow.

@@ -109,6 +109,8 @@ class Piece:
     """An RMSNorm keeps its input in fp32, and its normed values where its scale is trained."""
     inputs_kept: bool = False
     """Frozen matrices keep their inputs all the same."""
+    joint_qkv: bool = False
+    """Values are a view of what one product makes of queries, keys and values."""
     repeated_heads: bool = False
     """Keys and values are as wide as the queries."""
     fused_elementwise: bool = True

@@ -144,7 +144,7 @@ class RecipeWords(TypedDict, total=False):
     ]
     base: Annotated[
         str | None,
-        Option("W", "Format of frozen matrices: nf4 (QLoRA), int8 or gptq. (default: as other parameters)"),
+        Option("W", "Format of frozen matrices: nf4 (QLoRA), nf4-single, int8 or gptq. (default: as other parameters)"),
         Field("base"),
     ]
     optimizer: Annotated[
