@@ -328,7 +328,9 @@ def test_hugging_faces_and_our_own_files_stay_models(tmp_path: Path) -> None:
     assert lockstep.memory("examples/my-model.yaml", "dgx-h100:1", batch=8, zero=3).job.model.layers == 32
 
 
-@pytest.mark.parametrize("said", ["lora:r=16", "lora:r=8,targets=attention", "lora:r=64,targets=q_proj+v_proj"])
+@pytest.mark.parametrize(
+    "said", ["lora:r=16", "lora:r=8,targets=attention", "lora:r=64,targets=q_proj+v_proj,dropout=0.05"]
+)
 def test_adapters_go_to_pefts_values_and_back(said: str, tmp_path: Path) -> None:
     file = tmp_path / "acc.yaml"
     found = lockstep.export("llama3-8b", "dgx-h100:1", batch=64, seq=2048, zero=3, train=said, to="accelerate")
@@ -339,5 +341,6 @@ def test_adapters_go_to_pefts_values_and_back(said: str, tmp_path: Path) -> None
     assert back.recipe.adapters is not None
     weights = list(all_weights(back.model))
     assert back.recipe.adapters.rank == before.rank
+    assert back.recipe.adapters.dropout_frac == before.dropout_frac
     assert set(back.recipe.adapters.found_in(weights)) == set(before.found_in(weights))
     assert placed.zero == 3

@@ -53,8 +53,8 @@ class Adapters:
     rank: int
     targets: tuple[str, ...]
     """Keys of NAMES."""
-    dropout: bool = False
-    """Inputs of adapters pass through a dropout of their own, whose output and mask wait for the backward pass."""
+    dropout_frac: float = 0.0
+    """Share of their inputs that a dropout before A sets to zero; its output and mask wait for the backward pass."""
 
     def adapts(self, weight: Weight) -> bool:
         """Whether a weight is a target."""
@@ -81,7 +81,7 @@ class Adapters:
     def describe(self) -> str:
         """In words."""
         names = next((word for word, members in GROUPS.items() if set(members) == set(self.targets)), None)
-        dropout = " with dropout" if self.dropout else ""
+        dropout = f" with dropout of {self.dropout_frac:g}" if self.dropout_frac else ""
         return f"adapters of rank {self.rank} on {names or ', '.join(self.targets)}{dropout}"
 
 
@@ -102,7 +102,7 @@ def read_adapters(text: str, where: str | None = "--train") -> Adapters:
     dropout_frac = parse_frac(given.get("dropout", "0"), where)
     if not 0 <= dropout_frac < 1:
         raise BadInput(f"dropout must be at least 0 and below 1, got {given['dropout']!r}", where)
-    return Adapters(int(rank), _targets(given.get("targets", "all-linear"), where), dropout_frac > 0)
+    return Adapters(int(rank), _targets(given.get("targets", "all-linear"), where), dropout_frac)
 
 
 def _targets(text: str, where: str | None) -> tuple[str, ...]:
