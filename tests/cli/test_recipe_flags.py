@@ -57,12 +57,17 @@ FLAGS = {
 """Word of the library -> (as said, field of Recipe, its value)."""
 ADAPTERS = {"train", "base"}
 """Words of fine-tuning, which mean something only together and not of every model: workload/test_adapters.py."""
-OF_SOFTWARE = {"working_copy", "gradients_freed", "foreach_update", "narrow_inputs"}
+OF_SOFTWARE = {
+    "working_copy", "gradients_freed", "foreach_update", "narrow_inputs", "wide_norms", "repeated_heads",
+}  # fmt: skip
 """Habits that a stack decides: said by --stack."""
 QUESTION = {"seq", "batch", "notes"}
 """Fields that other flags say, or that say what was chosen."""
-PYTHON_ONLY = {"converted_gradients", "paired_sends", "launch_blocking", "fused_adapters", "half_adapters"}
-"""Habits of DeepSpeed's engine, of debugging and of one library of fine-tuning, for case studies and tables."""
+PYTHON_ONLY = {
+    "converted_gradients", "paired_sends", "launch_blocking", "fused_adapters", "half_adapters", "base_inputs_kept",
+    "joint_qkv",
+}  # fmt: skip
+"""Habits of DeepSpeed's engine, of debugging and of libraries of fine-tuning, for case studies and tables."""
 MOE = ("deepseek-v2", "hgx-h800:8")
 DENSE = ("llama3-8b", "dgx-h100:8")
 COMPANY = {"overlap_device": {"overlap_ep": "shared"}, "gradient_sync": {"zero": 2}, "reshard": {"zero": 3},

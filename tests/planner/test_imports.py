@@ -350,7 +350,9 @@ def test_paged_states_go_to_the_trainers_argument_and_back(optimizer: str, tmp_p
     assert (back.recipe.optimizer, placed) == (optimizer, layout)
 
 
-@pytest.mark.parametrize("said", ["lora:r=16", "lora:r=8,targets=attention", "lora:r=64,targets=q_proj+v_proj"])
+@pytest.mark.parametrize(
+    "said", ["lora:r=16", "lora:r=8,targets=attention", "lora:r=64,targets=q_proj+v_proj,dropout=0.05"]
+)
 def test_adapters_go_to_pefts_values_and_back(said: str, tmp_path: Path) -> None:
     file = tmp_path / "acc.yaml"
     found = lockstep.export("llama3-8b", "dgx-h100:1", batch=64, seq=2048, zero=3, train=said, to="accelerate")
@@ -361,5 +363,6 @@ def test_adapters_go_to_pefts_values_and_back(said: str, tmp_path: Path) -> None
     assert back.recipe.adapters is not None
     weights = list(all_weights(back.model))
     assert back.recipe.adapters.rank == before.rank
+    assert back.recipe.adapters.dropout_frac == before.dropout_frac
     assert set(back.recipe.adapters.found_in(weights)) == set(before.found_in(weights))
     assert placed.zero == 3

@@ -22,7 +22,7 @@ def test_every_device_software_and_format_has_a_level() -> None:
 def test_nothing_is_said_where_nothing_runs() -> None:
     assert support(device("v100-sxm-32gb"), stack("megatron-te"), "fp8").level == "none"
     assert support(device("tpu-v5p"), stack("torchtitan"), "bf16").level == "none"
-    assert support(device("tpu-v5p"), stack("maxtext"), "bf16").level == "extrapolated"
+    assert support(device("tpu-v7"), stack("maxtext"), "bf16").level == "extrapolated"
 
 
 def test_what_was_fitted_and_what_only_compared() -> None:

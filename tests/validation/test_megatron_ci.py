@@ -36,6 +36,14 @@ def test_what_is_left_out_of_peaks_and_why() -> None:
     )
 
 
+def test_no_time_is_asked_and_why() -> None:
+    """Of models with 7B parameters in attention and feed-forward layers (12 h^2 each) no number of GPUs is printed."""
+    assert megatron_ci.left_out()["times"] == {"number of GPUs not printed": 12, "bound by the host, below 7B": 145}
+    for row in ROWS.values():
+        elems = 12 * int(row["num_layers"] or 0) * int(row["hidden"] or 0) ** 2
+        assert elems < 7e9 or not megatron_ci._devices(row)
+
+
 def test_outdated_files_agree_with_the_test_whose_attention_is_not_fused() -> None:
     """Their peak is within 4 % of the same model's with `--attention-backend unfused`, in their own environment."""
     unfused = {

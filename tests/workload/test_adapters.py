@@ -49,6 +49,26 @@ def test_as_many_parameters_as_peft_prints(text: str, printed: int) -> None:
     assert total(text) == printed
 
 
+@pytest.mark.parametrize("half", [True, False])
+def test_dropout_keeps_a_mask_of_every_adapter_s_input_and_in_half_precision_a_copy(half: bool) -> None:
+    """Inputs of q and v are 4,096 wide; the copy in fp32 that PEFT makes is there without dropout too."""
+    kept = {
+        text: layer_activation_B(LLAMA, Piece(micro_batch=1, seq=1, adapters=trained(text), half_adapters=half))
+        for text in ("lora:r=8,targets=q+v", "lora:r=8,targets=q+v,dropout=0.05")
+    }
+    plain, dropped = kept.values()
+    assert float(dropped) - float(plain) == 2 * 4096 * (3 if half else 1)
+    joint = [
+        float(
+            layer_activation_B(
+                LLAMA, Piece(micro_batch=1, seq=1, adapters=trained(text), half_adapters=half, joint_qkv=True)
+            )
+        )
+        for text in kept
+    ]
+    assert joint[1] - joint[0] == 4096 * (3 if half else 1)
+
+
 @pytest.mark.parametrize("tp", [1, 2, 4])
 def test_shards_of_adapters_add_up_but_for_the_halves_that_every_rank_keeps(tp: int) -> None:
     found = trained_parameters(
@@ -122,6 +142,8 @@ def test_gradients_of_adapters_are_all_that_is_reduced() -> None:
     [
         ("adapters", UnknownName, "thing to train"),
         ("lora:r=0", BadInput, "r must be"),
+        ("lora:dropout=1", BadInput, "dropout must be"),
+        ("lora:dropout=many", BadInput, "many"),
         ("lora:rank=4", UnknownName, "setting of lora"),
         ("lora:targets=query", UnknownName, "target of lora"),
     ],
@@ -146,3 +168,19 @@ def test_a_base_needs_something_frozen() -> None:
 def test_adapters_on_nothing_are_refused(name: str, train: str, why: str) -> None:
     with pytest.raises(BadInput, match=why):
         lockstep.estimate(name, "dgx-a100-80gb", gpus=1, batch=8, train=train)
+
+
+@pytest.mark.parametrize("base", [None, "nf4"])
+def test_offloading_moves_the_frozen_base_and_updates_adapters_alone(base: str | None) -> None:
+    """Host memory is the base as it is stored and 16 bytes per adapter element; its update follows the rank."""
+    layout = Layout(micro_batch=8, zero=3, offload="parameters")
+    host_B, update_s = {}, {}
+    for rank in (8, 16, 32):
+        asked = job(f"lora:r={rank}", base=base)
+        host_B[rank] = float(memory(asked, ONE, layout.grid()).host_B)
+        update_s[rank] = float(price_step(asked, ONE, layout.grid()).optimizer_s)
+    elems = total("lora:r=8")
+    assert host_B[16] - host_B[8] == pytest.approx(16 * elems)
+    frozen_B = float(memory(job("lora:r=8", base=base), ONE, Layout(micro_batch=8).grid()).parameters_B) - 4 * elems
+    assert host_B[8] == pytest.approx(frozen_B + 16 * elems)
+    assert update_s[32] == pytest.approx(2 * update_s[16], rel=1e-6)

@@ -31,6 +31,10 @@ def adapter_work(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
         k, n = (inputs / ways, outputs) if by_rows else (inputs, outputs / ways)
         parts += shard.trained_product(rows, adapters.rank, k, count)
         parts += shard.trained_product(rows, n, adapters.rank, count)
+        if adapters.dropout_frac:
+            # Reads and writes elements and a mask of one byte each, in either pass.
+            width = 1.0 if shard.recipe.half_adapters else 2.0
+            parts += shard.elementwise(rows * k * count, 2.0 * width + 0.5, 2.0 * width + 0.5)
         if shard.recipe.fused_adapters:
             parts += shard.elementwise(rows * n * count, 3.0, 0.0)
         elif shard.recipe.half_adapters:

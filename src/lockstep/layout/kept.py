@@ -67,6 +67,10 @@ def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None) -> P
         half_adapters=recipe.half_adapters,
         flash_attention=recipe.flash_attention,
         dropout=recipe.dropout,
+        wide_norms=recipe.wide_norms and not recipe.fused_elementwise,
+        inputs_kept=recipe.base_inputs_kept and recipe.base is not None,
+        joint_qkv=recipe.joint_qkv,
+        repeated_heads=recipe.repeated_heads,
         fused_elementwise=recipe.fused_elementwise,
     )
 

@@ -18,10 +18,11 @@ from lockstep.types.arrays import Number
 from lockstep.types.plain import Json, picked
 from lockstep.workload import MODULES, Adapters, Objective, Training, read_training
 
-BASE_B = {"nf4": 0.5 + 1 / 64 * (1 + 4 / 256), "int8": 1.0, "gptq": 0.5 + 2.5 / 128}
+BASE_B = {"nf4": 0.5 + 1 / 64 * (1 + 4 / 256), "nf4-single": 0.5 + 4 / 64, "int8": 1.0, "gptq": 0.5 + 2.5 / 128}
 """Bytes per element of a frozen matrix: nf4 with scales of 64 elements quantised to one byte, and those of 256 in four
-(QLoRA, arXiv 2305.14314, section 3); int8 with a scale per row (arXiv 2208.07339); GPTQ in four bits with groups of
-128, a half-precision scale and a zero each (arXiv 2210.17323)."""
+(QLoRA, arXiv 2305.14314, section 3); nf4-single with scales in fp32 (without QLoRA's double quantisation); int8 with a
+scale per row (arXiv 2208.07339); GPTQ in four bits with groups of 128, a half-precision scale and a zero each (arXiv
+2210.17323)."""
 ADAPTER_B = 4.0
 """Bytes of an adapter's element, and of its gradient, in PEFT."""
 NOT_TRAINED = {
@@ -31,11 +32,21 @@ NOT_TRAINED = {
 TP_OVERLAPS = ("none", "gradients", "all", "async")
 EP_OVERLAPS = ("none", "cells", "shared")
 EXCHANGES = ("copy", "node")
-LOSS_B = {"eager": 4.0 + 4.0 + 4.0, "upcast": 4.0 + 4.0, "fused": 2.0 + 4.0, "half": 2.0 + 2.0, "chunked": 2.0 + 4.0}
+LOSS_B = {
+    "returned": 4.0 + 4.0 + 4.0 + 4.0,
+    "eager": 4.0 + 4.0 + 4.0,
+    "upcast": 4.0 + 4.0,
+    "fused": 2.0 + 4.0,
+    "half": 2.0 + 2.0,
+    "pieces": 2.0 + (2.0 + 4.0) / 8,
+    "chunked": 2.0 + 4.0,
+}
 """Bytes per logit at the peak of the loss: eager, one fp32 kernel after another, holds log-probabilities, their
 gradient and that of the logits; upcast, one kernel on fp32 logits, these and their gradient; fused (Megatron's, or
 compiled) half precision, and fp32 in which the gradient takes the logit's place; half, one kernel that reads and writes
-half precision (FlashAttention's cross entropy); chunked as fused, of a few tokens at a time (`activations.py`)."""
+half precision (FlashAttention's cross entropy); chunked as fused, of a few tokens at a time (`activations.py`);
+returned as eager, while the training loop holds the logits in fp32 too (the outputs of a Hugging Face model); pieces as
+fused for an eighth of the tokens at a time, with all logits made before (torchtune's CEWithChunkedOutputLoss)."""
 MFU_CONVENTIONS = ("full", "causal", "6n")
 NARROW_B = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 """Bytes per element of an input kept in a narrow format, its scales included (one byte per 32 or 16 elements)."""
@@ -88,6 +99,17 @@ class Recipe:
     """Adapters are stored, trained and passed as other parameters, not in fp32 as by PEFT (autocast_adapter_dtype)."""
     working_copy: bool = True
     """Half-precision parameters are kept beside their master copy; FSDP casts what it gathers instead."""
+    wide_norms: bool = False
+    """An RMSNorm runs in PyTorch's elementwise kernels, which keep its input in fp32 and, where its scale is trained,
+    the normed values (LlamaRMSNorm of Hugging Face's transformers; torchtune's and LitGPT's RMSNorm)."""
+    base_inputs_kept: bool = False
+    """Frozen matrices in a `base` format keep their inputs, which nothing needs (bitsandbytes before 0.43.2)."""
+    joint_qkv: bool = False
+    """Values are a view of the product that makes queries, keys and values, which so stays whole for the backward pass
+    (LitGPT's CausalSelfAttention); where keys and values are repeated they are copies, and nothing more stays. Adapters
+    of the three have one dropout (its LoRAQKVLinear)."""
+    repeated_heads: bool = False
+    """Keys and values are repeated for every query that shares them, before attention (transformers' repeat_kv)."""
     gradients_freed: bool = False
     """Gradients are freed after the update, and exist again from the first backward pass on (PyTorch's zero_grad)."""
     foreach_update: bool = False

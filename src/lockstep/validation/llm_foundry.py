@@ -1,7 +1,8 @@
-"""MosaicML's llm-foundry benchmark tables (April 2024): step times of MPT models under FSDP on A100 and H100.
+"""MosaicML's llm-foundry benchmark tables of April 2024 and July 2023: steps of MPT models under FSDP on A100 and H100.
 
 Models: MPT with learned positions as long as the sequence, biases and tied embeddings (the printed parameter counts
 follow exactly). Mixed precision DEFAULT reduces gradients in fp32, PURE in bf16. Elementwise kernels are PyTorch's own.
+Nothing was fitted to the tables of 2023.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.workload import Attention, Mlp, Transformer
 
 SOURCE = "mosaicml/llm-foundry@495218376, scripts/train/benchmarking/README.md (2024-04-22); half of its rows"
+OLDER_SOURCE = "mosaicml/llm-foundry@c6cfb4284, scripts/train/benchmarking/README.md (2023-07-21); rows dropped since"
 CLUSTERS = {"h100_80gb": "cloud-h100", "a100_80gb": "oci-a100-80gb", "a100_40gb": "oci-a100-40gb"}
 
 
@@ -64,4 +66,10 @@ def cases() -> tuple[Case, ...]:
     return tuple(_case(row) for row in read_rows("llm_foundry_mpt.csv"))
 
 
+def older_cases() -> tuple[Case, ...]:
+    """The same of the tables of 2023."""
+    return tuple(_case(row) for row in read_rows("llm_foundry_mpt_2023.csv"))
+
+
+OLDER = Table("llm_foundry_mpt_2023", "step_time_s", OLDER_SOURCE, 0.05, older_cases)
 TABLE = Table("llm_foundry_mpt", "step_time_s", SOURCE, 0.10, cases)

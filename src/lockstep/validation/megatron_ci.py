@@ -2,7 +2,8 @@
 
 `STATES`: allocated between steps, rows of at least 1 GiB. `PEAKS`: the most ever allocated, rows of at least 2 GiB.
 `ABOVE`: their difference for the same rows, which needs no state and so no number of GPUs: recipes of the release tests
-are not public. Hence no step times either: all models of 7B and more are release tests. Nothing of it was fitted.
+are not public. No step time is asked either: models of 7B and more are all release tests, without a number of GPUs, and
+smaller ones wait for the host, in deterministic mode. Nothing of it was fitted.
 
 Software and switches, of NVIDIA/Megatron-LM where nothing else is named:
 GPUs: `nodes` x `gpus` of tests/test_utils/recipes (8 for every test; 4 on GB200 where its name ends in 1node).
@@ -63,7 +64,7 @@ def above() -> tuple[Case, ...]:
 
 def left_out() -> dict[str, Counter[str]]:
     """How many rows each table leaves out, by reason."""
-    whys = {"states": _why_no_states, "peaks": _why_no_peak, "above": _why_not_above}
+    whys = {"states": _why_no_states, "peaks": _why_no_peak, "above": _why_not_above, "times": _why_no_time}
     return {name: Counter(why(row) for row in _rows() if why(row)) for name, why in whys.items()}
 
 
@@ -76,6 +77,11 @@ def _why_no_states(row: Row) -> str:
     if float(row[STEADY]) < GIB:
         return "below 1 GiB"
     return _why_not(row) or ("" if _devices(row) else "number of GPUs not printed")
+
+
+def _why_no_time(row: Row) -> str:
+    """Why the time of a row is not asked: there is a reason for every row."""
+    return "bound by the host, below 7B" if _devices(row) else "number of GPUs not printed"
 
 
 def _why_no_peak(row: Row) -> str:

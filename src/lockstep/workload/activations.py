@@ -32,6 +32,8 @@ from lockstep.workload.piece import FULL, NONE, SELECTIVE, Piece, Recompute, Row
 from lockstep.workload.weights import layer_weights
 
 MASK_B = 1.0
+JOINT = ("query", "key", "value")
+"""What one product may make; its adapters then have one dropout."""
 FP32_B = 4.0
 
 
@@ -244,6 +246,9 @@ def _stream(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     The layer's input is all that full recomputation keeps. Without a norm in front it is the attention input too.
     """
     yield _hidden("layer input", model, piece, FULL)
+    if model.norm == "rmsnorm" and piece.wide_norms:
+        copied_B = FP32_B - piece.element_B + (piece.element_B if piece.adapters is None else 0.0)
+        yield Row("norms' wide copies", model.norms_of(kind) * model.hidden * copied_B, "sequence")
     names = STREAM[model.norm_placement]
     if model.parallel_block:
         names = ("attention input", "mlp input")[: model.parallel_norms]
@@ -269,9 +274,13 @@ def _projections(attention: Attention, piece: Piece) -> Iterator[Row]:
     """Queries, keys and values as the attention core reads them; rotary embedding needs no copy of its input."""
     query_B = attention.query_width * piece.element_B
     kv_B = attention.kv_heads * attention.head_dim * piece.element_B
+    if piece.repeated_heads:
+        kv_B = query_B
     yield Row("query", query_B, "tp")
     yield Row("key", kv_B, "kv", piece.kept_up_to("op"))
     yield Row("value", kv_B, "kv")
+    if piece.joint_qkv and attention.kv_heads == attention.heads:
+        yield Row("queries and keys before rotary embedding", 2.0 * query_B, "tp")
     if attention.qk_norm != "none":
         yield Row("query norm input", query_B, "tp")
         yield Row("key norm input", kv_B, "kv", piece.kept_up_to("op"))
@@ -341,12 +350,17 @@ def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: 
     """Inputs of adapters, each cast to fp32 for itself (PEFT), and what comes out of A."""
     if piece.element_B >= FP32_B:
         return
-    half = piece.half_adapters
-    for weight in layer_weights(model, kind.stored):
+    half, weights = piece.half_adapters, layer_weights(model, kind.stored)
+    first = next((one.name for one in weights if adapters.adapts(one) and one.name in JOINT), "")
+    for weight in weights:
         if adapters.adapts(weight):
             times = model.experts.top_k if weight.category == "routed_experts" and model.experts else 1
             spread: Spread = "inner" if times > 1 else "tp" if weight.name in ROWS else "sequence"
             kept_B = adapters.rank * piece.element_B if half else (weight.shape[0] + adapters.rank) * FP32_B
+            once = piece.joint_qkv and weight.name in JOINT
+            if adapters.dropout_frac and not (once and weight.name != first):
+                # Of the input in half precision a copy besides; the one in fp32 is there anyway.
+                kept_B += weight.shape[0] * (MASK_B + piece.element_B * half)
             yield Row(f"{weight.name} adapter input", times * kept_B, spread)
 
 

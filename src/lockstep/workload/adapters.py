@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.units import parse_frac
 from lockstep.workload.weight import Weight
 
 NAMES = {
@@ -42,6 +43,7 @@ ROWS = ("attention out", "cross attention out", "down", "shared down", "recurren
 BLOCKS = ("attention", "recurrent", "mlp", "routed_experts", "shared_experts")
 """Categories of weights that are linear layers of a block."""
 MOST_RANK = 4096
+SETTINGS = ("r", "targets", "dropout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class Adapters:
     rank: int
     targets: tuple[str, ...]
     """Keys of NAMES."""
+    dropout_frac: float = 0.0
+    """Share of their inputs that a dropout before A sets to zero; its output and mask wait for the backward pass."""
 
     def adapts(self, weight: Weight) -> bool:
         """Whether a weight is a target."""
@@ -77,7 +81,8 @@ class Adapters:
     def describe(self) -> str:
         """In words."""
         names = next((word for word, members in GROUPS.items() if set(members) == set(self.targets)), None)
-        return f"adapters of rank {self.rank} on {names or ', '.join(self.targets)}"
+        dropout = f" with dropout of {self.dropout_frac:g}" if self.dropout_frac else ""
+        return f"adapters of rank {self.rank} on {names or ', '.join(self.targets)}{dropout}"
 
 
 def is_linear(weight: Weight) -> bool:
@@ -87,14 +92,17 @@ def is_linear(weight: Weight) -> bool:
 
 @lru_cache(maxsize=64)
 def read_adapters(text: str, where: str | None = "--train") -> Adapters:
-    """What `lora:r=16,targets=all-linear` trains. Raises BadInput, UnknownName."""
+    """What `lora:r=16,targets=all-linear,dropout=0.05` trains. Raises BadInput, UnknownName."""
     given = dict(part.partition("=")[::2] for part in text.partition(":")[2].split(",") if part)
-    if unknown := sorted(set(given) - {"r", "targets"}):
-        raise UnknownName("setting of lora", unknown[0], ("r", "targets"), where)
+    if unknown := sorted(set(given) - set(SETTINGS)):
+        raise UnknownName("setting of lora", unknown[0], SETTINGS, where)
     rank = given.get("r", "16")
     if not rank.isdigit() or not 1 <= int(rank) <= MOST_RANK:
         raise BadInput(f"r must be a whole number from 1 to {MOST_RANK}, got {rank!r}", where)
-    return Adapters(int(rank), _targets(given.get("targets", "all-linear"), where))
+    dropout_frac = parse_frac(given.get("dropout", "0"), where)
+    if not 0 <= dropout_frac < 1:
+        raise BadInput(f"dropout must be at least 0 and below 1, got {given['dropout']!r}", where)
+    return Adapters(int(rank), _targets(given.get("targets", "all-linear"), where), dropout_frac)
 
 
 def _targets(text: str, where: str | None) -> tuple[str, ...]:

@@ -105,6 +105,14 @@ class Piece:
     """Adapters read what the frozen matrix reads, not a copy in fp32."""
     flash_attention: bool = True
     dropout: bool = False
+    wide_norms: bool = False
+    """An RMSNorm keeps its input in fp32, and its normed values where its scale is trained."""
+    inputs_kept: bool = False
+    """Frozen matrices keep their inputs all the same."""
+    joint_qkv: bool = False
+    """Values are a view of what one product makes of queries, keys and values."""
+    repeated_heads: bool = False
+    """Keys and values are as wide as the queries."""
     fused_elementwise: bool = True
     """A gated block keeps gate, up and their product (3 ffn) rather than also act(gate) (4 ffn), and routing weights
     multiply inside it, so that expert outputs are not kept."""
@@ -121,7 +129,7 @@ class Piece:
 
     def needs_input_of(self, *targets: str) -> bool:
         """Whether the gradient of any of these linear layers, or of an adapter beside one, needs the layer's input."""
-        return self.adapters is None or any(target in self.adapters.targets for target in targets)
+        return self.adapters is None or self.inputs_kept or any(target in self.adapters.targets for target in targets)
 
     def kept_up_to(self, *modules: str) -> int:
         """The strongest recompute mode that keeps what any of `modules` would make again."""

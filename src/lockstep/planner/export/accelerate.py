@@ -94,7 +94,8 @@ def _beside(found: Placed) -> Iterator[str]:
     if layout.zero and recipe.wire_B != 2.0:
         yield f"gradients are reduced in {recipe.dtype}; the plan has {recipe.wire_B:g} bytes: --reduce-bytes 2"
     if recipe.adapters is not None:
-        yield f"peft: LoraConfig(r={recipe.adapters.rank}, target_modules={_modules(found.job)})"
+        dropout = f", lora_dropout={recipe.adapters.dropout_frac:g}" if recipe.adapters.dropout_frac else ""
+        yield f"peft: LoraConfig(r={recipe.adapters.rank}, target_modules={_modules(found.job)}{dropout})"
 
 
 def _modules(job: Job) -> str:

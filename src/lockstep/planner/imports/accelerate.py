@@ -24,7 +24,7 @@ KINDS = {word: kind for kind, word in ROTATIONS.items()}
 ARGUMENT = re.compile(r"\b(per_device_train_batch_size|gradient_accumulation_steps)\s*[=:]\s*(\d+)")
 SEQUENCES = re.compile(r"sequences of (\d+) tokens|\bmax_(?:seq_)?length\s*[=:]\s*(\d+)")
 CHECKPOINTING = re.compile(r"\bgradient_checkpointing\s*[=:]\s*[Tt]rue")
-LORA = re.compile(r"LoraConfig\(\s*r=(\d+).*?target_modules=\[([^\]]*)\]")
+LORA = re.compile(r"LoraConfig\(\s*r=(\d+).*?target_modules=\[([^\]]*)\](?:.*?lora_dropout=([\d.e-]+))?")
 OPTIMIZER = re.compile(r"\boptim=(\w+)( with weight_decay 0)?")
 ON = (True, "true", "True")
 UNREAD = ("fsdp_config.fsdp_activation_checkpointing_offload", "parallelism_config.parallelism_config_sp_size")
@@ -90,7 +90,8 @@ def _comments(found: Imported, text: str) -> None:
         found.layout["recompute"] = "full"
     if lora := LORA.search(beside):
         targets = "+".join(re.findall(r"\w+", lora[2]))
-        found.words["train"] = f"lora:r={lora[1]},targets={targets}"
+        dropout = f",dropout={lora[3]}" if lora[3] and float(lora[3]) else ""
+        found.words["train"] = f"lora:r={lora[1]},targets={targets}{dropout}"
     if optimizer := OPTIMIZER.search(beside):
         named = {word: name for names in (OPTIMIZERS, PAGED) for name, word in names.items()}
         name = named.get(optimizer[1] + (optimizer[2] or ""))

@@ -140,15 +140,16 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "WHAT",
-            "What is trained: full, or adapters: lora:r=16,targets=all-linear (or attention, mlp, q_proj+v_proj). "
-            "Before it, how: dpo, grpo:generation=60% or ppo, as in dpo,lora:r=16; reference=none leaves the frozen "
-            "model out, reference=apart and reward=apart leave models to other devices. (default: full)",
+            "What is trained: full, or adapters: lora:r=16,targets=all-linear (or attention, mlp, q_proj+v_proj), "
+            "with dropout=0.05 if their inputs have one. Before it, how: dpo, grpo:generation=60% or ppo, as in "
+            "dpo,lora:r=16; reference=none leaves the frozen model out, reference=apart and reward=apart leave models "
+            "to other devices. (default: full)",
         ),
         Field("train", _trained),
     ]
     base: Annotated[
         str | None,
-        Option("W", "Format of frozen matrices: nf4 (QLoRA), int8 or gptq. (default: as other parameters)"),
+        Option("W", "Format of frozen matrices: nf4 (QLoRA), nf4-single, int8 or gptq. (default: as other parameters)"),
         Field("base"),
     ]
     optimizer: Annotated[
@@ -186,8 +187,9 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "Cross entropy by kernel: eager (12 bytes per logit), upcast (8), fused (6), half (4) or chunked with the "
-            "head (Liger; a few tokens at a time). (default: as the software has it)",
+            "Cross entropy by kernel: returned (16 bytes per logit), eager (12), upcast (8), fused (6), half (4), "
+            "pieces (2.75, torchtune) or chunked with the head (Liger; a few tokens at a time). (default: as the "
+            "software has it)",
         ),
         Field("cross_entropy"),
     ]

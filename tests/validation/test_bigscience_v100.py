@@ -1,0 +1,46 @@
+"""BigScience on V100: rows asked or left out, contradictions flagged, and what memory of failed runs comes to."""
+
+from lockstep.layout import memory
+from lockstep.validation import bigscience_v100
+from lockstep.validation.case import read_rows
+
+ROWS = read_rows(bigscience_v100.FILE)
+
+
+def test_every_row_is_asked_or_left_out_by_reason() -> None:
+    assert bigscience_v100.left_out() == {"network noise of several nodes": 85, "out of memory": 4}
+    assert len(bigscience_v100.time_cases()) == len(bigscience_v100.memory_cases()) == 23
+    assert 23 + sum(bigscience_v100.left_out().values()) == len(ROWS) == 112
+    logs = read_rows(bigscience_v100.LOGS_FILE)
+    assert len(bigscience_v100.log_cases()) == len(logs) == 9
+    assert len(bigscience_v100.pass_cases()) == sum(bool(row["forward_compute_ms"]) for row in logs) == 8
+
+
+def test_rows_that_contradict_themselves_are_flagged_and_not_asked() -> None:
+    wrong = set(bigscience_v100.contradictions())
+    assert wrong == {"v005", "v011", "v012", "v013", "v016", "v017", "v030", "v032", "v033", "v045"}
+    assert not wrong & {case.row.split()[0] for case in bigscience_v100.time_cases()}
+
+
+def test_the_same_layout_took_nearly_twice_as_long_on_another_day() -> None:
+    """Why runs on many nodes are left out: nothing of these rows differs but the day."""
+    same = ("framework", "layers", "hidden", "n_gpus", "tp", "pp", "dp", "mbs", "gbs_seqs", "gpu_type")
+    asked = {row["row_id"]: tuple(row[name] for name in same) for row in ROWS}
+    times = [float(row["step_time_s"]) for row in ROWS if asked[row["row_id"]] == asked["v022"]]
+    assert len(times) == 4
+    assert max(times) > 1.7 * min(times)
+
+
+def test_what_ran_fits_and_what_did_not_fills_two_thirds_at_least() -> None:
+    for case in bigscience_v100.memory_cases():
+        assert bool(memory(case.job, case.cluster, case.layout.grid()).fits), case.row
+    failed = bigscience_v100.out_of_memory()
+    used = [float(memory(case.job, case.cluster, case.layout.grid()).used_frac) for case in failed]
+    assert len(used) == 4
+    assert min(used) > 0.6
+
+
+def test_a_step_with_pipeline_parallelism_is_within_six_percent() -> None:
+    cases = [case for case in bigscience_v100.time_cases() if case.layout.pp > 1]
+    assert len(cases) == 15
+    assert max(abs(case.predict(case) / case.measured - 1) for case in cases) < 0.06
