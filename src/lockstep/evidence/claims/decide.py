@@ -187,7 +187,8 @@ def run(
     while waiting:
         waiting.sort(key=lambda entry: bench.seconds(entry.every_check()))
         entry = waiting.pop(0)
-        if time.monotonic() - begun_s + bench.seconds(entry.every_check()) <= within_s:
+        cost_s = bench.seconds(entry.every_check())
+        if not cost_s or time.monotonic() - begun_s + cost_s <= within_s:
             done[entry.id] = bench.decide(entry)
         if progress is not None:
             progress(len(entries) - len(waiting), len(entries))

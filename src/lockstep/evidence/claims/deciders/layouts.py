@@ -1,10 +1,10 @@
-"""Replicas, coordinates and groups of ranks in a grid of tensor, pipeline and data parallelism."""
+"""Replicas and groups of ranks in a grid of tensor, pipeline and data parallelism."""
 
 from __future__ import annotations
 
 from lockstep.evidence.claims.deciders import decides
 from lockstep.layout import Layout
-from lockstep.layout.groups import coordinates, process_groups
+from lockstep.layout.groups import process_groups
 
 
 @decides("counted")
@@ -12,12 +12,6 @@ def replicas(gpus: int, tp: int, pp: int) -> float:
     """Model replicas: groups of the pipeline over those that one replica has."""
     layout = Layout(tp=tp, pp=pp, dp=gpus // (tp * pp))
     return len(process_groups(layout, "pp")) / tp
-
-
-@decides("counted")
-def coordinate(rank: int, axis: str, tp: int, pp: int, dp: int) -> float:
-    """Coordinate of a rank along an axis, tensor parallelism innermost."""
-    return float(coordinates(Layout(tp=tp, pp=pp, dp=dp))[axis][rank])
 
 
 @decides("counted")
