@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
+from lockstep.errors import BadInput
 from lockstep.types.plain import Json, picked
 from lockstep.units import parse_size_B
 from lockstep.verbs.words.algorithms import needing_ports, read_group, read_names, too_wide
@@ -45,6 +46,14 @@ def collective(
         Option("A", "Algorithm: one, several separated by commas, or all. (default: all)", names="algorithms"),
     ] = None,
     simulate: Annotated[bool, Switch("Also run the programs through the simulation engine.")] = False,
+    order: Annotated[
+        str | None,
+        Option(
+            "O",
+            "Order of a cluster's ranks in the flat ring: node (one node after another), round-robin, or random:SEED; "
+            "the ring is then simulated message by message.",
+        ),
+    ] = None,
     progress: Callable[[int, int], None] | None = None,
     **link: Unpack[LinkWords],
 ) -> Collective:
@@ -53,6 +62,8 @@ def collective(
     On one link these are all that there are ports for; across the levels of a cluster the ways that use all levels.
     """
     network, size_B = read_group(ranks, link), parse_size_B(size, "--size")
+    if order is not None:
+        return _ordered(op, network, size_B, algorithm, order)
     names = read_names(op, algorithm, "--algorithm", network)
     named = algorithm not in (None, "all")
     with flags("--ranks"):
@@ -61,6 +72,30 @@ def collective(
     left_out = [] if named else needing_ports(op, network)
     said = [*_said(op, network), *(f"left out: {too_wide(op, name, network)}" for name in left_out)]
     return Collective(comparison, network, (*said, *unbuilt))
+
+
+def _ordered(op: str, network: Network, size_B: float, algorithm: str | None, order: str) -> Collective:
+    """The flat ring alone, with ranks in that order, its seconds and the bytes between nodes from its own messages."""
+    from lockstep.collectives import Comparison, bus_bandwidth_Bps, get
+    from lockstep.collectives.orders import crossing_B, rank_order
+    from lockstep.simulate import simulate
+
+    if not network.spans_levels or network.node_ranks is None:
+        raise BadInput("needs ranks on several nodes of a --cluster", "--order")
+    if algorithm != "ring":
+        raise BadInput("orders the ranks of one ring; add --algorithm ring", "--order")
+    with flags("--order"):
+        places = rank_order(order, network.ranks, network.node_ranks)
+        program = get(op, "ring").program(network.ranks, size_B, order=places.tolist())
+    (row,) = _compared(op, network, size_B, ["ring"], None, None).rows
+    time_s = float(simulate(program, network.cluster).makespan_s)
+    rated = replace(
+        row, time_s=time_s, simulated_s=time_s, cross_node_B=crossing_B(program, network.node_ranks),
+        algorithm_bandwidth_Bps=size_B / time_s,
+        bus_bandwidth_Bps=float(bus_bandwidth_Bps(op, network.ranks, size_B, time_s)),
+    )  # fmt: skip
+    said = f"ranks of the ring in the order {order}, simulated message by message"
+    return Collective(Comparison(op, network.ranks, size_B, (rated,)), network, (said, *_said(op, network)[:2]))
 
 
 def _compared(

@@ -49,7 +49,7 @@ def render(found: Claims, out: Console) -> None:
 def _list(found: Claims, out: Console) -> None:
     counts = ", ".join(f"{found.count(name)} {name}" for name in FIRST if found.count(name))
     out.print(Text(f"{len(found.entries)} items: {counts}" if counts else f"{len(found.entries)} items", style="bold"))
-    rows = []
+    rows: list[list[str | Text]] = []
     for one in found.entries:
         entry = one.entry
         said = entry.because or entry.says
@@ -154,7 +154,7 @@ def ask(as_json: bool, plot: str | None = None, claim: list[str] | None = None, 
     if plot and not claim:
         raise BadInput("needs the id of an item to draw", "--plot")
     with progress("items") as report:
-        found = claims(*(claim or ()), **given(words), progress=report)  # type: ignore[arg-type]
+        found = claims(*(claim or ()), **given(words), progress=report)
     if plot:
         draw(plot, partial(plot_claim, found))
     if found.asked in (RUN, ALL, ERRATA) and found.surprises:

@@ -47,11 +47,13 @@ def _checks(written: Iterable[Mapping[str, Any]]) -> tuple[Check, ...]:
 
 
 def _entry(kind: str, written: Mapping[str, Any]) -> Entry:
-    given = dict(written)
-    cases = tuple(Case(one["when"], one["verdict"], _checks(one["checks"])) for one in given.pop("case", ()))
-    lists = {name: tuple(given.pop(name, ())) for name in ("names", "see")}
-    checks = {name: _checks(given.pop(name, ())) for name in ("checks", "truths")}
-    return Entry(kind=kind, cases=cases, **lists, **checks, **given)
+    given: dict[str, Any] = dict(written)
+    given["cases"] = tuple(Case(one["when"], one["verdict"], _checks(one["checks"])) for one in given.pop("case", ()))
+    for name in ("names", "see"):
+        given[name] = tuple(given.get(name, ()))
+    for name in ("checks", "truths"):
+        given[name] = _checks(given.get(name, ()))
+    return Entry(kind=kind, **given)
 
 
 @cache

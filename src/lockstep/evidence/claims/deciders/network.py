@@ -12,6 +12,7 @@ import numpy as np
 
 from lockstep.collectives import PlainLink, among_ranks, crossover, get, lower_bound_s, messages, n_star_B
 from lockstep.collectives.levels import program_on_levels, times_on_levels
+from lockstep.collectives.orders import crossing_B, rank_order
 from lockstep.errors import BadInput
 from lockstep.evidence.claims.deciders import Simulated, decides
 from lockstep.parallel.expert import Routing, capacity, experts, kept, route
@@ -122,13 +123,14 @@ def steps(ranks: int, node: int = 1, algorithm: str = "ring") -> float:
     """Messages in series of an all-reduce; with `node` of the one that sums inside nodes of that many ranks first."""
     if node == 1:
         return time_s(ranks, 1.0, 1.0, 1e30, algorithm)
-    rings = {"levels": (node,), "inner": "ring", "outer": "ring"}
-    return float(get(ALL, "hierarchical").price(ranks, 1.0, PlainLink(1.0, 1e30), **rings).latency_steps)
+    link = PlainLink(1.0, 1e30)
+    two = get(ALL, "hierarchical").price(ranks, 1.0, link, levels=(node,), inner="ring", outer="ring")
+    return float(two.latency_steps)
 
 
 def _levels(node: int, nodes: int, inner: PlainLink, outer: PlainLink | None = None) -> Levels:
     """Levels of `nodes` nodes of `node` ranks, innermost first."""
-    return on_link(node, inner) + on_link(nodes, outer or inner)
+    return (*on_link(node, inner), *on_link(nodes, outer or inner))
 
 
 @decides("priced")
@@ -160,22 +162,18 @@ def bound_frac(ranks: int, size_B: float, algorithm: str = "ring") -> float:
     return time_s(ranks, size_B, algorithm=algorithm) / float(lower_bound_s(ALL, ranks, size_B, link))
 
 
-def _crossing_B(ranks: int, node: int, order: np.ndarray) -> float:
+def _crossing_B(ranks: int, node: int, order: str = "node") -> float:
     """Bytes of a ring in this order of ranks, for a buffer of one byte, that leave a node of `node` ranks."""
-    pairs = get(ALL, "ring").program(ranks, 1.0, order=order.tolist()).pair_B()
-    of_node = np.arange(ranks) // node
-    return float(pairs[of_node[:, None] != of_node[None, :]].sum())
+    places = rank_order(order, ranks, node).tolist()
+    return crossing_B(get(ALL, "ring").program(ranks, 1.0, order=places), node)
 
 
 @decides("counted")
-def crossing(ranks: int, node: int, order: str = "contiguous", orders: int = 10, seed: int = 0) -> float | Simulated:
-    """Buffers that a ring sends between nodes when ranks stand contiguous, round-robin or at random in it."""
-    if order == "contiguous":
-        return _crossing_B(ranks, node, np.arange(ranks))
-    if order == "round-robin":
-        return _crossing_B(ranks, node, np.arange(ranks).reshape(-1, node).T.ravel())
-    generator = np.random.default_rng(seed)
-    drawn = [_crossing_B(ranks, node, generator.permutation(ranks)) for _ in range(orders)]
+def crossing(ranks: int, node: int, order: str = "node", orders: int = 10, seed: int = 0) -> float | Simulated:
+    """Buffers that a ring sends between nodes when ranks stand node by node, round-robin or at random in it."""
+    if order != "random":
+        return _crossing_B(ranks, node, order)
+    drawn = [_crossing_B(ranks, node, f"random:{seed + more}") for more in range(orders)]
     return Simulated(float(np.mean(drawn)), float(np.std(drawn, ddof=1) / np.sqrt(orders)), orders)
 
 
@@ -183,9 +181,7 @@ def crossing(ranks: int, node: int, order: str = "contiguous", orders: int = 10,
 def hierarchical_crossing(ranks: int, node: int) -> float:
     """Buffers that a hierarchical all-reduce sends between nodes, counted on its program."""
     levels = _levels(node, ranks // node, PlainLink(0.0, 1.0))
-    pairs = program_on_levels(ALL, levels, 1.0, "hierarchical")[0].pair_B()
-    of_node = np.arange(ranks) // node
-    return float(pairs[of_node[:, None] != of_node[None, :]].sum())
+    return crossing_B(program_on_levels(ALL, levels, 1.0, "hierarchical")[0], node)
 
 
 @decides("counted")
@@ -238,7 +234,7 @@ def shard_gain(workers: int, shards: int) -> float:
 @decides("counted")
 def crossing_ratio(ranks: int, node: int) -> float:
     """Bytes between nodes of a ring in node order over those of a hierarchical all-reduce."""
-    return _crossing_B(ranks, node, np.arange(ranks)) / hierarchical_crossing(ranks, node)
+    return _crossing_B(ranks, node) / hierarchical_crossing(ranks, node)
 
 
 @decides("counted")
@@ -251,7 +247,7 @@ def all_to_all_growth(ranks: int, other: int, tokens: int) -> float:
 @decides("counted")
 def uplink_s(ranks: int, node: int, size_B: float, bandwidth_Bps: float) -> float:
     """Seconds that the uplink of a node is busy for a ring in node order."""
-    return _crossing_B(ranks, node, np.arange(ranks)) / (ranks // node) * size_B / bandwidth_Bps
+    return _crossing_B(ranks, node) / (ranks // node) * size_B / bandwidth_Bps
 
 
 ROUTINGS = 200
@@ -291,7 +287,7 @@ def node_egress_MB(nodes: int, node: int, size_MB: float) -> float:
 @decides("counted")
 def crossing_share(ranks: int, node: int) -> float:
     """Share of a ring's bytes that leave a node, in node order."""
-    return _crossing_B(ranks, node, np.arange(ranks)) / total_B(ranks, 1.0)
+    return _crossing_B(ranks, node) / total_B(ranks, 1.0)
 
 
 @decides("simulated")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lockstep.evidence.claims.deciders import decides
 from lockstep.parallel.pipeline import Pipeline, pipeline
 from lockstep.simulate import simulate
@@ -9,7 +11,7 @@ from lockstep.simulate import simulate
 FORWARD_S, BACKWARD_S = 1.0, 2.0
 
 
-def _step(stages: int, microbatches: int, chunks: int, schedule: str, **times: float) -> Pipeline:
+def _step(stages: int, microbatches: int, chunks: int, schedule: str, **times: Any) -> Pipeline:
     name = schedule or ("interleaved" if chunks > 1 else "1f1b")
     return pipeline(name, stages, microbatches, chunks=chunks if chunks > 1 else None, **times)
 

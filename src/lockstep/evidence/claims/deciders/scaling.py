@@ -10,7 +10,7 @@ import numpy as np
 from lockstep.campaigns import SpeedUp, amdahl
 from lockstep.collectives import PlainLink
 from lockstep.evidence.claims.deciders import Simulated, decides
-from lockstep.failures.stragglers import StragglerCost, asynchronous, balance, stragglers
+from lockstep.failures.stragglers import StragglerCost, any_above_frac, asynchronous, balance, stragglers
 from lockstep.parallel.data import Layers
 from lockstep.parallel.data.buckets import price
 from lockstep.parallel.group import Traffic, on_link
@@ -118,12 +118,8 @@ def asynchronous_s(times_s: tuple[float, ...], slowest_delay: bool = False) -> f
 
 @decides("solved")
 def any_above(workers: int, cv: float, above: float, law: str = "lognormal") -> float:
-    """Probability that at least one of `workers` takes longer than `above` times the mean, by bisecting quantiles."""
-    chosen, low, high = parse_law(f"{law}:mean=1,cv={cv}"), 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if chosen.quantile_s(middle) < above else (low, middle)
-    return 1 - low**workers
+    """Probability that at least one of `workers` takes longer than `above` times the mean."""
+    return any_above_frac(parse_law(f"{law}:mean=1,cv={cv}"), workers, above)
 
 
 @decides("solved")
