@@ -11,7 +11,7 @@ from cli_runner import run
 from lockstep.errors import BadInput
 from lockstep.evidence.claims import decide
 from lockstep.evidence.claims.deciders import scaling
-from lockstep.evidence.claims.page import claims_page, exercises_page
+from lockstep.evidence.claims.page import anchor, claims_page, exercises_page
 from lockstep.evidence.claims.shelf import entries
 
 ROOT = Path(__file__).parents[2]
@@ -99,3 +99,9 @@ def test_pages_are_what_the_shelf_says() -> None:
     page = ROOT / "docs" / "reference" / "claims.md"
     assert page.read_text(encoding="utf-8") == claims_page()
     assert exercises_page() in (ROOT / "docs" / "learn" / "exercises.md").read_text(encoding="utf-8")
+
+
+def test_pages_that_teach_a_subject_link_to_its_items() -> None:
+    for entry in entries():
+        if entry.learn:
+            assert f"claims.md#{anchor(entry)})" in (ROOT / "docs" / entry.learn).read_text(encoding="utf-8"), entry.id

@@ -52,10 +52,9 @@ def _list(found: Claims, out: Console) -> None:
     rows: list[list[str | Text]] = []
     for one in found.entries:
         entry = one.entry
-        said = entry.because or entry.says
         shown = "not run" if one.entry.id in found.left_out else one.verdict
-        rows.append([entry.id, entry.title, Text(shown, STYLES.get(shown, "dim")), said, f"{one.seconds:.1f} s"])
-    columns = [("", "left"), ("item", "line"), ("verdict", "left"), ("why", "line"), ("takes", "right")]
+        rows.append([entry.id, entry.title, Text(shown, STYLES.get(shown, "dim")), f"{one.seconds:.1f} s"])
+    columns = [("", "left"), ("item", "text"), ("verdict", "left"), ("takes", "right")]
     heading(out, "Items", "lockstep claims T5 shows one, --run decides it")
     indented(out, table(columns, rows))
     if found.left_out:
@@ -107,7 +106,7 @@ def _numbers(one: Decided, out: Console) -> None:
         stated = check["part"] == "true form" and check["agrees"]
         row = [check["check"], "-" if stated else check["claimed"], check["right"]]
         if ran:
-            rows.append([*row, f"{check['got']:.5g}", f"{check['allowed']:.1g}", _outcome(check, stated)])
+            rows.append([*row, f"{check['got']:.6g}", f"{check['allowed']:.1g}", _outcome(check, stated)])
         else:
             rows.append([*row, check["nature"]])
     last = [("found", "right"), ("allowed", "right"), ("", "left")] if ran else [("", "left")]

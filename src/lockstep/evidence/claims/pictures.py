@@ -16,7 +16,7 @@ Y = Array | list[float]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """One curve; `kind` is claimed, true or found."""
+    """One curve; `kind` is claimed, true, found (points) or joined (points that no law connects)."""
 
     label: str
     x: Y
@@ -68,16 +68,33 @@ def delay_edge() -> Picture:
 
 
 def speed_up() -> Picture:
-    """Speed-up over workers for an exchange of 1 % of one worker's computing."""
+    """Speed-up over workers for an exchange of half of one worker's computing, which the single worker pays too."""
+    from lockstep.evidence.claims.deciders.scaling import speedup
+
+    rho, workers = 0.5, np.geomspace(1, 256, 100)
+    marks = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    return Picture(
+        "How much faster are n workers if each step pays an exchange of half the computing?",
+        "workers", "speed-up",
+        (
+            Line("claimed bound: n / (1 + (n - 1) rho)", workers, workers / (1 + (workers - 1) * rho), "claimed"),
+            Line("true: n (1 + rho) / (1 + n rho)", workers, workers * (1 + rho) / (1 + workers * rho), "true"),
+            Line("simulated", list(map(float, marks)), [speedup(n, 1.0, rho) for n in marks], "found"),
+        ),
+        log_x=True,
+    )  # fmt: skip
+
+
+def root_of_workers() -> Picture:
+    """Speed-up over workers for an exchange of 1 % of one worker's computing, with sqrt(n)."""
     from lockstep.evidence.claims.deciders.scaling import speedup
 
     rho, workers = 0.01, np.geomspace(1, 4096, 100)
     marks = [1, 4, 16, 64, 256, 1024, 4096]
     return Picture(
-        "How much faster are n workers if every step pays an exchange of 1 % of the computing?",
+        "Does the speed-up grow as sqrt(n)? An exchange of 1 % of the computing",
         "workers", "speed-up",
         (
-            Line("claimed bound: n / (1 + (n - 1) rho)", workers, workers / (1 + (workers - 1) * rho), "claimed"),
             Line("claimed: sqrt(n)", workers, np.sqrt(workers), "claimed"),
             Line("true: n (1 + rho) / (1 + n rho)", workers, workers * (1 + rho) / (1 + workers * rho), "true"),
             Line("simulated", list(map(float, marks)), [speedup(n, 1.0, rho) for n in marks], "found"),
@@ -105,7 +122,7 @@ def ring_and_tree() -> Picture:
             Line("true: ring, with its latency", sizes, seconds("ring"), "true"),
             Line("ring, simulated", marks, [simulated_s(ranks, float(s), latency_s, rate_Bps) for s in marks], "found"),
             Line("tree, simulated", marks,
-                 [simulated_s(ranks, float(s), latency_s, rate_Bps, "tree") for s in marks], "found"),
+                 [simulated_s(ranks, float(s), latency_s, rate_Bps, "tree") for s in marks], "joined"),
         ),
         log_x=True, log_y=True,
     )  # fmt: skip
@@ -201,7 +218,7 @@ def buckets() -> Picture:
         (
             Line("claimed: 270 ms at 16", [16.0, 96.0], [270.0, 270.0], "claimed"),
             Line("computing alone", [1.0, 96.0], [480.0, 480.0], "true"),
-            Line("priced", list(map(float, sizes)), [overlapped_ms(96, size) for size in sizes], "found"),
+            Line("priced", list(map(float, sizes)), [overlapped_ms(96, size) for size in sizes], "joined"),
         ),
         log_x=True,
     )  # fmt: skip
@@ -222,8 +239,8 @@ def hierarchy() -> Picture:
         "nodes", "all-reduce (ms)",
         (
             Line("flat ring over one adapter of 25 GB/s", x, flat, "true"),
-            Line("hierarchical, an adapter for each GPU", x, own, "found"),
-            Line("hierarchical, one adapter per node", x, shared, "found"),
+            Line("hierarchical, an adapter for each GPU", x, own, "joined"),
+            Line("hierarchical, one adapter per node", x, shared, "joined"),
         ),
         log_x=True, log_y=True,
     )  # fmt: skip
@@ -240,15 +257,18 @@ def tensor() -> Picture:
         "ranks", "time of traffic over that of the products",
         (
             Line("claimed for 8 ranks: 2.3 %", [2.0, 32.0], [0.023, 0.023], "claimed"),
-            Line("300 GB/s", x, [product_traffic_frac(12_288, k, 312e12, 300e9) for k in ranks], "found"),
-            Line("25 GB/s", x, [product_traffic_frac(12_288, k, 312e12, 25e9) for k in ranks], "found"),
+            Line("300 GB/s", x, [product_traffic_frac(12_288, k, 312e12, 300e9) for k in ranks], "joined"),
+            Line("25 GB/s", x, [product_traffic_frac(12_288, k, 312e12, 25e9) for k in ranks], "joined"),
         ),
         log_x=True, log_y=True,
     )  # fmt: skip
 
 
 PICTURES: dict[str, Callable[[], Picture]] = {
-    "delay-edge": delay_edge, "speed-up": speed_up, "ring-and-tree": ring_and_tree, "pipeline": pipeline,
-    "checkpoint-interval": checkpoint_interval, "noise-floor": noise_floor, "local-period": local_period,
-    "buckets": buckets, "hierarchy": hierarchy, "tensor": tensor,
+    one.__name__.replace("_", "-"): one
+    for one in (
+        delay_edge, speed_up, root_of_workers, ring_and_tree, pipeline, checkpoint_interval, noise_floor, local_period,
+        buckets, hierarchy, tensor,
+    )
 }  # fmt: skip
+"""By the names that entries give them."""

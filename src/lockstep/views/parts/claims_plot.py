@@ -26,7 +26,7 @@ def plot_claim(found: Claims, path: Path) -> None:
     def draw(axes: Axes) -> None:
         for place, line in enumerate(picture.lines):
             color = CLAIMED if line.kind == "claimed" else "#555555" if line.kind == "true" else PALETTE[place % 7]
-            style = {"claimed": ":", "true": "-", "found": "o"}[line.kind]
+            style = {"claimed": ":", "true": "-", "found": "o", "joined": "o-"}[line.kind]
             axes.plot(line.x, line.y, style, color=color, label=line.label, linewidth=1.6, markersize=5)
         if picture.log_x:
             axes.set_xscale("log")
