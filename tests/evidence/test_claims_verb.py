@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import lockstep
@@ -12,6 +13,7 @@ from lockstep.errors import BadInput
 from lockstep.evidence.claims import decide
 from lockstep.evidence.claims.deciders import scaling
 from lockstep.evidence.claims.page import anchor, claims_page, exercises_page
+from lockstep.evidence.claims.pictures import PICTURES
 from lockstep.evidence.claims.shelf import entries
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +79,20 @@ def test_pictures_are_drawn(tmp_path: Path) -> None:
     for item in ("B.14", "T5"):
         assert run("claims", item, "--plot", str(tmp_path / f"{item}.svg")).code == 0
         assert (tmp_path / f"{item}.svg").stat().st_size > 5000
-    assert run("claims", "A.7", "--plot", str(tmp_path / "a.svg")).refusal().startswith("--plot: A.7 has no picture")
+    assert run("claims", "T9", "--plot", str(tmp_path / "experiment.svg")).code == 0
+    assert run("claims", "E1", "--plot", str(tmp_path / "a.svg")).refusal().startswith("--plot: E1 has no picture")
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_pictures_say_what_is_asked_and_name_their_axes(name: str) -> None:
+    picture = PICTURES[name]()
+    assert picture.title.rstrip(".").count("?") == 1
+    assert picture.x
+    assert picture.y
+    assert len({line.label for line in picture.lines}) == len(picture.lines) >= 2
+    for line in picture.lines:
+        assert len(line.x) == len(line.y)
+        assert np.isfinite(np.asarray(line.y, dtype=float)).all()
 
 
 @pytest.mark.parametrize(

@@ -89,3 +89,22 @@ def test_speeds_are_drawn_from_a_law() -> None:
     ):
         with pytest.raises(BadInput, match=where):
             lockstep.balance(batch=8, **words)
+
+
+def test_a_parameter_server_is_sharded_and_sparse() -> None:
+    """2 n S / shards at full density; sparse entries are twice as large; the break-even is S (n - 1) / (2 n^2)."""
+    words = {"ranks": 256, "size": 700e6, "latency": 0, "bandwidth": 200e9}
+    (dense,) = lockstep.collective("parameter-server", shards=16, **words).comparison.rows
+    assert dense.time_s == pytest.approx(2 * 256 * 700e6 / 16 / 200e9)
+    sparse = lockstep.collective("parameter-server", shards=16, density=0.01, **words)
+    assert sparse.comparison.rows[0].time_s == pytest.approx(0.02 * dense.time_s)
+    assert "3.11 %" in sparse.assumptions[0]
+    (alone,) = lockstep.collective("parameter-server", density=1, **words).comparison.rows
+    assert alone.time_s == pytest.approx(2 * 2 * 256 * 700e6 / 200e9)
+    for op, more in (
+        ("all-reduce", {"shards": 2}),
+        ("parameter-server", {"shards": 300}),
+        ("parameter-server", {"density": 0}),
+    ):
+        with pytest.raises(BadInput, match=r"--shards|--density"):
+            lockstep.collective(op, **words, **more)

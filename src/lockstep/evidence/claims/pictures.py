@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.errors import BadInput
 from lockstep.evidence.claims.entry import Entry
 from lockstep.types.arrays import Array
 
@@ -16,7 +15,8 @@ Y = Array | list[float]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """One curve; `kind` is claimed, true, found (points) or joined (points that no law connects)."""
+    """One curve. `kind`: claimed or true laws, found (points), joined (points that no law connects), curve, or wrong
+    (claimed points)."""
 
     label: str
     x: Y
@@ -36,13 +36,9 @@ class Picture:
     log_y: bool = False
 
 
-def picture_of(entry: Entry | None) -> Picture:
-    """The picture of an item. Raises BadInput where it has none."""
-    if entry is None or entry.picture not in PICTURES:
-        named = "this" if entry is None else entry.id
-        also = "" if entry is None or not entry.command else f"; {entry.command} takes --plot"
-        raise BadInput(f"{named} has no picture of its own{also}", "--plot")
-    return PICTURES[entry.picture]()
+def picture_of(entry: Entry) -> Picture | None:
+    """The picture of an item; None where it has none of its own."""
+    return PICTURES[entry.picture]() if entry.picture else None
 
 
 def delay_edge() -> Picture:
@@ -264,11 +260,123 @@ def tensor() -> Picture:
     )  # fmt: skip
 
 
+def weak_scaling() -> Picture:
+    """Efficiency over workers in weak scaling, by all-reduce."""
+    from lockstep.evidence.claims.deciders.network import time_s
+
+    numbers = [2**k for k in range(1, 13)]
+    x = list(map(float, numbers))
+
+    def efficiency(name: str) -> list[float]:
+        return [0.125 / (0.125 + time_s(n, 700e6, 1e-5, 25e9, name)) for n in numbers]
+
+    return Picture(
+        "Which share of a data-parallel step is computing? 125 ms each, 700 MB at 25 GB/s and 10 us",
+        "workers", "share of computing",
+        (
+            Line("claimed for 256 workers: 45 %", [2.0, 4096.0], [0.452, 0.452], "claimed"),
+            Line("ring", x, efficiency("ring"), "joined"),
+            Line("tree", x, efficiency("tree"), "joined"),
+            Line("halving and doubling", x, efficiency("rabenseifner"), "joined"),
+        ),
+        log_x=True,
+    )  # fmt: skip
+
+
+def stragglers() -> Picture:
+    """Efficiency over workers with log-normal times of several spreads."""
+    from lockstep.evidence.claims.deciders.scaling import expected_slowest
+
+    numbers = [2**k for k in range(11)]
+    x = list(map(float, numbers))
+    lines = [
+        Line(f"cv {cv:g}", x, [1 / expected_slowest(n, cv, "lognormal") for n in numbers], "joined")
+        for cv in (0.05, 0.1, 0.2, 0.3, 0.5)
+    ]
+    printed = Line("claimed at cv 0.05, 0.1, 0.2, 0.5", [256.0] * 4, [0.992, 0.955, 0.901, 0.503], "wrong")
+    return Picture(
+        "How much of the time is not spent waiting for the slowest worker? Log-normal times",
+        "workers", "mean time over mean time of the slowest", (printed, *lines), log_x=True,
+    )  # fmt: skip
+
+
+def depths() -> Picture:
+    """Share of computing over micro-batches for several depths."""
+    from lockstep.evidence.claims.deciders.pipelines import busy
+
+    numbers = [1, 2, 4, 8, 16, 32, 64, 128]
+    x = list(map(float, numbers))
+    lines = [
+        Line(f"{stages} stages, 1F1B holds {stages}", x, [busy(stages, m) for m in numbers], "joined")
+        for stages in (2, 4, 8, 16, 32)
+    ]
+    return Picture(
+        "How many micro-batches does a pipeline need?",
+        "micro-batches (GPipe holds them all)", "share of the step in which devices compute",
+        (Line("claimed: 90 % from 10 on for 8 stages", [10.0, 128.0], [0.9, 0.9], "claimed"), *lines), log_x=True,
+    )  # fmt: skip
+
+
+def balancing() -> Picture:
+    """Gain of shares by speed over equal shares, over workers, for several spreads."""
+    from lockstep.evidence.claims.deciders.scaling import balancing_gain
+
+    numbers = [2, 4, 8, 16, 32, 64]
+    x = list(map(float, numbers))
+    even = Line("uniform, 0.7 to 1.3", x, [balancing_gain(n, spread=0.3).value for n in numbers], "joined")
+    lines = [
+        Line(f"log-normal, cv {cv:g}", x, [balancing_gain(n, cv=cv).value for n in numbers], "joined")
+        for cv in (0.1, 0.3, 0.5)
+    ]
+    return Picture(
+        "What does splitting a batch by speed gain?",
+        "workers", "time of equal shares over time of shares by speed",
+        (Line("claimed: 1.63 for 16 workers, 0.7 to 1.3", [16.0], [1.63], "wrong"), even, *lines), log_x=True,
+    )  # fmt: skip
+
+
+def sparse_server() -> Picture:
+    """Time of a sparse parameter server over the density, beside a dense ring."""
+    from lockstep.evidence.claims.deciders.network import server_s, time_s
+
+    densities = np.geomspace(1e-3, 1, 40)
+    ranks, size_B, rate_Bps = 256, 700e6, 200e9
+    ring_ms = 1e3 * time_s(ranks, size_B, 0.0, rate_Bps)
+    lines = [
+        Line(
+            f"{shards} shard{'s' * (shards > 1)}, values and indices",
+            densities,
+            [1e3 * 2 * float(d) * server_s(ranks, size_B, rate_Bps, shards) for d in densities],
+            "curve",
+        )
+        for shards in (1, 16, 256)
+    ]
+    return Picture(
+        "When is a sparse parameter server faster than a dense ring? 256 workers, 700 MB, 200 GB/s",
+        "density of the gradients", "exchange (ms)",
+        (Line("dense ring", [1e-3, 1.0], [ring_ms, ring_ms], "true"), *lines), log_x=True, log_y=True,
+    )  # fmt: skip
+
+
+def expert_load() -> Picture:
+    """Largest load over the mean, over the tokens of an expert."""
+    from lockstep.evidence.claims.deciders.network import random_load
+
+    tokens = [4, 8, 16, 32, 64, 128, 256]
+    x = list(map(float, tokens))
+    lines = [Line(f"{n} experts", x, [random_load(n, n * t).value for t in tokens], "joined") for n in (8, 64, 256)]
+    return Picture(
+        "How uneven is uniform random routing?",
+        "tokens per expert", "largest load over the mean",
+        (Line("claimed: balanced", [4.0, 256.0], [1.0, 1.0], "claimed"), *lines), log_x=True,
+    )  # fmt: skip
+
+
 PICTURES: dict[str, Callable[[], Picture]] = {
     one.__name__.replace("_", "-"): one
     for one in (
         delay_edge, speed_up, root_of_workers, ring_and_tree, pipeline, checkpoint_interval, noise_floor, local_period,
-        buckets, hierarchy, tensor,
+        buckets, hierarchy, tensor, weak_scaling, stragglers, depths, balancing, sparse_server, expert_load,
     )
 }  # fmt: skip
 """By the names that entries give them."""

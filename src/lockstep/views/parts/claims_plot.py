@@ -4,30 +4,52 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lockstep.errors import BadInput
 from lockstep.views.parts.figure import PALETTE, write_figure
-from lockstep.views.parts.findings_plot import few_ticks
+from lockstep.views.parts.findings_plot import few_ticks, plot_findings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
 
+    from lockstep.evidence.claims.pictures import Picture
     from lockstep.verbs.claims import Claims
 
 CLAIMED = "#D62728"
 
 
+STYLES = {"claimed": ":", "true": "-", "found": "o", "joined": "o-", "curve": "-", "wrong": "x"}
+COLORS = {"claimed": CLAIMED, "wrong": CLAIMED, "true": "#555555"}
+CONVERGE = "lockstep converge "
+
+
 def plot_claim(found: Claims, path: Path) -> None:
-    """Writes the picture of the item, or of its checks where it has none of its own."""
+    """Writes the picture of the first item: its own, or that of the experiment that decides it."""
     from lockstep.evidence.claims.pictures import picture_of
 
-    picture = picture_of(found.entries[0].entry if found.entries else None)
+    entry = found.entries[0].entry if found.entries else None
+    picture = None if entry is None else picture_of(entry)
+    if picture is not None:
+        _plot(picture, path)
+    elif entry is not None and entry.command.startswith(CONVERGE):
+        from lockstep.lab import find_experiment
 
+        name = entry.command.removeprefix(CONVERGE).split()[0]
+        plot_findings(find_experiment(name).answer({}), path)
+    else:
+        named = "this" if entry is None else entry.id
+        also = f"; its command has one: {entry.command} --plot FILE" if entry is not None and entry.command else ""
+        raise BadInput(f"{named} has no picture of its own{also}", "--plot")
+
+
+def _plot(picture: Picture, path: Path) -> None:
     def draw(axes: Axes) -> None:
-        for place, line in enumerate(picture.lines):
-            color = CLAIMED if line.kind == "claimed" else "#555555" if line.kind == "true" else PALETTE[place % 7]
-            style = {"claimed": ":", "true": "-", "found": "o", "joined": "o-"}[line.kind]
-            axes.plot(line.x, line.y, style, color=color, label=line.label, linewidth=1.6, markersize=5)
+        others = 0
+        for line in picture.lines:
+            color = COLORS.get(line.kind, PALETTE[others % len(PALETTE)])
+            others += line.kind not in COLORS
+            axes.plot(line.x, line.y, STYLES[line.kind], color=color, label=line.label, linewidth=1.6, markersize=5)
         if picture.log_x:
             axes.set_xscale("log")
             few_ticks(axes.xaxis)
