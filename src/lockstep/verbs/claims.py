@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from lockstep.evidence.claims.decide import Corrected, Decided, Known
     from lockstep.evidence.claims.entry import Entry, Erratum
 
+FACT = re.compile(r"[a-z]+\.[a-z0-9-]{2,}")
+"""Ids of facts: a group of the lab, and words."""
 LIST, CARD, RUN, ALL, ERRATA = "list", "card", "run", "all", "errata"
 
 
@@ -163,14 +166,15 @@ def _one(name: str, run: bool, seed: int, progress: Callable[[int, int], None] |
     """An item, a fact of the lab or an erratum, by its name."""
     from lockstep.evidence.claims import decide
     from lockstep.evidence.claims.shelf import errata, find_entries
-    from lockstep.lab.facts import facts
 
     asked = RUN if run else CARD
-    for one in errata():
+    for one in errata() if "/" in name else ():
         if one.id.casefold() == name.casefold():
             return Claims(asked, errata=decide.correct((one,), seed, progress) if run else (decide.Corrected(one),))
-    for fact in facts():
-        if fact.id == name:
-            return Claims(asked, facts=(decide.know(fact, seed) if run else decide.Known(fact),))
+    if FACT.fullmatch(name):
+        from lockstep.lab.facts import find_fact
+
+        fact = find_fact(name)
+        return Claims(asked, facts=(decide.know(fact, seed) if run else decide.Known(fact),))
     found = find_entries(name)
     return Claims(asked, decide.run(found, seed, progress=progress) if run else tuple(map(decide.Decided, found)))

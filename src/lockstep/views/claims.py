@@ -12,7 +12,6 @@ from lockstep.errors import BadInput
 from lockstep.verbs.claims import ALL, CARD, ERRATA, LIST, RUN, Claims
 from lockstep.views.parts.claims_plot import plot_claim
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.findings_table import checks_table
 from lockstep.views.parts.options import PLOT
 from lockstep.views.parts.output import draw, given, picture_path, show
 from lockstep.views.parts.progress import progress
@@ -128,6 +127,8 @@ def _fact(one: Known, out: Console) -> None:
     lines = [("says", one.fact.statement), ("command", f"lockstep converge {one.fact.experiment}")]
     indented(out, table([("", "left"), ("", "text")], [[Text(name, "dim"), said] for name, said in lines]))
     if one.evidence:
+        from lockstep.views.parts.findings_table import checks_table
+
         indented(out, checks_table(one.evidence[:MOST]))
 
 

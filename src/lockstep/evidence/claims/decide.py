@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from lockstep.evidence.claims.deciders.table import LAB, decide, found_in, lab_name, nature_of
 from lockstep.evidence.claims.entry import Check, Entry, Erratum, Found
 from lockstep.evidence.claims.shelf import costs, errata_of
-from lockstep.lab import Check as LabCheck
-from lockstep.lab import Findings, find_experiment
-from lockstep.lab.facts import Fact, find_fact
 from lockstep.types.plain import Json, picked, plain
+
+if TYPE_CHECKING:
+    from lockstep.lab import Check as LabCheck
+    from lockstep.lab import Findings
+    from lockstep.lab.facts import Fact
 
 Progress = Callable[[int, int], None]
 USUAL_S = 0.02
@@ -34,6 +37,8 @@ class Bench:
 
     def experiment(self, name: str) -> Findings:
         """Findings of an experiment with its default settings, run once."""
+        from lockstep.lab import find_experiment
+
         if name not in self.answers:
             self.answers[name] = find_experiment(name).answer({}, self.seed)
         return self.answers[name]
@@ -202,6 +207,8 @@ def know(fact: Fact, seed: int = 0, bench: Bench | None = None) -> Known:
 
 def correct(chosen: Iterable[Erratum], seed: int = 0, progress: Progress | None = None) -> tuple[Corrected, ...]:
     """Runs what can be run of errata."""
+    from lockstep.lab.facts import find_fact
+
     bench, given, done = Bench(seed), tuple(chosen), []
     for erratum in given:
         fact = know(find_fact(erratum.fact), seed, bench) if erratum.fact else None

@@ -13,12 +13,14 @@ import math
 import operator
 from collections.abc import Callable
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from lockstep.errors import BadInput
 from lockstep.evidence.claims.deciders import NATURES, Simulated
 from lockstep.evidence.claims.entry import Check, Found
-from lockstep.lab import Findings
-from lockstep.lab.findings import credible_errors
+
+if TYPE_CHECKING:
+    from lockstep.lab import Findings
 
 FILES = ("network", "pipelines", "tensors", "scaling", "checkpoints", "steps", "layouts")
 LAB = "lab "
@@ -81,6 +83,8 @@ def decide(by: str, seed: int = 0) -> Found:
         arguments["seed"] = seed
     found = chosen(**arguments)
     if isinstance(found, Simulated):
+        from lockstep.lab.findings import credible_errors
+
         return Found(found.value, credible_errors(found.runs) * found.standard_error)
     return Found(float(found))  # type: ignore[arg-type]
 
