@@ -44,8 +44,8 @@ def case_studies_page() -> str:
 
 
 def claims_page() -> str:
-    """Claims that the lab decides."""
-    from lockstep.lab.claims import claims_page as page
+    """Items of a textbook chapter, facts of the lab, and errata."""
+    from lockstep.evidence.claims.page import claims_page as page
 
     return page()
 

@@ -10,12 +10,12 @@ CONTENTS = {
     "": "docs/index",
     "Learn": """learn/memory learn/step-time learn/collectives learn/pipelines learn/choosing learn/convergence
         learn/batch-size learn/compression learn/precision learn/optimizers learn/campaigns learn/measuring
-        learn/shaped-links learn/training""",
+        learn/shaped-links learn/training learn/exercises""",
     "Use": """use/plan use/other-software use/guide use/fine-tune use/fine-tunes use/own-model use/own-hardware
         use/add-your-own use/lists use/programs use/simulate use/campaign use/checkpoint use/cases use/converge
-        use/sweeps use/measure use/rig use/train use/runs use/python""",
+        use/claims use/sweeps use/measure use/rig use/train use/runs use/python""",
     "Reference": """reference/glossary reference/api reference/formulas reference/json reference/experiments
-        reference/claims reference/system-claims""",
+        reference/claims""",
     "Validation": "trust validation case-studies validation-rig errata",
     "Project": "decisions/index /CONTRIBUTING /CHANGELOG /SECURITY",
 }

@@ -71,7 +71,7 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "converge --sweep, --seeds": [
         ("converge", "gradient-variance", "--sweep", "trials=200,400", "--seeds", "2"),
     ],
-    "claims": [("claims",), ("claims", "A.5")],
+    "claims": [("claims", "A.5", "--run"), ("claims", "--errata", "A.18"), ("claims", "staleness.mean-delay", "--run")],
     "fit": [("fit", "rows.csv")],
     "calibrate": [("calibrate", "-c", "dgx-h100:4", "--case", str(EXAMPLES / "steps-16.yaml"))],
     "runs": [("runs",)],

@@ -213,4 +213,4 @@ def _with_base(changed: dict[str, str]) -> dict[str, str]:
 
 
 def test_a_seed_without_a_claim_is_refused() -> None:
-    assert run("claims", "--seed", "3").refusal().startswith("--seed: no experiment runs for the list")
+    assert run("claims", "--seed", "3").refusal().startswith("--seed: nothing runs here")

@@ -22,7 +22,7 @@ from lockstep.lab import (
     Findings,
     find_experiment,
 )
-from lockstep.lab.claims import Claim, claims, claims_page
+from lockstep.lab.facts import Fact, facts
 from lockstep.settings import read_settings, setting
 from lockstep.views.converge import plot_findings
 from lockstep.views.parts.figure import save_figure
@@ -109,51 +109,32 @@ def test_whoever_has_curves_draws_them(name: str, tmp_path: Path) -> None:
         assert picture.stat().st_size > 1000
 
 
-@pytest.mark.parametrize(
-    ("name", "claim"), [pytest.param(one.experiment, one, id=f"{one.experiment}:{one.check}") for one in claims()]
-)
-def test_every_claim_is_held_or_contradicted(name: str, claim: Claim) -> None:
-    evidence = claim.evidence(answer(name))
+@pytest.mark.parametrize(("name", "fact"), [pytest.param(one.experiment, one, id=one.id) for one in facts()])
+def test_every_fact_is_held_or_contradicted(name: str, fact: Fact) -> None:
+    evidence = fact.evidence(answer(name))
     assert evidence
     assert all(one.ok for one in evidence)
 
 
-def test_evidence_is_of_the_kind_that_the_claim_needs() -> None:
+def test_evidence_is_of_the_kind_that_the_fact_needs() -> None:
     law, refuted = (
         Check("two and two", 4.0, 4.0, holds=ALWAYS),
         Check("two and two: five", 5.0, 4.0, false_law=True, holds=ALWAYS),
     )
     found = Findings((law, refuted, Check("three", 3.0, 3.0, holds=ALWAYS)))
-    assert Claim(("A",), "", True, "", "Two and").evidence(found) == (law,)
-    assert Claim(("A",), "", False, "", "two and").evidence(found) == (refuted,)
-    assert not Claim(("A",), "", False, "", "three").evidence(found)
+    assert Fact("a.b", "", True, "", "Two and").evidence(found) == (law,)
+    assert Fact("a.b", "", False, "", "two and").evidence(found) == (refuted,)
+    assert not Fact("a.b", "", False, "", "three").evidence(found)
 
 
-def test_claims_name_experiments_once_and_the_list_shows_them() -> None:
-    assert {claim.experiment for claim in claims()} <= set(EXPERIMENTS)
-    statements = [claim.statement for claim in claims()]
-    assert len(set(statements)) == len(statements)
+def test_facts_name_experiments_once_and_the_list_shows_them() -> None:
+    assert {fact.experiment for fact in facts()} <= set(EXPERIMENTS)
+    for named in ([fact.statement for fact in facts()], [fact.id for fact in facts()]):
+        assert len(set(named)) == len(named)
+    assert all(fact.id.partition(".")[0] in {group.name for group in GROUPS} for fact in facts())
     listed = {one["experiment"]: one["claims"] for one in run("converge", "--json").json()["experiments"]}
-    assert sum(len(some) for some in listed.values()) == len(claims())
-    assert ["B.8"] in [claim["ids"] for claim in listed["algorithmic-stability"]]
-
-
-@pytest.mark.parametrize(
-    "ids",
-    [
-        "A.1 A.2 A.5 A.6 A.7 A.9 A.10 A.12 A.16 A.17 A.18 A.19 A.20",
-        "T1 T2 T3 T4 T6 T7 T8 T9",
-        "B.1 B.2 B.5 B.7 B.8 B.9 B.11 B.14 B.16 B.18 B.20",
-        "C.3 C.6 C.7 C.9 C.13 C.15 C.16 C.19 H1 H2",
-    ],
-)
-def test_every_item_of_the_collection_that_belongs_here_is_decided(ids: str) -> None:
-    assert set(ids.split()) <= {one for claim in claims() for one in claim.ids}
-
-
-def test_the_page_of_claims_is_what_the_table_says() -> None:
-    page = ROOT / "docs" / "reference" / "claims.md"
-    assert page.read_text(encoding="utf-8") == claims_page()
+    assert sum(len(some) for some in listed.values()) == len(facts())
+    assert "batch.gap-bound" in [fact["id"] for fact in listed["algorithmic-stability"]]
 
 
 def test_the_command_prints_json_and_a_table_and_draws(tmp_path: Path) -> None:

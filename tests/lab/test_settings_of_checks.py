@@ -170,7 +170,7 @@ def test_scaffold_shrinks_by_the_factor_of_its_matrix() -> None:
 
 
 def test_every_row_about_an_example_names_its_numbers() -> None:
-    for name in ("async-momentum", "index-bits", "communication-bound", "stale-descent"):
+    for name in ("async-momentum", "index-bits", "stale-descent"):
         checks = find_experiment(name).answer({}).checks
         examples = [one.holds.example for one in checks]
         assert any(examples)

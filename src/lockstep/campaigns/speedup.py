@@ -68,6 +68,8 @@ class SpeedUp(Shown):
     """An all-reduce algorithm, or parameter-server; None is the fastest way across the levels."""
     serial_frac: float = 0.0
     most_workers: int = 4096
+    alone_pays: bool = False
+    """Whether the single worker that is compared with pays for the same exchange as the workers together."""
 
     def __post_init__(self) -> None:
         if not self.compute_s > 0:
@@ -93,7 +95,9 @@ class SpeedUp(Shown):
 
     def speedup(self, workers: ArrayLike) -> Array:
         """One worker's time over that of `workers`. Broadcasts."""
-        return np.asarray(self.compute_s / self.time_s(workers))
+        number = np.asarray(workers, dtype=np.float64)
+        alone_s = self.compute_s + (self._exchange_s(number) if self.alone_pays else 0.0)
+        return np.asarray(alone_s / self.time_s(number))
 
     @property
     def tried(self) -> Array:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lockstep.errors import UnknownName
-from lockstep.lab.claims import claims_of
+from lockstep.lab.facts import facts_of
 from lockstep.lab.findings import Findings
 from lockstep.settings import described, read_settings
 from lockstep.types.plain import Json, picked
@@ -66,7 +66,7 @@ class Experiment:
         """Plain JSON form."""
         return {
             "experiment": self.name, "question": self.question, "source": self.source,
-            "settings": described(self.settings), "claims": [claim.to_dict() for claim in claims_of(self.name)],
+            "settings": described(self.settings), "claims": [claim.to_dict() for claim in facts_of(self.name)],
         }  # fmt: skip
 
 

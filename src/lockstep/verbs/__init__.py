@@ -46,7 +46,7 @@ TABLE: Mapping[str, Mapping[str, str]] = {
     "Convergence": {
         "converge": "Simulate how training converges and compare it with theory: staleness, local steps, compression, "
         "batch size.",
-        "claims": "Test what the field says about how training converges, each claim by an experiment.",
+        "claims": "Look up what a textbook chapter says on distributed training, and run what decides it.",
     },
     "Measure": {
         "train": "Train a small model on real processes by any training method: loss against steps, seconds and "

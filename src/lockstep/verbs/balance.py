@@ -25,7 +25,12 @@ MOST_WORKERS = 100_000
 def balance(
     *,
     speeds: Annotated[
-        str | Sequence[float], Option("V,..", "Samples per second of each worker, e.g. 100,100,60 or 4x100,2x60.")
+        str | Sequence[float],
+        Option(
+            "V,..",
+            "Samples per second of each worker, e.g. 100,100,60 or 4x100,2x60; or the law of a worker's speed, e.g. "
+            "lognormal:mean=100,cv=0.3, with --workers.",
+        ),
     ],
     batch: Annotated[Quantity, Option("B", "Samples per step.")],
     memory: Annotated[
@@ -33,6 +38,8 @@ def balance(
     ] = None,
     sample_memory: Annotated[Size | None, Option("S", "Memory of one sample.")] = None,
     comm: Annotated[Time, Option("T", "Communication time per step. (default: 0)")] = 0.0,
+    workers: Annotated[Quantity | None, Option("N", "Number of workers whose speeds are drawn from a law.")] = None,
+    seed: Annotated[Quantity | None, Option("N", "Random seed of the speeds. (default: 0)")] = None,
 ) -> Balance:
     """Split of a batch over workers of `speeds` samples/s, such as `1,1,2` or `4x1.5,2x0.8`.
 
@@ -40,13 +47,38 @@ def balance(
     """
     from lockstep.failures.stragglers import balance as find
 
-    rates = _list(speeds, "--speeds") if isinstance(speeds, str) else [float(speed) for speed in speeds]
+    rates = _speeds(speeds, workers, seed)
     number = whole(batch, "--batch")
     most = None if memory is None else _most(memory, sample_memory, len(rates))
     if memory is None and sample_memory is not None:
         raise BadInput("has no effect without --memory", "--sample-memory")
     with flags("--speeds"):
         return find(rates, number, most=most, comm_s=parse_time_s(comm, "--comm"))
+
+
+def _speeds(speeds: str | Sequence[float], workers: Quantity | None, seed: Quantity | None) -> list[float]:
+    """Given speeds, or draws of a law for so many workers."""
+    if isinstance(speeds, str) and ":" in speeds:
+        if workers is None:
+            raise BadInput("must be given with a law of speeds", "--workers")
+        number = whole(workers, "--workers")
+        if number > MOST_WORKERS:
+            raise BadInput(f"must be at most {MOST_WORKERS:,}, got {number:,}", "--workers")
+        return drawn_speeds(speeds, number, 0 if seed is None else whole(seed, "--seed", minimum=0))
+    for given, flag in ((workers, "--workers"), (seed, "--seed")):
+        if given is not None:
+            raise BadInput("has no effect without a law in --speeds", flag)
+    return _list(speeds, "--speeds") if isinstance(speeds, str) else [float(speed) for speed in speeds]
+
+
+def drawn_speeds(law: str, workers: int, seed: int) -> list[float]:
+    """Speeds of workers, drawn from a law of samples per second."""
+    import numpy as np
+
+    from lockstep.simulate import parse_law
+
+    found: list[float] = parse_law(law, "--speeds").draw(np.random.default_rng(seed), workers).tolist()
+    return found
 
 
 def _list(text: str, where: str, size: bool = False) -> list[float]:

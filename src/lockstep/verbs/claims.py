@@ -1,115 +1,181 @@
-"""The verb about what the field says: `claims`."""
+"""The verb about what a textbook chapter says: `claims`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from lockstep.errors import BadInput
+from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown
+from lockstep.units import parse_time_s
 from lockstep.verbs.words.calling import strict
-from lockstep.verbs.words.option import Argument, Option
-from lockstep.verbs.words.quantity import Quantity
+from lockstep.verbs.words.option import Argument, Option, Switch
+from lockstep.verbs.words.quantity import Quantity, Time
 from lockstep.verbs.words.question import whole
 
 if TYPE_CHECKING:
-    from lockstep.lab import Check
-    from lockstep.lab.claims import Claim
+    from lockstep.evidence.claims.decide import Corrected, Decided, Known
+    from lockstep.evidence.claims.entry import Entry, Erratum
 
-EVERY = "all"
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """A claim, and what its experiment found; `evidence` is None where no experiment ran."""
-
-    claim: Claim
-    evidence: tuple[Check, ...] | None = None
-
-    @property
-    def as_known(self) -> bool:
-        """Whether the experiment, if it ran, found what the table of claims says."""
-        return self.evidence is None or (bool(self.evidence) and all(one.ok for one in self.evidence))
-
-    @property
-    def verdict(self) -> str:
-        """`holds`, `false`, or `undecided` where this run's checks did not find what earlier ones did."""
-        if not self.as_known:
-            return "undecided"
-        return "holds" if self.claim.holds else "false"
-
-    def to_dict(self) -> Json:
-        """Plain JSON form."""
-        claim = self.claim
-        return {
-            "id": claim.ids[0],
-            **picked(claim, "ids statement"),
-            "verdict": self.verdict,
-            "experiment": claim.experiment,
-            "evidence": plain(self.evidence),
-        }
+FACT = re.compile(r"[a-z]+\.[a-z0-9-]{2,}")
+"""Ids of facts: a group of the lab, and words."""
+LIST, CARD, RUN, ALL, ERRATA = "list", "card", "run", "all", "errata"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Claims(Shown):
-    """Claims of the field with their verdicts; `asked`: an id, `all`, or None for the list alone."""
+    """Items of the chapter, facts of the lab and errata that were asked for, with what was found where checks ran."""
 
-    decided: tuple[Decided, ...]
-    asked: str | None
+    asked: str
+    """list, card, run, all or errata."""
+    entries: tuple[Decided, ...] = ()
+    facts: tuple[Known, ...] = ()
+    errata: tuple[Corrected, ...] = ()
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Items that did not fit into the budget."""
+        return tuple(one.entry.id for one in self.entries if one.found is None) if self.asked == ALL else ()
+
+    @property
+    def surprises(self) -> tuple[str, ...]:
+        """Ids of what did not come out as registered."""
+        named = [(one.entry.id, one.as_registered) for one in self.entries]
+        named += [(one.fact.id, one.as_registered) for one in self.facts]
+        named += [(one.erratum.id, one.as_registered) for one in self.errata]
+        return tuple(name for name, right in named if right is False)
 
     @property
     def ok(self) -> bool:
-        """Whether the answer is yes: of an id that all its claims hold, of `all` that each is as known."""
-        if self.asked in (None, EVERY):
-            return all(one.as_known for one in self.decided)
-        return all(one.verdict == "holds" for one in self.decided)
+        """Whether the answer is yes: everything as registered and, of items that were asked for and run, true."""
+        if self.surprises:
+            return False
+        return self.asked != RUN or (
+            all(one.verdict in ("true", "answer", "missing") for one in self.entries)
+            and all(one.verdict == "true" for one in self.facts)
+        )
 
     def count(self, verdict: str) -> int:
-        """Claims with that verdict."""
-        return sum(one.verdict == verdict for one in self.decided)
+        """Items with that verdict."""
+        return sum(one.verdict == verdict for one in self.entries)
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {"asked": self.asked, "claims": plain(self.decided)}
+        return picked(self, "asked left_out") | {
+            "claims": [*plain(self.entries), *plain(self.facts)],
+            "errata": plain(self.errata),
+        }
 
 
 @strict
 def claims(
-    claim: Annotated[
-        str | None,
-        Argument("ID", "Claim to test, e.g. A.5; or all, which takes minutes. All claims are listed when omitted."),
+    *claim: Annotated[
+        str,
+        Argument(
+            "ID",
+            "Item, such as T5, A.7, 'theorem 5' or 'exercise C.6'; a fact of the lab or an erratum by its id. All "
+            "items are listed when omitted.",
+            repeated=True,
+        ),
+    ],
+    run: Annotated[bool, Switch("Run what decides the item; without it nothing runs.")] = False,
+    all: Annotated[bool, Switch("Run what decides every item, the cheapest first.")] = False,
+    within: Annotated[Time | None, Option("TIME", "Longest time for --all; items that do not fit are named.")] = None,
+    errata: Annotated[str | None, Option("ID", "Item whose errata are listed and run, or all.")] = None,
+    severity: Annotated[
+        str | None, Option("LEVEL", "Severity of the errata: high, medium or small. (default: all)")
     ] = None,
-    *,
+    kind: Annotated[
+        str | None,
+        Option("KIND", "Kind of items to list: theorem, statement, proof, example, exercise, homework or missing."),
+    ] = None,
+    verdict: Annotated[
+        str | None, Option("V", "Verdict of items to list: true, false, conditional, ambiguous, answer or missing.")
+    ] = None,
+    search: Annotated[str | None, Option("TEXT", "Words that the listed items contain.")] = None,
     seed: Annotated[Quantity | None, Option("N", "Random seed of the experiments. (default: 0)")] = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Claims:
-    """What the field says about how training converges, and whether it is so.
+    """What a textbook chapter on distributed training says, whether it is so, and what decides it.
 
-    With the id of a claim, such as `A.5`, the experiments that decide run with their default settings and `seed`; with
-    `all`, every one does, which takes minutes; without, the claims are listed. `seed`: 0 when left out.
-    `progress(experiments done, of)`. Raises BadInput, UnknownName.
+    Without an id the items are listed; with one its card is shown, and `run` runs its checks. `all` runs every item,
+    the cheapest first, as long as `within` allows. `errata` is the id of an item. `seed`: 0 when left out.
+    `progress(items done, of)`. Raises BadInput, UnknownName.
     """
-    from lockstep.lab.claims import claims as known
-    from lockstep.lab.claims import find_claims
+    from lockstep.evidence.claims import decide
+    from lockstep.evidence.claims.shelf import entries
 
-    if claim is None:
-        if seed is not None:
-            raise BadInput("no experiment runs for the list; name a claim, or all", "--seed")
-        return Claims(tuple(Decided(one) for one in known()), None)
-    chosen = known() if claim == EVERY else find_claims(claim)
-    return Claims(_decide(chosen, 0 if seed is None else whole(seed, "--seed", minimum=0), progress), claim)
+    name = " ".join(claim).strip()
+    runs = run or all or errata is not None
+    _check(name, run, all, within, errata, severity, (kind, verdict, search), seed, runs)
+    number = 0 if seed is None else whole(seed, "--seed", minimum=0)
+    if errata is not None:
+        return Claims(ERRATA, errata=decide.correct(_errata_of(errata, severity), number, progress))
+    if all:
+        limit_s = float("inf") if within is None else parse_time_s(within, "--within")
+        return Claims(ALL, decide.run(entries(), number, limit_s, progress))
+    if not name:
+        return Claims(LIST, tuple(decide.Decided(one) for one in _listed(kind, verdict, search)))
+    return _one(name, run, number, progress)
 
 
-def _decide(chosen: Sequence[Claim], seed: int, progress: Callable[[int, int], None] | None) -> tuple[Decided, ...]:
-    """The claims with the evidence of their experiments, each of which runs once."""
-    from lockstep.lab import find_experiment
+def _check(
+    name: str, run: bool, every: bool, within: Time | None, errata: str | None, severity: str | None,
+    filters: tuple[str | None, ...], seed: Quantity | None, runs: bool,
+) -> None:  # fmt: skip
+    """Refuses options that would have no effect or that contradict one another."""
+    if run and not name:
+        raise BadInput("needs the id of an item; use --all for every one", "--run")
+    if sum((bool(name), every, errata is not None)) > 1:
+        raise BadInput("an item, --all and --errata are three questions; ask one of them", "ID" if name else "--all")
+    if within is not None and not every:
+        raise BadInput("limits --all and has no effect without it", "--within")
+    if severity is not None and errata is None:
+        raise BadInput("selects errata and has no effect without --errata", "--severity")
+    if severity not in (None, "high", "medium", "small"):
+        raise BadInput(f"must be high, medium or small, got {severity!r}", "--severity")
+    if any(one is not None for one in filters) and (name or runs):
+        raise BadInput("--kind, --verdict and --search select items of the list; leave them out here", "--kind")
+    if seed is not None and not runs:
+        raise BadInput("nothing runs here; add --run, --all or --errata", "--seed")
 
-    names = list(dict.fromkeys(one.experiment for one in chosen))
-    found = {}
-    for done, name in enumerate(names, 1):
-        found[name] = find_experiment(name).answer({}, seed)
-        if progress is not None:
-            progress(done, len(names))
-    return tuple(Decided(one, one.evidence(found[one.experiment])) for one in chosen)
+
+def _listed(kind: str | None, verdict: str | None, search: str | None) -> tuple[Entry, ...]:
+    from lockstep.evidence.claims.entry import KINDS, VERDICTS
+    from lockstep.evidence.claims.shelf import entries
+    from lockstep.evidence.claims.shelf import search as find
+
+    for given, allowed, flag in ((kind, tuple(KINDS), "--kind"), (verdict, VERDICTS, "--verdict")):
+        if given is not None and given not in allowed:
+            raise UnknownName(flag.removeprefix("--"), given, allowed, flag)
+    found = entries() if search is None else find(search)
+    return tuple(one for one in found if kind in (None, one.kind) and verdict in (None, one.verdict))
+
+
+def _errata_of(item: str, severity: str | None) -> tuple[Erratum, ...]:
+    from lockstep.evidence.claims.shelf import errata, errata_of, find_entries
+
+    if item == ALL:
+        return tuple(one for one in errata() if severity in (None, one.severity))
+    return tuple(one for entry in find_entries(item) for one in errata_of(entry.id, severity or ""))
+
+
+def _one(name: str, run: bool, seed: int, progress: Callable[[int, int], None] | None) -> Claims:
+    """An item, a fact of the lab or an erratum, by its name."""
+    from lockstep.evidence.claims import decide
+    from lockstep.evidence.claims.shelf import errata, find_entries
+
+    asked = RUN if run else CARD
+    for one in errata() if "/" in name else ():
+        if one.id.casefold() == name.casefold():
+            return Claims(asked, errata=decide.correct((one,), seed, progress) if run else (decide.Corrected(one),))
+    if FACT.fullmatch(name):
+        from lockstep.lab.facts import find_fact
+
+        fact = find_fact(name)
+        return Claims(asked, facts=(decide.know(fact, seed) if run else decide.Known(fact),))
+    found = find_entries(name)
+    return Claims(asked, decide.run(found, seed, progress=progress) if run else tuple(map(decide.Decided, found)))

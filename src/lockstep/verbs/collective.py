@@ -6,20 +6,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
+from lockstep.errors import BadInput
 from lockstep.types.plain import Json, picked
 from lockstep.types.shown import Shown
-from lockstep.units import parse_size_B
+from lockstep.units import format_frac, format_time, parse_frac, parse_size_B
 from lockstep.verbs.words.algorithms import needing_ports, read_group, read_names, too_wide
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.network import Network, flags
 from lockstep.verbs.words.option import Option, Switch
 from lockstep.verbs.words.quantity import Quantity, Size
+from lockstep.verbs.words.question import whole
 from lockstep.verbs.words.shared import OP, RANKS, SIZE, LinkWords
 
 if TYPE_CHECKING:
     from lockstep.collectives import Comparison
     from lockstep.collectives.compare import Simulate
     from lockstep.program import Program
+
+
+INDEXED = 2
+"""Bytes of a sparse entry over those of a dense one: a value and an index as large."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -46,6 +52,22 @@ def collective(
         Option("A", "Algorithm: one, several separated by commas, or all. (default: all)", names="algorithms"),
     ] = None,
     simulate: Annotated[bool, Switch("Also run the programs through the simulation engine.")] = False,
+    order: Annotated[
+        str | None,
+        Option(
+            "O",
+            "Order of a cluster's ranks in the flat ring: node (one node after another), round-robin, or random:SEED; "
+            "the ring is then simulated message by message.",
+        ),
+    ] = None,
+    shards: Annotated[
+        Quantity | None,
+        Option("S", "Machines that share the parameters of a synchronous parameter server. (default: 1)"),
+    ] = None,
+    density: Annotated[
+        Quantity | None,
+        Option("FRAC", "Share of the entries that a parameter server's workers send, each with an index as large."),
+    ] = None,
     progress: Callable[[int, int], None] | None = None,
     **link: Unpack[LinkWords],
 ) -> Collective:
@@ -54,6 +76,10 @@ def collective(
     On one link these are all that there are ports for; across the levels of a cluster the ways that use all levels.
     """
     network, size_B = read_group(ranks, link), parse_size_B(size, "--size")
+    if order is not None:
+        return _ordered(op, network, size_B, algorithm, order)
+    if shards is not None or density is not None:
+        return _served(op, network, size_B, algorithm, shards, density)
     names = read_names(op, algorithm, "--algorithm", network)
     named = algorithm not in (None, "all")
     with flags("--ranks"):
@@ -62,6 +88,60 @@ def collective(
     left_out = [] if named else needing_ports(op, network)
     said = [*_said(op, network), *(f"left out: {too_wide(op, name, network)}" for name in left_out)]
     return Collective(comparison, network, (*said, *unbuilt))
+
+
+def _served(
+    op: str, network: Network, size_B: float, algorithm: str | None, shards: Quantity | None, density: Quantity | None
+) -> Collective:
+    """The synchronous parameter server alone, sharded, with whole or sparse gradients."""
+    from lockstep.collectives import Comparison, compare, get
+
+    flag = "--shards" if shards is not None else "--density"
+    if op != "parameter-server" or algorithm not in (None, "synchronous") or network.spans_levels:
+        raise BadInput("is for the synchronous parameter-server on one link", flag)
+    number = 1 if shards is None else whole(shards, "--shards")
+    share = 1.0 if density is None else parse_frac(density, "--density")
+    if not share > 0:
+        raise BadInput("must be above 0", "--density")
+    sent_B = size_B if density is None else INDEXED * share * size_B
+    with flags("--shards"):
+        cost = get(op, "synchronous").price(network.ranks, sent_B, network.link, shards=number)
+        whole_s = float(get(op, "synchronous").price_time_s(network.ranks, size_B, network.link, shards=number))
+    (row,) = compare(op, network.ranks, sent_B, network.link, ["synchronous"]).rows
+    served = replace(
+        row, time_s=float(cost.time_s), messages=int(cost.messages), latency_steps=int(cost.latency_steps),
+        algorithm_bandwidth_Bps=size_B / float(cost.time_s), bus_bandwidth_Bps=size_B / float(cost.time_s),
+    )  # fmt: skip
+    ring_s = float(get("all-reduce", "ring").price_time_s(network.ranks, size_B, network.link))
+    said = (
+        f"{number} shard{'s' * (number > 1)}; a dense ring takes {format_time(ring_s)}, which sparse gradients with "
+        f"their indices beat below a density of about {format_frac(ring_s / (INDEXED * whole_s))}"
+    )
+    return Collective(Comparison(op, network.ranks, size_B, (served,)), network, (said, *_said(op, network)[:1]))
+
+
+def _ordered(op: str, network: Network, size_B: float, algorithm: str | None, order: str) -> Collective:
+    """The flat ring alone, with ranks in that order, its seconds and the bytes between nodes from its own messages."""
+    from lockstep.collectives import Comparison, bus_bandwidth_Bps, get
+    from lockstep.collectives.orders import crossing_B, rank_order
+    from lockstep.simulate import simulate
+
+    if not network.spans_levels or network.node_ranks is None:
+        raise BadInput("needs ranks on several nodes of a --cluster", "--order")
+    if algorithm != "ring":
+        raise BadInput("orders the ranks of one ring; add --algorithm ring", "--order")
+    with flags("--order"):
+        places = rank_order(order, network.ranks, network.node_ranks)
+        program = get(op, "ring").program(network.ranks, size_B, order=places.tolist())
+    (row,) = _compared(op, network, size_B, ["ring"], None, None).rows
+    time_s = float(simulate(program, network.cluster).makespan_s)
+    rated = replace(
+        row, time_s=time_s, simulated_s=time_s, cross_node_B=crossing_B(program, network.node_ranks),
+        algorithm_bandwidth_Bps=size_B / time_s,
+        bus_bandwidth_Bps=float(bus_bandwidth_Bps(op, network.ranks, size_B, time_s)),
+    )  # fmt: skip
+    said = f"ranks of the ring in the order {order}, simulated message by message"
+    return Collective(Comparison(op, network.ranks, size_B, (rated,)), network, (said, *_said(op, network)[:2]))
 
 
 def _compared(

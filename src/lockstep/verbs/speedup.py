@@ -9,7 +9,7 @@ from lockstep.units import parse_frac, parse_size_B, parse_time_s
 from lockstep.verbs.words.algorithms import check_algorithm
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.network import flags, read_network
-from lockstep.verbs.words.option import Option
+from lockstep.verbs.words.option import Option, Switch
 from lockstep.verbs.words.quantity import Quantity, Size, Time
 from lockstep.verbs.words.question import positive, whole
 from lockstep.verbs.words.shared import SIZE, LinkWords
@@ -45,6 +45,9 @@ def speedup(
             "fastest across its levels)",
         ),
     ] = None,
+    alone_pays: Annotated[
+        bool, Switch("Compare with a single worker that pays for the same exchange; otherwise it pays for none.")
+    ] = False,
     **link: Unpack[LinkWords],
 ) -> SpeedUp:
     """Speed-up of a data-parallel step against the laws of Amdahl and Gustafson, and the best number of workers.
@@ -68,6 +71,7 @@ def speedup(
             exchange=usual if exchange is None else exchange,
             serial_frac=parse_frac(serial, "--serial"),
             most_workers=number,
+            alone_pays=alone_pays,
         )
     if exchange is not None:
         check_algorithm(*found.collective, "--exchange", read_network(int(found.tried[-1]), **link))

@@ -39,6 +39,9 @@ def stragglers(
     comm: Annotated[Time, Option("T", "Communication time per synchronisation. (default: 0)")] = 0.0,
     slow: Annotated[Quantity, Option("N", "Number of workers that are always slow. (default: 0)")] = 0,
     slow_factor: Annotated[Quantity | None, Option("F", "Slowdown of the slow workers. (default: 2)")] = None,
+    above: Annotated[
+        Time | None, Option("T", "Computing time; adds the probability that any worker takes longer.")
+    ] = None,
     seed: Annotated[Quantity, SEED] = 0,
     progress: Progress | None = None,
 ) -> StragglerCost:
@@ -72,5 +75,6 @@ def stragglers(
     with flags("--workers"):
         return find(
             number, drawn, chosen, comm_s=parse_time_s(comm, "--comm"), slowdown=slowdown,
+            above_s=None if above is None else parse_time_s(above, "--above"),
             seed=whole(seed, "--seed", minimum=0), progress=progress or unseen,
         )  # fmt: skip

@@ -1,87 +1,183 @@
-"""`lockstep claims`: what the field says about convergence, held or refuted by an experiment."""
+"""`lockstep claims`: what a textbook chapter says, whether it is so, and the numbers that decide it."""
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from lockstep.lab import GROUPS
-from lockstep.verbs.claims import EVERY, Claims, Decided
+from lockstep.errors import BadInput
+from lockstep.verbs.claims import ALL, CARD, ERRATA, LIST, RUN, Claims
+from lockstep.views.parts.claims_plot import plot_claim
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.findings_table import checks_table
+from lockstep.views.parts.options import PLOT
+from lockstep.views.parts.output import draw, given, picture_path, show
+from lockstep.views.parts.progress import progress
 from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lockstep.evidence.claims.decide import Corrected, Decided, Known
+    from lockstep.types.plain import Json
 
-MOST = 6
-STYLES = {"holds": "green", "false": "red", "undecided": "bold red"}
-NAMES = {"false": "refuted"}
-"""Verdicts that a person reads under another name than programs."""
+MOST = 12
+STYLES = {
+    "true": "green", "false": "red", "conditional": "yellow", "ambiguous": "yellow", "undecided": "bold red",
+    "missing": "dim", "answer": "cyan",
+}  # fmt: skip
+FIRST = ("true", "false", "conditional", "ambiguous", "undecided")
+"""Verdicts that are counted in the headline."""
 
 
 def render(found: Claims, out: Console) -> None:
-    """Prints the verdict, then the parts or the evidence."""
-    out.print(Text(_said(found), style="bold"))
-    if found.asked in (None, EVERY):
-        _parts(found, out)
+    """Prints the list, cards, or errata."""
+    if found.asked in (LIST, ALL):
+        _list(found, out)
         return
-    for one in found.decided[:MOST]:
-        _claim(one, out)
-    if len(found.decided) > MOST:
-        out.print(f"\n{len(found.decided) - MOST} more with --json")
+    if found.asked == ERRATA or found.errata:
+        _errata(found.errata, out)
+    for entry in found.entries:
+        _card(entry, out)
+    for fact in found.facts:
+        _fact(fact, out)
 
 
-def _said(found: Claims) -> str:
-    if len(found.decided) == 1:
-        verdict = found.decided[0].verdict
-        return f"The claim {verdict if verdict == 'holds' else f'is {NAMES.get(verdict, verdict)}'}"
-    undecided = found.count("undecided")
-    more = f", {undecided} undecided" if undecided else ""
-    return f"{found.count('holds')} of {len(found.decided)} claims hold{more}"
-
-
-def _parts(found: Claims, out: Console) -> None:
-    """A row per group of experiments."""
-    heading(out, "By part of the lab", "each claim: docs/reference/claims.md, or --json")
-    rows = []
-    for group in GROUPS:
-        here = [one for one in found.decided if one.claim.experiment in group.experiments]
-        if here:
-            counts = [str(sum(one.verdict == name for one in here)) for name in STYLES]
-            rows.append([group.name, *counts, group.about])
-    columns = [("", "left"), *((NAMES.get(name, name), "right") for name in STYLES), ("about", "text")]
+def _list(found: Claims, out: Console) -> None:
+    counts = ", ".join(f"{found.count(name)} {name}" for name in FIRST if found.count(name))
+    out.print(Text(f"{len(found.entries)} items: {counts}" if counts else f"{len(found.entries)} items", style="bold"))
+    rows: list[list[str | Text]] = []
+    for one in found.entries:
+        entry = one.entry
+        shown = "not run" if one.entry.id in found.left_out else one.verdict
+        rows.append([entry.id, entry.title, Text(shown, STYLES.get(shown, "dim")), f"{one.seconds:.1f} s"])
+    columns = [("", "left"), ("item", "text"), ("verdict", "left"), ("takes", "right")]
+    heading(out, "Items", "lockstep claims T5 shows one, --run decides it")
     indented(out, table(columns, rows))
-    bad = [one for one in found.decided if not one.as_known]
-    for one in bad[:MOST]:
-        _claim(one, out)
-    if found.asked is None:
-        first = found.decided[0].claim.ids[0]
-        out.print(f"\nlockstep claims {first} decides one claim; lockstep claims {EVERY} runs every experiment.")
+    if found.left_out:
+        out.print(f"\nLeft out by --within: {', '.join(found.left_out)}")
+    if found.surprises:
+        out.print(Text(f"\nNot as registered: {', '.join(found.surprises)}", style="bold red"))
 
 
-def _claim(one: Decided, out: Console) -> None:
-    """A statement with the checks that decide it."""
-    out.print()
+def _card(one: Decided, out: Console) -> None:
+    """An item: what it says, the verdict and why, the true form, the numbers."""
+    from lockstep.evidence.claims.shelf import errata_of
+
+    entry = one.entry
     out.print(
-        Text.assemble((NAMES.get(one.verdict, one.verdict), STYLES[one.verdict]), ": ", (one.claim.statement, "bold"))
+        Text.assemble((f"{entry.id} ", "bold"), (_is(one.verdict), STYLES[one.verdict]), (f": {entry.title}", "bold"))
     )
-    out.print(Text(f"{' '.join(one.claim.ids)}; lockstep converge {one.claim.experiment}", style="dim"))
+    if entry.kind == "exercise":
+        lines = [("asks", entry.says), ("answer", entry.because), ("law", entry.true_form)]
+    else:
+        lines = [("says", entry.says), ("because", entry.because), ("in truth", entry.true_form)]
+    lines += [
+        (f"{'if' if not entry.readings else 'as'} {place}", f"{case.when}: {case.verdict}")
+        for place, case in enumerate(entry.cases, 1)
+    ]
+    lines += [("source", entry.source), ("command", entry.command), ("see", " ".join(entry.see))]
+    errata = errata_of(entry.id)
+    if errata:
+        lines.append(("errata", f"{len(errata)}: lockstep claims --errata {entry.id}"))
+    if one.found is None and entry.every_check():
+        lines.append(("decide", f"lockstep claims {entry.id} --run  ({one.seconds:.1f} s)"))
+    out.print()
+    indented(out, table([("", "left"), ("", "text")], [[Text(name, "dim"), said] for name, said in lines if said]))
+    _numbers(one, out)
+
+
+def _is(verdict: str) -> str:
+    return {"answer": "has an answer", "missing": "is not in the chapter"}.get(verdict, f"is {verdict}")
+
+
+def _numbers(one: Decided, out: Console) -> None:
+    """The checks: claimed and right values, and what was found where they ran."""
+    evidence = one.evidence()
+    if not evidence:
+        return
+    ran = one.found is not None
+    heading(out, "Numbers", "" if ran else "typed, not run")
+    rows = []
+    for check in evidence:
+        stated = check["part"] == "true form" and check["agrees"]
+        row = [check["check"], "-" if stated else check["claimed"], check["right"]]
+        if ran:
+            rows.append([*row, f"{check['got']:.6g}", f"{check['allowed']:.1g}", _outcome(check, stated)])
+        else:
+            rows.append([*row, check["nature"]])
+    last = [("found", "right"), ("allowed", "right"), ("", "left")] if ran else [("", "left")]
+    indented(out, table([("", "text"), ("claimed", "right"), ("right", "right"), *last], rows))
+
+
+def _outcome(check: Json, stated: bool) -> Text:
+    """What the run says of the claimed value, or of the true form."""
+    if not check["ok"]:
+        return Text("unexpected", "bold red")
+    if stated:
+        return Text("found", "green")
+    return Text("agrees", "green") if check["agrees"] else Text("contradicted", "red")
+
+
+def _fact(one: Known, out: Console) -> None:
+    out.print(Text.assemble((f"{one.fact.id} ", "bold"), (_is(one.verdict), STYLES[one.verdict])))
+    out.print()
+    lines = [("says", one.fact.statement), ("command", f"lockstep converge {one.fact.experiment}")]
+    indented(out, table([("", "left"), ("", "text")], [[Text(name, "dim"), said] for name, said in lines]))
     if one.evidence:
+        from lockstep.views.parts.findings_table import checks_table
+
         indented(out, checks_table(one.evidence[:MOST]))
 
 
+def _errata(found: tuple[Corrected, ...], out: Console) -> None:
+    ran = [one for one in found if one.as_registered is not None]
+    bad = [one for one in ran if not one.as_registered]
+    more = f", {len(bad)} not as registered" if bad else ""
+    out.print(Text(f"{len(found)} errata, {len(ran)} recomputed{more}", style="bold"))
+    rows = []
+    for one in found:
+        seen = "-" if one.found is None else f"{one.found.value:.5g}"
+        if one.fact is not None:
+            seen = "as known" if one.as_registered else "unexpected"
+        rows.append([one.erratum.id, one.erratum.severity, one.erratum.printed, one.erratum.right, seen])
+    indented(out, table([("", "left"), ("", "left"), ("printed", "text"), ("right", "text"), ("found", "right")], rows))
+
+
+def ask(as_json: bool, plot: str | None = None, claim: list[str] | None = None, **words: object) -> None:
+    """Answers the question, draws the item if asked, and says on stderr what came out otherwise than registered."""
+    from lockstep.verbs.claims import claims
+
+    picture_path(plot)
+    if plot and not claim:
+        raise BadInput("needs the id of an item to draw", "--plot")
+    with progress("items") as report:
+        found = claims(*(claim or ()), **given(words), progress=report)
+    if claim:
+        draw(plot, partial(plot_claim, found))
+    if found.asked in (RUN, ALL, ERRATA) and found.surprises:
+        print(f"no: the run did not find what is registered of {', '.join(found.surprises)}", file=sys.stderr)
+    show(found, as_json, render, ok=found.ok)
+
+
 COMMAND = Command(
+    also=PLOT,
     examples=(
         "lockstep claims",
-        "lockstep claims A.5",
-        "lockstep claims --json",
+        "lockstep claims T5",
+        "lockstep claims A.7 --run",
+        "lockstep claims --all --within 60s",
+        "lockstep claims --errata B.13 --severity high",
+        "lockstep claims B.14 --plot b14.svg",
     ),
-    more="The exit code is 1 when a requested claim is false.",
+    more="The exit code is 1 when an item that was run is not true, or when a run does not find what is registered.",
     render=render,
-    doing="experiments",
+    doing="items",
     ok=lambda answer: answer.ok,
     lists=False,
+    ask=ask,
 )
+"""`CARD` answers with 0, as nothing was decided."""
+__all__ = ["CARD", "COMMAND", "render"]

@@ -37,7 +37,10 @@ def render(found: StragglerCost, out: Console) -> None:
         ("median", format_time(found.p50_s, 4), ""),
         ("p95", format_time(found.p95_s, 4), "95 % of steps are shorter"),
         ("p99", format_time(found.p99_s, 4), "99 % of steps are shorter"),
+        ("without waiting", format_time(found.asynchronous_s, 4), "as many gradients from workers that never wait"),
     ]
+    if found.any_above_frac is not None:
+        rows.append(("above", format_frac(found.any_above_frac), "probability that any worker computes for longer"))
     indented(out, table([("", "left"), ("time", "right"), ("", "text")], rows))
     paid = found.paid
     heading(out, "Cost of the mitigation")

@@ -8,7 +8,7 @@ from lockstep.failures.stragglers.cost import MITIGATIONS, StragglerCost, parse_
 from lockstep.failures.stragglers.late import FoundLate, LateRank, find_late, parse_late
 from lockstep.failures.stragglers.local import Local
 from lockstep.failures.stragglers.mitigation import Mitigation, Paid
-from lockstep.failures.stragglers.waiting import Backup, Barrier, Drop, order_quantile_s
+from lockstep.failures.stragglers.waiting import Backup, Barrier, Drop, any_above_frac, order_quantile_s
 
 __all__ = [
     "MITIGATIONS",
@@ -24,6 +24,7 @@ __all__ = [
     "Mitigation",
     "Paid",
     "StragglerCost",
+    "any_above_frac",
     "asynchronous",
     "balance",
     "bounded",

@@ -18,7 +18,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.failures.stragglers.bounded import Bounded
 from lockstep.failures.stragglers.local import Local
 from lockstep.failures.stragglers.mitigation import Mitigation, Paid
-from lockstep.failures.stragglers.waiting import Backup, Barrier, Drop
+from lockstep.failures.stragglers.waiting import Backup, Barrier, Drop, any_above_frac
 from lockstep.simulate import Law, Normal, Pareto, Progress, Sample, unseen
 from lockstep.types.arrays import Floats
 from lockstep.types.plain import Json, picked
@@ -68,8 +68,12 @@ class StragglerCost(Shown):
     launched: int
     used: int
     gradients_per_s: float
+    asynchronous_s: float
+    """Seconds of as many gradients as a step uses from workers that never wait: rates add up."""
     comm_s: float
     """Communication in a step: that of a synchronisation, shared by the steps that make one do."""
+    any_above_frac: float | None
+    """Probability that any worker computes for longer than a time that was asked about."""
     paid: Paid
     assumptions: tuple[str, ...]
 
@@ -85,13 +89,15 @@ def stragglers(
     *,
     comm_s: float = 0.0,
     slowdown: Sequence[float] = (),
+    above_s: float | None = None,
     numbers: int = NUMBERS,
     seed: int = 0,
     progress: Progress = unseen,
 ) -> StragglerCost:
     """Cost of waiting for `workers` whose times follow `law`.
 
-    `comm_s` per synchronisation; `slowdown`: fixed factor of each launched worker (persistent slowness), empty = none.
+    `comm_s` per synchronisation; `above_s`: a time for `any_above_frac`; `slowdown`: fixed factor of each launched
+    worker (persistent slowness), empty = none.
     `progress` hears (done, total) of the simulation. Raises BadInput.
     """
     chosen = parse_mitigation(mitigation) if isinstance(mitigation, str) else mitigation
@@ -129,10 +135,20 @@ def stragglers(
         launched=len(factor),
         used=used,
         gradients_per_s=used / step_s,
+        asynchronous_s=used * mean_s / float(np.sum(1 / factor)),
         comm_s=waited_s,
+        any_above_frac=None if above_s is None else _any_above(law, factor, above_s),
         paid=chosen.paid(workers),
         assumptions=tuple(_assumptions(law, alike)),
     )
+
+
+def _any_above(law: Law, factor: Floats, above_s: float) -> float:
+    """Probability that any of the workers takes longer, the slower ones included."""
+    done = 1.0
+    for slow, alike in zip(*np.unique(factor, return_counts=True), strict=True):
+        done *= 1 - any_above_frac(law, int(alike), above_s / float(slow))
+    return 1 - done
 
 
 def _factors(workers: int, chosen: Mitigation, slowdown: Sequence[float]) -> Floats:

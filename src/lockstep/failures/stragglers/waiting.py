@@ -42,6 +42,14 @@ def _probability(k: int, n: int, fraction: float) -> float:
     return low
 
 
+def any_above_frac(law: Law, workers: int, above_s: float) -> float:
+    """Probability that at least one of `workers` takes longer than `above_s`: 1 - F(above_s)^n, by bisection of F."""
+    low, high = 0.0, 1.0
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if law.quantile_s(middle) < above_s else (low, middle)
+    return 1 - low**workers
+
+
 class Waiting(Mitigation):
     """A step that ends with the `used`-th fastest of the `launched` workers."""
 

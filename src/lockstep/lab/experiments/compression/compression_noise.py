@@ -32,8 +32,10 @@ SOURCE = "Alistarh et al. 2017; second moments of the linear recursion"
 EPSILON = 1.0
 ROUNDING = 1e-9
 """Share of a law: 100,000 steps that each round a few times by 2^-53."""
-PRINTED_OMEGA, PRINTED_SQUARED, PRINTED_VARIANCE = 0.15, 1.0, 100.0
-"""The worked example of the batch: factor, |grad|^2 and the variance of one sample."""
+SQUARED, VARIANCE, BATCHES = 1.0, 100.0, (64, 2048)
+"""The worked example of the batch: |grad|^2, the variance of one sample, and two batch sizes."""
+BATCH_ELEMS, BATCH_KEPT_FRAC, DRAWS = 40, 0.25, 2000
+BATCH_EXAMPLE = "batches 64 and 2048, |grad|^2 = 1, s^2 = 100, a quarter of 40 entries"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +157,35 @@ def _false_laws(made: RandomK, omega: float, settings: Settings, seed: int) -> t
     added = _second_half((1 - step) ** 2, step**2 * (1 + omega), settings.steps)
     checks.append(Check("relative error only adds to the variance", added, got, spread, false_law=True, runs=runs,
                         holds=tells(right, added, spread, runs=runs)))  # fmt: skip
-    small, large = (_quantization_share(batch) for batch in (64, 2048))
-    return (
-        *checks,
-        Check("quantization matters less at large batches", 1.0, float(large < small), false_law=True,
-              holds=example("batches 64 and 2048, omega = 0.15, |grad|^2 = 1, s^2 = 100")),
-    )  # fmt: skip
+    return *checks, *_share_checks(seed + 13)
 
 
-def _quantization_share(batch: int) -> float:
-    """Variance of quantization over that of sampling: 0.25 at a batch of 64, 3.2 at 2048 in the worked example."""
-    return PRINTED_OMEGA * (1 + batch * PRINTED_SQUARED / PRINTED_VARIANCE)
+def _share_checks(seed: int) -> tuple[Check, ...]:
+    """Variance of compression over that of sampling at two batches, measured on gradients with noise."""
+    made, found = RandomK(BATCH_KEPT_FRAC), []
+    omega = made.variance_factor(BATCH_ELEMS) or 0.0
+    for batch, draw in zip(BATCHES, streams(seed, len(BATCHES)), strict=True):
+        value, error = mean_and_error(_shares(made, batch, draw))
+        right = omega * (1 + batch * SQUARED / VARIANCE)
+        found.append(Check(f"compression over sampling noise, batch {batch}", right, value, error, runs=DRAWS,
+                           holds=example(BATCH_EXAMPLE)))  # fmt: skip
+    small, large = found
+    found.append(Check("quantization matters less at large batches", small.got, large.got, large.standard_error,
+                       relation="at most", false_law=True, runs=DRAWS, holds=example(BATCH_EXAMPLE)))  # fmt: skip
+    return tuple(found)
+
+
+def _shares(made: RandomK, batch: int, draw: np.random.Generator) -> Array:
+    """Squared error of each compressed gradient over the variance of sampling it, one per draw."""
+    elems = BATCH_ELEMS
+    mean = np.full(elems, (SQUARED / elems) ** 0.5)
+    spread = (VARIANCE / batch / elems) ** 0.5
+    shares = np.empty(DRAWS)
+    for place in range(DRAWS):
+        gradient = mean + spread * draw.standard_normal(elems)
+        payload, _ = made.compress(gradient, made.start(gradient), draw)
+        shares[place] = ((made.decompress(payload) - gradient) ** 2).sum() / (VARIANCE / batch)
+    return shares
 
 
 def _curves(floors: dict[str, list[tuple[float, float, float]]], steps: Array) -> Iterator[Curve]:

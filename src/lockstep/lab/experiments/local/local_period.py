@@ -85,7 +85,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     x = np.array(periods, dtype=float)
     # Seconds(K) is convex, so one of the two whole numbers around K* takes the fewest.
     nearest = max(1.0, min(best, LARGEST_PERIOD))
-    checks = [Check("K of the shortest run", nearest, float(cheapest), tolerance=1.0, holds=ALWAYS)]
+    checks = [Check("K of the shortest run", nearest, float(cheapest), tolerance=1.0, holds=ALWAYS), _at_half()]
     more = x > 1
     slope, line = math.nan, np.zeros(0)
     if more.sum() > 2:
@@ -134,6 +134,14 @@ def run_s(steps: Number, period: Number, compute_s: Number, exchange_s: Number) 
 def best_period(penalty_frac: float, compute_s: float, exchange_s: float) -> float:
     """K* for a penalty c above 0, as a real number; below 1 it means 1."""
     return math.sqrt((1 - penalty_frac) * exchange_s / (penalty_frac * compute_s))
+
+
+def _at_half() -> Check:
+    """K* at a penalty of a half, where 1 - c shows: by trying real numbers."""
+    fine = np.linspace(1, 10, 9001)
+    seconds = run_s(1 + 0.5 * (fine - 1), fine, 0.5, 5.0)
+    return Check("K of the shortest run at a penalty of a half, real numbers", best_period(0.5, 0.5, 5.0),
+                 float(fine[seconds.argmin()]), tolerance=1e-3, holds=example("c = 0.5, X = 10 T"))  # fmt: skip
 
 
 def penalty_frac(steps: float, every_step: float, period: int) -> float:

@@ -1,0 +1,298 @@
+"""Seconds, bytes and rounds of collectives and parameter servers.
+
+Sources of the physics: the files of `lockstep.collectives` and `lockstep.parallel.expert`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from lockstep.collectives import PlainLink, among_ranks, crossover, get, lower_bound_s, messages, n_star_B
+from lockstep.collectives.levels import program_on_levels, times_on_levels
+from lockstep.collectives.orders import crossing_B, rank_order
+from lockstep.errors import BadInput
+from lockstep.evidence.claims.deciders import Simulated, decides
+from lockstep.parallel.expert import Routing, capacity, experts, kept, route
+from lockstep.parallel.group import Levels, on_link
+from lockstep.simulate import ring_network, simulate, simulate_contended
+
+ALL = "all-reduce"
+
+
+@decides("priced")
+def time_s(
+    ranks: int, size_B: float, latency_s: float = 0.0, bandwidth_Bps: float = 1.0, algorithm: str = "ring",
+    op: str = ALL,
+) -> float:  # fmt: skip
+    """Seconds of a collective on one link, by its closed form."""
+    return float(get(op, algorithm).price_time_s(ranks, size_B, PlainLink(latency_s, bandwidth_Bps)))
+
+
+@decides("simulated")
+def simulated_s(
+    ranks: int, size_B: float, latency_s: float = 0.0, bandwidth_Bps: float = 1.0, algorithm: str = "ring"
+) -> float:
+    """Seconds of an all-reduce, by the event simulation of its program."""
+    link = PlainLink(latency_s, bandwidth_Bps)
+    return float(simulate(get(ALL, algorithm).program(ranks, size_B, link), link).makespan_s)
+
+
+@decides("simulated")
+def slow_link_s(ranks: int, size_B: float, bandwidth_Bps: float, slow_Bps: float) -> float:
+    """Seconds of a ring in which one of the links, from the first rank to its neighbour, is slower than the others."""
+    network = ring_network(ranks, bandwidth_Bps)
+    rates = network.capacity_Bps.copy()
+    rates[0] = slow_Bps
+    program = get(ALL, "ring").program(ranks, size_B)
+    return float(simulate_contended(program, replace(network, capacity_Bps=rates)).makespan_s)
+
+
+@decides("counted")
+def sent_B(ranks: int, size_B: float, algorithm: str = "ring", op: str = ALL) -> float:
+    """Bytes that the rank which sends most sends, counted on the program."""
+    return float(get(op, algorithm).program(ranks, size_B).sent_B().max())
+
+
+@decides("counted")
+def total_B(ranks: int, size_B: float, algorithm: str = "ring", op: str = ALL) -> float:
+    """Bytes of all messages, counted on the program."""
+    return float(get(op, algorithm).program(ranks, size_B).sent_B().sum())
+
+
+@decides("counted")
+def least_sent_over_bound(ranks: int) -> float:
+    """Least over all registered all-reduces of what some rank sends, as a multiple of 2 (n - 1) / n of the buffer."""
+    found = []
+    for name in among_ranks(ALL):
+        try:
+            found.append(sent_B(ranks, 1.0, name))
+        except BadInput:
+            continue  # not for this number of ranks
+    return min(found) / (2 * (ranks - 1) / ranks)
+
+
+@decides("solved")
+def fewest_sent(ranks: int) -> int:
+    """Fewest entries that some rank must send to sum a vector of n entries over n ranks, by trying every schedule.
+
+    A message carries the sender's partial sum of one entry. Each entry is summed along its own tree of messages, so a
+    schedule is a choice of n messages' senders per entry: every sender but one must pass its value on, and every rank
+    but one must be told the sum. All choices of who sends how often are tried.
+    """
+    # Per entry n - 1 messages collect and n - 1 spread it; who sends how many is a composition of 2 (n - 1).
+    reach = _sends_of_one_entry(ranks)
+    most = 2 * (ranks - 1) * ranks
+    for per_entry in product(reach, repeat=ranks):
+        most = min(most, max(sum(entry[rank] for entry in per_entry) for rank in range(ranks)))
+    return most
+
+
+def _sends_of_one_entry(ranks: int) -> list[tuple[int, ...]]:
+    """How often each rank sends in the shortest message sequences after which all ranks know the sum of one entry."""
+    everyone = frozenset(range(ranks))
+    start = tuple(frozenset([rank]) for rank in range(ranks))
+    states = {(start, (0,) * ranks)}
+    while True:
+        done = {sends for known, sends in states if all(one == everyone for one in known)}
+        if done:
+            return sorted(done)
+        states = {after for known, sends in states for after in _after_a_message(known, sends)}
+
+
+def _after_a_message(
+    known: tuple[frozenset[int], ...], sends: tuple[int, ...]
+) -> list[tuple[tuple[frozenset[int], ...], tuple[int, ...]]]:
+    found = []
+    for source in range(len(known)):
+        for target in range(len(known)):
+            total = known[source] == frozenset(range(len(known)))
+            if source == target or not (total or known[source].isdisjoint(known[target])):
+                continue
+            after = list(known)
+            after[target] = known[source] if total else known[source] | known[target]
+            counts = tuple(count + (rank == source) for rank, count in enumerate(sends))
+            found.append((tuple(after), counts))
+    return found
+
+
+@decides("priced")
+def steps(ranks: int, node: int = 1, algorithm: str = "ring") -> float:
+    """Messages in series of an all-reduce; with `node` of the one that sums inside nodes of that many ranks first."""
+    if node == 1:
+        return time_s(ranks, 1.0, 1.0, 1e30, algorithm)
+    link = PlainLink(1.0, 1e30)
+    two = get(ALL, "hierarchical").price(ranks, 1.0, link, levels=(node,), inner="ring", outer="ring")
+    return float(two.latency_steps)
+
+
+def _levels(node: int, nodes: int, inner: PlainLink, outer: PlainLink | None = None) -> Levels:
+    """Levels of `nodes` nodes of `node` ranks, innermost first."""
+    return (*on_link(node, inner), *on_link(nodes, outer or inner))
+
+
+@decides("priced")
+def hierarchical_s(
+    node: int, nodes: int, size_B: float, inner_Bps: float, outer_Bps: float, inner_s: float = 0.0, outer_s: float = 0.0
+) -> float:
+    """Seconds of an all-reduce that sums inside nodes first; `outer_Bps`: what one rank has of its node's NICs."""
+    levels = _levels(node, nodes, PlainLink(inner_s, inner_Bps), PlainLink(outer_s, outer_Bps))
+    return float(times_on_levels(ALL, levels, size_B, ["hierarchical"])["hierarchical"])
+
+
+@decides("solved")
+def tie_B(ranks: int, latency_s: float, bandwidth_Bps: float) -> float:
+    """Size at which a ring and a tree take equally long."""
+    found = crossover(ALL, ranks, PlainLink(latency_s, bandwidth_Bps), ("ring", "tree")).crossover_B
+    return float(found or 0.0)
+
+
+@decides("priced")
+def latency_size_B(latency_s: float, bandwidth_Bps: float) -> float:
+    """Size whose transfer takes as long as the latency of its message."""
+    return float(n_star_B(PlainLink(latency_s, bandwidth_Bps)))
+
+
+@decides("priced")
+def bound_frac(ranks: int, size_B: float, algorithm: str = "ring") -> float:
+    """Time of an all-reduce without latency over the least that any algorithm takes."""
+    link = PlainLink(0.0, 1.0)
+    return time_s(ranks, size_B, algorithm=algorithm) / float(lower_bound_s(ALL, ranks, size_B, link))
+
+
+def _crossing_B(ranks: int, node: int, order: str = "node") -> float:
+    """Bytes of a ring in this order of ranks, for a buffer of one byte, that leave a node of `node` ranks."""
+    places = rank_order(order, ranks, node).tolist()
+    return crossing_B(get(ALL, "ring").program(ranks, 1.0, order=places), node)
+
+
+@decides("counted")
+def crossing(ranks: int, node: int, order: str = "node", orders: int = 10, seed: int = 0) -> float | Simulated:
+    """Buffers that a ring sends between nodes when ranks stand node by node, round-robin or at random in it."""
+    if order != "random":
+        return _crossing_B(ranks, node, order)
+    drawn = [_crossing_B(ranks, node, f"random:{seed + more}") for more in range(orders)]
+    return Simulated(float(np.mean(drawn)), float(np.std(drawn, ddof=1) / np.sqrt(orders)), orders)
+
+
+@decides("counted")
+def hierarchical_crossing(ranks: int, node: int) -> float:
+    """Buffers that a hierarchical all-reduce sends between nodes, counted on its program."""
+    levels = _levels(node, ranks // node, PlainLink(0.0, 1.0))
+    return crossing_B(program_on_levels(ALL, levels, 1.0, "hierarchical")[0], node)
+
+
+@decides("counted")
+def server_total_elems(workers: int, params: int, program: str = "parameter-server") -> float:
+    """Elements of all messages of one synchronisation."""
+    return float(messages(workers, params, program).rows[0].total_elems)
+
+
+@decides("priced")
+def server_s(workers: int, size_B: float, bandwidth_Bps: float, shards: int = 1, latency_s: float = 0.0) -> float:
+    """Seconds to push all gradients to a parameter server and to pull the sum, one after the other."""
+    link = PlainLink(latency_s, bandwidth_Bps)
+    return float(get("parameter-server", "synchronous").price_time_s(workers, size_B, link, shards=shards))
+
+
+@decides("solved")
+def break_even_density(workers: int, shards: int, index_frac: float = 1.0) -> float:
+    """Share of entries below which sparse pushes and pulls at a parameter server beat a dense ring.
+
+    A sparse exchange carries values and indices, `index_frac` bytes of index for a byte of value, through the server's
+    shards: density (1 + index_frac) of the dense server's time.
+    """
+    dense_s = server_s(workers, 1.0, 1.0, shards)
+    return time_s(workers, 1.0) / (dense_s * (1 + index_frac))
+
+
+@decides("simulated")
+def received_tokens(ranks: int, tokens: int, skew: float) -> float:
+    """Tokens that the rank with the most popular experts receives; every rank routes `tokens`, one expert a rank."""
+    found = experts(ranks, 1, tokens * ranks, ranks, PlainLink(0.0, 1.0), skew=skew, token_B=1.0)
+    return float(found.most_received_B)
+
+
+@decides("solved")
+def gathered_ranks(keep_frac: float, entry_B: float) -> float:
+    """Ranks up to which gathering everyone's largest entries moves less than a dense ring of 4-byte numbers.
+
+    n - 1 blocks of keep_frac entry_B bytes per entry against 2 (n - 1) / n of 4 bytes: n = 8 / (keep_frac entry_B).
+    """
+    dense = sent_B(2, 1.0) * 4 * 2
+    return dense / (keep_frac * entry_B)
+
+
+@decides("priced")
+def shard_gain(workers: int, shards: int) -> float:
+    """Time of a parameter server of several shards over that of one."""
+    return server_s(workers, 1.0, 1.0, shards) / server_s(workers, 1.0, 1.0)
+
+
+@decides("counted")
+def crossing_ratio(ranks: int, node: int) -> float:
+    """Bytes between nodes of a ring in node order over those of a hierarchical all-reduce."""
+    return _crossing_B(ranks, node) / hierarchical_crossing(ranks, node)
+
+
+@decides("counted")
+def all_to_all_growth(ranks: int, other: int, tokens: int) -> float:
+    """Tokens that a worker of `ranks` sends in an all-to-all over those of a worker of `other`."""
+    few, many = (sent_B(number, float(tokens), "direct", "all-to-all") for number in (other, ranks))
+    return many / few
+
+
+@decides("counted")
+def uplink_s(ranks: int, node: int, size_B: float, bandwidth_Bps: float) -> float:
+    """Seconds that the uplink of a node is busy for a ring in node order."""
+    return _crossing_B(ranks, node) / (ranks // node) * size_B / bandwidth_Bps
+
+
+ROUTINGS = 200
+
+
+def _routings(number: int, tokens: int, seed: int) -> list[Routing]:
+    return [route(number, 1, tokens, seed=seed + more) for more in range(ROUTINGS)]
+
+
+@decides("simulated")
+def random_load(number: int, tokens: int, seed: int = 0) -> Simulated:
+    """Largest load of `number` experts over the mean, tokens routed to one each at random."""
+    most = [one.load.max() / one.load.mean() for one in _routings(number, tokens, seed)]
+    return Simulated(float(np.mean(most)), float(np.std(most, ddof=1) / np.sqrt(ROUTINGS)), ROUTINGS)
+
+
+@decides("simulated")
+def random_drops(number: int, tokens: int, factor: float, seed: int = 0) -> Simulated:
+    """Share of tokens that experts with that capacity factor drop, tokens routed to one each at random."""
+    most = capacity(tokens, 1, number, factor)
+    lost = [1 - kept(one, most).mean() for one in _routings(number, tokens, seed)]
+    return Simulated(float(np.mean(lost)), float(np.std(lost, ddof=1) / np.sqrt(ROUTINGS)), ROUTINGS)
+
+
+@decides("solved")
+def tie_growth(ranks: int, latency_s: float, times: float, bandwidth_Bps: float) -> float:
+    """Size at which ring and tree tie at a latency that is `times` as long, over the size before."""
+    return tie_B(ranks, latency_s * times, bandwidth_Bps) / tie_B(ranks, latency_s, bandwidth_Bps)
+
+
+@decides("counted")
+def node_egress_MB(nodes: int, node: int, size_MB: float) -> float:
+    """MB that a node sends to others in a hierarchical all-reduce."""
+    return hierarchical_crossing(nodes * node, node) / nodes * size_MB
+
+
+@decides("counted")
+def crossing_share(ranks: int, node: int) -> float:
+    """Share of a ring's bytes that leave a node, in node order."""
+    return _crossing_B(ranks, node) / total_B(ranks, 1.0)
+
+
+@decides("simulated")
+def expert_volume_ratio(number: int, other: int) -> float:
+    """Bytes that ranks exchange with `number` experts over those with `other`; 8 ranks, top-2, 8,192 tokens."""
+    link = PlainLink(0.0, 1.0)
+    sent = [experts(one, 2, 8192, 8, link, token_B=1.0).sent_per_rank_B for one in (other, number)]
+    return round(sent[1] / sent[0], 1)

@@ -1,0 +1,127 @@
+"""The shelf: entries, errata and costs as they lie in the files of `shelf/`, read and found by forgiving names.
+
+`theorem 5`, `T5`, `t.5` and `exercise C.6`, `c6` all name an entry; `B.14/1` names an erratum.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lockstep.errors import UnknownName
+from lockstep.evidence.claims.entry import KINDS, Case, Check, Entry, Erratum, Range
+
+SHELF = Path(__file__).with_name("shelf")
+FILES = ("theorem", "statement", "proof", "example", "exercise", "homework", "missing")
+DOTTED = "ABC"
+"""Letters whose numbers have a dot: A.1, but T1."""
+WORDS = {
+    "theorem": "T", "thm": "T", "claim": "A", "statement": "A", "true-false": "A", "question": "A", "problem": "B",
+    "proof": "B", "example": "E", "exercise": "C", "homework": "HW",
+}  # fmt: skip
+_LETTERS = {letter.lower() for letter in KINDS.values()}
+_NUMBER = re.compile(r"^(?:([a-z][a-z-]*)\s+)?(?:(hw|[tabcem])[.\s-]?)?(\d{1,2})$")
+
+
+def read_check(written: Mapping[str, Any]) -> Check:
+    """A check as it stands in a file; without `claimed` the statement claims what is right."""
+    right = Range.read(written["right"])
+    rival = written.get("rival")
+    return Check(
+        what=written["what"],
+        by=written["by"],
+        claimed=Range.read(written["claimed"]) if "claimed" in written else right,
+        right=right,
+        rival=None if rival is None else Range.read(rival),
+        nature=written.get("nature", ""),
+    )
+
+
+def _checks(written: Iterable[Mapping[str, Any]]) -> tuple[Check, ...]:
+    return tuple(read_check(one) for one in written)
+
+
+def _entry(kind: str, written: Mapping[str, Any]) -> Entry:
+    given: dict[str, Any] = dict(written)
+    given["cases"] = tuple(Case(one["when"], one["verdict"], _checks(one["checks"])) for one in given.pop("case", ()))
+    for name in ("names", "see"):
+        given[name] = tuple(given.get(name, ()))
+    for name in ("checks", "truths"):
+        given[name] = _checks(given.get(name, ()))
+    return Entry(kind=kind, **given)
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """All items, in the order of the chapter."""
+    found = []
+    for kind in FILES:
+        text = (SHELF / f"{kind}.toml").read_text(encoding="utf-8")
+        found += [_entry(kind, one) for one in tomllib.loads(text, parse_float=str)["entry"]]
+    return tuple(found)
+
+
+@cache
+def errata() -> tuple[Erratum, ...]:
+    """All errata, by item. Columns: id, severity, printed, right, by, claimed, value, rival."""
+    found = []
+    with (SHELF / "errata.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            by, fact = row["by"], ""
+            if by.startswith("fact "):
+                by, fact = "", by.removeprefix("fact ")
+            check = None
+            if by:
+                check = read_check({"what": row["printed"], "by": by, "claimed": row["claimed"], "right": row["value"]})
+            found.append(Erratum(row["id"], row["severity"], row["printed"], row["right"], check, fact))
+    return tuple(found)
+
+
+def errata_of(item: str, severity: str = "") -> tuple[Erratum, ...]:
+    """Those of one item; of one severity, if named."""
+    return tuple(one for one in errata() if one.of == item and severity in ("", one.severity))
+
+
+@cache
+def costs() -> dict[str, float]:
+    """Processor seconds of experiments and of the deciders that take long, measured on one core."""
+    with (SHELF / "costs.csv").open(encoding="utf-8", newline="") as file:
+        return {row["what"]: float(row["seconds"]) for row in csv.DictReader(file)}
+
+
+def canonical(name: str) -> str:
+    """The id that a name like `theorem 5`, `a7` or `exercise C.6` means; the name itself where it means none."""
+    text = " ".join(name.strip().lower().replace("_", "-").split())
+    if found := _NUMBER.match(text):
+        word, letter, number = found.groups()
+        said = {word or "": (word or "") if word in _LETTERS else ""} | WORDS | KINDS
+        letter = (letter or said.get(word or "", "")).upper()
+        if letter:
+            return f"{letter}{'.' * (letter in DOTTED)}{int(number)}"
+    return name.strip()
+
+
+def find_entries(name: str) -> tuple[Entry, ...]:
+    """The entry of that name, or the several that share it (`theorem 3`). Raises UnknownName with close names."""
+    wanted = canonical(name)
+    same = wanted.casefold()
+    found = tuple(one for one in entries() if same == one.id.casefold() or same in one.names)
+    if not found:
+        raise UnknownName("claim", name, tuple(one.id for one in entries()), "ID")
+    return found
+
+
+def search(text: str) -> tuple[Entry, ...]:
+    """Entries in whose title, statement or reasons every word of `text` stands."""
+    words = text.casefold().split()
+
+    def has(entry: Entry) -> bool:
+        said = " ".join((entry.title, entry.says, entry.because, entry.true_form, *entry.names)).casefold()
+        return all(word in said for word in words)
+
+    return tuple(one for one in entries() if has(one))

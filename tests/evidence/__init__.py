@@ -1,0 +1,1 @@
+"""The claims of a textbook chapter, and what decides them."""

@@ -1,0 +1,122 @@
+"""`claims`: the list, cards, runs, budgets, errata, pictures, and exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lockstep
+from cli_runner import run
+from lockstep.errors import BadInput
+from lockstep.evidence.claims import decide
+from lockstep.evidence.claims.deciders import scaling
+from lockstep.evidence.claims.page import anchor, claims_page, exercises_page
+from lockstep.evidence.claims.pictures import PICTURES
+from lockstep.evidence.claims.shelf import entries
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_list_has_every_item_and_runs_nothing() -> None:
+    found = run("claims", "--json").json()
+    assert [one["id"] for one in found["claims"]] == [entry.id for entry in entries()]
+    assert all(one["as_registered"] is None for one in found["claims"])
+    assert all(check["got"] is None for one in found["claims"] for check in one["evidence"])
+    few = run("claims", "--kind", "proof", "--verdict", "true", "--json").json()
+    assert [one["id"] for one in few["claims"]] == ["B.3", "B.6", "B.13", "B.16"]
+
+
+def test_a_card_runs_nothing_and_ends_with_0() -> None:
+    shown = run("claims", "T5")
+    assert shown.code == 0
+    assert shown.out.startswith("T5 is false")
+    assert "lockstep claims T5 --run" in shown.out
+
+
+@pytest.mark.parametrize(("item", "code"), [("A.11", 0), ("T5", 1), ("B.4", 1), ("C.8", 0), ("M11", 0)])
+def test_a_run_of_what_is_not_true_ends_with_1(item: str, code: int) -> None:
+    found = run("claims", item, "--run", "--json")
+    assert found.code == code
+    (one,) = found.json()["claims"]
+    assert one["as_registered"]
+    assert lockstep.claims(item, run=True).to_dict()["claims"][0]["verdict"] == one["verdict"]
+
+
+def test_a_run_that_finds_something_else_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaling, "_step_s", lambda *given: 1.0)
+    found = run("claims", "T5", "--run", "--json")
+    assert found.code == 1
+    assert "did not find" in found.err
+    (one,) = found.json()["claims"]
+    assert (one["verdict"], one["as_registered"]) == ("undecided", False)
+
+
+def test_a_budget_leaves_out_what_does_not_fit_and_names_it() -> None:
+    cheap = decide.run([one for one in entries() if one.id in ("T5", "A.16")], within_s=0.5)
+    assert [one.found is None for one in cheap] == [False, True]
+    none = lockstep.claims(all=True, within=0)
+    assert set(none.left_out) == {entry.id for entry in entries() if entry.every_check()}
+    assert none.ok
+
+
+def test_errata_of_an_item_run() -> None:
+    found = run("claims", "--errata", "B.13", "--severity", "high", "--json")
+    assert found.code == 0
+    assert {one["severity"] for one in found.json()["errata"]} == {"high"}
+    assert all(one["as_registered"] for one in found.json()["errata"])
+    assert run("claims", "B.14/1", "--json").json()["errata"][0]["of"] == "B.14"
+
+
+def test_a_fact_of_the_lab_is_found_by_its_id() -> None:
+    found = run("claims", "staleness.mean-delay", "--run", "--json")
+    assert found.code == 0
+    assert found.json()["claims"][0]["verdict"] == "true"
+
+
+def test_pictures_are_drawn(tmp_path: Path) -> None:
+    for item in ("B.14", "T5"):
+        assert run("claims", item, "--plot", str(tmp_path / f"{item}.svg")).code == 0
+        assert (tmp_path / f"{item}.svg").stat().st_size > 5000
+    assert run("claims", "T9", "--plot", str(tmp_path / "experiment.svg")).code == 0
+    assert run("claims", "E1", "--plot", str(tmp_path / "a.svg")).refusal().startswith("--plot: E1 has no picture")
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_pictures_say_what_is_asked_and_name_their_axes(name: str) -> None:
+    picture = PICTURES[name]()
+    assert picture.title.rstrip(".").count("?") == 1
+    assert picture.x
+    assert picture.y
+    assert len({line.label for line in picture.lines}) == len(picture.lines) >= 2
+    for line in picture.lines:
+        assert len(line.x) == len(line.y)
+        assert np.isfinite(np.asarray(line.y, dtype=float)).all()
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [({"run": True}, "--run"), ({"within": "3s"}, "--within"), ({"severity": "high"}, "--severity"),
+     ({"seed": 3}, "--seed"), ({"kind": "nothing"}, "--kind"), ({"all": True, "errata": "A.1"}, "--all"),
+     ({"errata": "A.1", "severity": "worst"}, "--severity"), ({"all": True, "search": "ring"}, "--kind")],
+)  # fmt: skip
+def test_options_without_effect_are_refused(words: dict[str, object], where: str) -> None:
+    with pytest.raises(BadInput, match=where):
+        lockstep.claims(**words)
+
+
+def test_unknown_names_are_refused_with_close_ones() -> None:
+    assert run("claims", "T99").refusal().startswith("ID: unknown claim 'T99'; did you mean")
+
+
+def test_pages_are_what_the_shelf_says() -> None:
+    page = ROOT / "docs" / "reference" / "claims.md"
+    assert page.read_text(encoding="utf-8") == claims_page()
+    assert exercises_page() in (ROOT / "docs" / "learn" / "exercises.md").read_text(encoding="utf-8")
+
+
+def test_pages_that_teach_a_subject_link_to_its_items() -> None:
+    for entry in entries():
+        if entry.learn:
+            assert f"claims.md#{anchor(entry)})" in (ROOT / "docs" / entry.learn).read_text(encoding="utf-8"), entry.id

@@ -1,0 +1,212 @@
+"""Entries: complete, in words that stand alone, each verdict the one that follows from checks with power."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lockstep
+from lockstep.evidence.claims.decide import Bench, correct
+from lockstep.evidence.claims.deciders.table import ARITHMETIC, LAB, nature_of
+from lockstep.evidence.claims.entry import VERDICTS, Case, Check, Entry, Found, Range
+from lockstep.evidence.claims.page import SYMBOLS
+from lockstep.evidence.claims.pictures import PICTURES
+from lockstep.evidence.claims.shelf import canonical, entries, errata, find_entries, search
+from lockstep.lab.facts import facts, find_fact
+
+ROOT = Path(__file__).parents[2]
+ITEMS = (
+    *(f"T{n}" for n in range(1, 11)), *(f"A.{n}" for n in range(1, 21)), *(f"B.{n}" for n in range(1, 21)),
+    *(f"E{n}" for n in range(1, 13)), *(f"C.{n}" for n in range(1, 21)),
+)  # fmt: skip
+VERDICT_OF = dict(zip(ITEMS[:50], "ffftfffcffctcfatfffftttaccfffacftcftaffffftfctffac", strict=True))
+"""First letters of the verdicts of theorems, statements and problems, from the judgement of each by hand."""
+
+
+@cache
+def bench() -> Bench:
+    return Bench()
+
+
+def test_every_item_of_the_chapter_has_one_entry() -> None:
+    ids = [entry.id for entry in entries()]
+    assert len(set(ids)) == len(ids)
+    assert tuple(one for one in ids if one in ITEMS) == ITEMS
+    assert {one: entry.verdict[0] for entry in entries() if (one := entry.id) in VERDICT_OF} == VERDICT_OF
+
+
+@pytest.mark.parametrize("entry", [pytest.param(one, id=one.id) for one in entries()])
+def test_the_verdict_follows_from_checks_that_can_fail(entry: Entry) -> None:
+    assert entry.verdict in VERDICTS
+    found = bench().decide(entry)
+    for check in entry.every_check():
+        assert check.as_known(found[check]), (check.what, found[check])
+        assert check.has_power(found[check]), (check.what, check.allowed(found[check]))
+    assert entry.derived(found) == entry.verdict
+    assert bool(entry.every_check()) == (entry.verdict != "missing")
+
+
+def test_a_verdict_that_is_changed_is_noticed() -> None:
+    """Whatever else an entry with checks of its own states does not follow from what is found."""
+    draw = np.random.default_rng(0)
+    decided = [one for one in entries() if one.checks or one.cases]
+    for _ in range(100):
+        entry = decided[draw.integers(len(decided))]
+        others = [one for one in ("true", "false", "conditional", "ambiguous") if one != entry.verdict]
+        assert entry.derived(bench().decide(entry)) != draw.choice(others)
+
+
+def test_a_right_value_that_is_changed_is_noticed() -> None:
+    """Right values off by three times what is allowed, in a random direction."""
+    draw = np.random.default_rng(1)
+    checks = [
+        (entry, check) for entry in entries() for check in entry.every_check() if check.right.low == check.right.high
+    ]
+    for place in draw.choice(len(checks), 100, replace=False):
+        entry, check = checks[place]
+        found = bench().decide(entry)[check]
+        moved = check.right.low + float(draw.choice([-1.0, 1.0])) * 3 * check.allowed(found)
+        other = Check(check.what, check.by, check.claimed, Range(moved, moved, check.right.half_digit))
+        assert not other.as_known(found) or check.allowed(found) == 0
+
+
+@pytest.mark.parametrize("place", range(8))
+def test_errata_that_run_find_the_right_value_and_not_the_printed_one(place: int) -> None:
+    """In eight parts, for tests that run in parallel."""
+    for one in errata()[place::8]:
+        (found,) = correct([one], bench().seed) if one.fact == "" else (None,)
+        if one.fact:
+            fact = find_fact(one.fact)
+            evidence = fact.evidence(bench().experiment(fact.experiment))
+            assert evidence
+            assert all(check.ok for check in evidence)
+        elif one.check is not None and found is not None and found.found is not None:
+            assert found.as_registered, (one.id, found.found)
+            assert one.check.has_power(found.found), one.id
+
+
+def test_errata_are_numbered_by_item_and_most_run() -> None:
+    ids = {entry.id for entry in entries()}
+    assert {one.of for one in errata()} <= ids
+    names = [one.id for one in errata()]
+    assert len(set(names)) == len(names)
+    for item in ids:
+        numbers = [int(one.id.partition("/")[2]) for one in errata() if one.of == item]
+        assert numbers == list(range(1, len(numbers) + 1))
+    runs = [one for one in errata() if one.check or one.fact]
+    assert len(runs) > 0.9 * len(errata())
+    assert [one.id for one in errata() if one.severity == "high" and one not in runs] == []
+
+
+def test_texts_stand_alone() -> None:
+    """No sentence begins with a word whose noun is elsewhere; every entry says what, why and how to see it."""
+    for entry in entries():
+        for text in (entry.title, entry.says, entry.true_form, *(case.when for case in entry.cases)):
+            assert not re.match(r"(It|This|That|They|These|Inside|Outside)\b(?! (?:is so|depends|a critical))", text), (
+                text
+            )
+        assert entry.says.endswith((".", "?"))
+        assert entry.verdict == "missing" or (entry.command.startswith("lockstep ") and entry.because)
+        assert entry.picture == "" or entry.picture in PICTURES
+        assert set(entry.see) <= {one.id for one in entries()}
+        assert not entry.learn or (ROOT / "docs" / entry.learn).exists()
+    for fact in facts():
+        assert not re.match(r"(It|This|That|They|The bound|Inside)\b(?! on)", fact.statement), fact.statement
+
+
+def test_symbols_have_a_legend() -> None:
+    known = {one.strip() for symbols, _ in SYMBOLS for one in re.split(r"[,/]", symbols)}
+    for entry in entries():
+        used = set(re.findall(r"(?<![\w'])([a-zA-Z])(?![\w'])", entry.true_form + " " + entry.says))
+        assert (
+            used - known - {"a", "A", "b", "e", "f", "i", "j", "t", "u", "w", "x", "y", "W", "E", "H", "I", "N", "q"}
+            == set()
+        ), entry.id
+
+
+def test_ids_of_another_collection_are_nowhere() -> None:
+    """Statements are stated in full; nothing refers to numbers that only the authors of a private list have."""
+    foreign = re.compile(r"(?<![\w.#/-])(?:[FNU]\d{2}|[AB]\d{1,2}-\d{1,2})(?![\w-])")
+    root = Path(lockstep.__file__).parent
+    files = [
+        *root.rglob("*.py"),
+        *root.glob("evidence/**/*.toml"),
+        *root.glob("evidence/**/*.csv"),
+        *root.glob("lab/*.csv"),
+    ]
+    texts = {file.name: foreign.findall(file.read_text("utf-8")) for file in files}
+    assert {name: found for name, found in texts.items() if found} == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("theorem 5", "T5"), ("t.5", "T5"), ("Exercise C.6", "C.6"), ("a7", "A.7"), ("A 7", "A.7"), ("problem 14", "B.14"),
+     ("b11", "B.11"), ("example 3", "E3"), ("homework 1", "HW1"), ("E12", "E12"), ("claim 3", "A.3")],
+)  # fmt: skip
+def test_names_are_forgiving(name: str, wanted: str) -> None:
+    assert canonical(name) == wanted
+    assert wanted in [one.id for one in find_entries(name)]
+
+
+def test_a_number_that_two_theorems_have_names_both() -> None:
+    assert [one.id for one in find_entries("theorem 3")] == ["T3", "M3"]
+    assert [one.id for one in find_entries("theorem 11")] == ["M11"]
+
+
+def test_search_finds_words() -> None:
+    assert "B.4" in [one.id for one in search("ring latency")]
+    assert search("no such words at all") == ()
+
+
+def test_every_check_says_how_its_number_comes_about() -> None:
+    checks = [check for entry in entries() for check in entry.every_check()]
+    assert {nature_of(check) for check in checks} == {"simulated", "solved", "counted", "priced", "arithmetic"}
+    for entry in entries():
+        if entry.kind in ("theorem", "statement", "proof"):
+            assert all(nature_of(check) != "arithmetic" for check in entry.every_check()), entry.id
+
+
+def test_ranges() -> None:
+    assert Range.read("0.149460").half_digit == pytest.approx(5e-7)
+    assert Range.read(7).half_digit == 0
+    assert Range.read("<= 0.5").gap(Range.read("0.7")) == pytest.approx(0.2)
+    assert Range.read(">= 2").gap(Range.read("3")) == 0
+    assert Range.read("<= 1").gap(Range.read(">= 1.5")) == pytest.approx(0.5)
+    assert Range.read("<= 1").away(3) == 2
+
+
+def _check(claimed: object, right: object) -> Check:
+    return Check("", "= 1", Range.read(claimed), Range.read(right))
+
+
+@pytest.mark.parametrize(
+    ("claims", "value", "verdict"),
+    [((1, 2), 2.0, "false"), ((2, 2), 2.0, "true"), ((1, 2), 1.0, "undecided"), ((2, 2), 5.0, "undecided")],
+)
+def test_verdicts_derive_from_values(claims: tuple[int, int], value: float, verdict: str) -> None:
+    entry = Entry(id="X", kind="theorem", title="", says="", verdict="", checks=(check := _check(*claims),))
+    assert entry.derived({check: Found(value)}) == verdict
+    assert entry.derived({}) == "undecided"
+
+
+def test_cases_make_a_verdict_conditional_or_ambiguous() -> None:
+    right, wrong = _check(2, 2), _check(1, 2)
+    cases = (Case("here", "true", (right,)), Case("there", "false", (wrong,)))
+    found = {right: Found(2.0), wrong: Found(2.0)}
+    for readings, verdict in ((False, "conditional"), (True, "ambiguous")):
+        entry = Entry(id="X", kind="proof", title="", says="", verdict="", cases=cases, readings=readings)
+        assert entry.derived(found) == verdict
+    mixed = Entry(id="X", kind="proof", title="", says="", verdict="", checks=(right, wrong))
+    assert mixed.derived(found) == "undecided"
+
+
+def test_right_values_are_typed_and_not_computed() -> None:
+    """A check's right value is a number in a file; what finds it is a run, a decider or arithmetic."""
+    for entry in entries():
+        for check in entry.every_check():
+            assert np.isfinite([check.right.low, check.right.high]).any()
+            assert check.by.startswith((LAB, ARITHMETIC)) or "." in check.by.split()[0]

@@ -1,0 +1,110 @@
+"""Options that exercises ask for: orders of a ring, a single worker that pays, workers above a time, drawn speeds."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import lockstep
+from cli_runner import run
+from lockstep.campaigns import amdahl
+from lockstep.collectives import get
+from lockstep.collectives.orders import crossing_B, rank_order
+from lockstep.errors import BadInput
+
+CLUSTER = ("--cluster", "dgx-h100:4", "--ranks", "32", "--size", "32MB", "--algorithm", "ring")
+
+
+@pytest.mark.parametrize(("nodes", "node"), [(4, 8), (3, 5), (2, 2)])
+def test_orders_of_a_ring_cross_nodes_as_often_as_counted_by_hand(nodes: int, node: int) -> None:
+    ranks = nodes * node
+    for order in ("node", "round-robin", "random:4"):
+        places = rank_order(order, ranks, node)
+        assert sorted(places) == list(range(ranks))
+        hops = sum(a // node != b // node for a, b in zip(places, np.roll(places, -1), strict=True))
+        program = get("all-reduce", "ring").program(ranks, 1.0, order=places.tolist())
+        assert crossing_B(program, node) == pytest.approx(hops * 2 * (ranks - 1) / ranks)
+    law = {"node": 2 * nodes * (ranks - 1) / ranks, "round-robin": 2 * (ranks - 1)}
+    for order, crossing in law.items():
+        places = rank_order(order, ranks, node).tolist()
+        assert crossing_B(get("all-reduce", "ring").program(ranks, 1.0, order=places), node) == pytest.approx(crossing)
+
+
+def test_random_orders_cross_on_average_as_their_law_says() -> None:
+    ranks, node, draws = 24, 4, 60
+    ring = get("all-reduce", "ring")
+    found = [
+        crossing_B(ring.program(ranks, 1.0, order=rank_order(f"random:{seed}", ranks, node).tolist()), node)
+        for seed in range(draws)
+    ]
+    error = np.std(found, ddof=1) / math.sqrt(draws)
+    assert abs(np.mean(found) - 2 * (ranks - node)) < 5 * error
+
+
+def test_the_order_of_a_ring_is_an_option() -> None:
+    plain = run("collective", "all-reduce", *CLUSTER, "--json").json()["rows"][0]
+    (node,), (turns,) = (
+        run("collective", "all-reduce", *CLUSTER, "--order", order, "--json").json()["rows"]
+        for order in ("node", "round-robin")
+    )
+    assert node["cross_node_B"] == pytest.approx(plain["cross_node_B"])
+    assert turns["cross_node_B"] == pytest.approx(2 * 31 * 32e6)
+    assert node["time_s"] == node["simulated_s"]
+    for more, where in ((("--order", "random:x"), "--order"), (("--order", "sorted"), "--order")):
+        assert run("collective", "all-reduce", *CLUSTER, *more).refusal().startswith(where)
+    alone = ("--ranks", "8", "--size", "1MB", "--latency", "1us", "--bandwidth", "1GB/s", "--algorithm", "ring")
+    assert run("collective", "all-reduce", *alone, "--order", "node").refusal().startswith("--order: needs ranks")
+
+
+@pytest.mark.parametrize("workers", [2, 8, 100])
+def test_a_single_worker_that_pays_makes_the_curve_amdahls(workers: int) -> None:
+    found = lockstep.speedup(compute="1s", size="50MB", latency=0, bandwidth="1GB/s", workers=100, alone_pays=True)
+    rho = float(found.time_s(workers)) - 1 / workers
+    assert float(found.speedup(workers)) == pytest.approx(float(amdahl(workers, rho / (1 + rho))))
+    plain = lockstep.speedup(compute="1s", size="50MB", latency=0, bandwidth="1GB/s", workers=100)
+    assert float(plain.speedup(workers)) == pytest.approx(1 / (1 / workers + rho))
+
+
+def test_the_probability_that_any_worker_takes_longer() -> None:
+    """Exponential times: 1 - (1 - exp(-x))^n; two of them twice as slow."""
+    found = lockstep.stragglers(workers=10, law="exponential:mean=1s", above="3s", seed=1)
+    assert found.any_above_frac == pytest.approx(1 - (1 - math.exp(-3)) ** 10)
+    slow = lockstep.stragglers(workers=10, law="exponential:mean=1s", above="3s", slow=2)
+    assert slow.any_above_frac == pytest.approx(1 - (1 - math.exp(-3)) ** 8 * (1 - math.exp(-1.5)) ** 2)
+    assert slow.asynchronous_s == pytest.approx(10 / (8 + 2 / 2))
+    assert lockstep.stragglers(workers=2, law="exponential:mean=1s").any_above_frac is None
+
+
+def test_speeds_are_drawn_from_a_law() -> None:
+    found = lockstep.balance(speeds="uniform:low=70,high=130", workers=16, batch=256, seed=3)
+    assert len(found.speeds) == 16
+    assert all(70 <= speed <= 130 for speed in found.speeds)
+    assert found.static_s / found.bound_s == pytest.approx(np.mean(found.speeds) / min(found.speeds))
+    assert lockstep.balance(speeds="uniform:low=70,high=130", workers=16, batch=256, seed=3) == found
+    for words, where in (
+        ({"speeds": "uniform:low=1,high=2"}, "--workers"),
+        ({"speeds": "1,2", "workers": 2}, "--workers"),
+    ):
+        with pytest.raises(BadInput, match=where):
+            lockstep.balance(batch=8, **words)
+
+
+def test_a_parameter_server_is_sharded_and_sparse() -> None:
+    """2 n S / shards at full density; sparse entries are twice as large; the break-even is S (n - 1) / (2 n^2)."""
+    words = {"ranks": 256, "size": 700e6, "latency": 0, "bandwidth": 200e9}
+    (dense,) = lockstep.collective("parameter-server", shards=16, **words).comparison.rows
+    assert dense.time_s == pytest.approx(2 * 256 * 700e6 / 16 / 200e9)
+    sparse = lockstep.collective("parameter-server", shards=16, density=0.01, **words)
+    assert sparse.comparison.rows[0].time_s == pytest.approx(0.02 * dense.time_s)
+    assert "3.11 %" in sparse.assumptions[0]
+    (alone,) = lockstep.collective("parameter-server", density=1, **words).comparison.rows
+    assert alone.time_s == pytest.approx(2 * 2 * 256 * 700e6 / 200e9)
+    for op, more in (
+        ("all-reduce", {"shards": 2}),
+        ("parameter-server", {"shards": 300}),
+        ("parameter-server", {"density": 0}),
+    ):
+        with pytest.raises(BadInput, match=r"--shards|--density"):
+            lockstep.collective(op, **words, **more)
