@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import lockstep
 from cli_runner import run
+from effort import share
 from lockstep.errors import BadInput
 from lockstep.evidence.claims import decide
 from lockstep.evidence.claims.deciders import scaling
@@ -120,3 +122,13 @@ def test_pages_that_teach_a_subject_link_to_its_items() -> None:
     for entry in entries():
         if entry.learn:
             assert f"claims.md#{anchor(entry)})" in (ROOT / "docs" / entry.learn).read_text(encoding="utf-8"), entry.id
+
+
+COMMANDS = sorted({entry.command for entry in entries() if entry.command})
+
+
+@pytest.mark.parametrize("command", share(COMMANDS, 4))
+def test_commands_of_items_answer(command: str) -> None:
+    """An experiment of the lab, or a verb; a no is an answer too, a refusal is not."""
+    words = shlex.split(command)[1:]
+    assert run(*words, "--json").code in (0, 1)

@@ -210,3 +210,56 @@ def test_right_values_are_typed_and_not_computed() -> None:
         for check in entry.every_check():
             assert np.isfinite([check.right.low, check.right.high]).any()
             assert check.by.startswith((LAB, ARITHMETIC)) or "." in check.by.split()[0]
+
+
+NUMBER = re.compile(r"(?<![\w.])\d[\d,]*\.?\d*(?!\w)")
+SCALES = (1, 100, 1000, 1e-3, 1e-6, 1e-9)
+"""Percent, thousands and their like."""
+SMALL = {0.0, 1.0, 2.0, 3.0, 4.0}
+"""Numbers of formulas, such as the 2 of a half."""
+
+
+def numbers(text: str) -> set[str]:
+    return {found.rstrip(".,").replace(",", "") for found in NUMBER.findall(text)} - {""}
+
+
+def untied(entry: Entry, text: str) -> list[str]:
+    """Numbers of a text that no check and no erratum of the entry holds."""
+    ranges = [one for check in entry.every_check() for one in (check.claimed, check.right, check.rival) if one]
+    values = [value for one in ranges for value in (one.low, one.high) if np.isfinite(value)]
+    said = [entry.title, entry.command, *(case.when for case in entry.cases)]
+    said += [text for check in entry.every_check() for text in (check.what, check.by)]
+    said += [text for one in errata() if one.of == entry.id for text in (one.printed, one.right)]
+    known = set().union(*map(numbers, said))
+
+    def tied(number: str) -> bool:
+        value, half = float(number), 0.5 * 10.0 ** -len(number.partition(".")[2])
+        near = (abs(scale * other - value) <= half + 1e-12 for other in values for scale in SCALES)
+        return value in SMALL or number in known or any(near) or any(abs(100 * (1 - v) - value) <= half for v in values)
+
+    return [number for number in sorted(numbers(text)) if not tied(number)]
+
+
+SPOKEN = [entry for entry in entries() if entry.kind in ("theorem", "statement", "proof")]
+
+
+@pytest.mark.parametrize("entry", [pytest.param(one, id=one.id) for one in SPOKEN])
+def test_numbers_in_texts_are_those_of_checks(entry: Entry) -> None:
+    assert untied(entry, " ".join((entry.says, entry.because, entry.true_form))) == []
+
+
+def test_numbers_that_are_changed_in_texts_are_noticed() -> None:
+    """Hundred draws of a number of two digits or more, moved by a tenth to a half."""
+    draw, noticed = np.random.default_rng(2), 0
+    texts = [
+        (entry, number)
+        for entry in SPOKEN
+        for number in sorted(numbers(entry.says + " " + entry.because))
+        if len(number) > 1
+    ]
+    for _ in range(100):
+        entry, number = texts[draw.integers(len(texts))]
+        digits = len(number.partition(".")[2])
+        moved = f"{float(number) * draw.uniform(1.1, 1.5):.{digits}f}"
+        noticed += moved in untied(entry, moved)
+    assert noticed >= 85

@@ -128,7 +128,7 @@ def _entry(entry: Entry) -> list[str]:
     links = [f"[{other}](#{other.replace('.', '').lower()})" for other in entry.see]
     learn = [f"[{entry.learn.removeprefix('learn/').removesuffix('.md')}](../{entry.learn})"] if entry.learn else []
     lines += [f"- see: {', '.join(links + learn)}", "", "| number | claimed | right | |", "|---|---|---|---|"]
-    lines += [_row(check) for check in entry.every_check()]
+    lines += [_row(check, stated=check in entry.truths) for check in entry.every_check()]
     errata = errata_of(entry.id)
     if errata:
         lines += ["", "| erratum | printed | right |", "|---|---|---|"]
@@ -136,6 +136,7 @@ def _entry(entry: Entry) -> list[str]:
     return [*lines, ""]
 
 
-def _row(check: Check) -> str:
-    claimed = str(check.claimed) if check.refutes or check.rival is None else "as right"
+def _row(check: Check, *, stated: bool) -> str:
+    """A check; one of the true form alone has no claimed value."""
+    claimed = "-" if stated and not check.refutes else str(check.claimed)
     return f"| {_cell(check.what)} | {claimed} | {check.right} | {nature_of(check)} |"
