@@ -69,7 +69,8 @@ BAD_TEXTS = (
     "0x10",
     "\ud800",
 )
-BAD_PATHS = {"FILE": ("a\x00b.svg", "/proc/none/x.svg", "/dev/null/x.yaml", "y" * 5000), "DIR": ("a\x00b",)}
+BAD_PATHS = {"FILE": ("a\x00b.svg", "/proc/none/x.svg", "/dev/null/x.yaml", "y" * 5000), "DIR": ("a\x00b",),
+             "TEXT": ("", " ", "\x00", "💥", "no item has these words")}  # fmt: skip
 """By what a flag takes; a folder need not exist, so that only what can be none is bad."""
 
 CLUSTER = """\

@@ -151,7 +151,11 @@ def _listed(kind: str | None, verdict: str | None, search: str | None) -> tuple[
     for given, allowed, flag in ((kind, tuple(KINDS), "--kind"), (verdict, VERDICTS, "--verdict")):
         if given is not None and given not in allowed:
             raise UnknownName(flag.removeprefix("--"), given, allowed, flag)
+    if search is not None and not search.strip():
+        raise BadInput("give words that an item contains", "--search")
     found = entries() if search is None else find(search)
+    if not found:
+        raise BadInput(f"no item contains {str(search)[:60]!r}; fewer words find more", "--search")
     return tuple(one for one in found if kind in (None, one.kind) and verdict in (None, one.verdict))
 
 

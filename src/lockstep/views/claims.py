@@ -167,7 +167,7 @@ COMMAND = Command(
     examples=(
         "lockstep claims",
         "lockstep claims T5",
-        "lockstep claims A.7 --run",
+        "lockstep claims T4 --run",
         "lockstep claims --all --within 60s",
         "lockstep claims --errata B.13 --severity high",
         "lockstep claims B.14 --plot b14.svg",
