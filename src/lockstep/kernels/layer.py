@@ -17,6 +17,7 @@ import numpy as np
 
 from lockstep.kernels.adapters import adapter_work, restored_work
 from lockstep.kernels.clock import Work
+from lockstep.kernels.loss import loss_work
 from lockstep.kernels.recurrent import first_width, recurrent_core, recurrent_projections
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import sharing_of
@@ -296,13 +297,7 @@ def embedding_work(shard: Shard) -> Passes:
 
 
 def head_work(shard: Shard) -> Passes:
-    """Final norm, vocabulary product and fp32 cross-entropy over the vocabulary shard.
-
-    The loss reads the half-precision logits, holds them in fp32 and takes max, exponential and sum; backward writes
-    the gradient: 5 and 4 passes in units of half-precision elements where kernels are fused. In kernels of their own
-    the logits are converted (3 passes), normalised (6) and picked from; backward zeros are filled (2), the gradient of
-    the softmax is taken (6) and converted (3).
-    """
+    """Final norm, vocabulary product and cross entropy over the vocabulary shard."""
     return logits_work(shard, shard.grid.tp) + final_norm_work(shard)
 
 
@@ -310,8 +305,7 @@ def logits_work(shard: Shard, ways: Number) -> Passes:
     """Of it, product and loss, with the vocabulary divided into `ways`."""
     tokens, vocabulary = shard.tokens, shard.model.vocab / ways
     parts = shard.product(tokens, vocabulary, shard.model.hidden)
-    passes = (5.0, 4.0) if shard.recipe.fused_elementwise else (9.0, 11.0)
-    return parts + shard.elementwise(tokens * vocabulary, *passes, kernels=5)
+    return parts + loss_work(shard, tokens * vocabulary)
 
 
 def final_norm_work(shard: Shard) -> Passes:

@@ -28,11 +28,15 @@ NOT_TRAINED = {
 TP_OVERLAPS = ("none", "gradients", "all", "async")
 EP_OVERLAPS = ("none", "cells", "shared")
 EXCHANGES = ("copy", "node")
-LOSS_B = {"eager": 4.0 + 4.0 + 4.0, "upcast": 4.0 + 4.0, "fused": 2.0 + 4.0, "half": 2.0 + 2.0, "chunked": 2.0 + 4.0}
+LOSS_B = {
+    "eager": 4.0 + 4.0 + 4.0, "upcast": 4.0 + 4.0, "in-place": 2.0 + 4.0, "fused": 2.0 + 4.0, "half": 2.0 + 2.0,
+    "chunked": 2.0 + 4.0,
+}  # fmt: skip
 """Bytes per logit at the peak of the loss: eager, one fp32 kernel after another, holds log-probabilities, their
-gradient and that of the logits; upcast, one kernel on fp32 logits, these and their gradient; fused (Megatron's, or
-compiled) half precision, and fp32 in which the gradient takes the logit's place; half, one kernel that reads and writes
-half precision (FlashAttention's cross entropy); chunked as fused, of a few tokens at a time (`activations.py`)."""
+gradient and that of the logits; upcast, one kernel on fp32 logits, these and their gradient; in-place, one kernel after
+another (Megatron's vocabulary-parallel loss), half precision, and fp32 in which the gradient takes the logit's place;
+fused (compiled) the same; half, one kernel that reads and writes half precision (FlashAttention's cross entropy);
+chunked as fused, of a few tokens at a time (`activations.py`). Their time: `kernels/loss.py`."""
 MFU_CONVENTIONS = ("full", "causal", "6n")
 NARROW_B = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 """Bytes per element of an input kept in a narrow format, its scales included (one byte per 32 or 16 elements)."""

@@ -39,7 +39,10 @@ def left_out() -> Counter[str]:
 def model_of(row: dict[str, str]) -> Transformer:
     """The GPT-NeoX model of a row."""
     layers, hidden, heads, seq, vocab = (int(row[name]) for name in ("layers", "hidden", "heads", "seq_len", "vocab"))
-    return replace(gpt(row["model"], layers, hidden, heads, seq, vocab), positions="rotary", tied_embeddings=False)
+    return replace(
+        gpt(row["model"], layers, hidden, heads, seq, vocab), positions="rotary", tied_embeddings=False,
+        parallel_block=True, parallel_norms=2,
+    )  # fmt: skip
 
 
 def _case(row: dict[str, str]) -> Case:
