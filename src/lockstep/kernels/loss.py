@@ -3,11 +3,11 @@
 A pass reads or writes every logit of a rank's part once, in units of half-precision elements, so that one over fp32
 counts two. Forward and backward:
 
-    eager      converted to fp32 (3), log-softmax, which reads three times and writes (8); backward zeros filled (2), its
-               gradient, which reads the incoming one twice, its own output, and writes (8), converted back (3):
+    eager      converted to fp32 (3), log-softmax, which reads three times and writes (8); backward zeros filled (2),
+               its gradient, which reads the incoming one twice, its own output, and writes (8), converted back (3):
                torch's cross entropy, a kernel after another
-    in-place   converted to fp32 (3), maximum (2), subtracted (4), exponential (4), sum (2), divided (4); backward scaled
-               (4), converted back (3): Megatron's vocabulary-parallel loss, a kernel after another
+    in-place   converted to fp32 (3), maximum (2), subtracted (4), exponential (4), sum (2), divided (4); backward
+               scaled (4), converted back (3): Megatron's vocabulary-parallel loss, a kernel after another
     upcast     converted to fp32 (3), read once by one kernel (2); backward read and written (4), converted back (3)
     fused      read twice (2), written in fp32 (2), picked from; backward read (2), written (1) and scaled: compiled, or
                Megatron's --cross-entropy-loss-fusion

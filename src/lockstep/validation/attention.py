@@ -6,8 +6,8 @@ has one rate for both. Prints entries of `hardware/catalog/efficiency.toml`, and
 
 Sources: Dao-AILab/flash-attention@0251105:assets (BSD-3, figures with printed labels); meta-pytorch/tritonbench pull
 requests 171 and 1267; Dao-AILab/flash-attention issue 1589 (FlashAttention-2 on B200, which it runs there with the
-instructions of A100); NVIDIA/cudnn-frontend@3929da2:benchmark/sdpa_benchmark_training/results (MIT). bf16, without a window, the
-backward pass not deterministic.
+instructions of A100); NVIDIA/cudnn-frontend@3929da2:benchmark/sdpa_benchmark_training/results (MIT). bf16, without a
+window, the backward pass not deterministic.
 """
 
 from __future__ import annotations
