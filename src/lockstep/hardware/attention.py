@@ -6,9 +6,10 @@ Symbols: s tokens per sequence, d elements of a head, D those of the size that t
 are padded (FlashAttention 1: 32, 64, 128, csrc/flash_attn/fmha_api.cpp, run_fmha_fwd; FlashAttention 2: 32, 64, 96 and
 so on, csrc/flash_attn/src/flash_fwd_launch_template.h; in Triton: powers of two, BLOCK_HEADDIM), L tokens that cost as
 much as the fixed work of a row of tiles (those on the diagonal are computed whole, though a causal mask needs half of
-them), p what narrow heads lose. Without a mask L is `full_share` of that. Rates count the FLOPs that a kernel executes: forward 2 products over the scores that
-the mask leaves, backward 5 (FlashAttention-2, arXiv 2307.08691, section 3). Constants and their sources:
-`catalog/efficiency.toml`; `python -m lockstep.validation.attention` fits them to published rates of kernels.
+them), p what narrow heads lose. Without a mask L is `full_share` of that. Rates count the FLOPs that a kernel executes:
+forward 2 products over the scores that the mask leaves, backward 5 (FlashAttention-2, arXiv 2307.08691, section 3).
+Constants and their sources: `catalog/efficiency.toml`; `python -m lockstep.validation.attention` fits them to published
+rates of kernels.
 """
 
 from __future__ import annotations

@@ -12,10 +12,11 @@ make_vocab_size_divisible_by (128) times tp (megatron/training, _vocab_size_with
 in fp32 (the same file); the distributed optimizer is ZeRO-1. Latent widths, squared ReLU and norms: model_config.yaml.
 pp_layout: E embedding, t layer, m prediction module, L loss, a chunk between two bars.
 
-What libraries keep between steps besides is in `megatron_kept.py`. Workspaces of cuBLAS are in the allocator's count and in no tensor of the model: PyTorch has one for each of the two
-threads that multiply, forward and backward (aten/src/ATen/cuda/CublasHandlePool.cpp), Transformer Engine one more, and
-four for grouped products (pytorch/module/base.py, get_multi_stream_cublas_workspace). Left out, see `_why_not`:
-Mamba, tests that hold more than a step, fp8, values that contradict their configuration.
+What libraries keep between steps besides is in `megatron_kept.py`. Workspaces of cuBLAS are in the allocator's count
+and in no tensor of the model: PyTorch has one for each of the two threads that multiply, forward and backward
+(aten/src/ATen/cuda/CublasHandlePool.cpp), Transformer Engine one more, and four for grouped products
+(pytorch/module/base.py, get_multi_stream_cublas_workspace). Left out, see `_why_not`: Mamba, tests that hold more than
+a step, fp8, values that contradict their configuration.
 """
 
 from __future__ import annotations

@@ -8,16 +8,16 @@
     rotary       latent attention has a rotary embedding per layer, each with cosines, sines and angles of all positions
                  in fp32 (core/models/common/embeddings/yarn_rotary_pos_embedding.py)
     mask         unfused attention caches its causal mask, a byte per score (pytorch/softmax.py, _default_causal_mask)
-    routing      the dispatcher of a layer with experts keeps the last micro-batch's probabilities (4 bytes per token and
-                 expert), map (1) and rows (4 · (2E + 1) per token) (core/transformer/moe/token_dispatcher.py;
+    routing      the dispatcher of a layer with experts keeps the last micro-batch's probabilities (4 bytes per token
+                 and expert), map (1) and rows (4 (2E + 1) per token) (core/transformer/moe/token_dispatcher.py;
                  pytorch/triton/permutation.py)
 
 All but the inputs are there when memory is fullest, too: the inputs of a step's passes are among the activations. Then
 comes the mask of the micro-batch in work, which the data loader makes unless told otherwise, though no kernel that
-knows causal attention reads it (pretrain_gpt.py; training/utils.py, get_batch_on_this_tp_rank). And FlashAttention, which
-computes batch by batch, keeps its output beside the copy in Megatron's order, sequence first, that the projection after
-it keeps (pytorch/attention/dot_product_attention/backends.py): 12 MiB per layer of these tests, byte for byte what
-A100 and GB200 hold more than H100, where cuDNN's kernel writes in any order.
+knows causal attention reads it (pretrain_gpt.py; training/utils.py, get_batch_on_this_tp_rank). And FlashAttention,
+which computes batch by batch, keeps its output beside the copy in Megatron's order, sequence first, that the projection
+after it keeps (pytorch/attention/dot_product_attention/backends.py): byte for byte what A100 and GB200 hold more than
+H100, where cuDNN's kernel writes in any order.
 """
 
 from __future__ import annotations

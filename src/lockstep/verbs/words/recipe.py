@@ -182,8 +182,8 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "Cross entropy by kernel: eager (12 bytes per logit), upcast (8), in-place (6, Megatron's), fused (6), half (4) "
-            "or chunked with the head (Liger; a few tokens at a time). (default: as the software has it)",
+            "Cross entropy by kernel: eager (12 bytes per logit), upcast (8), in-place (6, Megatron's), fused (6), "
+            "half (4) or chunked with the head (Liger; a few tokens at a time). (default: as the software has it)",
         ),
         Field("cross_entropy"),
     ]
