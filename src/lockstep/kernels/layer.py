@@ -11,7 +11,7 @@ fused kernel: forward 2 products over the scores, backward 5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -107,8 +107,14 @@ def feed_forward(shard: Shard, width: Number, tokens: Number, count: Number, gat
 
 
 def activation(shard: Shard, width: Number, tokens: Number, count: Number, gated: bool) -> Passes:
-    """The function between the products of `count` such blocks."""
-    elements = tokens * width * count
+    """The function between the products of `count` such blocks.
+
+    In kernels of their own a gate's function reads and writes (2) and its product with the other half follows (3);
+    backward come two products (6) and the function's gradient (3).
+    """
+    elements, recipe = tokens * width * count, shard.recipe
+    if gated and not (recipe.fused_elementwise or recipe.fused_gate):
+        return shard.elementwise(elements, 5.0, 9.0, kernels=2)
     return shard.elementwise(elements, 3.0 if gated else 2.0, 5.0 if gated else 3.0)
 
 
@@ -302,9 +308,13 @@ def head_work(shard: Shard) -> Passes:
 
 
 def logits_work(shard: Shard, ways: Number) -> Passes:
-    """Of it, product and loss, with the vocabulary divided into `ways`."""
+    """Of it, product and loss, with the vocabulary divided into `ways`.
+
+    The head stays in half precision where layers run in a narrower format: Megatron Core's is no layer of Transformer
+    Engine (models/gpt/gpt_model.py, output_layer), torchtitan's is left out of the conversion (components/float8.py).
+    """
     tokens, vocabulary = shard.tokens, shard.model.vocab / ways
-    parts = shard.product(tokens, vocabulary, shard.model.hidden)
+    parts = replace(shard, clock=shard.clock.wide).product(tokens, vocabulary, shard.model.hidden)
     return parts + loss_work(shard, tokens * vocabulary)
 
 
