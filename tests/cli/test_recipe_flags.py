@@ -56,7 +56,7 @@ FLAGS = {
 """Word of the library -> (as said, field of Recipe, its value)."""
 ADAPTERS = {"train", "base"}
 """Words of fine-tuning, which mean something only together and not of every model: workload/test_adapters.py."""
-OF_SOFTWARE = {"fused_gate", "working_copy", "gradients_freed", "foreach_update", "narrow_inputs"}
+OF_SOFTWARE = {"fused_gate", "fused_norms", "working_copy", "gradients_freed", "foreach_update", "narrow_inputs"}
 """Habits that a stack decides: said by --stack."""
 QUESTION = {"seq", "batch", "notes"}
 """Fields that other flags say, or that say what was chosen."""

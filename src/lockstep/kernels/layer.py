@@ -18,6 +18,7 @@ import numpy as np
 from lockstep.kernels.adapters import adapter_work, restored_work
 from lockstep.kernels.clock import Work
 from lockstep.kernels.loss import loss_work
+from lockstep.kernels.norms import final_norm_work, norms, rotary_work
 from lockstep.kernels.recurrent import first_width, recurrent_core, recurrent_projections
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import sharing_of
@@ -40,7 +41,7 @@ def projections(shard: Shard, rotary: bool = True) -> Passes:
         parts += shard.elementwise(tokens * gate, 3.0, 5.0)
     parts += Passes(Work(), shard.clock.stream(2.0 * tokens * (width + 2 * kv_width) * shard.clock.element_B))
     if rotary and shard.model.positions == "rotary":
-        parts += shard.elementwise(tokens * (width + kv_width), 2.0, 2.0, kernels=2)
+        parts += rotary_work(shard, tokens * (width + kv_width))
     return parts
 
 
@@ -135,12 +136,6 @@ def shared_experts(shard: Shard, moe: Experts) -> Passes:
     if not moe.shared_ffn:
         return Passes(Work(), Work())
     return feed_forward(shard, moe.shared_ffn / shard.grid.tp, shard.tokens, 1, moe.gated)
-
-
-def norms(shard: Shard, kind: LayerKind = DENSE) -> Passes:
-    """The two norms of a layer, the one of a layer with one block."""
-    found = shard.elementwise(shard.loose_tokens * shard.model.hidden, 4.0, 6.0, kernels=2)
-    return found if kind.whole else _half(found)
 
 
 def _half(parts: Passes) -> Passes:
@@ -316,11 +311,6 @@ def logits_work(shard: Shard, ways: Number) -> Passes:
     tokens, vocabulary = shard.tokens, shard.model.vocab / ways
     parts = replace(shard, clock=shard.clock.wide).product(tokens, vocabulary, shard.model.hidden)
     return parts + loss_work(shard, tokens * vocabulary)
-
-
-def final_norm_work(shard: Shard) -> Passes:
-    """Of it, the norm."""
-    return shard.elementwise(shard.loose_tokens * shard.model.hidden, 2.0, 3.0)
 
 
 def vocabulary_work(shard: Shard) -> Passes:

@@ -81,6 +81,8 @@ class Recipe:
     """Dropout on attention and residuals: masks cost memory and traffic (2019 to 2022 models)."""
     fused_elementwise: bool = True
     """Neighbouring elementwise operations run as one kernel (Megatron's fused kernels, torch.compile)."""
+    fused_norms: bool = True
+    """RMSNorm and rotary embedding are a kernel each; else PyTorch's operations in turn (transformers' own models)."""
     fused_gate: bool = False
     """A gated block's activation and product run as one kernel where other elementwise operations do not (scripted)."""
     cross_entropy: str | None = None

@@ -116,6 +116,7 @@ def _recipe(row: dict[str, str], seq: int) -> Recipe:
         gradient_B=4.0 if wide else 2.0,
         reduce_B=2.0,
         fused_elementwise="foak" in row["framework_config"],
+        fused_norms="foak" in row["framework_config"],
         cross_entropy=loss_of(row),
     )
 

@@ -70,6 +70,7 @@ def _recipe(row: dict[str, str]) -> Recipe:
         base=next((base for word, base in BASES.items() if word in kernels), None),
         reduce_B=2.0,
         fused_elementwise="foak" in kernels,
+        fused_norms="foak" in kernels,
         fused_adapters="foak" in kernels and "accelerated" in kernels,
         cross_entropy=loss_of(row),
     )

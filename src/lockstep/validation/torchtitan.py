@@ -77,6 +77,7 @@ def fsdp2(seq: int, batch: int, dtype: str, compiled: bool) -> Recipe:
         batch=batch,
         dtype=dtype,
         fused_elementwise=compiled,
+        fused_norms=compiled,
         recompute_modules=RECOMPUTED,
     )
 
