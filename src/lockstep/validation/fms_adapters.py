@@ -91,5 +91,5 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
     )
 
 
-TIME = Table("fms_adapters", "step_time_s", SOURCE, 0.25, time_cases)
+TIME = Table("fms_adapters", "step_time_s", SOURCE, 0.12, time_cases)
 MEMORY = Table("fms_adapters_memory", "memory_B", SOURCE, 0.10, memory_cases)
