@@ -1,9 +1,12 @@
 """Rates of attention kernels: their law, and what they were fitted to."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from lockstep.hardware import AttentionKernel, efficiency
+from lockstep.stacks import stack
 from lockstep.validation import attention
 
 KERNEL = AttentionKernel(0.6, 0.4, 500.0, 1000.0, 0.3, 0.5)
@@ -22,6 +25,28 @@ def test_without_a_mask_the_ramp_is_shorter() -> None:
 def test_narrow_heads_are_slower_and_wide_ones_as_fast() -> None:
     assert KERNEL.frac(4096, 64, True, False) == pytest.approx(KERNEL.frac(4096, 128, True, False) * 0.5**0.5)
     assert KERNEL.frac(4096, 256, True, False) == KERNEL.frac(4096, 128, True, False)
+
+
+@pytest.mark.parametrize(("head_dim", "built"), [(80, 128), (96, 128), (40, 64)])
+def test_a_padded_head_takes_as_long_as_the_one_that_the_kernel_is_built_for(head_dim: int, built: int) -> None:
+    """FLOPs grow with the head, the time of a kernel that pads it does not: FlashAttention-1 has 32, 64 and 128."""
+    kernel = replace(KERNEL, head_sizes=(32, 64, 128))
+    seconds = [size / kernel.frac(2048, size, True, way) for size in (head_dim, built) for way in (False, True)]
+    assert seconds[:2] == pytest.approx(seconds[2:])
+    assert kernel.frac(2048, built, True, False) == KERNEL.frac(2048, built, True, False)
+    assert kernel.frac(2048, 256, True, False) == KERNEL.frac(2048, 256, True, False)
+
+
+def test_software_may_take_a_kernel_on_the_devices_of_one_curve_alone() -> None:
+    """torchtitan asks for cuDNN's kernel first on B200, for FlashAttention-2 elsewhere."""
+    wanted = stack("torchtitan").attention
+    assert [efficiency(name).kernel(wanted)[0] for name in ("a100", "h100", "b200")] == ["flash2", "flash2", "cudnn"]
+
+
+def test_flash_attention_2_gains_next_to_nothing_on_b200() -> None:
+    """It multiplies there with the instructions of A100, at the rate that it has on H100."""
+    rates = [efficiency(name).attention["flash2"].forward_frac * peak for name, peak in (("h100", 989), ("b200", 2250))]
+    assert rates[0] == pytest.approx(rates[1], rel=0.05)
 
 
 def test_lengths_broadcast() -> None:

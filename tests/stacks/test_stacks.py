@@ -6,6 +6,7 @@ import pytest
 
 from lockstep.errors import UnknownName
 from lockstep.hardware import cluster
+from lockstep.hardware.device import curves
 from lockstep.kernels.clock import Clock
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, default_stack, stack, stacks
@@ -41,7 +42,9 @@ def test_every_program_says_where_its_switches_and_times_are_from(name: str) -> 
     found = stack(name)
     assert found.source
     assert found.kind in ("fitted", "shared", "assumed")
-    assert set(found.attention) <= set(ATTENTION_KERNELS)
+    asked = [one.partition("@") for one in found.attention]
+    assert {kernel for kernel, _, _ in asked} <= set(ATTENTION_KERNELS)
+    assert {curve for _, _, curve in asked} <= {"", *curves()}
     assert 0 < found.launch_s < 1e-4
     assert 0 < found.step_s <= 0.03
 

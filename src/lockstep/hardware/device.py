@@ -73,8 +73,13 @@ class Efficiency:
     """Standard deviation of the speeds of such devices over their mean, found with the other constants."""
 
     def kernel(self, wanted: Iterable[str]) -> tuple[str, AttentionKernel]:
-        """Name and rates of the first attention kernel of `wanted` that was measured here; else of `fused`, any."""
-        found = next((name for name in wanted if name in self.attention), None)
+        """Name and rates of the first attention kernel of `wanted` that was measured here; else of `fused`, any.
+
+        A kernel that software takes on the devices of one curve alone is called `kernel@curve`.
+        """
+        asked = (one.partition("@") for one in wanted)
+        here = (name for name, _, only in asked if only in ("", self.name))
+        found = next((name for name in here if name in self.attention), None)
         if found is None:
             return "fused", AttentionKernel(self.attention_forward_frac, self.attention_backward_frac)
         return found, self.attention[found]
@@ -115,7 +120,10 @@ def curves() -> dict[str, Efficiency]:
 
 
 def _curve(name: str, entry: Json) -> Efficiency:
-    kernels = {kernel: AttentionKernel(**rates) for kernel, rates in entry.get("attention", {}).items()}
+    kernels = {
+        kernel: AttentionKernel(**{**rates, "head_sizes": tuple(rates.get("head_sizes", ()))})
+        for kernel, rates in entry.get("attention", {}).items()
+    }
     return Efficiency(name=name, **{**entry, "devices": tuple(entry["devices"]), "attention": kernels})
 
 

@@ -11,13 +11,15 @@ fused kernel: forward 2 products over the scores, backward 5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lockstep.kernels.adapters import adapter_work, restored_work
 from lockstep.kernels.clock import Work
 from lockstep.kernels.image import image_head_work, modulation_work, patch_work
+from lockstep.kernels.loss import loss_work
+from lockstep.kernels.norms import final_norm_work, norms, rotary_work
 from lockstep.kernels.recurrent import first_width, recurrent_core, recurrent_projections
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import sharing_of
@@ -43,7 +45,7 @@ def projections(shard: Shard, rotary: bool = True) -> Passes:
         parts += shard.elementwise(tokens * gate, 3.0, 5.0)
     parts += Passes(Work(), shard.clock.stream(2.0 * tokens * (width + 2 * kv_width) * shard.clock.element_B))
     if rotary and shard.model.positions == "rotary":
-        parts += shard.elementwise(tokens * (width + kv_width), 2.0, 2.0, kernels=2)
+        parts += rotary_work(shard, tokens * (width + kv_width))
     return parts
 
 
@@ -121,8 +123,14 @@ def feed_forward(shard: Shard, width: Number, tokens: Number, count: Number, gat
 
 
 def activation(shard: Shard, width: Number, tokens: Number, count: Number, gated: bool) -> Passes:
-    """The function between the products of `count` such blocks."""
-    elements = tokens * width * count
+    """The function between the products of `count` such blocks.
+
+    In kernels of their own a gate's function reads and writes (2) and its product with the other half follows (3);
+    backward come two products (6) and the function's gradient (3).
+    """
+    elements, recipe = tokens * width * count, shard.recipe
+    if gated and not (recipe.fused_elementwise or recipe.fused_gate):
+        return shard.elementwise(elements, 5.0, 9.0, kernels=2)
     return shard.elementwise(elements, 3.0 if gated else 2.0, 5.0 if gated else 3.0)
 
 
@@ -143,11 +151,6 @@ def shared_experts(shard: Shard, moe: Experts) -> Passes:
     if not moe.shared_ffn:
         return Passes(Work(), Work())
     return feed_forward(shard, moe.shared_ffn / shard.grid.tp, shard.tokens, 1, moe.gated)
-
-
-def norms(shard: Shard, kind: LayerKind = DENSE) -> Passes:
-    """The norms of a layer, one for each block."""
-    return _for_blocks(shard.elementwise(shard.loose_tokens * shard.model.hidden, 4.0, 6.0, kernels=2), kind)
 
 
 def _for_blocks(parts: Passes, kind: LayerKind) -> Passes:
@@ -324,30 +327,21 @@ def embedding_work(shard: Shard) -> Passes:
 
 
 def head_work(shard: Shard) -> Passes:
-    """Final norm, vocabulary product and fp32 cross-entropy over the vocabulary shard.
-
-    The loss reads the half-precision logits, holds them in fp32 and takes max, exponential and sum; backward writes
-    the gradient: 5 and 4 passes in units of half-precision elements where kernels are fused. In kernels of their own
-    the logits are converted (3 passes), normalised (6) and picked from; backward zeros are filled (2), the gradient of
-    the softmax is taken (6) and converted (3).
-    """
+    """Final norm, vocabulary product and cross entropy over the vocabulary shard."""
     return logits_work(shard, shard.grid.tp) + final_norm_work(shard)
 
 
 def logits_work(shard: Shard, ways: Number) -> Passes:
-    """Of it, product and loss, with the vocabulary divided into `ways`; of images, what is read off them, whole."""
+    """Of it, product and loss, with the vocabulary divided into `ways`; of images, what is read off them, whole.
+
+    The head stays in half precision where layers run in a narrower format: Megatron Core's is no layer of Transformer
+    Engine (models/gpt/gpt_model.py, output_layer), torchtitan's is left out of the conversion (components/float8.py).
+    """
     if shard.model.patches is not None:
         return image_head_work(shard, shard.model.patches)
     tokens, vocabulary = shard.tokens, shard.model.vocab / ways
-    parts = shard.product(tokens, vocabulary, shard.model.hidden)
-    passes = (5.0, 4.0) if shard.recipe.fused_elementwise else (9.0, 11.0)
-    return parts + shard.elementwise(tokens * vocabulary, *passes, kernels=5)
-
-
-def final_norm_work(shard: Shard) -> Passes:
-    """Of it, the norm; and that of an encoder."""
-    found = shard.elementwise(shard.loose_tokens * shard.model.hidden, 2.0, 3.0)
-    return found + found if shard.model.encoder_layers else found
+    parts = replace(shard, clock=shard.clock.wide).product(tokens, vocabulary, shard.model.hidden)
+    return parts + loss_work(shard, tokens * vocabulary)
 
 
 def vocabulary_work(shard: Shard) -> Passes:

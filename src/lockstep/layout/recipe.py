@@ -36,17 +36,19 @@ LOSS_B = {
     "returned": 4.0 + 4.0 + 4.0 + 4.0,
     "eager": 4.0 + 4.0 + 4.0,
     "upcast": 4.0 + 4.0,
+    "in-place": 2.0 + 4.0,
     "fused": 2.0 + 4.0,
     "half": 2.0 + 2.0,
     "pieces": 2.0 + (2.0 + 4.0) / 8,
     "chunked": 2.0 + 4.0,
 }
 """Bytes per logit at the peak of the loss: eager, one fp32 kernel after another, holds log-probabilities, their
-gradient and that of the logits; upcast, one kernel on fp32 logits, these and their gradient; fused (Megatron's, or
-compiled) half precision, and fp32 in which the gradient takes the logit's place; half, one kernel that reads and writes
-half precision (FlashAttention's cross entropy); chunked as fused, of a few tokens at a time (`activations.py`);
-returned as eager, while the training loop holds the logits in fp32 too (the outputs of a Hugging Face model); pieces as
-fused for an eighth of the tokens at a time, with all logits made before (torchtune's CEWithChunkedOutputLoss)."""
+gradient and that of the logits; upcast, one kernel on fp32 logits, these and their gradient; in-place, one kernel after
+another (Megatron's vocabulary-parallel loss), half precision, and fp32 in which the gradient takes the logit's place;
+fused (compiled) the same; half, one kernel that reads and writes half precision (FlashAttention's cross entropy);
+chunked as fused, of a few tokens at a time (`activations.py`); returned as eager, while the training loop holds the
+logits in fp32 too (the outputs of a Hugging Face model); pieces as fused for an eighth of the tokens at a time, with
+all logits made before (torchtune's CEWithChunkedOutputLoss). Their time: `kernels/loss.py`."""
 MFU_CONVENTIONS = ("full", "causal", "6n")
 NARROW_B = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 """Bytes per element of an input kept in a narrow format, its scales included (one byte per 32 or 16 elements)."""
@@ -91,6 +93,10 @@ class Recipe:
     """Dropout on attention and residuals: masks cost memory and traffic (2019 to 2022 models)."""
     fused_elementwise: bool = True
     """Neighbouring elementwise operations run as one kernel (Megatron's fused kernels, torch.compile)."""
+    fused_norms: bool = True
+    """RMSNorm and rotary embedding are a kernel each; else PyTorch's operations in turn (transformers' own models)."""
+    fused_gate: bool = False
+    """A gated block's activation and product run as one kernel where other elementwise operations do not (scripted)."""
     cross_entropy: str | None = None
     """How the cross entropy treats logits, a word of LOSS_B; None: fused where elementwise kernels are, else eager."""
     fused_adapters: bool = False

@@ -41,7 +41,9 @@ class Stack:
     vendors: tuple[str, ...]
     """On whose devices it runs."""
     attention: tuple[str, ...]
-    """Fused attention kernels, the first that a device has; see `AttentionKernel`."""
+    """Fused attention kernels, the first that a device has, `kernel@curve` on devices of that curve alone; see
+    `AttentionKernel`.
+    """
     launch_s: float
     recompute_host_s: float
     step_s: float

@@ -20,7 +20,8 @@ import numpy as np
 from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.convolution import convolution_work
-from lockstep.kernels.layer import embedding_work, final_norm_work, head_work, prediction_module_work
+from lockstep.kernels.layer import embedding_work, head_work, prediction_module_work
+from lockstep.kernels.norms import final_norm_work
 from lockstep.kernels.shard import Shard
 from lockstep.layout import Job, LayoutGrid, stage_parameters
 from lockstep.parallel.data.around import Around, Exposed

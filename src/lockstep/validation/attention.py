@@ -5,8 +5,9 @@ of forward passes, of backward passes, and of both (5 of 7 FLOPs are backward). 
 has one rate for both. Prints entries of `hardware/catalog/efficiency.toml`, and what they miss.
 
 Sources: Dao-AILab/flash-attention@0251105:assets (BSD-3, figures with printed labels); meta-pytorch/tritonbench pull
-request 1267; NVIDIA/cudnn-frontend@3929da2:benchmark/sdpa_benchmark_training/results (MIT). bf16, without a window, the
-backward pass not deterministic.
+requests 171 and 1267; Dao-AILab/flash-attention issue 1589 (FlashAttention-2 on B200, which it runs there with the
+instructions of A100); NVIDIA/cudnn-frontend@3929da2:benchmark/sdpa_benchmark_training/results (MIT). bf16, without a
+window, the backward pass not deterministic.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from lockstep.hardware import AttentionKernel
 from lockstep.types.arrays import Floats
 from lockstep.validation.case import read_rows
 
-PEAKS = {"A100": 312e12, "H100": 989e12, "H200": 989e12, "GB200": 2500e12, "GB300": 2500e12}
+PEAKS = {"A100": 312e12, "H100": 989e12, "H200": 989e12, "B200": 2250e12, "GB200": 2500e12, "GB300": 2500e12}
 FITTED = (
     ("a100", "flash1", ("A100",)), ("a100", "flash2", ("A100",)), ("h100", "flash1", ("H100",)),
     ("h100", "flash2", ("H100",)), ("h100", "flash3", ("H100",)), ("h100", "cudnn", ("H100", "H200")),
-    ("b200", "cudnn", ("GB200",)),
+    ("b200", "flash2", ("B200",)), ("b200", "cudnn", ("GB200",)),
 )  # fmt: skip
 """Curve, kernel, devices of the table. H200 has the cores of H100."""
 BACKWARD_FLOPS = 2.5

@@ -172,5 +172,5 @@ def _asked(row: dict[str, str], layout: Layout, recipe: Recipe) -> Case:
 
 TABLE = Table("dgxc_nemo", "step_time_s", SOURCE, 0.15, cases)
 TUNING = Table("dgxc_tuning", "step_time_s", TUNING_SOURCE, 0.30, tuning_cases)
-EXPERTS = Table("dgxc_nemo_experts", "step_time_s", EXPERTS_SOURCE, 0.20, expert_cases)
+EXPERTS = Table("dgxc_nemo_experts", "step_time_s", EXPERTS_SOURCE, 0.15, expert_cases)
 MAXTEXT = Table("dgxc_maxtext", "step_time_s", MAXTEXT_SOURCE, 0.30, maxtext_cases)

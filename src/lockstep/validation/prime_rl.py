@@ -116,5 +116,5 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
     )
 
 
-TIME = Table("prime_rl", "step_time_s", SOURCE, 0.40, time_cases)
+TIME = Table("prime_rl", "step_time_s", SOURCE, 0.20, time_cases)
 MEMORY = Table("prime_rl_memory", "memory_B", SOURCE, 0.30, memory_cases)

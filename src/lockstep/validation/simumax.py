@@ -73,8 +73,8 @@ def measured_cluster(devices: int) -> Cluster:
 def _case(row: dict[str, str]) -> Case:
     devices, tp, pp = int(row["n_gpus"]), *DEGREES[row["parallel"]]
     dp, micro_batch = devices // (tp * pp), int(row["mbs"])
-    recipe = Recipe(
-        seq=int(row["seq_len"]), batch=micro_batch * int(row["num_microbatches"]) * dp, overlap_dp=False
+    recipe = Recipe.by(
+        "megatron-te", seq=int(row["seq_len"]), batch=micro_batch * int(row["num_microbatches"]) * dp, overlap_dp=False
     )  # fmt: skip
     job = Job(_model(), recipe, devices)
     return Case(

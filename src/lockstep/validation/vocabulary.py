@@ -65,8 +65,12 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
         int(row[name]) for name in ("pp", "layers", "hidden", "heads", "vocab", "seq_len")
     )
     folded = row["schedule"] == "V-Half"
-    recipe = Recipe(
-        seq=seq, batch=int(row["num_microbatches"]), overlap_pp=folded, vocab_parallel=SPREAD.get(row["method"], "none")
+    recipe = Recipe.by(
+        "megatron-te",
+        seq=seq,
+        batch=int(row["num_microbatches"]),
+        overlap_pp=folded,
+        vocab_parallel=SPREAD.get(row["method"], "none"),
     )
     model = replace(gpt(row["n_params_label"], layers, hidden, heads, seq, vocab), tied_embeddings=False)
     stages = _redistributed(layers, pp, hidden, seq, vocab) if row["method"] == "Redis" else ()

@@ -55,7 +55,7 @@ def _ways() -> dict[str, Way]:
         "account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split", "recompute-granularity",
         "recompute-modules", "recompute-method", "recompute-num-layers", "attention-dropout", "hidden-dropout",
         "tp-comm-overlap", "moe-shared-expert-overlap", "moe-router-force-load-balancing", "moe-token-dispatcher-type",
-        "moe-enable-deepep",
+        "moe-enable-deepep", "cross-entropy-loss-fusion",
     )  # fmt: skip
     ddp = (
         "data-parallel-sharding-strategy", "num-distributed-optimizer-instances", "overlap-grad-reduce",
@@ -91,6 +91,7 @@ ELSEWHERE = (
 """Flags that are written otherwise, as chunks or a number format; the kernel of attention is left to the recipe."""
 OFF = (
     "model.sequence_parallel",
+    "model.cross_entropy_loss_fusion",
     "ddp.overlap_grad_reduce",
     "ddp.overlap_param_gather",
     "ddp.use_distributed_optimizer",

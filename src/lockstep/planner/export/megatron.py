@@ -189,6 +189,8 @@ def _recipe(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
     if not recipe.fused_elementwise:
         kinds = ("swiglu" if "swiglu" in shape_flags(model, recipe.seq) else "gelu", "dropout")
         flags |= {f"no-bias-{kind}-fusion": True for kind in kinds}
+    if recipe.loss_kind == "fused":
+        flags["cross-entropy-loss-fusion"] = True
     if recipe.overlap_dp:
         flags["overlap-grad-reduce"] = True
         if layout.zero:

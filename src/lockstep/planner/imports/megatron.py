@@ -24,7 +24,7 @@ UNREAD = (
     "rampup-batch-size", "moe-expert-capacity-factor", "delay-wgrad-compute", "overlap-moe-expert-parallel-comm",
     "fine-grained-activation-offloading", "enable-cuda-graph", "cuda-graph-impl", "hybrid-layer-pattern",
     "use-torch-fsdp2", "fp8-recipe", "optimizer-offload-fraction", "train-sync-interval",
-    "moe-layer-recompute", "distribute-saved-activations", "cross-entropy-loss-fusion", "fp8-param-gather",
+    "moe-layer-recompute", "distribute-saved-activations", "fp8-param-gather",
 )  # fmt: skip
 HARMLESS = {"fp8-recipe": "delayed", "optimizer-offload-fraction": "1.0"}
 """Values with which these say nothing new."""
@@ -174,6 +174,8 @@ def _formats(found: Imported, flags: Mapping[str, Any]) -> None:
 def _overlap(found: Imported, flags: Mapping[str, Any], model: Model | None) -> None:
     """Kernels, traffic alongside compute, and experts."""
     words, layout = found.words, found.layout
+    if "cross-entropy-loss-fusion" in flags:
+        words["cross_entropy"] = "fused"
     if flags.get("attention-backend") == "unfused":
         words["flash"] = False
     if "no-bias-dropout-fusion" in flags:

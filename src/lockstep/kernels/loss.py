@@ -1,0 +1,46 @@
+"""Kernel work of the cross entropy: passes over the logits, by how the software computes it (`Recipe.cross_entropy`).
+
+A pass reads or writes every logit of a rank's part once, in units of half-precision elements, so that one over fp32
+counts two. Forward and backward:
+
+    eager      converted to fp32 (3), log-softmax, which reads three times and writes (8); backward zeros filled (2),
+               its gradient, which reads the incoming one twice, its own output, and writes (8), converted back (3):
+               torch's cross entropy, a kernel after another
+    in-place   converted to fp32 (3), maximum (2), subtracted (4), exponential (4), sum (2), divided (4); backward
+               scaled (4), converted back (3): Megatron's vocabulary-parallel loss, a kernel after another
+    upcast     converted to fp32 (3), read once by one kernel (2); backward read and written (4), converted back (3)
+    fused      read twice (2), written in fp32 (2), picked from; backward read (2), written (1) and scaled: compiled, or
+               Megatron's --cross-entropy-loss-fusion
+    half       FlashAttention's kernel takes 3; the one program that has it, llm-foundry, computes two training metrics
+               besides, each a cross entropy of its own, for 17 more
+    chunked    as fused, a few tokens at a time
+    returned   as eager: what the training loop holds besides moves no further bytes
+    pieces     as eager, an eighth of the tokens at a time (torchtune's CEWithChunkedOutputLoss)
+
+Sources: NVIDIA/Megatron-LM, megatron/mpu/cross_entropy.py of 2021 and core/tensor_parallel/cross_entropy.py since, and
+gpt_model.py (`output.float()`); EleutherAI/gpt-neox, megatron/model/gpt2_model.py, cross_entropy; PyTorch,
+aten/src/ATen/native/cuda/SoftMax.cu (cunn_SoftMaxForward and Backward, rows too long for shared memory).
+"""
+
+from __future__ import annotations
+
+from lockstep.kernels.shard import Passes, Shard
+from lockstep.types.arrays import Number
+
+PASSES = {
+    "eager": (11.0, 13.0, 5),
+    "in-place": (19.0, 7.0, 10),
+    "upcast": (5.0, 7.0, 3),
+    "fused": (5.0, 4.0, 5),
+    "half": (9.0, 11.0, 5),
+    "chunked": (5.0, 4.0, 5),
+    "returned": (11.0, 13.0, 5),
+    "pieces": (11.0, 13.0, 40),
+}
+"""Passes forward and backward, and kernels of either."""
+
+
+def loss_work(shard: Shard, logits: Number) -> Passes:
+    """Work of the cross entropy over so many `logits` of a rank."""
+    forward, backward, kernels = PASSES[shard.recipe.loss_kind]
+    return shard.elementwise(logits, forward, backward, kernels)
