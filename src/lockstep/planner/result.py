@@ -43,8 +43,8 @@ class Plan(Shown):
 
     @property
     def given_up_frac(self) -> float:
-        """By how much the chosen layout is slower than the fastest, by the formulas."""
-        return self.best.step_time_s / self.findings.best[0].step_time_s - 1.0
+        """By how much the chosen layout is slower than the fastest, by the formulas; equal but for rounding is 0."""
+        return max(0.0, self.best.step_time_s / self.findings.best[0].step_time_s - 1.0)
 
     @property
     def choice(self) -> str | None:
