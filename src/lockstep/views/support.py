@@ -57,8 +57,11 @@ def _star(row: Support) -> str:
 def _in_words(rows: Iterable[Support]) -> Iterable[list[str]]:
     """A line for each device with its software, formats and errors."""
     for device, group in groupby(rows, key=lambda row: row.device):
-        said = (f"{row.stack} {row.dtype}{_star(row)} {format_frac(row.error_frac or 0.0, 2)}" for row in group)
-        yield [device, ", ".join(said)]
+        said = []
+        for stack, formats in groupby(group, key=lambda row: row.stack):
+            errors = (f"{row.dtype}{_star(row)} {format_frac(row.error_frac or 0.0, 2)}" for row in formats)
+            said.append(f"{stack} {', '.join(errors)}")
+        yield [device, "; ".join(said)]
 
 
 def _by_error(rows: Iterable[Support]) -> Iterable[list[str]]:
