@@ -263,3 +263,15 @@ def test_numbers_that_are_changed_in_texts_are_noticed() -> None:
         moved = f"{float(number) * draw.uniform(1.1, 1.5):.{digits}f}"
         noticed += moved in untied(entry, moved)
     assert noticed >= 85
+
+
+def test_every_decider_decides_something() -> None:
+    """In a check, or inside another decider."""
+    folder = Path(lockstep.__file__).parent / "evidence" / "claims" / "deciders"
+    checks = [check for entry in entries() for check in entry.every_check()]
+    checks += [one.check for one in errata() if one.check is not None]
+    used = {check.by.split()[0] for check in checks}
+    for file in folder.glob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        for name in re.findall(r"^@decides\(.*\)\ndef (\w+)", text, re.MULTILINE):
+            assert f"{file.stem}.{name}" in used or len(re.findall(rf"\b{name}\(", text)) > 1, name

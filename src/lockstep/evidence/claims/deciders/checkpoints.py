@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lockstep.evidence.claims.deciders import Simulated, decides
 from lockstep.failures import (
-    daly_s,
     exact_s,
     first_order_overhead_frac,
     overhead_frac,
@@ -23,12 +22,6 @@ HALF_CI95 = 1.96
 def young_h(mtbf_h: float, write_h: float) -> float:
     """Young's interval, to first order, in hours."""
     return float(young_s(write_h, mtbf_h))
-
-
-@decides("priced")
-def daly_h(mtbf_h: float, write_h: float) -> float:
-    """Daly's interval in hours."""
-    return float(daly_s(write_h, mtbf_h))
 
 
 @decides("solved")

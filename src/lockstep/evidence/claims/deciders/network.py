@@ -10,7 +10,7 @@ from itertools import product
 
 import numpy as np
 
-from lockstep.collectives import PlainLink, among_ranks, crossover, get, lower_bound_s, messages, n_star_B
+from lockstep.collectives import PlainLink, among_ranks, crossover, get, lower_bound_s, messages
 from lockstep.collectives.levels import program_on_levels, times_on_levels
 from lockstep.collectives.orders import crossing_B, rank_order
 from lockstep.errors import BadInput
@@ -150,12 +150,6 @@ def tie_B(ranks: int, latency_s: float, bandwidth_Bps: float) -> float:
 
 
 @decides("priced")
-def latency_size_B(latency_s: float, bandwidth_Bps: float) -> float:
-    """Size whose transfer takes as long as the latency of its message."""
-    return float(n_star_B(PlainLink(latency_s, bandwidth_Bps)))
-
-
-@decides("priced")
 def bound_frac(ranks: int, size_B: float, algorithm: str = "ring") -> float:
     """Time of an all-reduce without latency over the least that any algorithm takes."""
     link = PlainLink(0.0, 1.0)
@@ -213,16 +207,6 @@ def received_tokens(ranks: int, tokens: int, skew: float) -> float:
     """Tokens that the rank with the most popular experts receives; every rank routes `tokens`, one expert a rank."""
     found = experts(ranks, 1, tokens * ranks, ranks, PlainLink(0.0, 1.0), skew=skew, token_B=1.0)
     return float(found.most_received_B)
-
-
-@decides("solved")
-def gathered_ranks(keep_frac: float, entry_B: float) -> float:
-    """Ranks up to which gathering everyone's largest entries moves less than a dense ring of 4-byte numbers.
-
-    n - 1 blocks of keep_frac entry_B bytes per entry against 2 (n - 1) / n of 4 bytes: n = 8 / (keep_frac entry_B).
-    """
-    dense = sent_B(2, 1.0) * 4 * 2
-    return dense / (keep_frac * entry_B)
 
 
 @decides("priced")

@@ -86,13 +86,6 @@ def compute_share(workers: int, local_steps: int, compute_s: float, exchange_s: 
     return round(compute_s / workers / found.simulated_mean_s, 3)
 
 
-@decides("solved")
-def overlapped_share(workers: int, compute_s: float, exchange_s: float) -> float:
-    """Share of a step in which workers compute, when the whole exchange hides beside computing."""
-    own = compute_s / workers
-    return own / max(own, exchange_s)
-
-
 @decides("simulated")
 def waiting(workers: int, cv: float, law: str = "normal", seed: int = 0) -> Simulated:
     """Mean time of the slowest of `workers` over the mean time of one, drawn from a law with that spread."""

@@ -60,12 +60,6 @@ def best_updates(delay: int, condition: float, target: float) -> float:
     return float(np.log(target) / np.log(factor))
 
 
-@decides("solved")
-def stable_step(delay: int, momentum: float = 0.0) -> float:
-    """Largest stable step x curvature, by the characteristic equation."""
-    return largest_stable_step(delay, momentum)
-
-
 WORKERS, STEPS, SEEDS = 16, 40, 200
 SLOW_FRAC, SLOW = 0.1, 5.0
 CANDIDATES = np.geomspace(0.05, 1.6, 24)
@@ -100,12 +94,6 @@ def _losses(made: Updates) -> Array:
 
 def _over(values: list[float]) -> Simulated:
     return Simulated(float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values))), len(values))
-
-
-@decides("simulated")
-def race_s(gap: int, seed: int = 0) -> Simulated:
-    """Seconds to the target of 16 workers at most `gap` steps apart; a tenth of all steps is five times slower."""
-    return _over([_race(gap, seed + more)[1] for more in range(SEEDS)])
 
 
 @decides("simulated")

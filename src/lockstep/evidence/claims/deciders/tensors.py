@@ -30,12 +30,6 @@ def run_sent_over_priced(width: int, ranks: int) -> float:
     return found.sent_B / found.priced_B
 
 
-@decides("simulated")
-def run_error(width: int, ranks: int) -> float:
-    """Largest relative difference between a layer run whole and run on `ranks`, gradients included."""
-    return prove(Shape(1, 8, width, width // 8, 4 * width), ranks).error_frac
-
-
 @decides("priced")
 def step_sent_B(width: int, ranks: int, seq: int = 2048, same_parameters_as: int = GPT3_WIDTH) -> float:
     """Bytes that a rank sends in a step of a model with as many parameters as 96 layers of the width given last.
