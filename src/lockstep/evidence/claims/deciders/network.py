@@ -237,15 +237,15 @@ def uplink_s(ranks: int, node: int, size_B: float, bandwidth_Bps: float) -> floa
 ROUTINGS = 200
 
 
-def _routings(number: int, tokens: int, seed: int) -> list[Routing]:
-    return [route(number, 1, tokens, seed=seed + more) for more in range(ROUTINGS)]
+def _routings(number: int, tokens: int, seed: int, times: int = ROUTINGS) -> list[Routing]:
+    return [route(number, 1, tokens, seed=seed + more) for more in range(times)]
 
 
 @decides("simulated")
-def random_load(number: int, tokens: int, seed: int = 0) -> Simulated:
-    """Largest load of `number` experts over the mean, tokens routed to one each at random."""
-    most = [one.load.max() / one.load.mean() for one in _routings(number, tokens, seed)]
-    return Simulated(float(np.mean(most)), float(np.std(most, ddof=1) / np.sqrt(ROUTINGS)), ROUTINGS)
+def random_load(number: int, tokens: int, seed: int = 0, times: int = ROUTINGS) -> Simulated:
+    """Largest load of `number` experts over the mean, tokens routed to one each at random, `times` times."""
+    most = [one.load.max() / one.load.mean() for one in _routings(number, tokens, seed, times)]
+    return Simulated(float(np.mean(most)), float(np.std(most, ddof=1) / np.sqrt(times)), times)
 
 
 @decides("simulated")
