@@ -129,7 +129,9 @@ def test_a_report_holds_what_the_verbs_say(tmp_path: Path) -> None:
     assert page.tags.count("svg") == 2
     targets = {value for name, value in page.attributes if name == "id"}
     assert {str(value)[1:] for name, value in page.attributes if name == "href" and "part" in str(value)} <= targets
-    assert "lockstep report gpt2" in page.words
+    command = re.split("In a shell|In Python", page.words)[1].strip()
+    assert command.startswith("lockstep report gpt2")
+    assert command.endswith("--out report.html")
     saved = tmp_path / "saved.html"
     plan.save(saved)
     assert letters(Page(saved.read_text(encoding="utf-8")).words)

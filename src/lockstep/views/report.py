@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,7 @@ def ask(as_json: bool, **words: Any) -> None:
     with page(file, "report", words, COMMAND.options("report"), "--out"):
         answer = report(**given(words))
         if (made := WANTED.get()) is not None:
+            made.shell += f" --out {shlex.quote(made.path.name)}"
             made.write(answer, render)
             sys.stderr.write(f"wrote {file}\n")
     if as_json:

@@ -41,6 +41,8 @@ class Page:
     """The command that gives the same answer."""
     python: str
     """The call that does."""
+    where: str = "--html"
+    """The option that names the file."""
     figures: list[Figure] = field(default_factory=list)
 
     def picture(self, draw: Callable[[], Figure]) -> None:
@@ -56,7 +58,7 @@ class Page:
         from lockstep.views.parts.html import document, shown
 
         body = shown(answer, render, self.figures) + self._asked()
-        with writing(self.path, "--html"):
+        with writing(self.path, self.where):
             self.path.write_text(document(f"lockstep {self.verb}", body), "utf-8")
 
     def _asked(self) -> str:
@@ -80,7 +82,7 @@ def page(
         return
     if not html.endswith((".html", ".htm")):
         raise BadInput(f"{Path(html).name!r} must end in .html", where)
-    made = Page(writable(Path(html), where), verb, shell(verb, words, options), python(verb, words))
+    made = Page(writable(Path(html), where), verb, shell(verb, words, options), python(verb, words), where)
     before = WANTED.set(made)
     try:
         yield
