@@ -5,8 +5,9 @@
     optimizer    k bytes each (12 for Adam: fp32 master and two moments), divided from zero 1 on
     activations  peak live micro-batches x what a stage's layers keep, and while a recomputed layer runs backward,
                  what it alone would keep
-    buffers      what passes: parameters gathered by zero 3, one layer's whole gradients, logits and their gradient at
-                 the loss, the copy that an update makes; and the assumed share of the framework
+    buffers      what passes: parameters gathered by zero 3, one layer's whole gradients, a quantised matrix in the
+                 format of the products, logits and their gradient at the loss, the copy that an update makes; and the
+                 assumed share of the framework
 
 All of them at the moment when they are most together (MOMENTS).
 
@@ -35,7 +36,7 @@ from lockstep.layout.kept import activations_B
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, PAGED, LayoutGrid, host_capacity_B
 from lockstep.layout.recipe import Recipe
 from lockstep.layout.sharing import gradients_pass, sharing_of
-from lockstep.layout.trained import frozen_B, trained_parameters
+from lockstep.layout.trained import frozen_B, restored_B, trained_parameters
 from lockstep.parallel.data.local import OUTER_STATE_B
 from lockstep.types.arrays import Number, Truth, Whole
 from lockstep.types.plain import Json
@@ -169,6 +170,7 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...]
     if recipe.objective.frozen:
         weights_B = weights_B + np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, _copies_B(recipe, grid, parameters))
     kept_B, loss_B, layer_B = activations_B(job, grid, stage, held)
+    layer_B = layer_B + restored_B(job, grid, held)
     gathered_B = _gathered(recipe, grid, parameters, trained, max(1, sum(held.values())))
     if recipe.gradients_freed or recipe.foreach_update:
         fresh = recipe.gradients_freed & (grid.microbatches(recipe.batch) == 1)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import reduce
+
+import numpy as np
 
 from lockstep.layout.job import Job
 from lockstep.layout.kept import by_stored
@@ -32,3 +35,19 @@ def frozen_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind], whole: RankPa
             linear = linear + rank_parameters(blocks, grid.tp, grid.ep, grid.expert_tp) * count
     rest = whole.matrix_elems + whole.other_elems - linear.matrix_elems
     return rest * recipe.parameter_B + linear.matrix_elems * recipe.base_B, linear.expert_elems * recipe.base_B
+
+
+def restored_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind]) -> Number:
+    """Bytes of the largest quantised matrix of the layers `held`, brought to the format of the products: one at a time
+    is, in either pass (bitsandbytes/autograd/_functions.py, MatMul4Bit; Dettmers et al. 2023, equation 5).
+    """
+    model, recipe = job.transformer, job.recipe
+    if model is None or recipe.base is None:
+        return 0.0
+    sizes: list[Number] = [
+        (one.per_rank_elems(grid.tp, grid.ep, grid.expert_tp) / max(1, one.copies)) * recipe.element_B
+        for kind in by_stored(held)
+        for one in layer_weights(model, kind)
+        if is_linear(one)
+    ]
+    return reduce(np.maximum, sizes, 0.0)

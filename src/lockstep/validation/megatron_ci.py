@@ -3,7 +3,7 @@
 `STATES`: allocated between steps, rows of at least 1 GiB. `PEAKS`: the most ever allocated, rows of at least 2 GiB.
 `ABOVE`: their difference for the same rows, which needs no state and so no number of GPUs: recipes of the release tests
 are not public. No step time is asked either: models of 7B and more are all release tests, without a number of GPUs, and
-smaller ones wait for the host, in deterministic mode. Nothing of it was fitted.
+smaller ones wait for the host, in deterministic mode. Nothing was fitted but a margin (`SMALL_B`).
 
 Software and switches, of NVIDIA/Megatron-LM where nothing else is named:
 GPUs: `nodes` x `gpus` of tests/test_utils/recipes (8 for every test; 4 on GB200 where its name ends in 1node).

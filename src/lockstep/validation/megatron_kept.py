@@ -13,11 +13,17 @@
                  pytorch/triton/permutation.py)
 
 All but the inputs are there when memory is fullest, too: the inputs of a step's passes are among the activations. Then
-comes the mask of the micro-batch in work, which the data loader makes unless told otherwise, though no kernel that
-knows causal attention reads it (pretrain_gpt.py; training/utils.py, get_batch_on_this_tp_rank). And FlashAttention,
+come two micro-batches as the data loader makes them, the one in work and the one before it: tokens, labels and
+positions of 8 bytes, a weight of 4, and unless told otherwise a mask, a byte per score, which no kernel that knows
+causal attention reads (pretrain_gpt.py; training/utils.py, get_batch_on_this_tp_rank). That two are there and not one
+was read off the values: byte for byte the second is what some runs leave allocated after a step. And FlashAttention,
 which computes batch by batch, keeps its output beside the copy in Megatron's order, sequence first, that the projection
 after it keeps (pytorch/attention/dot_product_attention/backends.py): byte for byte what A100 and GB200 hold more than
 H100, where cuDNN's kernel writes in any order.
+
+`SMALL_B` is a margin for small tensors that nobody lists, among them losses, statistics of norms, states of random
+numbers and what a resumed checkpoint leaves: it was chosen after the errors had been seen, so that they are on the safe
+side in the mean.
 """
 
 from __future__ import annotations
@@ -29,6 +35,9 @@ from lockstep.layout.kept import live_B
 from lockstep.workload import LayerKind, Transformer
 
 HALF_B, FULL_B = 2.0, 4.0
+BATCH_B = 3 * 8.0 + 4.0
+"""Bytes per token of a micro-batch: tokens, labels, positions and the weight in the loss."""
+SMALL_B = 16.0 * 2**20
 
 
 def inputs_B(job: Job, layout: Layout) -> float:
@@ -47,12 +56,13 @@ def copies_B(job: Job, layout: Layout) -> float:
 
 
 def batch_B(job: Job, layout: Layout) -> float:
-    """The attention mask that comes with a micro-batch, a byte per score, and what is on its way between stages: the
-    gradient that the step before sent, and with several chunks the input of the next pass, received ahead.
+    """Two micro-batches with their masks, and what is on its way between stages: the gradient that the step before
+    sent, and with several chunks the input of the next pass, received ahead.
     """
     messages = (1 + (layout.vpp > 1)) * (layout.pp > 1)
     passing_B = messages * HALF_B * _tokens(job, layout) * _model(job).hidden
-    return layout.micro_batch * float(job.recipe.seq) ** 2 / layout.cp + passing_B
+    seq = float(job.recipe.seq)
+    return 2.0 * layout.micro_batch * (seq + BATCH_B) * seq / layout.cp + passing_B
 
 
 def always_B(job: Job, layout: Layout, accumulates: bool) -> float:
@@ -65,7 +75,8 @@ def always_B(job: Job, layout: Layout, accumulates: bool) -> float:
         kinds[last] = kinds.get(last, 0) + model.mtp_layers
     dummies = set(_shapes(model, layout, kinds)) if accumulates else set()
     return (
-        HALF_B * sum(rows * columns for rows, columns in dummies)
+        SMALL_B
+        + HALF_B * sum(rows * columns for rows, columns in dummies)
         + sum(kinds.values()) * _rotary_B(model)
         + (0.0 if job.recipe.flash_attention else float(job.recipe.seq) ** 2)
         + sum(count for kind, count in kinds.items() if kind.experts) * _routing_B(job, layout)
