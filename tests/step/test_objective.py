@@ -36,7 +36,9 @@ def job(train: str = "full", **words: object) -> Job:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-@pytest.mark.parametrize("train", [*GIVEN, "dpo,lora:r=16", "grpo:generation=60%", "ppo:generation=0.3,reference=none"])
+@pytest.mark.parametrize(
+    "train", [*GIVEN, "dpo,lora:r=16", "ppo,lora:r=16", "grpo:generation=60%", "ppo:generation=0.3,reference=none"]
+)
 def test_the_program_takes_what_the_formula_says(train: str, layout: Layout) -> None:
     asked = job(train)
     check(layout, asked)
@@ -69,6 +71,19 @@ def test_copies_and_states_are_held(train: str, passes: tuple[int, int, int]) ->
     plain, found = (memory(job(words), MACHINE, LAYOUTS[0].grid()) for words in ("full", train))
     more_B = parameters(LLAMA).total / 16 * (18 * (models - 1) + 2 * frozen)
     assert float(found.total_B - plain.total_B) == pytest.approx(more_B * (1 + SLACK_FRAC), rel=1e-3)
+
+
+def test_a_critic_with_adapters_has_frozen_weights_and_adapters_of_its_own() -> None:
+    """Two models are trained beside what grpo's one has beside it, which already passes its reward model."""
+    one, two = (memory(job(train), MACHINE, LAYOUTS[0].grid()) for train in ("grpo,lora:r=16", "ppo,lora:r=16"))
+    # The model, the critic and the reward model, whose weights are all shared out.
+    assert float(two.parameters_B) == pytest.approx(3 * float(one.parameters_B), rel=0.01)
+    assert float(two.gradients_B + two.optimizer_B) == pytest.approx(2 * float(one.gradients_B + one.optimizer_B))
+    assert float(two.activations_B) == float(one.activations_B)
+    plain, ppo = (compose(job(train), MACHINE, LAYOUTS[0].grid()).body for train in ("lora:r=16", "ppo,lora:r=16"))
+    assert float(ppo.compute_backward_s) == pytest.approx(2 * float(plain.compute_backward_s))
+    # Of six forward passes the reference and the reward model have no adapters.
+    assert 4 * float(plain.compute_forward_s) < float(ppo.compute_forward_s) < 6 * float(plain.compute_forward_s)
 
 
 def test_copies_are_replicated_where_parameters_are() -> None:
@@ -118,7 +133,6 @@ def test_a_layer_updated_at_once_leaves_no_gradients() -> None:
         ("dpo:reference=old", UnknownName, "reference"),
         ("dpo:reward=model", UnknownName, "reward"),
         ("grpo:reward=rules", UnknownName, "reward"),
-        ("ppo,lora:r=8", BadInput, "not with adapters"),
         ("lora:r=8,lora:r=4", BadInput, "twice"),
         ("full:r=8", BadInput, "full takes no settings"),
     ],

@@ -11,6 +11,8 @@ from lockstep.layout.held import sharded, stage_parameters
 from lockstep.layout.job import Job
 from lockstep.layout.kept import chunks_of, leaving_B, live_B
 from lockstep.layout.layout import KEEP, PAGED, LayoutGrid, host_states_B
+from lockstep.layout.recipe import Recipe
+from lockstep.layout.sharing import sharing_of
 from lockstep.layout.trained import frozen_B, trained_parameters
 from lockstep.parallel.data.local import OUTER_STATE_B
 from lockstep.types.arrays import Number
@@ -68,4 +70,12 @@ def _adapters_host_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind], whole
         return sharded(grid, dense * each_B, expert * each_B, divided)
 
     weights_B = sharded(grid, *frozen_B(job, grid, held, whole), divided) + of(recipe.adapter_B)
+    weights_B = weights_B + copies_B(recipe, grid, whole)
     return host_states_B(grid, weights_B, of(recipe.adapter_gradient_B), of(recipe.adapter_states_B))
+
+
+def copies_B(recipe: Recipe, grid: LayoutGrid, whole: RankParameters) -> Number:
+    """Bytes of the frozen copies of the model that the objective needs, sharded as parameters are."""
+    each_B = recipe.objective.frozen * recipe.parameter_B
+    dense_B = (whole.matrix_elems + whole.other_elems) * each_B
+    return sharded(grid, dense_B, whole.expert_elems * each_B, np.logical_not(sharing_of(recipe, grid).keeps))

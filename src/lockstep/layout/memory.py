@@ -30,7 +30,7 @@ import numpy as np
 
 from lockstep.hardware import Cluster
 from lockstep.layout.held import sharded, stage_parameters
-from lockstep.layout.host import stage_host_B, stage_host_states_B
+from lockstep.layout.host import copies_B, stage_host_B, stage_host_states_B
 from lockstep.layout.job import Job
 from lockstep.layout.kept import activations_B
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, PAGED, LayoutGrid, host_capacity_B
@@ -168,10 +168,11 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...]
     else:
         weights_B, gradients_B, optimizer_B = _states(recipe, grid, parameters * recipe.objective.models)
     if recipe.objective.frozen:
-        weights_B = weights_B + np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, _copies_B(recipe, grid, parameters))
+        weights_B = weights_B + np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, copies_B(recipe, grid, parameters))
     kept_B, loss_B, layer_B = activations_B(job, grid, stage, held)
     layer_B = layer_B + restored_B(job, grid, held)
-    gathered_B = _gathered(recipe, grid, parameters, trained, max(1, sum(held.values())))
+    one = trained * (1 / recipe.objective.models) if adapted else trained
+    gathered_B = _gathered(recipe, grid, parameters, one, max(1, sum(held.values())))
     if recipe.gradients_freed or recipe.foreach_update:
         fresh = recipe.gradients_freed & (grid.microbatches(recipe.batch) == 1)
         elems = trained.matrix_elems + trained.other_elems, trained.expert_elems
@@ -216,13 +217,6 @@ def _states(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters) -> tup
     if recipe.local_steps > 1:
         optimizer_B = optimizer_B + sharded(grid, dense * OUTER_STATE_B, expert * OUTER_STATE_B, sharing.sharded)
     return weights_B, gradients_B, np.where(grid.offload == KEEP, optimizer_B, 0.0)
-
-
-def _copies_B(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters) -> Number:
-    """Bytes of the frozen copies of the model that the objective needs, sharded as parameters are."""
-    each_B = recipe.objective.frozen * recipe.parameter_B
-    dense_B = (parameters.matrix_elems + parameters.other_elems) * each_B
-    return sharded(grid, dense_B, parameters.expert_elems * each_B, np.logical_not(sharing_of(recipe, grid).keeps))
 
 
 def _adapted_states(

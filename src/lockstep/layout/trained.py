@@ -15,26 +15,29 @@ from lockstep.workload import LayerKind, RankParameters, is_linear, layer_weight
 
 
 def trained_parameters(job: Job, grid: LayoutGrid, held: Counter[LayerKind]) -> RankParameters:
-    """Elements of the adapters of the layers `held`, on one rank."""
+    """Elements of the adapters of the layers `held`, on one rank, of all models that are trained."""
     model, adapters, found = job.transformer, job.recipe.adapters, RankParameters(0.0, 0.0, 0.0)
     if model is None or adapters is None:
         return found
     for kind, count in by_stored(held).items():
         own = adapters.weights(layer_weights(model, kind))
         found = found + rank_parameters(own, grid.tp, grid.ep, grid.expert_tp) * count
-    return found
+    return found * job.recipe.objective.models
 
 
 def frozen_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind], whole: RankParameters) -> tuple[Number, Number]:
-    """(dense, expert) bytes of the weights on one rank that holds `whole`, matrices of blocks in the base's format."""
-    model, recipe = job.transformer, job.recipe
+    """(dense, expert) bytes of the weights on one rank that holds `whole`, matrices of blocks in the base's format: of
+    every model that is trained.
+    """
+    model, recipe, models = job.transformer, job.recipe, job.recipe.objective.models
     linear = RankParameters(0.0, 0.0, 0.0)
     if model is not None:
         for kind, count in by_stored(held).items():
             blocks = [one for one in layer_weights(model, kind) if is_linear(one)]
             linear = linear + rank_parameters(blocks, grid.tp, grid.ep, grid.expert_tp) * count
     rest = whole.matrix_elems + whole.other_elems - linear.matrix_elems
-    return rest * recipe.parameter_B + linear.matrix_elems * recipe.base_B, linear.expert_elems * recipe.base_B
+    dense_B = rest * recipe.parameter_B + linear.matrix_elems * recipe.base_B
+    return models * dense_B, models * linear.expert_elems * recipe.base_B
 
 
 def restored_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind]) -> Number:

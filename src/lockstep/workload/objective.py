@@ -9,9 +9,10 @@
 
 Each of these models has the shape of the one trained. A reference that is precomputed, left out (`reference=none`) or
 on other devices (`reference=apart`) costs nothing; beside adapters the frozen weights themselves are the reference, and
-no copy is held. `reward=model` adds a reward model to grpo, whose rewards otherwise come from rules; `reward=apart`
-leaves ppo's to other devices. Where devices also generate, `generation=60%` of a step's time passes before what is
-priced: serving is another subject, so this is given.
+no copy is held. The critic starts as the reward model, so beside adapters it has frozen weights of its own, and
+adapters like the model's (OpenRLHF's --lora_rank is of both). `reward=model` adds a reward model to grpo, whose rewards
+otherwise come from rules; `reward=apart` leaves ppo's to other devices. Where devices also generate, `generation=60%`
+of a step's time passes before what is priced: serving is another subject, so this is given.
 
 Sources: DPO, arXiv 2305.18290, equation 7; PPO for language models, arXiv 2203.02155, section 3.5; GRPO, arXiv
 2402.03300, section 4.1 and equation 3.
@@ -122,8 +123,6 @@ def _objective(name: str, text: str, adapters: Adapters | None, where: str | Non
     for what, value, allowed in (("reference", reference, REFERENCES), ("reward", reward, REWARDS)):
         if value not in allowed:
             raise UnknownName(what, value, allowed, where)
-    if name == "ppo" and adapters is not None:
-        raise BadInput("ppo is priced with all parameters of model and critic trained, not with adapters", where)
     refers, rewards = reference == "model", int(reward == "model")
     held = int(refers and adapters is None)
     bare = refers - held
