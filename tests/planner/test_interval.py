@@ -55,13 +55,24 @@ def test_work_that_waits_for_the_host_is_less_sure_upwards() -> None:
     assert widths(machine, Layout(dp=8), batch=8, seq=128)[1] > widths(machine, Layout(dp=8))[1]
 
 
+def test_time_of_the_host_widens_the_interval_by_its_share() -> None:
+    """A step that is all software of the host: its upper end is linear in its share, not exponential."""
+    spread = known_spread()
+    most = math.exp(float(spread.software(1.0, 0.0)))
+    half = math.exp(float(spread.software(0.5, 0.0)))
+    assert most - 1 == pytest.approx(2 * (half - 1) - spread.above)
+    assert most < 8
+
+
 def test_ends_are_those_of_the_formula() -> None:
     machine, layout = cluster("cloud-h100:8"), Layout(dp=64, zero=3)
     found, spread = ends(job(64), machine, layout), known_spread()
     up = spread.above + spread.above_per_host * found.host_frac + spread.above_per_device_error * 0.09
     links = math.log(float(found.slow_s / found.step_time_s))
     between = found.interval(spread)
-    assert between.high == pytest.approx(float(found.step_time_s) * math.exp(math.hypot(up, links)), rel=1e-12)
+    assert between.high == pytest.approx(
+        float(found.step_time_s) * math.exp(math.hypot(math.log1p(up), links)), rel=1e-12
+    )
     assert between.low == pytest.approx(
         float(found.step_time_s) * math.exp(-math.hypot(spread.below, math.log(found.step_time_s / found.fast_s))),
         rel=1e-12,

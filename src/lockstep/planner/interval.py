@@ -1,14 +1,15 @@
 """`Interval`: between which times a step is expected, and what makes them lie apart.
 
     low  = t exp(-sqrt(below^2 + ln(t / t_fast)^2))
-    high = t exp(+sqrt((above + above_per_host h + above_per_device_error d)^2 + ln(t_slow / t)^2))
+    high = t exp(+sqrt(ln(1 + above + above_per_host h + above_per_device_error d)^2 + ln(t_slow / t)^2))
 
 t predicted seconds; t_slow and t_fast the same with every link at the least and the most that it may reach
-(`Link.range_frac`; a link that was measured has no range); h share of the step that is time of software on the host; d
-typical error of the device's efficiency curve. The four constants are quantiles of what published steps of programs
-took beside what is predicted for programs to which nothing was fitted (`interval.toml`), so that they hold software,
-kernels and measured links together. Steps come out longer than predicted far more often than shorter. On a cluster that
-was calibrated (`lockstep calibrate`) both ends are quantiles of a normal law with the error left.
+(`Link.range_frac`; a link that was measured has no range); h share of the step that is time of software on the host,
+which adds h (F - 1) where it turns out F times as long; d typical error of the device's efficiency curve. The four
+constants are quantiles of what published steps of programs took beside what is predicted for programs to which nothing
+was fitted (`interval.toml`), so that they hold software, kernels and measured links together. Steps come out longer
+than predicted far more often than shorter. On a cluster that was calibrated (`lockstep calibrate`) both ends are
+quantiles of a normal law with the error left.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The constants of the formula: logarithms of measured over predicted seconds."""
+    """The constants of the formula: below in logarithms of predicted over measured seconds, the others in shares of the
+    predicted ones.
+    """
 
     below: float
     above: float
@@ -66,7 +69,8 @@ class Spread:
 
     def software(self, host_frac: Number, device_error_frac: float) -> Number:
         """How far above the prediction software and kernels reach, as a logarithm."""
-        return self.above + self.above_per_host * host_frac + self.above_per_device_error * device_error_frac
+        more_frac = self.above + self.above_per_host * host_frac + self.above_per_device_error * device_error_frac
+        return np.log1p(more_frac)
 
 
 @cache
@@ -82,7 +86,7 @@ def spread_on(device: Device) -> Spread:
     if curve.kind != CALIBRATED:
         return known
     end = NormalDist().inv_cdf((1 + known.level_frac) / 2) * curve.typical_error_frac
-    return Spread(end, end, 0.0, 0.0, known.level_frac, 0, curve.source, curve.date)
+    return Spread(end, float(np.expm1(end)), 0.0, 0.0, known.level_frac, 0, curve.source, curve.date)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """`python -m lockstep.validation.spread`: the constants of the interval around a step time, from published steps.
 
 Every published step is predicted with nothing fitted to its software (`unseen.py`). What it took beside that, as
-y = ln(measured / predicted), gives the constants of `planner/interval.py` by quantile regression: of all planes
+y = measured / predicted - 1, gives the constants of `planner/interval.py` by quantile regression: of all planes
 
     y = above + above_per_host h + above_per_device_error d        no coefficient below 0
 
 the one with the least sum of w max(q (y - plane), (q - 1)(y - plane)), q = 1 - (1 - level) / 2, with w one over the
-number of rows of the software, so that every program weighs the same; and of -y the same with a constant alone.
+number of rows of the software, so that every program weighs the same; and of ln(predicted / measured) the same with a
+constant alone.
 
 Source: Koenker and Bassett 1978, "Regression Quantiles" (Econometrica 46), for the regression.
 """
@@ -33,7 +34,7 @@ def fitted(rows: Sequence[Observed], level_frac: float) -> dict[str, float]:
     errors = np.array([row.log_error for row in rows])
     ones = np.ones(len(rows))
     known = np.array([[row.ends.host_frac, row.ends.device_error_frac] for row in rows], dtype=float)
-    above = _plane(np.column_stack([ones, known]), errors, weights, quantile)
+    above = _plane(np.column_stack([ones, known]), np.expm1(errors), weights, quantile)
     below = _plane(ones[:, None], -errors, weights, quantile)
     return {name: float(f"{value:.{DIGITS}g}") for name, value in zip(CONSTANTS, (*below, *above), strict=True)}
 
