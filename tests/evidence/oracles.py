@@ -29,7 +29,7 @@ def synchronous_pace(workers: int, slow_frac: float, slow: float) -> float:
 def raced(
     gap: int, workers: int, slow_frac: float, slow: float, target: float, sizes: int, steps: int, draws: int
 ) -> tuple[float, float]:
-    """(updates, seconds) to the target, means over `draws`, of workers at most `gap` steps apart, one event after another.
+    """(updates, seconds) to the target, means over `draws`, of workers at most `gap` steps apart, event by event.
 
     A worker that has done c steps begins the next when everybody has done c - gap. It reads what has been written by
     then, and writes when it ends.
@@ -37,24 +37,26 @@ def raced(
     chosen = [0.05 * (1.6 / 0.05) ** (k / (sizes - 1)) for k in range(sizes)]
     found = []
     for draw in range(draws):
-        random_ = random.Random(draw)
-        made = _events(gap, workers, steps, lambda: random_.uniform(0.95, 1.05) * (
-            slow if random_.random() < slow_frac else 1.0))  # fmt: skip
+        made = _events(gap, workers, steps, slow_frac, slow, random.Random(draw))
         updates = min(_updates(made, size, target) for size in chosen)
         found.append((updates, made[updates - 1][0]))
     return tuple(sum(column) / draws for column in zip(*found, strict=True))  # type: ignore[return-value]
 
 
-def _events(gap, workers, steps, time_s):  # type: ignore[no-untyped-def]
+def _events(
+    gap: int, workers: int, steps: int, slow_frac: float, slow: float, draw: random.Random
+) -> list[tuple[float, int]]:
     """(end, updates read) of every update, until a worker has no steps left."""
-    done, running, made = [0] * workers, [], []
+    done, made = [0] * workers, list[tuple[float, int]]()
+    running = list[tuple[float, int, int]]()
     waiting = list(range(workers))
     now = 0.0
     while True:
         for worker in list(waiting):
             if done[worker] - min(done) <= gap:
                 waiting.remove(worker)
-                heapq.heappush(running, (now + time_s(), worker, len(made)))
+                time_s = draw.uniform(0.95, 1.05) * (slow if draw.random() < slow_frac else 1.0)
+                heapq.heappush(running, (now + time_s, worker, len(made)))
         now, worker, read = heapq.heappop(running)
         made.append((now, read))
         done[worker] += 1
@@ -63,7 +65,7 @@ def _events(gap, workers, steps, time_s):  # type: ignore[no-untyped-def]
         waiting.append(worker)
 
 
-def _updates(made, size: float, target: float) -> int:  # type: ignore[no-untyped-def]
+def _updates(made: list[tuple[float, int]], size: float, target: float) -> int:
     """Updates after which the loss of x^2 / 2 + y^2 / 60 stays below the target; all of them where it does not."""
     path = [(1.0, 1.0)]
     for _, read in made:

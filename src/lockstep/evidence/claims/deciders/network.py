@@ -5,6 +5,7 @@ Sources of the physics: the files of `lockstep.collectives` and `lockstep.parall
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations, product
@@ -22,6 +23,8 @@ from lockstep.simulate import ring_network, simulate, simulate_contended
 from lockstep.types.arrays import Array
 
 ALL = "all-reduce"
+FREE = PlainLink(latency_s=0.0, bandwidth_Bps=1.0)
+"""Of ratios and counts, which depend on no rate."""
 
 
 @decides("priced")
@@ -81,7 +84,7 @@ def fewest_sent(ranks: int) -> int:
     messages are tried for every entry, in all combinations.
     """
     sends = _sends_of_one_entry(ranks)
-    return min(max(map(sum, zip(*chosen, strict=True))) for chosen in product(sends, repeat=ranks))
+    return min(int(np.add.reduce(chosen).max()) for chosen in product(sends, repeat=ranks))
 
 
 def _sends_of_one_entry(ranks: int) -> list[tuple[int, ...]]:
@@ -104,14 +107,13 @@ def _after_a_message(
 @decides("priced")
 def steps(ranks: int) -> float:
     """Messages in series of a ring all-reduce."""
-    return float(get(ALL, "ring").price(ranks, 1.0, PlainLink(0.0, 1.0)).latency_steps)
+    return float(get(ALL, "ring").price(ranks, ranks, FREE).latency_steps)
 
 
 @decides("priced")
 def hierarchical_steps(ranks: int, node: int) -> float:
     """Messages in series of an all-reduce in rings that sums inside nodes of `node` ranks first."""
-    link = PlainLink(0.0, 1.0)
-    found = get(ALL, "hierarchical").price(ranks, 1.0, link, levels=(node,), inner="ring", outer="ring")
+    found = get(ALL, "hierarchical").price(ranks, ranks, FREE, levels=(node,), inner="ring", outer="ring")
     return float(found.latency_steps)
 
 
@@ -133,14 +135,14 @@ def hierarchical_s(
 def tie_B(ranks: int, latency_s: float, bandwidth_Bps: float) -> float:
     """Size at which a ring and a tree take equally long."""
     found = crossover(ALL, ranks, PlainLink(latency_s, bandwidth_Bps), ("ring", "tree")).crossover_B
-    return float(found or 0.0)
+    return math.nan if found is None else found
 
 
 @decides("priced")
 def bound_frac(ranks: int, size_B: float, algorithm: str = "ring") -> float:
     """Time of an all-reduce without latency over the least that any algorithm takes."""
-    link = PlainLink(0.0, 1.0)
-    return time_s(ranks, size_B, 0.0, 1.0, algorithm) / float(lower_bound_s(ALL, ranks, size_B, link))
+    found_s = get(ALL, algorithm).price_time_s(ranks, size_B, FREE)
+    return float(found_s / lower_bound_s(ALL, ranks, size_B, FREE))
 
 
 def _crossing_B(ranks: int, node: int, order: str = "node") -> float:
@@ -162,10 +164,10 @@ def random_crossing(ranks: int, node: int, orders: int, seed: int) -> Array:
 
 
 @decides("counted")
-def hierarchical_crossing(ranks: int, node: int) -> float:
+def hierarchical_crossing(nodes: int, node: int) -> float:
     """Buffers that a hierarchical all-reduce sends between nodes, counted on its program."""
-    levels = _levels(node, ranks // node, PlainLink(0.0, 1.0))
-    return crossing_B(program_on_levels(ALL, levels, 1.0, "hierarchical")[0], node)
+    program, *_ = program_on_levels(ALL, _levels(node, nodes, FREE), 1.0, "hierarchical")
+    return crossing_B(program, node)
 
 
 @decides("counted")
@@ -177,7 +179,10 @@ def server_total_elems(workers: int, params: int, program: str = "parameter-serv
 @decides("priced")
 def server_s(workers: int, size_B: float, bandwidth_Bps: float, shards: int, latency_s: float) -> float:
     """Seconds to push all gradients to a parameter server and to pull the sum, one after the other."""
-    link = PlainLink(latency_s, bandwidth_Bps)
+    return _served_s(workers, size_B, PlainLink(latency_s, bandwidth_Bps), shards)
+
+
+def _served_s(workers: int, size_B: float, link: PlainLink, shards: int) -> float:
     return float(get("parameter-server", "synchronous").price_time_s(workers, size_B, link, shards=shards))
 
 
@@ -188,28 +193,28 @@ def break_even_density(workers: int, shards: int, index_frac: float) -> float:
     A sparse exchange carries values and indices, `index_frac` bytes of index for a byte of value, through the server's
     shards: density (1 + index_frac) of the dense server's time.
     """
-    dense_s = server_s(workers, 1.0, 1.0, shards, 0.0)
-    return time_s(workers, 1.0, 0.0, 1.0) / (dense_s * (1 + index_frac))
+    dense_s = _served_s(workers, workers, FREE, shards)
+    return float(get(ALL, "ring").price_time_s(workers, workers, FREE) / (dense_s * (1 + index_frac)))
 
 
 @decides("simulated")
-def received_tokens(ranks: int, tokens: int, skew: float) -> float:
+def received_tokens(ranks: int, tokens: int, top_k: int, skew: float) -> float:
     """Tokens that the rank with the most popular experts receives; every rank routes `tokens`, one expert a rank."""
-    found = experts(ranks, 1, tokens * ranks, ranks, PlainLink(0.0, 1.0), skew=skew, token_B=1.0)
+    found = experts(ranks, top_k, tokens * ranks, ranks, FREE, skew=skew, token_B=1.0)
     return float(found.most_received_B)
 
 
 @decides("priced")
 def shard_gain(workers: int, shards: int) -> float:
     """Time of a parameter server of several shards over that of one."""
-    several_s, alone_s = (server_s(workers, 1.0, 1.0, number, 0.0) for number in (shards, 1))
+    several_s, alone_s = (_served_s(workers, workers, FREE, number) for number in (shards, 1))
     return several_s / alone_s
 
 
 @decides("counted")
-def crossing_ratio(ranks: int, node: int) -> float:
+def crossing_ratio(nodes: int, node: int) -> float:
     """Bytes between nodes of a ring in node order over those of a hierarchical all-reduce."""
-    return _crossing_B(ranks, node) / hierarchical_crossing(ranks, node)
+    return _crossing_B(nodes * node, node) / hierarchical_crossing(nodes, node)
 
 
 @decides("counted")
@@ -220,9 +225,9 @@ def all_to_all_growth(ranks: int, other: int, tokens: int) -> float:
 
 
 @decides("counted")
-def uplink_s(ranks: int, node: int, size_B: float, bandwidth_Bps: float) -> float:
+def uplink_s(nodes: int, node: int, size_B: float, bandwidth_Bps: float) -> float:
     """Seconds that the uplink of a node is busy for a ring in node order."""
-    return _crossing_B(ranks, node) / (ranks // node) * size_B / bandwidth_Bps
+    return _crossing_B(nodes * node, node) / nodes * size_B / bandwidth_Bps
 
 
 def _routings(number: int, tokens: int, times: int, seed: int) -> list[Routing]:
@@ -252,7 +257,7 @@ def tie_growth(ranks: int, latency_s: float, times: float, bandwidth_Bps: float)
 @decides("counted")
 def node_egress_MB(nodes: int, node: int, size_MB: float) -> float:
     """MB that a node sends to others in a hierarchical all-reduce."""
-    return hierarchical_crossing(nodes * node, node) / nodes * size_MB
+    return hierarchical_crossing(nodes, node) / nodes * size_MB
 
 
 @decides("counted")
@@ -264,4 +269,4 @@ def crossing_share(ranks: int, node: int) -> float:
 @decides("simulated")
 def expert_volume_B(number: int, top_k: int, tokens: int, ranks: int, token_B: float) -> float:
     """Bytes that a rank sends to others in an exchange with `number` experts, routed at random."""
-    return float(experts(number, top_k, tokens, ranks, PlainLink(0.0, 1.0), token_B=token_B).sent_per_rank_B)
+    return float(experts(number, top_k, tokens, ranks, FREE, token_B=token_B).sent_per_rank_B)

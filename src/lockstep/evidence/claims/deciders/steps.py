@@ -17,6 +17,7 @@ from lockstep.lab.laws import best_step, largest_stable_step
 from lockstep.lab.objectives import digits_perceptron, sharpness
 from lockstep.lab.objectives.logistic import Perceptron
 from lockstep.lab.statistics import SignNoise
+from lockstep.simulate import parse_law
 from lockstep.types.arrays import Array
 
 
@@ -40,14 +41,14 @@ def position(curvature: float, step: float, delay: int, start: float, updates: i
 
 
 @decides("simulated")
-def longest_stable_delay(step_curvature: float, steps: int) -> int:
+def longest_stable_delay(curvature: float, step: float, start: float, steps: int) -> int:
     """Largest delay at which descent on a quadratic shrinks from one half of the steps to the next, tried in turn."""
-    stable = 0
-    while True:
-        early, late = np.array_split(_distances(1.0, step_curvature, stable + 1, 1.0, steps), 2)
-        if late.max() > early.max():
-            return stable
-        stable += 1
+
+    def grows(delay: int) -> bool:
+        early, late = np.array_split(_distances(curvature, step, delay, start, steps), 2)
+        return bool(late.max() > early.max())
+
+    return next(delay for delay in count() if grows(delay + 1))
 
 
 @decides("solved")
@@ -57,37 +58,42 @@ def best_updates(delay: int, condition: float, target: float) -> float:
     return float(np.log(target) / np.log(factor))
 
 
-CURVATURES = np.array([1.0, 1 / 30])
-
-
 @cache
 def _race(
-    gap: int, workers: int, slow_frac: float, slow: float, target: float, sizes: int, steps: int, seed: int
+    gap: int,
+    workers: int,
+    law: str,
+    slow_frac: float,
+    slow: float,
+    steps: int,
+    condition: float,
+    target: float,
+    low: float,
+    high: float,
+    sizes: int,
+    seed: int,
 ) -> tuple[int, float]:
     """(updates, seconds) to `target` of the first loss for workers at most `gap` steps apart, at the best step size.
 
-    A step takes a worker 1 s within 5 %, a share `slow_frac` of them `slow` times as long.
+    A step takes a worker a time from `law`, a share `slow_frac` of them `slow` times as long. The step size is the best
+    of `sizes` from `low` to `high` in equal ratios, the loss a quadratic with two curvatures.
     """
     generator = np.random.default_rng(seed)
-    late = generator.random((steps, workers)) < slow_frac
-    times_s = np.where(late, slow, 1.0) * generator.uniform(0.95, 1.05, late.shape)
-    made = asynchronous(times_s, gap)
-    losses = _losses(made, np.geomspace(0.05, 1.6, sizes))
+    slowdown = slow ** generator.binomial(1, slow_frac, (steps, workers))
+    made = asynchronous(slowdown * parse_law(law).draw(generator, slowdown.size).reshape(slowdown.shape), gap)
+    losses = _losses(made, np.geomspace(low, high, sizes), np.array([1.0, 1 / condition]))
     far = ~(losses < target * losses[0])
     updates = min(int(np.flatnonzero(column).max()) + 1 for column in far.T)
-    return updates, float(made.end_s[updates - 1])
+    return updates, float(made.end_s[:updates].max())
 
 
-def _losses(made: Updates, sizes: Array) -> Array:
-    """Loss on a quadratic after every update, one column per step size."""
-
-    def loss(point: Array) -> Array:
-        return np.asarray(0.5 * (point**2 @ CURVATURES))
-
-    start = np.ones((len(sizes), len(CURVATURES)))
-    sizes_of_all = np.broadcast_to(sizes[:, None], (len(made), len(sizes), 1))
+def _losses(made: Updates, sizes: Array, curvatures: Array) -> Array:
+    """Loss on a quadratic from (1, 1) after every update, one column per step size."""
+    start = np.ones((len(sizes), len(curvatures)))
+    every = np.broadcast_to(sizes[:, None], (len(made), len(sizes), 1))
     with np.errstate(over="ignore", invalid="ignore"):
-        return follow(made.read, lambda point: point * CURVATURES, loss, start, sizes_of_all).losses
+        found = follow(made.read, lambda at: at * curvatures, lambda at: at**2 @ curvatures, start, every)
+    return found.losses
 
 
 @decides("simulated")
