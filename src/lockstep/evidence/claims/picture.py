@@ -15,8 +15,11 @@ Y = Array | list[float]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """One curve. `kind`: claimed or true laws, found (points), joined (points that no law connects), curve, dashed, wrong
-    (claimed points), or shaded (points that are coloured by `shade`)."""
+    """One curve.
+
+    `kind`: claimed or true laws, found (points), joined (points that no law connects), curve, dashed, wrong (claimed
+    points), or shaded (points that are coloured by `shade`).
+    """
 
     label: str
     x: Y

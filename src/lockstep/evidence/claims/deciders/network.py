@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
@@ -45,11 +44,8 @@ def simulated_s(ranks: int, size_B: float, latency_s: float, bandwidth_Bps: floa
 @decides("simulated")
 def slow_link_s(ranks: int, size_B: float, bandwidth_Bps: float, slow_Bps: float) -> float:
     """Seconds of a ring in which one of the links, from the first rank to its neighbour, is slower than the others."""
-    network = ring_network(ranks, bandwidth_Bps)
-    rates = network.capacity_Bps.copy()
-    rates[0] = slow_Bps
-    program = get(ALL, "ring").program(ranks, size_B)
-    return float(simulate_contended(program, replace(network, capacity_Bps=rates)).makespan_s)
+    network = ring_network(ranks, bandwidth_Bps, first_Bps=slow_Bps)
+    return float(simulate_contended(get(ALL, "ring").program(ranks, size_B), network).makespan_s)
 
 
 @decides("counted")

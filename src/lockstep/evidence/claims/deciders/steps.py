@@ -90,7 +90,7 @@ def _race(
 def _losses(made: Updates, sizes: Array, curvatures: Array) -> Array:
     """Loss on a quadratic from (1, 1) after every update, one column per step size."""
     start = np.ones((len(sizes), len(curvatures)))
-    every = np.broadcast_to(sizes[:, None], (len(made), len(sizes), 1))
+    every = np.broadcast_to(sizes[:, None], (len(made), *start.shape))
     with np.errstate(over="ignore", invalid="ignore"):
         found = follow(made.read, lambda at: at * curvatures, lambda at: at**2 @ curvatures, start, every)
     return found.losses
@@ -154,15 +154,10 @@ def curvature(loss: str, step: float, steps: int) -> float:
 
 
 @decides("simulated")
-def tolerable_change(loss: str, step: float, steps: int) -> float:
-    """Delay that the network bears after those steps over the delay that it bears at the start."""
-    first, last = (_tolerable(step * curvature(loss, step, number)) for number in (0, steps))
-    return last / first
-
-
-def _tolerable(step_curvature: float) -> int:
-    """Largest delay at which a quadratic of that step times curvature is stable."""
-    return next(delay for delay in count() if largest_stable_step(delay + 1) < step_curvature)
+def tolerable_delay(loss: str, step: float, steps: int) -> int:
+    """Largest delay at which a quadratic of that network's curvature is stable at that step."""
+    steepest = step * curvature(loss, step, steps)
+    return next(delay for delay in count() if largest_stable_step(delay + 1) < steepest)
 
 
 @decides("simulated")
@@ -175,7 +170,7 @@ def local_growth(workers: int, period: int, step: float, rounds: int) -> float:
 @decides("simulated")
 def averaged_variance(workers: int, period: int, trials: int, seed: int) -> Array:
     """Squares of the averaged parameters after a round of noise alone, over the variance of one worker's."""
-    start = np.zeros((trials, 1))
+    start = np.zeros(trials)[:, None]
     noise = SignNoise.of(1.0, (workers, *start.shape), np.random.default_rng(seed))
     _, ends = run_rounds(np.zeros_like, workers, start, LocalMethod(1.0), [period], noise=noise.draw)
     return np.asarray(ends.ravel() ** 2 / period)

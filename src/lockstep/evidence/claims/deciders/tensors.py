@@ -84,10 +84,10 @@ def step_ratio_to_half(width: int, ranks: int, batch: int, seq: int) -> float:
 
 
 @decides("priced")
-def share_ratio(width: int, ranks: int, batch: int, seq: int, rate_flops: float, link_Bps: float) -> float:
-    """Traffic over computing of a batch, over that of one sequence."""
-    many, one = (traffic_frac(width, ranks, size, seq, rate_flops, link_Bps) for size in (batch, 1))
-    return many / one
+def share_ratio(width: int, ranks: int, batch: int, other: int, seq: int, rate_flops: float, link_Bps: float) -> float:
+    """Traffic over computing of a batch, over that of another batch."""
+    many, few = (traffic_frac(width, ranks, size, seq, rate_flops, link_Bps) for size in (batch, other))
+    return many / few
 
 
 @decides("counted")
