@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.errors import UnknownName
+from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import Cluster
 from lockstep.layout.layout import Layout, LayoutGrid
 from lockstep.types.arrays import Ints
@@ -83,6 +83,22 @@ def group_summary(layout: Layout, cluster: Cluster) -> dict[str, Json]:
             "level": cluster.levels[crossed[-1]].name,
             "first": ranks[0, :MAX_LISTED].tolist(),
         }
+    return found
+
+
+def place_of(layout: Layout, rank: int) -> dict[str, Json]:
+    """For each axis that is split: the coordinate of a rank, and the ranks of its process group.
+
+    Raises BadInput for a rank that the layout does not have.
+    """
+    if not 0 <= rank < layout.world:
+        raise BadInput(f"must be 0 to {layout.world - 1}, got {rank}", "rank")
+    found: dict[str, Json] = {}
+    for experts in (False, True) if layout.ep > 1 else (False,):
+        for axis, digits in coordinates(layout, experts).items():
+            if axis in GROUPS and axis not in found and digits.max() > 0:
+                group = next(one for one in process_groups(layout, axis) if rank in one)
+                found[axis] = {"coordinate": int(digits[rank]), "ranks": group}
     return found
 
 

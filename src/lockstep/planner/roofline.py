@@ -59,6 +59,8 @@ class RooflineLevel:
     peak_flops: float
     achieved_Bps: float
     peak_Bps: float
+    critical_microbatches: float | None = None
+    """Micro-batches of a replica at which data-parallel traffic is hidden, below 1 where a part of one is enough."""
     critical_batch: int | None = None
     """Tokens; None where there is no such batch."""
     critical_why: str = ""
@@ -112,7 +114,7 @@ class RooflineLevel:
         return {
             **picked(self, "name ridge_flop_per_B peak_ridge_flop_per_B intensity_flop_per_B bound"),
             "share_of_compute": self.share,
-            **picked(self, "attained_flops achieved_Bps traffic_B critical_batch critical_why"),
+            **picked(self, "attained_flops achieved_Bps traffic_B critical_microbatches critical_batch critical_why"),
         }
 
 
@@ -247,6 +249,7 @@ def _network_level(
         peak_flops=cluster.device.peak(job.recipe.dtype),
         achieved_Bps=rate_Bps,
         peak_Bps=rate_Bps / level.link.achieved_frac,
+        critical_microbatches=critical_microbatches(once_B, each_B, room_B),
         critical_batch=critical,
         critical_why=why,
     )
@@ -257,20 +260,29 @@ def _whole(size_B: float) -> float:
     return 0.0 if size_B < 1e-3 else size_B
 
 
+def critical_microbatches(once_B: float, each_B: float, room_B: float) -> float | None:
+    """D / (c W - d), not rounded: from bytes once per step, with each micro-batch, and movable while one is computed.
+
+    None where no number of them hides the traffic, or where none is there once per step.
+    """
+    return once_B / (room_B - each_B) if once_B and each_B < room_B else None
+
+
 def critical_batch(once_B: float, each_B: float, room_B: float, layout: Layout, seq: int) -> tuple[int | None, str]:
     """(tokens or None, why), from bytes once per step, with each micro-batch, and movable while one is computed."""
     if not once_B and not each_B:
         return None, "no data-parallel traffic at this level"
-    share = each_B / room_B
+    share, exact = each_B / room_B, critical_microbatches(once_B, each_B, room_B)
     if not once_B:
         verdict = "binds at any batch" if share > 1.0 else "never binds"
         return None, (
             f"paid on every micro-batch ({format_frac(share)} of its compute), so it {verdict}; "
             "only the micro-batch changes that, not the batch"
         )
-    if share >= 1.0:
+    if exact is None:
         return None, f"each micro-batch brings traffic for {format_frac(share)} of its compute: it binds at any batch"
-    microbatches = math.ceil(once_B / (room_B - each_B))
+    microbatches = math.ceil(exact)
     sequences = microbatches * layout.dp * layout.micro_batch
     batches = "micro-batch" if microbatches == 1 else "micro-batches"
-    return sequences * seq, f"{microbatches} {batches}, {format_count(sequences)} sequences"
+    less = f"; {format_frac(exact)} of one would hide it" if exact < 1 else ""
+    return sequences * seq, f"{microbatches} {batches}, {format_count(sequences)} sequences{less}"

@@ -48,8 +48,16 @@ def star_network(ranks: int, bandwidth_Bps: float, latency_s: float = 0.0, reduc
     )  # fmt: skip
 
 
-def ring_network(ranks: int, bandwidth_Bps: float, latency_s: float = 0.0, reduce_s_per_B: float = 0.0) -> Network:
-    """Ranks in a circle; resource r is the link r -> r + 1, resource ranks + r the link r -> r - 1. Latency per hop."""
+def ring_network(
+    ranks: int, bandwidth_Bps: float, latency_s: float = 0.0, reduce_s_per_B: float = 0.0,
+    first_Bps: float | None = None,
+) -> Network:  # fmt: skip
+    """Ranks in a circle; resource r is the link r -> r + 1, resource ranks + r the link r -> r - 1. Latency per hop.
+
+    `first_Bps`: bandwidth of the link 0 -> 1 where it is not that of the others.
+    """
+    rates = np.full(2 * ranks, float(bandwidth_Bps))
+    rates[0] = bandwidth_Bps if first_Bps is None else first_Bps
     names = tuple(f"{r} -> {(r + step) % ranks}" for step in (1, -1) for r in range(ranks))
 
     def route(a: int, b: int) -> list[int]:
@@ -59,8 +67,7 @@ def ring_network(ranks: int, bandwidth_Bps: float, latency_s: float = 0.0, reduc
         return [ranks + (a - i) % ranks for i in range(ranks - up)]
 
     return Network(
-        ranks, np.full(2 * ranks, float(bandwidth_Bps)), names,
-        route, lambda a, b: latency_s * len(route(a, b)), reduce_s_per_B,
+        ranks, rates, names, route, lambda a, b: latency_s * len(route(a, b)), reduce_s_per_B,
     )  # fmt: skip
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json, picked
 from lockstep.types.shown import Shown
-from lockstep.units import format_frac, format_time, parse_frac, parse_size_B
+from lockstep.units import format_bandwidth, format_frac, format_time, parse_bandwidth_Bps, parse_frac, parse_size_B
 from lockstep.verbs.words.algorithms import needing_ports, read_group, read_names, too_wide
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.network import Network, flags
 from lockstep.verbs.words.option import Option, Switch
-from lockstep.verbs.words.quantity import Quantity, Size
+from lockstep.verbs.words.quantity import Bandwidth, Quantity, Size
 from lockstep.verbs.words.question import whole
 from lockstep.verbs.words.shared import OP, RANKS, SIZE, LinkWords
 
@@ -60,6 +60,10 @@ def collective(
             "the ring is then simulated message by message.",
         ),
     ] = None,
+    slow_link: Annotated[
+        Bandwidth | None,
+        Option("R", "Bandwidth of one link of a ring, from rank 0 to rank 1; the others keep theirs. Simulated."),
+    ] = None,
     shards: Annotated[
         Quantity | None,
         Option("S", "Machines that share the parameters of a synchronous parameter server. (default: 1)"),
@@ -78,6 +82,8 @@ def collective(
     network, size_B = read_group(ranks, link), parse_size_B(size, "--size")
     if order is not None:
         return _ordered(op, network, size_B, algorithm, order)
+    if slow_link is not None:
+        return _slowed(op, network, size_B, algorithm, parse_bandwidth_Bps(slow_link, "--slow-link"))
     if shards is not None or density is not None:
         return _served(op, network, size_B, algorithm, shards, density)
     names = read_names(op, algorithm, "--algorithm", network)
@@ -142,6 +148,30 @@ def _ordered(op: str, network: Network, size_B: float, algorithm: str | None, or
     )  # fmt: skip
     said = f"ranks of the ring in the order {order}, simulated message by message"
     return Collective(Comparison(op, network.ranks, size_B, (rated,)), network, (said, *_said(op, network)[:2]))
+
+
+def _slowed(op: str, network: Network, size_B: float, algorithm: str | None, slow_Bps: float) -> Collective:
+    """A ring alone whose first link has another bandwidth, simulated message by message."""
+    from lockstep.collectives import Comparison, bus_bandwidth_Bps, get
+    from lockstep.simulate import ring_network, simulate_contended
+
+    if network.spans_levels or algorithm != "ring":
+        raise BadInput("is for a ring on one link; add --algorithm ring, and --latency and --bandwidth", "--slow-link")
+    link = network.link
+    links = ring_network(
+        network.ranks, float(link.bandwidth_Bps), float(link.latency_s), link.reduce_s_per_B, first_Bps=slow_Bps
+    )
+    time_s = float(simulate_contended(get(op, "ring").program(network.ranks, size_B), links).makespan_s)
+    (row,) = _compared(op, network, size_B, ["ring"], None, None).rows
+    slowed = replace(
+        row, time_s=time_s, simulated_s=time_s, algorithm_bandwidth_Bps=size_B / time_s,
+        bus_bandwidth_Bps=float(bus_bandwidth_Bps(op, network.ranks, size_B, time_s)),
+    )  # fmt: skip
+    said = (
+        f"the link from rank 0 to rank 1 at {format_bandwidth(slow_Bps)}, simulated message by message; "
+        f"{format_time(row.time_s)} with equal links"
+    )
+    return Collective(Comparison(op, network.ranks, size_B, (slowed,)), network, (said,))
 
 
 def _compared(

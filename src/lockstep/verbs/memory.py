@@ -11,6 +11,10 @@ from lockstep.types.plain import Json
 from lockstep.types.shown import Shown
 from lockstep.verbs.estimate import read_asked
 from lockstep.verbs.words.calling import verb
+from lockstep.verbs.words.network import flags
+from lockstep.verbs.words.option import Option
+from lockstep.verbs.words.quantity import Quantity
+from lockstep.verbs.words.question import whole
 from lockstep.verbs.words.shared import CLUSTER, MODEL, LayoutWords
 
 if TYPE_CHECKING:
@@ -25,14 +29,21 @@ def memory(
     model: Annotated[str | Path | Model, MODEL],
     cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     layout: Layout | None = None,
+    *,
+    rank: Annotated[Quantity | None, Option("R", "Rank whose coordinates and process groups are listed.")] = None,
     **words: Unpack[LayoutWords],
 ) -> StageMemories:
-    """Bytes on one rank of every pipeline stage, by category."""
+    """Bytes on one rank of every pipeline stage, by category; with `rank` also where that one is in the layout."""
+    from lockstep.layout.groups import place_of
     from lockstep.planner import stage_memories
 
     asked, chosen = read_asked(model, cluster, layout, dict(words))
     stages = stage_memories(asked.job, asked.cluster, chosen)
-    return StageMemories(asked.job, asked.cluster, chosen, tuple(stages))
+    found = StageMemories(asked.job, asked.cluster, chosen, tuple(stages))
+    if rank is None:
+        return found
+    with flags("--rank"):
+        return replace(found, place=place_of(chosen, whole(rank, "--rank", minimum=0)))
 
 
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
@@ -46,6 +57,8 @@ class StageMemories(Shown):
     cluster: Cluster
     layout: Layout
     stages: tuple[Memory, ...]
+    place: dict[str, Json] | None = None
+    """By axis, the coordinate of the rank that was asked about and the ranks of its process group."""
 
     @property
     def fullest(self) -> int:
@@ -91,6 +104,7 @@ class StageMemories(Shown):
             "stages": [{"stage": number} | one.to_dict() for number, one in enumerate(self.stages)],
             "by_category": self.by_category(),
             "room": [one.to_dict() for one in self.room],
+            "place": self.place,
             "bytes_per_parameter": self.job.recipe.bytes_per_parameter,
             "assumptions": list(memory_assumptions(self.job, self.cluster, self.layout)),
         }

@@ -13,17 +13,19 @@ from lockstep.views.parts.layout_columns import layout_words
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.console import Console
 
     from lockstep.layout import Memory
     from lockstep.planner import Use
+    from lockstep.types.plain import Json
     from lockstep.verbs.memory import StageMemories
 
 
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
 STAGE_ROWS = 12
+RANKS = 16
 ASSUMPTIONS = 10
 
 
@@ -48,9 +50,23 @@ def render(found: StageMemories, out: Console) -> None:
     if found.room:
         heading(out, "What the rest could be spent on", "each change alone")
         _uses([Use("as it is", float(memory.total_B), found.estimate.tokens_per_s), *found.room], found.job.unit, out)
+    if found.place:
+        heading(out, "Place of the rank", "along each axis that is split, from 0")
+        _place(found.place, out)
     from lockstep.planner import memory_assumptions
 
     small_print(out, "Assumptions", memory_assumptions(found.job, found.cluster, found.layout), ASSUMPTIONS)
+
+
+def _place(place: Mapping[str, Json], out: Console) -> None:
+    """A line per axis; of a long group the first and the last ranks."""
+    rows = []
+    for axis, one in place.items():
+        ranks = [str(rank) for rank in one["ranks"]]
+        few = ranks if len(ranks) <= RANKS else [*ranks[: RANKS // 2], "...", *ranks[-RANKS // 2 :]]
+        rows.append((axis, str(one["coordinate"]), str(len(ranks)), " ".join(few)))
+    columns = [("axis", "left"), ("coordinate", "right"), ("ranks", "right"), ("process group", "text")]
+    indented(out, table(columns, rows))
 
 
 def host_words(memory: Memory) -> str:

@@ -41,6 +41,8 @@ def render(found: StragglerCost, out: Console) -> None:
     ]
     if found.any_above_frac is not None:
         rows.append(("above", format_frac(found.any_above_frac), "probability that any worker computes for longer"))
+    if found.slowest_slow_frac is not None:
+        rows.append(("slowest", format_frac(found.slowest_slow_frac), "of steps, one of the always slow workers"))
     indented(out, table([("", "left"), ("time", "right"), ("", "text")], rows))
     paid = found.paid
     heading(out, "Cost of the mitigation")

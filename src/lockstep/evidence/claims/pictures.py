@@ -3,42 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.evidence.claims import exercise_pictures
 from lockstep.evidence.claims.entry import Entry
-from lockstep.types.arrays import Array
-
-Y = Array | list[float]
+from lockstep.evidence.claims.picture import Line, Picture
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Line:
-    """One curve. `kind`: claimed or true laws, found (points), joined (points that no law connects), curve, or wrong
-    (claimed points)."""
-
-    label: str
-    x: Y
-    y: Y
-    kind: str
+def pictures_of(entry: Entry) -> tuple[Picture, ...]:
+    """The pictures of an item, next to each other; none where it has none of its own."""
+    return pictures(entry.picture) if entry.picture else ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Picture:
-    """A question, its axes with units, and the curves."""
-
-    title: str
-    x: str
-    y: str
-    lines: tuple[Line, ...]
-    log_x: bool = False
-    log_y: bool = False
-
-
-def picture_of(entry: Entry) -> Picture | None:
-    """The picture of an item; None where it has none of its own."""
-    return PICTURES[entry.picture]() if entry.picture else None
+def pictures(name: str) -> tuple[Picture, ...]:
+    """Those of a name that entries give."""
+    found = PICTURES[name]()
+    return (found,) if isinstance(found, Picture) else found
 
 
 def delay_edge() -> Picture:
@@ -75,7 +56,7 @@ def speed_up() -> Picture:
         (
             Line("claimed bound: n / (1 + (n - 1) rho)", workers, workers / (1 + (workers - 1) * rho), "claimed"),
             Line("true: n (1 + rho) / (1 + n rho)", workers, workers * (1 + rho) / (1 + workers * rho), "true"),
-            Line("simulated", list(map(float, marks)), [speedup(n, 1.0, rho) for n in marks], "found"),
+            Line("simulated", list(map(float, marks)), [speedup(n, 1.0, rho, True) for n in marks], "found"),
         ),
         log_x=True,
     )  # fmt: skip
@@ -93,7 +74,7 @@ def root_of_workers() -> Picture:
         (
             Line("claimed: sqrt(n)", workers, np.sqrt(workers), "claimed"),
             Line("true: n (1 + rho) / (1 + n rho)", workers, workers * (1 + rho) / (1 + workers * rho), "true"),
-            Line("simulated", list(map(float, marks)), [speedup(n, 1.0, rho) for n in marks], "found"),
+            Line("simulated", list(map(float, marks)), [speedup(n, 1.0, rho, True) for n in marks], "found"),
         ),
         log_x=True, log_y=True,
     )  # fmt: skip
@@ -135,8 +116,8 @@ def pipeline() -> Picture:
         "micro-batches", "share of the step in which devices compute",
         (
             Line("claimed: 90 % from 10 on", [10, 128], [0.9, 0.9], "claimed"),
-            Line("true: m / (m + p - 1)", numbers, [busy_frac(stages, int(m)) for m in numbers], "true"),
-            Line("simulated, 1F1B", list(map(float, marks)), [busy(stages, m) for m in marks], "found"),
+            Line("true: m / (m + p - 1)", numbers, [busy_frac(stages, int(m), 1) for m in numbers], "true"),
+            Line("simulated, 1F1B", list(map(float, marks)), [busy(stages, m, "1f1b") for m in marks], "found"),
         ),
         log_x=True,
     )  # fmt: skip
@@ -149,6 +130,7 @@ def checkpoint_interval() -> Picture:
     mtbf_h, write_h = 10.0, 5.0
     hours = np.geomspace(1.5, 30, 60)
     marks = (2.0, 4.0, 7.0, 10.0, 20.0)
+    seen = [float(simulated_overhead(mtbf_h, write_h, t, 200 * mtbf_h, 400, 0).mean()) for t in marks]
     return Picture(
         "Which interval between checkpoints costs least? 10 h between failures, 5 h to write",
         "interval (hours of work)", "overhead (time lost over useful work)",
@@ -156,7 +138,7 @@ def checkpoint_interval() -> Picture:
             Line("claimed: C / t + t / (2 M)", hours, [first_order(mtbf_h, write_h, t) for t in hours], "claimed"),
             Line("true: M (exp((t + C) / M) - 1) / t - 1", hours,
                  [overhead(mtbf_h, write_h, t) for t in hours], "true"),
-            Line("simulated", list(marks), [simulated_overhead(mtbf_h, write_h, t).value for t in marks], "found"),
+            Line("simulated", list(marks), seen, "found"),
         ),
         log_x=True, log_y=True,
     )  # fmt: skip
@@ -203,181 +185,11 @@ def local_period() -> Picture:
     )  # fmt: skip
 
 
-def buckets() -> Picture:
-    """Time of a backward pass over the layers in a bucket."""
-    from lockstep.evidence.claims.deciders.scaling import overlapped_ms
-
-    sizes = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 96]
-    return Picture(
-        "How many layers to a bucket? 96 layers of 5 ms, 700 MB, 256 workers at 25 GB/s",
-        "layers in a bucket", "backward pass with its all-reduces (ms)",
-        (
-            Line("claimed: 270 ms at 16", [16.0, 96.0], [270.0, 270.0], "claimed"),
-            Line("computing alone", [1.0, 96.0], [480.0, 480.0], "true"),
-            Line("priced", list(map(float, sizes)), [overlapped_ms(96, size) for size in sizes], "joined"),
-        ),
-        log_x=True,
-    )  # fmt: skip
-
-
-def hierarchy() -> Picture:
-    """Time of flat and hierarchical all-reduces over the number of nodes."""
-    from lockstep.evidence.claims.deciders.network import hierarchical_s, time_s
-
-    nodes = [2, 4, 8, 16, 32, 64, 128]
-    size_B, outer_Bps = 700e6, 25e9
-    flat = [1e3 * time_s(8 * m, size_B, 1e-5, outer_Bps) for m in nodes]
-    own = [1e3 * hierarchical_s(8, m, size_B, 600e9, outer_Bps, 1e-6, 1e-5) for m in nodes]
-    shared = [1e3 * hierarchical_s(8, m, size_B, 600e9, outer_Bps / 8, 1e-6, 1e-5) for m in nodes]
-    x = list(map(float, nodes))
-    return Picture(
-        "What does hierarchy gain? 700 MB on nodes of 8",
-        "nodes", "all-reduce (ms)",
-        (
-            Line("flat ring over one adapter of 25 GB/s", x, flat, "true"),
-            Line("hierarchical, an adapter for each GPU", x, own, "joined"),
-            Line("hierarchical, one adapter per node", x, shared, "joined"),
-        ),
-        log_x=True, log_y=True,
-    )  # fmt: skip
-
-
-def tensor() -> Picture:
-    """Share of tensor-parallel traffic over the number of ranks, on two links."""
-    from lockstep.evidence.claims.deciders.tensors import product_traffic_frac
-
-    ranks = [2, 4, 8, 16, 32]
-    x = list(map(float, ranks))
-    return Picture(
-        "How much traffic does a tensor-parallel layer add? Width 12,288, 312 TFLOP/s",
-        "ranks", "time of traffic over that of the products",
-        (
-            Line("claimed for 8 ranks: 2.3 %", [2.0, 32.0], [0.023, 0.023], "claimed"),
-            Line("300 GB/s", x, [product_traffic_frac(12_288, k, 312e12, 300e9) for k in ranks], "joined"),
-            Line("25 GB/s", x, [product_traffic_frac(12_288, k, 312e12, 25e9) for k in ranks], "joined"),
-        ),
-        log_x=True, log_y=True,
-    )  # fmt: skip
-
-
-def weak_scaling() -> Picture:
-    """Efficiency over workers in weak scaling, by all-reduce."""
-    from lockstep.evidence.claims.deciders.network import time_s
-
-    numbers = [2**k for k in range(1, 13)]
-    x = list(map(float, numbers))
-
-    def efficiency(name: str) -> list[float]:
-        return [0.125 / (0.125 + time_s(n, 700e6, 1e-5, 25e9, name)) for n in numbers]
-
-    return Picture(
-        "Which share of a data-parallel step is computing? 125 ms each, 700 MB at 25 GB/s and 10 us",
-        "workers", "share of computing",
-        (
-            Line("claimed for 256 workers: 45 %", [2.0, 4096.0], [0.452, 0.452], "claimed"),
-            Line("ring", x, efficiency("ring"), "joined"),
-            Line("tree", x, efficiency("tree"), "joined"),
-            Line("halving and doubling", x, efficiency("rabenseifner"), "joined"),
-        ),
-        log_x=True,
-    )  # fmt: skip
-
-
-def stragglers() -> Picture:
-    """Efficiency over workers with log-normal times of several spreads."""
-    from lockstep.evidence.claims.deciders.scaling import expected_slowest
-
-    numbers = [2**k for k in range(11)]
-    x = list(map(float, numbers))
-    lines = [
-        Line(f"cv {cv:g}", x, [1 / expected_slowest(n, cv, "lognormal") for n in numbers], "joined")
-        for cv in (0.05, 0.1, 0.2, 0.3, 0.5)
-    ]
-    printed = Line("claimed at cv 0.05, 0.1, 0.2, 0.5", [256.0] * 4, [0.992, 0.955, 0.901, 0.503], "wrong")
-    return Picture(
-        "How much of the time is not spent waiting for the slowest worker? Log-normal times",
-        "workers", "mean time over mean time of the slowest", (printed, *lines), log_x=True,
-    )  # fmt: skip
-
-
-def depths() -> Picture:
-    """Share of computing over micro-batches for several depths."""
-    from lockstep.evidence.claims.deciders.pipelines import busy
-
-    numbers = [1, 2, 4, 8, 16, 32, 64, 128]
-    x = list(map(float, numbers))
-    lines = [
-        Line(f"{stages} stages, 1F1B holds {stages}", x, [busy(stages, m) for m in numbers], "joined")
-        for stages in (2, 4, 8, 16, 32)
-    ]
-    return Picture(
-        "How many micro-batches does a pipeline need?",
-        "micro-batches (GPipe holds them all)", "share of the step in which devices compute",
-        (Line("claimed: 90 % from 10 on for 8 stages", [10.0, 128.0], [0.9, 0.9], "claimed"), *lines), log_x=True,
-    )  # fmt: skip
-
-
-def balancing() -> Picture:
-    """Gain of shares by speed over equal shares, over workers, for several spreads."""
-    from lockstep.evidence.claims.deciders.scaling import balancing_gain
-
-    numbers = [2, 4, 8, 16, 32, 64]
-    x = list(map(float, numbers))
-    even = Line("uniform, 0.7 to 1.3", x, [balancing_gain(n, spread=0.3).value for n in numbers], "joined")
-    lines = [
-        Line(f"log-normal, cv {cv:g}", x, [balancing_gain(n, cv=cv).value for n in numbers], "joined")
-        for cv in (0.1, 0.3, 0.5)
-    ]
-    return Picture(
-        "What does splitting a batch by speed gain?",
-        "workers", "time of equal shares over time of shares by speed",
-        (Line("claimed: 1.63 for 16 workers, 0.7 to 1.3", [16.0], [1.63], "wrong"), even, *lines), log_x=True,
-    )  # fmt: skip
-
-
-def sparse_server() -> Picture:
-    """Time of a sparse parameter server over the density, beside a dense ring."""
-    from lockstep.evidence.claims.deciders.network import server_s, time_s
-
-    densities = np.geomspace(1e-3, 1, 40)
-    ranks, size_B, rate_Bps = 256, 700e6, 200e9
-    ring_ms = 1e3 * time_s(ranks, size_B, 0.0, rate_Bps)
-    lines = [
-        Line(
-            f"{shards} shard{'s' * (shards > 1)}, values and indices",
-            densities,
-            [1e3 * 2 * float(d) * server_s(ranks, size_B, rate_Bps, shards) for d in densities],
-            "curve",
-        )
-        for shards in (1, 16, 256)
-    ]
-    return Picture(
-        "When is a sparse parameter server faster than a dense ring? 256 workers, 700 MB, 200 GB/s",
-        "density of the gradients", "exchange (ms)",
-        (Line("dense ring", [1e-3, 1.0], [ring_ms, ring_ms], "true"), *lines), log_x=True, log_y=True,
-    )  # fmt: skip
-
-
-def expert_load() -> Picture:
-    """Largest load over the mean, over the tokens of an expert."""
-    from lockstep.evidence.claims.deciders.network import random_load
-
-    tokens = [4, 8, 16, 32, 64, 128, 256]
-    x = list(map(float, tokens))
-    drawn = {n: [random_load(n, n * t, times=max(4, 200 // n)).value for t in tokens] for n in (8, 64, 256)}
-    lines = [Line(f"{n} experts", x, loads, "joined") for n, loads in drawn.items()]
-    return Picture(
-        "How uneven is uniform random routing?",
-        "tokens per expert", "largest load over the mean",
-        (Line("claimed: balanced", [4.0, 256.0], [1.0, 1.0], "claimed"), *lines), log_x=True,
-    )  # fmt: skip
-
-
-PICTURES: dict[str, Callable[[], Picture]] = {
+PICTURES: dict[str, Callable[[], Picture | tuple[Picture, ...]]] = {
     one.__name__.replace("_", "-"): one
     for one in (
         delay_edge, speed_up, root_of_workers, ring_and_tree, pipeline, checkpoint_interval, noise_floor, local_period,
-        buckets, hierarchy, tensor, weak_scaling, stragglers, depths, balancing, sparse_server, expert_load,
+        *exercise_pictures.ALL,
     )
 }  # fmt: skip
 """By the names that entries give them."""

@@ -33,6 +33,10 @@ MITIGATIONS: dict[str, Callable[[int], Mitigation]] = {
 }
 # Random numbers drawn: a second on one core, and intervals of some tenths of a percent.
 NUMBERS = 4_000_000
+SHARE = 4
+"""Of the numbers drawn for the step time, one in so many is drawn to see who is the slowest."""
+BLOCK = 10_000
+"""Steps at a time, so that memory stays bounded."""
 
 
 def parse_mitigation(text: str, where: str | None = None) -> Mitigation:
@@ -74,6 +78,8 @@ class StragglerCost(Shown):
     """Communication in a step: that of a synchronisation, shared by the steps that make one do."""
     any_above_frac: float | None
     """Probability that any worker computes for longer than a time that was asked about."""
+    slowest_slow_frac: float | None
+    """Share of steps in which one of the always slow workers is the slowest; None where all are alike."""
     paid: Paid
     assumptions: tuple[str, ...]
 
@@ -138,9 +144,22 @@ def stragglers(
         asynchronous_s=used * mean_s / float(np.sum(1 / factor)),
         comm_s=waited_s,
         any_above_frac=None if above_s is None else _any_above(law, factor, above_s),
+        slowest_slow_frac=None if alike else slowest_slow_frac(law, factor, numbers // SHARE, seed),
         paid=chosen.paid(workers),
         assumptions=tuple(_assumptions(law, alike)),
     )
+
+
+def slowest_slow_frac(law: Law, factor: Floats, numbers: int, seed: int) -> float:
+    """Share of simulated steps in which the slowest worker has a factor above the least; ties count in part."""
+    generator, slow = np.random.default_rng(seed), factor > factor.min()
+    steps = max(1000, numbers // len(factor))
+    found = 0.0
+    for now in np.diff([*range(0, steps, BLOCK), steps]):
+        times_s = law.draw(generator, int(now) * len(factor)).reshape(int(now), -1) * factor
+        last = times_s == times_s.max(axis=1, keepdims=True)
+        found += float(((last & slow).sum(axis=1) / last.sum(axis=1)).sum())
+    return found / steps
 
 
 def _any_above(law: Law, factor: Floats, above_s: float) -> float:

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.findings_plot import few_ticks, plot_findings
+from lockstep.views.parts.timelines import draw_timeline
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from lockstep.evidence.claims.pictures import Picture
+    from lockstep.evidence.claims.picture import Picture
     from lockstep.verbs.claims import Claims
 
 CLAIMED = "#D62728"
 
 
-STYLES = {"claimed": ":", "true": "-", "found": "o", "joined": "o-", "curve": "-", "wrong": "x"}
+STYLES = {"claimed": ":", "true": "-", "found": "o", "joined": "o-", "curve": "-", "dashed": "--", "wrong": "x"}
 COLORS = {"claimed": CLAIMED, "wrong": CLAIMED, "true": "#555555"}
 CONVERGE = "lockstep converge "
 
 
 def plot_claim(found: Claims) -> Figure:
-    """The picture of the first item: its own, or that of the experiment that decides it."""
-    from lockstep.evidence.claims.pictures import picture_of
+    """The pictures of the first item: its own, or that of the experiment that decides it."""
+    from lockstep.evidence.claims.pictures import pictures_of
 
     entry = found.entries[0].entry if found.entries else None
-    picture = None if entry is None else picture_of(entry)
-    if picture is not None:
-        return _plot(picture)
+    own = () if entry is None else pictures_of(entry)
+    if own:
+        return plot_pictures(own)
     if entry is not None and entry.command.startswith(CONVERGE):
         from lockstep.lab import find_experiment
 
@@ -41,20 +47,46 @@ def plot_claim(found: Claims) -> Figure:
     raise BadInput(f"{named} has no picture of its own{also}", "--plot")
 
 
-def _plot(picture: Picture) -> Figure:
-    def draw(axes: Axes) -> None:
-        others = 0
-        for line in picture.lines:
-            color = COLORS.get(line.kind, PALETTE[others % len(PALETTE)])
-            others += line.kind not in COLORS
-            axes.plot(line.x, line.y, STYLES[line.kind], color=color, label=line.label, linewidth=1.6, markersize=5)
-        if picture.log_x:
-            axes.set_xscale("log")
-            few_ticks(axes.xaxis)
-        if picture.log_y:
-            axes.set_yscale("log")
-            few_ticks(axes.yaxis)
-        axes.set(xlabel=picture.x, ylabel=picture.y)
-        axes.legend(fontsize=8, frameon=False)
+def plot_pictures(pictures: Sequence[Picture]) -> Figure:
+    """One or several next to each other, each with its question."""
+    draws = [partial(_draw, picture) for picture in pictures]
+    return make_figure(pictures[0].title, *draws, size=(8.0 if len(draws) == 1 else 13.0, 5.0))
 
-    return make_figure(picture.title, draw)
+
+def _draw(picture: Picture, axes: Axes) -> None:
+    axes.set_title(picture.title, loc="left", fontsize=10)
+    if picture.timeline is not None:
+        busy_s = picture.timeline.busy_s()
+        draw_timeline(picture.timeline, axes, [lane for lane in picture.timeline.lanes if busy_s[lane] > 0])
+        return
+    others = 0
+    for line in picture.lines:
+        color = COLORS.get(line.kind, PALETTE[others % len(PALETTE)])
+        others += line.kind not in COLORS
+        if line.shade is None:
+            axes.plot(line.x, line.y, STYLES[line.kind], color=color, label=line.label, linewidth=1.6, markersize=5)
+        else:
+            axes.plot(line.x, line.y, color="#BBBBBB", linewidth=1, zorder=1)
+            begin = (line.x[0], line.y[0])
+            axes.annotate(line.label, begin, (-6, 4), textcoords="offset points", fontsize=8, ha="right")
+    if picture.shade:
+        _shade(picture, axes)
+    if picture.log_x:
+        axes.set_xscale("log")
+        few_ticks(axes.xaxis)
+    if picture.log_y:
+        axes.set_yscale("log")
+        few_ticks(axes.yaxis)
+    axes.set(xlabel=picture.x, ylabel=picture.y)
+    axes.legend(fontsize=8, frameon=False)
+
+
+def _shade(picture: Picture, axes: Axes) -> None:
+    """Points of all shaded lines on one logarithmic scale of colours."""
+    from matplotlib.colors import LogNorm
+
+    lines = [line for line in picture.lines if line.shade is not None]
+    x, y, shade = (np.concatenate([np.asarray(getattr(line, name)) for line in lines]) for name in ("x", "y", "shade"))
+    points = axes.scatter(x, y, c=shade, norm=LogNorm(), cmap="viridis", s=36, zorder=2)
+    axes.figure.colorbar(points, ax=axes, label=picture.shade)
+    axes.set_xlim(left=x.min() / 2.5)

@@ -1,27 +1,19 @@
 """Deciders: small functions that compute one number which decides a claim, from the rooms that own the physics.
 
-A check names one as `FILE.FUNCTION key=value ...`. A function returns a number; `Simulated` where it is random, with
-its standard error. The nature of the number is in `NATURES`, by function: simulated, solved, counted, priced.
+A check names one as `FILE.FUNCTION key=value ...`, with every number of its problem. A function returns a number, or
+an array of independent outcomes where it is random: their mean decides, with its standard error. It has no numbers of
+its own where another would give another answer: each is in the text of the check. The nature of the number is in
+`NATURES`, by function: simulated, solved, counted, priced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 Decider = TypeVar("Decider", bound=Callable[..., object])
 NATURES: dict[str, str] = {}
 """`FILE.FUNCTION` -> how the number comes about."""
-
-
-@dataclass(frozen=True, slots=True)
-class Simulated:
-    """The mean of `runs` independent runs, and its standard error."""
-
-    value: float
-    standard_error: float
-    runs: int
 
 
 def decides(nature: str) -> Callable[[Decider], Decider]:

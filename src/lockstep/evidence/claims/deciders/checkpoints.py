@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockstep.evidence.claims.deciders import Simulated, decides
+from lockstep.evidence.claims.deciders import decides
 from lockstep.failures import (
     exact_s,
     first_order_overhead_frac,
@@ -12,10 +12,7 @@ from lockstep.failures import (
     young_s,
 )  # fmt: skip
 from lockstep.simulate import Exponential
-
-CAMPAIGNS = 400
-HALF_CI95 = 1.96
-"""Standard errors to either side of a mean that hold it in 95 % of cases."""
+from lockstep.types.arrays import Array
 
 
 @decides("priced")
@@ -49,11 +46,10 @@ def first_order(mtbf_h: float, write_h: float, interval_h: float) -> float:
 
 
 @decides("simulated")
-def simulated_overhead(mtbf_h: float, write_h: float, interval_h: float, seed: int = 0) -> Simulated:
-    """Overhead of an interval in simulated campaigns of 200 mean times between failures each."""
-    drawn = simulate_campaigns(
-        single(write_h), 200 * mtbf_h, interval_h, Exponential(mtbf_h), campaigns=CAMPAIGNS, seed=seed
-    )
-    ratio = drawn.overhead
-    low, high = ratio.interval_s()
-    return Simulated(ratio.mean_s, (high - low) / 2 / HALF_CI95, CAMPAIGNS)
+def simulated_overhead(
+    mtbf_h: float, write_h: float, interval_h: float, work_h: float, campaigns: int, seed: int
+) -> Array:
+    """Overheads of an interval in simulated campaigns of `work_h` hours of work each."""
+    law = Exponential(mtbf_h)
+    drawn = simulate_campaigns(single(write_h), work_h, interval_h, law, campaigns=campaigns, seed=seed)
+    return drawn.overhead.values_s

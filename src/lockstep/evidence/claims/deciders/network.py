@@ -5,8 +5,9 @@ Sources of the physics: the files of `lockstep.collectives` and `lockstep.parall
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import product
+import math
+from collections.abc import Iterator
+from itertools import permutations, product
 
 import numpy as np
 
@@ -14,27 +15,27 @@ from lockstep.collectives import PlainLink, among_ranks, crossover, get, lower_b
 from lockstep.collectives.levels import program_on_levels, times_on_levels
 from lockstep.collectives.orders import crossing_B, rank_order
 from lockstep.errors import BadInput
-from lockstep.evidence.claims.deciders import Simulated, decides
+from lockstep.evidence.claims.deciders import decides
 from lockstep.parallel.expert import Routing, capacity, experts, kept, route
 from lockstep.parallel.group import Levels, on_link
 from lockstep.simulate import ring_network, simulate, simulate_contended
+from lockstep.types.arrays import Array
 
 ALL = "all-reduce"
+FREE = PlainLink(latency_s=0.0, bandwidth_Bps=1.0)
+"""Of ratios and counts, which depend on no rate."""
 
 
 @decides("priced")
 def time_s(
-    ranks: int, size_B: float, latency_s: float = 0.0, bandwidth_Bps: float = 1.0, algorithm: str = "ring",
-    op: str = ALL,
+    ranks: int, size_B: float, latency_s: float, bandwidth_Bps: float, algorithm: str = "ring", op: str = ALL
 ) -> float:  # fmt: skip
     """Seconds of a collective on one link, by its closed form."""
     return float(get(op, algorithm).price_time_s(ranks, size_B, PlainLink(latency_s, bandwidth_Bps)))
 
 
 @decides("simulated")
-def simulated_s(
-    ranks: int, size_B: float, latency_s: float = 0.0, bandwidth_Bps: float = 1.0, algorithm: str = "ring"
-) -> float:
+def simulated_s(ranks: int, size_B: float, latency_s: float, bandwidth_Bps: float, algorithm: str = "ring") -> float:
     """Seconds of an all-reduce, by the event simulation of its program."""
     link = PlainLink(latency_s, bandwidth_Bps)
     return float(simulate(get(ALL, algorithm).program(ranks, size_B, link), link).makespan_s)
@@ -43,11 +44,8 @@ def simulated_s(
 @decides("simulated")
 def slow_link_s(ranks: int, size_B: float, bandwidth_Bps: float, slow_Bps: float) -> float:
     """Seconds of a ring in which one of the links, from the first rank to its neighbour, is slower than the others."""
-    network = ring_network(ranks, bandwidth_Bps)
-    rates = network.capacity_Bps.copy()
-    rates[0] = slow_Bps
-    program = get(ALL, "ring").program(ranks, size_B)
-    return float(simulate_contended(program, replace(network, capacity_Bps=rates)).makespan_s)
+    network = ring_network(ranks, bandwidth_Bps, first_Bps=slow_Bps)
+    return float(simulate_contended(get(ALL, "ring").program(ranks, size_B), network).makespan_s)
 
 
 @decides("counted")
@@ -78,54 +76,41 @@ def least_sent_over_bound(ranks: int) -> float:
 def fewest_sent(ranks: int) -> int:
     """Fewest entries that some rank must send to sum a vector of n entries over n ranks, by trying every schedule.
 
-    A message carries the sender's partial sum of one entry. Each entry is summed along its own tree of messages, so a
-    schedule is a choice of n messages' senders per entry: every sender but one must pass its value on, and every rank
-    but one must be told the sum. All choices of who sends how often are tried.
+    Each entry is summed by its own messages, which carry all that their sender knows of it. The shortest sequences of
+    messages are tried for every entry, in all combinations.
     """
-    # Per entry n - 1 messages collect and n - 1 spread it; who sends how many is a composition of 2 (n - 1).
-    reach = _sends_of_one_entry(ranks)
-    most = 2 * (ranks - 1) * ranks
-    for per_entry in product(reach, repeat=ranks):
-        most = min(most, max(sum(entry[rank] for entry in per_entry) for rank in range(ranks)))
-    return most
+    sends = _sends_of_one_entry(ranks)
+    return min(int(np.add.reduce(chosen).max()) for chosen in product(sends, repeat=ranks))
 
 
 def _sends_of_one_entry(ranks: int) -> list[tuple[int, ...]]:
     """How often each rank sends in the shortest message sequences after which all ranks know the sum of one entry."""
-    everyone = frozenset(range(ranks))
-    start = tuple(frozenset([rank]) for rank in range(ranks))
-    states = {(start, (0,) * ranks)}
-    while True:
-        done = {sends for known, sends in states if all(one == everyone for one in known)}
-        if done:
-            return sorted(done)
-        states = {after for known, sends in states for after in _after_a_message(known, sends)}
+    known = tuple(frozenset([rank]) for rank in range(ranks))
+    states = {(known, (0,) * ranks)}
+    while not (done := {sends for known, sends in states if all(len(one) == ranks for one in known)}):
+        states = {after for state in states for after in _after_a_message(*state)}
+    return sorted(done)
 
 
 def _after_a_message(
     known: tuple[frozenset[int], ...], sends: tuple[int, ...]
-) -> list[tuple[tuple[frozenset[int], ...], tuple[int, ...]]]:
-    found = []
-    for source in range(len(known)):
-        for target in range(len(known)):
-            total = known[source] == frozenset(range(len(known)))
-            if source == target or not (total or known[source].isdisjoint(known[target])):
-                continue
-            after = list(known)
-            after[target] = known[source] if total else known[source] | known[target]
-            counts = tuple(count + (rank == source) for rank, count in enumerate(sends))
-            found.append((tuple(after), counts))
-    return found
+) -> Iterator[tuple[tuple[frozenset[int], ...], tuple[int, ...]]]:
+    for source, target in permutations(range(len(known)), 2):
+        told = [have | known[source] if rank == target else have for rank, have in enumerate(known)]
+        yield tuple(told), tuple(count + (rank == source) for rank, count in enumerate(sends))
 
 
 @decides("priced")
-def steps(ranks: int, node: int = 1, algorithm: str = "ring") -> float:
-    """Messages in series of an all-reduce; with `node` of the one that sums inside nodes of that many ranks first."""
-    if node == 1:
-        return time_s(ranks, 1.0, 1.0, 1e30, algorithm)
-    link = PlainLink(1.0, 1e30)
-    two = get(ALL, "hierarchical").price(ranks, 1.0, link, levels=(node,), inner="ring", outer="ring")
-    return float(two.latency_steps)
+def steps(ranks: int) -> float:
+    """Messages in series of a ring all-reduce."""
+    return float(get(ALL, "ring").price(ranks, ranks, FREE).latency_steps)
+
+
+@decides("priced")
+def hierarchical_steps(ranks: int, node: int) -> float:
+    """Messages in series of an all-reduce in rings that sums inside nodes of `node` ranks first."""
+    found = get(ALL, "hierarchical").price(ranks, ranks, FREE, levels=(node,), inner="ring", outer="ring")
+    return float(found.latency_steps)
 
 
 def _levels(node: int, nodes: int, inner: PlainLink, outer: PlainLink | None = None) -> Levels:
@@ -135,7 +120,7 @@ def _levels(node: int, nodes: int, inner: PlainLink, outer: PlainLink | None = N
 
 @decides("priced")
 def hierarchical_s(
-    node: int, nodes: int, size_B: float, inner_Bps: float, outer_Bps: float, inner_s: float = 0.0, outer_s: float = 0.0
+    node: int, nodes: int, size_B: float, inner_Bps: float, outer_Bps: float, inner_s: float, outer_s: float
 ) -> float:
     """Seconds of an all-reduce that sums inside nodes first; `outer_Bps`: what one rank has of its node's NICs."""
     levels = _levels(node, nodes, PlainLink(inner_s, inner_Bps), PlainLink(outer_s, outer_Bps))
@@ -146,14 +131,14 @@ def hierarchical_s(
 def tie_B(ranks: int, latency_s: float, bandwidth_Bps: float) -> float:
     """Size at which a ring and a tree take equally long."""
     found = crossover(ALL, ranks, PlainLink(latency_s, bandwidth_Bps), ("ring", "tree")).crossover_B
-    return float(found or 0.0)
+    return math.nan if found is None else found
 
 
 @decides("priced")
 def bound_frac(ranks: int, size_B: float, algorithm: str = "ring") -> float:
     """Time of an all-reduce without latency over the least that any algorithm takes."""
-    link = PlainLink(0.0, 1.0)
-    return time_s(ranks, size_B, algorithm=algorithm) / float(lower_bound_s(ALL, ranks, size_B, link))
+    found_s = get(ALL, algorithm).price_time_s(ranks, size_B, FREE)
+    return float(found_s / lower_bound_s(ALL, ranks, size_B, FREE))
 
 
 def _crossing_B(ranks: int, node: int, order: str = "node") -> float:
@@ -163,19 +148,22 @@ def _crossing_B(ranks: int, node: int, order: str = "node") -> float:
 
 
 @decides("counted")
-def crossing(ranks: int, node: int, order: str = "node", orders: int = 10, seed: int = 0) -> float | Simulated:
-    """Buffers that a ring sends between nodes when ranks stand node by node, round-robin or at random in it."""
-    if order != "random":
-        return _crossing_B(ranks, node, order)
-    drawn = [_crossing_B(ranks, node, f"random:{seed + more}") for more in range(orders)]
-    return Simulated(float(np.mean(drawn)), float(np.std(drawn, ddof=1) / np.sqrt(orders)), orders)
+def crossing(ranks: int, node: int, order: str = "node") -> float:
+    """Buffers that a ring sends between nodes when ranks stand node by node (`node`) or round-robin in it."""
+    return _crossing_B(ranks, node, order)
 
 
 @decides("counted")
-def hierarchical_crossing(ranks: int, node: int) -> float:
+def random_crossing(ranks: int, node: int, orders: int, seed: int) -> Array:
+    """Buffers that rings in random orders of the ranks send between nodes."""
+    return np.array([_crossing_B(ranks, node, f"random:{seed + more}") for more in range(orders)])
+
+
+@decides("counted")
+def hierarchical_crossing(nodes: int, node: int) -> float:
     """Buffers that a hierarchical all-reduce sends between nodes, counted on its program."""
-    levels = _levels(node, ranks // node, PlainLink(0.0, 1.0))
-    return crossing_B(program_on_levels(ALL, levels, 1.0, "hierarchical")[0], node)
+    program, *_ = program_on_levels(ALL, _levels(node, nodes, FREE), 1.0, "hierarchical")
+    return crossing_B(program, node)
 
 
 @decides("counted")
@@ -185,40 +173,44 @@ def server_total_elems(workers: int, params: int, program: str = "parameter-serv
 
 
 @decides("priced")
-def server_s(workers: int, size_B: float, bandwidth_Bps: float, shards: int = 1, latency_s: float = 0.0) -> float:
+def server_s(workers: int, size_B: float, bandwidth_Bps: float, shards: int, latency_s: float) -> float:
     """Seconds to push all gradients to a parameter server and to pull the sum, one after the other."""
-    link = PlainLink(latency_s, bandwidth_Bps)
+    return _served_s(workers, size_B, PlainLink(latency_s, bandwidth_Bps), shards)
+
+
+def _served_s(workers: int, size_B: float, link: PlainLink, shards: int) -> float:
     return float(get("parameter-server", "synchronous").price_time_s(workers, size_B, link, shards=shards))
 
 
 @decides("solved")
-def break_even_density(workers: int, shards: int, index_frac: float = 1.0) -> float:
+def break_even_density(workers: int, shards: int, index_frac: float) -> float:
     """Share of entries below which sparse pushes and pulls at a parameter server beat a dense ring.
 
     A sparse exchange carries values and indices, `index_frac` bytes of index for a byte of value, through the server's
     shards: density (1 + index_frac) of the dense server's time.
     """
-    dense_s = server_s(workers, 1.0, 1.0, shards)
-    return time_s(workers, 1.0) / (dense_s * (1 + index_frac))
+    dense_s = _served_s(workers, workers, FREE, shards)
+    return float(get(ALL, "ring").price_time_s(workers, workers, FREE) / (dense_s * (1 + index_frac)))
 
 
 @decides("simulated")
-def received_tokens(ranks: int, tokens: int, skew: float) -> float:
+def received_tokens(ranks: int, tokens: int, top_k: int, skew: float) -> float:
     """Tokens that the rank with the most popular experts receives; every rank routes `tokens`, one expert a rank."""
-    found = experts(ranks, 1, tokens * ranks, ranks, PlainLink(0.0, 1.0), skew=skew, token_B=1.0)
+    found = experts(ranks, top_k, tokens * ranks, ranks, FREE, skew=skew, token_B=1.0)
     return float(found.most_received_B)
 
 
 @decides("priced")
 def shard_gain(workers: int, shards: int) -> float:
     """Time of a parameter server of several shards over that of one."""
-    return server_s(workers, 1.0, 1.0, shards) / server_s(workers, 1.0, 1.0)
+    several_s, alone_s = (_served_s(workers, workers, FREE, number) for number in (shards, 1))
+    return several_s / alone_s
 
 
 @decides("counted")
-def crossing_ratio(ranks: int, node: int) -> float:
+def crossing_ratio(nodes: int, node: int) -> float:
     """Bytes between nodes of a ring in node order over those of a hierarchical all-reduce."""
-    return _crossing_B(ranks, node) / hierarchical_crossing(ranks, node)
+    return _crossing_B(nodes * node, node) / hierarchical_crossing(nodes, node)
 
 
 @decides("counted")
@@ -229,31 +221,27 @@ def all_to_all_growth(ranks: int, other: int, tokens: int) -> float:
 
 
 @decides("counted")
-def uplink_s(ranks: int, node: int, size_B: float, bandwidth_Bps: float) -> float:
+def uplink_s(nodes: int, node: int, size_B: float, bandwidth_Bps: float) -> float:
     """Seconds that the uplink of a node is busy for a ring in node order."""
-    return _crossing_B(ranks, node) / (ranks // node) * size_B / bandwidth_Bps
+    return _crossing_B(nodes * node, node) / nodes * size_B / bandwidth_Bps
 
 
-ROUTINGS = 200
-
-
-def _routings(number: int, tokens: int, seed: int, times: int = ROUTINGS) -> list[Routing]:
+def _routings(number: int, tokens: int, times: int, seed: int) -> list[Routing]:
+    """Tokens routed to one of `number` experts each at random, `times` times."""
     return [route(number, 1, tokens, seed=seed + more) for more in range(times)]
 
 
 @decides("simulated")
-def random_load(number: int, tokens: int, seed: int = 0, times: int = ROUTINGS) -> Simulated:
-    """Largest load of `number` experts over the mean, tokens routed to one each at random, `times` times."""
-    most = [one.load.max() / one.load.mean() for one in _routings(number, tokens, seed, times)]
-    return Simulated(float(np.mean(most)), float(np.std(most, ddof=1) / np.sqrt(times)), times)
+def random_load(number: int, tokens: int, times: int, seed: int) -> Array:
+    """Largest loads of `number` experts over the mean."""
+    return np.array([one.load.max() / one.load.mean() for one in _routings(number, tokens, times, seed)])
 
 
 @decides("simulated")
-def random_drops(number: int, tokens: int, factor: float, seed: int = 0) -> Simulated:
-    """Share of tokens that experts with that capacity factor drop, tokens routed to one each at random."""
+def random_drops(number: int, tokens: int, factor: float, times: int, seed: int) -> Array:
+    """Shares of tokens that experts with that capacity factor drop."""
     most = capacity(tokens, 1, number, factor)
-    lost = [1 - kept(one, most).mean() for one in _routings(number, tokens, seed)]
-    return Simulated(float(np.mean(lost)), float(np.std(lost, ddof=1) / np.sqrt(ROUTINGS)), ROUTINGS)
+    return np.array([1 - kept(one, most).mean() for one in _routings(number, tokens, times, seed)])
 
 
 @decides("solved")
@@ -265,7 +253,7 @@ def tie_growth(ranks: int, latency_s: float, times: float, bandwidth_Bps: float)
 @decides("counted")
 def node_egress_MB(nodes: int, node: int, size_MB: float) -> float:
     """MB that a node sends to others in a hierarchical all-reduce."""
-    return hierarchical_crossing(nodes * node, node) / nodes * size_MB
+    return hierarchical_crossing(nodes, node) / nodes * size_MB
 
 
 @decides("counted")
@@ -275,8 +263,6 @@ def crossing_share(ranks: int, node: int) -> float:
 
 
 @decides("simulated")
-def expert_volume_ratio(number: int, other: int) -> float:
-    """Bytes that ranks exchange with `number` experts over those with `other`; 8 ranks, top-2, 8,192 tokens."""
-    link = PlainLink(0.0, 1.0)
-    sent = [experts(one, 2, 8192, 8, link, token_B=1.0).sent_per_rank_B for one in (other, number)]
-    return round(sent[1] / sent[0], 1)
+def expert_volume_B(number: int, top_k: int, tokens: int, ranks: int, token_B: float) -> float:
+    """Bytes that a rank sends to others in an exchange with `number` experts, routed at random."""
+    return float(experts(number, top_k, tokens, ranks, FREE, token_B=token_B).sent_per_rank_B)

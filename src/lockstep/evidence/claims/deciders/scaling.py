@@ -7,175 +7,126 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.campaigns import SpeedUp, amdahl
 from lockstep.collectives import PlainLink
-from lockstep.evidence.claims.deciders import Simulated, decides
-from lockstep.failures.stragglers import StragglerCost, any_above_frac, asynchronous, balance, stragglers
+from lockstep.evidence.claims.deciders import decides
+from lockstep.failures.stragglers import Barrier, any_above_frac, asynchronous, balance, stragglers
 from lockstep.parallel.data import Layers
 from lockstep.parallel.data.buckets import price
 from lockstep.parallel.group import Traffic, on_link
-from lockstep.simulate import parse_law
-
-ALIKE = 1e-4
-"""Spread of the times of workers that are called equal; a law needs some."""
-NUMBERS = 200_000
-"""Random times drawn."""
+from lockstep.simulate import Constant, parse_law
+from lockstep.types.arrays import Array
 
 
-def _waiting(workers: int, mean_s: float, comm_s: float, mitigation: str, cv: float, seed: int) -> StragglerCost:
-    law = parse_law(f"normal:mean={mean_s},cv={cv}")
-    return stragglers(workers, law, mitigation, comm_s=comm_s, numbers=NUMBERS, seed=seed)
-
-
-def _step_s(workers: int, compute_s: float, exchange_s: float) -> float:
+def _step_s(workers: int, compute_s: float, exchange_s: float, mitigation: str = "none") -> float:
     """Seconds of a step, simulated: equal workers with their share of the computing, then the exchange."""
-    return _waiting(workers, compute_s / workers, exchange_s, "none", ALIKE, 0).simulated_mean_s
+    law = Constant(compute_s / workers)
+    return stragglers(workers, law, mitigation, comm_s=exchange_s, numbers=workers).simulated_mean_s
 
 
 @decides("simulated")
-def speedup(workers: int, compute_s: float, exchange_s: float, alone_pays: bool = True) -> float:
+def speedup(workers: int, compute_s: float, exchange_s: float, alone_pays: bool) -> float:
     """Time of a step of one worker over that of `workers`; one worker pays for the exchange as well, or does not."""
-    alone_s = compute_s + (exchange_s if alone_pays else 0.0)
-    return round(alone_s / _step_s(workers, compute_s, exchange_s), 3)
+    alone_s = compute_s + exchange_s * alone_pays
+    return alone_s / _step_s(workers, compute_s, exchange_s)
+
+
+@decides("simulated")
+def efficiency(workers: int, compute_s: float, exchange_s: float, alone_pays: bool) -> float:
+    """Speed-up over the number of workers."""
+    return speedup(workers, compute_s, exchange_s, alone_pays) / workers
 
 
 @decides("simulated")
 def faster(workers: int, more: int, compute_s: float, exchange_s: float) -> float:
     """Time of a step of `workers` over that of `more`."""
-    return round(_step_s(workers, compute_s, exchange_s) / _step_s(more, compute_s, exchange_s), 3)
+    return _step_s(workers, compute_s, exchange_s) / _step_s(more, compute_s, exchange_s)
 
 
-@decides("solved")
+@decides("simulated")
 def slope(workers: int, compute_s: float, exchange_s: float) -> float:
-    """Local power of the time of a step in the number of workers, by a difference quotient of the priced step.
-
-    The exchange of a ring without latency is b (1 - 1 / n); b more seconds of computing make the step A / n + b.
-    """
-    step = SpeedUp(compute_s + exchange_s, exchange_s / 2, PlainLink(0.0, 1.0))
-    near = workers * np.array([1 - 1e-3, 1 + 1e-3])
-    return float(np.diff(np.log(step.time_s(near)))[0] / np.diff(np.log(near))[0])
+    """Power of the time of a step in the number of workers, between `workers` and one more."""
+    one_more = workers + 1
+    return float(np.log(faster(workers, one_more, compute_s, exchange_s)) / np.log(workers / one_more))
 
 
-@decides("solved")
-def half_efficiency(rho: float) -> float:
-    """Workers at which each is used to half of its time, when a single worker pays for the exchange too.
-
-    By bisection of Amdahl's law with the serial share rho / (1 + rho).
-    """
-    low, high = 1.0, 1e9
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if float(amdahl(middle, rho / (1 + rho))) / middle > 0.5 else (low, middle)
-    return low
-
-
-@decides("solved")
+@decides("priced")
 def exchange_for(workers: int, wanted: float) -> float:
-    """Exchange over compute of one worker at which `workers` are `wanted` times as fast as one that pays as well."""
-    low, high = 0.0, 100.0
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if float(amdahl(workers, middle / (1 + middle))) > wanted else (low, middle)
-    return low
+    """Exchange over compute of one worker at which `workers` are `wanted` times as fast as one that pays as well.
+
+    From (1 + rho) / (1 / n + rho) = wanted.
+    """
+    return (1 - wanted / workers) / (wanted - 1)
 
 
 @decides("simulated")
 def compute_share(workers: int, local_steps: int, compute_s: float, exchange_s: float) -> float:
     """Share of a step in which workers compute, when they exchange every `local_steps` steps."""
-    found = _waiting(workers, compute_s / workers, exchange_s, f"local:{local_steps}", ALIKE, 0)
-    return round(compute_s / workers / found.simulated_mean_s, 3)
-
-
-@decides("simulated")
-def waiting(workers: int, cv: float, law: str = "normal", seed: int = 0) -> Simulated:
-    """Mean time of the slowest of `workers` over the mean time of one, drawn from a law with that spread."""
-    chosen = parse_law(f"{law}:mean=1,cv={cv}")
-    found = stragglers(workers, chosen, numbers=4 * NUMBERS, seed=seed)
-    steps = 4 * NUMBERS // workers
-    low, high = found.ci95
-    return Simulated(found.simulated_mean_s, (high - low) / 2 / 1.96, steps)
-
-
-@decides("solved")
-def expected_slowest(workers: int, cv: float, law: str = "normal") -> float:
-    """Expected time of the slowest of `workers` over the mean time of one, by quadrature of the law."""
-    return stragglers(workers, parse_law(f"{law}:mean=1,cv={cv}"), numbers=10_000).mean_step_s
-
-
-@decides("priced")
-def asynchronous_s(times_s: tuple[float, ...], slowest_delay: bool = False) -> float:
-    """Seconds of as many updates as there are workers that never wait; or the delay of the slowest one."""
-    found = asynchronous(times_s)
-    return max(found.delays) if slowest_delay else found.batch_s
-
-
-@decides("solved")
-def any_above(workers: int, cv: float, above: float, law: str = "lognormal") -> float:
-    """Probability that at least one of `workers` takes longer than `above` times the mean."""
-    return any_above_frac(parse_law(f"{law}:mean=1,cv={cv}"), workers, above)
-
-
-@decides("solved")
-def best_period(penalty: float, exchange_over_compute: float) -> float:
-    """Local steps between averages for the shortest run, when steps grow as 1 + penalty (K - 1); real numbers.
-
-    By golden-section search of (1 + c (K - 1)) (1 + r / K).
-    """
-    low, high, ratio = 1.0, 1e6, (5**0.5 - 1) / 2
-
-    def seconds(period: float) -> float:
-        return (1 + penalty * (period - 1)) * (1 + exchange_over_compute / period)
-
-    while high - low > 1e-9 * low:
-        left, right = high - ratio * (high - low), low + ratio * (high - low)
-        low, high = (low, right) if seconds(left) < seconds(right) else (left, high)
-    return round((low + high) / 2, 4)
+    return compute_s / workers / _step_s(workers, compute_s, exchange_s, f"local:{local_steps}")
 
 
 @decides("simulated")
 def share_ratio(workers: int, other: int, per_step: int, compute_s: float, exchange_s: float) -> float:
     """Share of computing on `workers` over that on `other`, with a local step for every `per_step` workers."""
-    shares = [compute_share(n, n // per_step, compute_s, exchange_s) for n in (workers, other)]
-    return shares[0] / shares[1]
-
-
-@decides("priced")
-def overlapped_ms(layers: int, per_bucket: int) -> float:
-    """Milliseconds of a backward pass whose buckets of gradients are reduced beside it.
-
-    Layers of 5 ms, 700 MB of gradients in all, a ring of 256 workers at 25 GB/s and 10 us.
-    """
-    group = Traffic(on_link(256, PlainLink(1e-5, 25e9)), "ring")
-    counts = [per_bucket] * (layers // per_bucket)
-    return 1e3 * float(price(Layers.equal(layers, 0.005 * layers, 700e6, 0.0), group, counts).step_s)
-
-
-DRAWS = 1000
+    many, few = (compute_share(n, n // per_step, compute_s, exchange_s) for n in (workers, other))
+    return many / few
 
 
 @decides("simulated")
-def balancing_gain(workers: int, spread: float = 0.0, cv: float = 0.0, seed: int = 0) -> Simulated:
-    """Time of equal shares over that of shares by speed, for speeds drawn at random.
+def waiting(workers: int, law: str, draws: int, seed: int) -> Array:
+    """Times of the slowest of `workers`, drawn from a law, in as many steps as `draws` times make."""
+    generator = np.random.default_rng(seed)
+    steps_s, _ = Barrier().steps_s(parse_law(law), np.ones(workers), 0.0, draws, generator)
+    return steps_s
 
-    Uniform within `spread` around 1, or log-normal with that coefficient of variation.
+
+@decides("solved")
+def slowest(workers: int, law: str) -> float:
+    """Expected time of the slowest of `workers`, by quadrature of the law."""
+    return stragglers(workers, parse_law(law), numbers=workers).mean_step_s
+
+
+@decides("priced")
+def asynchronous_s(times_s: tuple[float, ...]) -> float:
+    """Seconds of as many updates as there are workers that never wait."""
+    return asynchronous(times_s).batch_s
+
+
+@decides("priced")
+def longest_delay(times_s: tuple[float, ...]) -> float:
+    """Delay of the slowest of workers that never wait, in updates."""
+    return max(asynchronous(times_s).delays)
+
+
+@decides("solved")
+def any_above(workers: int, law: str, above: float) -> float:
+    """Probability that at least one of `workers` takes longer than `above`."""
+    return any_above_frac(parse_law(law), workers, above)
+
+
+@decides("solved")
+def best_period(penalty: float, exchange_over_compute: float, most: int, parts: int) -> float:
+    """Local steps between averages for the shortest run, when steps grow as 1 + penalty (K - 1).
+
+    Tries all numbers up to `most` in steps of one over `parts`: (1 + c (K - 1)) (1 + r / K).
     """
-    law = parse_law(f"uniform:low={1 - spread},high={1 + spread}" if spread else f"lognormal:mean=1,cv={cv}")
-    speeds = law.draw(np.random.default_rng(seed), DRAWS * workers).reshape(DRAWS, workers)
-    splits = [balance(row.tolist(), 4 * workers) for row in speeds]
-    gains = [split.static_s / split.bound_s for split in splits]
-    return Simulated(float(np.mean(gains)), float(np.std(gains, ddof=1) / np.sqrt(DRAWS)), DRAWS)
+    periods = np.arange(parts, most * parts) / parts
+    seconds = (1 + penalty * (periods - 1)) * (1 + exchange_over_compute / periods)
+    return float(periods[seconds.argmin()])
 
 
-@decides("solved")
-def workers_ratio(slower: float) -> float:
-    """Workers at which half of the time is computing, for computing that is `slower`, over those before."""
-    few, many = (
-        SpeedUp(compute_s, 1.0, PlainLink(0.0, 10.0), most_workers=20_000) for compute_s in (100.0, 100.0 * slower)
-    )
-    return round(many.workers_at(0.5) / few.workers_at(0.5), 1)
+@decides("priced")
+def overlapped_s(
+    layers: int, layer_s: float, gradient_B: float, ranks: int, latency_s: float, link_Bps: float, per_bucket: int
+) -> float:
+    """Seconds of a backward pass whose buckets of gradients are reduced in a ring while it computes."""
+    group = Traffic(on_link(ranks, PlainLink(latency_s, link_Bps)), "ring")
+    counts = [per_bucket] * (layers // per_bucket)
+    return float(price(Layers.equal(layers, layers * layer_s, gradient_B, 0.0), group, counts).step_s)
 
 
-@decides("solved")
-def slowest_ms(workers: int, mean_ms: float, sd_ms: float) -> float:
-    """Expected time of the slowest of workers with normal times, by quadrature."""
-    return mean_ms * expected_slowest(workers, sd_ms / mean_ms)
+@decides("simulated")
+def balancing_gain(workers: int, law: str, batch: int, draws: int, seed: int) -> Array:
+    """Times of equal shares over those of shares by speed, for `draws` sets of speeds from a law."""
+    speeds = parse_law(law).draw(np.random.default_rng(seed), draws * workers).reshape(draws, workers)
+    splits = [balance(row.tolist(), batch) for row in speeds]
+    return np.array([split.static_s / split.bound_s for split in splits])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
+from typing import Any
 
 import numpy as np
 
-from lockstep.evidence.claims.deciders import Simulated, decides
+from lockstep.evidence.claims.deciders import decides
 from lockstep.lab.descent.delayed import descend, follow
 from lockstep.lab.descent.updates import Updates, asynchronous
 from lockstep.lab.descent.workers import LocalMethod, run_rounds
@@ -15,10 +17,8 @@ from lockstep.lab.laws import best_step, largest_stable_step
 from lockstep.lab.objectives import digits_perceptron, sharpness
 from lockstep.lab.objectives.logistic import Perceptron
 from lockstep.lab.statistics import SignNoise
+from lockstep.simulate import parse_law
 from lockstep.types.arrays import Array
-
-DIVERGED = 1e6
-MOST_STEPS = 20_000
 
 
 def _distances(curvature: float, step: float, delay: int, start: float, steps: int) -> Array:
@@ -28,29 +28,27 @@ def _distances(curvature: float, step: float, delay: int, start: float, steps: i
 
 
 @decides("simulated")
-def updates(
-    curvature: float, step: float, delay: int = 0, start: float = 1.0, target: float = 0.01, most: int = 3000
-) -> float:
-    """Updates of descent on one quadratic after which the distance stays below the target, or infinity."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        distance = _distances(curvature, step, delay, start, most)
-    late = np.flatnonzero(~(distance < target))
-    return float("inf") if not len(late) or late[-1] == most else float(late[-1] + 1)
+def updates(curvature: float, step: float, delay: int, start: float, target: float, most: int) -> float:
+    """Updates of descent on one quadratic, of `most`, after which the distance stays below the target."""
+    far = np.flatnonzero(~(_distances(curvature, step, delay, start, most) < target))
+    return float(far.max() + 1)
 
 
 @decides("simulated")
-def position(curvature: float, step: float, updates: int, start: float, delay: int = 0) -> float:
+def position(curvature: float, step: float, delay: int, start: float, updates: int) -> float:
     """Distance from the optimum after that many updates."""
     return float(_distances(curvature, step, delay, start, updates)[-1])
 
 
 @decides("simulated")
-def longest_stable_delay(step_curvature: float) -> int:
-    """Largest delay at which descent on a quadratic shrinks, by running one delay after another."""
-    found = 0
-    while float(_distances(1.0, step_curvature, found + 1, 1.0, 4000)[-400:].max()) < 0.5 and found < 200:
-        found += 1
-    return found
+def longest_stable_delay(curvature: float, step: float, start: float, steps: int) -> int:
+    """Largest delay at which descent on a quadratic shrinks from one half of the steps to the next, tried in turn."""
+
+    def grows(delay: int) -> bool:
+        early, late = np.array_split(_distances(curvature, step, delay, start, steps), 2)
+        return bool(late.max() > early.max())
+
+    return next(delay for delay in count() if grows(delay + 1))
 
 
 @decides("solved")
@@ -60,51 +58,56 @@ def best_updates(delay: int, condition: float, target: float) -> float:
     return float(np.log(target) / np.log(factor))
 
 
-WORKERS, STEPS, SEEDS = 16, 40, 200
-SLOW_FRAC, SLOW = 0.1, 5.0
-CANDIDATES = np.geomspace(0.05, 1.6, 24)
-CURVATURES = np.array([1.0, 1 / 30])
-
-
 @cache
-def _race(gap: int, seed: int) -> tuple[int, float]:
-    """(updates, seconds) to a hundredth of the first loss for workers at most `gap` steps apart, at the best step."""
+def _race(
+    gap: int,
+    workers: int,
+    law: str,
+    slow_frac: float,
+    slow: float,
+    steps: int,
+    condition: float,
+    target: float,
+    low: float,
+    high: float,
+    sizes: int,
+    seed: int,
+) -> tuple[int, float]:
+    """(updates, seconds) to `target` of the first loss for workers at most `gap` steps apart, at the best step size.
+
+    A step takes a worker a time from `law`, a share `slow_frac` of them `slow` times as long. The step size is the best
+    of `sizes` from `low` to `high` in equal ratios, the loss a quadratic with two curvatures.
+    """
     generator = np.random.default_rng(seed)
-    slow = np.where(generator.random((STEPS, WORKERS)) < SLOW_FRAC, SLOW, 1.0)
-    made = asynchronous(slow * generator.uniform(0.95, 1.05, slow.shape), gap)
-    losses = _losses(made)
-    reached = losses < 0.01 * losses[0]
-    stays = np.logical_and.accumulate(reached[::-1])[::-1]
-    first = np.where(stays.any(axis=0), stays.argmax(axis=0), len(made))
-    updates = int(first.min())
-    return updates, float(made.end_s[updates - 1])
+    slowdown = slow ** generator.binomial(1, slow_frac, (steps, workers))
+    made = asynchronous(slowdown * parse_law(law).draw(generator, slowdown.size).reshape(slowdown.shape), gap)
+    losses = _losses(made, np.geomspace(low, high, sizes), np.array([1.0, 1 / condition]))
+    far = ~(losses < target * losses[0])
+    updates = min(int(np.flatnonzero(column).max()) + 1 for column in far.T)
+    return updates, float(made.end_s[:updates].max())
 
 
-def _losses(made: Updates) -> Array:
-    """Loss on a quadratic after every update, one column per step size."""
-
-    def loss(point: Array) -> Array:
-        return np.asarray(0.5 * (point**2 * CURVATURES).sum(axis=-1))
-
-    start = np.ones((len(CANDIDATES), len(CURVATURES)))
-    sizes = np.broadcast_to(CANDIDATES[:, None], (len(made), len(CANDIDATES), 1))
+def _losses(made: Updates, sizes: Array, curvatures: Array) -> Array:
+    """Loss on a quadratic from (1, 1) after every update, one column per step size."""
+    start = np.ones((len(sizes), len(curvatures)))
+    every = np.broadcast_to(sizes[:, None], (len(made), *start.shape))
     with np.errstate(over="ignore", invalid="ignore"):
-        return follow(made.read, lambda point: point * CURVATURES, loss, start, sizes).losses
-
-
-def _over(values: list[float]) -> Simulated:
-    return Simulated(float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values))), len(values))
+        found = follow(made.read, lambda at: at * curvatures, lambda at: at**2 @ curvatures, start, every)
+    return found.losses
 
 
 @decides("simulated")
-def race_ratio(gap: int, other: int, what: str = "s", seed: int = 0) -> Simulated:
-    """Seconds to the target (`s`), updates (`updates`), or seconds per update (`pace`) with one gap over another's."""
-    ratios = []
-    for more in range(SEEDS):
-        (updates, seconds), (updates_other, seconds_other) = _race(gap, seed + more), _race(other, seed + more)
-        ratio_s, ratio_updates = seconds / seconds_other, updates / updates_other
-        ratios.append({"s": ratio_s, "updates": ratio_updates, "pace": ratio_s / ratio_updates}[what])
-    return _over(ratios)
+def race(gap: int, what: str, seeds: int, seed: int, **course: Any) -> Array:
+    """Updates to the target (`updates`), seconds (`s`) or seconds per update (`pace`), for `seeds` draws of times."""
+    runs = np.array([_race(gap, seed=seed + more, **course) for more in range(seeds)])
+    updates, seconds = runs.T
+    return {"s": seconds, "updates": updates, "pace": seconds / updates}[what]
+
+
+@decides("simulated")
+def race_ratio(gap: int, other: int, what: str, seeds: int, seed: int, **course: Any) -> Array:
+    """The same with one gap over that with another."""
+    return race(gap, what, seeds, seed, **course) / race(other, what, seeds, seed, **course)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,8 +115,8 @@ class SquaredLoss(Perceptron):
     """The network on the digits with half the squared distance of its outputs to the class as loss."""
 
     def loss(self, parameters: Array) -> Array:
-        found: Array = 0.5 * (self.errors(self.scores(parameters)) ** 2).sum(-1).mean(-1)
-        return found
+        squares: Array = self.errors(self.scores(parameters)) ** 2
+        return np.asarray(0.5 * squares.sum() / len(self.classes))
 
     def errors(self, scores: Array) -> Array:
         """Outputs minus one at the right class."""
@@ -122,56 +125,52 @@ class SquaredLoss(Perceptron):
 
 
 @cache
-def _curvatures(squared: bool, step: float, steps: int) -> tuple[float, float]:
-    """Largest curvature at the start and after full-batch descent at a constant step.
+def _trained(loss: str, step: float, steps: int) -> tuple[Perceptron, Array]:
+    """A small network on the digits after full-batch descent at a constant step, with its parameters.
 
-    With squared loss the network starts from weights a quarter as large, where it is far from interpolating.
+    With squared loss it starts from weights a quarter as large, where it is far from interpolating.
     """
     chosen = digits_perceptron()
     point = chosen.start(0)
-    if squared:
+    if loss == "squared":
         chosen = SquaredLoss(chosen.inputs, chosen.classes, chosen.num_classes, chosen.hidden)
         point = point / 4
-    first = sharpness(chosen, point)
     for _ in range(steps):
         point = point - step * chosen.gradient(point)
-    return first, sharpness(chosen, point)
+    return chosen, point
 
 
 @decides("simulated")
-def tolerable_change(loss: str, step: float, steps: int, cut: float = 1.0) -> float:
-    """Delay that a small network on the digits bears late over the delay that it bears early.
-
-    `loss` is squared or cross-entropy; the step is divided by `cut` at the end.
-    """
-    first, last = _curvatures(loss == "squared", step, steps)
-    return _tolerable(step / cut * last) / _tolerable(step * first)
-
-
-def _tolerable(step_curvature: float) -> int:
-    """Largest delay at which a quadratic of that step times curvature is stable."""
-    found = 0
-    while largest_stable_step(found + 1) > step_curvature:
-        found += 1
-    return found
+def trained_loss(loss: str, step: float, steps: int) -> float:
+    """Loss of that network: squared or cross-entropy."""
+    chosen, point = _trained(loss, step, steps)
+    return float(chosen.loss(point))
 
 
 @decides("simulated")
-def local_growth(workers: int, period: int, step: float) -> float:
-    """log10 of the growth of the averaged parameters of local SGD on one quadratic in 400 steps, without noise."""
-    path = run_rounds(lambda y: y, workers, np.ones((1, 1)), LocalMethod(step), [period] * (400 // period))
-    return float(np.log10(np.abs(path[-1]).max()))
-
-
-TRIALS = 4000
+def curvature(loss: str, step: float, steps: int) -> float:
+    """Largest curvature of that network's loss."""
+    return sharpness(*_trained(loss, step, steps))
 
 
 @decides("simulated")
-def averaged_variance(workers: int, period: int = 4, seed: int = 0) -> Simulated:
-    """Variance of the averaged parameters after a round of noise alone, over that of one worker's."""
-    noise = SignNoise.of(1.0, (workers, TRIALS, 1), np.random.default_rng(seed))
-    ends = run_rounds(
-        lambda y: 0.0 * y, workers, np.zeros((TRIALS, 1)), LocalMethod(1.0), [period], noise=noise.draw
-    )[-1]  # fmt: skip
-    squares = ends[:, 0] ** 2 / period
-    return Simulated(float(squares.mean()), float(squares.std(ddof=1) / np.sqrt(TRIALS)), TRIALS)
+def tolerable_delay(loss: str, step: float, steps: int) -> int:
+    """Largest delay at which a quadratic of that network's curvature is stable at that step."""
+    steepest = step * curvature(loss, step, steps)
+    return next(delay for delay in count() if largest_stable_step(delay + 1) < steepest)
+
+
+@decides("simulated")
+def local_growth(workers: int, period: int, step: float, rounds: int) -> float:
+    """log10 of the growth of the averaged parameters of local SGD on one quadratic, without noise."""
+    path = run_rounds(lambda y: y, workers, np.array([[1.0]]), LocalMethod(step), [period] * rounds)
+    return float(np.log10(path[-1].item()))
+
+
+@decides("simulated")
+def averaged_variance(workers: int, period: int, trials: int, seed: int) -> Array:
+    """Squares of the averaged parameters after a round of noise alone, over the variance of one worker's."""
+    start = np.zeros(trials)[:, None]
+    noise = SignNoise.of(1.0, (workers, *start.shape), np.random.default_rng(seed))
+    _, ends = run_rounds(np.zeros_like, workers, start, LocalMethod(1.0), [period], noise=noise.draw)
+    return np.asarray(ends.ravel() ** 2 / period)

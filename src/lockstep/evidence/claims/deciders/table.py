@@ -15,14 +15,16 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from lockstep.errors import BadInput
-from lockstep.evidence.claims.deciders import NATURES, Simulated
+from lockstep.evidence.claims.deciders import NATURES
 from lockstep.evidence.claims.entry import Check, Found
 
 if TYPE_CHECKING:
     from lockstep.lab import Findings
 
-FILES = ("network", "pipelines", "tensors", "scaling", "checkpoints", "steps", "layouts")
+FILES = ("network", "pipelines", "tensors", "scaling", "checkpoints", "steps", "layouts", "runs")
 LAB = "lab "
 ARITHMETIC = "= "
 _OPERATORS: dict[type, Callable[..., float]] = {
@@ -79,28 +81,32 @@ def decide(by: str, seed: int = 0) -> Found:
     name, *given = by.split()
     chosen = function(name)
     arguments = {key: _value(text) for key, _, text in (word.partition("=") for word in given)}
-    if seed and "seed" in inspect.signature(chosen).parameters:
+    if "seed" in inspect.signature(chosen).parameters:
         arguments["seed"] = seed
     found = chosen(**arguments)
-    if isinstance(found, Simulated):
+    if isinstance(found, np.ndarray):
         from lockstep.lab.findings import credible_errors
+        from lockstep.lab.statistics import mean_and_error
 
-        return Found(found.value, credible_errors(found.runs) * found.standard_error)
+        mean, error = mean_and_error(found)
+        return Found(mean, credible_errors(found.size) * error)
     return Found(float(found))  # type: ignore[arg-type]
 
 
 def _value(text: str) -> object:
     """An argument as it stands in a check: a number, several with commas, yes or no, or a word."""
-    if "," in text:
-        return tuple(float(one) for one in text.split(","))
     if text in ("yes", "no"):
         return text == "yes"
-    for kind in (int, float):
+    for kind in (int, float, _several):
         try:
             return kind(text)
         except ValueError:
             continue
     return text
+
+
+def _several(text: str) -> tuple[float, ...]:
+    return tuple(float(one) for one in text.split(","))
 
 
 def arithmetic(text: str) -> float:

@@ -21,6 +21,7 @@ import numpy as np
 from lockstep.collectives import PlainLink, get
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.descent.workers import Reached, best_run
+from lockstep.lab.experiment import silent
 from lockstep.lab.objectives.workers import rotated_workers
 from lockstep.lab.statistics import streams
 from lockstep.methods.compression import (
@@ -59,6 +60,8 @@ class Settings:
     lab_ranks: int = setting(4, "Ranks of the run on the quadratic.", least=1, most=32)
     most_steps: int = setting(3000, "Most steps of a run on the quadratic.", least=100, most=100_000)
     parameters: int = setting(100_000_000, "Entries of the gradient that is priced.", least=1000, most=10**13)
+    keep_frac: float = setting(0.01, "Share of the entries that the sparsest compressor keeps.", least=1e-3, most=0.5)
+    bits: int = setting(4, "Bits of the coarsest quantizer.", least=2, most=16)
     ranks: int = setting(8, "Ranks of the run that is priced.", least=2, most=100_000)
     compute_s: float = setting(0.1, "Compute time of a step.", above=0, most=1e6)
     latency_s: float = setting(10e-6, "Latency of the link.", least=0, most=10)
@@ -96,12 +99,7 @@ class Priced:
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Every compressor against no compression."""
-    problem, start = rotated_workers(settings.lab_ranks, settings.elems, settings.condition, seed)
-    candidates = _candidates()
-    priced = []
-    for made in watched(candidates, progress):
-        found = best_run(problem, start, made, settings.target, settings.most_steps, seed)
-        priced.append(_priced(made, found, settings, seed))
+    priced = priced_runs(settings, seed, progress)
     dense = priced[0]
     rows = tuple(_row(one, dense, settings) for one in priced)
     return Findings(
@@ -120,14 +118,26 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     )
 
 
-def _candidates() -> tuple[Compressor, ...]:
-    return (
-        NoCompression(), Half(), Uniform(8), Uniform(4), Qsgd(7), ErrorFeedback(OneBit()), ErrorFeedback(TopK(0.1)),
-        ErrorFeedback(TopK(0.01)), TopK(0.1), RandomK(0.1), ErrorFeedback(PowerSgd(1)),
+def priced_runs(settings: Settings, seed: int = 0, progress: Progress = silent) -> list[Priced]:
+    """The run of every compressor at its best step size, and what a step costs; no compression first."""
+    problem, start = rotated_workers(settings.lab_ranks, settings.elems, settings.condition, seed)
+    priced = []
+    for made in watched(_candidates(settings), progress):
+        found = best_run(problem, start, made, settings.target, settings.most_steps, seed)
+        priced.append(_priced(made, found, settings, seed))
+    return priced
+
+
+def _candidates(settings: Settings) -> tuple[Compressor, ...]:
+    made = (
+        NoCompression(), Half(), Uniform(8), Uniform(settings.bits), Qsgd(7), ErrorFeedback(OneBit()),
+        ErrorFeedback(TopK(0.1)), ErrorFeedback(TopK(settings.keep_frac)), TopK(0.1), RandomK(0.1),
+        ErrorFeedback(PowerSgd(1)),
     )  # fmt: skip
+    return tuple({label(one): one for one in made}.values())
 
 
-def _label(made: Compressor) -> str:
+def label(made: Compressor) -> str:
     """Name with its setting."""
     inner = made.inner if isinstance(made, ErrorFeedback) else made
     detail = DETAILS.get(type(inner))
@@ -189,7 +199,7 @@ def _break_even_checks(priced: list[Priced], settings: Settings) -> list[Check]:
             link = PlainLink(settings.latency_s, edge)
             ours, theirs = (_collective_run_s(each, settings, link) for each in (one, dense))
             checks.append(
-                Check(f"run with {_label(one.made)} at break-even", theirs, ours, tolerance=1e-9 * theirs, holds=ALWAYS)
+                Check(f"run with {label(one.made)} at break-even", theirs, ours, tolerance=1e-9 * theirs, holds=ALWAYS)
             )
     return checks
 
@@ -245,7 +255,7 @@ def _efficiency() -> list[Check]:
 
 def _row(one: Priced, dense: Priced, settings: Settings) -> Json:
     return {
-        "compressor": _label(one.made), "steps": one.run.steps, "sent_per_rank_B": one.critical_B,
+        "compressor": label(one.made), "steps": one.run.steps, "sent_per_rank_B": one.critical_B,
         "step_s": one.step_s(settings, settings.bandwidth_Bps),
         "run_s": None if one.run.steps is None else one.run_s(settings, settings.bandwidth_Bps),
         "break_even_Bps": None if one is dense else break_even_Bps(one, dense, settings),
@@ -266,7 +276,7 @@ def _curves(priced: list[Priced], settings: Settings) -> tuple[Curve, ...]:
     x = settings.bandwidth_Bps * np.geomspace(0.01, 100, 41)
     pays = [one for one in priced[1:] if break_even_Bps(one, priced[0], settings) != 0]
     return tuple(
-        Curve(_label(one.made), x, np.array([one.run_s(settings, float(b)) for b in x]))
+        Curve(label(one.made), x, np.array([one.run_s(settings, float(b)) for b in x]))
         for one in (priced[0], *pays)
         if one.run.steps is not None
     )
@@ -278,9 +288,7 @@ def _conclusion(priced: list[Priced], settings: Settings) -> str:
     if best is priced[0] or not math.isfinite(best_s):
         return "at this bandwidth no compressor beats sending the whole gradient"
     if not math.isfinite(dense_s):
-        return (
-            f"{_label(best.made)} is fastest; without compression the run does not reach the target within most_steps"
-        )
+        return f"{label(best.made)} is fastest; without compression the run does not reach the target within most_steps"
     edge = break_even_Bps(best, priced[0], settings)
     below = "at any bandwidth" if edge is None else f"below {edge / 1e9:.3g} GB/s"
-    return f"{_label(best.made)} is {dense_s / best_s:.3g} times faster here than no compression, and pays off {below}"
+    return f"{label(best.made)} is {dense_s / best_s:.3g} times faster here than no compression, and pays off {below}"

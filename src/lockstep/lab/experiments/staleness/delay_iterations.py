@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.descent.delayed import descend
 from lockstep.lab.laws import best_step, floor, largest_stable_step, rate
@@ -32,7 +33,10 @@ class Settings:
     delays: tuple[int, ...] = setting(
         (0, 1, 2, 4, 8, 16, 32), "Delays of a gradient, in updates between reading and applying.", least=0, most=64
     )
-    condition: float = setting(100.0, "Condition number of the quadratic.", above=1, most=1000)
+    step: float = setting(
+        0.0, "Step size times the largest curvature, of every delay; 0 is the best one of each.", least=0, most=2
+    )
+    condition: float = setting(100.0, "Condition number of the quadratic.", least=1, most=1000)
     target_frac: float = setting(1e-4, "Distance to reach, as a fraction of the initial one.", above=0, most=0.1)
     noise_std: float = setting(1.0, "Standard deviation of the gradient noise in the noisy problem.", above=0, most=100)
     noisy_gap: float = setting(0.003, "Loss to reach in the noisy problem of curvature 1.", least=1e-6, most=1)
@@ -43,11 +47,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     delays = sorted(set(settings.delays))
     predicted, simulated, noisy, checks = [], [], [], []
     for delay in watched(delays, progress):
-        step, slowest = best_step(delay, settings.condition)
+        step, slowest = _step(delay, settings)
         predicted.append(math.log(settings.target_frac) / math.log(slowest))
         simulated.append(_updates(delay, step, settings, int(1.5 * predicted[-1]) + 50))
         noisy.append(_noisy_updates(delay, settings))
-        what = f"updates to {settings.target_frac:g} at the best step, delay {delay}"
+        what = f"updates to {settings.target_frac:g} at {_named(settings)}, delay {delay}"
         allowed = 0.05 * predicted[-1] + 3 * (delay + 1)
         checks.append(Check(what, predicted[-1], simulated[-1], tolerance=allowed, holds=ALWAYS))
     ages = 1.0 + np.array(delays)
@@ -70,10 +74,25 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             f"noise and {noisy[-1] / noisy[0]:.3g} times where noise dominates"
         ),
         assumptions=(
-            f"no noise: curvatures 1 and 1/{settings.condition:g}, the best constant step of each delay",
+            f"no noise: curvatures 1 and 1/{settings.condition:g}, at {_named(settings)}",
             "noise: one direction of curvature 1, the step whose floor is 0.9 of the loss to reach",
         ),
     )
+
+
+def _step(delay: int, settings: Settings) -> tuple[float, float]:
+    """(step size times the largest curvature, factor per update of the slowest direction). Raises BadInput."""
+    if not settings.step:
+        return best_step(delay, settings.condition)
+    slowest = max(rate(settings.step, delay), rate(settings.step / settings.condition, delay))
+    if slowest >= 1:
+        edge = largest_stable_step(delay)
+        raise BadInput(f"must be below {edge:.4g}, where descent with a delay of {delay} diverges", "step")
+    return settings.step, slowest
+
+
+def _named(settings: Settings) -> str:
+    return f"a step of {settings.step:g}" if settings.step else "the best step"
 
 
 def _updates(delay: int, step: float, settings: Settings, steps: int) -> float:
@@ -112,7 +131,10 @@ def _more_checks(ages: np.ndarray, simulated: np.ndarray, noisy: np.ndarray, set
         _noisy_step(0, settings) < largest_stable_step(int(ages[-1]) - 1) / 2,
         "a target so low that the noise allows at most half the step that the longest delay allows",
     )
-    apart = when(len(ages) > 2 and longest >= 4, "at least 3 delays, the longest at least 4 times the first")
+    apart = when(
+        not settings.step and len(ages) > 2 and longest >= 4,
+        "at least 3 delays, the longest at least 4 times the first; the best step",
+    )
     proportion = "a delay always costs in proportion, noise dominates"
     short = _updates_at_once(LONG_DELAY)
     return (

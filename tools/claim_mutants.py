@@ -1,0 +1,203 @@
+"""Mutants of the functions that decide claims: one small change at a time; does a check of the claims notice?
+
+    python tools/claim_mutants.py                       every mutant of every decider
+    python tools/claim_mutants.py --count 169 --seed 1  as many, drawn at random
+    python tools/claim_mutants.py --lab --count 150     mutants of the lab's experiments instead
+    python tools/claim_mutants.py --only network        of one file alone
+
+A mutant is one of those of `mutants.py`. Only checks and errata run that name a function which uses the changed line,
+each in a process of its own. It is caught when one of them does not find its right value, finds it of a claim that it
+refutes, or stops; one that takes longer than `LIMIT_S` of processor time counts as not caught. Mutants that no caller
+can tell from the code as it is are listed with the reason in `equivalent_mutants.toml`.
+
+    score = caught / (mutants - equivalent)
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import resource
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from mutants import EQUIVALENT, SOURCE, Mutant, mutants_of
+
+from lockstep.evidence.claims.decide import Bench
+from lockstep.evidence.claims.deciders.table import FILES, LAB, lab_name
+from lockstep.evidence.claims.entry import Check
+from lockstep.evidence.claims.shelf import entries, errata
+from lockstep.lab.facts import Fact, find_fact
+
+LIMIT_S = 30
+"""Processor time of the checks of one mutant."""
+DECIDERS = "evidence/claims/deciders"
+EXPERIMENTS = "lab/experiments"
+
+
+def all_checks() -> tuple[Check, ...]:
+    """Those of entries and of errata, each text once for each pair of claimed and right values."""
+    found = [check for entry in entries() for check in entry.every_check()]
+    return tuple(dict.fromkeys([*found, *(one.check for one in errata() if one.check is not None)]))
+
+
+@cache
+def _tree(file: str) -> ast.Module:
+    return ast.parse((SOURCE / file).read_text())
+
+
+def _named(node: ast.AST) -> list[str]:
+    """Names that a statement at the top of a file defines."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return [name.id for target in targets if target for name in ast.walk(target) if isinstance(name, ast.Name)]
+
+
+@cache
+def users(file: str, line: int) -> frozenset[str]:
+    """Names at the top of a file whose statement holds that line, or uses one that does."""
+    uses = {
+        name: {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+        for node in _tree(file).body
+        for name in _named(node)
+    }
+    first = [node for node in _tree(file).body if node.lineno <= line <= (node.end_lineno or 0)]
+    found = {name for node in first for name in _named(node)}
+    while more := {name for name, used in uses.items() if used & found} - found:
+        found |= more
+    return frozenset(found)
+
+
+def deciding(mutant: Mutant) -> tuple[list[Check], list[Fact]]:
+    """The checks and facts that a mutant can change."""
+    stem = Path(mutant.file).stem
+    if mutant.file.startswith(DECIDERS):
+        names = {f"{stem}.{name}" for name in users(mutant.file, mutant.line)}
+        return [check for check in all_checks() if check.by.split()[0] in names], []
+    name = stem.replace("_", "-")
+    facts = {one.fact: find_fact(one.fact) for one in errata() if one.fact}
+    checks = [one for one in all_checks() if one.by.startswith(LAB) and lab_name(one.by)[0] == name]
+    return checks, [fact for fact in facts.values() if fact.experiment == name]
+
+
+def module_of(file: str) -> str:
+    """The dotted name of a file of the package."""
+    return "lockstep." + file.removesuffix(".py").replace("/", ".")
+
+
+def notices(mutant: Mutant) -> bool:
+    """Whether a check or a fact does not come out as known with the mutant in place of its module."""
+    name = module_of(mutant.file)
+    module = ModuleType(name)
+    module.__file__, module.__package__ = str(SOURCE / mutant.file), name.rpartition(".")[0]
+    sys.modules[name] = module
+    setattr(import_module(module.__package__), name.rpartition(".")[2], module)
+    try:
+        exec(compile(mutant.apply((SOURCE / mutant.file).read_text()), mutant.id, "exec"), module.__dict__)
+        bench = Bench()
+        checks, facts = deciding(mutant)
+        wrong = (not _as_known(check, bench) for check in sorted(checks, key=lambda one: bench.seconds([one])))
+        return any(wrong) or any(not _holds(fact, bench) for fact in facts)
+    except Exception:  # a broken function that stops the run is noticed too
+        return True
+
+
+def _as_known(check: Check, bench: Bench) -> bool:
+    found = bench.find(check)
+    return check.as_known(found) and check.has_power(found)
+
+
+def _holds(fact: Fact, bench: Bench) -> bool:
+    evidence = fact.evidence(bench.experiment(fact.experiment))
+    return bool(evidence) and all(one.ok for one in evidence)
+
+
+def tried(mutant: Mutant) -> str:
+    """`caught`, `survived` or `timeout`, from a process of its own."""
+    process = os.fork()
+    if process == 0:
+        resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S))
+        resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+        code = 2
+        try:
+            code = 1 if notices(mutant) else 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(process, 0)
+    if os.WIFSIGNALED(status):
+        return "timeout"
+    return "caught" if os.WEXITSTATUS(status) else "survived"
+
+
+def mutants(lab: bool, only: Sequence[str] = ()) -> list[Mutant]:
+    """All of the deciders, or of the experiments that checks and facts of claims name."""
+    if not lab:
+        files = [f"{DECIDERS}/{name}.py" for name in FILES]
+    else:
+        named = {lab_name(one.by)[0] for one in all_checks() if one.by.startswith(LAB)}
+        named |= {find_fact(one.fact).experiment for one in errata() if one.fact}
+        found = sorted((SOURCE / EXPERIMENTS).rglob("*.py"))
+        files = [str(one.relative_to(SOURCE)) for one in found if one.stem.replace("_", "-") in named]
+    files = [file for file in files if not only or Path(file).stem in only]
+    return [one for file in files for one in mutants_of(file, (SOURCE / file).read_text())]
+
+
+def is_equivalent(mutant: Mutant) -> bool:
+    """Whether it is listed as one that nobody can tell from the code as it is."""
+    line = (SOURCE / mutant.file).read_text().splitlines()[mutant.line - 1].strip()
+    return (mutant.file, line, mutant.before, mutant.after) in _equivalent()
+
+
+@cache
+def _equivalent() -> frozenset[tuple[str, str, str, str]]:
+    listed = tomllib.loads(EQUIVALENT.read_text())["mutant"]
+    return frozenset((one["file"], line, one["before"], one["after"]) for one in listed for line in one["lines"])
+
+
+def warm() -> None:
+    """Imports all that deciders need, so that processes of mutants begin with it."""
+    for name in FILES:
+        import_module(f"lockstep.{DECIDERS.replace('/', '.')}.{name}")
+
+
+def verdicts(chosen: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]:
+    """Each mutant with its verdict, in order."""
+    warm()
+    for mutant in chosen:
+        yield mutant, tried(mutant)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lab", action="store_true", help="mutants of the lab's experiments instead of deciders")
+    parser.add_argument("--only", nargs="*", default=[], help="files, without .py")
+    parser.add_argument("--count", type=int, help="how many to draw; all of them by default")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    chosen = [one for one in mutants(given.lab, given.only) if not is_equivalent(one)]
+    if given.count is not None:
+        chosen = random.Random(given.seed).sample(chosen, min(given.count, len(chosen)))
+    caught = 0
+    for mutant, verdict in verdicts(chosen):
+        caught += verdict == "caught"
+        if verdict != "caught":
+            print(f"{verdict:9} {mutant.id}", flush=True)
+    print(f"{caught} of {len(chosen)} caught = {caught / max(1, len(chosen)):.1%}")
+
+
+if __name__ == "__main__":
+    main()
