@@ -13,7 +13,7 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.program import Kind, Timeline
 from lockstep.units import format_frac, format_time
-from lockstep.views.parts.figure import PALETTE, new_figure
+from lockstep.views.parts.figure import ON_BAR, PALETTE, is_dark, new_figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,11 +137,5 @@ def _write_labels(
         middle = float(timeline.start_s[i] + timeline.end_s[i]) / 2 / factor
         axes.text(
             middle, lane_row[int(program.lane[i])], text, ha="center", va="center", fontsize=6.5,
-            color="white" if _dark(colours[family]) else "black", clip_on=True, parse_math=False,
+            color="white" if is_dark(colours[family]) else ON_BAR, clip_on=True, parse_math=False,
         )  # fmt: skip
-
-
-def _dark(colour: str) -> bool:
-    """Whether white text reads better on it (relative luminance, ITU-R BT.709 weights)."""
-    red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue < 140
