@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from lockstep.types.plain import Json
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#6B4FA0", "#999999")
-"""Hues of Okabe and Ito (2008), told apart with every common colour vision, with a purple where their yellow is too light
-for white paper. On dark paper each has a brighter form: `svg.py`."""
+"""Hues of Okabe and Ito (2008), told apart with every common colour vision; a purple stands for their yellow, which is
+too light for white paper. On dark paper each has a brighter form: `svg.py`."""
 DPI = 150
 MOST_WORDS = 24
 """Names and numbers of a panel that its description repeats."""

@@ -41,7 +41,7 @@ def on_dark(colour: str) -> str | None:
 
 
 def finished(text: str, title: str, description: str) -> str:
-    """The SVG of matplotlib with words that stand for it and colours for dark paper; the same text for the same file."""
+    """The SVG of matplotlib with words that stand for it and colours for dark paper."""
     start = text.index("<svg")
     head, rest = text[start : text.index(">", start)], text[text.index(">", start) :]
     key = "p" + sha256(rest.encode()).hexdigest()[:10]
