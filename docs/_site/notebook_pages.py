@@ -17,7 +17,7 @@ import contextlib
 import io
 import tempfile
 import traceback
-from typing import Any
+from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
@@ -34,7 +34,7 @@ class CodeCell(SphinxDirective):
 
     has_content = True
     optional_arguments = 1
-    option_spec = {"tags": directives.unchanged}
+    option_spec: ClassVar = {"tags": directives.unchanged}
 
     def run(self) -> list[nodes.Node]:
         """Runs the cell once; called when the page is read."""

@@ -3,13 +3,17 @@
 import re
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from cli_runner import run
+from cli_runner import LLAMA, run
+from lockstep.errors import BadInput
 from lockstep.verbs import VERBS
 from lockstep.views.parts.figure import PALETTE
+from lockstep.views.parts.notebook import LONGEST
+from lockstep.views.parts.page import Page
 from lockstep.views.parts.svg import DARK, on_dark
 
 WITHOUT = {"export", "report", "cite"}
@@ -56,6 +60,52 @@ def test_the_same_words_on_a_page(tmp_path: Path) -> None:
     words = re.search(r"<desc.*?</desc>", picture.read_text("utf-8"))
     assert words is not None
     assert words[0] in page.read_text("utf-8")
+
+
+QUESTIONS = {
+    **COMMANDS,
+    **{verb: (verb, *LLAMA) for verb in ("plan", "estimate", "memory", "guide", "roofline", "sensitivity", "cite")},
+    "export": ("export", *LLAMA, "--to", "megatron"),
+    "compare": ("compare", LLAMA[0], "tp=2", *LLAMA[1:]),
+    "collective": ("collective", "all-reduce", "--ranks", "8", "--size", "1MB", *LINK),
+    "crossover": ("crossover", "all-reduce", "--ranks", "8", *LINK),
+    "pipeline": ("pipeline", "--stages", "4", "--microbatches", "8"),
+    "choices": ("pipeline", "--stages", "4", "--microbatches", "8", "--schedule", "all"),
+    "overlap": ("overlap", "--layers", "8", "--backward", "48ms", "--gradients", "70MB", "--ranks", "8", *LINK),
+    "tensor": ("tensor", "--ranks", "4", "--hidden", "64", "--heads", "4", "--seq", "32", "--flops", "1T", *LINK),
+    "experts": ("experts", "--experts", "8", "--tokens", "4096", "--ranks", "4", *LINK),
+    "stragglers": ("stragglers", "--workers", "16", "--law", "lognormal:mean=50ms,cv=0.3"),
+    "checkpoint": ("checkpoint", "--mtbf", "6h", "--write", "5min"),
+    "campaign": ("campaign", *LLAMA, "--tokens", "1G"),
+    "scaling": ("scaling", "gpt2", "--cluster", "dgx-a100-80gb:2", "--batch", "24"),
+    "speedup": ("speedup", "--compute", "10s", "--size", "200MB", *LINK),
+    "converge": ("converge", "index-bits"),
+    "claims": ("claims", "A.5"),
+    "catalog": ("catalog",),
+    "support": ("support", "h100-sxm"),
+    "validate": ("validate", "korthikanti_2022"),
+    "case": ("case", "gpt3-175b-megatron"),
+    "lists": ("messages", "--workers", "2,4", "--params", "1M"),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_an_answer_is_short_in_a_prompt_and_has_rows_and_a_picture(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Any] = []
+    monkeypatch.setattr(Page, "write", lambda page, answer, render: answers.append(answer))
+    assert run(*QUESTIONS[name], "--html", str(tmp_path / "answer.html")).code in (0, 1)
+    (answer,) = answers
+    assert 0 < len(repr(answer)) <= LONGEST
+    rows = answer.table()
+    assert rows
+    assert all(isinstance(row, dict) and row for row in rows)
+    if name in WITHOUT | OWN:
+        with pytest.raises(BadInput, match="no picture"):
+            answer.plot()
+    else:
+        assert answer.plot().axes
 
 
 def luminance(colour: str) -> float:

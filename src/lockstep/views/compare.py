@@ -51,8 +51,8 @@ def render(found: Comparison, out: Console) -> None:
         heading(out, "Memory", "fullest device")
         _memory(found, out)
     heading(out, "Results")
-    rows = [[title, *(_result(side, show) for side in (found.a, found.b))] for title, show in _results(found)]
-    indented(out, table([("", "left"), ("A", "right"), ("B", "right")], rows))
+    results = [[title, *(_result(side, show) for side in (found.a, found.b))] for title, show in _results(found)]
+    indented(out, table([("", "left"), ("A", "right"), ("B", "right")], results))
     small_print(out, "Assumptions", found.assumptions(), ASSUMPTIONS)
 
 
@@ -94,13 +94,19 @@ def shown_parts(found: Comparison) -> list[Json]:
     return kept
 
 
+def _named(row: Json) -> str:
+    """A part in words."""
+    name: str = row["part"]
+    return PART_WORDS.get(name, name)
+
+
 def _parts(found: Comparison, out: Console) -> None:
     """A line per part, and their sum."""
     shown = shown_parts(found)
     most_s = max(abs(row["difference_s"]) for row in shown) or 1.0
     rows: list[Sequence[str | Text]] = [
         (
-            PART_WORDS.get(row["part"], row["part"]),
+            _named(row),
             format_time(row["a_s"]),
             format_time(row["b_s"]),
             signed(row["difference_s"], format_time),
@@ -163,7 +169,7 @@ def plot_comparison(found: Comparison) -> Figure:
 def _draw_parts(found: Comparison, axes: Axes) -> None:
     """A bar to the right for what B takes more of, one to the left for what it takes less of; the sum below."""
     rows = shown_parts(found)
-    names = [PART_WORDS.get(row["part"], row["part"]) for row in rows] + ["whole step"]
+    names = [_named(row) for row in rows] + ["whole step"]
     values = [row["difference_s"] for row in rows] + [found.difference_s]
     for place, value in enumerate(values):
         axes.barh(place, value, color=bars.RED if value > 0 else bars.BLUE, height=0.6)

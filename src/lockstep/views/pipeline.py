@@ -137,7 +137,7 @@ LETTER_FRAC = 0.0105
 def _draw_choices(points: Sequence[Point], axes: Axes) -> None:
     """Dots of one size, the front joined; dots in one place share a label."""
     front = sorted(points, key=lambda one: (one.live_models, -one.utilization_frac))
-    memory, best = [], []
+    memory, best = list[float](), list[float]()
     for one in front:
         if not best or one.utilization_frac > best[-1]:
             memory.append(one.live_models)

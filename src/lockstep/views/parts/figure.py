@@ -71,12 +71,12 @@ def save_figure(figure: Figure, path: Path | IO[bytes], ending: str = "") -> Non
             path.write(text)
         return
     title, description = titled(figure), described(figure)
-    metadata: Json = {
+    known: dict[str, Json] = {
         ".pdf": {"CreationDate": None, "Title": title, "Subject": description},
         ".png": {"Title": title, "Description": description},
-    }.get(ending, {})
+    }
     try:
-        figure.savefig(path, dpi=DPI, metadata=metadata, format=ending.removeprefix("."))
+        figure.savefig(path, dpi=DPI, metadata=known.get(ending, {}), format=ending.removeprefix("."))
     except ValueError as error:
         raise BadInput(f"cannot write the plot: {error}", str(path)) from None
 
