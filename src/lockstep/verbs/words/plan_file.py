@@ -155,7 +155,7 @@ def write_plan(path: Path, plan: Plan, words: Json) -> None:
         "cluster": _name(words["cluster"], "--cluster", path),
         **({} if plan.software is None else {"for": plan.software.name}),
         "question": asked,
-        "layout": _layout_words(plan.best.layout),
+        "layout": words_of_layout(plan.best.layout),
         "predicted": {
             "step_time_s": plan.best.step_time_s,
             "memory_B": float(plan.best.memory.total_B),
@@ -165,8 +165,8 @@ def write_plan(path: Path, plan: Plan, words: Json) -> None:
     path.write_text(f"# {' '.join(plan.verdict().split())}\n" + "".join(_lines(document)), encoding="utf-8")
 
 
-def _layout_words(layout: Layout) -> Json:
-    """The degrees, and what differs from the default."""
+def words_of_layout(layout: Layout) -> Json:
+    """Keywords of a layout: the degrees, and what differs from the default."""
     from lockstep.layout import Layout
 
     plainest = Layout().to_dict()
