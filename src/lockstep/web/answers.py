@@ -47,6 +47,12 @@ def page_data(screen: Screen, asked: Asked) -> Json:
     return {"title": screen.title, "shell": said, "python": call, "words": dict(words), "data": drawn}
 
 
+def later_data(screen: Screen, asked: Asked) -> Json:
+    """What the page draws when it has drawn the rest."""
+    answer, _ = answer_of(screen, asked)
+    return {"data": {} if screen.later is None else finite(plain(screen.later(answer, asked)))}
+
+
 def written(verb: str, words: Mapping[str, str], asked: Asked) -> tuple[str, str]:
     """The command and the call that give the same answer."""
     said = shell_words(verb, words, asked.server.uploads.names)

@@ -31,7 +31,7 @@ from starlette.staticfiles import StaticFiles
 from lockstep.errors import BadInput, Infeasible, RunFailed
 from lockstep.views.parts import completing
 from lockstep.views.parts.levers import levers_text
-from lockstep.web.answers import FORMS, page_data
+from lockstep.web.answers import FORMS, later_data, page_data
 from lockstep.web.asked import Asked, Server, Superseded
 from lockstep.web.screen import EXAMPLE, Screen
 from lockstep.web.screens import ORDER, screen
@@ -50,6 +50,7 @@ POLL_S = 0.02
 WORKERS = 2
 """Requests that are worked on at once: the one wanted, while one that is not ends."""
 GONE = 499
+DATA = {"data": page_data, "later": later_data}
 
 
 def application(server: Server) -> Starlette:
@@ -68,10 +69,10 @@ def application(server: Server) -> Starlette:
         return await answered(request, lambda asked: FORMS[form](screen(name), asked))
 
     async def data(request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in ORDER:
+        name, when = request.path_params["name"], request.path_params["when"]
+        if name not in ORDER or when not in DATA:
             return Response("There is no such screen.", 404)
-        return await answered(request, lambda asked: _json(request, page_data(screen(name), asked)))
+        return await answered(request, lambda asked: _json(request, DATA[when](screen(name), asked)))
 
     async def first(_: Request) -> Response:
         return RedirectResponse(f"/{ORDER[0]}?{urlencode({**EXAMPLE, **server.first})}", 303)
@@ -92,9 +93,9 @@ def application(server: Server) -> Starlette:
         Route("/", first),
         Route("/screens", screens),
         Route("/drop", drop, methods=["POST"]),
-        Route("/data/{name}", data),
         Mount("/static", StaticFiles(directory=PAGE)),
         *([Mount("/views", StaticFiles(directory=VIEWS))] if VIEWS.is_dir() else []),
+        Route("/{when}/{name}", data),
         Route("/{name}", show),
     ]
     return Starlette(routes=routes)

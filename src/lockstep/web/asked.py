@@ -20,7 +20,7 @@ from typing import Any
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json
 from lockstep.verbs.words.calling import several
-from lockstep.verbs.words.option import Argument, Option, Switch, words_of
+from lockstep.verbs.words.option import Declared, Switch, words_of
 from lockstep.views.parts.options import verb_function
 from lockstep.web.uploads import Uploads
 
@@ -123,7 +123,7 @@ class Asked:
 
 
 @cache
-def _declared(verb: str) -> dict[str, Option | Switch | Argument]:
+def _declared(verb: str) -> dict[str, Declared]:
     return {one.name: one.declared for one in words_of(verb_function(verb)) if one.name not in FILES}
 
 
@@ -134,6 +134,13 @@ def allowed(verb: str, words: Mapping[str, str]) -> dict[str, str]:
 
 def shell_words(verb: str, words: Mapping[str, str], names: Mapping[str, str]) -> Json:
     """The words as a command says them; `names` are those of dropped files."""
-    switches = {name for name, one in _declared(verb).items() if isinstance(one, Switch)}
-    said = {name: names.get(value, value) for name, value in allowed(verb, words).items()}
-    return {name: value.lower() in YES if name in switches else value for name, value in said.items()}
+    return {name: _said(_declared(verb)[name], names.get(value, value)) for name, value in allowed(verb, words).items()}
+
+
+def _said(declared: Declared, value: str) -> object:
+    """A value as a command or a call says it."""
+    if isinstance(declared, Switch):
+        return value.lower() in YES
+    if declared.repeated:
+        return [value]
+    return int(value) if value.isascii() and value.isdigit() else value

@@ -11,7 +11,7 @@ A screen NAME is one Python file that gives data and one JavaScript file that dr
 its keywords. `asked.ask("memory", words)` asks another one, and `asked.kept(key, function)` computes what no verb does;
 both are kept for the next request. The address has `.json` and `.csv` next to it, which are the answer of the verb, and
 `.html`, the same as one file. In the browser `page.words` are those of the address, `page.link(screen, words)` is an
-address, `page.go(words)` changes some of them. `dom.js` has the parts that screens are made of; nothing is computed in
+address, `page.go(words)` changes some of them, and `await page.later()` is what takes longer. `dom.js` has the parts that screens are made of; nothing is computed in
 the browser beyond places on the screen.
 """
 
@@ -89,5 +89,7 @@ class Screen:
     """The answer, where the verb does not take its words as they are."""
     saves: str = ""
     """The verb of the file that is saved, where it is not `verb`."""
+    later: Callable[[Any, Asked], Json] | None = None
+    """What takes longer, and is asked for by `page.later()` once the rest is drawn."""
     picture: Callable[[Any], Any] | None = None
     """A figure of the answer, at `.svg`."""

@@ -80,7 +80,11 @@ async function show() {
     if (!reply.ok) return refused(found);
     const into = h("div", { class: `screen ${screen}` });
     answer.replaceChildren(into);
-    leave = draw(into, found.data, { ...page, words, said: found.words }) ?? null;
+    const later = async () => {
+      const more = await fetch(`/later/${screen}${location.search}`, { signal: mine.signal });
+      return more.ok ? (await more.json()).data : new Promise(() => {}); // a refusal has been shown by the first answer
+    };
+    leave = draw(into, found.data, { ...page, words, later }) ?? null;
     foot(found);
   } catch (error) {
     if (error.name === "AbortError") return;
