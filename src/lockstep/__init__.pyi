@@ -41,6 +41,7 @@ from .verbs.checkpoint import checkpoint as checkpoint
 from .verbs.cite import cite as cite
 from .verbs.claims import claims as claims
 from .verbs.collective import collective as collective
+from .verbs.compare import compare as compare
 from .verbs.converge import converge as converge
 from .verbs.crossover import crossover as crossover
 from .verbs.estimate import estimate as estimate

@@ -21,6 +21,8 @@ TABLE: Mapping[str, Mapping[str, str]] = {
         "report": "Write the plan of a run, and everything there is to say of it, as one HTML file.",
     },
     "Look inside": {
+        "compare": "Compare two runs: the difference in step time by part, memory, cost, and whether it exceeds the "
+        "error.",
         "roofline": "Compare arithmetic per byte of traffic with what each level of the network can sustain.",
         "sensitivity": "Show what step time is most sensitive to, and rank upgrades by what they save.",
         "trace": "Simulate a collective or a pipeline and write its timeline as a Chrome or Perfetto trace.",

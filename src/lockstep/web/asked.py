@@ -28,6 +28,8 @@ KEPT = 64
 """Answers that are kept."""
 FILES = ("out", "runs", "tensorboard", "csv", "case")
 """Keywords that name files."""
+MODELS = ("model", "a", "b")
+"""Keywords in whose place a dropped file may stand."""
 LONGEST = 400
 """Letters of a value."""
 YES, NO = ("yes", "true", "on"), ("no", "false", "off")
@@ -114,9 +116,9 @@ class Asked:
             return value.lower() in YES
         if value in self.server.given:
             return self.server.given[value]
-        if name == "model" and (dropped := self.server.uploads.get(value)) is not None:
+        if name in MODELS and (dropped := self.server.uploads.get(value)) is not None:
             return dropped
-        if any(os.path.lexists(part) for part in re.split(r"[:,;=@]", value) if part):
+        if any(os.path.lexists(part) for part in re.split(r"[\s:,;=@]", value) if part):
             said = "names a file; drop it on the page, or start lockstep ui with it"
             raise BadInput(f"{value[:60]!r} {said}", where)
         return value

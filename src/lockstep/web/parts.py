@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lockstep.errors import Infeasible
 from lockstep.types.plain import Json
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
-from lockstep.verbs.words.plan_file import words_of_layout
+from lockstep.verbs.words.plan_file import layout_options
 from lockstep.verbs.words.shared import LAYOUT_WORDS
 from lockstep.views.estimate import PART_WORDS
 
@@ -39,7 +39,7 @@ def with_best(asked: Asked) -> dict[str, str]:
 
 def layout_words(layout: Layout) -> dict[str, str]:
     """A layout as words of an address."""
-    said = {name: value for name, value in words_of_layout(layout).items() if value is not None}
+    said = {name: value for name, value in layout_options(layout).items() if value is not None}
     return {name: _text(value) for name, value in said.items()}
 
 

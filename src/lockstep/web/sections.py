@@ -44,13 +44,13 @@ class Sections(Console):
         if not text.plain.strip():
             return None
         spans = [str(span.style) for span in text.spans]
-        if spans[:1] == ["bold"] and not text.style:
+        if not self.blocks and "bold" in f"{text.style} {spans}":
+            self.blocks.append({"kind": "title", "text": text.plain.strip()})
+        elif spans[:1] == ["bold"] and not text.style:
             first = text.spans[0].end
             self.blocks.append(
                 {"kind": "heading", "title": text.plain[:first].strip(), "note": text.plain[first:].strip()}
             )
-        elif not self.blocks and "bold" in f"{text.style} {spans}":
-            self.blocks.append({"kind": "title", "text": text.plain.strip()})
         else:
             self.blocks.append({"kind": "text", "text": text.plain.strip("\n"), "style": _colour(text)})
         return None

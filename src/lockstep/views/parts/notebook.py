@@ -44,6 +44,7 @@ SHOWN: dict[str, tuple[str, str, str]] = {
 VIEWS: dict[str, str] = {
     "lockstep.planner.result.Plan": "plan",
     "lockstep.planner.estimate.Estimate": "estimate",
+    "lockstep.planner.comparison.Comparison": "compare",
     "lockstep.verbs.memory.StageMemories": "memory",
     "lockstep.planner.guide.guide.Guidance": "guide",
     "lockstep.verbs.export.Export": "export",

@@ -54,7 +54,8 @@ export function range(one) {
   const dot = place(h("i", { class: "dot" }), { left: one.share });
   return h("div", { class: "range" },
     h("div", { class: "track", role: "img", "aria-label": `${one.low} to ${one.high}, predicted ${one.text}` }, band, dot),
-    h("p", { class: "ends" }, h("span", {}, one.low), h("b", {}, one.text), h("span", { class: "far" }, one.high)));
+    h("p", { class: "ends" }, place(h("span", {}, one.low), { left: one.low_share }), place(h("b", {}, one.text), { left: one.share }),
+      place(h("span", {}, one.high), { left: one.high_share })));
 }
 
 function cell(one) {

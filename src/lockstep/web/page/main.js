@@ -39,9 +39,10 @@ function copied(text) {
 function foot(found) {
   const { screen } = here();
   const file = (ending, text) => h("a", { href: `/${screen}.${ending}${location.search}`, download: ending === "json" ? undefined : true }, text);
-  const block = (title, text) => h("div", {}, h("h2", {}, title, copied(text)), h("pre", { tabindex: "0" }, text));
+  const block = (title, text, parts) => h("div", {}, h("h2", {}, title, copied(text)), h("pre", { tabindex: "0" }, parts));
+  const flags = found.shell.split(/ (?=-)/).flatMap((one) => [h("span", {}, one), " "]); // a flag stays with its value
   same.replaceChildren(
-    block("The same in the shell", found.shell), block("The same in Python", found.python),
+    block("The same in the shell", found.shell, flags), block("The same in Python", found.python, found.python),
     h("p", {}, file("html", "Save as one file"), file("json", "JSON"), file("csv", "CSV")));
 }
 

@@ -8,12 +8,10 @@ from lockstep.types.plain import Json
 from lockstep.units import format_count, format_frac, format_time
 from lockstep.validation.nearest import Near, nearest
 from lockstep.verbs.cite import cite
-from lockstep.views import cite as cited
 from lockstep.views.parts.layout_columns import layout_words as in_words
 from lockstep.views.support import MEANING
 from lockstep.web.parts import figure, with_best
 from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Screen
-from lockstep.web.sections import sections
 
 if TYPE_CHECKING:
     from lockstep.planner import Estimate
@@ -21,8 +19,9 @@ if TYPE_CHECKING:
 
 ROOM = 1.1
 """The scale of an interval ends at this multiple of its upper end."""
-KINDS = ("measured", "fitted", "assumed")
-"""How constants come about, as assumptions say it."""
+KINDS = ("measured", "fitted", "datasheet", "assumed")
+"""How numbers come about."""
+PAPERS = "papers"
 
 
 def data(one: Estimate, asked: Asked) -> Json:
@@ -48,18 +47,19 @@ def data(one: Estimate, asked: Asked) -> Json:
             figure("Typical error", error, "median of these steps, nothing of their software fitted to"
                    if rests.rows else "of the device's curve"),
         ],
-        "assumptions": _sorted(one.assumptions()),
-        "blocks": sections(cited.render, cite(one)),
+        "assumptions": {"kind": "list", "title": "Assumptions", "note": "", "items": list(one.assumptions())},
+        "sources": _sources(one),
     }  # fmt: skip
 
 
-def _sorted(sentences: tuple[str, ...]) -> list[Json]:
-    """The assumptions under measured, fitted, assumed; the others say what is counted and how."""
-    of: dict[str, list[str]] = {kind: [] for kind in (*KINDS, "conventions and choices")}
-    for one in sentences:
-        of[next((kind for kind in KINDS if kind in one), "conventions and choices")].append(one)
+def _sources(one: Estimate) -> list[Json]:
+    """The citations by how a number comes about, which their texts end with; papers after them."""
+    of: dict[str, list[str]] = {kind: [] for kind in (*KINDS, PAPERS)}
+    for source in cite(one).citations:
+        kind = source.text.rpartition("[")[2].rstrip("]")
+        of[kind if kind in KINDS else PAPERS].append(source.text)
     return [
-        {"kind": "list", "title": kind.capitalize(), "items": found, "note": ""} for kind, found in of.items() if found
+        {"kind": "list", "title": kind.capitalize(), "note": "", "items": said} for kind, said in of.items() if said
     ]
 
 
