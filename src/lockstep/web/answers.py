@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from io import BytesIO, StringIO
@@ -23,6 +24,7 @@ from lockstep.web.asked import shell_words
 
 if TYPE_CHECKING:
     from lockstep.views.parts.command import Command
+    from lockstep.views.parts.options import Options
     from lockstep.web.asked import Asked
     from lockstep.web.screen import Screen
 
@@ -56,7 +58,12 @@ def later_data(screen: Screen, asked: Asked) -> Json:
 def written(verb: str, words: Mapping[str, str], asked: Asked) -> tuple[str, str]:
     """The command and the call that give the same answer."""
     said = shell_words(verb, words, asked.server.uploads.names)
-    return shell(verb, said, command_of(verb).options(verb)), python(verb, said)
+    return shell(verb, said, _options(verb)), python(verb, said)
+
+
+@cache
+def _options(verb: str) -> Options:
+    return command_of(verb).options(verb)
 
 
 def as_json(screen: Screen, asked: Asked) -> Response:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -28,7 +29,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from lockstep.errors import BadInput, Infeasible, RunFailed
+from lockstep.errors import BadInput, Infeasible, brief
 from lockstep.views.parts import completing
 from lockstep.views.parts.levers import levers_text
 from lockstep.web.answers import FORMS, later_data, page_data
@@ -50,6 +51,10 @@ POLL_S = 0.02
 WORKERS = 2
 """Requests that are worked on at once: the one wanted, while one that is not ends."""
 GONE = 499
+DRAINED_B = 8 * MOST_B
+"""Bytes of a dropped file that are read so that the browser gets to hear why it is refused."""
+FIELDS = {"a": "model"}
+"""Fields that stand for another keyword."""
 DATA = {"data": page_data, "later": later_data}
 
 
@@ -81,13 +86,15 @@ def application(server: Server) -> Starlette:
         return await answered(request, lambda _: _json(request, {"screens": [_described(one) for one in ORDER]}))
 
     async def drop(request: Request) -> Response:
-        raw = bytearray()
+        raw, size_B = bytearray(), 0
         async for chunk in request.stream():
-            raw += chunk
-            if len(raw) > MOST_B:
+            size_B += len(chunk)
+            if size_B > DRAINED_B:
                 break
+            if size_B <= MOST_B:
+                raw += chunk
         name, body = request.query_params.get("name", ""), bytes(raw)
-        return await answered(request, lambda _: JSONResponse(server.uploads.add(name, body)))
+        return await answered(request, lambda _: JSONResponse(server.uploads.add(name, body, size_B)))
 
     routes = [
         Route("/", first),
@@ -124,17 +131,17 @@ async def _worked(
     except Infeasible as error:
         levers = "" if error.levers is None else levers_text(error.levers).strip("\n")
         return JSONResponse({"no": str(error), "levers": levers}, 422)
-    except (BadInput, TypeError) as error:
-        if not isinstance(error, BadInput) and "keyword" not in str(error) and "required" not in str(error):
-            raise
-        return JSONResponse({"error": str(getattr(error, "message", error)), "where": _where(error)}, 422)
-    except RunFailed as error:
-        return JSONResponse({"error": str(error), "where": ""}, 422)
+    except BadInput as error:
+        return JSONResponse({"error": error.message, "where": _where(error)}, 422)
+    except Exception as error:
+        traceback.print_exc()
+        return JSONResponse({"error": f"a bug in Lockstep: {brief(repr(error))}", "where": ""}, 500)
 
 
-def _where(error: Exception) -> str:
+def _where(error: BadInput) -> str:
     """The field that an error is about."""
-    return (getattr(error, "where", None) or "").removeprefix("--").replace("-", "_").lower()
+    name = (error.where or "").removeprefix("--").replace("-", "_").lower()
+    return FIELDS.get(name, name)
 
 
 def _json(request: Request, answer: Mapping[str, object]) -> Response:

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from inspect import unwrap
+from inspect import signature, unwrap
 from typing import Any
 
 from lockstep.errors import BadInput
@@ -99,6 +99,9 @@ class Asked:
     def _call(self, verb: str, said: Mapping[str, str]) -> Any:
         function = verb_function(verb)
         words = {name: self._value(verb, name, value) for name, value in said.items()}
+        for name, one in signature(function).parameters.items():
+            if one.kind is one.POSITIONAL_OR_KEYWORD and one.default is one.empty and name not in words:
+                raise BadInput("must be given", name)
         if several(unwrap(function), (), words):
             raise BadInput("a screen shows one answer; lists and ranges are for the command line", "words")
         if "progress" in function.__annotations__:

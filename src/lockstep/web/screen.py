@@ -54,9 +54,9 @@ QUESTION = (
 )
 """What every screen about a training run is asked."""
 RECIPE = (
-    Field("dtype", "Number format", "bf16 fp16 fp8 mxfp8 nvfp4", group="Recipe"),
-    Field("stack", "Training software", "stacks", group="Recipe"),
-    Field("optimizer", "Optimizer", "optimizers", group="Recipe"),
+    Field("dtype", "Number format", "bf16 fp16 fp8 mxfp8 nvfp4", group="Recipe", example="bf16 or fp16"),
+    Field("stack", "Training software", "stacks", group="Recipe", example="megatron-te"),
+    Field("optimizer", "Optimizer", "optimizers", group="Recipe", example="adamw"),
 )
 LAYOUT = (
     Field("tp", "Tensor parallel", group="Layout", example="best"),
@@ -65,10 +65,10 @@ LAYOUT = (
     Field("ep", "Expert parallel", group="Layout", example="best"),
     Field("vpp", "Chunks per stage", group="Layout", example="best"),
     Field("micro_batch", "Micro-batch", group="Layout", example="best"),
-    Field("zero", "ZeRO stage", "0 1 2 3", group="Layout"),
-    Field("recompute", "Recomputation", "none selective full", group="Layout"),
-    Field("schedule", "Schedule", "schedules", group="Layout"),
-    Field("sequence_parallel", "Sequence parallelism", "yes no", group="Layout"),
+    Field("zero", "ZeRO stage", "0 1 2 3", group="Layout", example="best"),
+    Field("recompute", "Recomputation", "none selective full", group="Layout", example="best"),
+    Field("schedule", "Schedule", "schedules", group="Layout", example="best"),
+    Field("sequence_parallel", "Sequence parallelism", "yes no", group="Layout", example="best"),
 )
 EXAMPLE: Words = {"model": "llama3-70b", "cluster": "dgx-h100:64", "batch_tokens": "4M", "tokens": "15T"}
 """What is shown before anything is asked."""

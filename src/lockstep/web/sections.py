@@ -27,6 +27,7 @@ class Sections(Console):
     def __init__(self) -> None:
         super().__init__(file=StringIO(), width=WIDTH, highlight=False, markup=False, emoji=False)
         self.blocks: list[Json] = []
+        self.printed = False
         self.seen: set[str] = set()
         """Sentences of small print, which a page shows all of."""
 
@@ -34,6 +35,8 @@ class Sections(Console):
         """One block for each object."""
         for one in objects:
             self._add(one)
+        # A heading begins with an empty line, a verdict does not.
+        self.printed = True
 
     def _add(self, one: object) -> None:
         if isinstance(one, Padding):
@@ -44,7 +47,7 @@ class Sections(Console):
         if not text.plain.strip():
             return None
         spans = [str(span.style) for span in text.spans]
-        if not self.blocks and "bold" in f"{text.style} {spans}":
+        if not self.printed and "bold" in f"{text.style} {spans}":
             self.blocks.append({"kind": "title", "text": text.plain.strip()})
         elif spans[:1] == ["bold"] and not text.style:
             first = text.spans[0].end

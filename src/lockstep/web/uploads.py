@@ -30,11 +30,14 @@ class Uploads:
     def __init__(self) -> None:
         self._found: OrderedDict[str, tuple[str, Model]] = OrderedDict()
 
-    def add(self, name: str, raw: bytes) -> dict[str, Any]:
-        """Reads a dropped config.json; what to say in its place, and the model's name. Raises BadInput."""
+    def add(self, name: str, raw: bytes, size_B: int) -> dict[str, Any]:
+        """Reads a dropped config.json; what to say in its place, and the model's name. Raises BadInput.
+
+        Of a file of more than MOST_B not all of `size_B` is in `raw`.
+        """
         from lockstep.workload.huggingface import config_of
 
-        if len(raw) > MOST_B:
+        if size_B > MOST_B:
             raise BadInput(f"is larger than the {format_size(MOST_B)} that a dropped file may have", "file")
         short = LETTERS.sub("-", name)[-60:].strip("-.") or "config.json"
         try:

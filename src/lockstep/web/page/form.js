@@ -14,12 +14,12 @@ function control(field, value, page) {
   };
   const own = { id: `f-${field.name}`, name: field.name, oninput: changed };
   if (field.choices.length) {
-    return h("select", own, h("option", { value: "" }, field.example || "default"),
+    return h("select", own, h("option", { value: "" }, field.example),
       field.choices.map((one) => h("option", { value: one, selected: one === value }, one)));
   }
   const list = field.offers.length ? `l-${field.name}` : undefined;
   return [
-    h("input", { ...own, value, placeholder: field.example || "default", list, spellcheck: "false" }),
+    h("input", { ...own, value, placeholder: field.example, list, spellcheck: "false" }),
     list ? h("datalist", { id: list }, field.offers.map((one) => h("option", { value: one }))) : null,
   ];
 }

@@ -41,8 +41,8 @@ SCREEN = Screen(
     fields=(
         *QUESTION,
         Field("tokens", "Tokens to train on", example="15T"),
-        Field("objective", "Goal", "robust time cost"),
-        Field("software", "For software", "software", group="Recipe"),
+        Field("objective", "Goal", "robust time cost", example="robust"),
+        Field("software", "For software", "software", group="Recipe", example="any"),
         *RECIPE,
     ),
     data=data,

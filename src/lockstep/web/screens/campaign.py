@@ -37,14 +37,19 @@ def data(found: Campaign, asked: Asked) -> Json:
             figure("Checkpoint", format_time(every_s), f"of work between two, {format_time(pattern.costs_s[-1])} each"),
             figure("Goodput", format_frac(run.losses.goodput_frac), "of the time moves the run on"),
         ]
-    blocks = sections(view.render, found)
     return {
         "title": f"{one.job.model.name} on {one.job.devices} x {one.cluster.device.name}",
         "layout": f"{format_count(run.work.tokens)} {one.job.unit} in {format_time(run.wall_s)}",
         "figures": figures,
         "days": histogram(found),
-        "blocks": [block for block in blocks if block["kind"] in ("table", "list")],
+        "blocks": [*sections(view.render_days, found), *sections(view.render_rest, found)],
     }
+
+
+def later(found: Campaign, asked: Asked) -> Json:
+    """What to change, each planned again."""
+    asked.check()
+    return {"blocks": sections(view.render_changes, found)}
 
 
 def histogram(found: Campaign) -> Json | None:
@@ -86,4 +91,5 @@ SCREEN = Screen(
     ),
     words=with_best,
     data=data,
+    later=later,
 )

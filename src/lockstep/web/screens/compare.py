@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from lockstep.web.asked import Asked
 
 
+SHOWN = "Where the difference comes from"
+"""The table that the bars stand for."""
+
+
 def words(asked: Asked) -> dict[str, str]:
     """The question as A; B is what is given, else the second best layout."""
     said = {name: value for name, value in asked.words.items() if name != "model"}
@@ -45,10 +49,14 @@ def data(found: Comparison, asked: Asked) -> Json:
     return {
         "verdict": verdict["text"],
         "inconclusive": found.inconclusive,
-        "notes": [block["text"] for block in rest if block["kind"] == "text"],
+        "notes": [
+            block["text"]
+            for block in rest
+            if block["kind"] == "text" and a.title not in block["text"] and b.title not in block["text"]
+        ],
         "sides": [_side("A", a, 1.0, longest_s), _side("B", b, found.scale, longest_s)],
         "differences": differences(found),
-        "blocks": [block for block in rest if block["kind"] in ("table", "list")],
+        "blocks": [one for one in rest if one["kind"] in ("table", "list") and one["title"] != SHOWN],
     }
 
 

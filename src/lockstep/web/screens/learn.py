@@ -77,9 +77,9 @@ SCREEN = Screen(
     title="Learn",
     verb="claims",
     fields=(
-        Field("search", "Words"),
-        Field("kind", "Kind", " ".join(KINDS)),
-        Field("verdict", "Verdict", " ".join(VERDICTS)),
+        Field("search", "Words", example="bubble"),
+        Field("kind", "Kind", " ".join(KINDS), example="all"),
+        Field("verdict", "Verdict", " ".join(VERDICTS), example="all"),
     ),
     words=words,
     answer=answer,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lockstep.planner import Estimate
     from lockstep.web.asked import Asked
 
-FACTORS = {0.25: "a quarter", 0.5: "half", 0.8: "20 % less", 1.0: "as it is", 1.2: "20 % more", 2.0: "twice", 4.0: "four times"}  # fmt: skip
+FACTORS = {0.5: "half", 0.8: "20 % less", 1.0: "as it is", 1.2: "20 % more", 2.0: "twice"}
 SWING = (0.8, 1.2)
 """Factors at the ends of a bar of the tornado."""
 WORDS = NUMBER_WORDS | {"latency": "latency of messages", "host": "time on the host"}
