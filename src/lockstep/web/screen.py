@@ -11,8 +11,9 @@ A screen NAME is one Python file that gives data and one JavaScript file that dr
 its keywords. `asked.ask("memory", words)` asks another one, and `asked.kept(key, function)` computes what no verb does;
 both are kept for the next request. The address has `.json` and `.csv` next to it, which are the answer of the verb, and
 `.html`, the same as one file. In the browser `page.words` are those of the address, `page.link(screen, words)` is an
-address, `page.go(words)` changes some of them, and `await page.later()` is what takes longer. `dom.js` has the parts that screens are made of; nothing is computed in
-the browser beyond places on the screen.
+address, `page.go(words)` changes some of them, and `await page.later()` is what takes longer. `draw` may return what to
+call when it leaves. `dom.js` has the parts that screens are made of; nothing is computed in the browser beyond places
+on the screen.
 """
 
 from __future__ import annotations

@@ -61,7 +61,12 @@ def serve(first: Mapping[str, tuple[str, object]], port: int, open_browser: bool
     app = Guard(application(named), port, token)
     server = uvicorn.Server(
         uvicorn.Config(
-            app, log_level="error", access_log=False, lifespan="off", timeout_graceful_shutdown=1, server_header=False
+            app,
+            log_level="critical",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+            server_header=False,
         )
     )
     thread = threading.Thread(target=server.run, args=([listening],), name="lockstep-ui", daemon=True)
