@@ -68,6 +68,7 @@ from .verbs.support import support as support
 from .verbs.tensor import tensor as tensor
 from .verbs.trace import trace as trace
 from .verbs.train import train as train
+from .verbs.ui import ui as ui
 from .verbs.validate import validate as validate
 
 __version__: str

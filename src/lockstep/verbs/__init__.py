@@ -17,6 +17,7 @@ TABLE: Mapping[str, Mapping[str, str]] = {
         "memory": "Count the memory of each pipeline stage by category.",
         "guide": "Choose a layout for MODEL on a cluster by rules of thumb.",
         "export": "Print launch flags or a configuration for a layout.",
+        "ui": "Ask and look in a browser: layouts, memory, what-if, campaigns and claims as pictures.",
         "report": "Write the plan of a run, and everything there is to say of it, as one HTML file.",
     },
     "Look inside": {

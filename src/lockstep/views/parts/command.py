@@ -5,11 +5,10 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lockstep.views.parts.lists import answer_lists
-from lockstep.views.parts.options import CSV, CURVE, HTML, JSON, PLOT, Options, options_of
+from lockstep.views.parts.options import CSV, CURVE, HTML, JSON, PLOT, Options, options_of, verb_function
 from lockstep.views.parts.output import draw, given, pairs, picture_path, show
 from lockstep.views.parts.page import page
 from lockstep.views.parts.progress import progress
@@ -21,12 +20,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lockstep.rows.columns import Series
-
-
-def verb_function(verb: str) -> Callable[..., Any]:
-    """What the verb does, as the library has it."""
-    found: Callable[..., Any] = getattr(import_module(f"lockstep.verbs.{verb}"), verb)
-    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +41,7 @@ class Command:
     also: Options = field(default_factory=dict)
     """Flags beside those that the verb's function declares."""
     without: tuple[str, ...] = ()
-    """Keywords of the function that the command line does not take."""
+    """Keywords, of the function or of every command, that the command line does not take."""
     lists: bool = True
     """Whether numeric options take lists and ranges, whose answer is rows."""
     figures: tuple[str, ...] = ()
@@ -61,9 +54,10 @@ class Command:
 
     def options(self, verb: str) -> dict[str, tuple[Any, Any]]:
         """Annotated type and default of every keyword of the command line."""
-        own = {name: one for name, one in options_of(verb_function(verb)).items() if name not in self.without}
+        own = options_of(verb_function(verb))
         lists = {**({} if self.picture else CURVE), **CSV} if self.lists else {}
-        return {**own, **self.also, **(PLOT if self.picture else {}), **lists, **HTML, **JSON}
+        every = {**own, **self.also, **(PLOT if self.picture else {}), **lists, **HTML, **JSON}
+        return {name: one for name, one in every.items() if name not in self.without}
 
     def runner(self, verb: str) -> Callable[..., None]:
         """What a command-line parser calls, with a signature made of the flags."""

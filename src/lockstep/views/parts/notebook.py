@@ -78,6 +78,7 @@ VIEWS: dict[str, str] = {
     "lockstep.failures.stragglers.balance.Balance": "balance",
     "lockstep.failures.stragglers.cost.StragglerCost": "stragglers",
     "lockstep.verbs.runs.RunList": "runs",
+    "lockstep.verbs.ui.Served": "ui",
     "lockstep.store.compare.Comparison": "runs",
 }
 """Class -> the verb whose `COMMAND` shows and draws it."""
