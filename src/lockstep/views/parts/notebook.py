@@ -16,7 +16,7 @@ from lockstep.documents.files import writing
 from lockstep.errors import BadInput, UnknownName
 from lockstep.rows import Rows
 from lockstep.types.plain import Json, plain
-from lockstep.views.parts.html import document, fragment, shown
+from lockstep.views.parts.html import fragment, page_of, shown
 from lockstep.views.parts.lists import flattened
 from lockstep.views.parts.output import finite
 from lockstep.views.parts.rows_plot import plot_rows
@@ -141,7 +141,7 @@ def plot(answer: Shown) -> Figure:
 def save(answer: Shown, path: str | Path) -> None:
     """Writes the answer as a file of its own."""
     render, picture = _view(answer)
-    text = document(type(answer).__name__, shown(answer, render, _figures(answer, picture)))
+    text = page_of(type(answer).__name__, answer, render, _figures(answer, picture))
     with writing(Path(path), "path"):
         Path(path).write_text(text, encoding="utf-8")
 

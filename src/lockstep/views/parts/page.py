@@ -55,11 +55,11 @@ class Page:
 
     def write(self, answer: Any, render: Callable[[Any, Console], None]) -> None:
         """Writes the file."""
-        from lockstep.views.parts.html import document, shown
+        from lockstep.views.parts.html import page_of
 
-        body = shown(answer, render, self.figures) + self._asked()
+        text = page_of(f"lockstep {self.verb}", answer, render, self.figures, self._asked())
         with writing(self.path, self.where):
-            self.path.write_text(document(f"lockstep {self.verb}", body), "utf-8")
+            self.path.write_text(text, "utf-8")
 
     def _asked(self) -> str:
         said = "".join(
