@@ -16,7 +16,6 @@ from lockstep.views.parts.command import Command
 from lockstep.views.parts.output import given, print_json
 from lockstep.views.parts.page import WANTED, page
 from lockstep.views.parts.terminal import chapter, console, heading, indented, table
-from lockstep.views.parts.timelines import plot_timeline
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,8 +36,6 @@ def render(found: RunReport, out: Console) -> None:
         draws(plan.plot_plan(found.plan))
     chapter(out, "Step")
     estimate.render(best, out)
-    if draws:
-        draws(estimate.plot_step(best))
     chapter(out, "Memory")
     memory.render(found.memory, out)
     chapter(out, "Timeline")
@@ -62,7 +59,7 @@ def _timeline(best: Estimate, out: Console) -> None:
         f"`lockstep estimate --trace` writes it for Perfetto."
     )
     if (draws := getattr(out, "picture", None)) and len(timeline.program) <= MOST_DRAWN:
-        draws(plot_timeline(timeline, streams=("compute",)))
+        draws(estimate.plot_step(best))
     if views := getattr(out, "view", None):
         devices = [best.job.devices // best.layout.pp] * best.layout.pp
         capacity_B = best.memory.capacity_B
