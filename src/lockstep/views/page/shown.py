@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lockstep.types.arrays import Floats
+from lockstep.types.arrays import Floats, Ints
 from lockstep.types.plain import Json
 from lockstep.units import SIZE_STEPS, STEP_FROM, TIME_STEPS
 
@@ -22,10 +22,17 @@ DIGITS = 4
 
 def as_shown(values: Floats, steps: Steps, digits: int = DIGITS) -> Floats:
     """Each value as it reads when it is written with so many digits: few different ones, and none reads otherwise."""
-    above, factors = (np.array([step[i] for step in steps], dtype=np.float64) for i in (0, 1))
-    chosen = np.minimum((np.abs(values)[:, None] < above * STEP_FROM).sum(axis=1), len(steps) - 1)
+    factors = np.array([step[1] for step in steps])
+    chosen = _unit(values, steps)
     scaled = values / factors[chosen]
     whole = np.floor(np.log10(np.maximum(np.abs(scaled), 1e-300)))
     tens = 10.0 ** np.maximum(0, digits - 1 - whole)
     rounded: Floats = np.rint(scaled * tens) / tens * factors[chosen]
-    return rounded
+    # 119.6 min is written 120 min, but 120 min 2 h.
+    return np.where(_unit(rounded, steps) == chosen, rounded, values)
+
+
+def _unit(values: Floats, steps: Steps) -> Ints:
+    """Which step each value is written in."""
+    above = np.array([step[0] for step in steps])
+    return np.minimum((np.abs(values)[:, None] < above * STEP_FROM).sum(axis=1), len(steps) - 1)

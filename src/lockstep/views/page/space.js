@@ -7,7 +7,7 @@ import { button, colours, make, hint } from "./parts.js";
 import { Cloud } from "./points.js";
 import { Viewport } from "./viewport.js";
 
-const LEFT = 62, BOTTOM = 40, NEAR = 8, ROWS = 40, TIMES = [1, 2, 5, 10, 20, 50, 100, 200, 500];
+const LEFT = 62, TOP = 20, BOTTOM = 40, NEAR = 8, ROWS = 40, TIMES = [1, 2, 5, 10, 20, 50, 100, 200, 500];
 
 export async function space(element, form, options = {}) {
   const { head } = form, cloud = new Cloud(head), write = formatter(head.units), capacity = Math.log10(head.capacity_B);
@@ -24,7 +24,7 @@ export async function space(element, form, options = {}) {
   const view = new Viewport(canvas, {
     limits: { x0: 0, x1: 1, y0: 0, y1: 1 },
     both: true,
-    box: () => ({ left: LEFT, top: 8, width: Math.max(10, view.width - LEFT - 10), height: view.height - BOTTOM - 8 }),
+    box: () => ({ left: LEFT, top: TOP, width: Math.max(10, view.width - LEFT - 10), height: view.height - BOTTOM - TOP }),
     paint: (context, window, width, height, ratio) => cloud.paint(context, window, width, height, ratio, look),
     overlay,
     hover,
@@ -94,7 +94,7 @@ export async function space(element, form, options = {}) {
     context.textAlign = "left";
     context.textBaseline = "top";
     context.fillStyle = colour.css("--quiet");
-    context.fillText("step time", box.left + 6, box.top + 6);
+    context.fillText("step time", 4, 3);
   }
 
   function limit(context, box) {

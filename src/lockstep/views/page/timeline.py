@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 64
 """Ranks drawn; the others are counted."""
+MEANINGS = {"F": "forward", "B": "backward", "I": "gradients of inputs", "W": "gradients of weights"}
+"""Of the letters that passes of a pipeline are named by."""
 
 
 def timeline_form(*timelines: Timeline, stands_for: Sequence[int] = (), capacity_B: float = 0.0) -> Json:
@@ -57,7 +59,7 @@ def _timeline(timeline: Timeline, stands_for: Sequence[int]) -> Json:
         "operations": len(program),
         "left_out": max(0, program.ranks - MOST_RANKS),
         "ranks": [_rank(timeline, rank, stands_for) for rank in sorted({rank for rank, _ in lanes})],
-        "lanes": [{"rank": rank, "name": stream, "moves": at not in computes} for at, (rank, stream) in enumerate(lanes)],
+        "lanes": [{"rank": rank, "name": name, "moves": at not in computes} for at, (rank, name) in enumerate(lanes)],
         "titles": texts,
         "families": families,
         "spans": {
@@ -106,7 +108,7 @@ def _titles(timeline: Timeline, ids: Array) -> tuple[list[str], list[Json], Arra
         name = (re.sub(r"\d.*", "", text).strip() or text) if kind == Kind.COMPUTE else text
         texts.append(text)
         family.append(families.setdefault((name, computes), len(families)))
-    listed = [{"name": name, "computes": computes} for name, computes in families]
+    listed = [{"name": MEANINGS.get(name, name), "computes": computes} for name, computes in families]
     return texts, listed, index.reshape(-1), np.array(family, dtype=np.int64)[index.reshape(-1)]
 
 
