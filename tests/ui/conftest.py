@@ -36,7 +36,7 @@ def opened(browser: Any) -> Iterator[Callable[..., Any]]:
     def opens(url: str, width: int = 1400, height: int = 900, **how: Any) -> Any:
         page = browser.new_page(viewport={"width": width, "height": height}, **how)
         pages.append(page)
-        page.on("console", lambda said: trouble.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("console", lambda said: trouble.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: trouble.append(str(error)))
         page.on("request", lambda request: asks(request.url))
         page.goto(url)

@@ -7,7 +7,7 @@ left out. So counts and front of the points are those of the search, which a tes
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from lockstep.layout import Job, Layout, LayoutGrid, host_capacity_B
 from lockstep.planner.candidates import candidates
 from lockstep.planner.space import Space
 from lockstep.step import compose, step_time_s
-from lockstep.types.arrays import Array, Floats
+from lockstep.types.arrays import Array, Bools, Floats
 
 FITS, NO_MEMORY, NO_HOST_MEMORY = range(3)
 
@@ -40,6 +40,11 @@ class Points:
     def field(self, name: str) -> Array:
         """One field of every layout, words as the codes of `LayoutGrid`."""
         return np.broadcast_to(getattr(self.grid, name), self.grid.shape).reshape(-1)[self.places]
+
+    def only(self, kept: Bools) -> Points:
+        """The points where `kept` is true."""
+        some = {name: getattr(self, name)[kept] for name in ("places", "step_time_s", "memory_B", "why")}
+        return replace(self, **some)
 
     def layouts(self) -> list[Layout]:
         """Every layout."""

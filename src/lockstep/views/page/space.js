@@ -135,10 +135,12 @@ export async function space(element, form, options = {}) {
     const inside = x !== null && x >= box.left && x <= box.left + box.width && y >= box.top && y <= box.top + box.height;
     const near = inside ? cloud.nearest(view.point(x, y), (NEAR * wide) / box.width, (NEAR * tall) / box.height, look) : -1;
     if (near < 0) tip.hide();
-    else tip.show(canvas, x, y, [cloud.name(near), `${time(cloud.time_s[near])}, ${size(cloud.memory_B[near])}`, why(near)]);
+    else tip.show(canvas, x, y, [cloud.name(near), text(near), why(near)]);
     if (near !== hovered) view.ask();
     hovered = near;
   }
+
+  const text = (i) => `${time(cloud.time_s[i])}, ${size(cloud.memory_B[i])}`;
 
   // Why a layout was not chosen.
   function why(i) {
@@ -185,7 +187,8 @@ export async function space(element, form, options = {}) {
   }
 
   function report() {
-    const text = `${cloud.count.toLocaleString("en")} layouts keep the rules`;
+    const left = found?.left_out ? `, and ${found.left_out.toLocaleString("en")} slower ones that are not drawn` : "";
+    const text = `${cloud.count.toLocaleString("en")} layouts keep the rules${left}`;
     const broken = found ? found.rejected.filter((one) => !head.why.includes(one.why)) : [];
     const listed = broken.map((one) => `${one.why} ${one.count.toLocaleString("en")}`).join(", ");
     status.textContent = `${text}${found ? `, ${found.feasible.toLocaleString("en")} fit` : ", searching"}${listed ? `. Broken rules: ${listed}` : ""}`;
@@ -228,7 +231,7 @@ export async function space(element, form, options = {}) {
   resize();
   new ResizeObserver(() => canvas.parentElement.clientWidth !== view.width && resize()).observe(canvas.parentElement);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
-  return { view, cloud, add, why, brush, look, times: view.times };
+  return { view, cloud, add, text, why, brush, look, times: view.times };
 }
 
 // Round numbers on a logarithmic axis, thinned to about as many as asked; far inside, those of a linear one.

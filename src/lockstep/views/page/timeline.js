@@ -205,7 +205,7 @@ export async function timeline(element, form, options = {}) {
   if (options.search) search((field.value = options.search));
   const left = timelines[0].left_out;
   if (left) status.textContent = `${left.toLocaleString("en")} more ranks are not drawn`;
-  return { view, search, describe, rows, timelines, times: view.times };
+  return { view, search, describe, rows, timelines, write, times: view.times };
 }
 
 function largest(values) {
