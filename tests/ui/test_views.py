@@ -1,9 +1,9 @@
-"""The timeline and the space in a browser: what is drawn and said is what the library says, by mouse, keys and touch."""
+"""The timeline and the space in a browser: what is drawn and said is what the library says; mouse, keys, touch."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,48 @@ READY = """async (kind) => {
   await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
   place.scrollIntoView({block: "center"});
 }"""
+
+SPANS = """return it.rows.filter((row) => row.lane).map((row) => {
+  const spans = [], {first} = row.timeline;
+  for (let i = first[row.at]; i < first[row.at + 1]; i++) spans.push(it.describe({row, span: i}));
+  return [row.rank.rank, row.lane.name, spans];
+});"""
+PLACE = """
+const row = it.rows.find((row) => row.lane && row.rank.rank === 1 && row.lane.name === "compute");
+return [it.view.pixel(given, 0)[0], row.y + row.height / 2];"""
+LOWER_PIXELS = """it.view.frame();
+const context = it.view.canvas.getContext("2d"), [tp, dp] = it.rows.filter((row) => row.kind === "moves");
+const pixel = (row, x) => [...context.getImageData(x, row.y + row.height - 3, 1, 1).data];
+const at = (row, time_s) => pixel(row, it.view.pixel(time_s, 0)[0]);
+return [at(tp, 0.6), at(tp, 1.4), at(dp, 2.5), at(tp, 2.5)];"""
+TOUCH = """(canvas, [kind, place]) => {
+  canvas.setPointerCapture = () => {}; // An invented pointer cannot be captured.
+  canvas.dispatchEvent(new PointerEvent("pointer" + kind, {pointerType: "touch", ...place}));
+}"""
+
+
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Opens an address in a page of its own; at its end nothing may have failed or come from another host."""
+    pages, trouble = [], []
+
+    def asks(url: str) -> None:
+        if not url.startswith(("file:", "data:", "blob:", "http://127.0.0.1:")):
+            trouble.append(f"asks {url}")
+
+    def opens(url: str, width: int = 1400, height: int = 900, **how: Any) -> Any:
+        page = browser.new_page(viewport={"width": width, "height": height}, **how)
+        pages.append(page)
+        page.on("console", lambda said: trouble.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("request", lambda request: asks(request.url))
+        page.goto(url)
+        return page
+
+    yield opens
+    for page in pages:
+        page.close()
+    assert trouble == []
 
 
 @pytest.fixture(scope="module")
@@ -87,11 +129,7 @@ def test_a_report_can_be_read_without_script(opened: Opened, file: Path, plan: P
 def test_spans_say_what_the_library_says(opened: Opened, file: Path, plan: Plan) -> None:
     page, timeline = opened(file.as_uri()), plan.best.timeline()
     ready(page, "timeline")
-    said = of(page, "timeline", """return it.rows.filter((row) => row.lane).map((row) => {
-        const spans = [];
-        for (let i = row.timeline.first[row.at]; i < row.timeline.first[row.at + 1]; i++) spans.push(it.describe({row, span: i}));
-        return [row.rank.rank, row.lane.name, spans];
-    });""")  # fmt: skip
+    said = of(page, "timeline", SPANS)
     program, lasts = timeline.program, timeline.end_s > timeline.start_s
     assert sum(len(spans) for _, _, spans in said) == np.count_nonzero(lasts)
     for rank, stream, spans in said:
@@ -152,25 +190,10 @@ def test_a_timeline_moves_by_mouse_keys_and_touch(opened: Opened, file: Path) ->
     page.keyboard.up("Control")
     assert window()["x1"] - window()["x0"] < whole["x1"] - whole["x0"]
     page.keyboard.press("0")
-    for kind, finger, x in (
-        ("down", 1, 300),
-        ("down", 2, 500),
-        ("move", 1, 200),
-        ("move", 2, 600),
-        ("up", 1, 200),
-        ("up", 2, 600),
-    ):
-        place = {
-            "clientX": box["x"] + x,
-            "clientY": box["y"] + 40,
-            "pointerId": finger,
-            "pointerType": "touch",
-            "bubbles": True,
-        }
-        # An invented pointer cannot be captured.
-        page.evaluate("([kind, place]) => { const canvas = document.querySelector('#timeline-view .ls-canvas');"
-                      "canvas.setPointerCapture = () => {}; canvas.dispatchEvent(new PointerEvent('pointer' + kind, place)); }",
-                      [kind, place])  # fmt: skip
+    fingers = [("down", 1, 300), ("down", 2, 500), ("move", 1, 200), ("move", 2, 600), ("up", 1, 200), ("up", 2, 600)]
+    for kind, finger, x in fingers:
+        place = {"clientX": box["x"] + x, "clientY": box["y"] + 40, "pointerId": finger, "bubbles": True}
+        canvas.evaluate(TOUCH, [kind, place])
     assert window()["x1"] - window()["x0"] == pytest.approx((whole["x1"] - whole["x0"]) / 2, rel=0.01)
 
 
@@ -178,9 +201,8 @@ def test_hovering_shows_the_span_under_the_pointer(opened: Opened, file: Path, p
     page, timeline = opened(file.as_uri()), plan.best.timeline()
     ready(page, "timeline")
     program = timeline.program
-    i = int(np.argmax((timeline.end_s - timeline.start_s) * ((program.rank == 1) & (program.stream == 0))))
-    x, y = of(page, "timeline", """const row = it.rows.find((row) => row.lane && row.rank.rank === 1 && row.lane.name === "compute");
-        return [it.view.pixel(given, 0)[0], row.y + row.height / 2];""", float(timeline.start_s[i] + timeline.end_s[i]) / 2)  # fmt: skip
+    i = int(np.argmax((timeline.end_s - timeline.start_s) * (program.lane == len(program.streams))))
+    x, y = of(page, "timeline", PLACE, float(timeline.start_s[i] + timeline.end_s[i]) / 2)
     box = page.locator("#timeline-view .ls-canvas").bounding_box()
     page.mouse.move(box["x"] + x, box["y"] + y)
     lines = page.locator("#timeline-view .ls-hint div").all_inner_texts()
@@ -211,10 +233,7 @@ def test_what_is_exposed_has_another_colour(opened: Opened, tmp_path: Path) -> N
     form = timeline_form(Timeline(builder.build(), np.array([0.0, 0.2, 2.0]), np.array([1.0, 1.8, 3.0])))
     page = opened(view_file(tmp_path, "timeline", form))
     ready(page, "timeline")
-    seen = of(page, "timeline", """it.view.frame();
-        const context = it.view.canvas.getContext("2d"), [tp, dp] = it.rows.filter((row) => row.kind === "moves");
-        const at = (row, time_s) => context.getImageData(it.view.pixel(time_s, 0)[0], row.y + row.height - 3, 1, 1).data;
-        return [[tp, 0.6], [tp, 1.4], [dp, 2.5], [tp, 2.5]].map(([row, time_s]) => [...at(row, time_s)]);""")  # fmt: skip
+    seen = of(page, "timeline", LOWER_PIXELS)
     hidden, exposed, alone, empty = seen
     lit = of(page, "timeline", "return getComputedStyle(it.view.canvas).getPropertyValue('--exposed').trim();")
     assert exposed == alone == [*bytes.fromhex(lit[1:]), 255]
