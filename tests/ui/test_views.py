@@ -156,19 +156,21 @@ def test_search_counts_and_goes_to_spans(opened: Opened, file: Path, plan: Plan)
     for text in ("f0", "optimizer", "no such span", "<b>"):
         field.fill(text)
         count = sum(text in name.lower() for name in names)
-        assert (
-            f"{count:,} span{'' if count == 1 else 's'} named" in page.locator("#timeline-view .ls-status").inner_text()
-        )
+        assert f"{count:,} span{'' if count == 1 else 's'} named" in status.inner_text()
     field.fill("optimizer")
     field.press("Enter")
-    assert "optimizer" in page.locator("#timeline-view .ls-status").inner_text()
+    assert "optimizer" in status.inner_text()
 
 
 def test_a_timeline_moves_by_mouse_keys_and_touch(opened: Opened, file: Path) -> None:
     page = opened(file.as_uri())
     ready(page, "timeline")
     canvas = page.locator("#timeline-view .ls-canvas")
-    window: Callable[[], Json] = lambda: of(page, "timeline", "return {...it.view.window};")
+
+    def window() -> Json:
+        found: Json = of(page, "timeline", "return {...it.view.window};")
+        return found
+
     whole = window()
     canvas.focus()
     page.keyboard.press("+")
