@@ -41,6 +41,7 @@ from .verbs.checkpoint import checkpoint as checkpoint
 from .verbs.cite import cite as cite
 from .verbs.claims import claims as claims
 from .verbs.collective import collective as collective
+from .verbs.compare import compare as compare
 from .verbs.converge import converge as converge
 from .verbs.crossover import crossover as crossover
 from .verbs.estimate import estimate as estimate
@@ -67,6 +68,7 @@ from .verbs.support import support as support
 from .verbs.tensor import tensor as tensor
 from .verbs.trace import trace as trace
 from .verbs.train import train as train
+from .verbs.ui import ui as ui
 from .verbs.validate import validate as validate
 
 __version__: str

@@ -23,6 +23,7 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "memory": [("memory", *LLAMA, "--tp", "2", "--pp", "2", "--zero", "1")],
     "roofline": [("roofline", *LLAMA, "--tp", "2", "--zero", "1")],
     "sensitivity": [("sensitivity", "gpt2", "--cluster", "dgx-h100", "--batch", "64")],
+    "compare": [("compare", LLAMA[0], "tp=2", *LLAMA[1:], "--tp", "1", "--zero", "1")],
     "guide": [("guide", *LLAMA)],
     "export": [("export", *LLAMA, "--to", "megatron", "--tp", "2", "--zero", "1")],
     "report": [("report", "gpt2", "--cluster", "dgx-h100", "--batch", "64")],

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import NormalDist
 
 import numpy as np
@@ -33,7 +34,7 @@ HIGHEST_LEVERAGE = 3
 RANGE_DRAWS = 10_000
 
 
-@dataclass(frozen=True, eq=False, slots=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Campaign(Shown):
     """A run to its target."""
 
@@ -46,9 +47,13 @@ class Campaign(Shown):
     offers: tuple[Offer, ...]
     energy: Energy | None
     tornado: tuple[Bar, ...]
-    changes: tuple[Change, ...]
     warmup_steps: int
     assumptions: tuple[str, ...]
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """What to change, each planned again, most days first."""
+        return changes(self.scenario)
 
     @property
     def ci95_days(self) -> tuple[float, float]:
@@ -104,7 +109,7 @@ def campaign(
     carbon_kg_per_kWh: float | None = None, warmup_steps: int = 0, campaigns: int = 1000, seed: int = 0,
     progress: Progress | None = None,
 ) -> Campaign:  # fmt: skip
-    """The campaign of a scenario: its mean, `campaigns` simulated ones, offers, energy, sensitivities, changes.
+    """The campaign of a scenario: its mean, `campaigns` simulated ones, offers, energy, sensitivities.
 
     `power_W` per device (None: its TDP); `market` for prices beside the one on demand; `progress(done, total)` is
     called between the parts. Raises BadInput, and Infeasible when the run gets nowhere.
@@ -113,13 +118,11 @@ def campaign(
     run = scenario.run()
     if warmup_steps > run.work.steps:
         raise BadInput(f"the whole run has {run.work.steps:,.0f} steps, got {warmup_steps:,}", "--warmup-steps")
-    tell(1, 5)
+    tell(1, 3)
     simulated = _simulated(scenario, run, campaigns, seed)
-    tell(2, 5)
+    tell(2, 3)
     bars = tornado(scenario)
-    tell(3, 5)
-    better = changes(scenario)
-    tell(5, 5)
+    tell(3, 3)
     return Campaign(
         scenario=scenario,
         run=run,
@@ -128,7 +131,6 @@ def campaign(
         offers=tuple(_offers(scenario, run, market or Market())),
         energy=_energy(scenario, run, power_W, pue, carbon_kg_per_kWh),
         tornado=bars,
-        changes=better,
         warmup_steps=warmup_steps,
         assumptions=tuple(_assumptions(scenario, run)),
     )

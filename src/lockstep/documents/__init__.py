@@ -81,8 +81,11 @@ def read_yaml(path: str | Path) -> tuple[Document, Locate]:
 
 def read_json(path: str | Path) -> tuple[Document, Locate]:
     """The mapping in a JSON file, and where each key stands."""
-    file = str(path)
-    text = read_text(path, MAX_JSON_B)
+    return parse_json(read_text(path, MAX_JSON_B), str(path))
+
+
+def parse_json(text: str, file: str) -> tuple[Document, Locate]:
+    """The mapping in JSON text that is called `file`, and where each key stands."""
     _check_json(text, file)
     return _mapping(file, _json_events(text))
 

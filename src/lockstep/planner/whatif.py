@@ -38,6 +38,18 @@ def scaled(
     )
 
 
+NAMES = ("peak_flops", "memory_bandwidth", "intra_bw", "inter_bw", "latency", "host")
+"""Numbers of a cluster that `changed` multiplies; intra_bw is the innermost level, inter_bw all levels outside it."""
+
+
+def changed(cluster: Cluster, name: str, factor: float) -> Cluster:
+    """`cluster` with one of NAMES, or the memory of its devices, multiplied by `factor`."""
+    if name not in ("intra_bw", "inter_bw"):
+        return scaled(cluster, **{name: factor})
+    inner = [level == 0 for level in range(len(cluster.levels))]
+    return scaled(cluster, bandwidth=[factor if one == (name == "intra_bw") else 1.0 for one in inner])
+
+
 def _level(level: Level, bandwidth: float, latency: float) -> Level:
     """One level with a faster or slower link."""
     link = level.link

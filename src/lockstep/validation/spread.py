@@ -29,27 +29,28 @@ DIGITS = 3
 
 def fitted(rows: Sequence[Observed], level_frac: float) -> dict[str, float]:
     """The four constants from these rows."""
-    weights, quantile = _weights(rows), 1 - (1 - level_frac) / 2
+    weight, quantile = weights([row.software for row in rows]), 1 - (1 - level_frac) / 2
     errors = np.array([row.log_error for row in rows])
     ones = np.ones(len(rows))
     known = np.array([[row.ends.host_frac, row.ends.device_error_frac] for row in rows], dtype=float)
-    above = _plane(np.column_stack([ones, known]), errors, weights, quantile)
-    below = _plane(ones[:, None], -errors, weights, quantile)
+    above = plane(np.column_stack([ones, known]), errors, weight, quantile)
+    below = plane(ones[:, None], -errors, weight, quantile)
     return {name: float(f"{value:.{DIGITS}g}") for name, value in zip(CONSTANTS, (*below, *above), strict=True)}
 
 
-def _weights(rows: Sequence[Observed]) -> Floats:
-    counts = Counter(row.software for row in rows)
-    return np.array([1 / counts[row.software] for row in rows])
+def weights(software: Sequence[str]) -> Floats:
+    """One over the number of rows of each row's software."""
+    counts = Counter(software)
+    return np.array([1 / counts[name] for name in software])
 
 
-def _plane(columns: Floats, values: Floats, weights: Floats, quantile: float) -> Floats:
+def plane(columns: Floats, values: Floats, weight: Floats, quantile: float) -> Floats:
     """Coefficients, none below 0, of the plane through a quantile of `values`: (columns,)."""
     from scipy import sparse
     from scipy.optimize import linprog
 
     number, width = columns.shape
-    cost = np.concatenate([np.zeros(width), quantile * weights, (1 - quantile) * weights])
+    cost = np.concatenate([np.zeros(width), quantile * weight, (1 - quantile) * weight])
     sides = sparse.hstack([sparse.csr_matrix(columns), sparse.eye(number), -sparse.eye(number)])
     found: Floats = linprog(cost, A_eq=sides, b_eq=values, bounds=(0, None), method="highs").x[:width]
     return found

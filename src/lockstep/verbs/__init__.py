@@ -17,9 +17,12 @@ TABLE: Mapping[str, Mapping[str, str]] = {
         "memory": "Count the memory of each pipeline stage by category.",
         "guide": "Choose a layout for MODEL on a cluster by rules of thumb.",
         "export": "Print launch flags or a configuration for a layout.",
+        "ui": "Ask and look in a browser: layouts, memory, what-if, campaigns and claims as pictures.",
         "report": "Write the plan of a run, and everything there is to say of it, as one HTML file.",
     },
     "Look inside": {
+        "compare": "Compare two runs: the difference in step time by part, memory, cost, and whether it exceeds the "
+        "error.",
         "roofline": "Compare arithmetic per byte of traffic with what each level of the network can sustain.",
         "sensitivity": "Show what step time is most sensitive to, and rank upgrades by what they save.",
         "trace": "Simulate a collective or a pipeline and write its timeline as a Chrome or Perfetto trace.",

@@ -53,12 +53,27 @@ ASSUMPTIONS = 6
 def render(found: Campaign, out: Console) -> None:
     """Prints the campaign."""
     _verdict(found, out)
+    render_days(found, out)
+    render_changes(found, out)
+    render_rest(found, out)
+
+
+def render_days(found: Campaign, out: Console) -> None:
+    """Prints where the days go."""
     heading(out, "Where the days go")
     indented(out, table([("", "left"), ("days", "right"), ("share", "right"), ("", "left")], _parts(found.run)))
+
+
+def render_changes(found: Campaign, out: Console) -> None:
+    """Prints what to change."""
     if found.changes:
         heading(out, "What to change", "each planned again; most days first")
         columns = [("change", "text"), ("days", "right"), ("saves", "right"), ("cost", "right"), ("saves", "right")]
         indented(out, table(columns, (_change(one) for one in found.changes[:CHANGES])))
+
+
+def render_rest(found: Campaign, out: Console) -> None:
+    """Prints what the days are sensitive to, what else could be paid, and the small print."""
     heading(out, "Sensitivity", "each input at -20 % and +20 %")
     columns = [("input", "left"), ("days", "right"), ("cost", "right"), ("", "left")]
     indented(out, table(columns, (_bar(one, found) for one in found.tornado[:BARS])))

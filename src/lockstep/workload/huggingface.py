@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from lockstep.documents import read_json
+from lockstep.documents import Document, Locate, parse_json, read_json
 from lockstep.errors import LONGEST, BadInput
 from lockstep.types.plain import Json
 from lockstep.vocabulary import architecture
@@ -143,7 +143,15 @@ def _family(kind: str, config: ConfigReader) -> tuple[str, ConfigReader]:
 
 def read_config(path: str | Path) -> Model:
     """The model in a config.json. Raises BadInput at "file:line" for what cannot be read or is not supported."""
-    data, locate = read_json(path)
+    return _read(*read_json(path), path)
+
+
+def config_of(text: str, name: str) -> Model:
+    """The model in the text of a config.json that is called `name`. Raises BadInput likewise."""
+    return _read(*parse_json(text, name), name)
+
+
+def _read(data: Document, locate: Locate, path: str | Path) -> Model:
     config = ConfigReader(data, locate)
     kind = data["model_type"] if "model_type" in data else _of_diffusers(config)
     if not isinstance(kind, str):

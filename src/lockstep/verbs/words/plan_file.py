@@ -64,10 +64,7 @@ class PlanFile:
         return {**given, **words, **said}
 
     def _layout(self, said: Json) -> Json:
-        changed = {name for name in said if said[name] != self.words.get(name)}
-        follows = {"dp"} if changed & {*DEGREES} else set[str]()
-        placed = {"stages", "mtp_stage"} if changed & {"pp", "vpp"} else set[str]()
-        return {name: value for name, value in self.layout.items() if name not in follows | placed}
+        return kept_layout(self.layout, {name for name in said if said[name] != self.words.get(name)})
 
     def _software(self, own: Mapping[str, str]) -> Json:
         from lockstep.planner import software
@@ -87,6 +84,13 @@ class PlanFile:
                 raise
             path = (name,) if name in ("model", "cluster") else (part, name)
             raise BadInput(error.message, self.locate(*path)) from None
+
+
+def kept_layout(layout: Json, changed: set[str]) -> Json:
+    """Options of a layout without those that follow from the `changed` ones."""
+    follows = {"dp"} if changed & {*DEGREES} else set[str]()
+    placed = {"stages", "mtp_stage"} if changed & {"pp", "vpp"} else set[str]()
+    return {name: value for name, value in layout.items() if name not in follows | placed}
 
 
 def read_plan(path: str | Path) -> PlanFile | None:
@@ -155,7 +159,7 @@ def write_plan(path: Path, plan: Plan, words: Json) -> None:
         "cluster": _name(words["cluster"], "--cluster", path),
         **({} if plan.software is None else {"for": plan.software.name}),
         "question": asked,
-        "layout": _layout_words(plan.best.layout),
+        "layout": layout_options(plan.best.layout),
         "predicted": {
             "step_time_s": plan.best.step_time_s,
             "memory_B": float(plan.best.memory.total_B),
@@ -165,7 +169,7 @@ def write_plan(path: Path, plan: Plan, words: Json) -> None:
     path.write_text(f"# {' '.join(plan.verdict().split())}\n" + "".join(_lines(document)), encoding="utf-8")
 
 
-def _layout_words(layout: Layout) -> Json:
+def layout_options(layout: Layout) -> Json:
     """The degrees, and what differs from the default."""
     from lockstep.layout import Layout
 

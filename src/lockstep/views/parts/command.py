@@ -5,11 +5,10 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lockstep.views.parts.lists import answer_lists
-from lockstep.views.parts.options import CSV, CURVE, HTML, JSON, PLOT, Options, options_of
+from lockstep.views.parts.options import CSV, CURVE, HTML, JSON, PLOT, Options, options_of, verb_function
 from lockstep.views.parts.output import draw, given, pairs, picture_path, show
 from lockstep.views.parts.page import page
 from lockstep.views.parts.progress import progress
@@ -21,12 +20,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lockstep.rows.columns import Series
-
-
-def verb_function(verb: str) -> Callable[..., Any]:
-    """What the verb does, as the library has it."""
-    found: Callable[..., Any] = getattr(import_module(f"lockstep.verbs.{verb}"), verb)
-    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

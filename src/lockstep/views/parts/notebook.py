@@ -44,6 +44,7 @@ SHOWN: dict[str, tuple[str, str, str]] = {
 VIEWS: dict[str, str] = {
     "lockstep.planner.result.Plan": "plan",
     "lockstep.planner.estimate.Estimate": "estimate",
+    "lockstep.planner.comparison.Comparison": "compare",
     "lockstep.verbs.memory.StageMemories": "memory",
     "lockstep.planner.guide.guide.Guidance": "guide",
     "lockstep.verbs.export.Export": "export",
@@ -78,6 +79,7 @@ VIEWS: dict[str, str] = {
     "lockstep.failures.stragglers.balance.Balance": "balance",
     "lockstep.failures.stragglers.cost.StragglerCost": "stragglers",
     "lockstep.verbs.runs.RunList": "runs",
+    "lockstep.verbs.ui.Served": "ui",
     "lockstep.store.compare.Comparison": "runs",
 }
 """Class -> the verb whose `COMMAND` shows and draws it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +15,12 @@ from lockstep.views.parts import completing
 
 Options = Mapping[str, tuple[Any, Any]]
 """Keyword -> (annotated type, default)."""
+
+
+def verb_function(verb: str) -> Callable[..., Any]:
+    """What the verb does, as the library has it."""
+    found: Callable[..., Any] = getattr(import_module(f"lockstep.verbs.{verb}"), verb)
+    return found
 
 
 def options_of(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:

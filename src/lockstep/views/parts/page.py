@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from html import escape
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -20,6 +21,7 @@ import typer
 from lockstep import __version__
 from lockstep.documents.files import writable, writing
 from lockstep.errors import BadInput
+from lockstep.views.parts.options import verb_function
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,16 +59,10 @@ class Page:
         """Writes the file."""
         from lockstep.views.parts.html import page_of
 
-        text = page_of(f"lockstep {self.verb}", answer, render, self.figures, self._asked())
+        more = asked_as(self.shell, self.python)
+        text = page_of(f"lockstep {self.verb}", answer, render, self.figures, more)
         with writing(self.path, self.where):
             self.path.write_text(text, "utf-8")
-
-    def _asked(self) -> str:
-        said = "".join(
-            f"<p>{title}</p><pre>{escape(text)}</pre>"
-            for title, text in (("In a shell", self.shell), ("In Python", self.python))
-        )
-        return f"<footer>{said}<p>Lockstep {__version__}</p></footer>"
 
 
 WANTED: ContextVar[Page | None] = ContextVar("WANTED", default=None)
@@ -88,6 +84,14 @@ def page(
         yield
     finally:
         WANTED.reset(before)
+
+
+def asked_as(command: str, call: str) -> str:
+    """The end of a page: how it was asked."""
+    said = "".join(
+        f"<p>{title}</p><pre>{escape(text)}</pre>" for title, text in (("In a shell", command), ("In Python", call))
+    )
+    return f"<footer>{said}<p>Lockstep {__version__}</p></footer>"
 
 
 def shell(verb: str, words: Mapping[str, object], options: Options) -> str:
@@ -112,5 +116,8 @@ def shell(verb: str, words: Mapping[str, object], options: Options) -> str:
 
 def python(verb: str, words: Mapping[str, object]) -> str:
     """The call of the library with the words that were given."""
-    said = (f"{name}={value!r}" for name, value in words.items() if value is not None and name not in ELSEWHERE)
+    places = {one.name for one in signature(verb_function(verb)).parameters.values() if one.kind is one.VAR_POSITIONAL}
+    given = [(name, value) for name, value in words.items() if value is not None and name not in ELSEWHERE]
+    said = [repr(each) for name, value in given if name in places for each in value]
+    said += [f"{name}={value!r}" for name, value in given if name not in places]
     return f"import lockstep\nlockstep.{verb}({', '.join(said)})"

@@ -75,11 +75,20 @@ def _width(made: Table) -> int:
     return sum(widths) + 2 * len(made.columns)
 
 
-def bar(frac: float, cells: int = BAR) -> Text:
+class Bar(Text):
+    """A bar as a terminal shows it, and the fraction that it stands for."""
+
+    frac: float = 0.0
+
+
+def bar(frac: float, cells: int = BAR) -> Bar:
     """`frac` of a bar of `cells` cells, in eighths."""
-    eighths = round(min(max(frac, 0.0), 1.0) * cells * 8)
+    shown = min(max(frac, 0.0), 1.0)
+    eighths = round(shown * cells * 8)
     partial = " ▏▎▍▌▋▊▉"[eighths % 8].strip()
-    return Text("█" * (eighths // 8) + partial, style="cyan")
+    made = Bar("█" * (eighths // 8) + partial, style="cyan")
+    made.frac = shown
+    return made
 
 
 def small_print(out: Console, title: str, sentences: Sequence[str], shown: int) -> None:

@@ -1,0 +1,98 @@
+"""How long the page waits: answers of its screens after a change, and the first paint after `lockstep ui` has started.
+
+    python benchmarks/ui_answers.py [--changes N]
+
+A 70B model on 512 devices: batch, length, number format and goal are changed one after the other, no question twice,
+and every answer is asked of the server as the browser asks it. Prints quantiles, and what is drawn when in a browser
+where playwright and a chromium are installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.cookiejar
+import itertools
+import shutil
+import time
+import urllib.request
+from contextlib import suppress
+from urllib.error import HTTPError
+from urllib.parse import urlencode, urlsplit
+
+import numpy as np
+
+import lockstep
+
+QUESTION = {"model": "llama3-70b", "cluster": "dgx-h100:64", "tokens": "15T"}
+BATCHES = ("1M", "2M", "3M", "4M", "6M", "8M", "12M", "16M")
+LENGTHS = ("2048", "4096", "8192")
+FORMATS = ("bf16", "fp8")
+GOALS = ("robust", "time")
+SCREENS = ("ask", "layout", "whatif", "compare", "trust", "campaign")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def main() -> None:
+    """Prints a line for each screen."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--changes", type=int, default=40, help="questions for each screen")
+    count = parser.parse_args().changes
+    began = time.perf_counter()
+    served = lockstep.ui(open=False)
+    print(f"server up after {1e3 * (time.perf_counter() - began):.0f} ms")
+    paint(served.address)
+    jar = http.cookiejar.CookieJar()
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
+    opener.open(served.address).read()
+    base = "http://" + urlsplit(served.address).netloc
+    for screen in SCREENS:
+        opener.open(f"{base}/data/{screen}?{urlencode({**QUESTION, 'batch_tokens': '5M'})}").read()
+        began = time.process_time()
+        seconds = [asked(opener, f"{base}/data/{screen}?{urlencode(words)}") for words in questions(screen, count)]
+        median, p95 = 1e3 * np.quantile(seconds, (0.5, 0.95))
+        busy = 1e3 * (time.process_time() - began) / count
+        print(
+            f"{screen:9} median {median:4.0f} ms, 95th percentile {p95:4.0f} ms, {busy:4.0f} ms of processor time each"
+        )
+    served.stop()
+
+
+def questions(screen: str, count: int) -> list[dict[str, str]]:
+    """Changes of one word at a time, other ones for each screen, so that no answer is there already."""
+    every = itertools.product(FORMATS, LENGTHS, GOALS, BATCHES)
+    extra = {"gpus": str(512 - 64 * SCREENS.index(screen))} if SCREENS.index(screen) else {}
+    words = ({**QUESTION, **extra, "dtype": a, "seq": b, "objective": c, "batch_tokens": d} for a, b, c, d in every)
+    return list(itertools.islice(words, count))
+
+
+def asked(opener: urllib.request.OpenerDirector, address: str) -> float:
+    """Seconds of one answer."""
+    began = time.perf_counter()
+    with suppress(HTTPError):
+        # A layout that does not fit is an answer too.
+        opener.open(address).read()
+    return time.perf_counter() - began
+
+
+def paint(address: str) -> None:
+    """Milliseconds from opening the address to the first paint and to the first answer."""
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        found = None
+    if found is None:
+        return print("first paint: not measured, as playwright or a chromium is missing")
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.goto(address)
+        page.wait_for_selector(".screen", timeout=60_000)
+        first = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        drawn = page.evaluate("performance.now()")
+        print(f"first paint after {first:.0f} ms, first answer drawn after {drawn:.0f} ms")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""`lockstep ui`: the page in a browser, until Ctrl-C."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from lockstep.views.parts.command import Command
+from lockstep.views.parts.output import given, show
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lockstep.verbs.ui import Served
+
+
+def render(found: Served, out: Console) -> None:
+    """Prints where the page is."""
+    out.print(Text(f"The page is at {found.address}", style="bold", no_wrap=True, overflow="ignore"), soft_wrap=True)
+    out.print("Only this machine can open it, with this address. Ctrl-C ends it.")
+
+
+def ask(as_json: bool, **words: Any) -> None:
+    """Serves the page until Ctrl-C."""
+    from lockstep.verbs.ui import ui
+
+    served = ui(**given(words))
+    show(served, as_json, render)
+    sys.stdout.flush()
+    served.wait()
+
+
+COMMAND = Command(
+    examples=("lockstep ui", "lockstep ui llama3-8b -c dgx-h100:4", "lockstep ui --port 8000 --no-open"),
+    more="Needs the extra ui: pip install 'lockstep\\[ui]'. Nothing that is asked or dropped there leaves this machine.",
+    render=render,
+    lists=False,
+    ask=ask,
+)

@@ -1,0 +1,131 @@
+"""The answer of a screen in every form: what the page draws, JSON, rows, one file, a picture."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from io import BytesIO, StringIO
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from lockstep.documents import SCHEMA
+from lockstep.errors import BadInput
+from lockstep.types.plain import Json, plain
+from lockstep.views.parts.html import POLICY, document, shown
+from lockstep.views.parts.lists import flattened
+from lockstep.views.parts.output import finite
+from lockstep.views.parts.page import asked_as, python, shell
+from lockstep.web.asked import shell_words
+
+if TYPE_CHECKING:
+    from lockstep.views.parts.command import Command
+    from lockstep.views.parts.options import Options
+    from lockstep.web.asked import Asked
+    from lockstep.web.screen import Screen
+
+
+def answer_of(screen: Screen, asked: Asked) -> tuple[Any, Mapping[str, str]]:
+    """The answer, and the words that it is of."""
+    words = asked.words if screen.words is None else screen.words(asked)
+    return (asked.ask(screen.verb, words) if screen.answer is None else screen.answer(asked)), words
+
+
+def command_of(verb: str) -> Command:
+    """How a verb shows its answer."""
+    found: Command = import_module(f"lockstep.views.{verb}").COMMAND
+    return found
+
+
+def page_data(screen: Screen, asked: Asked) -> Json:
+    """What the page draws, and the question as a command and as a call."""
+    answer, words = answer_of(screen, asked)
+    said, call = written(screen.verb, words, asked)
+    drawn = finite(plain(screen.data(answer, asked)))
+    return {"title": screen.title, "shell": said, "python": call, "words": dict(words), "data": drawn}
+
+
+def later_data(screen: Screen, asked: Asked) -> Json:
+    """What the page draws when it has drawn the rest."""
+    answer, _ = answer_of(screen, asked)
+    return {"data": {} if screen.later is None else finite(plain(screen.later(answer, asked)))}
+
+
+def written(verb: str, words: Mapping[str, str], asked: Asked) -> tuple[str, str]:
+    """The command and the call that give the same answer."""
+    said = shell_words(verb, words, asked.server.uploads.names)
+    return shell(verb, said, _options(verb)), python(verb, said)
+
+
+@cache
+def _options(verb: str) -> Options:
+    return command_of(verb).options(verb)
+
+
+def as_json(screen: Screen, asked: Asked) -> Response:
+    """What `--json` prints."""
+    answer, _ = answer_of(screen, asked)
+    body = json.dumps({"schema": SCHEMA, **finite(plain(answer.to_dict()))}, allow_nan=False, ensure_ascii=False)
+    return Response(body, media_type="application/json")
+
+
+def as_csv(screen: Screen, asked: Asked) -> Response:
+    """What `table()` gives, a line each."""
+    answer, _ = answer_of(screen, asked)
+    rows = [flattened(row) for row in answer.table()]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    out = StringIO()
+    writer = csv.DictWriter(out, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return Response(out.getvalue(), media_type="text/csv", headers=_kept(screen, "csv"))
+
+
+def as_html(screen: Screen, asked: Asked) -> Response:
+    """One file with pictures, that opens offline and holds no script."""
+    verb = screen.saves or screen.verb
+    answer, words = answer_of(screen, asked)
+    if screen.saves:
+        answer, words = asked.ask(verb, asked.words), asked.words
+    command = command_of(verb)
+    body = shown(answer, command.render, [*_figures(command.picture, answer)])
+    text = document(f"lockstep {verb}", body + asked_as(*written(verb, words, asked)))
+    return Response(text, media_type="text/html", headers={**_kept(screen, "html"), "content-security-policy": POLICY})
+
+
+def as_svg(screen: Screen, asked: Asked) -> Response:
+    """The picture of the answer. Raises BadInput where there is none."""
+    from lockstep.views.parts.figure import save_figure
+
+    answer, _ = answer_of(screen, asked)
+    figures = _figures(screen.picture or command_of(screen.verb).picture, answer)
+    if not figures:
+        raise BadInput("this answer has no picture", "picture")
+    out = BytesIO()
+    save_figure(figures[0], out, ".svg")
+    return Response(out.getvalue(), media_type="image/svg+xml", headers={"content-security-policy": POLICY})
+
+
+FORMS: Mapping[str, Callable[[Screen, Asked], Response]] = {
+    "json": as_json, "csv": as_csv, "html": as_html, "svg": as_svg,
+}  # fmt: skip
+"""By the ending of the address."""
+
+
+def _kept(screen: Screen, ending: str) -> dict[str, str]:
+    """A file to keep, not a page to go to."""
+    return {"content-disposition": f'attachment; filename="lockstep-{screen.title.lower().replace(" ", "-")}.{ending}"'}
+
+
+def _figures(picture: Callable[[Any], Any] | None, answer: Any) -> list[Any]:
+    """The figure, where there is something to draw and matplotlib is installed."""
+    if picture is None or find_spec("matplotlib") is None:
+        return []
+    try:
+        return [picture(answer)]
+    except BadInput:
+        return []

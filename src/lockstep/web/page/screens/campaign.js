@@ -1,0 +1,24 @@
+import { blocks, figures, h, heading, place } from "../dom.js";
+
+function histogram(days) {
+  const bars = days.bars.map((one) => {
+    const bar = h("i", { title: one.text });
+    bar.style.height = `${100 * one.share}%`;
+    return bar;
+  });
+  return h("figure", { class: "histogram", role: "img", "aria-label": `${days.runs}: ${days.low} to ${days.high}, ${days.mean}` },
+    h("div", { class: "bins" }, bars, place(h("b", {}), { left: days.mean_share })),
+    h("figcaption", { class: "ends" }, h("span", {}, days.low), h("b", {}, days.mean), h("span", { class: "far" }, days.high)));
+}
+
+/** Days of single runs, failures, checkpoints, and what to change. */
+export function draw(element, data, page) {
+  const more = h("p", { class: "dim", role: "status" }, "Planning changes again ...");
+  const [days, ...rest] = blocks(data.blocks, page);
+  element.append(
+    h("p", { class: "over" }, data.title), h("h1", {}, data.layout), figures(data.figures),
+    data.days ? h("section", {}, heading("How long single runs take", data.days.runs), histogram(data.days))
+      : h("p", { class: "dim" }, "No failures are counted: how often these devices fail is not known."),
+    days, more, ...rest);
+  page.later().then((found) => more.replaceWith(...blocks(found.blocks, page)), () => more.remove());
+}

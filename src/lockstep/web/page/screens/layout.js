@@ -1,0 +1,77 @@
+import { blocks, figures, h, heading, place, s, stack } from "../dom.js";
+
+const CELL = 9;
+const GAP = 2;
+
+function waterfall(data) {
+  const lines = data.parts.map((part) => h("li", {},
+    h("span", { class: "name" }, part.label),
+    h("span", { class: "track" },
+      place(h("i", { class: `k-${part.kind}` }), { left: part.start, width: part.share }),
+      part.hidden ? place(h("i", { class: "hidden" }), { left: Math.min(part.start, 1 - part.hidden_share), width: part.hidden_share }) : null),
+    h("span", { class: "number" }, part.text),
+    h("span", { class: "number dim" }, part.percent),
+    h("span", { class: "hides dim" }, part.hidden ? `${part.hidden} more hidden, room for ${part.slack}` : "")));
+  return h("ol", { class: "waterfall" }, lines);
+}
+
+function stages(data) {
+  return h("ol", { class: "stages" }, data.stages.map((one) => h("li", { class: one.fits ? "" : "over" },
+    h("span", { class: "name" }, one.label),
+    h("span", { class: "stack", role: "img", "aria-label": `${one.label}: ${one.text} of ${one.limit}` },
+      one.parts.map((part) => place(h("i", { class: `k-${part.kind}`, title: `${part.label} ${part.text}` }), { width: part.share }))),
+    h("span", { class: "number" }, one.text))));
+}
+
+/** Ranks as squares in rows of a node; those in the group of the chosen rank are lit. */
+function grid(grid) {
+  const step = CELL + GAP;
+  const rows = Math.ceil(grid.ranks / grid.node);
+  const across = Math.max(1, Math.min(rows, Math.floor(640 / (grid.node * step + 6))));
+  const down = Math.ceil(rows / across);
+  const squares = Array.from({ length: grid.ranks }, (_, rank) => {
+    const node = Math.floor(rank / grid.node);
+    const x = Math.floor(node / down) * (grid.node * step + 6) + (rank % grid.node) * step;
+    return s("rect", { x, y: (node % down) * step, width: CELL, height: CELL, rx: 2, "data-rank": rank });
+  });
+  const picture = s("svg", {
+    viewBox: `0 0 ${across * (grid.node * step + 6)} ${down * step}`, class: "ranks", role: "img",
+    "aria-label": `${grid.note} in nodes of ${grid.node}`,
+  }, squares);
+  const said = h("output", { class: "dim" });
+  const slider = h("input", { type: "range", min: 0, max: grid.ranks - 1, value: 0, id: "rank", oninput: () => light() });
+  let kind = grid.kinds[0];
+  const buttons = grid.kinds.map((one) => h("button", { type: "button", "aria-pressed": one === kind, onclick: () => {
+    kind = one;
+    light();
+  } }, one.name));
+  function light() {
+    const rank = Number(slider.value);
+    buttons.forEach((button, at) => button.setAttribute("aria-pressed", grid.kinds[at] === kind));
+    squares.forEach((square, at) => square.setAttribute("class", at === rank ? "me" : kind.of[at] === kind.of[rank] ? "with" : ""));
+    said.textContent = `rank ${rank}; ${kind.label}, over ${kind.level}`;
+  }
+  picture.addEventListener("pointerover", (event) => {
+    if (!event.target.dataset.rank) return;
+    slider.value = event.target.dataset.rank;
+    light();
+  });
+  if (!grid.kinds.length) return h("p", { class: "dim" }, "Every rank works alone.");
+  light();
+  return h("div", {}, h("p", { class: "buttons", role: "group", "aria-label": "Kind of group" }, buttons),
+    h("p", { class: "slide" }, h("label", { for: "rank" }, "Rank"), slider), h("p", {}, said), picture,
+    h("p", { class: "dim" }, `${grid.row}; ${grid.note}`));
+}
+
+/** Where the step goes, memory by stage, ranks and their groups. */
+export function draw(element, data, page) {
+  element.append(
+    h("p", { class: "over" }, data.title), h("h1", {}, data.layout),
+    data.fits ? "" : h("p", { class: "red" }, "It does not fit in memory: its times are what they would be if it did."),
+    figures(data.figures),
+    h("section", {}, heading("Where the step goes", `${data.total}; hidden traffic costs nothing`), waterfall(data)),
+    h("section", {}, heading("Memory by pipeline stage", `${data.fullest} is the fullest; the end of a track is the device's ${data.stages[0].limit}`),
+      stages(data), stack(data.stages[0].parts.map((part) => ({ ...part })), "key").lastChild),
+    h("section", {}, heading("Ranks and their groups"), grid(data.grid)),
+    ...blocks(data.blocks, page));
+}

@@ -1,0 +1,42 @@
+import { blocks, figures, h, heading, place } from "../dom.js";
+
+/** A slider over the factors of one number; every step time was sent with the page. */
+function slider(one, at, now) {
+  const bar = h("i", {});
+  const said = h("output", { for: `w-${at}` });
+  const input = h("input", {
+    type: "range", id: `w-${at}`, min: 0, max: one.rungs.length - 1, step: 1, value: one.now, oninput: () => move(),
+  });
+  function move() {
+    const rung = one.rungs[Number(input.value)];
+    place(bar, { width: rung.share });
+    input.setAttribute("aria-valuetext", `${rung.factor}: ${rung.text}`);
+    said.replaceChildren(h("b", {}, rung.text), ` ${rung.change}, `, h("span", { class: "dim" }, rung.factor));
+  }
+  move();
+  return h("li", {}, h("label", { for: `w-${at}` }, one.label), input,
+    h("span", { class: "track" }, bar, place(h("i", { class: "now" }), { left: now })), said);
+}
+
+function tornado(bars) {
+  return h("ol", { class: "tornado" }, bars.map((one) => h("li", {},
+    h("span", { class: "name" }, one.label),
+    h("span", { class: "track" }, one.ends.map((end) => place(h("i", { class: end.kind }), { left: end.start, width: end.width }))),
+    one.ends.map((end) => h("span", { class: `number ${end.kind}` }, end.text)))));
+}
+
+/** Sliders, the tornado, and then upgrades that were planned again. */
+export function draw(element, data, page) {
+  const more = h("p", { class: "dim", role: "status" }, "Planning upgrades again ...");
+  element.append(
+    h("p", { class: "over" }, data.title), h("h1", {}, data.layout), figures(data.figures),
+    h("section", {}, heading("Step time of this layout on other hardware", "one number at a time"),
+      h("ol", { class: "sliders" }, data.sliders.map((one, at) => slider(one, at, data.now_share)))),
+    h("section", {}, heading("Sensitivity", data.swing),
+      h("ul", { class: "key" }, h("li", {}, h("i", { class: "less" }), h("span", {}, "20 % lower")),
+        h("li", {}, h("i", { class: "more" }), h("span", {}, "20 % higher"))),
+      tornado(data.tornado)),
+    more);
+  page.later().then((found) => more.replaceWith(h("div", { class: "more-blocks" }, blocks(found.blocks.filter((one) => one.kind === "table" || one.kind === "title"), page)
+    .map((one) => (one.tagName === "H1" ? h("p", { class: "green lead" }, one.textContent) : one)))), () => more.remove());
+}

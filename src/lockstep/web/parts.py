@@ -1,0 +1,120 @@
+"""What several screens are made of: figures with a label, parts of a whole, the best layout of a question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from lockstep.errors import Infeasible
+from lockstep.types.plain import Json
+from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
+from lockstep.verbs.words.plan_file import layout_options
+from lockstep.verbs.words.shared import LAYOUT_WORDS
+from lockstep.views.estimate import PART_WORDS
+
+if TYPE_CHECKING:
+    from lockstep.layout import Layout, Memory
+    from lockstep.planner import Estimate
+    from lockstep.web.asked import Asked
+
+KINDS = ("parameters", "gradients", "optimizer", "activations", "buffers")
+"""Of memory."""
+
+
+def figure(label: str, value: str, note: str = "") -> Json:
+    """A number that is shown large."""
+    return {"label": label, "value": value, "note": note}
+
+
+def with_best(asked: Asked) -> dict[str, str]:
+    """The words with the best layout that has those of a layout among them; as they are where that one does not fit."""
+    try:
+        best = asked.ask("plan").best
+    except Infeasible:
+        if not any(asked.words.get(name) for name in LAYOUT_WORDS):
+            raise
+        return dict(asked.words)
+    return {**asked.words, **layout_words(best.layout)}
+
+
+def layout_words(layout: Layout) -> dict[str, str]:
+    """A layout as words of an address."""
+    said = {name: value for name, value in layout_options(layout).items() if value is not None}
+    return {name: _text(value) for name, value in said.items()}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def step_figures(one: Estimate, tokens: float | None = None) -> list[Json]:
+    """Time, throughput, utilisation, and with `tokens` days and money."""
+    unit = one.job.unit
+    found = [
+        figure("Step", format_time(one.step_time_s), one.said_interval),
+        figure("Throughput", f"{format_count(one.tokens_per_s)} {unit}/s", f"of {format_count(one.job.step_units)} {unit} per step"),
+        figure(one.mfu_name, format_frac(one.mfu_frac), f"{format_frac(one.hfu_frac)} HFU"),
+    ]  # fmt: skip
+    if tokens is not None:
+        days, dollars = one.campaign(tokens)
+        lasts = format_time(days * SECONDS_PER_DAY)
+        found.append(figure("Time", lasts, f"for {format_count(tokens)} {unit}, without interruptions"))
+        if dollars is not None:
+            found.append(figure("Cost", format_money(dollars), "at the price of the catalog"))
+    elif one.cost_per_token is not None:
+        found.append(figure("Cost", f"${one.cost_per_token * 1e6:.3g}", f"per million {unit}"))
+    return found
+
+
+def step_parts(one: Estimate) -> list[Json]:
+    """Exposed parts of a step, largest first, with the hidden traffic of each."""
+    hidden = one.hiding()
+    parts = sorted(one.step.breakdown_s().items(), key=lambda part: -part[1])
+    found: list[Json] = []
+    start = 0.0
+    for name, seconds in parts:
+        beside = hidden.get(name)
+        share = seconds / one.step_time_s
+        if share <= 0 and (beside is None or not beside.hidden_s):
+            continue
+        found.append(
+            {
+                "kind": name,
+                "label": PART_WORDS[name],
+                "text": format_time(seconds),
+                "share": share,
+                "percent": format_frac(share, 2),
+                "start": start,
+                "hidden": "" if beside is None or not beside.hidden_s else format_time(beside.hidden_s),
+                "hidden_share": 0.0 if beside is None else beside.hidden_s / one.step_time_s,
+                "slack": "" if beside is None or not beside.hidden_s else format_time(beside.slack_s),
+            }
+        )
+        start += share
+    return found
+
+
+def memory_bar(one: Memory, label: str = "") -> Json:
+    """Memory of a rank by kind, against what its device has."""
+    total_B, capacity_B = float(one.total_B), float(one.capacity_B)
+    sizes = {name: float(getattr(one, f"{name}_B")) for name in KINDS}
+    return {
+        "label": label,
+        "text": format_size(total_B),
+        "limit": format_size(capacity_B),
+        "fits": bool(one.fits),
+        "percent": format_frac(total_B / capacity_B),
+        "parts": [
+            {"kind": name, "label": name, "text": format_size(size_B), "share": size_B / capacity_B}
+            for name, size_B in sizes.items()
+            if size_B
+        ],
+    }
+
+
+def linked(block: Json | None, words: Iterable[Mapping[str, str]], screen: str = "layout") -> None:
+    """Gives the rows of a table an address each."""
+    if block is not None:
+        block["links"] = [{"screen": screen, "words": dict(one)} for one in words]

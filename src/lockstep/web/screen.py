@@ -1,0 +1,95 @@
+"""`Screen`: what one screen of the page asks and shows.
+
+A screen NAME is one Python file that gives data and one JavaScript file that draws it:
+
+    web/screens/NAME.py          SCREEN = Screen(title=..., verb="estimate", fields=QUESTION, data=data)
+                                 data(answer, asked) -> plain JSON with every number as text, by `lockstep.units`
+    web/page/screens/NAME.js     export function draw(element, data, page) { ... }
+    web/screens/__init__.py      NAME in ORDER, which is the order of the tabs
+
+`verb` is the verb whose answer is shown and whose command and call stand below the screen; the words in the address are
+its keywords. `asked.ask("memory", words)` asks another one, and `asked.kept(key, function)` computes what no verb does;
+both are kept for the next request. The address has `.json` and `.csv` next to it, which are the answer of the verb, and
+`.html`, the same as one file. In the browser `page.words` are those of the address, `page.link(screen, words)` is an
+address, `page.go(words)` changes some of them, and `await page.later()` is what takes longer. `dom.js` has the parts that screens are made of; nothing is computed in
+the browser beyond places on the screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lockstep.types.plain import Json
+
+if TYPE_CHECKING:
+    from lockstep.web.asked import Asked
+
+Words = Mapping[str, str]
+"""Keywords of a verb, as they stand in the address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A control of a screen: a keyword of its verb."""
+
+    name: str
+    label: str
+    names: str = ""
+    """What it offers: a list of `lockstep.views.parts.completing`, or words separated by spaces."""
+    instead: str = ""
+    """A field that is emptied when this one is filled."""
+    group: str = ""
+    """The heading of fields that belong together, which are folded until one of them is given."""
+    example: str = ""
+
+
+QUESTION = (
+    Field("model", "Model", "models", example="llama3-70b"),
+    Field("cluster", "Cluster", "clusters", example="dgx-h100:64"),
+    Field("batch_tokens", "Tokens per step", instead="batch", example="4M"),
+    Field("batch", "or sequences per step", instead="batch_tokens", example="512"),
+    Field("seq", "Tokens per sequence", example="8192"),
+)
+"""What every screen about a training run is asked."""
+RECIPE = (
+    Field("dtype", "Number format", "bf16 fp16 fp8 mxfp8 nvfp4", group="Recipe", example="bf16 or fp16"),
+    Field("stack", "Training software", "stacks", group="Recipe", example="megatron-te"),
+    Field("optimizer", "Optimizer", "optimizers", group="Recipe", example="adamw"),
+)
+LAYOUT = (
+    Field("tp", "Tensor parallel", group="Layout", example="best"),
+    Field("pp", "Pipeline stages", group="Layout", example="best"),
+    Field("cp", "Context parallel", group="Layout", example="best"),
+    Field("ep", "Expert parallel", group="Layout", example="best"),
+    Field("vpp", "Chunks per stage", group="Layout", example="best"),
+    Field("micro_batch", "Micro-batch", group="Layout", example="best"),
+    Field("zero", "ZeRO stage", "0 1 2 3", group="Layout", example="best"),
+    Field("recompute", "Recomputation", "none selective full", group="Layout", example="best"),
+    Field("schedule", "Schedule", "schedules", group="Layout", example="best"),
+    Field("sequence_parallel", "Sequence parallelism", "yes no", group="Layout", example="best"),
+)
+EXAMPLE: Words = {"model": "llama3-70b", "cluster": "dgx-h100:64", "batch_tokens": "4M", "tokens": "15T"}
+"""What is shown before anything is asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screen:
+    """One screen."""
+
+    title: str
+    verb: str
+    data: Callable[[Any, Asked], Json]
+    """What the browser draws of the answer."""
+    fields: tuple[Field, ...] = QUESTION
+    words: Callable[[Asked], Words] | None = None
+    """Words that the verb is asked, where they are not those of the address: the best layout of a plan."""
+    answer: Callable[[Asked], Any] | None = None
+    """The answer, where the verb does not take its words as they are."""
+    saves: str = ""
+    """The verb of the file that is saved, where it is not `verb`."""
+    later: Callable[[Any, Asked], Json] | None = None
+    """What takes longer, and is asked for by `page.later()` once the rest is drawn."""
+    picture: Callable[[Any], Any] | None = None
+    """A figure of the answer, at `.svg`."""

@@ -1,0 +1,113 @@
+"""Two runs next to each other: what makes the difference, and whether it exceeds the error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lockstep.errors import BadInput
+from lockstep.types.plain import Json
+from lockstep.units import format_frac, format_time
+from lockstep.views import compare as view
+from lockstep.views.estimate import PART_WORDS
+from lockstep.web.parts import layout_words
+from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Field, Screen
+from lockstep.web.sections import sections
+
+if TYPE_CHECKING:
+    from lockstep.planner.comparison import Comparison, Side
+    from lockstep.web.asked import Asked
+
+
+SHOWN = "Where the difference comes from"
+"""The table that the bars stand for."""
+
+
+def words(asked: Asked) -> dict[str, str]:
+    """The question as A; B is what is given, else the second best layout."""
+    said = {name: value for name, value in asked.words.items() if name != "model"}
+    return {"a": asked.words.get("model", ""), **said, "b": asked.words.get("b") or _second(asked)}
+
+
+def _second(asked: Asked) -> str:
+    """The next layout of the plan, as changes of the best."""
+    plans = asked.ask("plan").plans
+    if len(plans) < 2:
+        raise BadInput("no other layout fits; say in B what to change, such as micro_batch=2", "b")
+    best, other = (layout_words(one.layout) for one in plans[:2])
+    plain = {"sequence_parallel": "no", "recompute": "none", "vpp": "1", "schedule": "1f1b"}
+    changed = {name: value for name, value in other.items() if best.get(name) != value}
+    changed |= {name: plain[name] for name in best if name not in other and name in plain}
+    return " ".join(f"{name}={value}" for name, value in changed.items())
+
+
+def data(found: Comparison, asked: Asked) -> Json:
+    """Both steps in one scale, the difference by part, and the tables of `lockstep compare`."""
+    a, b = found.a, found.b
+    longest_s = max(a.step_time_s, found.scale * b.step_time_s)
+    blocks = sections(view.render, found)
+    verdict, *rest = blocks
+    return {
+        "verdict": verdict["text"],
+        "inconclusive": found.inconclusive,
+        "notes": [
+            block["text"]
+            for block in rest
+            if block["kind"] == "text" and a.title not in block["text"] and b.title not in block["text"]
+        ],
+        "sides": [_side("A", a, 1.0, longest_s), _side("B", b, found.scale, longest_s)],
+        "differences": differences(found),
+        "blocks": [one for one in rest if one["kind"] in ("table", "list") and one["title"] != SHOWN],
+    }
+
+
+def _side(name: str, side: Side, scale: float, longest_s: float) -> Json:
+    """One step by part, in the scale of the longer one."""
+    parts = sorted(side.parts_s.items(), key=lambda part: -part[1])
+    return {
+        "name": name,
+        "title": side.title,
+        "text": format_time(scale * side.step_time_s),
+        "parts": [
+            {
+                "kind": part,
+                "label": PART_WORDS.get(part, part),
+                "text": format_time(scale * seconds),
+                "share": scale * seconds / longest_s,
+            }
+            for part, seconds in parts
+            if seconds > 0
+        ],
+    }
+
+
+def differences(found: Comparison) -> Json:
+    """Bars to the left for what B takes less of, to the right for what it takes more of; the interval of the whole."""
+    rows = view.shown_parts(found)
+    values = [(PART_WORDS.get(row["part"], row["part"]), row["difference_s"]) for row in rows]
+    values.append(("whole step", found.difference_s))
+    ends = [found.a.step_time_s * end for end in (found.interval.low, found.interval.high)]
+    widest = max(*(abs(value) for _, value in values), *map(abs, ends)) or 1.0
+    return {
+        "rows": [
+            {
+                "label": label,
+                "text": view.signed(value, format_time),
+                "kind": "more" if value > 0 else "less",
+                "start": 0.5 + min(value, 0.0) / widest / 2,
+                "width": abs(value) / widest / 2,
+            }
+            for label, value in values
+        ],
+        "low": 0.5 + ends[0] / widest / 2,
+        "high": 0.5 + ends[1] / widest / 2,
+        "note": f"B minus A; the line below is the {format_frac(found.interval.level_frac)} interval of the whole",
+    }
+
+
+SCREEN = Screen(
+    title="Compare",
+    verb="compare",
+    fields=(Field("b", "B: changes, or another run", example="tp=8 pp=2"), *QUESTION, *RECIPE, *LAYOUT),
+    words=words,
+    data=data,
+)

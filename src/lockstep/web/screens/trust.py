@@ -1,0 +1,101 @@
+"""Where the number comes from: its interval, the published steps nearest to it, and what is assumed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lockstep.types.plain import Json
+from lockstep.units import format_count, format_frac, format_time
+from lockstep.validation.nearest import Near, nearest
+from lockstep.verbs.cite import cite
+from lockstep.views.parts.layout_columns import layout_words as in_words
+from lockstep.views.support import MEANING
+from lockstep.web.parts import figure, with_best
+from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Screen
+
+if TYPE_CHECKING:
+    from lockstep.planner import Estimate
+    from lockstep.web.asked import Asked
+
+ROOM = 1.1
+"""The scale of an interval ends at this multiple of its upper end."""
+KINDS = ("measured", "fitted", "datasheet", "assumed")
+"""How numbers come about."""
+PAPERS = "papers"
+
+
+def data(one: Estimate, asked: Asked) -> Json:
+    """The interval, what it rests on, and every assumption by how it comes about."""
+    between, rests = one.interval, one.support
+    end_s = between.high * ROOM
+    error = "unknown" if rests.error_frac is None else format_frac(rests.error_frac)
+    return {
+        "title": f"{one.job.model.name} on {one.job.devices} x {one.cluster.device.name}",
+        "layout": in_words(one.layout),
+        "level": f"{format_frac(between.level_frac)} of cases lie between the ends",
+        "interval": {
+            "low": format_time(between.low),
+            "text": format_time(one.step_time_s),
+            "high": format_time(between.high),
+            "low_share": between.low / end_s,
+            "share": one.step_time_s / end_s,
+            "high_share": between.high / end_s,
+        },
+        "figures": [
+            figure("Rests on", rests.level, MEANING[rests.level]),
+            figure("Published steps", f"{rests.rows:,}", f"of {rests.device} with {rests.stack} in {rests.dtype}"),
+            figure("Typical error", error, "median of these steps, nothing of their software fitted to"
+                   if rests.rows else "of the device's curve"),
+        ],
+        "assumptions": {"kind": "list", "title": "Assumptions", "note": "", "items": list(one.assumptions())},
+        "sources": _sources(one),
+    }  # fmt: skip
+
+
+def _sources(one: Estimate) -> list[Json]:
+    """The citations by how a number comes about, which their texts end with; papers after them."""
+    of: dict[str, list[str]] = {kind: [] for kind in (*KINDS, PAPERS)}
+    for source in cite(one).citations:
+        kind = source.text.rpartition("[")[2].rstrip("]")
+        of[kind if kind in KINDS else PAPERS].append(source.text)
+    return [
+        {"kind": "list", "title": kind.capitalize(), "note": "", "items": said} for kind, said in of.items() if said
+    ]
+
+
+def later(one: Estimate, asked: Asked) -> Json:
+    """The published steps that are most like this one."""
+    found = asked.kept(("nearest", one.job, one.layout, one.cluster.name), lambda: nearest(one))
+    titles = [("published step", False), ("devices", True), ("software", False), ("format", False),
+              ("measured", True), ("predicted", True), ("error", True)]  # fmt: skip
+    block = {
+        "kind": "table",
+        "title": "Nearest published steps",
+        "note": "predicted by a fit that knows no step of the same software",
+        "columns": [{"title": title, "right": right} for title, right in titles],
+        "rows": [_row(near) for near in found],
+    }
+    return {"blocks": [block]}
+
+
+def _row(near: Near) -> list[str]:
+    case = near.case
+    return [
+        f"{case.job.model.name} ({near.table} {case.row.partition(' ')[0]})",
+        f"{format_count(case.job.devices)} x {case.cluster.device.name}",
+        case.job.recipe.software.name,
+        case.job.recipe.dtype,
+        format_time(case.measured),
+        format_time(near.predicted_s),
+        f"{'+' if near.error_frac > 0 else '-'}{format_frac(abs(near.error_frac), 2)}",
+    ]
+
+
+SCREEN = Screen(
+    title="Trust",
+    verb="estimate",
+    fields=(*QUESTION, *RECIPE, *LAYOUT),
+    words=with_best,
+    data=data,
+    later=later,
+)

@@ -1,0 +1,107 @@
+"""What the step time of a layout would be with other hardware, and which upgrades shorten it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lockstep.planner.whatif import NAMES, changed
+from lockstep.step import price_step
+from lockstep.types.plain import Json
+from lockstep.units import format_frac, format_time
+from lockstep.verbs.sensitivity import advise
+from lockstep.views import sensitivity as view
+from lockstep.views.campaign import NUMBER_WORDS
+from lockstep.views.parts.layout_columns import layout_words as in_words
+from lockstep.web.parts import step_figures, with_best
+from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Field, Screen
+from lockstep.web.sections import sections
+
+if TYPE_CHECKING:
+    from lockstep.planner import Estimate
+    from lockstep.web.asked import Asked
+
+FACTORS = {0.5: "half", 0.8: "20 % less", 1.0: "as it is", 1.2: "20 % more", 2.0: "twice"}
+SWING = (0.8, 1.2)
+"""Factors at the ends of a bar of the tornado."""
+WORDS = NUMBER_WORDS | {"latency": "latency of messages", "host": "time on the host"}
+
+
+def data(one: Estimate, asked: Asked) -> Json:
+    """Every number of the hardware with the step time at each of its factors."""
+    rungs = {name: [_seconds(one, name, factor) for factor in FACTORS] for name in NAMES}
+    longest_s = max(max(times) for times in rungs.values())
+    return {
+        "title": f"{one.job.model.name} on {one.job.devices} x {one.cluster.device.name}",
+        "layout": in_words(one.layout),
+        "figures": step_figures(one),
+        "sliders": [
+            {
+                "label": WORDS[name],
+                "now": list(FACTORS).index(1.0),
+                "rungs": [
+                    {
+                        "factor": said,
+                        "text": format_time(seconds),
+                        "change": _signed(seconds / one.step_time_s - 1.0),
+                        "share": seconds / longest_s,
+                    }
+                    for said, seconds in zip(FACTORS.values(), times, strict=True)
+                ],
+            }
+            for name, times in rungs.items()
+        ],
+        "now_share": one.step_time_s / longest_s,
+        "tornado": tornado(one, rungs),
+        "swing": "each number 20 % lower and 20 % higher",
+    }
+
+
+def _seconds(one: Estimate, name: str, factor: float) -> float:
+    """Step time of the same layout."""
+    if factor == 1.0:
+        return one.step_time_s
+    return float(price_step(one.job, changed(one.cluster, name, factor), one.layout.grid()).step_time_s)
+
+
+def _signed(frac: float) -> str:
+    return "no change" if abs(frac) < 5e-5 else ("+" if frac > 0 else "-") + format_frac(abs(frac), 2)
+
+
+def tornado(one: Estimate, rungs: dict[str, list[float]]) -> list[Json]:
+    """Bars around today's step time, the longest first."""
+    places = [list(FACTORS).index(factor) for factor in SWING]
+    ends = {name: [times[at] / one.step_time_s - 1.0 for at in places] for name, times in rungs.items()}
+    widest = max(abs(end) for two in ends.values() for end in two) or 1.0
+    ranked = sorted(ends.items(), key=lambda item: -max(map(abs, item[1])))
+    return [
+        {
+            "label": WORDS[name],
+            "ends": [
+                {
+                    "kind": kind,
+                    "text": _signed(end),
+                    "start": 0.5 + min(end, 0.0) / widest / 2,
+                    "width": abs(end) / widest / 2,
+                }
+                for kind, end in zip(("less", "more"), two, strict=True)
+            ],
+        }
+        for name, two in ranked
+    ]
+
+
+def later(one: Estimate, asked: Asked) -> Json:
+    """Upgrades, each planned again, and elasticities."""
+    found = asked.kept(("advice", one.job, one.layout, one.cluster.name), lambda: advise(one))
+    return {"blocks": sections(view.render, found)}
+
+
+SCREEN = Screen(
+    title="What if",
+    verb="sensitivity",
+    fields=(*QUESTION, Field("gpus", "Devices", example="all of the cluster"), *RECIPE, *LAYOUT),
+    words=with_best,
+    answer=lambda asked: asked.ask("estimate", with_best(asked)),
+    data=data,
+    later=later,
+)

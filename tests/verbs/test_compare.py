@@ -1,0 +1,97 @@
+"""`compare`: plan files, case studies, models and changes of them stand for the estimates that they describe."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lockstep
+from lockstep.errors import BadInput, UnknownName
+
+QUESTION: dict[str, Any] = {"cluster": "dgx-h100:2", "batch": 64}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("plans")
+    lockstep.plan("llama3-8b", **QUESTION, out=folder / "a.yaml")
+    lockstep.plan("llama3-8b", **QUESTION, tp=8, out=folder / "b.yaml")
+    return folder / "a.yaml", folder / "b.yaml"
+
+
+def test_plan_files_are_their_estimates(files: tuple[Path, Path]) -> None:
+    found = lockstep.compare(*files)
+    assert (found.a.step_time_s, found.b.step_time_s) == tuple(lockstep.estimate(file).step_time_s for file in files)
+    assert found.to_dict() == lockstep.compare(*map(lockstep.estimate, files)).to_dict()
+
+
+def test_options_hold_for_both(files: tuple[Path, Path]) -> None:
+    found = lockstep.compare(*files, batch=128)
+    assert found.a.step_time_s == lockstep.estimate(files[0], batch=128).step_time_s
+    assert found.b.step_time_s == lockstep.estimate(files[1], batch=128).step_time_s
+
+
+@pytest.mark.parametrize("changes", ["tp=2 pp=2", "tp=2 cluster=dgx-h200:2", "batch-tokens=1M", "sequence-parallel=no"])
+def test_changes_are_said_after_the_words_of_a(changes: str) -> None:
+    words: dict[str, Any] = {**QUESTION, "tp": 4, "zero": 1, "sequence_parallel": True}
+    said = {name.replace("-", "_"): value for name, value in (part.split("=") for part in changes.split())}
+    if "sequence_parallel" in said:
+        said["sequence_parallel"] = False
+    asked = {**words, **said}
+    if "batch_tokens" in said:
+        del asked["batch"]
+    found = lockstep.compare("llama3-8b", changes, **words)
+    assert found.b.step_time_s == lockstep.estimate("llama3-8b", **asked).step_time_s
+    assert lockstep.compare("llama3-8b", said, **words).b == found.b
+
+
+def test_changes_start_from_the_layout_that_was_found() -> None:
+    plan = lockstep.plan("llama3-8b", **QUESTION)
+    for a, words in ((plan, {}), (plan.best, {}), ("llama3-8b", QUESTION)):
+        found = lockstep.compare(a, "micro-batch=2", **words)
+        assert found.a.step_time_s == plan.best.step_time_s
+        assert [one["setting"] for one in found.changed] == ["micro_batch"]
+
+
+def test_a_change_that_is_not_of_the_layout_is_planned_anew() -> None:
+    found = lockstep.compare("llama3-8b", "cluster=dgx-a100-40gb:2", **QUESTION)
+    assert found.b.step_time_s == lockstep.plan("llama3-8b", "dgx-a100-40gb:2", batch=64).best.step_time_s
+
+
+def test_dp_follows(files: tuple[Path, Path]) -> None:
+    assert lockstep.compare(files[0], "tp=2").b.settings["dp"] == 8
+
+
+def test_case_studies_by_name_and_by_file(tmp_path: Path) -> None:
+    from importlib import resources
+
+    text = resources.files("lockstep.validation.cases").joinpath("studies/gpt3-175b-megatron.yaml").read_text("utf-8")
+    (tmp_path / "own.yaml").write_text(text, encoding="utf-8")
+    found = lockstep.compare("case:gpt3-175b-megatron", tmp_path / "own.yaml")
+    assert found.same
+    assert found.a.devices == 1024
+
+
+@pytest.mark.parametrize(
+    ("b", "where", "kind"),
+    [
+        ("tp=3", "--tp", BadInput),
+        ("tpp=2", "B", UnknownName),
+        ("tp=2 pp", "B", BadInput),
+        ("tp=2 tp=4", "B", BadInput),
+        ("sequence-parallel=perhaps", "B", BadInput),
+        ("no-such-model", "B", BadInput),
+    ],
+)
+def test_bad_input_is_located(b: str, where: str, kind: type[BadInput]) -> None:
+    with pytest.raises(kind) as caught:
+        lockstep.compare("llama3-8b", b, **QUESTION, tp=2)
+    assert caught.value.where == where
+
+
+def test_an_answer_takes_changes_of_its_layout_only() -> None:
+    found = lockstep.estimate("llama3-8b", **QUESTION, tp=2)
+    with pytest.raises(BadInput, match="give a MODEL"):
+        lockstep.compare(found, "batch=128")
+    with pytest.raises(BadInput, match="no effect on an estimate"):
+        lockstep.compare(found, "tp=4", batch=128)
