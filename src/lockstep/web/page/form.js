@@ -37,7 +37,10 @@ async function dropped(file, page) {
 }
 
 function drop(page) {
-  const input = h("input", { type: "file", id: "f-file", accept: ".json", onchange: () => dropped(input.files[0], page) });
+  const input = h("input", { type: "file", id: "f-file", accept: ".json", onchange: async () => {
+    await dropped(input.files[0], page);
+    input.value = ""; // the same file may come again
+  } });
   return h("p", { class: "field drop" }, h("label", { for: "f-file" }, "or drop a config.json"), input, h("output", { id: "dropped" }));
 }
 

@@ -1,0 +1,1 @@
+"""The page: its server without a browser, and its screens in one."""

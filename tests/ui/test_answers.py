@@ -1,0 +1,140 @@
+"""What the page's server answers is what the verbs answer, and an address can ask nothing else."""
+
+from __future__ import annotations
+
+import csv
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+import lockstep
+from lockstep.errors import BadInput
+from lockstep.web.asked import Asked, Server, Superseded
+from lockstep.web.screen import Screen
+from lockstep.web.screens import ORDER, screen
+from ui.asking import SCREENS, WORDS, Client
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_json_is_that_of_the_command_printed(name: str, client: Client) -> None:
+    said = client.json(f"/data/{name}", WORDS)
+    scope: dict[str, object] = {}
+    call = said["python"].partition("\n")[2]
+    answer = eval(call, {"lockstep": lockstep}, scope)
+    found = client.json(f"/{name}.json", WORDS)
+    if name == "whatif":
+        answer = answer.estimate
+    expected = json.loads(json.dumps({"schema": 1, **answer.to_dict()}))
+    assert found.keys() == expected.keys()
+    assert found.get("step_time_s") == expected.get("step_time_s")
+    assert found.get("plans", found.get("parts", 0)) == expected.get("plans", expected.get("parts", 0))
+    assert found.get("days") == expected.get("days")
+
+
+def test_rows_are_those_of_table(client: Client) -> None:
+    text = client.ask("/ask.csv?model=llama3-8b&cluster=dgx-h100:2&batch=64").body.decode()  # type: ignore[attr-defined]
+    rows = list(csv.DictReader(text.splitlines()))
+    expected = lockstep.plan("llama3-8b", "dgx-h100:2", batch=64).table()
+    assert len(rows) == len(expected)
+    assert [float(row["step_time_s"]) for row in rows] == [one["step_time_s"] for one in expected]
+
+
+def test_what_has_not_changed_is_not_sent_again(client: Client) -> None:
+    first = client.ask("/screens")
+    tag = first.headers["etag"]
+    assert client.ask("/screens", If_None_Match=tag).status == 304
+    assert client.ask("/screens", If_None_Match='"other"').status == 200
+
+
+def test_a_no_says_what_would_help(client: Client) -> None:
+    found = client.json("/data/ask", {"model": "llama3-405b", "cluster": "dgx-h100", "batch": "8"})
+    assert "does not fit" in found["no"]
+    assert "What would help" in found["levers"]
+
+
+@pytest.mark.parametrize(
+    ("words", "where", "said"),
+    [
+        ({}, "model", "must be given"),
+        ({"model": "llama3-8b"}, "cluster", "give the cluster"),
+        ({"model": "lama3-8b"}, "model", "did you mean"),
+        ({**WORDS, "batch": "x"}, "batch", "'x'"),
+        ({**WORDS, "seq": "1k,2k"}, "words", "one answer"),
+        ({**WORDS, "cluster": "all:4"}, "words", "one answer"),
+        ({**WORDS, "sequence_parallel": "maybe"}, "sequence_parallel", "yes or no"),
+        ({**WORDS, "dtype": "x" * 500}, "dtype", "longer than"),
+        ({**WORDS, "model": "dropped:0-config.json"}, "model", "drop it again"),
+    ],
+)
+def test_bad_words_are_refused_at_their_field(words: dict[str, str], where: str, said: str, client: Client) -> None:
+    found = client.json("/data/ask", words)
+    assert found["where"] == where
+    assert said in found["error"]
+
+
+@pytest.mark.parametrize("form", ["{}", "llama3-8b@{}"])
+def test_no_word_opens_a_file(form: str, tmp_path: Path, client: Client) -> None:
+    file = tmp_path / "secret.json"
+    file.write_text('{"model_type": "secret"}')
+    for name in ("model", "cluster", "rank_jitter"):
+        found = client.json("/data/ask", {**WORDS, name: form.format(file)})
+        assert "names a file" in found["error"], name
+        assert "model_type" not in found["error"]
+    found = client.json("/data/compare", {**WORDS, "b": f"tp=2 cluster={file}"})
+    assert "names a file" in found["error"]
+
+
+def test_no_word_writes_a_file(tmp_path: Path, client: Client) -> None:
+    out = tmp_path / "plan.yaml"
+    found = client.json("/data/ask", {**WORDS, "out": str(out), "export": str(out), "plot": str(out)})
+    assert "data" in found
+    assert not out.exists()
+
+
+def test_superseded_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search looks after every stage count whether somebody still waits."""
+
+    class Counting(threading.Event):
+        asked = 0
+
+        def is_set(self) -> bool:
+            self.asked += 1
+            return self.asked > 2
+
+    stop = Counting()
+    with pytest.raises(Superseded):
+        Asked(WORDS, Server(), stop).ask("plan")
+    assert stop.asked == 3
+
+
+def test_answers_are_kept() -> None:
+    server = Server()
+    first = Asked(WORDS, server).ask("plan")
+    assert Asked({**WORDS, "claim": "T5", "seq": ""}, server).ask("plan") is first
+    assert Asked({**WORDS, "seq": "4096"}, server).ask("plan") is not first
+    for number in range(100):
+        server.kept.get(number, lambda: 0)
+    assert Asked(WORDS, server).ask("plan") is not first
+
+
+def test_every_screen_has_its_two_files_and_its_verb() -> None:
+    page = Path(lockstep.__file__).parent / "web" / "page" / "screens"
+    assert {file.stem for file in page.glob("*.js")} == set(ORDER)
+    for name in ORDER:
+        one = screen(name)
+        assert isinstance(one, Screen)
+        assert hasattr(lockstep, one.verb)
+        assert len({field.name for field in one.fields}) == len(one.fields)
+
+
+def test_unknown_addresses(client: Client) -> None:
+    for path in ("/nowhere", "/data/nowhere", "/other/ask", "/ask.exe", "/nowhere.json"):
+        assert client.ask(path).status == 404, path
+
+
+def test_the_extra_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lockstep.verbs.ui.NEEDED", ("starlette", "no_such_package"))
+    with pytest.raises(BadInput, match="no_such_package: pip install"):
+        lockstep.ui(open=False)

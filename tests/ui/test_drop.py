@@ -1,0 +1,79 @@
+"""Files that are dropped on the page: read strictly, kept in memory, and shown as text whatever they hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lockstep
+from lockstep.web.uploads import MOST_B, MOST_FILES, Uploads
+from ui.asking import WORDS, Client
+
+CONFIG = (Path(__file__).parents[1] / "workload" / "configs" / "phi3-mini.json").read_bytes()
+SCRIPT = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
+
+
+def drop(client: Client, body: bytes, name: str = "config.json") -> tuple[int, Any]:
+    found = client.ask(f"/drop?name={name}", "POST", body, Origin=f"http://{client.host}")
+    return found.status, json.loads(found.body)  # type: ignore[attr-defined]
+
+
+def test_a_config_is_a_model(client: Client, tmp_path: Path) -> None:
+    status, found = drop(client, CONFIG)
+    assert status == 200
+    answer = client.json("/data/ask", {**WORDS, "model": found["word"]})
+    file = tmp_path / "config.json"
+    file.write_bytes(CONFIG)
+    expected = lockstep.plan(file, "dgx-h100:2", batch=64, tokens="1T")
+    shown = client.json("/ask.json", {**WORDS, "model": found["word"]})
+    assert shown["plans"][0]["step_time_s"] == expected.best.step_time_s
+    assert answer["shell"].startswith("lockstep plan config.json --cluster dgx-h100:2")
+    compared = client.json("/data/compare", {**WORDS, "model": found["word"], "b": "micro_batch=2"})
+    assert "data" in compared
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b" " * (MOST_B + 1), "is larger than the 4 MiB"),
+        (b" " * 10 * 1024 * 1024, "is larger than the 4 MiB"),
+        (b"[" * 100_000, "nested deeper"),
+        (b'{"a":' * 5_000 + b"1" + b"}" * 5_000, "nested deeper"),
+        (b'{"model_type": "llama", "hidden_size": NaN}', "NaN is not a JSON number"),
+        (b'{"model_type": "llama", "hidden_size": 1e400}', "too large"),
+        (b"\xff\xfe\x00", "not UTF-8"),
+        (b"", "not valid JSON"),
+        (b"[]", "does not hold a mapping"),
+        (b"{}", "model_type is missing"),
+        (json.dumps({"model_type": SCRIPT}).encode(), "is not supported"),
+    ],
+)
+def test_a_hostile_file_gets_a_message(body: bytes, said: str, client: Client) -> None:
+    status, found = drop(client, body)
+    assert status == 422
+    assert said in found["error"]
+
+
+def test_a_name_is_text(client: Client) -> None:
+    body = json.dumps({**json.loads(CONFIG), "_name_or_path": SCRIPT}).encode()
+    status, found = drop(client, body, "..%2F..%2Fetc%2Fpasswd%3Cscript%3E.json")
+    assert status == 200
+    assert "/" not in found["word"]
+    assert "<" not in found["word"]
+    page = client.ask(f"/ask.html?model={found['word']}&cluster=dgx-h100:2&batch=64").body.decode()  # type: ignore[attr-defined]
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "&lt;/script&gt;" in page
+
+
+def test_few_files_are_kept() -> None:
+    kept = Uploads()
+    bodies = [json.dumps({**json.loads(CONFIG), "number": one}).encode() for one in range(MOST_FILES + 1)]
+    words = [kept.add("config.json", body, len(body))["word"] for body in bodies]
+    assert len(set(words)) == len(words)
+    assert len(kept.names) == MOST_FILES
+    assert kept.get(words[-1]) is not None
+    assert words[0] not in kept.names

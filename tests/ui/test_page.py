@@ -1,0 +1,287 @@
+"""Every screen in a browser: its numbers are the library's, nothing leaves the machine, and everybody can read it."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+import pytest
+
+import lockstep
+from lockstep.layout.groups import group_summary
+from lockstep.planner import estimate
+from lockstep.planner.whatif import NAMES, scaled
+from lockstep.types.plain import plain
+from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
+from lockstep.validation.nearest import nearest
+from lockstep.web.screens import ORDER
+from ui.asking import WORDS
+from ui.numbers import numbers, printed, texts
+
+QUERY = f"?{urlencode(WORDS)}"
+CONFIG = Path(__file__).parents[1] / "workload" / "configs" / "phi3-mini.json"
+PATHS = {**{name: f"/{name}{QUERY}" for name in ORDER}, "card": "/learn?claim=T4&run=yes"}
+OPEN_ALL = "() => document.querySelectorAll('main details').forEach((one) => (one.open = true))"
+
+
+@cache
+def plan() -> Any:
+    return lockstep.plan("llama3-8b", "dgx-h100:2", batch=64, tokens="1T")
+
+
+@cache
+def best() -> dict[str, Any]:
+    return {"cluster": "dgx-h100:2", "batch": 64, **plan().best.layout.to_dict()}
+
+
+def step_texts(one: Any) -> str:
+    """A step as the page shows it next to what `lockstep estimate` prints: every part, and dollars per million tokens."""
+    parts = one.step.breakdown_s().values()
+    shares = (format_frac(seconds / one.step_time_s, 2) for seconds in parts)
+    cost = f"{one.cost_per_token * 1e6:.3g}"
+    sizes = (
+        format_size(float(getattr(one.memory, f"{name}_B")))
+        for name in ("parameters", "gradients", "optimizer", "activations", "buffers")
+    )
+    return texts([*map(format_time, parts), *shares, *sizes, cost, format_frac(float(one.memory.used_frac))])
+
+
+def expected(name: str) -> str:
+    """All text with numbers that a screen may show, by the library alone."""
+    one = lockstep.estimate("llama3-8b", **best())
+    common = texts([printed("plan", plan()), printed("estimate", one), step_texts(one)])
+    match name:
+        case "ask":
+            return common
+        case "layout":
+            groups = group_summary(one.layout, one.cluster).values()
+            said = texts(f"{group['groups']:,} {group['ranks']:,}" for group in groups)
+            memory = printed("memory", lockstep.memory("llama3-8b", **best()))
+            return texts([common, memory, said, "rank 0, nodes of 8, 16 ranks, stage 0"])
+        case "whatif":
+            advice = printed("sensitivity", lockstep.sensitivity("llama3-8b", **best()))
+            return texts([common, advice, other_hardware(one), "20 % lower, 20 % higher"])
+        case "compare":
+            changes = "tp=2"
+            found = lockstep.compare("llama3-8b", changes, cluster="dgx-h100:2", batch=64)
+            sides = [
+                format_time(scale * value)
+                for scale, side in ((1.0, found.a), (found.scale, found.b))
+                for value in side.parts_s.values()
+            ]
+            return texts([printed("compare", found), *sides])
+        case "campaign":
+            found = lockstep.campaign("llama3-8b", tokens="1T", **best())
+            return texts([printed("campaign", found), days(found)])
+        case "trust":
+            return texts([common, rests_on(one), printed("cite", lockstep.cite(one))])
+        case "card":
+            return printed("claims", lockstep.claims("T4", run=True))
+        case _:
+            found = lockstep.claims()
+            return texts([printed("claims", found), len(found.entries)])
+
+
+def other_hardware(one: Any) -> str:
+    """Step times with every number of the hardware changed, by `scaled` alone."""
+    said = []
+    for name in NAMES:
+        for factor in (0.5, 0.8, 1.2, 2.0):
+            inner = [name == "intra_bw"] + [name == "inter_bw"] * (len(one.cluster.levels) - 1)
+            words: dict[str, Any] = (
+                {name: factor} if not name.endswith("_bw") else {"bandwidth": [factor if it else 1.0 for it in inner]}
+            )
+            seconds = estimate(one.job, scaled(one.cluster, **words), one.layout).step_time_s
+            said += [format_time(seconds), format_frac(abs(seconds / one.step_time_s - 1.0), 2)]
+    return texts(said)
+
+
+def days(found: Any) -> str:
+    """The figures of a run and the ends of the histogram."""
+    wall_s, run = found.simulated.wall_s, found.run
+    between = [format_time(end * SECONDS_PER_DAY) for end in (found.interval.low, found.interval.high)]
+    return texts([
+        *(format_time(float(one), 4) for one in (wall_s.min(), wall_s.max(), np.mean(wall_s))), f"{len(wall_s):,}", *between,
+        format_time(run.wall_s), format_money(run.cost_usd), format_count(run.gpu_hours), f"{run.losses.failures:,.3g}",
+        format_time(run.pattern.every * run.interval_s), len(found.assumptions),
+    ])  # fmt: skip
+
+
+def rests_on(one: Any) -> str:
+    """What is published, and the steps nearest to this one."""
+    support, said = one.support, []
+    for near in nearest(one):
+        case = near.case
+        said += [
+            case.job.model.name,
+            near.table,
+            case.row,
+            case.job.devices,
+            case.cluster.device.name,
+            case.job.recipe.software.name,
+        ]
+        said += [
+            format_time(case.measured),
+            format_time(near.predicted_s),
+            format_frac(abs(near.error_frac), 2),
+            case.job.recipe.dtype,
+        ]
+        said += [format_count(case.job.devices)]
+    error = format_frac(support.error_frac)
+    kinds = [len(lockstep.cite(one).citations), *range(30)]
+    return texts([support.rows, error, support.stack, support.dtype, support.device, *said, *kinds])
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_every_number_is_the_librarys(name: str, watched: Any) -> None:
+    page = watched()
+    path = PATHS[name] + ("&b=tp%3D2" if name == "compare" else "")
+    main = page.go(path)
+    page.page.evaluate(OPEN_ALL)
+    shown = numbers(main.inner_text())
+    assert len(shown) > 10
+    counts = {str(one.text_content()) for one in page.page.locator("main summary small").all()}
+    allowed = numbers(expected(name), "llama3-8b on 16 x h100-sxm", "ZeRO-1 zb-h1 1f1b")
+    assert shown - allowed - counts == set()
+    page.quiet()
+
+
+COLOURS = """() => [...document.querySelectorAll('body *')].filter((one) => one.checkVisibility() &&
+  [...one.childNodes].some((each) => each.nodeType === 3 && each.textContent.trim())).map((one) => {
+    let below = one;
+    while (getComputedStyle(below).backgroundColor === 'rgba(0, 0, 0, 0)') below = below.parentElement;
+    return [getComputedStyle(one).color, getComputedStyle(below).backgroundColor, one.outerHTML.slice(0, 80)];
+  })"""
+UNNAMED = """() => [...document.querySelectorAll('svg, img, [role=img], input, select, button, .wide')].filter((one) =>
+  !(one.getAttribute('aria-label') || one.alt || one.labels?.length || one.textContent.trim())).map((one) => one.outerHTML)"""
+LEAST_CONTRAST = 4.5
+"""Of text (WCAG 2.2, level AA)."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_read_it(scheme: str, watched: Any) -> None:
+    """On a phone without scrolling sideways, with enough contrast, by words where there is a picture."""
+    page = watched(320, scheme)
+    for name, path in PATHS.items():
+        page.go(path)
+        assert page.page.evaluate("document.documentElement.scrollWidth") <= 320, name
+        assert page.page.locator("h1").count() == 1, name
+        assert page.page.evaluate(UNNAMED) == [], name
+        seen = page.page.evaluate(COLOURS)
+        assert [one for one in seen if contrast(*one[:2]) < LEAST_CONTRAST] == [], name
+        assert all((luminance(paper) < 0.2) == (scheme == "dark") for _, paper, said in seen if said.startswith("<h1"))
+    page.quiet()
+
+
+def contrast(ink: str, paper: str) -> float:
+    """Of two colours."""
+    low, high = sorted((luminance(ink), luminance(paper)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of `rgb(r, g, b)`."""
+    shares = (int(one) / 255 for one in re.findall(r"\d+", colour)[:3])
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in shares]
+    return sum(weight * one for weight, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_everything_is_reached_by_keyboard(watched: Any) -> None:
+    page = watched()
+    page.go(f"/layout{QUERY}")
+    wanted = page.page.evaluate(
+        """() => [...document.querySelectorAll('a[href], button, input, select, summary, [tabindex="0"]')]
+          .filter((one) => one.checkVisibility()).length"""
+    )
+    page.page.evaluate("() => document.activeElement.blur()")
+    seen = set()
+    for _ in range(wanted + 5):
+        page.page.keyboard.press("Tab")
+        seen.add(page.page.evaluate("() => [...document.querySelectorAll('*')].indexOf(document.activeElement)"))
+    assert len(seen - {-1}) >= wanted
+    page.page.locator("#rank").focus()
+    before = page.page.locator("main output").inner_text()
+    page.page.keyboard.press("ArrowRight")
+    assert page.page.locator("main output").inner_text() != before
+
+
+def test_a_change_is_an_address_and_back_goes_back(watched: Any) -> None:
+    page = watched()
+    page.go(f"/ask{QUERY}")
+    first = page.page.locator("main .figures").inner_text()
+    with page.page.expect_response(lambda one: "/data/ask" in one.url and "batch=128" in one.url):
+        page.page.locator("#f-batch").fill("128")
+    page.page.wait_for_function("(before) => document.querySelector('main .figures').innerText !== before", arg=first)
+    assert "batch=128" in page.page.url
+    expected_s = lockstep.plan("llama3-8b", "dgx-h100:2", batch=128, tokens="1T").best.step_time_s
+    assert format_time(expected_s) in page.page.locator("main .figures").inner_text()
+    page.page.locator("main tbody a").nth(1).click()
+    page.settle()
+    page.page.wait_for_url("**/layout?**")
+    page.page.go_back()
+    page.page.wait_for_url("**/ask?**")
+    page.page.wait_for_function("() => document.querySelector('footer pre').textContent.startsWith('lockstep plan')")
+    page.quiet()
+
+
+def test_a_refusal_is_said_at_its_field(watched: Any) -> None:
+    page = watched()
+    main = page.go("/ask?model=lama3-8b&cluster=dgx-h100:2&batch=64")
+    assert "did you mean" in main.inner_text()
+    assert page.page.locator("#f-model").get_attribute("aria-invalid") == "true"
+    assert "does not fit" in page.go("/ask?model=llama3-405b&cluster=dgx-h100&batch=8").inner_text()
+
+
+def test_a_dropped_file_is_read_and_a_hostile_one_is_text(watched: Any, tmp_path: Path) -> None:
+    page = watched()
+    page.go(f"/ask{QUERY}")
+    hostile = tmp_path / "config.json"
+    script = "</script><script>window.ran = true</script><img src=x onerror='window.ran = true'>"
+    hostile.write_text(json.dumps({**json.loads(CONFIG.read_text()), "_name_or_path": script}))
+    page.page.locator("#f-file").set_input_files(hostile)
+    page.page.wait_for_url("**dropped**")
+    page.page.wait_for_function("() => document.querySelector('main .over')?.textContent.includes('</script>')")
+    assert page.page.evaluate("() => window.ran") is None
+    for body, said in (
+        (b"[" * 100_000, "nested deeper"),
+        (b'{"model_type": NaN}', "NaN"),
+        (b" " * 10 * 1024 * 1024, "larger than"),
+    ):
+        hostile.write_bytes(body)
+        page.page.locator("#f-file").set_input_files(hostile)
+        page.page.wait_for_function("(said) => document.getElementById('dropped').textContent.includes(said)", arg=said)
+    page.complaints = [one for one in page.complaints if "422" not in one]
+    page.quiet()
+
+
+def test_the_saved_file_opens_alone(watched: Any, tmp_path: Path) -> None:
+    page = watched()
+    page.go(f"/ask{QUERY}")
+    with page.page.expect_download() as waiting:
+        page.page.get_by_text("Save as one file").click()
+    file = tmp_path / "saved.html"
+    waiting.value.save_as(file)
+    assert file.stat().st_size < 1_000_000
+    page.requests.clear()
+    page.page.goto(file.as_uri())
+    assert "llama3-8b on 16 x h100-sxm" in page.page.locator("h1").inner_text()
+    assert [one for one in page.requests if not one.startswith(("file:", "data:"))] == []
+    assert page.page.evaluate("() => document.scripts.length") == 0
+    page.quiet()
+
+
+def test_what_is_asked_no_more_is_not_drawn(watched: Any) -> None:
+    """Of two quick changes the last one is shown, whichever answer comes first."""
+    page = watched()
+    page.go(f"/ask{QUERY}")
+    page.page.route("**/data/ask?**batch=32**", lambda route: None)
+    page.page.locator("#f-batch").fill("32")
+    page.page.wait_for_url("**batch=32**")
+    page.page.locator("#f-batch").fill("256")
+    page.page.wait_for_function("() => document.querySelector('footer pre')?.textContent.includes('--batch 256')")
+    assert plain(page.page.locator("#f-batch").input_value()) == "256"
