@@ -33,7 +33,7 @@ export async function space(element, form, options = {}) {
 
   function refresh() {
     colour = colours(element);
-    const paper = colour.pixel("--paper"), blend = (pixel) => [0, 8, 16].reduce(
+    const paper = colour.pixel("--ground"), blend = (pixel) => [0, 8, 16].reduce(
       (made, bits) => made | (Math.round(0.28 * ((pixel >>> bits) & 255) + 0.72 * ((paper >>> bits) & 255)) << bits), 0xff000000) >>> 0;
     look.palette = look.field.texts.map((_, place) => colour.pixel(shade(place)));
     look.pale = look.palette.map(blend);
@@ -169,10 +169,11 @@ export async function space(element, form, options = {}) {
     view.plane.limits = { x0: x0 - dx, x1: Math.max(x1, capacity) + dx, y0: y0 - dy, y1: y1 + dy };
     const home = { x0: x0 - dx, x1: Math.min(view.plane.limits.x1, capacity + 0.25), y0: y0 - 0.02, y1: Math.min(y1 + dy, y0 + 0.9) };
     view.plane.home = home;
-    view.fit();
+    if (!view.touched) view.fit();
   }
 
   async function add(message) {
+    if (message.error) return (status.textContent = message.error);
     if (message.chunk) {
       await cloud.add(message.chunk);
       frame();

@@ -104,7 +104,7 @@ export async function timeline(element, form, options = {}) {
   function drawAxis(box) {
     const context = axis.getContext("2d"), { x0, x1 } = view.window;
     context.setTransform(view.ratio, 0, 0, view.ratio, 0, 0);
-    context.fillStyle = colour.css("--paper");
+    context.fillStyle = colour.css("--ground");
     context.fillRect(0, 0, view.width, AXIS);
     context.font = `11px ${colour.font}`;
     context.fillStyle = colour.css("--quiet");

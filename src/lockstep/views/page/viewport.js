@@ -101,6 +101,7 @@ export class Viewport {
   }
 
   pan(dx, dy) {
+    this.touched = true;
     const box = this.plane.box(), { x0, x1, y0, y1 } = this.window;
     const right = -dx * (x1 - x0) / box.width, up = dy * (y1 - y0) / box.height;
     this.show({ x0: x0 + right, x1: x1 + right, y0: y0 + up, y1: y1 + up });
@@ -111,6 +112,7 @@ export class Viewport {
     const at = (x ?? box.left + box.width / 2) - box.left, from = (y ?? box.top + box.height / 2) - box.top;
     const px = x0 + (at / box.width) * (x1 - x0), py = y1 - (from / box.height) * (y1 - y0);
     this.zoomed = performance.now();
+    this.touched = true;
     clearTimeout(this.settle);
     this.settle = setTimeout(() => this.ask(), SETTLED_MS + 10);
     this.show({ x0: px - (px - x0) / factor, x1: px + (x1 - px) / factor, y0: py - (py - y0) / factor, y1: py + (y1 - py) / factor });

@@ -99,6 +99,11 @@ def _view(answer: Shown) -> tuple[Callable[[Any, Console], None], Callable[[Any]
     return command.render, command.picture
 
 
+def render_of(answer: Shown) -> Callable[[Any, Console], None]:
+    """What prints an answer to a console."""
+    return _view(answer)[0]
+
+
 def brief(answer: Shown) -> str:
     """The lines of the verdict."""
     out = Console(file=StringIO(), width=WIDTH, highlight=False, markup=False, emoji=False, color_system=None)
