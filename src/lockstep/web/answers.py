@@ -18,8 +18,8 @@ from starlette.responses import Response
 from lockstep.documents import SCHEMA
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json, plain
-from lockstep.views.parts.html import POLICY, page_of
 from lockstep.views.page.inline import script_source
+from lockstep.views.parts.html import POLICY, page_of
 from lockstep.views.parts.lists import flattened
 from lockstep.views.parts.output import finite
 from lockstep.views.parts.page import asked_as, python, shell
@@ -65,7 +65,8 @@ def later_data(screen: Screen, asked: Asked) -> Json:
 
 def written(verb: str, words: Mapping[str, str], asked: Asked) -> tuple[str, str]:
     """The command and the call that give the same answer."""
-    said = shell_words(verb, words, asked.server.uploads.names)
+    from_address = all(isinstance(value, str) for value in words.values())
+    said = shell_words(verb, words, asked.server.uploads.names) if from_address else dict(words)
     return shell(verb, said, _options(verb)), python(verb, said)
 
 

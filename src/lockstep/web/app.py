@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import import_module, resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from starlette.applications import Starlette

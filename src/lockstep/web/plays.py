@@ -12,7 +12,9 @@ from lockstep.errors import UnknownName
 from lockstep.types.plain import Json
 
 Words = Mapping[str, str]
-LINK = {"latency": "5us", "bandwidth": "25GB/s"}
+BANDWIDTH = {"bandwidth": "25GB/s"}
+COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast")
+BUCKETS = ("1MB", "2MB", "5MB", "10MB", "25MB", "50MB", "100MB", "200MB", "700MB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ PLAYS = (
     Play(
         "schedule",
         "A pipeline schedule",
-        "Stages wait for one another: more micro-batches, or another order of the passes, leave less of the step empty.",
+        "Stages wait for one another; more micro-batches, or another order of the passes, leave less idle time.",
         "pipeline",
         (
             Knob("schedule", "Schedule", ("gpipe", "1f1b", "interleaved", "zb-h1", "dualpipe-v"), "1f1b", False),
@@ -76,27 +78,27 @@ PLAYS = (
     Play(
         "collective",
         "A collective",
-        "Small messages are bound by latency and large ones by bandwidth, so the fastest algorithm changes with the size.",
+        "Small messages are bound by latency, large ones by bandwidth: the fastest algorithm changes with the size.",
         "collective",
         (
-            Knob("op", "Collective", ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast"), "all-reduce", False),
+            Knob("op", "Collective", COLLECTIVES, "all-reduce", False),
             Knob("ranks", "Ranks", _powers(9), "64"),
             Knob("size", "Size", ("1kB", "10kB", "100kB", "1MB", "10MB", "100MB", "1GB"), "1MB"),
             Knob("latency", "Latency", ("1us", "2us", "5us", "10us", "20us", "50us"), "5us"),
         ),
-        {"bandwidth": LINK["bandwidth"]},
+        BANDWIDTH,
     ),
     Play(
         "bucket",
         "A bucket size",
-        "Gradients are sent while earlier layers still compute: small buckets start early and pay latency, large ones wait.",
+        "Gradients are sent while earlier layers compute: small buckets start early and pay latency, large ones wait.",
         "overlap",
         (
-            Knob("bucket_size", "Bucket", ("1MB", "2MB", "5MB", "10MB", "25MB", "50MB", "100MB", "200MB", "700MB"), "25MB"),
+            Knob("bucket_size", "Bucket", BUCKETS, "25MB"),
             Knob("ranks", "Ranks", _powers(10, 3), "256"),
             Knob("latency", "Latency", ("1us", "5us", "10us", "50us", "100us"), "10us"),
         ),
-        {"layers": "96", "backward": "480ms", "gradients": "700MB", "bandwidth": LINK["bandwidth"]},
+        {"layers": "96", "backward": "480ms", "gradients": "700MB", **BANDWIDTH},
     ),
     Play(
         "straggler",
@@ -109,7 +111,9 @@ PLAYS = (
         ),
         {},
         lambda words: {
-            "workers": [4, 16, 64, 256], "law": f"lognormal:mean=50ms,cv={words['cv']}", "mitigation": words["mitigation"],
+            "workers": "4,16,64,256",
+            "law": f"lognormal:mean=50ms,cv={words['cv']}",
+            "mitigation": words["mitigation"],
         },
     ),
     Play(
@@ -127,7 +131,7 @@ PLAYS = (
     Play(
         "precision",
         "Weights in few bits",
-        "An update that is smaller than half a step of the format is lost, unless a wider copy of the weights keeps it.",
+        "An update smaller than half a spacing of the format is lost, unless a wider copy of the weights keeps it.",
         "converge",
         (
             Knob("format", "Format", ("fp16", "bf16"), "bf16", False),
@@ -143,6 +147,7 @@ PLAYS = (
         "claims",
         (Knob("claim", "Claim", ("B.14", "C.1", "C.2", "C.5", "C.11"), "B.14", False),),
         {"run": True},
+        lambda words: {"claim": [words["claim"]]},
     ),
 )  # fmt: skip
 

@@ -101,6 +101,8 @@ def shell(verb: str, words: Mapping[str, object], options: Options) -> str:
         value, info = words.get(name), get_args(kind)[-1]
         if name in ELSEWHERE or value is None or value == default:
             continue
+        if isinstance(value, Mapping):
+            value = [f"{key}={each}" for key, each in value.items()]
         values = [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)]
         if isinstance(info, typer.models.ArgumentInfo):
             places += values
