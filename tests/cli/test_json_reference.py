@@ -15,8 +15,8 @@ from lockstep.verbs import VERBS
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text("utf-8")
 LINK = ("--latency", "5us", "--bandwidth", "25GB/s")
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PROCESSES = {"execute", "bench", "bench of kernels", "train", "reproduce", "rig"}
-"""Sections about runs on real processes, which tests/measure makes; only their form is checked here."""
+PROCESSES = {"execute", "bench", "bench of kernels", "train", "reproduce", "rig", "ui"}
+"""Sections about runs on real processes, which tests/measure makes, and a server; only their form is checked here."""
 SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "Estimate": [("estimate", *LLAMA, "--tp", "2", "--zero", "3", "--sequence-parallel")],
     "plan": [("plan", *LLAMA), ("plan", *LLAMA, "--tokens", "1T")],

@@ -60,9 +60,7 @@ class Watched:
     def settle(self) -> Any:
         """The part of the page with the answer, once nothing is awaited."""
         self.page.wait_for_selector("main .screen, main .refused")
-        self.page.wait_for_function(
-            "() => !document.querySelector('main').hasAttribute('aria-busy') && !document.querySelector('[role=status]')"
-        )
+        self.page.wait_for_function("() => !document.querySelector('main[aria-busy], [role=status]')")
         return self.page.locator("main")
 
     def quiet(self) -> None:

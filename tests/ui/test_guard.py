@@ -1,4 +1,4 @@
-"""Who may ask the page's server: this machine, by its name, with the token; and what a browser may do with the answer."""
+"""Who may ask the page's server: this machine, by its name, with the token; and what a browser may do with answers."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def best() -> dict[str, Any]:
 
 
 def step_texts(one: Any) -> str:
-    """A step as the page shows it next to what `lockstep estimate` prints: every part, and dollars per million tokens."""
+    """A step as the page shows it next to what `lockstep estimate` prints: every part, dollars per million."""
     parts = one.step.breakdown_s().values()
     shares = (format_frac(seconds / one.step_time_s, 2) for seconds in parts)
     cost = f"{one.cost_per_token * 1e6:.3g}"
@@ -106,7 +106,8 @@ def days(found: Any) -> str:
     wall_s, run = found.simulated.wall_s, found.run
     between = [format_time(end * SECONDS_PER_DAY) for end in (found.interval.low, found.interval.high)]
     return texts([
-        *(format_time(float(one), 4) for one in (wall_s.min(), wall_s.max(), np.mean(wall_s))), f"{len(wall_s):,}", *between,
+        *(format_time(float(one), 4) for one in (wall_s.min(), wall_s.max(), np.mean(wall_s))), f"{len(wall_s):,}",
+        *between,
         format_time(run.wall_s), format_money(run.cost_usd), format_count(run.gpu_hours), f"{run.losses.failures:,.3g}",
         format_time(run.pattern.every * run.interval_s), len(found.assumptions),
     ])  # fmt: skip
@@ -157,8 +158,9 @@ COLOURS = """() => [...document.querySelectorAll('body *')].filter((one) => one.
     while (getComputedStyle(below).backgroundColor === 'rgba(0, 0, 0, 0)') below = below.parentElement;
     return [getComputedStyle(one).color, getComputedStyle(below).backgroundColor, one.outerHTML.slice(0, 80)];
   })"""
-UNNAMED = """() => [...document.querySelectorAll('svg, img, [role=img], input, select, button, .wide')].filter((one) =>
-  !(one.getAttribute('aria-label') || one.alt || one.labels?.length || one.textContent.trim())).map((one) => one.outerHTML)"""
+UNNAMED = """() => [...document.querySelectorAll('svg, img, [role=img], input, select, button, .wide')]
+  .filter((one) => !(one.getAttribute('aria-label') || one.alt || one.labels?.length || one.textContent.trim()))
+  .map((one) => one.outerHTML)"""
 LEAST_CONTRAST = 4.5
 """Of text (WCAG 2.2, level AA)."""
 

@@ -34,8 +34,9 @@ def ask(as_json: bool, **words: Any) -> None:
 
 COMMAND = Command(
     examples=("lockstep ui", "lockstep ui llama3-8b -c dgx-h100:4", "lockstep ui --port 8000 --no-open"),
-    more="Needs the extra ui: pip install 'lockstep\\[ui]'. Nothing that is asked or dropped there leaves this machine.",
+    more="Needs the extra ui: pip install 'lockstep\\[ui]'. What is asked or dropped there stays on this machine.",
     render=render,
+    without=("html",),
     lists=False,
     ask=ask,
 )

@@ -145,10 +145,14 @@ async def _worked(
             return Response(status_code=GONE)
 
     future = asyncio.get_running_loop().run_in_executor(pool, work)
-    while not future.done():
-        await asyncio.wait({future}, timeout=POLL_S)
-        if not future.done() and await request.is_disconnected():
-            asked.stop.set()
+    try:
+        while not future.done():
+            await asyncio.wait({future}, timeout=POLL_S)
+            if not future.done() and await request.is_disconnected():
+                asked.stop.set()
+    finally:
+        # The server itself may end before the answer is there.
+        asked.stop.set()
     try:
         return future.result()
     except Infeasible as error:

@@ -51,10 +51,10 @@ def _text(value: object) -> str:
 
 def step_figures(one: Estimate, tokens: float | None = None) -> list[Json]:
     """Time, throughput, utilisation, and with `tokens` days and money."""
-    unit = one.job.unit
+    unit, per_step = one.job.unit, format_count(one.job.step_units)
     found = [
         figure("Step", format_time(one.step_time_s), one.said_interval),
-        figure("Throughput", f"{format_count(one.tokens_per_s)} {unit}/s", f"of {format_count(one.job.step_units)} {unit} per step"),
+        figure("Throughput", f"{format_count(one.tokens_per_s)} {unit}/s", f"of {per_step} {unit} per step"),
         figure(one.mfu_name, format_frac(one.mfu_frac), f"{format_frac(one.hfu_frac)} HFU"),
     ]  # fmt: skip
     if tokens is not None:

@@ -2,17 +2,18 @@
 
 A screen NAME is one Python file that gives data and one JavaScript file that draws it:
 
-    web/screens/NAME.py          SCREEN = Screen(title=..., verb="estimate", fields=QUESTION, data=data)
+    NAME.py in `screens`         SCREEN = Screen(title=..., verb="estimate", fields=QUESTION, data=data)
                                  data(answer, asked) -> plain JSON with every number as text, by `lockstep.units`
-    web/page/screens/NAME.js     export function draw(element, data, page) { ... }
-    web/screens/__init__.py      NAME in ORDER, which is the order of the tabs
+    NAME.js in `page/screens`    export function draw(element, data, page) { ... }
+    ORDER in `screens`           NAME, in the order of the tabs
 
 `verb` is the verb whose answer is shown and whose command and call stand below the screen; the words in the address are
 its keywords. `asked.ask("memory", words)` asks another one, and `asked.kept(key, function)` computes what no verb does;
 both are kept for the next request. The address has `.json` and `.csv` next to it, which are the answer of the verb, and
 `.html`, the same as one file. In the browser `page.words` are those of the address, `page.link(screen, words)` is an
-address, `page.go(words)` changes some of them, and `await page.later()` is what takes longer. `dom.js` has the parts that screens are made of; nothing is computed in
-the browser beyond places on the screen.
+address, `page.go(words)` changes some of them, and `await page.later()` is what takes longer. `draw` may return what to
+call when it leaves. `dom.js` has the parts that screens are made of; nothing is computed in the browser beyond places
+on the screen.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import time
 import webbrowser
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput
 from lockstep.web.app import application, warm
@@ -59,11 +59,8 @@ def serve(first: Mapping[str, tuple[str, object]], port: int, open_browser: bool
     token = secrets.token_urlsafe(24)
     named = Server(given=dict(first.values()), first={name: text for name, (text, _) in first.items()})
     app = Guard(application(named), port, token)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app, log_level="error", access_log=False, lifespan="off", timeout_graceful_shutdown=1, server_header=False
-        )
-    )
+    quiet: Any = {"log_level": "critical", "access_log": False, "server_header": False}
+    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", timeout_graceful_shutdown=1, **quiet))
     thread = threading.Thread(target=server.run, args=([listening],), name="lockstep-ui", daemon=True)
     thread.start()
     end = time.monotonic() + STARTS_S

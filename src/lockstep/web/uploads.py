@@ -1,7 +1,7 @@
 """`Uploads`: files that were dropped on the page. They stay in memory, and nothing of them is run or written.
 
-A file is read like one that is named on the command line, by the same strict reader: JSON without NaN, duplicate keys or
-deep nesting. Its text is limited before it is read at all.
+A file is read like one that is named on the command line, by the same strict reader: JSON without NaN, duplicate keys
+or deep nesting. Its size is limited before it is read at all.
 """
 
 from __future__ import annotations

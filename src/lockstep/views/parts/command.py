@@ -41,7 +41,7 @@ class Command:
     also: Options = field(default_factory=dict)
     """Flags beside those that the verb's function declares."""
     without: tuple[str, ...] = ()
-    """Keywords of the function that the command line does not take."""
+    """Keywords, of the function or of every command, that the command line does not take."""
     lists: bool = True
     """Whether numeric options take lists and ranges, whose answer is rows."""
     figures: tuple[str, ...] = ()
@@ -54,9 +54,10 @@ class Command:
 
     def options(self, verb: str) -> dict[str, tuple[Any, Any]]:
         """Annotated type and default of every keyword of the command line."""
-        own = {name: one for name, one in options_of(verb_function(verb)).items() if name not in self.without}
+        own = options_of(verb_function(verb))
         lists = {**({} if self.picture else CURVE), **CSV} if self.lists else {}
-        return {**own, **self.also, **(PLOT if self.picture else {}), **lists, **HTML, **JSON}
+        every = {**own, **self.also, **(PLOT if self.picture else {}), **lists, **HTML, **JSON}
+        return {name: one for name, one in every.items() if name not in self.without}
 
     def runner(self, verb: str) -> Callable[..., None]:
         """What a command-line parser calls, with a signature made of the flags."""

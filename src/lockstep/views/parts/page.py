@@ -120,6 +120,6 @@ def python(verb: str, words: Mapping[str, object]) -> str:
     """The call of the library with the words that were given."""
     places = {one.name for one in signature(verb_function(verb)).parameters.values() if one.kind is one.VAR_POSITIONAL}
     given = [(name, value) for name, value in words.items() if value is not None and name not in ELSEWHERE]
-    said = [repr(each) for name, value in given if name in places for each in value]
+    said = [repr(each) for name, value in given if name in places and isinstance(value, list | tuple) for each in value]
     said += [f"{name}={value!r}" for name, value in given if name not in places]
     return f"import lockstep\nlockstep.{verb}({', '.join(said)})"

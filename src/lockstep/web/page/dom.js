@@ -31,7 +31,7 @@ export const figures = (list) =>
   h("dl", { class: "figures" }, list.map((one) => h("div", {},
     h("dt", {}, one.label), h("dd", { class: "value" }, one.value), one.note ? h("dd", { class: "note" }, one.note) : null)));
 
-const key = (part) => h("li", {}, h("i", { class: `k-${part.kind}` }), h("span", {}, part.label), h("b", {}, part.text));
+const key = (part) => h("li", {}, h("i", { class: `k-${part.kind}` }), h("span", {}, part.label), part.text ? h("b", {}, part.text) : null);
 
 /** Parts of a whole in one bar, with a key of their numbers. */
 export function stack(parts, label) {

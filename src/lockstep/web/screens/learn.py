@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lockstep.evidence.claims.entry import KINDS, VERDICTS
 from lockstep.types.plain import Json
@@ -25,11 +25,14 @@ YES = "yes"
 def answer(asked: Asked) -> Claims:
     """The list, or the card of an item; with `run`, what decides it is run."""
     words = {name: value for name, value in asked.words.items() if value}
-    item, run = words.get("claim", ""), words.get("run") == YES
-    if not item:
-        filters = {name: words[name] for name in FILTERS if name in words}
-        return asked.kept(("claims", *filters.items()), lambda: find(**filters))
-    return asked.kept(("claim", item, run), lambda: find(item, run=run, progress=asked.check))
+    item = words.get("claim", "")
+    run = bool(item) and words.get("run") == YES
+    filters: Any = {} if item else {name: words[name] for name in FILTERS if name in words}
+    found: Claims = asked.kept(
+        ("claim", item, run, *filters.items()),
+        lambda: find(*filter(None, [item]), run=run, progress=asked.check, **filters),
+    )
+    return found
 
 
 def words(asked: Asked) -> dict[str, str]:

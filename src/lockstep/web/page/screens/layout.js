@@ -27,7 +27,7 @@ function stages(data) {
 function grid(grid) {
   const step = CELL + GAP;
   const rows = Math.ceil(grid.ranks / grid.node);
-  const across = Math.max(1, Math.min(rows, Math.floor(640 / (grid.node * step + 6))));
+  const across = Math.max(1, Math.min(rows, Math.floor((innerWidth < 620 ? 250 : 640) / (grid.node * step + 6))));
   const down = Math.ceil(rows / across);
   const squares = Array.from({ length: grid.ranks }, (_, rank) => {
     const node = Math.floor(rank / grid.node);
@@ -71,7 +71,7 @@ export function draw(element, data, page) {
     figures(data.figures),
     h("section", {}, heading("Where the step goes", `${data.total}; hidden traffic costs nothing`), waterfall(data)),
     h("section", {}, heading("Memory by pipeline stage", `${data.fullest} is the fullest; the end of a track is the device's ${data.stages[0].limit}`),
-      stages(data), stack(data.stages[0].parts.map((part) => ({ ...part })), "key").lastChild),
+      stages(data), stack(data.stages[0].parts.map((part) => ({ ...part, text: "" })), "key").lastChild),
     h("section", {}, heading("Ranks and their groups"), grid(data.grid)),
     ...blocks(data.blocks, page));
 }

@@ -8,12 +8,15 @@ function card(data, page) {
   const [first, ...rest] = blocks(data.blocks, page);
   const picture = h("div", { class: "paper" });
   if (data.picture) {
-    picture.append(h("img", { src: `/learn.svg${location.search}`, alt: `Picture: ${data.caption}`, onerror: () => picture.remove() }));
+    const waiting = h("p", { class: "dim", role: "status" }, "Drawing the picture ...");
+    const drawn = () => waiting.replaceWith(image);
+    const image = h("img", { src: `/learn.svg${location.search}`, alt: `Picture: ${data.caption}`, onload: drawn, onerror: () => picture.remove() });
+    picture.append(waiting);
   }
   return [
     h("p", {}, h("a", { href: page.link("learn", { claim: "", run: "" }) }, "All items")),
     first, picture.childNodes.length ? picture : "", ...rest,
-    data.run ? h("p", {}, h("button", { type: "button", class: "big", onclick: () => page.go({ run: "yes" }) }, "Run what decides it"),
+    data.run ? h("p", { class: "run" }, h("button", { type: "button", class: "big", onclick: () => page.go({ run: "yes" }) }, "Run what decides it"),
       h("span", { class: "dim" }, ` ${data.seconds} of computing`)) : "",
   ];
 }

@@ -19,7 +19,8 @@ function slider(one, at, now) {
 }
 
 function tornado(bars) {
-  return h("ol", { class: "tornado" }, bars.map((one) => h("li", {},
+  const titles = h("li", { class: "dim titles" }, h("span", {}), h("span", {}), h("span", { class: "number" }, "lower"), h("span", { class: "number" }, "higher"));
+  return h("ol", { class: "tornado" }, titles, bars.map((one) => h("li", {},
     h("span", { class: "name" }, one.label),
     h("span", { class: "track" }, one.ends.map((end) => place(h("i", { class: end.kind }), { left: end.start, width: end.width }))),
     one.ends.map((end) => h("span", { class: `number ${end.kind}` }, end.text)))));
