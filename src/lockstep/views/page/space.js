@@ -14,6 +14,7 @@ export async function space(element, form, options = {}) {
   const tools = make("div", "ls-tools"), canvas = make("canvas", "ls-canvas"), status = make("p", "ls-status");
   const table = make("div", "ls-table wide"), legend = make("div", "ls-legend"), tip = hint(element);
   canvas.setAttribute("role", "img");
+  for (const [name, value] of [["role", "region"], ["aria-label", "Selected layouts"], ["tabindex", "0"]]) table.setAttribute(name, value);
   status.setAttribute("aria-live", "polite");
   element.replaceChildren(tools, legend, make("div", "ls-plot", canvas), status, table, tip.box);
   element.classList.add("ls-view");

@@ -37,7 +37,7 @@ function answer(into, data) {
 export function draw(element, data, page) {
   const tabs = data.plays.map((one) => h("a", { href: `/play?play=${one.name}`, "aria-current": one.name === data.play ? "true" : undefined }, one.title));
   const played = h("div", { class: "played" });
-  element.append(h("p", { class: "buttons plays" }, tabs), h("h1", {}, data.title), h("p", { class: "dim" }, data.about),
+  element.append(h("p", { class: "buttons plays" }, tabs), h("p", { class: "over" }, data.about),
     h("div", { class: "knobs" }, data.knobs.map((one) => knob(one, page))), played);
   answer(played, data);
 }
