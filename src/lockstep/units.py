@@ -207,7 +207,7 @@ def _format(number: float, steps: tuple[tuple[float, str], ...], digits: int) ->
         return "unknown"
     if number == 0:
         return f"0 {steps[-1][1]}".strip()
-    factor, name = next((step for step in steps if abs(number) >= step[0] * 0.9995), steps[-1])
+    factor, name = next((step for step in steps if abs(number) >= step[0] * STEP_FROM), steps[-1])
     scaled = number / factor
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(scaled)))) if scaled else 0
     if abs(scaled) >= LARGEST or decimals > MOST_DECIMALS:
@@ -220,10 +220,14 @@ def _format(number: float, steps: tuple[tuple[float, str], ...], digits: int) ->
 
 _DECIMAL_STEPS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _BINARY_STEPS = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
-_TIME_STEPS = (
-    (2 * 86400.0, "d"), (2 * 3600.0, "h"), (120.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"),
+SIZE_STEPS = tuple((factor, factor, name) for factor, name in _BINARY_STEPS)
+TIME_STEPS = (
+    (2 * 86400.0, 86400.0, "d"), (2 * 3600.0, 3600.0, "h"), (120.0, 60.0, "min"), (1.0, 1.0, "s"), (1e-3, 1e-3, "ms"),
+    (1e-6, 1e-6, "us"), (1e-9, 1e-9, "ns"),
 )  # fmt: skip
-_TIME_SCALE = {"d": 86400.0, "h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+"""From which number on a unit is used, its size, its name; the largest first."""
+STEP_FROM = 0.9995
+"""A number that rounds to the next unit is written in it."""
 
 
 def format_size(size_B: float, digits: int = 3) -> str:
@@ -235,8 +239,8 @@ def format_time(time_s: float, digits: int = 3) -> str:
     """`12.4 ms`, `3.1 h`, `45 d`: seconds in the unit a person would say."""
     if not math.isfinite(time_s) or time_s == 0:
         return _format(time_s, ((1.0, "s"),), digits)
-    name = next((unit for above, unit in _TIME_STEPS if abs(time_s) >= above * 0.9995), "ns")
-    return _format(time_s, ((_TIME_SCALE[name], name),), digits)
+    steps = ((factor, name) for above, factor, name in TIME_STEPS if abs(time_s) >= above * STEP_FROM)
+    return _format(time_s, (next(steps, TIME_STEPS[-1][1:]),), digits)
 
 
 def format_bandwidth(bandwidth_Bps: float, digits: int = 3) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 import lockstep
 from lockstep.layout.groups import group_summary
-from lockstep.planner import estimate
+from lockstep.planner import estimate, points
 from lockstep.planner.whatif import NAMES, scaled
 from lockstep.types.plain import plain
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
@@ -80,6 +80,17 @@ def expected(name: str) -> str:
             return texts([printed("campaign", found), days(found)])
         case "trust":
             return texts([common, rests_on(one), printed("cite", lockstep.cite(one))])
+        case "space":
+            found = plan()
+            every = points(found.job, found.cluster, found.findings.space)
+            listed = [str(one) for some in every for one in some.layouts()]
+            evaluated = [f"{found.findings.evaluated:,}", f"{found.findings.feasible:,}"]
+            return texts([common, f"{found.findings.space.size:,}", *evaluated, *listed, "tp1 pp1 dp1 cp1"])
+        case "timeline":
+            return texts([common, f"{len(one.timeline().program):,}"])
+        case "play":
+            found = lockstep.pipeline(stages=4, microbatches=8, schedule="1f1b", transfer_s="0s")
+            return texts([printed("pipeline", found), "gpipe 1f1b interleaved zb-h1 dualpipe-v"])
         case "card":
             return printed("claims", lockstep.claims("T4", run=True))
         case _:
@@ -273,7 +284,9 @@ def test_the_saved_file_opens_alone(watched: Any, tmp_path: Path) -> None:
     page.page.goto(file.as_uri())
     assert "llama3-8b on 16 x h100-sxm" in page.page.locator("h1").inner_text()
     assert [one for one in page.requests if not one.startswith(("file:", "data:"))] == []
-    assert page.page.evaluate("() => document.scripts.length") == 0
+    kinds = page.page.evaluate("() => [...document.scripts].map((one) => one.type)")
+    assert kinds.count("") == 1
+    assert set(kinds) == {"", "application/json"}
     page.quiet()
 
 

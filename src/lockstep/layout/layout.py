@@ -160,21 +160,22 @@ class Layout:
         """Plain JSON form in the words of the command line."""
         return picked(self, without="order") | {"order": "-".join(self.order)}
 
+    def texts(self) -> dict[str, str]:
+        """What is written of each field, in order; nothing of a degree of 1 and of what is not done."""
+        degrees = {name: getattr(self, name) for name in ("tp", "cp", "ep", "etp", "pp", "dp")}
+        return {
+            **{name: f"{name}{value}" if value > (name != "etp") else "" for name, value in degrees.items()},
+            "micro_batch": f"mb{self.micro_batch}",
+            "zero": f"zero{self.zero}",
+            "schedule": (self.schedule + (f"x{self.vpp}" if self.vpp > 1 else "")) if self.pp > 1 else "",
+            "stages": f"stages {self.split}" if self.stages else "",
+            "recompute": f"recompute-{self.recompute}" if self.recompute != "none" else "",
+            "sequence_parallel": "sp" if self.sequence_parallel else "",
+            "shard": f"shard{self.shard}" if self.shard else "",
+        }
+
     def __str__(self) -> str:
-        names = ("tp", "cp", "ep", "etp", "pp", "dp")
-        degrees = [f"{name}{getattr(self, name)}" for name in names if getattr(self, name) > (name != "etp")]
-        words = [*degrees, f"mb{self.micro_batch}", f"zero{self.zero}"]
-        if self.pp > 1:
-            words.append(self.schedule + (f"x{self.vpp}" if self.vpp > 1 else ""))
-        if self.stages:
-            words.append(f"stages {self.split}")
-        if self.recompute != "none":
-            words.append(f"recompute-{self.recompute}")
-        if self.sequence_parallel:
-            words.append("sp")
-        if self.shard:
-            words.append(f"shard{self.shard}")
-        return " ".join(words)
+        return " ".join(filter(None, self.texts().values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,8 @@ from lockstep.planner.export import export as export
 from lockstep.planner.goal import OBJECTIVES as OBJECTIVES
 from lockstep.planner.pins import Pins as Pins
 from lockstep.planner.plan import plan as plan
+from lockstep.planner.points import Points as Points
+from lockstep.planner.points import points as points
 from lockstep.planner.result import Plan as Plan
 from lockstep.planner.roofline import Roofline as Roofline
 from lockstep.planner.roofline import roofline as roofline

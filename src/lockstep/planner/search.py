@@ -61,6 +61,8 @@ class Miss:
 class Findings(Brief):
     """What a search has found so far."""
 
+    space: Space
+    """What is searched."""
     best: list[Scored] = field(default_factory=list)
     near: list[Scored] = field(default_factory=list)
     """Feasible layouts at most NEAR_FRAC slower than the fastest: the MOST_NEAR fastest."""
@@ -100,7 +102,7 @@ def search(
     `job` and `space`, where several searches share them. What `takes` refuses is not chosen; it is asked only of what
     would be.
     """
-    found, total = Findings(), len(space.pp)
+    found, total = Findings(space), len(space.pp)
     try:
         for done, some in enumerate(candidates(job, space) if among is None else among):
             found.rejected += some.rejected

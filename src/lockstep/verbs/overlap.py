@@ -20,6 +20,8 @@ from lockstep.verbs.words.shared import LinkWords
 
 if TYPE_CHECKING:
     from lockstep.parallel.data import BucketSweep, Layers
+    from lockstep.parallel.group import Traffic
+    from lockstep.program import Timeline
 
 
 MOST_ROWS = 128
@@ -39,6 +41,14 @@ class Overlap(Shown):
     efficiency: float
     layers: Layers
     sweep: BucketSweep
+    traffic: Traffic
+
+    def timeline(self) -> Timeline:
+        """One step with the best of these bucket sizes, of one rank for all."""
+        from lockstep.parallel.data.buckets import timeline
+
+        counts = self.layers.buckets(self.sweep.best.bucket_B)
+        return timeline(self.layers, self.traffic, counts, efficiency=self.efficiency)
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -105,8 +115,9 @@ def overlap(
     with flags("--bucket-size"):
         if not sizes[0] > 0:
             raise BadInput("a bucket must be larger than 0", "bucket_B")
-        found = find(read, Traffic(network.group, name or ""), sizes, efficiency=share)
-    return Overlap(number, name, network.words()["cluster"], share, read, found)
+        traffic = Traffic(network.group, name or "")
+        found = find(read, traffic, sizes, efficiency=share)
+    return Overlap(number, name, network.words()["cluster"], share, read, found, traffic)
 
 
 def _layers(layers: str | Quantity, backward: Time | None, gradients: Size | None, forward_s: float) -> Layers:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 from lockstep.documents.files import writable_yaml, writing
 from lockstep.errors import BadInput, Infeasible
 from lockstep.units import parse_time_s
-from lockstep.verbs.words.calling import choosing, verb
+from lockstep.verbs.words.calling import choosing, strict, verb
 from lockstep.verbs.words.meaning import refuse_idle
 from lockstep.verbs.words.option import Option
 from lockstep.verbs.words.pins import first_pins, read_choices, read_pins
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lockstep.hardware import Cluster
-    from lockstep.layout import Recipe
-    from lockstep.planner import Pins, Plan, Software
+    from lockstep.layout import Job, Recipe
+    from lockstep.planner import Pins, Plan, Software, Space
     from lockstep.planner.search import Progress
     from lockstep.types.plain import Json
     from lockstep.workload import Model
@@ -107,6 +107,24 @@ def plan(
         with writing(path, "--out"):
             write_plan(path, found, {"model": model, "cluster": cluster, **asked.said[chosen]})
     return found
+
+
+@strict
+@choosing(RecipeWords)
+def space_of(
+    model: Annotated[str | Path | Model, MODEL],
+    cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
+    *,
+    software: str | None = None,
+    **words: Unpack[PinWords],
+) -> tuple[Job, Cluster, Space]:
+    """What a plan of one recipe searches: the job on the whole cluster, and the layouts. Raises BadInput."""
+    from lockstep.layout import Job
+
+    asked = _read(model, cluster, software, dict(words))
+    job = Job(asked.model, next(iter(asked.recipes.values())), asked.cluster.num_devices)
+    space = asked.pins.space(job, asked.cluster.devices_per_unit(0))
+    return job, asked.cluster, space if asked.software is None else asked.software.narrowed(space)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput
-from lockstep.units import format_frac
+from lockstep.units import format_frac, format_time
 from lockstep.views import cite, estimate, memory, plan, sensitivity
+from lockstep.views.page.space import space_form
+from lockstep.views.page.timeline import timeline_form
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.output import given, print_json
 from lockstep.views.parts.page import WANTED, page
@@ -17,8 +20,12 @@ from lockstep.views.parts.terminal import chapter, console, heading, indented, t
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lockstep.planner import Estimate, Plan
     from lockstep.verbs.report import RunReport
     from lockstep.verbs.support import Matrix
+
+MOST_DRAWN = 20_000
+"""Operations of a timeline up to which its static picture is drawn."""
 
 
 def render(found: RunReport, out: Console) -> None:
@@ -29,16 +36,45 @@ def render(found: RunReport, out: Console) -> None:
         draws(plan.plot_plan(found.plan))
     chapter(out, "Step")
     estimate.render(best, out)
-    if draws:
-        draws(estimate.plot_step(best))
     chapter(out, "Memory")
     memory.render(found.memory, out)
+    chapter(out, "Timeline")
+    _timeline(best, out)
+    chapter(out, "Every layout")
+    _space(found.plan, out)
     chapter(out, "What if")
     sensitivity.render(found.advice, out)
     chapter(out, "Published steps")
     _trust(found.support, out)
     chapter(out, "Sources")
     cite.render(found.references, out)
+
+
+def _timeline(best: Estimate, out: Console) -> None:
+    """One step, in lanes."""
+    timeline = best.timeline()
+    out.print(
+        f"One step of {format_time(timeline.makespan_s)} on {best.layout.pp} pipeline "
+        f"stage{'s' if best.layout.pp > 1 else ''}, each the same on {best.job.devices // best.layout.pp:,} devices. "
+        f"`lockstep estimate --trace` writes it for Perfetto."
+    )
+    if (draws := getattr(out, "picture", None)) and len(timeline.program) <= MOST_DRAWN:
+        draws(estimate.plot_step(best))
+    if views := getattr(out, "view", None):
+        devices = [best.job.devices // best.layout.pp] * best.layout.pp
+        capacity_B = best.memory.capacity_B
+        views("timeline", partial(timeline_form, timeline, stands_for=devices, capacity_B=capacity_B))
+
+
+def _space(found: Plan, out: Console) -> None:
+    """What the search chose from."""
+    findings = found.findings
+    out.print(
+        f"{findings.evaluated:,} layouts keep the rules, {findings.feasible:,} of them fit; "
+        f"{len(findings.front):,} are on the Pareto front of step time and memory."
+    )
+    if views := getattr(out, "view", None):
+        views("space", partial(space_form, found))
 
 
 def _trust(found: Matrix, out: Console) -> None:
@@ -81,7 +117,7 @@ COMMAND = Command(
         "lockstep report llama3-70b -c dgx-h100:64 --batch-tokens 4M --tokens 15T -o report.html",
         "lockstep report llama3-8b -c dgx-h100:2 --batch 64 --for torchtitan -o report.html",
     ),
-    more="One file with pictures that opens offline and holds no script.",
+    more="One file with pictures that opens offline, and reads the same without its script.",
     render=render,
     lists=False,
     ask=ask,

@@ -9,6 +9,8 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from io import BytesIO, StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -16,7 +18,8 @@ from starlette.responses import Response
 from lockstep.documents import SCHEMA
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json, plain
-from lockstep.views.parts.html import POLICY, document, shown
+from lockstep.views.page.inline import script_source
+from lockstep.views.parts.html import POLICY, page_of
 from lockstep.views.parts.lists import flattened
 from lockstep.views.parts.output import finite
 from lockstep.views.parts.page import asked_as, python, shell
@@ -35,6 +38,11 @@ def answer_of(screen: Screen, asked: Asked) -> tuple[Any, Mapping[str, str]]:
     return (asked.ask(screen.verb, words) if screen.answer is None else screen.answer(asked)), words
 
 
+def verb_of(screen: Screen, asked: Asked) -> str:
+    """The verb whose answer a screen shows."""
+    return screen.verb if screen.asks is None else screen.asks(asked)
+
+
 def command_of(verb: str) -> Command:
     """How a verb shows its answer."""
     found: Command = import_module(f"lockstep.views.{verb}").COMMAND
@@ -43,8 +51,8 @@ def command_of(verb: str) -> Command:
 
 def page_data(screen: Screen, asked: Asked) -> Json:
     """What the page draws, and the question as a command and as a call."""
-    answer, words = answer_of(screen, asked)
-    said, call = written(screen.verb, words, asked)
+    answer, words = (None, asked.words) if screen.stream else answer_of(screen, asked)
+    said, call = written(verb_of(screen, asked), words, asked)
     drawn = finite(plain(screen.data(answer, asked)))
     return {"title": screen.title, "shell": said, "python": call, "words": dict(words), "data": drawn}
 
@@ -57,7 +65,8 @@ def later_data(screen: Screen, asked: Asked) -> Json:
 
 def written(verb: str, words: Mapping[str, str], asked: Asked) -> tuple[str, str]:
     """The command and the call that give the same answer."""
-    said = shell_words(verb, words, asked.server.uploads.names)
+    from_address = all(isinstance(value, str) for value in words.values())
+    said = shell_words(verb, words, asked.server.uploads.names) if from_address else dict(words)
     return shell(verb, said, _options(verb)), python(verb, said)
 
 
@@ -86,15 +95,16 @@ def as_csv(screen: Screen, asked: Asked) -> Response:
 
 
 def as_html(screen: Screen, asked: Asked) -> Response:
-    """One file with pictures, that opens offline and holds no script."""
-    verb = screen.saves or screen.verb
+    """One file with pictures, that opens offline."""
+    verb = screen.saves or verb_of(screen, asked)
     answer, words = answer_of(screen, asked)
     if screen.saves:
         answer, words = asked.ask(verb, asked.words), asked.words
     command = command_of(verb)
-    body = shown(answer, command.render, [*_figures(command.picture, answer)])
-    text = document(f"lockstep {verb}", body + asked_as(*written(verb, words, asked)))
-    return Response(text, media_type="text/html", headers={**_kept(screen, "html"), "content-security-policy": POLICY})
+    more = asked_as(*written(verb, words, asked))
+    text = page_of(f"lockstep {verb}", answer, command.render, [*_figures(command.picture, answer)], more)
+    policy = f"{POLICY}; script-src {script_source()}"
+    return Response(text, media_type="text/html", headers={**_kept(screen, "html"), "content-security-policy": policy})
 
 
 def as_svg(screen: Screen, asked: Asked) -> Response:
@@ -102,7 +112,7 @@ def as_svg(screen: Screen, asked: Asked) -> Response:
     from lockstep.views.parts.figure import save_figure
 
     answer, _ = answer_of(screen, asked)
-    figures = _figures(screen.picture or command_of(screen.verb).picture, answer)
+    figures = _figures(screen.picture or command_of(verb_of(screen, asked)).picture, answer)
     if not figures:
         raise BadInput("this answer has no picture", "picture")
     out = BytesIO()
@@ -110,8 +120,23 @@ def as_svg(screen: Screen, asked: Asked) -> Response:
     return Response(out.getvalue(), media_type="image/svg+xml", headers={"content-security-policy": POLICY})
 
 
+def as_trace(screen: Screen, asked: Asked) -> Response:
+    """The timeline of the answer for Perfetto. Raises BadInput where there is none."""
+    from lockstep.program import Timeline, write_trace
+
+    found = getattr(answer_of(screen, asked)[0], "timeline", None)
+    timeline = found() if callable(found) else found
+    if not isinstance(timeline, Timeline):
+        raise BadInput("this answer has no timeline", "trace")
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json.gz"
+        write_trace(timeline, path)
+        body = path.read_bytes()
+    return Response(body, media_type="application/gzip", headers=_kept(screen, "json.gz"))
+
+
 FORMS: Mapping[str, Callable[[Screen, Asked], Response]] = {
-    "json": as_json, "csv": as_csv, "html": as_html, "svg": as_svg,
+    "json": as_json, "csv": as_csv, "html": as_html, "svg": as_svg, "trace": as_trace,
 }  # fmt: skip
 """By the ending of the address."""
 

@@ -5,6 +5,8 @@
 /NAME.json  /NAME.csv    the answer of its verb, as the command line prints it
 /NAME.html               the same as one file to keep
 /NAME.svg                its picture, where it has one
+/stream/NAME?words       what the screen draws piece by piece, a line of JSON each
+/NAME.trace              its timeline, for Perfetto
 /screens                 all screens with their controls
 /drop                    a dropped config.json, as the body of a POST
 /static  /views          files of the page, and those that the one-file report uses too
@@ -16,7 +18,7 @@ import asyncio
 import hashlib
 import json
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import import_module, resources
@@ -25,7 +27,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from starlette.applications import Starlette
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -79,6 +81,13 @@ def application(server: Server) -> Starlette:
             return Response("There is no such screen.", 404)
         return await answered(request, lambda asked: _json(request, DATA[when](screen(name), asked)))
 
+    async def stream(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in ORDER or screen(name).stream is None:
+            return Response("There is no such screen.", 404)
+        asked = Asked(dict(request.query_params), server)
+        return StreamingResponse(_lines(screen(name), asked), media_type="application/x-ndjson")
+
     async def first(_: Request) -> Response:
         return RedirectResponse(f"/{ORDER[0]}?{urlencode({**EXAMPLE, **server.first})}", 303)
 
@@ -102,10 +111,24 @@ def application(server: Server) -> Starlette:
         Route("/drop", drop, methods=["POST"]),
         Mount("/static", StaticFiles(directory=PAGE)),
         *([Mount("/views", StaticFiles(directory=VIEWS))] if VIEWS.is_dir() else []),
+        Route("/stream/{name}", stream),
         Route("/{when}/{name}", data),
         Route("/{name}", show),
     ]
     return Starlette(routes=routes)
+
+
+def _lines(one: Screen, asked: Asked) -> Iterator[str]:
+    """What a screen streams; the last line may be why there is no more. Ends with its reader."""
+    try:
+        for message in one.stream(asked) if one.stream is not None else ():
+            yield json.dumps(message, allow_nan=False) + "\n"
+    except Superseded:
+        return
+    except (Infeasible, BadInput) as error:
+        yield json.dumps({"error": str(error)}) + "\n"
+    finally:
+        asked.stop.set()
 
 
 async def worked(

@@ -84,7 +84,7 @@ class Asked:
     def ask(self, verb: str, words: Mapping[str, str] | None = None) -> Any:
         """The answer of a verb to these words. Raises what it raises, and Superseded."""
         said = allowed(verb, self.words if words is None else words)
-        return self.kept((verb, *sorted(said.items())), lambda: self._call(verb, said))
+        return self.kept((verb, *sorted(said.items())), lambda: self.call(verb_function(verb), verb, said))
 
     def kept(self, key: object, make: Callable[[], Any]) -> Any:
         """What `make` makes, once."""
@@ -96,8 +96,8 @@ class Asked:
         if self.stop.is_set():
             raise Superseded
 
-    def _call(self, verb: str, said: Mapping[str, str]) -> Any:
-        function = verb_function(verb)
+    def call(self, function: Callable[..., Any], verb: str, said: Mapping[str, str]) -> Any:
+        """What a function returns that takes the words of a verb."""
         words = {name: self._value(verb, name, value) for name, value in said.items()}
         for name, one in signature(function).parameters.items():
             if one.kind is one.POSITIONAL_OR_KEYWORD and one.default is one.empty and name not in words:

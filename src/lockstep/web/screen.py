@@ -18,7 +18,7 @@ on the screen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -94,3 +94,7 @@ class Screen:
     """What takes longer, and is asked for by `page.later()` once the rest is drawn."""
     picture: Callable[[Any], Any] | None = None
     """A figure of the answer, at `.svg`."""
+    stream: Callable[[Asked], Iterator[Json]] | None = None
+    """What comes piece by piece, by `page.stream(take)`; `data` is then asked before there is an answer."""
+    asks: Callable[[Asked], str] | None = None
+    """The verb, where it depends on the words."""

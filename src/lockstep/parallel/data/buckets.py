@@ -22,9 +22,9 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.parallel.data.layers import Layers
 from lockstep.parallel.group import Traffic
-from lockstep.parallel.lanes import COMM, COMPUTE, Op, check_efficiency, program_of
+from lockstep.parallel.lanes import COMM, COMPUTE, Op, check_efficiency, program_of, run
 from lockstep.parallel.overlapped import Overlapped
-from lockstep.program import Program
+from lockstep.program import Program, ProgramBuilder, Timeline
 from lockstep.types.arrays import Floats, Number
 from lockstep.types.plain import Json, picked, plain
 
@@ -92,6 +92,19 @@ def program(
     return program_of(
         operations(layers, traffic, counts, overlap), ranks or traffic.ranks, traffic.algorithm, efficiency
     )
+
+
+def timeline(layers: Layers, traffic: Traffic, counts: Sequence[int], *, efficiency: float = 1.0) -> Timeline:
+    """When one device, for all of them, does what: bucket j is computed as B[j] and reduced as reduce[j]."""
+    ops, builder = operations(layers, traffic, counts), ProgramBuilder(1, (COMPUTE, COMM))
+    start_s, end_s = run(ops, efficiency)
+    for op, begin, end in zip(ops, start_s, end_s, strict=True):
+        seconds = float(end - begin)
+        if op.op:
+            builder.collective([0], op.op, op.size_B, duration_s=seconds, label=op.label, stream=op.lane)
+        else:
+            builder.compute(0, seconds, label=op.label, stream=op.lane)
+    return Timeline(builder.build(), np.array(start_s, dtype=float), np.array(end_s, dtype=float))
 
 
 @dataclass(frozen=True, slots=True)

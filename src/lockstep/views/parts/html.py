@@ -28,20 +28,30 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.style import Style
 
+    from lockstep.types.plain import Json
+
 WIDTH = 120
 """Cells of a line, for what a view fits to a width: text timelines, tables of a sweep."""
 COLOURS = ("green", "red", "yellow", "cyan")
 ART = re.compile(r"\n.*\n|[│┤├└┘┌┐─|]{2}|\S {3,}\S")
 """Text whose spaces mean something."""
+TAG = re.compile(r"<[^>]*>")
+HUNDREDTHS = re.compile(r"(\d\.\d\d)\d+")
+POINT = r"(-?[\d.]+)"
+RECTANGLE = re.compile(rf"M {POINT} {POINT} \nL \1 {POINT} \nL {POINT} \3 \nL \4 \2 \nz\n")
+BARS = re.compile(r'<g( id="PolyCollection_\d+")>(.*?)</g>', re.DOTALL)
+SHARED = re.compile(r' clip-path="[^"]*" style="[^"]*"')
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""Nothing is fetched and no script runs, whatever a name holds."""
+"""Nothing is fetched and no script runs, whatever a name holds; a page with views adds the hash of their script."""
 
 
 class HtmlConsole(Console):
-    """A console that keeps what is printed as HTML."""
+    """A console that keeps what is printed as HTML; `alive`, with views that a script draws."""
 
-    def __init__(self) -> None:
+    def __init__(self, alive: bool = False) -> None:
         super().__init__(file=StringIO(), width=WIDTH, highlight=False, markup=False, emoji=False)
+        self.alive = alive
+        self.views: list[str] = []
         self.blocks: list[str] = []
         self.chapters: list[str] = []
         self.title = ""
@@ -60,6 +70,14 @@ class HtmlConsole(Console):
     def picture(self, figure: Figure) -> None:
         """Puts a figure where the page is."""
         self.blocks.append(svg(figure))
+
+    def view(self, kind: str, form: Callable[[], Json]) -> None:
+        """Puts an interactive view where the page is; it adds to what can be read without script."""
+        if self.alive:
+            from lockstep.views.page.inline import block
+
+            self.views.append(kind)
+            self.blocks.append(block(kind, form()))
 
     def body(self) -> str:
         """All that was printed, and what was written past the printing."""
@@ -124,7 +142,19 @@ def _styled(text: str, style: Style) -> str:
 
 def shown(answer: Any, render: Callable[[Any, Console], None], figures: Sequence[Figure] = ()) -> str:
     """What a view prints of an answer, with pictures below its verdict."""
-    out = HtmlConsole()
+    return _written(HtmlConsole(), answer, render, figures)
+
+
+def page_of(
+    title: str, answer: Any, render: Callable[[Any, Console], None], figures: Sequence[Figure] = (), more: str = ""
+) -> str:
+    """The same as a file of its own, with interactive views where the answer has some, and `more` at its end."""
+    out = HtmlConsole(alive=True)
+    body = _written(out, answer, render, figures)
+    return document(title, body + more, views=bool(out.views))
+
+
+def _written(out: HtmlConsole, answer: Any, render: Callable[[Any, Console], None], figures: Sequence[Figure]) -> str:
     render(answer, out)
     verdict, heading, rest = out.body().partition("<h2>")
     links = " · ".join(f'<a href="#part-{at}">{escape(title)}</a>' for at, title in enumerate(out.chapters, 1))
@@ -139,7 +169,23 @@ def svg(figure: Figure) -> str:
 
     text = svg_text(figure)
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    return f"<figure>{text.strip()}</figure>"
+    return f"<figure>{smaller(text.strip())}</figure>"
+
+
+def smaller(picture: str) -> str:
+    """The same SVG in fewer letters: hundredths of a point, rectangles as such, a style that all of a group share once.
+
+    A step's bars are a thousand rectangles, each with its style, of which a page would otherwise consist.
+    """
+    picture = TAG.sub(lambda tag: HUNDREDTHS.sub(r"\1", tag[0]), picture)
+    picture = RECTANGLE.sub(r"M\1 \2V\3H\4V\2z", picture)
+    return BARS.sub(_once, picture)
+
+
+def _once(group: re.Match[str]) -> str:
+    """A group of bars with the style of all its paths, if it is one."""
+    found = set(SHARED.findall(group[2]))
+    return f"<g{found.pop()}{group[1]}>{SHARED.sub('', group[2])}</g>" if len(found) == 1 else group[0]
 
 
 def style() -> str:
@@ -152,12 +198,18 @@ def fragment(body: str) -> str:
     return f'<style>{style()}</style><div class="lockstep">{body}</div>'
 
 
-def document(title: str, body: str) -> str:
-    """A file of its own."""
+def document(title: str, body: str, views: bool = False) -> str:
+    """A file of its own, with the script of `views` if it has some."""
+    policy, sheet, end = POLICY, style(), ""
+    if views:
+        from lockstep.views.page import inline
+
+        policy, sheet = f"{POLICY}; script-src {inline.script_source()}", sheet + inline.read("views.css")
+        end = f"<script>{inline.script()}</script>"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        f"<title>{escape(title)}</title><style>{style()}</style></head>\n"
-        f'<body class="lockstep"><main>\n{body}\n</main></body></html>\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f"<title>{escape(title)}</title><style>{sheet}</style></head>\n"
+        f'<body class="lockstep"><main>\n{body}\n</main>{end}</body></html>\n'
     )

@@ -17,7 +17,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.rows import Rows
 from lockstep.types.brief import LONGEST as LONGEST
 from lockstep.types.plain import Json, plain
-from lockstep.views.parts.html import document, fragment, shown
+from lockstep.views.parts.html import fragment, page_of, shown
 from lockstep.views.parts.lists import flattened
 from lockstep.views.parts.output import finite
 from lockstep.views.parts.rows_plot import plot_rows
@@ -98,6 +98,11 @@ def _view(answer: Shown) -> tuple[Callable[[Any, Console], None], Callable[[Any]
     return command.render, command.picture
 
 
+def render_of(answer: Shown) -> Callable[[Any, Console], None]:
+    """What prints an answer to a console."""
+    return _view(answer)[0]
+
+
 def brief(answer: Shown) -> str:
     """The lines of the verdict."""
     out = Console(file=StringIO(), width=WIDTH, highlight=False, markup=False, emoji=False, color_system=None)
@@ -142,7 +147,7 @@ def plot(answer: Shown) -> Figure:
 def save(answer: Shown, path: str | Path) -> None:
     """Writes the answer as a file of its own."""
     render, picture = _view(answer)
-    text = document(type(answer).__name__, shown(answer, render, _figures(answer, picture)))
+    text = page_of(type(answer).__name__, answer, render, _figures(answer, picture))
     with writing(Path(path), "path"):
         Path(path).write_text(text, encoding="utf-8")
 

@@ -57,11 +57,12 @@ class Page:
 
     def write(self, answer: Any, render: Callable[[Any, Console], None]) -> None:
         """Writes the file."""
-        from lockstep.views.parts.html import document, shown
+        from lockstep.views.parts.html import page_of
 
-        body = shown(answer, render, self.figures) + asked_as(self.shell, self.python)
+        more = asked_as(self.shell, self.python)
+        text = page_of(f"lockstep {self.verb}", answer, render, self.figures, more)
         with writing(self.path, self.where):
-            self.path.write_text(document(f"lockstep {self.verb}", body), "utf-8")
+            self.path.write_text(text, "utf-8")
 
 
 WANTED: ContextVar[Page | None] = ContextVar("WANTED", default=None)
@@ -100,6 +101,8 @@ def shell(verb: str, words: Mapping[str, object], options: Options) -> str:
         value, info = words.get(name), get_args(kind)[-1]
         if name in ELSEWHERE or value is None or value == default:
             continue
+        if isinstance(value, Mapping):
+            value = [f"{key}={each}" for key, each in value.items()]
         values = [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)]
         if isinstance(info, typer.models.ArgumentInfo):
             places += values

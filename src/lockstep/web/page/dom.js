@@ -86,6 +86,7 @@ export function blocks(list, page) {
     }
     if (one.kind === "heading") return heading(one.title, one.note);
     if (one.kind === "title") return h("h1", {}, one.text);
-    return h("p", { class: one.style || undefined }, one.text);
+    const kind = { class: one.style || undefined };
+    return h("div", {}, one.text.split("\n").map((line) => h("p", kind, line)));
   });
 }

@@ -48,6 +48,7 @@ function drop(page) {
 export function form(fields, words, page) {
   const names = fields.map((one) => one.name).join();
   summary.textContent = "Question";
+  document.querySelector("aside").hidden = fields.length === 0;
   if (root.dataset.names === names) {
     for (const field of fields) {
       const one = root.elements[field.name];

@@ -73,11 +73,12 @@ async function show() {
     }
     const reply = await asked;
     const found = await reply.json();
-    const { draw } = await code;
+    const { draw, update } = await code;
     if (mine.signal.aborted) return;
+    form(one.fields, words, page);
+    if (reply.ok && update?.(answer.querySelector(`.screen.${screen}`), found.data)) return foot(found);
     leave?.();
     leave = null;
-    form(one.fields, words, page);
     if (!reply.ok) return refused(found);
     const into = h("div", { class: `screen ${screen}` });
     answer.replaceChildren(into);
@@ -85,7 +86,8 @@ async function show() {
       const more = await fetch(`/later/${screen}${location.search}`, { signal: mine.signal });
       return more.ok ? (await more.json()).data : new Promise(() => {}); // a refusal has been shown by the first answer
     };
-    leave = draw(into, found.data, { ...page, words, later }) ?? null;
+    const stream = (take) => lines(`/stream/${screen}${location.search}`, mine.signal, take);
+    leave = draw(into, found.data, { ...page, words, later, stream }) ?? null;
     foot(found);
   } catch (error) {
     if (error.name === "AbortError") return;
@@ -93,6 +95,17 @@ async function show() {
       h("p", {}, "The server does not answer; is lockstep ui still running?"), h("p", { class: "dim" }, `${error.message}`)));
   } finally {
     if (!mine.signal.aborted) answer.removeAttribute("aria-busy");
+  }
+}
+
+/** Takes every line of JSON of an address when it is there. */
+async function lines(address, signal, take) {
+  const reader = (await fetch(address, { signal })).body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    const whole = (rest + part.value).split("\n");
+    rest = whole.pop();
+    for (const line of whole) if (!signal.aborted) await take(JSON.parse(line));
   }
 }
 

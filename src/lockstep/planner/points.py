@@ -1,0 +1,63 @@
+"""Every layout of a space that keeps the rules, with its time and memory: what a search chose from.
+
+The same formulas as `search`, on the same candidates; only here layouts that do not fit are timed too, and nothing is
+left out. So counts and front of the points are those of the search, which a test asserts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lockstep.hardware import Cluster
+from lockstep.layout import Job, Layout, LayoutGrid, host_capacity_B
+from lockstep.planner.candidates import candidates
+from lockstep.planner.space import Space
+from lockstep.step import compose, step_time_s
+from lockstep.types.arrays import Array, Bools, Floats
+
+FITS, NO_MEMORY, NO_HOST_MEMORY = range(3)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points:
+    """Layouts at some places of a grid, and their scores; arrays are [points]."""
+
+    grid: LayoutGrid
+    places: Array
+    """Of the layouts, in the flattened grid."""
+    step_time_s: Floats
+    memory_B: Floats
+    """On the fullest rank."""
+    why: Array
+    """FITS, or what a layout exceeds: NO_MEMORY, NO_HOST_MEMORY."""
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def field(self, name: str) -> Array:
+        """One field of every layout, words as the codes of `LayoutGrid`."""
+        return np.broadcast_to(getattr(self.grid, name), self.grid.shape).reshape(-1)[self.places]
+
+    def only(self, kept: Bools) -> Points:
+        """The points where `kept` is true."""
+        some = {name: getattr(self, name)[kept] for name in ("places", "step_time_s", "memory_B", "why")}
+        return replace(self, **some)
+
+    def layouts(self) -> list[Layout]:
+        """Every layout."""
+        return self.grid.layouts(self.places)
+
+
+def points(job: Job, cluster: Cluster, space: Space) -> Iterator[Points]:
+    """The layouts of each stage count and placement in turn, worked out when they are asked for."""
+    for some in candidates(job, space):
+        for sized in some.grids:
+            grid, places = sized.grid, np.flatnonzero(sized.valid)
+            seconds = np.broadcast_to(step_time_s(compose(job, cluster, grid), grid), grid.shape).reshape(-1)
+            memory_B, host_B = (size_B.reshape(-1)[places] for size_B in (sized.memory_B, sized.host_B))
+            beyond = np.where(host_B > host_capacity_B(cluster), NO_HOST_MEMORY, FITS)
+            why = np.where(memory_B > cluster.device.memory_B, NO_MEMORY, beyond)
+            yield Points(grid, places, seconds[places], memory_B, why)

@@ -1,0 +1,1 @@
+"""Interactive views of answers in a browser: their data, made once, and the scripts that draw it."""

@@ -1,0 +1,144 @@
+// The lanes of a timeline: where they lie, how they are painted, and what lies under a pixel.
+
+import { column, columns } from "./columns.js";
+
+const HEIGHTS = { rank: 24, source: 17, compute: 24, moves: 13, memory: 48 }, GAP = 2;
+
+export async function readTimelines(form) {
+  return Promise.all(form.timelines.map(async (one) => {
+    const [spans, exposed] = [await columns(one.spans), await columns(one.exposed)];
+    const ranks = await Promise.all(one.ranks.map(async (rank) => rank.times_s
+      ? { ...rank, times_s: await column(rank.times_s), used_B: await column(rank.used_B) } : rank));
+    const first = (lane) => one.lanes.map((_, i) => lower(lane, i)).concat(lane.length);
+    return { ...one, spans, exposed, ranks, first: first(spans.lane), firstExposed: first(exposed.lane) };
+  }));
+}
+
+// The first place of a sorted array that is not below a value.
+export function lower(array, value, low = 0, high = array.length) {
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (array[middle] < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+export function layRows(timelines) {
+  const rows = [];
+  let y = 0;
+  const add = (kind, more) => {
+    rows.push({ kind, y, height: HEIGHTS[kind], ...more });
+    y += HEIGHTS[kind] + GAP;
+  };
+  for (const rank of timelines[0].ranks) {
+    add("rank", { rank, timeline: timelines[0] });
+    for (const timeline of timelines) {
+      const mine = timeline.ranks.find((one) => one.rank === rank.rank);
+      if (!mine) continue;
+      if (timelines.length > 1) add("source", { timeline, rank: mine });
+      timeline.lanes.forEach((lane, at) => {
+        if (lane.rank === mine.rank) add(lane.moves ? "moves" : "compute", { timeline, rank: mine, lane, at });
+      });
+      if (mine.times_s) add("memory", { timeline, rank: mine });
+    }
+  }
+  return { rows, height: y };
+}
+
+// Paints the window into pixels of a bitmap: a row of colours per lane, copied to its height.
+export function paintRows(context, rows, window, width, height, ratio, look) {
+  const image = kept(context, width, height), pixels = new Uint32Array(image.data.buffer);
+  pixels.fill(0);
+  const line = new Uint32Array(width), scale = width / (window.x1 - window.x0);
+  const copy = (from, to) => {
+    for (let y = Math.round(from * ratio); y < Math.min(height, Math.round(to * ratio)); y++) pixels.set(line, y * width);
+  };
+  for (const row of rows) {
+    if (row.kind !== "compute" && row.kind !== "moves") continue;
+    const { spans, exposed, first, firstExposed } = row.timeline, { family, title } = spans;
+    line.fill(0);
+    if (row.kind === "compute") {
+      fill(line, spans, first[row.at], first[row.at + 1], window.x0, scale, (i) =>
+        look.found(row.timeline, title[i]) ? look.families(row.timeline)[family[i]] : look.dim);
+      if (look.all) fill(line, exposed, firstExposed[row.at], firstExposed[row.at + 1], window.x0, scale, () => look.exposed);
+      copy(row.y, row.y + row.height);
+    } else {
+      fill(line, spans, first[row.at], first[row.at + 1], window.x0, scale, (i) =>
+        look.found(row.timeline, title[i]) ? look.hidden : look.dim);
+      copy(row.y + row.height * 0.5, row.y + row.height);
+      line.fill(0);
+      if (look.all) fill(line, exposed, firstExposed[row.at], firstExposed[row.at + 1], window.x0, scale, () => look.exposed);
+      for (let x = 0; look.all && x < width; x++) if (line[x]) paintColumn(pixels, line[x], x, row, width, height, ratio);
+    }
+  }
+  context.putImageData(image, 0, 0);
+  for (const row of rows) if (row.kind === "memory") paintMemory(context, row, window, width, ratio, look);
+}
+
+function paintColumn(pixels, colour, x, row, width, height, ratio) {
+  const end = Math.min(height, Math.round((row.y + row.height) * ratio));
+  for (let y = Math.round(row.y * ratio); y < end; y++) pixels[y * width + x] = colour;
+}
+
+let image = null;
+
+function kept(context, width, height) {
+  if (!image || image.width !== width || image.height !== height) image = context.createImageData(width, height);
+  return image;
+}
+
+// Of what shares a pixel the longest is seen; what is wide enough ends with a gap.
+function fill(line, spans, from, to, x0, scale, colour) {
+  const { start_s, duration_s } = spans, width = line.length;
+  let last = -1, longest = 0;
+  for (let i = Math.max(from, lower(start_s, x0, from, to) - 1); i < to; i++) {
+    const begin = Math.round((start_s[i] - x0) * scale), end = Math.round((start_s[i] + duration_s[i] - x0) * scale);
+    if (begin >= width) break;
+    if (end < 0) continue;
+    if (end - begin <= 1) {
+      if (begin < 0 || (begin === last && duration_s[i] <= longest)) continue;
+      last = begin;
+      longest = duration_s[i];
+      line[begin] = colour(i);
+    } else line.fill(colour(i), Math.max(0, begin), Math.min(width, end - begin > 3 ? end - 1 : end));
+  }
+}
+
+// Bytes in use as an area: of all steps within a pixel the highest.
+function paintMemory(context, row, window, width, ratio, look) {
+  const { times_s, used_B, held_B } = row.rank, bottom = (row.y + row.height) * ratio, up = (row.height * ratio) / look.most_B;
+  const scale = width / (window.x1 - window.x0);
+  context.fillStyle = look.memory;
+  context.beginPath();
+  context.moveTo(0, bottom);
+  let i = Math.max(0, lower(times_s, window.x0) - 1);
+  for (let x = 0; x < width; x++) {
+    let most = used_B[i];
+    for (const until = window.x0 + (x + 1) / scale; i + 1 < times_s.length && times_s[i + 1] < until;) most = Math.max(most, used_B[++i]);
+    context.lineTo(x, bottom - most * up);
+    context.lineTo(x + 1, bottom - most * up);
+  }
+  context.lineTo(width, bottom);
+  context.fill();
+  context.fillStyle = look.held;
+  context.fillRect(0, bottom - held_B * up, width, held_B * up);
+  if (look.capacity_B) {
+    context.fillStyle = look.limit;
+    context.fillRect(0, bottom - look.capacity_B * up - 1, width, ratio);
+  }
+}
+
+// The span of a lane, or the moment of a memory track, at a time and a height.
+export function under(rows, time_s, y, slack_s) {
+  const row = rows.find((one) => y >= one.y && y < one.y + one.height + GAP);
+  if (!row) return null;
+  if (row.kind === "memory") return { row, place: Math.max(0, lower(row.rank.times_s, time_s) - 1) };
+  if (row.kind !== "compute" && row.kind !== "moves") return null;
+  const { start_s, duration_s } = row.timeline.spans, [from, to] = [row.timeline.first[row.at], row.timeline.first[row.at + 1]];
+  const next = lower(start_s, time_s, from, to);
+  for (const i of [next - 1, next]) {
+    if (i >= from && i < to && start_s[i] - slack_s <= time_s && start_s[i] + duration_s[i] + slack_s >= time_s) return { row, span: i };
+  }
+  return null;
+}

@@ -1,0 +1,48 @@
+// What both views are made of: elements, buttons, a hint at the pointer, and the colours of the page.
+
+export function make(name, kind = "", ...children) {
+  const made = document.createElement(name);
+  if (kind) made.className = kind;
+  made.append(...children);
+  return made;
+}
+
+export function button(text, title, press) {
+  const made = make("button", "", text);
+  Object.assign(made, { type: "button", title });
+  made.setAttribute("aria-label", title);
+  made.addEventListener("click", press);
+  return made;
+}
+
+// A box of lines near the pointer, inside the element.
+export function hint(parent) {
+  const box = make("div", "ls-hint");
+  box.hidden = true;
+  return {
+    box,
+    hide: () => (box.hidden = true),
+    show(canvas, x, y, lines) {
+      box.replaceChildren(...lines.map((line) => make("div", "", line)));
+      box.hidden = false;
+      const inner = canvas.getBoundingClientRect(), outer = parent.getBoundingClientRect();
+      const left = inner.left - outer.left + x, top = inner.top - outer.top + y;
+      box.style.left = `${Math.max(0, Math.min(left + 14, outer.width - box.offsetWidth))}px`;
+      box.style.top = `${top + 18}px`;
+    },
+  };
+}
+
+// The variables of the style sheet, as CSS and as pixels of an image.
+export function colours(of) {
+  const style = getComputedStyle(of), known = new Map();
+  const css = (name) => style.getPropertyValue(name).trim();
+  const pixel = (name) => {
+    if (!known.has(name)) {
+      const [red, green, blue] = css(name).match(/[0-9a-f]{2}/gi).map((digits) => parseInt(digits, 16));
+      known.set(name, (0xff000000 | (blue << 16) | (green << 8) | red) >>> 0);
+    }
+    return known.get(name);
+  };
+  return { css, pixel, font: style.fontFamily };
+}

@@ -1,0 +1,138 @@
+"""The data of the view of a search's space, which `space.js` draws: a head, one chunk of points per grid, the front.
+
+A layout is written as `Layout` writes it: the texts of its fields in order. Every chunk has for each field the texts
+that occur and a column of places in them, so that a quarter of a million layouts are small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lockstep.planner import points
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
+from lockstep.units import SIZE_STEPS, TIME_STEPS
+from lockstep.views.page.columns import packed
+from lockstep.views.page.shown import DIGITS, UNITS, as_shown
+
+if TYPE_CHECKING:
+    from lockstep.hardware import Cluster
+    from lockstep.layout import Job, Layout
+    from lockstep.planner import Plan, Points, Space
+
+FIELDS: dict[str, tuple[tuple[str, ...], str]] = {
+    "tp": (("tp",), "tp1"),
+    "cp": (("cp",), "cp1"),
+    "ep": (("ep",), "ep1"),
+    "etp": (("etp",), "etp as tp"),
+    "pp": (("pp",), "pp1"),
+    "dp": (("dp",), "dp1"),
+    "micro_batch": (("micro_batch",), ""),
+    "zero": (("zero",), ""),
+    "schedule": (("schedule", "vpp", "pp"), "no stages"),
+    "stages": ((), "even stages"),
+    "recompute": (("recompute",), "no recomputation"),
+    "sequence_parallel": (("sequence_parallel",), "no sp"),
+    "shard": (("shard",), "all replicas"),
+}
+"""What `Layout.texts` writes -> columns of a grid that decide it, and what a legend says where nothing is written."""
+MOST, MOST_PRECISE = 250_000, 180_000
+"""Layouts of a file, and how many are written with all digits: what a megabyte has room for."""
+WHY = ("", "memory", "host memory")
+"""What a layout exceeds, by the codes of `Points.why`."""
+
+
+def space_form(plan: Plan, most: int = MOST) -> Json:
+    """The whole space of a plan, or of a larger one `most` layouts."""
+    job, cluster = plan.job, plan.cluster
+    found = list(points(job, cluster, plan.findings.space))
+    kept = _most(found, most)
+    digits = DIGITS if sum(map(len, kept)) <= MOST_PRECISE else DIGITS - 1
+    return {
+        "head": head_form(job, cluster, digits),
+        "chunks": [chunk_form(some, digits) for some in kept],
+        "found": found_form(plan, digits) | {"left_out": sum(map(len, found)) - sum(map(len, kept))},
+    }
+
+
+def _most(found: list[Points], most: int) -> list[Points]:
+    """At most so many points: those that fit before those that do not, the fastest of either first."""
+    if sum(map(len, found)) <= most:
+        return found
+    why = np.concatenate([some.why for some in found])
+    order = np.lexsort((np.concatenate([some.step_time_s for some in found]), why > 0))
+    kept = np.zeros(len(why), dtype=bool)
+    kept[order[:most]] = True
+    ends = np.cumsum([len(some) for some in found])
+    return [some.only(part) for some, part in zip(found, np.split(kept, ends[:-1]), strict=True) if part.any()]
+
+
+def space_messages(job: Job, cluster: Cluster, space: Space) -> Iterator[Json]:
+    """The same piece by piece, for a page that draws while the search runs; what is found comes from the plan."""
+    yield {"head": head_form(job, cluster)}
+    for some in points(job, cluster, space):
+        yield {"chunk": chunk_form(some)}
+
+
+def head_form(job: Job, cluster: Cluster, digits: int = DIGITS) -> Json:
+    """What is known before anything is searched."""
+    return {
+        "model": job.model.name,
+        "devices": job.devices,
+        "device": cluster.device.name,
+        "capacity_B": cluster.device.memory_B,
+        "fields": [{"name": name, "absent": absent} for name, (_, absent) in FIELDS.items()],
+        "why": WHY,
+        "digits": digits,
+        "units": UNITS,
+    }
+
+
+def found_form(plan: Plan, digits: int = DIGITS) -> Json:
+    """What a search has found: the layout chosen, the front, and what was rejected before it was timed."""
+    best = plan.best
+    return {
+        "best": _point(best.layout, best.step_time_s, float(best.memory.total_B), digits),
+        "front": [_point(one.layout, one.step_time_s, one.memory_B, digits) for one in plan.findings.front],
+        "evaluated": plan.findings.evaluated,
+        "feasible": plan.findings.feasible,
+        "rejected": plan.rejected,
+    }
+
+
+def _point(layout: Layout, step_time_s: float, memory_B: float, digits: int) -> Json:
+    """A layout with its numbers as those of the points."""
+    return {
+        "layout": str(layout),
+        "step_time_s": float(as_shown(np.array([step_time_s]), TIME_STEPS, digits)[0]),
+        "memory_B": float(as_shown(np.array([memory_B]), SIZE_STEPS, digits)[0]),
+    }
+
+
+def chunk_form(some: Points, digits: int = DIGITS) -> Json:
+    """The points of one grid."""
+    texts, columns = [], []
+    for name, (keys, _) in FIELDS.items():
+        _, first, index = np.unique(_codes(some, keys), return_index=True, return_inverse=True)
+        texts.append([layout.texts()[name] for layout in some.grid.layouts(some.places[first])])
+        columns.append(packed(index))
+    return {
+        "points": len(some),
+        "step_time_s": packed(as_shown(some.step_time_s, TIME_STEPS, digits)),
+        "memory_B": packed(as_shown(some.memory_B, SIZE_STEPS, digits)),
+        "why": packed(some.why),
+        "texts": texts,
+        "columns": columns,
+    }
+
+
+def _codes(some: Points, keys: tuple[str, ...]) -> Array:
+    """One number for every combination of the columns that decide a text."""
+    code = np.zeros(len(some), dtype=np.int64)
+    for key in keys:
+        values = some.field(key)
+        code = code * (int(values.max(initial=0)) + 1) + values
+    return code

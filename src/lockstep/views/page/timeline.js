@@ -1,0 +1,215 @@
+// One step on a canvas: lanes of every rank class, computing and communication, hidden and exposed, memory in bytes.
+//
+//   timeline(element, form, options)      form of timeline.py; resolves to { view, search(text), times }
+
+import { formatter, ticks } from "./format.js";
+import { layRows, lower, paintRows, readTimelines, under } from "./lanes.js";
+import { button, colours, make, hint } from "./parts.js";
+import { Viewport } from "./viewport.js";
+
+const AXIS = 26, LABELS = 900;
+
+export async function timeline(element, form, options = {}) {
+  const timelines = await readTimelines(form), { rows, height } = layRows(timelines);
+  const write = formatter(form.units), longest_s = Math.max(...timelines.map((one) => one.makespan_s));
+  const most_B = 1.04 * Math.max(form.capacity_B, 1, ...rows.filter((row) => row.kind === "memory").map((row) => largest(row.rank.used_B)));
+  const tools = make("div", "ls-tools"), axis = make("canvas", "ls-axis"), canvas = make("canvas", "ls-canvas");
+  const scroll = make("div", "ls-scroll", axis, canvas), status = make("p", "ls-status"), tip = hint(element);
+  status.setAttribute("aria-live", "polite");
+  canvas.setAttribute("role", "img");
+  const named = timelines.map((one) => `${one.source}, ${write.time(one.makespan_s)}`).join("; ");
+  canvas.setAttribute("aria-label", `Timeline of a step: ${named}. Arrow keys move, plus and minus zoom, 0 shows all, n goes to the next match.`);
+  element.replaceChildren(tools, scroll, status, tip.box);
+  element.classList.add("ls-view");
+
+  let wanted = "", masks = null, colour, look, hovered = null, at = -1;
+  const gutter = () => Math.round(Math.min(112, view.width * 0.24));
+  const view = new Viewport(canvas, {
+    limits: { x0: 0, x1: longest_s || 1, y0: 0, y1: 1 },
+    both: false,
+    box: () => ({ left: gutter(), top: 0, width: Math.max(10, view.width - gutter() - 6), height: view.height }),
+    paint(context, window, width, tall, ratio) {
+      paintRows(context, rows, window, width, tall, ratio, look);
+      label(context, window, width, ratio);
+    },
+    overlay,
+    hover,
+    key: (name) => name === "n" && (step(1), true),
+  });
+
+  function refresh() {
+    colour = colours(element);
+    const palette = (one) => {
+      let next = 0;
+      return one.families.map((family) => colour.pixel(family.computes ? `--c${next++ % 7}` : "--hidden"));
+    };
+    const families = new Map(timelines.map((one) => [one, palette(one)]));
+    look = {
+      families: (one) => families.get(one), found: (one, title) => !masks || masks.get(one)[title], all: !masks,
+      hidden: colour.pixel("--hidden"), exposed: colour.pixel("--exposed"), dim: colour.pixel("--dim"),
+      memory: colour.css("--memory"), held: colour.css("--held"), limit: colour.css("--limit"), capacity_B: form.capacity_B, most_B,
+    };
+    view.stale();
+  }
+
+  // Titles inside the spans that are wide enough for them.
+  function label(context, window, width, ratio) {
+    const scale = width / (window.x1 - window.x0), letter = 6.1 * ratio;
+    context.font = `${11 * ratio}px ${colour.font}`;
+    context.textBaseline = "middle";
+    context.fillStyle = colour.css("--on");
+    let left = LABELS;
+    for (const row of rows) {
+      if (row.kind !== "compute") continue;
+      const { spans, first, titles } = row.timeline, end = first[row.at + 1];
+      for (let i = Math.max(first[row.at], lower(spans.start_s, window.x0, first[row.at], end) - 1); i < end && left; i++) {
+        const x = (spans.start_s[i] - window.x0) * scale, wide = spans.duration_s[i] * scale, text = titles[spans.title[i]];
+        if (x > width) break;
+        if (wide < text.length * letter + 6 * ratio || !look.found(row.timeline, spans.title[i])) continue;
+        context.fillText(text, x + 3 * ratio, (row.y + row.height / 2) * ratio);
+        left--;
+      }
+    }
+  }
+
+  function overlay(context, box) {
+    context.font = `11px ${colour.font}`;
+    context.textBaseline = "middle";
+    for (const row of rows) {
+      const middle = row.y + row.height / 2 + 1;
+      context.textAlign = row.kind === "rank" ? "left" : "right";
+      if (row.kind === "rank") {
+        const of = row.rank.devices > 1 ? `, the same on ${row.rank.devices.toLocaleString("en")} devices` : "";
+        context.fillStyle = colour.css("--rule");
+        context.fillRect(0, row.y, view.width, 1);
+        context.fillStyle = colour.css("--ink");
+        context.fillText(row.rank.name + of, 2, middle + 1);
+      } else {
+        context.fillStyle = colour.css(row.kind === "source" ? "--ink" : "--quiet");
+        const name = row.kind === "source" ? row.timeline.source : row.kind === "memory" ? "memory" : row.lane.name;
+        context.fillText(name, box.left - 6, middle, box.left - 8);
+      }
+    }
+    context.textAlign = "left";
+    if (hovered && hovered.span !== undefined) {
+      const { row, span } = hovered, { start_s, duration_s } = row.timeline.spans;
+      const [from] = view.pixel(start_s[span], 0), [to] = view.pixel(start_s[span] + duration_s[span], 0), low = Math.max(box.left, from);
+      context.strokeStyle = colour.css("--ink");
+      context.lineWidth = 1.5;
+      context.strokeRect(low, row.y, Math.max(2, Math.min(box.left + box.width, to) - low), row.height);
+    }
+    drawAxis(box);
+  }
+
+  function drawAxis(box) {
+    const context = axis.getContext("2d"), { x0, x1 } = view.window;
+    context.setTransform(view.ratio, 0, 0, view.ratio, 0, 0);
+    context.fillStyle = colour.css("--ground");
+    context.fillRect(0, 0, view.width, AXIS);
+    context.font = `11px ${colour.font}`;
+    context.fillStyle = colour.css("--quiet");
+    for (const { at: time_s, text } of ticks(x0, x1, box.width / 90, form.units.time.steps, form.units.from)) {
+      const [x] = view.pixel(time_s, 0);
+      context.fillRect(x, AXIS - 5, 1, 5);
+      context.textAlign = x > view.width - 30 ? "right" : "center";
+      context.fillText(text, x, 12);
+    }
+    context.fillRect(box.left, AXIS - 1, box.width, 1);
+  }
+
+  function hover(x, y) {
+    const box = view.plane.box(), slack_s = (2 * (view.window.x1 - view.window.x0)) / box.width;
+    const found = x === null || x < box.left ? null : under(rows, view.point(x, 0).x, y, slack_s);
+    if (!found) tip.hide();
+    else tip.show(canvas, x, y, describe(found));
+    if (found?.span !== hovered?.span || found?.row !== hovered?.row) view.ask();
+    hovered = found;
+  }
+
+  function describe({ row, span, place }) {
+    const where = `${row.rank.name}${timelines.length > 1 ? `, ${row.timeline.source}` : ""}`;
+    if (place !== undefined) return [`${write.size(row.rank.used_B[place])} in use`, `from ${write.time(row.rank.times_s[place])} on`, where];
+    const { spans, titles } = row.timeline, lines = [titles[spans.title[span]]];
+    lines.push(`${write.time(spans.duration_s[span])}, from ${write.time(spans.start_s[span])} on`);
+    if (row.kind === "moves") {
+      const seen = spans.exposed_s[span];
+      lines.push(seen ? `exposed for ${write.time(seen)}` : "hidden by computation");
+      if (spans.size_B[span]) lines.push(write.size(spans.size_B[span]));
+    }
+    return [...lines, `${where}, ${row.lane.name}`];
+  }
+
+  function search(text) {
+    wanted = text.trim().toLowerCase();
+    at = -1;
+    masks = wanted && new Map(timelines.map((one) => [one, one.titles.map((title) => title.toLowerCase().includes(wanted))]));
+    const count = wanted ? matches().length : 0;
+    status.textContent = wanted ? `${count.toLocaleString("en")} span${count === 1 ? "" : "s"} named “${text.trim()}”` : "";
+    refresh();
+    return count;
+  }
+
+  function matches() {
+    return rows.filter((row) => row.lane).flatMap((row) => {
+      const { spans, first } = row.timeline, found = [];
+      for (let i = first[row.at]; i < first[row.at + 1]; i++) if (look.found(row.timeline, spans.title[i])) found.push({ row, span: i });
+      return found;
+    });
+  }
+
+  // Goes to the next span that matches, in order of time.
+  function step(by) {
+    const found = matches().sort((one, two) => one.row.timeline.spans.start_s[one.span] - two.row.timeline.spans.start_s[two.span]);
+    if (!found.length) return;
+    at = (at + by + found.length) % found.length;
+    hovered = found[at];
+    const { spans } = hovered.row.timeline, start = spans.start_s[hovered.span], wide = view.window.x1 - view.window.x0;
+    const middle = start + spans.duration_s[hovered.span] / 2;
+    if (start < view.window.x0 || middle > view.window.x1) view.show({ x0: middle - wide / 2, x1: middle + wide / 2 });
+    scroll.scrollTop = Math.max(0, hovered.row.y - scroll.clientHeight / 2);
+    status.textContent = describe(hovered).join("; ");
+    view.ask();
+  }
+
+  const field = make("input");
+  Object.assign(field, { type: "search", placeholder: "Search spans" });
+  field.setAttribute("aria-label", "Search spans");
+  field.addEventListener("input", () => search(field.value));
+  field.addEventListener("keydown", (event) => event.key === "Enter" && step(event.shiftKey ? -1 : 1));
+  tools.append(field, button("Next", "Next match", () => step(1)), button("−", "Zoom out", () => view.zoom(1 / 2)),
+    button("+", "Zoom in", () => view.zoom(2)), button("All", "Show the whole step", () => view.fit()), legend());
+
+  function legend() {
+    let next = 0;
+    const shown = timelines[0].families.filter((family) => family.computes).map((family) => [`--c${next++ % 7}`, family.name]);
+    const entries = [...shown.slice(0, 8), ["--exposed", "traffic, exposed"], ["--hidden", "traffic, hidden"]];
+    if (rows.some((row) => row.kind === "memory")) entries.push(["--memory", "memory"], ["--held", "of it held all the time"], ["--limit", "memory of the device"]);
+    return make("span", "ls-legend", ...entries.slice(0, 14).map(([name, text]) => {
+      const mark = make("i");
+      mark.style.background = `var(${name})`;
+      return make("span", "", mark, text);
+    }));
+  }
+
+  function resize() {
+    const width = Math.max(200, scroll.clientWidth);
+    view.resize(width, height);
+    Object.assign(axis, { width: Math.round(width * view.ratio), height: Math.round(AXIS * view.ratio) });
+    Object.assign(axis.style, { width: `${width}px`, height: `${AXIS}px` });
+  }
+
+  refresh();
+  resize();
+  new ResizeObserver(() => scroll.clientWidth !== view.width && resize()).observe(scroll);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
+  if (options.search) search((field.value = options.search));
+  const left = timelines[0].left_out;
+  if (left) status.textContent = `${left.toLocaleString("en")} more ranks are not drawn`;
+  return { view, search, describe, rows, timelines, write, times: view.times };
+}
+
+function largest(values) {
+  let most = 0;
+  for (const value of values) if (value > most) most = value;
+  return most;
+}

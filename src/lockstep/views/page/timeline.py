@@ -1,0 +1,137 @@
+"""The data of the timeline view, which `timeline.js` draws: spans, exposed pieces and memory of one or two timelines.
+
+A form is {"timelines": [...], "units": ...}; the second timeline, a measurement, is drawn below the first. Spans are
+sorted by lane and start. A communication is exposed where its rank computes nothing meanwhile, as in `Timeline`; the
+exposed pieces of all spans of a rank cover exactly its `exposed_s`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lockstep.program import Kind
+from lockstep.program.timeline import COMPUTES
+from lockstep.types.arrays import Array, Floats
+from lockstep.types.plain import Json
+from lockstep.views.page.columns import packed
+from lockstep.views.page.shown import UNITS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lockstep.program import Timeline
+
+MOST_RANKS = 64
+"""Ranks drawn; the others are counted."""
+MEANINGS = {"F": "forward", "B": "backward", "I": "gradients of inputs", "W": "gradients of weights"}
+"""Of the letters that passes of a pipeline are named by."""
+
+
+def timeline_form(*timelines: Timeline, stands_for: Sequence[int] = (), capacity_B: float = 0.0) -> Json:
+    """One timeline, or a predicted and a measured one.
+
+    `stands_for`: how many devices each rank stands for; `capacity_B`: the memory of a device.
+    """
+    return {
+        "timelines": [_timeline(one, stands_for) for one in timelines],
+        "capacity_B": capacity_B,
+        "units": UNITS,
+    }
+
+
+def _timeline(timeline: Timeline, stands_for: Sequence[int]) -> Json:
+    program = timeline.program
+    busy_s = timeline.busy_s()
+    lanes = [lane for lane in timeline.lanes if lane[0] < MOST_RANKS and busy_s[lane] > 0]
+    codes = np.array([rank * len(program.streams) + program.streams.index(stream) for rank, stream in lanes])
+    ids = np.flatnonzero(np.isin(program.lane, codes) & (timeline.end_s > timeline.start_s))
+    ids = ids[np.lexsort((timeline.start_s[ids], program.lane[ids]))]
+    lane, kind = np.searchsorted(codes, program.lane[ids]), program.kind[ids]
+    texts, families, title, family = _titles(timeline, ids)
+    pieces, exposed_s = _exposed(timeline, ids)
+    computes = {int(one) for one in lane[np.isin(kind, COMPUTES)]}
+    return {
+        "source": timeline.source,
+        "makespan_s": timeline.makespan_s,
+        "operations": len(program),
+        "left_out": max(0, program.ranks - MOST_RANKS),
+        "ranks": [_rank(timeline, rank, stands_for) for rank in sorted({rank for rank, _ in lanes})],
+        "lanes": [{"rank": rank, "name": name, "moves": at not in computes} for at, (rank, name) in enumerate(lanes)],
+        "titles": texts,
+        "families": families,
+        "spans": {
+            "lane": packed(lane),
+            "title": packed(title),
+            "family": packed(family),
+            "start_s": packed(timeline.start_s[ids]),
+            "duration_s": packed(timeline.end_s[ids] - timeline.start_s[ids]),
+            "size_B": packed(program.size_B[ids]),
+            "exposed_s": packed(exposed_s),
+        },
+        "exposed": {
+            "lane": packed(lane[pieces[0].astype(np.int64)]),
+            "start_s": packed(pieces[1]),
+            "duration_s": packed(pieces[2] - pieces[1]),
+        },
+    }  # fmt: skip
+
+
+def _rank(timeline: Timeline, rank: int, stands_for: Sequence[int]) -> Json:
+    """What a rank is called, and the bytes that it uses from each moment on."""
+    names = timeline.rank_names
+    held_B = {name: float(ranks[rank]) for name, ranks in timeline.held_B.items()}
+    times_s, used_B = timeline.memory_B(rank)
+    found: Json = {
+        "rank": rank,
+        "name": names[rank] if names else f"rank {rank}",
+        "devices": stands_for[rank] if rank < len(stands_for) else 1,
+        "held_B": sum(held_B.values()),
+    }
+    if len(times_s) or any(held_B.values()):
+        found["times_s"] = packed(np.concatenate(([0.0], times_s)))
+        found["used_B"] = packed(np.concatenate(([found["held_B"]], used_B)))
+    return found
+
+
+def _titles(timeline: Timeline, ids: Array) -> tuple[list[str], list[Json], Array, Array]:
+    """Texts of spans and families of colours, and for each span its place in both lists."""
+    program = timeline.program
+    keys = np.stack([program.columns[name][ids].astype(np.int64) for name in ("kind", "label", "op")], axis=1)
+    different, index = np.unique(keys.reshape(-1, 3), axis=0, return_inverse=True)
+    texts, families, family = [], dict[tuple[str, bool], int](), []
+    for kind, label, op in different.tolist():
+        text = program.name(label) or program.name(op) or Kind(kind).name.lower()
+        computes = kind in COMPUTES
+        name = (re.sub(r"\d.*", "", text).strip() or text) if kind == Kind.COMPUTE else text
+        texts.append(text)
+        family.append(families.setdefault((name, computes), len(families)))
+    listed = [{"name": MEANINGS.get(name, name), "computes": computes} for name, computes in families]
+    return texts, listed, index.reshape(-1), np.array(family, dtype=np.int64)[index.reshape(-1)]
+
+
+def _exposed(timeline: Timeline, ids: Array) -> tuple[Floats, Floats]:
+    """Rows (place in `ids`, start, end) of what is exposed of each span, and the exposed seconds of each."""
+    program, rows, total_s = timeline.program, [np.zeros((3, 0))], np.zeros(len(ids))
+    moves = ~np.isin(program.kind[ids], COMPUTES)
+    for rank in np.unique(program.rank[ids]).tolist():
+        mine = program.rank[ids] == rank
+        free = _gaps(timeline, ids[mine & ~moves])
+        for place in np.flatnonzero(mine & moves).tolist():
+            start, end = timeline.start_s[ids[place]], timeline.end_s[ids[place]]
+            low, high = np.searchsorted(free[:, 1], start, "right"), np.searchsorted(free[:, 0], end, "left")
+            begin, stop = np.maximum(free[low:high, 0], start), np.minimum(free[low:high, 1], end)
+            rows.append(np.stack((np.full(len(begin), float(place)), begin, stop)))
+            total_s[place] = (stop - begin).sum()
+    return np.concatenate(rows, axis=1), total_s
+
+
+def _gaps(timeline: Timeline, ids: Array) -> Floats:
+    """[gaps, 2]: from when to when none of the operations runs."""
+    ids = ids[np.argsort(timeline.start_s[ids], kind="stable")]
+    ends = np.concatenate(([0.0], np.maximum.accumulate(timeline.end_s[ids])))
+    starts = np.concatenate((timeline.start_s[ids], [max(timeline.makespan_s, float(ends[-1]))]))
+    gaps = np.stack((ends, starts), axis=1)
+    return gaps[gaps[:, 1] > gaps[:, 0]]

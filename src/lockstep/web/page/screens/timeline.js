@@ -1,0 +1,11 @@
+import { timeline } from "/views/timeline.js";
+import { figures, h } from "../dom.js";
+
+/** One step in lanes. */
+export function draw(element, data) {
+  const place = h("div");
+  element.append(h("p", { class: "over" }, data.title), h("h1", {}, data.layout), figures(data.figures), place,
+    h("p", {}, h("a", { href: `/timeline.trace${location.search}`, download: true }, "Download for Perfetto"),
+      h("span", { class: "dim" }, `, ${data.operations}`)));
+  timeline(place, data.form);
+}

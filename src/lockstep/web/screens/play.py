@@ -1,0 +1,90 @@
+"""A schedule, a collective, a bucket size, stragglers, an experiment, a claim: knobs, and the picture of the answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lockstep.errors import BadInput
+from lockstep.program import Timeline
+from lockstep.types.plain import Json, picked
+from lockstep.verbs.claims import Claims
+from lockstep.verbs.pipeline import PipelineRun
+from lockstep.views.page.timeline import timeline_form
+from lockstep.views.parts.claims_plot import plot_claim
+from lockstep.views.parts.notebook import render_of
+from lockstep.views.parts.options import verb_function
+from lockstep.web.plays import PLAYS, Play, play
+from lockstep.web.screen import Screen
+from lockstep.web.sections import sections
+
+if TYPE_CHECKING:
+    from lockstep.web.asked import Asked
+
+
+CLAIM = "claim"
+"""The word of a play that is given without its name."""
+
+
+def timeline_of(found: object) -> Timeline | None:
+    """When things happen in an answer, where it says so."""
+    line = getattr(found, "timeline", None)
+    made = line() if callable(line) else line
+    return made if isinstance(made, Timeline) else None
+
+
+def chosen(asked: Asked) -> Play:
+    """What is played."""
+    return play(asked.words.get("play", ""))
+
+
+def words(asked: Asked) -> Json:
+    """The words of its verb."""
+    return chosen(asked).words(asked.words)
+
+
+def answer(asked: Asked) -> Any:
+    """The answer of its verb."""
+    said, one = words(asked), chosen(asked)
+    named = {name: value for name, value in said.items() if name != CLAIM}
+    return asked.kept(("play", one.verb, repr(said)), lambda: verb_function(one.verb)(*said.get(CLAIM, ()), **named))
+
+
+def data(found: Any, asked: Asked) -> Json:
+    """Knobs, and what the verb says."""
+    one, blocks = chosen(asked), sections(render_of(found), found)
+    timeline = timeline_of(found)
+    if isinstance(found, PipelineRun):
+        # The text timeline is drawn.
+        at = next(place for place, block in enumerate(blocks) if block.get("title") == "When")
+        del blocks[at : at + 2]
+    return {
+        "plays": [{"name": each.name, "title": each.title} for each in PLAYS],
+        "play": one.name,
+        "title": one.title,
+        "about": one.about,
+        "knobs": [
+            {**picked(knob, "name label values slides"), "value": knob.value(asked.words)}
+            for knob in one.knobs
+        ],
+        "form": None if timeline is None else timeline_form(timeline),
+        "blocks": blocks,
+    }  # fmt: skip
+
+
+def picture(found: Any) -> Any:
+    """The figure of an answer. Raises BadInput where there is none."""
+    if timeline_of(found) is not None:
+        raise BadInput("is drawn in the browser", "picture")
+    return plot_claim(found) if isinstance(found, Claims) else found.plot()
+
+
+SCREEN = Screen(
+    title="Play",
+    verb="pipeline",
+    fields=(),
+    words=words,
+    answer=answer,
+    data=data,
+    picture=picture,
+    asks=lambda asked: chosen(asked).verb,
+)

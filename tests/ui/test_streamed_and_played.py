@@ -1,0 +1,113 @@
+"""Layouts that come while a search runs, the trace of a step, and what Play asks of the verbs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+import lockstep
+from cli_runner import run
+from lockstep.program.trace import read_trace
+from lockstep.units import format_time
+from lockstep.views.page.space import found_form, space_messages
+from lockstep.web.plays import PLAYS
+from ui.asking import WORDS, Client
+from ui.numbers import numbers
+
+NAMES = [one.name for one in PLAYS]
+
+
+def test_the_layouts_are_streamed(client: Client) -> None:
+    response = client.ask(f"/stream/space?{urlencode(WORDS)}")
+    lines = [json.loads(line) for line in response.body.splitlines()]  # type: ignore[attr-defined]
+    plan = lockstep.plan("llama3-8b", "dgx-h100:2", batch=64, tokens="1T")
+    messages = space_messages(plan.job, plan.cluster, plan.findings.space)
+    sent = [json.loads(json.dumps(one)) for one in messages if "chunk" in one]
+    assert lines == [*sent, {"found": json.loads(json.dumps(found_form(plan)))}]
+    head = client.json("/data/space", WORDS)["data"]
+    assert head["size"] == f"{plan.findings.space.size:,} combinations"
+
+
+def test_a_stream_says_why_nothing_fits(client: Client) -> None:
+    words = {"model": "llama3-70b", "cluster": "dgx-a100-40gb:1", "batch": "8"}
+    response = client.ask(f"/stream/space?{urlencode(words)}")
+    *some, last = [json.loads(line) for line in response.body.splitlines()]  # type: ignore[attr-defined]
+    assert all(set(one) == {"chunk"} for one in some)
+    assert "does not fit" in last["error"]
+    assert client.ask("/stream/ask").status == 404
+    wrong = client.ask("/stream/space?model=nothing")
+    assert "error" in json.loads(wrong.body)  # type: ignore[attr-defined]
+
+
+def test_software_narrows_the_space(client: Client) -> None:
+    whole = client.json("/data/space", WORDS)["data"]["size"]
+    narrow = client.json("/data/space", {**WORDS, "software": "hf"})["data"]["size"]
+    assert int(narrow.split()[0].replace(",", "")) < int(whole.split()[0].replace(",", ""))
+
+
+def test_a_step_is_kept_for_perfetto(client: Client, tmp_path: Path) -> None:
+    response = client.ask(f"/timeline.trace?{urlencode(WORDS)}")
+    file = tmp_path / "step.json.gz"
+    file.write_bytes(response.body)  # type: ignore[attr-defined]
+    assert gzip.decompress(file.read_bytes()).startswith(b"{")
+    best = lockstep.plan("llama3-8b", "dgx-h100:2", batch=64, tokens="1T").best
+    assert read_trace(file).makespan_s == best.timeline().makespan_s
+    assert client.ask("/learn.trace").status == 422
+
+
+def written(parts: Iterable[object]) -> set[str]:
+    """Every number in data of a page."""
+    return numbers(json.dumps([*parts], ensure_ascii=False))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_played_is_what_the_command_prints(name: str, client: Client) -> None:
+    found = client.json("/data/play", {"play": name})
+    session = run(*shlex.split(found["shell"])[1:])
+    assert session.code in (0, 1), session.err
+    blocks = found["data"]["blocks"]
+    cells = [cell for block in blocks for row in block.get("rows", ()) for cell in row]
+    shares = written(cell for cell in cells if isinstance(cell, dict) and "share" in cell)
+    shown = written(block for block in blocks if block["kind"] != "list") - shares
+    assert shown <= numbers(session.out.replace("\n", " "), found["shell"])
+    eval(found["python"].splitlines()[1], {"lockstep": lockstep})
+
+
+def test_a_knob_takes_no_other_value(client: Client) -> None:
+    usual = client.json("/data/play", {"play": "schedule"})
+    assert client.json("/data/play", {"play": "schedule", "stages": "7; rm", "microbatches": "1000000"}) == usual
+    assert client.ask("/data/play?play=nothing").status == 422
+
+
+def test_a_knob_stays_in_the_hand(watched: Any) -> None:
+    page = watched()
+    page.go("/play?play=schedule")
+    slider = page.page.locator("#knob-microbatches")
+    slider.focus()
+    with page.page.expect_response(lambda one: "microbatches=16" in one.url):
+        page.page.keyboard.press("ArrowRight")
+    step_s = lockstep.pipeline(stages=4, microbatches=16, schedule="1f1b").timeline.makespan_s
+    page.page.wait_for_function(
+        "(said) => document.querySelector('h1').innerText.includes(said)", arg=format_time(step_s)
+    )
+    assert page.page.evaluate("document.activeElement.id") == "knob-microbatches"
+    assert "--microbatches 16" in page.page.locator("footer pre").first.inner_text()
+    page.quiet()
+
+
+def test_a_streamed_space_shows_the_library(watched: Any) -> None:
+    page = watched()
+    page.go(f"/space?{urlencode(WORDS)}")
+    plan = lockstep.plan("llama3-8b", "dgx-h100:2", batch=64, tokens="1T")
+    status = page.page.locator(".ls-status").inner_text()
+    assert f"{plan.findings.evaluated:,} layouts keep the rules, {plan.findings.feasible:,} fit" in status
+    page.page.get_by_label("Colour by").select_option("pp")
+    assert page.page.get_by_role("button", name="Show only pp2", exact=True).is_visible()
+    page.quiet()

@@ -1,0 +1,168 @@
+"""The data of the interactive views: nothing of a timeline or a search is lost or changed on the way to a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lockstep
+from lockstep.planner import Plan, points
+from lockstep.planner.candidates import WORLD
+from lockstep.program import Kind, ProgramBuilder, Timeline
+from lockstep.program.timeline import COMPUTES
+from lockstep.types.plain import Json
+from lockstep.units import SIZE_STEPS, TIME_STEPS, format_size, format_time
+from lockstep.views.page import inline
+from lockstep.views.page.columns import packed, unpacked
+from lockstep.views.page.shown import as_shown
+from lockstep.views.page.space import space_form, space_messages
+from lockstep.views.page.timeline import MOST_RANKS, timeline_form
+
+PLANS: dict[str, dict[str, Any]] = {
+    "dense": {"model": "llama3-8b", "cluster": "dgx-h100:2", "batch": 64},
+    "experts": {"model": "mixtral-8x7b", "cluster": "dgx-h100:4", "batch": 64},
+    "pinned": {"model": "llama3-8b", "cluster": "dgx-h100:2", "batch": 64, "tp": 2, "pp": 4},
+}
+
+
+@pytest.fixture(scope="module", params=PLANS)
+def plan(request: pytest.FixtureRequest) -> Plan:
+    return lockstep.plan(**PLANS[request.param])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([]), np.array([0.0]), np.linspace(-1, 1, 999), np.repeat([1.5, -2.25], 400), np.arange(300),
+        np.array([0, 70_000]), np.zeros(5, dtype=np.int64), np.arange(255), np.array([0, 255]), np.array([256]),
+    ],
+)  # fmt: skip
+def test_a_column_is_read_back(values: np.ndarray) -> None:
+    read = unpacked(json.loads(json.dumps(packed(values))))
+    assert read.tolist() == values.tolist()
+
+
+@pytest.mark.parametrize(("steps", "write"), [(TIME_STEPS, format_time), (SIZE_STEPS, format_size)])
+@pytest.mark.parametrize("digits", [3, 4])
+def test_a_rounded_number_reads_the_same(steps: Any, write: Any, digits: int) -> None:
+    values = np.exp(np.random.default_rng(digits).uniform(np.log(2e-9), np.log(1e15), 2000))
+    values = np.concatenate((values, [1.0, 59.99, 119.94, 119.95, 1023.4, 1024.0, 1e-3, 86400.0, 172800.0]))
+    shown = as_shown(values, steps, digits)
+    assert [write(one, digits) for one in shown] == [write(one, digits) for one in values]
+
+
+def test_the_points_are_those_of_the_search(plan: Plan) -> None:
+    found = list(points(plan.job, plan.cluster, plan.findings.space))
+    seconds = np.concatenate([one.step_time_s for one in found])
+    memory_B = np.concatenate([one.memory_B for one in found])
+    fits = np.concatenate([one.why == 0 for one in found])
+    assert len(seconds) == plan.findings.evaluated
+    assert np.count_nonzero(fits) == plan.findings.feasible
+    assert seconds[fits].min() == plan.findings.best[0].step_time_s
+    # The front by its definition: no layout that fits is as good in both and better in one.
+    front = {(one.step_time_s, one.memory_B) for one in plan.findings.front}
+    pairs = sorted(set(zip(seconds[fits].tolist(), memory_B[fits].tolist(), strict=True)))
+    least, expected = np.inf, set()
+    for second, size in pairs:
+        if size < least:
+            expected.add((second, size))
+            least = size
+    assert front == expected
+    some = found[len(found) // 2]
+    for place in range(0, len(some), max(1, len(some) // 7)):
+        alone = lockstep.estimate(plan.job.model, plan.cluster, some.layouts()[place], batch=plan.job.recipe.batch)
+        assert alone.step_time_s == pytest.approx(some.step_time_s[place], rel=1e-9)
+        assert float(alone.memory.total_B) == pytest.approx(some.memory_B[place], rel=1e-12)
+        assert bool(alone.memory.fits) == (some.why[place] == 0)
+
+
+def named(form: Json, chunk: Json) -> list[str]:
+    """Layouts of a chunk as space.js puts their texts together."""
+    columns = [unpacked(one) for one in chunk["columns"]]
+    texts = [[some[i] for i in column] for some, column in zip(chunk["texts"], columns, strict=True)]
+    return [" ".join(filter(None, parts)) for parts in zip(*texts, strict=True)]
+
+
+def test_the_form_names_every_layout_as_the_library_does(plan: Plan) -> None:
+    form = json.loads(json.dumps(space_form(plan), allow_nan=False))
+    for chunk, some in zip(form["chunks"], points(plan.job, plan.cluster, plan.findings.space), strict=True):
+        assert named(form, chunk) == [str(one) for one in some.layouts()]
+        shown = unpacked(chunk["step_time_s"])
+        assert [format_time(one, 4) for one in shown] == [format_time(one, 4) for one in some.step_time_s]
+        assert [format_size(one, 4) for one in unpacked(chunk["memory_B"])] == [
+            format_size(one, 4) for one in some.memory_B
+        ]
+    rejected = {one["why"]: one["count"] for one in form["found"]["rejected"]}
+    assert WORLD not in rejected
+    assert form["found"]["best"]["layout"] == str(plan.best.layout)
+    streamed = list(space_messages(plan.job, plan.cluster, plan.findings.space))
+    assert streamed == [{"head": form_head(plan)}, *({"chunk": one} for one in space_form(plan)["chunks"])]
+
+
+def form_head(plan: Plan) -> Json:
+    head: Json = space_form(plan)["head"]
+    return head
+
+
+def exposed(form: Json, name: str) -> np.ndarray:
+    return np.asarray(unpacked(form["exposed"][name]))
+
+
+@pytest.mark.parametrize("words", [{}, {"pp": 4}, {"pp": 2, "tp": 8}, {"zero": 3, "recompute": "full"}])
+def test_the_exposed_pieces_add_up(words: Json) -> None:
+    timeline = lockstep.estimate("llama3-8b", "dgx-h100:2", batch=64, **words).timeline(True)
+    (form,) = timeline_form(timeline)["timelines"]
+    spans = {name: unpacked(column) for name, column in form["spans"].items()}
+    program, lasts = timeline.program, timeline.end_s > timeline.start_s
+    assert len(spans["lane"]) == np.count_nonzero(lasts)
+    assert spans["duration_s"].sum() == pytest.approx((timeline.end_s - timeline.start_s).sum())
+    assert (np.diff(spans["lane"].astype(int)) >= 0).all()
+    pieces = {name: exposed(form, name) for name in form["exposed"]}
+    assert np.bincount(spans["lane"], spans["exposed_s"], len(form["lanes"])).tolist() == pytest.approx(
+        np.bincount(pieces["lane"].astype(int), pieces["duration_s"], len(form["lanes"])).tolist()
+    )
+    for rank in form["ranks"]:
+        mine = np.array(
+            [form["lanes"][lane]["rank"] == rank["rank"] for lane in pieces["lane"].astype(int)], dtype=bool
+        )
+        covered, reached = 0.0, 0.0
+        for start, length in sorted(zip(pieces["start_s"][mine], pieces["duration_s"][mine], strict=True)):
+            covered += max(0.0, start + length - max(start, reached))
+            reached = max(reached, start + length)
+        assert covered == pytest.approx(float(timeline.exposed_s[rank["rank"]]), abs=1e-9 * timeline.makespan_s)
+        assert unpacked(rank["used_B"]).max() == pytest.approx(timeline.peak_memory_B()[rank["rank"]], rel=1e-12)
+    # Hidden is what a computation of the same rank covers: on a span of its own, the whole or nothing.
+    alone = spans["exposed_s"] > spans["duration_s"] * (1 + 1e-9)
+    assert not alone.any()
+    moves = ~np.isin(program.kind[lasts], COMPUTES)
+    assert np.count_nonzero(spans["exposed_s"]) <= np.count_nonzero(moves)
+
+
+def test_a_timeline_of_many_ranks_says_what_is_left_out() -> None:
+    ranks = MOST_RANKS + 3
+    builder = ProgramBuilder(ranks, ("compute",))
+    builder.extend(Kind.COMPUTE, np.arange(ranks), duration_s=1.0, label="F0")
+    (form,) = timeline_form(Timeline(builder.build(), np.zeros(ranks), np.ones(ranks)))["timelines"]
+    assert len(form["ranks"]) == MOST_RANKS
+    assert form["left_out"] == 3
+
+
+def test_nothing_in_the_data_can_end_its_block() -> None:
+    hostile = "</script><script>alert(1)</script><!--<script>\u2028\u2029&amp;"
+    text = inline.block("space", {"name": hostile})
+    inside = re.fullmatch(r'<div id="space-view" hidden></div><script [^>]*>(.*)</script>', text)
+    assert inside is not None
+    assert not set("<>&\u2028\u2029") & set(inside[1])
+    assert json.loads(inside[1]) == {"name": hostile}
+
+
+def test_the_joined_script_has_every_module_once() -> None:
+    whole = inline.script()
+    assert not re.search(r"^(import|export) ", whole, re.MULTILINE)
+    for name in ("column", "formatter", "Viewport", "Cloud", "paintRows", "space", "timeline", "make"):
+        assert len(re.findall(rf"^(?:async )?(?:function|class) {name}\b", whole, re.MULTILINE)) == 1, name
+    assert "</script" not in whole
