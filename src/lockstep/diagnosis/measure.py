@@ -2,13 +2,17 @@
 
 Parts of the step are means over ranks and steps, whose total is the mean step. Who waits for whom: in each collective,
 the ranks that arrived earlier wait for the last one, in time that they do not compute; messages of a pipeline are the
-bubble and count apart. A straggler is the rank that the others wait for most: it stays if it is the same in two thirds
-of the steps, else it rotates. Words and threshold as in NVIDIA's resiliency extension (straggler detection, 2025).
+bubble and count apart.
+
+Lateness spreads: who waits for a slow rank keeps others waiting. A straggler is the rank whose own work and host take
+longest beyond the median of its peers, which are the ranks that it shares groups other than a pipeline's with. It costs
+what its peers wait more than itself, at most its excess. It stays if it is the same rank in two thirds of the steps,
+else it rotates. The words are those of NVIDIA's resiliency extension (straggler detection, 2025).
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -31,9 +35,8 @@ COSTS_FRAC = 0.01
 SHOWN_FRAC = 0.01
 UNCLASSIFIED_FRAC = 0.05
 ONE_RANK = "with one rank, waiting and transfer of communication cannot be told apart"
-BUSBW = {"all-reduce": lambda n: 2 * (n - 1) / n, "all-gather": lambda n: (n - 1) / n, "reduce-scatter": lambda n: (n - 1) / n,
-         "all-to-all": lambda n: (n - 1) / n}  # fmt: skip
-"""Bytes over the wire per byte of the whole buffer; nccl-tests, doc/PERFORMANCE.md (2024)."""
+TURNS = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1, "all-to-all": 1}
+"""Of n ranks, TURNS (n - 1) / n bytes go over the wire per byte of the buffer; nccl-tests, doc/PERFORMANCE.md."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,10 @@ def see(
     given: Mapping[str, str] | None = None,
     steps: Sequence[int] | None = None,
 ) -> Seen:
-    """Traces aligned and partitioned. `given` names kinds of groups; `steps` chooses steps by number. Raises BadInput."""
+    """Traces aligned and partitioned. `given` names kinds of groups, `steps` chooses steps.
+
+    Raises BadInput for traces that do not belong together, or have none of the steps.
+    """
     aligned = align(traces)
     kinds, notes = kinds_of(aligned.traces, layout, given)
     partitions = []
@@ -105,7 +111,7 @@ def _chosen(trace: RankTrace, windows: tuple[Window, ...], steps: Sequence[int] 
 
 
 def waits_s(seen: Seen) -> Array:
-    """Seconds that rank i (row) waited for rank j (column) per step, exposed, without messages; `[steps, ranks, ranks]`."""
+    """Exposed seconds that rank i (row) waited for rank j (column), without messages; `[steps, ranks, ranks]`."""
     count = len(seen.traces)
     found = np.zeros((len(seen.steps), count, count))
     for i, (trace, each) in enumerate(zip(seen.traces, seen.partitions, strict=True)):
@@ -118,22 +124,63 @@ def waits_s(seen: Seen) -> Array:
     return found
 
 
+def peers(seen: Seen) -> list[list[int]]:
+    """Places of the ranks that do the same work, as they share a group that is neither a pipeline's nor of all."""
+    count, same = len(seen.traces), np.eye(len(seen.traces), dtype=bool)
+    members: dict[str, list[int]] = defaultdict(list)
+    for place, trace in enumerate(seen.traces):
+        for group in np.unique(trace.spans.group[trace.spans.communicates]).tolist():
+            if seen.kinds.get(name := trace.name(group), "other") not in ("pp", "other"):
+                members[f"{name}{trace.groups.get(name, ())}"].append(place)
+    for places in members.values():
+        same[np.ix_(places, places)] = True
+    for _ in range(count):
+        wider = (same.astype(np.int64) @ same.astype(np.int64)) > 0
+        if (wider == same).all():
+            break
+        same = wider
+    if not members:
+        same[:] = True
+    return [np.flatnonzero(row).tolist() for row in same]
+
+
 def stragglers(seen: Seen) -> tuple[Straggler, ...]:
-    """The ranks that others wait for, the most expensive first; none where nobody waits for 1 % of a step."""
-    waits = waits_s(seen)
-    if len(seen.traces) < 2 or not len(waits):
+    """The ranks that others wait for, the most expensive first; none where it costs less than 1 % of a step."""
+    if len(seen.traces) < 2:
         return ()
-    # Of a rank, what the others lose: the mean over those that can wait for it.
-    cost_s = waits.sum(axis=1) / (len(seen.traces) - 1)
-    worst = Counter(int(np.argmax(one)) for one in cost_s)
-    step_s = float(seen.step_s.mean())
-    found = []
-    for rank, times in worst.most_common():
-        mean_s = float(cost_s[:, rank].mean())
-        if mean_s >= COSTS_FRAC * step_s / max(1, len(worst)):
-            kind = "stays" if times >= STAYS_FRAC * len(cost_s) else "rotates"
-            found.append(Straggler(_rank(seen, rank), kind, times / len(cost_s), mean_s))
-    return tuple(sorted(found, key=lambda one: -one.cost_s))
+    own, waited = own_s(seen)
+    of = peers(seen)
+    excess = np.stack([own[:, i] - np.median(own[:, of[i]], axis=1) for i in range(len(of))], axis=1)
+    found: dict[int, list[float]] = defaultdict(list)
+    for step, row in enumerate(excess):
+        place = int(np.argmax(row))
+        others = [i for i in of[place] if i != place]
+        if not others:
+            continue
+        lost_s = float(np.mean(waited[step, others]) - waited[step, place])
+        cost_s = min(float(row[place]), max(0.0, lost_s))
+        if cost_s >= COSTS_FRAC * float(seen.step_s[step]):
+            found[place].append(cost_s)
+    steps = len(excess)
+    rows = [
+        Straggler(
+            _rank(seen, place), "stays" if len(costs) >= STAYS_FRAC * steps else "rotates",
+            len(costs) / steps, sum(costs) / steps,
+        )
+        for place, costs in found.items()
+    ]  # fmt: skip
+    return tuple(sorted(rows, key=lambda one: -one.cost_s))
+
+
+def own_s(seen: Seen) -> tuple[Array, Array]:
+    """(seconds of own work and own host, seconds of waiting for others) of every rank, `[steps, ranks]`."""
+    own, waited = np.zeros((2, len(seen.steps), len(seen.traces)))
+    for place, each in enumerate(seen.partitions):
+        for step, one in enumerate(each):
+            idle = sum(seconds for name, seconds in one.idle_s.items() if name != "idle.dependency")
+            own[step, place] = sum(one.compute_s.values()) + idle
+            waited[step, place] = float(np.nansum(one.exposed.waiting_s))
+    return own, waited
 
 
 def _rank(seen: Seen, place: int) -> int:
@@ -213,8 +260,8 @@ def collectives(seen: Seen) -> tuple[Collective, ...]:
     rows = []
     for (kind, op, size_B), seconds in sorted(found.items(), key=lambda row: -sum(row[1])):
         middle, ranks = float(np.median(seconds)), sizes[kind, op, size_B]
-        known = size_B > 0 and middle > 0 and op in BUSBW and ranks > 1
-        rate = size_B / middle * BUSBW[op](ranks) if known else None
+        known = size_B > 0 and middle > 0 and op in TURNS and ranks > 1
+        rate = size_B / middle * TURNS[op] * (ranks - 1) / ranks if known else None
         rows.append(Collective(kind, op, size_B or None, len(seconds) / each, rate))
     return tuple(rows)
 

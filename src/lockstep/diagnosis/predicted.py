@@ -1,17 +1,17 @@
 """Timelines as traces: what a profiler on every rank would have recorded of a simulated run.
 
 Kernels start when they could: a collective's on a rank when that rank has arrived, though it moves nothing before the
-last one has, as NCCL's do. The host launches ahead of the device by `LEAD_S`, except where it is said to be late: then
-the device is idle until shortly after the launch. What a step's program calls host time is no kernel, so it is idle.
-So parts of predicted and of measured steps come from the same partition, and files written from these traces are the
-synthetic tests of the diagnosis.
+last one has, as NCCL's do; a receive when the device has nothing else to do before what waits for it. The host launches
+a kernel when the one before it starts, except where it is said to be late: then the device is idle until shortly after
+the launch. What a step's program calls host time is no kernel, so it is idle. So parts of predicted and of measured
+steps come from the same partition, and files written from these traces are the synthetic tests of the diagnosis.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from lockstep.diagnosis.ranks import SHARES, AllRanks
 from lockstep.diagnosis.trace import Mark, RankTrace, Spans, sorted_spans
 from lockstep.program import Kind, Timeline
 from lockstep.program.idle import ready_s
-from lockstep.types.arrays import Floats
+from lockstep.types.arrays import Floats, Ints
 
 LEAD_S = 2e-3
 CALL_S = 4e-6
@@ -83,29 +83,37 @@ def plain(timeline: Timeline) -> Shown:
 
 
 def traces_of(
-    timelines: Sequence[Timeline], shown: Shown, late_s: Sequence[Floats] | None = None, world: int | None = None
+    timelines: Sequence[Timeline],
+    shown: Shown,
+    late_s: Sequence[Floats] | None = None,
+    shares: Sequence[Floats] | None = None,
+    world: int | None = None,
 ) -> list[RankTrace]:
     """Traces of all ranks of successive steps, one timeline each, of one program.
 
     `late_s[step][operation]`: of the seconds of a computation, those in which the device waited for the host first.
+    `shares[step]`: as `Shown.shares`, of a step.
     """
     program = timelines[0].program
     found = [_Rows() for _ in range(program.ranks)]
     marks: list[Mark] = []
-    zero = LEAD_S + CALL_S
+    zero = 2 * CALL_S
     for step, timeline in enumerate(timelines):
         late = np.zeros(len(program)) if late_s is None else late_s[step]
-        ready = ready_s(timeline)
+        before = _before(timeline)
+        ready = _posted(timeline, before)
+        launch = _launches(timeline, shown.part) - CALL_S
+        now = shown if shares is None else replace(shown, shares=shares[step])
         for i in range(len(program)):
             rows, part = found[int(program.rank[i])], shown.part[i]
             if part in SILENT:
                 continue
             if part == "compute":
-                _computation(rows, timeline, shown, i, zero, float(late[i]))
+                _computation(rows, timeline, now, i, (zero, zero + float(launch[i]), float(late[i])))
             else:
                 _communication(rows, timeline, shown, i, zero, float(ready[i]))
         end_s = zero + timeline.makespan_s
-        marks.append(Mark(f"ProfilerStep#{FIRST_STEP + step}", zero - LEAD_S - CALL_S, end_s - LEAD_S - CALL_S))
+        marks.append(Mark(f"ProfilerStep#{FIRST_STEP + step}", zero - 2 * CALL_S, end_s - 2 * CALL_S))
         zero = end_s
     marks[-1] = Mark(marks[-1].name, marks[-1].start_s, zero)
     return [
@@ -113,18 +121,51 @@ def traces_of(
     ]
 
 
-def _computation(rows: _Rows, timeline: Timeline, shown: Shown, i: int, zero_s: float, late_s: float) -> None:
-    """Kernels of a computation, one per class that has a share of it."""
-    program = timeline.program
+def _before(timeline: Timeline) -> Ints:
+    """The operation before each on its lane, -1 for none."""
+    lane, found = timeline.program.lane, np.full(len(timeline.program), -1)
+    order = np.lexsort((np.arange(len(lane)), lane))
+    same = lane[order[1:]] == lane[order[:-1]]
+    found[order[1:][same]] = order[:-1][same]
+    return found
+
+
+def _launches(timeline: Timeline, part: Sequence[str]) -> Floats:
+    """When the computation before each on its rank started; 0 for the first of a step."""
+    program, found = timeline.program, np.zeros(len(timeline.program))
+    last = np.zeros(program.ranks)
+    for i in range(len(program)):
+        found[i] = last[program.rank[i]]
+        if part[i] == "compute" and timeline.end_s[i] > timeline.start_s[i]:
+            last[program.rank[i]] = timeline.start_s[i]
+    return found
+
+
+def _posted(timeline: Timeline, before: Ints) -> Floats:
+    """When operations are ready; receives not before the computation ahead of the one that waits for them has ended."""
+    program, ready = timeline.program, ready_s(timeline)
+    found, computes = ready.copy(), program.kind == Kind.COMPUTE
+    heads = np.repeat(np.arange(len(program)), np.diff(program.after_start))
+    edge = (program.kind[program.after] == Kind.RECV) & (program.rank[heads] == program.rank[program.after])
+    for head, receive in zip(heads[edge].tolist(), program.after[edge].tolist(), strict=True):
+        if computes[head] and before[head] >= 0:
+            free = float(timeline.end_s[before[head]])
+            found[receive] = min(max(found[receive], free), float(timeline.end_s[receive]))
+    return found
+
+
+def _computation(rows: _Rows, timeline: Timeline, shown: Shown, i: int, times_s: tuple[float, float, float]) -> None:
+    """Kernels of a computation, one per class that has a share of it; `times_s`: of its step, its launch, lateness."""
+    program, (zero_s, called_s, late_s) = timeline.program, times_s
     at, end = zero_s + float(timeline.start_s[i]) + late_s, zero_s + float(timeline.end_s[i])
     label, first = program.name(int(program.label[i])), True
     for name, share in zip(shown.names, shown.shares[i].tolist(), strict=True):
         seconds = (end - zero_s - float(timeline.start_s[i]) - late_s) * share
         if seconds <= 0:
             continue
-        lead_s = CALL_S if late_s and first else LEAD_S
+        called = at - CALL_S if late_s > 0 and first else called_s
         kernel = rows.index(f"lockstep::{name}({label})")
-        rows.rows.append((at, at + seconds, CLASSES.index(name), kernel, 7, at - lead_s, -1, -1, 0.0, -1))
+        rows.rows.append((at, at + seconds, CLASSES.index(name), kernel, 7, called, -1, -1, 0.0, -1))
         at, first = at + seconds, False
 
 
@@ -150,7 +191,18 @@ def _communication(rows: _Rows, timeline: Timeline, shown: Shown, i: int, zero_s
     stream = 20 + int(program.stream[i])
     kernel = rows.index(f"ncclDevKernel_{NCCL.get(op, 'Generic')}_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
     rows.rows.append(
-        (start, end, COMMUNICATION, kernel, stream, start - LEAD_S, rows.index(called), rows.index(op), size_B, peer)
+        (
+            start,
+            end,
+            COMMUNICATION,
+            kernel,
+            stream,
+            max(start - LEAD_S, zero_s - CALL_S),
+            rows.index(called),
+            rows.index(op),
+            size_B,
+            peer,
+        )
     )
 
 

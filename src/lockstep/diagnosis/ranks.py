@@ -44,7 +44,7 @@ class AllRanks:
     """Number in the layout of every rank of the program."""
     stages: tuple[int, ...]
     part: tuple[str, ...]
-    """Kind of the group of every operation (tp, dp, ..., `pp` of messages), `norm`, `compute`, `host`, `hold` or `late`.
+    """Kind of the group of every operation (tp, dp, ...; pp of messages), `norm`, `compute`, `host`, `hold` or `late`.
 
     `late` is what the prediction expects ranks to wait for slower ones: here ranks are written one by one.
     """
