@@ -27,8 +27,8 @@ from lockstep.planner import Estimate, estimate
 from lockstep.planner.whatif import scaled
 from lockstep.types.plain import Json, picked
 from lockstep.units import format_frac
-from lockstep.workload import models
 from lockstep.workload import model as find_model
+from lockstep.workload import models
 
 APART = 0.08
 """Sigma of the logarithm of a predicted difference: what is left when one run is predicted from another of the same
