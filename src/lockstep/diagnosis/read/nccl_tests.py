@@ -1,4 +1,4 @@
-"""Output of nccl-tests, the OSU micro-benchmarks and `lockstep bench`: times of collectives, as `lockstep fit` reads."""
+"""Output of nccl-tests, the OSU micro-benchmarks and `lockstep bench`: times of collectives, read as by `fit`."""
 
 from __future__ import annotations
 
