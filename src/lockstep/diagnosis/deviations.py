@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import resources
@@ -40,7 +40,7 @@ EQUAL = 0.5
 CHANGES = 0.01
 """A deviation that changes a step by less explains nothing."""
 HALVINGS = 40
-KERNELS, HOST, INNER, OUTER = "kernels", "host", "inner", "outer"
+KERNELS, HOST, INNER, OUTER, OUTSIDE = "kernels", "host", "inner", "outer", "outside"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,7 @@ class Deviation:
     why: str
     prior: float
     change: str = ""
+    improves: bool = False
     layout: Mapping[str, Any] | None = None
     recipe: Mapping[str, Any] | None = None
     halve: str = ""
@@ -100,23 +101,26 @@ def deviations() -> tuple[Deviation, ...]:
 def candidates(stated: Stated, found: Estimate) -> list[Candidate]:
     """Deviations of `found` that would explain `stated`, the likeliest first; none that leaves most of the gap."""
     gap = abs(math.log(stated.value / stated.predicted(found)))
-    tried = [*_by_fields(stated, found), *_by_factors(stated, found), *_other_models(stated, found)]
+    tried = [*_by_fields(stated, found, deviations()), *_by_factors(stated, found), *_other_models(stated, found)]
     near = [one for one in tried if abs(math.log(stated.value / one.value)) < CLOSER * gap]
     near.sort(key=lambda one: -one.fit)
     return [replace(one, equal=place > 0 and near[0].fit - one.fit < EQUAL) for place, one in enumerate(near)]
 
 
-def faster(found: Estimate, least_frac: float = 0.03) -> list[Candidate]:
-    """Variants of the layout that fit in memory and are faster by at least this share, the fastest first."""
-    whole = Stated("step_time_s", found.step_time_s)
-    tried = [one for one in _by_fields(whole, found) if one.estimate.memory.fits]
+def faster(stated: Stated, found: Estimate, least_frac: float = 0.03) -> list[Candidate]:
+    """Variants of the layout that fit in memory and are faster by at least this share, the fastest first.
+
+    Their `value` is of the quantity of `stated`.
+    """
+    offered = [one for one in deviations() if one.improves]
+    tried = [one for one in _by_fields(stated, found, offered) if one.estimate.memory.fits]
     better = [one for one in tried if one.estimate.step_time_s < found.step_time_s * (1 - least_frac)]
     return sorted(better, key=lambda one: one.estimate.step_time_s)
 
 
-def _by_fields(stated: Stated, found: Estimate) -> Iterator[Candidate]:
+def _by_fields(stated: Stated, found: Estimate, tried: Sequence[Deviation]) -> Iterator[Candidate]:
     """Those with other fields of recipe or layout, as far as they keep the rules and change anything."""
-    for one in deviations():
+    for one in tried:
         if one.factor:
             continue
         try:
@@ -149,15 +153,18 @@ def _divided(layout: Layout, name: str, part: int) -> Layout:
 
 
 def _candidate(one: Deviation, other: Estimate, stated: Stated, factor: float | None = None) -> Candidate:
-    value = stated.predicted(other)
+    value = stated.value if one.factor == OUTSIDE else stated.predicted(other)
     off = math.log(stated.value / value) / APART if factor is None else math.log(factor) / one.spread
-    says = one.says if factor is None else f"{one.says}: {factor:.3g} times{_share(one, factor)}"
+    says = one.says if factor is None else f"{one.says}: {_how_much(one, factor)}"
     return Candidate(one.name, says, one.why, one.change, factor, other, value, math.log(one.prior) - off**2 / 2)
 
 
-def _share(one: Deviation, factor: float) -> str:
-    """A slower link as the share of its rate that is left."""
-    return f", {format_frac(1 / factor, 2)} of the rate taken for it" if one.factor in (INNER, OUTER) else ""
+def _how_much(one: Deviation, factor: float) -> str:
+    """A factor in words; of a link, what is left of its rate, of time outside, its share."""
+    if one.factor == OUTSIDE:
+        return f"{format_frac(1 - 1 / factor, 2)} of it"
+    left = f", {format_frac(1 / factor, 2)} of the rate taken for it" if one.factor in (INNER, OUTER) else ""
+    return f"{factor:.3g} times{left}"
 
 
 def _by_factors(stated: Stated, found: Estimate) -> Iterator[Candidate]:
@@ -166,8 +173,10 @@ def _by_factors(stated: Stated, found: Estimate) -> Iterator[Candidate]:
     if wanted_s <= found.step_time_s:
         return
     for one in deviations():
-        level = _level(one, found.cluster)
-        if not one.factor or (one.factor in (INNER, OUTER) and level is None):
+        if one.factor == OUTSIDE and wanted_s < one.most * found.step_time_s:
+            yield _candidate(one, found, stated, wanted_s / found.step_time_s)
+        level = _level(one, found.cluster) if one.factor in (INNER, OUTER) else None
+        if one.factor in ("", OUTSIDE) or (one.factor in (INNER, OUTER) and level is None):
             continue
         at = partial(_slowed, found, one.factor, level)
         factor = _solved(lambda factor, at=at: at(factor).step_time_s, wanted_s, one.most)
@@ -178,7 +187,7 @@ def _by_factors(stated: Stated, found: Estimate) -> Iterator[Candidate]:
 def _level(one: Deviation, cluster: Cluster) -> int | None:
     """The level of the network that a deviation is about; None where the cluster has no such one."""
     if one.factor == INNER:
-        return 0 if len(cluster.levels) > 1 or one.factor == INNER else None
+        return 0
     return len(cluster.levels) - 1 if len(cluster.levels) > 1 else None
 
 

@@ -51,6 +51,8 @@ class Expected:
     """What was expected instead, and what would give it."""
 
     stated: Stated
+    as_predicted: bool
+    """Whether it is within the interval of the prediction, so that the layout may well give it."""
     readings: tuple[Explained, ...]
     """By which the expected number would be the measured one."""
     candidates: tuple[Candidate, ...]
@@ -107,7 +109,7 @@ def judge(found: Estimate, numbers: Sequence[Stated], expected: Stated | None = 
         remarks=tuple(_remarks(ordered, found)),
         readings=tuple(inside(measured, found)) if off else (),
         candidates=tuple(likely),
-        changes=tuple(faster(found)[:3]),
+        changes=tuple(faster(measured, found)[:3]),
         expected=None if expected is None else _expected(expected, measured, found),
     )
 
@@ -138,15 +140,15 @@ def _contradictions(first: Stated, others: Sequence[Stated], found: Estimate) ->
 
 def _remarks(numbers: Sequence[Stated], found: Estimate) -> list[str]:
     peaks = {one.peak_flops for one in numbers if one.peak_flops}
-    told = [said for peak in sorted(peaks) if (said := named_peak(peak, found)) is not None]
+    told = [name for peak in sorted(peaks) if (name := named_peak(peak, found)) is not None]
     by_name = {one.quantity: one for one in numbers}
     if told and RATE in by_name:
         mfu_frac = by_name[RATE].value / found.cluster.device.peak(found.job.recipe.dtype)
         told.append(f"Of the dense peak {by_name[RATE].said} are {said(MFU, mfu_frac)}.")
     if found.layout.recompute == "full":
         told.append(
-            f"Full recomputation runs a quarter of the work that no MFU counts: {format_frac(found.hfu_frac)} HFU are "
-            f"{format_frac(found.mfu_frac)} MFU here."
+            "Full recomputation runs every forward pass twice, which MFU does not count: "
+            f"{format_frac(found.mfu_frac)} MFU are {format_frac(found.hfu_frac)} HFU here."
         )
     return told
 
@@ -155,4 +157,5 @@ def _expected(expected: Stated, measured: Stated, found: Estimate) -> Expected:
     """What would make the expected number of this run: another way to count it, or another run."""
     at = expected.at(measured.step_time_s(found), found)
     readings = explaining(expected, at / expected.value, found)
-    return Expected(expected, tuple(readings), tuple(candidates(expected, found)[:SHOWN]))
+    usual = found.interval.low <= expected.step_time_s(found) <= found.interval.high
+    return Expected(expected, usual, tuple(readings), () if usual else tuple(candidates(expected, found)[:SHOWN]))

@@ -23,8 +23,10 @@ from lockstep.workload import Transformer, parameters
 
 SAME = 0.05
 """Two numbers agree, or a reading explains their ratio, within this logarithm; rates are printed with two digits."""
-NEAR = 0.16
+NEAR = 0.2
 """The same where a formula of somebody else's was only approximately that of the reading."""
+POSSIBLE = 3.0
+"""How far from the prediction a number may be that a reading makes possible."""
 PEAK_SAME = 0.02
 PAD = 128
 """Megatron-LM pads the vocabulary to a multiple of this many rows per tensor-parallel rank."""
@@ -192,18 +194,33 @@ def explaining(stated: Stated, ratio: float, found: Estimate) -> list[Explained]
 
 
 def inside(stated: Stated, found: Estimate) -> list[Explained]:
-    """Readings by which `stated` would be as predicted, within the interval of the prediction; the nearest first."""
-    matched, whole = [], found.interval
+    """Readings by which `stated` would be within the interval of the prediction, the nearest first.
+
+    For more than the device can do they only have to make it possible, and not more than POSSIBLE away.
+    """
+    matched: dict[float, tuple[float, Reading]] = {}
+    whole, too_much = found.interval, _mfu(stated, found) > 1
     for reading in EVERY:
         factor = reading.factor(found) if stated.quantity in reading.of else None
         if factor is None or abs(math.log(factor)) < SAME:
             continue
         true = replace(stated, value=stated.value * factor)
-        if whole.low <= true.step_time_s(found) <= whole.high:
-            off = abs(math.log(true.value / true.predicted(found)))
-            matched.append((off - 0.1 * math.log(reading.prior), reading, true.value))
-    matched.sort(key=lambda one: one[0])
-    return [Explained(one.name, one.says, stated.quantity, stated.value, true) for _, one, true in matched]
+        off = abs(math.log(true.value / true.predicted(found)))
+        possible = too_much and _mfu(true, found) <= 1 and off < math.log(POSSIBLE)
+        if possible or whole.low <= true.step_time_s(found) <= whole.high:
+            # Of readings with the same factor the likeliest is kept.
+            matched[factor] = min(
+                (off - 0.1 * math.log(reading.prior), reading), matched.get(factor, (math.inf, reading)),
+                key=lambda one: one[0],
+            )  # fmt: skip
+    return [
+        Explained(one.name, one.says, stated.quantity, stated.value, stated.value * factor)
+        for factor, (_, one) in sorted(matched.items(), key=lambda item: item[1][0])
+    ]
+
+
+def _mfu(stated: Stated, found: Estimate) -> float:
+    return found.mfu_frac * found.step_time_s / stated.step_time_s(found)
 
 
 def named_peak(peak_flops: float, found: Estimate) -> str | None:
