@@ -15,7 +15,7 @@ from lockstep.documents.files import open_file
 from lockstep.errors import BadInput
 
 GZIP = b"\x1f\x8b"
-HEAD_B = 1 << 16
+HEAD_B = 1 << 20
 BROKEN = (EOFError, zlib.error, gzip.BadGzipFile)
 
 

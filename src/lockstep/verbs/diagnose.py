@@ -1,0 +1,288 @@
+"""The verb `diagnose`: a measured run beside the predicted one, and what would explain the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Unpack
+
+from lockstep.errors import BadInput, located
+from lockstep.types.plain import Json, picked, plain
+from lockstep.types.shown import Shown
+from lockstep.units import parse_flops, parse_frac
+from lockstep.verbs.estimate import estimate
+from lockstep.verbs.words.calling import strict
+from lockstep.verbs.words.option import Argument, Option
+from lockstep.verbs.words.quantity import FlopRate, Quantity, Time
+from lockstep.verbs.words.shared import LayoutWords
+
+if TYPE_CHECKING:
+    from lockstep.diagnosis.answer import Held, Input
+    from lockstep.diagnosis.gather import Gathered, LinkFound
+    from lockstep.diagnosis.judge import Judged
+    from lockstep.diagnosis.read.flight_recorder import Hang
+    from lockstep.diagnosis.read.logs.log import Log
+    from lockstep.diagnosis.stated import Stated
+    from lockstep.hardware import Cluster
+    from lockstep.layout import Layout
+    from lockstep.planner import Estimate
+    from lockstep.workload import Model
+
+MEASURED = "What was measured, instead of files or besides them"
+CASE = "case:"
+NUMBERS = {
+    "step_time_s": "--measured",
+    "tokens_per_s": "--tokens-per-s",
+    "model_flops_per_gpu_per_s": "--tflops",
+    "mfu_frac": "--mfu",
+}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Diagnosis(Shown):
+    """A measured run, what was predicted for it, and what explains the difference."""
+
+    inputs: tuple[Input, ...]
+    predicted: Estimate | None
+    judged: Judged | None
+    """Of numbers and logs."""
+    mismatches: tuple[str, ...]
+    """Where files are of another run than the one described."""
+    logs: tuple[Log, ...]
+    memory: tuple[Held, ...]
+    links: tuple[LinkFound, ...]
+    hangs: tuple[Hang, ...] | None
+    """None where no dumps of the flight recorder were given; empty where every collective ended."""
+    not_known: tuple[str, ...]
+    fail_above_frac: float | None = None
+
+    @property
+    def measured_s(self) -> float | None:
+        """Seconds of a step as measured."""
+        if self.judged is not None:
+            return self.judged.step_time_s
+        times = [one for log in self.logs if (one := log.steady("step_time_s")) is not None]
+        return times[0] if times else None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the step is not slower than predicted by more than `fail_above_frac`."""
+        if self.fail_above_frac is None or self.measured_s is None or self.predicted is None:
+            return True
+        return self.measured_s <= self.predicted.step_time_s * (1 + self.fail_above_frac)
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        found, measured_s = self.predicted, self.measured_s
+        mfu_frac = None
+        if found is not None and measured_s is not None:
+            mfu_frac = found.mfu_frac * found.step_time_s / measured_s
+        return {
+            "inputs": plain(self.inputs),
+            "step_time_s": {"measured": measured_s, "predicted": None if found is None else found.step_time_s},
+            "interval": None if found is None else found.interval.to_dict(),
+            "mfu_frac": {
+                "measured": mfu_frac,
+                "predicted": None if found is None else found.mfu_frac,
+                "definition": None if found is None else found.job.recipe.mfu_convention,
+            },
+            **picked(self, "judged mismatches logs memory links hangs not_known"),
+        }
+
+
+@strict
+def diagnose(
+    file: Annotated[
+        Sequence[str | Path],
+        Argument(
+            "FILE",
+            "Files of the run, or folders with them, of any name: logs of training programs, memory snapshots, dumps "
+            "of the flight recorder, output of nccl-tests.",
+            repeated=True,
+        ),
+    ] = (),
+    *,
+    model: Annotated[
+        str | Path | Model | None,
+        Option("M", "Model, as estimate takes it. (default: that of a log which has the arguments)", names="models"),
+    ] = None,
+    cluster: Annotated[
+        str | Path | Cluster | None, Option("C", "Cluster, as estimate takes it.", "-c", names="clusters")
+    ] = None,
+    case: Annotated[
+        str | Path | None,
+        Option("FILE", "A measured run as lockstep case reads it, instead of --model, its layout and numbers."),
+    ] = None,
+    measured: Annotated[Time | None, Option("T", "Time of an optimizer step, e.g. 11.99s.", panel=MEASURED)] = None,
+    tokens_per_s: Annotated[
+        Quantity | None, Option("N", "Tokens per second of all devices, e.g. 43.7k.", panel=MEASURED)
+    ] = None,
+    tflops: Annotated[
+        FlopRate | None,
+        Option("F", "FLOP/s per device that the model needs; a plain number is in TFLOP/s.", panel=MEASURED),
+    ] = None,
+    mfu: Annotated[Quantity | None, Option("FRAC", "Model FLOPs utilisation, e.g. 32%.", panel=MEASURED)] = None,
+    peak: Annotated[
+        FlopRate | None,
+        Option("F", "Peak FLOP/s that the MFU was, or would be, divided by, e.g. 1979T.", panel=MEASURED),
+    ] = None,
+    against: Annotated[
+        str | Path | None,
+        Option("X", "What was expected: a number like those above, another run's log, or case:NAME.", panel=MEASURED),
+    ] = None,
+    fail_above: Annotated[
+        Quantity | None, Option("FRAC", "End with code 1 when the step takes so much longer than predicted, e.g. 10%.")
+    ] = None,
+    layout: Layout | None = None,
+    **words: Unpack[LayoutWords],
+) -> Diagnosis:
+    """Holds a measured run against the predicted one, and says what would explain the difference.
+
+    Args: `file`: files and folders; `model`, `cluster`, `layout` and words of the layout as for `estimate`, without
+    which what was measured is shown alone; `measured` seconds, `tokens_per_s`, `tflops` FLOP/s, `mfu` a fraction.
+    Raises BadInput at the file and its line or byte, and for a layout that breaks a rule.
+    """
+    from lockstep.diagnosis.gather import gather, held, link_found, mismatches, numbers_of
+    from lockstep.diagnosis.judge import judge
+    from lockstep.diagnosis.read.flight_recorder import hangs
+
+    given = {
+        "step_time_s": measured,
+        "tokens_per_s": tokens_per_s,
+        "model_flops_per_gpu_per_s": tflops,
+        "mfu_frac": mfu,
+    }
+    files = [file] if isinstance(file, str | Path) else list(file)
+    if not files and case is None and all(value is None for value in given.values()):
+        raise BadInput("give a FILE, --case, or one of --measured, --tokens-per-s, --tflops and --mfu", "FILE")
+    gathered = gather(files)
+    stated = _stated(given, peak)
+    if case is not None:
+        _refuse_question(model, cluster, layout, words)
+        found, of_case = _case(case)
+        stated = stated or of_case
+    else:
+        found = _predicted(gathered, model, cluster, layout, words, needed=bool(stated))
+    if found is not None:
+        known = {one.quantity for one in stated}
+        stated += [one for log in gathered.logs for one in numbers_of(log, found.job) if one.quantity not in known]
+    return Diagnosis(
+        inputs=gathered.inputs,
+        predicted=found,
+        judged=judge(found, stated, _expected(against, stated, found)) if found is not None and stated else None,
+        mismatches=tuple(one for log in gathered.logs for one in mismatches(log, found)) if found else (),
+        logs=gathered.logs,
+        memory=tuple(held(one, found) for one in gathered.snapshots),
+        links=tuple(link_found(one, found.cluster if found else None) for one in gathered.links),
+        hangs=tuple(hangs(gathered.dumps)) if gathered.dumps else None,
+        not_known=tuple(_not_known(gathered, found)),
+        fail_above_frac=None if fail_above is None else parse_frac(fail_above, "--fail-above"),
+    )
+
+
+def _stated(given: Json, peak: FlopRate | None) -> list[Stated]:
+    """The numbers given as options; of FLOP/s and a peak the MFU too, as somebody would divide them."""
+    from lockstep.diagnosis.stated import MFU, RATE, Stated, read
+
+    peak_flops = None if peak is None else parse_flops(peak, "--peak")
+    if peak_flops == 0:
+        raise BadInput("must be more than zero", "--peak")
+    found = [read(name, value, NUMBERS[name], peak_flops) for name, value in given.items() if value is not None]
+    by_name = {one.quantity: one for one in found}
+    if peak_flops and MFU not in by_name:
+        if RATE not in by_name:
+            raise BadInput("has no effect without --mfu or --tflops", "--peak")
+        found.append(Stated(MFU, by_name[RATE].value / peak_flops, peak_flops))
+    return found
+
+
+def _predicted(
+    gathered: Gathered,
+    model: str | Path | Model | None,
+    cluster: str | Path | Cluster | None,
+    layout: Layout | None,
+    words: LayoutWords,
+    needed: bool,
+) -> Estimate | None:
+    """The estimate of the run described; of the arguments in a log where no model is named, None without either."""
+    if model is not None:
+        return estimate(model, cluster, layout, **words)
+    from lockstep.verbs.words.run_file import run_given
+
+    if cluster is not None:
+        for one in gathered.known:
+            run = run_given(one.path) if one.kind.gives == "log" else None
+            if run is not None and run.found.model is not None:
+                return estimate(one.path, cluster, layout, **words)
+    if needed or cluster is not None or layout is not None or any(value is not None for value in words.values()):
+        raise BadInput("give the model of the run, and its layout as estimate takes it", "--model")
+    return None
+
+
+def _refuse_question(model: object, cluster: object, layout: object, words: LayoutWords) -> None:
+    for name, value in {"model": model, "cluster": cluster, "layout": layout, **words}.items():
+        if value is not None:
+            raise BadInput("has no effect with --case, which has it", f"--{name.replace('_', '-')}")
+
+
+def _case(name: str | Path) -> tuple[Estimate, list[Stated]]:
+    """A published run, or one of the user's own, and its measured numbers, of its first stretch that has any."""
+    from lockstep.diagnosis.stated import QUANTITIES, Stated
+    from lockstep.hardware import cluster as find_cluster
+    from lockstep.layout import Job, Layout
+    from lockstep.planner import estimate as price
+    from lockstep.validation.cases import study
+
+    with located("--case"):
+        found = study(str(name))
+        for stretch in found.stretches:
+            rows = [row for row in found.published if row.stretch == stretch.name and row.quantity in QUANTITIES]
+            if rows and stretch.layout and not stretch.chosen:
+                job = Job(found.model, stretch.recipe, stretch.devices)
+                machine = find_cluster(found.cluster, gpus=stretch.devices)
+                return price(job, machine, Layout(**stretch.layout)), [Stated(one.quantity, one.value) for one in rows]
+        raise BadInput(f"{found.name} has no measured step of a known layout")
+
+
+def _expected(against: str | Path | None, stated: list[Stated], found: Estimate | None) -> Stated | None:
+    """The number that was expected, of the same quantity as the measured one where it does not say."""
+    from lockstep.diagnosis.gather import gather, numbers_of
+    from lockstep.diagnosis.stated import QUANTITIES, read_like
+
+    if against is None:
+        return None
+    if found is None or not stated:
+        raise BadInput("needs a measured number and the run it is of; give --model", "--against")
+    first = min(stated, key=lambda one: QUANTITIES.index(one.quantity))
+    if str(against).startswith(CASE):
+        _, numbers = _case(str(against).removeprefix(CASE))
+        return _best(numbers, first)
+    if Path(against).is_file():
+        with located("--against"):
+            logs = gather([against]).logs
+            if not logs:
+                raise BadInput(f"{against} is not the log of a run")
+            return _best(list(numbers_of(logs[0], found.job)), first)
+    return read_like(against, first, "--against")
+
+
+def _best(numbers: list[Stated], like: Stated) -> Stated:
+    """The number of the same quantity, else the first."""
+    if not numbers:
+        raise BadInput("has no number of a step", "--against")
+    return next((one for one in numbers if one.quantity == like.quantity), numbers[0])
+
+
+def _not_known(gathered: Gathered, found: Estimate | None) -> list[str]:
+    told = []
+    if gathered.snapshots:
+        told.append(
+            "Snapshots see what PyTorch allocates, not NCCL, libraries or the context; what was there before recording "
+            "is one block."
+        )
+    if gathered.dumps:
+        told.append("Flight recorder dumps do not say their rank; it is taken from the end of their names.")
+    if found is not None and (gathered.logs or not gathered.known):
+        told.append("Single deviations are candidates, not proofs: several may hold at once. A trace tells them apart.")
+    return told
