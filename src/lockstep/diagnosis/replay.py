@@ -15,7 +15,7 @@ is read from it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -142,10 +142,15 @@ def factors(one: AllRanks, seen: Seen, predicted: Seen) -> Factors:
     left = {name: ratio[name] / classes[name] for name in ratio}
     weight = {name: theirs.classes[name][:, here] * classes[name] for name in ratio}
     stages, ranks, experts = _of_ranks(one, left, weight, stage, slots, len(seen.steps))
+    if (experts != 1).any():
+        # Tokens are shared out: more on one rank are fewer on others, and their mean is what products take.
+        mean = float(experts[:, slots].mean())
+        classes["matmul"], experts[:, slots] = classes["matmul"] * mean, experts[:, slots] / mean
     links = _links(mine, theirs, here, step_s, len(seen.traces) > 1)
     host = np.zeros((len(seen.steps), one.program.ranks))
-    # Transfers while nothing was launched: those that were to hide are the host's fault, the others not.
-    disguised = mine.starved_s - np.minimum(mine.starved_s, theirs.exposed_s[:, here] * max([1.0, *links.values()]))
+    # Transfers in the open, more than predicted, while nothing was launched beside which they could hide.
+    longer = max([1.0, *links.values()])
+    disguised = np.minimum(mine.starved_s, np.maximum(0.0, mine.exposed_s - theirs.exposed_s[:, here] * longer))
     host[:, slots] = mine.idle_s + disguised - theirs.idle_s[:, here]
     if len(seen.traces) < one.program.ranks:
         unseen = np.setdiff1d(np.arange(one.program.ranks), slots)
@@ -162,9 +167,13 @@ def factors(one: AllRanks, seen: Seen, predicted: Seen) -> Factors:
 
 
 def _common(ratio: Floats, stage: Array) -> float:
-    """The lower median over stages of the median over a stage's ranks and steps."""
-    medians = sorted(float(np.median(ratio[:, stage == one])) for one in np.unique(stage))
-    return medians[(len(medians) - 1) // 2]
+    """The lower median over stages of the lower median over a stage's ranks and steps."""
+    return _lower_median([_lower_median(ratio[:, stage == one].ravel().tolist()) for one in np.unique(stage)])
+
+
+def _lower_median(values: Sequence[float]) -> float:
+    """The middle one, of an even number the lower of both: of two that differ the faster is right."""
+    return float(sorted(values)[(len(values) - 1) // 2])
 
 
 def _of_ranks(
@@ -179,7 +188,7 @@ def _of_ranks(
     total = sum(weight[name] for name in body)
     whole = sum(left[name] * weight[name] for name in body) / total
     for at in np.unique(stage):
-        stages[at] = float(np.median(whole[:, stage == at]))
+        stages[at] = _lower_median(whole[:, stage == at].ravel().tolist())
     whole = whole / stages[stage]
     ranks[:, slots] = whole
     if one.estimate.job.num_experts and "matmul" in left and len(body) > 1:
