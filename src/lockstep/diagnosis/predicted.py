@@ -144,11 +144,11 @@ def _launches(timeline: Timeline, part: Sequence[str]) -> Floats:
 def _posted(timeline: Timeline, before: Ints) -> Floats:
     """When operations are ready; receives not before the computation ahead of the one that waits for them has ended."""
     program, ready = timeline.program, ready_s(timeline)
-    found, computes = ready.copy(), program.kind == Kind.COMPUTE
+    found, home = ready.copy(), program.stream == 0
     heads = np.repeat(np.arange(len(program)), np.diff(program.after_start))
     edge = (program.kind[program.after] == Kind.RECV) & (program.rank[heads] == program.rank[program.after])
     for head, receive in zip(heads[edge].tolist(), program.after[edge].tolist(), strict=True):
-        if computes[head] and before[head] >= 0:
+        if home[head] and before[head] >= 0:
             free = float(timeline.end_s[before[head]])
             found[receive] = min(max(found[receive], free), float(timeline.end_s[receive]))
     return found
