@@ -29,6 +29,8 @@ from lockstep.types.arrays import Floats, Ints
 
 AGREE_FRAC = 0.99
 SKEW_S, SKEW_FRAC = 50e-6, 0.05
+HOST_SKEW_S = 10e-3
+"""Of runs on CPUs, whose threads hear of an end when they are scheduled."""
 REACH = 64
 """Collectives by which starts of two profilers may differ beyond what the steps' numbers say."""
 LEAST = 2
@@ -61,6 +63,8 @@ class Match:
     agree_frac: float
     count: int
     duration_s: float
+    least_s: float = SKEW_S
+    """Ends of one collective lie at least so far apart on hosts, where threads see them."""
 
     @property
     def accepted(self) -> bool:
@@ -70,7 +74,7 @@ class Match:
     @property
     def tolerance_s(self) -> float:
         """By how much ends of one collective may lie apart."""
-        return max(SKEW_S, SKEW_FRAC * self.duration_s)
+        return max(self.least_s, SKEW_FRAC * self.duration_s)
 
 
 @dataclass(frozen=True)
@@ -260,6 +264,8 @@ def _clocks(
             match = _listed(*ends, apart_s) if same_table(of[0], other) else _match(*ends, apart_s, steps)
             if match is None:
                 continue
+            if traces[other].on_host:
+                match = replace(match, least_s=HOST_SKEW_S)
             if same_clock(of[0], other) and abs(match.offset_s + apart_s) <= max(match.tolerance_s, match.skew_s):
                 match = replace(match, offset_s=-apart_s)
             matches[key, of[0], other] = match

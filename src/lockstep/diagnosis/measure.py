@@ -165,7 +165,7 @@ def stragglers(seen: Seen) -> tuple[Straggler, ...]:
     steps = len(excess)
     rows = [
         Straggler(
-            _rank(seen, place), "stays" if len(costs) >= STAYS_FRAC * steps else "rotates",
+            _rank(seen, place), "stays" if len(costs) >= STAYS_FRAC * sum(map(len, found.values())) else "rotates",
             len(costs) / steps, sum(costs) / steps,
         )
         for place, costs in found.items()

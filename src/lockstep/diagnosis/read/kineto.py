@@ -45,6 +45,7 @@ ELEMENT_B = {
 }  # fmt: skip
 """Bytes of an element by its type as c10d writes it; eight-bit floats have names of their own and take 1."""
 RECORD = "record_param_comms"
+OWN_EXCHANGE = re.compile(r"^lockstep:[^:]+:[^:]+:\d+:\d+$")
 LATEST_S = 1e12
 """No time of a trace lies further from its zero: it is damaged."""
 
@@ -316,25 +317,51 @@ def _kinds(kept: _Columns, name: Ints, external: Ints) -> Ints:
 
 
 def _host_spans(kept: _Columns, zero_us: float) -> Spans:
-    """Communication and outermost operators of a run on CPUs."""
-    rows: list[tuple[float, float, int, int, int, int, int, float]] = []
-    for name, ts, dur, thread in kept.marks:
+    """Communication and outermost operators of a run on CPUs.
+
+    Exchanges that the program annotates itself (`lockstep:GROUP:OPERATION:BYTES:NUMBER`) replace gloo's own records;
+    the operators inside them are part of them.
+    """
+    own = [(*_named(name), ts, dur, thread) for name, ts, dur, thread in kept.marks if OWN_EXCHANGE.match(name)]
+    rows: list[tuple[float, float, int, int, int, int, int, float, int]] = []
+    for group, op, size_B, peer, ts, dur, thread in own:
+        kept.titles.setdefault(group, "dp" if group == "all" else "pp")
+        name = kept.index(f"lockstep:{group}:{op}")
+        index = kept.index(group), kept.index(op)
+        rows.append((ts, ts + dur, COMMUNICATION, name, thread, *index, size_B, peer))
+    for name, ts, dur, thread in kept.marks if not own else ():
         if name.startswith("gloo:"):
-            op = kept.index(op_of(name) or name)
-            rows.append((ts, ts + dur, COMMUNICATION, kept.index(name), thread, -1, op, 0.0))
+            op_index = kept.index(op_of(name) or name)
+            rows.append((ts, ts + dur, COMMUNICATION, kept.index(name), thread, -1, op_index, 0.0, -1))
     ops = {key: _numbers(column) for key, column in kept.ops.items()}
-    names = list(kept.names)
-    outermost = _outermost(ops)
-    for i in outermost.tolist():
-        if (name := names[ops["name"][i]]) == RECORD or name.startswith(("c10d::", "gloo:")):
+    names, inside = list(kept.names), _inside(ops, own)
+    for i in _outermost(ops).tolist():
+        if (name := names[ops["name"][i]]) == RECORD or name.startswith(("c10d::", "gloo:")) or inside[i]:
             continue
         ts = float(ops["ts"][i])
-        kind = class_of("", name)
-        rows.append((ts, ts + float(ops["dur"][i]), kind, int(ops["name"][i]), int(ops["thread"][i]), -1, -1, 0.0))
-    start, end, kind, named, thread, group, op, size = (np.array(column) for column in zip(*rows, strict=True))
+        kind, at = class_of("", name), (int(ops["name"][i]), int(ops["thread"][i]))
+        rows.append((ts, ts + float(ops["dur"][i]), kind, *at, -1, -1, 0.0, -1))
+    start, end, kinds, named, threads, groups, of, size, peers = (np.array(x) for x in zip(*rows, strict=True))
     start, end = (start - zero_us) / 1e6, (end - zero_us) / 1e6
     none = np.full(len(rows), -1)
-    return sorted_spans(Spans(start, end, kind, named, thread, start.copy(), group, op, size, none, none.copy()))
+    return sorted_spans(Spans(start, end, kinds, named, threads, start.copy(), groups, of, size, peers, none))
+
+
+def _named(name: str) -> tuple[str, str, float, int]:
+    """(group, collective, bytes, peer) of an exchange that a program of Lockstep annotates."""
+    _, group, op, size, _ = name.split(":")
+    ends = group.split("-") if op in ("send", "recv") else []
+    return group, op, float(size), int(ends[op == "send"]) if len(ends) == 2 else -1
+
+
+def _inside(ops: dict[str, Array], own: list[tuple[str, str, float, int, float, float, int]]) -> Array:
+    """Which operators lie inside an exchange on their thread."""
+    found = np.zeros(len(ops["ts"]), dtype=bool)
+    for thread in {row[6] for row in own}:
+        spans = np.array(sorted((row[4], row[4] + row[5]) for row in own if row[6] == thread))
+        at = np.searchsorted(spans[:, 0], ops["ts"], side="right") - 1
+        found |= (ops["thread"] == thread) & (at >= 0) & (ops["ts"] < spans[np.maximum(at, 0), 1])
+    return found
 
 
 def _outermost(ops: dict[str, Array]) -> Ints:
