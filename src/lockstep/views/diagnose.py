@@ -251,8 +251,8 @@ def _plot_judged(judged: Judged, found: Estimate) -> Figure:
     rows += [(one.says, one.value) for one in several if _alike(judged, one)]
 
     def draw(axes: Axes) -> None:
-        axes.axvspan(min(low, high), max(low, high), color="#DDDDDD", label=f"{format_frac(found.interval.level_frac)}")
-        for place, (name, value) in enumerate(rows):
+        axes.axvspan(min(low, high), max(low, high), color="#DDDDDD", label="interval")
+        for place, (_, value) in enumerate(rows):
             colour = PALETTE[0] if place == 0 else PALETTE[4] if place == 1 else PALETTE[6]
             axes.plot([value], [place], "o", color=colour)
             axes.annotate(f"  {_say(measured, value)}", (value, place), va="center", fontsize=8)
