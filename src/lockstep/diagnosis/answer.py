@@ -14,7 +14,7 @@ from lockstep.types.plain import Json, picked
 COMPUTE = ("compute.matmul", "compute.attention", "compute.stream")
 GROUPS = ("dp", "tp", "pp", "cp", "ep", "other")
 HOW = ("transfer", "waiting")
-IDLE = ("idle.host", "idle.sync", "idle.input", "idle.dependency", "idle.gaps")
+IDLE = ("idle.host", "idle.sync", "idle.input", "idle.dependency", "idle.gaps", "idle.unknown")
 PARTS = (
     *COMPUTE,
     *(f"{group}_comm.{how}" for group in GROUPS for how in HOW),
@@ -184,6 +184,8 @@ class Cause:
     confidence: str = "candidate"
     """`measured`, `replayed` or `candidate`."""
     change: str = ""
+    kind: str = ""
+    """Its name in `causes.toml`; empty for a deviation of a number."""
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -233,3 +235,7 @@ class Beside:
     causes: tuple[Cause, ...]
     rates: Rates | None = None
     not_known: tuple[str, ...] = ()
+    predicted_s: float | None = None
+    measured_s: float | None = None
+    as_predicted: bool = False
+    """Whether the gap is inside the prediction's own interval and the measured run alone shows no cause."""

@@ -61,7 +61,11 @@ class Partition:
     idle_s: Mapping[str, float]
     """Seconds by cause, named as parts."""
     hidden_s: Mapping[str, float]
-    """Seconds of communication beside computing, by group."""
+    """Seconds of communication by group, beside computing or while the device had nothing to compute for its host."""
+    starved_s: float
+    """Seconds of transfers in which the next computation was not launched yet: the host's lateness, where the
+    computation did not need the transfer.
+    """
 
     def parts(self, trace: RankTrace, kind: Mapping[str, str]) -> dict[str, float]:
         """Seconds by part; they add up to the window. `kind` names the kind of every group: dp, tp, ..."""
@@ -87,7 +91,9 @@ def partition(trace: RankTrace, window: Window, arrived_s: Floats) -> Partition:
     inside = np.flatnonzero((spans.end_s > window.start_s) & (spans.start_s < window.end_s))
     mine = spans.at(inside)
     low, high = np.maximum(mine.start_s, window.start_s), np.minimum(mine.end_s, window.end_s)
-    edges = np.unique(np.concatenate((low, high, [window.start_s, window.end_s])))
+    computes = ~mine.communicates
+    late = mine.called_s[computes & (mine.called_s > window.start_s) & (mine.called_s < window.end_s)]
+    edges = np.unique(np.concatenate((low, high, late, [window.start_s, window.end_s])))
     length = np.diff(edges)
     busy = np.zeros(len(length), dtype=bool)
     compute_s = {}
@@ -99,14 +105,29 @@ def partition(trace: RankTrace, window: Window, arrived_s: Floats) -> Partition:
     comm = np.flatnonzero(mine.communicates)
     exposed, taken = _exposed(edges, length, busy, low[comm], high[comm], arrived_s[inside][comm])
     free = ~busy & ~taken
-    hidden = _hidden(trace, mine.at(comm), edges, length, busy, low[comm], high[comm])
+    starved = _starved(mine.at(computes), edges) & ~busy
+    hidden = _hidden(trace, mine.at(comm), edges, length, busy | starved, low[comm], high[comm])
+    came = np.where(np.isfinite(arrived_s[inside]), np.maximum(arrived_s[inside], mine.start_s), mine.start_s)[comm]
+    moves = _covered(edges, *_snapped(edges, came, high[comm]))
+    starved_s = float(length[starved & moves].sum())
     return Partition(
-        window,
-        compute_s,
-        Exposed(inside[comm], *exposed),
-        _idle(trace, edges, free, window),
-        hidden,
+        window, compute_s, Exposed(inside[comm], *exposed), _idle(trace, edges, free, window), hidden, starved_s
     )
+
+
+def _snapped(edges: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Spans whose begins are moved on to the next edge."""
+    low = np.clip(low, edges[0], high)
+    return edges[np.minimum(np.searchsorted(edges, low), len(edges) - 1)], high
+
+
+def _starved(computes: Spans, edges: Floats) -> Bools:
+    """Of the pieces between `edges`, those in which the next computation was not launched yet."""
+    following = np.searchsorted(computes.start_s, edges[:-1])
+    known = following < len(computes)
+    called = np.full(len(known), np.nan)
+    called[known] = computes.called_s[following[known]]
+    return called > edges[:-1]
 
 
 def _covered(edges: Floats, low: Floats, high: Floats) -> Bools:

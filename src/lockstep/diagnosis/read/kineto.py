@@ -303,7 +303,8 @@ def _kinds(kept: _Columns, name: Ints, external: Ints) -> Ints:
     place = _places(_numbers(kept.ops["external"]), external)
     operator = np.where(place >= 0, _numbers(kept.ops["name"])[place] if len(kept.ops["name"]) else -1, -1)
     pairs, inverse = np.unique(np.stack((name.astype(np.int64), operator), axis=1), axis=0, return_inverse=True)
-    unfused = any(SOFTMAX.search(one) for one in names) and not any(FUSED_ATTENTION.search(one) for one in names)
+    ran = [names[i] for i in np.unique(name).tolist()]
+    unfused = any(SOFTMAX.search(one) for one in ran) and not any(FUSED_ATTENTION.search(one) for one in ran)
     found = []
     for of, by in pairs.tolist():
         caller = names[by] if by >= 0 else ""
