@@ -67,7 +67,7 @@ class Run:
             found[2].append(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-12))
         return found
 
-    def _program(self, replay: Replay, names: tuple[str, ...]):  # noqa: ANN202
+    def _program(self, replay: Replay, names: tuple[str, ...]):
         return replay.timeline(names, 0).program
 
     def traces(self) -> list[RankTrace]:

@@ -46,7 +46,8 @@ def test_a_step_within_its_own_interval_is_as_predicted(found, quantity):
         judged = judge(found, [Stated(quantity, Stated(quantity, 1.0).at(step_s, found))])
         assert judged.verdict == AS_PREDICTED
         assert judged.step_time_s == pytest.approx(step_s)
-        assert judged.candidates == () and judged.readings == ()
+        assert judged.candidates == ()
+        assert judged.readings == ()
     for step_s, verdict in ((whole.low * 0.98, FASTER), (whole.high * 1.02, SLOWER)):
         assert judge(found, [Stated(quantity, Stated(quantity, 1.0).at(step_s, found))]).verdict == verdict
 

@@ -116,7 +116,7 @@ def test_a_log_is_held_against_the_run_described(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text, where",
+    ("text", "where"),
     [
         (" iteration 1/ 10 | elapsed time per iteration (ms): 1.2 |\n iteration 2/ 10 | elapsed time per iteration "
          "(ms): nan |\n", ":2"),
@@ -138,4 +138,5 @@ def test_real_logs():
     assert log.steady("step_time_s") == pytest.approx(1.62, rel=0.01)
     assert log.parts_s["backward-embedding-all-reduce"] == pytest.approx(0.727, rel=0.01)
     log = find([published_trace("modded_nanogpt_20251031_after.log.gz")])[0].read()
-    assert log.steps > 2000 and log.steady("memory_B") == 29244 * 2**20
+    assert log.steps > 2000
+    assert log.steady("memory_B") == 29244 * 2**20

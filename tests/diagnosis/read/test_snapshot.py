@@ -21,7 +21,7 @@ FRAMES = {
 
 
 @pytest.mark.parametrize(
-    "file, name",
+    ("file", "name"),
     [
         ("cs336_medium_ctx128_training", "medium_128_training"),
         ("cs336_medium_ctx512_training", "medium_512_training"),
@@ -34,7 +34,8 @@ def test_peaks_of_real_snapshots(file, name):
     truth = json.loads(published_trace("cs336_memory.truth.json").read_text())["snapshots"][name]
     assert found.peak_B == pytest.approx(truth["peak_allocated_B"], rel=1e-3)
     assert found.before_recording_B == pytest.approx(truth["before_recording_B"], rel=1e-3)
-    assert found.at_dump_B == truth["at_dump_allocated_B"] and found.reserved_B == truth["reserved_B"]
+    assert found.at_dump_B == truth["at_dump_allocated_B"]
+    assert found.reserved_B == truth["reserved_B"]
     assert sum(found.by_category_B.values()) == found.peak_B
     if name == "medium_128_training":
         assert found.by_category_B["gradients"] == pytest.approx(4 * 423.2e6, rel=1e-3)
@@ -69,7 +70,8 @@ def test_peaks_equal_a_plain_replay(seed):
     """And what was there before recording is found from the dump."""
     data, series = drawn(seed)
     found = snapshot(data, "x")
-    assert found.peak_B == max(series) and found.before_recording_B == series[0]
+    assert found.peak_B == max(series)
+    assert found.before_recording_B == series[0]
     assert sum(found.by_category_B.values()) == found.peak_B
     assert all(size_B > 0 for size_B in found.by_category_B.values())
 
@@ -89,7 +91,8 @@ def test_categories_follow_the_passes_and_what_outlives_them():
     ]  # fmt: skip
     data = {"segments": [{"allocated_size": 11003 + 50, "total_size": 12000}], "device_traces": [[], events]}
     found = snapshot(data | {"segments": [data["segments"][0] | {"device": 1}]}, "x")
-    assert found.device == 1 and found.peak_B == 11060
+    assert found.device == 1
+    assert found.peak_B == 11060
     assert found.by_category_B == {
         "optimizer": 10000, "gradients": 1007, "before recording": 50, "no frames": 3,
     }  # fmt: skip
@@ -109,7 +112,7 @@ def test_a_pickle_that_names_anything_is_refused(value, tmp_path):
         value = random.Random(1)
     path = tmp_path / "snapshot"
     path.write_bytes(pickle.dumps(value, 4))
-    with pytest.raises(BadInput, match="could run code: it names .*; refused"):
+    with pytest.raises(BadInput, match=r"could run code: it names .*; refused"):
         find([path])[0].read()
 
 
