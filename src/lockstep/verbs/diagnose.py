@@ -13,13 +13,14 @@ from lockstep.types.shown import Shown
 from lockstep.units import parse_frac
 from lockstep.verbs.estimate import estimate
 from lockstep.verbs.words.calling import strict
-from lockstep.verbs.words.measured import expected_number, run_of_case, stated_numbers
+from lockstep.verbs.words.measured import expected_number, other_run, run_of_case, stated_numbers
 from lockstep.verbs.words.option import Argument, Option
 from lockstep.verbs.words.quantity import FlopRate, Quantity, Time
 from lockstep.verbs.words.shared import LayoutWords
 from lockstep.verbs.words.traces import read_operations
 
 if TYPE_CHECKING:
+    from lockstep.diagnosis.against import Changes
     from lockstep.diagnosis.answer import Beside, Held, Input, Measured
     from lockstep.diagnosis.gather import Gathered, LinkFound
     from lockstep.diagnosis.judge import Judged
@@ -46,6 +47,8 @@ class Diagnosis(Shown):
     """Of traces and tables of operations."""
     beside: Beside | None
     """The same beside the prediction."""
+    changes: Changes | None
+    """The same beside another run's traces."""
     mismatches: tuple[str, ...]
     """Where files are of another run than the one described."""
     logs: tuple[Log, ...]
@@ -110,6 +113,7 @@ class Diagnosis(Shown):
             "stragglers": plain(seen.stragglers) if seen else [],
             "collectives": plain(seen.collectives) if seen else [],
             "kernels": plain(seen.kernels) if seen else [],
+            "against": plain(self.changes),
             "causes": plain(beside.causes) if beside else [],
             "fit": plain(beside.rates) if beside else None,
             **picked(self, "judged mismatches logs memory links hangs not_known"),
@@ -154,7 +158,11 @@ def diagnose(
     ] = None,
     against: Annotated[
         str | Path | None,
-        Option("X", "What was expected: a number like those above, another run's log, or case:NAME.", panel=MEASURED),
+        Option(
+            "X",
+            "What it is held against: a number like those above, traces or log of another run, or case:NAME.",
+            panel=MEASURED,
+        ),
     ] = None,
     steps: Annotated[
         str | None,
@@ -179,8 +187,12 @@ def diagnose(
     which what was measured is shown alone; `measured` seconds, `tokens_per_s`, `tflops` FLOP/s, `mfu` a fraction.
     Raises BadInput at the file and its line or byte, and for a layout that breaks a rule.
     """
+    from lockstep.diagnosis.against import against as changes_of
+    from lockstep.diagnosis.beside import beside as beside_of
     from lockstep.diagnosis.gather import gather, held, link_found, mismatches, numbers_of
     from lockstep.diagnosis.judge import judge
+    from lockstep.diagnosis.measure import measured as measured_parts
+    from lockstep.diagnosis.measure import see
     from lockstep.diagnosis.read.flight_recorder import hangs
 
     given = {
@@ -193,29 +205,34 @@ def diagnose(
     if not files and case is None and all(value is None for value in given.values()):
         raise BadInput("give a FILE, --case, or one of --measured, --tokens-per-s, --tflops and --mfu", "FILE")
     gathered = gather(files)
-    stated = stated_numbers(given, peak)
+    stated, found = stated_numbers(given, peak), None
     if case is not None:
         _refuse_question(model, cluster, layout, words)
         found, of_case = run_of_case(case)
         stated = stated or of_case
     else:
         found = _predicted(gathered, model, cluster, layout, words, needed=bool(stated))
-    measured_run, beside = read_operations(gathered.traces, found, steps, ranks, group)
+    seen = read_operations(gathered.traces, found.layout if found else None, steps, ranks, group)
+    other = other_run(against, seen is not None)
+    expected = against if other is None else other
     if found is not None:
         known = {one.quantity for one in stated}
         stated += [one for log in gathered.logs for one in numbers_of(log, found.job) if one.quantity not in known]
+    shown = None if seen is None else measured_parts(seen)
+    beside = None if seen is None or found is None else beside_of(found, seen)
     return Diagnosis(
-        inputs=(*(measured_run.inputs if measured_run else ()), *gathered.inputs),
+        inputs=(*(shown.inputs if shown else ()), *gathered.inputs),
         predicted=found,
-        seen=measured_run,
+        seen=shown,
         beside=beside,
-        judged=judge(found, stated, expected_number(against, stated, found)) if found is not None and stated else None,
+        changes=changes_of(seen, see(other.traces)) if seen and other and other.traces else None,
+        judged=judge(found, stated, expected_number(expected, stated, found)) if found is not None and stated else None,
         mismatches=tuple(one for log in gathered.logs for one in mismatches(log, found)) if found else (),
         logs=gathered.logs,
         memory=tuple(held(one, found) for one in gathered.snapshots),
         links=tuple(link_found(one, found.cluster if found else None) for one in gathered.links),
         hangs=tuple(hangs(gathered.dumps)) if gathered.dumps else None,
-        not_known=tuple(_not_known(gathered, found, measured_run, beside)),
+        not_known=tuple(_not_known(gathered, found, shown, beside)),
         fail_above_frac=None if fail_above is None else parse_frac(fail_above, "--fail-above"),
     )
 

@@ -187,7 +187,7 @@ def _memory(one: Held, out: Console) -> None:
         note += f"; predicted {format_size(one.predicted_peak_B)} on the fullest stage"
     heading(out, f"Memory: {format_size(one.peak_B)}", note)
     names = [*one.by_category_B, *(name for name in predicted or {} if name not in one.by_category_B)]
-    rows = []
+    rows: list[tuple[str | Text, ...]] = []
     for name in names:
         size_B = one.by_category_B.get(name)
         row = [name, "-" if size_B is None else format_size(size_B)]

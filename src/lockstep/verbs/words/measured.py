@@ -11,6 +11,7 @@ from lockstep.units import parse_flops
 from lockstep.verbs.words.quantity import FlopRate
 
 if TYPE_CHECKING:
+    from lockstep.diagnosis.gather import Gathered
     from lockstep.diagnosis.stated import Stated
     from lockstep.planner import Estimate
 
@@ -58,26 +59,44 @@ def run_of_case(name: str | Path) -> tuple[Estimate, list[Stated]]:
         raise BadInput(f"{found.name} has no measured step of a known layout")
 
 
-def expected_number(against: str | Path | None, stated: list[Stated], found: Estimate | None) -> Stated | None:
-    """The number that was expected, of the same quantity as the measured one where it does not say."""
-    from lockstep.diagnosis.gather import gather, numbers_of
+def expected_number(
+    against: str | Path | Gathered | None, stated: list[Stated], found: Estimate | None
+) -> Stated | None:
+    """The number that was expected, of the same quantity as the measured one where it does not say.
+
+    Args: `against`: a number, case:NAME, or another run's files. Raises BadInput.
+    """
+    from lockstep.diagnosis.gather import Gathered, numbers_of
     from lockstep.diagnosis.stated import QUANTITIES, read_like
 
-    if against is None:
+    if against is None or (isinstance(against, Gathered) and not against.logs):
         return None
     if found is None or not stated:
         raise BadInput("needs a measured number and the run it is of; give --model", "--against")
     first = min(stated, key=lambda one: QUANTITIES.index(one.quantity))
+    if isinstance(against, Gathered):
+        return _best(list(numbers_of(against.logs[0], found.job)), first)
     if str(against).startswith(CASE):
-        _, numbers = run_of_case(str(against).removeprefix(CASE))
-        return _best(numbers, first)
-    if Path(against).is_file():
-        with located("--against"):
-            logs = gather([against]).logs
-            if not logs:
-                raise BadInput(f"{against} is not the log of a run")
-            return _best(list(numbers_of(logs[0], found.job)), first)
+        return _best(run_of_case(str(against).removeprefix(CASE))[1], first)
     return read_like(against, first, "--against")
+
+
+def other_run(against: str | Path | None, traces: bool) -> Gathered | None:
+    """The files of the run that this one is held against; None where a number, a case or nothing is given.
+
+    Raises BadInput for files that say nothing of a step, and for another run's traces without any here.
+    """
+    from lockstep.diagnosis.gather import gather
+
+    if against is None or str(against).startswith(CASE) or not Path(against).exists():
+        return None
+    with located("--against"):
+        found = gather([against])
+        if not found.logs and not found.traces:
+            raise BadInput(f"{against} holds neither a log nor a trace")
+        if found.traces and not found.logs and not traces:
+            raise BadInput(f"{against} holds traces; give those of the run that is held against them too")
+    return found
 
 
 def _best(numbers: list[Stated], like: Stated) -> Stated:

@@ -11,32 +11,30 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.units import parse_integer
 
 if TYPE_CHECKING:
-    from lockstep.diagnosis.answer import Beside, Measured
+    from lockstep.diagnosis.measure import Seen
     from lockstep.diagnosis.trace import RankTrace
-    from lockstep.planner import Estimate
+    from lockstep.layout import Layout
 
 KINDS = ("dp", "tp", "pp", "cp", "ep", "other")
 MOST_STEPS = 100_000
 
 
 def read_operations(
-    traces: Sequence[RankTrace], found: Estimate | None, steps: str | None, ranks: str | None, group: str | None
-) -> tuple[Measured | None, Beside | None]:
-    """What operations show, alone and beside the prediction. Raises BadInput."""
-    from lockstep.diagnosis.beside import beside
-    from lockstep.diagnosis.measure import measured, see
+    traces: Sequence[RankTrace], layout: Layout | None, steps: str | None, ranks: str | None, group: str | None
+) -> Seen | None:
+    """Traces on one clock with their parts, as the user's words say; None without traces. Raises BadInput."""
+    from lockstep.diagnosis.measure import see
 
     if not traces:
         for name, value in {"steps": steps, "ranks": ranks, "group": group}.items():
             if value is not None:
                 raise BadInput("has no effect without traces", f"--{name}")
-        return None, None
+        return None
     kinds = {name: kind for kind, name in _pairs(group, "--group").items()}
     for kind in kinds.values():
         if kind not in KINDS:
             raise UnknownName("kind of process group", kind, KINDS, "--group")
-    seen = see(_ranked(traces, ranks), found.layout if found else None, kinds or None, _steps(steps))
-    return measured(seen), None if found is None else beside(found, seen)
+    return see(_ranked(traces, ranks), layout, kinds or None, _steps(steps))
 
 
 def _pairs(text: str | None, where: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
+    from lockstep.diagnosis.against import Changes
     from lockstep.diagnosis.answer import Beside, Cause, Measured, Part, Straggler
     from lockstep.verbs.diagnose import Diagnosis
 
@@ -52,6 +53,9 @@ CHANGES = 3
 
 def words(part: str) -> str:
     """A part of the step as a person says it."""
+    collective, _, op = part.partition(": ")
+    if op:
+        return f"{GROUPS.get(collective, collective)}, {op} exposed"
     group, _, how = part.partition(".")
     return f"{GROUPS[group]}, {HOW.get(how, how)}" if group in GROUPS else WORDS.get(part, part)
 
@@ -60,6 +64,9 @@ def render_operations(answer: Diagnosis, seen: Measured, out: Console) -> None:
     """Prints what traces or a table of operations show."""
     beside = answer.beside
     _verdict(answer, seen, out)
+    if answer.changes is not None:
+        heading(out, "What changed", "beside the other run; the largest change first")
+        _changes(answer.changes, out)
     heading(out, "Where the time goes", "mean over ranks and steps")
     _parts(beside.parts if beside else seen.parts, seen.step_time_s, beside is not None, out)
     if seen.stragglers:
@@ -109,7 +116,7 @@ def _said(causes: Sequence[Cause]) -> str:
 
 
 def _parts(parts: Sequence[Part], step_s: float, predicted: bool, out: Console) -> None:
-    rows = []
+    rows: list[tuple[str | Text, ...]] = []
     for one in parts:
         mine, theirs = one.measured_s, one.predicted_s
         if max(mine or 0.0, theirs or 0.0) < SMALL_FRAC * step_s:
@@ -126,6 +133,17 @@ def _parts(parts: Sequence[Part], step_s: float, predicted: bool, out: Console) 
     if predicted:
         columns += [("predicted", "right"), ("difference", "right"), ("of the gap", "right")]
     indented(out, table([*columns, ("", "left")], rows))
+
+
+def _changes(found: Changes, out: Console) -> None:
+    step = ("the whole step", found.step_time_s, found.other_step_time_s)
+    rows = [(words(one.part), one.measured_s, one.other_s) for one in found.changes]
+    kept = [row for row in rows if max(row[1:]) >= SMALL_FRAC * found.step_time_s]
+    shown = [
+        (name, format_time(mine), format_time(theirs), _signed(mine - theirs)) for name, mine, theirs in [*kept, step]
+    ]
+    columns = [("part", "left"), ("this run", "right"), ("the other", "right"), ("difference", "right")]
+    indented(out, table(columns, shown))
 
 
 def _signed(seconds: float) -> str:
