@@ -155,6 +155,6 @@ def link_found(points: Points, cluster: Cluster | None) -> LinkFound:
         return LinkFound(points.source, None, fitted.bandwidth_Bps, None, fitted.latency_s, most_Bps)
     index = measured_level(points.hosts, cluster, None)
     link = cluster.levels[index].link
-    assumed_Bps = link.bandwidth_Bps * link.achieved_frac
+    assumed_Bps = link.rate_Bps
     measured_Bps = link_rate_Bps(fitted, cluster, index)
     return LinkFound(points.source, cluster.levels[index].name, measured_Bps, assumed_Bps, fitted.latency_s, most_Bps)

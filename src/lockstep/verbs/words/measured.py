@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep.errors import BadInput, located
+from lockstep.errors import BadInput, UnknownName, located
 from lockstep.types.plain import Json
 from lockstep.units import parse_flops
 from lockstep.verbs.words.quantity import FlopRate
@@ -40,7 +40,7 @@ def stated_numbers(given: Json, peak: FlopRate | None) -> list[Stated]:
     return found
 
 
-def run_of_case(name: str | Path) -> tuple[Estimate, list[Stated]]:
+def run_of_case(name: str | Path, where: str = "--case") -> tuple[Estimate, list[Stated]]:
     """A published run, or one of the user's own, and its measured numbers, of its first stretch that has any."""
     from lockstep.diagnosis.stated import QUANTITIES, Stated
     from lockstep.hardware import cluster as find_cluster
@@ -48,8 +48,11 @@ def run_of_case(name: str | Path) -> tuple[Estimate, list[Stated]]:
     from lockstep.planner import estimate as price
     from lockstep.validation.cases import study
 
-    with located("--case"):
-        found = study(str(name))
+    with located(where):
+        try:
+            found = study(str(name))
+        except UnknownName as error:
+            raise BadInput(error.message, where) from None
         for stretch in found.stretches:
             rows = [row for row in found.published if row.stretch == stretch.name and row.quantity in QUANTITIES]
             if rows and stretch.layout and not stretch.chosen:
@@ -77,7 +80,7 @@ def expected_number(
     if isinstance(against, Gathered):
         return _best(list(numbers_of(against.logs[0], found.job)), first)
     if str(against).startswith(CASE):
-        return _best(run_of_case(str(against).removeprefix(CASE))[1], first)
+        return _best(run_of_case(str(against).removeprefix(CASE), "--against")[1], first)
     return read_like(against, first, "--against")
 
 
