@@ -1,7 +1,7 @@
 """Runs with a known fault: drawn layouts, one fault each, written as the trace files of all ranks.
 
 The traces come from the predicted step with changed durations (`Replay`), every operation with noise of its own. What
-a fault costs is the simulated step with it less the one without, with the same noise: that is the truth which the
+a fault costs is the simulated step with it less the one without, both without noise: that is the truth which the
 diagnosis has to find in the files.
 """
 
@@ -49,7 +49,6 @@ class Run:
     one: AllRanks
     fault: str
     factors: Factors
-    cost_s: float
     told: dict[str, object]
     seed: int
 
@@ -59,16 +58,13 @@ class Run:
         for step in range(STEPS):
             noise = np.random.default_rng((self.seed, step)).lognormal(0.0, NOISE, len(self.one.program))
             seconds, late = replay.durations_s(names, step)
-            program = self._program(replay, names)
+            program = replay.timeline(names, step).program
             noisy = replace(program, columns={**program.columns, "duration_s": seconds * noise})
             shares = replay.shares(names, step)
             found[0].append(simulate(noisy))
             found[1].append(late * noise)
             found[2].append(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-12))
         return found
-
-    def _program(self, replay: Replay, names: tuple[str, ...]):
-        return replay.timeline(names, 0).program
 
     def traces(self) -> list[RankTrace]:
         """What profilers of all ranks would have seen."""
@@ -77,10 +73,10 @@ class Run:
         return [unfused(one) for one in traces] if self.fault == "unfused" else traces
 
     def true_s(self) -> float:
-        """What the fault costs with the run's noise, the mean of the steps used."""
-        with_s = [one.makespan_s for one in self.timelines(self.factors.names)[0]]
-        without_s = [one.makespan_s for one in self.timelines(())[0]]
-        return float(np.mean([with_s[i] - without_s[i] for i in USED]))
+        """What the fault costs in the steps used, without noise."""
+        replay = Replay(self.one, self.factors)
+        with_s = [replay.timeline(self.factors.names, step).makespan_s for step in USED]
+        return float(np.mean(with_s)) - replay.timeline((), 0).makespan_s
 
     def write(self, folder: Path, **options: object) -> list[Path]:
         """Files of all ranks, each with a clock of its own."""
@@ -149,7 +145,7 @@ def _run(chance: random.Random, found: Estimate, fault: str, seed: int) -> Run |
     base_s = Replay(one, clean).step_s(())
     told: dict[str, object] = {}
     if fault == "none":
-        return Run(found, one, fault, clean, 0.0, told, seed)
+        return Run(found, one, fault, clean, told, seed)
     make = _maker(chance, one, clean, fault, told)
     if make is None:
         return None
@@ -162,14 +158,14 @@ def _run(chance: random.Random, found: Estimate, fault: str, seed: int) -> Run |
         return Replay(one, factors).step_s(factors.names) - base_s
 
     if fault == "overlap":
-        return Run(found, one, fault, make(1.0), cost_s(1.0), told, seed) if cost_s(1.0) > 0.04 * base_s else None
+        return Run(found, one, fault, make(1.0), told, seed) if cost_s(1.0) > 0.04 * base_s else None
     if cost_s(MOST_FACTOR) < target_s:
         return None
     low, high = 1.0, MOST_FACTOR
     for _ in range(40):
         middle = (low * high) ** 0.5
         low, high = (middle, high) if cost_s(middle) < target_s else (low, middle)
-    return Run(found, one, fault, make(high), cost_s(high), told, seed)
+    return Run(found, one, fault, make(high), told, seed)
 
 
 _MEASURED = ("host", "ranks", "rotating", "stages", "experts", "overlap")

@@ -207,6 +207,13 @@ def _match(one: Collectives, two: Collectives, offset_s: float, apart_s: tuple[f
     return min(close, key=lambda m: (m.shift not in likely if likely else False, abs(m.offset_s + offset_s)))
 
 
+def _listed(one: Collectives, two: Collectives, offset_s: float) -> Match | None:
+    """The match of two ranks of one table, which are on one clock and list the same operations."""
+    count = min(len(one.code), len(two.code))
+    agree = float(np.mean(one.code[:count] == two.code[:count])) if count else 0.0
+    return Match(0, -offset_s, 0.0, agree, count, 0.0) if agree >= AGREE_FRAC else None
+
+
 def _by_step(one: Collectives, two: Collectives) -> set[int]:
     """Shifts at which the last collectives of a step that both have whole lie on each other."""
     found = set()
@@ -236,6 +243,9 @@ def _clocks(
     def same_clock(one: int, two: int) -> bool:
         return traces[one].host != "" and traces[one].host == traces[two].host
 
+    def same_table(one: int, two: int) -> bool:
+        return traces[one].path == traces[two].path
+
     members: dict[Key, list[int]] = defaultdict(list)
     for i, groups in enumerate(sequences):
         for key in groups:
@@ -246,7 +256,8 @@ def _clocks(
         for other in of[1:]:
             apart_s = offset_s[other] - offset_s[of[0]]
             steps = _apart(windows[of[0]], windows[other])
-            match = _match(sequences[of[0]][key], sequences[other][key], apart_s, steps)
+            ends = sequences[of[0]][key], sequences[other][key]
+            match = _listed(*ends, apart_s) if same_table(of[0], other) else _match(*ends, apart_s, steps)
             if match is None:
                 continue
             if same_clock(of[0], other) and abs(match.offset_s + apart_s) <= max(match.tolerance_s, match.skew_s):

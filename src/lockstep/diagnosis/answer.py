@@ -209,6 +209,37 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True)
+class Slowdowns:
+    """A step replayed with the measured times of one thing and ideal ones of all others, over the ideal step."""
+
+    replayed_s: float
+    """All times as measured."""
+    ideal_s: float
+    by_op: Mapping[str, float]
+    by_stage: Mapping[int, float]
+    by_replica: Mapping[int, float]
+
+    @property
+    def whole(self) -> float:
+        """Of everything together."""
+        return self.replayed_s / self.ideal_s if self.ideal_s else 1.0
+
+    @property
+    def worst_stage(self) -> int | None:
+        """The stage that alone costs most."""
+        return max(self.by_stage, key=lambda stage: self.by_stage[stage], default=None)
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        by_stage = {str(stage): value for stage, value in self.by_stage.items()}
+        return (
+            picked(self, "replayed_s ideal_s whole worst_stage by_op")
+            | {"by_stage": by_stage}
+            | picked(self, "by_replica")
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """What traces, or a table of operations, show of a step without any prediction."""
 
@@ -223,6 +254,8 @@ class Measured:
     collectives: tuple[Collective, ...] = ()
     kernels: tuple[Kernel, ...] = ()
     not_known: tuple[str, ...] = ()
+    slowdowns: Slowdowns | None = None
+    """Of a table of operations."""
 
 
 @dataclass(frozen=True, slots=True)

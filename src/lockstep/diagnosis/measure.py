@@ -118,7 +118,8 @@ def waits_s(seen: Seen) -> Array:
         for step, one in enumerate(each):
             spans = one.exposed.span
             last = seen.aligned.last[i][spans]
-            message = trace.spans.peer[spans] >= 0
+            pipelines = [i for i, name in enumerate(trace.names) if seen.kinds.get(name) == "pp"]
+            message = np.isin(trace.spans.group[spans], pipelines)
             chosen = np.isfinite(one.exposed.waiting_s) & (last >= 0) & (last != i) & ~message
             np.add.at(found[step, i], last[chosen], one.exposed.waiting_s[chosen])
     return found

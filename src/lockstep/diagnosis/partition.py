@@ -92,8 +92,9 @@ def partition(trace: RankTrace, window: Window, arrived_s: Floats) -> Partition:
     mine = spans.at(inside)
     low, high = np.maximum(mine.start_s, window.start_s), np.minimum(mine.end_s, window.end_s)
     computes = ~mine.communicates
+    came = np.clip(np.fmax(arrived_s[inside], mine.start_s), low, high)
     late = mine.called_s[computes & (mine.called_s > window.start_s) & (mine.called_s < window.end_s)]
-    edges = np.unique(np.concatenate((low, high, late, [window.start_s, window.end_s])))
+    edges = np.unique(np.concatenate((low, high, came, late, [window.start_s, window.end_s])))
     length = np.diff(edges)
     busy = np.zeros(len(length), dtype=bool)
     compute_s = {}
@@ -107,18 +108,11 @@ def partition(trace: RankTrace, window: Window, arrived_s: Floats) -> Partition:
     free = ~busy & ~taken
     starved = _starved(mine.at(computes), edges) & ~busy
     hidden = _hidden(trace, mine.at(comm), edges, length, busy | starved, low[comm], high[comm])
-    came = np.where(np.isfinite(arrived_s[inside]), np.maximum(arrived_s[inside], mine.start_s), mine.start_s)[comm]
-    moves = _covered(edges, *_snapped(edges, came, high[comm]))
+    moves = _covered(edges, came[comm], high[comm])
     starved_s = float(length[starved & moves].sum())
     return Partition(
         window, compute_s, Exposed(inside[comm], *exposed), _idle(trace, edges, free, window), hidden, starved_s
     )
-
-
-def _snapped(edges: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Spans whose begins are moved on to the next edge."""
-    low = np.clip(low, edges[0], high)
-    return edges[np.minimum(np.searchsorted(edges, low), len(edges) - 1)], high
 
 
 def _starved(computes: Spans, edges: Floats) -> Bools:

@@ -35,6 +35,8 @@ NCCL = {
 NORM_B = 4.0
 """Bytes of the norm of all gradients."""
 FIRST_STEP = 10
+MOST_NAMED = 8
+"""Ranks in the name of a group."""
 
 
 @dataclass(slots=True)
@@ -113,6 +115,8 @@ def traces_of(
             else:
                 _communication(rows, timeline, shown, i, zero, float(ready[i]))
         end_s = zero + timeline.makespan_s
+        if len(found) > 1:
+            _together(found, timeline, shown, zero)
         marks.append(Mark(f"ProfilerStep#{FIRST_STEP + step}", zero - 2 * CALL_S, end_s - 2 * CALL_S))
         zero = end_s
     marks[-1] = Mark(marks[-1].name, marks[-1].start_s, zero)
@@ -144,13 +148,22 @@ def _launches(timeline: Timeline, part: Sequence[str]) -> Floats:
 def _posted(timeline: Timeline, before: Ints) -> Floats:
     """When operations are ready; receives not before the computation ahead of the one that waits for them has ended."""
     program, ready = timeline.program, ready_s(timeline)
-    found, computes = ready.copy(), program.kind == Kind.COMPUTE
+    found, home = ready.copy(), program.stream == 0
     heads = np.repeat(np.arange(len(program)), np.diff(program.after_start))
     edge = (program.kind[program.after] == Kind.RECV) & (program.rank[heads] == program.rank[program.after])
     for head, receive in zip(heads[edge].tolist(), program.after[edge].tolist(), strict=True):
-        if computes[head] and before[head] >= 0:
+        if home[head] and before[head] >= 0:
             free = float(timeline.end_s[before[head]])
             found[receive] = min(max(found[receive], free), float(timeline.end_s[receive]))
+    # One member of a barrier carries what all wait for: each has arrived when its own rank's part of that has ended.
+    barriers = np.flatnonzero(program.kind == Kind.BARRIER)
+    place = {(int(program.group[i]), int(program.rank[i])): int(i) for i in barriers}
+    own = np.zeros(len(program))
+    for head, other in zip(heads.tolist(), program.after.tolist(), strict=True):
+        member = place.get((int(program.group[head]), int(program.rank[other])), -1) if program.group[head] >= 0 else -1
+        if member >= 0:
+            own[member] = max(own[member], float(timeline.end_s[other]))
+    found[barriers] = own[barriers]
     return found
 
 
@@ -186,7 +199,9 @@ def _communication(rows: _Rows, timeline: Timeline, shown: Shown, i: int, zero_s
     if len(members) < 2:
         return
     start = min(start, end - LEAST_S)
-    called = f"{title}{'-'.join(map(str, members))}" if len(members) < 8 else f"{title}{members[0]}x{len(members)}"
+    called = f"{title}{'-'.join(map(str, members))}"
+    if len(members) >= MOST_NAMED or title == "world":
+        called = f"{title}{members[0]}x{len(members)}"
     rows.groups[called], rows.titles[called] = members, title
     stream = 20 + int(program.stream[i])
     kernel = rows.index(f"ncclDevKernel_{NCCL.get(op, 'Generic')}_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
@@ -204,6 +219,21 @@ def _communication(rows: _Rows, timeline: Timeline, shown: Shown, i: int, zero_s
             peer,
         )
     )
+
+
+def _together(found: list[_Rows], timeline: Timeline, shown: Shown, zero_s: float) -> None:
+    """Ranks begin the next step together, as their first collective does: who is ready early waits for the others."""
+    program, end = timeline.program, zero_s + timeline.makespan_s
+    ready = np.zeros(program.ranks)
+    np.maximum.at(ready, program.rank, timeline.end_s)
+    members = tuple(sorted(shown.ranks))
+    for rank, rows in enumerate(found):
+        start, world = min(zero_s + float(ready[rank]), end - LEAST_S), f"world{members[0]}x{len(members)}"
+        rows.groups[world], rows.titles[world] = members, "world"
+        kernel = rows.index(f"ncclDevKernel_{NCCL['all-reduce']}_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
+        rows.rows.append(
+            (start, end, COMMUNICATION, kernel, 19, start - CALL_S, rows.index(world), rows.index("barrier"), 1.0, -1)
+        )
 
 
 def _trace(rows: _Rows, shown: Shown, rank: int, marks: tuple[Mark, ...], world: int) -> RankTrace:

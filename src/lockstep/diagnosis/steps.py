@@ -59,7 +59,7 @@ def steps_of(trace: RankTrace) -> Steps:
     """All steps of a rank, cut ones included."""
     marks = _numbered(trace)
     if marks:
-        found = Steps(_on_device(trace, marks), "the profiler's steps")
+        found = Steps(_on_host(marks) if trace.on_host else _on_device(trace, marks), "the profiler's steps")
     elif len(ends := [one for one in trace.marks if OPTIMIZER_STEP.match(one.name)]) > 1:
         name = ends[0].name
         edges = [one.end_s for one in ends if one.name == name]
@@ -89,6 +89,11 @@ def _numbered(trace: RankTrace) -> list[tuple[int, Mark]]:
         if (match := PROFILER_STEP.match(mark.name)) and mark.end_s > mark.start_s:
             found.setdefault(int(match[1]), mark)
     return sorted(found.items())
+
+
+def _on_host(marks: list[tuple[int, Mark]]) -> tuple[Window, ...]:
+    """The same steps as the host says them, where the host computes too; what is between them is no step's."""
+    return tuple(Window(number, mark.start_s, mark.end_s) for number, mark in marks)
 
 
 def _on_device(trace: RankTrace, marks: list[tuple[int, Mark]]) -> tuple[Window, ...]:
@@ -133,7 +138,7 @@ def _disagreement(trace: RankTrace, windows: tuple[Window, ...]) -> float:
     """Mean window over the device's own recurrence, minus 1, where more than 2 %."""
     chosen = used(windows)
     start_s, keys = _sequence(trace)
-    if len(chosen) < 2 or not keys:
+    if len(chosen) < 2 or not keys or trace.on_host:
         return 0.0
     firsts = []
     for window in chosen:

@@ -20,8 +20,8 @@ from lockstep.verbs.words.shared import LayoutWords
 from lockstep.verbs.words.traces import read_operations
 
 if TYPE_CHECKING:
-    from lockstep.diagnosis.against import Changes
     from lockstep.diagnosis.answer import Beside, Held, Input, Measured
+    from lockstep.diagnosis.changes import Change
     from lockstep.diagnosis.gather import Gathered, LinkFound
     from lockstep.diagnosis.judge import Judged
     from lockstep.diagnosis.read.flight_recorder import Hang
@@ -47,8 +47,8 @@ class Diagnosis(Shown):
     """Of traces and tables of operations."""
     beside: Beside | None
     """The same beside the prediction."""
-    changes: Changes | None
-    """The same beside another run's traces."""
+    changes: tuple[Change, ...] | None
+    """What differs from another run's traces, by operation."""
     mismatches: tuple[str, ...]
     """Where files are of another run than the one described."""
     logs: tuple[Log, ...]
@@ -113,7 +113,7 @@ class Diagnosis(Shown):
             "stragglers": plain(seen.stragglers) if seen else [],
             "collectives": plain(seen.collectives) if seen else [],
             "kernels": plain(seen.kernels) if seen else [],
-            "against": plain(self.changes),
+            "changes": plain(self.changes),
             "causes": plain(beside.causes) if beside else [],
             "fit": plain(beside.rates) if beside else None,
             **picked(self, "judged mismatches logs memory links hangs not_known"),
@@ -187,8 +187,8 @@ def diagnose(
     which what was measured is shown alone; `measured` seconds, `tokens_per_s`, `tflops` FLOP/s, `mfu` a fraction.
     Raises BadInput at the file and its line or byte, and for a layout that breaks a rule.
     """
-    from lockstep.diagnosis.against import against as changes_of
     from lockstep.diagnosis.beside import beside as beside_of
+    from lockstep.diagnosis.changes import changes as changes_of
     from lockstep.diagnosis.gather import gather, held, link_found, mismatches, numbers_of
     from lockstep.diagnosis.judge import judge
     from lockstep.diagnosis.measure import measured as measured_parts
@@ -225,7 +225,7 @@ def diagnose(
         predicted=found,
         seen=shown,
         beside=beside,
-        changes=changes_of(seen, see(other.traces)) if seen and other and other.traces else None,
+        changes=changes_of(see(other.traces), seen) if seen and other and other.traces else None,
         judged=judge(found, stated, expected_number(expected, stated, found)) if found is not None and stated else None,
         mismatches=tuple(one for log in gathered.logs for one in mismatches(log, found)) if found else (),
         logs=gathered.logs,

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from lockstep.diagnosis.against import Changes
     from lockstep.diagnosis.answer import Beside, Cause, Measured, Part, Straggler
+    from lockstep.diagnosis.changes import Change
     from lockstep.verbs.diagnose import Diagnosis
 
 WORDS = {
@@ -53,9 +53,6 @@ CHANGES = 3
 
 def words(part: str) -> str:
     """A part of the step as a person says it."""
-    collective, _, op = part.partition(": ")
-    if op:
-        return f"{GROUPS.get(collective, collective)}, {op} exposed"
     group, _, how = part.partition(".")
     return f"{GROUPS[group]}, {HOW.get(how, how)}" if group in GROUPS else WORDS.get(part, part)
 
@@ -65,7 +62,8 @@ def render_operations(answer: Diagnosis, seen: Measured, out: Console) -> None:
     beside = answer.beside
     _verdict(answer, seen, out)
     if answer.changes is not None:
-        heading(out, "What changed", "beside the other run; the largest change first")
+        more = f"; {len(answer.changes) - ROWS} more with --json" if len(answer.changes) > ROWS else ""
+        heading(out, "What changed", f"seconds of a step, and of the whole capture{more}")
         _changes(answer.changes, out)
     heading(out, "Where the time goes", "mean over ranks and steps")
     _parts(beside.parts if beside else seen.parts, seen.step_time_s, beside is not None, out)
@@ -135,15 +133,18 @@ def _parts(parts: Sequence[Part], step_s: float, predicted: bool, out: Console) 
     indented(out, table([*columns, ("", "left")], rows))
 
 
-def _changes(found: Changes, out: Console) -> None:
-    step = ("the whole step", found.step_time_s, found.other_step_time_s)
-    rows = [(words(one.part), one.measured_s, one.other_s) for one in found.changes]
-    kept = [row for row in rows if max(row[1:]) >= SMALL_FRAC * found.step_time_s]
-    shown = [
-        (name, format_time(mine), format_time(theirs), _signed(mine - theirs)) for name, mine, theirs in [*kept, step]
+def _changes(found: Sequence[Change], out: Console) -> None:
+    rows = [
+        (
+            words(one.operation),
+            *(format_time(seconds) for seconds in (one.before_s, one.after_s)),
+            _signed(one.difference_s),
+            *(format_time(seconds) for seconds in (one.captured_before_s, one.captured_after_s)),
+        )
+        for one in found[:ROWS]
     ]
-    columns = [("part", "left"), ("this run", "right"), ("the other", "right"), ("difference", "right")]
-    indented(out, table(columns, shown))
+    columns = [("operation", "line"), ("other run", "right"), ("this run", "right"), ("difference", "right")]
+    indented(out, table([*columns, ("all: other", "right"), ("this", "right")], rows))
 
 
 def _signed(seconds: float) -> str:
