@@ -129,3 +129,13 @@ def test_a_log_with_arguments_needs_no_model():
     found = json.loads(done.out)
     assert found["step_time_s"]["measured"] == pytest.approx(1.62, rel=0.01)
     assert found["judged"]["verdict"] == "as predicted"
+
+
+def test_the_open_table_names_the_stage_that_is_too_long():
+    """With the authors' own slowdown, within 0.05."""
+    truth = json.loads(published_trace("straggler_bytedance_ST.truth.json").read_text())
+    done = run("diagnose", str(published_trace("straggler_bytedance_ST.csv.gz")), "--json")
+    found = json.loads(done.out)["slowdowns"]
+    assert found["worst_stage"] == 3
+    assert found["by_stage"]["3"] == pytest.approx(1.23, abs=0.05)
+    assert truth["cause"].endswith("long last stage")

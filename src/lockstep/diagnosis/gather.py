@@ -37,6 +37,8 @@ class Gathered:
     traces: tuple[RankTrace, ...]
     """Of files with operations: traces of ranks, tables of all of them."""
     logs: tuple[Log, ...]
+    tables: tuple[RankTrace, ...]
+    """Those of `traces` that come from tables of operations."""
     snapshots: tuple[Snapshot, ...]
     links: tuple[Points, ...]
     dumps: tuple[Recorded, ...]
@@ -62,6 +64,7 @@ def gather(given: Sequence[str | Path]) -> Gathered:
         tuple(known),
         tuple(one for name in OPERATIONS for one in found[name] if isinstance(one, RankTrace)),
         tuple(one for one in found[LOG] if isinstance(one, Log)),
+        tuple(one for one in found[TABLE] if isinstance(one, RankTrace)),
         tuple(one for one in found[MEMORY] if isinstance(one, Snapshot)),
         tuple(one for one in found[LINKS] if isinstance(one, Points)),
         tuple(one for one in found[HANG] if isinstance(one, Recorded)),

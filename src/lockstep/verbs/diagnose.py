@@ -20,7 +20,7 @@ from lockstep.verbs.words.shared import LayoutWords
 from lockstep.verbs.words.traces import read_operations
 
 if TYPE_CHECKING:
-    from lockstep.diagnosis.answer import Beside, Held, Input, Measured
+    from lockstep.diagnosis.answer import Beside, Held, Input, Measured, Slowdowns
     from lockstep.diagnosis.changes import Change
     from lockstep.diagnosis.gather import Gathered, LinkFound
     from lockstep.diagnosis.judge import Judged
@@ -47,6 +47,8 @@ class Diagnosis(Shown):
     """Of traces and tables of operations."""
     beside: Beside | None
     """The same beside the prediction."""
+    slowdowns: Slowdowns | None
+    """What single stages, operations and replicas cost, of a table of operations."""
     changes: tuple[Change, ...] | None
     """What differs from another run's traces, by operation."""
     mismatches: tuple[str, ...]
@@ -113,6 +115,7 @@ class Diagnosis(Shown):
             "stragglers": plain(seen.stragglers) if seen else [],
             "collectives": plain(seen.collectives) if seen else [],
             "kernels": plain(seen.kernels) if seen else [],
+            "slowdowns": plain(self.slowdowns),
             "changes": plain(self.changes),
             "causes": plain(beside.causes) if beside else [],
             "fit": plain(beside.rates) if beside else None,
@@ -194,6 +197,7 @@ def diagnose(
     from lockstep.diagnosis.measure import measured as measured_parts
     from lockstep.diagnosis.measure import see
     from lockstep.diagnosis.read.flight_recorder import hangs
+    from lockstep.diagnosis.whatif import what_if
 
     given = {
         "step_time_s": measured,
@@ -225,6 +229,7 @@ def diagnose(
         predicted=found,
         seen=shown,
         beside=beside,
+        slowdowns=what_if(gathered.tables) if gathered.tables else None,
         changes=changes_of(see(other.traces), seen) if seen and other and other.traces else None,
         judged=judge(found, stated, expected_number(expected, stated, found)) if found is not None and stated else None,
         mismatches=tuple(one for log in gathered.logs for one in mismatches(log, found)) if found else (),

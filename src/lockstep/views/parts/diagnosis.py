@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from lockstep.diagnosis.answer import Beside, Cause, Measured, Part, Straggler
+    from lockstep.diagnosis.answer import Beside, Cause, Measured, Part, Slowdowns, Straggler
     from lockstep.diagnosis.changes import Change
     from lockstep.verbs.diagnose import Diagnosis
 
@@ -47,6 +47,8 @@ GROUPS = {
 }
 HOW = {"": "exposed", "transfer": "transfer", "waiting": "waiting"}
 SMALL_FRAC = 0.001
+COSTS_FRAC = 0.02
+"""A stage that costs less than this share of a step is not spoken of."""
 ROWS = 8
 CHANGES = 3
 
@@ -67,6 +69,9 @@ def render_operations(answer: Diagnosis, seen: Measured, out: Console) -> None:
         _changes(answer.changes, out)
     heading(out, "Where the time goes", "mean over ranks and steps")
     _parts(beside.parts if beside else seen.parts, seen.step_time_s, beside is not None, out)
+    if answer.slowdowns is not None:
+        heading(out, "What it costs", "step with the measured times of one thing and ideal ones of the rest, by replay")
+        _slowdowns(answer.slowdowns, out)
     if seen.stragglers:
         heading(out, "Who waits for whom")
         _stragglers(seen.stragglers, seen.step_time_s, out)
@@ -85,6 +90,12 @@ def _verdict(answer: Diagnosis, seen: Measured, out: Console) -> None:
     spread = "" if seen.spread_s is None else f", {format_time(seen.spread_s)} apart"
     if beside is None or found is None:
         out.print(Text(f"{format_time(seen.step_time_s, 4)} per step: {over}{spread}.", style="bold"))
+        if answer.slowdowns is not None and (stage := answer.slowdowns.worst_stage) is not None:
+            costs = answer.slowdowns.by_stage[stage]
+            if costs > 1 + COSTS_FRAC:
+                out.print(
+                    f"Stage {stage} alone makes the step {costs:.2f} times as long as it would be with even stages."
+                )
     else:
         low, high = found.interval.low, found.interval.high
         title = "As predicted." if beside.as_predicted else _said(beside.causes)
@@ -131,6 +142,15 @@ def _parts(parts: Sequence[Part], step_s: float, predicted: bool, out: Console) 
     if predicted:
         columns += [("predicted", "right"), ("difference", "right"), ("of the gap", "right")]
     indented(out, table([*columns, ("", "left")], rows))
+
+
+def _slowdowns(found: Slowdowns, out: Console) -> None:
+    """All stages and replicas, and the operations that cost most."""
+    ops = sorted(found.by_op.items(), key=lambda one: -one[1])[:ROWS]
+    rows = [("everything", found.whole), *((f"stage {one}", value) for one, value in found.by_stage.items())]
+    rows += [(f"replica {one}", value) for one, value in found.by_replica.items()] + ops
+    shown = [(name, f"{value:.3f}", bar((value - 1.0) / max(1e-9, found.whole - 1.0))) for name, value in rows]
+    indented(out, table([("as measured", "left"), ("slowdown", "right"), ("", "left")], shown))
 
 
 def _changes(found: Sequence[Change], out: Console) -> None:
