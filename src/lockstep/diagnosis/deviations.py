@@ -25,6 +25,7 @@ from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout
 from lockstep.planner import Estimate, estimate
 from lockstep.planner.whatif import scaled
+from lockstep.step import price_step
 from lockstep.types.plain import Json, picked
 from lockstep.units import format_frac
 from lockstep.workload import model as find_model
@@ -39,7 +40,7 @@ EQUAL = 0.5
 """Two fit equally when their fits differ by less than this."""
 CHANGES = 0.01
 """A deviation that changes a step by less explains nothing."""
-HALVINGS = 40
+ROUNDS, TOLERANCE = 60, 1e-9
 KERNELS, HOST, INNER, OUTER, OUTSIDE = "kernels", "host", "inner", "outer", "outside"
 
 
@@ -178,10 +179,10 @@ def _by_factors(stated: Stated, found: Estimate) -> Iterator[Candidate]:
         level = _level(one, found.cluster) if one.factor in (INNER, OUTER) else None
         if one.factor in ("", OUTSIDE) or (one.factor in (INNER, OUTER) and level is None):
             continue
-        at = partial(_slowed, found, one.factor, level)
-        factor = _solved(lambda factor, at=at: at(factor).step_time_s, wanted_s, one.most)
+        slower = partial(_slowed, found.cluster, one.factor, level)
+        factor = _solved(partial(_step_s, found, slower), wanted_s, one.most)
         if factor is not None:
-            yield _candidate(one, at(factor), stated, factor)
+            yield _candidate(one, estimate(found.job, slower(factor), found.layout), stated, factor)
 
 
 def _level(one: Deviation, cluster: Cluster) -> int | None:
@@ -191,28 +192,37 @@ def _level(one: Deviation, cluster: Cluster) -> int | None:
     return len(cluster.levels) - 1 if len(cluster.levels) > 1 else None
 
 
-def _slowed(found: Estimate, what: str, level: int | None, factor: float) -> Estimate:
-    cluster = found.cluster
+def _slowed(cluster: Cluster, what: str, level: int | None, factor: float) -> Cluster:
+    """The cluster with kernels, host or the links of one level slower by a factor."""
     if what == KERNELS:
         device = replace(cluster.device, efficiency=cluster.device.efficiency.slowed(factor))
-        cluster = replace(cluster, device=device)
-    elif what == HOST:
-        cluster = scaled(cluster, host=factor)
-    else:
-        rates = [1.0] * len(cluster.levels)
-        rates[level or 0] = 1.0 / factor
-        cluster = scaled(cluster, bandwidth=rates)
-    return estimate(found.job, cluster, found.layout)
+        return replace(cluster, device=device)
+    if what == HOST:
+        return scaled(cluster, host=factor)
+    rates = [1.0] * len(cluster.levels)
+    rates[level or 0] = 1.0 / factor
+    return scaled(cluster, bandwidth=rates)
+
+
+def _step_s(found: Estimate, slower: Callable[[float], Cluster], factor: float) -> float:
+    return float(price_step(found.job, slower(factor), found.layout.grid()).step_time_s)
 
 
 def _solved(step_s: Callable[[float], float], wanted_s: float, most: float) -> float | None:
-    """The factor at which a step takes `wanted_s`, by bisection of its logarithm; None beyond `most`."""
-    if step_s(most) < wanted_s:
-        return None
+    """The factor at which a step takes `wanted_s`, by false position (Illinois); None beyond `most`."""
     low, high = 0.0, math.log(most)
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if step_s(math.exp(middle)) < wanted_s else (low, middle)
+    at_low, at_high = (math.log(step_s(math.exp(end)) / wanted_s) for end in (low, high))
+    if at_high < 0 or at_low >= 0:
+        return None
+    for _ in range(ROUNDS):
+        middle = (low * at_high - high * at_low) / (at_high - at_low)
+        here = math.log(step_s(math.exp(middle)) / wanted_s)
+        if abs(here) < TOLERANCE:
+            return math.exp(middle)
+        if here < 0:
+            low, at_low, at_high = middle, here, at_high / 2
+        else:
+            high, at_high, at_low = middle, here, at_low / 2
     return math.exp(high)
 
 

@@ -13,6 +13,7 @@ from lockstep.diagnosis.read.flight_recorder import Recorded
 from lockstep.diagnosis.read.logs.log import PER_DEVICE_TOKENS, SAMPLES, Log
 from lockstep.diagnosis.read.snapshot import Snapshot
 from lockstep.diagnosis.stated import MFU, RATE, TIME_S, TOKENS, Stated
+from lockstep.diagnosis.trace import RankTrace
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Job
@@ -24,28 +25,28 @@ from lockstep.units import format_count
 from lockstep.workload import Transformer, models
 from lockstep.workload import model as find_model
 
+OPERATIONS = (TRACE, TABLE)
 MEMORY_CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Files by what they give, each with what was read; traces and tables are read by whoever measures."""
+    """Files by what they give, each with what was read."""
 
     known: tuple[Known, ...]
+    traces: tuple[RankTrace, ...]
+    """Of files with operations: traces of ranks, tables of all of them."""
     logs: tuple[Log, ...]
+    tables: tuple[RankTrace, ...]
+    """Those of `traces` that come from tables of operations."""
     snapshots: tuple[Snapshot, ...]
     links: tuple[Points, ...]
     dumps: tuple[Recorded, ...]
 
     @property
-    def traces(self) -> tuple[Known, ...]:
-        """Files with operations: traces of ranks, tables of all."""
-        return tuple(one for one in self.known if one.kind.gives in (TRACE, TABLE))
-
-    @property
     def inputs(self) -> tuple[Input, ...]:
         """What was read beside operations."""
-        return tuple(Input(str(one.path), one.kind.name) for one in self.known if one not in self.traces)
+        return tuple(Input(str(one.path), one.kind.name) for one in self.known if one.kind.gives not in OPERATIONS)
 
 
 def gather(given: Sequence[str | Path]) -> Gathered:
@@ -55,13 +56,15 @@ def gather(given: Sequence[str | Path]) -> Gathered:
     for number, one in enumerate(known):
         if places[number] in places[:number]:
             raise BadInput("is given twice", str(one.path))
-    found: dict[str, list[object]] = {LOG: [], MEMORY: [], LINKS: [], HANG: []}
+    found: dict[str, list[object]] = {LOG: [], MEMORY: [], LINKS: [], HANG: [], TRACE: [], TABLE: []}
     for one in known:
-        if one.kind.gives in found:
-            found[one.kind.gives].append(one.read())
+        value = one.read()
+        found[one.kind.gives] += value if isinstance(value, list | tuple) else [value]
     return Gathered(
         tuple(known),
+        tuple(one for name in OPERATIONS for one in found[name] if isinstance(one, RankTrace)),
         tuple(one for one in found[LOG] if isinstance(one, Log)),
+        tuple(one for one in found[TABLE] if isinstance(one, RankTrace)),
         tuple(one for one in found[MEMORY] if isinstance(one, Snapshot)),
         tuple(one for one in found[LINKS] if isinstance(one, Points)),
         tuple(one for one in found[HANG] if isinstance(one, Recorded)),
@@ -155,6 +158,6 @@ def link_found(points: Points, cluster: Cluster | None) -> LinkFound:
         return LinkFound(points.source, None, fitted.bandwidth_Bps, None, fitted.latency_s, most_Bps)
     index = measured_level(points.hosts, cluster, None)
     link = cluster.levels[index].link
-    assumed_Bps = link.bandwidth_Bps * link.achieved_frac
+    assumed_Bps = link.rate_Bps
     measured_Bps = link_rate_Bps(fitted, cluster, index)
     return LinkFound(points.source, cluster.levels[index].name, measured_Bps, assumed_Bps, fitted.latency_s, most_Bps)

@@ -7,36 +7,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
-from lockstep.errors import BadInput, located
+from lockstep.errors import BadInput
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown
-from lockstep.units import parse_flops, parse_frac
+from lockstep.units import parse_frac
 from lockstep.verbs.estimate import estimate
 from lockstep.verbs.words.calling import strict
+from lockstep.verbs.words.measured import expected_number, other_run, run_of_case, stated_numbers
 from lockstep.verbs.words.option import Argument, Option
 from lockstep.verbs.words.quantity import FlopRate, Quantity, Time
 from lockstep.verbs.words.shared import LayoutWords
+from lockstep.verbs.words.traces import read_operations
 
 if TYPE_CHECKING:
-    from lockstep.diagnosis.answer import Held, Input
+    from lockstep.diagnosis.answer import Beside, Held, Input, Measured, Slowdowns
+    from lockstep.diagnosis.changes import Change
     from lockstep.diagnosis.gather import Gathered, LinkFound
     from lockstep.diagnosis.judge import Judged
     from lockstep.diagnosis.read.flight_recorder import Hang
     from lockstep.diagnosis.read.logs.log import Log
-    from lockstep.diagnosis.stated import Stated
     from lockstep.hardware import Cluster
     from lockstep.layout import Layout
     from lockstep.planner import Estimate
     from lockstep.workload import Model
 
 MEASURED = "What was measured, instead of files or besides them"
-CASE = "case:"
-NUMBERS = {
-    "step_time_s": "--measured",
-    "tokens_per_s": "--tokens-per-s",
-    "model_flops_per_gpu_per_s": "--tflops",
-    "mfu_frac": "--mfu",
-}
+SAID = "What traces do not say themselves"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -47,6 +43,14 @@ class Diagnosis(Shown):
     predicted: Estimate | None
     judged: Judged | None
     """Of numbers and logs."""
+    seen: Measured | None
+    """Of traces and tables of operations."""
+    beside: Beside | None
+    """The same beside the prediction."""
+    slowdowns: Slowdowns | None
+    """What single stages, operations and replicas cost, of a table of operations."""
+    changes: tuple[Change, ...] | None
+    """What differs from another run's traces, by operation."""
     mismatches: tuple[str, ...]
     """Where files are of another run than the one described."""
     logs: tuple[Log, ...]
@@ -60,10 +64,26 @@ class Diagnosis(Shown):
     @property
     def measured_s(self) -> float | None:
         """Seconds of a step as measured."""
+        if self.seen is not None:
+            return self.seen.step_time_s
         if self.judged is not None:
             return self.judged.step_time_s
         times = [one for log in self.logs if (one := log.steady("step_time_s")) is not None]
         return times[0] if times else None
+
+    @property
+    def mfu_frac(self) -> float | None:
+        """MFU as measured, by the convention of the recipe."""
+        if self.predicted is None or self.measured_s is None:
+            return None
+        return self.predicted.mfu_frac * self.predicted.step_time_s / self.measured_s
+
+    @property
+    def as_predicted(self) -> bool | None:
+        """Whether nothing but the prediction's own error separates the two; None without both."""
+        if self.beside is not None:
+            return self.beside.as_predicted
+        return None if self.judged is None else self.judged.verdict == "as predicted"
 
     @property
     def ok(self) -> bool:
@@ -74,19 +94,31 @@ class Diagnosis(Shown):
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        found, measured_s = self.predicted, self.measured_s
-        mfu_frac = None
-        if found is not None and measured_s is not None:
-            mfu_frac = found.mfu_frac * found.step_time_s / measured_s
+        found, measured_s, seen, beside = self.predicted, self.measured_s, self.seen, self.beside
+        parts = beside.parts if beside else seen.parts if seen else ()
         return {
             "inputs": plain(self.inputs),
-            "step_time_s": {"measured": measured_s, "predicted": None if found is None else found.step_time_s},
+            "step_time_s": {
+                "measured": measured_s,
+                "predicted": None if found is None else found.step_time_s,
+                "replayed": None if beside is None else beside.replayed_s,
+            },
             "interval": None if found is None else found.interval.to_dict(),
             "mfu_frac": {
-                "measured": mfu_frac,
+                "measured": self.mfu_frac,
                 "predicted": None if found is None else found.mfu_frac,
                 "definition": None if found is None else found.job.recipe.mfu_convention,
             },
+            "as_predicted": self.as_predicted,
+            "parts": plain(parts),
+            "ranks": plain(seen.ranks) if seen else [],
+            "stragglers": plain(seen.stragglers) if seen else [],
+            "collectives": plain(seen.collectives) if seen else [],
+            "kernels": plain(seen.kernels) if seen else [],
+            "slowdowns": plain(self.slowdowns),
+            "changes": plain(self.changes),
+            "causes": plain(beside.causes) if beside else [],
+            "fit": plain(beside.rates) if beside else None,
             **picked(self, "judged mismatches logs memory links hangs not_known"),
         }
 
@@ -97,8 +129,8 @@ def diagnose(
         Sequence[str | Path],
         Argument(
             "FILE",
-            "Files of the run, or folders with them, of any name: logs of training programs, memory snapshots, dumps "
-            "of the flight recorder, output of nccl-tests.",
+            "Files of the run, or folders with them, of any name: traces of torch.profiler or Nsight Systems (sqlite), "
+            "logs of training programs, memory snapshots, dumps of the flight recorder, output of nccl-tests.",
             repeated=True,
         ),
     ] = (),
@@ -129,7 +161,22 @@ def diagnose(
     ] = None,
     against: Annotated[
         str | Path | None,
-        Option("X", "What was expected: a number like those above, another run's log, or case:NAME.", panel=MEASURED),
+        Option(
+            "X",
+            "What it is held against: a number like those above, traces or log of another run, or case:NAME.",
+            panel=MEASURED,
+        ),
+    ] = None,
+    steps: Annotated[
+        str | None,
+        Option("N-N", "Steps of the traces to use, e.g. 3-5. (default: all but the first and last)", panel=SAID),
+    ] = None,
+    ranks: Annotated[
+        str | None, Option("N=FILE,...", "Ranks of files that do not say theirs: 0=a.json,8=b.json.", panel=SAID)
+    ] = None,
+    group: Annotated[
+        str | None,
+        Option("KIND=NAME,...", "What process groups are for: tp=2,dp=0, where files do not say.", panel=SAID),
     ] = None,
     fail_above: Annotated[
         Quantity | None, Option("FRAC", "End with code 1 when the step takes so much longer than predicted, e.g. 10%.")
@@ -143,9 +190,14 @@ def diagnose(
     which what was measured is shown alone; `measured` seconds, `tokens_per_s`, `tflops` FLOP/s, `mfu` a fraction.
     Raises BadInput at the file and its line or byte, and for a layout that breaks a rule.
     """
+    from lockstep.diagnosis.beside import beside as beside_of
+    from lockstep.diagnosis.changes import changes as changes_of
     from lockstep.diagnosis.gather import gather, held, link_found, mismatches, numbers_of
     from lockstep.diagnosis.judge import judge
+    from lockstep.diagnosis.measure import measured as measured_parts
+    from lockstep.diagnosis.measure import see
     from lockstep.diagnosis.read.flight_recorder import hangs
+    from lockstep.diagnosis.whatif import what_if
 
     given = {
         "step_time_s": measured,
@@ -157,44 +209,37 @@ def diagnose(
     if not files and case is None and all(value is None for value in given.values()):
         raise BadInput("give a FILE, --case, or one of --measured, --tokens-per-s, --tflops and --mfu", "FILE")
     gathered = gather(files)
-    stated = _stated(given, peak)
+    stated, found = stated_numbers(given, peak), None
     if case is not None:
         _refuse_question(model, cluster, layout, words)
-        found, of_case = _case(case)
+        found, of_case = run_of_case(case)
         stated = stated or of_case
     else:
         found = _predicted(gathered, model, cluster, layout, words, needed=bool(stated))
+    seen = read_operations(gathered.traces, found.layout if found else None, steps, ranks, group)
+    other = other_run(against, seen is not None)
+    expected = against if other is None else other
     if found is not None:
         known = {one.quantity for one in stated}
         stated += [one for log in gathered.logs for one in numbers_of(log, found.job) if one.quantity not in known]
+    shown = None if seen is None else measured_parts(seen)
+    beside = None if seen is None or found is None else beside_of(found, seen)
     return Diagnosis(
-        inputs=gathered.inputs,
+        inputs=(*(shown.inputs if shown else ()), *gathered.inputs),
         predicted=found,
-        judged=judge(found, stated, _expected(against, stated, found)) if found is not None and stated else None,
+        seen=shown,
+        beside=beside,
+        slowdowns=what_if(gathered.tables) if gathered.tables else None,
+        changes=changes_of(see(other.traces), seen) if seen and other and other.traces else None,
+        judged=judge(found, stated, expected_number(expected, stated, found)) if found is not None and stated else None,
         mismatches=tuple(one for log in gathered.logs for one in mismatches(log, found)) if found else (),
         logs=gathered.logs,
         memory=tuple(held(one, found) for one in gathered.snapshots),
         links=tuple(link_found(one, found.cluster if found else None) for one in gathered.links),
         hangs=tuple(hangs(gathered.dumps)) if gathered.dumps else None,
-        not_known=tuple(_not_known(gathered, found)),
+        not_known=tuple(_not_known(gathered, found, shown, beside)),
         fail_above_frac=None if fail_above is None else parse_frac(fail_above, "--fail-above"),
     )
-
-
-def _stated(given: Json, peak: FlopRate | None) -> list[Stated]:
-    """The numbers given as options; of FLOP/s and a peak the MFU too, as somebody would divide them."""
-    from lockstep.diagnosis.stated import MFU, RATE, Stated, read
-
-    peak_flops = None if peak is None else parse_flops(peak, "--peak")
-    if peak_flops == 0:
-        raise BadInput("must be more than zero", "--peak")
-    found = [read(name, value, NUMBERS[name], peak_flops) for name, value in given.items() if value is not None]
-    by_name = {one.quantity: one for one in found}
-    if peak_flops and MFU not in by_name:
-        if RATE not in by_name:
-            raise BadInput("has no effect without --mfu or --tflops", "--peak")
-        found.append(Stated(MFU, by_name[RATE].value / peak_flops, peak_flops))
-    return found
 
 
 def _predicted(
@@ -226,56 +271,8 @@ def _refuse_question(model: object, cluster: object, layout: object, words: Layo
             raise BadInput("has no effect with --case, which has it", f"--{name.replace('_', '-')}")
 
 
-def _case(name: str | Path) -> tuple[Estimate, list[Stated]]:
-    """A published run, or one of the user's own, and its measured numbers, of its first stretch that has any."""
-    from lockstep.diagnosis.stated import QUANTITIES, Stated
-    from lockstep.hardware import cluster as find_cluster
-    from lockstep.layout import Job, Layout
-    from lockstep.planner import estimate as price
-    from lockstep.validation.cases import study
-
-    with located("--case"):
-        found = study(str(name))
-        for stretch in found.stretches:
-            rows = [row for row in found.published if row.stretch == stretch.name and row.quantity in QUANTITIES]
-            if rows and stretch.layout and not stretch.chosen:
-                job = Job(found.model, stretch.recipe, stretch.devices)
-                machine = find_cluster(found.cluster, gpus=stretch.devices)
-                return price(job, machine, Layout(**stretch.layout)), [Stated(one.quantity, one.value) for one in rows]
-        raise BadInput(f"{found.name} has no measured step of a known layout")
-
-
-def _expected(against: str | Path | None, stated: list[Stated], found: Estimate | None) -> Stated | None:
-    """The number that was expected, of the same quantity as the measured one where it does not say."""
-    from lockstep.diagnosis.gather import gather, numbers_of
-    from lockstep.diagnosis.stated import QUANTITIES, read_like
-
-    if against is None:
-        return None
-    if found is None or not stated:
-        raise BadInput("needs a measured number and the run it is of; give --model", "--against")
-    first = min(stated, key=lambda one: QUANTITIES.index(one.quantity))
-    if str(against).startswith(CASE):
-        _, numbers = _case(str(against).removeprefix(CASE))
-        return _best(numbers, first)
-    if Path(against).is_file():
-        with located("--against"):
-            logs = gather([against]).logs
-            if not logs:
-                raise BadInput(f"{against} is not the log of a run")
-            return _best(list(numbers_of(logs[0], found.job)), first)
-    return read_like(against, first, "--against")
-
-
-def _best(numbers: list[Stated], like: Stated) -> Stated:
-    """The number of the same quantity, else the first."""
-    if not numbers:
-        raise BadInput("has no number of a step", "--against")
-    return next((one for one in numbers if one.quantity == like.quantity), numbers[0])
-
-
-def _not_known(gathered: Gathered, found: Estimate | None) -> list[str]:
-    told = []
+def _not_known(gathered: Gathered, found: Estimate | None, seen: Measured | None, beside: Beside | None) -> list[str]:
+    told = list(beside.not_known if beside else seen.not_known if seen else ())
     if gathered.snapshots:
         told.append(
             "Snapshots see what PyTorch allocates, not NCCL, libraries or the context; what was there before recording "

@@ -9,6 +9,7 @@ from rich.text import Text
 from lockstep.errors import BadInput
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
+from lockstep.views.parts.diagnosis import plot_parts, render_operations
 from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.layout_columns import layout_words
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
@@ -35,10 +36,12 @@ TIMERS = 10
 
 def render(answer: Diagnosis, out: Console) -> None:
     """Prints the verdict, what explains it, and what to change."""
+    if answer.seen is not None:
+        render_operations(answer, answer.seen, out)
     if answer.predicted is not None and answer.judged is not None:
         _verdict(answer.judged, answer.predicted, answer.mismatches, out)
         _explanations(answer.judged, bool(answer.mismatches), out)
-    else:
+    elif answer.seen is None:
         _measured_alone(answer, out)
     _logs(answer, out)
     for one in answer.memory:
@@ -46,7 +49,8 @@ def render(answer: Diagnosis, out: Console) -> None:
     _links(answer, out)
     if answer.hangs is not None:
         _hangs(answer.hangs, out)
-    small_print(out, "Not known", answer.not_known, len(answer.not_known))
+    unknown = [f"{one[0].upper()}{one[1:]}{'' if one.endswith('.') else '.'}" for one in answer.not_known]
+    small_print(out, "Not known", unknown, len(unknown))
 
 
 def _verdict(judged: Judged, found: Estimate, mismatches: Sequence[str], out: Console) -> None:
@@ -183,7 +187,7 @@ def _memory(one: Held, out: Console) -> None:
         note += f"; predicted {format_size(one.predicted_peak_B)} on the fullest stage"
     heading(out, f"Memory: {format_size(one.peak_B)}", note)
     names = [*one.by_category_B, *(name for name in predicted or {} if name not in one.by_category_B)]
-    rows = []
+    rows: list[tuple[str | Text, ...]] = []
     for name in names:
         size_B = one.by_category_B.get(name)
         row = [name, "-" if size_B is None else format_size(size_B)]
@@ -236,6 +240,8 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 def plot_diagnosis(answer: Diagnosis) -> Figure:
     """The measured number and what explains it beside the predicted interval, or memory by category."""
+    if answer.seen is not None:
+        return plot_parts(answer.seen, answer.beside)
     if answer.judged is not None and answer.predicted is not None:
         return _plot_judged(answer.judged, answer.predicted)
     if answer.memory:
@@ -251,8 +257,8 @@ def _plot_judged(judged: Judged, found: Estimate) -> Figure:
     rows += [(one.says, one.value) for one in several if _alike(judged, one)]
 
     def draw(axes: Axes) -> None:
-        axes.axvspan(min(low, high), max(low, high), color="#DDDDDD", label=f"{format_frac(found.interval.level_frac)}")
-        for place, (name, value) in enumerate(rows):
+        axes.axvspan(min(low, high), max(low, high), color="#DDDDDD", label="interval")
+        for place, (_, value) in enumerate(rows):
             colour = PALETTE[0] if place == 0 else PALETTE[4] if place == 1 else PALETTE[6]
             axes.plot([value], [place], "o", color=colour)
             axes.annotate(f"  {_say(measured, value)}", (value, place), va="center", fontsize=8)
@@ -293,6 +299,8 @@ COMMAND = Command(
         "lockstep diagnose --model llama2-70b -c dgx-h100:16 --tp 8 --pp 8 --sequence-parallel --recompute full "
         "--batch 512 --zero 1 --tflops 296.5 --against 420.5",
         "lockstep diagnose train.log --model llama3-8b -c dgx-h100:1 --zero 3 --batch 64",
+        "lockstep diagnose traces/ --model llama3-8b -c dgx-h100:1 --zero 3 --batch 64",
+        "lockstep diagnose rank0.json.gz rank1.json.gz --plot parts.svg",
         "lockstep diagnose memory.pickle",
         "lockstep diagnose dumps/",
     ),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lockstep.diagnosis.read import LINKS, Kind, register
 from lockstep.diagnosis.read.file import Head
+from lockstep.errors import BadInput
 from lockstep.measure.fit import read_points
 from lockstep.measure.fit.points import Points
 
@@ -14,8 +15,13 @@ SIGN = re.compile(r"^#\s+size\s+count\s+type|^# OSU|^op,algorithm,", re.MULTILIN
 
 
 def read(path: Path) -> Points:
-    """The times. Raises BadInput with the line."""
-    return read_points(path)
+    """The times. Raises BadInput with the line; of a file without its number of ranks, at the file."""
+    try:
+        return read_points(path)
+    except BadInput as error:
+        if (error.where or "").startswith("--"):
+            raise BadInput(f"{error.message}; keep its first lines, or use lockstep fit", str(path)) from None
+        raise
 
 
 def _recognise(begun: Head) -> bool:

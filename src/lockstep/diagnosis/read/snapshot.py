@@ -136,7 +136,7 @@ def _held(events: Sequence[Mapping[str, Any]], peak_at: int) -> dict[str, int]:
     for number, (event, phase, passes) in enumerate(_passes(events)):
         if number == peak_at:
             at_peak = list(live.values())
-        action, address = event["action"], event.get("addr")
+        action, address = event["action"], int(event.get("addr", 0))
         if action == "alloc":
             live[address] = _Block(int(event["size"]), phase, passes)
         elif action == "free_completed" and (block := live.pop(address, None)) is not None:
