@@ -19,6 +19,8 @@ from lockstep.units import format_size
 CHUNK_B = 1 << 20
 MOST_ITEM_B = 64 << 20
 """Of one item or member: a trace's largest are a few kilobytes."""
+LITERAL = len("-Infinity")
+"""Characters of the longest word that may have been cut in two."""
 GAP = re.compile(r"[\s,]*")
 
 
@@ -62,8 +64,9 @@ class _Text:
             try:
                 found, end = self.scan(self.text, self.at)
             except (StopIteration, ValueError) as error:
-                if self.ended or not self._unfinished(error) or not self.more():
-                    raise self.wrong("the file ends in the middle" if self.ended else "is not JSON") from None
+                unfinished = self._unfinished(error)
+                if self.ended or not unfinished or not self.more():
+                    raise self.wrong("the file ends in the middle" if unfinished else "is not JSON") from None
                 continue
             except RecursionError:
                 raise self.wrong("is nested too deeply") from None
@@ -74,7 +77,7 @@ class _Text:
     def _unfinished(self, error: Exception) -> bool:
         """Whether more text could make sense of it: what is wrong is near the end of what was read."""
         at = getattr(error, "pos", None)
-        return at is None or at >= len(self.text) - 4096 or "Unterminated" in str(error)
+        return at is None or at >= len(self.text) - LITERAL or "Unterminated" in str(error)
 
     def expect(self, character: str) -> None:
         """Takes a character."""

@@ -115,9 +115,11 @@ def _row(cells: list[str], place: dict[str, int]) -> Row:
     duration_s = number("duration_s", 0.0)
     if duration_s < 0:
         raise ValueError(f"duration_s is {duration_s:g}; a duration is 0 or more")
+    if (rank := int(number("rank", -1))) < 0:
+        raise ValueError(f"rank is {rank}; a rank is 0 or more")
     stage, replica = int(number("stage", -1)), int(number("dp_rank", -1))
     return Row(
-        int(number("rank", -1)), int(number("step", 0)), cells[place["op"]].strip(), number("start_s", 0.0), duration_s,
+        rank, int(number("step", 0)), cells[place["op"]].strip(), number("start_s", 0.0), duration_s,
         cells[place["group"]].strip() if "group" in place else "", number("bytes", 0.0),
         int(number("microbatch", -1)), stage, replica,
     )  # fmt: skip
