@@ -20,7 +20,7 @@ TIERS = {
 }
 PLACES: dict[str, tuple[str, ...]] = {
     "fast": (
-        "campaigns", "cli", "cli_programs", "collectives", "failures", "hardware", "layout", "methods",
+        "campaigns", "cli", "cli_programs", "collectives", "diagnosis", "failures", "hardware", "layout", "methods",
         "parallel", "planner", "program", "rows", "simulate", "stacks", "step", "store",
         "types", "validation", "verbs", "views", "words", "workload", "test_files.py", "test_house.py",
         "test_mutants.py", "test_tiers.py", "test_units.py",
@@ -29,6 +29,7 @@ PLACES: dict[str, tuple[str, ...]] = {
         "lab", "evidence", "fuzz", "step/test_passes.py", "verbs/test_ends_of_words.py",
         "campaigns/test_campaign_verb.py",
         "campaigns/test_scaling.py", "cli/test_cli_contract.py", "validation/cases",
+        "diagnosis/test_judge.py",
         "cli/test_cli_tables.py", "cli/test_documented_defaults.py", "cli/test_help_examples.py",
         "cli/test_json_reference.py", "cli_programs/test_program_fuzz.py", "cli_programs/test_program_verbs.py",
         "collectives/test_cluster_rates.py", "collectives/test_forecast.py", "collectives/test_laws.py",

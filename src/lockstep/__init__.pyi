@@ -44,6 +44,7 @@ from .verbs.collective import collective as collective
 from .verbs.compare import compare as compare
 from .verbs.converge import converge as converge
 from .verbs.crossover import crossover as crossover
+from .verbs.diagnose import diagnose as diagnose
 from .verbs.estimate import estimate as estimate
 from .verbs.execute import execute as execute
 from .verbs.experts import experts as experts

@@ -64,6 +64,7 @@ TABLE: Mapping[str, Mapping[str, str]] = {
         "file.",
         "calibrate": "Find how fast your software and links are from a few of your steps; write them into a cluster "
         "file.",
+        "diagnose": "Compare a measured run with the predicted one, and find what explains the difference.",
         "rig": "Shape links between virtual hosts on this machine, predict collectives, then measure. Needs Linux and "
         "root.",
     },

@@ -12,7 +12,7 @@ from lockstep.types.plain import Json, picked
 from lockstep.types.shown import Shown
 from lockstep.units import parse_size_B, parse_time_s
 from lockstep.verbs.pipeline import check_weight_s, per_stage
-from lockstep.verbs.trace import trace_path, write_timeline
+from lockstep.verbs.trace import trace_path, write_ranks, write_timeline
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.keeping import kept
 from lockstep.verbs.words.network import flags, read_network
@@ -97,6 +97,9 @@ def execute(
     trace: Annotated[
         str | Path | None, Option("FILE", "Write both timelines, measured and predicted, for Perfetto: .json.gz.")
     ] = None,
+    profile: Annotated[
+        str | Path | None, Option("DIR", "Folder in which to write a trace of each rank, for diagnose.")
+    ] = None,
     root: Annotated[str | Path | None, RUNS] = None,
     latency: Annotated[
         Time | None, Option("T", "Latency of the link to predict with, instead of calibrating one; with --bandwidth.")
@@ -113,15 +116,18 @@ def execute(
     `message_size` and `pipeline`, the options of the verb `pipeline`, those of a pipeline. Without `latency` and
     `bandwidth` the ranks time what predicts first: messages and additions on one machine, else a link. `straggler`
     makes a rank late: `2:50ms` each of its computations (in a collective: sends), `2:1.5x` the time of its
-    computations. `trace` writes both timelines. `root`: where runs are kept; by default $LOCKSTEP_RUNS, else nowhere.
+    computations. `trace` writes both timelines, `profile` a trace of each rank, of the median run.
+    `root`: where runs are kept; by default $LOCKSTEP_RUNS, else nowhere.
     Raises RunFailed, BadInput.
     """
     from lockstep.measure.execute import execute as run
+    from lockstep.measure.profiling import profile_folder
 
     number, link = world(ranks), _link(latency, bandwidth)
     given: Json = {name: value for name, value in pipeline.items() if value is not None}
     program, words, size_B = _asked(what, number, size, algorithm, message_size, link, given)
     path = None if trace is None else trace_path(trace, "--trace")
+    folder = profile_folder(profile, "--profile")
     words |= {"backend": backend, "repeats": whole(repeats, "--repeats"), "warm_up": whole(warm_up, "--warm-up", 0)}
     wait_s, late = longest_wait_s(timeout), _late(straggler, program)
     asked = {"what": what, "ranks": number, "size_B": size_B, "straggler": straggler, **given, **words}
@@ -133,6 +139,8 @@ def execute(
         record.result = answer.to_dict()
     if path is not None:
         write_timeline(found.measured, path, "--trace", beside=found.predicted)
+    if folder is not None:
+        write_ranks(found.measured, folder, "--profile")
     return answer
 
 

@@ -21,11 +21,19 @@ from lockstep.verbs.words.question import whole
 from lockstep.verbs.words.shared import RANKS, SIZE, LinkWords
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lockstep.collectives.levels import Levels
+    from lockstep.diagnosis.trace import RankTrace
     from lockstep.planner import Estimate
     from lockstep.program import Timeline
 
 MOST_OPERATIONS = 300_000
+FORMS = ("perfetto", "kineto")
+MOST_RANKS = 256
+"""Files of one folder."""
+STEPS = 3
+"""Of a trace of all ranks: as a profiler's, whose first step is left out."""
 OPENED = ("tp", "cp", "ep", "dp")
 EXPANSIONS = {"layers": (), "messages": OPENED, **{part: (part,) for part in OPENED}}
 """What a step's trace shows besides passes -> the kinds of traffic whose collectives are opened."""
@@ -86,13 +94,26 @@ def trace(
         str | Path,
         Option("FILE", "Output file, ending in .json.gz; ui.perfetto.dev and chrome://tracing open it.", flag="-o"),
     ],
+    form: Annotated[
+        str,
+        Option(
+            "FORM",
+            "Form of the trace: perfetto, one file with all ranks; or kineto, a folder with a file per rank as "
+            "PyTorch's profiler writes it. (default: perfetto)",
+            flag="--as",
+        ),
+    ] = "perfetto",
     **words: Unpack[TraceWords],
 ) -> Trace:
     """Simulates `what`, `pipeline` or the name of a collective, and writes the trace; nothing on bad input.
 
+    `form`: `perfetto` writes one file, `kineto` a folder with a file per rank.
+
     `words`: those of `pipeline`, or ranks, size, algorithm and the link as in `collective`.
     """
-    path = trace_path(out, "--out")
+    if form not in FORMS:
+        raise UnknownName("form of a trace", form, FORMS, "--as")
+    path = trace_path(out, "--out") if form == "perfetto" else _new_folder(out, "--out")
     given: Json = {name: value for name, value in words.items() if value is not None}
     known = PipelineWords if what == "pipeline" else CollectiveWords
     for name in given:
@@ -100,21 +121,68 @@ def trace(
             kind = "a pipeline" if what == "pipeline" else what
             raise BadInput(f"does not belong to {kind}", f"--{name.replace('_', '-')}")
     timeline = _pipeline(given) if what == "pipeline" else _collective(what, **given)
+    if form == "kineto":
+        write_ranks(timeline, path, "--out")
+        return Trace(str(path), what, timeline)
     return _written(timeline, path, what, "--out")
 
 
 @strict
-def trace_step(estimate: Estimate, out: str | Path, expand: str | None = None) -> Trace:
+def trace_step(estimate: Estimate, out: str | Path, expand: str | None = None, form: str = "perfetto") -> Trace:
     """Simulates the step of an estimate, one rank per pipeline stage, and writes the trace.
+
+    `form`: `kineto` writes all ranks of the layout instead, a file per rank into the folder `out`, three steps of each.
 
     `expand`: `layers` writes each layer; `messages` also opens each different collective of the first stage once into
     its own sends, and tp, cp, ep or dp those of one kind of group.
     """
+    if form == "kineto":
+        return _step_of_ranks(estimate, out, expand)
     path = trace_path(out, "--trace")
     if expand is not None and expand not in EXPANSIONS:
         raise UnknownName("expansion", expand, tuple(EXPANSIONS), "--expand")
     timeline = estimate.timeline(expand is not None, EXPANSIONS[expand] if expand else ())
     return _written(timeline, path, f"step of {estimate.job.model.name}", "--trace")
+
+
+def _step_of_ranks(estimate: Estimate, out: str | Path, expand: str | None) -> Trace:
+    """The step of every rank, as profilers of all of them would have seen it."""
+    from lockstep.diagnosis.predicted import Shown, traces_of
+    from lockstep.diagnosis.ranks import all_ranks
+    from lockstep.simulate import simulate
+
+    if expand is not None:
+        raise BadInput("does not belong to --as kineto, whose kernels are those of a step's passes", "--expand")
+    if (world := estimate.layout.world) > MOST_RANKS:
+        raise BadInput(f"{world:,} ranks are too many files, at most {MOST_RANKS:,}", "--as")
+    path = _new_folder(out, "--trace")
+    one = all_ranks(estimate, range(world))
+    timeline = simulate(one.program)
+    _write_traces(traces_of([timeline] * STEPS, Shown.of(one)), path, "--trace")
+    return Trace(str(path), f"step of {estimate.job.model.name}", timeline)
+
+
+def write_ranks(timeline: Timeline, folder: Path, where: str) -> None:
+    """A file per rank, as PyTorch's profiler writes it. Raises BadInput at `where`."""
+    from lockstep.diagnosis.predicted import plain, traces_of
+
+    _write_traces(traces_of([timeline], plain(timeline)), folder, where)
+
+
+def _write_traces(traces: Iterable[RankTrace], folder: Path, where: str) -> None:
+    from lockstep.diagnosis.write_kineto import write_kineto
+
+    for one in traces:
+        with writing(folder / f"rank{one.rank}.json.gz", where):
+            write_kineto(one, folder / f"rank{one.rank}.json.gz")
+
+
+def _new_folder(out: str | Path, where: str) -> Path:
+    """The folder, made if there is none. Raises BadInput at `where`."""
+    path = Path(out)
+    with writing(path, where):
+        path.mkdir(exist_ok=True)
+    return path
 
 
 def trace_path(out: str | Path, where: str) -> Path:

@@ -133,6 +133,9 @@ def train(
     ] = None,
     timeout: Annotated[Time | None, Option("T", "Longest wait of one rank for another. (default: 60 s)")] = None,
     straggler: Annotated[str | None, Option("R:T", "Make a rank late in every second step, e.g. 1:20ms.")] = None,
+    profile: Annotated[
+        str | Path | None, Option("DIR", "Folder in which each rank writes a profile of some steps, for diagnose.")
+    ] = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Training:
     """Trains a small model on real data by one method, or several between commas, on real processes.
@@ -143,11 +146,13 @@ def train(
     line; `resume` goes on from the newest, and a run that fails does so by itself up to `restarts` times. `root`: where
     runs are kept, by default $LOCKSTEP_RUNS, nowhere without.
     `tensorboard`: a folder for event files of TensorBoard, a folder in it per method.
+    `profile`: a folder in which every rank writes what torch.profiler saw of some steps.
     `timeout` is the longest wait of one rank for another; `straggler` makes a rank late in every second step: `1:20ms`;
     `progress(done, total)` counts the steps of all runs. Ctrl-C raises Stopped, a KeyboardInterrupt whose `answer` is
     what this returns otherwise: the runs until then, and `stopped` with the losses of the one under way. Raises
     BadInput, RunFailed.
     """
+    from lockstep.measure.profiling import WARM_UP, profile_folder
     from lockstep.measure.train import find_method
     from lockstep.measure.train import train as run
 
@@ -162,6 +167,10 @@ def train(
     runs: list[TrainRun] = []
     wait_s = longest_wait_s(timeout)
     late, curves = _late(straggler, number, task.steps), _curves(tensorboard)
+    folder = profile_folder(profile, "--profile")
+    if folder is not None and (len(chosen) > 1 or task.steps <= WARM_UP):
+        why = f"more than {WARM_UP} steps" if task.steps <= WARM_UP else "one method"
+        raise BadInput(f"one folder holds the profiles of one run of {why}", "--profile")
     for one, own in zip(chosen, per_method, strict=True):
         before = len(runs) * task.steps
         words = {"method": one.name, "ranks": number, **asdict(task), "settings": own}
@@ -182,7 +191,7 @@ def train(
                 runs.append(
                     run(
                         one.name, task, number, own,
-                        saving=saving, restarts=again, timeout_s=wait_s, straggler=late, on_step=step,
+                        saving=saving, restarts=again, timeout_s=wait_s, straggler=late, profile=folder, on_step=step,
                     )
                 )  # fmt: skip
             except KeyboardInterrupt:

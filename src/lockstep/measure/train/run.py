@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput, RunFailed
 from lockstep.measure.launch import launch, place
 from lockstep.measure.launch.points import point
 from lockstep.measure.machine import LoadMeter, gather_sites, this_machine
+from lockstep.measure.profiling import Profiling
 from lockstep.measure.train.method import Losses, find_method
 from lockstep.measure.train.models import get_model
 from lockstep.measure.train.result import Outcome, Step, TrainRun, is_late, refuse_straggler
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from lockstep.failures.stragglers import LateRank
     from lockstep.measure.launch import Fault, Rank
 
-    Asked = tuple[str, Task, Mapping[str, object], Saving | None, LateRank | None]
+    Asked = tuple[str, Task, Mapping[str, object], Saving | None, LateRank | None, str | Path | None]
 
 
 def train(
@@ -37,6 +39,7 @@ def train(
     restarts: int = 0,
     timeout_s: float = 60.0,
     straggler: LateRank | None = None,
+    profile: str | Path | None = None,
     faults: Sequence[Fault] = (),
     on_step: Callable[[int, Step], None] | None = None,
     on_failure: Callable[[str], None] | None = None,
@@ -45,8 +48,9 @@ def train(
 
     Args: `settings` of the method, as values or text; `saving`, checkpoints; `restarts`, how often a run that fails is
     begun again from its newest checkpoint; `timeout_s`, the longest wait of one rank for another; `straggler`, a rank
-    to make late in every second step; `faults` to inject into the first attempt; `on_step(steps done, what a rank
-    that sees losses saw of the last)`; `on_failure(why)` before it is begun again.
+    to make late in every second step; `profile`, a folder for the profile of each rank; `faults` to inject into the
+    first attempt; `on_step(steps done, what a rank that sees losses saw of the last)`; `on_failure(why)` before it is
+    begun again.
     Raises: BadInput, UnknownName, RunFailed.
     """
     given = dict(settings or {})
@@ -61,7 +65,7 @@ def train(
         saving.check_writable()
     failures: list[str] = []
     while True:
-        asked = (method, task, given, saving, straggler)
+        asked = (method, task, given, saving, straggler, profile)
         try:
             outcomes = _attempt(asked, ranks, timeout_s, () if failures else faults, on_step)
             return TrainRun.of(find_method(method), task, chosen, outcomes, tuple(failures), straggler)
@@ -78,7 +82,7 @@ def _attempt(
     asked: Asked, ranks: int, timeout_s: float, faults: Sequence[Fault], on_step: Callable[[int, Step], None] | None
 ) -> list[Outcome]:
     """What every rank saw of one launch."""
-    method, task, settings, saving, _ = asked
+    method, task, settings, saving, *_ = asked
     if saving is not None:
         saving.newest(words_of(method, task, settings), task.steps)
 
@@ -109,7 +113,7 @@ def read(method: str, task: Task, ranks: int, settings: Mapping[str, object]) ->
 
 def work(
     rank: Rank, method: str, task: Task, settings: Mapping[str, object], saving: Saving | None = None,
-    straggler: LateRank | None = None,
+    straggler: LateRank | None = None, profile: str | Path | None = None,
 ) -> Outcome:  # fmt: skip
     """One rank's run: what it saw of every step, and how its weights do on the test data."""
     found = find_method(method)
@@ -120,7 +124,7 @@ def work(
         worker.resumed = saving.newest_for_all(words, task.steps)
         saver = Saver(saving, worker, words, rank.timeout_s)
     meter = LoadMeter()
-    with closing(worker.wire):
+    with closing(worker.wire), closing(Profiling(profile, rank.number)) as profiling:
         losses = found.run(worker, read_settings(found.settings, settings))
         own = straggler is not None and straggler.rank == rank.number
 
@@ -128,7 +132,8 @@ def work(
             if rank.number == 0 or (step.loss is not None and not found.rank_0_sees_losses):
                 rank.tell((number, step))
 
-        steps = tuple(_steps(worker, losses, tell, saver, straggler.delay_s if straggler and own else 0.0))
+        delay_s = straggler.delay_s if straggler and own else 0.0
+        steps = tuple(_steps(worker, losses, tell, saver, delay_s, profiling))
     saves = saver.close() if saver is not None else {}
     point("before_evaluation")
     load = meter.read()
@@ -142,12 +147,14 @@ def work(
 
 
 def _steps(
-    worker: Worker, losses: Losses, tell: Callable[[int, Step], None], saver: Saver | None, delay_s: float
-) -> Iterator[Step]:
+    worker: Worker, losses: Losses, tell: Callable[[int, Step], None], saver: Saver | None, delay_s: float,
+    profiling: Profiling,
+) -> Iterator[Step]:  # fmt: skip
     """Every step with the time it took and the bytes it sent; `tell` hears of it with its number.
 
     Steps that are late (`is_late`) begin with the delay.
     """
+    profiling.step(worker.first_step + 1)
     started_s, sent_B = time.perf_counter(), 0
     for number, loss in enumerate(losses, worker.first_step + 1):
         step = Step(loss, time.perf_counter() - started_s, worker.wire.sent_B - sent_B, dict(worker.scalars))
@@ -155,6 +162,7 @@ def _steps(
         if saver is not None:
             saver.after_step(number)
         tell(number, step)
+        profiling.step(number + 1)
         started_s, sent_B = time.perf_counter(), worker.wire.sent_B
         if delay_s and is_late(number + 1):
             time.sleep(delay_s)

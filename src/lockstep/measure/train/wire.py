@@ -8,6 +8,7 @@ n balanced parts, the first ones larger by one element.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from lockstep.collectives.rounds import cut
 from lockstep.measure.execute.lanes import lanes_of, settled
 from lockstep.measure.execute.runner import Runner
 from lockstep.measure.launch import Rank
+from lockstep.measure.profiling import annotated
 from lockstep.program import Program, extents
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ class Wire:
         self.ranks = rank.ranks
         self.sent_B = 0
         self.messages = 0
+        self._exchanges = 0
         self._owner = rank
         self._runners: dict[tuple[Any, ...], Runner] = {}
 
@@ -76,23 +79,26 @@ class Wire:
         import torch.distributed as dist
 
         self.count(tensor)
-        dist.send(tensor, peer, tag=tag)
+        with self._named("send", tensor, peer):
+            dist.send(tensor, peer, tag=tag)
 
     def receive(self, tensor: Tensor, peer: int | None = None, tag: int = 0) -> int:
         """Receives into the tensor, from anybody when no peer is named; returns the sender."""
         import torch.distributed as dist
 
-        return int(dist.recv(tensor, peer, tag=tag))
+        with self._named("recv", tensor, peer):
+            return int(dist.recv(tensor, peer, tag=tag))
 
     def exchange(self, given: Tensor, to: int, taken: Tensor, origin: int) -> None:
         """Sends to one rank and receives from one, at once."""
         import torch.distributed as dist
 
         self.count(given)
-        sending = dist.isend(given, to)
-        dist.recv(taken, origin)
-        if sending is not None:
-            sending.wait()
+        with self._named("send-recv", given):
+            sending = dist.isend(given, to)
+            dist.recv(taken, origin)
+            if sending is not None:
+                sending.wait()
 
     def average_neighbours(self, tensor: Tensor) -> None:
         """The mean with the two neighbours on the ring of ranks, in place."""
@@ -128,6 +134,12 @@ class Wire:
         self.sent_B += int(program.sent_B()[self.rank])
         self.messages += int(program.messages_sent()[self.rank])
 
+    def _named(self, op: str, tensor: Tensor, peer: int | None = None) -> AbstractContextManager[None]:
+        """The exchange that follows, by name in a profile."""
+        self._exchanges += 1
+        pair = "all" if peer is None else "-".join(map(str, (self.rank, peer) if op == "send" else (peer, self.rank)))
+        return annotated(op, tensor.numel() * tensor.element_size(), self._exchanges, pair)
+
     def _play(self, op: str, algorithm: str, tensor: Tensor, result: str = "data") -> Tensor:
         """Runs a program on the tensor; the buffer that holds the result, and the tensor itself if that is `data`."""
         key = (op, algorithm, len(tensor), tensor.dtype)
@@ -135,7 +147,8 @@ class Wire:
             self._runners[key] = self._runner(op, algorithm, tensor)
         runner = self._runners[key]
         runner.buffers["data"].copy_(tensor)
-        spans = runner.run()
+        with self._named(op, tensor):
+            spans = runner.run()
         self.sent_B += spans.sent_B
         self.messages += spans.messages
         made = runner.buffers[result]

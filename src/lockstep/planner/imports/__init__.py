@@ -13,7 +13,9 @@ A file is recognised by its content. What it says is the inverse of `export`, so
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from pathlib import Path
 
 from lockstep.errors import BadInput
@@ -44,9 +46,8 @@ def read_run(path: str | Path, model: Model | None = None) -> Imported | None:
     file = Path(path)
     if file.stat().st_size > MOST_B:
         return None
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
+    text = _text(file)
+    if text is None:
         return None
     try:
         return recognised(text, file.stem, model)
@@ -54,6 +55,18 @@ def read_run(path: str | Path, model: Model | None = None) -> Imported | None:
         raise
     except UNREADABLE as error:
         raise BadInput(f"{path}: a setting cannot be read: {str(error)[:120]}", "MODEL") from None
+
+
+def _text(file: Path) -> str | None:
+    """The text of a file, which may be compressed with gzip; None where it is none."""
+    try:
+        with file.open("rb") as raw:
+            if raw.read(2) != b"\x1f\x8b":
+                return file.read_text(encoding="utf-8")
+        with gzip.open(file) as unpacked:
+            return unpacked.read(MOST_B).decode("utf-8")
+    except (UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile):
+        return None
 
 
 def recognised(text: str, name: str, model: Model | None = None) -> Imported | None:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from lockstep.planner.export.arguments import arguments
 
 LOGGED = re.compile(r"^.*?(\w+) \.{3,} ?(.*)$", re.M)
+TOKENIZED = re.compile(r"^ > padded vocab \(size: (\d+)\)", re.M)
+"""What the tokenizer holds, which logs of older releases do not list among the arguments."""
 ASSIGNED = re.compile(r"^\s*(?:export\s+)?(\w+)=(\"[^\"]*\"|'[^']*'|\$\{[^}]*\}|\$\(\([^)]*\)\)|[^\s(;#]*)", re.M)
 USED = re.compile(r"\$\{(\w+)(?::?-([^}]*))?\}|\$(\w+)")
 SUM = re.compile(r"\$\(\(([\d\s+*/-]*\d)\s*\)\)")
@@ -34,6 +36,8 @@ Flags = dict[str, object]
 def megatron_flags(text: str) -> Flags:
     """The flags in a text, those that the parser of Megatron-LM knows."""
     logged = dict(LOGGED.findall(text))
+    if (vocab := TOKENIZED.search(text)) is not None:
+        logged.setdefault("vocab_size", vocab[1])
     return dict(_from_log(logged)) if "tensor_model_parallel_size" in logged else _from_words(text)
 
 

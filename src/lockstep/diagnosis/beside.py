@@ -1,0 +1,132 @@
+"""`beside`: a measured step and the predicted one: parts, the replay, causes of the gap, measured rates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from lockstep.diagnosis.answer import Beside, Part, Rates
+from lockstep.diagnosis.causes import Facts, causes
+from lockstep.diagnosis.gap import Share, attribute
+from lockstep.diagnosis.measure import Seen, mean_parts, stragglers
+from lockstep.diagnosis.ranks import all_ranks
+from lockstep.diagnosis.replay import Factors, Replay, factors, predicted_seen
+from lockstep.planner import Estimate
+
+PART_OF = {
+    "matmul": "compute.matmul", "attention": "compute.attention", "elementwise": "compute.stream",
+    "optimizer": "optimizer", "host": "idle.host", "stages": "bubble.imbalance",
+}  # fmt: skip
+LATE = "other_comm.waiting"
+REPLAYED_WELL_FRAC = 0.05
+
+
+def beside(estimate: Estimate, seen: Seen) -> Beside:
+    """The comparison. Raises BadInput for ranks that the layout does not have."""
+    ranks = [0 if trace.rank is None else trace.rank for trace in seen.traces]
+    one = all_ranks(estimate, ranks)
+    plain = Replay(one, same(one.program.ranks, max(one.stages) + 1))
+    predicted = predicted_seen(one, plain.timeline((), 0))
+    found = factors(one, seen, predicted)
+    replay = Replay(one, found)
+    shares = attribute(replay.step_s, found.names)
+    late_s = max(0.0, estimate.step_time_s - replay.step_s(()))
+    slow = stragglers(seen)
+    facts = Facts(estimate, seen, found, shares, slow, late_s)
+    replayed_s = replay.step_s(found.names)
+    measured_s = facts.measured_s
+    notes = list(seen.not_known)
+    if abs(replayed_s / measured_s - 1.0) > REPLAYED_WELL_FRAC:
+        notes.append(
+            f"the replay of the measured operations differs from the step by {replayed_s / measured_s - 1:+.1%}: "
+            "take the parts with as much doubt"
+        )
+    if len(seen.traces) > 1 and len(seen.traces) < estimate.layout.world:
+        notes.append(f"{len(seen.traces)} of {estimate.layout.world} ranks were seen; the slowest may be another one")
+    if max(one.stages) and not any(len(set(each)) > 1 for each in _by_stage(one.stages, one.ranks, ranks).values()):
+        notes.append("with one rank per stage, a slow rank and a long stage cannot be told apart")
+    told = causes(facts)
+    return Beside(
+        replayed_s, parts(seen, predicted, shares, estimate, late_s), told, rates(found, estimate), tuple(notes),
+        predicted_s=estimate.step_time_s, measured_s=measured_s, as_predicted=facts.inside and not told,
+    )  # fmt: skip
+
+
+def same(ranks: int, stages: int) -> Factors:
+    """Factors of a run that is as predicted."""
+    alike = np.ones((1, ranks))
+    return Factors({}, {}, np.ones(stages), alike, alike, np.zeros((1, ranks)), ())
+
+
+def _by_stage(stages: tuple[int, ...], ranks: tuple[int, ...], seen: list[int]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for stage, rank in zip(stages, ranks, strict=True):
+        if rank in seen:
+            found.setdefault(stage, []).append(rank)
+    return found
+
+
+def parts(
+    seen: Seen, predicted: Seen, shares: tuple[Share, ...], estimate: Estimate, late_s: float
+) -> tuple[Part, ...]:
+    """Parts of both steps; of each, what its factor adds to the gap."""
+    mine = mean_parts([one for of in seen.parts() for one in of])
+    ranks = {trace.rank for trace in seen.traces}
+    chosen = [
+        of
+        for trace, of in zip(predicted.traces, predicted.parts(), strict=True)
+        if trace.rank in ranks or None in ranks
+    ]
+    theirs = mean_parts([one for of in chosen for one in of])
+    theirs[LATE] = theirs.get(LATE, 0.0) + late_s
+    gap_s = float(seen.step_s.mean()) - estimate.step_time_s
+    of_part: dict[str, Share] = {}
+    for share in shares:
+        name = _part_of(share.factor, mine)
+        if name and (before := of_part.get(name)):
+            share = Share(name, *(a + b for a, b in zip(_numbers(before), _numbers(share), strict=True)))
+        if name:
+            of_part[name] = share
+    for name in {one.split(".")[0] for one in mine if "." not in one and one.endswith("_comm")}:
+        # Of one rank, waiting and transfer are one number: the prediction's too.
+        theirs[name] = theirs.pop(f"{name}.transfer", 0.0) + theirs.pop(f"{name}.waiting", 0.0)
+    rows = []
+    for name in sorted(set(mine) | set(theirs), key=lambda one: -max(mine.get(one, 0.0), theirs.get(one, 0.0))):
+        row = Part(name, mine.get(name, 0.0), theirs.get(name, 0.0))
+        if (of := of_part.get(name)) is not None:
+            row = replace(
+                row, gap_share_frac=of.seconds / gap_s if gap_s else None, first_s=of.first_s, last_s=of.last_s
+            )
+        rows.append(row)
+    return tuple(rows)
+
+
+def _numbers(share: Share) -> tuple[float, float, float]:
+    return share.seconds, share.first_s, share.last_s
+
+
+def _part_of(factor: str, mine: dict[str, float]) -> str:
+    """The part of the step that a factor shows in."""
+    if factor.endswith(" link"):
+        kind = f"{factor.split()[0]}_comm"
+        return kind if kind in mine else f"{kind}.transfer"
+    if factor in ("ranks", "experts"):
+        waiting = [name for name in mine if name.endswith(".waiting") and not name.startswith("pp")]
+        return max(waiting, key=lambda name: mine[name], default="")
+    if factor == "overlap":
+        return "dp_comm" if "dp_comm" in mine else "dp_comm.transfer"
+    return PART_OF.get(factor, "")
+
+
+def rates(found: Factors, estimate: Estimate) -> Rates:
+    """How fast kernels and links were, by what the cluster's file says of them."""
+    classes = found.classes
+    links = {kind: 1.0 / value for kind, value in found.links.items()}
+    attention, matmul = classes.get("attention"), classes.get("matmul")
+    return Rates(
+        matmul_scale=1.0 / matmul if matmul else None,
+        attention_scale=1.0 / attention if attention else None,
+        links=links,
+        launch_s=None,
+    )

@@ -1,0 +1,249 @@
+"""Single deviations from the run that was described, priced: which of them would give the measured number.
+
+A deviation with other fields is one estimate; one with a factor (a slower link, slower kernels) is solved for the
+factor that gives the number. They are ordered by the logarithm of their probability,
+
+    fit    = -(ln(q / value))^2 / 2 APART^2 + ln(prior)                 other fields
+    fit    = -(ln factor)^2 / 2 spread^2 + ln(prior)                    a factor that gives the number
+
+q the quantity as predicted with the deviation, APART how well differences between two predictions are known.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from importlib import resources
+from typing import Any
+
+from lockstep.diagnosis.stated import Stated
+from lockstep.errors import BadInput
+from lockstep.hardware import Cluster
+from lockstep.layout import Job, Layout
+from lockstep.planner import Estimate, estimate
+from lockstep.planner.whatif import scaled
+from lockstep.step import price_step
+from lockstep.types.plain import Json, picked
+from lockstep.units import format_frac
+from lockstep.workload import model as find_model
+from lockstep.workload import models
+
+APART = 0.08
+"""Sigma of the logarithm of a predicted difference: what is left when one run is predicted from another of the same
+software (`docs/validation.md`, calibrated steps)."""
+CLOSER = 0.5
+"""A deviation is a candidate when it leaves less than this share of the logarithm of the gap."""
+EQUAL = 0.5
+"""Two fit equally when their fits differ by less than this."""
+CHANGES = 0.01
+"""A deviation that changes a step by less explains nothing."""
+ROUNDS, TOLERANCE = 60, 1e-9
+KERNELS, HOST, INNER, OUTER, OUTSIDE = "kernels", "host", "inner", "outer", "outside"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deviation:
+    """One way in which a run may differ from what was described."""
+
+    name: str
+    says: str
+    why: str
+    prior: float
+    change: str = ""
+    improves: bool = False
+    layout: Mapping[str, Any] | None = None
+    recipe: Mapping[str, Any] | None = None
+    halve: str = ""
+    quarter: str = ""
+    factor: str = ""
+    most: float = 1.0
+    spread: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A deviation and what it would give."""
+
+    name: str
+    says: str
+    why: str
+    change: str
+    factor: float | None
+    """Of a link, kernels or the host: how many times slower; None where fields differ."""
+    estimate: Estimate
+    value: float
+    """The quantity in question with it."""
+    fit: float
+    equal: bool = False
+    """Whether it fits as well as the first."""
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return {
+            **picked(self, "name says why change factor value"),
+            "step_time_s": self.estimate.step_time_s,
+            "mfu_frac": self.estimate.mfu_frac,
+            "memory_B": float(self.estimate.memory.total_B),
+            "fits": bool(self.estimate.memory.fits),
+            **picked(self, "fit equal"),
+        }
+
+
+@cache
+def deviations() -> tuple[Deviation, ...]:
+    """All deviations of `deviations.toml`."""
+    text = resources.files("lockstep.diagnosis").joinpath("deviations.toml").read_text(encoding="utf-8")
+    return tuple(Deviation(name=name, **entry) for name, entry in tomllib.loads(text).items())
+
+
+def candidates(stated: Stated, found: Estimate) -> list[Candidate]:
+    """Deviations of `found` that would explain `stated`, the likeliest first; none that leaves most of the gap."""
+    gap = abs(math.log(stated.value / stated.predicted(found)))
+    tried = [*_by_fields(stated, found, deviations()), *_by_factors(stated, found), *_other_models(stated, found)]
+    near = [one for one in tried if abs(math.log(stated.value / one.value)) < CLOSER * gap]
+    near.sort(key=lambda one: -one.fit)
+    return [replace(one, equal=place > 0 and near[0].fit - one.fit < EQUAL) for place, one in enumerate(near)]
+
+
+def faster(stated: Stated, found: Estimate, least_frac: float = 0.03) -> list[Candidate]:
+    """Variants of the layout that fit in memory and are faster by at least this share, the fastest first.
+
+    Their `value` is of the quantity of `stated`.
+    """
+    offered = [one for one in deviations() if one.improves]
+    tried = [one for one in _by_fields(stated, found, offered) if one.estimate.memory.fits]
+    better = [one for one in tried if one.estimate.step_time_s < found.step_time_s * (1 - least_frac)]
+    return sorted(better, key=lambda one: one.estimate.step_time_s)
+
+
+def _by_fields(stated: Stated, found: Estimate, tried: Sequence[Deviation]) -> Iterator[Candidate]:
+    """Those with other fields of recipe or layout, as far as they keep the rules and change anything."""
+    for one in tried:
+        if one.factor:
+            continue
+        try:
+            other = _changed(one, found)
+        except BadInput:
+            continue
+        if abs(other.step_time_s / found.step_time_s - 1) > CHANGES:
+            yield _candidate(one, other, stated)
+
+
+def _changed(one: Deviation, found: Estimate) -> Estimate:
+    layout = replace(found.layout, **(one.layout or {}))
+    for name, part in ((one.halve, 2), (one.quarter, 4)):
+        if name:
+            layout = _divided(layout, name, part)
+    recipe = replace(found.job.recipe, **(one.recipe or {}))
+    return estimate(replace(found.job, recipe=recipe), found.cluster, layout)
+
+
+def _divided(layout: Layout, name: str, part: int) -> Layout:
+    degree = getattr(layout, name)
+    if degree % part or layout.stages:
+        raise BadInput(f"{name} {degree} does not divide by {part}")
+    changed = {name: degree // part, "dp": layout.dp * part}
+    if changed.get("pp") == 1:
+        changed["vpp"] = 1
+    schedule = "1f1b" if changed.get("pp") == 1 else layout.schedule
+    parallel = layout.sequence_parallel and changed.get("tp") != 1
+    return replace(layout, **changed, schedule=schedule, sequence_parallel=parallel)
+
+
+def _candidate(one: Deviation, other: Estimate, stated: Stated, factor: float | None = None) -> Candidate:
+    value = stated.value if one.factor == OUTSIDE else stated.predicted(other)
+    off = math.log(stated.value / value) / APART if factor is None else math.log(factor) / one.spread
+    says = one.says if factor is None else f"{one.says}: {_how_much(one, factor)}"
+    return Candidate(one.name, says, one.why, one.change, factor, other, value, math.log(one.prior) - off**2 / 2)
+
+
+def _how_much(one: Deviation, factor: float) -> str:
+    """A factor in words; of a link, what is left of its rate, of time outside, its share."""
+    if one.factor == OUTSIDE:
+        return f"{format_frac(1 - 1 / factor, 2)} of it"
+    left = f", {format_frac(1 / factor, 2)} of the rate taken for it" if one.factor in (INNER, OUTER) else ""
+    return f"{factor:.3g} times{left}"
+
+
+def _by_factors(stated: Stated, found: Estimate) -> Iterator[Candidate]:
+    """Those with a factor, at the one that gives the measured seconds; none for a step faster than predicted."""
+    wanted_s = stated.step_time_s(found)
+    if wanted_s <= found.step_time_s:
+        return
+    for one in deviations():
+        if one.factor == OUTSIDE and wanted_s < one.most * found.step_time_s:
+            yield _candidate(one, found, stated, wanted_s / found.step_time_s)
+        level = _level(one, found.cluster) if one.factor in (INNER, OUTER) else None
+        if one.factor in ("", OUTSIDE) or (one.factor in (INNER, OUTER) and level is None):
+            continue
+        slower = partial(_slowed, found.cluster, one.factor, level)
+        factor = _solved(partial(_step_s, found, slower), wanted_s, one.most)
+        if factor is not None:
+            yield _candidate(one, estimate(found.job, slower(factor), found.layout), stated, factor)
+
+
+def _level(one: Deviation, cluster: Cluster) -> int | None:
+    """The level of the network that a deviation is about; None where the cluster has no such one."""
+    if one.factor == INNER:
+        return 0
+    return len(cluster.levels) - 1 if len(cluster.levels) > 1 else None
+
+
+def _slowed(cluster: Cluster, what: str, level: int | None, factor: float) -> Cluster:
+    """The cluster with kernels, host or the links of one level slower by a factor."""
+    if what == KERNELS:
+        device = replace(cluster.device, efficiency=cluster.device.efficiency.slowed(factor))
+        return replace(cluster, device=device)
+    if what == HOST:
+        return scaled(cluster, host=factor)
+    rates = [1.0] * len(cluster.levels)
+    rates[level or 0] = 1.0 / factor
+    return scaled(cluster, bandwidth=rates)
+
+
+def _step_s(found: Estimate, slower: Callable[[float], Cluster], factor: float) -> float:
+    return float(price_step(found.job, slower(factor), found.layout.grid()).step_time_s)
+
+
+def _solved(step_s: Callable[[float], float], wanted_s: float, most: float) -> float | None:
+    """The factor at which a step takes `wanted_s`, by false position (Illinois); None beyond `most`."""
+    low, high = 0.0, math.log(most)
+    at_low, at_high = (math.log(step_s(math.exp(end)) / wanted_s) for end in (low, high))
+    if at_high < 0 or at_low >= 0:
+        return None
+    for _ in range(ROUNDS):
+        middle = (low * at_high - high * at_low) / (at_high - at_low)
+        here = math.log(step_s(math.exp(middle)) / wanted_s)
+        if abs(here) < TOLERANCE:
+            return math.exp(middle)
+        if here < 0:
+            low, at_low, at_high = middle, here, at_high / 2
+        else:
+            high, at_high, at_low = middle, here, at_low / 2
+    return math.exp(high)
+
+
+OTHER_MODEL = Deviation(
+    name="another-model",
+    says="",
+    why="a configuration that was not changed trains another size",
+    change="compare the layers and widths that the log prints with those of the model",
+    prior=0.3,
+)
+
+
+def _other_models(stated: Stated, found: Estimate) -> Iterator[Candidate]:
+    """Other sizes of the same family, in the same layout."""
+    own = found.job.model.name
+    family = own.partition("-")[0]
+    for name in (str(entry["name"]) for entry in models()):
+        if name == own or name.partition("-")[0] != family:
+            continue
+        try:
+            other = estimate(Job(find_model(name), found.job.recipe, found.job.devices), found.cluster, found.layout)
+        except BadInput:
+            continue
+        yield _candidate(replace(OTHER_MODEL, says=f"another model: {name}"), other, stated)

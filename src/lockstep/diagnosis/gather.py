@@ -1,0 +1,163 @@
+"""`gather`: the files of a run by what they give; what logs, snapshots and measured links say beside a prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lockstep.collectives.bounds import bus_bandwidth_Bps
+from lockstep.diagnosis.answer import Held, Input
+from lockstep.diagnosis.read import HANG, LINKS, LOG, MEMORY, TABLE, TRACE, Known, find
+from lockstep.diagnosis.read.flight_recorder import Recorded
+from lockstep.diagnosis.read.logs.log import PER_DEVICE_TOKENS, SAMPLES, Log
+from lockstep.diagnosis.read.snapshot import Snapshot
+from lockstep.diagnosis.stated import MFU, RATE, TIME_S, TOKENS, Stated
+from lockstep.diagnosis.trace import RankTrace
+from lockstep.errors import BadInput, Infeasible
+from lockstep.hardware import Cluster
+from lockstep.layout import Job
+from lockstep.measure.fit import fit_link, link_rate_Bps, measured_level
+from lockstep.measure.fit.points import Points
+from lockstep.planner import Estimate
+from lockstep.types.plain import Json, picked
+from lockstep.units import format_count
+from lockstep.workload import Transformer, models
+from lockstep.workload import model as find_model
+
+OPERATIONS = (TRACE, TABLE)
+MEMORY_CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Files by what they give, each with what was read."""
+
+    known: tuple[Known, ...]
+    traces: tuple[RankTrace, ...]
+    """Of files with operations: traces of ranks, tables of all of them."""
+    logs: tuple[Log, ...]
+    tables: tuple[RankTrace, ...]
+    """Those of `traces` that come from tables of operations."""
+    snapshots: tuple[Snapshot, ...]
+    links: tuple[Points, ...]
+    dumps: tuple[Recorded, ...]
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """What was read beside operations."""
+        return tuple(Input(str(one.path), one.kind.name) for one in self.known if one.kind.gives not in OPERATIONS)
+
+
+def gather(given: Sequence[str | Path]) -> Gathered:
+    """Reads the files in `given`, and those in its folders. Raises BadInput, also for a file given twice."""
+    known = find(given)
+    places = [one.path.resolve() for one in known]
+    for number, one in enumerate(known):
+        if places[number] in places[:number]:
+            raise BadInput("is given twice", str(one.path))
+    found: dict[str, list[object]] = {LOG: [], MEMORY: [], LINKS: [], HANG: [], TRACE: [], TABLE: []}
+    for one in known:
+        value = one.read()
+        found[one.kind.gives] += value if isinstance(value, list | tuple) else [value]
+    return Gathered(
+        tuple(known),
+        tuple(one for name in OPERATIONS for one in found[name] if isinstance(one, RankTrace)),
+        tuple(one for one in found[LOG] if isinstance(one, Log)),
+        tuple(one for one in found[TABLE] if isinstance(one, RankTrace)),
+        tuple(one for one in found[MEMORY] if isinstance(one, Snapshot)),
+        tuple(one for one in found[LINKS] if isinstance(one, Points)),
+        tuple(one for one in found[HANG] if isinstance(one, Recorded)),
+    )
+
+
+def numbers_of(log: Log, job: Job) -> Iterator[Stated]:
+    """The steady numbers of a log by the quantities of `Stated`; rates per device or in samples are converted."""
+    for quantity in (TIME_S, TOKENS, RATE, MFU):
+        if (value := log.steady(quantity)) is not None and value > 0:
+            yield Stated(quantity, value)
+    by_device, samples = log.steady(PER_DEVICE_TOKENS), log.steady(SAMPLES)
+    if by_device and TOKENS not in log.printed:
+        yield Stated(TOKENS, by_device * job.devices)
+    if samples and TIME_S not in log.printed and TOKENS not in log.printed:
+        yield Stated(TIME_S, log.settings.get("batch", log.steady("batch") or job.recipe.batch) / samples)
+
+
+def mismatches(log: Log, found: Estimate) -> list[str]:
+    """Where a log's own configuration is not that of the run it is held against."""
+    model, job = found.job.model, found.job
+    if not isinstance(model, Transformer):
+        return []
+    here = {"layers": model.layers, "hidden": model.hidden, "heads": model.attention.heads}
+    wrong = {name: int(log.settings[name]) for name, own in here.items() if log.settings.get(name, own) != own}
+    told = []
+    if wrong:
+        trained = ", ".join(f"{name} {log.settings.get(name, own):g}" for name, own in here.items())
+        own = ", ".join(f"{name} {value}" for name, value in here.items())
+        like = _models_like(log, model.name)
+        told.append(
+            f"the {log.program} file trains another model than {model.name}: {trained}"
+            f"{f', as {like} has' if like else ''}, not {own}"
+        )
+    run = {"seq": job.recipe.seq, "batch": job.recipe.batch, "devices": job.devices}
+    log_batch = log.settings.get("batch", log.steady("batch"))
+    said = {**log.settings, **({} if log_batch is None else {"batch": log_batch})}
+    for name, value in run.items():
+        if said.get(name, value) != value:
+            told.append(f"the {log.program} file has {name} {format_count(said[name], 6)}, not {value:,}")
+    return told
+
+
+def _models_like(log: Log, name: str) -> str:
+    """Models of the catalog with the layers and widths of a log, of the same family where there is one."""
+    wanted = (log.settings.get("layers"), log.settings.get("hidden"), log.settings.get("heads"))
+    same = []
+    for entry in models():
+        one = find_model(str(entry["name"]))
+        if isinstance(one, Transformer) and (one.layers, one.hidden, one.attention.heads) == wanted:
+            same.append(one.name)
+    family = [one for one in same if one.partition("-")[0] == name.partition("-")[0]]
+    return " or ".join((family or same)[:2])
+
+
+def held(snapshot: Snapshot, found: Estimate | None) -> Held:
+    """Memory at the peak of a snapshot, beside the predicted one of the fullest stage."""
+    if found is None:
+        return Held(snapshot.peak_B, snapshot.by_category_B)
+    memory = found.memory
+    by_category = {name: float(getattr(memory, f"{name}_B")) for name in MEMORY_CATEGORIES}
+    return Held(snapshot.peak_B, snapshot.by_category_B, float(memory.total_B), by_category)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFound:
+    """A link as a benchmark measured it, beside what the cluster has for it."""
+
+    file: str
+    level: str | None
+    measured_Bps: float | None
+    """Rate of one link that large messages reach; None where no line fits the times."""
+    assumed_Bps: float | None
+    latency_s: float | None
+    busbw_Bps: float
+    """Most that the benchmark itself reports."""
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return picked(self)
+
+
+def link_found(points: Points, cluster: Cluster | None) -> LinkFound:
+    """What a benchmark of collectives says of the level of `cluster` that it ran over."""
+    most_Bps = max(float(bus_bandwidth_Bps(one.op, one.ranks, one.size_B, one.time_s)) for one in points.points)
+    try:
+        fitted = fit_link(points)
+    except (BadInput, Infeasible):
+        return LinkFound(points.source, None, None, None, None, most_Bps)
+    if cluster is None:
+        return LinkFound(points.source, None, fitted.bandwidth_Bps, None, fitted.latency_s, most_Bps)
+    index = measured_level(points.hosts, cluster, None)
+    link = cluster.levels[index].link
+    assumed_Bps = link.rate_Bps
+    measured_Bps = link_rate_Bps(fitted, cluster, index)
+    return LinkFound(points.source, cluster.levels[index].name, measured_Bps, assumed_Bps, fitted.latency_s, most_Bps)

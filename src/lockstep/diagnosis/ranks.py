@@ -1,0 +1,194 @@
+"""The predicted step of every rank: `all_ranks` writes the step's program out for the ranks that were measured.
+
+The step's program has one rank per stage, which stands for all that do the same. Measured ranks do not: so each
+pipeline that has a measured rank is written with ranks of its own, and collectives join the ranks of their groups, as
+far as these are written. Simulated without any difference between ranks it takes as long as the program it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockstep.errors import BadInput
+from lockstep.kernels.clock import Clock, Work
+from lockstep.kernels.convolution import convolution_work
+from lockstep.kernels.layer import layer_work
+from lockstep.kernels.shard import Shard
+from lockstep.layout import Job, Layout, coordinates, process_groups
+from lockstep.planner import Estimate
+from lockstep.program import Kind, Program, ProgramBuilder
+from lockstep.step import step_program
+from lockstep.step.passes import WAITING
+from lockstep.types.arrays import Floats, Ints
+
+LANES = {
+    "tp": "tp", "cp": "cp", "ep": "ep", "ep in cells": "ep", "dp": "dp", "gradients": "dp", "pp": "pp",
+}  # fmt: skip
+"""Lanes of a step's program whose collectives join ranks -> the kind of their group."""
+GROUP_OF = {"dp": "data"}
+MOST_OPERATIONS = 400_000
+SHARES = ("matmul", "attention", "elementwise", "optimizer")
+"""Classes into which the prediction divides computing."""
+
+
+@dataclass(frozen=True, eq=False)
+class AllRanks:
+    """The predicted step with a rank for every device written."""
+
+    estimate: Estimate
+    program: Program
+    ranks: tuple[int, ...]
+    """Number in the layout of every rank of the program."""
+    stages: tuple[int, ...]
+    part: tuple[str, ...]
+    """Kind of the group of every operation (tp, dp, ...; pp of messages), `norm`, `compute`, `host`, `hold` or `late`.
+
+    `late` is what the prediction expects ranks to wait for slower ones: here ranks are written one by one.
+    """
+    shares: Floats
+    """Of each operation's seconds, the share of every class of `SHARES`, `[operations, classes]`."""
+    groups: tuple[tuple[int, ...], ...]
+    """Ranks of the layout in every collective's group, by the program's `group`."""
+
+
+def all_ranks(estimate: Estimate, measured: Sequence[int]) -> AllRanks:
+    """The step of `estimate` with ranks for all pipelines of the `measured` ranks.
+
+    Raises BadInput for ranks that the layout does not have, or more than can be simulated.
+    """
+    layout = estimate.layout
+    if wrong := [rank for rank in measured if not 0 <= rank < layout.world]:
+        raise BadInput(f"rank {wrong[0]} was measured, but the layout has {layout.world} ranks", "layout")
+    program = step_program(estimate.job, estimate.cluster, layout)
+    lines = [line for line in process_groups(layout, "pp") if set(line) & set(measured)]
+    most = max(1, MOST_OPERATIONS // len(program))
+    lines = lines[:most]
+    places = np.array(lines)
+    written, groups, part = _written(program, layout, places)
+    shares = _shares(estimate.job, estimate, program)
+    return AllRanks(
+        estimate,
+        written,
+        tuple(int(rank) for rank in places.ravel()),
+        tuple(stage for _ in lines for stage in range(layout.pp)),
+        tuple(one for one in part for _ in lines),
+        np.repeat(shares, len(lines), axis=0),
+        groups,
+    )
+
+
+def _written(program: Program, layout: Layout, places: Ints) -> tuple[Program, tuple[tuple[int, ...], ...], list[str]]:
+    """(the program for all pipelines of `places`, ranks of its groups, part of every operation of the old one)."""
+    copies, size = len(places), len(program)
+    part = _parts(program)
+    member = {kind: _member(layout, GROUP_OF.get(kind, kind)) for kind in set(LANES.values()) if kind != "pp"}
+    old_group, group = program.group, np.full((size, copies), -1)
+    known: dict[object, int] = {}
+    ranks: list[tuple[int, ...]] = []
+    for i in np.flatnonzero(old_group >= 0).tolist():
+        stage = int(program.rank[i])
+        for copy in range(copies):
+            rank = int(places[copy][stage])
+            if program.kind[i] == Kind.BARRIER:
+                key: object = int(old_group[i])
+            elif part[i] in member:
+                label = program.name(int(program.label[i]))
+                of = member[part[i]] if not label.startswith("etp") else _member(layout, "etp")
+                key = (int(old_group[i]), int(of[rank]))
+            else:
+                key = (int(old_group[i]), "alone", copy)
+            number = group[i, copy] = known.setdefault(key, len(known))
+            if number == len(ranks):
+                ranks.append(())
+            ranks[number] = (*ranks[number], rank)
+    builder = ProgramBuilder(copies * layout.pp, program.streams)
+    repeated = {name: np.repeat(program.columns[name], copies) for name in _COPIED}
+    line = np.tile(np.arange(copies), size)
+    for name in ("label", "op"):
+        text = np.array([builder.name(program.name(i)) for i in range(len(program.names))] + [-1])
+        repeated[name] = text[repeated[name]]
+    ids = builder.extend(
+        **repeated,
+        rank=line * layout.pp + np.repeat(program.rank, copies),
+        peer=np.where(np.repeat(program.peer, copies) >= 0, line * layout.pp + np.repeat(program.peer, copies), -1),
+        group=group.ravel(),
+    ).reshape(size, copies)
+    heads = np.repeat(np.arange(size), np.diff(program.after_start))
+    builder.depend(ids[heads].ravel(), ids[program.after].ravel())
+    return builder.build(), tuple(ranks), part
+
+
+_COPIED = ("kind", "stream", "tag", "size_B", "duration_s", "label", "op")
+
+
+def _member(layout: Layout, kind: str) -> Ints:
+    """Number of the group of every rank."""
+    found = np.zeros(layout.world, dtype=np.int64)
+    for number, ranks in enumerate(process_groups(layout, kind)):
+        found[ranks] = number
+    return found
+
+
+def _parts(program: Program) -> list[str]:
+    """What every operation is, as in `AllRanks.part`."""
+    found = []
+    for i in range(len(program)):
+        lane, kind = program.streams[program.stream[i]], program.kind[i]
+        label = program.name(int(program.label[i]))
+        if kind in (Kind.SEND, Kind.RECV):
+            found.append("pp")
+        elif kind == Kind.BARRIER:
+            found.append("norm")
+        elif lane in LANES:
+            found.append(LANES[lane])
+        elif lane == WAITING:
+            found.append("late")
+        elif lane == "compute" and kind == Kind.COMPUTE:
+            found.append("host" if label == "host" else "compute")
+        else:
+            found.append("hold")
+    return found
+
+
+def _shares(job: Job, estimate: Estimate, program: Program) -> Floats:
+    """Shares of classes in the seconds of every operation: of forward passes, of backward ones, of the update."""
+    forward, backward = _work(job, estimate)
+    found = np.zeros((len(program), len(SHARES)))
+    for i in np.flatnonzero(program.kind == Kind.COMPUTE).tolist():
+        label = program.name(int(program.label[i]))
+        if label == "optimizer":
+            found[i, SHARES.index("optimizer")] = 1.0
+        else:
+            found[i, :3] = backward if label[:1] in ("B", "I") else (1.0, 0.0, 0.0) if label[:1] == "W" else forward
+    return found
+
+
+def _work(job: Job, estimate: Estimate) -> tuple[Floats, Floats]:
+    """Shares of products, attention and the rest in a forward and a backward pass of a layer, all kinds together."""
+    layout, recipe = estimate.layout, job.recipe
+    clock, grid = Clock.of(estimate.cluster.device, recipe), layout.grid()
+    if job.transformer is None:
+        passes = convolution_work(job, grid, clock)
+        return _share(passes.forward), _share(passes.backward)
+    shard = Shard(job.transformer, grid, recipe, clock)
+    forward, backward = Work(), Work()
+    for kind in job.kinds:
+        work = layer_work(shard, kind)
+        again = work.forward if layout.recompute == "full" else work.repeated
+        forward, backward = forward + work.forward, backward + work.backward
+        backward = backward + (again if layout.recompute != "none" else Work())
+    return _share(forward), _share(backward)
+
+
+def _share(work: Work) -> Floats:
+    seconds = np.array([float(np.asarray(one)) for one in (work.matmul_s, work.attention_s, work.stream_s)])
+    total = float(seconds.sum())
+    return seconds / total if total else np.array([1.0, 0.0, 0.0])
+
+
+def stage_of(layout: Layout, rank: int) -> int:
+    """The pipeline stage of a rank."""
+    return int(coordinates(layout)["pp"][rank])

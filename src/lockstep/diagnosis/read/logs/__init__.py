@@ -1,0 +1,1 @@
+"""Logs of training programs: a file and a line per program."""

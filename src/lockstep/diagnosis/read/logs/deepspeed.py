@@ -1,0 +1,23 @@
+"""Logs of DeepSpeed's own timer: `[timer.py:258:stop] ... RunningAvgSamplesPerSec=16.1, CurrSamplesPerSec=16.8, ...`.
+
+Source: deepspeedai/DeepSpeed, deepspeed/utils/timer.py (ThroughputTimer): samples of all data-parallel ranks.
+"""
+
+from lockstep.diagnosis.read.logs.log import MEMORY, SAMPLES, Program, program
+from lockstep.diagnosis.stated import RATE
+
+KIND = program(
+    Program(
+        name="deepspeed",
+        what="a log of DeepSpeed",
+        sign=r"\[timer\.py:\d+:stop\].*SamplesPerSec=",
+        patterns={
+            SAMPLES: (r"(?:Curr|stop\] \d+/\d+, )SamplesPerSec=([\d.eE+-]+)", 1.0),
+            MEMORY: (r"MaxMemAllocated=([\d.]+)GB", 2.0**30),
+            RATE: (r"FLOPS per GPU[^=:]*[=:].*?([\d.]+)\s*TFLOPS\s*$", 1e12),
+        },
+        counts="samples of all data-parallel ranks",
+        timers=r"rank=0 time \(ms\) \| (forward: .*)$",
+        order=6,
+    )
+)

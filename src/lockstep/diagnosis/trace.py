@@ -1,0 +1,124 @@
+"""`RankTrace`: what one rank did, as arrays: device operations with their launches, groups, and annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from lockstep.diagnosis.classes import COMMUNICATION, UNKNOWN
+from lockstep.types.arrays import Bools, Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An annotation on the host: its name and span in seconds, and the thread that made it."""
+
+    name: str
+    start_s: float
+    end_s: float
+    thread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Operations of a device, in order of their starts; all arrays `[operations]`, seconds from the trace's zero."""
+
+    start_s: Floats
+    end_s: Floats
+    kind: Ints
+    """Index in `classes.CLASSES`."""
+    name: Ints
+    """Index in `RankTrace.names`."""
+    stream: Ints
+    called_s: Floats
+    """When the host began the call that launched it; NaN where that is not known."""
+    group: Ints
+    """Index in `RankTrace.names` of its process group; -1 where it has none or none is known."""
+    op: Ints
+    """Index in `RankTrace.names` of its collective; -1 for computations."""
+    size_B: Floats
+    peer: Ints
+    """The other rank of a message, -1 elsewhere."""
+    microbatch: Ints
+    """The micro-batch that it belongs to, -1 where that is not known."""
+
+    def __len__(self) -> int:
+        return len(self.start_s)
+
+    def at(self, chosen: Bools | Ints) -> Spans:
+        """Some of them."""
+        return Spans(*(getattr(self, name)[chosen] for name in Spans.__slots__))
+
+    @property
+    def communicates(self) -> Bools:
+        """Which ones communicate."""
+        return self.kind == COMMUNICATION
+
+
+@dataclass(frozen=True)
+class RankTrace:
+    """The trace of one rank."""
+
+    path: str
+    rank: int | None
+    """None where the file does not say."""
+    world: int | None
+    device: str
+    host: str
+    zero_ns: int
+    """Zero of all seconds here, in nanoseconds of the clock of the rank's host."""
+    names: tuple[str, ...]
+    spans: Spans
+    marks: tuple[Mark, ...] = ()
+    waits: tuple[Floats, Floats] = field(default_factory=lambda: (np.zeros(0), np.zeros(0)))
+    """(starts, ends) of calls in which the host waited for the device."""
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Ranks of every process group, by name; empty where they are not known."""
+    titles: Mapping[str, str] = field(default_factory=dict)
+    """What groups are for, by name, where the program said it: dp, tp, pp, ..."""
+    stage: int | None = None
+    unclassified: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of kernels that no pattern knows, by name."""
+    graphs: bool = False
+    """Whether kernels ran from CUDA graphs, which have no launches of their own."""
+    on_host: bool = False
+    """Whether the operations are the host's own, as in a run on CPUs."""
+
+    def name(self, index: int) -> str:
+        """Text behind an index, empty for -1."""
+        return self.names[index] if index >= 0 else ""
+
+    @property
+    def unclassified_frac(self) -> float:
+        """Share of the computing time in kernels of no known class."""
+        computes = ~self.spans.communicates
+        total_s = float((self.spans.end_s - self.spans.start_s)[computes].sum())
+        return sum(self.unclassified.values()) / total_s if total_s else 0.0
+
+    def shifted(self, seconds: float) -> RankTrace:
+        """The same with all its times later by so many seconds."""
+        spans = replace(
+            self.spans,
+            start_s=self.spans.start_s + seconds,
+            end_s=self.spans.end_s + seconds,
+            called_s=self.spans.called_s + seconds,
+        )
+        marks = tuple(replace(one, start_s=one.start_s + seconds, end_s=one.end_s + seconds) for one in self.marks)
+        waits = self.waits[0] + seconds, self.waits[1] + seconds
+        return replace(self, spans=spans, marks=marks, waits=waits)
+
+
+def sorted_spans(spans: Spans) -> Spans:
+    """In order of starts, longer ones first; the order in which a file lists events means nothing."""
+    order = np.lexsort((spans.name, spans.stream, -spans.end_s, spans.start_s))
+    return spans.at(order)
+
+
+def unclassified(names: tuple[str, ...], spans: Spans) -> dict[str, float]:
+    """Seconds of kernels of no known class by name, the most first."""
+    chosen = spans.at(spans.kind == UNKNOWN)
+    total = np.bincount(chosen.name, chosen.end_s - chosen.start_s, len(names))
+    order = np.argsort(-total, kind="stable")
+    return {names[i]: float(total[i]) for i in order.tolist() if total[i] > 0}

@@ -1,0 +1,285 @@
+"""The verb `diagnose`: a measured run beside the predicted one, and what would explain the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Unpack
+
+from lockstep.errors import BadInput
+from lockstep.types.plain import Json, picked, plain
+from lockstep.types.shown import Shown
+from lockstep.units import parse_frac
+from lockstep.verbs.estimate import estimate
+from lockstep.verbs.words.calling import strict
+from lockstep.verbs.words.measured import expected_number, other_run, run_of_case, stated_numbers
+from lockstep.verbs.words.option import Argument, Option
+from lockstep.verbs.words.quantity import FlopRate, Quantity, Time
+from lockstep.verbs.words.shared import LayoutWords
+from lockstep.verbs.words.traces import read_operations
+
+if TYPE_CHECKING:
+    from lockstep.diagnosis.answer import Beside, Held, Input, Measured, Slowdowns
+    from lockstep.diagnosis.changes import Change
+    from lockstep.diagnosis.gather import Gathered, LinkFound
+    from lockstep.diagnosis.judge import Judged
+    from lockstep.diagnosis.read.flight_recorder import Hang
+    from lockstep.diagnosis.read.logs.log import Log
+    from lockstep.hardware import Cluster
+    from lockstep.layout import Layout
+    from lockstep.planner import Estimate
+    from lockstep.workload import Model
+
+MEASURED = "What was measured, instead of files or besides them"
+SAID = "What traces do not say themselves"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Diagnosis(Shown):
+    """A measured run, what was predicted for it, and what explains the difference."""
+
+    inputs: tuple[Input, ...]
+    predicted: Estimate | None
+    judged: Judged | None
+    """Of numbers and logs."""
+    seen: Measured | None
+    """Of traces and tables of operations."""
+    beside: Beside | None
+    """The same beside the prediction."""
+    slowdowns: Slowdowns | None
+    """What single stages, operations and replicas cost, of a table of operations."""
+    changes: tuple[Change, ...] | None
+    """What differs from another run's traces, by operation."""
+    mismatches: tuple[str, ...]
+    """Where files are of another run than the one described."""
+    logs: tuple[Log, ...]
+    memory: tuple[Held, ...]
+    links: tuple[LinkFound, ...]
+    hangs: tuple[Hang, ...] | None
+    """None where no dumps of the flight recorder were given; empty where every collective ended."""
+    not_known: tuple[str, ...]
+    fail_above_frac: float | None = None
+
+    @property
+    def measured_s(self) -> float | None:
+        """Seconds of a step as measured."""
+        if self.seen is not None:
+            return self.seen.step_time_s
+        if self.judged is not None:
+            return self.judged.step_time_s
+        times = [one for log in self.logs if (one := log.steady("step_time_s")) is not None]
+        return times[0] if times else None
+
+    @property
+    def mfu_frac(self) -> float | None:
+        """MFU as measured, by the convention of the recipe."""
+        if self.predicted is None or self.measured_s is None:
+            return None
+        return self.predicted.mfu_frac * self.predicted.step_time_s / self.measured_s
+
+    @property
+    def as_predicted(self) -> bool | None:
+        """Whether nothing but the prediction's own error separates the two; None without both."""
+        if self.beside is not None:
+            return self.beside.as_predicted
+        return None if self.judged is None else self.judged.verdict == "as predicted"
+
+    @property
+    def ok(self) -> bool:
+        """Whether the step is not slower than predicted by more than `fail_above_frac`."""
+        if self.fail_above_frac is None or self.measured_s is None or self.predicted is None:
+            return True
+        return self.measured_s <= self.predicted.step_time_s * (1 + self.fail_above_frac)
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        found, measured_s, seen, beside = self.predicted, self.measured_s, self.seen, self.beside
+        parts = beside.parts if beside else seen.parts if seen else ()
+        return {
+            "inputs": plain(self.inputs),
+            "step_time_s": {
+                "measured": measured_s,
+                "predicted": None if found is None else found.step_time_s,
+                "replayed": None if beside is None else beside.replayed_s,
+            },
+            "interval": None if found is None else found.interval.to_dict(),
+            "mfu_frac": {
+                "measured": self.mfu_frac,
+                "predicted": None if found is None else found.mfu_frac,
+                "definition": None if found is None else found.job.recipe.mfu_convention,
+            },
+            "as_predicted": self.as_predicted,
+            "parts": plain(parts),
+            "ranks": plain(seen.ranks) if seen else [],
+            "stragglers": plain(seen.stragglers) if seen else [],
+            "collectives": plain(seen.collectives) if seen else [],
+            "kernels": plain(seen.kernels) if seen else [],
+            "slowdowns": plain(self.slowdowns),
+            "changes": plain(self.changes),
+            "causes": plain(beside.causes) if beside else [],
+            "fit": plain(beside.rates) if beside else None,
+            **picked(self, "judged mismatches logs memory links hangs not_known"),
+        }
+
+
+@strict
+def diagnose(
+    file: Annotated[
+        Sequence[str | Path],
+        Argument(
+            "FILE",
+            "Files of the run, or folders with them, of any name: traces of torch.profiler or Nsight Systems (sqlite), "
+            "logs of training programs, memory snapshots, dumps of the flight recorder, output of nccl-tests.",
+            repeated=True,
+        ),
+    ] = (),
+    *,
+    model: Annotated[
+        str | Path | Model | None,
+        Option("M", "Model, as estimate takes it. (default: that of a log which has the arguments)", names="models"),
+    ] = None,
+    cluster: Annotated[
+        str | Path | Cluster | None, Option("C", "Cluster, as estimate takes it.", "-c", names="clusters")
+    ] = None,
+    case: Annotated[
+        str | Path | None,
+        Option("FILE", "A measured run as lockstep case reads it, instead of --model, its layout and numbers."),
+    ] = None,
+    measured: Annotated[Time | None, Option("T", "Time of an optimizer step, e.g. 11.99s.", panel=MEASURED)] = None,
+    tokens_per_s: Annotated[
+        Quantity | None, Option("N", "Tokens per second of all devices, e.g. 43.7k.", panel=MEASURED)
+    ] = None,
+    tflops: Annotated[
+        FlopRate | None,
+        Option("F", "FLOP/s per device that the model needs; a plain number is in TFLOP/s.", panel=MEASURED),
+    ] = None,
+    mfu: Annotated[Quantity | None, Option("FRAC", "Model FLOPs utilisation, e.g. 32%.", panel=MEASURED)] = None,
+    peak: Annotated[
+        FlopRate | None,
+        Option("F", "Peak FLOP/s that the MFU was, or would be, divided by, e.g. 1979T.", panel=MEASURED),
+    ] = None,
+    against: Annotated[
+        str | Path | None,
+        Option(
+            "X",
+            "What it is held against: a number like those above, traces or log of another run, or case:NAME.",
+            panel=MEASURED,
+        ),
+    ] = None,
+    steps: Annotated[
+        str | None,
+        Option("N-N", "Steps of the traces to use, e.g. 3-5. (default: all but the first and last)", panel=SAID),
+    ] = None,
+    ranks: Annotated[
+        str | None, Option("N=FILE,...", "Ranks of files that do not say theirs: 0=a.json,8=b.json.", panel=SAID)
+    ] = None,
+    group: Annotated[
+        str | None,
+        Option("KIND=NAME,...", "What process groups are for: tp=2,dp=0, where files do not say.", panel=SAID),
+    ] = None,
+    fail_above: Annotated[
+        Quantity | None, Option("FRAC", "End with code 1 when the step takes so much longer than predicted, e.g. 10%.")
+    ] = None,
+    layout: Layout | None = None,
+    **words: Unpack[LayoutWords],
+) -> Diagnosis:
+    """Holds a measured run against the predicted one, and says what would explain the difference.
+
+    Args: `file`: files and folders; `model`, `cluster`, `layout` and words of the layout as for `estimate`, without
+    which what was measured is shown alone; `measured` seconds, `tokens_per_s`, `tflops` FLOP/s, `mfu` a fraction.
+    Raises BadInput at the file and its line or byte, and for a layout that breaks a rule.
+    """
+    from lockstep.diagnosis.beside import beside as beside_of
+    from lockstep.diagnosis.changes import changes as changes_of
+    from lockstep.diagnosis.gather import gather, held, link_found, mismatches, numbers_of
+    from lockstep.diagnosis.judge import judge
+    from lockstep.diagnosis.measure import measured as measured_parts
+    from lockstep.diagnosis.measure import see
+    from lockstep.diagnosis.read.flight_recorder import hangs
+    from lockstep.diagnosis.whatif import what_if
+
+    given = {
+        "step_time_s": measured,
+        "tokens_per_s": tokens_per_s,
+        "model_flops_per_gpu_per_s": tflops,
+        "mfu_frac": mfu,
+    }
+    files = [file] if isinstance(file, str | Path) else list(file)
+    if not files and case is None and all(value is None for value in given.values()):
+        raise BadInput("give a FILE, --case, or one of --measured, --tokens-per-s, --tflops and --mfu", "FILE")
+    gathered = gather(files)
+    stated, found = stated_numbers(given, peak), None
+    if case is not None:
+        _refuse_question(model, cluster, layout, words)
+        found, of_case = run_of_case(case)
+        stated = stated or of_case
+    else:
+        found = _predicted(gathered, model, cluster, layout, words, needed=bool(stated))
+    seen = read_operations(gathered.traces, found.layout if found else None, steps, ranks, group)
+    other = other_run(against, seen is not None)
+    expected = against if other is None else other
+    if found is not None:
+        known = {one.quantity for one in stated}
+        stated += [one for log in gathered.logs for one in numbers_of(log, found.job) if one.quantity not in known]
+    shown = None if seen is None else measured_parts(seen)
+    beside = None if seen is None or found is None else beside_of(found, seen)
+    return Diagnosis(
+        inputs=(*(shown.inputs if shown else ()), *gathered.inputs),
+        predicted=found,
+        seen=shown,
+        beside=beside,
+        slowdowns=what_if(gathered.tables) if gathered.tables else None,
+        changes=changes_of(see(other.traces), seen) if seen and other and other.traces else None,
+        judged=judge(found, stated, expected_number(expected, stated, found)) if found is not None and stated else None,
+        mismatches=tuple(one for log in gathered.logs for one in mismatches(log, found)) if found else (),
+        logs=gathered.logs,
+        memory=tuple(held(one, found) for one in gathered.snapshots),
+        links=tuple(link_found(one, found.cluster if found else None) for one in gathered.links),
+        hangs=tuple(hangs(gathered.dumps)) if gathered.dumps else None,
+        not_known=tuple(_not_known(gathered, found, shown, beside)),
+        fail_above_frac=None if fail_above is None else parse_frac(fail_above, "--fail-above"),
+    )
+
+
+def _predicted(
+    gathered: Gathered,
+    model: str | Path | Model | None,
+    cluster: str | Path | Cluster | None,
+    layout: Layout | None,
+    words: LayoutWords,
+    needed: bool,
+) -> Estimate | None:
+    """The estimate of the run described; of the arguments in a log where no model is named, None without either."""
+    if model is not None:
+        return estimate(model, cluster, layout, **words)
+    from lockstep.verbs.words.run_file import run_given
+
+    if cluster is not None:
+        for one in gathered.known:
+            run = run_given(one.path) if one.kind.gives == "log" else None
+            if run is not None and run.found.model is not None:
+                return estimate(one.path, cluster, layout, **words)
+    if needed or cluster is not None or layout is not None or any(value is not None for value in words.values()):
+        raise BadInput("give the model of the run, and its layout as estimate takes it", "--model")
+    return None
+
+
+def _refuse_question(model: object, cluster: object, layout: object, words: LayoutWords) -> None:
+    for name, value in {"model": model, "cluster": cluster, "layout": layout, **words}.items():
+        if value is not None:
+            raise BadInput("has no effect with --case, which has it", f"--{name.replace('_', '-')}")
+
+
+def _not_known(gathered: Gathered, found: Estimate | None, seen: Measured | None, beside: Beside | None) -> list[str]:
+    told = list(beside.not_known if beside else seen.not_known if seen else ())
+    if gathered.snapshots:
+        told.append(
+            "Snapshots see what PyTorch allocates, not NCCL, libraries or the context; what was there before recording "
+            "is one block."
+        )
+    if gathered.dumps:
+        told.append("Flight recorder dumps do not say their rank; it is taken from the end of their names.")
+    if found is not None and (gathered.logs or not gathered.known):
+        told.append("Single deviations are candidates, not proofs: several may hold at once. A trace tells them apart.")
+    return told

@@ -1,0 +1,119 @@
+"""Exports of Nsight Systems: drawn files, whose operations come out as they went in."""
+
+import sqlite3
+
+import numpy as np
+import pytest
+
+from lockstep.diagnosis.classes import CLASSES
+from lockstep.diagnosis.measure import measure
+from lockstep.diagnosis.read import find
+from lockstep.errors import BadInput
+
+PID = 0x1_0000_0000
+STEP_NS = 10_000_000
+NAMES = ["nvjet_tst_192x192", "flash_fwd_kernel", "vectorized_elementwise_kernel", "ncclDevKernel_AllReduce_Sum_bf16"]
+
+
+def export(path, devices=1, steps=4, columns=True):
+    """Steps of three kernels of 2 ms and a collective of 1 ms after 1 ms of nothing, launched long before."""
+    base = sqlite3.connect(path)
+    base.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
+    base.executemany("INSERT INTO StringIds VALUES (?, ?)", list(enumerate([*NAMES, "cudaLaunchKernel_v7000"])))
+    pid = ", globalPid INTEGER" if columns else ""
+    base.execute(
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, "
+        f"correlationId INTEGER, demangledName INTEGER, shortName INTEGER{pid})"
+    )
+    base.execute(
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, globalTid INTEGER, "
+        "correlationId INTEGER, nameId INTEGER)"
+    )
+    base.execute("CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, text TEXT, textId INTEGER, globalTid INTEGER)")
+    base.execute("CREATE TABLE TARGET_INFO_GPU (name TEXT)")
+    base.execute("INSERT INTO TARGET_INFO_GPU VALUES ('NVIDIA H100')")
+    correlation = 0
+    for device in range(devices):
+        owner = PID * (device + 1) if columns else 0
+        for step in range(steps):
+            zero = 10**15 + step * STEP_NS
+            base.execute(
+                "INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, NULL, ?)",
+                (zero, zero + STEP_NS, f"ProfilerStep#{step}", owner + 7),
+            )
+            at = zero + 1_000_000
+            for place, _name in enumerate(NAMES):
+                length = 1_000_000 if place == 3 else 2_000_000
+                correlation += 1
+                row = (at, at + length, device, 7 + (place == 3), correlation, place, place)
+                row += (owner,) if columns else ()
+                base.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({', '.join('?' * len(row))})", row)
+                call = (zero + 100 * place, zero + 100 * place + 50, owner + 7, correlation, 4)
+                base.execute("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?, ?)", call)
+                at += length
+    base.commit()
+    base.close()
+    return path
+
+
+def test_operations_come_out_as_they_went_in(tmp_path):
+    """Times from the first operation, classes by name, launches joined, and parts that add up to the step."""
+    (known,) = find([export(tmp_path / "a.txt")])
+    assert known.kind.name == "nsys"
+    (trace,) = known.read()
+    assert (trace.rank, trace.device, len(trace.spans)) == (None, "NVIDIA H100", 16)
+    assert trace.spans.start_s[0] == 0.0
+    assert np.allclose((trace.spans.end_s - trace.spans.start_s)[:4], [2e-3, 2e-3, 2e-3, 1e-3])
+    assert [CLASSES[kind] for kind in trace.spans.kind[:4].tolist()] == [
+        "matmul", "attention", "elementwise", "communication",
+    ]  # fmt: skip
+    assert np.allclose(trace.spans.called_s[:4], [-1e-3, -1e-3 + 1e-7, -1e-3 + 2e-7, -1e-3 + 3e-7])
+    assert trace.name(int(trace.spans.op[3])) == "all-reduce"
+    found = measure([trace])
+    parts = {one.part: one.measured_s for one in found.parts}
+    assert sum(parts.values()) == pytest.approx(found.step_time_s)
+    assert found.step_time_s == pytest.approx(STEP_NS * 1e-9)
+    assert parts["compute.matmul"] == pytest.approx(2e-3)
+    assert sum(seconds for name, seconds in parts.items() if "_comm" in name) == pytest.approx(1e-3)
+
+
+def test_every_device_of_a_file_is_a_trace(tmp_path):
+    """Processes that use the same correlation numbers are told apart; old files without process numbers are read."""
+    traces = find([export(tmp_path / "several", devices=3)])[0].read()
+    assert [one.rank for one in traces] == [0, 1, 2]
+    assert all(np.isfinite(one.spans.called_s).all() for one in traces)
+    (old,) = find([export(tmp_path / "old", columns=False)])[0].read()
+    assert len(old.spans) == 16
+
+
+def test_other_databases_and_damaged_ones_are_refused(tmp_path):
+    """With what is missing; a file cut off in the middle too."""
+    base = sqlite3.connect(tmp_path / "other")
+    base.execute("CREATE TABLE t (x)")
+    base.commit()
+    base.close()
+    with pytest.raises(BadInput, match="without kernels of Nsight Systems"):
+        find([tmp_path / "other"])[0].read()
+    whole = export(tmp_path / "whole", steps=200).read_bytes()
+    for size in (100, 5000, len(whole) // 2):
+        (tmp_path / "cut").write_bytes(whole[:size])
+        with pytest.raises(BadInput) as error:
+            find([tmp_path / "cut"])[0].read()
+        assert error.value.where == str(tmp_path / "cut")
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("start", "soon"), ("end", None), ("end", 5), ("correlationId", "x"), ("streamId", 1.5)]
+)
+def test_values_of_another_kind_do_not_pass_for_times(column, value, tmp_path):
+    """Text, nothing, an end before the start; a stream that is no whole number is cut to one."""
+    path = export(tmp_path / "wrong")
+    base = sqlite3.connect(path)
+    base.execute(f"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET {column} = ? WHERE rowid = 3", (value,))
+    base.commit()
+    base.close()
+    if column == "streamId":
+        assert len(find([path])[0].read()[0].spans) == 16
+        return
+    with pytest.raises(BadInput):
+        find([path])[0].read()

@@ -1,0 +1,141 @@
+"""`lockstep diagnose` as a command: what it refuses, and what it says of files of several kinds at once."""
+
+import gzip
+import json
+import pickle
+
+import pytest
+
+from cli_runner import run
+from published_traces import published_trace
+
+LLAMA = ("--model", "llama3-8b", "-c", "dgx-h100:1", "--zero", "3", "--batch", "64")
+LOG = "".join(
+    f" iteration {step}/ 100 | elapsed time per iteration (ms): {12000 + step} | global batch size: 64 |\n"
+    for step in range(1, 50)
+)
+NCCL = """# nThread 1 nGpus 8 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+"""
+BAD = {
+    "empty": b"",
+    "spaces": b"  \n",
+    "text": b"once upon a time\n" * 100,
+    "zeros": bytes(5000),
+    "cut gzip": gzip.compress(LOG.encode())[:40],
+    "bad gzip": b"\x1f\x8b" + bytes(100),
+    "cut pickle": pickle.dumps({"segments": [], "device_traces": [[]]})[:20],
+    "pickle of a class": pickle.dumps(json.JSONDecoder),
+    "cut trace": b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1',
+    "trace without events": b'{"traceEvents": []}',
+    "trace of text": b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": "now", "dur": 1}]}',
+    "sqlite header": b"SQLite format 3\0" + bytes(200),
+    "nccl without rows": NCCL.encode(),
+    "not utf-8": b" iteration 1/ 2 | elapsed time per iteration (ms): \xff\xfe |\n",
+    "flight recorder of nothing": b'{"collective_seq_id": 1, "profiling_name": 2}',
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files_end_with_one_message_and_code_2(name, tmp_path):
+    """Located at the file."""
+    path = tmp_path / "file"
+    path.write_bytes(BAD[name])
+    done = run("diagnose", str(path))
+    assert done.code == 2, done.out + done.err
+    assert done.err.startswith(f"error: {path}")
+    assert done.err.count("\n") == 1
+
+
+def test_mixed_files_give_one_answer(tmp_path):
+    """A log, and a flight recorder dump; one bad file among them ends it, a file given twice too."""
+    (tmp_path / "log").write_text(LOG)
+    entry = {
+        "process_group": ["0", ""], "collective_seq_id": 1, "profiling_name": "nccl:all_reduce", "state": "completed",
+        "input_sizes": [[4]],
+    }  # fmt: skip
+    (tmp_path / "rank0").write_text(json.dumps({"pg_config": {}, "entries": [entry]}))
+    done = run("diagnose", str(tmp_path), *LLAMA, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert [one["kind"] for one in found["inputs"]] == ["megatron", "flight-recorder"]
+    assert found["step_time_s"]["measured"] == pytest.approx(12.027, abs=0.002)
+    assert found["judged"]["verdict"] == "slower"
+    assert found["hangs"] == []
+    done = run("diagnose", str(tmp_path / "log"), str(tmp_path))
+    assert done.code == 2
+    assert "given twice" in done.err
+    (tmp_path / "bad").write_text("nothing")
+    assert run("diagnose", str(tmp_path)).code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        ((), "FILE"),
+        (("--mfu", "32%"), "--model"),
+        (("--tp", "2"), "FILE"),
+        ((*LLAMA, "--mfu", "32"), "--mfu"),
+        ((*LLAMA, "--measured", "0s"), "--measured"),
+        ((*LLAMA, "--measured", "nan"), "--measured"),
+        ((*LLAMA, "--measured", "8s", "--peak", "1979T"), "--peak"),
+        ((*LLAMA, "--mfu", "32%", "--peak", "0"), "--peak"),
+        ((*LLAMA, "--mfu", "32%", "--against", "lots"), "--against"),
+        ((*LLAMA, "--mfu", "32%", "--against", "case:nobody"), "--against"),
+        ((*LLAMA, "--mfu", "32%", "--steps", "3-5"), "--steps"),
+        ((*LLAMA, "--mfu", "32%", "--fail-above", "much"), "--fail-above"),
+        (("--case", "bloom-176b", "--tp", "2"), "--tp"),
+        ((*LLAMA, "--mfu", "32%", "--tp", "3"), "--tp"),
+    ],
+)
+def test_wrong_words_are_refused_at_their_flag(words, where):
+    """One located message."""
+    done = run("diagnose", *words)
+    assert done.code == 2, done.out
+    assert done.err.startswith(f"error: {where}"), done.err
+
+
+def test_a_slower_step_can_fail():
+    """`--fail-above` ends with 1 past its share, and with 0 before."""
+    slow = ("diagnose", *LLAMA, "--measured", "11.99s", "--fail-above")
+    assert run(*slow, "10%").code == 1
+    assert run(*slow, "100%").code == 0
+
+
+def test_cases_are_read_and_held_against():
+    """A published run, and as what was expected of another."""
+    done = run("diagnose", "--case", "llama3-405b", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["step_time_s"]["measured"] > 0
+    done = run("diagnose", *LLAMA, "--mfu", "30%", "--against", "case:llama3-405b", "--json")
+    assert json.loads(done.out)["judged"]["expected"]["stated"]["quantity"] == "mfu_frac"
+
+
+def test_the_open_pair_names_the_reduce_scatter():
+    """Between the two traces the gradients' reduction moved into the backward pass."""
+    after, before = (published_trace(f"modded_nanogpt_20251031_{name}.rank0.json.gz") for name in ("after", "before"))
+    done = run("diagnose", str(after), "--against", str(before), "--json")
+    first = json.loads(done.out)["changes"][0]
+    assert first["operation"] == "dp reduce-scatter, exposed"
+    assert first["captured_before_s"] == pytest.approx(9.2e-3, rel=0.02)
+    assert first["captured_after_s"] == pytest.approx(8.1e-3, rel=0.02)
+
+
+def test_a_log_with_arguments_needs_no_model():
+    """It is the model's own description."""
+    log = published_trace("bigscience_meg_gpt2_v100_tp4_pp8.log.gz")
+    done = run("diagnose", str(log), "-c", "dgx-v100", "--json")
+    found = json.loads(done.out)
+    assert found["step_time_s"]["measured"] == pytest.approx(1.62, rel=0.01)
+    assert found["judged"]["verdict"] == "as predicted"
+
+
+def test_the_open_table_names_the_stage_that_is_too_long():
+    """With the authors' own slowdown, within 0.05."""
+    truth = json.loads(published_trace("straggler_bytedance_ST.truth.json").read_text())
+    done = run("diagnose", str(published_trace("straggler_bytedance_ST.csv.gz")), "--json")
+    found = json.loads(done.out)["slowdowns"]
+    assert found["worst_stage"] == 3
+    assert found["by_stage"]["3"] == pytest.approx(1.23, abs=0.05)
+    assert truth["cause"].endswith("long last stage")

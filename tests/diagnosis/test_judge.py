@@ -1,0 +1,132 @@
+"""Readings and deviations: what is put in comes out."""
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from lockstep.diagnosis.deviations import OUTSIDE, candidates, deviations
+from lockstep.diagnosis.deviations import _changed as changed
+from lockstep.diagnosis.deviations import _slowed as slowed
+from lockstep.diagnosis.judge import AS_PREDICTED, FASTER, SLOWER, judge
+from lockstep.diagnosis.readings import EVERY, SAME, explaining
+from lockstep.diagnosis.stated import MFU, RATE, TIME_S, TOKENS, Stated, read, read_like
+from lockstep.errors import BadInput
+from lockstep.hardware import cluster
+from lockstep.layout import Job, Layout, Recipe
+from lockstep.planner import estimate
+from lockstep.workload import model
+
+LAYOUTS = {
+    "8b": ("llama3-8b", "dgx-h100:2", {"dp": 16, "zero": 3, "micro_batch": 1}, 128),
+    "70b": ("llama2-70b", "dgx-h100:16", {"tp": 8, "pp": 8, "dp": 2, "zero": 1, "sequence_parallel": True}, 512),
+    "a100": ("llama2-13b", "dgx-a100-80gb:4", {"tp": 2, "dp": 16, "zero": 1, "recompute": "full"}, 256),
+}
+
+
+def run(name):
+    named, machine, layout, batch = LAYOUTS[name]
+    computer = cluster(machine)
+    job = Job(model(named), Recipe(seq=4096, batch=batch), computer.num_devices)
+    return estimate(job, computer, Layout(**layout))
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def found(request):
+    return run(request.param)
+
+
+@pytest.mark.parametrize("quantity", [TIME_S, TOKENS, RATE, MFU])
+def test_a_step_within_its_own_interval_is_as_predicted(found, quantity):
+    """And nothing is offered to explain it; outside of it, it is slower or faster."""
+    drawn, whole = random.Random(quantity), found.interval
+    for _ in range(20):
+        step_s = drawn.uniform(whole.low * 1.0001, whole.high * 0.9999)
+        judged = judge(found, [Stated(quantity, Stated(quantity, 1.0).at(step_s, found))])
+        assert judged.verdict == AS_PREDICTED
+        assert judged.step_time_s == pytest.approx(step_s)
+        assert judged.candidates == ()
+        assert judged.readings == ()
+    for step_s, verdict in ((whole.low * 0.98, FASTER), (whole.high * 1.02, SLOWER)):
+        assert judge(found, [Stated(quantity, Stated(quantity, 1.0).at(step_s, found))]).verdict == verdict
+
+
+def test_a_number_counted_in_another_way_is_explained_by_it(found):
+    """Of two numbers of one run, one is counted so: that reading, or one with the same factor, is the first named."""
+    factors = [(one, one.factor(found)) for one in EVERY]
+    telling = [(one, factor) for one, factor in factors if factor is not None and abs(math.log(factor)) > SAME]
+    assert len(telling) > len(EVERY) / 2
+    for factor, quantity in ((factor, quantity) for one, factor in telling for quantity in one.of):
+        true = Stated(quantity, 1.0).at(found.step_time_s, found)
+        stated = Stated(quantity, true / factor)
+        named = explaining(stated, factor, found)[0]
+        other = next(one for one in EVERY if one.name == named.name)
+        assert other.factor(found) == pytest.approx(factor, rel=other.tolerance)
+        assert named.true == pytest.approx(true, rel=other.tolerance)
+
+
+def test_numbers_that_agree_contradict_nothing(found):
+    """Time, tokens, FLOP/s and MFU of one step."""
+    step_s = found.step_time_s * 1.07
+    numbers = [Stated(quantity, Stated(quantity, 1.0).at(step_s, found)) for quantity in (TIME_S, TOKENS, RATE, MFU)]
+    assert judge(found, numbers).contradictions == ()
+
+
+def test_a_deviation_that_happened_is_a_candidate_that_fits(found):
+    """With other fields it gives the measured time itself; nothing that fits better is far from it."""
+    for one in deviations():
+        if one.factor:
+            continue
+        try:
+            other = changed(one, found)
+        except BadInput:
+            continue
+        if abs(math.log(other.step_time_s / found.step_time_s)) < 0.02:
+            continue
+        named = {each.name: each for each in candidates(Stated(TIME_S, other.step_time_s), found)}
+        assert named[one.name].value == pytest.approx(other.step_time_s)
+        assert named[one.name].fit == pytest.approx(math.log(one.prior))
+
+
+@pytest.mark.parametrize("factor", [1.3, 2.5])
+def test_a_factor_is_found_again(found, factor):
+    """Slower links, kernels and hosts: solved for, the factor is the one that was put in."""
+    for one in deviations():
+        if one.factor in ("", OUTSIDE):
+            continue
+        level = {"inner": 0, "outer": len(found.cluster.levels) - 1}.get(one.factor)
+        step_s = estimate(found.job, slowed(found.cluster, one.factor, level, factor), found.layout).step_time_s
+        if step_s < found.step_time_s * 1.001:
+            continue
+        named = {each.name: each for each in candidates(Stated(TIME_S, step_s), found)}
+        assert named[one.name].factor == pytest.approx(factor, rel=1e-5)
+
+
+def test_two_that_fit_equally_are_both_said(found):
+    """Marks of equality follow the fits."""
+    judged = candidates(Stated(TIME_S, found.step_time_s * 1.5), found)
+    best = judged[0].fit
+    assert all(one.equal == (best - one.fit < 0.5) for one in judged[1:])
+    assert [one.fit for one in judged] == sorted((one.fit for one in judged), reverse=True)
+
+
+def test_mfu_of_another_peak_is_converted():
+    """21.2 % of the sparse peak are 42.4 % of the dense one, as seconds."""
+    found = run("8b")
+    sparse = Stated(MFU, found.mfu_frac / 2, 2 * found.cluster.device.peak("bf16"))
+    assert sparse.step_time_s(found) == pytest.approx(found.step_time_s)
+
+
+def test_numbers_are_read_with_their_units():
+    """A plain FLOP rate is in TFLOP/s; the unit of an expected number says what it is."""
+    like = Stated(RATE, 296.5e12)
+    assert read(RATE, "296.5", "x") == like
+    assert read_like("420.5", like, "x") == replace(like, value=420.5e12)
+    assert read_like("45%", like, "x") == Stated(MFU, 0.45)
+    assert read_like("12 s", like, "x") == Stated(TIME_S, 12.0)
+    for quantity, given in ((MFU, "45"), (RATE, "0"), (TIME_S, "nan"), (TOKENS, "many")):
+        with pytest.raises(BadInput):
+            read(quantity, given, "x")
+    with pytest.raises(BadInput, match="is not a number like"):
+        read_like("12 GiB", like, "x")
