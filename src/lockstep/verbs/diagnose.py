@@ -224,20 +224,23 @@ def diagnose(
         stated += [one for log in gathered.logs for one in numbers_of(log, found.job) if one.quantity not in known]
     shown = None if seen is None else measured_parts(seen)
     beside = None if seen is None or found is None else beside_of(found, seen)
+    judged = None
+    if found is not None and stated:
+        judged = judge(found, stated, expected_number(expected, stated, found))
     return Diagnosis(
-        inputs=(*(shown.inputs if shown else ()), *gathered.inputs),
+        inputs=(*gathered.named(shown.inputs if shown else ()), *gathered.inputs),
         predicted=found,
         seen=shown,
         beside=beside,
         slowdowns=what_if(gathered.tables) if gathered.tables else None,
         changes=changes_of(see(other.traces), seen) if seen and other and other.traces else None,
-        judged=judge(found, stated, expected_number(expected, stated, found)) if found is not None and stated else None,
+        judged=judged,
         mismatches=tuple(one for log in gathered.logs for one in mismatches(log, found)) if found else (),
         logs=gathered.logs,
         memory=tuple(held(one, found) for one in gathered.snapshots),
         links=tuple(link_found(one, found.cluster if found else None) for one in gathered.links),
         hangs=tuple(hangs(gathered.dumps)) if gathered.dumps else None,
-        not_known=tuple(_not_known(gathered, found, shown, beside)),
+        not_known=tuple(_not_known(gathered, judged, shown, beside)),
         fail_above_frac=None if fail_above is None else parse_frac(fail_above, "--fail-above"),
     )
 
@@ -271,7 +274,7 @@ def _refuse_question(model: object, cluster: object, layout: object, words: Layo
             raise BadInput("has no effect with --case, which has it", f"--{name.replace('_', '-')}")
 
 
-def _not_known(gathered: Gathered, found: Estimate | None, seen: Measured | None, beside: Beside | None) -> list[str]:
+def _not_known(gathered: Gathered, judged: Judged | None, seen: Measured | None, beside: Beside | None) -> list[str]:
     told = list(beside.not_known if beside else seen.not_known if seen else ())
     if gathered.snapshots:
         told.append(
@@ -280,6 +283,7 @@ def _not_known(gathered: Gathered, found: Estimate | None, seen: Measured | None
         )
     if gathered.dumps:
         told.append("Flight recorder dumps do not say their rank; it is taken from the end of their names.")
-    if found is not None and (gathered.logs or not gathered.known):
+    expected = judged.expected if judged else None
+    if judged is not None and (judged.candidates or (expected is not None and expected.candidates)):
         told.append("Single deviations are candidates, not proofs: several may hold at once. A trace tells them apart.")
     return told
