@@ -6,10 +6,11 @@ import inspect
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from inspect import unwrap
 from typing import TYPE_CHECKING, Any
 
 from lockstep.views.parts.lists import answer_lists
-from lockstep.views.parts.options import CSV, CURVE, HTML, JSON, PLOT, Options, options_of
+from lockstep.views.parts.options import CSV, CURVE, HTML, JSON, MANY, PLOT, Options, options_of
 from lockstep.views.parts.output import draw, given, pairs, picture_path, show
 from lockstep.views.parts.page import page
 from lockstep.views.parts.progress import progress
@@ -62,7 +63,8 @@ class Command:
     def options(self, verb: str) -> dict[str, tuple[Any, Any]]:
         """Annotated type and default of every keyword of the command line."""
         own = {name: one for name, one in options_of(verb_function(verb)).items() if name not in self.without}
-        lists = {**({} if self.picture else CURVE), **CSV} if self.lists else {}
+        lists = {**MANY, **({} if self.picture else CURVE), **CSV} if self.lists else {}
+        lists = {name: one for name, one in lists.items() if name not in own}
         return {**own, **self.also, **(PLOT if self.picture else {}), **lists, **HTML, **JSON}
 
     def runner(self, verb: str) -> Callable[..., None]:
@@ -85,9 +87,12 @@ class Command:
     def _answer(self, function: Callable[..., Any], words: dict[str, object]) -> None:
         """Answers lists and ranges by rows, all else by `ask`."""
         if self.lists:
+            from lockstep.verbs.words.calling import keywords
+
             if answer_lists(self.answers(words) if self.answers else function, words, self):
                 return
-            words = {name: value for name, value in words.items() if name != "csv"}
+            known = {**keywords(unwrap(function)), **self.also, "plot": "", "as_json": ""}
+            words = {name: value for name, value in words.items() if name in known}
             if not self.picture:
                 del words["plot"]
         (self.ask or partial(self._ask, function))(**words)

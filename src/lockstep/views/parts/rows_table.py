@@ -27,8 +27,8 @@ def render_rows(figures: Sequence[str], series: Series | None, found: Rows, out:
     answered = sum(row.answer is not None for row in found.rows)
     varied = " and ".join(_flag(name) for name in found.options)
     out.print(Text(f"{answered:,} of {found.asked:,} answers of {found.verb} by {varied}.", style="bold"))
-    if not found.complete:
-        out.print(Text(f"Stopped after {len(found.rows):,} of {found.asked:,}.", style="bold"))
+    if found.stopped:
+        out.print(Text(f"Stopped after {len(found.rows):,} of {found.asked:,}: {found.stopped}.", style="bold"))
     if series:
         out.print(Text(f"{series[1].removesuffix('_s').replace('_', ' ')} by {series[0]}", style="dim"))
     options = [(_flag(name), "right") for name in found.options]
