@@ -24,12 +24,14 @@ MOST_WORKERS = 1000
 SCHEDULER_FILE = "scheduler-file:"
 
 
-def find_engine(text: str, where: str = "--engine") -> Engine:
-    """The engine that `text` names: serial, processes[:N], dask[:N], dask:ADDRESS or dask:scheduler-file:PATH.
+def find_engine(text: str | Engine, where: str = "--engine") -> Engine:
+    """The engine of that name; itself where it is one already.
 
-    A number is how many local processes; an address is that of a Dask scheduler, as tcp://10.0.0.1:8786; a scheduler
+    Names: serial, processes[:N], dask[:N], dask:ADDRESS or dask:scheduler-file:PATH. A number is how many local processes; an address is that of a Dask scheduler, as tcp://10.0.0.1:8786; a scheduler
     file is the one that the scheduler was told to write.
     """
+    if isinstance(text, Engine):
+        return text
     name, colon, more = text.partition(":")
     if name not in ENGINES:
         raise UnknownName("engine", name, ENGINES, where)

@@ -58,6 +58,7 @@ class Asking:
         missing: Sequence[int] = range(total)
         if self.file is not None:
             self._key = self.questions.keys()
+            self.file.begin({"asked": total})
             missing = array("q")
             for place in range(total):
                 known = self.file.answer(self._key(place))

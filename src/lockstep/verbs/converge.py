@@ -17,6 +17,7 @@ from lockstep.verbs.words.question import whole
 from lockstep.verbs.words.shared import SEED, SETTINGS
 
 if TYPE_CHECKING:
+    from lockstep.engines import Engine
     from lockstep.lab import Experiment, Findings, Group
     from lockstep.lab.sweep import Sweep
 
@@ -94,7 +95,7 @@ def sweep(
     *,
     seeds: Quantity = 1,
     seed: Quantity = 0,
-    engine: str = "serial",
+    engine: str | Engine = "serial",
     store: str | Path | None = None,
     limit: Time = "1h",
     progress: Callable[[int, int], None] | None = None,

@@ -17,7 +17,7 @@ from lockstep.rows import Row, Rows
 from lockstep.types.plain import Json
 
 if TYPE_CHECKING:
-    from lockstep.engines import SweepFile
+    from lockstep.engines import Engine, SweepFile
 
 MOST_ROWS = 100_000
 Value = tuple[Any, Any]
@@ -60,7 +60,7 @@ def answer_rows(
     words: Mapping[str, Any],
     choices: Mapping[str, Mapping[str, Any]],
     *,
-    engine: str | None = None,
+    engine: str | Engine | None = None,
     store: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Rows:

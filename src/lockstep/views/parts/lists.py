@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import unwrap
@@ -11,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.documents.files import writable, writing
 from lockstep.errors import BadInput
+from lockstep.rows.files import check_format, write_rows
 from lockstep.views.parts.output import draw, pairs, picture_path, show
 from lockstep.views.parts.progress import progress
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lockstep.rows import Rows
-    from lockstep.types.plain import Json
     from lockstep.views.parts.command import Command
 
 ELSEWHERE = ("as_json", "plot", "csv")
@@ -48,35 +44,16 @@ def answer_lists(function: Callable[..., Any], words: Mapping[str, Any], command
         given["settings"] = pairs(given["settings"])
     picture_path(words.get("plot"))
     table = writable(words["csv"], "--csv") if words.get("csv") else None
+    if table is not None:
+        check_format(table, "--csv")
     with progress(function.__name__) as report:
         found: Rows = function(**{**given, **more}, progress=report)
     draw(words.get("plot"), partial(plot_rows, found, command.figures, command.series))
     if table is not None:
         with writing(table, "--csv"):
-            write_csv(found, table)
+            write_rows(found.to_dict()["rows"], table)
     show(found, words["as_json"], partial(render_rows, command.figures, command.series), ok=found.ok)
     return True
-
-
-def write_csv(found: Rows, path: Path) -> None:
-    """One line for each row of the JSON form; what is neither text nor a number is JSON in its cell."""
-    rows = [flattened(row) for row in found.to_dict()["rows"]]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def flattened(row: Mapping[str, object], before: str = "") -> Json:
-    """A row without tables inside: a key for each number, with dots."""
-    flat: Json = {}
-    for key, value in row.items():
-        if isinstance(value, Mapping):
-            flat |= flattened(value, f"{before}{key}.")
-        else:
-            flat[before + key] = json.dumps(value) if isinstance(value, list | tuple) else value
-    return flat
 
 
 def _flag(name: str) -> str:

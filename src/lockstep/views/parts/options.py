@@ -87,7 +87,7 @@ def flags(**declared: Option | Switch) -> Options:
 JSON: Options = {
     "as_json": (Annotated[bool, typer.Option("--json", help="Print one JSON object, in SI units.")], False)
 }
-CSV = flags(csv=Option("FILE", "Write a CSV file with one row for each value of a list or range."))
+CSV = flags(csv=Option("FILE", "Write a CSV file, or .parquet, with one row for each value of a list or range."))
 MANY = flags(
     engine=Option(
         "E", "Where a list or range is answered: serial, processes[:N], dask[:N], dask:ADDRESS of a scheduler or "

@@ -58,4 +58,6 @@ def _title(label: str) -> str:
 
 
 def _flag(name: str) -> str:
+    if name == "model":
+        return "MODEL"
     return f"--{name.replace('_', '-')}"
