@@ -27,8 +27,9 @@ SCHEDULER_FILE = "scheduler-file:"
 def find_engine(text: str | Engine, where: str = "--engine") -> Engine:
     """The engine of that name; itself where it is one already.
 
-    Names: serial, processes[:N], dask[:N], dask:ADDRESS or dask:scheduler-file:PATH. A number is how many local processes; an address is that of a Dask scheduler, as tcp://10.0.0.1:8786; a scheduler
-    file is the one that the scheduler was told to write.
+    Names: serial, processes[:N], dask[:N], dask:ADDRESS or dask:scheduler-file:PATH. A number is how many local
+    processes; an address is that of a Dask scheduler, as tcp://10.0.0.1:8786; a scheduler file is the one that the
+    scheduler was told to write.
     """
     if isinstance(text, Engine):
         return text

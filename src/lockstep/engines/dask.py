@@ -33,6 +33,7 @@ LOOK_S = 1.0
 """Between looks at how many workers there are."""
 FETCHING = 8
 """Threads that fetch answers."""
+LOG = logging.getLogger("lockstep.engines")
 GONE = ("closed", "closing")
 
 
@@ -161,8 +162,10 @@ class _Flight:
         """Looks at how many threads there are, and sends batches for those that have room."""
         self._reconnected()
         if time.monotonic() - self.looked_s >= LOOK_S:
-            self.threads = self.client.scheduler_info(n_workers=0).get("total_threads", 0)
-            self.looked_s = time.monotonic()
+            found = self.client.scheduler_info(n_workers=0).get("total_threads", 0)
+            if not found and (self.threads or self.looked_s < 0):
+                LOG.warning("the Dask cluster has no workers; waiting for them")
+            self.threads, self.looked_s = found, time.monotonic()
         while len(self.flying) < PER_THREAD * max(1, self.threads):
             batch = next(self.batches, None)
             if batch is None:
