@@ -13,6 +13,7 @@ import logging
 import os
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -69,7 +70,10 @@ class Dask(Engine):
         if self.scheduler_file is not None and not os.path.isfile(self.scheduler_file):
             raise BadInput(f"no scheduler file {self.scheduler_file!r}; has the scheduler started?", "--engine")
         try:
-            client = distributed.Client(self.address, scheduler_file=self.scheduler_file, timeout=CONNECT_S)
+            with warnings.catch_warnings():
+                # What differs is refused here, with both versions.
+                warnings.simplefilter("ignore", import_module("distributed.versions").VersionMismatchWarning)
+                client = distributed.Client(self.address, scheduler_file=self.scheduler_file, timeout=CONNECT_S)
         except (OSError, ValueError, TypeError) as error:
             where = self.address or f"the address in {self.scheduler_file}"
             raise BadInput(f"no Dask scheduler answers at {where}: {error}", "--engine") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep.errors import BadInput
@@ -35,7 +36,7 @@ def _list(found: SweepList, out: Console) -> None:
     out.print(f"{number} sweep{'s' * (number > 1)} in {found.folder}")
     out.print()
     rows = (
-        (one.file, one.verb, f"{one.answers:,}", "-" if one.asked is None else f"{one.asked:,}",
+        (Path(one.file).name, one.verb, f"{one.answers:,}", "-" if one.asked is None else f"{one.asked:,}",
          f"{datetime.fromtimestamp(one.began_s, UTC):%Y-%m-%d %H:%M}", str(one.versions.get("lockstep", "?")))
         for one in found.sweeps
     )  # fmt: skip
