@@ -15,9 +15,10 @@ import statistics
 import time
 from collections.abc import Callable
 
+from lockstep.lab.sweep.engines import find_engine
+
 import lockstep
 from lockstep.lab.experiment import silent
-from lockstep.lab.sweep.engines import find_engine
 from lockstep.verbs.converge import sweep
 
 EXPERIMENT, TRIALS = "gradient-variance", 200

@@ -49,11 +49,11 @@ PLACES: dict[str, tuple[str, ...]] = {
         "step/test_expert_overlap.py", "step/test_offload.py", "step/test_step_messages.py",
         "step/test_step_program.py", "failures/stragglers/test_stragglers.py", "validation/test_fit.py",
         "validation/test_calibration.py", "planner/test_interval.py",
-        "ui", "words/test_idle_words.py", "workload/test_workload_torch.py",
+        "words/test_idle_words.py", "workload/test_workload_torch.py",
     ),
     "page": ("test_docs.py", "test_fine_tunes.py", "test_site.py", "validation/test_tables.py"),
-    "process": ("measure", "plugins", "cli/test_cli_python.py", "cli/test_streams.py", "store/test_event_file.py",
-                "store/test_store.py", "ui"),
+    "process": ("engines", "measure", "plugins", "cli/test_cli_python.py", "cli/test_streams.py",
+                "store/test_event_file.py", "store/test_store.py", "ui"),
 }  # fmt: skip
 """Folders and files below `tests/`; the longest that a file is in counts."""
 _TIER_OF = {TESTS / place: tier for tier, places in PLACES.items() for place in places}

@@ -66,6 +66,7 @@ from .verbs.sensitivity import sensitivity as sensitivity
 from .verbs.speedup import speedup as speedup
 from .verbs.stragglers import stragglers as stragglers
 from .verbs.support import support as support
+from .verbs.sweeps import sweeps as sweeps
 from .verbs.tensor import tensor as tensor
 from .verbs.trace import trace as trace
 from .verbs.train import train as train

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,12 @@ import pytest
 
 import lockstep
 from cli_runner import run
+from lockstep.engines import Serial
+from lockstep.engines.cluster import local_cluster
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, find_experiment
 from lockstep.lab.sweep import Outcome, read_grid
 from lockstep.lab.sweep import sweep as run_sweep
-from lockstep.lab.sweep.engines import Serial
-from lockstep.lab.sweep.engines.dask import _local_cluster
-from lockstep.lab.sweep.run import limited
 from lockstep.lab.sweep.summary import joined
 from lockstep.verbs.converge import sweep
 
@@ -83,7 +83,7 @@ def test_every_engine_prints_the_same_bytes() -> None:
     assert serial.code == 0
     assert serial.json()["runs"] == 6
     assert run(*QUICK, "--json", "--engine", "processes:2").out == serial.out
-    with _local_cluster(2) as cluster:
+    with local_cluster(2) as cluster:
         assert run(*QUICK, "--json", "--engine", f"dask:{cluster.scheduler_address}").out == serial.out
 
 
@@ -102,7 +102,20 @@ def test_a_person_sees_points_means_and_intervals(tmp_path: Path) -> None:
 
 def test_keys_of_a_sweep() -> None:
     answer = run(*QUICK, "--json").json()
-    keys = {"experiment", "question", "verdict", "agrees", "runs", "complete", "settings", "seed", "rows", "source"}
+    keys = {
+        "experiment",
+        "question",
+        "verdict",
+        "agrees",
+        "runs",
+        "complete",
+        "stopped",
+        "left_out",
+        "settings",
+        "seed",
+        "rows",
+        "source",
+    }
     assert keys == set(answer)
     row = answer["rows"][1]
     assert row["condition"] == "10"
@@ -152,40 +165,20 @@ def test_a_picture_needs_one_key_with_numbers(tmp_path: Path) -> None:
 
 
 def test_a_sweep_that_would_take_too_long_is_refused_with_its_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockstep.lab.sweep import run as sweeping
+    from lockstep.engines import forecast
 
-    monkeypatch.setattr(sweeping, "MEASURED_S", 0.0)
+    monkeypatch.setattr(forecast, "MEASURED_S", 0.0)
     said = run("converge", "communication-bound", "--seeds", "100000", "--limit", "1s").refusal()
-    assert said.startswith("--limit: 100,000 runs would take about ")
+    assert said.startswith("--limit: 100,000 questions would take about ")
     assert "in the first 3; the limit is 1 s" in said
-
-
-def test_the_forecast_counts_from_the_first_run_and_is_made_once() -> None:
-    now_s, seen = [0.0], []
-    report = limited(lambda done, total: seen.append(done), 100.0, clock=lambda: now_s[0])
-    now_s[0] = 50.0  # processes have started
-    report(1, 90)
-    for done, at_s in ((2, 51.0), (3, 51.9), (4, 52.0), (5, 53.0), (6, 5000.0)):
-        now_s[0] = at_s
-        report(done, 90)
-    assert seen == [1, 2, 3, 4, 5, 6]
-    slow = limited(lambda done, total: None, 100.0, clock=lambda: now_s[0])
-    slow(1, 90)
-    now_s[0] += 1.2 * 3
-    with pytest.raises(
-        BadInput, match=r"90 runs would take about 108 s, at 1.2 s each in the first 3; the limit is 100 s"
-    ):
-        slow(4, 90)
 
 
 class _Stopped(Serial):
     """Ctrl-C during the fourth task."""
 
-    def stream(self, function: Any, tasks: Any) -> Any:
-        for place, task in enumerate(tasks):
-            if place == 3:
-                raise KeyboardInterrupt
-            yield place, function(task)
+    def run(self, function: Any, batches: Any) -> Any:
+        yield from islice(super().run(function, batches), 3)
+        raise KeyboardInterrupt
 
 
 def test_ctrl_c_keeps_the_runs_that_are_done() -> None:
@@ -200,7 +193,7 @@ def test_ctrl_c_keeps_the_runs_that_are_done() -> None:
 
 def test_ctrl_c_before_the_first_run_is_passed_on() -> None:
     class AtOnce(Serial):
-        def stream(self, function: Any, tasks: Any) -> Any:
+        def run(self, function: Any, batches: Any) -> Any:
             raise KeyboardInterrupt
             yield
 

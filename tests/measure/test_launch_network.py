@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.lab.sweep.engines.dask import _local_cluster
+from lockstep.engines.cluster import local_cluster
 from lockstep.measure.launch import place
 from lockstep.measure.launch.keeper import descendants
 
@@ -83,7 +83,7 @@ def test_a_slurm_step_on_one_machine_listens_on_loopback(tmp_path: Path) -> None
 
 
 def test_a_local_dask_cluster_listens_on_loopback() -> None:
-    with _local_cluster(1) as scheduler:
+    with local_cluster(1) as scheduler:
         assert within(60, lambda: len(scheduler.scheduler_info["workers"]) == 1)
         found = listeners([os.getpid(), *descendants([os.getpid()])])
     assert len(found) >= 3, "scheduler, dashboard, worker and its nanny"

@@ -19,8 +19,9 @@ from lockstep.campaigns.changes import Change, changes
 from lockstep.campaigns.offer import Energy, Market, Offer, energy, offer, spot_operation
 from lockstep.campaigns.run import Run, Scenario
 from lockstep.campaigns.tornado import Bar, tornado
+from lockstep.engines import Engine, SweepFile
 from lockstep.errors import BadInput
-from lockstep.failures import Campaigns, simulate_campaigns
+from lockstep.failures import Campaigns, simulate_blocks
 from lockstep.planner.interval import Interval
 from lockstep.planner.search import Progress
 from lockstep.simulate import Exponential, Sample
@@ -107,19 +108,20 @@ class Campaign(Shown):
 def campaign(
     scenario: Scenario, *, market: Market | None = None, power_W: float | None = None, pue: float = 1.0,
     carbon_kg_per_kWh: float | None = None, warmup_steps: int = 0, campaigns: int = 1000, seed: int = 0,
-    progress: Progress | None = None,
+    engine: Engine | None = None, file: SweepFile | None = None, progress: Progress | None = None,
 ) -> Campaign:  # fmt: skip
     """The campaign of a scenario: its mean, `campaigns` simulated ones, offers, energy, sensitivities.
 
-    `power_W` per device (None: its TDP); `market` for prices beside the one on demand; `progress(done, total)` is
-    called between the parts. Raises BadInput, and Infeasible when the run gets nowhere.
+    `power_W` per device (None: its TDP); `market` for prices beside the one on demand; `engine` and `file` are where
+    runs are simulated and kept; `progress(done, total)` is called between the parts. Raises BadInput, and Infeasible
+    when the run gets nowhere.
     """
     tell = progress or (lambda done, total: None)
     run = scenario.run()
     if warmup_steps > run.work.steps:
         raise BadInput(f"the whole run has {run.work.steps:,.0f} steps, got {warmup_steps:,}", "--warmup-steps")
     tell(1, 3)
-    simulated = _simulated(scenario, run, campaigns, seed)
+    simulated = _simulated(scenario, run, campaigns, seed, engine, file, tell)
     tell(2, 3)
     bars = tornado(scenario)
     tell(3, 3)
@@ -136,7 +138,10 @@ def campaign(
     )
 
 
-def _simulated(scenario: Scenario, run: Run, campaigns: int, seed: int) -> Campaigns | None:
+def _simulated(
+    scenario: Scenario, run: Run, campaigns: int, seed: int, engine: Engine | None, file: SweepFile | None,
+    progress: Progress,
+) -> Campaigns | None:  # fmt: skip
     """`campaigns` runs with drawn failures; None when nothing fails."""
     if math.isinf(run.mtbf_s):
         return None
@@ -144,9 +149,10 @@ def _simulated(scenario: Scenario, run: Run, campaigns: int, seed: int) -> Campa
         said = f"{campaigns:,} runs of {run.losses.failures:,.0f} failures each are too many to simulate; try fewer"
         raise BadInput(said, "--campaigns")
     law = Exponential(run.mtbf_s) if scenario.operation.law is None else scenario.operation.law
-    return simulate_campaigns(
-        run.pattern, run.work.work_s, run.interval_s, law, pool=run.pool, campaigns=campaigns, seed=seed
-    )
+    return simulate_blocks(
+        run.pattern, run.work.work_s, run.interval_s, law, pool=run.pool, campaigns=campaigns, seed=seed,
+        engine=engine, file=file, progress=progress,
+    )  # fmt: skip
 
 
 def _interval_days(run: Run, simulated: Campaigns | None, step_s: Interval, seed: int) -> Interval:

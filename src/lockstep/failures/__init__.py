@@ -1,5 +1,6 @@
 """How often a job fails, how often to save, and what is left of the time."""
 
+from lockstep.failures.blocks import simulate_blocks
 from lockstep.failures.checkpoint import Checkpoint, checkpoint
 from lockstep.failures.expected import cycle_time_s, pattern_overhead_frac, run_time_s
 from lockstep.failures.failures import (
@@ -76,6 +77,7 @@ __all__ = [
     "pool_overhead_frac",
     "recoverable_frac",
     "run_time_s",
+    "simulate_blocks",
     "simulate_campaigns",
     "single",
     "survival_frac",

@@ -55,7 +55,7 @@ def intervals_of(work_s: float, interval_s: float, pattern: Pattern) -> int:
 
 def simulate_campaigns(
     pattern: Pattern, work_s: float, interval_s: float, law: GapLaw | None, *, pool: Pool | None = None,
-    campaigns: int = 1000, seed: int = 0,
+    campaigns: int = 1000, seed: int | np.random.SeedSequence = 0,
 ) -> Campaigns:  # fmt: skip
     """`campaigns` runs of `work_s` of useful work, a checkpoint every `interval_s` of it.
 
@@ -68,7 +68,8 @@ def simulate_campaigns(
     number = intervals_of(work_s, interval_s, pattern)
     if law is not None and not run_time_s(pattern, work_s / number, number, law.mean_s) < MOST_ROUNDS / 2 * law.mean_s:
         raise Infeasible(_endless(work_s / number))
-    generators = [np.random.Generator(np.random.PCG64(child)) for child in np.random.SeedSequence(seed).spawn(4)]
+    root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+    generators = [np.random.Generator(np.random.PCG64(child)) for child in root.spawn(4)]
     nodes = None
     if pool is not None and law is not None:
         nodes = Nodes(pool, pattern, law.mean_s, campaigns, work_s / number, generators[3])

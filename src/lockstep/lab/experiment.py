@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from lockstep.engines.engine import Progress as Progress
+from lockstep.engines.engine import silent as silent
 from lockstep.errors import UnknownName
 from lockstep.lab.facts import facts_of
 from lockstep.lab.findings import Findings
@@ -20,12 +22,6 @@ from lockstep.settings import described, read_settings
 from lockstep.types.plain import Json, picked
 
 Part = TypeVar("Part")
-Progress = Callable[[int, int], None]
-"""Is called with (done, total) now and then."""
-
-
-def silent(done: int, total: int) -> None:
-    """Progress that nobody watches."""
 
 
 def watched(parts: Iterable[Part], progress: Progress, more: int = 0) -> Iterator[Part]:

@@ -15,14 +15,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import product
-from math import prod
 from typing import Any
 
-from lockstep.errors import BadInput, Infeasible
+from lockstep.errors import BadInput
 from lockstep.types.plain import Json, picked
 from lockstep.types.shown import Shown
 from lockstep.units import NUMBER
@@ -30,7 +28,6 @@ from lockstep.units import NUMBER
 MOST_VALUES = 10_000
 RANGE = re.compile(r"([-+.\d].*?)\.\.(.*?)(?:([x+])([^x+]+))?")
 NEARLY = 1 + 1e-9
-MOST_ROWS = 100_000
 Point = Mapping[str, Any]
 Number = int | float
 
@@ -135,7 +132,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Rows(Shown):
-    """The rows of a verb, those that were answered before Ctrl-C."""
+    """The rows of a verb, those that were answered before it was stopped."""
 
     verb: str
     options: tuple[str, ...]
@@ -143,6 +140,8 @@ class Rows(Shown):
     rows: tuple[Row, ...]
     asked: int
     """Combinations that were asked for."""
+    stopped: str = ""
+    """Why it ended before all were answered, if it did."""
 
     @property
     def complete(self) -> bool:
@@ -157,7 +156,7 @@ class Rows(Shown):
     def to_dict(self) -> Json:
         """Plain JSON form."""
         rows = [one for row in self.rows for one in row.to_dicts()]
-        return picked(self, "verb options complete") | {"rows": rows}
+        return picked(self, "verb options complete stopped") | {"rows": rows}
 
     def differing(self) -> list[str]:
         """Dotted keys of the numbers that differ between rows, in the order of the answer."""
@@ -173,39 +172,3 @@ def numbers(answer: Mapping[str, object], before: str = "") -> Iterator[tuple[st
             yield from numbers(value, f"{before}{key}.")
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield f"{before}{key}", value
-
-
-def answer_rows(
-    verb: str,
-    lists: Mapping[str, Sequence[tuple[object, object]]],
-    ask: Callable[[Point], Any],
-    progress: Callable[[int, int], None] | None = None,
-) -> Rows:
-    """Asks for every combination of `lists`: by option, (value as given, value in SI units).
-
-    A combination that is refused or infeasible is a row that says why; the first refusal is raised where no combination
-    has an answer. Ctrl-C ends with the rows known by then, or is passed on before the first. Raises BadInput for more
-    than MOST_ROWS combinations.
-    """
-    asked = prod(len(values) for values in lists.values())
-    if asked > MOST_ROWS:
-        raise BadInput(f"{asked:,} combinations; at most {MOST_ROWS:,}, take fewer values", f"--{next(iter(lists))}")
-    rows: list[Row] = []
-    refused: BadInput | None = None
-    try:
-        for combination in product(*lists.values()):
-            given = {name: pair[0] for name, pair in zip(lists, combination, strict=True)}
-            point = {name: pair[1] for name, pair in zip(lists, combination, strict=True)}
-            try:
-                rows.append(Row(given, point, ask(given).to_dict()))
-            except (BadInput, Infeasible) as error:
-                refused = refused or (error if isinstance(error, BadInput) else None)
-                rows.append(Row(given, point, None, str(error)))
-            if progress:
-                progress(len(rows), asked)
-    except KeyboardInterrupt:
-        if not rows:
-            raise
-    if refused is not None and all(row.answer is None for row in rows):
-        raise refused
-    return Rows(verb, tuple(lists), tuple(rows), asked)

@@ -68,6 +68,9 @@ TABLE: Mapping[str, Mapping[str, str]] = {
         "rig": "Shape links between virtual hosts on this machine, predict collectives, then measure. Needs Linux and "
         "root.",
     },
+    "Many questions": {
+        "sweeps": "List, show, resume, export and delete sweeps that were kept with --store.",
+    },
     "Reference": {
         "catalog": "List models, devices, clusters and links with their sources.",
         "support": "List what answers rest on, by device, training software and number format.",

@@ -20,6 +20,7 @@ from lockstep.verbs.words.targets import read_target
 
 if TYPE_CHECKING:
     from lockstep.campaigns import Campaign, Market, Ramp
+    from lockstep.engines import Engine
     from lockstep.hardware import Cluster
     from lockstep.layout import Layout
     from lockstep.planner import Estimate, Plan
@@ -67,6 +68,21 @@ def campaign(
     ] = None,
     campaigns: Annotated[Quantity, Option("N", "Number of simulated runs. (default: 1000)")] = 1000,
     seed: Annotated[Quantity, SEED] = 0,
+    engine: Annotated[
+        str | Engine,
+        Option(
+            "E",
+            "Where runs are simulated, or a list is answered: serial, processes[:N], dask[:N], dask:ADDRESS or "
+            "dask:scheduler-file:PATH. (default: serial)",
+        ),
+    ] = "serial",
+    store: Annotated[
+        str | Path | None,
+        Option(
+            "FILE",
+            "Keep simulated runs, or the answers of a list, in this file as they come; what it has is not computed.",
+        ),
+    ] = None,
     progress: Progress | None = None,
     **words: Unpack[CampaignWords],
 ) -> Campaign:
@@ -74,19 +90,23 @@ def campaign(
 
     The target: `tokens`, or a `loss`, or `compute_optimal`, both by a `scaling_law`. Without a layout the planner's
     best. Failures: `mtbf` of the job, `node_mtbf`, or a `law` of gaps; otherwise what is known of the cluster.
-    `carbon` in kg per kWh. Raises Infeasible when nothing fits, when the loss is never reached, or when failures leave
-    no time.
+    `carbon` in kg per kWh. `engine` and `store`: where runs are simulated, and the file that keeps them. Raises
+    Infeasible when nothing fits, when the loss is never reached, or when failures leave no time.
     """
+    asked = {name: value for name, value in locals().items() if name not in ("words", "engine", "store", "progress")}
     from lockstep.campaigns import Scenario
     from lockstep.campaigns import campaign as find
+    from lockstep.engines import find_engine
+    from lockstep.verbs.words.many import swept_file
 
+    asked |= words
     operation, aim = taken(words, OperationWords), taken(words, TargetWords)
     market = _market(reserved_discount, spot_discount, preemption)
     found = best_estimate(model, cluster, layout, words)
     target = read_target(found.job.model, aim, found.job.recipe)
     if target is None:
         raise BadInput("give one of --tokens, --loss and --compute-optimal", "--tokens")
-    with flags("--write"):
+    with flags("--write"), swept_file(store, "campaign", asked) as file:
         return find(
             Scenario(
                 found,
@@ -102,6 +122,8 @@ def campaign(
             warmup_steps=whole(warmup_steps, "--warmup-steps", minimum=0),
             campaigns=simulated_runs(campaigns),
             seed=whole(seed, "--seed", minimum=0),
+            engine=find_engine(engine),
+            file=file,
             progress=progress,
         )
 

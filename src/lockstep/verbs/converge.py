@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, overload
 
 from lockstep.errors import BadInput
@@ -16,6 +17,7 @@ from lockstep.verbs.words.question import whole
 from lockstep.verbs.words.shared import SEED, SETTINGS
 
 if TYPE_CHECKING:
+    from lockstep.engines import Engine
     from lockstep.lab import Experiment, Findings, Group
     from lockstep.lab.sweep import Sweep
 
@@ -93,23 +95,27 @@ def sweep(
     *,
     seeds: Quantity = 1,
     seed: Quantity = 0,
-    engine: str = "serial",
+    engine: str | Engine = "serial",
+    store: str | Path | None = None,
     limit: Time = "1h",
     progress: Callable[[int, int], None] | None = None,
 ) -> Sweep:
     """Runs an experiment of the lab at every combination of the `swept` values, with `seeds` seeds from `seed` on.
 
-    Values of a key are a sequence, or text with commas or ranges (`16..256x2`). `engine` is serial, processes,
-    processes:N, dask, dask:N or dask:ADDRESS; the answer does not depend on it. `settings` are the same for all runs.
-    `limit`: longest time that the whole may take by a forecast from its first runs; a longer one is refused. Ctrl-C
-    keeps the runs that are done.
+    Values of a key are a sequence, or text with commas or ranges (`16..256x2`). `engine` is serial, processes[:N],
+    dask[:N], dask:ADDRESS or dask:scheduler-file:PATH; the answer does not depend on it. `store`: a file that keeps
+    every run; one that is there is not made again. `settings` are the same for all runs. `limit`: longest time that the
+    whole may take by a forecast from its first runs; a longer one is refused. Ctrl-C keeps the runs that are done.
     """
-    from lockstep.lab.experiment import silent
-    from lockstep.lab.sweep import find_engine
+    from lockstep.engines import find_engine, silent
     from lockstep.lab.sweep import sweep as run
     from lockstep.units import parse_time_s
+    from lockstep.verbs.words.many import swept_file
 
-    return run(
-        experiment, settings or {}, swept or {}, find_engine(engine), seeds=whole(seeds, "--seeds"),
-        seed=whole(seed, "--seed", minimum=0), progress=progress or silent, most_s=parse_time_s(limit, "--limit"),
-    )  # fmt: skip
+    words = {"experiment": experiment, "swept": swept, "settings": settings, "seeds": seeds, "seed": seed}
+    with swept_file(store, "converge", {**words, "limit": limit}) as file:
+        return run(
+            experiment, settings or {}, swept or {}, find_engine(engine), seeds=whole(seeds, "--seeds"),
+            seed=whole(seed, "--seed", minimum=0), file=file, progress=progress or silent,
+            most_s=parse_time_s(limit, "--limit"),
+        )  # fmt: skip

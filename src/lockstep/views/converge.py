@@ -66,8 +66,12 @@ SWEEPING = flags(
     ),
     seeds=Option("N", "Number of seeds to run with, counting up from --seed. (default: 1)", panel=_MANY),
     engine=Option(
-        "E", "Engine: serial, processes[:N], or dask[:N or :ADDRESS of a scheduler]. (default: serial)", panel=_MANY
+        "E",
+        "Engine: serial, processes[:N], dask[:N], dask:ADDRESS of a scheduler or dask:scheduler-file:PATH. "
+        "(default: serial)",
+        panel=_MANY,
     ),
+    store=Option("FILE", "Keep every run in this file as it comes; what is there is not run again.", panel=_MANY),
     limit=Option(
         "TIME", "Longest time for all runs, as forecast from the first; a longer sweep is refused. (default: 1h)",
         panel=_MANY,
@@ -77,16 +81,16 @@ SWEEPING = flags(
 
 def ask(
     as_json: bool, experiment: str | None, settings: list[str] | None, seed: str | None, plot: str | None,
-    swept: list[str] | None, seeds: str | None, engine: str | None, limit: str | None,
+    swept: list[str] | None, seeds: str | None, engine: str | None, store: str | None, limit: str | None,
 ) -> None:  # fmt: skip
     """Lists experiments, runs one, or runs it for many settings."""
     from lockstep.lab import is_group
     from lockstep.verbs.converge import converge, sweep
 
     if experiment is None or is_group(experiment):
-        if settings or plot or swept or seeds or engine or limit or seed:
+        if settings or plot or swept or seeds or engine or store or limit or seed:
             raise BadInput(
-                "--set, --seed, --sweep, --seeds, --engine, --limit and --plot need an experiment; "
+                "--set, --seed, --sweep, --seeds, --engine, --store, --limit and --plot need an experiment; "
                 "lockstep converge lists them",
                 "EXPERIMENT",
             )
@@ -94,7 +98,7 @@ def ask(
     picture_path(plot)
     fixed, values = pairs(settings or []), pairs(swept or [], "--sweep")
     seed = seed or "0"
-    many = given({"seeds": seeds, "engine": engine, "limit": limit})
+    many = given({"seeds": seeds, "engine": engine, "store": store, "limit": limit})
     if not values and not many:
         with progress(experiment) as report:
             alone = converge(experiment, fixed, seed=seed, progress=report)

@@ -73,6 +73,10 @@ class Sweep(Shown):
     """Those with a run that was made."""
     asked: int
     """Runs that were asked for."""
+    left_out: tuple[tuple[str, str], ...] = ()
+    """Runs that ended every process they were made in: name, and why."""
+    stopped: str = ""
+    """Why it ended early, if it did."""
 
     @property
     def complete(self) -> bool:
@@ -103,7 +107,8 @@ class Sweep(Shown):
         """Plain JSON form."""
         shown = picked(self, "experiment question verdict agrees runs complete")
         seen = {"settings": dict(self.settings), "seed": self.seed, "rows": plain(self.points), "source": self.source}
-        return shown | seen
+        lost = [{"question": name, "why": why} for name, why in self.left_out]
+        return shown | {"stopped": self.stopped, "left_out": lost} | seen
 
 
 def joined(swept: tuple[tuple[str, object], ...], outcomes: Sequence[Outcome]) -> Point:

@@ -1,22 +1,23 @@
 """The points of a sweep, every combination of the values that are given; and what is run and kept at each.
 
-`Trial` is one experiment at one point with one seed; `Outcome` what a sweep keeps of it. Both are plain data, so that
-any engine can send them to another process or machine.
+`Trial` is one experiment at one point with one seed; `Outcome` what a sweep keeps of it. Both have a plain form, so
+that any engine can send them to another process or machine, and a file can keep them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import product
-from typing import Any
+from typing import Any, Self, overload
 
 from lockstep.errors import BadInput
 from lockstep.lab.experiment import Experiment
-from lockstep.lab.findings import Check
+from lockstep.lab.findings import Check, Domain, Picture
 from lockstep.lab.sweep.results import Results, results_of
 from lockstep.rows import listed
 from lockstep.settings import read_settings
+from lockstep.types.plain import Json
 from lockstep.units import BANDWIDTH, COUNT, FRACTION, SIZE, TIME
 
 MOST_TRIALS = 1_000_000
@@ -79,6 +80,32 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
+class Trials(Sequence[Trial]):
+    """Every point with every seed from `seed` on, the seed fastest; each is made when it is asked for."""
+
+    experiment: str
+    points: tuple[Point, ...]
+    seeds: int
+    seed: int
+
+    def __len__(self) -> int:
+        return len(self.points) * self.seeds
+
+    @overload
+    def __getitem__(self, place: int) -> Trial: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Trial, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Trial | tuple[Trial, ...]:
+        if isinstance(place, slice):
+            return tuple(self[one] for one in range(*place.indices(len(self))))
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        return Trial(self.experiment, self.points[place // self.seeds], self.seed + place % self.seeds)
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The checks and results of one run; its whole curves come back by running it alone."""
 
@@ -90,21 +117,22 @@ class Outcome:
         """Whether every check came out as it should."""
         return all(check.ok for check in self.checks)
 
+    @classmethod
+    def of(cls, answer: Json) -> Self:
+        """The outcome whose plain form is `answer`."""
+        checks = [Check(**{**check, "holds": Domain(**check["holds"])}) for check in answer["checks"]]
+        found = answer["results"]
+        picture = None if found["picture"] is None else Picture(**found["picture"])
+        kept = Results(tuple(found["rows"]), tuple(found["ends"]), tuple(found["theory"]), picture)
+        return cls(tuple(checks), kept)
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Settings that the experiment itself refused, which only a run can find out."""
 
-    message: str
-    where: str | None
-
-
-def run_trial(trial: Trial) -> Outcome | Refusal:
-    """Runs the experiment here."""
+def run_trial(trial: Trial) -> Json:
+    """Runs the experiment here: the plain form of its outcome, or under `refused` what it said of its settings."""
     from lockstep.lab.experiment import find_experiment
 
     try:
         found = find_experiment(trial.experiment).answer(dict(trial.settings), trial.seed)
     except BadInput as refused:
-        return Refusal(refused.message, refused.where)
-    return Outcome(found.checks, results_of(found))
+        return {"refused": refused.message, "where": refused.where}
+    return asdict(Outcome(found.checks, results_of(found)))

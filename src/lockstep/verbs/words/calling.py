@@ -3,7 +3,7 @@
 `strict` refuses a keyword that the function does not have. Many verbs take `**words: Unpack[SomeWords]`. A type checker
 knows what is in there, Python does not: it would hand a misspelled word on, and the answer would be for another
 question. A file of a plan, given as MODEL, stands for the words that it has. `verb` also answers for every combination,
-as `Rows`, where a numeric option is given a list or a range.
+as `Rows`, where a model, a cluster or a numeric option is given a list or a range (`many.py`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from functools import cache, wraps
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
-from lockstep.errors import LONGEST, option_hint
-from lockstep.rows import answer_rows, listed
+from lockstep.errors import LONGEST, BadInput, option_hint
+from lockstep.rows import listed
 from lockstep.units import NUMBER, parse_integer
 from lockstep.verbs.words.plan_file import plan_given
 from lockstep.verbs.words.quantity import UNITS, VECTORS
@@ -29,6 +29,9 @@ EVERY = "all"
 """As --cluster: every device of the catalog."""
 CHOOSES = "chooses_among"
 """Attribute of functions that `choosing` marked."""
+FOR_LISTS = ("engine", "store")
+"""Options of every verb that takes lists."""
+NO_LIST = "belongs to a list or range, such as --ranks 2..1024x2 or --size 1MB,10MB"
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -52,9 +55,10 @@ def strict(function: Function) -> Function:
 
 
 def verb(function: Function) -> Function:
-    """`function`, strict, and asked for every combination of values where numeric options are given several.
+    """`function`, strict, and asked for every combination of values where options are given several.
 
-    Its keyword `progress`, if given, then counts combinations.
+    Its keyword `progress`, if given, then counts combinations; `engine` says where they are answered, `store` which
+    file keeps their answers.
     """
     one = strict(function)
 
@@ -62,17 +66,16 @@ def verb(function: Function) -> Function:
     def call(*given: Any, **words: Any) -> Any:
         lists = several(function, given, words)
         if not lists:
+            for name in set(FOR_LISTS) & set(words) - set(keywords(function)):
+                if words.pop(name) is not None:
+                    raise BadInput(NO_LIST, f"--{name}")
             return one(*given, **words)
-        report = words.pop("progress", None)
+        from lockstep.verbs.words.many import answer_rows
+
         names = list(inspect.signature(function).parameters)[: len(given)]
         named = {**dict(zip(names, given, strict=True)), **words}
-        several_machines = machines(named.get("cluster"), named.get("stack"))
-
-        def ask(point: Mapping[str, Any]) -> Any:
-            where = {"cluster": several_machines[point["cluster"]]} if several_machines else {}
-            return one(**{**named, **point, **where})
-
-        return answer_rows(function.__name__, lists, ask, report)
+        more = {name: named.pop(name, None) for name in (*FOR_LISTS, "progress")}
+        return answer_rows(call, lists, named, choices(named), **more)
 
     setattr(call, TAKES_LISTS, True)
     return cast(Function, call)
@@ -93,17 +96,32 @@ def several(
 ) -> dict[str, list[tuple[Any, Any]]]:
     """The options that are given a list or a range: (value as given, value in SI units) by name."""
     chosen = getattr(function, CHOOSES, ())
-    kinds, found = {name: kind for name, kind in keywords(function).items() if name not in chosen}, {}
-    for name, value in {**dict(zip(kinds, given, strict=False)), **words}.items():
+    kinds = {name: kind for name, kind in keywords(function).items() if name not in chosen}
+    named = {**dict(zip(kinds, given, strict=False)), **words}
+    found = {name: [(one, one) for one in values] for name, values in choices(named).items() if name in kinds}
+    for name, value in named.items():
         kind = kinds.get(name, "")
-        if name == "cluster" and (listed_machines := machines(value, words.get("stack"))):
-            found[name] = [(one, one) for one in listed_machines]
         if kind in UNITS:
             where = f"--{name.replace('_', '-')}"
             values = listed(value, UNITS[kind], where, vector=kind in VECTORS)
             if values is not None:
                 found[name] = [(one, _in_SI(one, UNITS[kind])) for one in values]
     return found
+
+
+def choices(named: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The models and the clusters among the words, by name, where several are given."""
+    found = {"model": models(named.get("model")), "cluster": machines(named.get("cluster"), named.get("stack"))}
+    return {name: several for name, several in found.items() if several}
+
+
+def models(value: Any) -> dict[str, Any]:
+    """The models in a list by name."""
+    if isinstance(value, list | tuple):
+        return {str(getattr(one, "name", one)): one for one in value}
+    if not isinstance(value, str) or "," not in value or os.path.exists(value):
+        return {}
+    return {one: one for one in (part.strip() for part in value.split(","))}
 
 
 def machines(value: Any, stack: Any = None) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import unwrap
 from typing import TYPE_CHECKING, Any
 
 from lockstep.views.parts.lists import answer_lists
-from lockstep.views.parts.options import CSV, CURVE, HTML, JSON, PLOT, Options, options_of, verb_function
+from lockstep.views.parts.options import CSV, CURVE, HTML, JSON, MANY, PLOT, Options, options_of, verb_function
 from lockstep.views.parts.output import draw, given, pairs, picture_path, show
 from lockstep.views.parts.page import page
 from lockstep.views.parts.progress import progress
@@ -55,7 +56,8 @@ class Command:
     def options(self, verb: str) -> dict[str, tuple[Any, Any]]:
         """Annotated type and default of every keyword of the command line."""
         own = options_of(verb_function(verb))
-        lists = {**({} if self.picture else CURVE), **CSV} if self.lists else {}
+        lists = {**MANY, **({} if self.picture else CURVE), **CSV} if self.lists else {}
+        lists = {name: one for name, one in lists.items() if name not in own}
         every = {**own, **self.also, **(PLOT if self.picture else {}), **lists, **HTML, **JSON}
         return {name: one for name, one in every.items() if name not in self.without}
 
@@ -79,9 +81,12 @@ class Command:
     def _answer(self, function: Callable[..., Any], words: dict[str, object]) -> None:
         """Answers lists and ranges by rows, all else by `ask`."""
         if self.lists:
+            from lockstep.verbs.words.calling import keywords
+
             if answer_lists(self.answers(words) if self.answers else function, words, self):
                 return
-            words = {name: value for name, value in words.items() if name != "csv"}
+            known = {**keywords(unwrap(function)), **self.also, "plot": "", "as_json": ""}
+            words = {name: value for name, value in words.items() if name in known}
             if not self.picture:
                 del words["plot"]
         (self.ask or partial(self._ask, function))(**words)

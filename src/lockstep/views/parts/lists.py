@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import unwrap
@@ -11,18 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.documents.files import writable, writing
 from lockstep.errors import BadInput
+from lockstep.rows.files import check_format, write_rows
 from lockstep.views.parts.output import draw, pairs, picture_path, show
 from lockstep.views.parts.progress import progress
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lockstep.rows import Rows
-    from lockstep.types.plain import Json
     from lockstep.views.parts.command import Command
 
 ELSEWHERE = ("as_json", "plot", "csv")
-NO_ROWS = "belongs to a list or range, such as --ranks 2..1024x2 or --size 1MB,10MB"
 
 
 def answer_lists(function: Callable[..., Any], words: Mapping[str, Any], command: Command) -> bool:
@@ -30,7 +25,7 @@ def answer_lists(function: Callable[..., Any], words: Mapping[str, Any], command
 
     Raises BadInput for a picture or CSV of what has none.
     """
-    from lockstep.verbs.words.calling import TAKES_LISTS, keywords, several
+    from lockstep.verbs.words.calling import FOR_LISTS, TAKES_LISTS, keywords, several
     from lockstep.views.parts.rows_plot import plot_rows
     from lockstep.views.parts.rows_table import render_rows
 
@@ -39,53 +34,36 @@ def answer_lists(function: Callable[..., Any], words: Mapping[str, Any], command
     given = {key: value for key, value in words.items() if key in known and value is not None and key not in ELSEWHERE}
     lists = several(plain, (), given) if hasattr(function, TAKES_LISTS) else {}
     if not lists:
-        _refuse_without_lists(words, command.picture is not None)
+        _refuse_without_lists(words, known, command.picture is not None)
         return False
+    more = {key: words[key] for key in FOR_LISTS}
     for key, value in words.items():
-        if key not in known and key not in ELSEWHERE and value:
+        if key not in known and key not in (*ELSEWHERE, *FOR_LISTS) and value:
             raise BadInput(f"is for one answer; give one value of --{next(iter(lists)).replace('_', '-')}", _flag(key))
     if given.get("settings"):
         given["settings"] = pairs(given["settings"])
     picture_path(words.get("plot"))
     table = writable(words["csv"], "--csv") if words.get("csv") else None
+    if table is not None:
+        check_format(table, "--csv")
     with progress(function.__name__) as report:
-        found: Rows = function(**given, progress=report)
+        found: Rows = function(**{**given, **more}, progress=report)
     draw(words.get("plot"), partial(plot_rows, found, command.figures, command.series))
     if table is not None:
         with writing(table, "--csv"):
-            write_csv(found, table)
+            write_rows(found.to_dict()["rows"], table)
     show(found, words["as_json"], partial(render_rows, command.figures, command.series), ok=found.ok)
     return True
-
-
-def write_csv(found: Rows, path: Path) -> None:
-    """One line for each row of the JSON form; what is neither text nor a number is JSON in its cell."""
-    rows = [flattened(row) for row in found.to_dict()["rows"]]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def flattened(row: Mapping[str, object], before: str = "") -> Json:
-    """A row without tables inside: a key for each number, with dots."""
-    flat: Json = {}
-    for key, value in row.items():
-        if isinstance(value, Mapping):
-            flat |= flattened(value, f"{before}{key}.")
-        else:
-            flat[before + key] = json.dumps(value) if isinstance(value, list | tuple) else value
-    return flat
 
 
 def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _refuse_without_lists(words: Mapping[str, object], own_plot: bool) -> None:
-    """Raises BadInput where a file for rows is asked for and there are none."""
-    if words.get("csv"):
-        raise BadInput(NO_ROWS, "--csv")
-    if words.get("plot") and not own_plot:
-        raise BadInput(NO_ROWS, "--plot")
+def _refuse_without_lists(words: Mapping[str, object], known: Mapping[str, str], own_plot: bool) -> None:
+    """Raises BadInput where something for rows is asked for and there are none."""
+    from lockstep.verbs.words.calling import FOR_LISTS, NO_LIST
+
+    for name in ("csv", *(name for name in FOR_LISTS if name not in known), *(() if own_plot else ("plot",))):
+        if words.get(name):
+            raise BadInput(NO_LIST, _flag(name))

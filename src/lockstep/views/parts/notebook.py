@@ -15,10 +15,10 @@ from rich.console import Console
 from lockstep.documents.files import writing
 from lockstep.errors import BadInput, UnknownName
 from lockstep.rows import Rows
+from lockstep.rows.files import flattened
 from lockstep.types.brief import LONGEST as LONGEST
 from lockstep.types.plain import Json, plain
 from lockstep.views.parts.html import fragment, page_of, shown
-from lockstep.views.parts.lists import flattened
 from lockstep.views.parts.output import finite
 from lockstep.views.parts.rows_plot import plot_rows
 from lockstep.views.parts.rows_table import render_rows
@@ -81,11 +81,12 @@ VIEWS: dict[str, str] = {
     "lockstep.verbs.runs.RunList": "runs",
     "lockstep.verbs.ui.Served": "ui",
     "lockstep.store.compare.Comparison": "runs",
+    "lockstep.verbs.sweeps.SweepList": "sweeps",
 }
 """Class -> the verb whose `COMMAND` shows and draws it."""
 
 
-def _view(answer: Shown) -> tuple[Callable[[Any, Console], None], Callable[[Any], Figure] | None]:
+def view_of(answer: Shown) -> tuple[Callable[[Any, Console], None], Callable[[Any], Figure] | None]:
     """What shows and what draws an answer."""
     if isinstance(answer, Rows):
         of = import_module(f"lockstep.views.{answer.verb}").COMMAND
@@ -99,15 +100,10 @@ def _view(answer: Shown) -> tuple[Callable[[Any, Console], None], Callable[[Any]
     return command.render, command.picture
 
 
-def render_of(answer: Shown) -> Callable[[Any, Console], None]:
-    """What prints an answer to a console."""
-    return _view(answer)[0]
-
-
 def brief(answer: Shown) -> str:
     """The lines of the verdict."""
     out = Console(file=StringIO(), width=WIDTH, highlight=False, markup=False, emoji=False, color_system=None)
-    _view(answer)[0](answer, out)
+    view_of(answer)[0](answer, out)
     text = out.file.getvalue() if isinstance(out.file, StringIO) else ""
     lines = "\n".join(line.rstrip() for line in text.strip("\n").partition("\n\n")[0].splitlines())
     return lines if len(lines) <= LONGEST else f"{lines[: LONGEST - 4]} ..."
@@ -115,7 +111,7 @@ def brief(answer: Shown) -> str:
 
 def bundle(answer: Shown, include: Collection[str] | None, exclude: Collection[str] | None) -> Json:
     """Forms of an answer by MIME type. Front ends prefer JSON to HTML, so it comes only where it is asked for."""
-    render, picture = _view(answer)
+    render, picture = view_of(answer)
     made: dict[str, Callable[[], Any]] = {
         "text/plain": lambda: brief(answer),
         "text/html": lambda: fragment(shown(answer, render, _figures(answer, picture))),
@@ -137,7 +133,7 @@ def _figures(answer: Shown, picture: Callable[[Any], Figure] | None) -> list[Fig
 
 def plot(answer: Shown) -> Figure:
     """The picture of an answer. Raises BadInput where there is none."""
-    _, picture = _view(answer)
+    _, picture = view_of(answer)
     if picture is None:
         raise BadInput(f"{type(answer).__name__} has no picture; table() gives its rows")
     if find_spec("matplotlib") is None:
@@ -147,7 +143,7 @@ def plot(answer: Shown) -> Figure:
 
 def save(answer: Shown, path: str | Path) -> None:
     """Writes the answer as a file of its own."""
-    render, picture = _view(answer)
+    render, picture = view_of(answer)
     text = page_of(type(answer).__name__, answer, render, _figures(answer, picture))
     with writing(Path(path), "path"):
         Path(path).write_text(text, encoding="utf-8")

@@ -94,7 +94,14 @@ def flags(**declared: Option | Switch) -> Options:
 JSON: Options = {
     "as_json": (Annotated[bool, typer.Option("--json", help="Print one JSON object, in SI units.")], False)
 }
-CSV = flags(csv=Option("FILE", "Write a CSV file with one row for each value of a list or range."))
+CSV = flags(csv=Option("FILE", "Write a CSV file, or .parquet, with one row for each value of a list or range."))
+MANY = flags(
+    engine=Option(
+        "E", "Where a list or range is answered: serial, processes[:N], dask[:N], dask:ADDRESS of a scheduler or "
+        "dask:scheduler-file:PATH. (default: serial)",
+    ),
+    store=Option("FILE", "Keep the answers of a list or range in this file as they come; what it has is not computed."),
+)  # fmt: skip
 CURVE = flags(plot=Option("FILE", "Draw the curve over a list or range: .png, .svg or .pdf."))
 HTML = flags(html=Option("FILE", "Also write the answer, with its picture, as one HTML file."))
 PLOT = flags(plot=Option("FILE", "Also draw a picture: .png, .svg or .pdf."))

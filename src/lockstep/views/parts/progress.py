@@ -8,28 +8,44 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 PATIENCE_S = 0.5
 
 
+class Bar:
+    """What is called with (done, total). Draws nothing without a terminal or when all is over soon."""
+
+    def __init__(self, title: str) -> None:
+        self._title, self._started_s = title, time.monotonic()
+        self._drawn: tuple[Any, Any] | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        waited = time.monotonic() - self._started_s > PATIENCE_S
+        if self._drawn is None and waited and done < total and sys.stderr.isatty():
+            self._drawn = _bar(self._title)
+        if self._drawn is not None:
+            self._drawn[0].update(self._drawn[1], completed=done, total=total)
+
+    def say(self, text: str) -> None:
+        """A line that stays, for a person who waits."""
+        if self._drawn is not None:
+            self._drawn[0].console.print(text, highlight=False)
+
+    def stop(self) -> None:
+        """Takes the bar away."""
+        if self._drawn is not None:
+            self._drawn[0].stop()
+
+
 @contextmanager
-def progress(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Gives a function to call with (done, total). Draws nothing without a terminal or when all is over soon."""
-    started = time.monotonic()
-    drawn: list[Any] = []
-
-    def report(done: int, total: int) -> None:
-        if not drawn and sys.stderr.isatty() and time.monotonic() - started > PATIENCE_S and done < total:
-            drawn.extend(_bar(title))
-        if drawn:
-            drawn[0].update(drawn[1], completed=done, total=total)
-
+def progress(title: str) -> Iterator[Bar]:
+    """A bar while the context lasts."""
+    bar = Bar(title)
     try:
-        yield report
+        yield bar
     finally:
-        if drawn:
-            drawn[0].stop()
+        bar.stop()
 
 
 def _bar(title: str) -> tuple[Any, Any]:

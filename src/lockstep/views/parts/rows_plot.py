@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput
+from lockstep.rows.choice import choice
 from lockstep.rows.columns import Column, Series, columns, shown
+from lockstep.views.parts.choice_plot import plot_choice
 from lockstep.views.parts.figure import PALETTE, make_figure, sizes_on, times_on
 
 if TYPE_CHECKING:
@@ -25,7 +27,13 @@ Line = tuple[str, list[tuple[float, float]]]
 
 
 def plot_rows(found: Rows, keys: Sequence[str], series: Series | None) -> Figure:
-    """The curves of the first figure, and of the second where there is one. Raises BadInput for three lists."""
+    """The curves of the first figure, and of the second where there is one; of two options that are names, a choice.
+
+    Raises BadInput for three lists of which two are not names.
+    """
+    chosen = None if series else choice(found, keys)
+    if chosen is not None:
+        return plot_choice(chosen, f"{found.verb} by {' and '.join(found.options)}".replace("_", " "))
     if len(found.options) > 2:
         raise BadInput("a picture shows one or two options with several values", "--plot")
     figures = columns(found, keys, series)

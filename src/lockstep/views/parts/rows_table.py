@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from lockstep.rows.columns import Series, columns
+from lockstep.rows.choice import Choice, choice
+from lockstep.rows.columns import Series, columns, shown
+from lockstep.units import format_frac
 from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
@@ -23,16 +25,19 @@ LONG = 10
 
 def render_rows(figures: Sequence[str], series: Series | None, found: Rows, out: Console) -> None:
     """Prints the rows: these `figures` of each answer, or those of its `series`."""
-    shown = columns(found, figures, series)
+    every = columns(found, figures, series)
     answered = sum(row.answer is not None for row in found.rows)
     varied = " and ".join(_flag(name) for name in found.options)
     out.print(Text(f"{answered:,} of {found.asked:,} answers of {found.verb} by {varied}.", style="bold"))
-    if not found.complete:
-        out.print(Text(f"Stopped after {len(found.rows):,} of {found.asked:,}.", style="bold"))
+    if found.stopped:
+        out.print(Text(f"Stopped after {len(found.rows):,} of {found.asked:,}: {found.stopped}.", style="bold"))
+    chosen = None if series else choice(found, figures)
+    if chosen is not None:
+        _choice(chosen, out)
     if series:
         out.print(Text(f"{series[1].removesuffix('_s').replace('_', ' ')} by {series[0]}", style="dim"))
     options = [(_flag(name), "right") for name in found.options]
-    kept, places = shown[:MOST_COLUMNS], range(min(MOST_ROWS, len(found.rows)))
+    kept, places = every[:MOST_COLUMNS], range(min(MOST_ROWS, len(found.rows)))
     given = [[str(value) for value in row.given.values()] for row in found.rows[:MOST_ROWS]]
     rows = [[*given[at], *(one.text(at) for one in kept)] for at in places if found.rows[at].answer is not None]
     refused = [[*given[at], found.rows[at].why] for at in places if found.rows[at].answer is None]
@@ -42,9 +47,25 @@ def render_rows(figures: Sequence[str], series: Series | None, found: Rows, out:
     if refused:
         heading(out, "Without an answer")
         indented(out, table([*options, ("why", "text")], refused))
-    more = [one.label for one in shown[MOST_COLUMNS:]]
+    more = [one.label for one in every[MOST_COLUMNS:]]
     if len(found.rows) > MOST_ROWS or more:
         out.print(Text(_left_out(len(found.rows) - MOST_ROWS, len(more)), style="dim"))
+
+
+def _choice(found: Choice, out: Console) -> None:
+    """For each name of the first option the best of the second, and the next."""
+    heading(out, "Best choice", f"by {found.label}; the least over all other options")
+    lines = []
+    for place, name in enumerate(found.rows):
+        ranked = found.ranked(place)
+        if not ranked:
+            lines.append([name, "none has an answer", "", "", ""])
+            continue
+        best, *others = ranked
+        following = [others[0][1], f"+{format_frac(others[0][0] / best[0] - 1)}"] if others else ["", ""]
+        lines.append([name, best[1], shown(found.key, best[0]), *following])
+    titles = [("", "left"), ("best", "left"), (found.label, "right"), ("next", "left"), ("more", "right")]
+    indented(out, table(titles, lines))
 
 
 def _left_out(rows: int, figures: int) -> str:
@@ -58,4 +79,6 @@ def _title(label: str) -> str:
 
 
 def _flag(name: str) -> str:
+    if name == "model":
+        return "MODEL"
     return f"--{name.replace('_', '-')}"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 POINTS = 14
 CHECKS = 8
 RESULTS, LAWS = 20, 8
+LEFT_OUT = 5
 WORDS = 24
 """Cells of a column of words that may stand on several lines."""
 
@@ -31,8 +32,10 @@ def render_sweep(found: Sweep, out: Console) -> None:
     out.print(Text(sentence, style="bold green" if found.agrees else "bold red"))
     seeds = found.points[0].seeds
     points = f"{len(found.points)} point{'s' * (len(found.points) > 1)}"
-    if not found.complete:
-        out.print(Text(f"Stopped after {found.runs:,} of {found.asked:,} runs.", style="bold"))
+    if found.stopped:
+        out.print(Text(f"Stopped after {found.runs:,} of {found.asked:,} runs: {found.stopped}.", style="bold"))
+    for name, why in found.left_out[:LEFT_OUT]:
+        out.print(Text(f"Left out: {name} {why}.", style="bold"))
     out.print(f"{found.runs:,} runs: {points}, {seeds} seed{'s' * (seeds > 1)} each, from {found.seed} on.")
     _results(found, out)
     if found.points[0].swept:

@@ -11,7 +11,7 @@ from lockstep.verbs.claims import Claims
 from lockstep.verbs.pipeline import PipelineRun
 from lockstep.views.page.timeline import timeline_form
 from lockstep.views.parts.claims_plot import plot_claim
-from lockstep.views.parts.notebook import render_of
+from lockstep.views.parts.notebook import view_of
 from lockstep.views.parts.options import verb_function
 from lockstep.web.plays import PLAYS, Play, play
 from lockstep.web.screen import Screen
@@ -51,7 +51,7 @@ def answer(asked: Asked) -> Any:
 
 def data(found: Any, asked: Asked) -> Json:
     """Knobs, and what the verb says."""
-    one, blocks = chosen(asked), sections(render_of(found), found)
+    one, blocks = chosen(asked), sections(view_of(found)[0], found)
     timeline = timeline_of(found)
     if isinstance(found, PipelineRun):
         # The text timeline is drawn.

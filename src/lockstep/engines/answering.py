@@ -1,4 +1,4 @@
-"""What a child process runs: the import path and the function come first, then tasks until the pipe closes.
+"""What a child process runs: the import path and the function come first, then batches until the pipe closes.
 
 What a task prints goes to stderr, as stdout carries the answers.
 """
@@ -9,31 +9,33 @@ import os
 import pickle
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from lockstep.engines.engine import answer_batch
 
 
 def answer_tasks() -> None:
     """Reads from stdin, answers to stdout."""
     # The caller decides when to end; a Ctrl-C reaches it too.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    tasks, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    asked, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    sys.path[:] = pickle.load(tasks)
-    function = pickle.load(tasks)
+    sys.path[:] = pickle.load(asked)
+    function = pickle.load(asked)
     while True:
         try:
-            task = pickle.load(tasks)
+            tasks = pickle.load(asked)
         except EOFError:
             return
-        answers.write(_answer(function, task))
+        answers.write(_answer(function, tasks))
         answers.flush()
 
 
-def _answer(function: Callable[[Any], Any], task: object) -> bytes:
-    """Pickled (result, None) or (None, error); an error that does not survive pickling comes as its text."""
+def _answer(function: Callable[[Any], Any], tasks: Sequence[Any]) -> bytes:
+    """Pickled (answers, None) or (None, error); an error that does not survive pickling comes as its text."""
     try:
-        return pickle.dumps((function(task), None))
+        return pickle.dumps((answer_batch(function, tasks), None))
     except Exception as error:
         try:
             packed = pickle.dumps((None, error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 
@@ -41,4 +42,17 @@ def raise_at_three(number: int) -> int:
 def chatter(number: int) -> int:
     """Prints, which must not reach the answers."""
     print("a task prints")
+    return number
+
+
+def counted(task: tuple[str, int]) -> dict[str, object]:
+    """Leaves a file for every call."""
+    folder, number = task
+    (Path(folder) / f"{number}-{time.monotonic_ns()}").touch()
+    return {"number": number, "third": number / 3}
+
+
+def nap(number: int) -> int:
+    """Sleeps for as long as a batch should take."""
+    time.sleep(0.3)
     return number

@@ -1,6 +1,6 @@
-"""Tasks on local processes. A process that dies is replaced and its task is done again.
+"""Batches on local processes. A process that dies is replaced and its batch is asked again.
 
-Every process has a thread here that feeds it one task at a time, so it is always known which task a dead process had.
+Every process has a thread here that feeds it one batch at a time, so it is always known what a dead process had.
 A process answers over its pipes; `answering.py` is what it runs. It is a plain `python -m` child, so the caller's
 script is not imported again as `multiprocessing` would, and needs no `if __name__ == "__main__"`. The two ends speak in
 pickles, one per message.
@@ -13,16 +13,15 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from queue import SimpleQueue
 from typing import Any, ClassVar
 
-from lockstep.errors import RunFailed
-from lockstep.lab.sweep.engines.engine import MOST_DEATHS, Engine, Result, Task, given_up
+from lockstep.engines.engine import MOST_DEATHS, Answered, Batch, Engine
 
-ANSWERING = "lockstep.lab.sweep.engines.answering"
+ANSWERING = "lockstep.engines.answering"
 PATIENCE_S = 10.0
 """For a process to leave when nothing is left to do."""
 
@@ -40,12 +39,12 @@ class Child:
         )
         self._first: list[Any] = [sys.path, function]
 
-    def ask(self, task: object) -> tuple[Any, BaseException | None]:
-        """(result, None) or (None, what the function raised); `Died` when the process did."""
+    def ask(self, tasks: object) -> tuple[Any, BaseException | None]:
+        """(answers and their seconds, None) or (None, what the function raised); `Died` when the process did."""
         pipes = self._process
         if pipes.stdin is None or pipes.stdout is None:
             raise Died
-        messages = b"".join(pickle.dumps(one) for one in [*self._first, task])
+        messages = b"".join(pickle.dumps(one) for one in [*self._first, tasks])
         self._first = []
         try:
             pipes.stdin.write(messages)
@@ -82,18 +81,23 @@ class Processes(Engine):
     name: ClassVar[str] = "processes"
     workers: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
 
-    def stream(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
-        """(place, `function(task)`) of every task as it is done."""
-        work = _Work(function, deque(enumerate(tasks)))
-        threads = [threading.Thread(target=work.feed) for _ in range(min(self.workers, len(tasks)))]
+    def run(self, function: Callable[[Any], Any], batches: Iterator[Batch]) -> Iterator[Answered]:
+        """Every batch with its answers as they come."""
+        work = _Work(function, batches, self.workers)
+        first = list(islice(batches, self.workers))
+        threads = [threading.Thread(target=work.feed, args=(batch,)) for batch in first]
         for thread in threads:
             thread.start()
         try:
-            for _ in tasks:
-                place, result, error = work.done.get()
-                if error is not None:
-                    raise error
-                yield place, result
+            left = len(threads)
+            while left:
+                found = work.done.get()
+                if found is None:
+                    left -= 1
+                elif isinstance(found, BaseException):
+                    raise found
+                else:
+                    yield found
         except BaseException:
             work.abandon()
             raise
@@ -104,41 +108,41 @@ class Processes(Engine):
 
 @dataclass(slots=True)
 class _Work:
-    """Tasks that wait, results that came, processes that live."""
+    """Batches that wait, answers that came, processes that live."""
 
     function: Callable[[Any], Any]
-    waiting: deque[tuple[int, Any]]
-    done: SimpleQueue[tuple[int, Any, BaseException | None]] = field(default_factory=SimpleQueue)
+    batches: Iterator[Batch]
+    workers: int
+    done: SimpleQueue[Answered | BaseException | None] = field(default_factory=SimpleQueue)
     children: list[Child] = field(default_factory=list)
     abandoned: bool = False
 
-    def feed(self) -> None:
-        """One thread: asks one process after another until no task waits."""
+    def feed(self, batch: Batch | None) -> None:
+        """One thread: asks one process after another until no batch is left; None says that it is over."""
         child: Child | None = None
         try:
-            while not self.abandoned and self.waiting:
-                place, task = self.waiting.popleft()
+            while batch is not None and not self.abandoned:
                 for _ in range(MOST_DEATHS):
                     child = child or self._start()
                     try:
-                        self.done.put((place, *child.ask(task)))
-                        break
+                        found, error = child.ask(batch.tasks)
                     except Died:
                         child = None
-                        if self.abandoned:
-                            return
+                        continue
+                    self.done.put(error or Answered(batch, *found, worker=id(child), workers=self.workers))
+                    break
                 else:
-                    raise RunFailed(given_up(task))
-        except IndexError:
-            return
+                    self.done.put(Answered(batch, None, workers=self.workers))
+                batch = next(self.batches, None)
         except BaseException as error:
-            self.done.put((-1, None, error))
+            self.done.put(error)
         finally:
             if child is not None:
                 child.leave()
+            self.done.put(None)
 
     def abandon(self) -> None:
-        """Nothing more is wanted: no new task, and running ones end with their processes."""
+        """Nothing more is wanted: no new batch, and running ones end with their processes."""
         self.abandoned = True
         for child in list(self.children):
             child.kill()

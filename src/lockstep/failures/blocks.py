@@ -1,0 +1,68 @@
+"""`simulate_blocks`: more campaigns than one process should hold in its rounds, cut into blocks for an engine.
+
+    block 0 draws from the seed itself, block b > 0 from SeedSequence(seed, spawn_key=(BLOCK, b))
+so a block depends on its number alone: the same campaigns on every engine, and the first block's are those of a run
+that needs no other.
+
+Source: numpy.org, "Parallel random number generation", SeedSequence spawning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from lockstep.engines import Asking, Engine, Progress, Questions, Serial, SweepFile, silent
+from lockstep.errors import RunFailed
+from lockstep.failures.laws import GapLaw
+from lockstep.failures.losses import Campaigns
+from lockstep.failures.pattern import Pattern
+from lockstep.failures.pool import Pool
+from lockstep.failures.simulation import simulate_campaigns
+from lockstep.types.arrays import Floats
+from lockstep.types.plain import plain
+
+BLOCK = 10_000
+"""Campaigns of a block: a fraction of a second of numpy rounds."""
+COLUMNS = tuple(one.name for one in fields(Campaigns) if one.name != "work_s")
+
+
+def simulate_blocks(
+    pattern: Pattern, work_s: float, interval_s: float, law: GapLaw, *, pool: Pool | None = None,
+    campaigns: int = 1000, seed: int = 0, engine: Engine | None = None, file: SweepFile | None = None,
+    progress: Progress = silent,
+) -> Campaigns:  # fmt: skip
+    """`simulate_campaigns` in blocks on an engine, by default in this process; those in `file` are not drawn again.
+
+    Raises what it does, and RunFailed when the engine did not answer all blocks.
+    """
+    words: dict[str, Any] = {"pattern": pattern, "work_s": work_s, "interval_s": interval_s, "law": law, "pool": pool}
+    sizes = [min(BLOCK, campaigns - begin) for begin in range(0, campaigns, BLOCK)]
+    about = {"simulate": {**plain(words), "of": type(law).__name__, "seed": seed}}
+    questions = Questions(partial(_block, seed, words), list(enumerate(sizes)), about, name=_named)
+    asking = Asking(questions, engine or Serial(), file, progress)
+    blocks: dict[int, Floats] = dict(asking)
+    if len(blocks) < len(sizes):
+        lost = "; ".join(f"{one.name} {one.why}" for one in asking.left_out)
+        raise RunFailed(
+            lost or f"{asking.stopped or 'not simulated yet'}: {len(blocks)} of {len(sizes)} blocks are known"
+        )
+    columns = np.concatenate([blocks[place] for place in range(len(sizes))], axis=1)
+    named = dict(zip(COLUMNS, columns, strict=True))
+    whole = {name: column.astype(np.int64) for name, column in named.items() if name.startswith("failures")}
+    return Campaigns(work_s, **{**named, **whole})
+
+
+def _block(seed: int, words: dict[str, Any], block: tuple[int, int]) -> Floats:
+    """The columns of one block, (column, campaign)."""
+    number, campaigns = block
+    own = np.random.SeedSequence(seed, spawn_key=(BLOCK, number)) if number else np.random.SeedSequence(seed)
+    found = simulate_campaigns(**words, campaigns=campaigns, seed=own)
+    return np.array([getattr(found, name) for name in COLUMNS], dtype=np.float64)
+
+
+def _named(block: tuple[int, int]) -> str:
+    return f"block {block[0]} of simulated runs"

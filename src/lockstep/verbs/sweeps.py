@@ -1,0 +1,181 @@
+"""The verb about sweeps that were kept in a file: `sweeps`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+from lockstep.documents.files import writable, writing
+from lockstep.errors import BadInput, UnknownName
+from lockstep.types.plain import Json, picked, plain
+from lockstep.types.shown import Shown
+from lockstep.verbs.words.calling import strict
+from lockstep.verbs.words.option import Argument, Option
+from lockstep.verbs.words.question import named_folder
+
+if TYPE_CHECKING:
+    from lockstep.engines import Engine
+
+ACTIONS = {"list": (0, 1), "show": (1, 1), "resume": (1, 1), "export": (1, 1), "delete": (1, 1)}
+"""What can be done, and how many names each takes."""
+MAGIC = b"SQLite format 3\0"
+
+
+class SweepsAnswer(Protocol):
+    """A list, the answer of a sweep, or what was done."""
+
+    def to_dict(self) -> Json: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One sweep in a file."""
+
+    file: str
+    verb: str
+    answers: int
+    """Known by now."""
+    asked: int | None
+    """Questions; None before it has begun."""
+    began_s: float
+    """Unix time."""
+    versions: Json
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return picked(self)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SweepList(Shown):
+    """The sweeps in a folder, by the names of their files."""
+
+    folder: str
+    sweeps: tuple[Kept, ...]
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return {"folder": self.folder, "sweeps": plain(self.sweeps)}
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done to a sweep."""
+
+    file: str
+    done: str
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+@strict
+def sweeps(
+    action: Annotated[
+        str, Argument("ACTION", "Action: list, show, resume, export or delete. (default: list)")
+    ] = "list",
+    *names: Annotated[str, Argument("SWEEP", "File of a sweep, as --store had it; of list, a folder.", repeated=True)],
+    engine: Annotated[
+        str | None, Option("E", "Engine of resume: serial, processes[:N], dask[:N] or dask:ADDRESS. (default: serial)")
+    ] = None,
+    out: Annotated[str | Path | None, Option("FILE", "File that export writes: .csv, or .parquet.", flag="-o")] = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> SweepsAnswer:
+    """Lists the sweeps in a folder, shows one as far as it is known, resumes, exports or deletes it.
+
+    `show` computes nothing; `resume` asks what is missing, with the words of the file, and returns what the sweep's own
+    verb does. `out`: the file of `export`, CSV or Parquet by its ending. Raises BadInput for a file that is not a sweep
+    and, from `resume`, where Python, numpy or Lockstep are not those that computed it.
+    """
+    if action not in ACTIONS:
+        raise UnknownName("action", action, ACTIONS, "ACTION")
+    fewest, most = ACTIONS[action]
+    if not fewest <= len(names) <= most:
+        raise BadInput(f"{action} takes one {'folder' if action == 'list' else 'file'}, got {len(names)}", "SWEEP")
+    for name, value, owner in (("engine", engine, "resume"), ("out", out, "export")):
+        if value is not None and action != owner:
+            raise BadInput(f"belongs to {owner}", f"--{name}")
+    if action == "list":
+        return _listed(named_folder(names[0] if names else ".", "SWEEP"))
+    path = Path(names[0])
+    if action == "delete":
+        return _deleted(path)
+    if action == "export":
+        return _exported(path, out)
+    return answer_of(path, _known() if action == "show" else engine, progress)
+
+
+def answer_of(path: Path, engine: Engine | str | None, progress: Callable[[int, int], None] | None) -> SweepsAnswer:
+    """What the verb of a sweep answers with the words and the answers in its file."""
+    from lockstep.engines import SweepFile
+    from lockstep.verbs import VERBS
+
+    with SweepFile(path, writes=False) as file:
+        about = file.about
+    verb, words = about.get("verb"), about.get("words")
+    if verb not in VERBS or not isinstance(words, dict):
+        raise BadInput(f"{str(path)!r} is not a sweep", "SWEEP")
+    function: Callable[..., Any] = getattr(import_module(f"lockstep.verbs.{verb}"), MANY.get(verb, verb))
+    found: SweepsAnswer = function(**words, store=path, engine=engine or "serial", progress=progress)
+    return found
+
+
+MANY = {"converge": "sweep"}
+"""Verbs whose many questions are asked of another function."""
+
+
+def _known() -> Engine:
+    from lockstep.engines.known import Known
+
+    return Known()
+
+
+def _listed(folder: Path) -> SweepList:
+    """The files in the folder that are sweeps."""
+    if not folder.is_dir():
+        raise BadInput(f"{str(folder)!r} is not a folder", "SWEEP")
+    found = [kept for path in sorted(folder.iterdir()) if (kept := _kept(path)) is not None]
+    return SweepList(str(folder), tuple(found))
+
+
+def _kept(path: Path) -> Kept | None:
+    """The sweep in a file, None where there is none."""
+    from lockstep.engines import SweepFile
+
+    try:
+        if not path.is_file():
+            return None
+        with path.open("rb") as start:
+            if start.read(len(MAGIC)) != MAGIC:
+                return None
+        with SweepFile(path, writes=False) as file:
+            about = file.about
+            known = len(file)
+        return Kept(str(path), about["verb"], known, about.get("asked"), about["began_s"], about["versions"])
+    except (BadInput, KeyError, OSError):
+        return None
+
+
+def _exported(path: Path, out: str | Path | None) -> Done:
+    """Writes what is known as rows."""
+    from lockstep.rows.files import check_format, write_rows
+
+    if out is None:
+        raise BadInput("is required by export", "--out")
+    to = writable(out, "--out")
+    check_format(to, "--out")
+    rows = answer_of(path, _known(), None).to_dict().get("rows", [])
+    with writing(to, "--out"):
+        write_rows(rows, to)
+    return Done(str(path), f"exported {len(rows):,} rows to {to}")
+
+
+def _deleted(path: Path) -> Done:
+    from lockstep.engines.sweep_file import delete
+
+    delete(path)
+    return Done(str(path), "deleted")

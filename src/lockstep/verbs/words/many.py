@@ -1,0 +1,135 @@
+"""Lists and ranges in place of one value: every combination is a question, all of them go to one engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from inspect import unwrap
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from lockstep.errors import BadInput, Infeasible
+from lockstep.rows import Row, Rows
+from lockstep.types.plain import Json
+
+if TYPE_CHECKING:
+    from lockstep.engines import Engine, SweepFile
+
+MOST_ROWS = 100_000
+Value = tuple[Any, Any]
+"""As given, and in SI units."""
+
+
+@dataclass(frozen=True, slots=True)
+class Combinations(Sequence[Json]):
+    """Every combination of the values of several options, the last option fastest; each made when it is asked for."""
+
+    lists: Mapping[str, Sequence[Value]]
+
+    def __len__(self) -> int:
+        return prod(len(values) for values in self.lists.values())
+
+    @overload
+    def __getitem__(self, place: int) -> Json: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Json]: ...
+
+    def __getitem__(self, place: int | slice) -> Json | list[Json]:
+        """The values as given."""
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        return {name: given for name, (given, _) in self.pairs(place).items()}
+
+    def pairs(self, place: int) -> dict[str, Value]:
+        """The values as given and in SI units, by option."""
+        found: dict[str, Value] = {}
+        for name, values in reversed(self.lists.items()):
+            place, at = divmod(place, len(values))
+            found[name] = values[at]
+        return dict(reversed(found.items()))
+
+
+def answer_rows(
+    call: Callable[..., Any],
+    lists: Mapping[str, Sequence[Value]],
+    words: Mapping[str, Any],
+    choices: Mapping[str, Mapping[str, Any]],
+    *,
+    engine: str | Engine | None = None,
+    store: str | Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Rows:
+    """Asks the verb `call` for every combination of `lists`, by option, with the same other `words`.
+
+    `choices`: the object behind a name, of models and clusters. A combination that is refused or infeasible is a row
+    that says why; the first refusal is raised where no combination has an answer. Ctrl-C ends with the rows known by
+    then, or is passed on before the first. Raises BadInput for more than MOST_ROWS combinations.
+    """
+    from lockstep.engines import Asking, Questions, find_engine, silent
+
+    combinations = Combinations(lists)
+    asked = len(combinations)
+    if asked > MOST_ROWS:
+        raise BadInput(f"{asked:,} combinations; at most {MOST_ROWS:,}, take fewer values", f"--{next(iter(lists))}")
+    verb = call.__name__
+    same = {name: value for name, value in words.items() if name not in lists and value is not None}
+    questions = Questions(partial(ask, call, same, choices), combinations, {"verb": verb, "words": same})
+    with swept_file(store, verb, dict(words)) as file:
+        asking = Asking(questions, find_engine(engine or "serial"), file, progress or silent)
+        answers = dict(asking)
+    answers |= {one.place: {"why": one.why} for one in asking.left_out}
+    if all("answer" not in answer for answer in answers.values()):
+        refused = next((answers[place]["refused"] for place in sorted(answers) if "refused" in answers[place]), None)
+        if refused is not None:
+            raise BadInput(*refused)
+    rows = tuple(_row(combinations.pairs(place), answers.pop(place)) for place in sorted(answers))
+    return Rows(verb, tuple(lists), rows, asked, asking.stopped)
+
+
+def ask(call: Callable[..., Any], same: Json, choices: Mapping[str, Mapping[str, Any]], point: Json) -> Json:
+    """The answer to one combination, in plain form, or why there is none."""
+    from lockstep.verbs.words.calling import strict
+
+    chosen = {name: choices[name][value] if name in choices else value for name, value in point.items()}
+    try:
+        return {"answer": strict(unwrap(call))(**same, **chosen).to_dict()}
+    except BadInput as error:
+        return {"why": str(error), "refused": [error.message, error.where]}
+    except Infeasible as error:
+        return {"why": str(error)}
+
+
+def _row(pairs: Mapping[str, Value], found: Json) -> Row:
+    given, point = ({name: pair[one] for name, pair in pairs.items()} for one in (0, 1))
+    return Row(given, point, found.get("answer"), found.get("why", ""))
+
+
+@contextmanager
+def swept_file(store: str | Path | None, verb: str, words: Json) -> Iterator[SweepFile | None]:
+    """The file `store` of the answers of a verb, with what it is asked written into it; None without one.
+
+    A file may be asked again with more values; its answers stay. Raises BadInput where it has answers of another verb
+    or of other versions, and for words that are more than names, numbers and text.
+    """
+    from lockstep.engines import SweepFile
+    from lockstep.engines.questions import plain_words, versions
+
+    if store is None:
+        yield None
+        return
+    given, here = plain_words({name: value for name, value in words.items() if value is not None}), versions()
+    with SweepFile(Path(store)) as file:
+        about = file.about
+        if about.get("verb", verb) != verb:
+            raise BadInput(f"{str(store)!r} has answers of {about['verb']}, not of {verb}; choose another", "--store")
+        if about.get("versions", here) != here:
+            there = {name: about["versions"].get(name, "?") for name in here}
+            other = ", ".join(f"{name} {there[name]}, not {here[name]}" for name in here if there[name] != here[name])
+            raise BadInput(f"{str(store)!r} was computed with {other}; go on there, or choose another file", "--store")
+        file.begin({"verb": verb, "words": given, "versions": here, "began_s": about.get("began_s", time.time())})
+        yield file

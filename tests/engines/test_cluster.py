@@ -1,0 +1,132 @@
+"""Dask clusters that run already: found by file or TLS address, other versions refused, a lost scheduler survived."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cli_runner import run
+from engines.engine_tasks import nap
+from lockstep.engines import Asking, Dask, Questions, SweepFile
+from lockstep.engines import dask as engine_of_dask
+from lockstep.engines.cluster import environment
+from lockstep.engines.dask import Other, answer_there
+from lockstep.engines.questions import versions
+
+pytestmark = pytest.mark.timeout(120)
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+QUICK = ("converge", "noise-scale", "--set", "repetitions=100", "--sweep", "condition=1,10", "--seeds", "3", "--json")
+OTHER_NUMPY = """
+import importlib.metadata as metadata, distributed.versions as there
+def version(name, known=metadata.version):
+    return "9.9" if name == "numpy" else known(name)
+metadata.version = there.version = version
+there._version_cached.cache_clear()
+"""
+
+
+@contextmanager
+def started(*command: str, more: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of Dask while the context lasts."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "dask", *command], env={**environment(), **more}, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@contextmanager
+def cluster(
+    folder: Path, *, preload: str = "", protocol: str = "tcp", more: Mapping[str, str] | None = None
+) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
+    """A scheduler and a worker of two threads; the scheduler's file, and its process."""
+    file, more = folder / "scheduler.json", more or {}
+    local = ("--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0", "--protocol", protocol)
+    script = folder / "preload.py"
+    script.write_text(preload)
+    with started("scheduler", *local, "--port", "0", "--scheduler-file", str(file), more=more) as scheduler:
+        while not file.exists():
+            time.sleep(0.05)
+            assert scheduler.poll() is None, "the scheduler did not start"
+        with started(
+            "worker", *local, "--scheduler-file", str(file), "--no-nanny", "--nthreads", "2", "--preload", str(script),
+            "--local-directory", str(folder), more=more,
+        ):  # fmt: skip
+            yield file, scheduler
+
+
+def test_a_scheduler_is_found_by_its_file(tmp_path: Path) -> None:
+    with cluster(tmp_path) as (file, _):
+        assert run(*QUICK, "--engine", f"dask:scheduler-file:{file}").out == run(*QUICK).out
+    assert "no scheduler file" in run(*QUICK, "--engine", f"dask:scheduler-file:{tmp_path / 'none'}").refusal()
+
+
+def test_a_worker_of_another_version_is_refused_with_both(tmp_path: Path) -> None:
+    with cluster(tmp_path, preload=OTHER_NUMPY) as (file, _):
+        time.sleep(3)  # until the worker has joined; before that the first batch would find it out
+        said = run(*QUICK, "--engine", f"dask:scheduler-file:{file}").refusal()
+    assert f"numpy 9.9 where {np.__version__} is here" in said
+
+
+def test_a_worker_that_joins_late_answers_nothing_for_other_versions() -> None:
+    found = answer_there({**versions(), "lockstep": "0.0"}, abs, [1])
+    assert found == Other(versions())
+
+
+def test_a_lost_scheduler_leaves_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path) as (path, scheduler), SweepFile(tmp_path / "a.sweep") as file:
+
+        def kill(done: int, total: int) -> None:
+            if done >= 3 and scheduler.poll() is None:
+                scheduler.kill()
+
+        monkeypatch.setattr(engine_of_dask, "CONNECT_S", 5.0)
+        asking = Asking(Questions(nap, range(200), {}), Dask(scheduler_file=str(path)), file, kill)
+        known = dict(asking)
+        assert 3 <= len(known) < 200
+        assert "the Dask scheduler is gone" in asking.stopped
+        assert f"{len(known)} of 200 answers are known" in asking.stopped
+        assert str(file.path) in asking.stopped
+        assert len(file) == len(known)
+
+
+def test_kills_of_workers_clients_and_schedulers_lose_nothing() -> None:
+    """A short one of what `benchmarks/kills.py` does to 2,000 batches."""
+    command = [sys.executable, str(BENCHMARKS / "kills.py"), "--batches", "60", "--kills", "5", "--seed", "2"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "bytes of one process: the same" in ended.stdout
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
+def test_tls_is_set_up_by_the_configuration_of_dask(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout",
+         str(key), "-out", str(certificate)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    tls = {f"DASK_DISTRIBUTED__COMM__TLS__{role}__{what}": str(path) for role in ("SCHEDULER", "WORKER", "CLIENT")
+           for what, path in (("KEY", key), ("CERT", certificate))}  # fmt: skip
+    tls |= {"DASK_DISTRIBUTED__COMM__TLS__CA_FILE": str(certificate),
+            "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True"}  # fmt: skip
+    with cluster(tmp_path, protocol="tls", more=tls) as (file, _):
+        assert '"tls://' in file.read_text()
+        command = [sys.executable, "-m", "lockstep", *QUICK, "--engine", f"dask:scheduler-file:{file}"]
+        there = subprocess.run(command, env={**environment(), **tls}, capture_output=True, text=True, timeout=120)
+        assert there.stdout == run(*QUICK).out, there.stderr
