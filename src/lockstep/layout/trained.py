@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import reduce
 
 import numpy as np
 
@@ -47,10 +46,9 @@ def restored_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind]) -> Number:
     model, recipe = job.transformer, job.recipe
     if model is None or recipe.base is None:
         return 0.0
-    sizes: list[Number] = [
-        (one.per_rank_elems(grid.tp, grid.ep, grid.expert_tp) / max(1, one.copies)) * recipe.element_B
-        for kind in by_stored(held)
-        for one in layer_weights(model, kind)
-        if is_linear(one)
-    ]
-    return reduce(np.maximum, sizes, 0.0)
+    largest: Number = 0.0
+    for kind in by_stored(held):
+        for one in filter(is_linear, layer_weights(model, kind)):
+            elems = one.per_rank_elems(grid.tp, 1, grid.expert_tp) / one.copies
+            largest = np.maximum(largest, elems * recipe.element_B)
+    return largest

@@ -17,10 +17,10 @@ from starlette.responses import Response
 
 from lockstep.documents import SCHEMA
 from lockstep.errors import BadInput
+from lockstep.rows.files import flattened
 from lockstep.types.plain import Json, plain
 from lockstep.views.page.inline import script_source
 from lockstep.views.parts.html import POLICY, page_of
-from lockstep.views.parts.lists import flattened
 from lockstep.views.parts.output import finite
 from lockstep.views.parts.page import asked_as, python, shell
 from lockstep.web.asked import shell_words
