@@ -168,6 +168,9 @@ class Recipe:
     recompute_modules: tuple[str, ...] = ("core_attn",)
     """What selective recomputation computes again: core_attn, layernorm, mla_up_proj, mlp, moe_act (Megatron Core's
     words, see `workload/piece.py`); a module that the model does not have changes nothing."""
+    recompute_stops: bool = False
+    """What is computed again ends with the last tensor that the backward pass reads, so that the product which ends a
+    layer is not run again (XLA; PyTorch's checkpointing without re-entry since 2.1)."""
     recompute_layers: int = 0
     """Layers of every stage, or chunk, that full recomputation runs again, the others keeping all (Megatron-LM's method
     block); 0 for all of them."""

@@ -135,7 +135,7 @@ def _maxtext_case(row: dict[str, str]) -> Case:
     shard = ranks if ranks < devices else 0
     layout = Layout(dp=devices, micro_batch=int(row["mbs"]), zero=3, shard=shard, recompute="selective")
     return _asked(
-        row, layout, Recipe.by("maxtext", **_trained(row), recompute_modules=("core_attn", "layernorm", "mlp"))
+        row, layout, Recipe.by("maxtext", **_trained(row), recompute_modules=("context", "layernorm", "mlp"))
     )
 
 

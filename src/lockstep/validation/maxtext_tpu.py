@@ -36,10 +36,10 @@ SEQ, VOCAB = 2048, 32000
 BASE = {"hidden": 2048, "heads": 16, "ffn": 7168, "layers": 16}
 OF_2023 = {22: (48, 6144, 24, 24576), 52: (32, 12288, 32, 49152)}
 """Layers, hidden, heads and feed-forward width by billions of parameters."""
-NO_MLP = ("core_attn", "layernorm", "mlp")
+NO_MLP = ("context", "layernorm", "mlp")
 REMAT: dict[str, Json] = {
     "full": {"recompute": "full"},
-    "minimal": {"recompute": "selective", "modules": ("core_attn", "layernorm")},
+    "minimal": {"recompute": "selective", "modules": ("context", "layernorm", "mlp_act")},
     "qkv_proj_offloaded": {"recompute": "selective", "modules": NO_MLP, "offload_layers": "all"},
 }
 

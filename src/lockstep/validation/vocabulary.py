@@ -69,6 +69,8 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
         "megatron-te",
         seq=seq,
         batch=int(row["num_microbatches"]),
+        dtype="fp16",
+        gradient_B=2.0,
         overlap_pp=folded,
         vocab_parallel=SPREAD.get(row["method"], "none"),
     )

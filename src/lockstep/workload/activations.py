@@ -302,8 +302,8 @@ def _latent(attention: Attention, latent: LatentAttention, piece: Piece) -> Iter
 def _core(attention: Attention, piece: Piece) -> Iterator[Row]:
     """Scores, or the log-sum-exp of fused attention, which selective recomputation drops; the output stays."""
     output_B = piece.element_B if piece.cached_attention_B is None else piece.cached_attention_B
-    yield Row("attention output", attention.out_width * output_B, "tp")
-    core, scores_B = piece.kept_up_to("core_attn"), attention.heads * piece.element_B
+    yield Row("attention output", attention.out_width * output_B, "tp", piece.kept_up_to("context"))
+    core, scores_B = piece.kept_up_to("core_attn", "context"), attention.heads * piece.element_B
     if piece.flash_attention:
         yield Row("attention log-sum-exp", attention.heads * FP32_B, "tp", core)
         return
@@ -327,6 +327,8 @@ def _mlp(mlp: Mlp, piece: Piece) -> Iterator[Row]:
             continue
         token_B = mlp.ffn * (piece.input_B if name == "down input" else piece.element_B)
         modules = ("mlp",) if name in ("gate", "activation input") else ("mlp", "op")
+        if name in ("down input", "activated gate") and (mlp.gated or mlp.activation != "relu"):
+            modules += ("mlp_act",)
         yield Row(f"mlp {name}", token_B, "tp", piece.kept_up_to(*modules))
 
 
