@@ -33,6 +33,9 @@ def modules_again(shard: Shard, kind: LayerKind, core: Passes) -> Work:
     parts = [core.forward] if {"core_attn", "context"} & {*modules} and kind.attends else []
     if "layernorm" in modules:
         parts.append(norms(shard, kind).forward)
+    if "out_proj" in modules and kind.attends:
+        width = model.attention.out_width / shard.grid.tp
+        parts.append(shard.product(shard.tokens, model.hidden, width).forward)
     if "op" in modules:
         parts.append(_every_second(shard, kind, mlp))
     if "mla_up_proj" in modules and latent:

@@ -144,6 +144,7 @@ def _deepspeed(row: dict[str, str]) -> tuple[Recipe, Layout]:
         seq=int(row["max_length"]),
         batch=devices * int(row["micro_batch"]) * int(row["grad_accum"] or 1),
         fused_elementwise=liger,
+        fused_norms=liger,
         cross_entropy="chunked" if liger else "eager",
         gradient_B=2.0,
         attention_kernel="flash3" if "3" in row["attn_impl"] else "flash2",

@@ -265,7 +265,8 @@ def _stream(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
             yield Row(name, model.hidden * piece.input_B, "sequence", piece.kept_up_to(*modules))
         else:
             # Computed again per operation too, which keeps the feed-forward block's output instead: just as wide.
-            yield _hidden(name, model, piece)
+            summed = name == "norm 2 input" and model.norm_placement == "pre"
+            yield _hidden(name, model, piece, piece.kept_up_to("out_proj") if summed else SELECTIVE)
     if model.modulation is not None:
         yield from model.modulation.rows(model.hidden, piece)
 
