@@ -22,7 +22,9 @@ from lockstep.hardware import AttentionKernel, efficiency
 from lockstep.types.arrays import Floats
 from lockstep.validation.case import read_rows
 
-PEAKS = {"A100": 312e12, "H100": 989e12, "H200": 989e12, "H20": 148e12, "B200": 2250e12, "GB200": 2500e12, "GB300": 2500e12}
+PEAKS = {
+    "A100": 312e12, "H100": 989e12, "H200": 989e12, "H20": 148e12, "B200": 2250e12, "GB200": 2500e12, "GB300": 2500e12,
+}  # fmt: skip
 FITTED = (
     ("a100", "flash1", ("A100",)), ("a100", "flash2", ("A100",)), ("h100", "flash1", ("H100",)),
     ("h100", "flash2", ("H100",)), ("h100", "flash3", ("H100",)), ("h100", "cudnn", ("H100", "H200")),

@@ -46,11 +46,12 @@ CHOICES_HEAD = """
 
 What it would have cost to take the layout that is predicted fastest, of all that a table measured for the same job on
 the same devices: its measured time over the least measured time, minus 1; and the same of the robust choice.
-*Questions* are jobs with at least three layouts. Of the layouts that ran, {fits} fit in memory here (of at most 24 rows
-of each table).
+*Questions* are jobs with at least three layouts. The last column leaves out rows that contradict another one: between
+two micro-batches of one layout a device would compute at more than its peak (validation/contradictions.py). Of the
+layouts that ran, {fits} fit in memory here (of at most 24 rows of each table).
 
-| table | questions | fastest: mean | largest | robust: mean | largest |
-|---|---|---|---|---|---|
+| table | questions | fastest: mean | largest | robust: mean | largest | fastest, consistent rows: mean |
+|---|---|---|---|---|---|---|
 """
 WEAK_HEAD = """
 ## Weak scaling
@@ -235,7 +236,8 @@ def _choice(found: TableReport) -> str:
     one = found.regret
     if one is None:
         return ""
-    fracs = one.mean_frac, one.max_frac, one.robust_mean_frac, one.robust_max_frac
+    without = found.consistent_regret
+    fracs = one.mean_frac, one.max_frac, one.robust_mean_frac, one.robust_max_frac, without and without.mean_frac
     return "| " + " | ".join([found.table.name, str(one.questions), *map(_percent, fracs)]) + " |\n"
 
 

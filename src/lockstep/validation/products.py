@@ -1,4 +1,4 @@
-"""`python -m lockstep.validation.products`: curves of devices that no published step was fitted on, from products alone.
+"""`python -m lockstep.validation.products`: curves of devices that no step was fitted on, from products alone.
 
 torch.matmul of n x n by n x n in bf16 takes 2 n^3 / (peak e) + c 6 n^2 / bandwidth (`hardware/device.py`), so that
 
