@@ -81,9 +81,9 @@ NOTES = """
 - **Fitted or not.** Three constants of A100, H100 and B200 each, and the host times of seven programs, were fitted to
   at most 60 rows per table and device of narayanan (April rows and table 2), korthikanti, llm_foundry, vTrain,
   nvidia_nemo, dgxc_nemo, dgxc_maxtext and vocab_parallelism, of which rows that the authors' own repetition makes 9 to
-  14 % faster are left out. H20 and RTX 4090 have what torch's products and, on H20, attention reach alone. Rates of attention kernels were fitted to benchmarks of
-  those kernels alone, except that of llm_foundry's Triton kernel. The spread of H100's speeds was fitted to weak
-  scaling (below). Everything else, and all memory, is not fitted.
+  14 % faster are left out. H20 and RTX 4090 have what torch's products and, on H20, attention reach alone. Rates of
+  attention kernels were fitted to benchmarks of those kernels alone, except that of llm_foundry's Triton kernel. The
+  spread of H100's speeds was fitted to weak scaling (below). Everything else, and all memory, is not fitted.
 - **Facts of the software explain most.** One rate of attention for H100, fitted to steps, had hidden that llm-foundry
   runs FlashAttention of 2022 in Triton: with each program's own kernel dgxc_nemo went from 11.3 to 3.8 % and
   dgxc_maxtext from 24.7 to 5.2 % ([decision 3](decisions/0003-device-efficiency.md)). NeMo's recipes keep gradients in
@@ -91,20 +91,20 @@ NOTES = """
   tensors, a rank after another: internlm_7b from 17.6 to 13.1 %, and choices among its layouts from 17 to 5 % lost.
 - **Recomputation that stops.** XLA leaves out what nothing reads, and PyTorch's checkpointing without re-entry stops at
   the last tensor that a backward pass needs (since 2.1), so that a layer's down product is not run again
-  (`recompute_stops`). llm-foundry's own tables show it: from July 2023 to April 2024 the same layouts became 5.0 %
-  faster in the median where layers are recomputed, and 0.5 % elsewhere (13 and 17 pairs). With it the curve of H100 came down to
-  the best product that was measured, 0.81 of the peak instead of 0.88; MaxText went from 10.3 to 5.3 % unseen, TPUs
-  from 8.9 and 9.7 to 6.5 and 2.2 %, without a constant of theirs being touched.
+  (`recompute_stops`). llm-foundry's own tables show it: from July 2023 to the rows of 2024 the same layouts of A100
+  became 5.0 % faster in the median where layers are recomputed, and 0.5 % elsewhere (13 and 17 pairs). With it the
+  curve of H100 came down to the best product that was measured, 0.81 of the peak instead of 0.88; MaxText went from
+  10.3 to 5.3 % unseen, TPUs from 8.9 and 9.7 to 6.5 and 2.2 %, without a constant of theirs being touched.
 - **What software does not fuse.** Megatron's loss, torch's loss, gates, and the norms and rotary embedding that
   transformers writes out pass over memory many times more than one kernel would; a test counts the bytes of torch's own
-  operations (tests/step/test_passes.py). GPT-NeoX pads heads of 80 to 128 in FlashAttention-1 and,
-  through DeepSpeed, reduces gradients beside nothing: from 17.2 to 10.7 %. FlashAttention-2 is no faster on B200 than
-  on H100, by rates of the kernel alone: prime_rl from 37 to 16 %.
+  operations (tests/step/test_passes.py). GPT-NeoX pads heads of 80 to 128 in FlashAttention-1 and, through DeepSpeed,
+  reduces gradients beside nothing: from 17.2 to 10.7 %. FlashAttention-2 is no faster on B200 than on H100, by rates of
+  the kernel alone: prime_rl from 37 to 16 %.
 - **Above 15 % by software, and why.** *nemo-25*: without its rows no B200 was ever seen. Its H100 rows are then 5 %
   off, those of B200 22 % too fast; starting from what B200 kernels reach alone (0.776 of the peak, 0.56 of the
-  bandwidth) leaves 24 %, so steps there lose what no published kernel shows. *fsdp-compile*: nine rows; a model of
-  0.6B on one H100 is 24 to 32 % too fast, and Qwen3 30B 45 %, whose benchmark repeats one token, so that all choose
-  one expert.
+  bandwidth) leaves 24 %, so steps there lose what no published kernel shows. *fsdp-compile*: nine rows; a model of 0.6B
+  on one H100 is 24 to 32 % too fast, and Qwen3 30B 45 %, whose benchmark repeats one token, so that all choose one
+  expert.
 - **Just below.** *megatron-deepspeed*: vTrain's small models wait for a host that is slower than that of every other
   program, for which the engine's work per micro-batch is a suspicion.
 - **InternEvo** loses 0.3 to 0.5 s of every step to something that neither batch nor ranks change, and that its
@@ -122,12 +122,12 @@ NOTES = """
   of torchao are power-limited by an unknown amount: 40 to 60 % too fast.
 - **Facts that were chosen after errors had been seen.** torchtitan's matrix rate (between two that its page names),
   that nothing overlaps Llama 3's tensor-parallel traffic (with Megatron's overlap its rows come out 3 points faster),
-  the links of simumax_a100_pcie, that GPT-NeoX's elementwise kernels are PyTorch's own, what transformers,
-  LitGPT and bitsandbytes keep for the backward pass (read in their code after memory had come out low), and each
-  table's tolerance.
-- **Where a constant does as well.** nvidia_nemo's rows are showcases at nearly one utilisation,
-  bigscience_a100_sweep's lie around its optimum, and internlm_7b, torchao, pythia_a100 and prime_rl are one program
-  on one or two machines: a constant that saw the answers errs less there than we do.
+  the links of simumax_a100_pcie, that GPT-NeoX's elementwise kernels are PyTorch's own, what transformers, LitGPT and
+  bitsandbytes keep for the backward pass (read in their code after memory had come out low), and each table's
+  tolerance.
+- **Where a constant does as well.** nvidia_nemo's rows are showcases at nearly one utilisation, bigscience_a100_sweep's
+  lie around its optimum, and internlm_7b, torchao, pythia_a100 and prime_rl are one program on one or two machines: a
+  constant that saw the answers errs less there than we do.
 - **The same program a year before.** llm_foundry_mpt_2023 has 84 rows of July 2023 that nothing was fitted to: 2.9 % in
   the median. Its worst are small models with 32,768 tokens and more, 10 to 23 % too fast, and 30B on eight GPUs.
 - **BERT.** Samples of 128 tokens are met within 3.6 % in fp16 and 9 % in TF32 on 1 to 256 A100, nothing of which was
@@ -141,8 +141,8 @@ NOTES = """
   goes wrong: 39.1B with tp 2, pp 8, dp 32 and micro-batches of two sequences took 21.9 s where 14.7 are predicted, and
   19.1 s with three. These two contradict one another; in no other table do rows (the last column).
 - **What ran and does not fit.** All three rows of llama3_405b by 10 to 19 %, half of the TPUs' rows, and seven of 46 of
-  nvidia_nemo, four of them by less than 1 %: what Meta's trainer gives up between passes is not printed. MaxText's Llama
-  3.1 70B fits since its script was read: it keeps queries, keys and values alone (NVIDIA/dgxc-benchmarking,
+  nvidia_nemo, four of them by less than 1 %: what Meta's trainer gives up between passes is not printed. MaxText's
+  Llama 3.1 70B fits since its script was read: it keeps queries, keys and values alone (NVIDIA/dgxc-benchmarking,
   maxtext/configure.sh, `save_qkv_proj`), and MaxText's policies do not keep the output of attention.
 - **Memory by moment.** Memory is fullest at the loss, in the backward pass of a layer, at its end or during the update,
   and software differs in all four: what a loss makes of logits, gradients that PyTorch frees, the tensor that its AdamW
@@ -156,12 +156,12 @@ NOTES = """
   runs of one test that differ by 3.7 % from one another.
 - **Fine-tuning on small machines.** Steps of torchtune are met within 6 % on A100 and RTX 4090, those of FSDP-QLoRA on
   two RTX 4090, Llama 2 70B from host memory among them, within 12 %; nothing was fitted. They came out 2 to 31 % too
-  slow until the device had its own curve: its products reach 0.96 of the peak, where A100's reach 0.77, which waits for
-  power. Its large cache, a suspicion before, is not needed to explain them. The memory of LitGPT's adapters beside bf16 weights is met within 2 % in the median and
-  torchtune's techniques within 7.
-  4-bit rows of LitGPT come out 9 to 20 % low: those of 2024 look as if bitsandbytes had kept its inputs in fp32, which
-  no source says. FSDP-QLoRA prints reserved memory, of which 2 GiB are left from loading, as its authors note. What ran
-  out of memory is refused, all six.
+  slow until the device had its own curve: its products reach 0.96 of the peak, where A100's reach 0.79, which waits for
+  power. Its large cache, a suspicion before, is not needed to explain them. The memory of LitGPT's adapters beside bf16
+  weights is met within 2 % in the median and torchtune's techniques within 7. 4-bit rows of LitGPT come out 9 to 20 %
+  low: those of 2024 look as if bitsandbytes had kept its inputs in fp32, which no source says. FSDP-QLoRA prints
+  reserved memory, of which 2 GiB are left from loading, as its authors note. What ran out of memory is refused, all
+  six.
 - **Notes at the head of scripts.** fine_tuning_open is rounded by hand, and its memory is what torch had reserved: 15 %
   more than here in the median, 30 where adapters are on experts. H20 has a sixth of H100's rate, and its kernels reach
   more of it: 16,384 tokens came out 38 to 56 % too slow with H100's shares and 7 to 10 % with its own.
@@ -169,23 +169,23 @@ NOTES = """
   smallest models come out too fast. The authors' own repetition on one node (sail-sg/VocabularyParallelism, artifact)
   is 12 to 15 % faster than the printed rows of 4B with 4,096 tokens. With Megatron's loss in place errors no longer
   fall with the vocabulary, and whole vocabulary layers are 5 to 10 % too slow. The scripts train in fp16 and do not ask
-  for gradients in fp32: with two bytes each memory went from 7.4 to 2.7 %. Of six rows that ran out of
-  memory two do not fit here, and four fill 95 to 96 % of it.
-- **Zero-bubble schedules.** On an assumed network (RoCE, four ports of 100 Gbit/s) 1F1B over several nodes comes out
-  up to 19 % too slow. Post-validation is not priced. Memory is within 2 % in the median.
+  for gradients in fp32: with two bytes each memory went from 7.4 to 2.7 %. Of six rows that ran out of memory two do
+  not fit here, and four fill 95 to 96 % of it.
+- **Zero-bubble schedules.** On an assumed network (RoCE, four ports of 100 Gbit/s) 1F1B over several nodes comes out up
+  to 19 % too slow. Post-validation is not priced. Memory is within 2 % in the median.
 - **Two years of Megatron-LM.** The same 1T layout took 102.6 s in 2021 and 94.4 s in 2022. Between the two papers it
-  learned to reduce input gradients beside weight-gradient products and to accumulate inside these: two switches of
-  the stacks `megatron-2021` and `megatron-2022`, on one device.
+  learned to reduce input gradients beside weight-gradient products and to accumulate inside these: two switches of the
+  stacks `megatron-2021` and `megatron-2022`, on one device.
 - **DeepSpeed's pipeline.** bigscience_a100_sweep is of another engine than the fit: gradients are copied before they
   are added, sends take turns, and every kernel launch blocked, as the team's scripts and DeepSpeed's code say
-  (`converted_gradients`, `paired_sends`, `launch_blocking`). Most rows with tp = 8 stay 6 to 19 % too fast; why is
-  not known.
-- **TPUs.** No row of one was fitted. Rows of v5e with everything recomputed run at 89 % of the peak rate, counting
-  what is recomputed; the assumed curve reaches 75 %, so 32B comes out 32 % too slow. Several slices lose up to 15 %
-  against one where here nothing is lost: their exchange hides behind the backward pass, and slices do not differ. Rows
-  of v6e put a part of what is kept in host memory; all of it is priced. Llama 2 70B's batch contradicts its rate.
-  Of 34 rows of v5e and v6e 17 would fill 108 to 159 % of the memory: for what XLA and the framework hold beside tensors
-  the same is assumed as on GPUs, and v6e's losses over 128,256 logits are not cut in pieces here.
+  (`converted_gradients`, `paired_sends`, `launch_blocking`). Most rows with tp = 8 stay 6 to 19 % too fast; why is not
+  known.
+- **TPUs.** No row of one was fitted. Rows of v5e with everything recomputed run at 89 % of the peak rate, counting what
+  is recomputed; the assumed curve reaches 75 %, so 32B comes out 32 % too slow. Several slices lose up to 15 % against
+  one where here nothing is lost: their exchange hides behind the backward pass, and slices do not differ. Rows of v6e
+  put a part of what is kept in host memory; all of it is priced. Llama 2 70B's batch contradicts its rate. Of 34 rows
+  of v5e and v6e 17 would fill 108 to 159 % of the memory: for what XLA and the framework hold beside tensors the same
+  is assumed as on GPUs, and v6e's losses over 128,256 logits are not cut in pieces here.
 - **Links of a PCIe server.** simumax_a100_pcie is priced on two halves of four cards, at rates of SimuMax's own file;
   that description was made after the flat server of the catalog had come out 34 % too fast in the median.
 - **Experts alone.** Nothing was fitted to deepep_all_to_all or moe_layer_perf. DeepEP's exchange over two nodes is
@@ -194,18 +194,18 @@ NOTES = """
   times as long on H100 as other products of experts (pytorch/ao, blockwise_fp8_training). The four rows of one B200 run
   torch's grouped products, which take 1.3 to 1.6 times as long as dense ones by the same source.
 - **Whole steps with experts.** Nothing was fitted to dgxc_nemo_experts or nvidia_nemo_experts either. Grok-1 in bf16
-  comes out 10 % too fast, in fp8 17 %. On nvidia_nemo_experts the same model on the same devices became
-  up to 2.8 times as fast within half a year (Qwen3 30B on eight B200: 27.1 s in container 26.02 with micro-batch 1,
-  9.7 s in 26.04.01 with 4); the model knows neither software.
-- **Kernels alone.** The curves were fitted to whole steps. They meet products of 2,048 rows and more within 11 % on A100
-  and 14 % on H100 and H200; streams of A100 within 14. H100's has taken in what steps do beside kernels:
-  elementwise ones come out 1.8 times as long as STREAM and tuned casts take, between cuDNN's norms and PyTorch's. On TPU
-  v6e products come out 35 % too slow. Products for weight
-  gradients of groups in fp8 ran at a third of the rate of the others, which is not modelled.
+  comes out 10 % too fast, in fp8 17 %. On nvidia_nemo_experts the same model on the same devices became up to 2.8 times
+  as fast within half a year (Qwen3 30B on eight B200: 27.1 s in container 26.02 with micro-batch 1, 9.7 s in 26.04.01
+  with 4); the model knows neither software.
+- **Kernels alone.** The curves were fitted to whole steps. They meet products of 2,048 rows and more within 11 % on
+  A100 and 14 % on H100 and H200; streams of A100 within 14. H100's has taken in what steps do beside kernels:
+  elementwise ones come out 1.8 times as long as STREAM and tuned casts take, between cuDNN's norms and PyTorch's. On
+  TPU v6e products come out 35 % too slow. Products for weight gradients of groups in fp8 ran at a third of the rate of
+  the others, which is not modelled.
 - **Collectives alone.** nccl_collectives and collectives_micro are of at least 1 MB; rows that a link of the catalog
   was fitted to are left out. Where one NVLink switch reduces (52 rows), the median is 3 %, and the rack of 72 GB200
-  comes out 23 % too fast. Several such switches are 20 % off and more: NCCL runs its phases side by side, which is
-  not priced. BigScience's 32 A100 took nine times as long as their Omni-Path would need, as the team noted then.
+  comes out 23 % too fast. Several such switches are 20 % off and more: NCCL runs its phases side by side, which is not
+  priced. BigScience's 32 A100 took nine times as long as their Omni-Path would need, as the team noted then.
 - **Read and not asked.** NVIDIA's scaling tables of NeMo Launcher on A100 (42 rows) do not print the batch that ran,
   and where they do it does not go together with the layouts of their configuration: 9 sequences on each of 160 GPUs in
   micro-batches of 4, 27 in micro-batches of 24; T5 and mT5 are not models here, and BERT's rows print a rate of FLOPs

@@ -168,5 +168,5 @@ def _recipe_case(row: dict[str, str]) -> Case:
     )
 
 
-TABLE = Table("maxtext_tpu", "step_time_s", SOURCE, 0.12, cases)
-RECIPES = Table("tpu_recipes", "step_time_s", RECIPES_SOURCE, 0.13, recipe_cases)
+TABLE = Table("maxtext_tpu", "step_time_s", SOURCE, 0.08, cases)
+RECIPES = Table("tpu_recipes", "step_time_s", RECIPES_SOURCE, 0.05, recipe_cases)
