@@ -20,6 +20,7 @@ import numpy as np
 
 from lockstep.hardware import AttentionKernel, efficiency
 from lockstep.types.arrays import Floats
+from lockstep.types.plain import Json
 from lockstep.validation.case import read_rows
 
 PEAKS = {
@@ -120,7 +121,8 @@ def fit_like(known: Sequence[Rate], base: AttentionKernel) -> AttentionKernel:
     start = base.forward_frac, base.forward_tokens, base.narrow_power
     found = least_squares(lambda x: log_errors(kernel(x), known), start, x_scale=start)
     best = kernel(found.x)
-    return replace(best, **{name: float(f"{getattr(best, name):.3g}") for name in CONSTANTS})
+    rounded: Json = {name: float(f"{getattr(best, name):.3g}") for name in CONSTANTS}
+    return replace(best, **rounded)
 
 
 CONSTANTS = (

@@ -251,7 +251,13 @@ def _choice(found: TableReport) -> str:
     if one is None:
         return ""
     without = found.consistent_regret
-    fracs = one.mean_frac, one.max_frac, one.robust_mean_frac, one.robust_max_frac, without and without.mean_frac
+    fracs = (
+        one.mean_frac,
+        one.max_frac,
+        one.robust_mean_frac,
+        one.robust_max_frac,
+        without.mean_frac if without else None,
+    )
     return "| " + " | ".join([found.table.name, str(one.questions), *map(_percent, fracs)]) + " |\n"
 
 

@@ -327,7 +327,7 @@ def _mlp(mlp: Mlp, piece: Piece) -> Iterator[Row]:
         if name == "down input" and mlp.activation != "relu" and not piece.needs_input_of("down_proj"):
             continue
         token_B = mlp.ffn * (piece.input_B if name == "down input" else piece.element_B)
-        modules = ("mlp",) if name in ("gate", "activation input") else ("mlp", "op")
+        modules: tuple[str, ...] = ("mlp",) if name in ("gate", "activation input") else ("mlp", "op")
         if name in ("down input", "activated gate") and (mlp.gated or mlp.activation != "relu"):
             modules += ("mlp_act",)
         yield Row(f"mlp {name}", token_B, "tp", piece.kept_up_to(*modules))
