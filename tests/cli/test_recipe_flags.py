@@ -58,8 +58,8 @@ FLAGS = {
 ADAPTERS = {"train", "base"}
 """Words of fine-tuning, which mean something only together and not of every model: workload/test_adapters.py."""
 OF_SOFTWARE = {
-    "fused_gate", "fused_norms", "working_copy", "gradients_freed", "foreach_update", "narrow_inputs", "wide_norms",
-    "repeated_heads",
+    "fused_gate", "fused_norms", "working_copy", "gradients_freed", "foreach_update", "narrow_inputs",
+    "repeated_heads", "recompute_stops",
 }  # fmt: skip
 """Habits that a stack decides: said by --stack."""
 QUESTION = {"seq", "batch", "notes"}

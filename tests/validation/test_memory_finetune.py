@@ -39,11 +39,11 @@ def test_every_step_is_asked_or_left_out_by_reason() -> None:
     assert len(memory_finetune.time_cases()) + sum(left.values()) == len(ROWS)
 
 
-def test_adapters_beside_an_offloaded_base_are_within_thirty_percent() -> None:
+def test_adapters_beside_an_offloaded_base_are_within_fifteen_percent() -> None:
     """Llama 2 70B in four bits on two RTX 4090: the host updates adapters alone (all parameters: twice as long)."""
     offloaded = [case for case in memory_finetune.time_cases() if case.layout.offload == "parameters"]
     assert len(offloaded) == 4
-    assert max(abs(case.predict(case) / case.measured - 1) for case in offloaded) < 0.30
+    assert max(abs(case.predict(case) / case.measured - 1) for case in offloaded) < 0.15
 
 
 def test_rows_that_contradict_themselves_are_left_out() -> None:

@@ -63,9 +63,8 @@ STEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_
 SWEEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_s" and name not in SHOWCASES]
 
 
-# Whole vocabulary layers come out 5 to 7 % too slow and spread ones as much too fast, which is not explained; on RTX
-# 4090 norms that are written out come out too slow, perhaps as its cache is not priced.
-LESS_AHEAD = {"vocab_parallelism": 0.8, "memory_finetune_steps": 0.95}
+# Whole vocabulary layers come out 5 to 10 % too slow and spread ones as much too fast, which is not explained.
+LESS_AHEAD = {"vocab_parallelism": 0.8}
 
 
 @pytest.mark.parametrize("name", SWEEPS)
@@ -75,12 +74,12 @@ def test_the_model_beats_one_constant_mfu(name: str) -> None:
     assert found.median_abs_frac < LESS_AHEAD.get(name, 0.6) * found.constant_mfu_frac
 
 
-def test_software_that_was_not_seen_is_within_nine_percent_in_the_median() -> None:
+def test_software_that_was_not_seen_is_within_eight_percent_in_the_median() -> None:
     """Over 20 programs; each keeps its switches, and nothing else of it is known."""
     report = validate(STEPS)
     assert len(report.stacks) == 20
     assert report.unseen_median_frac is not None
-    assert report.unseen_median_frac < 0.09
+    assert report.unseen_median_frac < 0.08
 
 
 def test_intervals_cover_nine_of_ten_steps_of_unseen_software() -> None:
@@ -145,8 +144,12 @@ def test_grok_1_in_bf16_with_cut_experts_is_within_fifteen_percent() -> None:
 
 
 def test_spread_vocabulary_layers_gain_what_was_measured() -> None:
-    """Step time against whole layers of the same model, vocabulary and sequence: within 12 points of it, most in 10."""
-    timed = {tuple(case.row.split()[1:]): case for case in TABLES["vocab_parallelism"].cases()}
+    """Step time against whole layers of the same model, vocabulary and sequence: within 12 points of it, most in 10.
+
+    Not of rows that the authors' own repetition contradicts (`vocabulary.repeated`)."""
+    timed = {
+        tuple(case.row.split()[1:]): case for case in TABLES["vocab_parallelism"].cases() if vocabulary.repeated(case)
+    }
     found = table("vocab_parallelism")
     errors = {error.row: error.predicted for error in found.errors}
     differences = []
@@ -154,7 +157,7 @@ def test_spread_vocabulary_layers_gain_what_was_measured() -> None:
         whole = timed.get((schedule, "Baseline", *rest))
         if method in vocabulary.SPREAD and whole is not None:
             differences.append(errors[case.row] / errors[whole.row] - case.measured / whole.measured)
-    assert len(differences) == 90
+    assert len(differences) == 78
     assert max(map(abs, differences)) < 0.12
     assert sum(abs(one) >= 0.10 for one in differences) <= 3
 

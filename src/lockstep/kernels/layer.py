@@ -25,7 +25,7 @@ from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import sharing_of
 from lockstep.parallel.context import partials
 from lockstep.types.arrays import Number
-from lockstep.workload import DENSE, Experts, LatentAttention, LayerKind, Mlp, Transformer, keys_per_query
+from lockstep.workload import DENSE, Experts, LatentAttention, LayerKind, Transformer, keys_per_query
 
 ADDED_POSITIONS = {"alibi": (2.0, 0.0), "relative": (2.0, 1.0)}
 """Passes over scores that add positions to them, forward and backward, where attention is not fused."""
@@ -229,8 +229,6 @@ class LayerWork:
     core: Passes
     shared: Passes
     """Of `passes`, shared experts, which need no exchange."""
-    repeated: Work
-    """What selective recomputation runs again before the backward pass."""
     frozen: Work | None = None
     """A forward pass without adapters; None where there are none."""
 
@@ -277,45 +275,7 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
         around += restored_work(shard, kind)
         bare, around = around, around + adapter_work(shard, shard.recipe.adapters, kind)
     frozen = None if bare is None else bare.forward + core.forward
-    return LayerWork(around, core, shared, _repeated(shard, kind, core), frozen)
-
-
-def _repeated(shard: Shard, kind: LayerKind, core: Passes) -> Work:
-    """Forward work of the modules that the recipe's selective recomputation throws away."""
-    model, modules = shard.model, shard.recipe.recompute_modules
-    latent, moe = model.attention.latent if kind.attends else None, model.experts if kind.experts else None
-    mlp = model.mlp if kind.block == "dense" else None
-    parts = [core.forward] if "core_attn" in modules and kind.attends else []
-    if "layernorm" in modules:
-        parts.append(norms(shard, kind).forward)
-    if "op" in modules:
-        parts.append(_every_second(shard, kind, mlp))
-    if "mla_up_proj" in modules and latent:
-        parts.append(up_projections(shard, latent, model.attention.heads / shard.grid.tp).forward)
-    if "mlp" in modules and mlp:
-        parts.append(feed_forward(shard, mlp.ffn / shard.grid.tp, shard.tokens, 1, mlp.gated).forward)
-    if "moe_act" in modules and moe:
-        width = moe.ffn / shard.grid.expert_tp
-        parts.append(activation(shard, width, shard.routed_tokens * moe.top_k, 1, moe.gated).forward)
-        parts.append(activation(shard, moe.shared_ffn / shard.grid.tp, shard.tokens, 1, moe.gated).forward)
-    return sum(parts, Work())
-
-
-def _every_second(shard: Shard, kind: LayerKind, mlp: Mlp | None) -> Work:
-    """What recomputation per operation runs again of a layer: key and output projection, up (or, without a gate, down),
-    the norms and the activation.
-    """
-    attention, tokens, h = shard.model.attention, shard.tokens, shard.model.hidden
-    parts = norms(shard, kind)
-    if attention.latent is None and kind.attends:
-        width = attention.heads / shard.grid.tp * attention.head_dim
-        each = shard.product(tokens, shard.kv_heads * attention.head_dim, h) + shard.product(tokens, h, width)
-        parts += each + each if kind.crosses else each
-    if mlp:
-        width = mlp.ffn / shard.grid.tp
-        parts += shard.product(tokens, width, h) if mlp.gated else shard.product(tokens, h, width)
-        parts += activation(shard, width, tokens, 1, mlp.gated)
-    return parts.forward
+    return LayerWork(around, core, shared, frozen)
 
 
 def embedding_work(shard: Shard) -> Passes:

@@ -95,7 +95,9 @@ class Recipe(Brief):
     fused_elementwise: bool = True
     """Neighbouring elementwise operations run as one kernel (Megatron's fused kernels, torch.compile)."""
     fused_norms: bool = True
-    """RMSNorm and rotary embedding are a kernel each; else PyTorch's operations in turn (transformers' own models)."""
+    """RMSNorm and rotary embedding are a kernel each, not written out in PyTorch's operations (transformers' modeling
+    files; torchtune's and LitGPT's RMSNorm), which keep an RMSNorm's input in fp32 and, where its scale is trained, the
+    normed values."""
     fused_gate: bool = False
     """A gated block's activation and product run as one kernel where other elementwise operations do not (scripted)."""
     cross_entropy: str | None = None
@@ -106,9 +108,6 @@ class Recipe(Brief):
     """Adapters are stored, trained and passed as other parameters, not in fp32 as by PEFT (autocast_adapter_dtype)."""
     working_copy: bool = True
     """Half-precision parameters are kept beside their master copy; FSDP casts what it gathers instead."""
-    wide_norms: bool = False
-    """An RMSNorm runs in PyTorch's elementwise kernels, which keep its input in fp32 and, where its scale is trained,
-    the normed values (LlamaRMSNorm of Hugging Face's transformers; torchtune's and LitGPT's RMSNorm)."""
     base_inputs_kept: bool = False
     """Frozen matrices in a `base` format keep their inputs, which nothing needs (bitsandbytes before 0.43.2)."""
     joint_qkv: bool = False
@@ -169,6 +168,9 @@ class Recipe(Brief):
     recompute_modules: tuple[str, ...] = ("core_attn",)
     """What selective recomputation computes again: core_attn, layernorm, mla_up_proj, mlp, moe_act (Megatron Core's
     words, see `workload/piece.py`); a module that the model does not have changes nothing."""
+    recompute_stops: bool = False
+    """What is computed again ends with the last tensor that the backward pass reads, so that the product which ends a
+    layer is not run again (XLA; PyTorch's checkpointing without re-entry since 2.1)."""
     recompute_layers: int = 0
     """Layers of every stage, or chunk, that full recomputation runs again, the others keeping all (Megatron-LM's method
     block); 0 for all of them."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.layer import LayerWork, layer_work, product_pairs, tensor_rounds
+from lockstep.kernels.recompute import modules_again, whole_again
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import Recipe, busiest_rank_frac, choices_of, context_blocks, group_tokens, piece
 from lockstep.parallel import context
@@ -201,7 +202,9 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
     forward, backward = layer_pieces(shard, network, work, kind)
     backward = (*_block_again(shard, kind, forward), *backward)
     repeated = np.where(mode == FULL, again_frac(shard), 0.0)
-    again = work.forward * repeated + work.repeated.when(mode == SELECTIVE)
+    again = whole_again(shard, kind, work) * repeated
+    if np.any(mode == SELECTIVE):
+        again += modules_again(shard, kind, work.core).when(mode == SELECTIVE)
     kernels = work.backward + gradient_work + again
     exposed = _exposed(forward, "forward_s") | _exposed(backward, "backward_s")
     for one in {one.part for one in backward}:

@@ -2,7 +2,8 @@
 
 For every device and kernel the constants of `AttentionKernel` by least squares in log(rate), with a soft-L1 norm: rows
 of forward passes, of backward passes, and of both (5 of 7 FLOPs are backward). Where only both are published, a kernel
-has one rate for both. Prints entries of `hardware/catalog/efficiency.toml`, and what they miss.
+has one rate for both. Where forward passes of one length are (`LIKE`), what they do not tell is in the proportions of
+the same kernel on another device. Prints entries of `hardware/catalog/efficiency.toml`, and what they miss.
 
 Sources: Dao-AILab/flash-attention@0251105:assets (BSD-3, figures with printed labels); meta-pytorch/tritonbench pull
 requests 171 and 1267; Dao-AILab/flash-attention issue 1589 (FlashAttention-2 on B200, which it runs there with the
@@ -13,21 +14,26 @@ window, the backward pass not deterministic.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lockstep.hardware import AttentionKernel
+from lockstep.hardware import AttentionKernel, efficiency
 from lockstep.types.arrays import Floats
+from lockstep.types.plain import Json
 from lockstep.validation.case import read_rows
 
-PEAKS = {"A100": 312e12, "H100": 989e12, "H200": 989e12, "B200": 2250e12, "GB200": 2500e12, "GB300": 2500e12}
+PEAKS = {
+    "A100": 312e12, "H100": 989e12, "H200": 989e12, "H20": 148e12, "B200": 2250e12, "GB200": 2500e12, "GB300": 2500e12,
+}  # fmt: skip
 FITTED = (
     ("a100", "flash1", ("A100",)), ("a100", "flash2", ("A100",)), ("h100", "flash1", ("H100",)),
     ("h100", "flash2", ("H100",)), ("h100", "flash3", ("H100",)), ("h100", "cudnn", ("H100", "H200")),
     ("b200", "flash2", ("B200",)), ("b200", "cudnn", ("GB200",)),
 )  # fmt: skip
 """Curve, kernel, devices of the table. H200 has the cores of H100."""
+LIKE = (("h20", "flash2", "h100"), ("h20", "flash3", "h100"), ("h20", "cudnn", "h100"))
+"""Curve of a device of which one length is published, kernel, and the curve whose proportions it has."""
 BACKWARD_FLOPS = 2.5
 """FLOPs of a backward pass per FLOP of a forward pass."""
 SOFT = 0.05
@@ -97,6 +103,28 @@ def fit(known: Sequence[Rate]) -> AttentionKernel:
     return kernel(np.array([float(f"{value:.3g}") for value in found.x]))
 
 
+def fit_like(known: Sequence[Rate], base: AttentionKernel) -> AttentionKernel:
+    """The kernel of these forward rates of one length, otherwise as on another device, and no faster backward."""
+    from scipy.optimize import least_squares
+
+    def kernel(x: Floats) -> AttentionKernel:
+        most, ramp, power = x
+        return replace(
+            base,
+            forward_frac=most,
+            backward_frac=most * min(1.0, base.backward_frac / base.forward_frac),
+            forward_tokens=ramp,
+            backward_tokens=ramp * base.backward_tokens / base.forward_tokens,
+            narrow_power=power,
+        )
+
+    start = base.forward_frac, base.forward_tokens, base.narrow_power
+    found = least_squares(lambda x: log_errors(kernel(x), known), start, x_scale=start)
+    best = kernel(found.x)
+    rounded: Json = {name: float(f"{getattr(best, name):.3g}") for name in CONSTANTS}
+    return replace(best, **rounded)
+
+
 CONSTANTS = (
     "forward_frac", "backward_frac", "forward_tokens", "backward_tokens", "full_share", "narrow_power",
 )  # fmt: skip
@@ -104,9 +132,10 @@ CONSTANTS = (
 
 def main() -> None:
     """Fits and prints every kernel."""
-    for curve, name, devices in FITTED:
-        known = rates(name, devices)
-        found = fit(known)
+    fitted = [(curve, name, rates(name, devices), None) for curve, name, devices in FITTED]
+    likes = [(curve, name, rates(name, [curve.upper()]), base) for curve, name, base in LIKE]
+    for curve, name, known, base in [*fitted, *likes]:
+        found = fit(known) if base is None else fit_like(known, efficiency(base).attention[name])
         errors = np.abs(np.expm1(log_errors(found, known)))
         print(f"[{curve}.attention.{name}]")
         for constant in CONSTANTS:

@@ -16,8 +16,9 @@ Switches are those of the recipes' own files: gradients are kept and reduced in 
 traffic overlaps in pieces with Llama and GPT-3, and not so with Nemotron-4 and Grok-1 (ub_tp_comm_overlap of
 nemotron/nemotron4-340b-synth.yaml and grok1/grok1_314b.yaml); GPT-3 has dropout (nemo_megatron/gpt3_175b_hydra.yaml).
 
-MaxText keeps the projections around the attention core and nothing inside the feed-forward block (its remat policies
-`save_dot_except_mlp` and `save_dot_except_mlpwi`, of which the second, for FP8, also keeps the block's output).
+MaxText's remat policies are those of its configure.sh. Of Llama 2, November 2024, the projections around attention are
+kept (`save_dot_except_mlp`, and `save_dot_except_mlpwi`, which names the feed-forward block's output besides, though no
+backward pass reads it); of Llama 3.1, with 8,192 tokens, queries, keys and values alone (`save_qkv_proj`).
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ EXPERTS_SOURCE = "NVIDIA/dgxc-benchmarking, v24.11.1 to v25.05.05; its pre-train
 MAXTEXT_SOURCE = "NVIDIA/dgxc-benchmarking, v24.11.1 and v25.02; its pre-training with MaxText, JAX on GPUs"
 TUNING_SOURCE = "NVIDIA/dgxc-benchmarking, v25.02; its fine-tuning of Llama 3 with NeMo"
 SAMPLE_TOKENS = 200
+SAVED_QKV = ("context", "out_proj", "layernorm", "mlp")
+"""What MaxText's policies that save queries, keys and values alone run again."""
 CATALOG = {
     "llama2-70b": "llama2-70b",
     "llama3-8b": "llama3-8b",
@@ -134,9 +137,8 @@ def _maxtext_case(row: dict[str, str]) -> Case:
     devices, ranks = int(row["n_gpus"]), int(row["fsdp"])
     shard = ranks if ranks < devices else 0
     layout = Layout(dp=devices, micro_batch=int(row["mbs"]), zero=3, shard=shard, recompute="selective")
-    return _asked(
-        row, layout, Recipe.by("maxtext", **_trained(row), recompute_modules=("core_attn", "layernorm", "mlp"))
-    )
+    again = ("context", "layernorm", "mlp") if "llama2" in row["model"] else SAVED_QKV
+    return _asked(row, layout, Recipe.by("maxtext", **_trained(row), recompute_modules=again))
 
 
 def _case(row: dict[str, str]) -> Case:

@@ -46,11 +46,12 @@ CHOICES_HEAD = """
 
 What it would have cost to take the layout that is predicted fastest, of all that a table measured for the same job on
 the same devices: its measured time over the least measured time, minus 1; and the same of the robust choice.
-*Questions* are jobs with at least three layouts. Of the layouts that ran, {fits} fit in memory here (of at most 24 rows
-of each table).
+*Questions* are jobs with at least three layouts. The last column leaves out rows that contradict another one: between
+two micro-batches of one layout a device would compute at more than its peak (validation/contradictions.py). Of the
+layouts that ran, {fits} fit in memory here (of at most 24 rows of each table).
 
-| table | questions | fastest: mean | largest | robust: mean | largest |
-|---|---|---|---|---|---|
+| table | questions | fastest: mean | largest | robust: mean | largest | fastest, consistent rows: mean |
+|---|---|---|---|---|---|---|
 """
 WEAK_HEAD = """
 ## Weak scaling
@@ -79,29 +80,40 @@ NOTES = """
 - **Errors.** Median and mean are of absolute errors; the constants' columns are median absolute errors too.
 - **Fitted or not.** Three constants of A100, H100 and B200 each, and the host times of seven programs, were fitted to
   at most 60 rows per table and device of narayanan (April rows and table 2), korthikanti, llm_foundry, vTrain,
-  nvidia_nemo, dgxc_nemo, dgxc_maxtext and vocab_parallelism. Rates of attention kernels were fitted to benchmarks of
-  those kernels alone, except that of llm_foundry's Triton kernel. The spread of H100's speeds was fitted to weak
-  scaling (below). Everything else, and all memory, is not fitted.
+  nvidia_nemo, dgxc_nemo, dgxc_maxtext and vocab_parallelism, of which rows that the authors' own repetition makes 9 to
+  14 % faster are left out. H20 and RTX 4090 have what torch's products and, on H20, attention reach alone. Rates of
+  attention kernels were fitted to benchmarks of those kernels alone, except that of llm_foundry's Triton kernel. The
+  spread of H100's speeds was fitted to weak scaling (below). Everything else, and all memory, is not fitted.
 - **Facts of the software explain most.** One rate of attention for H100, fitted to steps, had hidden that llm-foundry
   runs FlashAttention of 2022 in Triton: with each program's own kernel dgxc_nemo went from 11.3 to 3.8 % and
   dgxc_maxtext from 24.7 to 5.2 % ([decision 3](decisions/0003-device-efficiency.md)). NeMo's recipes keep gradients in
   bf16, and Nemotron's and Grok's do not overlap tensor-parallel traffic in pieces: 3.1 %. InternEvo broadcasts whole
   tensors, a rank after another: internlm_7b from 17.6 to 13.1 %, and choices among its layouts from 17 to 5 % lost.
+- **Recomputation that stops.** XLA leaves out what nothing reads, and PyTorch's checkpointing without re-entry stops at
+  the last tensor that a backward pass needs (since 2.1), so that a layer's down product is not run again
+  (`recompute_stops`). llm-foundry's own tables show it: from July 2023 to the rows of 2024 the same layouts of A100
+  became 5.0 % faster in the median where layers are recomputed, and 0.5 % elsewhere (13 and 17 pairs). With it the
+  curve of H100 came down to the best product that was measured, 0.81 of the peak instead of 0.88; MaxText went from
+  10.3 to 5.3 % unseen, TPUs from 8.9 and 9.7 to 6.5 and 2.2 %, without a constant of theirs being touched.
 - **What software does not fuse.** Megatron's loss, torch's loss, gates, and the norms and rotary embedding that
   transformers writes out pass over memory many times more than one kernel would; a test counts the bytes of torch's own
-  operations (tests/step/test_passes.py). With these and with heads that stay in half precision, hf-trainer went from
-  8.2 to 6.9 % and torchtitan's table from 12.5 to 11.0 %. GPT-NeoX pads heads of 80 to 128 in FlashAttention-1 and,
-  through DeepSpeed, reduces gradients beside nothing: from 17.2 to 10.7 %. FlashAttention-2 is no faster on B200 than
-  on H100, by rates of the kernel alone: prime_rl from 37 to 16 %.
+  operations (tests/step/test_passes.py). GPT-NeoX pads heads of 80 to 128 in FlashAttention-1 and, through DeepSpeed,
+  reduces gradients beside nothing: from 17.2 to 10.7 %. FlashAttention-2 is no faster on B200 than on H100, by rates of
+  the kernel alone: prime_rl from 37 to 16 %.
 - **Above 15 % by software, and why.** *nemo-25*: without its rows no B200 was ever seen. Its H100 rows are then 5 %
   off, those of B200 22 % too fast; starting from what B200 kernels reach alone (0.776 of the peak, 0.56 of the
-  bandwidth) leaves 24 %, so steps there lose what no published kernel shows. *fsdp-compile*: nine rows; a model of
-  0.6B on one H100 is 24 to 32 % too fast, and Qwen3 30B 45 %, whose benchmark repeats one token, so that all choose
-  one expert.
+  bandwidth) leaves 24 %, so steps there lose what no published kernel shows. *fsdp-compile*: nine rows; a model of 0.6B
+  on one H100 is 24 to 32 % too fast, and Qwen3 30B 45 %, whose benchmark repeats one token, so that all choose one
+  expert.
 - **Just below.** *megatron-deepspeed*: vTrain's small models wait for a host that is slower than that of every other
   program, for which the engine's work per micro-batch is a suspicion.
 - **InternEvo** loses 0.3 to 0.5 s of every step to something that neither batch nor ranks change, and that its
-  optimizer's code does not show; all its rows come out 9 to 19 % too fast.
+  optimizer's code does not show; all its rows come out too fast, 6 to 12 % with whole layers and 11 to 20 % where two
+  ranks share one.
+- **nanotron.** Small models in two stages come out 8 to 31 % too slow: their gates run as PyTorch's own kernels, which
+  H100's curve prices at 0.47 of the bandwidth where STREAM reaches 0.87. NeMo's steps need the low rate; with 0.80 its
+  large models come out 6 to 14 % too slow, as the same fit then slows products. Which work of NeMo's is not counted is
+  not known. On 512 GPUs steps of 0.4 to 0.6 s took up to twice as long as predicted.
 - **torchtitan and torchao.** Their H100 have 500 W and HBM2e, and how fast they multiply is not known: the middle of
   what the page says is taken. With context parallelism, over 131,072 tokens and more, steps come out 25 to 35 % too
   fast: torchtitan copies key and value heads to all query heads before they are exchanged (models/llama/model.py,
@@ -110,12 +122,12 @@ NOTES = """
   of torchao are power-limited by an unknown amount: 40 to 60 % too fast.
 - **Facts that were chosen after errors had been seen.** torchtitan's matrix rate (between two that its page names),
   that nothing overlaps Llama 3's tensor-parallel traffic (with Megatron's overlap its rows come out 3 points faster),
-  the links of simumax_a100_pcie, that GPT-NeoX's elementwise kernels are PyTorch's own, what transformers,
-  LitGPT and bitsandbytes keep for the backward pass (read in their code after memory had come out low), and each
-  table's tolerance.
-- **Where a constant does as well.** nvidia_nemo's rows are showcases at nearly one utilisation,
-  bigscience_a100_sweep's lie around its optimum, and internlm_7b, torchao, pythia_a100 and prime_rl are one program
-  on one or two machines: a constant that saw the answers errs less there than we do.
+  the links of simumax_a100_pcie, that GPT-NeoX's elementwise kernels are PyTorch's own, what transformers, LitGPT and
+  bitsandbytes keep for the backward pass (read in their code after memory had come out low), and each table's
+  tolerance.
+- **Where a constant does as well.** nvidia_nemo's rows are showcases at nearly one utilisation, bigscience_a100_sweep's
+  lie around its optimum, and internlm_7b, torchao, pythia_a100 and prime_rl are one program on one or two machines: a
+  constant that saw the answers errs less there than we do.
 - **The same program a year before.** llm_foundry_mpt_2023 has 84 rows of July 2023 that nothing was fitted to: 2.9 % in
   the median. Its worst are small models with 32,768 tokens and more, 10 to 23 % too fast, and 30B on eight GPUs.
 - **BERT.** Samples of 128 tokens are met within 3.6 % in fp16 and 9 % in TF32 on 1 to 256 A100, nothing of which was
@@ -126,11 +138,12 @@ NOTES = """
   are within 5 % in the median, and whole steps up to 25 % too fast: sends and what waits for them took 11 to 18 s of
   125, on a network where the team saw the same layout take 125 and 225 s.
 - **Choices.** On one node choosing by prediction costs 3 % in the mean. Over several nodes one vTrain question of four
-  goes wrong: 39.1B with tp 2, pp 8, dp 32 and micro-batches of two sequences took 21.9 s where 14.5 are predicted. Its
-  neighbour with three sequences (19.1 s) contradicts that row: between the two, a device would compute at more than its
-  peak (tests/validation/test_vtrain.py). Without the row the four questions cost 1.0 %.
-- **What ran and does not fit.** All three rows of llama3_405b, all of MaxText's Llama 3.1 70B, and seven of 46 of
-  nvidia_nemo, four of them by less than 1 %: what XLA and Meta's trainer give up between passes is not printed.
+  goes wrong: 39.1B with tp 2, pp 8, dp 32 and micro-batches of two sequences took 21.9 s where 14.7 are predicted, and
+  19.1 s with three. These two contradict one another; in no other table do rows (the last column).
+- **What ran and does not fit.** All three rows of llama3_405b by 10 to 19 %, half of the TPUs' rows, and seven of 46 of
+  nvidia_nemo, four of them by less than 1 %: what Meta's trainer gives up between passes is not printed. MaxText's
+  Llama 3.1 70B fits since its script was read: it keeps queries, keys and values alone (NVIDIA/dgxc-benchmarking,
+  maxtext/configure.sh, `save_qkv_proj`), and MaxText's policies do not keep the output of attention.
 - **Memory by moment.** Memory is fullest at the loss, in the backward pass of a layer, at its end or during the update,
   and software differs in all four: what a loss makes of logits, gradients that PyTorch frees, the tensor that its AdamW
   holds besides. On one device torch's own memory tracker agrees within 3 % on every shape and format that is asked
@@ -141,36 +154,38 @@ NOTES = """
   nothing fits into. Megatron's own tests say every byte of tensors: states are 0.8 % off in the median, peaks 0.3 %,
   with what its libraries keep between steps counted by cause (validation/megatron_kept.py). The largest misses are two
   runs of one test that differ by 3.7 % from one another.
-- **Fine-tuning on small machines.** Steps of torchtune are met within 7 % on A100; nothing was fitted. On RTX 4090 its
-  eager step comes out 19 % too slow, and those of FSDP-QLoRA, Llama 2 70B from host memory among them, 2 to 30 %: norms
-  and rotary embedding written out in PyTorch's operations are priced at the rate of memory, of which that device's
-  large cache may save much. The memory of LitGPT's adapters beside bf16 weights is met within 2 % in the median and
-  torchtune's techniques within 7.
-  4-bit rows of LitGPT come out 9 to 20 % low: those of 2024 look as if bitsandbytes had kept its inputs in fp32, which
-  no source says. FSDP-QLoRA prints reserved memory, of which 2 GiB are left from loading, as its authors note. What ran
-  out of memory is refused, all six.
+- **Fine-tuning on small machines.** Steps of torchtune are met within 6 % on A100 and RTX 4090, those of FSDP-QLoRA on
+  two RTX 4090, Llama 2 70B from host memory among them, within 12 %; nothing was fitted. They came out 2 to 31 % too
+  slow until the device had its own curve: its products reach 0.96 of the peak, where A100's reach 0.79, which waits for
+  power. Its large cache, a suspicion before, is not needed to explain them. The memory of LitGPT's adapters beside bf16
+  weights is met within 2 % in the median and torchtune's techniques within 7. 4-bit rows of LitGPT come out 9 to 20 %
+  low: those of 2024 look as if bitsandbytes had kept its inputs in fp32, which no source says. FSDP-QLoRA prints
+  reserved memory, of which 2 GiB are left from loading, as its authors note. What ran out of memory is refused, all
+  six.
 - **Notes at the head of scripts.** fine_tuning_open is rounded by hand, and its memory is what torch had reserved: 15 %
-  more than here in the median, 30 where adapters are on experts. On H20 attention by FlashAttention-2 is priced at its
-  share of Hopper's peak rate, of which H20 has a sixth: 16,384 tokens come out 24 to 42 % too slow.
+  more than here in the median, 30 where adapters are on experts. H20 has a sixth of H100's rate, and its kernels reach
+  more of it: 16,384 tokens came out 38 to 56 % too slow with H100's shares and 7 to 10 % with its own.
 - **Vocabulary layers.** On 16 and 32 devices spread vocabulary layers are predicted within 8 %; all rows of the
   smallest models come out too fast. The authors' own repetition on one node (sail-sg/VocabularyParallelism, artifact)
   is 12 to 15 % faster than the printed rows of 4B with 4,096 tokens. With Megatron's loss in place errors no longer
-  fall with the vocabulary, and whole vocabulary layers are 7 % too slow at all sizes. Memory is 7 % too large in the
-  median, as it would be if the printed GB were GiB; which they are is not said. Of six rows that ran out of memory
-  two do not fit here, and four fill 96 to 98 % of it.
-- **Zero-bubble schedules.** On an assumed network (RoCE, four ports of 100 Gbit/s) 1F1B over several nodes comes out
-  up to 19 % too slow. Post-validation is not priced. Memory is within 2 % in the median.
+  fall with the vocabulary, and whole vocabulary layers are 5 to 10 % too slow. The scripts train in fp16 and do not ask
+  for gradients in fp32: with two bytes each memory went from 7.4 to 2.7 %. Of six rows that ran out of memory two do
+  not fit here, and four fill 95 to 96 % of it.
+- **Zero-bubble schedules.** On an assumed network (RoCE, four ports of 100 Gbit/s) 1F1B over several nodes comes out up
+  to 19 % too slow. Post-validation is not priced. Memory is within 2 % in the median.
 - **Two years of Megatron-LM.** The same 1T layout took 102.6 s in 2021 and 94.4 s in 2022. Between the two papers it
-  learned to reduce input gradients beside weight-gradient products and to accumulate inside these: two switches of
-  the stacks `megatron-2021` and `megatron-2022`, on one device.
+  learned to reduce input gradients beside weight-gradient products and to accumulate inside these: two switches of the
+  stacks `megatron-2021` and `megatron-2022`, on one device.
 - **DeepSpeed's pipeline.** bigscience_a100_sweep is of another engine than the fit: gradients are copied before they
   are added, sends take turns, and every kernel launch blocked, as the team's scripts and DeepSpeed's code say
-  (`converted_gradients`, `paired_sends`, `launch_blocking`). Most rows with tp = 8 stay 6 to 19 % too fast; why is
-  not known.
-- **TPUs.** No row of one was fitted. Rows of v5e with everything recomputed run at 89 % of the peak rate, counting
-  what is recomputed; the assumed curve reaches 75 %, so 32B comes out 32 % too slow. Several slices lose up to 15 %
-  against one where here nothing is lost: their exchange hides behind the backward pass, and slices do not differ. Rows
-  of v6e put a part of what is kept in host memory; all of it is priced. Llama 2 70B's batch contradicts its rate.
+  (`converted_gradients`, `paired_sends`, `launch_blocking`). Most rows with tp = 8 stay 6 to 19 % too fast; why is not
+  known.
+- **TPUs.** No row of one was fitted. Rows of v5e with everything recomputed run at 89 % of the peak rate, counting what
+  is recomputed; the assumed curve reaches 75 %, so 32B comes out 32 % too slow. Several slices lose up to 15 % against
+  one where here nothing is lost: their exchange hides behind the backward pass, and slices do not differ. Rows of v6e
+  put a part of what is kept in host memory; all of it is priced. Llama 2 70B's batch contradicts its rate. Of 34 rows
+  of v5e and v6e 17 would fill 108 to 159 % of the memory: for what XLA and the framework hold beside tensors the same
+  is assumed as on GPUs, and v6e's losses over 128,256 logits are not cut in pieces here.
 - **Links of a PCIe server.** simumax_a100_pcie is priced on two halves of four cards, at rates of SimuMax's own file;
   that description was made after the flat server of the catalog had come out 34 % too fast in the median.
 - **Experts alone.** Nothing was fitted to deepep_all_to_all or moe_layer_perf. DeepEP's exchange over two nodes is
@@ -179,18 +194,18 @@ NOTES = """
   times as long on H100 as other products of experts (pytorch/ao, blockwise_fp8_training). The four rows of one B200 run
   torch's grouped products, which take 1.3 to 1.6 times as long as dense ones by the same source.
 - **Whole steps with experts.** Nothing was fitted to dgxc_nemo_experts or nvidia_nemo_experts either. Grok-1 in bf16
-  comes out 10 % too fast, in fp8 17 %. On nvidia_nemo_experts the same model on the same devices became
-  up to 2.8 times as fast within half a year (Qwen3 30B on eight B200: 27.1 s in container 26.02 with micro-batch 1,
-  9.7 s in 26.04.01 with 4); the model knows neither software.
-- **Kernels alone.** The curves were fitted to whole steps. On A100 they meet kernels too: large products within 10 %,
-  streams within 12. H100's has taken in what steps do beside kernels: elementwise ones come out 1.8 times as long as
-  STREAM and tuned casts take, between cuDNN's norms and PyTorch's, and products of 16,384 rows and more 13 to 21 % too
-  fast, above the best rate that was ever measured. On TPU v6e products come out 35 % too slow. Products for weight
-  gradients of groups in fp8 ran at a third of the rate of the others, which is not modelled.
+  comes out 10 % too fast, in fp8 17 %. On nvidia_nemo_experts the same model on the same devices became up to 2.8 times
+  as fast within half a year (Qwen3 30B on eight B200: 27.1 s in container 26.02 with micro-batch 1, 9.7 s in 26.04.01
+  with 4); the model knows neither software.
+- **Kernels alone.** The curves were fitted to whole steps. They meet products of 2,048 rows and more within 11 % on
+  A100 and 14 % on H100 and H200; streams of A100 within 14. H100's has taken in what steps do beside kernels:
+  elementwise ones come out 1.8 times as long as STREAM and tuned casts take, between cuDNN's norms and PyTorch's. On
+  TPU v6e products come out 35 % too slow. Products for weight gradients of groups in fp8 ran at a third of the rate of
+  the others, which is not modelled.
 - **Collectives alone.** nccl_collectives and collectives_micro are of at least 1 MB; rows that a link of the catalog
   was fitted to are left out. Where one NVLink switch reduces (52 rows), the median is 3 %, and the rack of 72 GB200
-  comes out 23 % too fast. Several such switches are 20 % off and more: NCCL runs its phases side by side, which is
-  not priced. BigScience's 32 A100 took nine times as long as their Omni-Path would need, as the team noted then.
+  comes out 23 % too fast. Several such switches are 20 % off and more: NCCL runs its phases side by side, which is not
+  priced. BigScience's 32 A100 took nine times as long as their Omni-Path would need, as the team noted then.
 - **Read and not asked.** NVIDIA's scaling tables of NeMo Launcher on A100 (42 rows) do not print the batch that ran,
   and where they do it does not go together with the layouts of their configuration: 9 sequences on each of 160 GPUs in
   micro-batches of 4, 27 in micro-batches of 24; T5 and mT5 are not models here, and BERT's rows print a rate of FLOPs
@@ -235,7 +250,14 @@ def _choice(found: TableReport) -> str:
     one = found.regret
     if one is None:
         return ""
-    fracs = one.mean_frac, one.max_frac, one.robust_mean_frac, one.robust_max_frac
+    without = found.consistent_regret
+    fracs = (
+        one.mean_frac,
+        one.max_frac,
+        one.robust_mean_frac,
+        one.robust_max_frac,
+        without.mean_frac if without else None,
+    )
     return "| " + " | ".join([found.table.name, str(one.questions), *map(_percent, fracs)]) + " |\n"
 
 

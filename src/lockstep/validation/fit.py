@@ -58,7 +58,7 @@ TABLES: tuple[tuple[str, Callable[[], Sequence[Case]]], ...] = (
     ("nvidia_nemo", nemo.cases),
     ("dgxc_nemo", dgxc.cases),
     ("dgxc_maxtext", dgxc.maxtext_cases),
-    ("vocab_parallelism", lambda: [case for case in vocabulary.TIME.cases() if not case.layout.stages]),
+    ("vocab_parallelism", vocabulary.fitted_cases),
 )
 """Tables of steps of dense models that are fitted to."""
 

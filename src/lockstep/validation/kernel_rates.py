@@ -143,6 +143,6 @@ def _case(row: dict[str, str], name: str, dtype: str, seconds: float, predict: C
 
 
 GEMM = Table(
-    "gemm_kernels", "kernel_s", "Azure/AI-benchmarking-guide; DeepGEMM; pytorch/ao; tpu-recipes", 0.15, gemm_cases
+    "gemm_kernels", "kernel_s", "Azure/AI-benchmarking-guide; DeepGEMM; pytorch/ao; tpu-recipes", 0.12, gemm_cases
 )
 STREAM = Table("memory_bound_kernels", "kernel_s", "cudnn-frontend; Azure's guide; pytorch/ao", 0.50, stream_cases)

@@ -54,6 +54,7 @@ from lockstep.validation import (
     zero_bubble,
 )
 from lockstep.validation.case import Case, Table, constant_efficiency_s
+from lockstep.validation.contradictions import contradicted
 from lockstep.validation.coverage import observed, sampled
 from lockstep.validation.regret import Regret, regret
 from lockstep.validation.unseen import unseen
@@ -169,6 +170,10 @@ class TableReport:
     """Median absolute error of one constant HFU."""
     regret: Regret | None = None
     """What choosing a layout by its prediction would have cost; None where no question has several layouts."""
+    contradicted: tuple[str, ...] = ()
+    """Rows that contradict another one."""
+    consistent_regret: Regret | None = None
+    """The regret without them."""
 
     @property
     def fracs(self) -> Floats:
@@ -215,6 +220,8 @@ class TableReport:
             "constant_hfu_median_abs_frac": self.constant_hfu_frac,
             "fits_frac": _share(error.fits for error in self.errors),
             "regret": plain(self.regret),
+            "contradicted": list(self.contradicted),
+            "consistent_regret": plain(self.consistent_regret),
             "tolerance_frac": self.table.tolerance_frac,
             "ok": self.ok,
             "worst": plain(self.errors[:WORST]),
@@ -312,8 +319,15 @@ def _report(table: Table) -> TableReport:
     found = [_error(case, case.row in asked) for case in cases]
     worst = sorted(range(len(found)), key=lambda i: (-abs(found[i].error_frac), i))
     mfu, hfu = (_constant(cases, executed) if timed else None for executed in (False, True))
-    choosing = regret(cases, [one.predicted for one in found]) if timed else None
-    return TableReport(table, tuple(found[i] for i in worst), mfu, hfu, choosing)
+    errors = tuple(found[i] for i in worst)
+    if not timed:
+        return TableReport(table, errors, mfu, hfu)
+    wrong = contradicted(cases)
+    both = [(case, one.predicted) for case, one in zip(cases, found, strict=True)]
+    consistent = [pair for pair in both if pair[0].row not in wrong]
+    choosing = (regret(*zip(*pairs, strict=True)) if pairs else None for pairs in (both, consistent))
+    with_all, without = choosing
+    return TableReport(table, errors, mfu, hfu, with_all, wrong, without)
 
 
 def _error(case: Case, with_interval: bool) -> Error:

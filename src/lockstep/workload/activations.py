@@ -265,7 +265,8 @@ def _stream(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
             yield Row(name, model.hidden * piece.input_B, "sequence", piece.kept_up_to(*modules))
         else:
             # Computed again per operation too, which keeps the feed-forward block's output instead: just as wide.
-            yield _hidden(name, model, piece)
+            summed = name == "norm 2 input" and model.norm_placement == "pre"
+            yield _hidden(name, model, piece, piece.kept_up_to("out_proj") if summed else SELECTIVE)
     if model.modulation is not None:
         yield from model.modulation.rows(model.hidden, piece)
 
@@ -302,8 +303,8 @@ def _latent(attention: Attention, latent: LatentAttention, piece: Piece) -> Iter
 def _core(attention: Attention, piece: Piece) -> Iterator[Row]:
     """Scores, or the log-sum-exp of fused attention, which selective recomputation drops; the output stays."""
     output_B = piece.element_B if piece.cached_attention_B is None else piece.cached_attention_B
-    yield Row("attention output", attention.out_width * output_B, "tp")
-    core, scores_B = piece.kept_up_to("core_attn"), attention.heads * piece.element_B
+    yield Row("attention output", attention.out_width * output_B, "tp", piece.kept_up_to("context"))
+    core, scores_B = piece.kept_up_to("core_attn", "context"), attention.heads * piece.element_B
     if piece.flash_attention:
         yield Row("attention log-sum-exp", attention.heads * FP32_B, "tp", core)
         return
@@ -326,7 +327,9 @@ def _mlp(mlp: Mlp, piece: Piece) -> Iterator[Row]:
         if name == "down input" and mlp.activation != "relu" and not piece.needs_input_of("down_proj"):
             continue
         token_B = mlp.ffn * (piece.input_B if name == "down input" else piece.element_B)
-        modules = ("mlp",) if name in ("gate", "activation input") else ("mlp", "op")
+        modules: tuple[str, ...] = ("mlp",) if name in ("gate", "activation input") else ("mlp", "op")
+        if name in ("down input", "activated gate") and (mlp.gated or mlp.activation != "relu"):
+            modules += ("mlp_act",)
         yield Row(f"mlp {name}", token_B, "tp", piece.kept_up_to(*modules))
 
 

@@ -26,6 +26,9 @@ A stronger mode keeps less and computes more; the codes are ordered so. Modules,
     mla_up_proj   queries, keys and values made from the latents of multi-head latent attention
     mlp           everything inside dense feed-forward blocks
     moe_act       outputs of the activation function in routed and shared experts
+    context       the attention's output, and with it what core_attn throws away (MaxText's policies without context)
+    out_proj      the sum of the residual stream and the output projection (MaxText's save_qkv_proj, with context)
+    mlp_act       what the activation function makes in dense feed-forward blocks (MaxText's policy minimal)
     op            every second product of attention and dense blocks, the norms and the activation (torchtitan's
                   selective recomputation per operation: distributed/activation_checkpoint.py)
 """
@@ -43,7 +46,7 @@ from lockstep.workload.adapters import Adapters
 
 RECOMPUTE = ("none", "selective", "full")
 NONE, SELECTIVE, FULL = range(3)
-MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act", "op")
+MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act", "context", "out_proj", "mlp_act", "op")
 Recompute: TypeAlias = str | Whole
 """A word of RECOMPUTE, its code, or an array of codes."""
 Spread = Literal["sequence", "tp", "kv", "scores", "rows", "inner"]

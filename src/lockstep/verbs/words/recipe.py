@@ -329,7 +329,7 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "W",
             "Modules that --recompute selective runs again: core_attn, layernorm, mla_up_proj, mlp, moe_act "
-            "(Megatron), op (torchtitan's selective). (default: core_attn)",
+            "(Megatron), context, out_proj, mlp_act (MaxText), op (torchtitan's selective). (default: core_attn)",
         ),
         Field("recompute_modules", _modules),
     ]
