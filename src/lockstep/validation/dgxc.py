@@ -37,7 +37,7 @@ EXPERTS_SOURCE = "NVIDIA/dgxc-benchmarking, v24.11.1 to v25.05.05; its pre-train
 MAXTEXT_SOURCE = "NVIDIA/dgxc-benchmarking, v24.11.1 and v25.02; its pre-training with MaxText, JAX on GPUs"
 TUNING_SOURCE = "NVIDIA/dgxc-benchmarking, v25.02; its fine-tuning of Llama 3 with NeMo"
 SAMPLE_TOKENS = 200
-SAVED_QKV = ("context", "out_proj", "layernorm", "mlp")
+SAVED_QKV = ("core_attn", "context", "out_proj", "layernorm", "mlp")
 """What MaxText's policies that save queries, keys and values alone run again."""
 CATALOG = {
     "llama2-70b": "llama2-70b",
@@ -137,7 +137,7 @@ def _maxtext_case(row: dict[str, str]) -> Case:
     devices, ranks = int(row["n_gpus"]), int(row["fsdp"])
     shard = ranks if ranks < devices else 0
     layout = Layout(dp=devices, micro_batch=int(row["mbs"]), zero=3, shard=shard, recompute="selective")
-    again = ("context", "layernorm", "mlp") if "llama2" in row["model"] else SAVED_QKV
+    again = ("core_attn", "context", "layernorm", "mlp") if "llama2" in row["model"] else SAVED_QKV
     return _asked(row, layout, Recipe.by("maxtext", **_trained(row), recompute_modules=again))
 
 

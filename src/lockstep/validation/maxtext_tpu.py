@@ -39,7 +39,7 @@ OF_2023 = {22: (48, 6144, 24, 24576), 52: (32, 12288, 32, 49152)}
 """Layers, hidden, heads and feed-forward width by billions of parameters."""
 REMAT: dict[str, Json] = {
     "full": {"recompute": "full"},
-    "minimal": {"recompute": "selective", "modules": ("context", "layernorm", "mlp_act")},
+    "minimal": {"recompute": "selective", "modules": ("core_attn", "context", "layernorm", "mlp_act")},
     "qkv_proj_offloaded": {"recompute": "selective", "modules": SAVED_QKV, "offload_layers": "all"},
 }
 

@@ -108,4 +108,4 @@ def _redistributed(layers: int, stages: int, hidden: int, seq: int, vocab: int) 
 
 
 TIME = Table("vocab_parallelism", "step_time_s", SOURCE, 0.10, time_cases)
-MEMORY = Table("vocab_parallelism_memory", "memory_B", SOURCE, 0.05, memory_cases)
+MEMORY = Table("vocab_parallelism_memory", "memory_B", SOURCE, 0.06, memory_cases)

@@ -304,7 +304,7 @@ def _core(attention: Attention, piece: Piece) -> Iterator[Row]:
     """Scores, or the log-sum-exp of fused attention, which selective recomputation drops; the output stays."""
     output_B = piece.element_B if piece.cached_attention_B is None else piece.cached_attention_B
     yield Row("attention output", attention.out_width * output_B, "tp", piece.kept_up_to("context"))
-    core, scores_B = piece.kept_up_to("core_attn", "context"), attention.heads * piece.element_B
+    core, scores_B = piece.kept_up_to("core_attn"), attention.heads * piece.element_B
     if piece.flash_attention:
         yield Row("attention log-sum-exp", attention.heads * FP32_B, "tp", core)
         return

@@ -26,7 +26,7 @@ A stronger mode keeps less and computes more; the codes are ordered so. Modules,
     mla_up_proj   queries, keys and values made from the latents of multi-head latent attention
     mlp           everything inside dense feed-forward blocks
     moe_act       outputs of the activation function in routed and shared experts
-    context       the attention's output, and with it what core_attn throws away (MaxText's policies without context)
+    context       the attention's output (MaxText's policies without context, beside core_attn)
     out_proj      the sum of the residual stream and the output projection (MaxText's save_qkv_proj, with context)
     mlp_act       what the activation function makes in dense feed-forward blocks (MaxText's policy minimal)
     op            every second product of attention and dense blocks, the norms and the activation (torchtitan's
