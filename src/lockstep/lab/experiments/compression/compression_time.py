@@ -92,6 +92,10 @@ class Priced:
         """Seconds of a step at that bandwidth."""
         return self.fixed_s(settings) + self.critical_B / bandwidth_Bps
 
+    def here_s(self, settings: Settings) -> float:
+        """Seconds of a step at the bandwidth of the settings."""
+        return self.step_s(settings, settings.bandwidth_Bps)
+
     def run_s(self, settings: Settings, bandwidth_Bps: float) -> float:
         """Seconds to the target; infinite when it was not reached."""
         return math.inf if self.run.steps is None else self.run.steps * self.step_s(settings, bandwidth_Bps)
@@ -256,7 +260,7 @@ def _efficiency() -> list[Check]:
 def _row(one: Priced, dense: Priced, settings: Settings) -> Json:
     return {
         "compressor": label(one.made), "steps": one.run.steps, "sent_per_rank_B": one.critical_B,
-        "step_s": one.step_s(settings, settings.bandwidth_Bps),
+        "step_s": one.here_s(settings),
         "run_s": None if one.run.steps is None else one.run_s(settings, settings.bandwidth_Bps),
         "break_even_Bps": None if one is dense else break_even_Bps(one, dense, settings),
     }  # fmt: skip
