@@ -60,7 +60,7 @@ class Settings:
     lab_ranks: int = setting(4, "Ranks of the run on the quadratic.", least=1, most=32)
     most_steps: int = setting(3000, "Most steps of a run on the quadratic.", least=100, most=100_000)
     parameters: int = setting(100_000_000, "Entries of the gradient that is priced.", least=1000, most=10**13)
-    keep_frac: float = setting(0.01, "Share of the entries that the sparsest compressor keeps.", least=1e-3, most=0.5)
+    keep_frac: float = setting(0.01, "Share of the entries that the sparsest compressor keeps.", above=0, most=1)
     bits: int = setting(4, "Bits of the coarsest quantizer.", least=2, most=16)
     ranks: int = setting(8, "Ranks of the run that is priced.", least=2, most=100_000)
     compute_s: float = setting(0.1, "Compute time of a step.", above=0, most=1e6)
