@@ -75,7 +75,7 @@ def ring_network(
 def ring_on(link: PlainLink, ranks: int, first_Bps: float | None = None) -> Network:
     """`ring_network` of links that are all like this one, but for the bandwidth of the first."""
     latency_s, rate_Bps = float(link.latency_s), float(link.bandwidth_Bps)
-    return ring_network(ranks, rate_Bps, latency_s, link.reduce_s_per_B, first_Bps)
+    return ring_network(ranks, rate_Bps, latency_s, float(link.reduce_s_per_B), first_Bps)
 
 
 def tree_network(cluster: Cluster) -> Network:
