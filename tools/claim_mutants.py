@@ -6,8 +6,9 @@
     python tools/claim_mutants.py --only network        of one file alone
 
 A mutant is one of those of `mutants.py`. Only checks and errata run that name a function which uses the changed line,
-each in a process of its own. It is caught when one of them does not find its right value, finds it of a claim that it
-refutes, or stops; one that takes longer than `LIMIT_S` of processor time counts as not caught. Mutants that no caller
+each in a process of its own; of the lab also the experiment's own checks. A mutant is caught when one of them does not
+find its right value or stops. One that takes longer than `LIMIT_S` of processor time, as a search that never ends does,
+gives no verdict, so it is caught too; how many of these there are is printed. Mutants that no caller
 can tell from the code as it is are listed with the reason in `equivalent_mutants.toml`.
 
     score = caught / (mutants - equivalent)
@@ -22,6 +23,7 @@ import random
 import resource
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
@@ -107,7 +109,7 @@ def notices(mutant: Mutant) -> bool:
         bench = Bench()
         checks, facts = deciding(mutant)
         wrong = (not _as_known(check, bench) for check in sorted(checks, key=lambda one: bench.seconds([one])))
-        return any(wrong) or any(not _holds(fact, bench) for fact in facts)
+        return any(wrong) or any(not _holds(fact, bench) for fact in facts) or not _agree(mutant, bench)
     except Exception:  # a broken function that stops the run is noticed too
         return True
 
@@ -117,13 +119,20 @@ def _as_known(check: Check, bench: Bench) -> bool:
     return check.as_known(found) and check.has_power(found)
 
 
+def _agree(mutant: Mutant, bench: Bench) -> bool:
+    """Whether all that an experiment of the lab checks comes out right; deciders have no checks of their own."""
+    if mutant.file.startswith(DECIDERS):
+        return True
+    return bench.experiment(Path(mutant.file).stem.replace("_", "-")).agrees
+
+
 def _holds(fact: Fact, bench: Bench) -> bool:
     evidence = fact.evidence(bench.experiment(fact.experiment))
     return bool(evidence) and all(one.ok for one in evidence)
 
 
 def tried(mutant: Mutant) -> str:
-    """`caught`, `survived` or `timeout`, from a process of its own."""
+    """`caught`, `survived` or `endless`, from a process of its own."""
     process = os.fork()
     if process == 0:
         resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S))
@@ -138,7 +147,7 @@ def tried(mutant: Mutant) -> str:
             os._exit(code)
     _, status = os.waitpid(process, 0)
     if os.WIFSIGNALED(status):
-        return "timeout"
+        return "endless"
     return "caught" if os.WEXITSTATUS(status) else "survived"
 
 
@@ -191,12 +200,14 @@ def main() -> None:
     chosen = [one for one in mutants(given.lab, given.only) if not is_equivalent(one)]
     if given.count is not None:
         chosen = random.Random(given.seed).sample(chosen, min(given.count, len(chosen)))
-    caught = 0
+    counts = Counter[str]()
     for mutant, verdict in verdicts(chosen):
-        caught += verdict == "caught"
+        counts[verdict] += 1
         if verdict != "caught":
             print(f"{verdict:9} {mutant.id}", flush=True)
-    print(f"{caught} of {len(chosen)} caught = {caught / max(1, len(chosen)):.1%}")
+    caught = counts["caught"] + counts["endless"]
+    ends = f" ({counts['endless']} by never ending)" if counts["endless"] else ""
+    print(f"{caught} of {len(chosen)} caught = {caught / max(1, len(chosen)):.1%}{ends}")
 
 
 if __name__ == "__main__":

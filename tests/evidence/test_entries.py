@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import re
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import lockstep
-from lockstep.evidence.claims.decide import Bench, correct
 from lockstep.evidence.claims.deciders.table import ARITHMETIC, LAB, nature_of
 from lockstep.evidence.claims.entry import VERDICTS, Case, Check, Entry, Found, Range
 from lockstep.evidence.claims.page import SYMBOLS
 from lockstep.evidence.claims.pictures import PICTURES
 from lockstep.evidence.claims.shelf import canonical, entries, errata, find_entries, search
-from lockstep.lab.facts import facts, find_fact
+from lockstep.lab.facts import facts
 
 ROOT = Path(__file__).parents[2]
 ITEMS = (
@@ -27,9 +26,13 @@ VERDICT_OF = dict(zip(ITEMS[:50], "ffftfffcffctcfatfffftttaccfffacftcftaffffftfc
 """First letters of the verdicts of theorems, statements and problems, from the judgement of each by hand."""
 
 
-@cache
-def bench() -> Bench:
-    return Bench()
+def as_right(entry: Entry) -> dict[Check, Found]:
+    """The right value of every check, which is what is found: `test_checks.py`."""
+    return {check: Found(_inside(check.right)) for check in entry.every_check()}
+
+
+def _inside(right: Range) -> float:
+    return right.low if np.isfinite(right.low) else right.high
 
 
 def test_every_item_of_the_chapter_has_one_entry() -> None:
@@ -39,54 +42,27 @@ def test_every_item_of_the_chapter_has_one_entry() -> None:
     assert {one: entry.verdict[0] for entry in entries() if (one := entry.id) in VERDICT_OF} == VERDICT_OF
 
 
-@pytest.mark.parametrize("entry", [pytest.param(one, id=one.id) for one in entries()])
-def test_the_verdict_follows_from_checks_that_can_fail(entry: Entry) -> None:
-    assert entry.verdict in VERDICTS
-    found = bench().decide(entry)
-    for check in entry.every_check():
-        assert check.as_known(found[check]), (check.what, found[check])
-        assert check.has_power(found[check]), (check.what, check.allowed(found[check]))
-    assert entry.derived(found) == entry.verdict
-    assert bool(entry.every_check()) == (entry.verdict != "missing")
+def test_the_verdict_follows_from_the_right_values() -> None:
+    for entry in entries():
+        assert entry.verdict in VERDICTS
+        assert entry.derived(as_right(entry)) == entry.verdict, entry.id
+        assert bool(entry.every_check()) == (entry.verdict != "missing")
 
 
 def test_a_verdict_that_is_changed_is_noticed() -> None:
     """Whatever else an entry with checks of its own states does not follow from what is found."""
-    draw = np.random.default_rng(0)
-    decided = [one for one in entries() if one.checks or one.cases]
-    for _ in range(100):
-        entry = decided[draw.integers(len(decided))]
-        others = [one for one in ("true", "false", "conditional", "ambiguous") if one != entry.verdict]
-        assert entry.derived(bench().decide(entry)) != draw.choice(others)
+    for entry in entries():
+        for other in ("true", "false", "conditional", "ambiguous"):
+            if (entry.checks or entry.cases) and other != entry.verdict:
+                assert entry.derived(as_right(entry)) != other, entry.id
 
 
-def test_a_right_value_that_is_changed_is_noticed() -> None:
-    """Right values off by three times what is allowed, in a random direction."""
-    draw = np.random.default_rng(1)
-    checks = [
-        (entry, check) for entry in entries() for check in entry.every_check() if check.right.low == check.right.high
-    ]
-    for place in draw.choice(len(checks), 100, replace=False):
-        entry, check = checks[place]
-        found = bench().decide(entry)[check]
-        moved = check.right.low + float(draw.choice([-1.0, 1.0])) * 3 * check.allowed(found)
-        other = Check(check.what, check.by, check.claimed, Range(moved, moved, check.right.half_digit))
-        assert not other.as_known(found) or check.allowed(found) == 0
-
-
-@pytest.mark.parametrize("place", range(8))
-def test_errata_that_run_find_the_right_value_and_not_the_printed_one(place: int) -> None:
-    """In eight parts, for tests that run in parallel."""
-    for one in errata()[place::8]:
-        (found,) = correct([one], bench().seed) if one.fact == "" else (None,)
-        if one.fact:
-            fact = find_fact(one.fact)
-            evidence = fact.evidence(bench().experiment(fact.experiment))
-            assert evidence
-            assert all(check.ok for check in evidence)
-        elif one.check is not None and found is not None and found.found is not None:
-            assert found.as_registered, (one.id, found.found)
-            assert one.check.has_power(found.found), one.id
+def test_a_right_value_that_is_swapped_with_what_it_excludes_changes_the_verdict() -> None:
+    for entry in entries():
+        for check in entry.every_check():
+            assert check.excluded is not None
+            found = as_right(entry) | {check: Found(_inside(check.excluded))}
+            assert entry.derived(found) == "undecided", (entry.id, check.what)
 
 
 def test_errata_are_numbered_by_item_and_most_run() -> None:
@@ -212,57 +188,86 @@ def test_right_values_are_typed_and_not_computed() -> None:
             assert check.by.startswith((LAB, ARITHMETIC)) or "." in check.by.split()[0]
 
 
-NUMBER = re.compile(r"(?<![\w.])\d[\d,]*\.?\d*(?!\w)")
-SCALES = (1, 100, 1000, 1e-3, 1e-6, 1e-9)
-"""Percent, thousands and their like."""
+NUMBER = re.compile(r"(?<![\w.])(\d[\d,]*\.?\d*)(?!\w)(?: (%|ms|us|kB|MB|GB|million|billion)(?!\w))?")
+UNITS = {"%": 100, "ms": 1e3, "us": 1e6, "kB": 1e-3, "MB": 1e-6, "GB": 1e-9, "million": 1e-6, "billion": 1e-9}
+"""Words after a number -> what a value in SI units is multiplied with to give it."""
 SMALL = {0.0, 1.0, 2.0, 3.0, 4.0}
 """Numbers of formulas, such as the 2 of a half."""
+SPOKEN = [entry for entry in entries() if entry.kind in ("theorem", "statement", "proof")]
 
 
-def numbers(text: str) -> set[str]:
-    return {found.rstrip(".,").replace(",", "") for found in NUMBER.findall(text)} - {""}
+def numbers(text: str) -> list[tuple[str, str]]:
+    """Each with the unit after it, as written."""
+    return [(number.rstrip(".,").replace(",", ""), unit) for number, unit in NUMBER.findall(text)]
+
+
+def said(entry: Entry) -> str:
+    return " ".join((entry.says, entry.because, entry.true_form))
+
+
+def held(entry: Entry) -> tuple[set[tuple[str, str]], list[float]]:
+    """Numbers of an entry that other parts of it write (those of checks with their unit), and values of its checks."""
+    checks = [*entry.every_check(), *(one.check for one in errata() if one.of == entry.id and one.check)]
+    ranges = [one for check in checks for one in (check.claimed, check.right, check.rival) if one]
+    texts = [*(case.when for case in entry.cases), *(check.what for check in checks)]
+    texts += [text for one in errata() if one.of == entry.id for text in (one.printed, one.right)]
+    problems = [re.sub(r"[=,]", " ", check.by) for check in checks] + [re.sub(r"[=,:]", " ", entry.command)]
+    written = {pair for text in texts for pair in numbers(text)}
+    arguments = [float(word) for text in problems for word in text.split() if re.fullmatch(r"[\d.]+(e-?\d+)?", word)]
+    return written, [v for one in ranges for v in (one.low, one.high) if np.isfinite(v)] + arguments
 
 
 def untied(entry: Entry, text: str) -> list[str]:
-    """Numbers of a text that no check and no erratum of the entry holds."""
-    ranges = [one for check in entry.every_check() for one in (check.claimed, check.right, check.rival) if one]
-    values = [value for one in ranges for value in (one.low, one.high) if np.isfinite(value)]
-    said = [entry.title, entry.command, *(case.when for case in entry.cases)]
-    said += [text for check in entry.every_check() for text in (check.what, check.by)]
-    said += [text for one in errata() if one.of == entry.id for text in (one.printed, one.right)]
-    known = set().union(*map(numbers, said))
+    """Numbers of a text that no check and no erratum of the entry holds, to all digits that are written."""
+    written, values = held(entry)
 
-    def tied(number: str) -> bool:
+    def tied(number: str, unit: str) -> bool:
         value, half = float(number), 0.5 * 10.0 ** -len(number.partition(".")[2])
-        near = (abs(scale * other - value) <= half + 1e-12 for other in values for scale in SCALES)
-        return value in SMALL or number in known or any(near) or any(abs(100 * (1 - v) - value) <= half for v in values)
+        if (value in SMALL and "." not in number) or (number, unit) in written:
+            return True
+        scaled = [v * scale for v in values for scale in {1, UNITS.get(unit, 1)}]
+        scaled += [100 * (1 - v) for v in values if unit == "%"]
+        # A whole value has no decimals to be rounded to.
+        return any(abs(v - value) <= half * (1 + 1e-9) and ("." not in number or v % 1) for v in scaled)
 
-    return [number for number in sorted(numbers(text)) if not tied(number)]
-
-
-SPOKEN = [entry for entry in entries() if entry.kind in ("theorem", "statement", "proof")]
+    return [f"{number} {unit}".strip() for number, unit in numbers(text) if not tied(number, unit)]
 
 
 @pytest.mark.parametrize("entry", [pytest.param(one, id=one.id) for one in SPOKEN])
 def test_numbers_in_texts_are_those_of_checks(entry: Entry) -> None:
-    assert untied(entry, " ".join((entry.says, entry.because, entry.true_form))) == []
+    assert untied(entry, said(entry)) == []
+
+
+TWICE = Path(__file__).with_name("numbers_in_texts.csv")
+"""The numbers of every entry's texts a second time, in their order: one that changes in one place has a mistake."""
+
+
+def typed_twice() -> dict[str, list[str]]:
+    with TWICE.open(encoding="utf-8", newline="") as file:
+        return {row["id"]: row["numbers"].split() for row in csv.DictReader(file)}
+
+
+def ordered(text: str) -> list[str]:
+    return [f"{number}{unit}" for number, unit in numbers(text)]
+
+
+def test_numbers_in_texts_stand_in_a_second_place() -> None:
+    assert {entry.id: ordered(said(entry)) for entry in entries() if ordered(said(entry))} == typed_twice()
 
 
 def test_numbers_that_are_changed_in_texts_are_noticed() -> None:
-    """Hundred draws of a number of two digits or more, moved by a tenth to a half."""
-    draw, noticed = np.random.default_rng(2), 0
-    texts = [
-        (entry, number)
-        for entry in SPOKEN
-        for number in sorted(numbers(entry.says + " " + entry.because))
-        if len(number) > 1
-    ]
-    for _ in range(100):
-        entry, number = texts[draw.integers(len(texts))]
+    """Hundred draws of a number in any text, moved by a tenth to a half: the second place differs."""
+    draw, kept = np.random.default_rng(2), typed_twice()
+    places = [(entry, found) for entry in entries() for found in NUMBER.finditer(said(entry))]
+    for place in draw.choice(len(places), 100, replace=False):
+        entry, found = places[place]
+        number = found[1].rstrip(".,").replace(",", "")
         digits = len(number.partition(".")[2])
-        moved = f"{float(number) * draw.uniform(1.1, 1.5):.{digits}f}"
-        noticed += moved in untied(entry, moved)
-    assert noticed >= 85
+        step = max(0.1 * float(number), 10.0**-digits) * draw.choice([-1, 1]) * draw.integers(1, 6)
+        moved = f"{abs(float(number) + step):.{digits}f}"
+        begin = found.start(1)
+        changed = said(entry)[:begin] + moved + said(entry)[begin + len(found[1].rstrip(".,")) :]
+        assert moved == number or ordered(changed) != kept[entry.id], (entry.id, number, moved)
 
 
 def test_every_decider_decides_something() -> None:

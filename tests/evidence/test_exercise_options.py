@@ -1,4 +1,5 @@
-"""Options that exercises ask for: orders of a ring, a single worker that pays, workers above a time, drawn speeds."""
+"""Options that items ask for: orders and a slow link of a ring, a single worker that pays, workers above a time and the
+slowest of them, drawn speeds, the place of a rank, steps and delays, critical batches below one micro-batch."""
 
 from __future__ import annotations
 
@@ -108,3 +109,66 @@ def test_a_parameter_server_is_sharded_and_sparse() -> None:
     ):
         with pytest.raises(BadInput, match=r"--shards|--density"):
             lockstep.collective(op, **words, **more)
+
+
+@pytest.mark.parametrize(("ranks", "slow"), [(4, 1e9), (8, 25e9)])
+def test_a_ring_is_as_slow_as_its_slowest_link(ranks: int, slow: float) -> None:
+    """2 (n - 1) messages of d / n follow each other over every link."""
+    words = {"ranks": ranks, "size": 1e8, "latency": 0, "bandwidth": 100e9, "algorithm": "ring"}
+    (row,) = lockstep.collective("all-reduce", slow_link=slow, **words).comparison.rows
+    assert row.time_s == pytest.approx(2 * (ranks - 1) / ranks * 1e8 / slow)
+    (equal,) = lockstep.collective("all-reduce", slow_link=100e9, **words).comparison.rows
+    (plain,) = lockstep.collective("all-reduce", **words).comparison.rows
+    assert equal.time_s == pytest.approx(plain.time_s)
+    with pytest.raises(BadInput, match="--slow-link"):
+        lockstep.collective("all-reduce", slow_link=slow, **(words | {"algorithm": "tree"}))
+
+
+def test_how_often_a_slow_worker_is_the_slowest() -> None:
+    """Exponential times of rates 1 and 1 / f: the slower one is later with probability f / (1 + f)."""
+    for factor in (2.0, 3.0):
+        found = lockstep.stragglers(workers=2, law="exponential:mean=1s", slow=1, slow_factor=factor)
+        right = factor / (1 + factor)
+        assert found.slowest_slow_frac == pytest.approx(right, abs=5 * math.sqrt(right * (1 - right) / 500_000))
+    always = lockstep.stragglers(workers=4, law="constant:value=1s", slow=1)
+    assert always.slowest_slow_frac == 1
+    assert lockstep.stragglers(workers=4, law="exponential:mean=1s").slowest_slow_frac is None
+
+
+def test_the_place_of_a_rank_in_a_grid() -> None:
+    """Rank 77 of 8 x 4 x 4 by hand: 77 = 5 + 8 x 1 + 32 x 2."""
+    words = {"cluster": "dgx-a100-80gb:16", "batch": 64, "tp": 8, "pp": 4, "dp": 4}
+    place = lockstep.memory("gpt3-175b", rank=77, **words).place
+    assert place == {
+        "tp": {"coordinate": 5, "ranks": list(range(72, 80))},
+        "dp": {"coordinate": 1, "ranks": [69, 77, 85, 93]},
+        "pp": {"coordinate": 2, "ranks": [13, 45, 77, 109]},
+    }
+    assert lockstep.memory("gpt3-175b", **words).place is None
+    assert "69 77 85 93" in run("memory", "gpt3-175b", "-c", "dgx-a100-80gb:16", "--batch", "64", "--tp", "8", "--pp",
+                                "4", "--dp", "4", "--rank", "77").out  # fmt: skip
+    with pytest.raises(BadInput, match="--rank"):
+        lockstep.memory("gpt3-175b", rank=128, **words)
+
+
+def test_updates_at_a_step_and_a_delay_of_ones_own() -> None:
+    """Those of a plain loop on x^2 / 2 from 1, until |x| stays below the target."""
+    chosen = {"delays": "0,1,2,4", "step": 0.2, "condition": 1, "target_frac": 7.07e-4}
+    found = lockstep.converge("delay-iterations", settings=chosen)
+    (curve,) = (one for one in found.curves if one.label == "no noise, simulated")
+    for delay, updates in zip(curve.x, curve.y, strict=True):
+        path = [1.0]
+        for place in range(400):
+            path.append(path[-1] - 0.2 * path[max(0, place - int(delay))])
+        assert updates == max(place for place, x in enumerate(path) if abs(x) > 7.07e-4) + 1
+    assert curve.y.tolist() == [33, 23, 23, 80]
+    with pytest.raises(BadInput, match=r"below 0\.1845"):
+        lockstep.converge("delay-iterations", settings={"delays": "8", "step": 0.2})
+
+
+def test_a_critical_batch_below_one_micro_batch_is_said() -> None:
+    found = lockstep.roofline("llama3-8b", "dgx-h100:16", batch=1024, tp=1, pp=1, dp=128, zero=1)
+    for level in found.levels[1:]:
+        assert 0 < level.critical_microbatches < 1
+        assert level.critical_batch == 128 * found.job.sequence_units
+        assert "of one would hide it" in level.critical_why

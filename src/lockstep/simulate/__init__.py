@@ -13,7 +13,7 @@ from lockstep.simulate.law import (
     Uniform,
 )
 from lockstep.simulate.law_text import parse_law
-from lockstep.simulate.network import Network, ring_network, star_network, tree_network
+from lockstep.simulate.network import Network, ring_network, ring_on, star_network, tree_network
 from lockstep.simulate.noise import Noise
 from lockstep.simulate.packets import Protocol, simulate_packets
 from lockstep.simulate.prices import Price, durations_s, links_between, sent_per_level_B
@@ -64,6 +64,7 @@ __all__ = [
     "queue",
     "restarting",
     "ring_network",
+    "ring_on",
     "sent_per_level_B",
     "simulate",
     "simulate_contended",

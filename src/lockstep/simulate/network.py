@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.collectives import PlainLink
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
 from lockstep.types.arrays import Array
@@ -69,6 +70,12 @@ def ring_network(
     return Network(
         ranks, rates, names, route, lambda a, b: latency_s * len(route(a, b)), reduce_s_per_B,
     )  # fmt: skip
+
+
+def ring_on(link: PlainLink, ranks: int, first_Bps: float | None = None) -> Network:
+    """`ring_network` of links that are all like this one, but for the bandwidth of the first."""
+    latency_s, rate_Bps = float(link.latency_s), float(link.bandwidth_Bps)
+    return ring_network(ranks, rate_Bps, latency_s, float(link.reduce_s_per_B), first_Bps)
 
 
 def tree_network(cluster: Cluster) -> Network:

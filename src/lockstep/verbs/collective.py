@@ -153,14 +153,11 @@ def _ordered(op: str, network: Network, size_B: float, algorithm: str | None, or
 def _slowed(op: str, network: Network, size_B: float, algorithm: str | None, slow_Bps: float) -> Collective:
     """A ring alone whose first link has another bandwidth, simulated message by message."""
     from lockstep.collectives import Comparison, bus_bandwidth_Bps, get
-    from lockstep.simulate import ring_network, simulate_contended
+    from lockstep.simulate import ring_on, simulate_contended
 
     if network.spans_levels or algorithm != "ring":
         raise BadInput("is for a ring on one link; add --algorithm ring, and --latency and --bandwidth", "--slow-link")
-    link = network.link
-    links = ring_network(
-        network.ranks, float(link.bandwidth_Bps), float(link.latency_s), link.reduce_s_per_B, first_Bps=slow_Bps
-    )
+    links = ring_on(network.link, network.ranks, slow_Bps)
     time_s = float(simulate_contended(get(op, "ring").program(network.ranks, size_B), links).makespan_s)
     (row,) = _compared(op, network, size_B, ["ring"], None, None).rows
     slowed = replace(

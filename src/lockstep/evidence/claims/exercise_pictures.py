@@ -219,7 +219,7 @@ def compression() -> tuple[Picture, ...]:
         kind = "dashed" if name.startswith("int8") else "curve"  # as many steps as without compression
         count = np.arange(len(one.run.losses), dtype=float)
         steps.append(Line(name, count, one.run.losses, kind))
-        seconds.append(Line(name, one.step_s(settings, settings.bandwidth_Bps) * count, one.run.losses, kind))
+        seconds.append(Line(name, one.here_s(settings) * count, one.run.losses, kind))
     on = "10^8 entries, 8 ranks at 10 Gbit/s, 0.1 s of computing"
     return (
         Picture("How many more steps does compression take?", "steps", "loss over the first", tuple(steps), log_y=True),

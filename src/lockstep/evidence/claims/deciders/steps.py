@@ -101,7 +101,7 @@ def race(gap: int, what: str, seeds: int, seed: int, **course: Any) -> Array:
     """Updates to the target (`updates`), seconds (`s`) or seconds per update (`pace`), for `seeds` draws of times."""
     runs = np.array([_race(gap, seed=seed + more, **course) for more in range(seeds)])
     updates, seconds = runs.T
-    return {"s": seconds, "updates": updates, "pace": seconds / updates}[what]
+    return np.asarray({"s": seconds, "updates": updates, "pace": seconds / updates}[what])
 
 
 @decides("simulated")

@@ -70,6 +70,21 @@ def held_B(model: str, batch: int, seq: int) -> float:
     return float(layer_activation_B(found, piece))
 
 
+@decides("counted")
+def parameters_of(model: str) -> float:
+    """Parameters of a model of the catalog."""
+    from lockstep.workload import model as find
+    from lockstep.workload import parameters
+
+    return float(parameters(find(model)).total)
+
+
+@decides("counted")
+def gradient_B(model: str, element_B: float) -> float:
+    """Bytes of the gradients of a model of the catalog."""
+    return parameters_of(model) * element_B
+
+
 @decides("priced")
 def ratio_to_half(width: int, ranks: int, batch: int, seq: int) -> float:
     """Bytes of a layer over those of a layer half as wide."""

@@ -60,7 +60,7 @@ class Settings:
     lab_ranks: int = setting(4, "Ranks of the run on the quadratic.", least=1, most=32)
     most_steps: int = setting(3000, "Most steps of a run on the quadratic.", least=100, most=100_000)
     parameters: int = setting(100_000_000, "Entries of the gradient that is priced.", least=1000, most=10**13)
-    keep_frac: float = setting(0.01, "Share of the entries that the sparsest compressor keeps.", least=1e-3, most=0.5)
+    keep_frac: float = setting(0.01, "Share of the entries that the sparsest compressor keeps.", above=0, most=1)
     bits: int = setting(4, "Bits of the coarsest quantizer.", least=2, most=16)
     ranks: int = setting(8, "Ranks of the run that is priced.", least=2, most=100_000)
     compute_s: float = setting(0.1, "Compute time of a step.", above=0, most=1e6)
@@ -91,6 +91,10 @@ class Priced:
     def step_s(self, settings: Settings, bandwidth_Bps: float) -> float:
         """Seconds of a step at that bandwidth."""
         return self.fixed_s(settings) + self.critical_B / bandwidth_Bps
+
+    def here_s(self, settings: Settings) -> float:
+        """Seconds of a step at the bandwidth of the settings."""
+        return self.step_s(settings, settings.bandwidth_Bps)
 
     def run_s(self, settings: Settings, bandwidth_Bps: float) -> float:
         """Seconds to the target; infinite when it was not reached."""
@@ -256,7 +260,7 @@ def _efficiency() -> list[Check]:
 def _row(one: Priced, dense: Priced, settings: Settings) -> Json:
     return {
         "compressor": label(one.made), "steps": one.run.steps, "sent_per_rank_B": one.critical_B,
-        "step_s": one.step_s(settings, settings.bandwidth_Bps),
+        "step_s": one.here_s(settings),
         "run_s": None if one.run.steps is None else one.run_s(settings, settings.bandwidth_Bps),
         "break_even_Bps": None if one is dense else break_even_Bps(one, dense, settings),
     }  # fmt: skip

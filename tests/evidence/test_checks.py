@@ -1,0 +1,64 @@
+"""Every check of items, every erratum and every fact behind one, each decider run once.
+
+One test for each experiment of the lab and each file of deciders: all that rests on it comes out as known, and what it
+excludes is told from the right value. `test_entries.py` derives the verdicts from right values, which is then enough.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+from lockstep.evidence.claims.decide import Bench
+from lockstep.evidence.claims.deciders.table import ARITHMETIC, LAB, lab_name
+from lockstep.evidence.claims.entry import Check, Found, Range
+from lockstep.evidence.claims.shelf import entries, errata
+from lockstep.lab.facts import find_fact
+
+
+def source(by: str) -> str:
+    """What runs: an experiment, a file of deciders, or arithmetic."""
+    if by.startswith(LAB):
+        return lab_name(by)[0]
+    return "arithmetic" if by.startswith(ARITHMETIC) else by.partition(".")[0]
+
+
+def by_source() -> dict[str, list[Check]]:
+    found = defaultdict(list)
+    for check in [check for entry in entries() for check in entry.every_check()]:
+        found[source(check.by)].append(check)
+    for one in errata():
+        if one.check is not None:
+            assert one.check.refutes, one.id  # What is right contradicts what is printed.
+            found[source(one.check.by)].append(one.check)
+        elif one.fact:
+            found[find_fact(one.fact).experiment] += []
+    return found
+
+
+CHECKS = by_source()
+
+
+@pytest.mark.parametrize("name", sorted(CHECKS))
+def test_checks_find_what_is_right_and_exclude_what_is_not(name: str) -> None:
+    bench = Bench()
+    for check in CHECKS[name]:
+        found = bench.find(check)
+        assert check.as_known(found), (check.what, check.by, found)
+        assert check.has_power(found), (check.what, check.by, check.allowed(found))
+        assert not (check.refutes and check.agrees(found)), check.what
+        excluded, right = check.excluded, check.right
+        assert excluded is not None
+        wrong = excluded.high if excluded.high < right.low else excluded.low
+        assert not check.as_known(Found(wrong, found.error)), check.what
+        if right.low == right.high and check.allowed(found) > 0:
+            # A right value that is changed by three times what is allowed is noticed, in either direction.
+            moved = [right.low + sign * 3 * check.allowed(found) for sign in (-1, 1)]
+            changed = [Check(check.what, check.by, check.claimed, Range(at, at, right.half_digit)) for at in moved]
+            assert not any(one.as_known(found) for one in changed), check.what
+    for one in errata():
+        if one.fact and find_fact(one.fact).experiment == name:
+            evidence = find_fact(one.fact).evidence(bench.experiment(name))
+            assert evidence, one.id
+            assert all(check.ok for check in evidence), one.id

@@ -1,0 +1,43 @@
+"""A share of what `tools/claim_mutants.py` measures: a decider that is changed in one place is noticed by its checks.
+
+Here a draw from the files whose checks are quick.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+
+import claim_mutants
+
+QUICK = ("pipelines", "scaling", "tensors", "layouts")
+
+
+def test_mutants_of_deciders_are_caught() -> None:
+    """In a process of its own, as it forks."""
+    command = [sys.executable, claim_mutants.__file__, "--count", "16", "--only", *QUICK]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.startswith("16 of 16 caught"), said
+
+
+@pytest.mark.parametrize("lab", [False, True])
+def test_every_mutant_has_something_that_decides_it(lab: bool) -> None:
+    for mutant in random.Random(1).sample(claim_mutants.mutants(lab), 40):
+        checks, facts = claim_mutants.deciding(mutant)
+        assert checks or facts, mutant.id
+
+
+def test_a_change_of_a_constant_concerns_all_that_use_it() -> None:
+    file = f"{claim_mutants.DECIDERS}/pipelines.py"
+    line = next(
+        place
+        for place, text in enumerate((claim_mutants.SOURCE / file).read_text().splitlines(), 1)
+        if text.startswith("FORWARD_S")
+    )
+    assert claim_mutants.users(file, line) == {"FORWARD_S", "BACKWARD_S", "speedup"}

@@ -1,0 +1,40 @@
+"""Right values of checks that no closed form gives, against `oracles.py`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from evidence.oracles import Network, raced, synchronous_pace
+from lockstep.evidence.claims.deciders.steps import curvature, race, trained_loss
+
+COURSE = {
+    "workers": 16, "law": "uniform:low=0.95,high=1.05", "slow_frac": 0.1, "slow": 5, "steps": 40, "condition": 30,
+    "target": 0.01, "low": 0.05, "high": 1.6, "sizes": 24,
+}  # fmt: skip
+"""Of the checks of A.6."""
+DRAWS = 20
+
+
+@pytest.mark.parametrize("gap", [0, 3, 20])
+def test_races_take_as_long_as_an_event_loop_says(gap: int) -> None:
+    updates, seconds = raced(gap, 16, 0.1, 5.0, 0.01, 24, 40, DRAWS)
+    for what, expected in (("updates", updates), ("s", seconds)):
+        found = race(gap, what, DRAWS, 0, **COURSE)
+        error = np.std(found, ddof=1) * np.sqrt(2 / DRAWS)
+        assert abs(found.mean() - expected) <= 5 * error + 1e-9, what
+
+
+def test_the_pace_of_workers_in_step_is_that_of_the_expected_slowest() -> None:
+    assert synchronous_pace(16, 0.1, 5.0) == pytest.approx(0.2699, abs=5e-5)
+
+
+@pytest.mark.parametrize(("loss", "step", "steps"), [("squared", 0.03, 3000), ("cross-entropy", 0.2, 400)])
+def test_networks_train_as_automatic_differentiation_says(loss: str, step: float, steps: int) -> None:
+    torch.set_num_threads(1)
+    network = Network(loss)
+    for number in (0, steps):
+        network.train(step, number)
+        assert trained_loss(loss, step, number) == pytest.approx(network.loss().item(), rel=1e-9)
+        assert curvature(loss, step, number) == pytest.approx(network.curvature(), rel=1e-4)
