@@ -15,7 +15,7 @@ from lockstep.views.page.timeline import timeline_form
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.output import given, print_json
 from lockstep.views.parts.page import WANTED, page
-from lockstep.views.parts.terminal import chapter, console, heading, indented, table
+from lockstep.views.parts.terminal import chapter, console, heading, indented, interactive, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,10 +60,8 @@ def _timeline(best: Estimate, out: Console) -> None:
     )
     if (draws := getattr(out, "picture", None)) and len(timeline.program) <= MOST_DRAWN:
         draws(estimate.plot_step(best))
-    if views := getattr(out, "view", None):
-        devices = [best.job.devices // best.layout.pp] * best.layout.pp
-        capacity_B = best.memory.capacity_B
-        views("timeline", partial(timeline_form, timeline, stands_for=devices, capacity_B=capacity_B))
+    devices, capacity_B = [best.job.devices // best.layout.pp] * best.layout.pp, best.memory.capacity_B
+    interactive(out, "timeline", partial(timeline_form, timeline, stands_for=devices, capacity_B=capacity_B))
 
 
 def _space(found: Plan, out: Console) -> None:
@@ -73,8 +71,7 @@ def _space(found: Plan, out: Console) -> None:
         f"{findings.evaluated:,} layouts keep the rules, {findings.feasible:,} of them fit; "
         f"{len(findings.front):,} are on the Pareto front of step time and memory."
     )
-    if views := getattr(out, "view", None):
-        views("space", partial(space_form, found))
+    interactive(out, "space", partial(space_form, found))
 
 
 def _trust(found: Matrix, out: Console) -> None:
