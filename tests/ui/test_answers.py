@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import ClassVar, cast
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 
 import lockstep
 from lockstep.errors import BadInput
+from lockstep.web.app import worked
 from lockstep.web.asked import Asked, Server, Superseded
 from lockstep.web.screen import Screen
 from lockstep.web.screens import ORDER, screen
@@ -107,6 +113,26 @@ def test_superseded_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Superseded):
         Asked(WORDS, Server(), stop).ask("plan")
     assert stop.asked == 3
+
+
+def test_work_that_nobody_waits_for_is_given_up() -> None:
+    """A browser that has gone on is noticed while the answer is worked on."""
+    begun = threading.Event()
+
+    class Gone:
+        query_params: ClassVar[dict[str, str]] = {}
+
+        async def is_disconnected(self) -> bool:
+            return begun.is_set()
+
+    def endless(asked: Asked) -> Response:
+        begun.set()
+        while True:
+            asked.check()
+
+    with ThreadPoolExecutor(1) as pool:
+        found = asyncio.run(worked(pool, cast(Request, Gone()), Server(), endless))
+    assert found.status_code == 499
 
 
 def test_answers_are_kept() -> None:

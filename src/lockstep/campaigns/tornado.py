@@ -1,7 +1,7 @@
 """Tornado: the days and the money of a campaign when one number at a time is 20 % lower or higher.
 
-Hardware numbers reprice the same layout (`plan.whatif.scaled`); the batch moves to the nearest one the layout splits,
-and its elasticity is about throughput only unless a critical batch is known. Longest bar first.
+Hardware numbers reprice the same layout (`planner.whatif.changed`); the batch moves to the nearest one that the layout
+splits, and its elasticity is about throughput only unless a critical batch is known. Longest bar first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Job
 from lockstep.planner import estimate as estimate_layout
-from lockstep.planner.whatif import scaled
+from lockstep.planner.whatif import changed
 from lockstep.types.plain import Json
 
 SWING_FRAC = 0.2
@@ -54,20 +54,11 @@ def _try(change: Callable[[Scenario, float], Scenario], scenario: Scenario, fact
         return None
 
 
-def _hardware(**names: bool) -> Callable[[Scenario, float], Scenario]:
-    """A change of some of the arguments of `scaled`."""
+def _hardware(name: str) -> Callable[[Scenario, float], Scenario]:
+    """A change of one of the names of `changed`."""
 
     def change(scenario: Scenario, factor: float) -> Scenario:
-        return _on(scenario, scaled(scenario.estimate.cluster, **dict.fromkeys(names, factor)))
-
-    return change
-
-
-def _bandwidth(inner: bool) -> Callable[[Scenario, float], Scenario]:
-    def change(scenario: Scenario, factor: float) -> Scenario:
-        levels = len(scenario.estimate.cluster.levels)
-        factors = [factor if (level == 0) == inner else 1.0 for level in range(levels)]
-        return _on(scenario, scaled(scenario.estimate.cluster, bandwidth=factors))
+        return _on(scenario, changed(scenario.estimate.cluster, name, factor))
 
     return change
 
@@ -115,10 +106,7 @@ def _price(scenario: Scenario, factor: float) -> Scenario:
 
 
 CHANGES: dict[str, Callable[[Scenario, float], Scenario]] = {
-    "peak_flops": _hardware(peak_flops=True),
-    "memory_bandwidth": _hardware(memory_bandwidth=True),
-    "intra_bw": _bandwidth(inner=True),
-    "inter_bw": _bandwidth(inner=False),
+    **{name: _hardware(name) for name in ("peak_flops", "memory_bandwidth", "intra_bw", "inter_bw")},
     "mtbf": _mtbf,
     "recovery": _recovery,
     "storage_bandwidth": _storage,

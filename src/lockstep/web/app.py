@@ -65,7 +65,7 @@ def application(server: Server) -> Starlette:
     pool = ThreadPoolExecutor(WORKERS, "lockstep-page")
 
     async def answered(request: Request, make: Callable[[Asked], Response]) -> Response:
-        return await _worked(pool, request, server, make)
+        return await worked(pool, request, server, make)
 
     async def show(request: Request) -> Response:
         name, dot, form = request.path_params["name"].partition(".")
@@ -131,7 +131,7 @@ def _lines(one: Screen, asked: Asked) -> Iterator[str]:
         asked.stop.set()
 
 
-async def _worked(
+async def worked(
     pool: ThreadPoolExecutor, request: Request, server: Server, make: Callable[[Asked], Response]
 ) -> Response:
     """What `make` answers in a thread, which ends early when the browser has gone on to another question."""
