@@ -12,6 +12,7 @@ from lockstep.units import format_frac, format_time
 from lockstep.views import cite, estimate, memory, plan, sensitivity
 from lockstep.views.page.space import space_form
 from lockstep.views.page.timeline import timeline_form
+from lockstep.views.parts import nearest
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.output import given, print_json
 from lockstep.views.parts.page import WANTED, page
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from lockstep.planner import Estimate, Plan
     from lockstep.verbs.report import RunReport
-    from lockstep.verbs.support import Matrix
 
 MOST_DRAWN = 20_000
 """Operations of a timeline up to which its static picture is drawn."""
@@ -44,8 +44,8 @@ def render(found: RunReport, out: Console) -> None:
     _space(found.plan, out)
     chapter(out, "What if")
     sensitivity.render(found.advice, out)
-    chapter(out, "Published steps")
-    _trust(found.support, out)
+    chapter(out, "Trust")
+    _trust(found, out)
     chapter(out, "Sources")
     cite.render(found.references, out)
 
@@ -74,9 +74,13 @@ def _space(found: Plan, out: Console) -> None:
     interactive(out, "space", partial(space_form, found))
 
 
-def _trust(found: Matrix, out: Console) -> None:
-    """What is published of the device, by software and format."""
-    rows = [one for one in found.rows if one.rows]
+def _trust(found: RunReport, out: Console) -> None:
+    """The interval, the published steps most like the run, and what is published of the device."""
+    best = found.plan.best
+    out.print(f"A step of {format_time(best.step_time_s)} is expected to take {best.said_interval}.")
+    heading(out, nearest.TITLE, nearest.NOTE)
+    indented(out, table(nearest.TITLES, map(nearest.row, found.near)))
+    rows = [one for one in found.support.rows if one.rows]
     if not rows:
         out.print("No published step is of this device: times rest on its datasheet and on curves of other devices.")
         return

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lockstep.types.plain import Json
-from lockstep.units import format_count, format_frac, format_time
-from lockstep.validation.nearest import Near, nearest
+from lockstep.units import format_frac, format_time
+from lockstep.validation.nearest import nearest
 from lockstep.verbs.cite import cite
+from lockstep.views.parts import nearest as shown
 from lockstep.views.parts.layout_columns import layout_words as in_words
 from lockstep.views.support import MEANING
 from lockstep.web.parts import figure, with_best
@@ -66,29 +67,14 @@ def _sources(one: Estimate) -> list[Json]:
 def later(one: Estimate, asked: Asked) -> Json:
     """The published steps that are most like this one."""
     found = asked.kept(("nearest", one.job, one.layout, one.cluster.name), lambda: nearest(one))
-    titles = [("published step", False), ("devices", True), ("software", False), ("format", False),
-              ("measured", True), ("predicted", True), ("error", True)]  # fmt: skip
     block = {
         "kind": "table",
-        "title": "Nearest published steps",
-        "note": "predicted by a fit that knows no step of the same software",
-        "columns": [{"title": title, "right": right} for title, right in titles],
-        "rows": [_row(near) for near in found],
+        "title": shown.TITLE,
+        "note": shown.NOTE,
+        "columns": [{"title": title, "right": kind == "right"} for title, kind in shown.TITLES],
+        "rows": [shown.row(near) for near in found],
     }
     return {"blocks": [block]}
-
-
-def _row(near: Near) -> list[str]:
-    case = near.case
-    return [
-        f"{case.job.model.name} ({near.table} {case.row.partition(' ')[0]})",
-        f"{format_count(case.job.devices)} x {case.cluster.device.name}",
-        case.job.recipe.software.name,
-        case.job.recipe.dtype,
-        format_time(case.measured),
-        format_time(near.predicted_s),
-        f"{'+' if near.error_frac > 0 else '-'}{format_frac(abs(near.error_frac), 2)}",
-    ]
 
 
 SCREEN = Screen(
