@@ -346,3 +346,16 @@ def test_a_hostile_name_runs_nothing(opened: Opened, tmp_path: Path) -> None:
     assert page.evaluate("window.ran === undefined")
     assert "window.ran = 1" in page.locator("h1").inner_text()
     assert page.locator("img").count() == 0
+
+
+def test_enter_lists_what_is_shown(opened: Opened, file: Path, plan: Plan) -> None:
+    page = opened(file.as_uri())
+    ready(page, "space")
+    of(page, "space", "it.view.show(it.view.plane.limits);")
+    page.locator("#space-view .ls-canvas").focus()
+    page.keyboard.press("Enter")
+    status = page.locator("#space-view .ls-status").inner_text()
+    assert status.startswith(f"{plan.findings.evaluated:,} layouts selected")
+    first = page.locator("#space-view tbody tr").first.inner_text().split("\t")
+    everything = list(points(plan.job, plan.cluster, plan.findings.space))
+    assert first[1] == format_time(min(float(some.step_time_s.min()) for some in everything), 4)

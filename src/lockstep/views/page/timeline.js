@@ -4,7 +4,7 @@
 
 import { formatter, ticks } from "./format.js";
 import { layRows, lower, paintRows, readTimelines, under } from "./lanes.js";
-import { button, colours, make, hint } from "./parts.js";
+import { button, colours, make, hint, onScheme } from "./parts.js";
 import { Viewport } from "./viewport.js";
 
 const AXIS = 26, LABELS = 900;
@@ -203,7 +203,7 @@ export async function timeline(element, form, options = {}) {
   refresh();
   resize();
   new ResizeObserver(() => scroll.clientWidth !== view.width && resize()).observe(scroll);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
+  onScheme(element, refresh);
   if (options.search) search((field.value = options.search));
   const left = timelines[0].left_out;
   if (left) status.textContent = `${left.toLocaleString("en")} more ranks are not drawn`;
