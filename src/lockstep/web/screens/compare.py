@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json
 from lockstep.units import format_frac, format_time
+from lockstep.verbs.compare import compare
 from lockstep.views import compare as view
 from lockstep.views.estimate import PART_WORDS
 from lockstep.web.parts import layout_words
@@ -104,10 +105,25 @@ def differences(found: Comparison) -> Json:
     }
 
 
+def answer(asked: Asked) -> Comparison:
+    """The comparison; of the two best layouts where B is not given, which the plan has priced already."""
+    if asked.words.get("b"):
+        given: Comparison = asked.ask("compare", words(asked))
+        return given
+    found = asked.ask("plan")
+    _second(asked)
+    best, other = found.plans[:2]
+    made: Comparison = asked.kept(
+        ("compare", best.job, best.layout, other.layout, best.cluster.name), lambda: compare(best, other)
+    )
+    return made
+
+
 SCREEN = Screen(
     title="Compare",
     verb="compare",
     fields=(Field("b", "B: changes, or another run", example="tp=8 pp=2"), *QUESTION, *RECIPE, *LAYOUT),
     words=words,
+    answer=answer,
     data=data,
 )
