@@ -113,9 +113,8 @@ def answer(asked: Asked) -> Comparison:
     found = asked.ask("plan")
     _second(asked)
     best, other = found.plans[:2]
-    made: Comparison = asked.kept(
-        ("compare", best.job, best.layout, other.layout, best.cluster.name), lambda: compare(best, other)
-    )
+    key = ("compare", best.job, best.cluster, best.layout, other.layout)
+    made: Comparison = asked.kept(key, lambda: compare(best, other))
     return made
 
 
