@@ -158,11 +158,12 @@ def rests_on(one: Any) -> str:
 def moved(page: Any) -> list[str]:
     """What stands beside each slider of What if at each of its places."""
     return page.evaluate(
-        """() => [...document.querySelectorAll('.sliders input')].flatMap((one) => Array.from({length: Number(one.max) + 1}, (_, at) => {
-          one.value = at;
-          one.dispatchEvent(new Event('input'));
-          return one.closest('li').querySelector('output').innerText;
-        }))"""
+        """() => [...document.querySelectorAll('.sliders input')].flatMap((one) =>
+          [...Array(Number(one.max) + 1).keys()].map((at) => {
+            one.value = at;
+            one.dispatchEvent(new Event('input'));
+            return one.closest('li').querySelector('output').innerText;
+          }))"""
     )
 
 

@@ -65,7 +65,7 @@ def _sources(one: Estimate) -> list[Json]:
 
 def later(one: Estimate, asked: Asked) -> Json:
     """The published steps that are most like this one."""
-    found = asked.kept(("nearest", one.job, one.layout, one.cluster.name), lambda: nearest(one))
+    found = asked.kept(("nearest", one.job, one.layout, one.cluster), lambda: nearest(one))
     titles = [("published step", False), ("devices", True), ("software", False), ("format", False),
               ("measured", True), ("predicted", True), ("error", True)]  # fmt: skip
     block = {

@@ -165,7 +165,7 @@ def tornado(one: Estimate, rungs: dict[str, list[float]]) -> list[Json]:
 
 def later(one: Estimate, asked: Asked) -> Json:
     """Upgrades, each planned again, and elasticities."""
-    found = asked.kept(("advice", one.job, one.layout, one.cluster.name), lambda: advise(one))
+    found = asked.kept(("advice", one.job, one.layout, one.cluster), lambda: advise(one))
     return {"blocks": sections(view.render, found)}
 
 
