@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from html import escape
 from importlib import resources
-from io import BytesIO, StringIO
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -133,24 +133,13 @@ def shown(answer: Any, render: Callable[[Any, Console], None], figures: Sequence
     return "\n".join([title + closes + contents + more, *map(svg, figures), heading + rest])
 
 
-def described(figure: Figure) -> str:
-    """A figure in words: what each panel is called and what its axes show."""
-    panels = []
-    for axes in figure.axes:
-        title, x, y = axes.get_title(loc="left"), axes.get_xlabel(), axes.get_ylabel()
-        panels.append(": ".join(filter(None, (title, " over ".join(filter(None, (y, x)))))))
-    return "Picture of the answer. " + "; ".join(filter(None, panels))
-
-
 def svg(figure: Figure) -> str:
-    """A figure inside a page, with words that stand for it where it cannot be seen."""
-    from lockstep.views.parts.figure import save_figure
+    """A figure inside a page; its words stand for it where it cannot be seen."""
+    from lockstep.views.parts.figure import svg_text
 
-    written = BytesIO()
-    save_figure(figure, written, ".svg")
-    text = written.getvalue().decode("utf-8")
+    text = svg_text(figure)
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    return f'<figure role="img" aria-label="{escape(described(figure))}">{text.strip()}</figure>'
+    return f"<figure>{text.strip()}</figure>"
 
 
 def style() -> str:
