@@ -49,7 +49,7 @@ function foot(found) {
 function refused(found) {
   const text = found.no ?? (found.where ? `${found.where.replaceAll("_", " ")}: ${found.error}` : found.error);
   answer.replaceChildren(h("div", { class: "refused", role: "alert" },
-    h("h1", {}, found.no ? "No" : "That cannot be asked"), h("p", {}, text), found.levers ? h("pre", { tabindex: "0" }, found.levers) : null));
+    h("h1", {}, found.no ? "Not possible" : "That cannot be asked"), h("p", {}, text), found.levers ? h("pre", { tabindex: "0" }, found.levers) : null));
   const field = document.getElementById("form").elements[found.where];
   if (field) field.setAttribute("aria-invalid", "true");
 }
