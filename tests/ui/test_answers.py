@@ -111,6 +111,20 @@ def test_no_word_writes_a_file(tmp_path: Path, client: Client) -> None:
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    "more", [{}, {"objective": "cost"}, {"software": "torchtitan"}, {"objective": "time", "seq": "4096"}]
+)
+def test_the_layout_shown_is_the_plans(more: dict[str, str], client: Client) -> None:
+    """Also where the plan took fewer devices, or timed another software than the default."""
+    words = {"model": "llama3-8b", "cluster": "dgx-h100:4", "batch_tokens": "1M", "tokens": "1T", **more}
+    found = client.json("/ask.json", words)
+    shown = client.json("/layout.json", words)
+    assert shown["step_time_s"] == found["plans"][0]["step_time_s"]
+    link = client.json("/data/ask", words)["data"]["blocks"][0]["links"][1]["words"]
+    second = client.json("/layout.json", {**words, **link})
+    assert second["step_time_s"] == found["plans"][1]["step_time_s"]
+
+
 def test_superseded_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search looks after every stage count whether somebody still waits."""
 

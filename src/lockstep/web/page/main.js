@@ -89,8 +89,9 @@ async function show() {
     foot(found);
   } catch (error) {
     if (error.name === "AbortError") return;
+    known = null;
     answer.replaceChildren(h("div", { class: "refused", role: "alert" }, h("h1", {}, "No answer"),
-      h("p", {}, "The server does not answer; is lockstep ui still running?"), h("p", { class: "dim" }, `${error.message}`)));
+      h("p", {}, "The server has ended or was started again. Start lockstep ui, and open the address that it prints.")));
   } finally {
     if (!mine.signal.aborted) answer.removeAttribute("aria-busy");
   }

@@ -11,6 +11,7 @@ from lockstep.verbs.compare import compare
 from lockstep.views import compare as view
 from lockstep.views.estimate import PART_WORDS
 from lockstep.views.plan import readable_front
+from lockstep.web.asked import allowed
 from lockstep.web.parts import layout_words
 from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Field, Screen
 from lockstep.web.sections import sections
@@ -35,7 +36,8 @@ def words(asked: Asked) -> dict[str, str]:
 
 def _two(asked: Asked) -> tuple[Estimate, Estimate]:
     """The best layout, and the next one of the Pareto front, else the second best."""
-    plan = asked.ask("plan")
+    # Of the address, what the verb takes: it knows no goal and no software.
+    plan = asked.ask("plan", {**allowed("compare", asked.words), "model": asked.words.get("model", "")})
     others = [one for one in (*readable_front(plan.front)[1:], *plan.plans[1:]) if one.layout != plan.best.layout]
     if not others:
         raise BadInput("no other layout fits; say in B what to change, such as micro_batch=2", "b")
