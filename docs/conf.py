@@ -19,7 +19,7 @@ author = "The Lockstep authors"
 project_copyright = "The Lockstep authors, Apache-2.0"
 extensions = [
     "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode",
-    "api_pages", "plain_docstrings", "repository_files", "start_page",
+    "api_pages", "notebook_pages", "plain_docstrings", "repository_files", "start_page",
 ]  # fmt: skip
 root_doc = "README"
 include_patterns = ["*.md", "docs/**.md", "docs/_api/**.rst"]
@@ -32,7 +32,7 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 
-myst_enable_extensions = ["deflist"]
+myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 4
 
 default_role = "code"

@@ -42,7 +42,7 @@ def pages(app: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
             language = get_lexer_for_filename(name).aliases[0]
         except ClassNotFound:
             language = "text"
-        body = f"<h1>{name}</h1>\n{app.builder.highlighter.highlight_block(text, language)}"
+        body = f"<h1>{name}</h1>\n{app.builder.highlighter.highlight_block(text, language, force=True)}"
         yield f"{SHOWN}/{name}", {"title": name, "body": body}, "page.html"
 
 

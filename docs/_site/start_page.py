@@ -11,6 +11,8 @@ CONTENTS = {
     "Learn": """learn/memory learn/step-time learn/collectives learn/pipelines learn/choosing learn/convergence
         learn/batch-size learn/compression learn/precision learn/optimizers learn/campaigns learn/measuring
         learn/shaped-links learn/training learn/exercises""",
+    "Notebooks": """notebooks/plan-a-run notebooks/where-convergence-breaks notebooks/measure-and-fit
+        notebooks/five-exercises""",
     "Use": """use/plan use/other-software use/guide use/fine-tune use/fine-tunes use/own-model use/own-hardware
         use/add-your-own use/lists use/programs use/simulate use/campaign use/checkpoint use/cases use/converge
         use/claims use/sweeps use/measure use/rig use/train use/runs use/python""",

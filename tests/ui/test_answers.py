@@ -84,12 +84,24 @@ def test_bad_words_are_refused_at_their_field(words: dict[str, str], where: str,
 def test_no_word_opens_a_file(form: str, tmp_path: Path, client: Client) -> None:
     file = tmp_path / "secret.json"
     file.write_text('{"model_type": "secret"}')
-    for name in ("model", "cluster", "rank_jitter"):
-        found = client.json("/data/ask", {**WORDS, name: form.format(file)})
+    for name, value in (("model", str(file)), ("cluster", str(file)), ("rank_jitter", f"trace:{file}")):
+        found = client.json("/data/ask", {**WORDS, name: form.format(value)})
         assert "names a file" in found["error"], name
         assert "model_type" not in found["error"]
-    found = client.json("/data/compare", {**WORDS, "b": f"tp=2 cluster={file}"})
-    assert "names a file" in found["error"]
+    for b in (f"tp=2 cluster={file}", str(file), f"rank_jitter=trace:{file}"):
+        found = client.json("/data/compare", {**WORDS, "b": b})
+        assert "names a file" in found["error"], b
+
+
+def test_files_with_names_of_words_are_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: Client
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("2", "64", "1T", "robust", "llama3-8b", "dgx-h100", "yes"):
+        (tmp_path / name).mkdir()
+    found = client.json("/data/compare", {**WORDS, "b": "tp=2 sequence_parallel=yes"})
+    assert "data" in found, found
+    assert "data" in client.json("/data/ask", {**WORDS, "objective": "robust"})
 
 
 def test_no_word_writes_a_file(tmp_path: Path, client: Client) -> None:
@@ -97,6 +109,20 @@ def test_no_word_writes_a_file(tmp_path: Path, client: Client) -> None:
     found = client.json("/data/ask", {**WORDS, "out": str(out), "export": str(out), "plot": str(out)})
     assert "data" in found
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"objective": "cost"}, {"software": "torchtitan"}, {"objective": "time", "seq": "4096"}]
+)
+def test_the_layout_shown_is_the_plans(more: dict[str, str], client: Client) -> None:
+    """Also where the plan took fewer devices, or timed another software than the default."""
+    words = {"model": "llama3-8b", "cluster": "dgx-h100:4", "batch_tokens": "1M", "tokens": "1T", **more}
+    found = client.json("/ask.json", words)
+    shown = client.json("/layout.json", words)
+    assert shown["step_time_s"] == found["plans"][0]["step_time_s"]
+    link = client.json("/data/ask", words)["data"]["blocks"][0]["links"][1]["words"]
+    second = client.json("/layout.json", {**words, **link})
+    assert second["step_time_s"] == found["plans"][1]["step_time_s"]
 
 
 def test_superseded_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:

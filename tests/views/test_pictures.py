@@ -75,13 +75,20 @@ def test_every_algorithm_takes_at_its_dot_what_the_answer_says(look: Look) -> No
     """Sizes of the curves are sixth roots of powers of two, so 1 MiB is one of them."""
     found = lockstep.collective("all-reduce", ranks=12, size="1MiB", **LINK)
     (axes,) = look(plot_sizes, found)
-    curves = {name: points for name, points in lines(axes).items() if len(points[0]) > 1}
+    curves = [line for line in axes.lines if len(_list(line.get_xdata())) > 1]
     marks = [line for line in axes.lines if len(_list(line.get_xdata())) == 1]
     dots, circles = ([one for one in marks if (one.get_fillstyle() == "none") is empty] for empty in (False, True))
     assert len(curves) == len(dots) == len(found.comparison.rows)
     assert [_list(one.get_ydata()) for one in circles] == [[min(row.time_s for row in found.comparison.rows)]]
-    for row, dot, (name, (sizes_B, time_s)) in zip(found.comparison.rows, dots, curves.items(), strict=True):
-        assert name == (row.algorithm if row.ports == 1 else f"{row.algorithm} ({row.ports} ports)")
+    table = np.array([_list(curve.get_ydata()) for curve in curves])
+    fastest = {int(place) for place in np.argmin(table, axis=0)} | {
+        int(np.argmin([row.time_s for row in found.comparison.rows]))
+    }
+    for place, (row, dot, curve) in enumerate(zip(found.comparison.rows, dots, curves, strict=True)):
+        sizes_B, time_s = _list(curve.get_xdata()), _list(curve.get_ydata())
+        own_name = row.algorithm if row.ports == 1 else f"{row.algorithm} ({row.ports} ports)"
+        assert (curve.get_label() == own_name) == (place in fastest), "named where it is fastest somewhere"
+        assert dot.get_color() == curve.get_color()
         same((_list(dot.get_xdata()), _list(dot.get_ydata())), [2**20], [row.time_s])
         assert (sizes_B[0], sizes_B[-1]) == (2**10, 2**32)
         assert min(abs(np.log(sizes_B) - np.log(2**20))) == pytest.approx(0, abs=1e-9)
@@ -126,20 +133,24 @@ def test_buckets_have_their_step_and_both_bounds(look: Look) -> None:
 
 def test_schedules_are_dots_under_their_front(look: Look) -> None:
     found = pipeline_choices(stages=4, microbatches="8,16")
-    (axes,) = look(plot_choices, found)
-    (front,) = axes.lines
-    same((_list(front.get_xdata()), _list(front.get_ydata())), [one.live_models for one in found.front],
-         [one.utilization_frac for one in found.front])  # fmt: skip
-    dots = {str(one.get_label()): np.asarray(one.get_offsets()).tolist() for one in axes.collections}
-    assert set(dots) == {point.schedule for point in found.points}
-    for name, places in dots.items():
-        own = [[one.live_models, one.utilization_frac] for one in found.points if one.schedule == name]
-        assert places == own
-    styles = {(tuple(one.get_facecolor()[0]), one.get_paths()[0].vertices.tobytes()) for one in axes.collections}
-    assert len(styles) == len(dots), "each schedule looks different"
-    low, high = axes.get_ylim()
-    assert low == 0
-    assert 1 < high < 1.05
+    panels = look(plot_choices, found)
+    assert len(panels) == 2
+    for axes, microbatches in zip(panels, (8, 16), strict=True):
+        points = [one for one in found.points if one.microbatches == microbatches]
+        places = sorted((one.live_models, one.utilization_frac) for one in points)
+        assert sorted(tuple(one.get_offsets()[0]) for one in axes.collections) == places
+        assert {name for text in axes.texts for name in text.get_text().strip().split(", ")} == {
+            point.schedule for point in points
+        }
+        (front,) = axes.lines
+        memory, busy = _list(front.get_xdata())[:-1], _list(front.get_ydata())[:-1]
+        assert busy == sorted(busy)
+        for x, y in places:
+            assert y <= max(best for held, best in zip(memory, busy, strict=True) if held <= x)
+        assert {*zip(memory, busy, strict=True)} <= {*places}
+        low, high = axes.get_ylim()
+        assert low == 0
+        assert 1 < high < 1.1
 
 
 @pytest.mark.parametrize("words", [{}, {"delta_write": "9s"}, {"async_frac": "20%", "simulate": True}])

@@ -10,8 +10,8 @@ from matplotlib import pyplot
 from lockstep.errors import BadInput
 from lockstep.program import ProgramBuilder, Timeline
 from lockstep.simulate import simulate
-from lockstep.views.parts.figure import save_figure
-from lockstep.views.parts.timelines import PALETTE, _dark, draw_timeline, plot_timeline
+from lockstep.views.parts.figure import is_dark, save_figure
+from lockstep.views.parts.timelines import PALETTE, draw_timeline, plot_timeline
 
 
 def timeline() -> Timeline:
@@ -34,7 +34,7 @@ def test_spans_are_drawn_where_they_are() -> None:
     drawn = sorted((box.x0, box.x1) for box in boxes)
     spans = sorted(zip(shown.start_s.tolist(), shown.end_s.tolist(), strict=True))
     assert [x for box in drawn for x in box] == pytest.approx([1e3 * x for span in spans for x in span])
-    assert axes.get_xlabel() == "time [ms]"
+    assert axes.get_xlabel() == "time, ms"
     assert [text.get_text() for text in axes.get_yticklabels()] == [f"rank {r} {s}" for r, s in shown.lanes]
     pyplot.close(figure)
 
@@ -65,7 +65,7 @@ def test_nothing_to_draw(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_letters_are_white_where_the_luminance_is_below_140_of_255(colour: str, dark: bool) -> None:
     """Weights of ITU-R BT.709: green counts 0.7152, so that 140 / 0.7152 = 195.7 lies between 0xC3 and 0xC4."""
-    assert _dark(colour) == dark
+    assert is_dark(colour) == dark
 
 
 def test_odd_ranks_have_a_grey_band_and_equal_names_a_colour() -> None:
@@ -112,7 +112,7 @@ def test_the_axis_has_the_largest_unit_of_which_there_is_one(lasts_s: float, uni
     shown = simulate(builder.build())
     figure, axes = pyplot.subplots()
     factor = draw_timeline(shown, axes, shown.lanes)
-    assert axes.get_xlabel() == f"time [{unit}]"
+    assert axes.get_xlabel() == f"time, {unit}"
     assert factor == {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[unit]
     assert axes.get_xlim() == (0, pytest.approx(lasts_s / factor))
     pyplot.close(figure)
@@ -130,3 +130,21 @@ def test_a_picture_shows_64_lanes_and_streams_that_are_asked_for() -> None:
         assert len([name for name in names if name]) == count
         assert all(name.endswith("comm") for name in names if streams)
     assert len(plot_timeline(shown).axes[0].get_yticks()) == 64
+
+
+def test_of_a_long_timeline_beginning_and_end_are_drawn() -> None:
+    builder = ProgramBuilder(2)
+    for step in range(200):
+        builder.compute(0, 1e-3, label=f"{'FB'[step % 2]}{step}")
+    builder.compute(1, 1e-3, label="G0")
+    shown = simulate(builder.build())
+    first, last = plot_timeline(shown).axes
+    assert first.get_xlim() == (0, pytest.approx(48))
+    assert last.get_xlim() == (pytest.approx(152), pytest.approx(200))
+    for axes, rank_1 in ((first, 1), (last, 0)):
+        spans = [path.get_extents() for one in axes.collections for path in one.get_paths()]
+        assert len(spans) == 48 + rank_1
+        assert min(box.x0 for box in spans) >= axes.get_xlim()[0]
+        assert max(box.x1 for box in spans) <= axes.get_xlim()[1] + 1e-9
+    colour = {axes: axes.collections[0].get_facecolor().tolist() for axes in (first, last)}
+    assert colour[first] == colour[last]

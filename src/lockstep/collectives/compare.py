@@ -22,6 +22,7 @@ from lockstep.collectives.registry import MOST_OPERATIONS, check_arguments, get
 from lockstep.collectives.registry import algorithms as names_of
 from lockstep.program import Program
 from lockstep.types.arrays import Number
+from lockstep.types.brief import Brief
 from lockstep.types.plain import Json, picked
 
 Simulate = Callable[[Program, LinkLike | Hierarchy], float]
@@ -49,8 +50,8 @@ class Row:
     stale: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison(Brief):
     """Rows in order of the registry and the name of the fastest algorithm."""
 
     op: str

@@ -24,6 +24,7 @@ from lockstep.hardware.device import Device
 from lockstep.hardware.link import Host, Link, Switch
 from lockstep.hardware.source import Provenance, Source, check_positive
 from lockstep.types.arrays import Whole
+from lockstep.types.brief import Brief
 from lockstep.types.plain import Json, picked
 from lockstep.units import format_bandwidth, format_flops, format_size
 
@@ -53,8 +54,8 @@ class Level:
         return picked(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+@dataclass(frozen=True, slots=True, repr=False)
+class Cluster(Brief):
     """Equal devices in a hierarchy of levels, innermost first. Optional numbers are None where unknown."""
 
     name: str

@@ -25,6 +25,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware.attention import AttentionKernel
 from lockstep.hardware.link import Link
 from lockstep.hardware.source import Provenance, check_positive
+from lockstep.types.brief import Brief
 from lockstep.types.plain import Json, picked, plain
 
 CALIBRATED = "calibrated"
@@ -135,8 +136,8 @@ def efficiency(name: str) -> Efficiency:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+@dataclass(frozen=True, slots=True, repr=False)
+class Device(Brief):
     """One accelerator. Optional numbers are None where unknown; they never have a silent default."""
 
     name: str

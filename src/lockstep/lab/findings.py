@@ -203,6 +203,10 @@ class Picture:
     y: str
     log_x: bool = False
     log_y: bool = False
+    title: str = ""
+    """What the curves show, where that is not the whole question."""
+    least_y: float | None = None
+    """Values below it are left out of the picture, which says so."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

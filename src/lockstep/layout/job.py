@@ -20,11 +20,12 @@ from itertools import accumulate
 from lockstep.layout.recipe import Recipe
 from lockstep.parallel.pipeline import Placement, routes
 from lockstep.types.arrays import Truth, Whole
+from lockstep.types.brief import Brief
 from lockstep.workload import LayerKind, Model, Transformer, all_weights, mtp_weights, parameters, rank_parameters
 
 
-@dataclass(frozen=True)
-class Job:
+@dataclass(frozen=True, repr=False)
+class Job(Brief):
     """A model to train with a recipe on `devices` devices."""
 
     model: Model

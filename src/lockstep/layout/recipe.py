@@ -15,6 +15,7 @@ from lockstep.parallel.expert.load import routing_skew
 from lockstep.parallel.pipeline.vocabulary import BARRIERS
 from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, Stack, stack
 from lockstep.types.arrays import Number
+from lockstep.types.brief import Brief
 from lockstep.types.plain import Json, picked
 from lockstep.workload import MODULES, Adapters, Objective, Training, read_training
 
@@ -56,8 +57,8 @@ ACTIVATION_B = {"fp64": 8.0, "fp32": 4.0, "tf32": 4.0}
 """Bytes per activation element where products run in a wide format: tf32 rounds inside the unit, memory holds fp32."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Recipe(Brief):
     """How the model is trained, whatever the layout."""
 
     seq: int

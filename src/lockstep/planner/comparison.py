@@ -31,6 +31,7 @@ from lockstep.errors import BadInput
 from lockstep.layout.memory import CATEGORIES
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.interval import Interval, ends, spread_on
+from lockstep.types.brief import Brief
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown
 from lockstep.units import format_frac
@@ -41,8 +42,8 @@ SAME_FRAC = 1e-12
 """Steps that differ by no more than rounding are equal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+@dataclass(frozen=True, slots=True, repr=False)
+class Side(Brief):
     """A run that is compared, predicted or measured."""
 
     title: str

@@ -23,6 +23,7 @@ from lockstep.planner.candidates import Candidates, Mask, Sized, candidates
 from lockstep.planner.space import Space
 from lockstep.step import compose, step_time_s
 from lockstep.types.arrays import Floats
+from lockstep.types.brief import Brief
 
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
@@ -56,8 +57,8 @@ class Miss:
     layout: Layout
 
 
-@dataclass(slots=True)
-class Findings:
+@dataclass(slots=True, repr=False)
+class Findings(Brief):
     """What a search has found so far."""
 
     space: Space

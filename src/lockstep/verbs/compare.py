@@ -49,7 +49,7 @@ def compare(
     """
     from lockstep.planner.comparison import compare as compare_estimates
 
-    both = {"cluster": cluster, **words}
+    both: Json = {"cluster": cluster, **words}
     with _called("A"):
         run = _known(a)
         first = _asked(run, **both)

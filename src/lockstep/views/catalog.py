@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lockstep.errors import BadInput
 from lockstep.units import format_bandwidth, format_count, format_flops, format_frac, format_size, format_time
+from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
+from lockstep.views.parts.figure import make_figure
 from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.verbs.catalog import Catalog
@@ -124,11 +129,59 @@ def _stacks(rows: Sequence[Row], out: Console) -> None:
 _SHELVES = {"models": _models, "devices": _devices, "clusters": _clusters, "links": _links, "stacks": _stacks}
 
 
+def plot_catalog(found: Catalog) -> Figure:
+    """Devices by rate, memory and bandwidth, or models by parameters. Raises BadInput for other shelves."""
+    if "devices" in found.shelves:
+        return _plot_devices(found.shelves["devices"])
+    if "models" in found.shelves:
+        return _plot_models(found.shelves["models"])
+    raise BadInput("the shelves devices and models have a picture", "--plot")
+
+
+def _plot_devices(devices: Sequence[Row]) -> Figure:
+    """Three bars per device, the fastest on top."""
+    rates = {row["name"]: row["peak_flops"].get("bf16") or row["peak_flops"].get("fp16") or 0.0 for row in devices}
+    ranked = sorted(devices, key=lambda row: -rates[row["name"]])
+
+    def of(values: Sequence[float], title: str, colour: str, named: bool) -> Callable[[Axes], None]:
+        def draw(axes: Axes) -> None:
+            bars.plain(axes, [row["name"] for row in ranked], values, lambda value: f"{value:,.4g}", colours=colour)
+            axes.set_xlabel(title)
+            if not named:
+                axes.set_yticklabels([])
+
+        return draw
+
+    draws = (
+        of([rates[row["name"]] / 1e12 for row in ranked], "dense peak in half precision, TFLOP/s", bars.BLUE, True),
+        of([row["memory_B"] / 2.0**30 for row in ranked], "memory, GiB", bars.GREEN, False),
+        of([row["memory_bandwidth_Bps"] / 1e9 for row in ranked], "memory bandwidth, GB/s", bars.ORANGE, False),
+    )
+    return make_figure(f"{len(ranked)} devices", *draws, size=(13.0, 1.4 + 0.2 * max(8, len(ranked))))
+
+
+def _plot_models(models: Sequence[Row]) -> Figure:
+    """Parameters of every model, and how many of them work on a token."""
+    ranked = sorted(models, key=lambda row: -row["parameters"])
+
+    def draw(axes: Axes) -> None:
+        for key, colour, name in (("parameters", bars.BLUE, "all"), ("active_parameters", bars.ORANGE, "active")):
+            shown = [place for place, row in enumerate(ranked) if key == "parameters" or row[key] != row["parameters"]]
+            values = [ranked[place][key] for place in shown]
+            axes.plot(values, shown, "o", color=colour, markersize=4, label=name)
+        bars.rows(axes, [row["name"] for row in ranked])
+        axes.set(xscale="log", xlabel="parameters")
+        axes.legend(fontsize=8, frameon=False, loc="upper left")
+
+    return make_figure(f"{len(ranked)} models", draw, size=(8.0, 1.4 + 0.16 * max(8, len(ranked))))
+
+
 COMMAND = Command(
     examples=(
         "lockstep catalog models",
         "lockstep catalog devices --json",
     ),
     render=render,
+    picture=plot_catalog,
     lists=False,
 )

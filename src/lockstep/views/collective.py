@@ -67,21 +67,26 @@ def _row(row: Row, simulated: bool, crossing: bool) -> list[str]:
     return cells
 
 
-STYLES = ("-", "--", ":")
-
-
 def plot_sizes(found: Collective) -> Figure:
     """Sizes from 1 KiB to 4 GiB; dots mark the size asked for, a circle the fastest algorithm there."""
     known = found.comparison
     sizes_B = np.geomspace(2.0**10, 2.0**32, 133)
 
     def draw(axes: Axes) -> None:
-        for i, row in enumerate(known.rows):
-            time_s = _times_s(found, row.algorithm, sizes_B)
-            colour, style = PALETTE[i % len(PALETTE)], STYLES[i // len(PALETTE) % len(STYLES)]
-            label = row.algorithm + (f" ({row.ports} ports)" if row.ports > 1 else "")
-            axes.plot(sizes_B, np.broadcast_to(time_s, sizes_B.shape), style, color=colour, label=label)
-            axes.plot([known.size_B], [row.time_s], "o", color=colour, markersize=4)
+        times_s = {row.algorithm: _times_s(found, row.algorithm, sizes_B) for row in known.rows}
+        table = np.stack([np.broadcast_to(one, sizes_B.shape) for one in times_s.values()])
+        wins = {list(times_s)[at] for at in np.argmin(table, axis=0)} | {known.best}
+        others = [row for row in known.rows if row.algorithm not in wins]
+        for row, times in zip(known.rows, table, strict=True):
+            if row.algorithm in wins:
+                colour, width = PALETTE[sorted(wins).index(row.algorithm) % len(PALETTE)], 1.5
+                label: str | None = row.algorithm + (f" ({row.ports} ports)" if row.ports > 1 else "")
+            else:
+                colour, width = "#BBBBBB", 0.8
+                label = f"{len(others)} others, nowhere fastest" if row is others[0] else None
+            order = 2 if row.algorithm in wins else 1
+            axes.plot(sizes_B, times, color=colour, linewidth=width, zorder=order, label=label)
+            axes.plot([known.size_B], [row.time_s], "o", color=colour, markersize=4, zorder=order)
         _mark_best(axes, known)
         bound_s = np.broadcast_to(_bound_s(found, sizes_B), sizes_B.shape)
         ports = "one port per level" if found.network.spans_levels else "one port"
@@ -91,7 +96,9 @@ def plot_sizes(found: Collective) -> Figure:
         times_on(axes.yaxis)
         axes.legend(fontsize=8, ncols=2, frameon=False)
 
-    return make_figure(f"{known.op} on {known.ranks} ranks", draw)
+    best = next(row for row in known.rows if row.algorithm == known.best)
+    fastest = f"{best.algorithm} is fastest at {format_size(known.size_B)}: {format_time(best.time_s)}"
+    return make_figure(f"{known.op} on {known.ranks} ranks: {fastest}", draw)
 
 
 def _mark_best(axes: Axes, known: Comparison) -> None:

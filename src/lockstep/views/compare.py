@@ -8,8 +8,9 @@ from rich.text import Text
 
 from lockstep.units import format_count, format_frac, format_size, format_time
 from lockstep.views.estimate import PART_WORDS
+from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import PALETTE, make_figure, times_on
+from lockstep.views.parts.figure import INK, make_figure, times_on
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ def render(found: Comparison, out: Console) -> None:
         heading(out, "Memory", "fullest device")
         _memory(found, out)
     heading(out, "Results")
-    rows = [[title, *(_result(side, show) for side in (found.a, found.b))] for title, show in _results(found)]
-    indented(out, table([("", "left"), ("A", "right"), ("B", "right")], rows))
+    results = [[title, *(_result(side, show) for side in (found.a, found.b))] for title, show in _results(found)]
+    indented(out, table([("", "left"), ("A", "right"), ("B", "right")], results))
     small_print(out, "Assumptions", found.assumptions(), ASSUMPTIONS)
 
 
@@ -93,13 +94,19 @@ def shown_parts(found: Comparison) -> list[Json]:
     return kept
 
 
+def _named(row: Json) -> str:
+    """A part in words."""
+    name: str = row["part"]
+    return PART_WORDS.get(name, name)
+
+
 def _parts(found: Comparison, out: Console) -> None:
     """A line per part, and their sum."""
     shown = shown_parts(found)
     most_s = max(abs(row["difference_s"]) for row in shown) or 1.0
     rows: list[Sequence[str | Text]] = [
         (
-            PART_WORDS.get(row["part"], row["part"]),
+            _named(row),
             format_time(row["a_s"]),
             format_time(row["b_s"]),
             signed(row["difference_s"], format_time),
@@ -148,7 +155,6 @@ def _result(side: Side, show: Callable[[Side], str | None]) -> str:
     return show(side) or "-"
 
 
-LONGER, SHORTER, QUIET = PALETTE[4], PALETTE[0], "#999999"
 GIB = 2.0**30
 
 
@@ -163,14 +169,14 @@ def plot_comparison(found: Comparison) -> Figure:
 def _draw_parts(found: Comparison, axes: Axes) -> None:
     """A bar to the right for what B takes more of, one to the left for what it takes less of; the sum below."""
     rows = shown_parts(found)
-    names = [PART_WORDS.get(row["part"], row["part"]) for row in rows] + ["whole step"]
+    names = [_named(row) for row in rows] + ["whole step"]
     values = [row["difference_s"] for row in rows] + [found.difference_s]
     for place, value in enumerate(values):
-        axes.barh(place, value, color=LONGER if value > 0 else SHORTER, height=0.6)
+        axes.barh(place, value, color=bars.RED if value > 0 else bars.BLUE, height=0.6)
     ends = [found.a.step_time_s * end for end in (found.interval.low, found.interval.high)]
-    axes.plot(ends, [len(rows)] * 2, color="#333333", linewidth=1.5)
-    axes.plot(ends, [len(rows)] * 2, "|", color="#333333", markersize=9)
-    axes.axvline(0.0, color="#333333", linewidth=0.8)
+    axes.plot(ends, [len(rows)] * 2, color=INK, linewidth=1.5)
+    axes.plot(ends, [len(rows)] * 2, "|", color=INK, markersize=9)
+    axes.axvline(0.0, color=INK, linewidth=0.8)
     axes.axhline(len(rows) - 0.5, color="#BBBBBB", linewidth=0.8)
     reach = max(1e-12, *map(abs, values), *map(abs, ends))
     for place, value in enumerate(values):
@@ -179,8 +185,7 @@ def _draw_parts(found: Comparison, axes: Axes) -> None:
         at = max(at, ends[1]) if place == len(rows) else at
         text = f" {signed(value, format_time)} "
         axes.text(at, place, text, va="center", ha="left" if right else "right", fontsize=8)
-    axes.set_yticks(range(len(names)), names, fontsize=8)
-    axes.invert_yaxis()
+    bars.rows(axes, names)
     level = format_frac(found.interval.level_frac)
     axes.set(
         xlim=(-1.35 * reach, 1.35 * reach),
@@ -195,21 +200,15 @@ def _unit(found: Comparison) -> str:
 
 def _draw_memory(found: Comparison, axes: Axes) -> None:
     """What fills the fullest device of each, and what it has."""
-    left = [0.0, 0.0]
-    for place, row in enumerate(found.memory):
-        sizes = [row["a_B"] / GIB, row["b_B"] / GIB]
-        axes.barh([0, 1], sizes, left=left, color=PALETTE[place], height=0.5, label=row["part"])
-        left = [before + size for before, size in zip(left, sizes, strict=True)]
     sides = (found.a, found.b)
-    most = max(*left, *((side.capacity_B or 0.0) / GIB for side in sides))
+    sizes = {row["part"]: (row["a_B"] / GIB, row["b_B"] / GIB) for row in found.memory}
+    most = max((side.total_B or 0.0) / GIB for side in sides)
+    room = 1.2 * max(1.0, *((side.capacity_B or 0.0) / GIB / most for side in sides))
+    bars.stacked(axes, ["A", "B"], sizes, [format_size(side.total_B or 0.0) for side in sides], inches=4.8, room=room)
     for place, side in enumerate(sides):
-        axes.text(left[place], place, f" {format_size(side.total_B or 0.0)}", va="center", fontsize=8)
         if side.capacity_B:
-            axes.plot([side.capacity_B / GIB] * 2, [place - 0.35, place + 0.35], color="#333333", linewidth=1.5)
-    axes.set_yticks([0, 1], ["A", "B"], fontsize=8)
-    axes.invert_yaxis()
-    axes.set(xlim=(0, 1.15 * most), xlabel="memory of the fullest device, GiB; upright line: what the device has")
-    axes.legend(fontsize=8, frameon=False, ncols=3, loc="upper left", bbox_to_anchor=(0.0, -0.15))
+            axes.plot([side.capacity_B / GIB] * 2, [place - 0.4, place + 0.4], color=INK, linewidth=1.5)
+    axes.set_xlabel("memory of the fullest device, GiB; upright line: what the device has")
 
 
 COMMAND = Command(

@@ -8,8 +8,9 @@ import numpy as np
 from rich.text import Text
 
 from lockstep.units import format_size
+from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import PALETTE, make_figure
+from lockstep.views.parts.figure import PALETTE, make_figure, sizes_on
 from lockstep.views.parts.output import draw, show
 from lockstep.views.parts.terminal import heading, indented, table
 
@@ -23,12 +24,7 @@ if TYPE_CHECKING:
 
 def render(found: Crossover, out: Console) -> None:
     """Prints the regions."""
-    if found.crossover_B is None:
-        title = f"{found.regions[0].best} is the fastest at every size"
-    else:
-        first, second = found.regions[0].best, found.regions[1].best
-        title = f"{first} up to {format_size(found.crossover_B)}, then {second}"
-    out.print(Text(title, style="bold"))
+    out.print(Text(_title(found), style="bold"))
     out.print(f"{found.op} on {found.ranks} ranks; n* = latency x bandwidth = {format_size(found.n_star_B)}")
     heading(out, "Regions")
     rows = [
@@ -41,6 +37,13 @@ def render(found: Crossover, out: Console) -> None:
         for region in found.regions
     ]
     indented(out, table([("from", "right"), ("to", "right"), ("exactly", "right"), ("fastest", "left")], rows))
+
+
+def _title(found: Crossover) -> str:
+    if found.crossover_B is None:
+        return f"{found.regions[0].best} is the fastest at every size"
+    first, second = found.regions[0].best, found.regions[1].best
+    return f"{first} up to {format_size(found.crossover_B)}, then {second}"
 
 
 def plot_map(found: BestMap) -> Figure:
@@ -64,6 +67,32 @@ def plot_map(found: BestMap) -> Figure:
         axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
 
     return make_figure(f"Fastest algorithm of {found.op}", draw, size=(9.0, 4.5))
+
+
+SHOWN_BEYOND = 64.0
+"""The picture goes this many times beyond the first and last tie."""
+
+
+def plot_regions(found: Crossover) -> Figure:
+    """Which algorithm is fastest at which size, on one group of ranks."""
+    ties_B = [region.to_B for region in found.regions if region.to_B is not None] or [found.n_star_B]
+    low, high = max(1.0, min(ties_B) / SHOWN_BEYOND), max(ties_B) * SHOWN_BEYOND
+    names = list(dict.fromkeys(region.best for region in found.regions))
+
+    def draw(axes: Axes) -> None:
+        for region in found.regions:
+            begin, end = max(low, region.from_B), high if region.to_B is None else min(high, region.to_B)
+            row, colour = names.index(region.best), PALETTE[names.index(region.best) % len(PALETTE)]
+            axes.barh(row, end - begin, left=begin, color=colour, height=bars.HEIGHT)
+            if region.to_B is not None:
+                axes.text(end, row, f" {format_size(region.to_B)}", va="center", fontsize=8)
+        bars.rows(axes, names)
+        axes.set(
+            xscale="log", xlim=(low, high), xlabel="size at which it is the fastest; in the picture: where it ends"
+        )
+        sizes_on(axes.xaxis)
+
+    return make_figure(_title(found), draw, size=(9.0, 1.6 + 0.34 * max(3, len(names))))
 
 
 def ask(as_json: bool, plot: str | None, **words: Any) -> None:

@@ -118,6 +118,7 @@ def time_line(found: Estimate, out: Console) -> None:
     out.print(Text("Time: " + ", ".join(words), style="dim"))
 
 
+SAID_PARTS = 3
 MOST_STAGES = 8
 """Stages whose traffic a picture shows; of more it shows computing alone."""
 
@@ -137,7 +138,11 @@ def plot_step(found: Estimate) -> Figure:
     from lockstep.parallel.script import LANES
     from lockstep.views.parts.timelines import plot_timeline
 
-    return plot_timeline(found.timeline(), streams=LANES if found.layout.pp <= MOST_STAGES else (COMPUTE,))
+    step = f"{format_time(found.step_time_s)} per step, {format_frac(found.mfu_frac)} {found.mfu_name}"
+    parts = sorted(found.step.breakdown_s().items(), key=lambda part: -part[1])[:SAID_PARTS]
+    where = ", ".join(f"{PART_WORDS[name]} {format_frac(time_s / found.step_time_s, 2)}" for name, time_s in parts)
+    streams = LANES if found.layout.pp <= MOST_STAGES else (COMPUTE,)
+    return plot_timeline(found.timeline(), title=f"{step}: {where}", streams=streams)
 
 
 def ask(as_json: bool, plot: str | None, trace: str | None, expand: str | None, **words: Any) -> None:

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.units import format_count, format_frac, format_size, format_time
+from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
+from lockstep.views.parts.figure import INK, make_figure, times_on
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.parallel.expert import Load, MoeLayer
@@ -18,8 +22,7 @@ if TYPE_CHECKING:
 
 def render(found: MoeLayer, out: Console) -> None:
     """Prints the layer."""
-    slow = f"all-to-all takes {found.imbalance_slowdown:.3g} times the balanced time"
-    out.print(Text(f"{slow}; {format_frac(found.dropped_frac)} of assignments dropped", style="bold"))
+    out.print(Text(_title(found), style="bold"))
     out.print(
         f"{found.experts} experts on {found.ranks} ranks, top-{found.top_k}, {format_count(found.tokens)} tokens; "
         f"balancing loss {found.balance_loss:.4g} (1 at balance)"
@@ -49,6 +52,39 @@ def _load(name: str, load: Load) -> tuple[str, ...]:
     return name, format_count(load.mean), format_count(load.max), f"{ratio:.3g}", f"{load.cv:.3f}"
 
 
+def _title(found: MoeLayer) -> str:
+    slow = f"all-to-all takes {found.imbalance_slowdown:.3g} times the balanced time"
+    return f"{slow}; {format_frac(found.dropped_frac)} of assignments dropped"
+
+
+def plot_experts(found: MoeLayer) -> Figure:
+    """The exchange with balanced and with real loads, and how uneven the loads are."""
+    times = {
+        "balanced": (found.balanced_all_to_all_s, bars.GREEN),
+        "as routed, lower bound": (found.lower_bound_s, bars.GREY),
+        "as routed": (found.all_to_all_s, bars.RED),
+        **({} if found.hierarchical_s is None else {"in two levels": (found.hierarchical_s, bars.ORANGE)}),
+    }
+    loads = {
+        "busiest expert, routed": found.load.max / (found.load.mean or 1.0),
+        "busiest rank, after drops": found.rank_load.max / (found.rank_load.mean or 1.0),
+        "busiest rank's work": found.compute_slowdown,
+    }
+
+    def exchange(axes: Axes) -> None:
+        values, colours = zip(*times.values(), strict=True)
+        bars.plain(axes, list(times), values, format_time, colours=colours)
+        times_on(axes.xaxis)
+        axes.set_xlabel("time of one of a layer's four exchanges")
+
+    def load(axes: Axes) -> None:
+        bars.plain(axes, list(loads), list(loads.values()), lambda value: f"{value:.3g}", colours=bars.BLUE)
+        axes.axvline(1.0, color=INK, linestyle=":", linewidth=1)
+        axes.set_xlabel("largest over mean; 1 is balanced")
+
+    return make_figure(_title(found), exchange, load, size=(12.0, 2.8))
+
+
 COMMAND = Command(
     examples=(
         "lockstep experts --experts 64 --top-k 2 --tokens 64k --skew 0.6 --capacity-factor 1.25 --ranks 8 "
@@ -56,5 +92,6 @@ COMMAND = Command(
         "lockstep experts --experts 256 --top-k 8 --tokens 128k --ranks 64 -c dgx-h100:8 --placement balanced",
     ),
     render=render,
+    picture=plot_experts,
     figures=("all_to_all_s", "imbalance_slowdown", "dropped_frac", "load.max"),
 )

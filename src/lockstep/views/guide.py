@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from lockstep.errors import BadInput
 from lockstep.units import format_frac, format_size, format_time
 from lockstep.views.estimate import PART_WORDS
+from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
+from lockstep.views.parts.figure import make_figure
 from lockstep.views.parts.layout_columns import layout_words
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.planner import Estimate
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
 
 
 ASSUMPTIONS = 3
+NAME_WIDTH = 24
 
 
 def render(found: Guidance, out: Console) -> None:
@@ -76,6 +83,27 @@ def _difference(one: Difference) -> list[str]:
     return [one.word, one.rules, one.optimum, f"{-100 * one.saved_frac:+.1f} %"]
 
 
+def plot_guide(found: Guidance) -> Figure:
+    """The steps of both layouts by part, and what each setting would change alone. Raises BadInput where none runs."""
+    known = [(name, one) for name, one in (("rules", found.estimate), ("planner", found.optimum)) if one is not None]
+    if not known:
+        raise BadInput("neither the rules nor the planner find a layout that runs and fits", "--plot")
+    alone = [one for one in found.differences if one.saved_frac is not None]
+
+    def steps(axes: Axes) -> None:
+        names = [f"{name}\n{fill(str(one.layout), NAME_WIDTH)}" for name, one in known]
+        bars.steps(axes, names, [one for _, one in known], PART_WORDS, inches=4.5)
+
+    def settings(axes: Axes) -> None:
+        values = [-100 * (one.saved_frac or 0.0) for one in alone]
+        names = [f"{one.word}: {one.rules} to {one.optimum}" for one in alone]
+        colours = [bars.RED if value > 0 else bars.GREEN for value in values]
+        bars.plain(axes, names, values, lambda value: f"{value:+.1f} %", colours=colours)
+        axes.set_xlabel("change of the rules' step time with this setting alone, %")
+
+    return make_figure(_compared(found), steps, *([settings] if alone else []), size=(13.0 if alone else 8.0, 3.8))
+
+
 COMMAND = Command(
     examples=(
         "lockstep guide llama3-70b --cluster dgx-h100:64 --batch-tokens 8M",
@@ -84,6 +112,7 @@ COMMAND = Command(
     more="Each rule states what it decides and why; the planner's best layout is shown next to the result. The exit "
     "code is 1 when the rules do not find a layout that fits.",
     render=render,
+    picture=plot_guide,
     doing="searching layouts",
     ok=lambda answer: answer.feasible,
     figures=("step_time_s", "mfu_frac", "slower_frac"),

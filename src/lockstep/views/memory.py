@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.units import format_count, format_frac, format_size
+from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
+from lockstep.views.parts.figure import INK, make_figure
 from lockstep.views.parts.layout_columns import layout_words
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.layout import Memory
@@ -95,6 +99,33 @@ def _uses(uses: Sequence[Use], unit: str, out: Console) -> None:
     indented(out, table([("change", "left"), ("memory", "right"), (f"{unit}/s", "right")], rows))
 
 
+GIB = 2.0**30
+DRAWN_STAGES = 24
+
+
+def plot_memory(found: StageMemories) -> Figure:
+    """What fills a device of every stage, and what it has."""
+    stages, capacity = found.stages[:DRAWN_STAGES], found.memory.capacity_B / GIB
+    sizes = {name: [float(getattr(one, f"{name}_B")) / GIB for one in stages] for name in CATEGORIES}
+    names = [f"stage {number}" for number in range(len(stages))] if len(found.stages) > 1 else ["device"]
+    longest = max(float(one.total_B) for one in stages) / GIB
+
+    def draw(axes: Axes) -> None:
+        ends = [format_size(float(one.total_B)) for one in stages]
+        bars.stacked(axes, names, sizes, ends, inches=8.0, room=1.15 * max(1.0, capacity / longest))
+        axes.axvline(capacity, color=INK, linestyle=":")
+        axes.text(
+            capacity, -0.55, f"device: {format_size(found.memory.capacity_B)} ", ha="right", va="bottom", fontsize=8
+        )
+        axes.set_ylim(len(names) - 0.4, -1.0)
+        axes.set_xlabel("memory of one device, GiB")
+
+    fits = "fits" if found.memory.fits else "does not fit"
+    where = f"stage {found.fullest} is the fullest" if len(found.stages) > 1 else f"{found.layout}"
+    title = f"{found.job.model.name} on {found.job.devices} x {found.cluster.device.name} {fits}: {where}"
+    return make_figure(title, draw, size=(10.0, 1.7 + 0.34 * max(3, len(names))))
+
+
 COMMAND = Command(
     examples=(
         "lockstep memory llama3-70b -c dgx-h100:8 --batch 128 --tp 8 --pp 4 --zero 1 --sequence-parallel",
@@ -102,6 +133,7 @@ COMMAND = Command(
     ),
     more="The exit code is 1 when it does not fit.",
     render=render,
+    picture=plot_memory,
     ok=lambda answer: bool(answer.memory.fits),
     figures=("memory.total_B", "memory.activations_B", "memory.optimizer_B", "memory.fits"),
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from lockstep.units import format_frac, format_size, format_time
+from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, make_figure, sizes_on, times_on
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
@@ -87,7 +89,26 @@ def plot_buckets(found: Overlap) -> Figure:
         times_on(axes.yaxis)
         axes.legend(fontsize=8, frameon=False)
 
-    return make_figure(f"{len(found.layers.backward_s)} layers on {found.ranks} ranks", draw)
+    layers = len(found.layers.backward_s)
+    where = f"{layers:,} layer{'s' if layers > 1 else ''} on {found.ranks:,} ranks"
+    title = f"{where}: {format_time(float(best.step.step_s), 4)} per step with buckets of {format_size(best.bucket_B)}"
+    return make_figure(title, draw if len(rows) > 1 else partial(_plot_one, found))
+
+
+def _plot_one(found: Overlap, axes: Axes) -> None:
+    """A single cut into buckets: its step next to what it could be."""
+    step = found.sweep.best.step
+    times = {
+        "no overlap": (found.sweep.no_overlap_s, bars.GREY),
+        "step": (float(step.step_s), bars.BLUE),
+        "computing": (float(step.compute_s), bars.GREEN),
+        "communication": (float(step.comm_s), bars.ORANGE),
+        "of it exposed": (float(step.exposed_comm_s), bars.RED),
+    }
+    values, colours = zip(*times.values(), strict=True)
+    bars.plain(axes, list(times), values, format_time, colours=colours)
+    axes.set_xlabel("time, s")
+    times_on(axes.xaxis)
 
 
 COMMAND = Command(

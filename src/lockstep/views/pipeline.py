@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from lockstep.views.parts.progress import progress
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -100,29 +101,70 @@ def _row(point: Point) -> list[str]:
     ]  # fmt: skip
 
 
-MARKERS = "o^sD"
-"""One for each time that the colours begin anew."""
-
-
 def plot_choices(found: PipelineChoices) -> Figure:
-    """The picture."""
-    names = list(dict.fromkeys(point.schedule for point in found.points))
+    """Share of time busy against memory, a panel per number of stages and micro-batches, schedules named at their dot.
 
-    def draw(axes: Axes) -> None:
-        memory, best = [point.live_models for point in found.front], [point.utilization_frac for point in found.front]
-        axes.step(memory, best, where="post", color="0.7", zorder=1)
-        for index, name in enumerate(names):
-            own = [point for point in found.points if point.schedule == name]
-            held, busy = [point.live_models for point in own], [point.utilization_frac for point in own]
-            round_of, colour = divmod(index, len(PALETTE))
-            axes.scatter(held, busy, s=24, color=PALETTE[colour], marker=MARKERS[round_of], label=name, zorder=2)
-        axes.set(xlabel="activations held at most, micro-batches through the whole model", ylabel="share of time busy")
-        axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.set_ylim(0, 1.02)
-        axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    Beyond MOST_PANELS numbers of both, one panel with a dot per schedule and number.
+    """
+    sizes = list(dict.fromkeys((point.stages, point.microbatches) for point in found.points))
+    panels = sizes[:MOST_PANELS]
 
-    return make_figure("Pipeline schedules: utilisation against memory", draw)
+    def panel(stages: int, microbatches: int) -> Callable[[Axes], None]:
+        def draw(axes: Axes) -> None:
+            here = [one for one in found.points if (one.stages, one.microbatches) == (stages, microbatches)]
+            _draw_choices(here, axes)
+            axes.set_xlabel(f"activations held at most, whole models ({stages} stages, {microbatches} micro-batches)")
+
+        return draw
+
+    best = max(found.front, key=lambda point: point.utilization_frac)
+    more = f"; {MOST_PANELS} of {len(sizes)} sizes" if len(sizes) > MOST_PANELS else ""
+    title = f"{best.schedule} keeps stages busiest: {format_frac(best.utilization_frac)} of the time{more}"
+    across = min(2, len(panels))
+    rows = -(-len(panels) // across)
+    return make_figure(
+        title, *(panel(*size) for size in panels), size=((9.0 if across == 1 else 7.0) * across, 5.0 * rows), rows=rows
+    )
+
+
+MOST_PANELS = 4
+NEAR = 0.035
+"""Of the axes: dots nearer than this share one name, and names are as far apart."""
+LETTER_FRAC = 0.0105
+"""Of the axes: the width of a letter."""
+
+
+def _draw_choices(points: Sequence[Point], axes: Axes) -> None:
+    """Dots of one size, the front joined; dots in one place share a label."""
+    front = sorted(points, key=lambda one: (one.live_models, -one.utilization_frac))
+    memory, best = list[float](), list[float]()
+    for one in front:
+        if not best or one.utilization_frac > best[-1]:
+            memory.append(one.live_models)
+            best.append(one.utilization_frac)
+    axes.step([*memory, 2 * max(one.live_models for one in points)], [*best, best[-1]], where="post", color="#BBBBBB")
+    axes.set_xscale("log", base=2)
+    low, high = min(memory) / 1.3, 2 * max(one.live_models for one in points)
+    axes.set(xlim=(low, high), ylim=(0, 1.08), ylabel="share of time busy")
+    axes.xaxis.set_major_formatter("{x:g}")
+    width = math.log(high / low)
+    places: list[tuple[float, float, list[str]]] = []
+    for one in sorted(points, key=lambda one: (-one.utilization_frac, one.live_models)):
+        axes.scatter([one.live_models], [one.utilization_frac], s=24, color=PALETTE[0], zorder=2)
+        for x, y, names in places:
+            if abs(math.log(x / one.live_models)) < NEAR * width and abs(y - one.utilization_frac) < NEAR:
+                names.append(one.schedule)
+                break
+        else:
+            places.append((one.live_models, one.utilization_frac, [one.schedule]))
+    written: list[tuple[float, float, float]] = []
+    for x, y, names in places:
+        text = ", ".join(dict.fromkeys(names))
+        start, end = math.log(x), math.log(x) + LETTER_FRAC * width * (len(text) + 2)
+        blocks = [at for left, right, at in written if left < end and start < right]
+        at = min([y, *(block - NEAR for block in blocks if block - y < NEAR)])
+        written.append((start, end, at))
+        axes.text(x, at, f"  {text}", fontsize=7, va="center")
 
 
 ALL = "all"

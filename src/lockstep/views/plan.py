@@ -16,6 +16,7 @@ from lockstep.errors import BadInput
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
 from lockstep.verbs.words.option import Option
 from lockstep.views.estimate import PART_WORDS, time_line, unit
+from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, make_figure, times_on
 from lockstep.views.parts.layout_columns import layout_columns, layout_words
@@ -182,35 +183,20 @@ def _why_not(plan: Plan, out: Console) -> None:
 
 GIB = 2.0**30
 NAME_WIDTH = 28
-LEAST_FRAC = 0.002
-"""Parts below this share of every step shown have no colour in the legend."""
 
 
 def plot_plan(plan: Plan) -> Figure:
     """The best layouts by part of the step, and the Pareto front."""
-    title = f"{plan.job.model.name} on {plan.job.devices} x {plan.cluster.device.name}"
+    best = plan.best
+    title = f"{plan.job.model.name} on {plan.job.devices} x {plan.cluster.device.name}: {format_time(best.step_time_s)}"
+    title += f" per step, {format_frac(best.mfu_frac)} {best.mfu_name}, with {best.layout}"
     return make_figure(title, lambda axes: _parts(plan, axes), lambda axes: _draw_front(plan, axes), size=(13.0, 4.5))
 
 
 def _parts(plan: Plan, axes: Axes) -> None:
     """A bar per listed layout, best on top, cut into the parts of its step."""
-    steps = [one.step.breakdown_s() for one in plan.plans]
     names = [fill(str(one.layout), NAME_WIDTH) for one in plan.plans]
-    shown = [part for part in PART_WORDS if any(step[part] > LEAST_FRAC * sum(step.values()) for step in steps)]
-    left = [0.0] * len(steps)
-    for place, part in enumerate(shown):
-        widths = [step[part] for step in steps]
-        colour = PALETTE[place % len(PALETTE)]
-        axes.barh(range(len(steps)), widths, left=left, color=colour, height=0.6, label=PART_WORDS[part])
-        left = [before + width for before, width in zip(left, widths, strict=True)]
-    for row, one in enumerate(plan.plans):
-        label = f" {format_time(one.step_time_s)}, {format_frac(one.mfu_frac)} MFU"
-        axes.text(left[row], row, label, va="center", fontsize=8)
-    axes.set_yticks(range(len(steps)), names, fontsize=8)
-    axes.invert_yaxis()
-    axes.set(xlim=(0, 1.3 * max(left)), xlabel="step, exposed time by part")
-    times_on(axes.xaxis)
-    axes.legend(fontsize=8, frameon=False, ncols=3, loc="upper left", bbox_to_anchor=(0.0, -0.15))
+    bars.steps(axes, names, plan.plans, PART_WORDS, inches=4.3)
 
 
 def _draw_front(plan: Plan, axes: Axes) -> None:

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from lockstep.units import format_bandwidth, format_count, format_frac, format_size
+from lockstep.units import format_bandwidth, format_count, format_flops, format_frac, format_size
 from lockstep.views.parts.command import Command
+from lockstep.views.parts.figure import INK, PALETTE, make_figure
 from lockstep.views.parts.layout_columns import layout_words
 from lockstep.views.parts.terminal import bar, heading, indented, table
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.planner.roofline import Roofline, RooflineLevel
@@ -53,8 +56,45 @@ def _tokens(number: int | None) -> str:
     return "-" if number is None else format_count(number)
 
 
+MOST_RIGHT = 2
+"""Levels whose name stands to the right of their dot; the outer ones, far to the right, have it on the left."""
+REACH = 6.0
+"""The picture goes this many times beyond the ridges and intensities."""
+
+
+def plot_roofline(found: Roofline) -> Figure:
+    """What each level of memory and network sustains by FLOPs per byte, and where the step lies on it."""
+    used = [level for level in found.levels if level.intensity_flop_per_B]
+    peak = max(level.achieved_flops for level in found.levels)
+
+    def draw(axes: Axes) -> None:
+        places = [x for level in used for x in (level.intensity_flop_per_B or 1.0, peak / level.achieved_Bps)]
+        low, high = min(places, default=1.0) / REACH, max(places, default=1.0) * REACH
+        axes.plot([low, high], [peak, peak], color=INK, linewidth=1.5)
+        axes.text(low, peak, f" kernels: {format_flops(peak)}", fontsize=8, va="bottom")
+        dots = [_level(axes, level, PALETTE[place], place, low, peak) for place, level in enumerate(used)]
+        axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(min(dots, default=peak) / 30, peak * 40))
+        axes.set(xlabel="FLOPs per byte moved", ylabel="attainable FLOP/s of one device")
+
+    title = found.regime().split(":")[0]
+    return make_figure(title[0].upper() + title[1:], draw)
+
+
+def _level(axes: Axes, level: RooflineLevel, colour: str, place: int, low: float, peak: float) -> float:
+    """One level's slope, its dot, and its name above all lines; returns the FLOP/s at the dot."""
+    rate, x = level.achieved_Bps, level.intensity_flop_per_B or 1.0
+    attained, above = min(peak, x * rate), peak * 2.2 ** (1 + place)
+    axes.plot([low, peak / rate], [low * rate, peak], color=colour, linewidth=1.5)
+    axes.plot([x, x], [attained, above], color=colour, linewidth=0.8, linestyle=":")
+    axes.plot([x], [attained], "o", color=colour, markersize=8)
+    said = f"{level.name}, {format_bandwidth(rate)}: {format_count(x)} FLOP/B, {level.bound} bound"
+    axes.text(x, above, f" {said}", fontsize=8, va="center", ha="left" if place < MOST_RIGHT else "right")
+    return attained
+
+
 COMMAND = Command(
     examples=("lockstep roofline llama3-8b -c dgx-h100:16 --batch 512 --tp 4 --zero 1 --sequence-parallel",),
     render=render,
+    picture=plot_roofline,
     figures=("compute_s", "batch_tokens"),
 )

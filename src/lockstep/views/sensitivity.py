@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from lockstep.units import format_frac, format_size, format_time
+from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
+from lockstep.views.parts.figure import make_figure
 from lockstep.views.parts.layout_columns import layout_words
 from lockstep.views.parts.terminal import bar, heading, indented, table
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.planner.upgrades import Upgrade
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
 
 UPGRADE_ROWS = 8
 ELASTICITY_ROWS = 10
+NAME_WIDTH = 28
 STRONGEST = 1.0
 """Elasticity of a full bar."""
 
@@ -58,8 +64,30 @@ def _row(one: Upgrade) -> list[str]:
     return [one.what, format_time(one.step_time_s), format_frac(one.saving_frac), price, memory, str(one.after.layout)]
 
 
+def plot_advice(advice: Advice) -> Figure:
+    """What the step time is most sensitive to, and what upgrades save."""
+    ranked = advice.sensitivity.ranked[:ELASTICITY_ROWS]
+    upgrades = advice.upgrades.by_saving[:UPGRADE_ROWS]
+
+    def elasticities(axes: Axes) -> None:
+        values = [value for _, value in ranked]
+        colours = [bars.RED if value > 0 else bars.BLUE for value in values]
+        bars.plain(axes, [name for name, _ in ranked], values, lambda value: f"{value:+.2f}", colours=colours)
+        axes.set_xlabel("% change in step time per +1 % of")
+
+    def savings(axes: Axes) -> None:
+        names = [fill(one.what, NAME_WIDTH) for one in upgrades]
+        values = [100 * one.saving_frac for one in upgrades]
+        bars.plain(axes, names, values, lambda value: f"{value:.3g} %", colours=bars.GREEN)
+        axes.set_xlabel("step time saved by an upgrade, planned again, %")
+
+    draws = [elasticities, *([savings] if upgrades else [])]
+    return make_figure(_verdict(advice.upgrades.by_saving), *draws, size=(12.0, 4.5))
+
+
 COMMAND = Command(
     examples=("lockstep sensitivity llama3-70b -c dgx-h100:64 --batch 512 --tp 8 --pp 4 --zero 1",),
     render=render,
+    picture=plot_advice,
     figures=("now.step_time_s",),
 )

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.units import format_frac, format_time
+from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
+from lockstep.views.parts.figure import make_figure, times_on
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.failures.stragglers import StragglerCost
@@ -18,8 +22,7 @@ if TYPE_CHECKING:
 
 def render(found: StragglerCost, out: Console) -> None:
     """Prints the cost."""
-    lost = format_frac(1 - found.efficiency_frac)
-    out.print(Text(f"{lost} of worker time is wasted", style="bold"))
+    out.print(Text(_title(found), style="bold"))
     how = "exactly" if found.exact else "simulated"
     out.print(
         f"A step takes {format_time(found.mean_step_s, 4)} ({how}), "
@@ -59,12 +62,37 @@ def render(found: StragglerCost, out: Console) -> None:
     small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
 
 
+def _title(found: StragglerCost) -> str:
+    return f"{format_frac(1 - found.efficiency_frac)} of worker time is wasted"
+
+
+def plot_stragglers(found: StragglerCost) -> Figure:
+    """How long steps take, next to one worker alone and to workers that never wait."""
+    times = {
+        "one worker, mean": (found.mean_worker_s, bars.GREY),
+        "without waiting": (found.asynchronous_s, bars.GREEN),
+        "half of steps within": (found.p50_s, bars.BLUE),
+        "a step, mean": (found.mean_step_s, bars.BLUE),
+        "95 % of steps within": (found.p95_s, bars.ORANGE),
+        "99 % of steps within": (found.p99_s, bars.RED),
+    }
+
+    def draw(axes: Axes) -> None:
+        values, colours = zip(*times.values(), strict=True)
+        bars.plain(axes, list(times), values, format_time, colours=colours)
+        times_on(axes.xaxis)
+        axes.set_xlabel(f"time of a step of {found.workers:,} workers, communication included")
+
+    return make_figure(_title(found), draw, size=(9.0, 3.6))
+
+
 COMMAND = Command(
     examples=(
         "lockstep stragglers --workers 256 --law lognormal:mean=50ms,cv=0.3 --mitigation backup:8",
         "lockstep stragglers --workers 16 --law exponential:mean=1s --mitigation bounded:4 --slow 1",
     ),
     render=render,
+    picture=plot_stragglers,
     doing="simulating workers",
     figures=("mean_step_s", "efficiency_frac", "amplification", "p95_s"),
 )

@@ -9,8 +9,10 @@ from rich.text import Text
 from lockstep.units import format_frac, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.terminal import heading, indented, table
+from lockstep.views.parts.timelines import plot_timeline
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.verbs.trace import Trace
@@ -29,6 +31,13 @@ def render(found: Trace, out: Console) -> None:
     indented(out, table([("", "left"), ("time", "right")], rows))
 
 
+def plot_trace(found: Trace) -> Figure:
+    """The timeline that was written."""
+    line = found.timeline
+    computing = format_frac(line.utilization_frac)
+    return plot_timeline(line, title=f"{found.what}: {format_time(line.makespan_s)}, {computing} of it computing")
+
+
 COMMAND = Command(
     examples=(
         "lockstep trace pipeline --stages 4 --microbatches 8 --schedule zb-h1 -o zb.json.gz",
@@ -36,5 +45,6 @@ COMMAND = Command(
         "25GB/s -o ring.json.gz",
     ),
     render=render,
+    picture=plot_trace,
     lists=False,
 )

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from lockstep.errors import BadInput
+from lockstep.types.brief import Brief
 from lockstep.workload.checks import LIMITS, divisors_near, flags, one_of, positive, whole
 from lockstep.workload.convnet import ConvNet as ConvNet
 from lockstep.workload.kind import LayerKind, kinds_of
@@ -235,8 +236,8 @@ class Experts:
         return beyond >= 0 and (beyond + 1) % self.every == 0 and layer not in self.dense_layers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transformer:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Transformer(Brief):
     """A decoder (causal attention), an encoder, or an encoder with a decoder; over text, or over patches of images."""
 
     name: str

@@ -11,14 +11,15 @@ from dataclasses import dataclass, field
 
 from lockstep.errors import BadInput
 from lockstep.types.arrays import Number
+from lockstep.types.brief import Brief
 from lockstep.workload.checks import flags, whole
 from lockstep.workload.weight import Weight
 
 STEM = "stem"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConvNet:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ConvNet(Brief):
     """A residual network of the ResNet family on square images (He et al. 2015, stride in the 3x3 convolution)."""
 
     name: str

@@ -6,14 +6,16 @@ touched, whatever backend was chosen.
 
 from __future__ import annotations
 
+from io import BytesIO
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from lockstep.errors import BadInput
 from lockstep.units import format_size, format_time
+from lockstep.views.parts.svg import finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
@@ -21,7 +23,16 @@ if TYPE_CHECKING:
 
     from lockstep.types.plain import Json
 
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#F0E442", "#999999")
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#6B4FA0", "#999999")
+"""Hues of Okabe and Ito (2008), told apart with every common colour vision; a purple stands for their yellow, which is
+too light for white paper. On dark paper each has a brighter form: `svg.py`."""
+DPI = 150
+MOST_WORDS = 24
+"""Names and numbers of a panel that its description repeats."""
+ON_BAR = "#00131f"
+"""Letters on a bright bar, which is bright on dark paper too."""
+INK, QUIET, FAINT = "#333333", "#999999", "#EEEEEE"
+"""Lines and marks; what is in the background; areas."""
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
@@ -51,15 +62,63 @@ def save_figure(figure: Figure, path: Path | IO[bytes], ending: str = "") -> Non
 
     No dates or random ids are inside: the same answer gives the same file. Raises BadInput for an unknown ending.
     """
+    ending = ending or getattr(path, "suffix", "")
+    if ending == ".svg":
+        text = svg_text(figure).encode("utf-8")
+        if isinstance(path, Path):
+            path.write_bytes(text)
+        else:
+            path.write(text)
+        return
+    title, description = titled(figure), described(figure)
+    known: dict[str, Json] = {
+        ".pdf": {"CreationDate": None, "Title": title, "Subject": description},
+        ".png": {"Title": title, "Description": description},
+    }
+    try:
+        figure.savefig(path, dpi=DPI, metadata=known.get(ending, {}), format=ending.removeprefix("."))
+    except ValueError as error:
+        raise BadInput(f"cannot write the plot: {error}", str(path)) from None
+
+
+def svg_text(figure: Figure) -> str:
+    """The figure as SVG, with a title, a description and colours for dark paper."""
     from matplotlib import rc_context
 
-    ending = ending or getattr(path, "suffix", "")
-    metadata: Json = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(ending, {})
+    written = BytesIO()
     with rc_context({"svg.hashsalt": "lockstep", "svg.fonttype": "none"}):
-        try:
-            figure.savefig(path, dpi=150, metadata=metadata, format=ending.removeprefix("."))
-        except ValueError as error:
-            raise BadInput(f"cannot write the plot: {error}", str(path)) from None
+        figure.savefig(written, dpi=DPI, metadata={"Date": None}, format="svg")
+    return finished(written.getvalue().decode("utf-8"), titled(figure), described(figure))
+
+
+def is_dark(colour: str) -> bool:
+    """Whether white text reads better on it (relative luminance, ITU-R BT.709 weights)."""
+    red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue < 140
+
+
+def titled(figure: Figure) -> str:
+    """The title of a figure: that of its first panel."""
+    return next((title for axes in figure.axes if (title := axes.get_title(loc="left"))), "")
+
+
+def described(figure: Figure) -> str:
+    """A figure in words: of each panel its title, axes, names of bars or lines, and what is written next to them."""
+    return "; ".join(filter(None, map(_panel, figure.axes)))
+
+
+def _panel(axes: Axes) -> str:
+    """A panel in words."""
+    legend = axes.get_legend()
+    shown = " over ".join(filter(None, (axes.get_ylabel(), axes.get_xlabel())))
+    names = [one.get_text() for one in axes.get_yticklabels() if any(map(str.isalpha, one.get_text()))]
+    lists = {
+        "rows": names if not axes.get_ylabel() else [],
+        "series": [one.get_text() for one in legend.texts] if legend else [],
+        "written in it": [" ".join(one.get_text().split()) for one in axes.texts],
+    }
+    said = [f"{what}: {', '.join(filter(None, few[:MOST_WORDS]))}" for what, few in lists.items() if any(few)]
+    return ". ".join(filter(None, (axes.get_title(loc="left"), shown, *said)))
 
 
 def sizes_on(axis: Axis) -> None:

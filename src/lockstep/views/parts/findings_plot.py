@@ -44,12 +44,15 @@ def plot_findings(found: Findings) -> Figure:
             few_ticks(axes.xaxis)
         if picture.log_y:
             axes.set_yscale("log")
+            if picture.least_y is not None:
+                axes.set_ylim(bottom=picture.least_y)
+                axes.set_ylabel(f"{axis_name(picture.y)} (below {picture.least_y:g} not shown)")
             few_ticks(axes.yaxis)
         legend = axes.legend(fontsize=8, frameon=False)
         if len(found.curves) > INSIDE:
             legend.set(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
-    return make_figure(found.question, draw)
+    return make_figure(picture.title or found.question, draw)
 
 
 def _theory(axes: Axes, curve: Curve, place: int, paired: bool) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from html import escape
 from importlib import resources
-from io import BytesIO, StringIO
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -35,7 +35,7 @@ WIDTH = 120
 COLOURS = ("green", "red", "yellow", "cyan")
 ART = re.compile(r"\n.*\n|[│┤├└┘┌┐─|]{2}|\S {3,}\S")
 """Text whose spaces mean something."""
-TAG = re.compile(r"<[^>]*>")
+PLACES = re.compile(r' (?:d|x|y|width|height|transform|points)="[^"]*"')
 HUNDREDTHS = re.compile(r"(\d\.\d\d)\d+")
 POINT = r"(-?[\d.]+)"
 RECTANGLE = re.compile(rf"M {POINT} {POINT} \nL \1 {POINT} \nL {POINT} \3 \nL \4 \2 \nz\n")
@@ -163,24 +163,13 @@ def _written(out: HtmlConsole, answer: Any, render: Callable[[Any, Console], Non
     return "\n".join([title + closes + contents + more, *map(svg, figures), heading + rest])
 
 
-def described(figure: Figure) -> str:
-    """A figure in words: what each panel is called and what its axes show."""
-    panels = []
-    for axes in figure.axes:
-        title, x, y = axes.get_title(loc="left"), axes.get_xlabel(), axes.get_ylabel()
-        panels.append(": ".join(filter(None, (title, " over ".join(filter(None, (y, x)))))))
-    return "Picture of the answer. " + "; ".join(filter(None, panels))
-
-
 def svg(figure: Figure) -> str:
-    """A figure inside a page, with words that stand for it where it cannot be seen."""
-    from lockstep.views.parts.figure import save_figure
+    """A figure inside a page; its words stand for it where it cannot be seen."""
+    from lockstep.views.parts.figure import svg_text
 
-    written = BytesIO()
-    save_figure(figure, written, ".svg")
-    text = written.getvalue().decode("utf-8")
+    text = svg_text(figure)
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    return f'<figure role="img" aria-label="{escape(described(figure))}">{smaller(text.strip())}</figure>'
+    return f"<figure>{smaller(text.strip())}</figure>"
 
 
 def smaller(picture: str) -> str:
@@ -188,7 +177,7 @@ def smaller(picture: str) -> str:
 
     A step's bars are a thousand rectangles, each with its style, of which a page would otherwise consist.
     """
-    picture = TAG.sub(lambda tag: HUNDREDTHS.sub(r"\1", tag[0]), picture)
+    picture = PLACES.sub(lambda tag: HUNDREDTHS.sub(r"\1", tag[0]), picture)
     picture = RECTANGLE.sub(r"M\1 \2V\3H\4V\2z", picture)
     return BARS.sub(_once, picture)
 

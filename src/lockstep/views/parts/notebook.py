@@ -15,6 +15,7 @@ from rich.console import Console
 from lockstep.documents.files import writing
 from lockstep.errors import BadInput, UnknownName
 from lockstep.rows import Rows
+from lockstep.types.brief import LONGEST as LONGEST
 from lockstep.types.plain import Json, plain
 from lockstep.views.parts.html import fragment, page_of, shown
 from lockstep.views.parts.lists import flattened
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     from lockstep.types.shown import Shown
 
-LONGEST = 1000
-"""Characters of a representation."""
 WIDTH = 100
 FRAMES = ("pandas", "polars")
 
@@ -38,7 +37,7 @@ SHOWN: dict[str, tuple[str, str, str]] = {
     "lockstep.verbs.converge.Experiments": ("converge", "render_experiments", ""),
     "lockstep.verbs.pipeline.PipelineChoices": ("pipeline", "render_choices", "plot_choices"),
     "lockstep.verbs.train.TrainingMethods": ("train", "render_methods", ""),
-    "lockstep.collectives.crossover.Crossover": ("crossover", "render", ""),
+    "lockstep.collectives.crossover.Crossover": ("crossover", "render", "plot_regions"),
 }
 """Class -> view, and the functions that show and draw it, where these are not the verb's own."""
 VIEWS: dict[str, str] = {

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from lockstep.planner import Estimate
     from lockstep.web.asked import Asked
 
-ROOM = 1.1
-"""The scale of an interval ends at this multiple of its upper end."""
+ROOM = 0.2
+"""Of an interval's width, what its scale shows on either side."""
 KINDS = ("measured", "fitted", "datasheet", "assumed")
 """How numbers come about."""
 PAPERS = "papers"
@@ -28,7 +28,8 @@ PAPERS = "papers"
 def data(one: Estimate, asked: Asked) -> Json:
     """The interval, what it rests on, and every assumption by how it comes about."""
     between, rests = one.interval, one.support
-    end_s = between.high * ROOM
+    wide_s = (between.high - between.low) * (1 + 2 * ROOM)
+    start_s = between.low - (between.high - between.low) * ROOM
     error = "unknown" if rests.error_frac is None else format_frac(rests.error_frac)
     return {
         "title": f"{one.job.model.name} on {one.job.devices} x {one.cluster.device.name}",
@@ -38,9 +39,9 @@ def data(one: Estimate, asked: Asked) -> Json:
             "low": format_time(between.low),
             "text": format_time(one.step_time_s),
             "high": format_time(between.high),
-            "low_share": between.low / end_s,
-            "share": one.step_time_s / end_s,
-            "high_share": between.high / end_s,
+            "low_share": (between.low - start_s) / wide_s,
+            "share": (one.step_time_s - start_s) / wide_s,
+            "high_share": (between.high - start_s) / wide_s,
         },
         "figures": [
             figure("Rests on", rests.level, MEANING[rests.level]),
@@ -66,7 +67,7 @@ def _sources(one: Estimate) -> list[Json]:
 
 def later(one: Estimate, asked: Asked) -> Json:
     """The published steps that are most like this one."""
-    found = asked.kept(("nearest", one.job, one.layout, one.cluster.name), lambda: nearest(one))
+    found = asked.kept(("nearest", one.job, one.layout, one.cluster), lambda: nearest(one))
     block = {
         "kind": "table",
         "title": shown.TITLE,

@@ -120,7 +120,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             Curve("identical data, tuned step", x, np.array(equal, dtype=float), marks=True),
             Curve("in proportion to K - 1", x[more][: len(line)], line, theory=True),
         ),
-        picture=Picture("local_steps", "steps", log_x=True, log_y=True),
+        picture=Picture(
+            "local_steps", "steps", log_x=True, log_y=True,
+            title="Steps to the target by local steps between averages, workers with different and with identical data",
+        ),
         conclusion=_conclusion(rows, equal, settings, cheapest),
         assumptions=("no gradient noise; the step size is tuned for every K; whole rounds",),
     )  # fmt: skip

@@ -92,8 +92,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
              "final_scale": found.scale.scale}
             for name, found in runs.items()
         ),
-        curves=tuple(Curve(name, x, np.maximum(found.losses, 1e-30)) for name, found in runs.items()),
-        picture=Picture("step", "loss", log_y=True),
+        curves=tuple(Curve(name, x, found.losses) for name, found in runs.items()),
+        picture=Picture("step", "loss", log_y=True, least_y=1e-30),
         conclusion=_conclusion(list(runs.values())),
         assumptions=("weights and updates in fp32; only the gradient is in the format",),
     )  # fmt: skip

@@ -65,7 +65,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             Curve("searched", np.array(counts, float), np.array(largest), marks=True),
             Curve("law", np.array(counts, float), HALF.overflows_from / np.array(counts, float), theory=True),
         ),
-        picture=Picture("ranks", "largest_safe_entry", log_x=True, log_y=True),
+        picture=Picture(
+            "ranks", "largest_safe_entry", log_x=True, log_y=True,
+            title="Largest entry that ranks can sum in fp16: 65504 over their number",
+        ),
         conclusion="one infinity reaches every rank; only dividing first or skipping the step on all ranks is correct",
         assumptions=("sums are rounded to fp16 after every addition",),
     )  # fmt: skip
