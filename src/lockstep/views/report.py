@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lockstep.verbs.report import RunReport
 
 MOST_DRAWN = 20_000
-"""Operations of a timeline up to which its static picture is drawn."""
+"""Operations of a timeline that a file has room for, as a picture and in lanes."""
 
 
 def render(found: RunReport, out: Console) -> None:
@@ -61,7 +61,8 @@ def _timeline(best: Estimate, out: Console) -> None:
     if (draws := getattr(out, "picture", None)) and len(timeline.program) <= MOST_DRAWN:
         draws(estimate.plot_step(best))
     devices, capacity_B = [best.job.devices // best.layout.pp] * best.layout.pp, best.memory.capacity_B
-    interactive(out, "timeline", partial(timeline_form, timeline, stands_for=devices, capacity_B=capacity_B))
+    form = partial(timeline_form, timeline, stands_for=devices, capacity_B=capacity_B, most=MOST_DRAWN)
+    interactive(out, "timeline", form)
 
 
 def _space(found: Plan, out: Console) -> None:

@@ -158,7 +158,8 @@ export async function space(element, form, options = {}) {
 
   function brush(window) {
     const inside = cloud.within(window, look), head_ = ["layout", "step", "memory", ""].map((text) => make("th", "", text));
-    const rows = inside.slice(0, ROWS).map((i) => make("tr", "", make("td", "", cloud.name(i)), make("td", "r", time(cloud.time_s[i])),
+    const linked = (i) => options.link ? Object.assign(make("a", "", cloud.name(i)), { href: options.link(cloud.words(i)) }) : cloud.name(i);
+    const rows = inside.slice(0, ROWS).map((i) => make("tr", "", make("td", "", linked(i)), make("td", "r", time(cloud.time_s[i])),
       make("td", "r", size(cloud.memory_B[i])), make("td", "", why(i))));
     const more = inside.length > ROWS ? `, the ${ROWS} fastest of them below` : "";
     status.textContent = `${inside.length.toLocaleString("en")} layout${inside.length === 1 ? "" : "s"} selected${more}`;
