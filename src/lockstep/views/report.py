@@ -58,6 +58,8 @@ def _timeline(best: Estimate, out: Console) -> None:
         f"stage{'s' if best.layout.pp > 1 else ''}, each the same on {best.job.devices // best.layout.pp:,} devices. "
         f"`lockstep estimate --trace` writes it for Perfetto."
     )
+    if len(timeline.program) > MOST_DRAWN:
+        out.print(f"Of its {len(timeline.program):,} operations the file has those of the first stages.")
     if (draws := getattr(out, "picture", None)) and len(timeline.program) <= MOST_DRAWN:
         draws(estimate.plot_step(best))
     devices, capacity_B = [best.job.devices // best.layout.pp] * best.layout.pp, best.memory.capacity_B
