@@ -9,6 +9,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ClassVar, cast
+from urllib.parse import urlencode
 
 import pytest
 from starlette.requests import Request
@@ -30,13 +31,25 @@ def test_json_is_that_of_the_command_printed(name: str, client: Client) -> None:
     call = said["python"].partition("\n")[2]
     answer = eval(call, {"lockstep": lockstep}, scope)
     found = client.json(f"/{name}.json", WORDS)
-    if name == "whatif":
-        answer = answer.estimate
     expected = json.loads(json.dumps({"schema": 1, **answer.to_dict()}))
     assert found.keys() == expected.keys()
     assert found.get("step_time_s") == expected.get("step_time_s")
     assert found.get("plans", found.get("parts", 0)) == expected.get("plans", expected.get("parts", 0))
     assert found.get("days") == expected.get("days")
+    assert found.get("elasticity") == expected.get("elasticity")
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_every_screen_is_a_file_too(name: str, client: Client) -> None:
+    page = client.ask(f"/{name}.html?{urlencode(WORDS)}")
+    text = page.body.decode()  # type: ignore[attr-defined]
+    assert page.status == 200, text
+    assert page.headers["content-disposition"].startswith("attachment")
+    assert "<h1>" in text
+    assert "In Python" in text
+    assert len(text) < 1_000_000
+    rows = client.ask(f"/{name}.csv?{urlencode(WORDS)}").body.decode()  # type: ignore[attr-defined]
+    assert len(rows.splitlines()) > 1
 
 
 def test_rows_are_those_of_table(client: Client) -> None:

@@ -90,6 +90,8 @@ class Screen:
     """The answer, where the verb does not take its words as they are."""
     saves: str = ""
     """The verb of the file that is saved, where it is not `verb`."""
+    sooner: Callable[[Asked], tuple[Any, Words]] | None = None
+    """What `data` takes, and the words, where the answer of the verb takes longer than a reader waits."""
     later: Callable[[Any, Asked], Json] | None = None
     """What takes longer, and is asked for by `page.later()` once the rest is drawn."""
     picture: Callable[[Any], Any] | None = None
