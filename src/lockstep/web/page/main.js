@@ -87,6 +87,7 @@ async function show() {
     };
     leave = draw(into, found.data, { ...page, words, later }) ?? null;
     foot(found);
+    document.getElementById("said").textContent = into.querySelector("h1")?.textContent ?? ""; // for who does not see it change
   } catch (error) {
     if (error.name === "AbortError") return;
     known = null;
