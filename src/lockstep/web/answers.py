@@ -51,7 +51,7 @@ def command_of(verb: str) -> Command:
 
 def page_data(screen: Screen, asked: Asked) -> Json:
     """What the page draws, and the question as a command and as a call."""
-    answer, words = (None, asked.words) if screen.stream else answer_of(screen, asked)
+    answer, words = answer_of(screen, asked) if screen.sooner is None else screen.sooner(asked)
     said, call = written(verb_of(screen, asked), words, asked)
     drawn = finite(plain(screen.data(answer, asked)))
     return {"title": screen.title, "shell": said, "python": call, "words": dict(words), "data": drawn}

@@ -28,8 +28,10 @@ from lockstep.web.uploads import Uploads
 
 KEPT = 64
 """Answers that are kept."""
-FILES = ("out", "runs", "tensorboard", "csv", "case")
-"""Keywords that name files."""
+FILES = ("FILE", "DIR")
+"""What a keyword is declared to take that names a file or folder."""
+ELSEWHERE = ("engine",)
+"""Keywords that start processes or talk to other machines."""
 TRACE = re.compile(r"trace:([^,;]+)")
 """A law that is read from a file."""
 MODELS = ("model", "a", "b")
@@ -150,7 +152,8 @@ def _in_catalog(name: str) -> bool:
 
 @cache
 def _declared(verb: str) -> dict[str, Declared]:
-    return {one.name: one.declared for one in words_of(verb_function(verb)) if one.name not in FILES}
+    found = {one.name: one.declared for one in words_of(verb_function(verb)) if one.name not in ELSEWHERE}
+    return {name: one for name, one in found.items() if getattr(one, "metavar", "") not in FILES}
 
 
 def allowed(verb: str, words: Mapping[str, str]) -> dict[str, str]:

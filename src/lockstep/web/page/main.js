@@ -89,6 +89,7 @@ async function show() {
     const stream = (take) => lines(`/stream/${screen}${location.search}`, mine.signal, take);
     leave = draw(into, found.data, { ...page, words, later, stream }) ?? null;
     foot(found);
+    document.getElementById("said").textContent = into.querySelector("h1")?.textContent ?? ""; // for who does not see it change
   } catch (error) {
     if (error.name === "AbortError") return;
     known = null;

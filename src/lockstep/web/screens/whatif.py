@@ -10,7 +10,6 @@ from lockstep.planner.whatif import NAMES, changed
 from lockstep.step import price_step
 from lockstep.types.plain import Json
 from lockstep.units import format_count, format_frac, format_size, format_time
-from lockstep.verbs.sensitivity import advise
 from lockstep.views import sensitivity as view
 from lockstep.views.campaign import NUMBER_WORDS
 from lockstep.views.parts.layout_columns import layout_words as in_words
@@ -21,6 +20,7 @@ from lockstep.workload import RECOMPUTE
 
 if TYPE_CHECKING:
     from lockstep.planner import Estimate
+    from lockstep.verbs.sensitivity import Advice
     from lockstep.web.asked import Asked
 
 NOW = "as it is"
@@ -163,9 +163,14 @@ def tornado(one: Estimate, rungs: dict[str, list[float]]) -> list[Json]:
     ]
 
 
-def later(one: Estimate, asked: Asked) -> Json:
+def sooner(asked: Asked) -> tuple[Estimate, dict[str, str]]:
+    """The layout alone, without what is planned again."""
+    words = with_best(asked)
+    return asked.ask("estimate", words), words
+
+
+def later(found: Advice, asked: Asked) -> Json:
     """Upgrades, each planned again, and elasticities."""
-    found = asked.kept(("advice", one.job, one.layout, one.cluster), lambda: advise(one))
     return {"blocks": sections(view.render, found)}
 
 
@@ -174,7 +179,7 @@ SCREEN = Screen(
     verb="sensitivity",
     fields=(*QUESTION, Field("gpus", "Devices", example="all of the cluster"), *RECIPE, *LAYOUT),
     words=with_best,
-    answer=lambda asked: asked.ask("estimate", with_best(asked)),
+    sooner=sooner,
     data=data,
     later=later,
 )
