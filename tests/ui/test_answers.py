@@ -141,8 +141,8 @@ def test_the_layout_shown_is_the_plans(more: dict[str, str], client: Client) -> 
 
 
 SAFE = {
-    "", "A", "B", "C", "D", "E", "FRAC", "G", "ID", "K", "KIND", "L", "LAW", "LEVEL", "MODEL", "N", "N,N,...", "NAME",
-    "O", "P", "R", "S", "SOFTWARE", "T", "TEXT", "TIME", "V", "W", "WHAT", "X", "Z",
+    "", "A", "B", "C", "D", "E", "FRAC", "G", "ID", "K", "KIND", "L", "LAW", "LEVEL", "M", "MODEL", "N", "N,N,...",
+    "NAME", "O", "P", "R", "S", "SOFTWARE", "T", "TEXT", "TIME", "V", "W", "WHAT", "X", "Z",
 }  # fmt: skip
 """What a word of an address may stand for: no file, no folder and no other machine. Edit it on purpose."""
 
