@@ -119,6 +119,18 @@ def test_buckets_price_is_their_simulation(
 
 
 @EXAMPLES
+@given(layer_lists(), traffics, efficiencies, st.floats(1e4, 3e8))
+def test_one_device_of_the_buckets_is_every_device(
+    layers: Layers, traffic: Traffic, efficiency: float, bucket_B: float
+) -> None:
+    counts = layers.buckets(bucket_B)
+    alone = buckets.timeline(layers, traffic, counts, efficiency=efficiency)
+    check(buckets.price(layers, traffic, counts, efficiency=efficiency), alone)
+    every = simulated(buckets.program(layers, traffic, counts, efficiency=efficiency), traffic)
+    assert alone.makespan_s == pytest.approx(every.makespan_s, rel=1e-12)
+
+
+@EXAMPLES
 @given(unit_lists(), traffics, efficiencies, st.integers(0, 3), st.booleans())
 def test_sharded_price_is_its_simulation(
     units: Units, traffic: Traffic, efficiency: float, prefetch: int, keep: bool

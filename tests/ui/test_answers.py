@@ -9,6 +9,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ClassVar, cast
+from urllib.parse import urlencode
 
 import pytest
 from starlette.requests import Request
@@ -16,8 +17,10 @@ from starlette.responses import Response
 
 import lockstep
 from lockstep.errors import BadInput
+from lockstep.verbs.words.option import words_of
+from lockstep.views.parts.options import verb_function
 from lockstep.web.app import worked
-from lockstep.web.asked import Asked, Server, Superseded
+from lockstep.web.asked import Asked, Server, Superseded, allowed
 from lockstep.web.screen import Screen
 from lockstep.web.screens import ORDER, screen
 from ui.asking import SCREENS, WORDS, Client
@@ -30,13 +33,25 @@ def test_json_is_that_of_the_command_printed(name: str, client: Client) -> None:
     call = said["python"].partition("\n")[2]
     answer = eval(call, {"lockstep": lockstep}, scope)
     found = client.json(f"/{name}.json", WORDS)
-    if name == "whatif":
-        answer = answer.estimate
     expected = json.loads(json.dumps({"schema": 1, **answer.to_dict()}))
     assert found.keys() == expected.keys()
     assert found.get("step_time_s") == expected.get("step_time_s")
     assert found.get("plans", found.get("parts", 0)) == expected.get("plans", expected.get("parts", 0))
     assert found.get("days") == expected.get("days")
+    assert found.get("elasticity") == expected.get("elasticity")
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_every_screen_is_a_file_too(name: str, client: Client) -> None:
+    page = client.ask(f"/{name}.html?{urlencode(WORDS)}")
+    text = page.body.decode()  # type: ignore[attr-defined]
+    assert page.status == 200, text
+    assert page.headers["content-disposition"].startswith("attachment")
+    assert "<h1>" in text
+    assert "In Python" in text
+    assert len(text) < 1_000_000
+    rows = client.ask(f"/{name}.csv?{urlencode(WORDS)}").body.decode()  # type: ignore[attr-defined]
+    assert len(rows.splitlines()) > 1
 
 
 def test_rows_are_those_of_table(client: Client) -> None:
@@ -84,12 +99,24 @@ def test_bad_words_are_refused_at_their_field(words: dict[str, str], where: str,
 def test_no_word_opens_a_file(form: str, tmp_path: Path, client: Client) -> None:
     file = tmp_path / "secret.json"
     file.write_text('{"model_type": "secret"}')
-    for name in ("model", "cluster", "rank_jitter"):
-        found = client.json("/data/ask", {**WORDS, name: form.format(file)})
+    for name, value in (("model", str(file)), ("cluster", str(file)), ("rank_jitter", f"trace:{file}")):
+        found = client.json("/data/ask", {**WORDS, name: form.format(value)})
         assert "names a file" in found["error"], name
         assert "model_type" not in found["error"]
-    found = client.json("/data/compare", {**WORDS, "b": f"tp=2 cluster={file}"})
-    assert "names a file" in found["error"]
+    for b in (f"tp=2 cluster={file}", str(file), f"rank_jitter=trace:{file}"):
+        found = client.json("/data/compare", {**WORDS, "b": b})
+        assert "names a file" in found["error"], b
+
+
+def test_files_with_names_of_words_are_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: Client
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("2", "64", "1T", "robust", "llama3-8b", "dgx-h100", "yes"):
+        (tmp_path / name).mkdir()
+    found = client.json("/data/compare", {**WORDS, "b": "tp=2 sequence_parallel=yes"})
+    assert "data" in found, found
+    assert "data" in client.json("/data/ask", {**WORDS, "objective": "robust"})
 
 
 def test_no_word_writes_a_file(tmp_path: Path, client: Client) -> None:
@@ -97,6 +124,35 @@ def test_no_word_writes_a_file(tmp_path: Path, client: Client) -> None:
     found = client.json("/data/ask", {**WORDS, "out": str(out), "export": str(out), "plot": str(out)})
     assert "data" in found
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"objective": "cost"}, {"software": "torchtitan"}, {"objective": "time", "seq": "4096"}]
+)
+def test_the_layout_shown_is_the_plans(more: dict[str, str], client: Client) -> None:
+    """Also where the plan took fewer devices, or timed another software than the default."""
+    words = {"model": "llama3-8b", "cluster": "dgx-h100:4", "batch_tokens": "1M", "tokens": "1T", **more}
+    found = client.json("/ask.json", words)
+    shown = client.json("/layout.json", words)
+    assert shown["step_time_s"] == found["plans"][0]["step_time_s"]
+    link = client.json("/data/ask", words)["data"]["blocks"][0]["links"][1]["words"]
+    second = client.json("/layout.json", {**words, **link})
+    assert second["step_time_s"] == found["plans"][1]["step_time_s"]
+
+
+SAFE = {
+    "", "A", "B", "C", "D", "E", "FRAC", "G", "ID", "K", "KIND", "L", "LAW", "LEVEL", "M", "MODEL", "N", "N,N,...",
+    "NAME", "O", "P", "R", "S", "SOFTWARE", "T", "TEXT", "TIME", "V", "W", "WHAT", "X", "Z",
+}  # fmt: skip
+"""What a word of an address may stand for: no file, no folder and no other machine. Edit it on purpose."""
+
+
+@pytest.mark.parametrize("verb", sorted({screen(name).verb for name in ORDER} | {"memory"}))
+def test_words_of_an_address_name_no_files(verb: str) -> None:
+    every = {one.name: getattr(one.declared, "metavar", "") for one in words_of(verb_function(verb))}
+    taken = allowed(verb, dict.fromkeys([*every, "progress", "engine", "store", "out"], "x"))
+    assert {every[name] for name in taken} <= SAFE
+    assert not {"progress", "engine", "store", "out"} & set(taken)
 
 
 def test_superseded_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:

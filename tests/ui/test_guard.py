@@ -34,6 +34,12 @@ def test_without_the_token_nothing_is_shown(served: Served) -> None:
     assert Client(served.address, f"{name}=").ask("/screens").status == 403
 
 
+def test_cookies_of_other_servers_do_not_matter(served: Served, client: Client) -> None:
+    for other in ("other=1", "[odd]=;x", 'half="', "="):
+        assert Client(served.address, f"{other}; {client.cookie}").ask("/screens").status == 200
+        assert Client(served.address, f"{client.cookie}; {other}").ask("/screens").status == 200
+
+
 def test_the_token_leaves_the_address(served: Served, client: Client) -> None:
     token = urlsplit(served.address).query
     found = Client(served.address).ask(f"/ask?model=gpt2&{token}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import lockstep
+from lockstep.errors import BadInput
 from lockstep.layout.groups import group_summary
 from lockstep.planner import estimate, points
 from lockstep.planner.whatif import NAMES, scaled
@@ -65,7 +67,7 @@ def expected(name: str) -> str:
             return texts([common, memory, said, "rank 0, nodes of 8, 16 ranks, stage 0"])
         case "whatif":
             advice = printed("sensitivity", lockstep.sensitivity("llama3-8b", **best()))
-            return texts([common, advice, other_hardware(one), "20 % lower, 20 % higher"])
+            return texts([common, advice, other_hardware(one), other_runs(one), "20 % lower, 20 % higher"])
         case "compare":
             changes = "tp=2"
             found = lockstep.compare("llama3-8b", changes, cluster="dgx-h100:2", batch=64)
@@ -112,6 +114,21 @@ def other_hardware(one: Any) -> str:
     return texts(said)
 
 
+def other_runs(one: Any) -> str:
+    """Throughput with every setting of the run changed that a slider has, where the layout goes with it."""
+    batch, dp, devices = one.job.recipe.batch, one.layout.dp, one.job.devices
+    changes: list[dict[str, Any]] = [{"dtype": "fp8"}, *({"recompute": kind} for kind in ("none", "selective", "full"))]
+    changes += [{"batch": int(batch * factor)} for factor in (0.25, 0.5, 2, 4)]
+    changes += [{"gpus": int(devices * factor), "dp": int(dp * factor)} for factor in (0.25, 0.5, 2, 4)]
+    said: list[object] = []
+    for words in changes:
+        with suppress(BadInput):
+            found = lockstep.estimate("llama3-8b", **{**best(), **words})
+            said += [format_count(found.tokens_per_s), format_time(found.step_time_s), *words.values()]
+            said += [format_size(float(found.memory.total_B))]
+    return texts(said)
+
+
 def days(found: Any) -> str:
     """The figures of a run and the ends of the histogram."""
     wall_s, run = found.simulated.wall_s, found.run
@@ -149,13 +166,25 @@ def rests_on(one: Any) -> str:
     return texts([support.rows, error, support.stack, support.dtype, support.device, *said, *kinds])
 
 
+def moved(page: Any) -> list[str]:
+    """What stands beside each slider of What if at each of its places."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll('.sliders input')].flatMap((one) =>
+          [...Array(Number(one.max) + 1).keys()].map((at) => {
+            one.value = at;
+            one.dispatchEvent(new Event('input'));
+            return one.closest('li').querySelector('output').innerText;
+          }))"""
+    )
+
+
 @pytest.mark.parametrize("name", PATHS)
 def test_every_number_is_the_librarys(name: str, watched: Any) -> None:
     page = watched()
     path = PATHS[name] + ("&b=tp%3D2" if name == "compare" else "")
     main = page.go(path)
     page.page.evaluate(OPEN_ALL)
-    shown = numbers(main.inner_text())
+    shown = numbers(main.inner_text(), *moved(page.page))
     assert len(shown) > 10
     counts = {str(one.text_content()) for one in page.page.locator("main summary small").all()}
     allowed = numbers(expected(name), "llama3-8b on 16 x h100-sxm", "ZeRO-1 zb-h1 1f1b")

@@ -14,6 +14,7 @@ import pytest
 
 import lockstep
 from cli_runner import run
+from lockstep.planner import points
 from lockstep.program.trace import read_trace
 from lockstep.units import format_time
 from lockstep.views.page.space import found_form, space_messages
@@ -110,4 +111,20 @@ def test_a_streamed_space_shows_the_library(watched: Any) -> None:
     assert f"{plan.findings.evaluated:,} layouts keep the rules, {plan.findings.feasible:,} fit" in status
     page.page.get_by_label("Colour by").select_option("pp")
     assert page.page.get_by_role("button", name="Show only pp2", exact=True).is_visible()
+    page.page.locator(".ls-canvas").focus()
+    page.page.keyboard.press("Enter")
+    first = page.page.locator(".ls-table tbody a").first
+    named, step = first.inner_text(), page.page.locator(".ls-table tbody td.r").first.inner_text()
+    first.click()
+    page.page.wait_for_url("**/layout?**")
+    main = page.settle()
+    one = next(
+        one
+        for some in points(plan.job, plan.cluster, plan.findings.space)
+        for one in some.layouts()
+        if str(one) == named
+    )
+    found = lockstep.estimate("llama3-8b", "dgx-h100:2", one, batch=64)
+    assert step == format_time(found.step_time_s, 4)
+    assert format_time(found.step_time_s) in main.inner_text()
     page.quiet()

@@ -289,9 +289,8 @@ def test_points_say_what_the_library_says(opened: Opened, file: Path, plan: Plan
 def test_a_brush_lists_what_is_inside(opened: Opened, file: Path, plan: Plan) -> None:
     page = opened(file.as_uri())
     ready(page, "space")
-    canvas = page.locator("#space-view .ls-canvas")
-    box = canvas.bounding_box()
     page.get_by_role("button", name="Drag to select").click()
+    box = page.locator("#space-view .ls-canvas").bounding_box()
     corners = (200, 150), (700, 400)
     page.mouse.move(box["x"] + corners[0][0], box["y"] + corners[0][1])
     page.mouse.down()
@@ -307,6 +306,7 @@ def test_a_brush_lists_what_is_inside(opened: Opened, file: Path, plan: Plan) ->
             for t, m in zip(some.step_time_s[inside], some.memory_B[inside], strict=True)
         ]
     said = page.locator("#space-view .ls-status").inner_text()
+    assert "selected" in said
     count = int(said.split()[0].replace(",", ""))
     # Points within a digit of the edge may be on either side of it.
     assert abs(count - len(found)) <= 0.01 * len(found) + 2
@@ -346,3 +346,16 @@ def test_a_hostile_name_runs_nothing(opened: Opened, tmp_path: Path) -> None:
     assert page.evaluate("window.ran === undefined")
     assert "window.ran = 1" in page.locator("h1").inner_text()
     assert page.locator("img").count() == 0
+
+
+def test_enter_lists_what_is_shown(opened: Opened, file: Path, plan: Plan) -> None:
+    page = opened(file.as_uri())
+    ready(page, "space")
+    of(page, "space", "it.view.show(it.view.plane.limits);")
+    page.locator("#space-view .ls-canvas").focus()
+    page.keyboard.press("Enter")
+    status = page.locator("#space-view .ls-status").inner_text()
+    assert status.startswith(f"{plan.findings.evaluated:,} layouts selected")
+    first = page.locator("#space-view tbody tr").first.inner_text().split("\t")
+    everything = list(points(plan.job, plan.cluster, plan.findings.space))
+    assert first[1] == format_time(min(float(some.step_time_s.min()) for some in everything), 4)

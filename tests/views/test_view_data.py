@@ -16,6 +16,7 @@ from lockstep.program import Kind, ProgramBuilder, Timeline
 from lockstep.program.timeline import COMPUTES
 from lockstep.types.plain import Json
 from lockstep.units import SIZE_STEPS, TIME_STEPS, format_size, format_time
+from lockstep.verbs.words.question import read_layout
 from lockstep.views.page import inline
 from lockstep.views.page.columns import packed, unpacked
 from lockstep.views.page.shown import as_shown
@@ -96,6 +97,12 @@ def test_the_form_names_every_layout_as_the_library_does(plan: Plan) -> None:
         assert [format_size(one, 4) for one in unpacked(chunk["memory_B"])] == [
             format_size(one, 4) for one in some.memory_B
         ]
+        for place in range(0, len(some), max(1, len(some) // 5)):
+            words = [one[unpacked(column)[place]] for one, column in zip(chunk["words"], chunk["columns"], strict=True)]
+            said = {key: value for one in words for key, value in one.items()}
+            layout = some.layouts()[place]
+            assert said.items() <= layout.to_dict().items()
+            assert read_layout(plan.job, said, plan.cluster) == layout
     rejected = {one["why"]: one["count"] for one in form["found"]["rejected"]}
     assert WORLD not in rejected
     assert form["found"]["best"]["layout"] == str(plan.best.layout)
@@ -166,3 +173,13 @@ def test_the_joined_script_has_every_module_once() -> None:
     for name in ("column", "formatter", "Viewport", "Cloud", "paintRows", "space", "timeline", "make"):
         assert len(re.findall(rf"^(?:async )?(?:function|class) {name}\b", whole, re.MULTILINE)) == 1, name
     assert "</script" not in whole
+
+
+@pytest.mark.parametrize(("most", "ranks"), [(0, 1), (3, 1), (4, 2), (5, 2), (100, 4)])
+def test_a_file_has_room_for_some_operations(most: int, ranks: int) -> None:
+    builder = ProgramBuilder(4, ("compute",))
+    builder.extend(Kind.COMPUTE, np.repeat(np.arange(4), 2), duration_s=1.0, label="F0")
+    timeline = Timeline(builder.build(), np.tile([0.0, 1.0], 4), np.tile([1.0, 2.0], 4))
+    form = timeline_form(timeline, most=most)["timelines"][0]
+    assert len(form["ranks"]) == ranks
+    assert form["left_out"] == 4 - ranks

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.documents.files import writable
 from lockstep.errors import BadInput
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, plain
 from lockstep.types.shown import Shown
 from lockstep.verbs.cite import cite
 from lockstep.verbs.memory import StageMemories
@@ -24,6 +24,7 @@ from lockstep.verbs.words.shared import CLUSTER, MODEL, PinWords
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
     from lockstep.planner import Plan
+    from lockstep.validation.nearest import Near
     from lockstep.verbs.cite import References
     from lockstep.verbs.sensitivity import Advice
     from lockstep.verbs.support import Matrix
@@ -40,6 +41,8 @@ class RunReport(Shown):
     support: Matrix
     """What is published of the device."""
     references: References
+    near: tuple[Near, ...]
+    """Published steps that are most like it."""
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -49,6 +52,7 @@ class RunReport(Shown):
             "sensitivity": self.advice.to_dict(),
             "support": self.support.to_dict(),
             **self.references.to_dict(),
+            "nearest": plain(self.near),
         }
 
 
@@ -73,6 +77,7 @@ def report(
     Raises Infeasible when nothing fits, BadInput where the file cannot be written.
     """
     from lockstep.planner import stage_memories
+    from lockstep.validation.nearest import nearest
 
     path = None if out is None else writable(Path(out), "--out")
     if path is not None and path.suffix not in (".html", ".htm"):
@@ -86,6 +91,7 @@ def report(
         advise(best),
         support(best.cluster.device.name),
         cite(best),
+        nearest(best),
     )
     if path is not None:
         made.save(path)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
+from lockstep.views.page.timeline import timeline_form
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import new_figure
-from lockstep.views.parts.terminal import heading, indented, small_print, table
+from lockstep.views.parts.terminal import heading, indented, interactive, small_print, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,6 +36,7 @@ def render(found: Executed, out: Console) -> None:
     indented(out, table([("", "left"), ("makespan", "right"), ("", "right")], _times(found)))
     if run.late is not None:
         _late(run.late, out)
+    interactive(out, "timeline", partial(timeline_form, run.difference.predicted, run.difference.measured))
     rows = [_row(row) for row in run.difference.rows() if row["predicted_s"] or row["measured_s"]]
     heading(out, "By operation", "all ranks together, largest difference first")
     titles = [("", "left"), ("predicted", "right"), ("measured", "right")]

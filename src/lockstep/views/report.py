@@ -12,20 +12,20 @@ from lockstep.units import format_frac, format_time
 from lockstep.views import cite, estimate, memory, plan, sensitivity
 from lockstep.views.page.space import space_form
 from lockstep.views.page.timeline import timeline_form
+from lockstep.views.parts import nearest
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.output import given, print_json
 from lockstep.views.parts.page import WANTED, page
-from lockstep.views.parts.terminal import chapter, console, heading, indented, table
+from lockstep.views.parts.terminal import chapter, console, heading, indented, interactive, table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from lockstep.planner import Estimate, Plan
     from lockstep.verbs.report import RunReport
-    from lockstep.verbs.support import Matrix
 
 MOST_DRAWN = 20_000
-"""Operations of a timeline up to which its static picture is drawn."""
+"""Operations of a timeline that a file has room for, as a picture and in lanes."""
 
 
 def render(found: RunReport, out: Console) -> None:
@@ -44,8 +44,8 @@ def render(found: RunReport, out: Console) -> None:
     _space(found.plan, out)
     chapter(out, "What if")
     sensitivity.render(found.advice, out)
-    chapter(out, "Published steps")
-    _trust(found.support, out)
+    chapter(out, "Trust")
+    _trust(found, out)
     chapter(out, "Sources")
     cite.render(found.references, out)
 
@@ -58,12 +58,13 @@ def _timeline(best: Estimate, out: Console) -> None:
         f"stage{'s' if best.layout.pp > 1 else ''}, each the same on {best.job.devices // best.layout.pp:,} devices. "
         f"`lockstep estimate --trace` writes it for Perfetto."
     )
+    if len(timeline.program) > MOST_DRAWN:
+        out.print(f"Of its {len(timeline.program):,} operations the file has those of the first stages.")
     if (draws := getattr(out, "picture", None)) and len(timeline.program) <= MOST_DRAWN:
         draws(estimate.plot_step(best))
-    if views := getattr(out, "view", None):
-        devices = [best.job.devices // best.layout.pp] * best.layout.pp
-        capacity_B = best.memory.capacity_B
-        views("timeline", partial(timeline_form, timeline, stands_for=devices, capacity_B=capacity_B))
+    devices, capacity_B = [best.job.devices // best.layout.pp] * best.layout.pp, best.memory.capacity_B
+    form = partial(timeline_form, timeline, stands_for=devices, capacity_B=capacity_B, most=MOST_DRAWN)
+    interactive(out, "timeline", form)
 
 
 def _space(found: Plan, out: Console) -> None:
@@ -73,13 +74,16 @@ def _space(found: Plan, out: Console) -> None:
         f"{findings.evaluated:,} layouts keep the rules, {findings.feasible:,} of them fit; "
         f"{len(findings.front):,} are on the Pareto front of step time and memory."
     )
-    if views := getattr(out, "view", None):
-        views("space", partial(space_form, found))
+    interactive(out, "space", partial(space_form, found))
 
 
-def _trust(found: Matrix, out: Console) -> None:
-    """What is published of the device, by software and format."""
-    rows = [one for one in found.rows if one.rows]
+def _trust(found: RunReport, out: Console) -> None:
+    """The interval, the published steps most like the run, and what is published of the device."""
+    best = found.plan.best
+    out.print(f"A step of {format_time(best.step_time_s)} is expected to take {best.said_interval}.")
+    heading(out, nearest.TITLE, nearest.NOTE)
+    indented(out, table(nearest.TITLES, map(nearest.row, found.near)))
+    rows = [one for one in found.support.rows if one.rows]
     if not rows:
         out.print("No published step is of this device: times rest on its datasheet and on curves of other devices.")
         return

@@ -21,6 +21,7 @@ from lockstep.rows.files import flattened
 from lockstep.types.plain import Json, plain
 from lockstep.views.page.inline import script_source
 from lockstep.views.parts.html import POLICY, page_of
+from lockstep.views.parts.notebook import view_of
 from lockstep.views.parts.output import finite
 from lockstep.views.parts.page import asked_as, python, shell
 from lockstep.web.asked import shell_words
@@ -51,7 +52,7 @@ def command_of(verb: str) -> Command:
 
 def page_data(screen: Screen, asked: Asked) -> Json:
     """What the page draws, and the question as a command and as a call."""
-    answer, words = (None, asked.words) if screen.stream else answer_of(screen, asked)
+    answer, words = answer_of(screen, asked) if screen.sooner is None else screen.sooner(asked)
     said, call = written(verb_of(screen, asked), words, asked)
     drawn = finite(plain(screen.data(answer, asked)))
     return {"title": screen.title, "shell": said, "python": call, "words": dict(words), "data": drawn}
@@ -100,9 +101,8 @@ def as_html(screen: Screen, asked: Asked) -> Response:
     answer, words = answer_of(screen, asked)
     if screen.saves:
         answer, words = asked.ask(verb, asked.words), asked.words
-    command = command_of(verb)
     more = asked_as(*written(verb, words, asked))
-    text = page_of(f"lockstep {verb}", answer, command.render, [*_figures(command.picture, answer)], more)
+    text = page_of(f"lockstep {verb}", answer, view_of(answer)[0], _figures(lambda one: one.plot(), answer), more)
     policy = f"{POLICY}; script-src {script_source()}"
     return Response(text, media_type="text/html", headers={**_kept(screen, "html"), "content-security-policy": policy})
 

@@ -11,7 +11,7 @@ import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from inspect import signature, unwrap
@@ -20,14 +20,20 @@ from typing import Any
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json
 from lockstep.verbs.words.calling import several
+from lockstep.verbs.words.changes import is_change
 from lockstep.verbs.words.option import Declared, Switch, words_of
+from lockstep.views.parts.completing import clusters
 from lockstep.views.parts.options import verb_function
 from lockstep.web.uploads import Uploads
 
 KEPT = 64
 """Answers that are kept."""
-FILES = ("out", "runs", "tensorboard", "csv", "case")
-"""Keywords that name files."""
+FILES = ("FILE", "DIR")
+"""What a keyword is declared to take that names a file or folder."""
+ELSEWHERE = ("engine",)
+"""Keywords that start processes or talk to other machines."""
+TRACE = re.compile(r"trace:([^,;]+)")
+"""A law that is read from a file."""
 MODELS = ("model", "a", "b")
 """Keywords in whose place a dropped file may stand."""
 LONGEST = 400
@@ -121,15 +127,33 @@ class Asked:
             return self.server.given[value]
         if name in MODELS and (dropped := self.server.uploads.get(value)) is not None:
             return dropped
-        if any(os.path.lexists(part) for part in re.split(r"[\s:,;=@]", value) if part):
+        if any(os.path.lexists(one) and not _in_catalog(one) for one in _opened(name, value)):
             said = "names a file; drop it on the page, or start lockstep ui with it"
             raise BadInput(f"{value[:60]!r} {said}", where)
         return value
 
 
+def _opened(name: str, value: str) -> Iterator[str]:
+    """What of a value a verb would open where there is a file of that name."""
+    for part in value.split() if is_change(value) else [f"{name}={value}"]:
+        word, _, said = part.partition("=")
+        if word in (*MODELS, "cluster"):
+            # The count of nodes behind a cluster is not a name.
+            yield from filter(None, (said, *(one.partition(":")[0] for one in re.split("[,@]", said))))
+        yield from TRACE.findall(said)
+
+
+def _in_catalog(name: str) -> bool:
+    """Whether a verb takes a name for one of the catalog, whatever files there are."""
+    from lockstep.workload.catalog import known_name
+
+    return known_name(name) is not None or name in clusters()
+
+
 @cache
 def _declared(verb: str) -> dict[str, Declared]:
-    return {one.name: one.declared for one in words_of(verb_function(verb)) if one.name not in FILES}
+    found = {one.name: one.declared for one in words_of(verb_function(verb)) if one.name not in ELSEWHERE}
+    return {name: one for name, one in found.items() if getattr(one, "metavar", "") not in FILES}
 
 
 def allowed(verb: str, words: Mapping[str, str]) -> dict[str, str]:

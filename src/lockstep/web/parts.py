@@ -14,7 +14,7 @@ from lockstep.views.estimate import PART_WORDS
 
 if TYPE_CHECKING:
     from lockstep.layout import Layout, Memory
-    from lockstep.planner import Estimate
+    from lockstep.planner import Estimate, Plan
     from lockstep.web.asked import Asked
 
 KINDS = ("parameters", "gradients", "optimizer", "activations", "buffers")
@@ -29,12 +29,22 @@ def figure(label: str, value: str, note: str = "") -> Json:
 def with_best(asked: Asked) -> dict[str, str]:
     """The words with the best layout that has those of a layout among them; as they are where that one does not fit."""
     try:
-        best = asked.ask("plan").best
+        plan = asked.ask("plan")
     except Infeasible:
         if not any(asked.words.get(name) for name in LAYOUT_WORDS):
             raise
         return dict(asked.words)
-    return {**asked.words, **layout_words(best.layout)}
+    return {**asked.words, **run_words(plan, plan.best.layout)}
+
+
+def run_words(plan: Plan, layout: Layout) -> dict[str, str]:
+    """A layout of a plan as words of an address, with what the plan has chosen besides: software, and a size."""
+    found = layout_words(layout)
+    if plan.software is not None:
+        found["stack"] = plan.job.recipe.software.name
+    if plan.objective == "cost":
+        found |= {"gpus": str(plan.job.devices), "batch": str(plan.job.recipe.batch), "batch_tokens": ""}
+    return found
 
 
 def layout_words(layout: Layout) -> dict[str, str]:

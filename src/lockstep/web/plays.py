@@ -106,12 +106,13 @@ PLAYS = (
         "A step is as long as its slowest worker; the more workers there are, the later the last one comes.",
         "stragglers",
         (
+            Knob("workers", "Workers", ("4", "16", "64", "256", "1024"), "64"),
             Knob("cv", "Spread of the step times", ("0.05", "0.1", "0.2", "0.3", "0.5"), "0.2"),
             Knob("mitigation", "Mitigation", ("none", "backup:2", "drop:2", "bounded:4"), "none", False),
         ),
         {},
         lambda words: {
-            "workers": "4,16,64,256",
+            "workers": words["workers"],
             "law": f"lognormal:mean=50ms,cv={words['cv']}",
             "mitigation": words["mitigation"],
         },

@@ -90,11 +90,13 @@ class Screen:
     """The answer, where the verb does not take its words as they are."""
     saves: str = ""
     """The verb of the file that is saved, where it is not `verb`."""
+    sooner: Callable[[Asked], tuple[Any, Words]] | None = None
+    """What `data` takes, and the words, where the answer of the verb takes longer than a reader waits."""
     later: Callable[[Any, Asked], Json] | None = None
     """What takes longer, and is asked for by `page.later()` once the rest is drawn."""
     picture: Callable[[Any], Any] | None = None
     """A figure of the answer, at `.svg`."""
     stream: Callable[[Asked], Iterator[Json]] | None = None
-    """What comes piece by piece, by `page.stream(take)`; `data` is then asked before there is an answer."""
+    """What comes piece by piece, by `page.stream(take)`; `sooner` says what is known before."""
     asks: Callable[[Asked], str] | None = None
     """The verb, where it depends on the words."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
+import sys
 import threading
 import time
 import webbrowser
@@ -68,9 +70,14 @@ def serve(first: Mapping[str, tuple[str, object]], port: int, open_browser: bool
         time.sleep(0.01)
     running = Running(f"http://{HOST}:{port}/?{TOKEN}={token}", server, thread)
     threading.Thread(target=warm, name="lockstep-ui-warm", daemon=True).start()
-    if open_browser:
+    if open_browser and _has_windows():
         webbrowser.open(running.address)
     return running
+
+
+def _has_windows() -> bool:
+    """Whether a browser would open a window; without a display one in the terminal would block it."""
+    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
 def _listening(port: int) -> socket.socket:

@@ -36,5 +36,5 @@ export function ticks(low, high, count, steps, from) {
   for (let i = Math.ceil(low / factor / every); i * every * factor <= high && found.length < 40; i++) {
     found.push({ at: i * every * factor, text: `${(i * every).toFixed(places)} ${name}` });
   }
-  return found;
+  return found.length < 2 && count < 64 ? ticks(low, high, 2 * count, steps, from) : found;
 }

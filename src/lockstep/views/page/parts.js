@@ -33,6 +33,16 @@ export function hint(parent) {
   };
 }
 
+const watched = new Map();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
+  watched.forEach((refresh, view) => view.isConnected && refresh()));
+
+// Draws a view anew when the page turns dark or light, as long as it is on the page.
+export function onScheme(view, refresh) {
+  for (const one of watched.keys()) if (!one.isConnected) watched.delete(one);
+  watched.set(view, refresh);
+}
+
 // The variables of the style sheet, as CSS and as pixels of an image.
 export function colours(of) {
   const style = getComputedStyle(of), known = new Map();

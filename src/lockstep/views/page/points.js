@@ -4,7 +4,7 @@ import { column } from "./columns.js";
 
 export class Cloud {
   constructor(head) {
-    this.fields = head.fields.map((field) => ({ ...field, texts: [], of: new Uint16Array(0) }));
+    this.fields = head.fields.map((field) => ({ ...field, texts: [], words: [], of: new Uint16Array(0) }));
     this.count = 0;
     for (const name of ["x", "y", "time_s", "memory_B"]) this[name] = new Float64Array(0);
     this.why = new Uint8Array(0);
@@ -24,9 +24,9 @@ export class Cloud {
     this.y = joined(this.y, time_s.map(Math.log10));
     [this.time_s, this.memory_B, this.why] = [joined(this.time_s, time_s), joined(this.memory_B, memory_B), joined(this.why, why)];
     this.fields.forEach((field, f) => {
-      const here = chunk.texts[f].map((text) => {
+      const here = chunk.texts[f].map((text, at) => {
         const known = field.texts.indexOf(text);
-        return known >= 0 ? known : field.texts.push(text) - 1;
+        return known >= 0 ? known : field.words.push(chunk.words[f][at]) && field.texts.push(text) - 1;
       });
       field.of = joined(field.of, Uint16Array.from(places[f], (place) => here[place]));
     });
@@ -42,6 +42,11 @@ export class Cloud {
   // A layout as the library writes it.
   name(i) {
     return this.fields.map((field) => field.texts[field.of[i]]).filter(Boolean).join(" ");
+  }
+
+  // The same as keywords of the library.
+  words(i) {
+    return Object.assign({}, ...this.fields.map((field) => field.words[field.of[i]]));
   }
 
   // Squares of pixels: first what does not fit, then what does. `shows(i)` leaves points out.

@@ -35,4 +35,5 @@ def as_shown(values: Floats, steps: Steps, digits: int = DIGITS) -> Floats:
 def _unit(values: Floats, steps: Steps) -> Ints:
     """Which step each value is written in."""
     above = np.array([step[0] for step in steps])
-    return np.minimum((np.abs(values)[:, None] < above * STEP_FROM).sum(axis=1), len(steps) - 1)
+    chosen: Ints = np.minimum((np.abs(values)[:, None] < above * STEP_FROM).sum(axis=1), len(steps) - 1)
+    return chosen

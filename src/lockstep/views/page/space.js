@@ -3,7 +3,7 @@
 //   space(element, form, options)      form of space.py, or its head alone; add(message) takes what is streamed
 
 import { formatter, ticks } from "./format.js";
-import { button, colours, make, hint } from "./parts.js";
+import { button, colours, make, hint, onScheme } from "./parts.js";
 import { Cloud } from "./points.js";
 import { Viewport } from "./viewport.js";
 
@@ -30,6 +30,7 @@ export async function space(element, form, options = {}) {
     overlay,
     hover,
     brush,
+    key: (name) => name === "Enter" && (brush(view.window), true),
   });
 
   function refresh() {
@@ -157,7 +158,8 @@ export async function space(element, form, options = {}) {
 
   function brush(window) {
     const inside = cloud.within(window, look), head_ = ["layout", "step", "memory", ""].map((text) => make("th", "", text));
-    const rows = inside.slice(0, ROWS).map((i) => make("tr", "", make("td", "", cloud.name(i)), make("td", "r", time(cloud.time_s[i])),
+    const linked = (i) => options.link ? Object.assign(make("a", "", cloud.name(i)), { href: options.link(cloud.words(i)) }) : cloud.name(i);
+    const rows = inside.slice(0, ROWS).map((i) => make("tr", "", make("td", "", linked(i)), make("td", "r", time(cloud.time_s[i])),
       make("td", "r", size(cloud.memory_B[i])), make("td", "", why(i))));
     const more = inside.length > ROWS ? `, the ${ROWS} fastest of them below` : "";
     status.textContent = `${inside.length.toLocaleString("en")} layout${inside.length === 1 ? "" : "s"} selected${more}`;
@@ -194,7 +196,7 @@ export async function space(element, form, options = {}) {
     const broken = found ? found.rejected.filter((one) => !head.why.includes(one.why)) : [];
     const listed = broken.map((one) => `${one.why} ${one.count.toLocaleString("en")}`).join(", ");
     status.textContent = `${text}${found ? `, ${found.feasible.toLocaleString("en")} fit` : ", searching"}${listed ? `. Broken rules: ${listed}` : ""}`;
-    canvas.setAttribute("aria-label", `Step time over memory: ${text}. Arrow keys move, plus and minus zoom, 0 shows what fits.`);
+    canvas.setAttribute("aria-label", `Step time over memory: ${text}. Arrow keys move, plus and minus zoom, 0 shows what fits, Enter lists what is shown.`);
   }
 
   const by = make("select");
@@ -232,7 +234,7 @@ export async function space(element, form, options = {}) {
   await add({ found: form.found });
   resize();
   new ResizeObserver(() => canvas.parentElement.clientWidth !== view.width && resize()).observe(canvas.parentElement);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
+  onScheme(element, refresh);
   return { view, cloud, add, text, why, brush, look, times: view.times };
 }
 

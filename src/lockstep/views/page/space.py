@@ -15,6 +15,7 @@ from lockstep.planner import points
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json
 from lockstep.units import SIZE_STEPS, TIME_STEPS
+from lockstep.verbs.words.plan_file import layout_options
 from lockstep.views.page.columns import packed
 from lockstep.views.page.shown import DIGITS, UNITS, as_shown
 
@@ -39,6 +40,8 @@ FIELDS: dict[str, tuple[tuple[str, ...], str]] = {
     "shard": (("shard",), "all replicas"),
 }
 """What `Layout.texts` writes -> columns of a grid that decide it, and what a legend says where nothing is written."""
+STATED = ("cp", "ep", "zero", "recompute", "sequence_parallel")
+"""Fields whose default is a choice like any other."""
 MOST, MOST_PRECISE = 250_000, 180_000
 """Layouts of a file, and how many are written with all digits: what a megabyte has room for."""
 WHY = ("", "memory", "host memory")
@@ -114,10 +117,12 @@ def _point(layout: Layout, step_time_s: float, memory_B: float, digits: int) -> 
 
 def chunk_form(some: Points, digits: int = DIGITS) -> Json:
     """The points of one grid."""
-    texts, columns = [], []
+    texts, words, columns = [], [], []
     for name, (keys, _) in FIELDS.items():
         _, first, index = np.unique(_codes(some, keys), return_index=True, return_inverse=True)
-        texts.append([layout.texts()[name] for layout in some.grid.layouts(some.places[first])])
+        different = some.grid.layouts(some.places[first])
+        texts.append([layout.texts()[name] for layout in different])
+        words.append([_words(layout, keys) for layout in different])
         columns.append(packed(index))
     return {
         "points": len(some),
@@ -125,8 +130,16 @@ def chunk_form(some: Points, digits: int = DIGITS) -> Json:
         "memory_B": packed(as_shown(some.memory_B, SIZE_STEPS, digits)),
         "why": packed(some.why),
         "texts": texts,
+        "words": words,
         "columns": columns,
     }
+
+
+def _words(layout: Layout, keys: tuple[str, ...]) -> Json:
+    """The keywords that ask for these fields of a layout, with those of a default that a planner would else choose."""
+    differs, every = layout_options(layout), layout.to_dict()
+    staged = ("schedule", "vpp") if layout.pp > 1 else ()
+    return {key: every[key] for key in keys if key in differs or key in (*STATED, *staged)}
 
 
 def _codes(some: Points, keys: tuple[str, ...]) -> Array:

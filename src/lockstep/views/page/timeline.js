@@ -4,7 +4,7 @@
 
 import { formatter, ticks } from "./format.js";
 import { layRows, lower, paintRows, readTimelines, under } from "./lanes.js";
-import { button, colours, make, hint } from "./parts.js";
+import { button, colours, make, hint, onScheme } from "./parts.js";
 import { Viewport } from "./viewport.js";
 
 const AXIS = 26, LABELS = 900;
@@ -183,7 +183,9 @@ export async function timeline(element, form, options = {}) {
     let next = 0;
     const shown = timelines[0].families.filter((family) => family.computes).map((family) => [`--c${next++ % 7}`, family.name]);
     const entries = [...shown.slice(0, 8), ["--exposed", "traffic, exposed"], ["--hidden", "traffic, hidden"]];
-    if (rows.some((row) => row.kind === "memory")) entries.push(["--memory", "memory"], ["--held", "of it held all the time"], ["--limit", "memory of the device"]);
+    if (rows.some((row) => row.kind === "memory")) entries.push(["--memory", "memory"]);
+    if (rows.some((row) => row.kind === "memory" && row.rank.held_B)) entries.push(["--held", "of it held all the time"]);
+    if (form.capacity_B) entries.push(["--limit", "memory of the device"]);
     return make("span", "ls-legend", ...entries.slice(0, 14).map(([name, text]) => {
       const mark = make("i");
       mark.style.background = `var(${name})`;
@@ -201,7 +203,7 @@ export async function timeline(element, form, options = {}) {
   refresh();
   resize();
   new ResizeObserver(() => scroll.clientWidth !== view.width && resize()).observe(scroll);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
+  onScheme(element, refresh);
   if (options.search) search((field.value = options.search));
   const left = timelines[0].left_out;
   if (left) status.textContent = `${left.toLocaleString("en")} more ranks are not drawn`;

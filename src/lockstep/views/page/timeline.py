@@ -30,22 +30,34 @@ MEANINGS = {"F": "forward", "B": "backward", "I": "gradients of inputs", "W": "g
 """Of the letters that passes of a pipeline are named by."""
 
 
-def timeline_form(*timelines: Timeline, stands_for: Sequence[int] = (), capacity_B: float = 0.0) -> Json:
+def timeline_form(
+    *timelines: Timeline, stands_for: Sequence[int] = (), capacity_B: float = 0.0, most: int | None = None
+) -> Json:
     """One timeline, or a predicted and a measured one.
 
-    `stands_for`: how many devices each rank stands for; `capacity_B`: the memory of a device.
+    `stands_for`: how many devices each rank stands for; `capacity_B`: the memory of a device; `most` operations are
+    drawn, of the first ranks, at least of one.
     """
+    ranks = min(_ranks(one, most) for one in timelines)
     return {
-        "timelines": [_timeline(one, stands_for) for one in timelines],
+        "timelines": [_timeline(one, stands_for, ranks) for one in timelines],
         "capacity_B": capacity_B,
         "units": UNITS,
     }
 
 
-def _timeline(timeline: Timeline, stands_for: Sequence[int]) -> Json:
+def _ranks(timeline: Timeline, most: int | None) -> int:
+    """How many ranks are drawn."""
+    if most is None:
+        return MOST_RANKS
+    upto = np.cumsum(np.bincount(timeline.program.rank, minlength=1))
+    return int(np.clip(np.searchsorted(upto, most, "right"), 1, MOST_RANKS))
+
+
+def _timeline(timeline: Timeline, stands_for: Sequence[int], ranks: int) -> Json:
     program = timeline.program
     busy_s = timeline.busy_s()
-    lanes = [lane for lane in timeline.lanes if lane[0] < MOST_RANKS and busy_s[lane] > 0]
+    lanes = [lane for lane in timeline.lanes if lane[0] < ranks and busy_s[lane] > 0]
     codes = np.array([rank * len(program.streams) + program.streams.index(stream) for rank, stream in lanes])
     ids = np.flatnonzero(np.isin(program.lane, codes) & (timeline.end_s > timeline.start_s))
     ids = ids[np.lexsort((timeline.start_s[ids], program.lane[ids]))]
@@ -57,7 +69,7 @@ def _timeline(timeline: Timeline, stands_for: Sequence[int]) -> Json:
         "source": timeline.source,
         "makespan_s": timeline.makespan_s,
         "operations": len(program),
-        "left_out": max(0, program.ranks - MOST_RANKS),
+        "left_out": max(0, program.ranks - ranks),
         "ranks": [_rank(timeline, rank, stands_for) for rank in sorted({rank for rank, _ in lanes})],
         "lanes": [{"rank": rank, "name": name, "moves": at not in computes} for at, (rank, name) in enumerate(lanes)],
         "titles": texts,

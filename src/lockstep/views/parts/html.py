@@ -35,7 +35,7 @@ WIDTH = 120
 COLOURS = ("green", "red", "yellow", "cyan")
 ART = re.compile(r"\n.*\n|[│┤├└┘┌┐─|]{2}|\S {3,}\S")
 """Text whose spaces mean something."""
-TAG = re.compile(r"<[^>]*>")
+PLACES = re.compile(r' (?:d|x|y|width|height|transform|points)="[^"]*"')
 HUNDREDTHS = re.compile(r"(\d\.\d\d)\d+")
 POINT = r"(-?[\d.]+)"
 RECTANGLE = re.compile(rf"M {POINT} {POINT} \nL \1 {POINT} \nL {POINT} \3 \nL \4 \2 \nz\n")
@@ -177,7 +177,7 @@ def smaller(picture: str) -> str:
 
     A step's bars are a thousand rectangles, each with its style, of which a page would otherwise consist.
     """
-    picture = TAG.sub(lambda tag: HUNDREDTHS.sub(r"\1", tag[0]), picture)
+    picture = PLACES.sub(lambda tag: HUNDREDTHS.sub(r"\1", tag[0]), picture)
     picture = RECTANGLE.sub(r"M\1 \2V\3H\4V\2z", picture)
     return BARS.sub(_once, picture)
 

@@ -14,7 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from lockstep.types.plain import Json
 
 BAR = 12
 """Cells of a full bar."""
@@ -38,6 +40,12 @@ def chapter(out: Console, title: str) -> None:
         out.print(Text(f"\n{title}\n", style="bold underline"))
     else:
         opened(title)
+
+
+def interactive(out: Console, kind: str, form: Callable[[], Json]) -> None:
+    """Puts an interactive view on a page that a browser opens; elsewhere nothing."""
+    if shows := getattr(out, "view", None):
+        shows(kind, form)
 
 
 def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[str | Text]]) -> Table:

@@ -47,7 +47,8 @@ function drop(page) {
 /** Builds the form of a screen, or brings its values up to the address, without touching the field in use. */
 export function form(fields, words, page) {
   const names = fields.map((one) => one.name).join();
-  summary.textContent = "Question";
+  const asked = fields.slice(0, 4).map((one) => words[one.name]).filter(Boolean).join(", ");
+  summary.replaceChildren("Question", h("small", {}, asked));
   document.querySelector("aside").hidden = fields.length === 0;
   if (root.dataset.names === names) {
     for (const field of fields) {

@@ -49,7 +49,7 @@ function foot(found) {
 function refused(found) {
   const text = found.no ?? (found.where ? `${found.where.replaceAll("_", " ")}: ${found.error}` : found.error);
   answer.replaceChildren(h("div", { class: "refused", role: "alert" },
-    h("h1", {}, found.no ? "No" : "That cannot be asked"), h("p", {}, text), found.levers ? h("pre", { tabindex: "0" }, found.levers) : null));
+    h("h1", {}, found.no ? "Not possible" : "That cannot be asked"), h("p", {}, text), found.levers ? h("pre", { tabindex: "0" }, found.levers) : null));
   const field = document.getElementById("form").elements[found.where];
   if (field) field.setAttribute("aria-invalid", "true");
 }
@@ -89,10 +89,12 @@ async function show() {
     const stream = (take) => lines(`/stream/${screen}${location.search}`, mine.signal, take);
     leave = draw(into, found.data, { ...page, words, later, stream }) ?? null;
     foot(found);
+    document.getElementById("said").textContent = into.querySelector("h1")?.textContent ?? ""; // for who does not see it change
   } catch (error) {
     if (error.name === "AbortError") return;
+    known = null;
     answer.replaceChildren(h("div", { class: "refused", role: "alert" }, h("h1", {}, "No answer"),
-      h("p", {}, "The server does not answer; is lockstep ui still running?"), h("p", { class: "dim" }, `${error.message}`)));
+      h("p", {}, "The server has ended or was started again. Start lockstep ui, and open the address that it prints.")));
   } finally {
     if (!mine.signal.aborted) answer.removeAttribute("aria-busy");
   }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lockstep.types.plain import Json
 from lockstep.views import plan as view
 from lockstep.views.parts.layout_columns import layout_words as in_words
-from lockstep.web.parts import layout_words, linked, memory_bar, step_figures, step_parts
+from lockstep.web.parts import linked, memory_bar, run_words, step_figures, step_parts
 from lockstep.web.screen import QUESTION, RECIPE, Field, Screen
 from lockstep.web.sections import found, sections
 
@@ -20,13 +20,13 @@ def data(plan: Plan, asked: Asked) -> Json:
     """The verdict in figures, and the tables of `lockstep plan`."""
     best = plan.best
     blocks = sections(view.render, plan)
-    linked(found(blocks, "Best layouts"), (layout_words(one.layout) for one in plan.plans))
+    linked(found(blocks, "Best layouts"), (run_words(plan, one.layout) for one in plan.plans))
     front = next((one for one in blocks if str(one.get("title")).startswith("Pareto front")), None)
-    linked(front, (layout_words(one.layout) for one in view.readable_front(plan.front)))
+    linked(front, (run_words(plan, one.layout) for one in view.readable_front(plan.front)))
     return {
         "title": f"{plan.job.model.name} on {plan.job.devices} x {plan.cluster.device.name}",
         "layout": in_words(best.layout),
-        "words": layout_words(best.layout),
+        "words": run_words(plan, best.layout),
         "choice": "" if plan.choice is None else f"It is {plan.choice}.",
         "figures": step_figures(best, plan.tokens),
         "memory": memory_bar(best.memory),

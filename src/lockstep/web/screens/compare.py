@@ -7,36 +7,48 @@ from typing import TYPE_CHECKING
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json
 from lockstep.units import format_frac, format_time
+from lockstep.verbs.compare import compare
 from lockstep.views import compare as view
 from lockstep.views.estimate import PART_WORDS
+from lockstep.views.plan import readable_front
+from lockstep.web.asked import allowed
 from lockstep.web.parts import layout_words
 from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Field, Screen
 from lockstep.web.sections import sections
 
 if TYPE_CHECKING:
+    from lockstep.planner import Estimate
     from lockstep.planner.comparison import Comparison, Side
     from lockstep.web.asked import Asked
 
 
+PLAIN = {"sequence_parallel": "no", "recompute": "none", "vpp": "1", "schedule": "1f1b"}
+"""What a layout has that does not say so."""
 SHOWN = "Where the difference comes from"
 """The table that the bars stand for."""
 
 
 def words(asked: Asked) -> dict[str, str]:
-    """The question as A; B is what is given, else the second best layout."""
+    """The question as A; B is what is given, else a layout with less memory."""
     said = {name: value for name, value in asked.words.items() if name != "model"}
-    return {"a": asked.words.get("model", ""), **said, "b": asked.words.get("b") or _second(asked)}
+    return {"a": asked.words.get("model", ""), **said, "b": asked.words.get("b") or _changes(*_two(asked))}
 
 
-def _second(asked: Asked) -> str:
-    """The next layout of the plan, as changes of the best."""
-    plans = asked.ask("plan").plans
-    if len(plans) < 2:
+def _two(asked: Asked) -> tuple[Estimate, Estimate]:
+    """The best layout, and the next one of the Pareto front, else the second best."""
+    # Of the address, what the verb takes: it knows no goal and no software.
+    plan = asked.ask("plan", {**allowed("compare", asked.words), "model": asked.words.get("model", "")})
+    others = [one for one in (*readable_front(plan.front)[1:], *plan.plans[1:]) if one.layout != plan.best.layout]
+    if not others:
         raise BadInput("no other layout fits; say in B what to change, such as micro_batch=2", "b")
-    best, other = (layout_words(one.layout) for one in plans[:2])
-    plain = {"sequence_parallel": "no", "recompute": "none", "vpp": "1", "schedule": "1f1b"}
-    changed = {name: value for name, value in other.items() if best.get(name) != value}
-    changed |= {name: plain[name] for name in best if name not in other and name in plain}
+    return plan.best, others[0]
+
+
+def _changes(best: Estimate, other: Estimate) -> str:
+    """The other layout as changes of the best."""
+    had, has = layout_words(best.layout), layout_words(other.layout)
+    changed = {name: value for name, value in has.items() if had.get(name) != value}
+    changed |= {name: PLAIN[name] for name in had if name not in has and name in PLAIN}
     return " ".join(f"{name}={value}" for name, value in changed.items())
 
 
@@ -104,10 +116,22 @@ def differences(found: Comparison) -> Json:
     }
 
 
+def answer(asked: Asked) -> Comparison:
+    """The comparison; where B is not given, of two layouts that the plan has priced already."""
+    if asked.words.get("b"):
+        given: Comparison = asked.ask("compare", words(asked))
+        return given
+    best, other = _two(asked)
+    key = ("compare", best.job, best.cluster, best.layout, other.layout)
+    made: Comparison = asked.kept(key, lambda: compare(best, other))
+    return made
+
+
 SCREEN = Screen(
     title="Compare",
     verb="compare",
     fields=(Field("b", "B: changes, or another run", example="tp=8 pp=2"), *QUESTION, *RECIPE, *LAYOUT),
     words=words,
+    answer=answer,
     data=data,
 )

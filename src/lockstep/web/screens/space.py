@@ -9,7 +9,7 @@ from lockstep.types.plain import Json
 from lockstep.verbs.plan import space_of
 from lockstep.views.page.space import found_form, head_form, space_messages
 from lockstep.web.asked import allowed
-from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Field, Screen
+from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Field, Screen, Words
 
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
@@ -28,9 +28,14 @@ def question(asked: Asked) -> tuple[Job, Cluster, Space]:
     return found
 
 
-def data(_: None, asked: Asked) -> Json:
+def sooner(asked: Asked) -> tuple[tuple[Job, Cluster, Space], Words]:
     """What is known before the search."""
-    job, cluster, space = question(asked)
+    return question(asked), asked.words
+
+
+def data(found: tuple[Job, Cluster, Space], asked: Asked) -> Json:
+    """The question, and how many layouts it is about."""
+    job, cluster, space = found
     return {
         "title": f"{job.model.name} on {job.devices} x {cluster.device.name}",
         "size": f"{space.size:,} combinations",
@@ -57,6 +62,7 @@ SCREEN = Screen(
         *RECIPE,
         *LAYOUT,
     ),
+    sooner=sooner,
     data=data,
     stream=stream,
     saves="report",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lockstep.types.plain import Json
-from lockstep.units import format_count, format_frac, format_time
-from lockstep.validation.nearest import Near, nearest
+from lockstep.units import format_frac, format_time
+from lockstep.validation.nearest import nearest
 from lockstep.verbs.cite import cite
+from lockstep.views.parts import nearest as shown
 from lockstep.views.parts.layout_columns import layout_words as in_words
 from lockstep.views.support import MEANING
 from lockstep.web.parts import figure, with_best
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from lockstep.planner import Estimate
     from lockstep.web.asked import Asked
 
-ROOM = 1.1
-"""The scale of an interval ends at this multiple of its upper end."""
+ROOM = 0.2
+"""Of an interval's width, what its scale shows on either side."""
 KINDS = ("measured", "fitted", "datasheet", "assumed")
 """How numbers come about."""
 PAPERS = "papers"
@@ -27,7 +28,8 @@ PAPERS = "papers"
 def data(one: Estimate, asked: Asked) -> Json:
     """The interval, what it rests on, and every assumption by how it comes about."""
     between, rests = one.interval, one.support
-    end_s = between.high * ROOM
+    wide_s = (between.high - between.low) * (1 + 2 * ROOM)
+    start_s = between.low - (between.high - between.low) * ROOM
     error = "unknown" if rests.error_frac is None else format_frac(rests.error_frac)
     return {
         "title": f"{one.job.model.name} on {one.job.devices} x {one.cluster.device.name}",
@@ -37,9 +39,9 @@ def data(one: Estimate, asked: Asked) -> Json:
             "low": format_time(between.low),
             "text": format_time(one.step_time_s),
             "high": format_time(between.high),
-            "low_share": between.low / end_s,
-            "share": one.step_time_s / end_s,
-            "high_share": between.high / end_s,
+            "low_share": (between.low - start_s) / wide_s,
+            "share": (one.step_time_s - start_s) / wide_s,
+            "high_share": (between.high - start_s) / wide_s,
         },
         "figures": [
             figure("Rests on", rests.level, MEANING[rests.level]),
@@ -65,30 +67,15 @@ def _sources(one: Estimate) -> list[Json]:
 
 def later(one: Estimate, asked: Asked) -> Json:
     """The published steps that are most like this one."""
-    found = asked.kept(("nearest", one.job, one.layout, one.cluster.name), lambda: nearest(one))
-    titles = [("published step", False), ("devices", True), ("software", False), ("format", False),
-              ("measured", True), ("predicted", True), ("error", True)]  # fmt: skip
+    found = asked.kept(("nearest", one.job, one.layout, one.cluster), lambda: nearest(one))
     block = {
         "kind": "table",
-        "title": "Nearest published steps",
-        "note": "predicted by a fit that knows no step of the same software",
-        "columns": [{"title": title, "right": right} for title, right in titles],
-        "rows": [_row(near) for near in found],
+        "title": shown.TITLE,
+        "note": shown.NOTE,
+        "columns": [{"title": title, "right": kind == "right"} for title, kind in shown.TITLES],
+        "rows": [shown.row(near) for near in found],
     }
     return {"blocks": [block]}
-
-
-def _row(near: Near) -> list[str]:
-    case = near.case
-    return [
-        f"{case.job.model.name} ({near.table} {case.row.partition(' ')[0]})",
-        f"{format_count(case.job.devices)} x {case.cluster.device.name}",
-        case.job.recipe.software.name,
-        case.job.recipe.dtype,
-        format_time(case.measured),
-        format_time(near.predicted_s),
-        f"{'+' if near.error_frac > 0 else '-'}{format_frac(abs(near.error_frac), 2)}",
-    ]
 
 
 SCREEN = Screen(

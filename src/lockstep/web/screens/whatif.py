@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lockstep.errors import BadInput, Infeasible
+from lockstep.planner.support import FORMATS
 from lockstep.planner.whatif import NAMES, changed
 from lockstep.step import price_step
 from lockstep.types.plain import Json
-from lockstep.units import format_frac, format_time
-from lockstep.verbs.sensitivity import advise
+from lockstep.units import format_count, format_frac, format_size, format_time
 from lockstep.views import sensitivity as view
 from lockstep.views.campaign import NUMBER_WORDS
 from lockstep.views.parts.layout_columns import layout_words as in_words
 from lockstep.web.parts import step_figures, with_best
 from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Field, Screen
 from lockstep.web.sections import sections
+from lockstep.workload import RECOMPUTE
 
 if TYPE_CHECKING:
     from lockstep.planner import Estimate
+    from lockstep.verbs.sensitivity import Advice
     from lockstep.web.asked import Asked
 
-FACTORS = {0.5: "half", 0.8: "20 % less", 1.0: "as it is", 1.2: "20 % more", 2.0: "twice"}
+NOW = "as it is"
+FACTORS = {0.5: "half", 0.8: "20 % less", 1.0: NOW, 1.2: "20 % more", 2.0: "twice"}
 SWING = (0.8, 1.2)
 """Factors at the ends of a bar of the tornado."""
 WORDS = NUMBER_WORDS | {"latency": "latency of messages", "host": "time on the host"}
@@ -28,6 +32,7 @@ WORDS = NUMBER_WORDS | {"latency": "latency of messages", "host": "time on the h
 
 def data(one: Estimate, asked: Asked) -> Json:
     """Every number of the hardware with the step time at each of its factors."""
+    said = with_best(asked)
     rungs = {name: [_seconds(one, name, factor) for factor in FACTORS] for name in NAMES}
     longest_s = max(max(times) for times in rungs.values())
     return {
@@ -51,9 +56,77 @@ def data(one: Estimate, asked: Asked) -> Json:
             for name, times in rungs.items()
         ],
         "now_share": one.step_time_s / longest_s,
+        "runs": [made for name in RUNS if (made := _run(one, asked, said, name)) is not None],
         "tornado": tornado(one, rungs),
         "swing": "each number 20 % lower and 20 % higher",
     }
+
+
+RUNS = ("devices", "batch", "number format", "recomputation")
+"""What of the run itself has a slider."""
+SIZES = {0.25: "a quarter", 0.5: "half", 2.0: "twice", 4.0: "four times"}
+
+
+def _run(one: Estimate, asked: Asked, said: dict[str, str], name: str) -> Json | None:
+    """The same layout with other devices, batch, format or recomputation; None where there is no other."""
+    every = [(label, _asked(asked, words)) for label, words in _changes(one, said, name)]
+    rungs = [(label, found) for label, found in every if found is not None]
+    if len(rungs) < 2:
+        return None
+    most = max(found.tokens_per_s for _, found in rungs)
+    return {
+        "label": name,
+        "now": [label for label, _ in rungs].index(NOW),
+        "now_share": one.tokens_per_s / most,
+        "rungs": [
+            {
+                "factor": label,
+                "text": f"{format_count(found.tokens_per_s)} {one.job.unit}/s",
+                "change": f"{format_time(found.step_time_s)} per step{_fits(found)}",
+                "share": found.tokens_per_s / most,
+            }
+            for label, found in rungs
+        ],
+    }
+
+
+def _fits(found: Estimate) -> str:
+    return "" if found.memory.fits else f", does not fit: {format_size(float(found.memory.total_B))}"
+
+
+def _changes(one: Estimate, said: dict[str, str], name: str) -> list[tuple[str, dict[str, str]]]:
+    """What stands at the places of a slider, and the words that ask it."""
+    job, layout, dtype = one.job, one.layout, one.job.recipe.dtype
+    match name:
+        case "devices":
+            sizes = {factor: (int(job.devices * factor), int(layout.dp * factor)) for factor in SIZES}
+            words = {factor: {**said, "gpus": str(gpus), "dp": str(dp)} for factor, (gpus, dp) in sizes.items() if dp}
+            several = {factor: (f"{SIZES[factor]}, {sizes[factor][0]:,}", each) for factor, each in words.items()}
+        case "batch":
+            kept = {key: value for key, value in said.items() if key != "batch_tokens"}
+            batches = {factor: int(job.recipe.batch * factor) for factor in SIZES}
+            several = {
+                factor: (f"{SIZES[factor]}, {batch:,} sequences", {**kept, "batch": str(batch)})
+                for factor, batch in batches.items()
+                if batch
+            }
+        case "number format":
+            formats = [each for each in FORMATS if one.cluster.device.takes(each)]
+            return [(NOW, said) if each == dtype else (each, {**said, "dtype": each}) for each in formats]
+        case _:
+            return [
+                (NOW, said) if each == layout.recompute else (each, {**said, "recompute": each}) for each in RECOMPUTE
+            ]
+    return [rung for _, rung in sorted({**several, 1.0: (NOW, said)}.items())]
+
+
+def _asked(asked: Asked, words: dict[str, str]) -> Estimate | None:
+    """The estimate; None where the layout does not go with it."""
+    try:
+        found: Estimate = asked.ask("estimate", words)
+    except (BadInput, Infeasible):
+        return None
+    return found
 
 
 def _seconds(one: Estimate, name: str, factor: float) -> float:
@@ -90,9 +163,14 @@ def tornado(one: Estimate, rungs: dict[str, list[float]]) -> list[Json]:
     ]
 
 
-def later(one: Estimate, asked: Asked) -> Json:
+def sooner(asked: Asked) -> tuple[Estimate, dict[str, str]]:
+    """The layout alone, without what is planned again."""
+    words = with_best(asked)
+    return asked.ask("estimate", words), words
+
+
+def later(found: Advice, asked: Asked) -> Json:
     """Upgrades, each planned again, and elasticities."""
-    found = asked.kept(("advice", one.job, one.layout, one.cluster.name), lambda: advise(one))
     return {"blocks": sections(view.render, found)}
 
 
@@ -101,7 +179,7 @@ SCREEN = Screen(
     verb="sensitivity",
     fields=(*QUESTION, Field("gpus", "Devices", example="all of the cluster"), *RECIPE, *LAYOUT),
     words=with_best,
-    answer=lambda asked: asked.ask("estimate", with_best(asked)),
+    sooner=sooner,
     data=data,
     later=later,
 )

@@ -32,7 +32,9 @@ export function draw(element, data, page) {
   element.append(
     h("p", { class: "over" }, data.title), h("h1", {}, data.layout), figures(data.figures),
     h("section", {}, heading("Step time of this layout on other hardware", "one number at a time"),
-      h("ol", { class: "sliders" }, data.sliders.map((one, at) => slider(one, at, data.now_share)))),
+      h("ol", { class: "sliders" }, data.sliders.map((one, at) => slider(one, `h${at}`, data.now_share)))),
+    h("section", {}, heading("Throughput of this layout in another run", "one change at a time; more is better"),
+      h("ol", { class: "sliders" }, data.runs.map((one, at) => slider(one, `r${at}`, one.now_share)))),
     h("section", {}, heading("Sensitivity", data.swing),
       h("ul", { class: "key" }, h("li", {}, h("i", { class: "less" }), h("span", {}, "20 % lower")),
         h("li", {}, h("i", { class: "more" }), h("span", {}, "20 % higher"))),
