@@ -64,8 +64,8 @@ class Row:
 
 def read_operations(path: str | Path) -> list[RankTrace]:
     """The traces of all ranks. Raises BadInput with the line of what is wrong."""
-    with stream(Path(path)) as file:
-        rows = list(_rows(str(path), csv.reader(io.TextIOWrapper(file, "utf-8", errors="replace"))))  # type: ignore[arg-type, type-var]
+    with stream(Path(path)) as file, io.TextIOWrapper(file, "utf-8", errors="replace") as text:  # type: ignore[type-var]
+        rows = list(_rows(str(path), csv.reader(text)))
     if not rows:
         raise BadInput("has a heading but no operations", str(path))
     rows.sort(key=lambda row: (row.rank, row.step, row.start_s, row.op))
