@@ -202,8 +202,8 @@ def _of_ranks(
 
 def _weighted(values: Mapping[str, Floats], weight: Mapping[str, Floats], names: Sequence[str]) -> Floats:
     """The mean of some classes' values by their seconds."""
-    stacked = np.stack([values[name] for name in names])
-    found: Floats = np.average(stacked, axis=0, weights=np.stack([weight[name] for name in names]))
+    weights = np.stack([weight[name] for name in names])
+    found: Floats = (np.stack([values[name] for name in names]) * weights).sum(axis=0) / weights.sum(axis=0)
     return found
 
 
