@@ -121,6 +121,8 @@ class Straggler:
     steps_frac: float
     """Share of the steps in which it was the last."""
     cost_s: float
+    why: str = ""
+    """What takes it longer than its peers: `host`, or `kernels`."""
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
