@@ -12,9 +12,12 @@ from lockstep.diagnosis.changes import changes
 from lockstep.diagnosis.measure import Seen, measured, see
 from lockstep.diagnosis.read.kineto import read_kineto
 from lockstep.measure.launch import launch
+from lockstep.measure.rig import Rig
+from lockstep.simulate import star_topology
 
 from . import profiled
 from .profiled import VICTIM, work
+from .rig.permission import permitted
 
 
 def profiles(folder: Path) -> Seen:
@@ -71,3 +74,21 @@ def test_execute_writes_a_trace_of_each_rank(tmp_path: Path) -> None:
     traces = [read_kineto(tmp_path / f"rank{rank}.json.gz") for rank in (0, 1)]
     spans_s = max(float(one.spans.end_s.max()) for one in traces)
     assert spans_s == pytest.approx(answer.execution.measured.makespan_s, rel=0.2)
+
+
+@permitted
+def test_a_slow_link_is_named(tmp_path: Path) -> None:
+    """The same ranks over a link of a tenth of the rate: the transfer of the all-reduce grows, by about ten times."""
+    for name, rate_Bps in (("fast", 25e6), ("slow", 2.5e6)):
+        (tmp_path / name).mkdir()
+        with Rig(star_topology(2, rate_Bps, 1e-4)) as rig:
+            launch(work, 2, (str(tmp_path / name), ""), hosts=rig.hosts, timeout_s=120)
+    before, after = profiles(tmp_path / "fast"), profiles(tmp_path / "slow")
+    first = changes(before, after)[0]
+    assert first.operation == "dp all-reduce, exposed"
+    # A ring of two sends the whole buffer once, over the way up and the way down of a star.
+    least_s = 4 * profiled.ELEMENTS / 2.5e6
+    assert first.after_s > least_s
+    assert first.after_s > 3 * first.before_s
+    parts = {one.part: one.measured_s or 0.0 for one in measured(after).parts}
+    assert parts["dp_comm.transfer"] > parts["dp_comm.waiting"]
