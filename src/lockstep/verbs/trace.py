@@ -136,6 +136,8 @@ def trace_step(estimate: Estimate, out: str | Path, expand: str | None = None, f
     `expand`: `layers` writes each layer; `messages` also opens each different collective of the first stage once into
     its own sends, and tp, cp, ep or dp those of one kind of group.
     """
+    if form not in FORMS:
+        raise UnknownName("form of a trace", form, FORMS, "--as")
     if form == "kineto":
         return _step_of_ranks(estimate, out, expand)
     path = trace_path(out, "--trace")
