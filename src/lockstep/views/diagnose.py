@@ -249,31 +249,36 @@ def plot_diagnosis(answer: Diagnosis) -> Figure:
     raise BadInput("there is nothing to draw without a prediction or a snapshot")
 
 
+AXES = {
+    "step_time_s": "seconds per step", "tokens_per_s": "tokens per second", "mfu_frac": "MFU",
+    "model_flops_per_gpu_per_s": "FLOP/s per device",
+}  # fmt: skip
+
+
 def _plot_judged(judged: Judged, found: Estimate) -> Figure:
-    measured = judged.measured
+    """The number, its prediction, and deviations with other fields; one with a factor gives the number by itself."""
+    measured, wanted = judged.measured, judged.expected
     low, high = (measured.at(end, found) for end in (found.interval.low, found.interval.high))
-    several = [*judged.candidates, *(judged.expected.candidates if judged.expected else ())]
-    rows = [("predicted", measured.predicted(found)), ("measured", measured.value)]
-    rows += [(one.says, one.value) for one in several if _alike(judged, one)]
+    rows = [("predicted", measured.predicted(found), PALETTE[0]), ("measured", measured.value, PALETTE[4])]
+    several = [*judged.candidates]
+    if wanted is not None and wanted.stated.quantity == measured.quantity:
+        rows.append(("expected", wanted.stated.value, PALETTE[2]))
+        several += wanted.candidates
+    rows += [(one.says, one.value, PALETTE[6]) for one in several if one.factor is None]
 
     def draw(axes: Axes) -> None:
-        axes.axvspan(min(low, high), max(low, high), color="#DDDDDD", label="interval")
-        for place, (_, value) in enumerate(rows):
-            colour = PALETTE[0] if place == 0 else PALETTE[4] if place == 1 else PALETTE[6]
+        level = format_frac(found.interval.level_frac)
+        axes.axvspan(min(low, high), max(low, high), color="#E5E5E5", label=f"predicted in {level} of cases")
+        for place, (_, value, colour) in enumerate(rows):
             axes.plot([value], [place], "o", color=colour)
             axes.annotate(f"  {_say(measured, value)}", (value, place), va="center", fontsize=8)
-        axes.set_yticks(range(len(rows)), [name for name, _ in rows], fontsize=8)
+        axes.set_yticks(range(len(rows)), [name for name, *_ in rows], fontsize=8)
         axes.invert_yaxis()
-        axes.set_xlabel({"step_time_s": "seconds per step"}.get(measured.quantity, measured.quantity))
+        axes.margins(x=0.15)
+        axes.set_xlabel(AXES[measured.quantity])
+        axes.legend(frameon=False, fontsize=8)
 
-    return make_figure(f"{measured.said}: {judged.verdict}", draw, size=(9.0, 1.5 + 0.4 * len(rows)))
-
-
-def _alike(judged: Judged, one: Candidate) -> bool:
-    """Whether a candidate is in the unit of the measured number."""
-    return one in judged.candidates or (
-        judged.expected is not None and judged.expected.stated.quantity == judged.measured.quantity
-    )
+    return make_figure(f"{measured.said}: {judged.verdict}", draw, size=(8.0, 1.6 + 0.4 * len(rows)))
 
 
 def _plot_memory(one: Held) -> Figure:
