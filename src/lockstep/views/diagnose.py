@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lockstep.diagnosis.judge import Judged
     from lockstep.diagnosis.read.flight_recorder import Hang
     from lockstep.diagnosis.readings import Explained
+    from lockstep.diagnosis.recalibrate import Recalibrated
     from lockstep.diagnosis.stated import Stated
     from lockstep.planner import Estimate
     from lockstep.verbs.diagnose import Diagnosis
@@ -47,6 +48,8 @@ def render(answer: Diagnosis, out: Console) -> None:
     for one in answer.memory:
         _memory(one, out)
     _links(answer, out)
+    if answer.recalibrated is not None:
+        _recalibrated(answer.recalibrated, out)
     if answer.hangs is not None:
         _hangs(answer.hangs, out)
     unknown = [f"{one[0].upper()}{one[1:]}{'' if one.endswith('.') else '.'}" for one in answer.not_known]
@@ -216,6 +219,23 @@ def _links(answer: Diagnosis, out: Console) -> None:
     indented(out, table([*columns, ("bus bandwidth", "right")], rows))
 
 
+def _recalibrated(made: Recalibrated, out: Console) -> None:
+    heading(out, "The cluster as this run shows it", f"{format_frac(made.found.error_frac)} error of other step times")
+    rows = [(one.what, f"{one.value:.3f}", *(f"{end:.3f}" for end in one.ci95)) for one in made.found.factors]
+    indented(out, table([("", "left"), ("factor", "right"), ("95 %", "right"), ("", "right")], rows))
+    if made.replanned is not None:
+        best, own = made.replanned.best, made.replanned.own
+        saved = 1 - best.step_time_s / own.step_time_s
+        out.print(
+            f"On it the best layout is {layout_words(best.layout)}: {format_time(best.step_time_s)} per step, "
+            f"{format_frac(saved, 2)} less than yours is predicted to take there; {_filled(best)}."
+            if saved > 0.001
+            else "On it your layout is the best one."
+        )
+    if made.path is not None:
+        out.print(f"Written to {made.path}: give it as --cluster.")
+
+
 def _hangs(hangs: Sequence[Hang], out: Console) -> None:
     if not hangs:
         return
@@ -305,6 +325,7 @@ COMMAND = Command(
         "--batch 512 --zero 1 --tflops 296.5 --against 420.5",
         "lockstep diagnose train.log --model llama3-8b -c dgx-h100:1 --zero 3 --batch 64",
         "lockstep diagnose traces/ --model llama3-8b -c dgx-h100:1 --zero 3 --batch 64",
+        "lockstep diagnose --case examples/steps-16.yaml -o mine.yaml --replan",
         "lockstep diagnose rank0.json.gz rank1.json.gz --plot parts.svg",
         "lockstep diagnose memory.pickle",
         "lockstep diagnose dumps/",
