@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from lockstep.diagnosis.steps import Window, steps_of
-from lockstep.diagnosis.trace import RankTrace
+from lockstep.diagnosis.trace import RankTrace, Spans
 from lockstep.errors import BadInput
 from lockstep.types.arrays import Floats, Ints
 
@@ -161,22 +161,17 @@ def _sequences(trace: RankTrace, windows: Sequence[Window], codes: dict[object, 
     for i, number in zip(chosen.tolist(), step.tolist(), strict=True):
         op, peer, group = trace.name(int(spans.op[i])), int(spans.peer[i]), trace.name(int(spans.group[i]))
         code: object = (op, float(spans.size_B[i]))
+        key: Key = (group, tuple(trace.groups.get(group, ())))
         if op in ("send", "recv") and peer >= 0 and trace.rank is not None:
             ends = (trace.rank, peer) if op == "send" else (peer, trace.rank)
             key, code = (f"{group} message", ends), ("message", float(spans.size_B[i]))
-        elif not trace.groups.get(group) and not trace.on_host:
-            key = (group, ())
-        else:
-            key = (group, tuple(trace.groups.get(group, ())))
         found[key].append((i, codes.setdefault(code, len(codes)), number))
-    return {
-        key: Collectives(
-            *(np.array(column) for column in list(zip(*rows, strict=True))[:2]),
-            spans.start_s[[row[0] for row in rows]], spans.end_s[[row[0] for row in rows]],
-            np.array([row[2] for row in rows]),
-        )
-        for key, rows in found.items()
-    }  # fmt: skip
+    return {key: _collectives(spans, np.array(rows)) for key, rows in found.items()}
+
+
+def _collectives(spans: Spans, rows: Ints) -> Collectives:
+    """Collectives with (place, code, step) in rows."""
+    return Collectives(rows[:, 0], rows[:, 1], spans.start_s[rows[:, 0]], spans.end_s[rows[:, 0]], rows[:, 2])
 
 
 def _match(one: Collectives, two: Collectives, offset_s: float, apart_s: tuple[float, float] | None) -> Match | None:

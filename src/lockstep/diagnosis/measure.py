@@ -24,10 +24,10 @@ from lockstep.diagnosis.classes import CLASSES, COMMUNICATION
 from lockstep.diagnosis.groups import kinds_of
 from lockstep.diagnosis.partition import Partition, partition
 from lockstep.diagnosis.steps import Window, used
-from lockstep.diagnosis.trace import RankTrace
+from lockstep.diagnosis.trace import TABLE_HOST, RankTrace
 from lockstep.errors import BadInput
 from lockstep.layout import Layout
-from lockstep.types.arrays import Array
+from lockstep.types.arrays import Array, Floats
 
 STAYS_FRAC = 2 / 3
 COSTS_FRAC = 0.01
@@ -60,9 +60,11 @@ class Seen:
         return tuple(one.window.step for one in self.partitions[0])
 
     @property
-    def step_s(self) -> Array:
+    def step_s(self) -> Floats:
         """Seconds of every step, the mean over ranks, `[steps]`."""
-        return np.array([[one.window.seconds for one in each] for each in self.partitions]).mean(axis=0)
+        seconds: Floats = np.array([[one.window.seconds for one in each] for each in self.partitions])
+        mean: Floats = np.mean(seconds, axis=0)
+        return mean
 
     def parts(self) -> list[list[dict[str, float]]]:
         """Seconds by part of every trace and step."""
@@ -235,14 +237,16 @@ def mean_parts(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def _input(seen: Seen, place: int) -> Input:
     trace = seen.traces[place]
     quality = Quality(seen.aligned.matched_frac, seen.aligned.end_skew_s, trace.unclassified_frac)
-    return Input(trace.path, "kineto", trace.rank, seen.steps, quality)
+    kind = "operations" if trace.host == TABLE_HOST else "kineto"
+    return Input(trace.path, kind, trace.rank, seen.steps, quality)
 
 
 def _inside(seen: Seen, place: int) -> Array:
     """Which operations of a trace lie in the steps used."""
     spans = seen.traces[place].spans
     windows = [one.window for one in seen.partitions[place]]
-    return np.any([(spans.start_s >= w.start_s) & (spans.start_s < w.end_s) for w in windows], axis=0)
+    inside: Array = np.any([(spans.start_s >= w.start_s) & (spans.start_s < w.end_s) for w in windows], axis=0)
+    return inside
 
 
 def collectives(seen: Seen) -> tuple[Collective, ...]:

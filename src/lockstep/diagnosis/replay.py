@@ -185,20 +185,26 @@ def _of_ranks(
     body = [name for name in ("matmul", "attention", "elementwise") if name in left]
     if not body:
         return stages, ranks, experts
-    total = sum(weight[name] for name in body)
-    whole = sum(left[name] * weight[name] for name in body) / total
+    whole = _weighted(left, weight, body)
     for at in np.unique(stage):
         stages[at] = _lower_median(whole[:, stage == at].ravel().tolist())
     whole = whole / stages[stage]
     ranks[:, slots] = whole
     if one.estimate.job.num_experts and "matmul" in left and len(body) > 1:
         others = [name for name in body if name != "matmul"]
-        other = sum(left[name] * weight[name] for name in others) / sum(weight[name] for name in others)
+        other = _weighted(left, weight, others)
         product, other = left["matmul"] / stages[stage], other / stages[stage]
         excess, beside = float(np.abs(product - 1).max()), float(np.abs(other - 1).max())
         if excess > 0.02 and beside < EXPERT_FRAC * excess:
             experts[:, slots], ranks[:, slots] = product, 1.0
     return stages, ranks, experts
+
+
+def _weighted(values: Mapping[str, Floats], weight: Mapping[str, Floats], names: Sequence[str]) -> Floats:
+    """The mean of some classes' values by their seconds."""
+    stacked = np.stack([values[name] for name in names])
+    found: Floats = np.average(stacked, axis=0, weights=np.stack([weight[name] for name in names]))
+    return found
 
 
 def _links(mine: Sums, theirs: Sums, here: list[int], step_s: float, several: bool) -> dict[str, float]:

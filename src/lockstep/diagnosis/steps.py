@@ -84,7 +84,7 @@ def used(windows: tuple[Window, ...]) -> tuple[Window, ...]:
 
 def _numbered(trace: RankTrace) -> list[tuple[int, Mark]]:
     """The profiler's own steps, by number."""
-    found = {}
+    found: dict[int, Mark] = {}
     for mark in trace.marks:
         if (match := PROFILER_STEP.match(mark.name)) and mark.end_s > mark.start_s:
             found.setdefault(int(match[1]), mark)
@@ -102,7 +102,7 @@ def _on_device(trace: RankTrace, marks: list[tuple[int, Mark]]) -> tuple[Window,
     edges = []
     for _, mark in marks:
         launched = (spans.called_s >= mark.start_s) & (spans.called_s < mark.end_s)
-        edges.append(float(spans.start_s[launched].min()) if launched.any() else mark.start_s)
+        edges.append(_first(trace, np.flatnonzero(launched).tolist()) if launched.any() else mark.start_s)
     last = marks[-1][1]
     launched = (spans.called_s >= last.start_s) & (spans.called_s < last.end_s)
     edges.append(max(last.end_s, float(spans.end_s[launched].max(initial=last.end_s))))
@@ -111,6 +111,25 @@ def _on_device(trace: RankTrace, marks: list[tuple[int, Mark]]) -> tuple[Window,
     return tuple(
         Window(number, low, high) for (number, _), (low, high) in zip(marks, itertools.pairwise(edges), strict=True)
     )
+
+
+def _first(trace: RankTrace, launched: list[int]) -> float:
+    """Start of the first operation of a step, of which `launched` are known to be.
+
+    Of operations right before those, whose launch is not known, any may be its first: the one after the longest pause.
+    """
+    spans, first = trace.spans, launched[0]
+    low = first
+    while low and np.isnan(spans.called_s[low - 1]):
+        low -= 1
+    if low == first:
+        return float(spans.start_s[first])
+    ended = float(spans.end_s[:low].max(initial=spans.start_s[low]))
+    pauses = []
+    for i in range(low, first + 1):
+        pauses.append(float(spans.start_s[i]) - ended)
+        ended = max(ended, float(spans.end_s[i]))
+    return float(spans.start_s[low + int(np.argmax(pauses))])
 
 
 def _sequence(trace: RankTrace) -> tuple[Floats, list[tuple[int, int, float]]]:

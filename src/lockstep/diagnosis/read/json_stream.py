@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,6 +19,8 @@ from lockstep.units import format_size
 CHUNK_B = 1 << 20
 MOST_ITEM_B = 64 << 20
 """Of one item or member: a trace's largest are a few kilobytes."""
+LITERAL = len("-Infinity")
+"""Characters of the longest word that may have been cut in two."""
 GAP = re.compile(r"[\s,]*")
 
 
@@ -29,7 +31,7 @@ class _Text:
         self.file, self.path = file, path
         self.text, self.at, self.passed = "", 0, 0
         self.ended = False
-        self.scan = json.JSONDecoder().scan_once
+        self.scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().raw_decode
 
     def more(self) -> bool:
         """Reads another chunk; false at the end of the file."""
@@ -61,9 +63,10 @@ class _Text:
         while True:
             try:
                 found, end = self.scan(self.text, self.at)
-            except (StopIteration, ValueError) as error:
-                if self.ended or not self._unfinished(error) or not self.more():
-                    raise self.wrong("the file ends in the middle" if self.ended else "is not JSON") from None
+            except ValueError as error:
+                unfinished = self._unfinished(error)
+                if self.ended or not unfinished or not self.more():
+                    raise self.wrong("the file ends in the middle" if unfinished else "is not JSON") from None
                 continue
             except RecursionError:
                 raise self.wrong("is nested too deeply") from None
@@ -74,7 +77,7 @@ class _Text:
     def _unfinished(self, error: Exception) -> bool:
         """Whether more text could make sense of it: what is wrong is near the end of what was read."""
         at = getattr(error, "pos", None)
-        return at is None or at >= len(self.text) - 4096 or "Unterminated" in str(error)
+        return at is None or at >= len(self.text) - LITERAL or "Unterminated" in str(error)
 
     def expect(self, character: str) -> None:
         """Takes a character."""

@@ -27,7 +27,7 @@ import numpy as np
 from lockstep.diagnosis.classes import CLASSES, COMMUNICATION, op_of
 from lockstep.diagnosis.read import TABLE, Kind, register
 from lockstep.diagnosis.read.file import Head, stream
-from lockstep.diagnosis.trace import Mark, RankTrace, Spans, sorted_spans
+from lockstep.diagnosis.trace import TABLE_HOST, Mark, RankTrace, Spans, sorted_spans
 from lockstep.errors import BadInput
 
 ALIASES = {
@@ -64,7 +64,7 @@ class Row:
 
 def read_operations(path: str | Path) -> list[RankTrace]:
     """The traces of all ranks. Raises BadInput with the line of what is wrong."""
-    with stream(Path(path)) as file, io.TextIOWrapper(file, "utf-8", errors="replace") as text:  # type: ignore[type-var]
+    with stream(Path(path)) as file, io.TextIOWrapper(file, "utf-8", errors="replace") as text:
         rows = list(_rows(str(path), csv.reader(text)))
     if not rows:
         raise BadInput("has a heading but no operations", str(path))
@@ -115,9 +115,11 @@ def _row(cells: list[str], place: dict[str, int]) -> Row:
     duration_s = number("duration_s", 0.0)
     if duration_s < 0:
         raise ValueError(f"duration_s is {duration_s:g}; a duration is 0 or more")
+    if (rank := int(number("rank", -1))) < 0:
+        raise ValueError(f"rank is {rank}; a rank is 0 or more")
     stage, replica = int(number("stage", -1)), int(number("dp_rank", -1))
     return Row(
-        int(number("rank", -1)), int(number("step", 0)), cells[place["op"]].strip(), number("start_s", 0.0), duration_s,
+        rank, int(number("step", 0)), cells[place["op"]].strip(), number("start_s", 0.0), duration_s,
         cells[place["group"]].strip() if "group" in place else "", number("bytes", 0.0),
         int(number("microbatch", -1)), stage, replica,
     )  # fmt: skip
@@ -195,7 +197,7 @@ def _trace(
     spans = Spans(start, end, kind_, name_, stream_, start.copy(), group_, op_, size, peer_, microbatch)
     stage = rows[0].stage
     return RankTrace(
-        path=path, rank=rank, world=world, device="", host="table", zero_ns=0, names=tuple(names),
+        path=path, rank=rank, world=world, device="", host=TABLE_HOST, zero_ns=0, names=tuple(names),
         spans=sorted_spans(spans), marks=marks, groups=dict.fromkeys(titles, ()), titles=titles,
         stage=None if stage < 0 else stage, on_host=True,
     )  # fmt: skip
