@@ -13,7 +13,7 @@ CONTENTS = {
         learn/shaped-links learn/training learn/exercises""",
     "Use": """use/plan use/other-software use/guide use/fine-tune use/fine-tunes use/own-model use/own-hardware
         use/add-your-own use/lists use/programs use/simulate use/campaign use/checkpoint use/cases use/converge
-        use/claims use/sweeps use/measure use/rig use/train use/runs use/python""",
+        use/claims use/sweeps use/measure use/diagnose use/rig use/train use/runs use/python""",
     "Reference": """reference/glossary reference/api reference/formulas reference/json reference/experiments
         reference/claims""",
     "Validation": "trust validation case-studies validation-rig errata",

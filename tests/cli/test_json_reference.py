@@ -74,6 +74,11 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "claims": [("claims", "A.5", "--run"), ("claims", "--errata", "A.18"), ("claims", "staleness.mean-delay", "--run")],
     "fit": [("fit", "rows.csv")],
     "calibrate": [("calibrate", "-c", "dgx-h100:4", "--case", str(EXAMPLES / "steps-16.yaml"))],
+    "diagnose": [
+        ("diagnose", "rows.csv", "run.log", "ops.csv"),
+        ("diagnose", "--case", str(EXAMPLES / "steps-16.yaml"), "--replan"),
+        ("diagnose", "run.log", "--model", *LLAMA, "--tflops", "300", "--mfu", "13%", "--against", "45%"),
+    ],
     "runs": [("runs",)],
     "runs show": [("runs", "show", "last")],
     "runs compare": [("runs", "compare", "last", "last")],
@@ -157,6 +162,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("json")
     rows = (f"send-recv,,2,{2**power},{1e-5 + 2**power / 1e9}" for power in range(6, 24, 3))
     (here / "rows.csv").write_text("\n".join(["op,algorithm,ranks,size_B,time_s", *rows]) + "\n")
+    (here / "run.log").write_text(
+        " iteration 1/ 9 | elapsed time per iteration (ms): 900.0 | global batch size: 64 |\n"
+    )
+    columns, steps = "rank,step,op,start_s,duration_s,stage", (0, 1, 2, 3)
+    ops = (f"{rank},{step},{op},{step + at},0.3,0" for step in steps for rank in (0, 1)
+           for op, at in (("forward", 0.1 * rank), ("all-reduce", 0.5)))  # fmt: skip
+    (here / "ops.csv").write_text("\n".join([columns, *ops]) + "\n")
     with RunStore(here / "runs").start("train", {"method": "synchronous", "ranks": 2}) as kept:
         kept.record(step=0, loss=1.0)
         kept.finish({"final_loss": 1.0})

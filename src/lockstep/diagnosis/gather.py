@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lockstep.collectives.bounds import bus_bandwidth_Bps
@@ -47,6 +47,11 @@ class Gathered:
     def inputs(self) -> tuple[Input, ...]:
         """What was read beside operations."""
         return tuple(Input(str(one.path), one.kind.name) for one in self.known if one.kind.gives not in OPERATIONS)
+
+    def named(self, inputs: Sequence[Input]) -> Iterator[Input]:
+        """Inputs with the kinds of their files."""
+        kinds = {str(one.path): one.kind.name for one in self.known}
+        return (replace(one, kind=kinds.get(one.path, one.kind)) for one in inputs)
 
 
 def gather(given: Sequence[str | Path]) -> Gathered:

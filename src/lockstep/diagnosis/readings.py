@@ -198,7 +198,7 @@ def inside(stated: Stated, found: Estimate) -> list[Explained]:
 
     For more than the device can do they only have to make it possible, and not more than POSSIBLE away.
     """
-    matched: dict[float, tuple[float, Reading]] = {}
+    matched: dict[float, tuple[float, Reading, float]] = {}
     whole, too_much = found.interval, _mfu(stated, found) > 1
     for reading in EVERY:
         factor = reading.factor(found) if stated.quantity in reading.of else None
@@ -208,14 +208,15 @@ def inside(stated: Stated, found: Estimate) -> list[Explained]:
         off = abs(math.log(true.value / true.predicted(found)))
         possible = too_much and _mfu(true, found) <= 1 and off < math.log(POSSIBLE)
         if possible or whole.low <= true.step_time_s(found) <= whole.high:
-            # Of readings with the same factor the likeliest is kept.
-            matched[factor] = min(
-                (off - 0.1 * math.log(reading.prior), reading), matched.get(factor, (math.inf, reading)),
+            # Of readings with the same factor, within a hundredth, the likeliest is kept.
+            key = round(math.log(factor), 2)
+            matched[key] = min(
+                (off - 0.1 * math.log(reading.prior), reading, factor), matched.get(key, (math.inf, reading, factor)),
                 key=lambda one: one[0],
             )  # fmt: skip
     return [
         Explained(one.name, one.says, stated.quantity, stated.value, stated.value * factor)
-        for factor, (_, one) in sorted(matched.items(), key=lambda item: item[1][0])
+        for _, one, factor in sorted(matched.values(), key=lambda item: item[0])
     ]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
+from lockstep.documents.files import writable_yaml, writing
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown
@@ -14,7 +15,7 @@ from lockstep.units import parse_frac
 from lockstep.verbs.estimate import estimate
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.measured import expected_number, other_run, run_of_case, stated_numbers
-from lockstep.verbs.words.option import Argument, Option
+from lockstep.verbs.words.option import Argument, Option, Switch
 from lockstep.verbs.words.quantity import FlopRate, Quantity, Time
 from lockstep.verbs.words.shared import LayoutWords
 from lockstep.verbs.words.traces import read_operations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from lockstep.diagnosis.judge import Judged
     from lockstep.diagnosis.read.flight_recorder import Hang
     from lockstep.diagnosis.read.logs.log import Log
+    from lockstep.diagnosis.recalibrate import Recalibrated
     from lockstep.hardware import Cluster
     from lockstep.layout import Layout
     from lockstep.planner import Estimate
@@ -56,6 +58,8 @@ class Diagnosis(Shown):
     logs: tuple[Log, ...]
     memory: tuple[Held, ...]
     links: tuple[LinkFound, ...]
+    recalibrated: Recalibrated | None
+    """The cluster as the run shows it, where that was asked for."""
     hangs: tuple[Hang, ...] | None
     """None where no dumps of the flight recorder were given; empty where every collective ended."""
     not_known: tuple[str, ...]
@@ -119,7 +123,7 @@ class Diagnosis(Shown):
             "changes": plain(self.changes),
             "causes": plain(beside.causes) if beside else [],
             "fit": plain(beside.rates) if beside else None,
-            **picked(self, "judged mismatches logs memory links hangs not_known"),
+            **picked(self, "judged mismatches logs memory links recalibrated hangs not_known"),
         }
 
 
@@ -178,6 +182,11 @@ def diagnose(
         str | None,
         Option("KIND=NAME,...", "What process groups are for: tp=2,dp=0, where files do not say.", panel=SAID),
     ] = None,
+    out: Annotated[
+        str | Path | None,
+        Option("FILE", "Cluster file to write, as the run shows the cluster, ending in .yaml.", flag="-o"),
+    ] = None,
+    replan: Annotated[bool, Switch("Also find the best layout on the cluster as the run shows it.")] = False,
     fail_above: Annotated[
         Quantity | None, Option("FRAC", "End with code 1 when the step takes so much longer than predicted, e.g. 10%.")
     ] = None,
@@ -208,6 +217,7 @@ def diagnose(
     files = [file] if isinstance(file, str | Path) else list(file)
     if not files and case is None and all(value is None for value in given.values()):
         raise BadInput("give a FILE, --case, or one of --measured, --tokens-per-s, --tflops and --mfu", "FILE")
+    path = None if out is None else writable_yaml(out, "--out")
     gathered = gather(files)
     stated, found = stated_numbers(given, peak), None
     if case is not None:
@@ -224,22 +234,49 @@ def diagnose(
         stated += [one for log in gathered.logs for one in numbers_of(log, found.job) if one.quantity not in known]
     shown = None if seen is None else measured_parts(seen)
     beside = None if seen is None or found is None else beside_of(found, seen)
-    return Diagnosis(
-        inputs=(*(shown.inputs if shown else ()), *gathered.inputs),
+    judged = None
+    if found is not None and stated:
+        judged = judge(found, stated, expected_number(expected, stated, found))
+    answer = Diagnosis(
+        inputs=(*gathered.named(shown.inputs if shown else ()), *gathered.inputs),
         predicted=found,
         seen=shown,
         beside=beside,
         slowdowns=what_if(gathered.tables) if gathered.tables else None,
         changes=changes_of(see(other.traces), seen) if seen and other and other.traces else None,
-        judged=judge(found, stated, expected_number(expected, stated, found)) if found is not None and stated else None,
+        judged=judged,
         mismatches=tuple(one for log in gathered.logs for one in mismatches(log, found)) if found else (),
         logs=gathered.logs,
         memory=tuple(held(one, found) for one in gathered.snapshots),
+        recalibrated=None,
         links=tuple(link_found(one, found.cluster if found else None) for one in gathered.links),
         hangs=tuple(hangs(gathered.dumps)) if gathered.dumps else None,
-        not_known=tuple(_not_known(gathered, found, shown, beside)),
+        not_known=tuple(_not_known(gathered, judged, shown, beside)),
         fail_above_frac=None if fail_above is None else parse_frac(fail_above, "--fail-above"),
     )
+    if path is None and not replan:
+        return answer
+    return replace(answer, recalibrated=_recalibrated(answer, gathered, path, replan))
+
+
+def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, replan: bool) -> Recalibrated:
+    """The cluster as the run shows it, written where that is asked. Raises BadInput where the run cannot show it."""
+    from lockstep.diagnosis.recalibrate import cluster_yaml, recalibrate
+
+    where = "--replan" if path is None else "--out"
+    found, step_s, judged = answer.predicted, answer.measured_s, answer.judged
+    if found is None or step_s is None:
+        raise BadInput("needs a measured step and the run it is of; give --model", where)
+    if answer.mismatches or (judged is not None and (judged.contradictions or judged.verdict == "impossible")):
+        raise BadInput("the files or numbers contradict one another; give those of one run", where)
+    links = [one.path for one in gathered.known if one.kind.gives == "links"]
+    made = recalibrate(found, step_s, links, replan)
+    if path is None:
+        return made
+    text = cluster_yaml(made.found, path.stem)
+    with writing(path, "--out"):
+        path.write_text(text, encoding="utf-8")
+    return replace(made, path=str(path))
 
 
 def _predicted(
@@ -271,7 +308,7 @@ def _refuse_question(model: object, cluster: object, layout: object, words: Layo
             raise BadInput("has no effect with --case, which has it", f"--{name.replace('_', '-')}")
 
 
-def _not_known(gathered: Gathered, found: Estimate | None, seen: Measured | None, beside: Beside | None) -> list[str]:
+def _not_known(gathered: Gathered, judged: Judged | None, seen: Measured | None, beside: Beside | None) -> list[str]:
     told = list(beside.not_known if beside else seen.not_known if seen else ())
     if gathered.snapshots:
         told.append(
@@ -280,6 +317,7 @@ def _not_known(gathered: Gathered, found: Estimate | None, seen: Measured | None
         )
     if gathered.dumps:
         told.append("Flight recorder dumps do not say their rank; it is taken from the end of their names.")
-    if found is not None and (gathered.logs or not gathered.known):
+    expected = judged.expected if judged else None
+    if judged is not None and (judged.candidates or (expected is not None and expected.candidates)):
         told.append("Single deviations are candidates, not proofs: several may hold at once. A trace tells them apart.")
     return told

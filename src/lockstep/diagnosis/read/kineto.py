@@ -117,6 +117,8 @@ def read_kineto(path: str | Path) -> RankTrace:
                 _keep(kept, value)
             except BadInput as error:
                 raise BadInput(f"event {count:,} ({str(value.get('name'))!r}): {error.message}", str(path)) from None
+            except KeyError as error:
+                raise BadInput(f"event {count:,} has no {error}", str(path)) from None
             except (TypeError, ValueError, AttributeError, OverflowError) as error:
                 raise BadInput(f"event {count:,} is damaged: {error}", str(path)) from None
     if not count:

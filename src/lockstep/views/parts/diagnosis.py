@@ -47,6 +47,8 @@ GROUPS = {
 }
 HOW = {"": "exposed", "transfer": "transfer", "waiting": "waiting"}
 SMALL_FRAC = 0.001
+LEAST_S = 1e-9
+"""The resolution of profilers' clocks."""
 COSTS_FRAC = 0.02
 """A stage that costs less than this share of a step is not spoken of."""
 ROWS = 8
@@ -87,15 +89,18 @@ def _verdict(answer: Diagnosis, seen: Measured, out: Console) -> None:
     ranks = len(seen.ranks)
     steps = max((len(one.steps) for one in seen.inputs), default=0)
     over = f"{steps} step{'s' if steps != 1 else ''} of {ranks} rank{'s' if ranks != 1 else ''}"
-    spread = "" if seen.spread_s is None else f", {format_time(seen.spread_s)} apart"
+    spread = (
+        ""
+        if (seen.spread_s or 0.0) < 1e-3 * COSTS_FRAC * seen.step_time_s
+        else f", {format_time(seen.spread_s or 0.0)} apart"
+    )
     if beside is None or found is None:
         out.print(Text(f"{format_time(seen.step_time_s, 4)} per step: {over}{spread}.", style="bold"))
-        if answer.slowdowns is not None and (stage := answer.slowdowns.worst_stage) is not None:
-            costs = answer.slowdowns.by_stage[stage]
+        slow = answer.slowdowns
+        if slow is not None and len(slow.by_stage) > 1 and (stage := slow.worst_stage) is not None:
+            costs = slow.by_stage[stage]
             if costs > 1 + COSTS_FRAC:
-                out.print(
-                    f"Stage {stage} alone makes the step {costs:.2f} times as long as it would be with even stages."
-                )
+                out.print(f"Stage {stage} alone makes the step {costs:.2f} times as long as even stages would.")
     else:
         low, high = found.interval.low, found.interval.high
         title = "As predicted." if beside.as_predicted else _said(beside.causes)
@@ -108,13 +113,14 @@ def _verdict(answer: Diagnosis, seen: Measured, out: Console) -> None:
         if beside.replayed_s is not None:
             off = beside.replayed_s / seen.step_time_s - 1
             out.print(
-                f"The replay of the measured operations gives {format_time(beside.replayed_s)} ({off:+.1%}): so far "
-                "the parts below can be trusted."
+                f"The replay of the measured operations gives {format_time(beside.replayed_s)} ({off:+.1%}), which is "
+                "how far the parts below can be trusted."
             )
     quality = next((one.quality for one in seen.inputs if one.quality.end_skew_s is not None), None)
     if quality is not None and quality.end_skew_s is not None:
+        skew_s = quality.end_skew_s if quality.end_skew_s >= LEAST_S else 0.0
         share = "" if quality.matched_frac is None else f"{format_frac(quality.matched_frac)} of collectives matched, "
-        out.print(Text(f"Ranks aligned: {share}their ends {format_time(quality.end_skew_s)} apart.", style="dim"))
+        out.print(Text(f"Ranks aligned: {share}their ends {format_time(skew_s)} apart.", style="dim"))
 
 
 def _said(causes: Sequence[Cause]) -> str:
