@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lockstep.diagnosis.beside import beside, same
+from lockstep.diagnosis.beside import beside
 from lockstep.diagnosis.measure import see
 from lockstep.diagnosis.predicted import Shown, traces_of
 from lockstep.diagnosis.ranks import all_ranks
-from lockstep.diagnosis.replay import Factors, Replay
+from lockstep.diagnosis.replay import Factors, Replay, same
 from lockstep.hardware import cluster as find_cluster
 from lockstep.measure.fit.cluster_file import paced_yaml
 from lockstep.planner import Estimate

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from lockstep.diagnosis.answer import Beside, Part, Rates
 from lockstep.diagnosis.causes import Facts, causes
 from lockstep.diagnosis.gap import Share, attribute
 from lockstep.diagnosis.measure import Seen, mean_parts, stragglers
 from lockstep.diagnosis.ranks import all_ranks
 from lockstep.diagnosis.refit import Refit, refit
-from lockstep.diagnosis.replay import Factors, Replay, factors, predicted_seen
+from lockstep.diagnosis.replay import Factors, Replay, as_predicted, factors, predicted_seen
 from lockstep.planner import Estimate
 
 PART_OF = {
@@ -27,8 +25,7 @@ def beside(estimate: Estimate, seen: Seen) -> Beside:
     """The comparison. Raises BadInput for ranks that the layout does not have."""
     ranks = [0 if trace.rank is None else trace.rank for trace in seen.traces]
     one = all_ranks(estimate, ranks)
-    plain = Replay(one, same(one.program.ranks, max(one.stages) + 1))
-    predicted = predicted_seen(one, plain.timeline((), 0))
+    predicted = predicted_seen(one, as_predicted(one))
     found = factors(one, seen, predicted)
     replay = Replay(one, found)
     shares = attribute(replay.step_s, found.names)
@@ -53,12 +50,6 @@ def beside(estimate: Estimate, seen: Seen) -> Beside:
         predicted_s=estimate.step_time_s, measured_s=measured_s, as_predicted=facts.inside and not told,
         refit=again,
     )  # fmt: skip
-
-
-def same(ranks: int, stages: int) -> Factors:
-    """Factors of a run that is as predicted."""
-    alike = np.ones((1, ranks))
-    return Factors({}, {}, np.ones(stages), alike, alike, np.zeros((1, ranks)), ())
 
 
 def _by_stage(stages: tuple[int, ...], ranks: tuple[int, ...], seen: list[int]) -> dict[int, list[int]]:

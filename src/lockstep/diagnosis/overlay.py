@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lockstep.diagnosis.beside import same
 from lockstep.diagnosis.measure import Seen
 from lockstep.diagnosis.ranks import all_ranks
-from lockstep.diagnosis.replay import Replay
+from lockstep.diagnosis.replay import as_predicted
 from lockstep.diagnosis.trace import RankTrace
 from lockstep.planner import Estimate
 from lockstep.program import Kind, ProgramBuilder, Timeline, write_trace
@@ -76,8 +75,7 @@ def _label(trace: RankTrace, i: int) -> str:
 def predicted_timeline(estimate: Estimate, seen: Seen) -> Timeline:
     """The predicted step with all ranks of the pipelines that were measured."""
     one = all_ranks(estimate, [0 if trace.rank is None else trace.rank for trace in seen.traces])
-    line = Replay(one, same(one.program.ranks, max(one.stages) + 1)).timeline((), 0)
-    return replace(line, source="predicted", rank_names=tuple(f"rank {rank}" for rank in one.ranks))
+    return replace(as_predicted(one), source="predicted", rank_names=tuple(f"rank {rank}" for rank in one.ranks))
 
 
 def write_overlay(estimate: Estimate, seen: Seen, path: str | Path) -> Timeline:
