@@ -87,9 +87,9 @@ class Run:
             found.append(path)
         return found
 
-    def diagnosed(self, folder: Path) -> Beside:
-        """What the diagnosis says of the files."""
-        traces = [read_kineto(path) for path in self.write(folder)]
+    def diagnosed(self, folder: Path, **options: object) -> Beside:
+        """What the diagnosis says of the files, which are written with `options` of `write_kineto`."""
+        traces = [read_kineto(path) for path in self.write(folder, **options)]
         return beside(self.estimate, see(traces, self.estimate.layout))
 
 

@@ -28,7 +28,8 @@ from lockstep.program.program import COLUMNS
 from lockstep.simulate import simulate
 from lockstep.types.arrays import Array, Floats
 
-HOST = ("idle.host", "idle.sync", "idle.input", "idle.unknown")
+HOST = ("idle.host", "idle.sync", "idle.input")
+UNKNOWN = "idle.unknown"
 CLASS_OF = {
     "matmul": "matmul", "attention": "attention", "norm": "elementwise", "elementwise": "elementwise",
     "unknown": "elementwise", "optimizer": "optimizer",
@@ -106,14 +107,24 @@ def sums(seen: Seen) -> Sums:
                 if name in CLASS_OF:
                     classes[CLASS_OF[name]][step, place] += seconds
             mine = one.exposed.span
+            # Of collectives that lost their group, as many are of each kind as of the others.
+            named = float(np.mean(spans.group[mine] >= 0)) if len(mine) else 1.0
+            found = 1.0 / named if seen.kinds.get("", "other") == "other" and named > 0 else 1.0
             for group in np.unique(spans.group[mine]).tolist():
                 kind = seen.kinds.get(trace.name(group), "other")
-                moved[kind][step, place] += float(took_s[mine[spans.group[mine] == group]].sum())
-                hidden[kind][step, place] += one.hidden_s.get(trace.name(group), 0.0)
-            idle[step, place] = sum(one.idle_s.get(name, 0.0) for name in HOST)
+                moved[kind][step, place] += found * float(took_s[mine[spans.group[mine] == group]].sum())
+                hidden[kind][step, place] += found * one.hidden_s.get(trace.name(group), 0.0)
+            idle[step, place] = _for_host(one.idle_s)
             starved[step, place] = one.starved_s
             exposed[step, place] = float(one.exposed.transfer_s.sum())
     return Sums(classes, moved, hidden, exposed, idle, starved)
+
+
+def _for_host(idle_s: Mapping[str, float]) -> float:
+    """Idle seconds in which the device waits for its host; of those of unknown cause the same share."""
+    total, unknown = sum(idle_s.values()), idle_s.get(UNKNOWN, 0.0)
+    known_s, host_s = total - unknown, sum(idle_s.get(name, 0.0) for name in HOST)
+    return host_s * total / known_s if known_s > 0 else unknown
 
 
 def predicted_seen(one: AllRanks, timeline: Timeline) -> Seen:

@@ -191,9 +191,7 @@ def diagnose(
     replan: Annotated[bool, Switch("Also find the best layout on the cluster as the run shows it.")] = False,
     trace: Annotated[
         str | Path | None,
-        Option(
-            "FILE", "Write a measured step over the predicted one for Perfetto: .json.gz. Needs traces and --model."
-        ),
+        Option("FILE", "Write a measured step over the predicted one, for Perfetto: .json.gz."),
     ] = None,
     fail_above: Annotated[
         Quantity | None, Option("FRAC", "End with code 1 when the step takes so much longer than predicted, e.g. 10%.")

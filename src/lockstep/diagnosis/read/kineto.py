@@ -99,7 +99,7 @@ class _Columns:
             if str(called) not in self.groups:
                 listed = str(args.get("Process Group Ranks") or "")
                 self.groups[str(called)] = () if "..." in listed else tuple(map(int, re.findall(r"\d+", listed)))
-        return group, self.index(op) if op else -1, size_B, int(peer) if isinstance(peer, int) else -1
+        return group, self.index(op) if op else -1, size_B, -1 if peer is None else int(peer)
 
 
 def read_kineto(path: str | Path) -> RankTrace:
