@@ -1,6 +1,6 @@
 """How often the diagnosis finds the fault of a run whose fault is known, and how near it says its cost.
 
-    python benchmarks/diagnose.py [--runs 200] [--seed 0] [--fault NAME] [--worst 10]
+    python benchmarks/diagnose.py [--runs 200] [--seed 0] [--fault NAME] [--lost 0.2]
 
 Layouts of dense models and models with experts on one or two nodes are drawn; each run has one fault, or none, and is
 written as the trace files of all its ranks, read, aligned, partitioned and compared with the prediction.
@@ -26,6 +26,7 @@ def main() -> None:
     given.add_argument("--runs", type=int, default=200)
     given.add_argument("--seed", type=int, default=0)
     given.add_argument("--fault", choices=FAULTS)
+    given.add_argument("--lost", type=float, default=0.0, help="share of kernels whose launch and group are lost")
     asked = given.parse_args()
     rows: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
     begun = time.process_time()
@@ -33,7 +34,7 @@ def main() -> None:
         fault = asked.fault or FAULTS[number % len(FAULTS)]
         run = draw(asked.seed + number, fault)
         with tempfile.TemporaryDirectory() as folder:
-            found = run.diagnosed(Path(folder))
+            found = run.diagnosed(Path(folder), seen=1.0 - asked.lost)
         true_s = run.true_s()
         first = found.causes[0] if found.causes else None
         right = found.as_predicted if fault == "none" else first is not None and first.kind == fault

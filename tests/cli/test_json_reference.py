@@ -77,6 +77,7 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "calibrate": [("calibrate", "-c", "dgx-h100:4", "--case", str(EXAMPLES / "steps-16.yaml"))],
     "diagnose": [
         ("diagnose", "rows.csv", "run.log", "ops.csv"),
+        ("diagnose", "--case", str(EXAMPLES / "steps-16.yaml"), "--replan"),
         ("diagnose", "run.log", "--model", *LLAMA, "--tflops", "300", "--mfu", "13%", "--against", "45%"),
     ],
     "runs": [("runs",)],

@@ -103,6 +103,27 @@ def test_a_slower_step_can_fail():
     assert run(*slow, "100%").code == 0
 
 
+def test_a_cluster_file_predicts_the_step_it_was_made_from(tmp_path):
+    """To within the noise that calibration takes for granted; a plan on it is never slower than the layout that ran."""
+    path = tmp_path / "mine.yaml"
+    done = run("diagnose", *LLAMA, "--measured", "9.5s", "-o", str(path), "--replan", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)["recalibrated"]
+    words = [str(path) if word == "dgx-h100:1" else word for word in LLAMA[1:]]
+    again = json.loads(run("estimate", *words, "--json").out)
+    assert again["step_time_s"] == pytest.approx(9.5, rel=0.03)
+    assert found["replanned"]["own_step_time_s"] == pytest.approx(again["step_time_s"], rel=1e-3)
+    assert found["replanned"]["step_time_s"] <= found["replanned"]["own_step_time_s"] * 1.05
+
+
+def test_contradictions_are_not_calibrated_to():
+    """Two numbers of one run that cannot both hold, a number that cannot be, and none at all."""
+    for words in (("--measured", "8s", "--mfu", "20%"), ("--mfu", "300%"), ()):
+        done = run("diagnose", *LLAMA, *words, "--replan")
+        assert done.code == 2
+    assert run("diagnose", *LLAMA, "--measured", "8s", "-o", "x.txt").refusal().startswith("--out")
+
+
 def test_cases_are_read_and_held_against():
     """A published run, and as what was expected of another."""
     done = run("diagnose", "--case", "llama3-405b", "--json")

@@ -113,7 +113,7 @@ def test_lost_metadata(traces: list[RankTrace], tmp_path: Path) -> None:
     for first, second in zip(plain, lost, strict=True):
         for name in ("compute.matmul", "compute.attention", "compute.stream", "optimizer"):
             assert second[name] == pytest.approx(first[name], rel=1e-4, abs=2e-5)
-        assert sum(second.values()) == pytest.approx(sum(first.values()), rel=0.03)
+        assert sum(second.values()) == pytest.approx(sum(first.values()), rel=0.05)
 
 
 @pytest.mark.parametrize("late", [1, 4, 10])

@@ -5,7 +5,7 @@ two ranks of a group, the sequences of (collective, bytes) are laid against each
 profilers start at different moments; shifts at which at least 99 % of the names agree are candidates. Of those the one
 counts whose end differences vary least around their median, which is the clock offset; where several vary as little
 (a step repeats), the one that agrees with the numbers of the steps, then the one with the smallest offset. A message is
-a collective of two, whose ranks are the group's.
+a collective of two, whose ranks are the group's. Groups that kernels lost are found again first (`recover.py`).
 
     end skew    median distance of the end differences from the offset: the test of the match
     accepted    if the end skew is below 50 us, or 5 % of the collectives' median duration
@@ -22,8 +22,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from lockstep.diagnosis.recover import lost, recovered
 from lockstep.diagnosis.steps import Window, steps_of
-from lockstep.diagnosis.trace import RankTrace
+from lockstep.diagnosis.trace import TABLE_HOST, RankTrace, Spans
 from lockstep.errors import BadInput
 from lockstep.types.arrays import Floats, Ints
 
@@ -103,6 +104,9 @@ def align(traces: Sequence[RankTrace]) -> Aligned:
     offset_s = [(trace.zero_ns - zero_ns) / 1e9 for trace in traces]
     codes: dict[object, int] = {}
     sequences = [_sequences(trace, one.windows, codes) for trace, one in zip(traces, steps, strict=True)]
+    if len(traces) > 1 and any(lost(trace).any() for trace in traces):
+        traces = _with_groups(traces, sequences)
+        sequences = [_sequences(trace, one.windows, codes) for trace, one in zip(traces, steps, strict=True)]
     clock, matches, notes = _clocks(traces, sequences, [one.windows for one in steps], offset_s)
     moved = [trace.shifted(clock[i]) for i, trace in enumerate(traces)]
     arrived, last, matched = _arrivals(moved, sequences, matches)
@@ -124,6 +128,17 @@ def align(traces: Sequence[RankTrace]) -> Aligned:
         matched_frac=matched if len(traces) > 1 else None,
         not_known=tuple(dict.fromkeys(notes)),
     )  # fmt: skip
+
+
+def _with_groups(traces: list[RankTrace], sequences: list[dict[Key, Collectives]]) -> list[RankTrace]:
+    """The traces with groups that kernels lost, as far as other ranks have them."""
+
+    def shift(one: int, two: int, key: object) -> int:
+        likely = _by_step(sequences[one][key], sequences[two][key])  # type: ignore[index]
+        return int(np.median(list(likely))) if likely else 0
+
+    named = [{key: (of.code, of.end_s) for key, of in each.items() if key[0]} for each in sequences]
+    return recovered(traces, named, shift)
 
 
 def _called(trace: RankTrace) -> str:
@@ -161,22 +176,17 @@ def _sequences(trace: RankTrace, windows: Sequence[Window], codes: dict[object, 
     for i, number in zip(chosen.tolist(), step.tolist(), strict=True):
         op, peer, group = trace.name(int(spans.op[i])), int(spans.peer[i]), trace.name(int(spans.group[i]))
         code: object = (op, float(spans.size_B[i]))
+        key: Key = (group, tuple(trace.groups.get(group, ())))
         if op in ("send", "recv") and peer >= 0 and trace.rank is not None:
             ends = (trace.rank, peer) if op == "send" else (peer, trace.rank)
             key, code = (f"{group} message", ends), ("message", float(spans.size_B[i]))
-        elif not trace.groups.get(group) and not trace.on_host:
-            key = (group, ())
-        else:
-            key = (group, tuple(trace.groups.get(group, ())))
         found[key].append((i, codes.setdefault(code, len(codes)), number))
-    return {
-        key: Collectives(
-            *(np.array(column) for column in list(zip(*rows, strict=True))[:2]),
-            spans.start_s[[row[0] for row in rows]], spans.end_s[[row[0] for row in rows]],
-            np.array([row[2] for row in rows]),
-        )
-        for key, rows in found.items()
-    }  # fmt: skip
+    return {key: _collectives(spans, np.array(rows)) for key, rows in found.items()}
+
+
+def _collectives(spans: Spans, rows: Ints) -> Collectives:
+    """Collectives with (place, code, step) in rows."""
+    return Collectives(rows[:, 0], rows[:, 1], spans.start_s[rows[:, 0]], spans.end_s[rows[:, 0]], rows[:, 2])
 
 
 def _match(one: Collectives, two: Collectives, offset_s: float, apart_s: tuple[float, float] | None) -> Match | None:
@@ -248,7 +258,7 @@ def _clocks(
         return traces[one].host != "" and traces[one].host == traces[two].host
 
     def same_table(one: int, two: int) -> bool:
-        return traces[one].path == traces[two].path
+        return traces[one].host == traces[two].host == TABLE_HOST
 
     members: dict[Key, list[int]] = defaultdict(list)
     for i, groups in enumerate(sequences):

@@ -21,6 +21,7 @@ from lockstep.diagnosis.gap import REST, Share
 from lockstep.diagnosis.measure import Seen
 from lockstep.diagnosis.replay import Factors
 from lockstep.planner import Estimate
+from lockstep.types.arrays import Floats
 from lockstep.types.plain import Json
 
 COUNTS_FRAC = 0.02
@@ -112,7 +113,7 @@ def _slowest(facts: Facts) -> tuple[str, Json]:
     return ("ranks", {"rank": facts.seen.traces[_most(ranks, facts)].rank}) if len(worst) == 1 else ("rotating", {})
 
 
-def _most(values: np.ndarray, facts: Facts) -> int:  # type: ignore[type-arg]
+def _most(values: Floats, facts: Facts) -> int:
     """Place of the rank with most."""
     return min(int(np.argmax(values.mean(axis=0))), len(facts.seen.traces) - 1)
 

@@ -28,7 +28,8 @@ from lockstep.program.program import COLUMNS
 from lockstep.simulate import simulate
 from lockstep.types.arrays import Array, Floats
 
-HOST = ("idle.host", "idle.sync", "idle.input", "idle.unknown")
+HOST = ("idle.host", "idle.sync", "idle.input")
+UNKNOWN = "idle.unknown"
 CLASS_OF = {
     "matmul": "matmul", "attention": "attention", "norm": "elementwise", "elementwise": "elementwise",
     "unknown": "elementwise", "optimizer": "optimizer",
@@ -106,19 +107,28 @@ def sums(seen: Seen) -> Sums:
                 if name in CLASS_OF:
                     classes[CLASS_OF[name]][step, place] += seconds
             mine = one.exposed.span
+            # Of collectives that lost their group, as many are of each kind as of the others.
+            named = float(np.mean(spans.group[mine] >= 0)) if len(mine) else 1.0
+            found = 1.0 / named if seen.kinds.get("", "other") == "other" and named > 0 else 1.0
             for group in np.unique(spans.group[mine]).tolist():
                 kind = seen.kinds.get(trace.name(group), "other")
-                moved[kind][step, place] += float(took_s[mine[spans.group[mine] == group]].sum())
-                hidden[kind][step, place] += one.hidden_s.get(trace.name(group), 0.0)
-            idle[step, place] = sum(one.idle_s.get(name, 0.0) for name in HOST)
+                moved[kind][step, place] += found * float(took_s[mine[spans.group[mine] == group]].sum())
+                hidden[kind][step, place] += found * one.hidden_s.get(trace.name(group), 0.0)
+            idle[step, place] = _for_host(one.idle_s)
             starved[step, place] = one.starved_s
             exposed[step, place] = float(one.exposed.transfer_s.sum())
     return Sums(classes, moved, hidden, exposed, idle, starved)
 
 
-def predicted_seen(one: AllRanks, timeline: Timeline | None = None) -> Seen:
+def _for_host(idle_s: Mapping[str, float]) -> float:
+    """Idle seconds in which the device waits for its host; of those of unknown cause the same share."""
+    total, unknown = sum(idle_s.values()), idle_s.get(UNKNOWN, 0.0)
+    known_s, host_s = total - unknown, sum(idle_s.get(name, 0.0) for name in HOST)
+    return host_s * total / known_s if known_s > 0 else unknown
+
+
+def predicted_seen(one: AllRanks, timeline: Timeline) -> Seen:
     """What the same measurement would show of the predicted step."""
-    timeline = timeline or simulate(one.program)
     traces = traces_of([timeline, timeline], Shown.of(one))
     traces.sort(key=lambda trace: trace.rank if trace.rank is not None else -1)
     return see(traces, one.estimate.layout, steps=(FIRST_STEP,))
@@ -185,20 +195,26 @@ def _of_ranks(
     body = [name for name in ("matmul", "attention", "elementwise") if name in left]
     if not body:
         return stages, ranks, experts
-    total = sum(weight[name] for name in body)
-    whole = sum(left[name] * weight[name] for name in body) / total
+    whole = _weighted(left, weight, body)
     for at in np.unique(stage):
         stages[at] = _lower_median(whole[:, stage == at].ravel().tolist())
     whole = whole / stages[stage]
     ranks[:, slots] = whole
     if one.estimate.job.num_experts and "matmul" in left and len(body) > 1:
         others = [name for name in body if name != "matmul"]
-        other = sum(left[name] * weight[name] for name in others) / sum(weight[name] for name in others)
+        other = _weighted(left, weight, others)
         product, other = left["matmul"] / stages[stage], other / stages[stage]
         excess, beside = float(np.abs(product - 1).max()), float(np.abs(other - 1).max())
         if excess > 0.02 and beside < EXPERT_FRAC * excess:
             experts[:, slots], ranks[:, slots] = product, 1.0
     return stages, ranks, experts
+
+
+def _weighted(values: Mapping[str, Floats], weight: Mapping[str, Floats], names: Sequence[str]) -> Floats:
+    """The mean of some classes' values by their seconds."""
+    weights = np.stack([weight[name] for name in names])
+    found: Floats = (np.stack([values[name] for name in names]) * weights).sum(axis=0) / weights.sum(axis=0)
+    return found
 
 
 def _links(mine: Sums, theirs: Sums, here: list[int], step_s: float, several: bool) -> dict[str, float]:
@@ -219,6 +235,17 @@ def _not_hidden(mine: Sums, theirs: Sums, here: list[int], step_s: float) -> tup
         if hides and mine.hidden_s[kind].mean() < NOT_HIDDEN_FRAC * hidden:
             found.append(kind)
     return tuple(found)
+
+
+def as_predicted(one: AllRanks) -> Timeline:
+    """The predicted step of all ranks, which are equal: what is predicted for slower ones is left out."""
+    return Replay(one, same(one.program.ranks, max(one.stages) + 1)).timeline((), 0)
+
+
+def same(ranks: int, stages: int) -> Factors:
+    """Factors of a run that is as predicted."""
+    alike = np.ones((1, ranks))
+    return Factors({}, {}, np.ones(stages), alike, alike, np.zeros((1, ranks)), ())
 
 
 class Replay:

@@ -84,7 +84,7 @@ def used(windows: tuple[Window, ...]) -> tuple[Window, ...]:
 
 def _numbered(trace: RankTrace) -> list[tuple[int, Mark]]:
     """The profiler's own steps, by number."""
-    found = {}
+    found: dict[int, Mark] = {}
     for mark in trace.marks:
         if (match := PROFILER_STEP.match(mark.name)) and mark.end_s > mark.start_s:
             found.setdefault(int(match[1]), mark)

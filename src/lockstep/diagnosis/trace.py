@@ -10,6 +10,9 @@ import numpy as np
 from lockstep.diagnosis.classes import COMMUNICATION, UNKNOWN
 from lockstep.types.arrays import Bools, Floats, Ints
 
+TABLE_HOST = "table"
+"""What stands for the host of ranks of one table."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -54,7 +57,7 @@ class Spans:
     @property
     def communicates(self) -> Bools:
         """Which ones communicate."""
-        return self.kind == COMMUNICATION
+        return np.asarray(self.kind == COMMUNICATION)
 
 
 @dataclass(frozen=True)

@@ -105,9 +105,9 @@ def _step(traces: Sequence[RankTrace], windows: Sequence[Window]) -> _Step:
     builder = ProgramBuilder(len(traces), tuple(map(str, range(max(turn) + 1))))
     moved = np.array([partner is not None for partner in partners])
     seconds = np.array([end - start for start, end, _, _ in rows])
-    for members in {partner for partner in partners if partner is not None}:
-        last, first = max(rows[i][0] for i in members), min(rows[i][1] for i in members)
-        seconds[list(members)] = max(0.0, first - last)
+    for met in {partner for partner in partners if partner is not None}:
+        last, first = max(rows[i][0] for i in met), min(rows[i][1] for i in met)
+        seconds[list(met)] = max(0.0, first - last)
     written: dict[int, int] = {}
     for at, (name, members) in enumerate(zip(names, partners, strict=True)):
         if at in written:

@@ -94,7 +94,7 @@ def write_kineto(
     head["deviceProperties"] = [{"id": 0, "name": trace.device or "simulated"}]
     events = list(kineto_events(trace, clock_s, seen, trace.rank or 0))
     if order is not None:
-        order.shuffle(events)  # type: ignore[arg-type]
+        order.shuffle(events)
     with open(path, "wb") as raw:
         file = gzip.GzipFile("", "wb", 6, raw, mtime=0) if str(path).endswith(".gz") else raw
         file.write((json.dumps(head)[:-1] + ', "traceEvents": [\n').encode())

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
+from lockstep.documents.files import writable_yaml, writing
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown
 from lockstep.units import parse_frac
 from lockstep.verbs.estimate import estimate
+from lockstep.verbs.trace import trace_path
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.measured import expected_number, other_run, run_of_case, stated_numbers
-from lockstep.verbs.words.option import Argument, Option
+from lockstep.verbs.words.option import Argument, Option, Switch
 from lockstep.verbs.words.quantity import FlopRate, Quantity, Time
 from lockstep.verbs.words.shared import LayoutWords
 from lockstep.verbs.words.traces import read_operations
@@ -24,8 +26,10 @@ if TYPE_CHECKING:
     from lockstep.diagnosis.changes import Change
     from lockstep.diagnosis.gather import Gathered, LinkFound
     from lockstep.diagnosis.judge import Judged
+    from lockstep.diagnosis.measure import Seen
     from lockstep.diagnosis.read.flight_recorder import Hang
     from lockstep.diagnosis.read.logs.log import Log
+    from lockstep.diagnosis.recalibrate import Recalibrated
     from lockstep.hardware import Cluster
     from lockstep.layout import Layout
     from lockstep.planner import Estimate
@@ -56,6 +60,8 @@ class Diagnosis(Shown):
     logs: tuple[Log, ...]
     memory: tuple[Held, ...]
     links: tuple[LinkFound, ...]
+    recalibrated: Recalibrated | None
+    """The cluster as the run shows it, where that was asked for."""
     hangs: tuple[Hang, ...] | None
     """None where no dumps of the flight recorder were given; empty where every collective ended."""
     not_known: tuple[str, ...]
@@ -119,7 +125,7 @@ class Diagnosis(Shown):
             "changes": plain(self.changes),
             "causes": plain(beside.causes) if beside else [],
             "fit": plain(beside.rates) if beside else None,
-            **picked(self, "judged mismatches logs memory links hangs not_known"),
+            **picked(self, "judged mismatches logs memory links recalibrated hangs not_known"),
         }
 
 
@@ -178,6 +184,15 @@ def diagnose(
         str | None,
         Option("KIND=NAME,...", "What process groups are for: tp=2,dp=0, where files do not say.", panel=SAID),
     ] = None,
+    out: Annotated[
+        str | Path | None,
+        Option("FILE", "Cluster file to write, as the run shows the cluster, ending in .yaml.", flag="-o"),
+    ] = None,
+    replan: Annotated[bool, Switch("Also find the best layout on the cluster as the run shows it.")] = False,
+    trace: Annotated[
+        str | Path | None,
+        Option("FILE", "Write a measured step over the predicted one, for Perfetto: .json.gz."),
+    ] = None,
     fail_above: Annotated[
         Quantity | None, Option("FRAC", "End with code 1 when the step takes so much longer than predicted, e.g. 10%.")
     ] = None,
@@ -208,6 +223,8 @@ def diagnose(
     files = [file] if isinstance(file, str | Path) else list(file)
     if not files and case is None and all(value is None for value in given.values()):
         raise BadInput("give a FILE, --case, or one of --measured, --tokens-per-s, --tflops and --mfu", "FILE")
+    path = None if out is None else writable_yaml(out, "--out")
+    picture = None if trace is None else trace_path(trace, "--trace")
     gathered = gather(files)
     stated, found = stated_numbers(given, peak), None
     if case is not None:
@@ -224,10 +241,12 @@ def diagnose(
         stated += [one for log in gathered.logs for one in numbers_of(log, found.job) if one.quantity not in known]
     shown = None if seen is None else measured_parts(seen)
     beside = None if seen is None or found is None else beside_of(found, seen)
+    if picture is not None:
+        _write_overlay(found, seen, picture)
     judged = None
     if found is not None and stated:
         judged = judge(found, stated, expected_number(expected, stated, found))
-    return Diagnosis(
+    answer = Diagnosis(
         inputs=(*gathered.named(shown.inputs if shown else ()), *gathered.inputs),
         predicted=found,
         seen=shown,
@@ -238,11 +257,45 @@ def diagnose(
         mismatches=tuple(one for log in gathered.logs for one in mismatches(log, found)) if found else (),
         logs=gathered.logs,
         memory=tuple(held(one, found) for one in gathered.snapshots),
+        recalibrated=None,
         links=tuple(link_found(one, found.cluster if found else None) for one in gathered.links),
         hangs=tuple(hangs(gathered.dumps)) if gathered.dumps else None,
         not_known=tuple(_not_known(gathered, judged, shown, beside)),
         fail_above_frac=None if fail_above is None else parse_frac(fail_above, "--fail-above"),
     )
+    if path is None and not replan:
+        return answer
+    return replace(answer, recalibrated=_recalibrated(answer, gathered, path, replan))
+
+
+def _write_overlay(found: Estimate | None, seen: Seen | None, path: Path) -> None:
+    """A measured step over the predicted one. Raises BadInput where either is missing."""
+    from lockstep.diagnosis.overlay import write_overlay
+
+    if found is None or seen is None:
+        raise BadInput("needs traces of a run and the run they are of; give both, with --model", "--trace")
+    with writing(path, "--trace"):
+        write_overlay(found, seen, path)
+
+
+def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, replan: bool) -> Recalibrated:
+    """The cluster as the run shows it, written where that is asked. Raises BadInput where the run cannot show it."""
+    from lockstep.diagnosis.recalibrate import cluster_yaml, recalibrate
+
+    where = "--replan" if path is None else "--out"
+    found, step_s, judged = answer.predicted, answer.measured_s, answer.judged
+    if found is None or step_s is None:
+        raise BadInput("needs a measured step and the run it is of; give --model", where)
+    if answer.mismatches or (judged is not None and (judged.contradictions or judged.verdict == "impossible")):
+        raise BadInput("the files or numbers contradict one another; give those of one run", where)
+    links = [one.path for one in gathered.known if one.kind.gives == "links"]
+    made = recalibrate(found, step_s, links, replan)
+    if path is None:
+        return made
+    text = cluster_yaml(made.found, path.stem)
+    with writing(path, "--out"):
+        path.write_text(text, encoding="utf-8")
+    return replace(made, path=str(path))
 
 
 def _predicted(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lockstep.diagnosis.judge import Judged
     from lockstep.diagnosis.read.flight_recorder import Hang
     from lockstep.diagnosis.readings import Explained
+    from lockstep.diagnosis.recalibrate import Recalibrated
     from lockstep.diagnosis.stated import Stated
     from lockstep.planner import Estimate
     from lockstep.verbs.diagnose import Diagnosis
@@ -47,6 +48,8 @@ def render(answer: Diagnosis, out: Console) -> None:
     for one in answer.memory:
         _memory(one, out)
     _links(answer, out)
+    if answer.recalibrated is not None:
+        _recalibrated(answer.recalibrated, out)
     if answer.hangs is not None:
         _hangs(answer.hangs, out)
     unknown = [f"{one[0].upper()}{one[1:]}{'' if one.endswith('.') else '.'}" for one in answer.not_known]
@@ -216,6 +219,23 @@ def _links(answer: Diagnosis, out: Console) -> None:
     indented(out, table([*columns, ("bus bandwidth", "right")], rows))
 
 
+def _recalibrated(made: Recalibrated, out: Console) -> None:
+    heading(out, "The cluster as this run shows it", f"{format_frac(made.found.error_frac)} error of other step times")
+    rows = [(one.what, f"{one.value:.3f}", *(f"{end:.3f}" for end in one.ci95)) for one in made.found.factors]
+    indented(out, table([("", "left"), ("factor", "right"), ("95 %", "right"), ("", "right")], rows))
+    if made.replanned is not None:
+        best, own = made.replanned.best, made.replanned.own
+        saved = 1 - best.step_time_s / own.step_time_s
+        out.print(
+            f"On it the best layout is {layout_words(best.layout)}: {format_time(best.step_time_s)} per step, "
+            f"{format_frac(saved, 2)} less than yours is predicted to take there; {_filled(best)}."
+            if saved > 0.001
+            else "On it your layout is the best one."
+        )
+    if made.path is not None:
+        out.print(f"Written to {made.path}: give it as --cluster.")
+
+
 def _hangs(hangs: Sequence[Hang], out: Console) -> None:
     if not hangs:
         return
@@ -249,31 +269,36 @@ def plot_diagnosis(answer: Diagnosis) -> Figure:
     raise BadInput("there is nothing to draw without a prediction or a snapshot")
 
 
+AXES = {
+    "step_time_s": "seconds per step", "tokens_per_s": "tokens per second", "mfu_frac": "MFU",
+    "model_flops_per_gpu_per_s": "FLOP/s per device",
+}  # fmt: skip
+
+
 def _plot_judged(judged: Judged, found: Estimate) -> Figure:
-    measured = judged.measured
+    """The number, its prediction, and deviations with other fields; one with a factor gives the number by itself."""
+    measured, wanted = judged.measured, judged.expected
     low, high = (measured.at(end, found) for end in (found.interval.low, found.interval.high))
-    several = [*judged.candidates, *(judged.expected.candidates if judged.expected else ())]
-    rows = [("predicted", measured.predicted(found)), ("measured", measured.value)]
-    rows += [(one.says, one.value) for one in several if _alike(judged, one)]
+    rows = [("predicted", measured.predicted(found), PALETTE[0]), ("measured", measured.value, PALETTE[4])]
+    several = [*judged.candidates]
+    if wanted is not None and wanted.stated.quantity == measured.quantity:
+        rows.append(("expected", wanted.stated.value, PALETTE[2]))
+        several += wanted.candidates
+    rows += [(one.says, one.value, PALETTE[6]) for one in several if one.factor is None]
 
     def draw(axes: Axes) -> None:
-        axes.axvspan(min(low, high), max(low, high), color="#DDDDDD", label="interval")
-        for place, (_, value) in enumerate(rows):
-            colour = PALETTE[0] if place == 0 else PALETTE[4] if place == 1 else PALETTE[6]
+        level = format_frac(found.interval.level_frac)
+        axes.axvspan(min(low, high), max(low, high), color="#E5E5E5", label=f"predicted in {level} of cases")
+        for place, (_, value, colour) in enumerate(rows):
             axes.plot([value], [place], "o", color=colour)
             axes.annotate(f"  {_say(measured, value)}", (value, place), va="center", fontsize=8)
-        axes.set_yticks(range(len(rows)), [name for name, _ in rows], fontsize=8)
+        axes.set_yticks(range(len(rows)), [name for name, *_ in rows], fontsize=8)
         axes.invert_yaxis()
-        axes.set_xlabel({"step_time_s": "seconds per step"}.get(measured.quantity, measured.quantity))
+        axes.margins(x=0.15)
+        axes.set_xlabel(AXES[measured.quantity])
+        axes.legend(frameon=False, fontsize=8)
 
-    return make_figure(f"{measured.said}: {judged.verdict}", draw, size=(9.0, 1.5 + 0.4 * len(rows)))
-
-
-def _alike(judged: Judged, one: Candidate) -> bool:
-    """Whether a candidate is in the unit of the measured number."""
-    return one in judged.candidates or (
-        judged.expected is not None and judged.expected.stated.quantity == judged.measured.quantity
-    )
+    return make_figure(f"{measured.said}: {judged.verdict}", draw, size=(8.0, 1.6 + 0.4 * len(rows)))
 
 
 def _plot_memory(one: Held) -> Figure:
@@ -300,6 +325,7 @@ COMMAND = Command(
         "--batch 512 --zero 1 --tflops 296.5 --against 420.5",
         "lockstep diagnose train.log --model llama3-8b -c dgx-h100:1 --zero 3 --batch 64",
         "lockstep diagnose traces/ --model llama3-8b -c dgx-h100:1 --zero 3 --batch 64",
+        "lockstep diagnose --case examples/steps-16.yaml -o mine.yaml --replan",
         "lockstep diagnose rank0.json.gz rank1.json.gz --plot parts.svg",
         "lockstep diagnose memory.pickle",
         "lockstep diagnose dumps/",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,7 +31,7 @@ class _Text:
         self.file, self.path = file, path
         self.text, self.at, self.passed = "", 0, 0
         self.ended = False
-        self.scan = json.JSONDecoder().scan_once
+        self.scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().raw_decode
 
     def more(self) -> bool:
         """Reads another chunk; false at the end of the file."""
@@ -63,7 +63,7 @@ class _Text:
         while True:
             try:
                 found, end = self.scan(self.text, self.at)
-            except (StopIteration, ValueError) as error:
+            except ValueError as error:
                 unfinished = self._unfinished(error)
                 if self.ended or not unfinished or not self.more():
                     raise self.wrong("the file ends in the middle" if unfinished else "is not JSON") from None

@@ -40,6 +40,7 @@ from lockstep.types.plain import Json
 
 DEVICE = frozenset(("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"))
 CALLS = frozenset(("cuda_runtime", "cuda_driver", "hip_runtime", "Runtime", "xpu_runtime", "privateuse1_runtime"))
+HOST_COLUMNS = ("ts", "dur", "name", "thread")
 ELEMENT_B = {
     "Double": 8, "Long": 8, "Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2, "Byte": 1, "Char": 1, "Bool": 1,
 }  # fmt: skip
@@ -68,11 +69,11 @@ class _Columns:
         default_factory=lambda: {"correlation": array("q"), "ts": array("d"), "external": array("q")}
     )
     waits: dict[str, array[Any]] = field(default_factory=lambda: {"ts": array("d"), "dur": array("d")})
-    ops: dict[str, array[Any]] = field(
-        default_factory=lambda: {
-            k: array(c) for k, c in zip(("external", "name", "ts", "dur", "thread"), "qiddi", strict=True)
-        }
+    ops: dict[str, array[Any]] = field(default_factory=lambda: {"external": array("q"), "name": array("i")})
+    on_host: dict[str, array[Any]] | None = field(
+        default_factory=lambda: {key: array(code) for key, code in zip(HOST_COLUMNS, "ddii", strict=True)}
     )
+    """Operators as the operations of a run on CPUs; None once a kernel was seen."""
     marks: list[tuple[str, float, float, int]] = field(default_factory=list)
     threads: dict[str, int] = field(default_factory=dict)
     records: dict[int, tuple[int, int, float, int]] = field(default_factory=dict)
@@ -98,7 +99,7 @@ class _Columns:
             if str(called) not in self.groups:
                 listed = str(args.get("Process Group Ranks") or "")
                 self.groups[str(called)] = () if "..." in listed else tuple(map(int, re.findall(r"\d+", listed)))
-        return group, self.index(op) if op else -1, size_B, int(peer) if isinstance(peer, int) else -1
+        return group, self.index(op) if op else -1, size_B, -1 if peer is None else int(peer)
 
 
 def read_kineto(path: str | Path) -> RankTrace:
@@ -116,6 +117,8 @@ def read_kineto(path: str | Path) -> RankTrace:
                 _keep(kept, value)
             except BadInput as error:
                 raise BadInput(f"event {count:,} ({str(value.get('name'))!r}): {error.message}", str(path)) from None
+            except KeyError as error:
+                raise BadInput(f"event {count:,} has no {error}", str(path)) from None
             except (TypeError, ValueError, AttributeError, OverflowError) as error:
                 raise BadInput(f"event {count:,} is damaged: {error}", str(path)) from None
     if not count:
@@ -139,10 +142,13 @@ def _keep(kept: _Columns, event: Json) -> None:
         external, name = int(args.get("External id") or 0), str(event["name"])
         if name == RECORD and "Collective name" in args:
             kept.records[external] = kept.comms(args, name)
-        ts, dur = _span(event)
-        for key, value in zip(("external", "name", "ts", "dur"), (external, kept.index(name), ts, dur), strict=True):
-            kept.ops[key].append(value)
-        kept.ops["thread"].append(_thread(kept, event))
+        kept.ops["external"].append(external)
+        kept.ops["name"].append(kept.index(name))
+        if kept.on_host is not None:
+            for column, value in zip(
+                kept.on_host.values(), (*_span(event), kept.index(name), _thread(kept, event)), strict=True
+            ):
+                column.append(value)
     elif category == "user_annotation":
         name = str(event["name"])
         if not name.startswith(("nccl:", "## ")):
@@ -166,6 +172,7 @@ def _thread(kept: _Columns, event: Json) -> int:
 def _keep_device(kept: _Columns, event: Json) -> None:
     args, name = event.get("args") or {}, str(event["name"])
     ts, dur = _span(event)
+    kept.on_host = None
     comms = (-1, -1, 0.0, -1)
     if class_of(name) == COMMUNICATION:
         comms = kept.comms(args, name)
@@ -200,7 +207,7 @@ def _trace(path: str, kept: _Columns, head: Json) -> RankTrace:
             if (title := group.get("pg_desc")) and str(title) != "undefined":
                 kept.titles.setdefault(str(group.get("pg_name")), str(title))
     on_host = not len(kept.device["ts"])
-    if on_host and not any(name.startswith("gloo:") for name, *_ in kept.marks) and not len(kept.ops["ts"]):
+    if on_host and not any(name.startswith("gloo:") for name, *_ in kept.marks) and not len(kept.ops["name"]):
         raise BadInput("holds neither kernels nor operators: there is nothing to tell where time went", path)
     zero_us = _zero_us(kept)
     spans = _host_spans(kept, zero_us) if on_host else _device_spans(kept, zero_us)
@@ -237,8 +244,8 @@ def _trace(path: str, kept: _Columns, head: Json) -> RankTrace:
 
 def _zero_us(kept: _Columns) -> float:
     """The first moment of the trace in its own microseconds, whole so that nothing is lost by subtracting it."""
-    times = [*kept.device["ts"][:1], *kept.ops["ts"][:1], *(mark[1] for mark in kept.marks[:1])]
-    for column in (kept.device["ts"], kept.ops["ts"], kept.calls["ts"]):
+    times = [mark[1] for mark in kept.marks]
+    for column in (kept.device["ts"], kept.calls["ts"], *([kept.on_host["ts"]] if kept.on_host is not None else ())):
         if len(column):
             times.append(float(np.frombuffer(column).min()))
     return float(math.floor(min(times)))
@@ -329,11 +336,11 @@ def _host_spans(kept: _Columns, zero_us: float) -> Spans:
         name = kept.index(f"lockstep:{group}:{op}")
         index = kept.index(group), kept.index(op)
         rows.append((ts, ts + dur, COMMUNICATION, name, thread, *index, size_B, peer))
-    for name, ts, dur, thread in kept.marks if not own else ():
-        if name.startswith("gloo:"):
-            op_index = kept.index(op_of(name) or name)
-            rows.append((ts, ts + dur, COMMUNICATION, kept.index(name), thread, -1, op_index, 0.0, -1))
-    ops = {key: _numbers(column) for key, column in kept.ops.items()}
+    for called, ts, dur, thread in kept.marks if not own else ():
+        if called.startswith("gloo:"):
+            index = -1, kept.index(op_of(called) or called)
+            rows.append((ts, ts + dur, COMMUNICATION, kept.index(called), thread, *index, 0.0, -1))
+    ops = {key: _numbers(column) for key, column in (kept.on_host or {}).items()}
     names, inside = list(kept.names), _inside(ops, own)
     for i in _outermost(ops).tolist():
         if (name := names[ops["name"][i]]) == RECORD or name.startswith(("c10d::", "gloo:")) or inside[i]:

@@ -27,7 +27,7 @@ import numpy as np
 from lockstep.diagnosis.classes import CLASSES, COMMUNICATION, op_of
 from lockstep.diagnosis.read import TABLE, Kind, register
 from lockstep.diagnosis.read.file import Head, stream
-from lockstep.diagnosis.trace import Mark, RankTrace, Spans, sorted_spans
+from lockstep.diagnosis.trace import TABLE_HOST, Mark, RankTrace, Spans, sorted_spans
 from lockstep.errors import BadInput
 
 ALIASES = {
@@ -64,7 +64,7 @@ class Row:
 
 def read_operations(path: str | Path) -> list[RankTrace]:
     """The traces of all ranks. Raises BadInput with the line of what is wrong."""
-    with stream(Path(path)) as file, io.TextIOWrapper(file, "utf-8", errors="replace") as text:  # type: ignore[type-var]
+    with stream(Path(path)) as file, io.TextIOWrapper(file, "utf-8", errors="replace") as text:
         rows = list(_rows(str(path), csv.reader(text)))
     if not rows:
         raise BadInput("has a heading but no operations", str(path))
@@ -197,7 +197,7 @@ def _trace(
     spans = Spans(start, end, kind_, name_, stream_, start.copy(), group_, op_, size, peer_, microbatch)
     stage = rows[0].stage
     return RankTrace(
-        path=path, rank=rank, world=world, device="", host="table", zero_ns=0, names=tuple(names),
+        path=path, rank=rank, world=world, device="", host=TABLE_HOST, zero_ns=0, names=tuple(names),
         spans=sorted_spans(spans), marks=marks, groups=dict.fromkeys(titles, ()), titles=titles,
         stage=None if stage < 0 else stage, on_host=True,
     )  # fmt: skip

@@ -21,6 +21,8 @@ from lockstep.types.plain import Json
 WARM_UP_FRAC = 0.1
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 LONGEST_LINE = 1 << 20
+CONFIGURATION_LINES = 50_000
+"""Lines from the beginning among which a program prints its configuration."""
 MOST_VALUES = 1_000_000
 LETTERS = {"K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 PER_DEVICE_TOKENS, SAMPLES, HARDWARE, MEMORY = (
@@ -126,12 +128,13 @@ def _numbers(
     said: dict[str, float] = {}
     timers: dict[str, list[float]] = {}
     for number, raw in enumerate(lines, 1):
-        line = COLOURS.sub("", raw[:LONGEST_LINE].decode("utf-8", "replace"))
+        line = raw[:LONGEST_LINE].decode("utf-8", "replace")
+        line = COLOURS.sub("", line) if "\x1b" in line else line
         where = f"{path}:{number}"
         for name, (pattern, unit) in patterns.items():
             if (found := pattern.search(line)) and len(printed[name]) < MOST_VALUES:
                 printed[name].append(_number(found, where) * unit)
-        for name, pattern in settings.items():
+        for name, pattern in settings.items() if number <= CONFIGURATION_LINES else ():
             if name not in said and (found := pattern.search(line)):
                 said[name] = _number(found, where)
         if timer and (found := timer.search(line)):
