@@ -14,7 +14,7 @@ from lockstep.types.shown import Shown
 from lockstep.units import parse_frac
 from lockstep.verbs.estimate import estimate
 from lockstep.verbs.words.calling import strict
-from lockstep.verbs.words.measured import expected_number, other_run, run_of_case, stated_numbers
+from lockstep.verbs.words.measured import expected_number, other_case, other_run, run_of_case, stated_numbers
 from lockstep.verbs.words.option import Argument, Option, Switch
 from lockstep.verbs.words.quantity import FlopRate, Quantity, Time
 from lockstep.verbs.words.shared import LayoutWords
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lockstep.diagnosis.changes import Change
     from lockstep.diagnosis.gather import Gathered, LinkFound
     from lockstep.diagnosis.judge import Judged
+    from lockstep.diagnosis.path import Step
     from lockstep.diagnosis.read.flight_recorder import Hang
     from lockstep.diagnosis.read.logs.log import Log
     from lockstep.diagnosis.recalibrate import Recalibrated
@@ -58,6 +59,8 @@ class Diagnosis(Shown):
     logs: tuple[Log, ...]
     memory: tuple[Held, ...]
     links: tuple[LinkFound, ...]
+    path: tuple[Step, ...] | None
+    """From the published run that it is held against to this one, setting by setting."""
     recalibrated: Recalibrated | None
     """The cluster as the run shows it, where that was asked for."""
     hangs: tuple[Hang, ...] | None
@@ -123,7 +126,7 @@ class Diagnosis(Shown):
             "changes": plain(self.changes),
             "causes": plain(beside.causes) if beside else [],
             "fit": plain(beside.rates) if beside else None,
-            **picked(self, "judged mismatches logs memory links recalibrated hangs not_known"),
+            **picked(self, "judged mismatches path logs memory links recalibrated hangs not_known"),
         }
 
 
@@ -205,6 +208,7 @@ def diagnose(
     from lockstep.diagnosis.judge import judge
     from lockstep.diagnosis.measure import measured as measured_parts
     from lockstep.diagnosis.measure import see
+    from lockstep.diagnosis.path import path as path_from
     from lockstep.diagnosis.read.flight_recorder import hangs
     from lockstep.diagnosis.whatif import what_if
 
@@ -228,7 +232,8 @@ def diagnose(
         found = _predicted(gathered, model, cluster, layout, words, needed=bool(stated))
     seen = read_operations(gathered.traces, found.layout if found else None, steps, ranks, group)
     other = other_run(against, seen is not None)
-    expected = against if other is None else other
+    published = other_case(against)
+    expected = other or (published[1] if published else against)
     if found is not None:
         known = {one.quantity for one in stated}
         stated += [one for log in gathered.logs for one in numbers_of(log, found.job) if one.quantity not in known]
@@ -248,6 +253,7 @@ def diagnose(
         mismatches=tuple(one for log in gathered.logs for one in mismatches(log, found)) if found else (),
         logs=gathered.logs,
         memory=tuple(held(one, found) for one in gathered.snapshots),
+        path=path_from(published[0], found, judged.measured) if published and found and judged else None,
         recalibrated=None,
         links=tuple(link_found(one, found.cluster if found else None) for one in gathered.links),
         hangs=tuple(hangs(gathered.dumps)) if gathered.dumps else None,
