@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from lockstep.diagnosis.answer import Beside
-from lockstep.diagnosis.beside import beside, same
+from lockstep.diagnosis.beside import beside
 from lockstep.diagnosis.measure import see
 from lockstep.diagnosis.predicted import Shown, traces_of
 from lockstep.diagnosis.ranks import AllRanks, all_ranks
 from lockstep.diagnosis.read.kineto import read_kineto
-from lockstep.diagnosis.replay import Factors, Replay, predicted_seen, sums
+from lockstep.diagnosis.replay import Factors, Replay, predicted_seen, same, sums
 from lockstep.diagnosis.trace import RankTrace
 from lockstep.diagnosis.write_kineto import write_kineto
 from lockstep.errors import LockstepError

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from lockstep.types.plain import Json, picked
+
+if TYPE_CHECKING:
+    from lockstep.diagnosis.refit import Refit
 
 COMPUTE = ("compute.matmul", "compute.attention", "compute.stream")
 GROUPS = ("dp", "tp", "pp", "cp", "ep", "other")
@@ -117,6 +121,8 @@ class Straggler:
     steps_frac: float
     """Share of the steps in which it was the last."""
     cost_s: float
+    why: str = ""
+    """What takes it longer than its peers: `host`, or `kernels`."""
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -272,3 +278,5 @@ class Beside:
     measured_s: float | None = None
     as_predicted: bool = False
     """Whether the gap is inside the prediction's own interval and the measured run alone shows no cause."""
+    refit: Refit | None = None
+    """The cluster as the run shows it."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from lockstep.diagnosis.answer import Beside, Part, Rates
 from lockstep.diagnosis.causes import Facts, causes
 from lockstep.diagnosis.gap import Share, attribute
 from lockstep.diagnosis.measure import Seen, mean_parts, stragglers
 from lockstep.diagnosis.ranks import all_ranks
-from lockstep.diagnosis.replay import Factors, Replay, factors, predicted_seen
+from lockstep.diagnosis.refit import Refit, refit
+from lockstep.diagnosis.replay import Factors, Replay, as_predicted, factors, predicted_seen
 from lockstep.planner import Estimate
 
 PART_OF = {
@@ -26,8 +25,7 @@ def beside(estimate: Estimate, seen: Seen) -> Beside:
     """The comparison. Raises BadInput for ranks that the layout does not have."""
     ranks = [0 if trace.rank is None else trace.rank for trace in seen.traces]
     one = all_ranks(estimate, ranks)
-    plain = Replay(one, same(one.program.ranks, max(one.stages) + 1))
-    predicted = predicted_seen(one, plain.timeline((), 0))
+    predicted = predicted_seen(one, as_predicted(one))
     found = factors(one, seen, predicted)
     replay = Replay(one, found)
     shares = attribute(replay.step_s, found.names)
@@ -46,17 +44,12 @@ def beside(estimate: Estimate, seen: Seen) -> Beside:
         notes.append(f"{len(seen.traces)} of {estimate.layout.world} ranks were seen; the slowest may be another one")
     if max(one.stages) and not any(len(set(each)) > 1 for each in _by_stage(one.stages, one.ranks, ranks).values()):
         notes.append("with one rank per stage, a slow rank and a long stage cannot be told apart")
-    told = causes(facts)
+    told, again = causes(facts), refit(estimate, found)
     return Beside(
-        replayed_s, parts(seen, predicted, shares, estimate, late_s), told, rates(found, estimate), tuple(notes),
+        replayed_s, parts(seen, predicted, shares, estimate, late_s), told, rates(found, again), tuple(notes),
         predicted_s=estimate.step_time_s, measured_s=measured_s, as_predicted=facts.inside and not told,
+        refit=again,
     )  # fmt: skip
-
-
-def same(ranks: int, stages: int) -> Factors:
-    """Factors of a run that is as predicted."""
-    alike = np.ones((1, ranks))
-    return Factors({}, {}, np.ones(stages), alike, alike, np.zeros((1, ranks)), ())
 
 
 def _by_stage(stages: tuple[int, ...], ranks: tuple[int, ...], seen: list[int]) -> dict[int, list[int]]:
@@ -119,14 +112,12 @@ def _part_of(factor: str, mine: dict[str, float]) -> str:
     return PART_OF.get(factor, "")
 
 
-def rates(found: Factors, estimate: Estimate) -> Rates:
-    """How fast kernels and links were, by what the cluster's file says of them."""
-    classes = found.classes
-    links = {kind: 1.0 / value for kind, value in found.links.items()}
-    attention, matmul = classes.get("attention"), classes.get("matmul")
+def rates(found: Factors, again: Refit) -> Rates:
+    """How fast kernels and links were, relative to what the cluster's file says."""
+    attention, matmul = found.classes.get("attention"), found.classes.get("matmul")
     return Rates(
         matmul_scale=1.0 / matmul if matmul else None,
         attention_scale=1.0 / attention if attention else None,
-        links=links,
+        links={level: again.reached_Bps[level] for level in again.links},
         launch_s=None,
     )

@@ -151,9 +151,10 @@ def stragglers(seen: Seen) -> tuple[Straggler, ...]:
     """The ranks that others wait for, the most expensive first; none where it costs less than 1 % of a step."""
     if len(seen.traces) < 2:
         return ()
-    own, waited = own_s(seen)
+    computing, idle, waited = own_s(seen)
     of = peers(seen)
-    excess = np.stack([own[:, i] - np.median(own[:, of[i]], axis=1) for i in range(len(of))], axis=1)
+    kernels, host = _excess(computing, of), _excess(idle, of)
+    excess = kernels + host
     found: dict[int, list[float]] = defaultdict(list)
     for step, row in enumerate(excess):
         place = int(np.argmax(row))
@@ -165,25 +166,32 @@ def stragglers(seen: Seen) -> tuple[Straggler, ...]:
         if cost_s >= COSTS_FRAC * float(seen.step_s[step]):
             found[place].append(cost_s)
     steps = len(excess)
+    times = sum(map(len, found.values()))
     rows = [
         Straggler(
-            _rank(seen, place), "stays" if len(costs) >= STAYS_FRAC * sum(map(len, found.values())) else "rotates",
-            len(costs) / steps, sum(costs) / steps,
+            _rank(seen, place), "stays" if len(costs) >= STAYS_FRAC * times else "rotates", len(costs) / steps,
+            sum(costs) / steps, "host" if host[:, place].sum() > kernels[:, place].sum() else "kernels",
         )
         for place, costs in found.items()
     ]  # fmt: skip
     return tuple(sorted(rows, key=lambda one: -one.cost_s))
 
 
-def own_s(seen: Seen) -> tuple[Array, Array]:
-    """(seconds of own work and own host, seconds of waiting for others) of every rank, `[steps, ranks]`."""
-    own, waited = np.zeros((2, len(seen.steps), len(seen.traces)))
+def _excess(own: Array, of: Sequence[Sequence[int]]) -> Array:
+    """Beyond the median of each rank's other peers; 0 of a rank without any."""
+    others = [[one for one in each if one != i] or [i] for i, each in enumerate(of)]
+    return np.stack([own[:, i] - np.median(own[:, each], axis=1) for i, each in enumerate(others)], axis=1)
+
+
+def own_s(seen: Seen) -> tuple[Array, Array, Array]:
+    """(seconds of own work, of own host, of waiting for others) of every rank, `[steps, ranks]`."""
+    computing, host, waited = np.zeros((3, len(seen.steps), len(seen.traces)))
     for place, each in enumerate(seen.partitions):
         for step, one in enumerate(each):
             idle = sum(seconds for name, seconds in one.idle_s.items() if name != "idle.dependency")
-            own[step, place] = sum(one.compute_s.values()) + idle
+            computing[step, place], host[step, place] = sum(one.compute_s.values()), idle
             waited[step, place] = float(np.nansum(one.exposed.waiting_s))
-    return own, waited
+    return computing, host, waited
 
 
 def _rank(seen: Seen, place: int) -> int:

@@ -116,9 +116,8 @@ def sums(seen: Seen) -> Sums:
     return Sums(classes, moved, hidden, exposed, idle, starved)
 
 
-def predicted_seen(one: AllRanks, timeline: Timeline | None = None) -> Seen:
+def predicted_seen(one: AllRanks, timeline: Timeline) -> Seen:
     """What the same measurement would show of the predicted step."""
-    timeline = timeline or simulate(one.program)
     traces = traces_of([timeline, timeline], Shown.of(one))
     traces.sort(key=lambda trace: trace.rank if trace.rank is not None else -1)
     return see(traces, one.estimate.layout, steps=(FIRST_STEP,))
@@ -202,8 +201,8 @@ def _of_ranks(
 
 def _weighted(values: Mapping[str, Floats], weight: Mapping[str, Floats], names: Sequence[str]) -> Floats:
     """The mean of some classes' values by their seconds."""
-    stacked = np.stack([values[name] for name in names])
-    found: Floats = np.average(stacked, axis=0, weights=np.stack([weight[name] for name in names]))
+    weights = np.stack([weight[name] for name in names])
+    found: Floats = (np.stack([values[name] for name in names]) * weights).sum(axis=0) / weights.sum(axis=0)
     return found
 
 
@@ -225,6 +224,17 @@ def _not_hidden(mine: Sums, theirs: Sums, here: list[int], step_s: float) -> tup
         if hides and mine.hidden_s[kind].mean() < NOT_HIDDEN_FRAC * hidden:
             found.append(kind)
     return tuple(found)
+
+
+def as_predicted(one: AllRanks) -> Timeline:
+    """The predicted step of all ranks, which are equal: what is predicted for slower ones is left out."""
+    return Replay(one, same(one.program.ranks, max(one.stages) + 1)).timeline((), 0)
+
+
+def same(ranks: int, stages: int) -> Factors:
+    """Factors of a run that is as predicted."""
+    alike = np.ones((1, ranks))
+    return Factors({}, {}, np.ones(stages), alike, alike, np.zeros((1, ranks)), ())
 
 
 class Replay:

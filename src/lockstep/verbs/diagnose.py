@@ -13,6 +13,7 @@ from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown
 from lockstep.units import parse_frac
 from lockstep.verbs.estimate import estimate
+from lockstep.verbs.trace import trace_path
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.measured import expected_number, other_case, other_run, run_of_case, stated_numbers
 from lockstep.verbs.words.option import Argument, Option, Switch
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from lockstep.diagnosis.changes import Change
     from lockstep.diagnosis.gather import Gathered, LinkFound
     from lockstep.diagnosis.judge import Judged
+    from lockstep.diagnosis.measure import Seen
     from lockstep.diagnosis.path import Step
     from lockstep.diagnosis.read.flight_recorder import Hang
     from lockstep.diagnosis.read.logs.log import Log
@@ -190,6 +192,12 @@ def diagnose(
         Option("FILE", "Cluster file to write, as the run shows the cluster, ending in .yaml.", flag="-o"),
     ] = None,
     replan: Annotated[bool, Switch("Also find the best layout on the cluster as the run shows it.")] = False,
+    trace: Annotated[
+        str | Path | None,
+        Option(
+            "FILE", "Write a measured step over the predicted one for Perfetto: .json.gz. Needs traces and --model."
+        ),
+    ] = None,
     fail_above: Annotated[
         Quantity | None, Option("FRAC", "End with code 1 when the step takes so much longer than predicted, e.g. 10%.")
     ] = None,
@@ -222,6 +230,7 @@ def diagnose(
     if not files and case is None and all(value is None for value in given.values()):
         raise BadInput("give a FILE, --case, or one of --measured, --tokens-per-s, --tflops and --mfu", "FILE")
     path = None if out is None else writable_yaml(out, "--out")
+    picture = None if trace is None else trace_path(trace, "--trace")
     gathered = gather(files)
     stated, found = stated_numbers(given, peak), None
     if case is not None:
@@ -239,6 +248,8 @@ def diagnose(
         stated += [one for log in gathered.logs for one in numbers_of(log, found.job) if one.quantity not in known]
     shown = None if seen is None else measured_parts(seen)
     beside = None if seen is None or found is None else beside_of(found, seen)
+    if picture is not None:
+        _write_overlay(found, seen, picture)
     judged = None
     if found is not None and stated:
         judged = judge(found, stated, expected_number(expected, stated, found))
@@ -265,9 +276,19 @@ def diagnose(
     return replace(answer, recalibrated=_recalibrated(answer, gathered, path, replan))
 
 
+def _write_overlay(found: Estimate | None, seen: Seen | None, path: Path) -> None:
+    """A measured step over the predicted one. Raises BadInput where either is missing."""
+    from lockstep.diagnosis.overlay import write_overlay
+
+    if found is None or seen is None:
+        raise BadInput("needs traces of a run and the run they are of; give both, with --model", "--trace")
+    with writing(path, "--trace"):
+        write_overlay(found, seen, path)
+
+
 def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, replan: bool) -> Recalibrated:
     """The cluster as the run shows it, written where that is asked. Raises BadInput where the run cannot show it."""
-    from lockstep.diagnosis.recalibrate import cluster_yaml, recalibrate
+    from lockstep.diagnosis.recalibrate import recalibrate
 
     where = "--replan" if path is None else "--out"
     found, step_s, judged = answer.predicted, answer.measured_s, answer.judged
@@ -276,10 +297,10 @@ def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, repl
     if answer.mismatches or (judged is not None and (judged.contradictions or judged.verdict == "impossible")):
         raise BadInput("the files or numbers contradict one another; give those of one run", where)
     links = [one.path for one in gathered.known if one.kind.gives == "links"]
-    made = recalibrate(found, step_s, links, replan)
+    made = recalibrate(found, step_s, answer.beside.refit if answer.beside else None, links, replan)
     if path is None:
         return made
-    text = cluster_yaml(made.found, path.stem)
+    text = made.yaml(path.stem)
     with writing(path, "--out"):
         path.write_text(text, encoding="utf-8")
     return replace(made, path=str(path))

@@ -136,6 +136,8 @@ def trace_step(estimate: Estimate, out: str | Path, expand: str | None = None, f
     `expand`: `layers` writes each layer; `messages` also opens each different collective of the first stage once into
     its own sends, and tp, cp, ep or dp those of one kind of group.
     """
+    if form not in FORMS:
+        raise UnknownName("form of a trace", form, FORMS, "--as")
     if form == "kineto":
         return _step_of_ranks(estimate, out, expand)
     path = trace_path(out, "--trace")
@@ -149,7 +151,7 @@ def _step_of_ranks(estimate: Estimate, out: str | Path, expand: str | None) -> T
     """The step of every rank, as profilers of all of them would have seen it."""
     from lockstep.diagnosis.predicted import Shown, traces_of
     from lockstep.diagnosis.ranks import all_ranks
-    from lockstep.simulate import simulate
+    from lockstep.diagnosis.replay import as_predicted
 
     if expand is not None:
         raise BadInput("does not belong to --as kineto, whose kernels are those of a step's passes", "--expand")
@@ -157,7 +159,7 @@ def _step_of_ranks(estimate: Estimate, out: str | Path, expand: str | None) -> T
         raise BadInput(f"{world:,} ranks are too many files, at most {MOST_RANKS:,}", "--as")
     path = _new_folder(out, "--trace")
     one = all_ranks(estimate, range(world))
-    timeline = simulate(one.program)
+    timeline = as_predicted(one)
     _write_traces(traces_of([timeline] * STEPS, Shown.of(one)), path, "--trace")
     return Trace(str(path), f"step of {estimate.job.model.name}", timeline)
 

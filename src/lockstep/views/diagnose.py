@@ -244,8 +244,11 @@ def _links(answer: Diagnosis, out: Console) -> None:
 
 
 def _recalibrated(made: Recalibrated, out: Console) -> None:
-    heading(out, "The cluster as this run shows it", f"{format_frac(made.found.error_frac)} error of other step times")
-    rows = [(one.what, f"{one.value:.3f}", *(f"{end:.3f}" for end in one.ci95)) for one in made.found.factors]
+    heading(out, "The cluster as this run shows it", f"{format_frac(made.error_frac)} error of other step times")
+    rows = [
+        (one.what, f"{one.value:.3f}", *([f"{end:.3f}" for end in one.ci95] if one.ci95 else ["", ""]))
+        for one in made.factors
+    ]
     indented(out, table([("", "left"), ("factor", "right"), ("95 %", "right"), ("", "right")], rows))
     if made.replanned is not None:
         best, own = made.replanned.best, made.replanned.own

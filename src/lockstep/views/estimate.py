@@ -123,6 +123,12 @@ MOST_STAGES = 8
 
 TRACE = flags(
     trace=Option("FILE", "Also write the step as a Perfetto trace: .json.gz or .json."),
+    form=Option(
+        "FORM",
+        "Form of the trace: perfetto; or kineto, a folder with a file for every rank of the layout as PyTorch's "
+        "profiler writes it. (default: perfetto)",
+        flag="--as",
+    ),
     expand=Option(
         "W",
         "Detail of the trace: layers writes each layer of every pass; messages also expands each different collective "
@@ -140,7 +146,9 @@ def plot_step(found: Estimate) -> Figure:
     return plot_timeline(found.timeline(), streams=LANES if found.layout.pp <= MOST_STAGES else (COMPUTE,))
 
 
-def ask(as_json: bool, plot: str | None, trace: str | None, expand: str | None, **words: Any) -> None:
+def ask(
+    as_json: bool, plot: str | None, trace: str | None, form: str | None, expand: str | None, **words: Any
+) -> None:  # fmt: skip
     """Writes the trace too."""
     from lockstep.verbs.estimate import estimate
     from lockstep.verbs.trace import trace_step
@@ -148,9 +156,9 @@ def ask(as_json: bool, plot: str | None, trace: str | None, expand: str | None, 
     answer = estimate(**words)
     draw(plot, partial(plot_step, answer))
     if trace is not None:
-        trace_step(answer, trace, expand)
-    elif expand is not None:
-        raise BadInput("has no effect without --trace", "--expand")
+        trace_step(answer, trace, expand, form or "perfetto")
+    elif expand is not None or form is not None:
+        raise BadInput("has no effect without --trace", "--expand" if expand is not None else "--as")
     show(answer, as_json, render, ok=bool(answer.memory.fits))
 
 
@@ -161,6 +169,7 @@ COMMAND = Command(
         "lockstep estimate llama3-8b -c dgx-h100:4 --batch 256 --zero 3 --recompute selective --json",
         "lockstep estimate llama3-8b -c dgx-h100:4 --batch 256 --pp 4 --plot step.png --trace step.json.gz",
         "lockstep estimate llama3-8b -c dgx-h100:4 --batch 64 --tp 8 --trace step.json.gz --expand messages",
+        "lockstep estimate gpt2-medium -c dgx-h100 --batch 32 --trace ranks --as kineto",
     ),
     more="The exit code is 1 when it does not fit in memory.",
     render=render,

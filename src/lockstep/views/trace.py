@@ -34,6 +34,7 @@ COMMAND = Command(
         "lockstep trace pipeline --stages 4 --microbatches 8 --schedule zb-h1 -o zb.json.gz",
         "lockstep trace all-reduce --ranks 8 --size 100MB --algorithm ring --latency 5us --bandwidth "
         "25GB/s -o ring.json.gz",
+        "lockstep trace pipeline --stages 4 --microbatches 8 --as kineto -o ranks",
     ),
     render=render,
     lists=False,

@@ -1,0 +1,94 @@
+"""Real faults on real ranks, found in the profiles that the ranks write."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import lockstep
+from lockstep.diagnosis.changes import changes
+from lockstep.diagnosis.measure import Seen, measured, see
+from lockstep.diagnosis.read.kineto import read_kineto
+from lockstep.measure.launch import launch
+from lockstep.measure.rig import Rig
+from lockstep.simulate import star_topology
+
+from . import profiled
+from .profiled import VICTIM, work
+from .rig.permission import permitted
+
+
+def profiles(folder: Path) -> Seen:
+    """The profiles of two ranks."""
+    return see([read_kineto(folder / f"rank{rank}.json.gz") for rank in (0, 1)])
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("sleep", "host"),
+        ("busy", "host"),
+        pytest.param("nice", "", marks=pytest.mark.skipif(sys.platform != "linux", reason="chooses a core")),
+    ],
+)
+def test_a_late_rank_is_named(fault: str, why: str, tmp_path: Path) -> None:
+    """Rank 1, in every step, and by what it is late; a rank that shares its core is slow at everything."""
+    launch(work, 2, (str(tmp_path), fault), timeout_s=120)
+    seen = profiles(tmp_path)
+    assert seen.aligned.matched_frac == 1.0
+    found = measured(seen)
+    slow = found.stragglers[0]
+    assert (slow.rank, slow.kind) == (VICTIM, "stays")
+    assert not why or slow.why == why
+    if fault != "nice":
+        assert slow.cost_s > 0.5 * profiled.FAULT_S
+    parts = {one.part: one.measured_s or 0.0 for one in found.parts}
+    assert sum(parts.values()) == pytest.approx(found.step_time_s, rel=1e-9)
+    assert parts["dp_comm.waiting"] > 0
+
+
+def test_train_writes_profiles_that_name_its_straggler(tmp_path: Path) -> None:
+    """As does anyone's run under torch.profiler."""
+    lockstep.train("synchronous", ranks=2, steps=10, batch=8, straggler="1:150ms", profile=tmp_path)
+    found = measured(profiles(tmp_path))
+    assert (found.stragglers[0].rank, found.stragglers[0].why) == (1, "host")
+    (kind,) = {(one.group, one.op) for one in found.collectives}
+    assert kind == ("dp", "all-reduce")
+
+
+def test_what_changed_between_two_runs(tmp_path: Path) -> None:
+    """A run with a sleeping rank against one without: the waiting in the all-reduce, or the host's idle time."""
+    for fault in ("", "sleep"):
+        (tmp_path / f"run{fault}").mkdir()
+        launch(work, 2, (str(tmp_path / f"run{fault}"), fault), timeout_s=120)
+    first = changes(profiles(tmp_path / "run"), profiles(tmp_path / "runsleep"))[0]
+    assert first.operation in ("dp all-reduce, exposed", "idle.host")
+    assert first.difference_s > 0
+
+
+def test_execute_writes_a_trace_of_each_rank(tmp_path: Path) -> None:
+    """Of the median run, on one clock."""
+    answer = lockstep.execute("all-reduce", ranks=2, size="64KB", algorithm="ring", profile=tmp_path)
+    traces = [read_kineto(tmp_path / f"rank{rank}.json.gz") for rank in (0, 1)]
+    spans_s = max(float(one.spans.end_s.max()) for one in traces)
+    assert spans_s == pytest.approx(answer.execution.measured.makespan_s, rel=0.2)
+
+
+@permitted
+def test_a_slow_link_is_named(tmp_path: Path) -> None:
+    """The same ranks over a link of a tenth of the rate: the transfer of the all-reduce grows, by about ten times."""
+    for name, rate_Bps in (("fast", 25e6), ("slow", 2.5e6)):
+        (tmp_path / name).mkdir()
+        with Rig(star_topology(2, rate_Bps, 1e-4)) as rig:
+            launch(work, 2, (str(tmp_path / name), ""), hosts=rig.hosts, timeout_s=120)
+    before, after = profiles(tmp_path / "fast"), profiles(tmp_path / "slow")
+    first = changes(before, after)[0]
+    assert first.operation == "dp all-reduce, exposed"
+    # A ring of two sends the whole buffer once, over the way up and the way down of a star.
+    least_s = 4 * profiled.ELEMENTS / 2.5e6
+    assert first.after_s > least_s
+    assert first.after_s > 3 * first.before_s
+    parts = {one.part: one.measured_s or 0.0 for one in measured(after).parts}
+    assert parts["dp_comm.transfer"] > parts["dp_comm.waiting"]
