@@ -18,7 +18,7 @@ from lockstep.hardware import Cluster
 from lockstep.measure.fit.cluster_file import paced_yaml, with_measured_link
 from lockstep.planner import Estimate, estimate, plan
 from lockstep.types.plain import Json, picked
-from lockstep.validation.calibration import Measured, calibrate
+from lockstep.validation.calibration import LEFT_FRAC, Measured, calibrate
 
 SIGMAS = 1.96
 """Half of a 95 % interval, in standard deviations."""
@@ -107,8 +107,8 @@ def _of_traces(refit: Refit, links: Sequence[Path]) -> Recalibrated:
     for level in refit.cluster.levels:
         if level.name in refit.links:
             factors.append(Found(f"{level.name} ({level.link.name})", level.link.achieved_frac, None))
-    cluster = _linked(refit.cluster, links)
-    return Recalibrated(cluster, refit.pace, refit.error_frac, tuple(factors), "lockstep diagnose on traces of a run")
+    cluster, error_frac = _linked(refit.cluster, links), max(LEFT_FRAC, refit.error_frac)
+    return Recalibrated(cluster, refit.pace, error_frac, tuple(factors), "lockstep diagnose on traces of a run")
 
 
 def _linked(cluster: Cluster, links: Sequence[Path]) -> Cluster:
