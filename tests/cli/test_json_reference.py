@@ -75,6 +75,7 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "fit": [("fit", "rows.csv")],
     "calibrate": [("calibrate", "-c", "dgx-h100:4", "--case", str(EXAMPLES / "steps-16.yaml"))],
     "runs": [("runs",)],
+    "sweeps": [("sweeps",)],
     "runs show": [("runs", "show", "last")],
     "runs compare": [("runs", "compare", "last", "last")],
     "train without a method": [("train",)],

@@ -9,6 +9,7 @@ from importlib import import_module
 from inspect import unwrap
 from typing import TYPE_CHECKING, Any
 
+from lockstep.verbs import TABLE
 from lockstep.views.parts.lists import answer_lists
 from lockstep.views.parts.options import CSV, CURVE, HTML, JSON, MANY, PLOT, Options, options_of
 from lockstep.views.parts.output import draw, given, pairs, picture_path, show
@@ -63,7 +64,9 @@ class Command:
     def options(self, verb: str) -> dict[str, tuple[Any, Any]]:
         """Annotated type and default of every keyword of the command line."""
         own = {name: one for name, one in options_of(verb_function(verb)).items() if name not in self.without}
-        lists = {**MANY, **({} if self.picture else CURVE), **CSV} if self.lists else {}
+        # Runs that measure would share the cores of the machine.
+        many = {} if verb in TABLE["Measure"] else MANY
+        lists = {**many, **({} if self.picture else CURVE), **CSV} if self.lists else {}
         lists = {name: one for name, one in lists.items() if name not in own}
         return {**own, **self.also, **(PLOT if self.picture else {}), **lists, **HTML, **JSON}
 

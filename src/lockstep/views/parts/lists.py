@@ -36,7 +36,7 @@ def answer_lists(function: Callable[..., Any], words: Mapping[str, Any], command
     if not lists:
         _refuse_without_lists(words, known, command.picture is not None)
         return False
-    more = {key: words[key] for key in FOR_LISTS}
+    more = {key: words.get(key) for key in FOR_LISTS}
     for key, value in words.items():
         if key not in known and key not in (*ELSEWHERE, *FOR_LISTS) and value:
             raise BadInput(f"is for one answer; give one value of --{next(iter(lists)).replace('_', '-')}", _flag(key))
