@@ -86,7 +86,7 @@ class Instant(Engine):
 
 
 def memory(trials: int, seeds: int | None) -> None:
-    """Starts a client of its own for each shape of a sweep; with `seeds` it is that client."""
+    """Starts a client of its own, of 1,000 seeds at each point; with `seeds` it is that client."""
     if seeds is None:
         for one in (1000, trials):
             subprocess.run(
