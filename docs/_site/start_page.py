@@ -12,8 +12,8 @@ CONTENTS = {
         learn/batch-size learn/compression learn/precision learn/optimizers learn/campaigns learn/measuring
         learn/shaped-links learn/training learn/exercises""",
     "Use": """use/plan use/other-software use/guide use/fine-tune use/fine-tunes use/own-model use/own-hardware
-        use/add-your-own use/lists use/engines use/programs use/simulate use/campaign use/checkpoint use/cases use/converge
-        use/claims use/sweeps use/measure use/rig use/train use/runs use/python""",
+        use/add-your-own use/lists use/engines use/programs use/simulate use/campaign use/checkpoint use/cases
+        use/converge use/claims use/sweeps use/measure use/rig use/train use/runs use/python""",
     "Reference": """reference/glossary reference/api reference/formulas reference/json reference/experiments
         reference/claims""",
     "Validation": "trust validation case-studies validation-rig errata",
