@@ -6,8 +6,8 @@
     python benchmarks/sweeps.py plans [--models 30 --clusters 20 --batches 5] [--store FILE]
                                                              listed plans on two processes over each asked alone
 
-Times of engines count from their first answer to their last: how long processes take to start is printed apart. In
-`memory` answers come at once from an engine that computes nothing, so that only the client is measured.
+Times of engines count from their first answer to their last, without the start of their processes. In `memory` answers
+come at once from an engine that computes nothing, so that only the client is measured.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lockstep.engines.packing import packed
 from lockstep.errors import LockstepError
 from lockstep.lab.sweep import Trial, run_trial, sweep
 
-NAP_S, BATCH_S = 0.02, 0.2
+BATCH_S, ROUNDS = 0.2, 2
 EXPERIMENT = "communication-bound"
 BATCH = (256, 512, 1024, 2048, 4096)
 MODELS = (
@@ -54,13 +54,19 @@ def run_s(engine: Engine, tasks: int, nap_s: float) -> tuple[float, float]:
 
 
 def overhead(number: int) -> None:
-    """Prints both engines and their ratio."""
-    batches.TARGET_S = BATCH_S
-    each, tasks = {}, round(number * BATCH_S / NAP_S)
-    for name in ("processes:1", "dask:1"):
-        start_s, each[name] = run_s(find_engine(name), tasks, NAP_S)
-        print(f"{name:<14} start {start_s:5.2f} s, {number} batches {each[name] / (tasks * NAP_S):.4f} of their naps")
-    print(f"Dask over processes: {each['dask:1'] / each['processes:1'] - 1:+.2%}")
+    """Prints for both engines the time of a run over the time in which the worker was busy."""
+    each: dict[str, list[float]] = {}
+    for name in ("processes:1", "dask:1") * ROUNDS:
+        given = iter([Batch((place,), (BATCH_S,)) for place in range(number)])
+        busy_s = first_s = last_s = 0.0
+        for answered in find_engine(name).run(time.sleep, given):
+            last_s = time.perf_counter()
+            busy_s += answered.seconds if first_s else 0.0
+            first_s = first_s or last_s
+        each.setdefault(name, []).append((last_s - first_s) / busy_s)
+    for name, ratios in each.items():
+        print(f"{name:<12} {number} batches of {BATCH_S * 1e3:g} ms: {min(ratios):.4f} of the time its worker was busy")
+    print(f"load of this machine meanwhile: {os.getloadavg()[0]:.1f}")
 
 
 def workers(number: int) -> None:
