@@ -1,6 +1,6 @@
 """Every experiment of the lab with new seeds: do law and simulation differ as often as the stated errors allow?
 
-    python benchmarks/reseeded.py [NAME ...] [--seeds 30] [--first 1000]
+    python benchmarks/reseeded.py [NAME ...] [--seeds 30] [--first 1000] [--engine processes] [--store FILE]
 
 `failed` counts runs whose verdict is no; `z` counts the comparisons of a simulated value with its law that have a
 standard error and no other tolerance, and of these the ones further than 2, 3 and 4 errors, with what a normal law
@@ -13,9 +13,14 @@ from __future__ import annotations
 import argparse
 import math
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 
-import lockstep
+from lockstep.engines import Asking, Questions, SweepFile, find_engine
 from lockstep.lab import EXPERIMENTS, Check
+from lockstep.lab.sweep import Outcome, Trial, run_trial
+from lockstep.views.parts.progress import progress
 
 TAILS = {count: math.erfc(count / math.sqrt(2)) for count in (2, 3, 4)}
 """Chance of a normal number beyond so many deviations."""
@@ -39,28 +44,43 @@ def line(name: str, failed: int, runs: int, deviations: dict[str, list[float]]) 
     return f"{name:<24}{runs:>5}{failed:>8}{len(flat):>8}{tails}{bias:>7.1f}"
 
 
+def outcomes(trials: Sequence[Trial], engine: str, store: Path | None) -> Mapping[int, Outcome]:
+    """What became of every trial, by its place."""
+    content = Questions(run_trial, trials, {"reseeded": 1}, content=lambda one: [one.experiment, one.seed])
+    with ExitStack() as open_files:
+        file = None if store is None else open_files.enter_context(SweepFile(store))
+        asking = Asking(content, find_engine(engine), file, open_files.enter_context(progress("reseeded")))
+        found = {place: Outcome.of(answer) for place, answer in asking}
+    for one in asking.left_out:
+        print(f"left out: {one.name} {one.why}")
+    return found
+
+
 def main() -> int:
     """Prints a row per experiment and the sum."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=EXPERIMENTS, metavar="NAME")
     parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--first", type=int, default=1000)
+    parser.add_argument("--engine", default="serial")
+    parser.add_argument("--store", type=Path)
     given = parser.parse_args()
+    seeds = range(given.first, given.first + given.seeds)
+    trials = [Trial(name, (), seed) for name in given.names for seed in seeds]
+    found = outcomes(trials, given.engine, given.store)
     print(f"{'':<24}{'runs':>5}{'failed':>8}{'z':>8}{'> 2':>15}{'> 3':>15}{'> 4':>15}{'bias':>7}")
     total, runs, lost = defaultdict(list), 0, 0
-    for name in given.names:
+    for number, name in enumerate(given.names):
+        here = [found[place] for place in range(number * len(seeds), (number + 1) * len(seeds)) if place in found]
         deviations: dict[str, list[float]] = defaultdict(list)
-        failed = 0
-        for seed in range(given.first, given.first + given.seeds):
-            found = lockstep.converge(name, seed=seed)
-            failed += not found.agrees
-            for check in found.checks:
-                value = deviation(check)
-                if value is not None:
-                    deviations[check.what].append(value)
-        print(line(name, failed, given.seeds, deviations), flush=True)
+        for check in (check for one in here for check in one.checks):
+            value = deviation(check)
+            if value is not None:
+                deviations[check.what].append(value)
+        failed = sum(not one.agrees for one in here)
+        print(line(name, failed, len(here), deviations), flush=True)
         total |= {f"{name}: {what}": values for what, values in deviations.items()}
-        runs, lost = runs + given.seeds, lost + failed
+        runs, lost = runs + len(here), lost + failed
     print(line("all", lost, runs, total))
     return int(lost > 0)
 

@@ -1,67 +1,160 @@
-"""What a run costs on every engine of a sweep, beside the same trials as rows of one array.
+"""What engines cost and how far they reach, as ratios within one run.
 
-    python benchmarks/sweeps.py [--runs 40] [--workers 2]
+    python benchmarks/sweeps.py overhead [--batches 100]     Dask over processes, one worker, batches of 200 ms
+    python benchmarks/sweeps.py workers [--batches 2560]     64 worker threads over an ideal 64, sleeping batches
+    python benchmarks/sweeps.py memory [--trials 1000000]    memory of the client of so many trials
+    python benchmarks/sweeps.py plans [--models 30 --clusters 20 --batches 5] [--store FILE]
+                                                             listed plans on two processes over each asked alone
 
-`vectorised` is one run of the experiment with all trials as rows of one array; the engines make as many trials in
-so many runs. `ratio` is the seconds of an engine over those of the vectorised run. An empty sweep shows what an engine
-takes apart from the work: `start` is a sweep of one empty run per worker (processes or the cluster come and go), and
-`per run` what each further empty run adds.
+Times of engines count from their first answer to their last, without the start of their processes. In `memory` answers
+come at once from an engine that computes nothing, so that only the client is measured.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
+import os
+import resource
+import subprocess
+import sys
 import time
-from collections.abc import Callable
-
-from lockstep.lab.sweep.engines import find_engine
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, ClassVar
 
 import lockstep
-from lockstep.lab.experiment import silent
-from lockstep.verbs.converge import sweep
+from lockstep.engines import Answered, Asking, Batch, Engine, Questions, batches, find_engine
+from lockstep.engines.packing import packed
+from lockstep.errors import LockstepError
+from lockstep.lab.sweep import Trial, run_trial, sweep
 
-EXPERIMENT, TRIALS = "gradient-variance", 200
-EMPTY = 1000
-ROUNDS = 3
+BATCH_S, ROUNDS = 0.2, 2
+EXPERIMENT = "communication-bound"
+BATCH = (256, 512, 1024, 2048, 4096)
+MODELS = (
+    "gpt2-xl", "gpt3-13b", "gpt3-175b", "opt-175b", "bloom-176b", "falcon-40b", "falcon-180b", "llama2-7b",
+    "llama2-13b", "llama2-70b", "llama3-8b", "llama3-70b", "llama3-405b", "llama3.2-1b", "mistral-7b", "mixtral-8x7b",
+    "mixtral-8x22b", "qwen2.5-7b", "qwen2.5-32b", "qwen2.5-72b", "qwen3-8b", "qwen3-30b-a3b", "qwen3-235b-a22b",
+    "phi-4", "gemma2-27b", "gemma3-27b", "olmo2-13b", "deepseek-v2-lite", "gpt-oss-120b", "nemotron4-340b",
+)  # fmt: skip
+CLUSTERS = (
+    "dgx-v100:16", "dgx-2:8", "dgx-a100-40gb:16", "dgx-a100-80gb:8", "dgx-a100-80gb:64", "dgx-h100:4", "dgx-h100:16",
+    "dgx-h100:64", "dgx-h200:8", "dgx-h200:64", "hgx-h800:32", "hgx-h20:32", "dgx-b200:8", "dgx-b200:32", "dgx-b300:16",
+    "mi300x-8:16", "mi325x-8:16", "mi355x-8:16", "aws-p4d:32", "aws-p5:32",
+)  # fmt: skip
+"""Of at most 512 devices."""
 
 
-def seconds(action: Callable[[], object]) -> float:
-    """Median of some calls."""
-    taken = []
-    for _ in range(ROUNDS):
-        begin = time.perf_counter()
-        action()
-        taken.append(time.perf_counter() - begin)
-    return statistics.median(taken)
+def run_s(engine: Engine, tasks: int, nap_s: float) -> tuple[float, float]:
+    """(seconds until the first answer, seconds from there to the last) of so many naps."""
+    began_s, first_s = time.perf_counter(), 0.0
+    for _ in Asking(Questions(time.sleep, [nap_s] * tasks, {}), engine):
+        first_s = first_s or time.perf_counter()
+    return first_s - began_s, time.perf_counter() - first_s
+
+
+def overhead(number: int) -> None:
+    """Prints for both engines the time of a run over the time in which the worker was busy."""
+    each: dict[str, list[float]] = {}
+    for name in ("processes:1", "dask:1") * ROUNDS:
+        given = iter([Batch((place,), (BATCH_S,)) for place in range(number)])
+        busy_s = first_s = last_s = 0.0
+        for answered in find_engine(name).run(time.sleep, given):
+            last_s = time.perf_counter()
+            busy_s += answered.seconds if first_s else 0.0
+            first_s = first_s or last_s
+        each.setdefault(name, []).append((last_s - first_s) / busy_s)
+    for name, ratios in each.items():
+        print(f"{name:<12} {number} batches of {BATCH_S * 1e3:g} ms: {min(ratios):.4f} of the time its worker was busy")
+    print(f"load of this machine meanwhile: {os.getloadavg()[0]:.1f}")
+
+
+def workers(number: int) -> None:
+    """Prints how much longer 64 threads take than batches / 64."""
+    from lockstep.engines.cluster import local_cluster
+
+    ideal_s = number * batches.TARGET_S / 64
+    with local_cluster(1, threads=64) as scheduler:
+        start_s, took_s = run_s(find_engine(f"dask:{scheduler.scheduler_address}"), number, batches.TARGET_S)
+    print(f"64 threads of Dask: start {start_s:.2f} s, {number} sleeping batches {took_s / ideal_s:.3f} of the ideal")
+
+
+class Instant(Engine):
+    """Answers every task with the outcome of the first."""
+
+    name: ClassVar[str] = "instant"
+
+    def run(self, function: Callable[[Any], Any], given: Iterator[Batch]) -> Iterator[Answered]:
+        """Every batch at once."""
+        answer = packed(run_trial(Trial(EXPERIMENT, (), 0)))
+        for batch in given:
+            yield Answered(batch, [answer] * len(batch.places), batches.TARGET_S)
+
+
+def memory(trials: int, seeds: int | None) -> None:
+    """Starts a client of its own, of 1,000 seeds at each point; with `seeds` it is that client."""
+    if seeds is None:
+        for one in (1000, trials):
+            subprocess.run(
+                [sys.executable, __file__, "memory", "--trials", str(trials), "--seeds", str(one)], check=True
+            )
+        return
+    batches.MOST_GROWTH = 1000
+    before_B = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    points = trials // seeds
+    began_s = time.perf_counter()
+    sweep(EXPERIMENT, {}, {"elems": tuple(range(8, 8 + points))}, Instant(), seeds=seeds, most_s=1e9)
+    peak_B = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    took_s = time.perf_counter() - began_s
+    print(
+        f"{points} points of {seeds} seeds: peak {peak_B / 1e6:.0f} MB, {before_B / 1e6:.0f} before; "
+        f"{took_s / trials * 1e6:.0f} us a trial",
+        flush=True,
+    )
+
+
+def plans(models: int, clusters: int, sizes: int, store: str | None) -> None:
+    """Prints processor and wall time of the list over the processor time of plans asked one by one."""
+    asked: dict[str, Any] = {"model": list(MODELS[:models]), "cluster": list(CLUSTERS[:clusters])}
+    asked |= {"batch": list(BATCH[:sizes])}
+    number = models * clusters * sizes
+    lockstep.plan("gpt2", "dgx-h100:1", batch=64)
+    before_s, wall_s = used_s(), time.perf_counter()
+    found = lockstep.plan(**asked, engine="processes:2", store=store)
+    list_s, wall_s = used_s() - before_s, time.perf_counter() - wall_s
+    answered = sum(row.answer is not None for row in found.rows)
+    alone_s = 0.0
+    for row in found.rows:
+        begin_s = time.process_time()
+        with suppress(LockstepError):
+            lockstep.plan(**row.given).to_dict()
+        alone_s += time.process_time() - begin_s
+    print(f"{number} plans, {answered} with an answer: {alone_s:.1f} s of processor one by one")
+    print(f"as a list on two processes: {list_s / alone_s:.3f} of it in processor time, {wall_s / alone_s:.3f} in wall")
+    print(f"load of this machine meanwhile: {os.getloadavg()[0]:.1f}")
+
+
+def used_s() -> float:
+    """Processor seconds of this process and of those that it waited for."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def main() -> None:
-    """Prints a row per engine."""
+    """Runs one of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=40)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("what", choices=("overhead", "workers", "memory", "plans"))
+    for name, usual in (("batches", None), ("trials", 1_000_000), ("seeds", None), ("models", 30), ("clusters", 20)):
+        parser.add_argument(f"--{name}", type=int, default=usual)
+    parser.add_argument("--store")
     given = parser.parse_args()
-    runs, workers = given.runs, given.workers
-    lockstep.converge(EXPERIMENT, {"trials": TRIALS})
-    vectorised_s = seconds(lambda: lockstep.converge(EXPERIMENT, {"trials": runs * TRIALS}))
-    print(f"{EXPERIMENT}, {runs * TRIALS:,} trials; {runs} runs of {TRIALS} on the engines; medians of {ROUNDS}")
-    print(f"{'':<14}{'seconds':>9}{'ratio':>8}{'ms a run':>10}{'start s':>9}{'per run us':>12}")
-    print(f"{'vectorised':<14}{vectorised_s:>9.2f}{1:>8.2f}{'':>10}{'':>9}{'':>12}", flush=True)
-    for name in ("serial", f"processes:{workers}", f"dask:{workers}"):
-        engine, few = find_engine(name), list(range(workers))
-
-        def whole(name: str = name) -> object:
-            return sweep(EXPERIMENT, {}, {"trials": TRIALS}, seeds=runs, engine=name)
-
-        taken_s = seconds(whole)
-        start_s = seconds(lambda engine=engine, few=few: engine.map(abs, few, silent))
-        many_s = seconds(lambda engine=engine: engine.map(abs, list(range(EMPTY)), silent))
-        print(
-            f"{name:<14}{taken_s:>9.2f}{taken_s / vectorised_s:>8.2f}{taken_s / runs * 1e3:>10.1f}"
-            f"{start_s:>9.3f}{max(many_s - start_s, 0) / (EMPTY - workers) * 1e6:>12.1f}",
-            flush=True,
-        )
+    if given.what == "overhead":
+        overhead(given.batches or 100)
+    elif given.what == "workers":
+        workers(given.batches or 2560)
+    elif given.what == "memory":
+        memory(given.trials, given.seeds)
+    else:
+        plans(given.models, given.clusters, given.batches or len(BATCH), given.store)
 
 
 if __name__ == "__main__":

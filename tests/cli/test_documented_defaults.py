@@ -43,6 +43,11 @@ INSTEAD: dict[tuple[str, str], tuple[str, ...]] = {
         "estimate", "deepseek-v2-lite", "-c", "dgx-h100:2", "--batch", "256", "--seq", "4096", "--ep", "4", "--pp", "2",
         "--schedule", "dualpipe", "--vpp", "2",
     ),
+    ("estimate", "--engine"): ("estimate", *GPT2, "--micro-batch", "1,2"),
+    ("balance", "--seed"): ("balance", "--speeds", "lognormal:mean=3,cv=0.2", "--workers", "4", "--batch", "60"),
+    ("collective", "--shards"): (
+        "collective", "parameter-server", "--ranks", "8", "--size", "1MB", "--density", "10%", *LINK
+    ),
     ("campaign", "--scaling-law"): ("campaign", *GPT2, "--loss", "3", "--device-mtbf", "1y"),
 }  # fmt: skip
 BESIDE: dict[tuple[str, str], tuple[str, ...]] = {

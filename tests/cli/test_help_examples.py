@@ -16,7 +16,7 @@ from effort import share
 from lockstep.cli.app import build
 from lockstep.verbs import VERBS
 
-REAL = {"execute", "bench", "fit", "calibrate", "rig", "train", "reproduce", "runs", "ui", "diagnose"}
+REAL = {"execute", "bench", "fit", "calibrate", "rig", "train", "reproduce", "runs", "ui", "diagnose", "sweeps"}
 """Verbs whose examples start processes, serve until they are stopped, or need what such a run left behind."""
 LISTS = {"catalog", "case", "validate"}
 """Verbs with columns of prose that are cut on purpose, as --json has them in full."""

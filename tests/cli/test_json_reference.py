@@ -82,6 +82,7 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
         ("diagnose", "--model", *LLAMA, "--mfu", "40%", "--against", "case:llama3-405b"),
     ],
     "runs": [("runs",)],
+    "sweeps": [("sweeps",)],
     "runs show": [("runs", "show", "last")],
     "runs compare": [("runs", "compare", "last", "last")],
     "train without a method": [("train",)],

@@ -130,3 +130,30 @@ def test_tls_is_set_up_by_the_configuration_of_dask(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "lockstep", *QUICK, "--engine", f"dask:scheduler-file:{file}"]
         there = subprocess.run(command, env={**environment(), **tls}, capture_output=True, text=True, timeout=120)
         assert there.stdout == run(*QUICK).out, there.stderr
+
+
+SBATCH = """#!/bin/bash
+# What sbatch does with a script and its arguments, on one machine.
+SLURM_JOB_ID=7 SLURM_NNODES=2 SLURM_CPUS_PER_TASK=1 exec bash "$@"
+"""
+SRUN = """#!/bin/bash
+# What srun does: the command once on each node.
+while [[ "$1" == --* ]]; do shift; done
+trap 'kill $(jobs -p); wait' TERM
+for node in $(seq "$SLURM_NNODES"); do "$@" & done
+wait
+"""
+
+
+def test_the_script_for_slurm_runs_under_a_stub_of_it(tmp_path: Path) -> None:
+    for name, text in (("sbatch", SBATCH), ("srun", SRUN)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    known = environment()
+    path = os.pathsep.join((str(tmp_path), str(Path(sys.executable).parent), known["PATH"]))
+    script = Path(__file__).parents[2] / "examples" / "slurm.sh"
+    asked = ("sbatch", str(script), *QUICK, "--store", "kept.sweep")
+    (work := tmp_path / "work").mkdir()
+    done = subprocess.run(asked, cwd=work, env={**known, "PATH": path}, capture_output=True, text=True, timeout=100)
+    assert done.stdout == run(*QUICK).out, done.stderr[-2000:]
+    assert [one.name for one in work.iterdir()] == ["kept.sweep"]

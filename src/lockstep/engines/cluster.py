@@ -20,8 +20,8 @@ CONNECT = "5s"
 
 
 @contextmanager
-def local_cluster(workers: int) -> Iterator[Any]:
-    """The scheduler; each worker is watched by a nanny that replaces it.
+def local_cluster(workers: int, threads: int = 1) -> Iterator[Any]:
+    """The scheduler; each worker, of so many threads, is watched by a nanny that replaces it.
 
     The workers are started by Dask's own command: those that `LocalCluster` makes would import the caller's script
     again and need an `if __name__ == "__main__"` in it.
@@ -36,7 +36,7 @@ def local_cluster(workers: int) -> Iterator[Any]:
     ):  # fmt: skip
         command = [sys.executable, "-P", "-m", "dask", "worker", scheduler.scheduler_address, "--no-dashboard"]
         command += ["--host", LOOPBACK, "--dashboard-address", f"{LOOPBACK}:0"]
-        command += ["--nworkers", str(workers), "--nthreads", "1", "--death-timeout", "30"]
+        command += ["--nworkers", str(workers), "--nthreads", str(threads), "--death-timeout", "30"]
         with tempfile.TemporaryDirectory() as scratch:
             # A session of their own: Ctrl-C is for this process, which then ends them all.
             beside = subprocess.Popen(

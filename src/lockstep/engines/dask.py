@@ -28,6 +28,8 @@ from lockstep.engines.questions import PACKAGES, versions
 from lockstep.errors import BadInput
 
 CONNECT_S = 10.0
+START_S = 120.0
+"""For the first worker of a local cluster, on a machine that is busy."""
 PER_THREAD = 2
 """Batches under way: one is worked on, one waits beside it."""
 LOOK_S = 1.0
@@ -65,6 +67,7 @@ class Dask(Engine):
         if self.address is None and self.scheduler_file is None:
             workers = self.workers or len(os.sched_getaffinity(0))
             with local_cluster(workers) as scheduler, distributed.Client(scheduler) as client:
+                client.wait_for_workers(1, timeout=START_S)
                 yield client
             return
         if self.scheduler_file is not None and not os.path.isfile(self.scheduler_file):

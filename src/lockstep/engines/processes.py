@@ -129,7 +129,10 @@ class _Work:
                     except Died:
                         child = None
                         continue
-                    self.done.put(error or Answered(batch, *found, worker=id(child), workers=self.workers))
+                    if error is not None:
+                        raise error
+                    answers, seconds = found
+                    self.done.put(Answered(batch, answers, seconds, id(child), self.workers))
                     break
                 else:
                     self.done.put(Answered(batch, None, workers=self.workers))

@@ -9,7 +9,8 @@ has, plus weak pulls: of constants of a device towards `START`, of a software's 
 that what the rows say nothing about stays where physics, or the other software, would put it.
 
 With `--leave-out STACK` nothing of that software is fitted to: it keeps its switches, which are facts, and takes the
-shared times; what is then said of its tables is an error out of sample. `--each` does so for every stack in turn.
+shared times; what is then said of its tables is an error out of sample. `--each` does so for every stack in turn, on
+`--engine`.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from importlib import import_module
 
 import numpy as np
 
+from lockstep.engines import Asking, Questions, find_engine
 from lockstep.hardware import Efficiency, efficiency
 from lockstep.stacks import Stack, stack
 from lockstep.step import price_step
 from lockstep.types.arrays import Floats
+from lockstep.types.plain import Json
 from lockstep.validation import dgxc, korthikanti, llm_foundry, narayanan, nemo, vocabulary, vtrain
 from lockstep.validation.case import Case
 from lockstep.validation.unseen import SHARED, TRITON, with_triton
@@ -193,6 +197,12 @@ def fit(left_out: str | None = None) -> Constants:
     return Constants(start.names, np.log([float(f"{value:.3g}") for value in np.exp(found.x)]))
 
 
+def plain_fit(left_out: str | None) -> Json:
+    """`fit` as an engine asks it: names and logs of the constants."""
+    found = fit(left_out)
+    return {"names": found.names, "logs": found.logs}
+
+
 def _pulls(start: Constants) -> Floats:
     """Rows of weights whose products with the change of the constants are pulled to nothing."""
     rows = PULL * np.eye(len(start.names))
@@ -228,10 +238,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m lockstep.validation.fit")
     parser.add_argument("--leave-out", metavar="STACK", help="fit without the tables of this software")
     parser.add_argument("--each", action="store_true", help="leave every software out in turn: `left_out.toml`")
+    parser.add_argument("--engine", default="serial", help="where fits are made: serial, processes[:N] or dask[:N]")
     arguments = parser.parse_args()
     software = list(dict.fromkeys(group.software for group in groups()))
-    for left_out in software if arguments.each else [arguments.leave_out]:
-        _print(fit(left_out), left_out)
+    without = software if arguments.each else [arguments.leave_out]
+    # Other processes know this function by the name of its file, not as one of the program that runs it.
+    ask = import_module("lockstep.validation.fit").plain_fit
+    asking = Asking(Questions(ask, without, {}), find_engine(arguments.engine))
+    for place, found in sorted(asking):
+        names = tuple((who, what) for who, what in found["names"])
+        _print(Constants(names, np.array(found["logs"])), without[place])
 
 
 if __name__ == "__main__":

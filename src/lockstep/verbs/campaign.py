@@ -97,6 +97,7 @@ def campaign(
     from lockstep.campaigns import Scenario
     from lockstep.campaigns import campaign as find
     from lockstep.engines import find_engine
+    from lockstep.failures.simulation import MOST_CAMPAIGNS
     from lockstep.verbs.words.many import swept_file
 
     asked |= words
@@ -120,7 +121,7 @@ def campaign(
             pue=parse_number(pue, "--pue"),
             carbon_kg_per_kWh=None if carbon is None else parse_number(carbon, "--carbon"),
             warmup_steps=whole(warmup_steps, "--warmup-steps", minimum=0),
-            campaigns=simulated_runs(campaigns),
+            campaigns=simulated_runs(campaigns, MOST_CAMPAIGNS),
             seed=whole(seed, "--seed", minimum=0),
             engine=find_engine(engine),
             file=file,

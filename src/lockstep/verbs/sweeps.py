@@ -117,7 +117,7 @@ def answer_of(path: Path, engine: Engine | str | None, progress: Callable[[int, 
     with SweepFile(path, writes=False) as file:
         about = file.about
     verb, words = about.get("verb"), about.get("words")
-    if verb not in VERBS or not isinstance(words, dict):
+    if not isinstance(verb, str) or verb not in VERBS or not isinstance(words, dict):
         raise BadInput(f"{str(path)!r} is not a sweep", "SWEEP")
     function: Callable[..., Any] = getattr(import_module(f"lockstep.verbs.{verb}"), MANY.get(verb, verb))
     found: SweepsAnswer = function(**words, store=path, engine=engine or "serial", progress=progress)

@@ -56,7 +56,7 @@ def ask(as_json: bool, plot: str | None, action: str | None, names: list[str] | 
         raise BadInput("belongs to show and resume", "--plot")
     picture_path(plot)
     with progress("answering") as report:
-        answer = sweeps(action or "list", *(names or ()), **given(words), progress=report)  # type: ignore[arg-type]
+        answer = sweeps(action or "list", *(names or ()), **given(words), progress=report)
     if action not in DRAWN:
         return show(answer, as_json, render)
     shown, picture = view_of(answer)  # type: ignore[arg-type]

@@ -198,11 +198,11 @@ def bounded_mtbf_s(time_s: float, where: str) -> float:
     return time_s
 
 
-def simulated_runs(given: Quantity) -> int:
+def simulated_runs(given: Quantity, most: int = MOST_CAMPAIGNS) -> int:
     """How many runs to simulate, at least the two that an interval needs."""
     number = whole(given, "--campaigns", minimum=2)
-    if number > MOST_CAMPAIGNS:
-        raise BadInput(f"must be at most {MOST_CAMPAIGNS:,}, got {number:,}", "--campaigns")
+    if number > most:
+        raise BadInput(f"must be at most {most:,}, got {number:,}", "--campaigns")
     return number
 
 

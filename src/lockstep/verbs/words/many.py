@@ -48,10 +48,10 @@ class Combinations(Sequence[Json]):
     def pairs(self, place: int) -> dict[str, Value]:
         """The values as given and in SI units, by option."""
         found: dict[str, Value] = {}
-        for name, values in reversed(self.lists.items()):
+        for name, values in reversed(list(self.lists.items())):
             place, at = divmod(place, len(values))
             found[name] = values[at]
-        return dict(reversed(found.items()))
+        return dict(reversed(list(found.items())))
 
 
 def answer_rows(

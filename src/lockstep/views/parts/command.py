@@ -8,6 +8,7 @@ from functools import partial
 from inspect import unwrap
 from typing import TYPE_CHECKING, Any
 
+from lockstep.verbs import TABLE
 from lockstep.views.parts.lists import answer_lists
 from lockstep.views.parts.options import CSV, CURVE, HTML, JSON, MANY, PLOT, Options, options_of, verb_function
 from lockstep.views.parts.output import draw, given, pairs, picture_path, show
@@ -56,7 +57,9 @@ class Command:
     def options(self, verb: str) -> dict[str, tuple[Any, Any]]:
         """Annotated type and default of every keyword of the command line."""
         own = options_of(verb_function(verb))
-        lists = {**MANY, **({} if self.picture else CURVE), **CSV} if self.lists else {}
+        # Runs that measure would share the cores of the machine.
+        many = {} if verb in TABLE["Measure"] else MANY
+        lists = {**many, **({} if self.picture else CURVE), **CSV} if self.lists else {}
         lists = {name: one for name, one in lists.items() if name not in own}
         every = {**own, **self.also, **(PLOT if self.picture else {}), **lists, **HTML, **JSON}
         return {name: one for name, one in every.items() if name not in self.without}

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.documents.files import writable, writing
 from lockstep.errors import BadInput
-from lockstep.rows.files import check_format, write_rows
 from lockstep.views.parts.output import draw, pairs, picture_path, show
 from lockstep.views.parts.progress import progress
 
@@ -25,6 +24,7 @@ def answer_lists(function: Callable[..., Any], words: Mapping[str, Any], command
 
     Raises BadInput for a picture or CSV of what has none.
     """
+    from lockstep.rows.files import check_format, write_rows
     from lockstep.verbs.words.calling import FOR_LISTS, TAKES_LISTS, keywords, several
     from lockstep.views.parts.rows_plot import plot_rows
     from lockstep.views.parts.rows_table import render_rows
@@ -36,7 +36,7 @@ def answer_lists(function: Callable[..., Any], words: Mapping[str, Any], command
     if not lists:
         _refuse_without_lists(words, known, command.picture is not None)
         return False
-    more = {key: words[key] for key in FOR_LISTS}
+    more = {key: words.get(key) for key in FOR_LISTS}
     for key, value in words.items():
         if key not in known and key not in (*ELSEWHERE, *FOR_LISTS) and value:
             raise BadInput(f"is for one answer; give one value of --{next(iter(lists)).replace('_', '-')}", _flag(key))
