@@ -24,6 +24,8 @@ from typing import Any
 from lockstep.types.plain import Json, picked
 from lockstep.vocabulary import LAYOUT, OPTIONS, SEARCHING, VALUES, bare
 
+CTRL_C = "Ctrl-C"
+"""Why an answer is not whole when a person ended it."""
 LONGEST = 60
 """Letters of a wrong value that are said again."""
 _LONG_WORD, _PUNCTUATION = re.compile(r"\S{300,}"), re.compile(r"\W*$")

@@ -19,9 +19,7 @@ from lockstep.engines.forecast import Forecast
 from lockstep.engines.packing import unpacked
 from lockstep.engines.questions import Questions
 from lockstep.engines.sweep_file import SweepFile
-from lockstep.errors import RunFailed
-
-CTRL_C = "Ctrl-C"
+from lockstep.errors import CTRL_C, RunFailed
 
 
 @dataclass(frozen=True, slots=True)

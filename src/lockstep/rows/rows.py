@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from lockstep.errors import BadInput
+from lockstep.errors import CTRL_C, BadInput
 from lockstep.types.plain import Json, picked
 from lockstep.types.shown import Shown
 from lockstep.units import NUMBER
@@ -150,8 +150,8 @@ class Rows(Shown):
 
     @property
     def ok(self) -> bool:
-        """Whether any combination has an answer."""
-        return any(row.answer is not None for row in self.rows)
+        """Whether any combination has an answer, and nothing but a person ended it early."""
+        return self.stopped in ("", CTRL_C) and any(row.answer is not None for row in self.rows)
 
     def to_dict(self) -> Json:
         """Plain JSON form."""

@@ -109,7 +109,7 @@ def ask(
     with progress(experiment) as report:
         answer = sweep(experiment, values, fixed, seed=seed, progress=report, **many)
     draw(plot, partial(plot_sweep, answer))
-    show(answer, as_json, render_sweep, ok=answer.agrees)
+    show(answer, as_json, render_sweep, ok=answer.ok)
 
 
 COMMAND = Command(

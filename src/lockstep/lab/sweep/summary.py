@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from lockstep.errors import CTRL_C
 from lockstep.lab.findings import Check, verdict
 from lockstep.lab.sweep.results import Results, mean_and_ci95, pooled_results
 from lockstep.lab.sweep.trial import Outcome
@@ -92,6 +93,11 @@ class Sweep(Shown):
     def agrees(self) -> bool:
         """Whether every mean agrees with its law."""
         return all(point.agrees for point in self.points)
+
+    @property
+    def ok(self) -> bool:
+        """Whether it agrees, and nothing but a person ended it early."""
+        return self.agrees and self.stopped in ("", CTRL_C)
 
     @property
     def verdict(self) -> str:
