@@ -16,6 +16,7 @@ from lockstep.errors import BadInput
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.convolution import convolution_work
 from lockstep.kernels.layer import layer_work
+from lockstep.kernels.recompute import modules_again, whole_again
 from lockstep.kernels.shard import Shard
 from lockstep.layout import Job, Layout, coordinates, process_groups
 from lockstep.planner import Estimate
@@ -177,9 +178,11 @@ def _work(job: Job, estimate: Estimate) -> tuple[Floats, Floats]:
     forward, backward = Work(), Work()
     for kind in job.kinds:
         work = layer_work(shard, kind)
-        again = work.forward if layout.recompute == "full" else work.repeated
         forward, backward = forward + work.forward, backward + work.backward
-        backward = backward + (again if layout.recompute != "none" else Work())
+        if layout.recompute == "full":
+            backward = backward + whole_again(shard, kind, work)
+        elif layout.recompute == "selective":
+            backward = backward + modules_again(shard, kind, work.core)
     return _share(forward), _share(backward)
 
 
