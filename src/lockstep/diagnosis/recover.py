@@ -21,6 +21,8 @@ NEAR_S = 20e-6
 """Ends of one collective."""
 REACH = 64
 LEAST_VOTES = 4
+Key = tuple[str, tuple[int, ...]]
+"""(name, ranks) of a group."""
 Ends = tuple[Ints, Floats]
 """(code, end) of a sequence of collectives."""
 TURNED = {"send": "recv", "recv": "send"}
@@ -50,7 +52,7 @@ def vote(one: Ends, two: Ends, shift: int) -> float | None:
 
 
 def recovered(
-    traces: Sequence[RankTrace], ends: Sequence[Mapping[object, Ends]], shift: Callable[[int, int, object], int]
+    traces: Sequence[RankTrace], ends: Sequence[Mapping[Key, Ends]], shift: Callable[[int, int, Key], int]
 ) -> list[RankTrace]:
     """The traces with the groups that could be found again.
 
@@ -65,11 +67,9 @@ def recovered(
     ]
 
 
-def _clock(
-    count: int, ends: Sequence[Mapping[object, Ends]], shift: Callable[[int, int, object], int]
-) -> dict[int, float]:
+def _clock(count: int, ends: Sequence[Mapping[Key, Ends]], shift: Callable[[int, int, Key], int]) -> dict[int, float]:
     """Seconds to add to the times of each trace that is connected to the first."""
-    members: dict[object, list[int]] = defaultdict(list)
+    members: dict[Key, list[int]] = defaultdict(list)
     for place, groups in enumerate(ends):
         for key in groups:
             members[key].append(place)
