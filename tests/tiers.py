@@ -29,7 +29,7 @@ PLACES: dict[str, tuple[str, ...]] = {
         "lab", "evidence", "fuzz", "step/test_passes.py", "verbs/test_ends_of_words.py",
         "campaigns/test_campaign_verb.py",
         "campaigns/test_scaling.py", "cli/test_cli_contract.py", "validation/cases",
-        "diagnosis/test_judge.py",
+        "diagnosis/test_judge.py", "diagnosis/test_path.py", "diagnosis/test_diagnose_verb.py",
         "cli/test_cli_tables.py", "cli/test_documented_defaults.py", "cli/test_help_examples.py",
         "cli/test_json_reference.py", "cli_programs/test_program_fuzz.py", "cli_programs/test_program_verbs.py",
         "collectives/test_cluster_rates.py", "collectives/test_forecast.py", "collectives/test_laws.py",

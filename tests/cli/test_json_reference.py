@@ -78,6 +78,7 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
         ("diagnose", "rows.csv", "run.log", "ops.csv"),
         ("diagnose", "--case", str(EXAMPLES / "steps-16.yaml"), "--replan"),
         ("diagnose", "run.log", "--model", *LLAMA, "--tflops", "300", "--mfu", "13%", "--against", "45%"),
+        ("diagnose", "--model", *LLAMA, "--mfu", "40%", "--against", "case:llama3-405b"),
     ],
     "runs": [("runs",)],
     "runs show": [("runs", "show", "last")],

@@ -1,7 +1,8 @@
-"""`recalibrate`: the cluster as one measured step and measured links show it, and the best layout on it.
+"""`recalibrate`: the cluster as a measured run shows it, and the best layout on it.
 
-The pace of kernels and host, and the links that the step tells of, are found by `calibrate`, as from a few steps of
-one's own; a benchmark of collectives goes before what a step says of the same link.
+Traces tell how much longer kernels and each link take (`refit.py`). A single step, of a number or a log, tells the pace
+of kernels and host, and of links what they cost in it, as `calibrate` finds from a few steps of one's own. A benchmark
+of collectives goes before what a run says of the same link.
 """
 
 from __future__ import annotations
@@ -11,12 +12,29 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from lockstep.diagnosis.refit import Refit
 from lockstep.errors import Infeasible
 from lockstep.hardware import Cluster
 from lockstep.measure.fit.cluster_file import paced_yaml, with_measured_link
 from lockstep.planner import Estimate, estimate, plan
 from lockstep.types.plain import Json, picked
-from lockstep.validation.calibration import Calibration, Measured, calibrate
+from lockstep.validation.calibration import LEFT_FRAC, Measured, calibrate
+
+SIGMAS = 1.96
+"""Half of a 95 % interval, in standard deviations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One factor: kernels and host take so many times as long, or a level reaches this share of its wire."""
+
+    what: str
+    value: float
+    ci95: tuple[float, float] | None
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return picked(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,33 +59,62 @@ class Replanned:
 class Recalibrated:
     """A cluster as its own run shows it."""
 
-    found: Calibration
-    replanned: Replanned | None
+    cluster: Cluster
+    """With measured links; its device predicts as before, kernels and host take `pace` times as long."""
+    pace: float
+    error_frac: float
+    """To expect of other step times on it."""
+    factors: tuple[Found, ...]
+    source: str
+    replanned: Replanned | None = None
     """None where nobody asked, or nothing fits."""
     path: str | None = None
 
+    @property
+    def paced(self) -> Cluster:
+        """The cluster with its pace."""
+        device = self.cluster.device.paced(self.pace, self.error_frac, self.source, _today())
+        return replace(self.cluster, device=device)
+
+    def yaml(self, name: str) -> str:
+        """The cluster file for every verb that takes one. Raises BadInput where none can be written."""
+        numbers = {"factor": round(self.pace, 4), "error": round(self.error_frac, 4)}
+        return paced_yaml(self.cluster, name, {**numbers, "source": self.source, "date": _today()})
+
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return self.found.to_dict() | picked(self, "replanned") | {"file": self.path}
+        return picked(self, "pace error_frac factors source replanned") | {"file": self.path}
 
 
-def recalibrate(one: Estimate, step_s: float, links: Sequence[Path], replan: bool) -> Recalibrated:
-    """The cluster of an estimate as a step of `step_s` seconds, and files with measured links, show it.
+def recalibrate(one: Estimate, step_s: float, refit: Refit | None, links: Sequence[Path], replan: bool) -> Recalibrated:
+    """The cluster of an estimate as traces, else a step of `step_s` seconds, and files with measured links show it.
 
     Raises BadInput and Infeasible as reading a link does.
     """
-    base = one.cluster
+    made = _of_step(one, step_s, links) if refit is None else _of_traces(refit, links)
+    return replace(made, replanned=_replanned(one, made.paced)) if replan else made
+
+
+def _of_step(one: Estimate, step_s: float, links: Sequence[Path]) -> Recalibrated:
+    found = calibrate(_linked(one.cluster, links), [Measured("this run", one.job, one.layout, step_s)])
+    factors = tuple(Found(each.what, each.value, each.ci95) for each in found.factors)
+    return Recalibrated(found.cluster, found.pace, found.error_frac, factors, "lockstep diagnose on a measured step")
+
+
+def _of_traces(refit: Refit, links: Sequence[Path]) -> Recalibrated:
+    off = SIGMAS * refit.error_frac
+    factors = [Found("kernels", refit.pace, (refit.pace * (1 - off), refit.pace * (1 + off)))]
+    for level in refit.cluster.levels:
+        if level.name in refit.links:
+            factors.append(Found(f"{level.name} ({level.link.name})", level.link.achieved_frac, None))
+    cluster, error_frac = _linked(refit.cluster, links), max(LEFT_FRAC, refit.error_frac)
+    return Recalibrated(cluster, refit.pace, error_frac, tuple(factors), "lockstep diagnose on traces of a run")
+
+
+def _linked(cluster: Cluster, links: Sequence[Path]) -> Cluster:
     for file in links:
-        base = with_measured_link(base, file)
-    found = calibrate(base, [Measured("this run", one.job, one.layout, step_s)])
-    return Recalibrated(found, _replanned(one, paced(found)) if replan else None)
-
-
-def paced(found: Calibration) -> Cluster:
-    """The cluster with the pace that was found."""
-    date = datetime.now(UTC).strftime("%Y-%m-%d")
-    device = found.cluster.device.paced(found.pace, found.error_frac, "lockstep diagnose", date)
-    return replace(found.cluster, device=device)
+        cluster = with_measured_link(cluster, file)
+    return cluster
 
 
 def _replanned(one: Estimate, cluster: Cluster) -> Replanned | None:
@@ -78,12 +125,5 @@ def _replanned(one: Estimate, cluster: Cluster) -> Replanned | None:
     return Replanned(best, estimate(one.job, cluster, one.layout))
 
 
-def cluster_yaml(found: Calibration, name: str) -> str:
-    """The cluster file for `plan` and every other verb that takes one. Raises BadInput where none can be written."""
-    pace = {
-        "factor": round(found.pace, 4),
-        "error": round(found.error_frac, 4),
-        "source": "lockstep diagnose on a measured step",
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-    }
-    return paced_yaml(found.cluster, name, pace)
+def _today() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d")

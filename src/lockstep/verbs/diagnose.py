@@ -15,7 +15,7 @@ from lockstep.units import parse_frac
 from lockstep.verbs.estimate import estimate
 from lockstep.verbs.trace import trace_path
 from lockstep.verbs.words.calling import strict
-from lockstep.verbs.words.measured import expected_number, other_run, run_of_case, stated_numbers
+from lockstep.verbs.words.measured import expected_number, other_case, other_run, run_of_case, stated_numbers
 from lockstep.verbs.words.option import Argument, Option, Switch
 from lockstep.verbs.words.quantity import FlopRate, Quantity, Time
 from lockstep.verbs.words.shared import LayoutWords
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lockstep.diagnosis.gather import Gathered, LinkFound
     from lockstep.diagnosis.judge import Judged
     from lockstep.diagnosis.measure import Seen
+    from lockstep.diagnosis.path import Step
     from lockstep.diagnosis.read.flight_recorder import Hang
     from lockstep.diagnosis.read.logs.log import Log
     from lockstep.diagnosis.recalibrate import Recalibrated
@@ -60,6 +61,8 @@ class Diagnosis(Shown):
     logs: tuple[Log, ...]
     memory: tuple[Held, ...]
     links: tuple[LinkFound, ...]
+    path: tuple[Step, ...] | None
+    """From the published run that it is held against to this one, setting by setting."""
     recalibrated: Recalibrated | None
     """The cluster as the run shows it, where that was asked for."""
     hangs: tuple[Hang, ...] | None
@@ -125,7 +128,7 @@ class Diagnosis(Shown):
             "changes": plain(self.changes),
             "causes": plain(beside.causes) if beside else [],
             "fit": plain(beside.rates) if beside else None,
-            **picked(self, "judged mismatches logs memory links recalibrated hangs not_known"),
+            **picked(self, "judged mismatches path logs memory links recalibrated hangs not_known"),
         }
 
 
@@ -211,6 +214,7 @@ def diagnose(
     from lockstep.diagnosis.judge import judge
     from lockstep.diagnosis.measure import measured as measured_parts
     from lockstep.diagnosis.measure import see
+    from lockstep.diagnosis.path import path as path_from
     from lockstep.diagnosis.read.flight_recorder import hangs
     from lockstep.diagnosis.whatif import what_if
 
@@ -235,7 +239,8 @@ def diagnose(
         found = _predicted(gathered, model, cluster, layout, words, needed=bool(stated))
     seen = read_operations(gathered.traces, found.layout if found else None, steps, ranks, group)
     other = other_run(against, seen is not None)
-    expected = against if other is None else other
+    published = other_case(against)
+    expected = other or (published[1] if published else against)
     if found is not None:
         known = {one.quantity for one in stated}
         stated += [one for log in gathered.logs for one in numbers_of(log, found.job) if one.quantity not in known]
@@ -257,6 +262,7 @@ def diagnose(
         mismatches=tuple(one for log in gathered.logs for one in mismatches(log, found)) if found else (),
         logs=gathered.logs,
         memory=tuple(held(one, found) for one in gathered.snapshots),
+        path=path_from(published[0], found, judged.measured) if published and found and judged else None,
         recalibrated=None,
         links=tuple(link_found(one, found.cluster if found else None) for one in gathered.links),
         hangs=tuple(hangs(gathered.dumps)) if gathered.dumps else None,
@@ -280,7 +286,7 @@ def _write_overlay(found: Estimate | None, seen: Seen | None, path: Path) -> Non
 
 def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, replan: bool) -> Recalibrated:
     """The cluster as the run shows it, written where that is asked. Raises BadInput where the run cannot show it."""
-    from lockstep.diagnosis.recalibrate import cluster_yaml, recalibrate
+    from lockstep.diagnosis.recalibrate import recalibrate
 
     where = "--replan" if path is None else "--out"
     found, step_s, judged = answer.predicted, answer.measured_s, answer.judged
@@ -289,10 +295,10 @@ def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, repl
     if answer.mismatches or (judged is not None and (judged.contradictions or judged.verdict == "impossible")):
         raise BadInput("the files or numbers contradict one another; give those of one run", where)
     links = [one.path for one in gathered.known if one.kind.gives == "links"]
-    made = recalibrate(found, step_s, links, replan)
+    made = recalibrate(found, step_s, answer.beside.refit if answer.beside else None, links, replan)
     if path is None:
         return made
-    text = cluster_yaml(made.found, path.stem)
+    text = made.yaml(path.stem)
     with writing(path, "--out"):
         path.write_text(text, encoding="utf-8")
     return replace(made, path=str(path))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lockstep.diagnosis.answer import Held
     from lockstep.diagnosis.deviations import Candidate
     from lockstep.diagnosis.judge import Judged
+    from lockstep.diagnosis.path import Step
     from lockstep.diagnosis.read.flight_recorder import Hang
     from lockstep.diagnosis.readings import Explained
     from lockstep.diagnosis.recalibrate import Recalibrated
@@ -41,6 +42,8 @@ def render(answer: Diagnosis, out: Console) -> None:
         render_operations(answer, answer.seen, out)
     if answer.predicted is not None and answer.judged is not None:
         _verdict(answer.judged, answer.predicted, answer.mismatches, out)
+        if answer.path is not None:
+            _path(answer.path, answer.judged, out)
         _explanations(answer.judged, bool(answer.mismatches), out)
     elif answer.seen is None:
         _measured_alone(answer, out)
@@ -87,6 +90,27 @@ def _say(like: Stated, value: float) -> str:
     from lockstep.diagnosis.stated import said
 
     return said(like.quantity, value).removesuffix(" per step").removesuffix(" MFU").removesuffix(" tokens/s")
+
+
+def _path(steps: Sequence[Step], judged: Judged, out: Console) -> None:
+    """From the other run's number to this one's; what the predictions leave of both is not explained."""
+    measured, expected = judged.measured, judged.expected
+    heading(out, "From the other run to this one", "as predicted, setting by setting")
+    rows = [(one.setting, _say(measured, one.before), _say(measured, one.after), _apart(one)) for one in steps]
+    columns = [("setting", "text"), ("before", "right"), ("after", "right"), ("change", "right")]
+    if expected is not None and expected.stated.quantity == measured.quantity and steps:
+        stated = expected.stated.value / steps[0].before, measured.value / steps[-1].after
+        ends = tuple(("+" if one > 1 else "") + format_frac(one - 1, 2) for one in stated)
+        note = f"measured beside predicted: the other run {ends[0]}, this one {ends[1]}"
+        indented(out, table(columns, rows))
+        indented(out, Text(note, style="dim"))
+        return
+    indented(out, table(columns, rows))
+
+
+def _apart(one: Step) -> str:
+    change = one.after / one.before - 1
+    return ("+" if change > 0 else "") + format_frac(change, 2)
 
 
 def _explanations(judged: Judged, elsewhere: bool, out: Console) -> None:
@@ -220,8 +244,11 @@ def _links(answer: Diagnosis, out: Console) -> None:
 
 
 def _recalibrated(made: Recalibrated, out: Console) -> None:
-    heading(out, "The cluster as this run shows it", f"{format_frac(made.found.error_frac)} error of other step times")
-    rows = [(one.what, f"{one.value:.3f}", *(f"{end:.3f}" for end in one.ci95)) for one in made.found.factors]
+    heading(out, "The cluster as this run shows it", f"{format_frac(made.error_frac)} error of other step times")
+    rows = [
+        (one.what, f"{one.value:.3f}", *([f"{end:.3f}" for end in one.ci95] if one.ci95 else ["", ""]))
+        for one in made.factors
+    ]
     indented(out, table([("", "left"), ("factor", "right"), ("95 %", "right"), ("", "right")], rows))
     if made.replanned is not None:
         best, own = made.replanned.best, made.replanned.own

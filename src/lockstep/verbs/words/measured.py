@@ -63,11 +63,11 @@ def run_of_case(name: str | Path, where: str = "--case") -> tuple[Estimate, list
 
 
 def expected_number(
-    against: str | Path | Gathered | None, stated: list[Stated], found: Estimate | None
+    against: str | Path | Gathered | list[Stated] | None, stated: list[Stated], found: Estimate | None
 ) -> Stated | None:
     """The number that was expected, of the same quantity as the measured one where it does not say.
 
-    Args: `against`: a number, case:NAME, or another run's files. Raises BadInput.
+    Args: `against`: a number, those of a case, or another run's files. Raises BadInput.
     """
     from lockstep.diagnosis.gather import Gathered, numbers_of
     from lockstep.diagnosis.stated import QUANTITIES, read_like
@@ -79,9 +79,16 @@ def expected_number(
     first = min(stated, key=lambda one: QUANTITIES.index(one.quantity))
     if isinstance(against, Gathered):
         return _best(list(numbers_of(against.logs[0], found.job)), first)
-    if str(against).startswith(CASE):
-        return _best(run_of_case(str(against).removeprefix(CASE), "--against")[1], first)
+    if isinstance(against, list):
+        return _best(against, first)
     return read_like(against, first, "--against")
+
+
+def other_case(against: str | Path | None) -> tuple[Estimate, list[Stated]] | None:
+    """The published run that this one is held against, and its numbers; None where no case:NAME is given."""
+    if not str(against).startswith(CASE):
+        return None
+    return run_of_case(str(against).removeprefix(CASE), "--against")
 
 
 def other_run(against: str | Path | None, traces: bool) -> Gathered | None:
