@@ -110,14 +110,18 @@ def _filled(traces: Sequence[RankTrace], place: int, known: tuple[Floats, Ints, 
     names = {name: i for i, name in enumerate(trace.names)}
     columns = {name: getattr(trace.spans, name).copy() for name in ("group", "op", "size_B", "peer")}
     groups, titles = dict(trace.groups), dict(trace.titles)
+    own = {name: trace.spans.end_s[trace.spans.group == i] + clock_s for name, i in names.items()}
     for i in np.flatnonzero(lost(trace)).tolist():
         at = float(trace.spans.end_s[i]) + clock_s
         low, high = np.searchsorted(end, (at - NEAR_S, at + NEAR_S)).tolist()
-        for k in sorted(range(low, high), key=lambda k: abs(float(end[k]) - at)):
+        for k in sorted(range(low, high), key=lambda k: _unlike(trace, i, traces[int(of[k])], int(span[k]))):
             other, j = traces[int(of[k])], int(span[k])
             name, op = other.name(int(other.spans.group[j])), other.name(int(other.spans.op[j]))
             ranks, peer = other.groups.get(name, ()), int(other.spans.peer[j])
             if of[k] == place or trace.rank not in ranks or (peer >= 0 and peer != trace.rank):
+                continue
+            # A collective whose part on this rank is known has no other.
+            if name in own and bool((np.abs(own[name] - end[k]) < NEAR_S).any()):
                 continue
             groups.setdefault(name, ranks)
             titles.setdefault(name, other.titles.get(name, name))
@@ -128,3 +132,9 @@ def _filled(traces: Sequence[RankTrace], place: int, known: tuple[Floats, Ints, 
             columns["peer"][i] = other.rank if peer >= 0 and other.rank is not None else -1
             break
     return replace(trace, names=tuple(names), groups=groups, titles=titles, spans=replace(trace.spans, **columns))
+
+
+def _unlike(one: RankTrace, i: int, two: RankTrace, j: int) -> tuple[bool, bool]:
+    """Whether kernels that end together are of other names, and on other streams: collectives may end together."""
+    names = one.name(int(one.spans.name[i])), two.name(int(two.spans.name[j]))
+    return names[0] != names[1], bool(one.spans.stream[i] != two.spans.stream[j])
