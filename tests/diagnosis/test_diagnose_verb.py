@@ -70,6 +70,19 @@ def test_mixed_files_give_one_answer(tmp_path):
     assert run("diagnose", str(tmp_path)).code == 2
 
 
+def test_a_traced_step_is_held_against_the_logged_one(tmp_path):
+    """How much slower the profiler made it."""
+    rows = (f"{rank},{step},{op},{step + at},0.5" for step in range(4) for rank in (0, 1)
+            for at, op in ((0.0, "forward"), (0.5, "all-reduce")))  # fmt: skip
+    (tmp_path / "table").write_text("\n".join(["rank,step,op,start_s,duration_s", *rows]) + "\n")
+    (tmp_path / "log").write_text(" iteration 1/ 9 | elapsed time per iteration (ms): 800.0 |\n")
+    found = json.loads(run("diagnose", str(tmp_path), "--json").out)
+    traced = [one for one in found["inputs"] if one["kind"] == "operations"]
+    assert [one["rank"] for one in traced] == [0, 1]
+    assert traced[0]["quality"]["profiler_slowdown_frac"] == pytest.approx(1.0 / 0.8 - 1)
+    assert "25.0% slower than the log's" in run("diagnose", str(tmp_path)).out
+
+
 @pytest.mark.parametrize(
     ("words", "where"),
     [

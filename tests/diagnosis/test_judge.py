@@ -66,6 +66,13 @@ def test_a_number_counted_in_another_way_is_explained_by_it(found):
         assert named.true == pytest.approx(true, rel=other.tolerance)
 
 
+def test_mfu_of_the_peak_of_bf16_is_known_where_products_run_in_fp8():
+    """As torchtitan prints it."""
+    job = Job(model("llama3-8b"), Recipe(seq=8192, batch=64, dtype="fp8"), 8)
+    found = estimate(job, cluster("dgx-h100:1"), Layout(dp=8, zero=3))
+    assert explaining(Stated(MFU, 2 * found.mfu_frac), 0.5, found)[0].name == "bf16 peak"
+
+
 def test_numbers_that_agree_contradict_nothing(found):
     """Time, tokens, FLOP/s and MFU of one step."""
     step_s = found.step_time_s * 1.07

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from lockstep.diagnosis.recover import lost, recovered
+from lockstep.diagnosis.recover import Key, lost, recovered
 from lockstep.diagnosis.steps import Window, steps_of
 from lockstep.diagnosis.trace import TABLE_HOST, RankTrace, Spans
 from lockstep.errors import BadInput
@@ -35,8 +35,6 @@ HOST_SKEW_S = 10e-3
 REACH = 64
 """Collectives by which starts of two profilers may differ beyond what the steps' numbers say."""
 LEAST = 2
-Key = tuple[str, tuple[int, ...]]
-"""(name, ranks) of a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +131,8 @@ def align(traces: Sequence[RankTrace]) -> Aligned:
 def _with_groups(traces: list[RankTrace], sequences: list[dict[Key, Collectives]]) -> list[RankTrace]:
     """The traces with groups that kernels lost, as far as other ranks have them."""
 
-    def shift(one: int, two: int, key: object) -> int:
-        likely = _by_step(sequences[one][key], sequences[two][key])  # type: ignore[index]
+    def shift(one: int, two: int, key: Key) -> int:
+        likely = _by_step(sequences[one][key], sequences[two][key])
         return int(np.median(list(likely))) if likely else 0
 
     named = [{key: (of.code, of.end_s) for key, of in each.items() if key[0]} for each in sequences]

@@ -48,10 +48,14 @@ class Gathered:
         """What was read beside operations."""
         return tuple(Input(str(one.path), one.kind.name) for one in self.known if one.kind.gives not in OPERATIONS)
 
-    def named(self, inputs: Sequence[Input]) -> Iterator[Input]:
-        """Inputs with the kinds of their files."""
+    def named(self, inputs: Sequence[Input], step_s: float) -> Iterator[Input]:
+        """Inputs with the kinds of their files, and by how much a traced step of `step_s` is slower than the log's."""
         kinds = {str(one.path): one.kind.name for one in self.known}
-        return (replace(one, kind=kinds.get(one.path, one.kind)) for one in inputs)
+        logged = [value for log in self.logs if (value := log.steady(TIME_S))]
+        slower = step_s / logged[0] - 1 if logged else None
+        for one in inputs:
+            quality = replace(one.quality, profiler_slowdown_frac=slower)
+            yield replace(one, kind=kinds.get(one.path, one.kind), quality=quality)
 
 
 def gather(given: Sequence[str | Path]) -> Gathered:

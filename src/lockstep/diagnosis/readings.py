@@ -74,6 +74,12 @@ def _narrow(found: Estimate) -> float | None:
     return None if dtype == "fp8" or "fp8" not in device.peak_flops else device.peak("fp8") / device.peak(dtype)
 
 
+def _half(found: Estimate) -> float | None:
+    """torchtitan divides by the peak of bf16 in every format."""
+    device, dtype = found.cluster.device, found.job.recipe.dtype
+    return None if "bf16" not in device.peak_flops else device.peak("bf16") / device.peak(dtype)
+
+
 def _tf32(found: Estimate) -> float | None:
     device, dtype = found.cluster.device, found.job.recipe.dtype
     return None if dtype == "tf32" or "tf32" not in device.peak_flops else device.peak("tf32") / device.peak(dtype)
@@ -148,6 +154,7 @@ EVERY: tuple[Reading, ...] = (
     ),
     Reading("FLOPs of a node", COUNTED, "the FLOPs are those of all devices of a node", _node, prior=0.3),
     Reading("fp8 peak", (MFU,), "the peak is that of fp8, the products run in a wider format", _narrow, prior=0.5),
+    Reading("bf16 peak", (MFU,), "the peak is that of bf16, the products run in another format", _half, prior=0.5),
     Reading("tf32 peak", (MFU,), "the peak is that of TF32", _tf32, prior=0.5),
     Reading("peak of an A100", (MFU,), "the peak is an A100's 312 TFLOP/s", _a100, prior=0.5),
     Reading(

@@ -21,6 +21,8 @@ NEAR_S = 20e-6
 """Ends of one collective."""
 REACH = 64
 LEAST_VOTES = 4
+Key = tuple[str, tuple[int, ...]]
+"""(name, ranks) of a group."""
 Ends = tuple[Ints, Floats]
 """(code, end) of a sequence of collectives."""
 TURNED = {"send": "recv", "recv": "send"}
@@ -50,7 +52,7 @@ def vote(one: Ends, two: Ends, shift: int) -> float | None:
 
 
 def recovered(
-    traces: Sequence[RankTrace], ends: Sequence[Mapping[object, Ends]], shift: Callable[[int, int, object], int]
+    traces: Sequence[RankTrace], ends: Sequence[Mapping[Key, Ends]], shift: Callable[[int, int, Key], int]
 ) -> list[RankTrace]:
     """The traces with the groups that could be found again.
 
@@ -65,11 +67,9 @@ def recovered(
     ]
 
 
-def _clock(
-    count: int, ends: Sequence[Mapping[object, Ends]], shift: Callable[[int, int, object], int]
-) -> dict[int, float]:
+def _clock(count: int, ends: Sequence[Mapping[Key, Ends]], shift: Callable[[int, int, Key], int]) -> dict[int, float]:
     """Seconds to add to the times of each trace that is connected to the first."""
-    members: dict[object, list[int]] = defaultdict(list)
+    members: dict[Key, list[int]] = defaultdict(list)
     for place, groups in enumerate(ends):
         for key in groups:
             members[key].append(place)
@@ -110,14 +110,18 @@ def _filled(traces: Sequence[RankTrace], place: int, known: tuple[Floats, Ints, 
     names = {name: i for i, name in enumerate(trace.names)}
     columns = {name: getattr(trace.spans, name).copy() for name in ("group", "op", "size_B", "peer")}
     groups, titles = dict(trace.groups), dict(trace.titles)
+    own = {name: trace.spans.end_s[trace.spans.group == i] + clock_s for name, i in names.items()}
     for i in np.flatnonzero(lost(trace)).tolist():
         at = float(trace.spans.end_s[i]) + clock_s
         low, high = np.searchsorted(end, (at - NEAR_S, at + NEAR_S)).tolist()
-        for k in sorted(range(low, high), key=lambda k: abs(float(end[k]) - at)):
+        for k in sorted(range(low, high), key=lambda k: _unlike(trace, i, traces[int(of[k])], int(span[k]))):
             other, j = traces[int(of[k])], int(span[k])
             name, op = other.name(int(other.spans.group[j])), other.name(int(other.spans.op[j]))
             ranks, peer = other.groups.get(name, ()), int(other.spans.peer[j])
             if of[k] == place or trace.rank not in ranks or (peer >= 0 and peer != trace.rank):
+                continue
+            # A collective whose part on this rank is known has no other.
+            if name in own and bool((np.abs(own[name] - end[k]) < NEAR_S).any()):
                 continue
             groups.setdefault(name, ranks)
             titles.setdefault(name, other.titles.get(name, name))
@@ -128,3 +132,9 @@ def _filled(traces: Sequence[RankTrace], place: int, known: tuple[Floats, Ints, 
             columns["peer"][i] = other.rank if peer >= 0 and other.rank is not None else -1
             break
     return replace(trace, names=tuple(names), groups=groups, titles=titles, spans=replace(trace.spans, **columns))
+
+
+def _unlike(one: RankTrace, i: int, two: RankTrace, j: int) -> tuple[bool, bool]:
+    """Whether kernels that end together are of other names, and on other streams: collectives may end together."""
+    names = one.name(int(one.spans.name[i])), two.name(int(two.spans.name[j]))
+    return names[0] != names[1], bool(one.spans.stream[i] != two.spans.stream[j])

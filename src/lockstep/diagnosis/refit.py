@@ -70,7 +70,7 @@ def refit(estimate: Estimate, found: Factors) -> Refit:
             source = Source("measured", SOURCE, _today())
             link = replace(
                 level.link.reaching(frac), name=f"{level.link.name}-measured",
-                provenance={**level.link.provenance, "achieved_frac": source, "latency_s": source},
+                provenance={**level.link.provenance, "achieved_frac": source},
             )  # fmt: skip
             levels = tuple(replace(one, link=link) if one.name == level.name else one for one in cluster.levels)
             cluster = replace(cluster, levels=levels)

@@ -252,7 +252,7 @@ def diagnose(
     if found is not None and stated:
         judged = judge(found, stated, expected_number(expected, stated, found))
     answer = Diagnosis(
-        inputs=(*gathered.named(shown.inputs if shown else ()), *gathered.inputs),
+        inputs=(*(gathered.named(shown.inputs, shown.step_time_s) if shown else ()), *gathered.inputs),
         predicted=found,
         seen=shown,
         beside=beside,

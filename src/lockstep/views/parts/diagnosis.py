@@ -116,6 +116,9 @@ def _verdict(answer: Diagnosis, seen: Measured, out: Console) -> None:
                 f"The replay of the measured operations gives {format_time(beside.replayed_s)} ({off:+.1%}), which is "
                 "how far the parts below can be trusted."
             )
+    slower = next((one.quality.profiler_slowdown_frac for one in answer.inputs), None)
+    if slower is not None:
+        out.print(f"The traced step is {abs(slower):.1%} {'slower' if slower > 0 else 'faster'} than the log's.")
     quality = next((one.quality for one in seen.inputs if one.quality.end_skew_s is not None), None)
     if quality is not None and quality.end_skew_s is not None:
         skew_s = quality.end_skew_s if quality.end_skew_s >= LEAST_S else 0.0
