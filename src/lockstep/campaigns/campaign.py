@@ -46,9 +46,13 @@ class Campaign(Shown):
     """Days in which one campaign ends: failures and the error of the step time together."""
     offers: tuple[Offer, ...]
     energy: Energy | None
-    tornado: tuple[Bar, ...]
     warmup_steps: int
     assumptions: tuple[str, ...]
+
+    @cached_property
+    def tornado(self) -> tuple[Bar, ...]:
+        """What the days follow: every number 20 % lower and higher, the longest bar first."""
+        return tornado(self.scenario)
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
@@ -118,11 +122,9 @@ def campaign(
     run = scenario.run()
     if warmup_steps > run.work.steps:
         raise BadInput(f"the whole run has {run.work.steps:,.0f} steps, got {warmup_steps:,}", "--warmup-steps")
-    tell(1, 3)
+    tell(1, 2)
     simulated = _simulated(scenario, run, campaigns, seed)
-    tell(2, 3)
-    bars = tornado(scenario)
-    tell(3, 3)
+    tell(2, 2)
     return Campaign(
         scenario=scenario,
         run=run,
@@ -130,7 +132,6 @@ def campaign(
         interval=_interval_days(run, simulated, scenario.estimate.interval, seed),
         offers=tuple(_offers(scenario, run, market or Market())),
         energy=_energy(scenario, run, power_W, pue, carbon_kg_per_kWh),
-        tornado=bars,
         warmup_steps=warmup_steps,
         assumptions=tuple(_assumptions(scenario, run)),
     )

@@ -42,14 +42,15 @@ def data(found: Campaign, asked: Asked) -> Json:
         "layout": f"{format_count(run.work.tokens)} {one.job.unit} in {format_time(run.wall_s)}",
         "figures": figures,
         "days": histogram(found),
-        "blocks": [*sections(view.render_days, found), *sections(view.render_rest, found)],
+        "blocks": sections(view.render_days, found),
     }
 
 
 def later(found: Campaign, asked: Asked) -> Json:
-    """What to change, each planned again."""
+    """What to change, each planned again, and what the days are sensitive to."""
+    rest = sections(view.render_rest, found)
     asked.check()
-    return {"blocks": sections(view.render_changes, found)}
+    return {"blocks": [*sections(view.render_changes, found), *rest]}
 
 
 def histogram(found: Campaign) -> Json | None:

@@ -32,7 +32,6 @@ WORDS = NUMBER_WORDS | {"latency": "latency of messages", "host": "time on the h
 
 def data(one: Estimate, asked: Asked) -> Json:
     """Every number of the hardware with the step time at each of its factors."""
-    said = with_best(asked)
     rungs = {name: [_seconds(one, name, factor) for factor in FACTORS] for name in NAMES}
     longest_s = max(max(times) for times in rungs.values())
     return {
@@ -56,7 +55,6 @@ def data(one: Estimate, asked: Asked) -> Json:
             for name, times in rungs.items()
         ],
         "now_share": one.step_time_s / longest_s,
-        "runs": [made for name in RUNS if (made := _run(one, asked, said, name)) is not None],
         "tornado": tornado(one, rungs),
         "swing": "each number 20 % lower and 20 % higher",
     }
@@ -170,8 +168,10 @@ def sooner(asked: Asked) -> tuple[Estimate, dict[str, str]]:
 
 
 def later(found: Advice, asked: Asked) -> Json:
-    """Upgrades, each planned again, and elasticities."""
-    return {"blocks": sections(view.render, found)}
+    """The same layout in other runs; upgrades, each planned again, and elasticities."""
+    said = with_best(asked)
+    runs = (_run(found.estimate, asked, said, name) for name in RUNS)
+    return {"runs": [one for one in runs if one is not None], "blocks": sections(view.render, found)}
 
 
 SCREEN = Screen(

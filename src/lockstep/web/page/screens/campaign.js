@@ -14,11 +14,10 @@ function histogram(days) {
 /** Days of single runs, failures, checkpoints, and what to change. */
 export function draw(element, data, page) {
   const more = h("p", { class: "dim", role: "status" }, "Planning changes again ...");
-  const [days, ...rest] = blocks(data.blocks, page);
   element.append(
     h("p", { class: "over" }, data.title), h("h1", {}, data.layout), figures(data.figures),
     data.days ? h("section", {}, heading("How long single runs take", data.days.runs), histogram(data.days))
       : h("p", { class: "dim" }, "No failures are counted: how often these devices fail is not known."),
-    days, more, ...rest);
+    ...blocks(data.blocks, page), more);
   page.later().then((found) => more.replaceWith(...blocks(found.blocks, page)), () => more.remove());
 }

@@ -26,20 +26,23 @@ function tornado(bars) {
     one.ends.map((end) => h("span", { class: `number ${end.kind}` }, end.text)))));
 }
 
-/** Sliders, the tornado, and then upgrades that were planned again. */
+const other = (runs) => h("section", {}, heading("Throughput of this layout in another run", "one change at a time; more is better"),
+  h("ol", { class: "sliders" }, runs.map((one, at) => slider(one, `r${at}`, one.now_share))));
+
+/** Sliders and the tornado, and then what had to be asked again. */
 export function draw(element, data, page) {
   const more = h("p", { class: "dim", role: "status" }, "Planning upgrades again ...");
   element.append(
     h("p", { class: "over" }, data.title), h("h1", {}, data.layout), figures(data.figures),
     h("section", {}, heading("Step time of this layout on other hardware", "one number at a time"),
       h("ol", { class: "sliders" }, data.sliders.map((one, at) => slider(one, `h${at}`, data.now_share)))),
-    h("section", {}, heading("Throughput of this layout in another run", "one change at a time; more is better"),
-      h("ol", { class: "sliders" }, data.runs.map((one, at) => slider(one, `r${at}`, one.now_share)))),
     h("section", {}, heading("Sensitivity", data.swing),
       h("ul", { class: "key" }, h("li", {}, h("i", { class: "less" }), h("span", {}, "20 % lower")),
         h("li", {}, h("i", { class: "more" }), h("span", {}, "20 % higher"))),
       tornado(data.tornado)),
     more);
-  page.later().then((found) => more.replaceWith(h("div", { class: "more-blocks" }, blocks(found.blocks.filter((one) => one.kind === "table" || one.kind === "title"), page)
-    .map((one) => (one.tagName === "H1" ? h("p", { class: "green lead" }, one.textContent) : one)))), () => more.remove());
+  page.later().then((found) => {
+    const [verdict, ...tables] = found.blocks.filter((one) => one.kind === "title" || one.kind === "table");
+    more.replaceWith(other(found.runs), h("p", { class: "green lead" }, verdict.text), ...blocks(tables, page));
+  }, () => more.remove());
 }
