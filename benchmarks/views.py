@@ -102,7 +102,7 @@ def layouts() -> Json:
         },
         "chunks": [{
             "points": POINTS, "step_time_s": packed(np.exp(rng.normal(3.0, 1.0, POINTS))), "memory_B": packed(memory_B),
-            "why": packed((memory_B > 80 * GIB).astype(np.int64)), "texts": texts,
+            "why": packed((memory_B > 80 * GIB).astype(np.int64)), "texts": texts, "words": [[{}] * 6 for _ in FIELDS],
             "columns": [packed(rng.integers(0, 6, POINTS)) for _ in FIELDS],
         }],
         "found": None,
