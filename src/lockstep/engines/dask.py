@@ -52,7 +52,7 @@ class Dask(Engine):
 
     def run(self, function: Callable[[Any], Any], batches: Iterator[Batch]) -> Iterator[Answered]:
         """Every batch with its answers as they come. Raises BadInput for workers of other versions, EngineLost."""
-        with self._client() as client:
+        with self._client() as client, _losing_it():
             refuse_other_versions(client.get_versions(packages=list(PACKAGES)))
             deaths = MOST_DEATHS - 1
             # A batch may kill as many workers as on any other engine. A lambda travels by its code: Lockstep need not
@@ -114,6 +114,22 @@ def _refuse(worker: str, there: dict[str, str]) -> None:
         raise BadInput(f"the worker {worker} has {said}; answers could differ: install the same versions", "--engine")
 
 
+def comm_closed() -> type[Exception]:
+    """What Dask raises where a connection ends while it is used."""
+    found: type[Exception] = import_module("distributed.comm").CommClosedError
+    return found
+
+
+@contextmanager
+def _losing_it() -> Iterator[None]:
+    """A connection that ends, or a client that Dask has closed meanwhile, as EngineLost."""
+    closed = getattr(import_module("distributed.client"), "ClosedClientError", comm_closed())
+    try:
+        yield
+    except (comm_closed(), closed):
+        raise EngineLost("the Dask scheduler is gone") from None
+
+
 @dataclass(frozen=True, slots=True)
 class Other:
     """What a worker of other versions says instead of an answer."""
@@ -138,6 +154,10 @@ class _Flight:
     function: Callable[[Any], Any]
     batches: Iterator[Batch]
     flying: dict[str, tuple[Batch, Any]] = field(default_factory=dict)
+    suspects: list[Batch] = field(default_factory=list)
+    """Batches whose workers died: Dask blames all that a dead worker had, so each is asked once more with no other."""
+    alone: bool = False
+    """Whether a suspect is under way."""
     done: SimpleQueue[tuple[str, Any]] = field(default_factory=SimpleQueue)
     fetching: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(FETCHING))
     threads: int = 0
@@ -155,9 +175,11 @@ class _Flight:
                 except Empty:
                     continue
                 batch, _ = self.flying.pop(key)
-                if isinstance(outcome, CancelledError):
+                if isinstance(outcome, CancelledError | comm_closed()):
                     self._reconnected()
                     self._submit(batch)
+                elif isinstance(outcome, distributed_or_refuse().KilledWorker) and not self.alone:
+                    self.suspects.append(batch)
                 else:
                     yield self._answered(batch, outcome)
         finally:
@@ -174,10 +196,13 @@ class _Flight:
                 LOG.warning("the Dask cluster has no workers; waiting for them")
             self.threads, self.looked_s = found, time.monotonic()
         while len(self.flying) < PER_THREAD * max(1, self.threads):
-            batch = next(self.batches, None)
+            batch = None if self.alone else next(self.batches, None)
             if batch is None:
-                return
+                break
             self._submit(batch)
+        if not self.flying and self.suspects:
+            self.alone = True
+            self._submit(self.suspects.pop())
 
     def _submit(self, batch: Batch) -> None:
         future = self.client.submit(
