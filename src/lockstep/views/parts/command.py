@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.verbs import TABLE
 from lockstep.views.parts.lists import answer_lists
-from lockstep.views.parts.options import CSV, CURVE, HTML, JSON, MANY, PLOT, Options, options_of, verb_function
+from lockstep.views.parts.options import CSV, HTML, JSON, MANY, PLOT, Options, options_of, verb_function
 from lockstep.views.parts.output import draw, given, pairs, picture_path, show
 from lockstep.views.parts.page import page
 from lockstep.views.parts.progress import progress
@@ -59,7 +59,7 @@ class Command:
         own = options_of(verb_function(verb))
         # Runs that measure would share the cores of the machine.
         many = {} if verb in TABLE["Measure"] else MANY
-        lists = {**many, **({} if self.picture else CURVE), **CSV} if self.lists else {}
+        lists = {**many, **CSV} if self.lists else {}
         lists = {name: one for name, one in lists.items() if name not in own}
         every = {**own, **self.also, **(PLOT if self.picture else {}), **lists, **HTML, **JSON}
         return {name: one for name, one in every.items() if name not in self.without}
@@ -90,8 +90,6 @@ class Command:
                 return
             known = {**keywords(unwrap(function)), **self.also, "plot": "", "as_json": ""}
             words = {name: value for name, value in words.items() if name in known}
-            if not self.picture:
-                del words["plot"]
         (self.ask or partial(self._ask, function))(**words)
 
     def _ask(self, function: Callable[..., Any], as_json: bool, plot: str | None = None, **words: Any) -> None:

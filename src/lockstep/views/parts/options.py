@@ -102,6 +102,5 @@ MANY = flags(
     ),
     store=Option("FILE", "Keep the answers of a list or range in this file as they come; what it has is not computed."),
 )  # fmt: skip
-CURVE = flags(plot=Option("FILE", "Draw the curve over a list or range: .png, .svg or .pdf."))
 HTML = flags(html=Option("FILE", "Also write the answer, with its picture, as one HTML file."))
 PLOT = flags(plot=Option("FILE", "Also draw a picture: .png, .svg or .pdf."))
