@@ -190,7 +190,6 @@ def test_the_command_line_prints_rows_and_writes_csv_and_picture(tmp_path: Path)
     ("arguments", "place"),
     [
         (["memory", "llama3-8b", "-c", "dgx-h100:1", "--batch", "8", "--csv", "a.csv"], "--csv"),
-        (["memory", "llama3-8b", "-c", "dgx-h100:1", "--batch", "8", "--plot", "a.png"], "--plot"),
         (
             ["estimate", "llama3-8b", "-c", "dgx-h100:1", "--batch", "8", "--zero", "1,3", "--trace", "a.json"],
             "--trace",
