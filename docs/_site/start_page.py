@@ -15,7 +15,7 @@ CONTENTS = {
         notebooks/five-exercises""",
     "Use": """use/plan use/ui use/other-software use/guide use/fine-tune use/fine-tunes use/own-model use/own-hardware
         use/add-your-own use/lists use/engines use/programs use/simulate use/campaign use/checkpoint use/cases
-        use/claims use/sweeps use/measure use/diagnose use/rig use/train use/runs use/python""",
+        use/converge use/claims use/sweeps use/measure use/diagnose use/rig use/train use/runs use/python""",
     "Reference": """reference/glossary reference/api reference/formulas reference/json reference/experiments
         reference/claims""",
     "Validation": "trust validation case-studies validation-rig errata",

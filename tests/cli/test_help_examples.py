@@ -44,6 +44,8 @@ def test_it_answers(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("COLUMNS", "80")
     shutil.copy(CONFIG, "config.json")
     words = shlex.split(example)[1:]
+    if "plan.yaml" in words and "-o" not in words:
+        run("plan", "llama3-8b", "-c", "dgx-h100:2", "--batch", "64", "--seq", "4096", "-o", "plan.yaml")
     answer = run(*words)
     assert answer.code == 0, answer.out + answer.err
     if "--json" in words:

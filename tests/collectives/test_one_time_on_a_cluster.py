@@ -49,11 +49,15 @@ def test_one_name_has_one_time_and_the_fastest_is_the_headline(op: str) -> None:
 def test_the_picture_draws_the_times_of_the_table(where: dict[str, Any]) -> None:
     found = lockstep.collective("all-reduce", **where)
     (axes,) = view.plot_sizes(found).axes
-    lines = {line.get_label(): line for line in axes.lines if len(line.get_xdata()) > 1}
+    lines = [line for line in axes.lines if len(line.get_xdata()) > 1]
     best = next(row for row in found.comparison.rows if row.algorithm == found.comparison.best)
     assert len(lines) == len(found.comparison.rows)
-    for row in found.comparison.rows:
-        line = lines[row.algorithm + (f" ({row.ports} ports)" if row.ports > 1 else "")]
+    names = [str(line.get_label()) for line in lines]
+    assert sum("nowhere fastest" in name for name in names) <= 1
+    for row, line, name in zip(found.comparison.rows, lines, names, strict=True):
+        ports = f" ({row.ports} ports)" if row.ports > 1 else ""
+        assert name == row.algorithm + ports or "nowhere fastest" in name or name.startswith("_")
+        assert row is not best or name == row.algorithm + ports
         logs = (np.log(np.asarray(data, dtype=np.float64)) for data in line.get_data())
         assert np.interp(np.log(7e8), *logs) == pytest.approx(np.log(row.time_s), abs=0.02)
     (marked,) = [line for line in axes.lines if str(line.get_label()).startswith(f"{best.algorithm} at 668 MiB: ")]

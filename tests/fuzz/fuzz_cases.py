@@ -51,7 +51,8 @@ BASES: dict[str, tuple[str, ...]] = {
     "calibrate": ("-c", "dgx-h100", "--case", str(HERE.parents[1] / "examples" / "steps-8.yaml")),
     "runs": ("list", "--runs", "{folder}/runs"),
     "train": ("synchronous", "--steps", "2"), "execute": ("all-reduce", "--size", "1KB"), "bench": ("all-reduce",),
-    "rig": ("all-reduce",), "reproduce": (), "ui": ("--no-open",),
+    "rig": ("all-reduce",), "reproduce": (), "ui": ("--no-open",), "sweeps": ("list", "{folder}"),
+    "compare": (RUN[0], "micro_batch=2", *RUN[1:]), "diagnose": ("--model", *RUN, "--tflops", "300"),
 }  # fmt: skip
 """Good words of every verb, to which a bad one is added. Those of the last lines start processes, unless refused."""
 BAD_TEXTS = (

@@ -90,5 +90,11 @@ def test_a_slow_link_is_named(tmp_path: Path) -> None:
     least_s = 4 * profiled.ELEMENTS / 2.5e6
     assert first.after_s > least_s
     assert first.after_s > 3 * first.before_s
-    parts = {one.part: one.measured_s or 0.0 for one in measured(after).parts}
-    assert parts["dp_comm.transfer"] > parts["dp_comm.waiting"]
+    answer = measured(after)
+    parts = {one.part: one.measured_s or 0.0 for one in answer.parts}
+    # On a busy machine clocks may not be aligned well enough to tell them apart, which the answer then says.
+    if "dp_comm.transfer" in parts:
+        assert parts["dp_comm.transfer"] > parts["dp_comm.waiting"]
+    else:
+        assert parts["dp_comm"] > least_s
+        assert answer.not_known

@@ -8,7 +8,12 @@ from pathlib import Path
 import lockstep
 
 ROOT = Path(lockstep.__file__).parent
-FILES = sorted(file for place in ("web/page", "views/page") for file in (ROOT / place).rglob("*") if file.is_file())
+FILES = sorted(
+    file
+    for place in ("web/page", "views/page")
+    for file in (ROOT / place).rglob("*")
+    if file.is_file() and file.suffix != ".pyc"
+)
 SCRIPTS = [file for file in FILES if file.suffix == ".js"]
 MOST_LINES, MOST_LINES_OF_ONE, MOST_B = 2_500, 300, 250_000
 
