@@ -86,7 +86,7 @@ export async function timeline(element, form, options = {}) {
         context.fillText(row.rank.name + of, 2, middle + 1);
       } else {
         context.fillStyle = colour.css(row.kind === "source" ? "--ink" : "--quiet");
-        const name = row.kind === "source" ? row.timeline.source : row.kind === "memory" ? "memory" : row.lane.name;
+        const name = row.kind === "source" ? source(row) : row.kind === "memory" ? "memory" : row.lane.name;
         context.fillText(name, box.left - 6, middle, box.left - 8);
       }
     }
@@ -99,6 +99,12 @@ export async function timeline(element, form, options = {}) {
       context.strokeRect(low, row.y, Math.max(2, Math.min(box.left + box.width, to) - low), row.height);
     }
     drawAxis(box);
+  }
+
+  // Of a class of ranks one is measured, which has a name of its own.
+  function source({ timeline: one, rank }) {
+    const drawn = timelines[0].ranks.find((each) => each.rank === rank.rank);
+    return drawn.name === rank.name ? one.source : `${one.source}, ${rank.name}`;
   }
 
   function drawAxis(box) {
