@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lockstep.diagnosis.classes import CLASSES
 from lockstep.diagnosis.measure import Seen
 from lockstep.diagnosis.ranks import all_ranks
 from lockstep.diagnosis.replay import as_predicted
@@ -31,7 +32,7 @@ def measured_timeline(seen: Seen, step: int | None = None, chosen: Sequence[int 
     `chosen`: places of traces, in the order of the timeline's ranks, None for one without a trace.
     """
     place = 0 if step is None else seen.steps.index(step)
-    rows, streams, names = list[tuple[int, int, str, RankTrace]](), dict[str, int](), list[str]()
+    rows, moves_only, names = list[tuple[int, int, str, RankTrace]](), dict[str, bool](), list[str]()
     for rank, at in enumerate(chosen or range(len(seen.traces))):
         if at is None:
             names.append("")
@@ -48,9 +49,11 @@ def measured_timeline(seen: Seen, step: int | None = None, chosen: Sequence[int 
             while free.get(named := f"{lane}{f'/{depth}' if depth else ''}", -np.inf) > spans.start_s[i]:
                 depth += 1
             free[named] = float(spans.end_s[i])
-            streams.setdefault(named, len(streams))
+            moves_only[named] = moves_only.get(named, True) and bool(spans.communicates[i])
             rows.append((i, rank, named, trace))
     zero = min(each[place].window.start_s for each in seen.partitions)
+    # Computing first, as predicted lanes have it.
+    streams = {named: at for at, named in enumerate(sorted(moves_only, key=lambda one: moves_only[one]))}
     builder = ProgramBuilder(len(names), tuple(streams) or ("stream",))
     groups = -1
     kinds, group = [], []
@@ -67,6 +70,7 @@ def measured_timeline(seen: Seen, step: int | None = None, chosen: Sequence[int 
             np.array([rank for _, rank, _, _ in rows]),
             stream=np.array([streams[named] for _, _, named, _ in rows]),
             label=np.array([builder.name(_label(trace, i)) for i, _, _, trace in rows]),
+            op=np.array([builder.name(_class(trace, i)) for i, _, _, trace in rows]),
             size_B=np.array([trace.spans.size_B[i] for i, _, _, trace in rows]),
             group=np.array(group),
             duration_s=end - start,
@@ -80,6 +84,12 @@ def _label(trace: RankTrace, i: int) -> str:
     op = trace.name(int(spans.op[i]))
     group = trace.name(int(spans.group[i]))
     return f"{trace.titles.get(group, group)} {op}".strip() if op else trace.name(int(spans.name[i]))
+
+
+def _class(trace: RankTrace, i: int) -> str:
+    """The collective's kind, the kernel's class."""
+    op = trace.name(int(trace.spans.op[i]))
+    return op or CLASSES[int(trace.spans.kind[i])]
 
 
 def predicted_timeline(estimate: Estimate, seen: Seen) -> Timeline:
