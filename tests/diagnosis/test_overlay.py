@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import lockstep
 from lockstep.diagnosis.measure import see
 from lockstep.diagnosis.overlay import write_overlay
 from lockstep.diagnosis.predicted import Shown, traces_of
 from lockstep.diagnosis.ranks import all_ranks
+from lockstep.diagnosis.write_kineto import write_kineto
+from lockstep.layout import coordinates
 from lockstep.program import read_trace
 from lockstep.simulate import simulate
 from lockstep.verbs.estimate import estimate
+from lockstep.views.parts.diagnosis import lanes, words
+
+WORDS = {"tp": 2, "pp": 2, "micro_batch": 1, "batch": 8, "seq": 1024, "zero": 1}
 
 
 def test_both_are_there(tmp_path: Path) -> None:
     """The measured step is read back, and takes as long as the step; the prediction has processes of its own."""
-    found = estimate("gpt2-medium", "dgx-h100:1", tp=2, pp=2, micro_batch=1, batch=8, seq=1024, zero=1)
+    found = estimate("gpt2-medium", "dgx-h100:1", **WORDS)
     one = all_ranks(found, range(8))
     seen = see(traces_of([simulate(one.program)] * 3, Shown.of(one)), found.layout)
     path = tmp_path / "both.json.gz"
@@ -40,3 +48,40 @@ def test_both_are_there(tmp_path: Path) -> None:
 def simulate_s(found) -> float:
     """The predicted step without waiting for slower ranks, which are written one by one."""
     return float(found.step_time_s - found.step.waiting_s)
+
+
+def test_on_a_page_the_slowest_rank_of_each_stage_is_below_the_prediction(tmp_path: Path) -> None:
+    """Of four ranks per stage the slow one is drawn, with all that it did; the table is that of the terminal."""
+    found = estimate("gpt2-medium", "dgx-h100:1", **WORDS)
+    one = all_ranks(found, range(8))
+    slow = np.where(one.program.rank == one.ranks.index(3), 1.5, 1.0)
+    late = replace(one.program, columns={**one.program.columns, "duration_s": one.program.duration_s * slow})
+    traces = traces_of([simulate(late)] * 3, Shown.of(one))
+    for trace in traces:
+        write_kineto(trace, tmp_path / f"{trace.rank}.json.gz")
+    answer = lockstep.diagnose(tmp_path, model="gpt2-medium", cluster="dgx-h100:1", **WORDS)
+    predicted, measured = answer.timelines()
+    assert predicted.makespan_s == found.timeline().makespan_s
+    seen = answer.operations
+    assert seen is not None
+    of = {name: rank for rank, name in enumerate(measured.rank_names)}
+    stages = coordinates(found.layout)["pp"]
+    assert of["rank 3"] == stages[3]
+    assert len(of) == found.layout.pp
+    assert {stages[int(name.split()[1])] for name in of} == set(range(found.layout.pp))
+    spans = next(trace for trace in seen.traces if trace.rank == 3).spans
+    window = next(each[0].window for trace, each in zip(seen.traces, seen.partitions, strict=True) if trace.rank == 3)
+    inside = (spans.start_s >= window.start_s) & (spans.start_s < window.end_s)
+    mine = measured.program.rank == of["rank 3"]
+    assert float((measured.end_s - measured.start_s)[mine].sum()) == pytest.approx(
+        float((spans.end_s - spans.start_s)[inside].sum())
+    )
+    form = lanes(answer)
+    assert [one["source"] for one in form["timelines"]] == ["predicted", "measured"]
+    answer.save(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert 'id="timeline-data"' in text
+    assert answer.beside is not None
+    shown = [part for part in answer.beside.parts if part.measured_s > 0.01 * answer.measured_s]
+    assert len(shown) > 2
+    assert all(escape(words(part.part)) in text for part in shown)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lockstep.hardware import Cluster
     from lockstep.layout import Layout
     from lockstep.planner import Estimate
+    from lockstep.program import Timeline
     from lockstep.workload import Model
 
 MEASURED = "What was measured, instead of files or besides them"
@@ -69,6 +70,18 @@ class Diagnosis(Shown):
     """None where no dumps of the flight recorder were given; empty where every collective ended."""
     not_known: tuple[str, ...]
     fail_above_frac: float | None = None
+    operations: Seen | None = None
+    """What `seen` is made of, on one clock."""
+
+    def timelines(self) -> tuple[Timeline, ...]:
+        """The predicted step, if there is one, and one measured step of the same stages; empty without traces."""
+        from lockstep.diagnosis.overlay import by_stage, measured_timeline
+
+        if self.operations is None:
+            return ()
+        if self.predicted is None:
+            return (measured_timeline(self.operations),)
+        return by_stage(self.predicted, self.operations)
 
     @property
     def measured_s(self) -> float | None:
@@ -268,6 +281,7 @@ def diagnose(
         hangs=tuple(hangs(gathered.dumps)) if gathered.dumps else None,
         not_known=tuple(_not_known(gathered, judged, shown, beside)),
         fail_above_frac=None if fail_above is None else parse_frac(fail_above, "--fail-above"),
+        operations=seen,
     )
     if path is None and not replan:
         return answer

@@ -37,12 +37,13 @@ export async function timeline(element, form, options = {}) {
     key: (name) => name === "n" && (step(1), true),
   });
 
+  // What is called the same in both timelines has one colour.
+  const names = [...new Set(timelines.flatMap((one) => one.families.filter((family) => family.computes).map((family) => family.name)))];
+  const colourOf = (name) => `--c${names.indexOf(name) % 7}`;
+
   function refresh() {
     colour = colours(element);
-    const palette = (one) => {
-      let next = 0;
-      return one.families.map((family) => colour.pixel(family.computes ? `--c${next++ % 7}` : "--hidden"));
-    };
+    const palette = (one) => one.families.map((family) => colour.pixel(family.computes ? colourOf(family.name) : "--hidden"));
     const families = new Map(timelines.map((one) => [one, palette(one)]));
     look = {
       families: (one) => families.get(one), found: (one, title) => !masks || masks.get(one)[title], all: !masks,
@@ -86,7 +87,7 @@ export async function timeline(element, form, options = {}) {
         context.fillText(row.rank.name + of, 2, middle + 1);
       } else {
         context.fillStyle = colour.css(row.kind === "source" ? "--ink" : "--quiet");
-        const name = row.kind === "source" ? row.timeline.source : row.kind === "memory" ? "memory" : row.lane.name;
+        const name = row.kind === "source" ? source(row) : row.kind === "memory" ? "memory" : row.lane.name;
         context.fillText(name, box.left - 6, middle, box.left - 8);
       }
     }
@@ -99,6 +100,12 @@ export async function timeline(element, form, options = {}) {
       context.strokeRect(low, row.y, Math.max(2, Math.min(box.left + box.width, to) - low), row.height);
     }
     drawAxis(box);
+  }
+
+  // Of a class of ranks one is measured, which has a name of its own.
+  function source({ timeline: one, rank }) {
+    const drawn = timelines[0].ranks.find((each) => each.rank === rank.rank);
+    return drawn.name === rank.name ? one.source : `${one.source}, ${rank.name}`;
   }
 
   function drawAxis(box) {
@@ -180,13 +187,19 @@ export async function timeline(element, form, options = {}) {
     button("+", "Zoom in", () => view.zoom(2)), button("All", "Show the whole step", () => view.fit()), legend());
 
   function legend() {
-    let next = 0;
-    const shown = timelines[0].families.filter((family) => family.computes).map((family) => [`--c${next++ % 7}`, family.name]);
-    const entries = [...shown.slice(0, 8), ["--exposed", "traffic, exposed"], ["--hidden", "traffic, hidden"]];
+    const known = new Set(), entries = [];
+    for (const one of timelines) {
+      const shown = one.families.filter((family) => family.computes && !known.has(family.name)).slice(0, 8);
+      if (shown.length && known.size) entries.push(["", `${one.source}:`]);
+      entries.push(...shown.map(({ name }) => [colourOf(name), name]));
+      shown.forEach(({ name }) => known.add(name));
+    }
+    entries.push(["--exposed", "traffic, exposed"], ["--hidden", "traffic, hidden"]);
     if (rows.some((row) => row.kind === "memory")) entries.push(["--memory", "memory"]);
     if (rows.some((row) => row.kind === "memory" && row.rank.held_B)) entries.push(["--held", "of it held all the time"]);
     if (form.capacity_B) entries.push(["--limit", "memory of the device"]);
-    return make("span", "ls-legend", ...entries.slice(0, 14).map(([name, text]) => {
+    return make("span", "ls-legend", ...entries.slice(0, 24).map(([name, text]) => {
+      if (!name) return make("span", "", text);
       const mark = make("i");
       mark.style.background = `var(${name})`;
       return make("span", "", mark, text);

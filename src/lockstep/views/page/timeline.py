@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 64
 """Ranks drawn; the others are counted."""
-MEANINGS = {"F": "forward", "B": "backward", "I": "gradients of inputs", "W": "gradients of weights"}
-"""Of the letters that passes of a pipeline are named by."""
+MEANINGS = {
+    "F": "forward", "B": "backward", "I": "gradients of inputs", "W": "gradients of weights",
+    "matmul": "matrix products",
+}  # fmt: skip
+"""Of the letters that passes of a pipeline are named by, and of classes of kernels."""
 
 
 def timeline_form(
@@ -117,7 +120,10 @@ def _titles(timeline: Timeline, ids: Array) -> tuple[list[str], list[Json], Arra
     for kind, label, op in different.tolist():
         text = program.name(label) or program.name(op) or Kind(kind).name.lower()
         computes = kind in COMPUTES
-        name = (re.sub(r"\d.*", "", text).strip() or text) if kind == Kind.COMPUTE else text
+        name = text
+        if kind == Kind.COMPUTE:
+            # A measured kernel has its class besides its name.
+            name = program.name(op) or re.sub(r"\d.*", "", text).strip() or text
         texts.append(text)
         family.append(families.setdefault((name, computes), len(families)))
     listed = [{"name": MEANINGS.get(name, name), "computes": computes} for name, computes in families]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
+from lockstep.views.page.timeline import timeline_form
 from lockstep.views.parts.figure import PALETTE, make_figure
-from lockstep.views.parts.terminal import bar, heading, indented, table
+from lockstep.views.parts.terminal import bar, heading, indented, interactive, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from lockstep.diagnosis.answer import Beside, Cause, Measured, Part, Slowdowns, Straggler
     from lockstep.diagnosis.changes import Change
+    from lockstep.types.plain import Json
     from lockstep.verbs.diagnose import Diagnosis
 
 WORDS = {
@@ -53,6 +56,8 @@ COSTS_FRAC = 0.02
 """A stage that costs less than this share of a step is not spoken of."""
 ROWS = 8
 CHANGES = 3
+MOST_DRAWN = 40_000
+"""Operations of a step that a page has."""
 
 
 def words(part: str) -> str:
@@ -65,6 +70,7 @@ def render_operations(answer: Diagnosis, seen: Measured, out: Console) -> None:
     """Prints what traces or a table of operations show."""
     beside = answer.beside
     _verdict(answer, seen, out)
+    interactive(out, "timeline", partial(lanes, answer))
     if answer.changes is not None:
         more = f"; {len(answer.changes) - ROWS} more with --json" if len(answer.changes) > ROWS else ""
         heading(out, "What changed", f"seconds of a step, and of the whole capture{more}")
@@ -82,6 +88,16 @@ def render_operations(answer: Diagnosis, seen: Measured, out: Console) -> None:
     if beside is not None and beside.causes:
         heading(out, "Change first", "ceilings: what a step without these seconds would reach")
         _causes(beside.causes, out)
+
+
+def lanes(answer: Diagnosis) -> Json:
+    """A measured step of each stage under the predicted one, as a browser draws it; without a prediction alone."""
+    found = answer.predicted
+    if found is None:
+        return timeline_form(*answer.timelines(), most=MOST_DRAWN)
+    devices = [found.job.devices // found.layout.pp] * found.layout.pp
+    capacity_B = found.memory.capacity_B
+    return timeline_form(*answer.timelines(), stands_for=devices, capacity_B=capacity_B, most=MOST_DRAWN)
 
 
 def _verdict(answer: Diagnosis, seen: Measured, out: Console) -> None:
