@@ -180,7 +180,9 @@ def _usage_message(error: Exception) -> str | None:
     match type(error).__name__, getattr(error, "param", None):
         case "MissingParameter", param if param is not None:
             name = param.opts[0] if param.opts[0].startswith("-") else param.metavar or param.name.upper()
-            return f"{name}: must be given; see lockstep COMMAND --help"
+            context = getattr(error, "ctx", None)
+            command = context.command_path if context else "lockstep COMMAND"
+            return f"{name}: must be given; see {command} --help"
         case "NoSuchOption", _:
             return _unknown_flag(getattr(error, "option_name", ""), getattr(error, "ctx", None))
     return str(describe())

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -87,7 +87,6 @@ class Aligned:
     """When the last member of each operation's collective arrived, `[operations]` per trace; NaN where unknown."""
     last: tuple[Ints, ...]
     """Place in `traces` of that member, -1 where unknown."""
-    group_ranks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     found_by: str = ""
     end_skew_s: float | None = None
     matched_frac: float | None = None

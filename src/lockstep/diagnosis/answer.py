@@ -207,7 +207,6 @@ class Rates:
     attention_scale: float | None = None
     links: Mapping[str, float] = field(default_factory=dict)
     """Bytes per second reached, by level."""
-    launch_s: float | None = None
 
     def to_dict(self) -> Json:
         """Plain JSON form."""

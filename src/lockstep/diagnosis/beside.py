@@ -119,5 +119,4 @@ def rates(found: Factors, again: Refit) -> Rates:
         matmul_scale=1.0 / matmul if matmul else None,
         attention_scale=1.0 / attention if attention else None,
         links={level: again.reached_Bps[level] for level in again.links},
-        launch_s=None,
     )

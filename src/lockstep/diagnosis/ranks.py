@@ -18,7 +18,7 @@ from lockstep.kernels.convolution import convolution_work
 from lockstep.kernels.layer import layer_work
 from lockstep.kernels.recompute import modules_again, whole_again
 from lockstep.kernels.shard import Shard
-from lockstep.layout import Job, Layout, coordinates, process_groups
+from lockstep.layout import Job, Layout, process_groups
 from lockstep.planner import Estimate
 from lockstep.program import Kind, Program, ProgramBuilder
 from lockstep.step import step_program
@@ -190,8 +190,3 @@ def _share(work: Work) -> Floats:
     seconds = np.array([float(np.asarray(one)) for one in (work.matmul_s, work.attention_s, work.stream_s)])
     total = float(seconds.sum())
     return seconds / total if total else np.array([1.0, 0.0, 0.0])
-
-
-def stage_of(layout: Layout, rank: int) -> int:
-    """The pipeline stage of a rank."""
-    return int(coordinates(layout)["pp"][rank])

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from io import BytesIO, StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +20,7 @@ from lockstep.rows.files import flattened
 from lockstep.types.plain import Json, plain
 from lockstep.views.page.inline import script_source
 from lockstep.views.parts.html import POLICY, page_of
-from lockstep.views.parts.notebook import view_of
+from lockstep.views.parts.notebook import figures_of, view_of
 from lockstep.views.parts.output import finite
 from lockstep.views.parts.page import asked_as, python, shell
 from lockstep.web.asked import shell_words
@@ -102,7 +101,7 @@ def as_html(screen: Screen, asked: Asked) -> Response:
     if screen.saves:
         answer, words = asked.ask(verb, asked.words), asked.words
     more = asked_as(*written(verb, words, asked))
-    text = page_of(f"lockstep {verb}", answer, view_of(answer)[0], _figures(lambda one: one.plot(), answer), more)
+    text = page_of(f"lockstep {verb}", answer, view_of(answer)[0], figures_of(answer, lambda one: one.plot()), more)
     policy = f"{POLICY}; script-src {script_source()}"
     return Response(text, media_type="text/html", headers={**_kept(screen, "html"), "content-security-policy": policy})
 
@@ -112,7 +111,7 @@ def as_svg(screen: Screen, asked: Asked) -> Response:
     from lockstep.views.parts.figure import save_figure
 
     answer, _ = answer_of(screen, asked)
-    figures = _figures(screen.picture or command_of(verb_of(screen, asked)).picture, answer)
+    figures = figures_of(answer, screen.picture or command_of(verb_of(screen, asked)).picture)
     if not figures:
         raise BadInput("this answer has no picture", "picture")
     out = BytesIO()
@@ -144,13 +143,3 @@ FORMS: Mapping[str, Callable[[Screen, Asked], Response]] = {
 def _kept(screen: Screen, ending: str) -> dict[str, str]:
     """A file to keep, not a page to go to."""
     return {"content-disposition": f'attachment; filename="lockstep-{screen.title.lower().replace(" ", "-")}.{ending}"'}
-
-
-def _figures(picture: Callable[[Any], Any] | None, answer: Any) -> list[Any]:
-    """The figure, where there is something to draw and matplotlib is installed."""
-    if picture is None or find_spec("matplotlib") is None:
-        return []
-    try:
-        return [picture(answer)]
-    except BadInput:
-        return []

@@ -114,14 +114,14 @@ def bundle(answer: Shown, include: Collection[str] | None, exclude: Collection[s
     render, picture = view_of(answer)
     made: dict[str, Callable[[], Any]] = {
         "text/plain": lambda: brief(answer),
-        "text/html": lambda: fragment(shown(answer, render, _figures(answer, picture))),
+        "text/html": lambda: fragment(shown(answer, render, figures_of(answer, picture))),
         "application/json": lambda: finite(plain(answer)),
     }
     wanted = include or ("text/plain", "text/html")
     return {kind: make() for kind, make in made.items() if kind in wanted and kind not in (exclude or ())}
 
 
-def _figures(answer: Shown, picture: Callable[[Any], Figure] | None) -> list[Figure]:
+def figures_of(answer: Shown, picture: Callable[[Any], Figure] | None) -> list[Figure]:
     """The picture, where there is something to draw and matplotlib is installed."""
     if picture is None or find_spec("matplotlib") is None:
         return []
@@ -144,7 +144,7 @@ def plot(answer: Shown) -> Figure:
 def save(answer: Shown, path: str | Path) -> None:
     """Writes the answer as a file of its own."""
     render, picture = view_of(answer)
-    text = page_of(type(answer).__name__, answer, render, _figures(answer, picture))
+    text = page_of(type(answer).__name__, answer, render, figures_of(answer, picture))
     with writing(Path(path), "path"):
         Path(path).write_text(text, encoding="utf-8")
 
