@@ -1,0 +1,294 @@
+"""Training steps on one GPU beside what Lockstep says of them: seconds, bytes, and where they go.
+
+    python benchmarks/one_gpu.py -o steps.json                 every case
+    python benchmarks/one_gpu.py -o steps.json --only 3b       those with 3b in their names
+    python benchmarks/one_gpu.py -o steps.json --keep traces   also profiles and memory snapshots of the cases marked so
+
+Models are those of Hugging Face transformers with random weights, trained as its Trainer trains them: parameters and
+AdamW in fp32, products under autocast in bf16, or bf16 weights frozen below LoRA adapters of PEFT. Steps are timed
+with the host's clock, their parts by CUDA events, after `WARM_UP`; memory is the most that tensors took (`max_memory_allocated`). The prediction is computed
+before the measurement and from nothing that was measured here. Needs transformers, and peft for adapters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import gzip
+import json
+import pickle
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import lockstep
+from lockstep.layout.memory import FRAMEWORK_B, SLACK_FRAC
+
+WARM_UP, STEPS = 4, 8
+CLUSTERS = {"NVIDIA H100 80GB HBM3": "dgx-h100:1", "NVIDIA H200": "dgx-h200:1"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One model and how it is trained."""
+
+    name: str
+    model: str
+    micro_batch: int
+    seq: int | None
+    build: Callable[[], Any]
+    words: dict[str, Any] = field(default_factory=dict)
+    """What the prediction is asked besides."""
+    accumulate: int = 1
+    recompute: bool = False
+    compiled: bool = False
+    kept: bool = False
+    """Whether its profile and memory are kept."""
+    pause_s: float = 0.0
+    """The host does nothing for this long in every step: an injected fault, not predicted."""
+
+
+def causal(kind: str, attention: str = "sdpa", **config: Any) -> Callable[[], Any]:
+    """A language model of transformers with random weights, made on the GPU."""
+
+    def build() -> Any:
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        made = AutoConfig.for_model(kind, use_cache=False, **config)
+        return AutoModelForCausalLM.from_config(made, attn_implementation=attention)
+
+    return build
+
+
+def adapted(build: Callable[[], Any]) -> Callable[[], Any]:
+    """The same in bf16 and frozen, below adapters of rank 16 on every matrix."""
+
+    def with_adapters() -> Any:
+        from peft import LoraConfig, get_peft_model
+
+        torch.set_default_dtype(torch.bfloat16)
+        base = build()
+        torch.set_default_dtype(torch.float32)
+        base.enable_input_require_grads()
+        made = get_peft_model(base, LoraConfig(r=16, target_modules="all-linear", lora_dropout=0.0))
+        for parameter in made.parameters():
+            if parameter.requires_grad:
+                parameter.data = parameter.data.float()
+        return made
+
+    return with_adapters
+
+
+def vision() -> Any:
+    """ViT-L/16."""
+    from transformers import ViTConfig, ViTForImageClassification
+
+    made = ViTConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
+    made.num_labels = 1000
+    return ViTForImageClassification._from_config(made, attn_implementation="sdpa")
+
+
+_LLAMA = {"vocab_size": 128256, "num_key_value_heads": 8, "max_position_embeddings": 131072, "rope_theta": 500000.0}
+_1B = {**_LLAMA, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32}
+_3B = {**_LLAMA, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 28, "num_attention_heads": 24}
+_8B = {**_LLAMA, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32}
+_TIED = {"tie_word_embeddings": True}
+_QWEN = {"vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24}
+_QWEN |= {"num_attention_heads": 14, "num_key_value_heads": 2, "tie_word_embeddings": True}
+_GPT2 = {"n_embd": 1600, "n_layer": 48, "n_head": 25, "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}
+_MEDIUM = {**_GPT2, "n_embd": 1024, "n_layer": 24, "n_head": 16}
+llama_1b, llama_8b = causal("llama", **_1B, **_TIED), causal("llama", **_8B)
+FULL = {"recompute": "full"}
+LORA = {"train": "lora:r=16,targets=all"}
+
+CASES = (
+    Case("qwen2.5-0.5b", "qwen2.5-0.5b", 4, 2048, causal("qwen2", **_QWEN)),
+    Case("llama3.2-1b", "llama3.2-1b", 4, 2048, llama_1b, kept=True),
+    Case("llama3.2-1b at 8192", "llama3.2-1b", 1, 8192, llama_1b),
+    Case("llama3.2-1b recomputed", "llama3.2-1b", 8, 2048, llama_1b, FULL, recompute=True),
+    Case("llama3.2-1b accumulated", "llama3.2-1b", 2, 2048, llama_1b, accumulate=4),
+    Case("llama3.2-1b short", "llama3.2-1b", 1, 256, llama_1b),
+    Case("llama3.2-1b compiled", "llama3.2-1b", 4, 2048, llama_1b, {"stack": "fsdp-compile"}, compiled=True),
+    Case("llama3.2-1b paused", "llama3.2-1b", 4, 2048, llama_1b, kept=True, pause_s=0.1),
+    Case("llama3.2-1b eager attention", "llama3.2-1b", 2, 2048, causal("llama", "eager", **_1B, **_TIED), kept=True),
+    Case("llama3.2-3b recomputed", "llama3.2-3b", 2, 2048, causal("llama", **_3B, **_TIED), FULL, recompute=True),
+    Case("llama3.1-8b lora", "llama3.1-8b", 1, 2048, adapted(llama_8b), LORA, kept=True),
+    Case("llama3.1-8b lora recomputed", "llama3.1-8b", 2, 4096, adapted(llama_8b), LORA | FULL, recompute=True),
+    Case("gpt2-medium", "gpt2-medium", 8, 1024, causal("gpt2", **_MEDIUM)),
+    Case("gpt2-xl", "gpt2-xl", 4, 1024, causal("gpt2", **_GPT2)),
+    Case("vit-l-16", "vit-l-16", 64, None, vision),
+)
+
+
+def predicted(case: Case, cluster: str) -> dict[str, Any]:
+    """What Lockstep says: seconds, the interval's ends, bytes of tensors."""
+    words = {"stack": "hf-trainer", "gpus": 1, "micro_batch": case.micro_batch, **case.words}
+    words["batch"] = case.micro_batch * case.accumulate
+    if case.seq:
+        words["seq"] = case.seq
+    said = lockstep.estimate(case.model, cluster, **words).to_dict()
+    return {
+        "step_s": said["step_time_s"],
+        "interval_s": [said["interval"]["low"], said["interval"]["high"]],
+        "memory_B": (said["memory"]["total_B"] - FRAMEWORK_B) / (1.0 + SLACK_FRAC),
+        "breakdown_s": said["breakdown_s"],
+        "memory": said["memory"],
+    }
+
+
+def marked() -> torch.cuda.Event:
+    """An event on the GPU, recorded now."""
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+class Run:
+    """A model on the GPU that trains step by step."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        with torch.device("cuda"):
+            self.model = case.build()
+        self.model.train()
+        if case.recompute:
+            self.model.gradient_checkpointing_enable({"use_reentrant": False})
+        if case.compiled:
+            for layer in self.model.model.layers:
+                layer.compile()
+        trained = [p for p in self.model.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(trained, lr=1e-5, foreach=True)
+        self.batch = self._data()
+
+    def _data(self) -> dict[str, torch.Tensor]:
+        size = self.case.micro_batch
+        if self.case.seq is None:
+            labels = torch.randint(0, 1000, (size,), device="cuda")
+            return {"pixel_values": torch.randn(size, 3, 224, 224, device="cuda"), "labels": labels}
+        tokens = torch.randint(0, 50000, (size, self.case.seq), device="cuda")
+        return {"input_ids": tokens, "labels": tokens}
+
+    def step(self) -> None:
+        """One optimizer step."""
+        self.marks = [marked()]
+        time.sleep(self.case.pause_s)
+        for _ in range(self.case.accumulate):
+            with torch.autocast("cuda", torch.bfloat16):
+                loss = self.model(**self.batch).loss / self.case.accumulate
+            loss.backward()
+        self.marks.append(marked())
+        torch.nn.utils.clip_grad_norm_([p for p in self.model.parameters() if p.requires_grad], 1.0)
+        self.marks.append(marked())
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.marks.append(marked())
+        loss.item()
+
+
+def timed(run: Run) -> dict[str, Any]:
+    """Seconds of each step, and the most bytes that tensors and the allocator took."""
+    for _ in range(WARM_UP):
+        run.step()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    times_s, parts_s = list[float](), list[list[float]]()
+    for _ in range(STEPS):
+        began_s = time.perf_counter()
+        run.step()
+        torch.cuda.synchronize()
+        times_s.append(time.perf_counter() - began_s)
+        parts_s.append([one.elapsed_time(next_one) / 1e3 for one, next_one in pairwise(run.marks)])
+    passes_s, clip_s, update_s = (statistics.median(column) for column in zip(*parts_s, strict=True))
+    return {
+        "step_s": statistics.median(times_s),
+        "times_s": times_s,
+        "passes_s": passes_s,
+        "clip_s": clip_s,
+        "update_s": update_s,
+        "memory_B": torch.cuda.max_memory_allocated(),
+        "reserved_B": torch.cuda.max_memory_reserved(),
+        "parameters": sum(p.numel() for p in run.model.parameters()),
+    }
+
+
+def keep(run: Run, folder: Path) -> None:
+    """A Kineto profile of two steps and a memory snapshot of one."""
+    from torch.profiler import ProfilerActivity, profile, record_function
+
+    name = run.case.name.replace(" ", "-")
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True) as profiler:
+        for number in range(3):
+            with record_function(f"ProfilerStep#{number}"):
+                run.step()
+    profiler.export_chrome_trace(str(folder / f"{name}.json.gz"))
+    torch.cuda.memory._record_memory_history(max_entries=200_000, stacks="python")
+    run.step()
+    snapshot = torch.cuda.memory._snapshot()
+    torch.cuda.memory._record_memory_history(enabled=None)
+    with gzip.open(folder / f"{name}.pickle.gz", "wb") as file:
+        pickle.dump(snapshot, file)
+
+
+def measured(case: Case, folder: Path | None) -> dict[str, Any]:
+    """The case, run; the reason where it cannot be."""
+    try:
+        run = Run(case)
+        said = timed(run)
+        if folder and case.kept:
+            keep(run, folder)
+    except torch.OutOfMemoryError:
+        said = {"error": "out of memory"}
+    except Exception as error:
+        said = {"error": f"{type(error).__name__}: {error}"[:400]}
+    return said
+
+
+def rows(only: str, cluster: str, folder: Path | None) -> Iterator[dict[str, Any]]:
+    """Each case, predicted and then measured."""
+    for case in CASES:
+        if only in case.name:
+            row = {"case": case.name, "predicted": predicted(case, cluster), "measured": measured(case, folder)}
+            gc.collect()
+            torch._dynamo.reset()
+            torch.cuda.empty_cache()
+            yield row
+
+
+def line(row: dict[str, Any]) -> str:
+    """One line of the table."""
+    said, found = row["predicted"], row["measured"]
+    if "error" in found:
+        return f"{row['case']:<30}{found['error']}"
+    time_frac, memory_frac = (said[key] / found[key] - 1 for key in ("step_s", "memory_B"))
+    pair = f"{said['step_s'] * 1e3:8.1f}{found['step_s'] * 1e3:8.1f} ms{time_frac:+7.1%}"
+    return (
+        f"{row['case']:<30}{pair}{said['memory_B'] / 2**30:9.2f}{found['memory_B'] / 2**30:7.2f} GiB{memory_frac:+7.1%}"
+    )
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--out", type=Path, required=True, help="JSON file of all figures")
+    parser.add_argument("--only", default="", help="part of the names of cases to run")
+    parser.add_argument("--keep", type=Path, help="folder for profiles and memory snapshots")
+    asked = parser.parse_args()
+    device = torch.cuda.get_device_name()
+    if asked.keep:
+        asked.keep.mkdir(exist_ok=True)
+    print(f"{device}, torch {torch.__version__}: predicted, measured, error")
+    kept = []
+    for row in rows(asked.only, CLUSTERS[device], asked.keep):
+        kept.append(row)
+        print(line(row), flush=True)
+        asked.out.write_text(json.dumps({"device": device, "torch": torch.__version__, "rows": kept}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
