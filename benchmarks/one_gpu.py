@@ -5,9 +5,10 @@
     python benchmarks/one_gpu.py -o steps.json --keep traces   also profiles and memory snapshots of the cases marked so
 
 Models are those of Hugging Face transformers with random weights, trained as its Trainer trains them: parameters and
-AdamW in fp32, products under autocast in bf16, or bf16 weights frozen below LoRA adapters of PEFT. Steps are timed
-with the host's clock, their parts by CUDA events, after `WARM_UP`; memory is the most that tensors took (`max_memory_allocated`). The prediction is computed
-before the measurement and from nothing that was measured here. Needs transformers, and peft for adapters.
+AdamW in fp32, products under autocast in bf16, or bf16 weights frozen below LoRA adapters of PEFT. Steps are timed with
+the host's clock, their parts by CUDA events, after `WARM_UP`; memory is the most that tensors took
+(`max_memory_allocated`). The prediction is computed before the measurement and from nothing that was measured here.
+Needs transformers, and peft for adapters.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ _GPT2 = {"n_embd": 1600, "n_layer": 48, "n_head": 25, "attn_pdrop": 0.0, "embd_p
 _MEDIUM = {**_GPT2, "n_embd": 1024, "n_layer": 24, "n_head": 16}
 llama_1b, llama_8b = causal("llama", **_1B, **_TIED), causal("llama", **_8B)
 FULL = {"recompute": "full"}
-LORA = {"train": "lora:r=16,targets=all"}
+LORA = {"train": "lora:r=16,targets=all-linear"}
 
 CASES = (
     Case("qwen2.5-0.5b", "qwen2.5-0.5b", 4, 2048, causal("qwen2", **_QWEN)),
@@ -223,11 +224,13 @@ def keep(run: Run, folder: Path) -> None:
 
     name = run.case.name.replace(" ", "-")
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True) as profiler:
-        for number in range(3):
+        for number in range(2):
             with record_function(f"ProfilerStep#{number}"):
                 run.step()
     profiler.export_chrome_trace(str(folder / f"{name}.json.gz"))
-    torch.cuda.memory._record_memory_history(max_entries=200_000, stacks="python")
+    if run.case.pause_s:
+        return
+    torch.cuda.memory._record_memory_history(max_entries=200_000, stacks="python", context=None)
     run.step()
     snapshot = torch.cuda.memory._snapshot()
     torch.cuda.memory._record_memory_history(enabled=None)
