@@ -70,6 +70,8 @@ class Efficiency:
     """Fused attention kernels measured on the device, by name."""
     host_factor: float = 1.0
     """Factor on all host times of the software."""
+    fp8_frac: float = 1.0
+    """Fraction of the peak that products reach in fp8, over that in half precision."""
     rank_spread_frac: float = 0.0
     """Standard deviation of the speeds of such devices over their mean, found with the other constants."""
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from lockstep.errors import UnknownName
 from lockstep.hardware import AttentionKernel, Device
+from lockstep.hardware.device import SCALED
 from lockstep.layout import Recipe
 from lockstep.stacks import DEFAULT, Stack, stack
 from lockstep.types.arrays import Number, Truth
@@ -121,7 +122,9 @@ class Clock:
 
     def arithmetic(self, flops: Number) -> Work:
         """`flops` of products in one kernel, as if their operands were on chip."""
-        seconds = flops / (self.matmul_peak_flops * self.device.efficiency.matmul_max_frac)
+        curve = self.device.efficiency
+        most_frac = curve.matmul_max_frac * (curve.fp8_frac if SCALED.get(self.dtype, self.dtype) == "fp8" else 1.0)
+        seconds = flops / (self.matmul_peak_flops * most_frac)
         return Work(matmul_s=seconds, flops=flops, kernels=1)
 
     def operands(self, size_B: Number) -> Work:
@@ -172,7 +175,11 @@ class Clock:
         narrow_B = INPUT_B.get(self.dtype)
         return Work() if narrow_B is None else self.stream((self.element_B + 2.0 * narrow_B) * elements)
 
+    def elementwise(self, size_B: Number, kernels: Number = 1) -> Work:
+        """The software's norms and elementwise kernels, which must move `size_B` bytes in all."""
+        return self.stream(size_B * self.stack.elementwise_factor, kernels)
+
     def stream(self, size_B: Number, kernels: Number = 1) -> Work:
-        """Elementwise kernels that move `size_B` bytes in all."""
+        """Kernels that move `size_B` bytes in all, as fast as the device can."""
         rate_Bps = self.device.memory_bandwidth_Bps * self.device.efficiency.stream_frac
         return Work(stream_s=size_B / rate_Bps, kernels=kernels)

@@ -44,10 +44,10 @@ def convolution_work(job: Job, grid: LayoutGrid, clock: Clock) -> Passes:
         output_B = pixels * layer.outputs * clock.element_B
         product = _product(layer, pixels, clock)
         passes = _passes(layer, recipe.fused_elementwise)
-        forward = forward + product + sum((clock.stream(one[0] * output_B) for one in passes), Work())
+        forward = forward + product + sum((clock.elementwise(one[0] * output_B) for one in passes), Work())
         # The first layer needs no gradient of the images.
         products = product if layer.is_stem else 2 * product
-        backward = backward + products + sum((clock.stream(one[1] * output_B) for one in passes), Work())
+        backward = backward + products + sum((clock.elementwise(one[1] * output_B) for one in passes), Work())
     return Passes(forward, backward)
 
 

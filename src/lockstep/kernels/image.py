@@ -77,7 +77,7 @@ def _weighed(shard: Shard) -> Passes:
 def _over_stream(shard: Shard, forward: tuple[float, int], backward: tuple[float, int]) -> Passes:
     """(passes, kernels) over the residual stream in either direction."""
     size_B = shard.loose_tokens * shard.model.hidden * shard.clock.element_B
-    return Passes(*(shard.clock.stream(passes * size_B, kernels) for passes, kernels in (forward, backward)))
+    return Passes(*(shard.clock.elementwise(passes * size_B, kernels) for passes, kernels in (forward, backward)))
 
 
 def _once(shard: Shard, weights: Iterable[Weight]) -> Passes:

@@ -75,6 +75,5 @@ class Shard:
 
     def elementwise(self, elements: Number, forward_passes: float, backward_passes: float, kernels: int = 1) -> Passes:
         """A kernel that reads and writes `elements` so many times in either direction."""
-        size_B = elements * self.clock.element_B
-        stream = self.clock.stream
-        return Passes(stream(size_B * forward_passes, kernels), stream(size_B * backward_passes, kernels))
+        size_B, software = elements * self.clock.element_B, self.clock.elementwise
+        return Passes(software(size_B * forward_passes, kernels), software(size_B * backward_passes, kernels))

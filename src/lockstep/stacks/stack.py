@@ -1,12 +1,15 @@
 """`Stack`: a training software and its release: which attention kernel it runs, its time on the host, its switches.
 
 A device is what its kernels can do (`hardware/device.py`); a stack is what software does with it. Its switches are
-fields of `layout.Recipe` that the software decides, not the user: facts, each with its source. Its host times are
+fields of `layout.Recipe` that the software decides, not the user: facts, each with its source. Its times are
 fitted to published steps of that software (`python -m lockstep.validation.fit`), on all devices together:
 
     launch_s          per kernel launch, the framework included
     recompute_host_s  per recomputed layer beside its launches: leaving and re-entering autograd, random states
     step_s            per optimizer step, hidden by nothing: data loading, clipping, logging
+
+and so is `elementwise_factor`, what its norms and elementwise kernels take over streams of the bytes they must move:
+kernels that the account of a layer leaves out, and those that are far from the memory's rate.
 """
 
 from __future__ import annotations
@@ -47,10 +50,14 @@ class Stack:
     launch_s: float
     recompute_host_s: float
     step_s: float
+    elementwise_factor: float
+    """Seconds of norms and elementwise kernels over those of streams of their bytes."""
+    norms: str
+    """Whose kernel a norm is: of cuDNN, Transformer Engine, Apex or Triton (fused), of torch, or of torch.compile."""
     switches: Mapping[str, bool | str | float] = field(hash=False)
     """Fields of `Recipe` and their values."""
     kind: str
-    """What the host times are: fitted to steps of this software; shared, those that fit all software best; assumed."""
+    """What these are: fitted to steps of this software; shared, those that fit all software best; assumed."""
     source: str
     date: str
 

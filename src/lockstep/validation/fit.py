@@ -1,7 +1,7 @@
 """`python -m lockstep.validation.fit`: what kernels of a device reach and what software costs, of all tables at once.
 
 Unknown are, for each device type, three constants of its efficiency curve (`CURVE`) and, where llm-foundry ran, the
-rate of its attention kernel in Triton beside FlashAttention-1's; for each software the times of `HOST`. Attention
+rate of its attention kernel in Triton beside FlashAttention-1's; for each software the times of `SOFTWARE`. Attention
 kernels are not fitted here but to benchmarks of kernels alone (`attention.py`). Nothing is fitted for a table.
 
 Minimises a soft-L1 norm of log(predicted / measured), each table and device type weighing the same however many rows it
@@ -16,7 +16,7 @@ shared times; what is then said of its tables is an error out of sample. `--each
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
@@ -33,15 +33,17 @@ from lockstep.validation import dgxc, korthikanti, llm_foundry, narayanan, nemo,
 from lockstep.validation.case import Case
 from lockstep.validation.unseen import SHARED, TRITON, with_triton
 
-CURVE = ("matmul_max_frac", "matmul_bytes_factor", "stream_frac")
-HOST = ("launch_s", "recompute_host_s", "step_s")
+CURVE = ("matmul_max_frac", "matmul_bytes_factor")
+SOFTWARE = ("launch_s", "recompute_host_s", "step_s", "elementwise_factor")
 OF_TRITON = "fsdp-eager"
 """The software whose attention kernel is fitted, as no table has it alone."""
-START = {"a100": (0.80, 1.0, 0.85), "h100": (0.70, 1.0, 0.85), "b200": (0.70, 1.0, 0.85)}
+START = {"a100": (0.80, 1.0), "b200": (0.70, 1.0)}
 """Towards which a device's constants are pulled."""
-HOST_START = (10e-6, 1e-3, 0.01)
-LOWEST = {CURVE: (0.40, 0.01, 0.30), HOST: (2e-6, 1e-5, 1e-3), (TRITON,): (0.5,)}
-HIGHEST = {CURVE: (0.95, 3.0, 0.95), HOST: (50e-6, 5e-3, 0.03), (TRITON,): (2.0,)}
+MEASURED = ("h100",)
+"""Curves of kernels alone, of which nothing is fitted (`products.py`)."""
+SOFTWARE_START = (10e-6, 1e-3, 0.01, 1.5)
+LOWEST = {CURVE: (0.40, 0.01), SOFTWARE: (2e-6, 1e-5, 1e-3, 0.8), (TRITON,): (0.5,)}
+HIGHEST = {CURVE: (0.95, 3.0), SOFTWARE: (50e-6, 5e-3, 0.03, 4.0), (TRITON,): (2.0,)}
 PULL = 0.02
 """Weight of a pull: a change by a factor e costs as much as an error of this size in a whole table."""
 SCALE = 0.05
@@ -89,7 +91,7 @@ def groups() -> tuple[Group, ...]:
     found = []
     for table, cases in TABLES:
         rows = cases()
-        for device in START:
+        for device in (*START, *MEASURED):
             here = tuple(case for case in rows if device in case.cluster.device.efficiency.name)
             if here:
                 found.append(Group(table, device, here[0].job.recipe.software.name, here))
@@ -108,29 +110,33 @@ class Constants:
 
     def of(self, group: Group) -> list[int]:
         """Places of the constants that a group's predictions depend on."""
-        host = group.software if (group.software, HOST[0]) in self.names else SHARED
-        wanted = [(group.device, name) for name in CURVE]
+        software = group.software if (group.software, SOFTWARE[0]) in self.names else SHARED
+        wanted = [(group.device, name) for name in CURVE if group.device in START]
         if stack(group.software).kind != "assumed":
-            wanted += [(host, name) for name in HOST]
+            wanted += [(software, name) for name in SOFTWARE]
         if (group.device, TRITON) in self.names and group.software == OF_TRITON:
             wanted.append((group.device, TRITON))
         return [self.names.index(name) for name in wanted]
 
+    def named(self, places: Sequence[int], values: Floats) -> dict[str, Floats]:
+        """Values of the constants at these places, by what they are."""
+        return {self.names[place][1]: value for place, value in zip(places, values, strict=True)}
+
 
 def blank(fitted: Sequence[Group]) -> Constants:
     """The constants of these groups at their start."""
-    devices = dict.fromkeys(one.device for one in groups())
+    devices = dict.fromkeys(one.device for one in groups() if one.device in START)
     software = [name for name in dict.fromkeys(one.software for one in fitted) if stack(name).kind == "fitted"]
     triton = dict.fromkeys(one.device for one in fitted if one.software == OF_TRITON)
     names = [(device, name) for device in devices for name in CURVE]
-    names += [(who, name) for who in (SHARED, *software) for name in HOST]
+    names += [(who, name) for who in (SHARED, *software) for name in SOFTWARE]
     names += [(device, TRITON) for device in triton]
     return Constants(tuple(names), np.log([_start(*name) for name in names]))
 
 
 def _start(who: str, what: str) -> float:
-    if what in HOST:
-        return HOST_START[HOST.index(what)]
+    if what in SOFTWARE:
+        return SOFTWARE_START[SOFTWARE.index(what)]
     return 1.0 if what == TRITON else START[who][CURVE.index(what)]
 
 
@@ -145,15 +151,13 @@ def changed(case: Case, curve: Efficiency, software: Stack) -> Case:
     return replace(case, cluster=replace(case.cluster, device=device), job=job)
 
 
-def log_errors(group: Group, cases: Sequence[Case], values: Floats) -> Floats:
+def log_errors(group: Group, cases: Sequence[Case], values: Mapping[str, Floats]) -> Floats:
     """log(predicted / measured) of every case: (cases,), or (cases, n) when each of the constants is n values."""
-    curve = replace(efficiency(group.device), **dict(zip(CURVE, values, strict=False)))
-    software = stack(group.software)
-    if len(values) > len(CURVE):
-        software = replace(software, **dict(zip(HOST, values[len(CURVE) :], strict=False)))
+    known: Json = dict(values)
+    curve = replace(efficiency(group.device), **{name: known.pop(name) for name in CURVE if name in known})
     if group.software == OF_TRITON:
-        factor = values[-1] if len(values) > len(CURVE) + len(HOST) else 1.0
-        curve = with_triton(curve, factor)
+        curve = with_triton(curve, known.pop(TRITON, 1.0))
+    software = replace(stack(group.software), **known)
     steps = [
         price_step(one.job, one.cluster, one.layout.grid()) for one in (changed(c, curve, software) for c in cases)
     ]
@@ -166,8 +170,10 @@ def linear(fitted: Sequence[Group], start: Constants, logs: Floats) -> tuple[Flo
     residuals, slopes = [], []
     for group in fitted:
         places = start.of(group)
+        if not places:
+            continue
         moved = np.exp(logs[places][:, None] + DIFFERENCE * np.eye(len(places), len(places) + 1, 1))
-        errors = log_errors(group, group.fitted, moved) / np.sqrt(len(group.fitted))
+        errors = log_errors(group, group.fitted, start.named(places, moved)) / np.sqrt(len(group.fitted))
         slope = np.zeros((len(errors), len(logs)))
         slope[:, places] = (errors[:, 1:] - errors[:, :1]) / DIFFERENCE
         residuals.append(errors[:, 0])
@@ -207,15 +213,15 @@ def _pulls(start: Constants) -> Floats:
     """Rows of weights whose products with the change of the constants are pulled to nothing."""
     rows = PULL * np.eye(len(start.names))
     for place, (who, what) in enumerate(start.names):
-        if what in HOST and who != SHARED:
+        if what in SOFTWARE and who != SHARED:
             rows[place, start.names.index((SHARED, what))] = -PULL
     return rows
 
 
 def errors_of(group: Group, found: Constants) -> Floats:
     """Signed relative errors of all rows of a group."""
-    values = np.exp(found.logs[found.of(group)])
-    return np.expm1(log_errors(group, group.cases, values))
+    places = found.of(group)
+    return np.expm1(log_errors(group, group.cases, found.named(places, np.exp(found.logs[places]))))
 
 
 def _print(found: Constants, left_out: str | None) -> None:
@@ -223,7 +229,7 @@ def _print(found: Constants, left_out: str | None) -> None:
     if left_out is not None:
         print(f"[{left_out}]")
     for who, what in found.names:
-        if left_out is None or who in (SHARED, *START):
+        if left_out is None or who in (SHARED, *START, *MEASURED):
             print(f"{who}.{what} = {found[who, what]:g}")
     for group in groups():
         if left_out in (None, group.software):
