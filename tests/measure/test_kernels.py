@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lockstep.errors import BadInput
 from lockstep.measure.kernels import KERNELS, KernelRow, bench, usual_dtype
-from lockstep.measure.kernels.kernel import Task
+from lockstep.measure.kernels.kernel import Curve, Task, fit_curve
 
 SIZE = 16
 
@@ -91,6 +91,39 @@ def test_usual_sizes_rise_by_factors_and_a_gpu_has_the_larger_ones(name: str) ->
         assert len({after / before for before, after in pairwise(sizes)}) <= 1
     assert max(kernel.gpu_sizes) > max(kernel.cpu_sizes)
     assert min(kernel.gpu_sizes) > min(kernel.cpu_sizes)
+
+
+def product(size: int, width: int, seconds: float) -> KernelRow:
+    flops, size_B = 2.0 * size * size * width, 2.0 * (size * size + 2 * size * width)
+    return KernelRow("matmul", f"{size}x{size}x{width}", flops, size_B, 1, (seconds,))
+
+
+def curve(products: list[KernelRow], peak: float, bandwidth_Bps: float) -> Curve:
+    others = [KernelRow(name, "1", 1e12, 1e9, 1, (1e-3,)) for name in ("attention", "attention backward")]
+    others += [KernelRow("memory", "1", 0.0, bandwidth_Bps, 1, (1.0,)), KernelRow("launch", "1", 0.0, 0.0, 10, (1e-4,))]
+    return fit_curve([*products, *others], "gpu", "2026-11-26", peak, bandwidth_Bps)
+
+
+@pytest.mark.parametrize(("frac", "factor"), [(0.7, 0.3), (0.6, 0.0), (0.9, 2.0)])
+def test_a_curve_is_found_again_from_products_of_which_the_small_ones_wait_for_their_launch(
+    frac: float, factor: float
+) -> None:
+    peak, bandwidth_Bps, launch_s = 989e12, 3.35e12, 19e-6
+    rows = []
+    for size in (256, 512, 1024, 2048, 4096, 8192, 16384):
+        for width in (size, size // 8):
+            one = product(size, width, 1.0)
+            seconds = one.flops / (peak * frac) + factor * one.size_B / bandwidth_Bps
+            rows.append(product(size, width, max(seconds, launch_s)))
+    found = curve(rows, peak, bandwidth_Bps).efficiency
+    assert found.matmul_max_frac == pytest.approx(frac, rel=1e-6)
+    assert found.matmul_bytes_factor == pytest.approx(factor, abs=1e-6)
+    assert found.typical_error_frac == pytest.approx(0, abs=1e-6)
+
+
+def test_no_product_is_said_to_be_faster_than_the_peak() -> None:
+    rows = [product(size, size, 2.0 * size**3 / 1.2e15) for size in (4096, 8192, 16384)]
+    assert curve(rows, 1e15, 3e12).efficiency.matmul_max_frac == 1.0
 
 
 @pytest.fixture

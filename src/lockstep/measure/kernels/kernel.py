@@ -12,8 +12,8 @@ Sources: Dao et al., "FlashAttention" (2022), section 3, for the products of the
 two fp32 moments.
 
 `fit_curve` makes of them an efficiency curve in the form of the hardware catalog:
-matmul_max_frac e and matmul_bytes_factor c solve  t = 2mnk / (peak e) + c bytes / bandwidth  over all products, by
-least squares on relative errors, c >= 0. Streams take the largest size, attention the best, the launch its median.
+matmul_max_frac e and matmul_bytes_factor c solve  t = 2mnk / (peak e) + c bytes / bandwidth  over products that take at
+least `LAUNCHES` times as long as the shortest, by least squares on relative errors, e <= 1, c >= 0. Streams take the largest size, attention the best, the launch its median.
 Host times of recomputation and of a step are no kernel's and stay 0; the text of the curve says so.
 
 Peak and bandwidth are those of the datasheet; where none are given the best rates measured stand in for them, and all
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 NARROW = 8
 FORWARD_PRODUCTS, BACKWARD_PRODUCTS = 2, 5
 ADAMW_B = 28.0
+LAUNCHES = 4.0
 _LENGTHS = ((10**6, 4 * 10**6, 16 * 10**6), (10**7, 10**8, 10**9))
 
 
@@ -188,7 +189,7 @@ class Curve:
     memory_bandwidth_Bps: float
     from_datasheet: bool
     errors_frac: tuple[float, ...]
-    """Signed relative error of the curve on each product."""
+    """Signed relative error of the curve on each product fitted."""
 
     def to_toml(self) -> str:
         """An entry of `hardware/catalog/efficiency.toml`."""
@@ -247,14 +248,21 @@ def _best(rows: Sequence[KernelRow]) -> float:
 
 
 def _products(rows: Sequence[KernelRow], peak: float, bandwidth_Bps: float) -> tuple[float, float, list[float]]:
-    """(e, c, relative errors): both terms at least 0, else the other alone."""
-    time_s = np.array([row.time_s for row in rows])
-    ideal = np.array([[row.flops / peak, row.size_B / bandwidth_Bps] for row in rows]) / time_s[:, np.newaxis]
-    solved = np.linalg.lstsq(ideal, np.ones(len(rows)), rcond=None)[0]
-    if solved[1] < 0 or solved[0] <= 0:
-        slope = float(ideal[:, 0].sum() / (ideal[:, 0] @ ideal[:, 0]))
-        solved = np.array([slope, 0.0])
-    return float(1 / solved[0]), float(solved[1]), (ideal @ solved - 1).tolist()
+    """(e, c, relative errors of the products fitted): e at most 1, c at least 0.
+
+    A product hardly longer than the shortest waits for its launch, and says nothing of the device.
+    """
+    shortest_s = min(row.time_s for row in rows)
+    long = [row for row in rows if row.time_s > LAUNCHES * shortest_s] or list(rows)
+    time_s = np.array([row.time_s for row in long])
+    ideal = np.array([[row.flops / peak, row.size_B / bandwidth_Bps] for row in long]) / time_s[:, np.newaxis]
+    slowness, factor = np.linalg.lstsq(ideal, np.ones(len(long)), rcond=None)[0]
+    if factor < 0:
+        slowness, factor = float(ideal[:, 0].sum() / (ideal[:, 0] @ ideal[:, 0])), 0.0
+    if slowness < 1:
+        slowness, rest = 1.0, 1.0 - ideal[:, 0]
+        factor = max(0.0, float(rest @ ideal[:, 1] / (ideal[:, 1] @ ideal[:, 1])))
+    return 1.0 / float(slowness), float(factor), (ideal @ [slowness, factor] - 1.0).tolist()
 
 
 def _quoted(text: str) -> str:
