@@ -18,6 +18,37 @@ def test_the_catalog_has_what_the_fit_of_products_finds(gpu: str) -> None:
     assert curve.devices == (products.DEVICES[gpu],)
 
 
+def test_the_catalog_has_what_kernels_of_h100_alone_reach() -> None:
+    curve = efficiency("h100")
+    assert {name: getattr(curve, name) for name in products.H100_CURVE} == products.h100()
+    assert curve.kind == "measured"
+
+
+KERNELS_OF_H100 = [row for row in read_rows(products.H100_FILE) if row["kernel"].startswith(("matmul.", "fp8."))]
+
+
+@pytest.mark.parametrize("row", KERNELS_OF_H100, ids=lambda row: row["row_id"])
+def test_products_of_linear_layers_on_h100_are_met(row: dict[str, str]) -> None:
+    """Scales per row, which one per tensor was fitted to, cost up to a quarter more."""
+    m, n, k = map(int, row["shape"].split("x"))
+    fp8 = row["kernel"].startswith("fp8.")
+    clock = Clock.of(device("h100-sxm"), Recipe(seq=1, batch=1, dtype="fp8" if fp8 else "bf16"))
+    assert abs(float(clock.matmul(m, n, k).device_s) / (float(row["time_us"]) * 1e-6) - 1) < (0.25 if fp8 else 0.18)
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in read_rows(products.H100_FILE) if row["kernel"].startswith("attention.")],
+    ids=lambda row: row["row_id"],
+)  # fmt: skip
+def test_attention_on_h100_is_met_within_a_quarter_by_a_curve_from_other_benchmarks(row: dict[str, str]) -> None:
+    _, kernel, way = row["kernel"].split(".")
+    batch, heads, tokens, head = map(int, row["shape"].split("x"))
+    clock = Clock.of(device("h100-sxm"), Recipe(seq=tokens, batch=1, attention_kernel=kernel))
+    flops = 2.0 * batch * heads * tokens**2 * head * (2.5 if way == "backward" else 1.0)
+    seconds = clock.fused_attention(flops, tokens, head, causal=True, backward=way == "backward").attention_s
+    assert abs(float(seconds) / (float(row["time_us"]) * 1e-6) - 1) < 0.25
+
+
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["row_id"])
 def test_a_product_is_met_within_six_percent(row: dict[str, str]) -> None:
     n, recipe = int(row["n"]), Recipe(seq=1, batch=1)

@@ -1,24 +1,36 @@
-"""`python -m lockstep.validation.products`: curves of devices that no step was fitted on, from products alone.
+"""`python -m lockstep.validation.products`: curves of devices from kernels alone, without any step.
 
 torch.matmul of n x n by n x n in bf16 takes 2 n^3 / (peak e) + c 6 n^2 / bandwidth (`hardware/device.py`), so that
 
     1 / f_n = 1 / e + c x_n        f_n the fraction of the peak that was measured, x_n = 3 peak / (n bandwidth)
 
 is a line, fitted by least squares with c not below 0.01 and e not above 1. Products of 1,024 rows, which wait for their
-launch, are left out. What else the curve needs is that of the same generation's device whose steps were fitted.
+launch, are left out. What else the curve needs is that of the same generation's device.
 
-Source: github.com/zzc0721/torch-performance-test-data, issues 77 and 78 (October 2025, PyTorch 2.7, rates by size).
+Of H100 there are all three products of a linear layer at shapes of training, in bf16 and fp8, and streams of 2**28
+numbers (`h100`): the same line in relative errors; of fp8, with one scale per tensor, the median over what the curve
+says in bf16. Measured for this purpose on one H100 SXM of 700 W, PyTorch 2.11.0 with CUDA 13.0, 26 November 2026, on
+random numbers, each the median of 60 ms of repeats with the cache emptied between them (`benchmarks/gpu_kernels.py`):
+h100_kernels.csv. A device that runs nothing but products is held back by its power; beside other kernels it may be
+faster.
+
+Other sources: github.com/zzc0721/torch-performance-test-data, issues 77 and 78 (October 2025, PyTorch 2.7, rates by size).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from lockstep.hardware import device
+from lockstep.types.arrays import Floats
 from lockstep.validation.case import read_rows
 
 DEVICES = {"H20": "h20", "RTX 4090": "rtx-4090"}
 SMALLEST, LEAST_FACTOR = 2048, 0.01
+H100_FILE, H100_KINDS = "h100_kernels.csv", ("matmul.", "fp8.tensorwise.", "copy", "add")
+H100_CURVE = ("matmul_max_frac", "matmul_bytes_factor", "fp8_frac", "stream_frac")
 
 
 def fit(gpu: str) -> tuple[float, float]:
@@ -34,11 +46,41 @@ def fit(gpu: str) -> tuple[float, float]:
     return float(f"{1.0 / slowness:.3g}"), float(f"{factor:.3g}")
 
 
+def h100() -> dict[str, float]:
+    """Constants of the curve of H100."""
+    from scipy.optimize import lsq_linear
+
+    found = device("h100-sxm")
+    peak, bandwidth_Bps = found.peak("bf16"), found.memory_bandwidth_Bps
+    rows = {kind: [row for row in read_rows(H100_FILE) if row["kernel"].startswith(kind)] for kind in H100_KINDS}
+    flops, size_B, time_s = _products(rows["matmul."])
+    relative = np.column_stack([flops / peak, size_B / bandwidth_Bps]) / time_s[:, np.newaxis]
+    slowness, factor = lsq_linear(relative, np.ones(len(time_s)), bounds=([1.0, LEAST_FACTOR], np.inf)).x
+    flops, _, time_s = _products(rows["fp8.tensorwise."])
+    fp8_frac = np.median(flops / (found.peak("fp8") * time_s)) * slowness
+    elements = 2.0**28
+    streams = [passes * 2.0 * elements / (float(row["time_us"]) * 1e-6) for row, passes in _streams(rows)]
+    constants = (1.0 / slowness, factor, fp8_frac, np.mean(streams) / bandwidth_Bps)
+    return {name: float(f"{value:.3g}") for name, value in zip(H100_CURVE, constants, strict=True)}
+
+
+def _products(rows: Sequence[dict[str, str]]) -> tuple[Floats, Floats, Floats]:
+    """FLOPs, bytes of operands in half precision, and seconds."""
+    m, n, k = np.array([[float(side) for side in row["shape"].split("x")] for row in rows]).T
+    return 2.0 * m * n * k, 2.0 * (m * n + m * k + n * k), np.array([float(row["time_us"]) for row in rows]) * 1e-6
+
+
+def _streams(rows: dict[str, list[dict[str, str]]]) -> list[tuple[dict[str, str], int]]:
+    """A copy, which reads and writes, and an addition, which reads twice."""
+    return [(rows["copy"][0], 2), (rows["add"][0], 3)]
+
+
 def main() -> None:
-    """Prints both constants of every device."""
+    """Prints the constants of every device."""
     for gpu, name in DEVICES.items():
         most, factor = fit(gpu)
         print(f"{name}: matmul_max_frac = {most:g}, matmul_bytes_factor = {factor:g}")
+    print("h100:", ", ".join(f"{name} = {value:g}" for name, value in h100().items()))
 
 
 if __name__ == "__main__":
