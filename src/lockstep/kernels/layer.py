@@ -331,6 +331,6 @@ def accumulation_work(shard: Shard, parameters: Number) -> Work:
     apart = clock.stream((clock.element_B + accumulated * recipe.gradient_B) * parameters)
     if not recipe.fused_accumulation:
         return apart
-    inside = clock.operands((2.0 * recipe.gradient_B - clock.element_B) * parameters)
+    inside = clock.stream((2.0 * recipe.gradient_B - clock.element_B) * parameters)
     scattered = sharing_of(recipe, shard.grid).scatters
     return apart.when(scattered) + inside.when(np.logical_not(scattered))
