@@ -1,7 +1,7 @@
 """Training steps on one GPU beside what Lockstep says of them: seconds, bytes, and where they go.
 
     python benchmarks/one_gpu.py -o steps.json                 every case
-    python benchmarks/one_gpu.py -o steps.json --only 3b       those with 3b in their names
+    python benchmarks/one_gpu.py -o steps.json --only 3b       those whose names match
     python benchmarks/one_gpu.py -o steps.json --keep traces   also profiles and memory snapshots of the cases marked so
 
 Models are those of Hugging Face transformers with random weights, trained as its Trainer trains them: parameters and
@@ -18,6 +18,7 @@ import gc
 import gzip
 import json
 import pickle
+import re
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -86,50 +87,80 @@ def adapted(build: Callable[[], Any]) -> Callable[[], Any]:
     return with_adapters
 
 
-def vision() -> Any:
-    """ViT-L/16."""
-    from transformers import ViTConfig, ViTForImageClassification
+def vision(**config: Any) -> Callable[[], Any]:
+    """A vision transformer on images of 224 x 224 and 1,000 classes."""
 
-    made = ViTConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
-    made.num_labels = 1000
-    return ViTForImageClassification._from_config(made, attn_implementation="sdpa")
+    def build() -> Any:
+        from transformers import ViTConfig, ViTForImageClassification
+
+        made = ViTConfig(**config)
+        made.num_labels = 1000
+        return ViTForImageClassification._from_config(made, attn_implementation="sdpa")
+
+    return build
 
 
-_LLAMA = {"vocab_size": 128256, "num_key_value_heads": 8, "max_position_embeddings": 131072, "rope_theta": 500000.0}
-_1B = {**_LLAMA, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32}
-_3B = {**_LLAMA, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 28, "num_attention_heads": 24}
-_8B = {**_LLAMA, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32}
-_TIED = {"tie_word_embeddings": True}
-_QWEN = {"vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24}
-_QWEN |= {"num_attention_heads": 14, "num_key_value_heads": 2, "tie_word_embeddings": True}
+def sized(hidden: int, ffn: int, layers: int, heads: int, kv_heads: int, vocab: int, **more: Any) -> dict[str, Any]:
+    """A configuration of a model like Llama."""
+    return {
+        "hidden_size": hidden, "intermediate_size": ffn, "num_hidden_layers": layers, "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads, "vocab_size": vocab, "max_position_embeddings": 131072, **more,
+    }  # fmt: skip
+
+
+TIED = {"tie_word_embeddings": True}
+_1B = sized(2048, 8192, 16, 32, 8, 128256, **TIED)
+_3B = sized(3072, 8192, 28, 24, 8, 128256, **TIED)
+_8B = sized(4096, 14336, 32, 32, 8, 128256)
 _GPT2 = {"n_embd": 1600, "n_layer": 48, "n_head": 25, "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}
 _MEDIUM = {**_GPT2, "n_embd": 1024, "n_layer": 24, "n_head": 16}
-llama_1b, llama_8b = causal("llama", **_1B, **_TIED), causal("llama", **_8B)
-FULL = {"recompute": "full"}
-LORA = {"train": "lora:r=16,targets=all-linear"}
+_VIT_L = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+_VIT_H = {"hidden_size": 1280, "num_hidden_layers": 32, "num_attention_heads": 16, "intermediate_size": 5120}
+llama_1b, llama_3b, llama_8b = causal("llama", **_1B), causal("llama", **_3B), causal("llama", **_8B)
+qwen_half = causal("qwen2", **sized(896, 4864, 24, 14, 2, 151936, **TIED))
+qwen_1b5 = causal("qwen2", **sized(1536, 8960, 28, 12, 2, 151936, **TIED))
+qwen_3b = causal("qwen2", **sized(2048, 11008, 36, 16, 2, 151936, **TIED))
+qwen3_1b7 = causal("qwen3", **sized(2048, 6144, 28, 16, 8, 151936, head_dim=128, **TIED))
+smol_1b7 = causal("llama", **sized(2048, 8192, 24, 32, 32, 49152, **TIED))
+smol_360m = causal("llama", **sized(960, 2560, 32, 15, 5, 49152, **TIED))
+mistral_7b = causal("mistral", **sized(4096, 14336, 32, 32, 8, 32000, sliding_window=None))
+FULL, LORA, COMPILED = {"recompute": "full"}, {"train": "lora:r=16,targets=all-linear"}, {"stack": "fsdp-compile"}
 
 CASES = (
-    Case("qwen2.5-0.5b", "qwen2.5-0.5b", 4, 2048, causal("qwen2", **_QWEN)),
+    Case("qwen2.5-0.5b", "qwen2.5-0.5b", 4, 2048, qwen_half),
     Case("llama3.2-1b", "llama3.2-1b", 4, 2048, llama_1b, kept=True),
     Case("llama3.2-1b at 8192", "llama3.2-1b", 1, 8192, llama_1b),
     Case("llama3.2-1b recomputed", "llama3.2-1b", 8, 2048, llama_1b, FULL, recompute=True),
     Case("llama3.2-1b accumulated", "llama3.2-1b", 2, 2048, llama_1b, accumulate=4),
     Case("llama3.2-1b short", "llama3.2-1b", 1, 256, llama_1b),
-    Case("llama3.2-1b compiled", "llama3.2-1b", 4, 2048, llama_1b, {"stack": "fsdp-compile"}, compiled=True),
+    Case("llama3.2-1b compiled", "llama3.2-1b", 4, 2048, llama_1b, COMPILED, compiled=True),
     Case("llama3.2-1b paused", "llama3.2-1b", 4, 2048, llama_1b, kept=True, pause_s=0.1),
-    Case("llama3.2-1b eager attention", "llama3.2-1b", 2, 2048, causal("llama", "eager", **_1B, **_TIED), kept=True),
-    Case("llama3.2-3b recomputed", "llama3.2-3b", 2, 2048, causal("llama", **_3B, **_TIED), FULL, recompute=True),
+    Case("llama3.2-1b eager attention", "llama3.2-1b", 2, 2048, causal("llama", "eager", **_1B), kept=True),
+    Case("llama3.2-3b recomputed", "llama3.2-3b", 2, 2048, llama_3b, FULL, recompute=True),
     Case("llama3.1-8b lora", "llama3.1-8b", 1, 2048, adapted(llama_8b), LORA, kept=True),
     Case("llama3.1-8b lora recomputed", "llama3.1-8b", 2, 4096, adapted(llama_8b), LORA | FULL, recompute=True),
     Case("gpt2-medium", "gpt2-medium", 8, 1024, causal("gpt2", **_MEDIUM)),
     Case("gpt2-xl", "gpt2-xl", 4, 1024, causal("gpt2", **_GPT2)),
-    Case("vit-l-16", "vit-l-16", 64, None, vision),
+    Case("vit-l-16", "vit-l-16", 64, None, vision(**_VIT_L)),
+    Case("smollm2-360m", "smollm2-360m", 8, 2048, smol_360m),
+    Case("smollm2-1.7b", "smollm2-1.7b", 2, 2048, smol_1b7),
+    Case("smollm2-1.7b recomputed", "smollm2-1.7b", 8, 2048, smol_1b7, FULL, recompute=True),
+    Case("qwen2.5-1.5b accumulated", "qwen2.5-1.5b", 2, 2048, qwen_1b5, accumulate=2),
+    Case("qwen2.5-3b lora", "qwen2.5-3b", 2, 2048, adapted(qwen_3b), LORA),
+    Case("qwen3-1.7b", "qwen3-1.7b", 2, 2048, qwen3_1b7),
+    Case("llama3.2-1b compiled at 8192", "llama3.2-1b", 1, 8192, llama_1b, COMPILED, compiled=True),
+    Case("llama3.2-3b lora", "llama3.2-3b", 4, 2048, adapted(llama_3b), LORA),
+    Case("mistral-7b lora recomputed", "mistral-7b", 4, 4096, adapted(mistral_7b), LORA | FULL, recompute=True),
+    Case("llama3.1-8b lora at 8192", "llama3.1-8b", 1, 8192, adapted(llama_8b), LORA | FULL, recompute=True),
+    Case("vit-h-14", "vit-h-14", 32, None, vision(patch_size=14, **_VIT_H)),
 )
+FIRST = 15
+"""Cases of the first day: what the prediction says of software was mended after they had been seen."""
 
 
 def predicted(case: Case, cluster: str) -> dict[str, Any]:
     """What Lockstep says: seconds, the interval's ends, bytes of tensors."""
-    words = {"stack": "hf-trainer", "gpus": 1, "micro_batch": case.micro_batch, **case.words}
+    words = {"stack": "hf-trainer-5", "gpus": 1, "micro_batch": case.micro_batch, **case.words}
     words["batch"] = case.micro_batch * case.accumulate
     if case.seq:
         words["seq"] = case.seq
@@ -255,7 +286,7 @@ def measured(case: Case, folder: Path | None) -> dict[str, Any]:
 def rows(only: str, cluster: str, folder: Path | None) -> Iterator[dict[str, Any]]:
     """Each case, predicted and then measured."""
     for case in CASES:
-        if only in case.name:
+        if re.search(only, case.name):
             row = {"case": case.name, "predicted": predicted(case, cluster), "measured": measured(case, folder)}
             gc.collect()
             torch._dynamo.reset()
@@ -279,7 +310,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--out", type=Path, required=True, help="JSON file of all figures")
-    parser.add_argument("--only", default="", help="part of the names of cases to run")
+    parser.add_argument("--only", default="", help="pattern of the names of cases to run")
     parser.add_argument("--keep", type=Path, help="folder for profiles and memory snapshots")
     asked = parser.parse_args()
     device = torch.cuda.get_device_name()

@@ -13,7 +13,8 @@ def adapter_work(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
     """The two products of every adapter of a layer, and adding what they give to what the frozen matrix gives.
 
     PEFT's kernels, one after another, cast inputs to the adapters' fp32, scale, add and cast back: 4 and 13 passes of
-    half-precision elements over inputs and outputs forward, 8 and 7 backward (peft/tuners/lora/layer.py, Linear). In
+    half-precision elements over inputs and outputs forward, 8 and 7 backward (peft/tuners/lora/layer.py, Linear). Under
+    autocast the products are in half precision all the same: 6 and 5 forward, 9 (casts there and back, a sum) and 2. In
     half precision they only scale and add: 5 over outputs forward, 2 over outputs and 3 over inputs backward
     (NVIDIA-NeMo/Megatron-Bridge@0191fc5, src/megatron/bridge/peft/lora_layers.py).
     """
@@ -40,6 +41,9 @@ def adapter_work(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
         elif shard.recipe.half_adapters:
             parts += shard.elementwise(rows * n * count, 5.0, 2.0, kernels=2)
             parts += shard.elementwise(rows * k * count, 0.0, 3.0)
+        elif shard.recipe.autocast:
+            parts += shard.elementwise(rows * n * count, 5.0, 2.0, kernels=2)
+            parts += shard.elementwise(rows * k * count, 6.0, 9.0, kernels=3)
         else:
             parts += shard.elementwise(rows * n * count, 13.0, 7.0, kernels=4)
             parts += shard.elementwise(rows * k * count, 4.0, 8.0, kernels=2)

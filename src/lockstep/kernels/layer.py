@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lockstep.kernels.adapters import adapter_work, restored_work
+from lockstep.kernels.autocast import autocast_work, parameter_work
 from lockstep.kernels.clock import Work
 from lockstep.kernels.image import image_head_work, modulation_work, patch_work
 from lockstep.kernels.loss import loss_work
@@ -167,7 +168,7 @@ def residual_and_norms(shard: Shard, kind: LayerKind = DENSE) -> Passes:
         parts += shard.elementwise(elements, 1.0, 4.0, kernels=0 if recipe.fused_elementwise else 2)
     if not recipe.fused_elementwise:
         parts += shard.elementwise(elements, 4.0, 2.0, kernels=4)
-    return _for_blocks(parts, kind)
+    return _for_blocks(parts + autocast_work(shard), kind)
 
 
 def product_pairs(shard: Shard, kind: LayerKind) -> tuple[tuple[Number, Number], ...]:
@@ -327,6 +328,8 @@ def accumulation_work(shard: Shard, parameters: Number) -> Work:
     every micro-batch are added after it.
     """
     recipe, clock = shard.recipe, shard.clock
+    if recipe.autocast and recipe.adapters is None:
+        return parameter_work(shard, parameters)
     accumulated = 4.0 if recipe.converted_gradients else 2.0
     apart = clock.stream((clock.element_B + accumulated * recipe.gradient_B) * parameters)
     if not recipe.fused_accumulation:

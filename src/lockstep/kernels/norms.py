@@ -2,8 +2,8 @@
 
 In passes that read or write an element in half precision, so that one in fp32 counts two. A norm of a kernel of its own
 must take 2 forward and 3 backward. It runs as long as more of them at the memory's rate (`NORMS`), as it reduces rows
-and, backward, columns: medians over the rows of cuDNN, PyTorch and torch.compile in memory_bound_kernels.csv. Where software writes RMSNorm out (`Recipe.fused_norms` false), as the modeling files of
-transformers do:
+and, backward, columns: medians over the rows of cuDNN, PyTorch and torch.compile in memory_bound_kernels.csv. Where software writes
+RMSNorm out (`Recipe.fused_norms` false), as the modeling files of transformers do:
 
     forward    converted to fp32 (3), squared (4), mean (2), scaled by its root (4), converted back (3), weight (2)
     backward   weight (2) and its gradient (4), converted (3), scaled (4), gradient of the scale (8), of the mean (2)
@@ -38,9 +38,14 @@ def final_norm_work(shard: Shard) -> Passes:
     return _norms(shard, 2 if shard.model.encoder_layers else 1)
 
 
-def _norms(shard: Shard, count: int) -> Passes:
+def norm_passes(shard: Shard) -> tuple[float, float, int]:
+    """Passes forward and backward of one norm, and kernels of either."""
     written = not shard.recipe.fused_norms and shard.model.norm == "rmsnorm"
-    forward, backward, kernels = WRITTEN_NORM if written else NORMS[shard.clock.stack.norms]
+    return WRITTEN_NORM if written else NORMS[shard.clock.stack.norms]
+
+
+def _norms(shard: Shard, count: int) -> Passes:
+    forward, backward, kernels = norm_passes(shard)
     elements = shard.loose_tokens * shard.model.hidden
     return shard.elementwise(elements, count * forward, count * backward, count * kernels)
 

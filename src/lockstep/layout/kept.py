@@ -67,6 +67,7 @@ def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None) -> P
         half_adapters=recipe.half_adapters,
         flash_attention=recipe.flash_attention,
         dropout=recipe.dropout,
+        own_casts=recipe.autocast & ((recipe.adapters is not None) | (grid.zero < 3)),
         wide_norms=not recipe.fused_norms,
         inputs_kept=recipe.base_inputs_kept and recipe.base is not None,
         joint_qkv=recipe.joint_qkv,

@@ -171,6 +171,9 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...]
         weights_B = weights_B + np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, copies_B(recipe, grid, parameters))
     kept_B, loss_B, layer_B = activations_B(job, grid, stage, held)
     layer_B = layer_B + restored_B(job, grid, held)
+    if recipe.autocast and not adapted:
+        casts_B = np.where(grid.zero < 3, (parameters.matrix_elems + parameters.other_elems) * recipe.parameter_B, 0.0)
+        weights_B, kept_B = weights_B - casts_B, kept_B + casts_B
     one = trained * (1 / recipe.objective.models) if adapted else trained
     gathered_B = _gathered(recipe, grid, parameters, one, max(1, sum(held.values())))
     if recipe.gradients_freed or recipe.foreach_update:

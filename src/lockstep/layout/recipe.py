@@ -98,6 +98,8 @@ class Recipe(Brief):
     """RMSNorm and rotary embedding are a kernel each, not written out in PyTorch's operations (transformers' modeling
     files; torchtune's and LitGPT's RMSNorm), which keep an RMSNorm's input in fp32 and, where its scale is trained, the
     normed values."""
+    autocast: bool = False
+    """Parameters and residuals are fp32, and every product casts what it reads (torch.autocast without FSDP)."""
     fused_gate: bool = False
     """A gated block's activation and product run as one kernel where other elementwise operations do not (scripted)."""
     cross_entropy: str | None = None

@@ -27,7 +27,7 @@ DEFAULT = "megatron-te"
 ATTENTION_KERNELS = ("cudnn", "flash3", "flash2", "flash1", "triton", "splash")
 """Fused attention kernels: cuDNN's, FlashAttention's by version, FlashAttention-1 in Triton, and TPUs' splash."""
 NEWEST = {
-    "megatron": "megatron-te", "bridge": "megatron-te", "nemo": "nemo-25", "fsdp": "fsdp-compile", "hf": "hf-trainer",
+    "megatron": "megatron-te", "bridge": "megatron-te", "nemo": "nemo-25", "fsdp": "fsdp-compile", "hf": "hf-trainer-5",
 }  # fmt: skip
 """Software by a name without release, and the stack of its newest one here; others are called as their stack is."""
 OF_VENDOR = {"google": "maxtext"}

@@ -6,7 +6,8 @@ kernels are not fitted here but to benchmarks of kernels alone (`attention.py`).
 
 Minimises a soft-L1 norm of log(predicted / measured), each table and device type weighing the same however many rows it
 has, plus weak pulls: of constants of a device towards `START`, of a software's times towards those that all share, so
-that what the rows say nothing about stays where physics, or the other software, would put it.
+that what the rows say nothing about stays where physics, or the other software, would put it. Software of which no rows
+were fitted takes the median of those of the others.
 
 With `--leave-out STACK` nothing of that software is fitted to: it keeps its switches, which are facts, and takes the
 shared times; what is then said of its tables is an error out of sample. `--each` does so for every stack in turn, on
@@ -200,7 +201,16 @@ def fit(left_out: str | None = None) -> Constants:
         partial(part, 0), start.logs, partial(part, 1), bounds=bounds, loss="soft_l1", f_scale=SCALE, max_nfev=30,
         xtol=1e-4, ftol=1e-5,
     )  # fmt: skip
-    return Constants(start.names, np.log([float(f"{value:.3g}") for value in np.exp(found.x)]))
+    logs = found.x.copy()
+    for place, (who, what) in enumerate(start.names):
+        if who == SHARED:
+            logs[place] = np.median([log for log, name in zip(found.x, start.names, strict=True) if _of(what, name)])
+    return Constants(start.names, np.log([float(f"{value:.3g}") for value in np.exp(logs)]))
+
+
+def _of(what: str, name: tuple[str, str]) -> bool:
+    """Whether a constant is some software's own `what`."""
+    return name[0] != SHARED and name[1] == what
 
 
 def plain_fit(left_out: str | None) -> Json:

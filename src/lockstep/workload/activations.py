@@ -24,6 +24,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from lockstep.types.arrays import Number, Whole
 from lockstep.workload.adapters import ROWS, Adapters
 from lockstep.workload.architecture import Attention, Experts, LatentAttention, Mlp, Transformer
@@ -249,6 +251,9 @@ def _stream(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     if model.norm == "rmsnorm" and piece.wide_norms:
         copied_B = FP32_B - piece.element_B + (piece.element_B if piece.adapters is None else 0.0)
         yield Row("norms' wide copies", model.norms_of(kind) * model.hidden * copied_B, "sequence")
+    if np.any(piece.own_casts) and model.mlp is not None and piece.adapters is None:
+        more = (0 if piece.joint_qkv else 2) + model.mlp.gated
+        yield Row("casts of products", model.hidden * piece.element_B * more * piece.own_casts, "sequence")
     names = STREAM[model.norm_placement]
     if model.parallel_block:
         names = ("attention input", "mlp input")[: model.parallel_norms]
@@ -350,16 +355,17 @@ def _gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Ro
 
 
 def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: LayerKind) -> Iterator[Row]:
-    """Inputs of adapters, each cast to fp32 for itself (PEFT), and what comes out of A."""
+    """Inputs of adapters, each cast for itself, to fp32 (PEFT) and under autocast back, and what comes out of A."""
     if piece.element_B >= FP32_B:
         return
     half, weights = piece.half_adapters, layer_weights(model, kind.stored)
+    cast_B = piece.element_B if np.any(piece.own_casts) else FP32_B
     first = next((one.name for one in weights if adapters.adapts(one) and one.name in JOINT), "")
     for weight in weights:
         if adapters.adapts(weight):
             times = model.experts.top_k if weight.category == "routed_experts" and model.experts else 1
             spread: Spread = "inner" if times > 1 else "tp" if weight.name in ROWS else "sequence"
-            kept_B = adapters.rank * piece.element_B if half else (weight.shape[0] + adapters.rank) * FP32_B
+            kept_B = adapters.rank * piece.element_B if half else (weight.shape[0] + adapters.rank) * cast_B
             once = piece.joint_qkv and weight.name in JOINT
             if adapters.dropout_frac and not (once and weight.name != first):
                 # Of the input in half precision a copy besides; the one in fp32 is there anyway.

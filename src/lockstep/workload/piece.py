@@ -108,6 +108,8 @@ class Piece:
     """Adapters read what the frozen matrix reads, not a copy in fp32."""
     flash_attention: bool = True
     dropout: bool = False
+    own_casts: Number = False
+    """Where every product keeps a cast of its own of what it reads (torch.autocast)."""
     wide_norms: bool = False
     """An RMSNorm keeps its input in fp32, and its normed values where its scale is trained."""
     inputs_kept: bool = False

@@ -1,0 +1,57 @@
+"""Kernel work that torch.autocast adds: parameters, norms and residuals are fp32, and products cast what they read.
+
+In passes that read or write an element in half precision, over the residual stream of a layer, beside what `layer.py`
+counts of software without it. n products read the stream: queries, keys, values or all three at once, and one or two
+of the feed-forward block.
+
+    norms      written out, they need no conversion and are fp32 throughout: 4 less forward, 4 more backward (of two
+               gradients to add, one more in fp32); a kernel of its own moves twice the bytes
+    products   each casts its input for itself (3), as autocast keeps casts of parameters alone; backward its gradient
+               is widened (3), and all but one of each block are added to the others' in fp32 (6)
+    residuals  gradients of two ways add in fp32 (6), and are cast for the product before (3): 14 more than in half
+               precision
+
+Of the parameters of a layer, once per micro-batch: 6 bytes to cast each, 6 to widen its gradient, and 12 to add it to
+that of the micro-batches before. FSDP casts what it gathers instead, and its activations are in half precision.
+
+Source: PyTorch, aten/src/ATen/autocast_mode.h (cached_cast: leaves that require gradients) and the kernels of a step of
+Hugging Face's Llama under torch.profiler, which are these.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lockstep.kernels.clock import Work
+from lockstep.kernels.norms import WRITTEN_NORM, norm_passes
+from lockstep.kernels.shard import Passes, Shard
+from lockstep.types.arrays import Number, Truth
+
+CAST, WIDENED_SUM, PARAMETER_B, SUM_B = 3.0, 6.0, 12.0, 12.0
+RESIDUALS = 14.0
+
+
+def casts(shard: Shard) -> Truth:
+    """Where products cast what they read: not where FSDP shards parameters, nor above frozen ones in half precision."""
+    recipe = shard.recipe
+    return recipe.autocast & (recipe.adapters is None) & (shard.grid.zero < 3)
+
+
+def autocast_work(shard: Shard) -> Passes:
+    """What it adds to the norms, residuals and inputs of a layer's products."""
+    model = shard.model
+    if not shard.recipe.autocast or model.mlp is None:
+        return Passes(Work(), Work())
+    readers = (1 if shard.recipe.joint_qkv else 3, 2 if model.mlp.gated else 1)
+    written = norm_passes(shard)[:2] == WRITTEN_NORM[:2]
+    norm = (-4.0, 4.0) if written else norm_passes(shard)[:2]
+    forward = 2.0 * norm[0] + CAST * sum(readers)
+    backward = 2.0 * norm[1] + CAST * sum(readers) + WIDENED_SUM * (sum(readers) - 2) + RESIDUALS
+    found = shard.elementwise(shard.loose_tokens * model.hidden, forward, backward, kernels=2 * sum(readers))
+    return Passes(found.forward.when(casts(shard)), found.backward.when(casts(shard)))
+
+
+def parameter_work(shard: Shard, parameters: Number) -> Work:
+    """Casts of a layer's parameters and their gradients, and sums over micro-batches."""
+    count = np.maximum(1.0, shard.recipe.batch / (shard.grid.micro_batch * shard.grid.dp))
+    return shard.clock.stream((PARAMETER_B + SUM_B * (1.0 - 1.0 / count)) * parameters)
