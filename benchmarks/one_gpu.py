@@ -203,7 +203,7 @@ class Run:
         if self.case.seq is None:
             labels = torch.randint(0, 1000, (size,), device="cuda")
             return {"pixel_values": torch.randn(size, 3, 224, 224, device="cuda"), "labels": labels}
-        tokens = torch.randint(0, 50000, (size, self.case.seq), device="cuda")
+        tokens = torch.randint(0, 30000, (size, self.case.seq), device="cuda")
         return {"input_ids": tokens, "labels": tokens}
 
     def step(self) -> None:
