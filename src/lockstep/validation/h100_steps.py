@@ -1,0 +1,79 @@
+"""Steps on one H100, measured for this purpose: Hugging Face models under autocast or below LoRA adapters.
+
+One H100 SXM of 700 W, PyTorch 2.11.0 with CUDA 13.0, transformers 5.17, PEFT, 26 November 2026, by
+`benchmarks/one_gpu.py`: random weights and tokens, AdamW of torch in multi-tensor kernels, medians of eight steps;
+memory is the peak of allocated tensors. Between the two runs of that day two things changed: the curve of H100 became
+that of kernels alone, and what autocast does was written down from a profile of the first run. So rows of the `first`
+run were seen when that was written; what was predicted for those of the `second` run (`predicted_before_ms`) was
+computed before they were measured. No constant is fitted to either.
+
+The rows of GPT-2 are left out: its activation is written out in a dozen kernels in fp32 (transformers, activations.py,
+NewGELUActivation), which nothing here prices.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from lockstep.hardware import cluster
+from lockstep.layout import Job, Layout, Recipe
+from lockstep.validation.case import Case, Table, read_rows, step_time_s
+from lockstep.validation.vocabulary import allocated_B
+from lockstep.workload import model
+
+SOURCE = "Lockstep, benchmarks/one_gpu.py on one H100 SXM, PyTorch 2.11, transformers 5.17"
+FILE = "h100_steps.csv"
+
+
+def time_cases() -> tuple[Case, ...]:
+    """One case per row whose kernels are priced."""
+    return tuple(_case(row, "step_time_s", float(row["step_ms"]) * 1e-3, step_time_s) for row in _rows())
+
+
+def memory_cases() -> tuple[Case, ...]:
+    """The same rows' peak memory."""
+    return tuple(_case(row, "allocated_B", float(row["allocated_GiB"]) * 2.0**30, allocated_B) for row in _rows())
+
+
+def left_out() -> Counter[str]:
+    """How many rows are left out, by reason."""
+    return Counter(why for row in read_rows(FILE) if (why := _why_not(row)))
+
+
+def predicted_before() -> dict[str, tuple[float, float]]:
+    """(seconds predicted before the measurement, seconds measured) of the rows of the second run, by case."""
+    rows = [row for row in read_rows(FILE) if row["predicted_before_ms"]]
+    return {row["case"]: (float(row["predicted_before_ms"]) * 1e-3, float(row["step_ms"]) * 1e-3) for row in rows}
+
+
+def _rows() -> list[dict[str, str]]:
+    return [row for row in read_rows(FILE) if not _why_not(row)]
+
+
+def _why_not(row: dict[str, str]) -> str:
+    return "an activation written out in fp32" if row["model"].startswith("gpt2") else ""
+
+
+def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable[[Case], float]) -> Case:
+    found, micro_batch = model(row["model"]), int(row["micro_batch"])
+    recipe = Recipe.by(
+        row["stack"],
+        seq=int(row["seq"] or getattr(found, "max_positions", 0)),
+        batch=micro_batch * int(row["accumulation"]),
+        train=row["train"].replace(";", ","),
+        flash_attention=row["flash"] == "1",
+    )
+    return Case(
+        row=f"{row['row_id']} {row['case']} mb{micro_batch}",
+        quantity=quantity,
+        measured=measured,
+        job=Job(found, recipe, 1),
+        cluster=cluster("dgx-h100", gpus=1),
+        layout=Layout(micro_batch=micro_batch, recompute=row["recompute"]),
+        predict=predict,
+    )
+
+
+TIME = Table("h100_steps", "step_time_s", SOURCE, 0.12, time_cases)
+MEMORY = Table("h100_steps_memory", "memory_B", SOURCE, 0.05, memory_cases)
