@@ -11,6 +11,7 @@ from lockstep.kernels.layer import attention_core, feed_forward, head_work, laye
 from lockstep.kernels.layer import experts as experts_work
 from lockstep.kernels.shard import Shard
 from lockstep.layout import Layout, Recipe
+from lockstep.stacks import stack
 from lockstep.step import Clock
 from lockstep.workload import DENSE, head_forward_flops, layer_forward_flops, model
 
@@ -135,7 +136,8 @@ def test_tokens_are_moved_to_their_experts_once_for_each_of_them(tp: int, split:
     tokens = 4096 / (tp if split else 1)
     rest = shard.product(tokens, 8, 4096) + feed_forward(shard, 14336 / tp, 4096 * 2 / 2, 2, gated=True)
     rest += shared_experts(shard, moe)
-    moved_s = 4 * tokens * 2 * 4096 * 2.0 / (H100.memory_bandwidth_Bps * H100.efficiency.stream_frac)
+    factor = stack("megatron-te").elementwise_factor
+    moved_s = factor * 4 * tokens * 2 * 4096 * 2.0 / (H100.memory_bandwidth_Bps * H100.efficiency.stream_frac)
     found = experts_work(shard, moe)
     for whole, part in ((found.forward, rest.forward), (found.backward, rest.backward)):
         assert float(whole.device_s - part.device_s) == pytest.approx(moved_s, rel=1e-9)

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from effort import drawn
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import Cluster, Link, cluster
+from lockstep.kernels.layer import INSIDE_FRAC
+from lockstep.kernels.norms import NORMS
 from lockstep.layout import Job, Layout, Recipe, check, memory
 from lockstep.layout.layout import GRID_FIELDS
 from lockstep.parallel.data.around import Around
@@ -18,9 +20,12 @@ from lockstep.parallel.data.sharing import sharing
 from lockstep.parallel.data.zero import Kernels, Traffic
 from lockstep.program import ProgramBuilder
 from lockstep.simulate import simulate
+from lockstep.stacks import stack
 from lockstep.step import PARTS, Step, compose, price_step, step_time_s
 from lockstep.step.program import step_program
 from lockstep.workload import ConvNet, convnet_forward_flops, model, training_flops
+
+SOFTWARE = stack("megatron-te")
 
 CLUSTER = replace(cluster("dgx-h100:8"), own_rank_spread_frac=0.0)
 LLAMA = Job(model("llama3-8b"), Recipe(seq=4096, batch=256), 64)
@@ -235,7 +240,7 @@ def test_a_resnet_moves_what_its_norms_activations_and_additions_move(fused: boo
     free = replace(machine, device=replace(machine.device, efficiency=curve))
     recipe = Recipe(seq=1, batch=8, dtype="fp32", fused_elementwise=fused)
     step = price_step(Job(model("resnet50"), recipe, 1), free, Layout(micro_batch=8).grid())
-    rate_Bps = free.device.memory_bandwidth_Bps * curve.stream_frac
+    rate_Bps = free.device.memory_bandwidth_Bps * curve.stream_frac / SOFTWARE.elementwise_factor
     assert float(step.compute_s) == pytest.approx(8 * 4.0 * sum(bottleneck_passes(fused)) / rate_Bps, rel=1e-6)
 
 
@@ -309,8 +314,8 @@ def test_accumulating_inside_products_saves_a_pass_unless_gradients_are_sharded(
     )
     device, microbatches = CLUSTER.device, 256 / 16
     held = 32 * (4096 * (4096 * 2 + 1024 * 2) + 3 * 4096 * 14336) / 4
-    rate = device.memory_bandwidth_Bps
-    saved_s = held * (10.0 / device.efficiency.stream_frac - 6.0 * device.efficiency.matmul_bytes_factor) / rate
+    rate = device.memory_bandwidth_Bps * device.efficiency.stream_frac
+    saved_s = held * (10.0 - INSIDE_FRAC * 6.0) / rate
     expected_s = 0.0 if zero >= 2 else microbatches * saved_s
     assert float(apart.compute_s - inside.compute_s) == pytest.approx(expected_s, rel=1e-3, abs=1e-9)
 
@@ -368,7 +373,7 @@ def test_the_bias_of_alibi_moves_the_scores_twice_more_unless_attention_is_fused
         )
         extra_s[flash] = float(biased.compute_s - plain.compute_s)
     scores_B = 2.0 * 32 / 4 * 4096.0**2
-    rate_Bps = CLUSTER.device.memory_bandwidth_Bps * CLUSTER.device.efficiency.stream_frac
+    rate_Bps = CLUSTER.device.memory_bandwidth_Bps * CLUSTER.device.efficiency.stream_frac / SOFTWARE.elementwise_factor
     forwards = 256 / 16 * 32 * (2 if recompute == "full" else 1)
     assert extra_s[True] == 0.0
     assert extra_s[False] == pytest.approx(forwards * 2.0 * scores_B / rate_Bps, rel=1e-9)
@@ -422,8 +427,9 @@ def test_recomputed_modules_cost_their_forward_kernels() -> None:
     assert compute_s("selective") == pytest.approx(bare, rel=1e-12)
     assert compute_s("selective", *each) - bare == pytest.approx(sum(extra.values()), rel=1e-9)
     device, layers, microbatches = CLUSTER.device, 62, 256 // 64
-    rate_Bps = device.memory_bandwidth_Bps * device.efficiency.stream_frac
-    assert extra["layernorm"] == pytest.approx(microbatches * layers * 4 * 4096 * 7168 * 2 / rate_Bps, rel=1e-9)
+    rate_Bps = device.memory_bandwidth_Bps * device.efficiency.stream_frac / SOFTWARE.elementwise_factor
+    passes = 2 * NORMS[SOFTWARE.norms][0]
+    assert extra["layernorm"] == pytest.approx(microbatches * layers * passes * 4096 * 7168 * 2 / rate_Bps, rel=1e-9)
     inner = (59 * (8 * 2048 + 2048)) * 4096
     assert extra["moe_act"] == pytest.approx(microbatches * 3 * inner * 2 / rate_Bps, rel=1e-9)
     products_s = layers * 2 * 4096 * 128 * (512 * 256 + 1536 * 192) / device.peak("bf16")
