@@ -1,9 +1,11 @@
 """Curves from products alone: the catalog has what the fit finds, and they meet the products that they are from."""
 
+import numpy as np
 import pytest
 
 from lockstep.hardware import device, efficiency
 from lockstep.kernels.clock import Clock
+from lockstep.kernels.layer import INSIDE_FRAC
 from lockstep.layout import Recipe
 from lockstep.validation import products
 from lockstep.validation.case import read_rows
@@ -34,6 +36,21 @@ def test_products_of_linear_layers_on_h100_are_met(row: dict[str, str]) -> None:
     fp8 = row["kernel"].startswith("fp8.")
     clock = Clock.of(device("h100-sxm"), Recipe(seq=1, batch=1, dtype="fp8" if fp8 else "bf16"))
     assert abs(float(clock.matmul(m, n, k).device_s) / (float(row["time_us"]) * 1e-6) - 1) < (0.25 if fp8 else 0.18)
+
+
+def test_half_of_what_sums_inside_products_move_is_not_hidden() -> None:
+    """A sum in fp32 reads 4 bytes and writes 4 where the gradient alone writes 2."""
+    rows = read_rows(products.H100_FILE)
+    plain = {row["shape"]: float(row["time_us"]) for row in rows if row["kernel"] == "matmul.weight-grad"}
+    curve, bandwidth_Bps = efficiency("h100"), device("h100-sxm").memory_bandwidth_Bps
+    shares = []
+    for row in rows:
+        if row["kernel"] == "accumulated.fp32":
+            _, n, k = map(int, row["shape"].split("x"))
+            stream_us = 6.0 * n * k / (bandwidth_Bps * curve.stream_frac) * 1e6
+            shares.append((float(row["time_us"]) - plain[row["shape"]]) / stream_us)
+    assert len(shares) == 10
+    assert np.median(shares) == pytest.approx(INSIDE_FRAC, abs=0.05)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,165 @@
+"""Kernels alone on one GPU at shapes of training, as kept in `validation/tables/h100_kernels.csv`.
+
+    python benchmarks/gpu_kernels.py -o kernels.csv
+
+All three products of linear layers in bf16 and, where the device has it, fp8; attention; norms, gates, losses and
+updates as PyTorch runs them; streams. Random numbers; each the median over repeats for 60 ms with the cache emptied
+between them (`triton.testing.do_bench`). `lockstep bench device` measures fewer of them, and fits a curve.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from triton.testing import do_bench
+
+ROWS = (2048, 8192, 16384)
+LAYERS = (
+    (4096, 4096), (28672, 4096), (4096, 14336), (6144, 4096), (8192, 8192), (7168, 8192), (8192, 3584), (2048, 2048),
+    (16384, 2048), (128256, 2048),
+)  # fmt: skip
+FP8_LAYERS = ((4096, 4096), (28672, 4096), (4096, 14336), (8192, 8192))
+ATTENTION = (
+    (4, 32, 2048, 64), (1, 32, 8192, 64), (4, 32, 2048, 128), (2, 32, 4096, 128), (1, 32, 8192, 128),
+    (1, 16, 16384, 128),
+)  # fmt: skip
+BACKENDS = {"flash2": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
+EXPERTS = ((8, 16384, 14336, 4096), (64, 32768, 1408, 2048), (128, 32768, 768, 2048), (16, 65536, 8192, 5120))
+STREAM = 2**28
+Row = tuple[str, str, Callable[[], Any]]
+
+
+def drawn(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    """Random numbers on the GPU."""
+    return torch.randn(*shape, device="cuda", dtype=dtype)
+
+
+def products() -> Iterator[Row]:
+    """Forward, gradient of the input, gradient of the weight; and sums of that in fp32 inside the product."""
+    for m in ROWS:
+        for n, k in LAYERS:
+            x, weight, gradient = drawn(m, k), drawn(n, k), drawn(m, n)
+            shape = f"{m}x{n}x{k}"
+            yield "matmul.forward", shape, lambda x=x, weight=weight: x @ weight.t()
+            yield "matmul.input-grad", shape, lambda gradient=gradient, weight=weight: gradient @ weight
+            yield "matmul.weight-grad", shape, lambda gradient=gradient, x=x: gradient.t() @ x
+            if n * k <= 4096 * 28672:
+                total = torch.zeros(n, k, device="cuda")
+                yield (
+                    "accumulated.fp32", shape,
+                    lambda total=total, gradient=gradient, x=x: torch.addmm(
+                        total, gradient.t(), x, out_dtype=torch.float32, out=total
+                    ),
+                )  # fmt: skip
+
+
+def narrow_products() -> Iterator[Row]:
+    """The same in fp8, with one scale per tensor and per row."""
+    for m in ROWS[1:]:
+        for n, k in FP8_LAYERS:
+            for what, (a, b, c) in {"forward": (m, n, k), "inputgrad": (m, k, n), "weightgrad": (n, k, m)}.items():
+                left, right = (drawn(rows, c).to(torch.float8_e4m3fn) for rows in (a, b))
+                for kind, sides in (("tensorwise", ((), ())), ("rowwise", ((a, 1), (1, b)))):
+                    scales = [torch.ones(side, device="cuda") for side in sides]
+                    yield (
+                        f"fp8.{kind}.{what}", f"{a}x{b}x{c}",
+                        lambda left=left, right=right, scales=scales, fast=what == "forward": torch._scaled_mm(
+                            left, right.t(), scale_a=scales[0], scale_b=scales[1], out_dtype=torch.bfloat16,
+                            use_fast_accum=fast,
+                        ),
+                    )  # fmt: skip
+
+
+def attention() -> Iterator[Row]:
+    """Causal attention by FlashAttention-2 and cuDNN."""
+    for name, backend in BACKENDS.items():
+        for shape in ATTENTION:
+            query, key, value = (drawn(*shape).requires_grad_() for _ in range(3))
+            with sdpa_kernel(backend):
+                out, gradient = F.scaled_dot_product_attention(query, key, value, is_causal=True), drawn(*shape)
+                said, every = "x".join(map(str, shape)), (query, key, value)
+                yield (
+                    f"attention.{name}.forward", said,
+                    lambda every=every: F.scaled_dot_product_attention(*every, is_causal=True),
+                )  # fmt: skip
+                yield f"attention.{name}.backward", said, again(out, every, gradient)
+
+
+def again(out: torch.Tensor, inputs: tuple[torch.Tensor, ...], gradient: torch.Tensor) -> Callable[[], Any]:
+    """The backward pass of `out`, over and over."""
+    return lambda: torch.autograd.grad(out, inputs, gradient, retain_graph=True)
+
+
+def written_norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """RMSNorm as transformers writes it."""
+    wide = x.float()
+    return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)).to(x.dtype)
+
+
+def elementwise() -> Iterator[Row]:
+    """Norms, gates and the loss."""
+    for m, h in ((8192, 2048), (8192, 4096), (16384, 8192)):
+        x, weight, gradient = drawn(m, h).requires_grad_(), drawn(h).requires_grad_(), drawn(m, h)
+        for name, norm in (("eager", written_norm), ("F", lambda x, w: F.rms_norm(x, w.shape, w, 1e-5))):
+            yield f"rmsnorm.{name}.forward", f"{m}x{h}", lambda norm=norm, x=x, weight=weight: norm(x, weight)
+            yield f"rmsnorm.{name}.backward", f"{m}x{h}", again(norm(x, weight), (x, weight), gradient)
+    for m, h in ((8192, 8192), (8192, 14336)):
+        gate, up, gradient = drawn(m, h).requires_grad_(), drawn(m, h).requires_grad_(), drawn(m, h)
+        yield "swiglu.eager.forward", f"{m}x{h}", lambda gate=gate, up=up: F.silu(gate) * up
+        yield "swiglu.eager.backward", f"{m}x{h}", again(F.silu(gate) * up, (gate, up), gradient)
+    logits, target = drawn(4096, 128256, dtype=torch.float32).requires_grad_(), torch.arange(4096, device="cuda")
+    loss = F.cross_entropy(logits, target)
+    yield "cross-entropy.fp32.forward", "4096x128256", lambda: F.cross_entropy(logits, target)
+    yield "cross-entropy.fp32.backward", "4096x128256", again(loss, (logits,), torch.ones_like(loss))
+
+
+def states() -> Iterator[Row]:
+    """Updates, and streams of as many numbers as an average model has."""
+    for name in ("fused", "foreach"):
+        weights = [drawn(4096, 4096, dtype=torch.float32).requires_grad_() for _ in range(24)]
+        for one in weights:
+            one.grad = torch.randn_like(one)
+        yield f"adamw.{name}", "24x4096x4096 fp32", torch.optim.AdamW(weights, lr=1e-5, **{name: True}).step
+    one, two, out = drawn(STREAM), drawn(STREAM), drawn(STREAM)
+    yield "copy", "2**28 bf16", lambda: out.copy_(one)
+    yield "add", "2**28 bf16", lambda: torch.add(one, two, out=out)
+
+
+def grouped() -> Iterator[Row]:
+    """Products of experts, as many rows for each."""
+    for experts, m, n, k in EXPERTS:
+        x, weights = drawn(m, k), drawn(experts, n, k)
+        ends = torch.arange(m // experts, m + 1, m // experts, device="cuda", dtype=torch.int32)
+        yield (
+            "grouped.forward", f"{experts}e {m}x{n}x{k}",
+            lambda x=x, weights=weights, ends=ends: torch._grouped_mm(x, weights.transpose(1, 2), offs=ends),
+        )  # fmt: skip
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--out", type=Path, required=True, help="CSV file of the rows")
+    out = parser.parse_args().out
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
+    with out.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["row_id", "kernel", "shape", "time_us"])
+        number = 0
+        for made in (products, narrow_products, attention, elementwise, states, grouped):
+            for kernel, shape, run in made():
+                number += 1
+                time_us = do_bench(run, warmup=15, rep=60, return_mode="median") * 1e3
+                writer.writerow([f"hk{number:03d}", kernel, shape, f"{time_us:.1f}"])
+                print(f"{kernel:<28}{shape:<24}{time_us:>10.1f} us", flush=True)
+
+
+if __name__ == "__main__":
+    main()

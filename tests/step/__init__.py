@@ -1,0 +1,1 @@
+"""Steps and their kernels."""

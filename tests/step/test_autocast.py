@@ -1,0 +1,110 @@
+"""What torch.autocast adds to a layer, against the bytes that torch's own operations move under it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lockstep.hardware import cluster
+from lockstep.kernels.autocast import PARAMETER_B, SUM_B, autocast_work
+from lockstep.kernels.clock import Clock
+from lockstep.kernels.layer import activation, residual_and_norms
+from lockstep.kernels.shard import Shard
+from lockstep.layout import Layout, Recipe
+from lockstep.workload import Transformer, model
+
+torch: Any = pytest.importorskip("torch", reason="needs torch")
+from .test_passes import Moved  # noqa: E402
+
+TOKENS, WIDTH = 4096, 16
+PRODUCTS = ("mm", "addmm", "bmm")
+
+
+class Streams(Moved):
+    """Bytes of all operations but products."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.overloadpacket.__name__ in PRODUCTS:
+            return func(*args, **(kwargs or {}))
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+class Core(torch.autograd.Function):  # type: ignore[misc]
+    """Attention that moves nothing."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Any, key: Any, value: Any) -> Any:
+        return query.view_as(query)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient, gradient, gradient
+
+
+class Block(torch.nn.Module):  # type: ignore[misc]
+    """A layer of Llama as transformers writes it, all of one width."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.products = torch.nn.ModuleList(torch.nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(7))
+        self.scales = torch.nn.ParameterList(torch.ones(WIDTH) for _ in range(2))
+
+    def norm(self, hidden: Any, which: int) -> Any:
+        wide = hidden.to(torch.float32)
+        variance = wide.pow(2).mean(-1, keepdim=True)
+        return self.scales[which] * (wide * torch.rsqrt(variance + 1e-6)).to(hidden.dtype)
+
+    def forward(self, hidden: Any) -> Any:
+        query, key, value, out, gate, up, down = self.products
+        normed = self.norm(hidden, 0)
+        hidden = hidden + out(Core.apply(query(normed), key(normed), value(normed)))
+        normed = self.norm(hidden, 1)
+        return hidden + down(torch.nn.functional.silu(gate(normed)) * up(normed))
+
+
+def moved(tokens: int) -> tuple[float, float]:
+    """Bytes forward and backward."""
+    block, start = Block(), torch.zeros(tokens, WIDTH, requires_grad=True)
+    with Streams() as there, torch.autocast("cpu", torch.bfloat16):
+        found = block(start)
+    gradient = torch.ones_like(found)
+    with Streams() as back:
+        found.backward(gradient)
+    return there.size_B, back.size_B
+
+
+def test_a_layer_under_autocast_moves_what_torch_moves() -> None:
+    described = model("llama3-8b")
+    assert isinstance(described, Transformer)
+    recipe = Recipe.by("hf-trainer-5", seq=TOKENS, batch=1)
+    clock = Clock.of(cluster("dgx-h100:1").device, recipe)
+    shard = Shard(described, Layout().grid(), recipe, clock)
+    elements = TOKENS * described.hidden
+    block = residual_and_norms(shard) + activation(shard, described.hidden, TOKENS, 1, gated=True)
+    per_pass_s = float(clock.elementwise(2.0 * elements).stream_s)
+    forward, backward = (size_B / (2.0 * TOKENS * WIDTH) for size_B in moved(TOKENS))
+    assert float(block.forward.stream_s) / per_pass_s == pytest.approx(forward, rel=0.05)
+    assert float(block.backward.stream_s) / per_pass_s == pytest.approx(backward, rel=0.08)
+    assert float(autocast_work(shard).backward.stream_s) / float(block.backward.stream_s) > 0.25
+
+
+def test_each_parameter_is_cast_and_its_gradient_widened() -> None:
+    """With two tokens hardly anything else moves, but the gradients of weights, which products write."""
+    parameters = 7 * WIDTH * WIDTH
+    forward, backward = moved(2)
+    assert forward / parameters == pytest.approx(PARAMETER_B / 2, rel=0.4)
+    assert PARAMETER_B == 2 * (4 + 2)
+    assert SUM_B == 3 * 4
+
+
+def test_fsdp_and_frozen_models_are_in_half_precision() -> None:
+    described = model("llama3-8b")
+    assert isinstance(described, Transformer)
+    for recipe, layout in (
+        (Recipe.by("hf-trainer-5", seq=TOKENS, batch=8), Layout(dp=8, zero=3)),
+        (Recipe.by("hf-trainer-5", seq=TOKENS, batch=8, train="lora:r=16,targets=all-linear"), Layout(dp=8)),
+        (Recipe.by("hf-trainer", seq=TOKENS, batch=8), Layout(dp=8)),
+    ):
+        clock = Clock.of(cluster("dgx-h100:1").device, recipe)
+        assert float(autocast_work(Shard(described, layout.grid(), recipe, clock)).backward.stream_s) == 0.0
