@@ -92,9 +92,9 @@ def test_a_layer_under_autocast_moves_what_torch_moves() -> None:
 def test_each_parameter_is_cast_and_its_gradient_widened() -> None:
     """With two tokens hardly anything else moves, but the gradients of weights, which products write."""
     parameters = 7 * WIDTH * WIDTH
-    forward, backward = moved(2)
-    assert forward / parameters == pytest.approx(PARAMETER_B / 2, rel=0.4)
-    assert PARAMETER_B == 2 * (4 + 2)
+    forward, _ = moved(2)
+    assert forward / parameters == pytest.approx(PARAMETER_B, rel=0.4)
+    assert PARAMETER_B == 4 + 2
     assert SUM_B == 3 * 4
 
 

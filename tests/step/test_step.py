@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from effort import drawn
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import Cluster, Link, cluster
-from lockstep.kernels.layer import INSIDE_FRAC
-from lockstep.kernels.norms import NORMS
+from lockstep.kernels.norms import NORM
+from lockstep.kernels.states import INSIDE_FRAC
 from lockstep.layout import Job, Layout, Recipe, check, memory
 from lockstep.layout.layout import GRID_FIELDS
 from lockstep.parallel.data.around import Around
@@ -428,7 +428,7 @@ def test_recomputed_modules_cost_their_forward_kernels() -> None:
     assert compute_s("selective", *each) - bare == pytest.approx(sum(extra.values()), rel=1e-9)
     device, layers, microbatches = CLUSTER.device, 62, 256 // 64
     rate_Bps = device.memory_bandwidth_Bps * device.efficiency.stream_frac / SOFTWARE.elementwise_factor
-    passes = 2 * NORMS[SOFTWARE.norms][0]
+    passes = 2 * NORM[0]
     assert extra["layernorm"] == pytest.approx(microbatches * layers * passes * 4096 * 7168 * 2 / rate_Bps, rel=1e-9)
     inner = (59 * (8 * 2048 + 2048)) * 4096
     assert extra["moe_act"] == pytest.approx(microbatches * 3 * inner * 2 / rate_Bps, rel=1e-9)

@@ -5,7 +5,7 @@ import pytest
 
 from lockstep.hardware import device, efficiency
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.layer import INSIDE_FRAC
+from lockstep.kernels.states import INSIDE_FRAC
 from lockstep.layout import Recipe
 from lockstep.validation import products
 from lockstep.validation.case import read_rows

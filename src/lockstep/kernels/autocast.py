@@ -8,8 +8,8 @@ of the feed-forward block.
                gradients to add, one more in fp32); a kernel of its own moves twice the bytes
     products   each casts its input for itself (3), as autocast keeps casts of parameters alone; backward its gradient
                is widened (3), and all but one of each block are added to the others' in fp32 (6)
-    residuals  gradients of two ways add in fp32 (6), and are cast for the product before (3): 14 more than in half
-               precision
+    residuals  additions are of fp32 and half precision (5 each); gradients of two ways add in fp32 (6), and are cast
+               for the product before (3): 4 and 12 more than in half precision
 
 Of the parameters of a layer, once per micro-batch: 6 bytes to cast each, 6 to widen its gradient, and 12 to add it to
 that of the micro-batches before. FSDP casts what it gathers instead, and its activations are in half precision.
@@ -27,8 +27,8 @@ from lockstep.kernels.norms import WRITTEN_NORM, norm_passes
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.types.arrays import Number, Truth
 
-CAST, WIDENED_SUM, PARAMETER_B, SUM_B = 3.0, 6.0, 12.0, 12.0
-RESIDUALS = 14.0
+CAST, WIDENED_SUM, PARAMETER_B, SUM_B = 3.0, 6.0, 6.0, 12.0
+RESIDUALS = (4.0, 12.0)
 
 
 def casts(shard: Shard) -> Truth:
@@ -45,13 +45,14 @@ def autocast_work(shard: Shard) -> Passes:
     readers = (1 if shard.recipe.joint_qkv else 3, 2 if model.mlp.gated else 1)
     written = norm_passes(shard)[:2] == WRITTEN_NORM[:2]
     norm = (-4.0, 4.0) if written else norm_passes(shard)[:2]
-    forward = 2.0 * norm[0] + CAST * sum(readers)
-    backward = 2.0 * norm[1] + CAST * sum(readers) + WIDENED_SUM * (sum(readers) - 2) + RESIDUALS
+    forward = 2.0 * norm[0] + CAST * sum(readers) + RESIDUALS[0]
+    backward = 2.0 * norm[1] + CAST * sum(readers) + WIDENED_SUM * (sum(readers) - 2) + RESIDUALS[1]
     found = shard.elementwise(shard.loose_tokens * model.hidden, forward, backward, kernels=2 * sum(readers))
     return Passes(found.forward.when(casts(shard)), found.backward.when(casts(shard)))
 
 
-def parameter_work(shard: Shard, parameters: Number) -> Work:
+def parameter_work(shard: Shard, parameters: Number, tensors: int) -> Passes:
     """Casts of a layer's parameters and their gradients, and sums over micro-batches."""
     count = np.maximum(1.0, shard.recipe.batch / (shard.grid.micro_batch * shard.grid.dp))
-    return shard.clock.stream((PARAMETER_B + SUM_B * (1.0 - 1.0 / count)) * parameters)
+    stream, widened_B = shard.clock.stream, PARAMETER_B + SUM_B * (1.0 - 1.0 / count)
+    return Passes(stream(PARAMETER_B * parameters, tensors), stream(widened_B * parameters, 2 * tensors))

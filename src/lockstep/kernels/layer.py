@@ -16,20 +16,27 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lockstep.kernels.adapters import adapter_work, restored_work
-from lockstep.kernels.autocast import autocast_work, parameter_work
+from lockstep.kernels.autocast import autocast_work
 from lockstep.kernels.clock import Work
 from lockstep.kernels.image import image_head_work, modulation_work, patch_work
 from lockstep.kernels.loss import loss_work
-from lockstep.kernels.norms import final_norm_work, norms, rotary_work
+from lockstep.kernels.norms import final_norm_work, norms, query_key_norms, rotary_work
 from lockstep.kernels.recurrent import first_width, recurrent_core, recurrent_projections
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.layout import sharing_of
+from lockstep.kernels.sums import bias_sums, residual_sums
 from lockstep.parallel.context import partials
 from lockstep.types.arrays import Number
 from lockstep.workload import DENSE, Experts, LatentAttention, LayerKind, Transformer, keys_per_query
 
 ADDED_POSITIONS = {"alibi": (2.0, 0.0), "relative": (2.0, 1.0)}
 """Passes over scores that add positions to them, forward and backward, where attention is not fused."""
+
+MERGING = {True: (9.0, 18.0), False: (23.0, 30.0)}
+"""Passes over queries with which torch's context parallelism adds a part of attention to the others, compiled or an
+operation after another: a part in fp32 (3), its difference from the sum (6), weighted (4), subtracted (6), and keys and
+values joined for the next exchange (4); backward these (4), the gradient of queries added in fp32 (5), of half of keys
+and values each added and joined (13), joined for sending (8). PyTorch 2.6, torch/distributed/tensor/experimental/
+_attention.py: _SDPAMerger, _templated_ring_attention and _templated_ring_attention_backward."""
 
 
 def projections(shard: Shard, rotary: bool = True) -> Passes:
@@ -45,6 +52,10 @@ def projections(shard: Shard, rotary: bool = True) -> Passes:
     if attention.gated:
         parts += shard.elementwise(tokens * gate, 3.0, 5.0)
     parts += Passes(Work(), shard.clock.stream(2.0 * tokens * (width + 2 * kv_width) * shard.clock.element_B))
+    if shard.recipe.repeated_heads and attention.kv_heads < attention.heads:
+        parts += shard.elementwise(2 * tokens * (width + kv_width), 1.0, 1.0, kernels=2)
+    if attention.qk_norm != "none":
+        parts += query_key_norms(shard, tokens * (width + kv_width))
     if rotary and shard.model.positions == "rotary":
         parts += rotary_work(shard, tokens * (width + kv_width))
     return parts
@@ -110,8 +121,18 @@ def cross_projections(shard: Shard) -> Passes:
 
 
 def _merging(shard: Shard, width: Number) -> Passes:
-    """A ring adds the partial outputs of its steps: two reads and a write for each but the first."""
-    more = partials(shard.recipe.cp_kind, shard.grid.cp, shard.kv_heads) - 1
+    """A ring adds the partial outputs of its steps, two reads and a write for each but the first; torch's context
+    parallelism, which is what FSDP2 comes with, those of every rank whose keys it gathers.
+    """
+    recipe, ranks = shard.recipe, shard.grid.cp
+    if recipe.sharding == "fsdp2" and recipe.cp_kind == "gather":
+        forward, backward = MERGING[recipe.fused_elementwise]
+        size_B = shard.tokens * width * shard.clock.element_B
+        stream = shard.clock.stream
+        several = np.where(ranks > 1, ranks, 0)
+        later = np.maximum(0, ranks - 1)
+        return Passes(stream(forward * later * size_B, 5 * later), stream(backward * several * size_B, 8 * several))
+    more = partials(recipe.cp_kind, ranks, shard.kv_heads) - 1
     size_B = 3.0 * more * shard.tokens * width * shard.clock.element_B
     return Passes(shard.clock.stream(size_B, more), shard.clock.stream(size_B, more))
 
@@ -161,14 +182,14 @@ def _for_blocks(parts: Passes, kind: LayerKind) -> Passes:
 
 
 def residual_and_norms(shard: Shard, kind: LayerKind = DENSE) -> Passes:
-    """A norm and a residual addition for each block, with dropout and separate bias kernels where there are such."""
+    """A norm and a residual addition for each block, with dropout where there is such, and the biases' gradients."""
     recipe, elements = shard.recipe, shard.loose_tokens * shard.model.hidden
-    parts = norms(shard) + shard.elementwise(elements, 6.0, 2.0, kernels=2)
+    parts = norms(shard) + residual_sums(shard)
     if recipe.dropout:
         parts += shard.elementwise(elements, 1.0, 4.0, kernels=0 if recipe.fused_elementwise else 2)
-    if not recipe.fused_elementwise:
-        parts += shard.elementwise(elements, 4.0, 2.0, kernels=4)
-    return _for_blocks(parts + autocast_work(shard), kind)
+        if recipe.fused_elementwise:
+            parts += Passes(Work(), Work(kernels=2))
+    return _for_blocks(parts + autocast_work(shard), kind) + bias_sums(shard, kind)
 
 
 def product_pairs(shard: Shard, kind: LayerKind) -> tuple[tuple[Number, Number], ...]:
@@ -222,6 +243,13 @@ def _added_pieces(shard: Shard, kind: LayerKind) -> Passes:
     return shard.elementwise(rounds * shard.tokens * shard.model.hidden * split, 1.0, 1.0, kernels=0)
 
 
+def _collectives(shard: Shard, kind: LayerKind) -> Passes:
+    """Launches of tensor-parallel collectives, two for each that sequence parallelism takes apart."""
+    grid = shard.grid
+    count = tensor_rounds(shard.model, kind) * np.where(grid.tp > 1, 1.0 + (grid.sequence_parallel > 0), 0.0)
+    return Passes(Work(kernels=count), Work(kernels=count))
+
+
 @dataclass(frozen=True, slots=True)
 class LayerWork:
     """Work of one layer: all of it, and parts of it that others ask for."""
@@ -261,7 +289,7 @@ def mixer_work(shard: Shard, kind: LayerKind) -> tuple[Passes, Passes]:
 def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
     """Work of one layer of the given kind."""
     mixed, core = mixer_work(shard, kind)
-    around, bare = mixed + residual_and_norms(shard, kind), None
+    around, bare = mixed + residual_and_norms(shard, kind) + _collectives(shard, kind), None
     if shard.recipe.overlap_tp == "async":
         around += _added_pieces(shard, kind)
     if shard.model.modulation is not None:
@@ -318,26 +346,3 @@ def prediction_module_work(shard: Shard) -> Passes:
 def prediction_projection_work(shard: Shard) -> Passes:
     """Of it, the projection, which stands where its layer does."""
     return shard.product(shard.tokens, shard.model.hidden, 2 * shard.model.hidden)
-
-
-INSIDE_FRAC = 0.5
-"""Of the traffic of sums inside products, what does not hide behind them: the median of ten products on H100."""
-
-
-def accumulation_work(shard: Shard, parameters: Number) -> Work:
-    """Adding a micro-batch's weight gradients to the accumulated ones.
-
-    A pass of its own reads the new gradient, reads the sum and writes it; one converted first is written and read once
-    more. Inside the product the sum is read and written in place of the new gradient. Gradients that are reduced after
-    every micro-batch are added after it.
-    """
-    recipe, clock = shard.recipe, shard.clock
-    if recipe.autocast and recipe.adapters is None:
-        return parameter_work(shard, parameters)
-    accumulated = 4.0 if recipe.converted_gradients else 2.0
-    apart = clock.stream((clock.element_B + accumulated * recipe.gradient_B) * parameters)
-    if not recipe.fused_accumulation:
-        return apart
-    inside = clock.stream(INSIDE_FRAC * (2.0 * recipe.gradient_B - clock.element_B) * parameters)
-    scattered = sharing_of(recipe, shard.grid).scatters
-    return apart.when(scattered) + inside.when(np.logical_not(scattered))

@@ -13,12 +13,15 @@ counts two. Forward and backward:
                Megatron's --cross-entropy-loss-fusion
     half       FlashAttention's kernel takes 3; the one program that has it, llm-foundry, computes two training metrics
                besides, each a cross entropy of its own, for 17 more
+    watched    as upcast, and what InternEvo's AccPerplex computes of fp32 logits: a loss (2), copied (4), its maximum
+               twice and where it is (6), subtracted (4), exponential (4), sum (2)
     chunked    as fused, a few tokens at a time
     returned   as eager: what the training loop holds besides moves no further bytes
     pieces     as eager, an eighth of the tokens at a time (torchtune's CEWithChunkedOutputLoss)
 
 Sources: NVIDIA/Megatron-LM, megatron/mpu/cross_entropy.py of 2021 and core/tensor_parallel/cross_entropy.py since, and
-gpt_model.py (`output.float()`); EleutherAI/gpt-neox, megatron/model/gpt2_model.py, cross_entropy; PyTorch,
+gpt_model.py (`output.float()`); InternLM/InternEvo, internlm/model/metrics.py, and train/training_internlm.py
+(output_to_fp32); EleutherAI/gpt-neox, megatron/model/gpt2_model.py, cross_entropy; PyTorch,
 aten/src/ATen/native/cuda/SoftMax.cu (cunn_SoftMaxForward and Backward, rows too long for shared memory).
 """
 
@@ -33,6 +36,7 @@ PASSES = {
     "upcast": (5.0, 7.0, 3),
     "fused": (5.0, 4.0, 5),
     "half": (9.0, 11.0, 5),
+    "watched": (27.0, 7.0, 12),
     "chunked": (5.0, 4.0, 5),
     "returned": (11.0, 13.0, 5),
     "pieces": (11.0, 13.0, 40),

@@ -1,9 +1,12 @@
 """Kernel work of norms and of rotary embedding: a kernel each, or PyTorch's operations one after another.
 
 In passes that read or write an element in half precision, so that one in fp32 counts two. A norm of a kernel of its own
-must take 2 forward and 3 backward. It runs as long as more of them at the memory's rate (`NORMS`), as it reduces rows
-and, backward, columns: medians over the rows of cuDNN, PyTorch and torch.compile in memory_bound_kernels.csv. Where software writes
-RMSNorm out (`Recipe.fused_norms` false), as the modeling files of transformers do:
+must take 2 forward and 3 backward; where a second kernel gives the gradients of its weights (`Recipe.norm_kernels`
+split), this reads what comes in and what was normed again: 5. As they reduce rows and, backward, columns, they run as
+long as more passes at the memory's rate would: medians over the rows of cuDNN (one) and PyTorch (split) in
+memory_bound_kernels.csv. Norms of an fp32 copy (converted) are converted to it (3), read wide (2) and written (1);
+backward they are run again (6), read wide and narrow (3) for either gradient, written wide (2) and converted back (3).
+Where software writes RMSNorm out (`Recipe.fused_norms` false), as the modeling files of transformers do:
 
     forward    converted to fp32 (3), squared (4), mean (2), scaled by its root (4), converted back (3), weight (2)
     backward   weight (2) and its gradient (4), converted (3), scaled (4), gradient of the scale (8), of the mean (2)
@@ -12,19 +15,27 @@ RMSNorm out (`Recipe.fused_norms` false), as the modeling files of transformers 
 Rotary embedding takes 2 and 2 in a kernel of its own; written out, two products (4), the halves turned (1) and joined
 (2) and a sum (3), and backward 14, as slices are padded with zeros and added. LayerNorm is one kernel in PyTorch.
 
-Sources: huggingface/transformers, models/llama/modeling_llama.py, LlamaRMSNorm and apply_rotary_pos_emb; PyTorch,
-tools/autograd/derivatives.yaml (pow, mean, mul, slice).
+Sources: PyTorch, aten/src/ATen/native/cuda/layer_norm_kernel.cu (LayerNormBackwardKernelImplInternal) and tools/
+autograd/derivatives.yaml (pow, mean, mul, slice); NVIDIA/apex, csrc/layer_norm_cuda_kernel.cu (HostLayerNormGradient);
+InternLM/InternEvo, internlm/model/modeling_internlm.py (`norm1(_residual.float())`, dropout_selective_checkpoint);
+huggingface/transformers, models/llama/modeling_llama.py, LlamaRMSNorm and apply_rotary_pos_emb.
 """
 
 from __future__ import annotations
 
+from lockstep.kernels.clock import Work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.types.arrays import Number
 from lockstep.workload import DENSE, LayerKind
 
-NORMS = {"fused": (2.3, 3.8, 1), "torch": (2.9, 8.9, 1), "compiled": (2.6, 7.8, 1)}
-"""Passes forward and backward of one norm at the memory's rate, and kernels of either, by who wrote the kernel."""
-WRITTEN_NORM = (18.0, 46.0, 10)
+NORM, SPLIT_NORM, CONVERTED_NORM, WRITTEN_NORM = (
+    (2.3, 3.8, 1, 2),
+    (2.9, 8.9, 1, 3),
+    (6.0, 17.0, 2, 6),
+    (18.0, 46.0, 10, 14),
+)
+"""Passes forward and backward of one norm, and kernels forward and backward; the last adds what its blocks summed."""
+KINDS = {"one": NORM, "split": SPLIT_NORM, "converted": CONVERTED_NORM}
 ROTARY, WRITTEN_ROTARY = (2.0, 2.0, 2), (10.0, 14.0, 12)
 
 
@@ -38,16 +49,26 @@ def final_norm_work(shard: Shard) -> Passes:
     return _norms(shard, 2 if shard.model.encoder_layers else 1)
 
 
-def norm_passes(shard: Shard) -> tuple[float, float, int]:
+def norm_passes(shard: Shard) -> tuple[float, float, int, int]:
     """Passes forward and backward of one norm, and kernels of either."""
     written = not shard.recipe.fused_norms and shard.model.norm == "rmsnorm"
-    return WRITTEN_NORM if written else NORMS[shard.clock.stack.norms]
+    return WRITTEN_NORM if written else KINDS[shard.recipe.norm_kernels]
+
+
+def query_key_norms(shard: Shard, elements: Number) -> Passes:
+    """The norms on so many elements of queries and keys."""
+    return _over(shard, elements, 1) + Passes(Work(kernels=1), Work(kernels=2))
 
 
 def _norms(shard: Shard, count: int) -> Passes:
-    forward, backward, kernels = norm_passes(shard)
-    elements = shard.loose_tokens * shard.model.hidden
-    return shard.elementwise(elements, count * forward, count * backward, count * kernels)
+    return _over(shard, shard.loose_tokens * shard.model.hidden, count)
+
+
+def _over(shard: Shard, elements: Number, count: int) -> Passes:
+    """`count` norms over so many elements."""
+    forward, backward, there, back = norm_passes(shard)
+    size_B, software = count * elements * shard.clock.element_B, shard.clock.elementwise
+    return Passes(software(forward * size_B, count * there), software(backward * size_B, count * back))
 
 
 def rotary_work(shard: Shard, elements: Number) -> Passes:

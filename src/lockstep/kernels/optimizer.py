@@ -32,6 +32,15 @@ def optimizer_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: Rank
     return clock.stream(updated_B(recipe, matrix, other)).stream_s + products / rate
 
 
+def bucketing_s(clock: Clock, recipe: Recipe, parameters: RankParameters) -> Number:
+    """Seconds in which InternEvo copies gradients into flat buckets before they are reduced, and back after it.
+
+    Source: InternLM/InternEvo, internlm/solver/optimizer/hybrid_zero_optim.py, _reduce_and_copy, unflatten_and_copy.
+    """
+    copies = 4.0 if recipe.sharding == "internevo" else 0.0
+    return clock.stream(copies * recipe.wire_B * parameters.total_elems).stream_s
+
+
 def outer_update_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: RankParameters) -> Number:
     """Seconds of the update between groups that train apart, on average over the steps between."""
     matrix, other = updated(grid, parameters)

@@ -79,7 +79,8 @@ def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None) -> P
 def context_blocks(model: Transformer, one: Piece, core_s: tuple[Number, Number] = (0.0, 0.0)) -> Blocks:
     """What ranks of a context-parallel group exchange for a layer whose attention takes `core_s`."""
     attention = model.attention
-    head_B, kv_heads = one.tokens * one.element_B, np.maximum(attention.kv_heads / one.tp, 1.0)
+    head_B = one.tokens * one.element_B
+    kv_heads = np.maximum((attention.heads if one.repeated_heads else attention.kv_heads) / one.tp, 1.0)
     return Blocks(
         key_value_B=head_B * kv_heads * (attention.head_dim + attention.value_dim),
         query_B=head_B * attention.heads / one.tp * attention.head_dim,

@@ -33,7 +33,9 @@ NOT_TRAINED = {
 TP_OVERLAPS = ("none", "gradients", "all", "async")
 EP_OVERLAPS = ("none", "cells", "shared")
 EXCHANGES = ("copy", "node")
+NORM_KERNELS = ("one", "split", "converted")
 LOSS_B = {
+    "watched": 4.0 + 4.0 + 4.0 + 4.0,
     "returned": 4.0 + 4.0 + 4.0 + 4.0,
     "eager": 4.0 + 4.0 + 4.0,
     "upcast": 4.0 + 4.0,
@@ -49,7 +51,8 @@ another (Megatron's vocabulary-parallel loss), half precision, and fp32 in which
 fused (compiled) the same; half, one kernel that reads and writes half precision (FlashAttention's cross entropy);
 chunked as fused, of a few tokens at a time (`activations.py`); returned as eager, while the training loop holds the
 logits in fp32 too (the outputs of a Hugging Face model); pieces as fused for an eighth of the tokens at a time, with
-all logits made before (torchtune's CEWithChunkedOutputLoss). Their time: `kernels/loss.py`."""
+all logits made before (torchtune's CEWithChunkedOutputLoss); watched, for metrics, as returned (InternEvo). Their time:
+`kernels/loss.py`."""
 MFU_CONVENTIONS = ("full", "causal", "6n")
 NARROW_B = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 """Bytes per element of an input kept in a narrow format, its scales included (one byte per 32 or 16 elements)."""
@@ -100,6 +103,11 @@ class Recipe(Brief):
     normed values."""
     autocast: bool = False
     """Parameters and residuals are fp32, and every product casts what it reads (torch.autocast without FSDP)."""
+    norm_kernels: str = "one"
+    """Kernels of a norm: one either way; split, a second one for its weights' gradients (torch's, apex's, compiled);
+    converted, with an fp32 copy to read, and run again in the backward pass (InternEvo)."""
+    fused_sums: bool = False
+    """The gradients of a residual stream's two ways and of biases are summed inside other kernels (compiled)."""
     fused_gate: bool = False
     """A gated block's activation and product run as one kernel where other elementwise operations do not (scripted)."""
     cross_entropy: str | None = None
@@ -117,7 +125,7 @@ class Recipe(Brief):
     (LitGPT's CausalSelfAttention); where keys and values are repeated they are copies, and nothing more stays. Adapters
     of the three have one dropout (its LoRAQKVLinear)."""
     repeated_heads: bool = False
-    """Keys and values are repeated for every query that shares them, before attention (transformers' repeat_kv)."""
+    """Keys and values are repeated for every query that shares them, before they travel or are read (repeat_kv)."""
     gradients_freed: bool = False
     """Gradients are freed after the update, and exist again from the first backward pass on (PyTorch's zero_grad)."""
     foreach_update: bool = False
@@ -223,34 +231,31 @@ class Recipe(Brief):
             raise BadInput(f"recompute_layers must be a count of layers, got {again!r}", "--recompute-layers")
         if self.dtype in NOT_TRAINED:
             raise BadInput(f"{self.dtype} is not a training format; {NOT_TRAINED[self.dtype]}", "--dtype")
-        if self.overlap_tp not in TP_OVERLAPS:
-            raise UnknownName("overlap of tensor-parallel traffic", self.overlap_tp, TP_OVERLAPS, "--overlap-tp")
-        if self.overlap_ep not in EP_OVERLAPS:
-            raise UnknownName("overlap of the experts' exchange", self.overlap_ep, EP_OVERLAPS, "--overlap-ep")
-        if self.exchange not in (None, *EXCHANGES):
-            raise UnknownName("way of the experts' exchange", str(self.exchange), EXCHANGES, "--exchange")
+        for what, said, words, flag in (
+            ("overlap of tensor-parallel traffic", self.overlap_tp, TP_OVERLAPS, "--overlap-tp"),
+            ("overlap of the experts' exchange", self.overlap_ep, EP_OVERLAPS, "--overlap-ep"),
+            ("way of the experts' exchange", self.exchange, EXCHANGES, "--exchange"),
+            ("kind of context parallelism", self.cp_kind, KINDS, "--cp-kind"),
+            ("vocabulary parallelism", self.vocab_parallel, tuple(BARRIERS), "--vocab-parallel"),
+            ("software that shards", self.sharding, SOFTWARE, "--sharding"),
+            ("time to reduce gradients", self.gradient_sync, SYNCS, "--gradient-sync"),
+            ("attention kernel", self.attention_kernel, ATTENTION_KERNELS, "--attention-kernel"),
+            ("MFU convention", self.mfu_convention, MFU_CONVENTIONS, "--mfu-convention"),
+            ("format of frozen matrices", self.base, tuple(BASE_B), "--base"),
+            ("cross entropy", self.cross_entropy, tuple(LOSS_B), "--cross-entropy"),
+            ("optimizer", self.optimizer, tuple(OPTIMIZERS), "--optimizer"),
+            ("kernels of a norm", self.norm_kernels, NORM_KERNELS, "norm_kernels"),
+        ):
+            if said is not None and said not in words:
+                raise UnknownName(what, str(said), words, flag)
         routing_skew(self.routing)
-        if self.cp_kind not in KINDS:
-            raise UnknownName("kind of context parallelism", self.cp_kind, KINDS, "--cp-kind")
-        if self.vocab_parallel not in BARRIERS:
-            raise UnknownName("vocabulary parallelism", self.vocab_parallel, tuple(BARRIERS), "--vocab-parallel")
-        if self.sharding not in SOFTWARE:
-            raise UnknownName("software that shards", self.sharding, SOFTWARE, "--sharding")
-        if self.gradient_sync not in (None, *SYNCS):
-            raise UnknownName("time to reduce gradients", str(self.gradient_sync), SYNCS, "--gradient-sync")
         if self.overlap_device_frac is not None and not 0 <= self.overlap_device_frac < 1:
             raise BadInput(f"overlap_device_frac must be at least 0 and below 1, got {self.overlap_device_frac}")
         for module in self.recompute_modules:
             if module not in MODULES:
                 raise UnknownName("module to recompute", module, MODULES, "--recompute-modules")
-        if self.attention_kernel not in (None, *ATTENTION_KERNELS):
-            raise UnknownName("attention kernel", str(self.attention_kernel), ATTENTION_KERNELS, "--attention-kernel")
-        if self.mfu_convention not in MFU_CONVENTIONS:
-            raise UnknownName("MFU convention", self.mfu_convention, MFU_CONVENTIONS, "--mfu-convention")
         stack(self.stack)  # Raises UnknownName.
         adapters, objective = self.adapters, self.objective
-        if self.base not in (None, *BASE_B):
-            raise UnknownName("format of frozen matrices", str(self.base), BASE_B, "--base")
         if self.base is not None and adapters is None:
             raise BadInput(f"--base {self.base} is for frozen matrices; give --train lora:r=16 too", "--base")
         if adapters is not None and self.local_steps > 1:
@@ -261,10 +266,6 @@ class Recipe(Brief):
             raise BadInput(f"{objective.name} is not priced with --vocab-parallel", "--vocab-parallel")
         if self.batch % objective.pair:
             raise BadInput(f"{objective.name} trains on pairs: the batch of {self.batch} must be even", "--batch")
-        if self.cross_entropy not in (None, *LOSS_B):
-            raise UnknownName("cross entropy", str(self.cross_entropy), LOSS_B, "--cross-entropy")
-        if self.optimizer not in OPTIMIZERS:
-            raise UnknownName("optimizer", self.optimizer, OPTIMIZERS, "--optimizer")
 
     @property
     def software(self) -> Stack:

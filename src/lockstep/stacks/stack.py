@@ -52,8 +52,6 @@ class Stack:
     step_s: float
     elementwise_factor: float
     """Seconds of norms and elementwise kernels over those of streams of their bytes."""
-    norms: str
-    """Whose kernel a norm is: of cuDNN, Transformer Engine, Apex or Triton (fused), of torch, or of torch.compile."""
     switches: Mapping[str, bool | str | float] = field(hash=False)
     """Fields of `Recipe` and their values."""
     kind: str

@@ -12,7 +12,7 @@ import numpy as np
 
 from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.optimizer import optimizer_s, outer_update_s, updated, updated_B
+from lockstep.kernels.optimizer import bucketing_s, optimizer_s, outer_update_s, updated, updated_B
 from lockstep.layout import (
     KEEP,
     OFFLOAD_PARAMETERS,
@@ -52,7 +52,7 @@ def device_of(
     around = _around(job, cluster, network, held, body, layers, kinds)
     trained = held * job.recipe.objective.models if job.recipe.adapters is None else fullest_adapters(job, grid)
     update_s = optimizer_s(clock, grid, job.recipe, trained, job.hidden)
-    update_s = np.where(grid.on_host, around.host.update_s, update_s)
+    update_s = np.where(grid.on_host, around.host.update_s, update_s) + bucketing_s(clock, job.recipe, held)
     if job.recipe.local_steps > 1:
         update_s = update_s + outer_update_s(clock, grid, job.recipe, held)
     return Device(body, around, around.waits, update_s)

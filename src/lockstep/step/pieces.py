@@ -9,13 +9,13 @@ import numpy as np
 
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.layer import (
-    accumulation_work,
     embedding_work,
     head_work,
     prediction_projection_work,
     vocabulary_work,
 )
 from lockstep.kernels.shard import Shard
+from lockstep.kernels.states import states_work
 from lockstep.layout import Job, LayoutGrid, layer_parameters
 from lockstep.parallel.piece import Piece, slowing
 from lockstep.parallel.pipeline import Placement, vocabulary
@@ -28,7 +28,7 @@ def layer_kinds(job: Job, grid: LayoutGrid, shard: Shard, network: Network) -> d
     """Seconds of one layer of each kind."""
     whole = layer_parameters(job, grid)
     return {
-        kind: layer_times(shard, network, kind, accumulation_work(shard, whole[kind.stored]))
+        kind: layer_times(shard, network, kind, states_work(shard, kind, whole[kind.stored]))
         for kind in sorted(set(job.kinds))
     }
 

@@ -190,13 +190,14 @@ def _times(pieces: tuple[Piece, ...], count: int) -> tuple[Piece, ...]:
     return tuple(one * count for one in pieces if float(total_s(one.flows)) > 0)
 
 
-def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: Work) -> StageTimes:
-    """Seconds of one layer. `gradient_work` is what accumulating its weight gradients costs per micro-batch.
+def layer_times(shard: Shard, network: Network, kind: LayerKind, states: Passes) -> StageTimes:
+    """Seconds of one layer. `states` is what its parameters and gradients cost besides, per micro-batch.
 
     Full recomputation repeats the forward pass and its traffic before the backward pass, selective the modules'. Where
     some layers of a stage are recomputed and others are not, this is the mean of them.
-    A pass takes at least what the host needs to launch its kernels; the wait for the host counts as compute. If the
-    host waits for every kernel, its time is added instead.
+    A pass takes at least what the host needs to launch its kernels; the wait for the host counts as compute. What the
+    host is ahead after the forward pass it has less to do in the backward pass. If it waits for every kernel, its time
+    is added instead.
     """
     work, clock, mode = layer_work(shard, kind), shard.clock, shard.grid.recompute
     forward, backward = layer_pieces(shard, network, work, kind)
@@ -205,7 +206,7 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
     again = whole_again(shard, kind, work) * repeated
     if np.any(mode == SELECTIVE):
         again += modules_again(shard, kind, work.core).when(mode == SELECTIVE)
-    kernels = work.backward + gradient_work + again
+    there, kernels = work.forward + states.forward, work.backward + states.backward + again
     exposed = _exposed(forward, "forward_s") | _exposed(backward, "backward_s")
     for one in {one.part for one in backward}:
         exposed[f"{one}_backward_s"] = exposed[f"{one}_backward_s"] + repeated * exposed[f"{one}_forward_s"]
@@ -218,12 +219,16 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
         beside_s[1] = beside_s[1] + repeated * beside_s[0]
     blocking = shard.recipe.launch_blocking
     host_backward_s = kernels.kernels * clock.launch_s + repeated * clock.recompute_host_s
-    forward_s = _pass_s(work.forward, work.forward.kernels * clock.launch_s, waits_s[0], blocking)
+    host_forward_s = there.kernels * clock.launch_s
+    forward_s = _pass_s(there, host_forward_s, waits_s[0], blocking)
+    if shard.grid.stages == 1 and not blocking:
+        # What the host is ahead after the forward pass; between stages it waits for what it sends.
+        host_backward_s = host_backward_s - np.maximum(0.0, there.device_s + waits_s[0] - host_forward_s)
     objective = shard.recipe.objective
     found = StageTimes(
         compute_forward_s=forward_s,
         compute_backward_s=_pass_s(kernels, host_backward_s, waits_s[1], blocking),
-        weight_s=_weights_s(shard, work) + gradient_work.device_s,
+        weight_s=_weights_s(shard, work) + states.backward.device_s,
         **exposed,
         hidden_forward_s=hidden_s[0],
         hidden_backward_s=hidden_s[1] + repeated * hidden_s[0],

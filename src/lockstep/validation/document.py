@@ -88,7 +88,20 @@ NOTES = """
   runs FlashAttention of 2022 in Triton: with each program's own kernel dgxc_nemo went from 11.3 to 3.8 % and
   dgxc_maxtext from 24.7 to 5.2 % ([decision 3](decisions/0003-device-efficiency.md)). NeMo's recipes keep gradients in
   bf16, and Nemotron's and Grok's do not overlap tensor-parallel traffic in pieces: 3.1 %. InternEvo broadcasts whole
-  tensors, a rank after another: internlm_7b from 17.6 to 13.1 %, and choices among its layouts from 17 to 5 % lost.
+  tensors, a rank after another: internlm_7b from 17.6 to 13.1 %, and choices among its layouts from 17 to 5 % lost; by
+  the release that its table is of it ran FlashAttention of 2022, its norms convert to fp32 and run twice, its metrics
+  pass over all logits, and gradients are copied into buckets and back: to 4.2 %.
+- **What autograd adds up.** PyTorch adds the gradients of a residual stream's two ways and sums those of biases in
+  kernels of their own, and launches one for every tensor whose gradients it accumulates; norms of torch, apex and
+  torch.compile take a second kernel for the gradients of their weights: compiled backward passes of RMSNorm take twice
+  as long as cuDNN's, 1.7 times here (tests/step/test_passes.py holds all of it to torch's own operations and to that
+  table). FSDP2 copies what it gathers and scatters. A host that is ahead after the forward pass has less to do in the
+  backward pass. With these, and norms of queries and keys, vtrain_a100_single went from 17.4 to 9.7 % unseen, the 90th
+  percentile over all rows from 33 to 22 %. A layer launches 60 kernels then and not 35.
+- **What a launch costs.** Half of that gain is from where the fit starts: at 20 us, as in traces, and not at 10, where
+  no step but vTrain's waits for its host, so that the others said nothing. From 20 us on vocab_parallelism says 32 us
+  without vTrain, which alone asks for 37. megatron-te's own lies at the bound of 50 us, by those rows alone: their host
+  may stand for something else.
 - **Recomputation that stops.** XLA leaves out what nothing reads, and PyTorch's checkpointing without re-entry stops at
   the last tensor that a backward pass needs (since 2.1), so that a layer's down product is not run again
   (`recompute_stops`). llm-foundry's own tables show it: from July 2023 to the rows of 2024 the same layouts of A100
@@ -100,33 +113,33 @@ NOTES = """
   operations (tests/step/test_passes.py). GPT-NeoX pads heads of 80 to 128 in FlashAttention-1 and, through DeepSpeed,
   reduces gradients beside nothing: from 17.2 to 10.7 %. FlashAttention-2 is no faster on B200 than on H100, by rates of
   the kernel alone: prime_rl from 37 to 16 %.
-- **Above 15 % by software, and why.** *nemo-25*: without its rows no B200 was ever seen. Its H100 rows are then 5 %
-  off, those of B200 22 % too fast; starting from what B200 kernels reach alone (0.776 of the peak, 0.56 of the
-  bandwidth) leaves 24 %, so steps there lose what no published kernel shows. *fsdp-compile*: nine rows; a model of 0.6B
-  on one H100 is 24 to 32 % too fast, and Qwen3 30B 45 %, whose benchmark repeats one token, so that all choose one
-  expert.
-- **Just below.** *megatron-deepspeed*: vTrain's small models wait for a host that is slower than that of every other
-  program, for which the engine's work per micro-batch is a suspicion.
-- **InternEvo** loses 0.3 to 0.5 s of every step to something that neither batch nor ranks change, and that its
-  optimizer's code does not show; all its rows come out too fast, 6 to 12 % with whole layers and 11 to 20 % where two
-  ranks share one.
-- **nanotron.** Small models in two stages come out 8 to 31 % too slow: their gates run as PyTorch's own kernels, which
-  H100's curve prices at 0.47 of the bandwidth where STREAM reaches 0.87. NeMo's steps need the low rate; with 0.80 its
-  large models come out 6 to 14 % too slow, as the same fit then slows products. Which work of NeMo's is not counted is
-  not known. On 512 GPUs steps of 0.4 to 0.6 s took up to twice as long as predicted.
+- **Above 15 % by software, and why.** *nemo-25*: without its rows no B200 was ever seen. Its H100 rows are then 4 %
+  off, those of B200 20 % too fast; starting from what B200 kernels reach alone (0.776 of the peak, 0.56 of the
+  bandwidth) left 24 %, so steps there lose what no published kernel shows.
+- **Just below.** *fsdp-compile*: nine rows; a model of 0.6B on one H100 is 21 and 30 % too fast, and Qwen3 30B 44 %,
+  whose benchmark repeats one token, so that all choose one expert. *torchtitan*: see below.
+- **Small models of vTrain** on eight tensor-parallel ranks with one sequence take 1.4 times as long as on four; why is
+  not known. The rest come out 7 % too slow in the mean, as other programs take longer between steps.
+- **nanotron.** Small models in two stages come out 6 to 29 % too slow: their gates run as PyTorch's own kernels, which
+  H100's curve prices at 0.49 of the bandwidth where STREAM reaches 0.87. NeMo's steps need the low rate; with 0.80 its
+  large models come out 6 to 14 % too slow, as the same fit then slows products. Sums of gradients were a part of what
+  was not counted, a small one; kernels of 4 MB alone reach a third of what those of 200 MB do, which is not priced. On
+  512 GPUs steps of 0.4 to 0.6 s took up to twice as long as predicted.
 - **torchtitan and torchao.** Their H100 have 500 W and HBM2e, and how fast they multiply is not known: the middle of
-  what the page says is taken. With context parallelism, over 131,072 tokens and more, steps come out 25 to 35 % too
-  fast: torchtitan copies key and value heads to all query heads before they are exchanged (models/llama/model.py,
-  repeat_kv), and torch adds the parts of attention in fp32, an operation after another
-  (torch/distributed/tensor/experimental/_attention.py), which is not priced. Scales by row are 30 % too fast. The B200
-  of torchao are power-limited by an unknown amount: 40 to 60 % too fast.
+  what the page says is taken. torchtitan copies key and value heads to all query heads before they are exchanged
+  (models/llama3/model.py, repeat_kv), and torch adds the parts of attention in fp32 and joins what it sends
+  (torch/distributed/tensor/experimental/_attention.py); with these priced 405B with context parallelism is 10 to 18 %
+  too fast, no longer 25 to 35. 8B on four and eight ranks stays 29 and 32 % too fast where on two it is 6 %: from two
+  to four ranks attention takes half as long again per token and pair; why is not known. Scales by row are 30 % too
+  fast. The B200 of torchao are power-limited by an unknown amount: 40 to 60 % too fast.
 - **Facts that were chosen after errors had been seen.** torchtitan's matrix rate (between two that its page names),
   that nothing overlaps Llama 3's tensor-parallel traffic (with Megatron's overlap its rows come out 3 points faster),
   the links of simumax_a100_pcie, that GPT-NeoX's elementwise kernels are PyTorch's own, what transformers, LitGPT and
-  bitsandbytes keep for the backward pass (read in their code after memory had come out low), the margin of
-  megatron_ci's memory, and each table's tolerance.
+  bitsandbytes keep for the backward pass (read in their code after memory had come out low), InternEvo's attention
+  kernel and what its layers and metrics do (read after its steps had come out fast), where the fit of a launch starts,
+  the margin of megatron_ci's memory, and each table's tolerance.
 - **Where a constant does as well.** nvidia_nemo's rows are showcases at nearly one utilisation, bigscience_a100_sweep's
-  lie around its optimum, and internlm_7b, torchao, pythia_a100 and prime_rl are one program on one or two machines: a
+  lie around its optimum, and torchao, pythia_a100 and prime_rl are one program on one or two machines: a
   constant that saw the answers errs less there than we do.
 - **The same program a year before.** llm_foundry_mpt_2023 has 84 rows of July 2023 that nothing was fitted to: 2.9 % in
   the median. Its worst are small models with 32,768 tokens and more, 10 to 23 % too fast, and 30B on eight GPUs.
@@ -144,8 +157,8 @@ NOTES = """
   which is now a factor of each software (`elementwise_factor`). What autocast does was then written down from a profile
   of the first run; 11 further cases were predicted before they were measured: 7 % off in the median, 18 % at most,
   their memory 2 % in the median. Nothing is fitted to these rows. Beside other kernels the device is cooler and its
-  products reach 80 %, which nothing here prices. Steps compiled by torch come out 13 to 17 % too slow, attention written
-  out in transformers 32 % too fast, and GPT-2's activation is not priced.
+  products reach 80 %, which nothing here prices. Steps compiled by torch come out 13 to 17 % too slow, attention
+  written out in transformers 32 % too fast, and GPT-2's activation is not priced.
 - **Choices.** On one node choosing by prediction costs 3 % in the mean. Over several nodes one vTrain question of four
   goes wrong: 39.1B with tp 2, pp 8, dp 32 and micro-batches of two sequences took 21.9 s where 14.7 are predicted, and
   19.1 s with three. These two contradict one another; in no other table do rows (the last column).

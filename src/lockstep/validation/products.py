@@ -14,7 +14,8 @@ random numbers, each the median of 60 ms of repeats with the cache emptied betwe
 h100_kernels.csv. A device that runs nothing but products is held back by its power; beside other kernels it may be
 faster.
 
-Other sources: github.com/zzc0721/torch-performance-test-data, issues 77 and 78 (October 2025, PyTorch 2.7, rates by size).
+Other sources: github.com/zzc0721/torch-performance-test-data, issues 77 and 78 (October 2025, PyTorch 2.7, rates by
+size).
 """
 
 from __future__ import annotations

@@ -78,6 +78,7 @@ def fsdp2(seq: int, batch: int, dtype: str, compiled: bool) -> Recipe:
         dtype=dtype,
         fused_elementwise=compiled,
         fused_norms=compiled,
+        fused_sums=compiled,
         recompute_modules=RECOMPUTED,
     )
 

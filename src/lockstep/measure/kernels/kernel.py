@@ -13,7 +13,8 @@ two fp32 moments.
 
 `fit_curve` makes of them an efficiency curve in the form of the hardware catalog:
 matmul_max_frac e and matmul_bytes_factor c solve  t = 2mnk / (peak e) + c bytes / bandwidth  over products that take at
-least `LAUNCHES` times as long as the shortest, by least squares on relative errors, e <= 1, c >= 0. Streams take the largest size, attention the best, the launch its median.
+least `LAUNCHES` times as long as the shortest, by least squares on relative errors, e <= 1, c >= 0.
+Streams take the largest size, attention the best, the launch its median.
 Host times of recomputation and of a step are no kernel's and stay 0; the text of the curve says so.
 
 Peak and bandwidth are those of the datasheet; where none are given the best rates measured stand in for them, and all

@@ -1,0 +1,72 @@
+"""Kernel work over the parameters and gradients of a layer, which comes with every micro-batch.
+
+Adding gradients up, and what PyTorch's FSDP2 copies: gathered parameters out of the buffer that they came in, in every
+pass that gathers them, and gradients into the one that they leave in, in the format on the wire. Both run between the
+layers' kernels, not beside them.
+
+Source: PyTorch, torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py (foreach_all_gather_copy_out,
+split_with_sizes_copy; foreach_reduce_scatter_copy_in, chunk_cat).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lockstep.kernels.autocast import casts, parameter_work
+from lockstep.kernels.clock import Work
+from lockstep.kernels.shard import Passes, Shard
+from lockstep.kernels.sums import stands_alone, tensors
+from lockstep.layout import sharing_of
+from lockstep.types.arrays import Number
+from lockstep.workload import LayerKind
+
+INSIDE_FRAC = 0.5
+"""Of the traffic of sums inside products, what does not hide behind them: the median of ten products on H100."""
+
+
+def states_work(shard: Shard, kind: LayerKind, parameters: Number) -> Passes:
+    """Work over so many parameters of a layer on a rank."""
+    found = _copies(shard, parameters) + Passes(Work(), _accumulation(shard, kind, parameters))
+    if not shard.recipe.autocast:
+        return found
+    cast, mask = parameter_work(shard, parameters, len(tensors(shard, kind))), casts(shard)
+    other = np.logical_not(mask)
+    return Passes(
+        cast.forward.when(mask) + found.forward.when(other), cast.backward.when(mask) + found.backward.when(other)
+    )
+
+
+def _copies(shard: Shard, parameters: Number) -> Passes:
+    """What FSDP2 copies; adapters' frozen matrices are gathered too, their gradients are few."""
+    recipe, clock = shard.recipe, shard.clock
+    if recipe.sharding != "fsdp2":
+        return Passes(Work(), Work())
+    sharing = sharing_of(recipe, shard.grid)
+    gathered = clock.stream(2.0 * recipe.base_B * parameters)
+    leaving = Work()
+    if recipe.adapters is None:
+        leaving = clock.stream((clock.element_B + recipe.wire_B) * parameters).when(sharing.scatters)
+    forward, backward = gathered.when(sharing.gathers_forward), gathered.when(sharing.gathers_backward)
+    return Passes(forward, backward + leaving)
+
+
+def _accumulation(shard: Shard, kind: LayerKind, parameters: Number) -> Work:
+    """Adding a micro-batch's weight gradients to the accumulated ones.
+
+    A pass of its own reads the new gradient, reads the sum and writes it; one converted first is written and read once
+    more. Every tensor is a kernel. Inside the product the sum is read and written in place of the new gradient, and
+    norms and biases are left. Gradients that are reduced after every micro-batch are added after it, together; by FSDP2
+    the part that a rank keeps.
+    """
+    recipe, clock = shard.recipe, shard.clock
+    accumulated = 4.0 if recipe.converted_gradients else 2.0
+    size_B = (clock.element_B + accumulated * recipe.gradient_B) * parameters
+    own = [one for one in tensors(shard, kind) if stands_alone(one)]
+    scattered = sharing_of(recipe, shard.grid).scatters
+    if recipe.sharding == "fsdp2":
+        size_B = size_B / np.where(scattered, shard.grid.shard_ranks, 1)
+    if not recipe.fused_accumulation:
+        return clock.stream(size_B, np.where(scattered, 1, len(own)))
+    left = sum(not one.is_matrix for one in own)
+    inside = clock.stream(INSIDE_FRAC * (2.0 * recipe.gradient_B - clock.element_B) * parameters, left)
+    return clock.stream(size_B).when(scattered) + inside.when(np.logical_not(scattered))

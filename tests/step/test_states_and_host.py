@@ -1,0 +1,83 @@
+"""Laws of what passes do besides their layers' kernels: copies of states, parts of attention, a host that is ahead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lockstep.hardware import cluster
+from lockstep.kernels.clock import Clock, Work
+from lockstep.kernels.layer import MERGING, attention_core, layer_work
+from lockstep.kernels.optimizer import bucketing_s
+from lockstep.kernels.shard import Passes, Shard
+from lockstep.kernels.states import states_work
+from lockstep.layout import Layout, Recipe
+from lockstep.stacks import stack
+from lockstep.step.network import Network
+from lockstep.step.stage import layer_times
+from lockstep.workload import DENSE, RankParameters, Transformer, model
+
+PARAMETERS = 1e8
+
+
+def _shard(software: str, launch_s: float = 1e-9, seq: int = 2048, **where: int) -> Shard:
+    known, machine = model("llama3-8b"), cluster("dgx-h100:1")
+    assert isinstance(known, Transformer)
+    own = replace(stack(software), launch_s=launch_s, recompute_host_s=0.0)
+    recipe = replace(Recipe.by(software, seq=seq, batch=64), stack=own)
+    return Shard(known, Layout(**{"dp": 8, **where}).grid(), recipe, Clock.of(machine.device, recipe))
+
+
+def _moved_B(shard: Shard) -> tuple[float, float]:
+    """Bytes per parameter that states take, forward and backward."""
+    found = states_work(shard, DENSE, PARAMETERS)
+    unit_s = float(shard.clock.stream(PARAMETERS).stream_s)
+    return float(found.forward.stream_s) / unit_s, float(found.backward.stream_s) / unit_s
+
+
+def test_fsdp2_copies_what_it_gathers_in_every_pass_that_gathers() -> None:
+    given_up, kept = _moved_B(_shard("torchtitan", zero=3)), _moved_B(_shard("torchtitan", zero=2))
+    assert given_up[0] == kept[0] == pytest.approx(2 + 2)
+    assert given_up[1] - kept[1] == pytest.approx(2 + 2)
+    # A gradient is read in half precision, written in fp32 for the wire, and an eighth of the sum is added to.
+    shard = _shard("torchtitan", zero=3)
+    added = (2 + 2 * shard.recipe.gradient_B) / 8
+    assert kept[1] == pytest.approx(2 + 4 + added)
+    assert _moved_B(_shard("nanotron", zero=1))[0] == 0.0
+
+
+def test_gradients_travel_through_flat_buckets_in_internevo_alone() -> None:
+    held = RankParameters(PARAMETERS, 0.0, 0.0)
+    for software, copies in (("internevo", 4), ("nanotron", 0)):
+        shard = _shard(software)
+        unit_s = float(shard.clock.stream(PARAMETERS * shard.recipe.wire_B).stream_s)
+        assert bucketing_s(shard.clock, shard.recipe, held) == pytest.approx(copies * unit_s)
+
+
+def test_torchs_context_parallelism_adds_a_part_for_every_other_rank() -> None:
+    def more_s(ranks: int) -> tuple[float, float]:
+        shard = _shard("torchtitan", dp=8 // ranks, cp=ranks)
+        shard = replace(shard, recipe=replace(shard.recipe, cp_kind="gather"))
+        found, unit = attention_core(shard, 0), shard.tokens * shard.model.hidden * 2.0
+        unit_s = float(shard.clock.stream(unit).stream_s)
+        return float(found.forward.stream_s) / unit_s, float(found.backward.stream_s) / unit_s
+
+    forward, backward = MERGING[True]
+    assert more_s(1) == (0.0, 0.0)
+    assert more_s(2) == pytest.approx((forward, 2 * backward))
+    assert more_s(8) == pytest.approx((7 * forward, 8 * backward))
+
+
+@pytest.mark.parametrize("launch_s", [1e-9, 5e-6, 2e-5, 5e-5, 2e-4])
+def test_a_host_that_is_ahead_has_less_to_do_later(launch_s: float) -> None:
+    shard = _shard("megatron-te", launch_s)
+    network, bare = Network(cluster("dgx-h100:1"), shard.grid), Passes(Work(), Work())
+    found, work = layer_times(shard, network, DENSE, bare), layer_work(shard, DENSE)
+    device_s = float(work.forward.device_s), float(work.backward.device_s)
+    host_s = tuple(float(one.kernels) * float(shard.clock.launch_s) for one in (work.forward, work.backward))
+    total_s = float(found.compute_forward_s + found.compute_backward_s)
+    assert total_s >= max(sum(device_s), sum(host_s)) - 1e-12
+    assert total_s <= max(device_s[0], host_s[0]) + max(device_s[1], host_s[1]) + 1e-12
+    if device_s[0] >= host_s[0]:
+        assert total_s == pytest.approx(max(sum(device_s), sum(host_s)))
