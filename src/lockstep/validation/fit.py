@@ -207,11 +207,11 @@ def fit(left_out: str | None = None) -> Constants:
     logs = found.x.copy()
     for place, (who, what) in enumerate(start.names):
         if who == SHARED:
-            logs[place] = np.median([log for log, name in zip(found.x, start.names, strict=True) if _of(what, name)])
+            logs[place] = np.median([log for log, name in zip(found.x, start.names, strict=True) if is_own(what, name)])
     return Constants(start.names, np.log([float(f"{value:.3g}") for value in np.exp(logs)]))
 
 
-def _of(what: str, name: tuple[str, str]) -> bool:
+def is_own(what: str, name: tuple[str, str]) -> bool:
     """Whether a constant is some software's own `what`."""
     return name[0] != SHARED and name[1] == what
 
