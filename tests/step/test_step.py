@@ -234,11 +234,12 @@ def bottleneck_passes(fused: bool) -> tuple[float, float]:
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_resnet_moves_what_its_norms_activations_and_additions_move(fused: bool) -> None:
-    """With arithmetic and operands for nothing, streams are all that is left."""
+    """With arithmetic, operands and launches for nothing, streams are all that is left."""
     machine = cluster("big-basin-p100:1", gpus=1)
     curve = replace(machine.device.efficiency, matmul_max_frac=1e12, matmul_bytes_factor=0.0, launch_s=0.0)
     free = replace(machine, device=replace(machine.device, efficiency=curve))
-    recipe = Recipe(seq=1, batch=8, dtype="fp32", fused_elementwise=fused)
+    quick = replace(stack("megatron-te"), launch_s=0.0)
+    recipe = Recipe(seq=1, batch=8, dtype="fp32", fused_elementwise=fused, stack=quick)
     step = price_step(Job(model("resnet50"), recipe, 1), free, Layout(micro_batch=8).grid())
     rate_Bps = free.device.memory_bandwidth_Bps * curve.stream_frac / SOFTWARE.elementwise_factor
     assert float(step.compute_s) == pytest.approx(8 * 4.0 * sum(bottleneck_passes(fused)) / rate_Bps, rel=1e-6)
