@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
-from lockstep.documents.files import writable_yaml, writing
+from lockstep.documents.files import InMemory, writable_yaml, writing
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown
@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from lockstep.diagnosis.judge import Judged
     from lockstep.diagnosis.measure import Seen
     from lockstep.diagnosis.path import Step
+    from lockstep.diagnosis.read import Known
     from lockstep.diagnosis.read.flight_recorder import Hang
     from lockstep.diagnosis.read.logs.log import Log
     from lockstep.diagnosis.recalibrate import Recalibrated
     from lockstep.hardware import Cluster
     from lockstep.layout import Layout
     from lockstep.planner import Estimate
+    from lockstep.planner.comparison import Comparison
     from lockstep.program import Timeline
     from lockstep.workload import Model
 
@@ -83,6 +85,15 @@ class Diagnosis(Shown):
             return (measured_timeline(self.operations),)
         return by_stage(self.predicted, self.operations)
 
+    def comparison(self) -> Comparison | None:
+        """The predicted step as A and the measured one as B; None without both."""
+        from lockstep.diagnosis.sides import comparison
+
+        if self.predicted is None or self.measured_s is None:
+            return None
+        held = self.memory[0] if self.memory else None
+        return comparison(self.predicted, self.measured_s, self.beside, held)
+
     @property
     def measured_s(self) -> float | None:
         """Seconds of a step as measured."""
@@ -119,7 +130,6 @@ class Diagnosis(Shown):
         found, measured_s, seen, beside = self.predicted, self.measured_s, self.seen, self.beside
         parts = beside.parts if beside else seen.parts if seen else ()
         return {
-            "inputs": plain(self.inputs),
             "step_time_s": {
                 "measured": measured_s,
                 "predicted": None if found is None else found.step_time_s,
@@ -140,6 +150,7 @@ class Diagnosis(Shown):
             "slowdowns": plain(self.slowdowns),
             "changes": plain(self.changes),
             "causes": plain(beside.causes) if beside else [],
+            "inputs": plain(self.inputs),
             "fit": plain(beside.rates) if beside else None,
             **picked(self, "judged mismatches path logs memory links recalibrated hangs not_known"),
         }
@@ -148,7 +159,7 @@ class Diagnosis(Shown):
 @strict
 def diagnose(
     file: Annotated[
-        Sequence[str | Path],
+        Sequence[str | Path | Known],
         Argument(
             "FILE",
             "Files of the run, or folders with them, of any name: traces of torch.profiler or Nsight Systems (sqlite), "
@@ -217,8 +228,9 @@ def diagnose(
 ) -> Diagnosis:
     """Holds a measured run against the predicted one, and says what would explain the difference.
 
-    Args: `file`: files and folders; `model`, `cluster`, `layout` and words of the layout as for `estimate`, without
-    which what was measured is shown alone; `measured` seconds, `tokens_per_s`, `tflops` FLOP/s, `mfu` a fraction.
+    Args: `file`: files and folders, or files that have been read; `model`, `cluster`, `layout` and words of the layout
+    as for `estimate`, without which what was measured is shown alone; `measured` seconds, `tokens_per_s`, `tflops`
+    FLOP/s, `mfu` a fraction.
     Raises BadInput at the file and its line or byte, and for a layout that breaks a rule.
     """
     from lockstep.diagnosis.beside import beside as beside_of
@@ -308,8 +320,7 @@ def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, repl
         raise BadInput("needs a measured step and the run it is of; give --model", where)
     if answer.mismatches or (judged is not None and (judged.contradictions or judged.verdict == "impossible")):
         raise BadInput("the files or numbers contradict one another; give those of one run", where)
-    links = [one.path for one in gathered.known if one.kind.gives == "links"]
-    made = recalibrate(found, step_s, answer.beside.refit if answer.beside else None, links, replan)
+    made = recalibrate(found, step_s, answer.beside.refit if answer.beside else None, gathered.links, replan)
     if path is None:
         return made
     text = made.yaml(path.stem)
@@ -334,7 +345,7 @@ def _predicted(
     if cluster is not None:
         for one in gathered.known:
             run = run_given(one.path) if one.kind.gives == "log" else None
-            if run is not None and run.found.model is not None:
+            if run is not None and run.found.model is not None and not isinstance(one.path, InMemory):
                 return estimate(one.path, cluster, layout, **words)
     if needed or cluster is not None or layout is not None or any(value is not None for value in words.values()):
         raise BadInput("give the model of the run, and its layout as estimate takes it", "--model")

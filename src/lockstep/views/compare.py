@@ -10,6 +10,7 @@ from lockstep.units import format_count, format_frac, format_size, format_time
 from lockstep.views.estimate import PART_WORDS
 from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
+from lockstep.views.parts.diagnosis import words as measured_part
 from lockstep.views.parts.figure import INK, make_figure, times_on
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
@@ -64,9 +65,9 @@ def _verdict(found: Comparison) -> str:
 def _interval(found: Comparison) -> str:
     """Between what the difference lies, and what makes most of it."""
     ends = " to ".join(f"{100 * one:+.1f} %" for one in (found.interval.low, found.interval.high))
-    causes = ", ".join(PART_WORDS.get(name, name) for name in found.causes)
+    mostly = f" Mostly {', '.join(map(part_words, found.causes))}." if len(found.parts) > 1 else ""
     level = format_frac(found.interval.level_frac)
-    return f"Difference: {100 * (found.ratio - 1):+.1f} %, {ends} in {level} of cases. Mostly {causes}."
+    return f"Difference: {100 * (found.ratio - 1):+.1f} %, {ends} in {level} of cases.{mostly}"
 
 
 def _per(found: Comparison) -> str:
@@ -94,10 +95,9 @@ def shown_parts(found: Comparison) -> list[Json]:
     return kept
 
 
-def _named(row: Json) -> str:
-    """A part in words."""
-    name: str = row["part"]
-    return PART_WORDS.get(name, name)
+def part_words(part: str) -> str:
+    """A part in words: one of a prediction, or of what traces show."""
+    return PART_WORDS.get(part) or measured_part(part)
 
 
 def _parts(found: Comparison, out: Console) -> None:
@@ -106,7 +106,7 @@ def _parts(found: Comparison, out: Console) -> None:
     most_s = max(abs(row["difference_s"]) for row in shown) or 1.0
     rows: list[Sequence[str | Text]] = [
         (
-            _named(row),
+            part_words(row["part"]),
             format_time(row["a_s"]),
             format_time(row["b_s"]),
             signed(row["difference_s"], format_time),
@@ -169,7 +169,7 @@ def plot_comparison(found: Comparison) -> Figure:
 def _draw_parts(found: Comparison, axes: Axes) -> None:
     """A bar to the right for what B takes more of, one to the left for what it takes less of; the sum below."""
     rows = shown_parts(found)
-    names = [_named(row) for row in rows] + ["whole step"]
+    names = [part_words(row["part"]) for row in rows] + ["whole step"]
     values = [row["difference_s"] for row in rows] + [found.difference_s]
     for place, value in enumerate(values):
         axes.barh(place, value, color=bars.RED if value > 0 else bars.BLUE, height=0.6)
