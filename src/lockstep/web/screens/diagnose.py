@@ -13,6 +13,7 @@ from lockstep.verbs.diagnose import Diagnosis
 from lockstep.views import compare as compared
 from lockstep.views import diagnose as view
 from lockstep.views.parts.diagnosis import lanes
+from lockstep.views.parts.layout_columns import layout_words as in_words
 from lockstep.web.measured import MEASURED, VERB, diagnosed, is_measured, measured_figures
 from lockstep.web.measured import words as measured_words
 from lockstep.web.parts import run_name, step_figures, with_best
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from lockstep.web.asked import Asked
 
 MORE = "What files do not say"
+NAMED = 3
+"""Files that are named above the verdict."""
 LEAST_S = 1e-9
 """Parts that together differ by less differ by rounding."""
 
@@ -34,7 +37,7 @@ def data(found: Estimate | Diagnosis | None, asked: Asked) -> Json:
     """What the verb says, with the gap as a waterfall; with nothing chosen, what may be."""
     if not isinstance(found, Diagnosis):
         return {
-            "title": "" if found is None else run_name(found),
+            "title": "" if found is None else f"{run_name(found)}: {in_words(found.layout)}",
             "figures": [] if found is None else step_figures(found),
             "recording": recording(),
             "limits": f"At most {MOST_FILES} files of {format_size(MOST_MEASURED_B)} each, compressed or not. "
@@ -58,9 +61,11 @@ def later(found: Estimate | Diagnosis, asked: Asked) -> Json:
 
 def _title(found: Diagnosis) -> str:
     one = found.predicted
-    files = ", ".join(input.path for input in found.inputs[:3])
-    more = f" and {len(found.inputs) - 3} more" if len(found.inputs) > 3 else ""
-    return " · ".join(filter(None, ("" if one is None else run_name(one), f"{files}{more}")))
+    names = list(dict.fromkeys(input.path for input in found.inputs))
+    files = ", ".join(names[:NAMED])
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    run = "" if one is None else f"{run_name(one)}: {in_words(one.layout)}"
+    return " · ".join(filter(None, (run, f"{files}{more}")))
 
 
 def scale(found: Diagnosis) -> Json | None:
