@@ -65,7 +65,9 @@ def _verdict(found: Comparison) -> str:
 def _interval(found: Comparison) -> str:
     """Between what the difference lies, and what makes most of it."""
     ends = " to ".join(f"{100 * one:+.1f} %" for one in (found.interval.low, found.interval.high))
-    mostly = f" Mostly {', '.join(map(part_words, found.causes))}." if len(found.parts) > 1 else ""
+    causes = [part_words(one) for one in found.causes]
+    mark = "; " if any("," in one for one in causes) else ", "
+    mostly = f" Mostly {mark.join(causes)}." if len(found.parts) > 1 else ""
     level = format_frac(found.interval.level_frac)
     return f"Difference: {100 * (found.ratio - 1):+.1f} %, {ends} in {level} of cases.{mostly}"
 

@@ -28,7 +28,7 @@ RECORDING: tuple[tuple[str, str, str], ...] = (
         "Show where the time goes. Of several ranks, also who waits for whom: record the same steps on every rank.",
         TRACE,
     ),
-    ("A trace of Nsight Systems", "As SQLite.", "nsys export --type sqlite report.nsys-rep"),
+    ("A trace of Nsight Systems", "Exported as SQLite.", "nsys export --type sqlite report.nsys-rep"),
     ("A memory snapshot", "What filled the device at its peak, next to the prediction.", SNAPSHOT),
     ("A table of operations", "The way in for any other program: a CSV file with at least these columns.", TABLE),
     ("Output of nccl-tests, dumps of the flight recorder", "How fast the links are; which rank never arrived.", ""),

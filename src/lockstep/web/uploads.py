@@ -100,8 +100,8 @@ class Uploads:
     @property
     def names(self) -> dict[str, str]:
         """The name of every file by its word."""
-        every = (*self._models.items(), *self._measured.items())
-        return {word: one.name for word, one in every}
+        models = {word: one.name for word, one in self._models.items()}
+        return models | {word: one.name for word, one in self._measured.items()}
 
 
 def _kept(found: OrderedDict[str, Dropped[T]], raw: bytes, one: Dropped[T]) -> str:

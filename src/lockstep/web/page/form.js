@@ -61,6 +61,11 @@ function chosen(field, value, page) {
   });
 }
 
+function few(value = "") {
+  const names = value.split(" ").map((one) => one.replace(MARK, ""));
+  return names.length > 1 ? `${names[0]} and ${names.length - 1} more` : names[0];
+}
+
 function filesInput(field, page) {
   return h("input", { type: "file", id: "f-measured-files", name: field.name, multiple: true, onchange: async (event) => {
     const input = event.target;
@@ -96,7 +101,7 @@ function drop(page) {
 /** Builds the form of a screen, or brings its values up to the address, without touching the field in use. */
 export function form(fields, words, page) {
   const names = fields.map((one) => one.name).join();
-  const asked = fields.slice(0, 6).map((one) => (words[one.name] ?? "").split(" ").map((each) => each.replace(MARK, "")).join(" "));
+  const asked = fields.slice(0, 6).map((one) => (one.files ? few(words[one.name]) : words[one.name]));
   summary.replaceChildren("Question", h("small", {}, asked.filter(Boolean).slice(0, 4).join(", ")));
   document.querySelector("aside").hidden = fields.length === 0;
   if (root.dataset.names === names) {

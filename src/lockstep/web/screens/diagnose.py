@@ -14,6 +14,7 @@ from lockstep.views import compare as compared
 from lockstep.views import diagnose as view
 from lockstep.views.parts.diagnosis import lanes
 from lockstep.views.parts.layout_columns import layout_words as in_words
+from lockstep.web.answers import written
 from lockstep.web.measured import MEASURED, VERB, diagnosed, is_measured, measured_figures
 from lockstep.web.measured import words as measured_words
 from lockstep.web.parts import run_name, step_figures, with_best
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from lockstep.web.asked import Asked
 
 MORE = "What files do not say"
+CHANGES = "Change first"
 NAMED = 3
 """Files that are named above the verdict."""
 LEAST_S = 1e-9
@@ -39,9 +41,9 @@ def data(found: Estimate | Diagnosis | None, asked: Asked) -> Json:
         return {
             "title": "" if found is None else f"{run_name(found)}: {in_words(found.layout)}",
             "figures": [] if found is None else step_figures(found),
-            "recording": recording(),
+            "recording": [*recording(), *made(found, asked)],
             "limits": f"At most {MOST_FILES} files of {format_size(MOST_MEASURED_B)} each, compressed or not. "
-            "They stay in the memory of this server and leave this machine nowhere.",
+            "They stay in the memory of this server and never leave this machine.",
         }
     both = found.comparison()
     return {
@@ -49,9 +51,26 @@ def data(found: Estimate | Diagnosis | None, asked: Asked) -> Json:
         "figures": measured_figures(found),
         "scale": None if both is None else scale(found),
         "gap": None if both is None or found.beside is None else gap(both),
-        "blocks": sections(view.render, found),
+        "blocks": _blocks(found),
         "lanes": found.operations is not None,
     }
+
+
+def _blocks(found: Diagnosis) -> list[Json]:
+    """What the command prints, with what to change above the tables that it rests on."""
+    blocks = sections(view.render, found)
+    first = next((at for at, one in enumerate(blocks) if one["kind"] not in ("title", "text")), len(blocks))
+    lower = sorted(blocks[first:], key=lambda one: one.get("title") != CHANGES)
+    return [*blocks[:first], *lower]
+
+
+def made(found: Estimate | None, asked: Asked) -> list[Json]:
+    """How to try it without a run: traces that are made of the prediction."""
+    if found is None:
+        return []
+    command, _ = written("estimate", with_best(asked), asked)
+    text = "What profilers of all ranks would have seen of this prediction, which is then as predicted."
+    return [{"title": "No run yet? Made traces", "text": text, "code": f"{command} --trace traces --as kineto"}]
 
 
 def later(found: Estimate | Diagnosis, asked: Asked) -> Json:
@@ -158,6 +177,7 @@ SCREEN = Screen(
         Field("steps", "Steps of the traces", group=MORE, example="all but first and last"),
         Field("ranks", "Ranks of files", group=MORE, example="0=a.json,8=b.json"),
         Field("group", "What groups are for", group=MORE, example="tp=2,dp=0"),
+        Field("replan", "Plan again on what was measured", "yes no", group=MORE, example="no"),
         *LAYOUT,
         *RECIPE,
     ),

@@ -27,7 +27,7 @@ function invite(element, data) {
   const choose = h("button", { type: "button", class: "big", onclick: () => document.getElementById("f-measured-files").click() }, "Choose files");
   element.append(
     h("p", { class: "over" }, data.title), h("h1", {}, "Hold a measured run against this prediction"),
-    h("p", {}, "Drop files anywhere on this page, or type one number on the left. Several files may be of one run: all of its ranks, its log, a memory snapshot. Leave the model empty to see what traces show by themselves."),
+    h("p", {}, "Drop files anywhere on this page, or type one number into the form. Several files may be of one run: all of its ranks, its log, a memory snapshot. Leave the model empty to see what traces show by themselves."),
     h("p", { class: "run" }, choose), h("p", { class: "dim" }, data.limits), figures(data.figures),
     h("div", { class: "recipes" }, data.recording.map(recipe)));
 }
