@@ -107,9 +107,9 @@ export function form(fields, words, page) {
   if (root.dataset.names === names) {
     for (const field of fields) {
       const one = root.elements[field.name];
+      if (one === document.activeElement && !field.files) continue;
       if (field.files) one.parentElement.querySelector("ul").replaceChildren(...chosen(field, words[field.name] ?? "", page));
-      if (field.files || one === document.activeElement) continue;
-      one.value = words[field.name] ?? "";
+      else one.value = words[field.name] ?? "";
       one.removeAttribute("aria-invalid");
     }
     return;
