@@ -124,6 +124,25 @@ def test_a_number_is_held_against_the_prediction(client) -> None:
     assert [len(one["parts"]) for one in sides] == [1, 1]
 
 
+LINKS = "# all_reduce_perf\n#  Rank  0 on host0 device  0\n#  Rank  1 on host0 device  1\n" + (
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+    "     1048576        262144     float     sum      -1    25.00    0.00    0.00      0\n"
+    "    16777216       4194304     float     sum      -1    80.00    0.00    0.00      0\n"
+    "   268435456      67108864     float     sum      -1    920.0    0.00    0.00      0\n"
+)
+
+
+def test_the_run_is_planned_again_on_dropped_links(client: Client, tmp_path: Path) -> None:
+    """The files are read twice by the verb, and are still there."""
+    word = drop(client, LINKS.encode(), "nccl.txt")[1]["word"]
+    found = client.json("/diagnose.json", {**WORDS, "file": word, "measured": "3s", "replan": "yes"})
+    file = tmp_path / "nccl.txt"
+    file.write_text(LINKS)
+    expected = lockstep.diagnose(file, measured="3s", replan=True, **run()).to_dict()
+    assert found["recalibrated"]["factors"] == json.loads(json.dumps(expected["recalibrated"]["factors"]))
+    assert found["links"] == json.loads(json.dumps(expected["links"]))
+
+
 @pytest.mark.parametrize("given", [{}, {"model": ""}])
 def test_with_nothing_chosen_it_says_what_may_be(given: dict[str, str], client) -> None:
     """With the prediction it would be held against, where there is a run."""
@@ -183,7 +202,7 @@ def test_few_files_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(set(given)) == len(given)
     assert len(kept.names) == uploads.MOST_FILES
     assert given[0] not in kept.names
-    monkeypatch.setattr(uploads, "MOST_KEPT_B", 3 * len(bodies[-1]))
+    monkeypatch.setattr(uploads, "MOST_KEPT_B", 3 * 2 * len(bodies[-1]))
     kept.add_measured("t.csv", bodies[0], len(bodies[0]))
     assert len(kept.names) == 3
     assert given[0] in kept.names

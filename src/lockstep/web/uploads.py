@@ -1,8 +1,8 @@
 """`Uploads`: files that were dropped on the page. They stay in memory, and nothing of them is run or written.
 
 A config.json stands for a model, and is read by the same strict reader as one that is named on the command line: JSON
-without NaN, duplicate keys or deep nesting. A measured file is read by the readers of `diagnose`, and what was read of
-it is kept, not its bytes. Sizes are limited before anything is read: as dropped, unpacked, and of all files together.
+without NaN, duplicate keys or deep nesting. A measured file is read by the readers of `diagnose`, once. Sizes have
+limits before anything is read: as dropped, unpacked, and of all files together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_MEASURED_B = 64 * 2**20
 MOST_UNPACKED_B = 512 * 2**20
 """Of one after unpacking."""
 MOST_KEPT_B = 2**30
-"""Of all measured files after unpacking; of more, those dropped first are forgotten."""
+"""Of all measured files, as dropped and unpacked; of more, those dropped first are forgotten."""
 PIECE_B = 2**20
 MARK = "dropped:"
 LETTERS = re.compile(r"[^\w.-]+", re.ASCII)
@@ -43,7 +43,7 @@ class Dropped(Generic[T]):
     name: str
     value: T
     size_B: int = 0
-    """After unpacking, of a measured file."""
+    """As dropped and unpacked together, of a measured file."""
 
 
 @dataclass(slots=True)
@@ -83,8 +83,8 @@ class Uploads:
         file = InMemory(short, raw)
         unpacked_B = _unpacked_B(file)
         found = recognise(file)
-        known = Known(InMemory(short), found.kind, found.read())
-        word = _kept(self._measured, raw, Dropped(short, known, unpacked_B))
+        known = Known(file, found.kind, found.read())
+        word = _kept(self._measured, raw, Dropped(short, known, len(raw) + unpacked_B))
         while sum(one.size_B for one in self._measured.values()) > MOST_KEPT_B:
             self._measured.popitem(last=False)
         return {"word": word, "name": short, "what": found.kind.what}

@@ -12,14 +12,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
+from lockstep.documents.files import File
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, Host, Level, Link, devices, links
 from lockstep.hardware.link import Switch
 from lockstep.hardware.source import Source
 from lockstep.measure.fit.fit import LinkFit, fit_link
-from lockstep.measure.fit.points import LIBRARY, Hosts, Points
+from lockstep.measure.fit.points import LIBRARY, Hosts
 from lockstep.measure.fit.read import read_points
 from lockstep.units import format_bandwidth
 
@@ -115,9 +115,9 @@ def cluster_yaml(fit: LinkFit, *, name: str, date: str, base: Cluster, index: in
     return "\n".join(lines) + "\n"
 
 
-def with_measured_link(base: Cluster, file: str | Path | Points) -> Cluster:
+def with_measured_link(base: Cluster, file: File) -> Cluster:
     """The cluster with the link that measured collectives show at the level they ran over. Raises BadInput."""
-    points = file if isinstance(file, Points) else read_points(file)
+    points = read_points(file)
     index, fitted = measured_level(points.hosts, base, None), fit_link(points)
     level = base.levels[index]
     share = link_rate_Bps(fitted, base, index) / level.link.bandwidth_Bps
