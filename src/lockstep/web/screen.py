@@ -20,13 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.types.plain import Json
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lockstep.web.asked import Asked
 
 Words = Mapping[str, str]
