@@ -23,7 +23,7 @@ NAMES = {"model": "llama3-8b", "cluster": "dgx-h100:1"}
 ASKED = {"batch": 16, "tp": 2, "pp": 2, "zero": 1}
 WORDS = {**NAMES, **{name: str(value) for name, value in ASKED.items()}}
 """The run as an address says it."""
-SLOW, FACTOR = 3, 1.5
+SLOW = 3
 
 
 @cache
@@ -33,11 +33,11 @@ def run() -> dict[str, Any]:
     return {**NAMES, "batch": 16, **best.layout.to_dict()}
 
 
-def write(folder: Path) -> list[Path]:
-    """Files of all ranks; the kernels of rank 3 take one and a half times as long."""
+def write(folder: Path, factor: float = 1.5) -> list[Path]:
+    """Files of all ranks; the kernels of rank 3 take `factor` times as long."""
     found = estimate(**run())
     one = all_ranks(found, range(8))
-    slow = np.where((one.program.rank == one.ranks.index(SLOW)) & (one.program.kind == Kind.COMPUTE), FACTOR, 1.0)
+    slow = np.where((one.program.rank == one.ranks.index(SLOW)) & (one.program.kind == Kind.COMPUTE), factor, 1.0)
     late = replace(one.program, columns={**one.program.columns, "duration_s": one.program.duration_s * slow})
     paths = []
     for trace in traces_of([simulate(late)] * 3, Shown.of(one)):

@@ -44,7 +44,7 @@ def test_files_are_chosen_and_left_out(paths: list[Path], watched: Any) -> None:
     """Each state is an address; every number on the screen is the library's."""
     page = watched()
     page.go(f"/diagnose{QUERY}")
-    page.page.locator("#f-measured-files").set_input_files(paths)
+    page.page.locator("#files-file").set_input_files(paths)
     page.page.wait_for_url("**file=dropped**")
     page.page.wait_for_function("() => document.querySelector('main h1').textContent.startsWith('Rank 3')")
     main = page.settle()
@@ -89,11 +89,11 @@ def test_names_are_text_and_refusals_are_said(watched: Any, tmp_path: Path) -> N
     rows = "".join(f'0,{step},"{SCRIPT}",{step}.0,0.5\n' for step in range(6))
     (tmp_path / "<img src=x onerror=alert(1)>.csv").write_text(f"rank,step,op,start_s,duration_s\n{rows}")
     (tmp_path / "notes.txt").write_text("nothing of a run")
-    page.page.locator("#f-measured-files").set_input_files(sorted(tmp_path.iterdir()))
+    page.page.locator("#files-file").set_input_files(sorted(tmp_path.iterdir()))
     page.page.wait_for_url("**file=dropped**")
     page.page.wait_for_function("() => document.querySelector('main h1').textContent.includes('per step')")
     assert "</script>" in page.settle().inner_text()
-    said = page.page.locator("#read").inner_text()
+    said = page.page.locator("#read-file").inner_text()
     assert said.startswith("notes.txt: ")
     assert "of no kind known" in said
     assert page.page.locator("main img, .files img").count() == 0

@@ -15,6 +15,7 @@ import pytest
 import lockstep
 from lockstep.program import read_trace
 from lockstep.units import format_time
+from lockstep.verbs.diagnose import Diagnosis
 from lockstep.views.page.inline import script
 from lockstep.views.parts.diagnosis import lanes
 from lockstep.web import uploads
@@ -31,7 +32,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def answer(paths: list[Path]) -> lockstep.verbs.diagnose.Diagnosis:
+def answer(paths: list[Path]) -> Diagnosis:
     return lockstep.diagnose(paths, **run())
 
 
@@ -141,6 +142,23 @@ def test_the_run_is_planned_again_on_dropped_links(client: Client, tmp_path: Pat
     expected = lockstep.diagnose(file, measured="3s", replan=True, **run()).to_dict()
     assert found["recalibrated"]["factors"] == json.loads(json.dumps(expected["recalibrated"]["factors"]))
     assert found["links"] == json.loads(json.dumps(expected["links"]))
+
+
+def test_two_measured_runs_are_compared(
+    answer: Diagnosis, words: dict[str, str], tmp_path: Path, client: Client
+) -> None:
+    """What changed from another run's traces, as `--against` says it; the files of each stay apart."""
+    found = lockstep.diagnose(write(tmp_path, factor=1.0), **run())
+    other = dropped(client, sorted(tmp_path.iterdir()))["file"]
+    shown = client.json("/diagnose.json", {**words, "before": other})
+    paths = [one.path for one in answer.inputs]
+    expected = lockstep.diagnose(paths, against=tmp_path, **run()).to_dict()
+    assert shown["changes"] == json.loads(json.dumps(expected["changes"]))
+    assert shown["changes"][0]["difference_s"] > 0
+    assert found.measured_s < answer.measured_s
+    said = client.json("/data/diagnose", {**words, "before": other})
+    assert "--against another-run" in said["shell"]
+    assert any(one.get("title") == "What changed" for one in said["data"]["blocks"])
 
 
 @pytest.mark.parametrize("given", [{}, {"model": ""}])

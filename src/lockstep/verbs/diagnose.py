@@ -193,7 +193,7 @@ def diagnose(
         Option("F", "Peak FLOP/s that the MFU was, or would be, divided by, e.g. 1979T.", panel=MEASURED),
     ] = None,
     against: Annotated[
-        str | Path | None,
+        str | Path | Sequence[Known] | None,
         Option(
             "X",
             "What it is held against: a number like those above, traces or log of another run, or case:NAME.",
@@ -265,7 +265,8 @@ def diagnose(
     seen = read_operations(gathered.traces, found.layout if found else None, steps, ranks, group)
     other = other_run(against, seen is not None)
     published = other_case(against)
-    expected = other or (published[1] if published else against)
+    number = against if isinstance(against, str | Path) else None
+    expected = other or (published[1] if published else number)
     if found is not None:
         known = {one.quantity for one in stated}
         stated += [one for log in gathered.logs for one in numbers_of(log, found.job) if one.quantity not in known]

@@ -22,7 +22,10 @@ VERB = "diagnose"
 NUMBERS = ("measured", "tokens_per_s", "tflops", "mfu")
 SAID = (*NUMBERS, "peak", "against", "steps", "ranks", "group")
 """What is said of a measured run itself."""
+OTHER = "another-run"
+"""What a command calls the folder of another run with several files."""
 FILE = Field("file", "Measured files", files=True)
+BEFORE = Field("before", "or files of another run", files=True)
 MEASURED = (
     FILE,
     Field("measured", "or a step time", example="11.99s"),
@@ -41,17 +44,24 @@ def is_measured(asked: Asked) -> bool:
 
 def diagnosed(asked: Asked) -> Diagnosis:
     """What `diagnose` says of the address. Raises what it raises, and Superseded."""
-    said, files = _said(asked), asked.words.get("file", "")
-    more = {"file": asked.server.uploads.measured(files)}
-    found: Diagnosis = asked.kept((VERB, files, *sorted(said.items())), lambda: asked.call(diagnose, VERB, said, more))
+    said, uploads = _said(asked), asked.server.uploads
+    files, before = (asked.words.get(one.name, "") for one in (FILE, BEFORE))
+    more: dict[str, object] = {"file": uploads.measured(files)}
+    if before:
+        more["against"] = uploads.measured(before)
+    key = (VERB, files, before, *sorted(said.items()))
+    found: Diagnosis = asked.kept(key, lambda: asked.call(diagnose, VERB, said, more))
     return found
 
 
 def words(asked: Asked) -> Mapping[str, object]:
     """The same as a command says it, with the names that files had."""
     names = asked.server.uploads.names
-    files = [names.get(word, word) for word in asked.words.get("file", "").split()]
-    return ({"file": files} if files else {}) | shell_words(VERB, _said(asked), names)
+    files, before = (
+        [names.get(word, word) for word in asked.words.get(one.name, "").split()] for one in (FILE, BEFORE)
+    )
+    said = ({"file": files} if files else {}) | shell_words(VERB, _said(asked), names)
+    return said | ({"against": before[0] if len(before) == 1 else OTHER} if before else {})
 
 
 def measured_figures(found: Diagnosis) -> list[Json]:

@@ -14,7 +14,7 @@ function control(field, value, page) {
     page.soon(words);
   };
   const own = { id: `f-${field.name}`, name: field.name, oninput: changed };
-  if (field.files) return [filesInput(field, page), h("ul", { class: "files" }, chosen(field, value, page)), h("output", { id: "read" })];
+  if (field.files) return [filesInput(field, page), h("ul", { class: "files" }, chosen(field, value, page)), h("output", { id: `read-${field.name}` })];
   if (field.choices.length) {
     return h("select", own, h("option", { value: "" }, field.example),
       field.choices.map((one) => h("option", { value: one, selected: one === value }, one)));
@@ -27,7 +27,7 @@ function control(field, value, page) {
 }
 
 const row = (field, words, page) =>
-  h(field.files ? "div" : "p", { class: field.files ? "field drop" : "field" }, h("label", { for: field.files ? "f-measured-files" : `f-${field.name}` }, field.label),
+  h(field.files ? "div" : "p", { class: field.files ? "field drop" : "field" }, h("label", { for: `${field.files ? "files" : "f"}-${field.name}` }, field.label),
     control(field, words[field.name] ?? "", page));
 
 async function sent(address, name, body) {
@@ -67,7 +67,7 @@ function few(value = "") {
 }
 
 function filesInput(field, page) {
-  return h("input", { type: "file", id: "f-measured-files", name: field.name, multiple: true, onchange: async (event) => {
+  return h("input", { type: "file", id: `files-${field.name}`, name: field.name, multiple: true, onchange: async (event) => {
     const input = event.target;
     await measured([...input.files], field, page);
     input.value = "";
@@ -78,14 +78,14 @@ function filesInput(field, page) {
 async function measured(files, field, page) {
   const [most, unpacked] = field.files, words = [], refused = [];
   for (const file of files) {
-    say("read", `Reading ${file.name} ...`);
+    say(`read-${field.name}`, `Reading ${file.name} ...`);
     let body = file;
     if (file.size > most && file.size <= unpacked) body = await new Response(file.stream().pipeThrough(new CompressionStream("gzip"))).blob();
     const found = body.size > most ? { error: "is too large" } : await sent("/drop/measured", file.name, body);
     if (found.word) words.push(found.word);
     else refused.push(`${file.name}: ${found.error}`);
   }
-  say("read", refused.join("; "), true);
+  say(`read-${field.name}`, refused.join("; "), true);
   const had = (new URLSearchParams(location.search).get(field.name) ?? "").split(" ").filter(Boolean);
   if (words.length) page.go({ [field.name]: [...new Set([...had, ...words])].join(" ") });
 }

@@ -15,7 +15,7 @@ from lockstep.views import diagnose as view
 from lockstep.views.parts.diagnosis import lanes
 from lockstep.views.parts.layout_columns import layout_words as in_words
 from lockstep.web.answers import written
-from lockstep.web.measured import MEASURED, VERB, diagnosed, is_measured, measured_figures
+from lockstep.web.measured import BEFORE, MEASURED, VERB, diagnosed, is_measured, measured_figures
 from lockstep.web.measured import words as measured_words
 from lockstep.web.parts import run_name, step_figures, with_best
 from lockstep.web.recording import recording
@@ -172,6 +172,7 @@ SCREEN = Screen(
     fields=(
         *MEASURED,
         Field("against", "Expected instead", example="45% or case:llama3-405b"),
+        BEFORE,
         *QUESTION,
         Field("peak", "Peak that MFU was divided by", group=MORE, example="of the device"),
         Field("steps", "Steps of the traces", group=MORE, example="all but first and last"),

@@ -24,7 +24,7 @@ const recipe = (one) => h("section", {}, h("h2", {}, one.title), h("p", {}, one.
 
 /** Nothing is chosen yet: what may be, how it is recorded, and the prediction that it will be held against. */
 function invite(element, data) {
-  const choose = h("button", { type: "button", class: "big", onclick: () => document.getElementById("f-measured-files").click() }, "Choose files");
+  const choose = h("button", { type: "button", class: "big", onclick: () => document.getElementById("files-file").click() }, "Choose files");
   element.append(
     h("p", { class: "over" }, data.title), h("h1", {}, "Hold a measured run against this prediction"),
     h("p", {}, "Drop files anywhere on this page, or type one number into the form. Several files may be of one run: all of its ranks, its log, a memory snapshot. Leave the model empty to see what traces show by themselves."),
