@@ -10,7 +10,6 @@ from lockstep.units import format_count, format_frac, format_size, format_time
 from lockstep.views.estimate import PART_WORDS
 from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.diagnosis import words as measured_part
 from lockstep.views.parts.figure import INK, make_figure, times_on
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
@@ -99,7 +98,11 @@ def shown_parts(found: Comparison) -> list[Json]:
 
 def part_words(part: str) -> str:
     """A part in words: one of a prediction, or of what traces show."""
-    return PART_WORDS.get(part) or measured_part(part)
+    if part in PART_WORDS:
+        return PART_WORDS[part]
+    from lockstep.views.parts.diagnosis import words
+
+    return words(part)
 
 
 def _parts(found: Comparison, out: Console) -> None:
