@@ -68,6 +68,7 @@ class Sections(Console):
                 "title": _plain(one.header) if made.show_header else "",
                 "right": one.justify == "right",
                 "line": any(map(_one_line, one.cells)),
+                "wraps": not one.no_wrap and one.justify != "right",
             }
             for one in made.columns
         ]

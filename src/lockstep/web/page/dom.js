@@ -66,7 +66,7 @@ function cell(one) {
 
 /** A table; rows lead to an address where it has links. */
 export function table(block, page) {
-  const kind = (place) => (block.columns[place].right ? "r" : block.columns[place].line ? "line" : undefined);
+  const kind = (at) => [["right", "r"], ["line", "line"], ["wraps", "wraps"]].find(([name]) => block.columns[at][name])?.[1];
   const first = (row, link) => (link ? h("a", { href: page.link(link.screen, link.words) }, cell(row[0])) : cell(row[0]));
   const head = block.columns.some((one) => one.title)
     ? h("thead", {}, h("tr", {}, block.columns.map((one, at) => h("th", { scope: "col", class: kind(at) }, one.title)))) : null;
