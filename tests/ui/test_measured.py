@@ -71,6 +71,8 @@ def test_the_gap_adds_up(answer, words, client) -> None:
     both = answer.comparison()
     assert both.a.step_time_s == pytest.approx(answer.predicted.step_time_s, rel=1e-12)
     assert both.b.step_time_s == pytest.approx(answer.measured_s, rel=1e-12)
+    assert both.b.mfu_frac == pytest.approx(answer.mfu_frac)
+    assert both.b.cost_per_token / both.a.cost_per_token == pytest.approx(both.ratio)
     shown = client.json("/data/diagnose", words)["data"]["gap"]
     assert shown == json.loads(json.dumps(gap(both)))
     first, *steps, last = shown["rows"]

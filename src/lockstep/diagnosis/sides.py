@@ -29,9 +29,11 @@ def comparison(found: Estimate, measured_s: float, beside: Beside | None, held: 
         mine = _whole({one.part: one.measured_s for one in beside.parts}, measured_s)
         theirs = _whole({one.part: one.predicted_s for one in beside.parts}, found.step_time_s)
     a = replace(predicted(found, f"{title}: {found.layout}, predicted"), parts_s=theirs)
+    longer = measured_s / found.step_time_s
     b = Side(
         f"{title}, measured", mine, a.units, a.unit, a.devices, settings=a.settings, capacity_B=a.capacity_B,
-        memory_B=held.by_category_B if held else {}, mfu_frac=found.mfu_frac * found.step_time_s / measured_s,
+        memory_B=held.by_category_B if held else {}, mfu_frac=found.mfu_frac / longer,
+        cost_per_token=None if a.cost_per_token is None else a.cost_per_token * longer,
     )  # fmt: skip
     return Comparison(a, b)
 
