@@ -123,8 +123,9 @@ def test_a_number_is_held_against_the_prediction(client) -> None:
     expected = lockstep.diagnose(mfu="10%", **run()).to_dict()
     assert found["step_time_s"] == expected["step_time_s"]
     assert found["judged"]["verdict"] == expected["judged"]["verdict"]
-    sides = client.json("/data/compare", {**WORDS, "mfu": "10%"})["data"]["sides"]
-    assert [len(one["parts"]) for one in sides] == [1, 1]
+    compared = client.json("/data/compare", {**WORDS, "mfu": "10%"})["data"]
+    assert [len(one["parts"]) for one in compared["sides"]] == [1, 1]
+    assert "a trace does" in compared["notes"][-1]
 
 
 LINKS = "# all_reduce_perf\n#  Rank  0 on host0 device  0\n#  Rank  1 on host0 device  1\n" + (

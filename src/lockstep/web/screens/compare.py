@@ -84,6 +84,7 @@ def data(answer: Comparison | Diagnosis, asked: Asked) -> Json:
     longest_s = max(a.step_time_s, found.scale * b.step_time_s)
     blocks = sections(view.render, found)
     verdict, *rest = blocks
+    undivided = ["A number or a log does not say where the seconds of its step go; a trace does."]
     return {
         "verdict": verdict["text"],
         "inconclusive": found.inconclusive,
@@ -91,7 +92,8 @@ def data(answer: Comparison | Diagnosis, asked: Asked) -> Json:
             block["text"]
             for block in rest
             if block["kind"] == "text" and a.title not in block["text"] and b.title not in block["text"]
-        ],
+        ]
+        + (undivided if WHOLE in b.parts_s else []),
         "sides": [_side("A", a, 1.0, longest_s), _side("B", b, found.scale, longest_s)],
         "differences": differences(found),
         "blocks": [one for one in rest if one["kind"] in ("table", "list") and one["title"] != SHOWN],
