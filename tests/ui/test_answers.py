@@ -194,9 +194,9 @@ def test_work_that_nobody_waits_for_is_given_up() -> None:
         while True:
             asked.check()
 
-    # In a thread of its own, as a browser that tests steer has a loop in this one.
-    with ThreadPoolExecutor(1) as pool, ThreadPoolExecutor(1) as other:
-        found = other.submit(lambda: asyncio.run(worked(pool, cast(Request, Gone()), Server(), endless))).result()
+    # A browser of another test may have a loop in this thread.
+    with ThreadPoolExecutor(1) as pool, ThreadPoolExecutor(1) as loop:
+        found = loop.submit(asyncio.run, worked(pool, cast(Request, Gone()), Server(), endless)).result()
     assert found.status_code == 499
 
 
