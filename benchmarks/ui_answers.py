@@ -30,7 +30,8 @@ BATCHES = (1, 2, 3, 4, 6, 8, 12, 16)
 LENGTHS = ("2048", "4096", "8192")
 FORMATS = ("bf16", "fp8")
 GOALS = ("robust", "time")
-SCREENS = ("ask", "layout", "whatif", "compare", "trust", "campaign")
+SCREENS = ("ask", "layout", "whatif", "compare", "diagnose", "trust", "campaign")
+MEASURED = {"diagnose": {"mfu": "30%"}}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -63,7 +64,8 @@ def questions(screen: str, count: int) -> list[dict[str, str]]:
     more = SCREENS.index(screen) / 10
     every = itertools.product(FORMATS, LENGTHS, GOALS, BATCHES)
     words = (
-        {**QUESTION, "dtype": a, "seq": b, "objective": c, "batch_tokens": f"{d + more:g}M"} for a, b, c, d in every
+        {**QUESTION, **MEASURED.get(screen, {}), "dtype": a, "seq": b, "objective": c, "batch_tokens": f"{d + more:g}M"}
+        for a, b, c, d in every
     )
     return list(itertools.islice(words, count))
 

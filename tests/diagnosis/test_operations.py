@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
+import lockstep
 from lockstep.diagnosis.measure import measure
 from lockstep.diagnosis.read.operations_csv import read_operations
 from lockstep.diagnosis.whatif import what_if
@@ -95,3 +97,17 @@ def test_a_missing_column(tmp_path: Path) -> None:
     """Is named."""
     with pytest.raises(BadInput, match="has no column 'duration_s'"):
         read_operations(table(tmp_path, "0,1,gemm,0", head="rank,step,op,start_s"))
+
+
+def test_a_kernel_class_that_was_not_measured_has_no_rate(tmp_path: Path) -> None:
+    """As of another model's run; the parts of both steps still add up."""
+    rows = [f"0,{step},forward-compute,{step}.0,0.6" for step in range(5)]
+    found = lockstep.diagnose(table(tmp_path, *rows), model="gpt2-medium", cluster="dgx-h100:1", batch=64, seq=1024)
+    both = found.comparison()
+    assert found.beside is not None
+    assert both is not None
+    assert math.isfinite(found.beside.replayed_s or math.nan)
+    assert sum(row["difference_s"] for row in both.parts) == pytest.approx(both.difference_s)
+    assert (both.a.step_time_s, both.b.step_time_s) == pytest.approx(
+        (found.predicted.step_time_s, found.measured_s), rel=1e-12
+    )

@@ -103,9 +103,13 @@ def test_no_word_opens_a_file(form: str, tmp_path: Path, client: Client) -> None
         found = client.json("/data/ask", {**WORDS, name: form.format(value)})
         assert "names a file" in found["error"], name
         assert "model_type" not in found["error"]
-    for b in (f"tp=2 cluster={file}", str(file), f"rank_jitter=trace:{file}"):
+    for b in (f"tp=2 cluster={file}", str(file), f"case:{file}", f"rank_jitter=trace:{file}"):
         found = client.json("/data/compare", {**WORDS, "b": b})
         assert "names a file" in found["error"], b
+    for against in (str(file), f"case:{file}"):
+        found = client.json("/data/diagnose", {**WORDS, "measured": "5s", "against": against})
+        assert "names a file" in found["error"], against
+    assert "dropped" in client.json("/data/diagnose", {**WORDS, "file": str(file)})["error"]
 
 
 def test_files_with_names_of_words_are_in_nobodys_way(
@@ -141,10 +145,14 @@ def test_the_layout_shown_is_the_plans(more: dict[str, str], client: Client) -> 
 
 
 SAFE = {
-    "", "A", "B", "C", "D", "E", "FRAC", "G", "ID", "K", "KIND", "L", "LAW", "LEVEL", "M", "MODEL", "N", "N,N,...",
-    "NAME", "O", "P", "R", "S", "SOFTWARE", "T", "TEXT", "TIME", "V", "W", "WHAT", "X", "Z",
+    "", "A", "B", "C", "D", "E", "F", "FRAC", "G", "ID", "K", "KIND", "KIND=NAME,...", "L", "LAW", "LEVEL", "M",
+    "MODEL", "N", "N,N,...", "N-N", "N=FILE,...", "NAME", "O", "P", "R", "S", "SOFTWARE", "T", "TEXT", "TIME", "V", "W",
+    "WHAT", "X", "Z",
 }  # fmt: skip
-"""What a word of an address may stand for: no file, no folder and no other machine. Edit it on purpose."""
+"""What a word of an address may stand for: no file that is opened, no folder, no other machine. Edit it on purpose.
+
+The FILE in N=FILE,... is the name of one that was dropped.
+"""
 
 
 @pytest.mark.parametrize("verb", sorted({screen(name).verb for name in ORDER} | {"memory"}))
@@ -186,8 +194,9 @@ def test_work_that_nobody_waits_for_is_given_up() -> None:
         while True:
             asked.check()
 
-    with ThreadPoolExecutor(1) as pool:
-        found = asyncio.run(worked(pool, cast(Request, Gone()), Server(), endless))
+    # A browser of another test may have a loop in this thread.
+    with ThreadPoolExecutor(1) as pool, ThreadPoolExecutor(1) as loop:
+        found = loop.submit(asyncio.run, worked(pool, cast(Request, Gone()), Server(), endless)).result()
     assert found.status_code == 499
 
 

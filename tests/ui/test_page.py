@@ -22,12 +22,18 @@ from lockstep.types.plain import plain
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
 from lockstep.validation.nearest import nearest
 from lockstep.web.screens import ORDER
+from lockstep.web.uploads import MOST_FILES, MOST_MEASURED_B
 from ui.asking import WORDS
 from ui.numbers import numbers, printed, texts
 
 QUERY = f"?{urlencode(WORDS)}"
 CONFIG = Path(__file__).parents[1] / "workload" / "configs" / "phi3-mini.json"
-PATHS = {**{name: f"/{name}{QUERY}" for name in ORDER}, "card": "/learn?claim=T4&run=yes"}
+PATHS = {
+    **{name: f"/{name}{QUERY}" for name in ORDER},
+    "card": "/learn?claim=T4&run=yes",
+    "number": f"/diagnose{QUERY}&measured=5s",
+}
+RECORDING = Path(__file__).parents[2] / "docs" / "use" / "diagnose.md"
 OPEN_ALL = "() => document.querySelectorAll('main details').forEach((one) => (one.open = true))"
 
 
@@ -90,6 +96,12 @@ def expected(name: str) -> str:
             return texts([common, f"{found.findings.space.size:,}", *evaluated, *listed, "tp1 pp1 dp1 cp1"])
         case "timeline":
             return texts([common, f"{len(one.timeline().program):,}"])
+        case "diagnose":
+            return texts([common, RECORDING.read_text("utf-8"), MOST_FILES, format_size(MOST_MEASURED_B)])
+        case "number":
+            found = lockstep.diagnose(model="llama3-8b", measured="5s", **best())
+            difference = format_time(abs(5.0 - one.step_time_s))
+            return texts([common, printed("diagnose", found), difference, format_frac(found.mfu_frac)])
         case "play":
             found = lockstep.pipeline(stages=4, microbatches=8, schedule="1f1b", transfer_s="0s")
             return texts([printed("pipeline", found), "gpipe 1f1b interleaved zb-h1 dualpipe-v"])

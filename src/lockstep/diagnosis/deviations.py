@@ -29,7 +29,7 @@ from lockstep.step import price_step
 from lockstep.types.plain import Json, picked
 from lockstep.units import format_frac
 from lockstep.workload import model as find_model
-from lockstep.workload import models
+from lockstep.workload.catalog import names
 
 APART = 0.08
 """Sigma of the logarithm of a predicted difference: what is left when one run is predicted from another of the same
@@ -209,21 +209,28 @@ def _step_s(found: Estimate, slower: Callable[[float], Cluster], factor: float) 
 
 
 def _solved(step_s: Callable[[float], float], wanted_s: float, most: float) -> float | None:
-    """The factor at which a step takes `wanted_s`, by false position (Illinois); None beyond `most`."""
-    low, high = 0.0, math.log(most)
-    at_low, at_high = (math.log(step_s(math.exp(end)) / wanted_s) for end in (low, high))
+    """The factor at which a step takes `wanted_s`, by false position (Illinois); None beyond `most`.
+
+    Seconds are linear in a factor but for what hides them, so the first guess is mostly right.
+    """
+    low, high = 1.0, most
+    at_low, at_high = (step_s(end) - wanted_s for end in (low, high))
     if at_high < 0 or at_low >= 0:
         return None
+    was = 0.0
     for _ in range(ROUNDS):
         middle = (low * at_high - high * at_low) / (at_high - at_low)
-        here = math.log(step_s(math.exp(middle)) / wanted_s)
-        if abs(here) < TOLERANCE:
-            return math.exp(middle)
+        here = step_s(middle) - wanted_s
+        if abs(here) < TOLERANCE * wanted_s:
+            return middle
+        # An end that stays twice counts half.
+        kept = 0.5 if here * was > 0 else 1.0
         if here < 0:
-            low, at_low, at_high = middle, here, at_high / 2
+            low, at_low, at_high = middle, here, kept * at_high
         else:
-            high, at_high, at_low = middle, here, at_low / 2
-    return math.exp(high)
+            high, at_high, at_low = middle, here, kept * at_low
+        was = here
+    return high
 
 
 OTHER_MODEL = Deviation(
@@ -239,7 +246,7 @@ def _other_models(stated: Stated, found: Estimate) -> Iterator[Candidate]:
     """Other sizes of the same family, in the same layout."""
     own = found.job.model.name
     family = own.partition("-")[0]
-    for name in (str(entry["name"]) for entry in models()):
+    for name in names():
         if name == own or name.partition("-")[0] != family:
             continue
         try:

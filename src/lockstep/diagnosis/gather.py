@@ -58,10 +58,10 @@ class Gathered:
             yield replace(one, kind=kinds.get(one.path, one.kind), quality=quality)
 
 
-def gather(given: Sequence[str | Path]) -> Gathered:
+def gather(given: Sequence[str | Path | Known]) -> Gathered:
     """Reads the files in `given`, and those in its folders. Raises BadInput, also for a file given twice."""
     known = find(given)
-    places = [one.path.resolve() for one in known]
+    places = [one.path.resolve() if isinstance(one.path, Path) else id(one) for one in known]
     for number, one in enumerate(known):
         if places[number] in places[:number]:
             raise BadInput("is given twice", str(one.path))

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from lockstep.diagnosis.refit import Refit
+from lockstep.documents.files import File
 from lockstep.errors import Infeasible
 from lockstep.hardware import Cluster
 from lockstep.measure.fit.cluster_file import paced_yaml, with_measured_link
@@ -86,7 +86,7 @@ class Recalibrated:
         return picked(self, "pace error_frac factors source replanned") | {"file": self.path}
 
 
-def recalibrate(one: Estimate, step_s: float, refit: Refit | None, links: Sequence[Path], replan: bool) -> Recalibrated:
+def recalibrate(one: Estimate, step_s: float, refit: Refit | None, links: Sequence[File], replan: bool) -> Recalibrated:
     """The cluster of an estimate as traces, else a step of `step_s` seconds, and files with measured links show it.
 
     Raises BadInput and Infeasible as reading a link does.
@@ -95,13 +95,13 @@ def recalibrate(one: Estimate, step_s: float, refit: Refit | None, links: Sequen
     return replace(made, replanned=_replanned(one, made.paced)) if replan else made
 
 
-def _of_step(one: Estimate, step_s: float, links: Sequence[Path]) -> Recalibrated:
+def _of_step(one: Estimate, step_s: float, links: Sequence[File]) -> Recalibrated:
     found = calibrate(_linked(one.cluster, links), [Measured("this run", one.job, one.layout, step_s)])
     factors = tuple(Found(each.what, each.value, each.ci95) for each in found.factors)
     return Recalibrated(found.cluster, found.pace, found.error_frac, factors, "lockstep diagnose on a measured step")
 
 
-def _of_traces(refit: Refit, links: Sequence[Path]) -> Recalibrated:
+def _of_traces(refit: Refit, links: Sequence[File]) -> Recalibrated:
     off = SIGMAS * refit.error_frac
     factors = [Found("kernels", refit.pace, (refit.pace * (1 - off), refit.pace * (1 + off)))]
     for level in refit.cluster.levels:
@@ -111,7 +111,7 @@ def _of_traces(refit: Refit, links: Sequence[Path]) -> Recalibrated:
     return Recalibrated(cluster, refit.pace, error_frac, tuple(factors), "lockstep diagnose on traces of a run")
 
 
-def _linked(cluster: Cluster, links: Sequence[Path]) -> Cluster:
+def _linked(cluster: Cluster, links: Sequence[File]) -> Cluster:
     for file in links:
         cluster = with_measured_link(cluster, file)
     return cluster

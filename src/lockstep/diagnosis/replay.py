@@ -148,9 +148,10 @@ def factors(one: AllRanks, seen: Seen, predicted: Seen) -> Factors:
         for name in SHARES
         if theirs.classes[name][:, here].min() > LEAST_FRAC * step_s
     }
-    classes = {name: _common(each, stage) for name, each in ratio.items()}
-    left = {name: ratio[name] / classes[name] for name in ratio}
-    weight = {name: theirs.classes[name][:, here] * classes[name] for name in ratio}
+    # A class that was not measured, as of another run, has no rate.
+    classes = {name: common for name, each in ratio.items() if (common := _common(each, stage)) > 0}
+    left = {name: ratio[name] / classes[name] for name in classes}
+    weight = {name: theirs.classes[name][:, here] * classes[name] for name in classes}
     stages, ranks, experts = _of_ranks(one, left, weight, stage, slots, len(seen.steps))
     if (experts != 1).any():
         # Tokens are shared out: more on one rank are fewer on others, and their mean is what products take.

@@ -13,8 +13,10 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedReader
+from dataclasses import dataclass, field
+from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
+from typing import TypeAlias, cast
 
 from lockstep.errors import BadInput
 from lockstep.units import format_size
@@ -33,8 +35,25 @@ _KINDS = (
 )
 
 
-def open_file(path: str | Path) -> BufferedReader:
+@dataclass(frozen=True, slots=True)
+class InMemory:
+    """A file that is in memory and nowhere else: what to call it, and its bytes."""
+
+    name: str
+    data: bytes = field(default=b"", repr=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+File: TypeAlias = str | Path | InMemory
+
+
+def open_file(path: File) -> BufferedReader:
     """A regular file, open for reading bytes; the size is the caller's to limit. Raises BadInput."""
+    if isinstance(path, InMemory):
+        # Buffered so that it can be peeked into; typeshed wants a raw stream, which BytesIO is in all but name.
+        return BufferedReader(cast(RawIOBase, BytesIO(path.data)))
     with _explained(path):
         # Opening a device can already do something to it, so its kind is looked at first.
         _refuse_other_kinds(path, os.stat(path))
@@ -48,7 +67,7 @@ def open_file(path: str | Path) -> BufferedReader:
     return file
 
 
-def read_bytes(path: str | Path, limit_B: int) -> bytes:
+def read_bytes(path: File, limit_B: int) -> bytes:
     """The content of a regular file of at most `limit_B` bytes. Raises BadInput."""
     with open_file(path) as file, _explained(path):
         raw = file.read(limit_B + 1)
@@ -57,7 +76,7 @@ def read_bytes(path: str | Path, limit_B: int) -> bytes:
     return raw
 
 
-def read_text(path: str | Path, limit_B: int) -> str:
+def read_text(path: File, limit_B: int) -> str:
     """The text of a file of at most `limit_B` bytes, UTF-8 with or without a byte order mark. Raises BadInput."""
     raw = read_bytes(path, limit_B)
     try:
@@ -134,7 +153,7 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 @contextmanager
-def _explained(path: str | Path) -> Iterator[None]:
+def _explained(path: File) -> Iterator[None]:
     """Any failure of the system, or a path that no system takes, as BadInput."""
     try:
         yield

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
-from lockstep.documents.files import writable_yaml, writing
+from lockstep.documents.files import InMemory, writable_yaml, writing
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown
@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from lockstep.diagnosis.judge import Judged
     from lockstep.diagnosis.measure import Seen
     from lockstep.diagnosis.path import Step
+    from lockstep.diagnosis.read import Known
     from lockstep.diagnosis.read.flight_recorder import Hang
     from lockstep.diagnosis.read.logs.log import Log
     from lockstep.diagnosis.recalibrate import Recalibrated
     from lockstep.hardware import Cluster
     from lockstep.layout import Layout
     from lockstep.planner import Estimate
+    from lockstep.planner.comparison import Comparison
     from lockstep.program import Timeline
     from lockstep.workload import Model
 
@@ -83,6 +85,15 @@ class Diagnosis(Shown):
             return (measured_timeline(self.operations),)
         return by_stage(self.predicted, self.operations)
 
+    def comparison(self) -> Comparison | None:
+        """The predicted step as A and the measured one as B; None without both."""
+        from lockstep.diagnosis.sides import comparison
+
+        if self.predicted is None or self.measured_s is None:
+            return None
+        held = self.memory[0] if self.memory else None
+        return comparison(self.predicted, self.measured_s, self.beside, held)
+
     @property
     def measured_s(self) -> float | None:
         """Seconds of a step as measured."""
@@ -119,7 +130,6 @@ class Diagnosis(Shown):
         found, measured_s, seen, beside = self.predicted, self.measured_s, self.seen, self.beside
         parts = beside.parts if beside else seen.parts if seen else ()
         return {
-            "inputs": plain(self.inputs),
             "step_time_s": {
                 "measured": measured_s,
                 "predicted": None if found is None else found.step_time_s,
@@ -140,6 +150,7 @@ class Diagnosis(Shown):
             "slowdowns": plain(self.slowdowns),
             "changes": plain(self.changes),
             "causes": plain(beside.causes) if beside else [],
+            "inputs": plain(self.inputs),
             "fit": plain(beside.rates) if beside else None,
             **picked(self, "judged mismatches path logs memory links recalibrated hangs not_known"),
         }
@@ -148,7 +159,7 @@ class Diagnosis(Shown):
 @strict
 def diagnose(
     file: Annotated[
-        Sequence[str | Path],
+        Sequence[str | Path | Known],
         Argument(
             "FILE",
             "Files of the run, or folders with them, of any name: traces of torch.profiler or Nsight Systems (sqlite), "
@@ -182,7 +193,7 @@ def diagnose(
         Option("F", "Peak FLOP/s that the MFU was, or would be, divided by, e.g. 1979T.", panel=MEASURED),
     ] = None,
     against: Annotated[
-        str | Path | None,
+        str | Path | Sequence[Known] | None,
         Option(
             "X",
             "What it is held against: a number like those above, traces or log of another run, or case:NAME.",
@@ -217,8 +228,9 @@ def diagnose(
 ) -> Diagnosis:
     """Holds a measured run against the predicted one, and says what would explain the difference.
 
-    Args: `file`: files and folders; `model`, `cluster`, `layout` and words of the layout as for `estimate`, without
-    which what was measured is shown alone; `measured` seconds, `tokens_per_s`, `tflops` FLOP/s, `mfu` a fraction.
+    Args: `file`: files and folders, or files that have been read; `model`, `cluster`, `layout` and words of the layout
+    as for `estimate`, without which what was measured is shown alone; `measured` seconds, `tokens_per_s`, `tflops`
+    FLOP/s, `mfu` a fraction.
     Raises BadInput at the file and its line or byte, and for a layout that breaks a rule.
     """
     from lockstep.diagnosis.beside import beside as beside_of
@@ -253,7 +265,8 @@ def diagnose(
     seen = read_operations(gathered.traces, found.layout if found else None, steps, ranks, group)
     other = other_run(against, seen is not None)
     published = other_case(against)
-    expected = other or (published[1] if published else against)
+    number = against if isinstance(against, str | Path) else None
+    expected = other or (published[1] if published else number)
     if found is not None:
         known = {one.quantity for one in stated}
         stated += [one for log in gathered.logs for one in numbers_of(log, found.job) if one.quantity not in known]
@@ -334,7 +347,7 @@ def _predicted(
     if cluster is not None:
         for one in gathered.known:
             run = run_given(one.path) if one.kind.gives == "log" else None
-            if run is not None and run.found.model is not None:
+            if run is not None and run.found.model is not None and not isinstance(one.path, InMemory):
                 return estimate(one.path, cluster, layout, **words)
     if needed or cluster is not None or layout is not None or any(value is not None for value in words.values()):
         raise BadInput("give the model of the run, and its layout as estimate takes it", "--model")

@@ -64,9 +64,11 @@ def _verdict(found: Comparison) -> str:
 def _interval(found: Comparison) -> str:
     """Between what the difference lies, and what makes most of it."""
     ends = " to ".join(f"{100 * one:+.1f} %" for one in (found.interval.low, found.interval.high))
-    causes = ", ".join(PART_WORDS.get(name, name) for name in found.causes)
+    causes = [part_words(one) for one in found.causes]
+    mark = "; " if any("," in one for one in causes) else ", "
+    mostly = f" Mostly {mark.join(causes)}." if len(found.parts) > 1 else ""
     level = format_frac(found.interval.level_frac)
-    return f"Difference: {100 * (found.ratio - 1):+.1f} %, {ends} in {level} of cases. Mostly {causes}."
+    return f"Difference: {100 * (found.ratio - 1):+.1f} %, {ends} in {level} of cases.{mostly}"
 
 
 def _per(found: Comparison) -> str:
@@ -94,10 +96,13 @@ def shown_parts(found: Comparison) -> list[Json]:
     return kept
 
 
-def _named(row: Json) -> str:
-    """A part in words."""
-    name: str = row["part"]
-    return PART_WORDS.get(name, name)
+def part_words(part: str) -> str:
+    """A part in words: one of a prediction, or of what traces show."""
+    if part in PART_WORDS:
+        return PART_WORDS[part]
+    from lockstep.views.parts.diagnosis import words
+
+    return words(part)
 
 
 def _parts(found: Comparison, out: Console) -> None:
@@ -106,7 +111,7 @@ def _parts(found: Comparison, out: Console) -> None:
     most_s = max(abs(row["difference_s"]) for row in shown) or 1.0
     rows: list[Sequence[str | Text]] = [
         (
-            _named(row),
+            part_words(row["part"]),
             format_time(row["a_s"]),
             format_time(row["b_s"]),
             signed(row["difference_s"], format_time),
@@ -169,7 +174,7 @@ def plot_comparison(found: Comparison) -> Figure:
 def _draw_parts(found: Comparison, axes: Axes) -> None:
     """A bar to the right for what B takes more of, one to the left for what it takes less of; the sum below."""
     rows = shown_parts(found)
-    names = [_named(row) for row in rows] + ["whole step"]
+    names = [part_words(row["part"]) for row in rows] + ["whole step"]
     values = [row["difference_s"] for row in rows] + [found.difference_s]
     for place, value in enumerate(values):
         axes.barh(place, value, color=bars.RED if value > 0 else bars.BLUE, height=0.6)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lockstep.web.screen import Screen
 
 
-def answer_of(screen: Screen, asked: Asked) -> tuple[Any, Mapping[str, str]]:
+def answer_of(screen: Screen, asked: Asked) -> tuple[Any, Mapping[str, Any]]:
     """The answer, and the words that it is of."""
     words = asked.words if screen.words is None else screen.words(asked)
     return (asked.ask(screen.verb, words) if screen.answer is None else screen.answer(asked)), words
@@ -63,7 +63,7 @@ def later_data(screen: Screen, asked: Asked) -> Json:
     return {"data": {} if screen.later is None else finite(plain(screen.later(answer, asked)))}
 
 
-def written(verb: str, words: Mapping[str, str], asked: Asked) -> tuple[str, str]:
+def written(verb: str, words: Mapping[str, Any], asked: Asked) -> tuple[str, str]:
     """The command and the call that give the same answer."""
     from_address = all(isinstance(value, str) for value in words.values())
     said = shell_words(verb, words, asked.server.uploads.names) if from_address else dict(words)
@@ -121,17 +121,22 @@ def as_svg(screen: Screen, asked: Asked) -> Response:
 
 def as_trace(screen: Screen, asked: Asked) -> Response:
     """The timeline of the answer for Perfetto. Raises BadInput where there is none."""
+    answer, _ = answer_of(screen, asked)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json.gz"
+        (screen.trace or _write_timeline)(answer, path)
+        body = path.read_bytes()
+    return Response(body, media_type="application/gzip", headers=_kept(screen, "json.gz"))
+
+
+def _write_timeline(answer: Any, path: Path) -> None:
     from lockstep.program import Timeline, write_trace
 
-    found = getattr(answer_of(screen, asked)[0], "timeline", None)
+    found = getattr(answer, "timeline", None)
     timeline = found() if callable(found) else found
     if not isinstance(timeline, Timeline):
         raise BadInput("this answer has no timeline", "trace")
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json.gz"
-        write_trace(timeline, path)
-        body = path.read_bytes()
-    return Response(body, media_type="application/gzip", headers=_kept(screen, "json.gz"))
+    write_trace(timeline, path)
 
 
 FORMS: Mapping[str, Callable[[Screen, Asked], Response]] = {

@@ -8,7 +8,7 @@
 /stream/NAME?words       what the screen draws piece by piece, a line of JSON each
 /NAME.trace              its timeline, for Perfetto
 /screens                 all screens with their controls
-/drop                    a dropped config.json, as the body of a POST
+/drop  /drop/measured    a dropped config.json, and a measured file, as the body of a POST
 /static  /views          files of the page, and those that the one-file report uses too
 """
 
@@ -38,7 +38,7 @@ from lockstep.web.answers import FORMS, later_data, page_data
 from lockstep.web.asked import Asked, Server, Superseded
 from lockstep.web.screen import EXAMPLE, Screen
 from lockstep.web.screens import ORDER, screen
-from lockstep.web.uploads import MOST_B
+from lockstep.web.uploads import MOST_B, MOST_MEASURED_B, MOST_UNPACKED_B
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -53,8 +53,8 @@ POLL_S = 0.02
 WORKERS = 2
 """Requests that are worked on at once: the one wanted, while one that is not ends."""
 GONE = 499
-DRAINED_B = 8 * MOST_B
-"""Bytes of a dropped file that are read so that the browser gets to hear why it is refused."""
+DRAINED = 8
+"""How many times what is allowed is read of a dropped file, so that the browser gets to hear why it is refused."""
 FIELDS = {"a": "model"}
 """Fields that stand for another keyword."""
 DATA = {"data": page_data, "later": later_data}
@@ -95,20 +95,17 @@ def application(server: Server) -> Starlette:
         return await answered(request, lambda _: _json(request, {"screens": [_described(one) for one in ORDER]}))
 
     async def drop(request: Request) -> Response:
-        raw, size_B = bytearray(), 0
-        async for chunk in request.stream():
-            size_B += len(chunk)
-            if size_B > DRAINED_B:
-                break
-            if size_B <= MOST_B:
-                raw += chunk
-        name, body = request.query_params.get("name", ""), bytes(raw)
-        return await answered(request, lambda _: JSONResponse(server.uploads.add(name, body, size_B)))
+        measured = request.url.path.endswith("/measured")
+        body, size_B = await _body(request, MOST_MEASURED_B if measured else MOST_B)
+        add = server.uploads.add_measured if measured else server.uploads.add
+        name = request.query_params.get("name", "")
+        return await answered(request, lambda _: JSONResponse(add(name, body, size_B)))
 
     routes = [
         Route("/", first),
         Route("/screens", screens),
         Route("/drop", drop, methods=["POST"]),
+        Route("/drop/measured", drop, methods=["POST"]),
         Mount("/static", StaticFiles(directory=PAGE)),
         *([Mount("/views", StaticFiles(directory=VIEWS))] if VIEWS.is_dir() else []),
         Route("/stream/{name}", stream),
@@ -116,6 +113,18 @@ def application(server: Server) -> Starlette:
         Route("/{name}", show),
     ]
     return Starlette(routes=routes)
+
+
+async def _body(request: Request, most_B: int) -> tuple[bytes, int]:
+    """The body of a request as far as it may be used, and how long it is, as far as anybody reads on."""
+    raw, size_B = bytearray(), 0
+    async for chunk in request.stream():
+        size_B += len(chunk)
+        if size_B > DRAINED * most_B:
+            break
+        if size_B <= most_B:
+            raw += chunk
+    return bytes(raw), size_B
 
 
 def _lines(one: Screen, asked: Asked) -> Iterator[str]:
@@ -199,7 +208,8 @@ def _control(field: Field) -> Json:
     offers = list(getattr(completing, field.names)()) if hasattr(completing, field.names) else []
     return {
         "name": field.name, "label": field.label, "instead": field.instead, "group": field.group,
-        "example": field.example, "offers": offers, "choices": [] if offers else field.names.split(),
+        "example": field.example, "offers": offers, "choices": [] if offers or field.files else field.names.split(),
+        "files": [MOST_MEASURED_B, MOST_UNPACKED_B] if field.files else None,
     }  # fmt: skip
 
 

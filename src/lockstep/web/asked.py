@@ -36,6 +36,9 @@ TRACE = re.compile(r"trace:([^,;]+)")
 """A law that is read from a file."""
 MODELS = ("model", "a", "b")
 """Keywords in whose place a dropped file may stand."""
+PLACES = (*MODELS, "cluster", "against")
+"""Keywords whose values may be files."""
+CASE = "case:"
 LONGEST = 400
 """Letters of a value."""
 YES, NO = ("yes", "true", "on"), ("no", "false", "off")
@@ -102,9 +105,11 @@ class Asked:
         if self.stop.is_set():
             raise Superseded
 
-    def call(self, function: Callable[..., Any], verb: str, said: Mapping[str, str]) -> Any:
-        """What a function returns that takes the words of a verb."""
-        words = {name: self._value(verb, name, value) for name, value in said.items()}
+    def call(
+        self, function: Callable[..., Any], verb: str, said: Mapping[str, str], more: Mapping[str, object] | None = None
+    ) -> Any:
+        """What a function returns that takes the words of a verb, and `more` that no address holds."""
+        words = {name: self._value(verb, name, value) for name, value in said.items()} | dict(more or {})
         for name, one in signature(function).parameters.items():
             if one.kind is one.POSITIONAL_OR_KEYWORD and one.default is one.empty and name not in words:
                 raise BadInput("must be given", name)
@@ -137,7 +142,8 @@ def _opened(name: str, value: str) -> Iterator[str]:
     """What of a value a verb would open where there is a file of that name."""
     for part in value.split() if is_change(value) else [f"{name}={value}"]:
         word, _, said = part.partition("=")
-        if word in (*MODELS, "cluster"):
+        if word in PLACES:
+            said = said.removeprefix(CASE)
             # The count of nodes behind a cluster is not a name.
             yield from filter(None, (said, *(one.partition(":")[0] for one in re.split("[,@]", said))))
         yield from TRACE.findall(said)

@@ -26,6 +26,11 @@ def figure(label: str, value: str, note: str = "") -> Json:
     return {"label": label, "value": value, "note": note}
 
 
+def run_name(one: Estimate) -> str:
+    """The model and the devices of a run."""
+    return f"{one.job.model.name} on {one.job.devices} x {one.cluster.device.name}"
+
+
 def with_best(asked: Asked) -> dict[str, str]:
     """The words with the best layout that has those of a layout among them; as they are where that one does not fit."""
     try:

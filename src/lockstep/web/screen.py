@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.types.plain import Json
@@ -44,6 +45,8 @@ class Field:
     group: str = ""
     """The heading of fields that belong together, which are folded until one of them is given."""
     example: str = ""
+    files: bool = False
+    """Whether files are dropped on it; its words are separated by spaces."""
 
 
 QUESTION = (
@@ -84,13 +87,13 @@ class Screen:
     data: Callable[[Any, Asked], Json]
     """What the browser draws of the answer."""
     fields: tuple[Field, ...] = QUESTION
-    words: Callable[[Asked], Words] | None = None
+    words: Callable[[Asked], Mapping[str, Any]] | None = None
     """Words that the verb is asked, where they are not those of the address: the best layout of a plan."""
     answer: Callable[[Asked], Any] | None = None
     """The answer, where the verb does not take its words as they are."""
     saves: str = ""
     """The verb of the file that is saved, where it is not `verb`."""
-    sooner: Callable[[Asked], tuple[Any, Words]] | None = None
+    sooner: Callable[[Asked], tuple[Any, Mapping[str, Any]]] | None = None
     """What `data` takes, and the words, where the answer of the verb takes longer than a reader waits."""
     later: Callable[[Any, Asked], Json] | None = None
     """What takes longer, and is asked for by `page.later()` once the rest is drawn."""
@@ -100,3 +103,5 @@ class Screen:
     """What comes piece by piece, by `page.stream(take)`; `sooner` says what is known before."""
     asks: Callable[[Asked], str] | None = None
     """The verb, where it depends on the words."""
+    trace: Callable[[Any, Path], None] | None = None
+    """Writes the timeline of the answer, at `.trace`, where that is not all of it."""

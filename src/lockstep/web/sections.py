@@ -64,7 +64,12 @@ class Sections(Console):
         if self.blocks and self.blocks[-1]["kind"] == "heading":
             titled = self.blocks.pop()
         columns = [
-            {"title": _plain(one.header) if made.show_header else "", "right": one.justify == "right"}
+            {
+                "title": _plain(one.header) if made.show_header else "",
+                "right": one.justify == "right",
+                "line": any(map(_one_line, one.cells)),
+                "wraps": not one.no_wrap and one.justify != "right",
+            }
             for one in made.columns
         ]
         rows = [list(map(cell, row)) for row in zip(*(one.cells for one in made.columns), strict=True)]
@@ -82,6 +87,11 @@ def cell(one: object) -> str | Json:
     text = _plain(one)
     colour = _colour(one) if isinstance(one, Text) else ""
     return {"text": text, "style": colour} if colour else text
+
+
+def _one_line(one: object) -> bool:
+    """Whether a cell is cut where there is no room."""
+    return isinstance(one, Text) and bool(one.no_wrap)
 
 
 def _plain(one: object) -> str:

@@ -12,7 +12,9 @@ from test_nsys import export
 from test_snapshot import drawn
 
 import lockstep
-from lockstep.errors import LockstepError
+from lockstep.diagnosis.read import Known, recognise
+from lockstep.documents.files import InMemory
+from lockstep.errors import BadInput, LockstepError
 
 INSERTED = (b"nan", b"-1", b"1e999", b"\0", b"[", b"}", b'"', b"9" * 30, b"null")
 TRACE = {
@@ -71,6 +73,20 @@ def test_undamaged_ones_are_read(whole, tmp_path):
     for data in whole.values():
         (tmp_path / "run_3").write_bytes(data)
         assert lockstep.diagnose([tmp_path / "run_3"]).to_dict()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_in_memory_they_hold_the_same(whole, packed, tmp_path):
+    """Read once, they are given to the verb as they are; an SQLite file is not unpacked on disk."""
+    for name, data in whole.items():
+        path, bytes_ = tmp_path / "run_3", gzip.compress(data) if packed and name != "nsys" else data
+        path.write_bytes(bytes_)
+        file = recognise(InMemory(str(path), bytes_))
+        assert lockstep.diagnose([path]).to_dict() == lockstep.diagnose([file]).to_dict(), name
+        read = Known(InMemory(str(path)), file.kind, file.read())
+        assert lockstep.diagnose([path]).to_dict() == lockstep.diagnose([read]).to_dict(), name
+        with pytest.raises(BadInput, match="twice"):
+            lockstep.diagnose([read, read])
 
 
 @pytest.mark.parametrize("seed", range(12))

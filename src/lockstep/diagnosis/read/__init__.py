@@ -9,11 +9,12 @@ names. Every failure is a `BadInput` located at the path, with line or byte wher
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lockstep.diagnosis.read.file import Head, head
+from lockstep.documents.files import File
 from lockstep.errors import BadInput
 from lockstep.registry import Registry, import_all
 
@@ -32,7 +33,7 @@ class Kind:
     """With its article: `a trace of torch.profiler`."""
     gives: str
     recognise: Callable[[Head], bool]
-    read: Callable[[Path], Any]
+    read: Callable[[File], Any]
     order: int = 1
     """Kinds that recognise by a looser sign have a larger number and are asked later."""
 
@@ -45,12 +46,14 @@ register = KINDS.register
 class Known:
     """A file and its kind."""
 
-    path: Path
+    path: File
     kind: Kind
+    value: Any = field(default=None, repr=False, compare=False)
+    """What it holds, where it has been read."""
 
     def read(self) -> Any:
         """What it holds. Raises BadInput."""
-        return self.kind.read(self.path)
+        return self.kind.read(self.path) if self.value is None else self.value
 
 
 def kinds() -> tuple[Kind, ...]:
@@ -60,7 +63,7 @@ def kinds() -> tuple[Kind, ...]:
     return tuple(sorted(KINDS.every(), key=lambda kind: (kind.order, kind.name)))
 
 
-def recognise(path: Path) -> Known:
+def recognise(path: File) -> Known:
     """The file with its kind. Raises BadInput for an empty one, and one of no kind known."""
     begun = head(path)
     if not begun.text.strip():
@@ -72,9 +75,12 @@ def recognise(path: Path) -> Known:
     raise BadInput(f"is of no kind known here, which are: {known}", str(path))
 
 
-def find(given: Sequence[str | Path]) -> list[Known]:
+def find(given: Sequence[str | Path | Known]) -> list[Known]:
     """The files among `given` and in its folders, by name. Raises BadInput also for a folder without any."""
-    return [recognise(path) for one in given for path in _files(Path(one))]
+    found: list[Known] = []
+    for one in given:
+        found += [one] if isinstance(one, Known) else map(recognise, _files(Path(one)))
+    return found
 
 
 def _files(path: Path) -> Iterator[Path]:

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
-from pathlib import Path
 from typing import IO
 
-from lockstep.documents.files import open_file
+from lockstep.documents.files import File, open_file
 from lockstep.errors import BadInput
 
 GZIP = b"\x1f\x8b"
@@ -23,7 +22,7 @@ BROKEN = (EOFError, zlib.error, gzip.BadGzipFile)
 class Head:
     """The beginning of a file, decompressed."""
 
-    path: Path
+    path: File
     data: bytes
 
     @property
@@ -33,7 +32,7 @@ class Head:
 
 
 @contextmanager
-def stream(path: Path) -> Iterator[IO[bytes]]:
+def stream(path: File) -> Iterator[IO[bytes]]:
     """The decompressed bytes of a regular file, from its beginning. Raises BadInput at the path for a broken one."""
     with open_file(path) as file:
         packed = _packed(file)
@@ -47,7 +46,7 @@ def stream(path: Path) -> Iterator[IO[bytes]]:
             raise BadInput(f"is cut off or damaged: {error}", str(path)) from None
 
 
-def head(path: Path) -> Head:
+def head(path: File) -> Head:
     """The first bytes of a file; of a broken one as far as they can be read."""
     with open_file(path) as file:
         if not _packed(file):

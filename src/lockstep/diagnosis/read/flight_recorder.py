@@ -11,12 +11,12 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from lockstep.diagnosis.read import HANG, Kind, register
 from lockstep.diagnosis.read.file import Head, stream
 from lockstep.diagnosis.read.pickles import is_pickle, read_plain
+from lockstep.documents.files import File
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json, picked
 
@@ -77,7 +77,7 @@ class Hang:
         return picked(self)
 
 
-def read(path: Path) -> Recorded:
+def read(path: File) -> Recorded:
     """The dump of one rank. Raises BadInput."""
     with stream(path) as file:
         begun = file.read(1)
@@ -89,7 +89,7 @@ def read(path: Path) -> Recorded:
         raise BadInput(f"is not a dump of PyTorch's flight recorder: {reason}", str(path)) from None
 
 
-def _json(path: Path) -> Any:
+def _json(path: File) -> Any:
     with stream(path) as file:
         raw = file.read(MOST_B + 1)
     if len(raw) > MOST_B:
@@ -101,7 +101,7 @@ def _json(path: Path) -> Any:
         raise BadInput(f"is JSON that breaks off: {str(error)[:120]}", f"{path}{line}") from None
 
 
-def _recorded(path: Path, data: Any) -> Recorded:
+def _recorded(path: File, data: Any) -> Recorded:
     groups, titles = {}, {}
     for name, config in (data.get("pg_config") or {}).items():
         ranks = config.get("ranks", ())
@@ -112,10 +112,10 @@ def _recorded(path: Path, data: Any) -> Recorded:
     return Recorded(str(path), _rank(path, data), calls, groups, titles)
 
 
-def _rank(path: Path, data: Any) -> int:
+def _rank(path: File, data: Any) -> int:
     if isinstance(data.get("rank"), int):
         return int(data["rank"])
-    found = re.search(r"(\d+)(?:\.\w+)*$", path.name)
+    found = re.search(r"(\d+)(?:\.\w+)*$", str(path))
     if found is None:
         raise BadInput("does not say its rank; let its name end in it, as dumps are called", str(path))
     return int(found[1])

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import IO, Any
 
+from lockstep.documents.files import File
 from lockstep.errors import BadInput
 from lockstep.units import format_size
 
@@ -27,7 +27,7 @@ GAP = re.compile(r"[\s,]*")
 class _Text:
     """Text of a file from the place that is being read on."""
 
-    def __init__(self, file: IO[bytes], path: str | Path) -> None:
+    def __init__(self, file: IO[bytes], path: File) -> None:
         self.file, self.path = file, path
         self.text, self.at, self.passed = "", 0, 0
         self.ended = False
@@ -90,7 +90,7 @@ class _Text:
         return BadInput(f"{what}, at byte {self.passed + self.at:,}", str(self.path))
 
 
-def members(path: str | Path, file: IO[bytes], long: str) -> Iterator[tuple[str, Any]]:
+def members(path: File, file: IO[bytes], long: str) -> Iterator[tuple[str, Any]]:
     """(key, value) of the outermost object, of the list under the key `long` one item each; of a list, every item.
 
     Raises BadInput where the text is not JSON or ends early, with the byte.

@@ -16,7 +16,6 @@ import math
 import re
 from array import array
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from lockstep.diagnosis.read import TRACE, Kind, register
 from lockstep.diagnosis.read.file import Head, stream
 from lockstep.diagnosis.read.json_stream import members
 from lockstep.diagnosis.trace import Mark, RankTrace, Spans, sorted_spans, unclassified
+from lockstep.documents.files import File
 from lockstep.errors import BadInput
 from lockstep.types.arrays import Array, Ints
 from lockstep.types.plain import Json
@@ -102,10 +102,10 @@ class _Columns:
         return group, self.index(op) if op else -1, size_B, -1 if peer is None else int(peer)
 
 
-def read_kineto(path: str | Path) -> RankTrace:
+def read_kineto(path: File) -> RankTrace:
     """The trace of one rank. Raises BadInput, with the place, for a file that is damaged or holds no operations."""
     kept, head, count = _Columns(), Json(), 0
-    with stream(Path(path)) as file:
+    with stream(path) as file:
         for key, value in members(path, file, "traceEvents"):
             if key != "traceEvents":
                 head[key] = value

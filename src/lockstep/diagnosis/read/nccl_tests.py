@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from lockstep.diagnosis.read import LINKS, Kind, register
 from lockstep.diagnosis.read.file import Head
+from lockstep.documents.files import File
 from lockstep.errors import BadInput
 from lockstep.measure.fit import read_points
 from lockstep.measure.fit.points import Points
@@ -14,7 +14,7 @@ from lockstep.measure.fit.points import Points
 SIGN = re.compile(r"^#\s+size\s+count\s+type|^# OSU|^op,algorithm,", re.MULTILINE)
 
 
-def read(path: Path) -> Points:
+def read(path: File) -> Points:
     """The times. Raises BadInput with the line; of a file without its number of ranks, at the file."""
     try:
         return read_points(path)

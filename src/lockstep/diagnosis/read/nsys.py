@@ -24,8 +24,9 @@ import numpy as np
 from lockstep.diagnosis.classes import CLASSES, COMMUNICATION, class_of, op_of
 from lockstep.diagnosis.read import TRACE, Kind, register
 from lockstep.diagnosis.read.file import Head
+from lockstep.diagnosis.read.file import stream as stream_of
 from lockstep.diagnosis.trace import Mark, RankTrace, Spans, sorted_spans, unclassified
-from lockstep.documents.files import open_file
+from lockstep.documents.files import File, InMemory, open_file
 from lockstep.errors import BadInput
 from lockstep.types.arrays import Array, Floats, Ints
 
@@ -38,7 +39,7 @@ NS = 1e-9
 MOST_RANGES = 1_000_000
 
 
-def read(path: Path) -> tuple[RankTrace, ...]:
+def read(path: File) -> tuple[RankTrace, ...]:
     """A trace per device. Raises BadInput for a file without kernels, of another program, or a damaged one."""
     with _opened(path) as base:
         tables = {name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")}
@@ -65,12 +66,12 @@ Row = tuple[int, int, int, str, int, int, int, float]
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+def _opened(path: File) -> Iterator[sqlite3.Connection]:
     """The file, to read only. What SQLite or a value of the wrong kind raises becomes BadInput."""
     open_file(path).close()
     base = None
     try:
-        base = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1", uri=True)
+        base = _connected(path)
         base.text_factory = lambda raw: raw.decode("utf-8", "replace")
         yield base
     except (sqlite3.Error, TypeError, ValueError, OverflowError) as error:
@@ -80,6 +81,15 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     finally:
         if base is not None:
             base.close()
+
+
+def _connected(path: File) -> sqlite3.Connection:
+    if not isinstance(path, InMemory):
+        return sqlite3.connect(f"file:{quote(str(Path(path).resolve()))}?mode=ro&immutable=1", uri=True)
+    base = sqlite3.connect(":memory:")
+    with stream_of(path) as file:
+        base.deserialize(file.read())
+    return base
 
 
 def _columns(base: sqlite3.Connection, table: str) -> set[str]:
@@ -146,7 +156,7 @@ def _device(base: sqlite3.Connection, tables: set[str]) -> str:
 
 
 def _trace(
-    path: Path,
+    path: File,
     rank: int | None,
     device: str,
     rows: list[Row],

@@ -20,7 +20,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from lockstep.diagnosis.classes import CLASSES, COMMUNICATION, op_of
 from lockstep.diagnosis.read import TABLE, Kind, register
 from lockstep.diagnosis.read.file import Head, stream
 from lockstep.diagnosis.trace import TABLE_HOST, Mark, RankTrace, Spans, sorted_spans
+from lockstep.documents.files import File
 from lockstep.errors import BadInput
 
 ALIASES = {
@@ -62,9 +62,9 @@ class Row:
     replica: int
 
 
-def read_operations(path: str | Path) -> list[RankTrace]:
+def read_operations(path: File) -> list[RankTrace]:
     """The traces of all ranks. Raises BadInput with the line of what is wrong."""
-    with stream(Path(path)) as file, io.TextIOWrapper(file, "utf-8", errors="replace") as text:
+    with stream(path) as file, io.TextIOWrapper(file, "utf-8", errors="replace") as text:
         rows = list(_rows(str(path), csv.reader(text)))
     if not rows:
         raise BadInput("has a heading but no operations", str(path))

@@ -7,10 +7,10 @@ plain containers alone, so nothing that such a file needs is lost by refusing ev
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 from typing import Any, NoReturn
 
 from lockstep.diagnosis.read.file import Head, stream
+from lockstep.documents.files import File
 from lockstep.errors import BadInput
 
 PROTOCOLS = range(2, 6)
@@ -41,7 +41,7 @@ def is_pickle(begun: Head) -> bool:
     return len(begun.data) > 1 and begun.data[0] == 0x80 and begun.data[1] in PROTOCOLS
 
 
-def read_plain(path: Path) -> Any:
+def read_plain(path: File) -> Any:
     """The value in a pickle. Raises BadInput for one that names a class, and for a broken one with the byte."""
     with stream(path) as file:
         try:

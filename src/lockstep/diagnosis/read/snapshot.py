@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from lockstep.diagnosis.read import MEMORY, Kind, register
 from lockstep.diagnosis.read.file import Head
 from lockstep.diagnosis.read.pickles import is_pickle, read_plain
+from lockstep.documents.files import File
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json, picked
 from lockstep.units import format_size
@@ -70,7 +70,7 @@ class _Block:
     """Number of the pass during which it was freed."""
 
 
-def read(path: Path) -> Snapshot:
+def read(path: File) -> Snapshot:
     """What a snapshot says. Raises BadInput."""
     data = read_plain(path)
     try:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
+from lockstep.documents.files import File
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, Host, Level, Link, devices, links
 from lockstep.hardware.link import Switch
@@ -115,7 +115,7 @@ def cluster_yaml(fit: LinkFit, *, name: str, date: str, base: Cluster, index: in
     return "\n".join(lines) + "\n"
 
 
-def with_measured_link(base: Cluster, file: str | Path) -> Cluster:
+def with_measured_link(base: Cluster, file: File) -> Cluster:
     """The cluster with the link that measured collectives show at the level they ran over. Raises BadInput."""
     points = read_points(file)
     index, fitted = measured_level(points.hosts, base, None), fit_link(points)

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from lockstep.documents.files import read_bytes
+from lockstep.documents.files import File, read_bytes
 from lockstep.errors import BadInput
 from lockstep.measure.bench.collective import BUILT_IN
 from lockstep.measure.bench.definition import OPS
@@ -42,9 +42,9 @@ OWN_COLUMNS = ("op", "algorithm", "ranks", "size_B", "time_s")
 OSU_PARTS = ("all-gather", "scatter", "gather", "all-to-all")
 
 
-def read_points(path: str | Path, *, op: str | None = None, ranks: int | None = None) -> Points:
+def read_points(path: File, *, op: str | None = None, ranks: int | None = None) -> Points:
     """The times in a file. `op` and `ranks` say what the text does not. Raises BadInput with the line."""
-    file = Path(path)
+    file = Path(str(path))
     text = read_bytes(path, MOST_B).decode("utf-8-sig", errors="replace")
     if op is not None and op not in OPS:
         raise BadInput(f"{op!r} is none of {', '.join(OPS)}", "--op")

@@ -11,7 +11,10 @@ from lockstep.units import parse_flops
 from lockstep.verbs.words.quantity import FlopRate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lockstep.diagnosis.gather import Gathered
+    from lockstep.diagnosis.read import Known
     from lockstep.diagnosis.stated import Stated
     from lockstep.planner import Estimate
 
@@ -63,7 +66,7 @@ def run_of_case(name: str | Path, where: str = "--case") -> tuple[Estimate, list
 
 
 def expected_number(
-    against: str | Path | Gathered | list[Stated] | None, stated: list[Stated], found: Estimate | None
+    against: str | Path | Gathered | Sequence[Stated] | None, stated: list[Stated], found: Estimate | None
 ) -> Stated | None:
     """The number that was expected, of the same quantity as the measured one where it does not say.
 
@@ -79,33 +82,41 @@ def expected_number(
     first = min(stated, key=lambda one: QUANTITIES.index(one.quantity))
     if isinstance(against, Gathered):
         return _best(list(numbers_of(against.logs[0], found.job)), first)
-    if isinstance(against, list):
-        return _best(against, first)
-    return read_like(against, first, "--against")
+    if isinstance(against, str | Path):
+        return read_like(against, first, "--against")
+    return _best(list(against), first)
 
 
-def other_case(against: str | Path | None) -> tuple[Estimate, list[Stated]] | None:
+def other_case(against: str | Path | Sequence[Known] | None) -> tuple[Estimate, list[Stated]] | None:
     """The published run that this one is held against, and its numbers; None where no case:NAME is given."""
-    if not str(against).startswith(CASE):
+    if not isinstance(against, str | Path) or not str(against).startswith(CASE):
         return None
     return run_of_case(str(against).removeprefix(CASE), "--against")
 
 
-def other_run(against: str | Path | None, traces: bool) -> Gathered | None:
+def other_run(against: str | Path | Sequence[Known] | None, traces: bool) -> Gathered | None:
     """The files of the run that this one is held against; None where a number, a case or nothing is given.
 
     Raises BadInput for files that say nothing of a step, and for another run's traces without any here.
     """
     from lockstep.diagnosis.gather import gather
+    from lockstep.diagnosis.read import Known
 
-    if against is None or str(against).startswith(CASE) or not Path(against).exists():
+    if against is None:
         return None
+    if isinstance(against, str | Path):
+        if str(against).startswith(CASE) or not Path(against).exists():
+            return None
+        files: Sequence[str | Path | Known] = [against]
+    else:
+        files = against
     with located("--against"):
-        found = gather([against])
+        found = gather(files)
+        named = ", ".join(str(one.path if isinstance(one, Known) else one) for one in files)
         if not found.logs and not found.traces:
-            raise BadInput(f"{against} holds neither a log nor a trace")
+            raise BadInput(f"{named} holds neither a log nor a trace")
         if found.traces and not found.logs and not traces:
-            raise BadInput(f"{against} holds traces; give those of the run that is held against them too")
+            raise BadInput(f"{named} holds traces; give those of the run that is held against them too")
     return found
 
 

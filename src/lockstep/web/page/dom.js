@@ -66,12 +66,12 @@ function cell(one) {
 
 /** A table; rows lead to an address where it has links. */
 export function table(block, page) {
-  const kind = (place) => (block.columns[place].right ? "r" : undefined);
+  const kind = (at) => [["right", "r"], ["line", "line"], ["wraps", "wraps"]].find(([name]) => block.columns[at][name])?.[1];
   const first = (row, link) => (link ? h("a", { href: page.link(link.screen, link.words) }, cell(row[0])) : cell(row[0]));
   const head = block.columns.some((one) => one.title)
     ? h("thead", {}, h("tr", {}, block.columns.map((one, at) => h("th", { scope: "col", class: kind(at) }, one.title)))) : null;
   const body = block.rows.map((row, line) => h("tr", {}, row.map((one, at) =>
-    h("td", { class: kind(at) }, at ? cell(one) : first(row, block.links?.[line])))));
+    h("td", { class: kind(at), title: kind(at) === "line" ? (one.text ?? one) : undefined }, at ? cell(one) : first(row, block.links?.[line])))));
   return h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": block.title || "table" },
     h("table", {}, head, h("tbody", {}, body)));
 }

@@ -1,9 +1,10 @@
-// The controls of a screen: a field for each word, and a place to drop a config.json.
+// The controls of a screen: a field for each word, and places to drop a config.json and measured files.
 
 import { h } from "./dom.js";
 
 const root = document.getElementById("form");
 const summary = document.querySelector("#question > summary");
+const MARK = /^dropped:[0-9a-f]+-/; // before the name of a dropped file in its word
 
 function control(field, value, page) {
   const changed = (event) => {
@@ -13,6 +14,7 @@ function control(field, value, page) {
     page.soon(words);
   };
   const own = { id: `f-${field.name}`, name: field.name, oninput: changed };
+  if (field.files) return [filesInput(field, page), h("ul", { class: "files" }, chosen(field, value, page)), h("output", { id: `read-${field.name}` })];
   if (field.choices.length) {
     return h("select", own, h("option", { value: "" }, field.example),
       field.choices.map((one) => h("option", { value: one, selected: one === value }, one)));
@@ -25,15 +27,67 @@ function control(field, value, page) {
 }
 
 const row = (field, words, page) =>
-  h("p", { class: "field" }, h("label", { for: `f-${field.name}` }, field.label), control(field, words[field.name] ?? "", page));
+  h(field.files ? "div" : "p", { class: field.files ? "field drop" : "field" }, h("label", { for: `${field.files ? "files" : "f"}-${field.name}` }, field.label),
+    control(field, words[field.name] ?? "", page));
+
+async function sent(address, name, body) {
+  try {
+    const reply = await fetch(`${address}?name=${encodeURIComponent(name)}`, { method: "POST", body });
+    return await reply.json();
+  } catch {
+    return { error: "could not be sent" };
+  }
+}
+
+function say(id, text, bad) {
+  const note = document.getElementById(id);
+  note.textContent = text;
+  note.className = bad ? "red" : "dim";
+}
 
 async function dropped(file, page) {
-  const reply = await fetch(`/drop?name=${encodeURIComponent(file.name)}`, { method: "POST", body: file });
-  const found = await reply.json();
-  const note = document.getElementById("dropped");
-  note.textContent = reply.ok ? `${found.name}: read, kept in memory` : `${file.name}: ${found.error}`;
-  note.className = reply.ok ? "dim" : "red";
-  if (reply.ok) page.go({ model: found.word });
+  const found = await sent("/drop", file.name, file);
+  say("dropped", found.word ? `${found.name}: read, kept in memory` : `${file.name}: ${found.error}`, !found.word);
+  if (found.word) page.go({ model: found.word });
+}
+
+/** Measured files that are chosen: by name, each with a button that leaves it out. */
+function chosen(field, value, page) {
+  const words = value.split(" ").filter(Boolean);
+  return words.map((word) => {
+    const name = word.replace(MARK, "");
+    const leave = () => page.go({ [field.name]: words.filter((one) => one !== word).join(" ") });
+    return h("li", {}, h("span", {}, name), h("button", { type: "button", "aria-label": `Leave ${name} out`, onclick: leave }, "×"));
+  });
+}
+
+function few(value = "") {
+  const names = value.split(" ").map((one) => one.replace(MARK, ""));
+  return names.length > 1 ? `${names[0]} and ${names.length - 1} more` : names[0];
+}
+
+function filesInput(field, page) {
+  return h("input", { type: "file", id: `files-${field.name}`, name: field.name, multiple: true, onchange: async (event) => {
+    const input = event.target;
+    await measured([...input.files], field, page);
+    input.value = "";
+  } });
+}
+
+/** Sends measured files one after the other; large ones are compressed first. */
+async function measured(files, field, page) {
+  const [most, unpacked] = field.files, words = [], refused = [];
+  for (const file of files) {
+    say(`read-${field.name}`, `Reading ${file.name} ...`);
+    let body = file;
+    if (file.size > most && file.size <= unpacked) body = await new Response(file.stream().pipeThrough(new CompressionStream("gzip"))).blob();
+    const found = body.size > most ? { error: "is too large" } : await sent("/drop/measured", file.name, body);
+    if (found.word) words.push(found.word);
+    else refused.push(`${file.name}: ${found.error}`);
+  }
+  say(`read-${field.name}`, refused.join("; "), true);
+  const had = (new URLSearchParams(location.search).get(field.name) ?? "").split(" ").filter(Boolean);
+  if (words.length) page.go({ [field.name]: [...new Set([...had, ...words])].join(" ") });
 }
 
 function drop(page) {
@@ -47,14 +101,15 @@ function drop(page) {
 /** Builds the form of a screen, or brings its values up to the address, without touching the field in use. */
 export function form(fields, words, page) {
   const names = fields.map((one) => one.name).join();
-  const asked = fields.slice(0, 4).map((one) => words[one.name]).filter(Boolean).join(", ");
-  summary.replaceChildren("Question", h("small", {}, asked));
+  const asked = fields.slice(0, 6).map((one) => (one.files ? few(words[one.name]) : words[one.name]));
+  summary.replaceChildren("Question", h("small", {}, asked.filter(Boolean).slice(0, 4).join(", ")));
   document.querySelector("aside").hidden = fields.length === 0;
   if (root.dataset.names === names) {
     for (const field of fields) {
       const one = root.elements[field.name];
-      if (one === document.activeElement) continue;
-      one.value = words[field.name] ?? "";
+      if (one === document.activeElement && !field.files) continue;
+      if (field.files) one.parentElement.querySelector("ul").replaceChildren(...chosen(field, words[field.name] ?? "", page));
+      else one.value = words[field.name] ?? "";
       one.removeAttribute("aria-invalid");
     }
     return;
@@ -73,6 +128,8 @@ export function form(fields, words, page) {
   document.ondragover = (event) => event.preventDefault();
   document.ondrop = (event) => {
     event.preventDefault();
-    if (event.dataTransfer.files.length && document.getElementById("f-file")) dropped(event.dataTransfer.files[0], page);
+    const files = [...event.dataTransfer.files], field = fields.find((one) => one.files);
+    if (field && files.length && !(files.length === 1 && /config[^/]*\.json$/i.test(files[0].name))) measured(files, field, page);
+    else if (files.length && document.getElementById("f-file")) dropped(files[0], page);
   };
 }

@@ -1,22 +1,30 @@
-"""Two runs next to each other: what makes the difference, and whether it exceeds the error."""
+"""Two runs next to each other: what makes the difference, and whether it exceeds the error.
+
+Where a measured run is given, and no B, the predicted step is A and the measured one B.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lockstep.diagnosis.sides import WHOLE
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json
 from lockstep.units import format_frac, format_time
 from lockstep.verbs.compare import compare
+from lockstep.verbs.diagnose import Diagnosis
 from lockstep.views import compare as view
-from lockstep.views.estimate import PART_WORDS
 from lockstep.views.plan import readable_front
+from lockstep.web import measured
 from lockstep.web.asked import allowed
 from lockstep.web.parts import layout_words
 from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Field, Screen
 from lockstep.web.sections import sections
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from lockstep.planner import Estimate
     from lockstep.planner.comparison import Comparison, Side
     from lockstep.web.asked import Asked
@@ -24,12 +32,23 @@ if TYPE_CHECKING:
 
 PLAIN = {"sequence_parallel": "no", "recompute": "none", "vpp": "1", "schedule": "1f1b"}
 """What a layout has that does not say so."""
+LEAST_FRAC = 1e-4
+"""A part of less could not be seen in its bar."""
 SHOWN = "Where the difference comes from"
 """The table that the bars stand for."""
 
 
-def words(asked: Asked) -> dict[str, str]:
-    """The question as A; B is what is given, else a layout with less memory."""
+KINDS = {
+    "attention": "attention", "stream": "stream", "copies": "host_comm", "optimizer": "generation",
+    "waiting": "waiting", "other_comm": "other", "outside_step": "other", WHOLE: "compute",
+}  # fmt: skip
+"""Colours of parts that only traces show; others have that of their first word."""
+
+
+def words(asked: Asked) -> Mapping[str, Any]:
+    """The question as A; B is what is given, else what was measured, else a layout with less memory."""
+    if _measured(asked):
+        return measured.words(asked)
     said = {name: value for name, value in asked.words.items() if name != "model"}
     return {"a": asked.words.get("model", ""), **said, "b": asked.words.get("b") or _changes(*_two(asked))}
 
@@ -52,12 +71,20 @@ def _changes(best: Estimate, other: Estimate) -> str:
     return " ".join(f"{name}={value}" for name, value in changed.items())
 
 
-def data(found: Comparison, asked: Asked) -> Json:
+def _measured(asked: Asked) -> bool:
+    return not asked.words.get("b") and measured.is_measured(asked)
+
+
+def data(answer: Comparison | Diagnosis, asked: Asked) -> Json:
     """Both steps in one scale, the difference by part, and the tables of `lockstep compare`."""
+    found = answer.comparison() if isinstance(answer, Diagnosis) else answer
+    if found is None:
+        raise BadInput("give the model, the cluster and files with a measured step, or a number", "model")
     a, b = found.a, found.b
     longest_s = max(a.step_time_s, found.scale * b.step_time_s)
     blocks = sections(view.render, found)
     verdict, *rest = blocks
+    undivided = ["A number or a log does not say where the seconds of its step go; a trace does."]
     return {
         "verdict": verdict["text"],
         "inconclusive": found.inconclusive,
@@ -65,7 +92,8 @@ def data(found: Comparison, asked: Asked) -> Json:
             block["text"]
             for block in rest
             if block["kind"] == "text" and a.title not in block["text"] and b.title not in block["text"]
-        ],
+        ]
+        + (undivided if WHOLE in b.parts_s else []),
         "sides": [_side("A", a, 1.0, longest_s), _side("B", b, found.scale, longest_s)],
         "differences": differences(found),
         "blocks": [one for one in rest if one["kind"] in ("table", "list") and one["title"] != SHOWN],
@@ -81,22 +109,29 @@ def _side(name: str, side: Side, scale: float, longest_s: float) -> Json:
         "text": format_time(scale * side.step_time_s),
         "parts": [
             {
-                "kind": part,
-                "label": PART_WORDS.get(part, part),
+                "kind": kind_of(part),
+                "label": view.part_words(part),
                 "text": format_time(scale * seconds),
                 "share": scale * seconds / longest_s,
             }
             for part, seconds in parts
-            if seconds > 0
+            if scale * seconds > LEAST_FRAC * longest_s
         ],
     }
+
+
+def kind_of(part: str) -> str:
+    """The colour of a part."""
+    group, _, how = part.partition(".")
+    return KINDS.get(how, KINDS.get(part, group))
 
 
 def differences(found: Comparison) -> Json:
     """Bars to the left for what B takes less of, to the right for what it takes more of; the interval of the whole."""
     rows = view.shown_parts(found)
-    values = [(PART_WORDS.get(row["part"], row["part"]), row["difference_s"]) for row in rows]
-    values.append(("whole step", found.difference_s))
+    values = [(view.part_words(row["part"]), row["difference_s"]) for row in rows]
+    if len(values) > 1:
+        values.append((WHOLE, found.difference_s))
     ends = [found.a.step_time_s * end for end in (found.interval.low, found.interval.high)]
     widest = max(*(abs(value) for _, value in values), *map(abs, ends)) or 1.0
     return {
@@ -116,8 +151,10 @@ def differences(found: Comparison) -> Json:
     }
 
 
-def answer(asked: Asked) -> Comparison:
+def answer(asked: Asked) -> Comparison | Diagnosis:
     """The comparison; where B is not given, of two layouts that the plan has priced already."""
+    if _measured(asked):
+        return measured.diagnosed(asked)
     if asked.words.get("b"):
         given: Comparison = asked.ask("compare", words(asked))
         return given
@@ -130,7 +167,8 @@ def answer(asked: Asked) -> Comparison:
 SCREEN = Screen(
     title="Compare",
     verb="compare",
-    fields=(Field("b", "B: changes, or another run", example="tp=8 pp=2"), *QUESTION, *RECIPE, *LAYOUT),
+    asks=lambda asked: measured.VERB if _measured(asked) else "compare",
+    fields=(Field("b", "B: changes, or another run", example="tp=8 pp=2"), *QUESTION, *measured.B, *RECIPE, *LAYOUT),
     words=words,
     answer=answer,
     data=data,

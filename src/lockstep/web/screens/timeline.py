@@ -1,17 +1,25 @@
-"""One step of a layout in lanes: computing, traffic hidden and exposed, memory over time."""
+"""One step of a layout in lanes, and a measured one of the same stages below it where traces were dropped."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lockstep.planner import Estimate
 from lockstep.types.plain import Json
+from lockstep.verbs.diagnose import Diagnosis
 from lockstep.views.page.timeline import timeline_form
+from lockstep.views.parts.diagnosis import lanes
 from lockstep.views.parts.layout_columns import layout_words as in_words
-from lockstep.web.parts import step_figures, with_best
+from lockstep.web.measured import FILE, VERB, diagnosed, measured_figures
+from lockstep.web.measured import words as measured_words
+from lockstep.web.parts import run_name, step_figures, with_best
 from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Field, Screen
 
 if TYPE_CHECKING:
-    from lockstep.planner import Estimate
+    from collections.abc import Mapping
+    from typing import Any
+
     from lockstep.web.asked import Asked
 
 LAYERS = "layers"
@@ -19,26 +27,77 @@ MOST_OPERATIONS = 300_000
 """A step of more is drawn pass by pass."""
 
 
-def data(one: Estimate, asked: Asked) -> Json:
-    """The simulated step."""
+def data(found: Estimate | Diagnosis, asked: Asked) -> Json:
+    """The simulated step, and the measured one."""
+    if isinstance(found, Estimate):
+        return _predicted(found, asked)
+    one = found.predicted
+    drawn: Json = {"title": "a measured run", "layout": "One measured step", "figures": []}
+    if one is not None:
+        drawn = _titled(one)
+    if found.operations is None:
+        said = "The files hold no operations of a step, so the predicted one is drawn alone."
+        return (drawn if one is None else _predicted(one, asked)) | {"note": said}
+    drawn["figures"] = measured_figures(found)
+    counts = [f"{len(one.program):,} {one.source}" for one in found.timelines()]
+    return {**drawn, "operations": f"{' and '.join(counts)} operations", "form": lanes(found)}
+
+
+def _titled(one: Estimate) -> Json:
+    return {"title": run_name(one), "layout": in_words(one.layout), "figures": step_figures(one)}
+
+
+def _predicted(one: Estimate, asked: Asked) -> Json:
     stages = one.layout.pp
     timeline = one.timeline(asked.words.get("detail") == LAYERS)
     if len(timeline.program) > MOST_OPERATIONS:
         timeline = one.timeline()
     devices = [one.job.devices // stages] * stages
-    return {
-        "title": f"{one.job.model.name} on {one.job.devices} x {one.cluster.device.name}",
-        "layout": in_words(one.layout),
-        "figures": step_figures(one),
-        "operations": f"{len(timeline.program):,} operations",
-        "form": timeline_form(timeline, stands_for=devices, capacity_B=one.memory.capacity_B),
-    }
+    form = timeline_form(timeline, stands_for=devices, capacity_B=one.memory.capacity_B)
+    return {**_titled(one), "operations": f"{len(timeline.program):,} operations", "form": form}
+
+
+def _measured(asked: Asked) -> bool:
+    """Whether there is anything to draw below the prediction: a number has no lanes."""
+    return bool(asked.words.get("file"))
+
+
+def _answer(asked: Asked) -> Estimate | Diagnosis:
+    if _measured(asked):
+        return diagnosed(asked)
+    found: Estimate = asked.ask("estimate", with_best(asked))
+    return found
+
+
+def _words(asked: Asked) -> Mapping[str, Any]:
+    return measured_words(asked) if _measured(asked) else with_best(asked)
+
+
+def write(found: Estimate | Diagnosis, path: Path) -> None:
+    """For Perfetto: the predicted step, with all measured ranks where there are any."""
+    from lockstep.diagnosis.overlay import measured_timeline, write_overlay
+    from lockstep.errors import BadInput
+    from lockstep.program import write_trace
+
+    if isinstance(found, Diagnosis) and found.operations is not None:
+        if found.predicted is None:
+            write_trace(measured_timeline(found.operations), path)
+        else:
+            write_overlay(found.predicted, found.operations, path)
+        return
+    one = found if isinstance(found, Estimate) else found.predicted
+    if one is None:
+        raise BadInput("these files hold no operations of a step", "file")
+    write_trace(one.timeline(), path)
 
 
 SCREEN = Screen(
     title="Timeline",
     verb="estimate",
-    fields=(*QUESTION, Field("detail", "Detail", f"passes {LAYERS}", example="passes"), *LAYOUT, *RECIPE),
-    words=with_best,
+    asks=lambda asked: VERB if _measured(asked) else "estimate",
+    fields=(*QUESTION, Field("detail", "Detail", f"passes {LAYERS}", example="passes"), FILE, *LAYOUT, *RECIPE),
+    words=_words,
+    answer=_answer,
     data=data,
+    trace=write,
 )

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 
 from lockstep.diagnosis.read import LOG, Kind, register
 from lockstep.diagnosis.read.file import Head, stream
+from lockstep.documents.files import File
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json
 
@@ -96,13 +96,13 @@ def program(one: Program) -> Kind:
     def recognise(begun: Head) -> bool:
         return sign.search(COLOURS.sub("", begun.text)) is not None
 
-    def read(path: Path) -> Log:
+    def read(path: File) -> Log:
         return read_log(path, one)
 
     return register(Kind(one.name, one.what, LOG, recognise, read, one.order))
 
 
-def read_log(path: Path, one: Program) -> Log:
+def read_log(path: File, one: Program) -> Log:
     """What a program printed. Raises BadInput where no step is in the file, or a number is not one."""
     with stream(path) as file:
         printed, settings, timers = _numbers(path, one, file)
@@ -119,7 +119,7 @@ def read_log(path: Path, one: Program) -> Log:
 
 
 def _numbers(
-    path: Path, one: Program, lines: Iterable[bytes]
+    path: File, one: Program, lines: Iterable[bytes]
 ) -> tuple[dict[str, list[float]], dict[str, float], dict[str, list[float]]]:
     patterns = {name: (re.compile(pattern), unit) for name, (pattern, unit) in one.patterns.items()}
     settings = {name: re.compile(pattern) for name, pattern in one.settings.items()}

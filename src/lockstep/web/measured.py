@@ -1,0 +1,87 @@
+"""A measured run in an address: dropped files by their words, and numbers, beside the question that they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lockstep.types.plain import Json
+from lockstep.units import format_frac, format_time
+from lockstep.verbs.diagnose import diagnose
+from lockstep.views.compare import signed
+from lockstep.web.asked import allowed, shell_words
+from lockstep.web.parts import figure, with_best
+from lockstep.web.screen import Field
+
+if TYPE_CHECKING:
+    from lockstep.verbs.diagnose import Diagnosis
+    from lockstep.web.asked import Asked
+
+VERB = "diagnose"
+NUMBERS = ("measured", "tokens_per_s", "tflops", "mfu")
+SAID = (*NUMBERS, "peak", "against", "steps", "ranks", "group")
+"""What is said of a measured run itself."""
+OTHER = "another-run"
+"""What a command calls the folder of another run with several files."""
+FILE = Field("file", "Measured files", files=True)
+BEFORE = Field("before", "or files of another run", files=True)
+MEASURED = (
+    FILE,
+    Field("measured", "or a step time", example="11.99s"),
+    Field("tokens_per_s", "or tokens per second", example="43.7k"),
+    Field("tflops", "or TFLOP/s per device", example="320"),
+    Field("mfu", "or MFU", example="32%"),
+)
+B = tuple(replace(one, group="or a measured run as B") for one in MEASURED)
+"""The same where it is an alternative."""
+
+
+def is_measured(asked: Asked) -> bool:
+    """Whether files or a number are given."""
+    return bool(asked.words.get("file")) or any(asked.words.get(name) for name in NUMBERS)
+
+
+def diagnosed(asked: Asked) -> Diagnosis:
+    """What `diagnose` says of the address. Raises what it raises, and Superseded."""
+    said, uploads = _said(asked), asked.server.uploads
+    files, before = (asked.words.get(one.name, "") for one in (FILE, BEFORE))
+    more: dict[str, object] = {"file": uploads.measured(files)}
+    if before:
+        more["against"] = uploads.measured(before)
+    key = (VERB, files, before, *sorted(said.items()))
+    found: Diagnosis = asked.kept(key, lambda: asked.call(diagnose, VERB, said, more))
+    return found
+
+
+def words(asked: Asked) -> Mapping[str, object]:
+    """The same as a command says it, with the names that files had."""
+    names = asked.server.uploads.names
+    files, before = (
+        [names.get(word, word) for word in asked.words.get(one.name, "").split()] for one in (FILE, BEFORE)
+    )
+    said = ({"file": files} if files else {}) | shell_words(VERB, _said(asked), names)
+    return said | ({"against": before[0] if len(before) == 1 else OTHER} if before else {})
+
+
+def measured_figures(found: Diagnosis) -> list[Json]:
+    """Both steps and what lies between them."""
+    one, measured_s, mfu = found.predicted, found.measured_s, found.mfu_frac
+    shown = [] if measured_s is None else [figure("Measured step", format_time(measured_s, 4))]
+    if one is None:
+        return shown
+    shown.append(figure("Predicted step", format_time(one.step_time_s), one.said_interval))
+    if measured_s is not None and mfu is not None:
+        inside = one.interval.low <= measured_s <= one.interval.high
+        difference = signed(measured_s - one.step_time_s, format_time)
+        shown.append(figure("Difference", difference, f"{'inside' if inside else 'outside'} the interval"))
+        shown.append(figure("MFU measured", format_frac(mfu), f"{format_frac(one.mfu_frac)} predicted"))
+    return shown
+
+
+def _said(asked: Asked) -> dict[str, str]:
+    """The question with the layout of the plan where it has none; without a model what was measured alone."""
+    given = asked.words if not asked.words.get("model") else with_best(asked)
+    if not given.get("model"):
+        given = {name: value for name, value in given.items() if name in SAID}
+    return allowed(VERB, given)
