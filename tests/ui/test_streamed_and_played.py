@@ -14,6 +14,7 @@ import pytest
 
 import lockstep
 from cli_runner import run
+from lockstep.errors import BadInput
 from lockstep.planner import points
 from lockstep.program.trace import read_trace
 from lockstep.units import format_time
@@ -85,6 +86,37 @@ def test_a_knob_takes_no_other_value(client: Client) -> None:
     usual = client.json("/data/play", {"play": "schedule"})
     assert client.json("/data/play", {"play": "schedule", "stages": "7; rm", "microbatches": "1000000"}) == usual
     assert client.ask("/data/play?play=nothing").status == 422
+
+
+UNITS = {"": 1.0, "us": 1e-6, "s": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
+
+
+def amount(text: str) -> float:
+    """A value of a knob as a number."""
+    number = text.rstrip("usGMkB")
+    return float(number) * UNITS[text.removeprefix(number)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_knob_stands_at_an_end_only_where_there_is_nothing_beyond(name: str) -> None:
+    one = next(one for one in PLAYS if one.name == name)
+    for knob in one.knobs:
+        assert knob.start in knob.values
+        if knob.slides:
+            places = [amount(value) for value in knob.values]
+            assert places == sorted(set(places))
+            assert places[0] < amount(knob.start) < places[-1] or amount(knob.start) == 0
+
+
+def test_what_cannot_be_played_leaves_the_knobs(client: Client) -> None:
+    words = {"play": "schedule", "schedule": "interleaved", "stages": "16", "microbatches": "8"}
+    found = client.json("/data/play", words)["data"]
+    assert [knob["value"] for knob in found["knobs"]] == ["interleaved", "16", "8", "0s"]
+    with pytest.raises(BadInput) as no:
+        lockstep.pipeline(stages=16, microbatches=8, schedule="interleaved")
+    assert found["blocks"][1]["text"] == no.value.message
+    assert not found["picture"]
+    assert client.ask(f"/play.json?{urlencode(words)}").status == 422
 
 
 def test_a_knob_stays_in_the_hand(watched: Any) -> None:

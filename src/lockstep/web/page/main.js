@@ -114,8 +114,10 @@ async function lines(address, signal, take) {
 function tabs(screen) {
   for (const tab of document.querySelectorAll("nav a")) {
     tab.href = link(tab.dataset.screen, {});
-    if (tab.dataset.screen === screen) tab.setAttribute("aria-current", "page");
-    else tab.removeAttribute("aria-current");
+    if (tab.dataset.screen === screen) {
+      tab.setAttribute("aria-current", "page");
+      tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.offsetLeft - 40; // on a phone, a tab's end before it
+    } else tab.removeAttribute("aria-current");
   }
 }
 

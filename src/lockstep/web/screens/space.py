@@ -57,8 +57,8 @@ SCREEN = Screen(
     verb="plan",
     fields=(
         *QUESTION,
-        Field("objective", "Goal", "robust time cost"),
-        Field("software", "For software", "software", group="Recipe"),
+        Field("objective", "Goal", "robust time cost", example="robust"),
+        Field("software", "For software", "software", group="Recipe", example="any"),
         *RECIPE,
         *LAYOUT,
     ),

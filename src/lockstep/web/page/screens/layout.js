@@ -7,7 +7,7 @@ function waterfall(data) {
   const lines = data.parts.map((part) => h("li", {},
     h("span", { class: "name" }, part.label),
     h("span", { class: "track" },
-      part.share ? place(h("i", { class: `k-${part.kind}` }), { left: part.start, width: part.share }) : null,
+      part.share ? place(h("i", { class: `k-${part.kind}` }), { left: Math.min(part.start, 0.99), width: part.share }) : null,
       part.hidden ? place(h("i", { class: "hidden" }), { left: Math.min(part.start, 1 - part.hidden_share), width: part.hidden_share }) : null),
     h("span", { class: "number" }, part.text),
     h("span", { class: "number dim" }, part.percent),
