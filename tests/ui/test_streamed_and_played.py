@@ -32,9 +32,37 @@ def test_the_layouts_are_streamed(client: Client) -> None:
     plan = lockstep.plan("llama3-8b", "dgx-h100:2", batch=64, tokens="1T")
     messages = space_messages(plan.job, plan.cluster, plan.findings.space)
     sent = [json.loads(json.dumps(one)) for one in messages if "chunk" in one]
-    assert lines == [*sent, {"found": json.loads(json.dumps(found_form(plan)))}]
+    assert lines == [*sent, {"found": {**json.loads(json.dumps(found_form(plan))), "left_out": 0, "run": None}}]
     head = client.json("/data/space", WORDS)["data"]
-    assert head["size"] == f"{plan.findings.space.size:,} combinations"
+    assert head["size"].startswith(f"{plan.findings.space.size:,} combinations")
+
+
+@pytest.mark.parametrize("more", [{"objective": "cost"}, {"software": "torchtitan"}])
+def test_the_layouts_are_those_that_the_plan_chose_from(more: dict[str, str], client: Client) -> None:
+    """Also of the size that it chose, and with what the software cannot run."""
+    words = {"model": "llama3-8b", "cluster": "dgx-h100:4", "batch_tokens": "1M", **more}
+    plan = lockstep.plan(**words)  # type: ignore[arg-type]
+    body = client.ask(f"/stream/space?{urlencode(words)}").body  # type: ignore[attr-defined]
+    *chunks, last = [json.loads(line) for line in body.splitlines()]
+    assert sum(one["chunk"]["points"] for one in chunks) == plan.findings.evaluated
+    assert last["found"]["best"]["layout"] == str(plan.best.layout)
+    assert (last["found"]["run"] is None) == ("software" not in more)
+    if plan.software is not None:
+        refused = {text for one in chunks for text in one["chunk"]["refusals"]}
+        assert "tp without sequence parallelism does not exist there" in refused
+        assert 0 < last["found"]["run"] < plan.findings.feasible
+
+
+def test_a_large_space_says_what_of_it_is_drawn(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lockstep.web.screens.space.MOST", 1_000)
+    page = watched()
+    page.go(f"/space?{urlencode({**WORDS, 'software': 'torchtitan'})}")
+    plan = lockstep.plan("llama3-8b", "dgx-h100:2", batch=64, software="torchtitan")
+    status = page.page.locator(".ls-status").inner_text()
+    assert plan.findings.evaluated > 1_000
+    assert f"{plan.findings.evaluated:,} layouts keep the rules, {plan.findings.feasible:,} fit, " in status
+    assert "of these torchtitan can run. Drawn are 1,000:" in status
+    page.quiet()
 
 
 def test_a_stream_says_why_nothing_fits(client: Client) -> None:
