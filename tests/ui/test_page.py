@@ -16,11 +16,13 @@ import pytest
 import lockstep
 from lockstep.errors import BadInput
 from lockstep.layout.groups import group_summary
+from lockstep.layout.nodes import rank_coordinates
 from lockstep.planner import estimate, points
 from lockstep.planner.whatif import NAMES, scaled
 from lockstep.types.plain import plain
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
 from lockstep.validation.nearest import nearest
+from lockstep.views.parts import ranks
 from lockstep.web.screens import ORDER
 from ui.asking import WORDS
 from ui.numbers import numbers, printed, texts
@@ -64,7 +66,8 @@ def expected(name: str) -> str:
             groups = group_summary(one.layout, one.cluster).values()
             said = texts(f"{group['groups']:,} {group['ranks']:,}" for group in groups)
             memory = printed("memory", lockstep.memory("llama3-8b", **best()))
-            return texts([common, memory, said, "rank 0, nodes of 8, 16 ranks, stage 0"])
+            lies = (cell for row in ranks.rows(one) for cell in row)
+            return texts([common, memory, said, *lies, ranks.note(one), "rank 0, nodes of 8, 16 ranks, stage 0"])
         case "whatif":
             advice = printed("sensitivity", lockstep.sensitivity("llama3-8b", **best()))
             return texts([common, advice, other_hardware(one), other_runs(one), "20 % lower, 20 % higher"])
@@ -231,6 +234,19 @@ def luminance(colour: str) -> float:
     shares = (int(one) / 255 for one in re.findall(r"\d+", colour)[:3])
     linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in shares]
     return sum(weight * one for weight, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_a_rank_says_where_it_lies(watched: Any) -> None:
+    page = watched()
+    words = {**WORDS, "tp": "2", "pp": "2", "dp": "4", "sequence_parallel": "yes"}
+    page.go(f"/layout?{urlencode(words)}")
+    layout = lockstep.estimate("llama3-8b", "dgx-h100:2", batch=64, tp=2, pp=2, sequence_parallel=True).layout
+    axes = rank_coordinates(layout)
+    for rank in (0, 5, 15):
+        page.page.locator("#rank").fill(str(rank))
+        said = page.page.locator("main output").inner_text()
+        lies = ", ".join(f"{axis} {of[rank]}" for axis, of in axes.items())
+        assert said.startswith(f"rank {rank} on node {rank // 8}: {lies}; ")
 
 
 def test_everything_is_reached_by_keyboard(watched: Any) -> None:

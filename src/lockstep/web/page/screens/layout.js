@@ -49,7 +49,8 @@ function grid(grid) {
     const rank = Number(slider.value);
     buttons.forEach((button, at) => button.setAttribute("aria-pressed", grid.kinds[at] === kind));
     squares.forEach((square, at) => square.setAttribute("class", at === rank ? "me" : kind.of[at] === kind.of[rank] ? "with" : ""));
-    said.textContent = `rank ${rank}; ${kind.label}, over ${kind.level}`;
+    const lies = Object.entries(grid.axes).map(([axis, of]) => `${axis} ${of[rank]}`).join(", ");
+    said.textContent = `rank ${rank} on node ${Math.floor(rank / grid.node)}: ${lies}; ${kind.label}, over ${kind.level}`;
   }
   picture.addEventListener("pointerover", (event) => {
     if (!event.target.dataset.rank) return;
@@ -73,5 +74,6 @@ export function draw(element, data, page) {
     h("section", {}, heading("Memory by pipeline stage", `${data.fullest} is the fullest; the end of a track is the device's ${data.stages[0].limit}`),
       stages(data), stack(data.stages[0].parts.map((part) => ({ ...part, text: "" })), "key").lastChild),
     h("section", {}, heading("Ranks and their groups"), grid(data.grid)),
+    ...(data.grid.kinds.length ? blocks([data.ranks], page) : []),
     ...blocks(data.blocks, page));
 }
