@@ -25,7 +25,7 @@ from lockstep.validation.nearest import nearest
 from lockstep.views.parts import ranks
 from lockstep.web.screens import ORDER
 from ui.asking import WORDS
-from ui.numbers import numbers, printed, texts
+from ui.numbers import numbers, printed, printed_by, texts
 
 QUERY = f"?{urlencode(WORDS)}"
 CONFIG = Path(__file__).parents[1] / "workload" / "configs" / "phi3-mini.json"
@@ -55,7 +55,7 @@ def step_texts(one: Any) -> str:
     return texts([*map(format_time, parts), *shares, *sizes, cost, format_frac(float(one.memory.used_frac))])
 
 
-def expected(name: str) -> str:
+def expected(name: str, kept: Path) -> str:
     """All text with numbers that a screen may show, by the library alone."""
     one = lockstep.estimate("llama3-8b", **best())
     common = texts([printed("plan", plan()), printed("estimate", one), step_texts(one)])
@@ -96,6 +96,9 @@ def expected(name: str) -> str:
         case "play":
             found = lockstep.pipeline(stages=4, microbatches=8, schedule="1f1b", transfer_s="0s")
             return texts([printed("pipeline", found), "gpipe 1f1b interleaved zb-h1 dualpipe-v"])
+        case "sweeps":
+            of = lockstep.sweeps("show", str(kept / "plans.sweep"))
+            return texts([printed_by(of), printed_by(lockstep.sweeps("list", str(kept))), kept, "2 of 2, 100 %"])
         case "card":
             return printed("claims", lockstep.claims("T4", run=True))
         case _:
@@ -182,7 +185,7 @@ def moved(page: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_every_number_is_the_librarys(name: str, watched: Any) -> None:
+def test_every_number_is_the_librarys(name: str, watched: Any, kept: Path) -> None:
     page = watched()
     path = PATHS[name] + ("&b=tp%3D2" if name == "compare" else "")
     main = page.go(path)
@@ -190,7 +193,7 @@ def test_every_number_is_the_librarys(name: str, watched: Any) -> None:
     shown = numbers(main.inner_text(), *moved(page.page))
     assert len(shown) > 10
     counts = {str(one.text_content()) for one in page.page.locator("main summary small").all()}
-    allowed = numbers(expected(name), "llama3-8b on 16 x h100-sxm", "ZeRO-1 zb-h1 1f1b")
+    allowed = numbers(expected(name, kept), "llama3-8b on 16 x h100-sxm", "ZeRO-1 zb-h1 1f1b")
     assert shown - allowed - counts == set()
     page.quiet()
 

@@ -37,7 +37,7 @@ class SweepFile:
 
     def __init__(self, path: Path, *, writes: bool = True) -> None:
         """Opens `path`, or makes it where it `writes`. Raises BadInput for what is not such a file."""
-        self.path, self._committed_s = path, time.monotonic()
+        self.path, self._writes, self._committed_s = path, writes, time.monotonic()
         if not writes and not path.is_file():
             raise BadInput(f"no sweep is kept in {str(path)!r}", "SWEEP")
         with self._located():
@@ -58,7 +58,9 @@ class SweepFile:
             return {name: json.loads(value) for name, value in self._base.execute("SELECT name, value FROM sweep")}
 
     def begin(self, about: Json) -> None:
-        """Writes what is asked."""
+        """Writes what is asked; a reader changes nothing."""
+        if not self._writes:
+            return
         rows = [(name, canonical(value)) for name, value in {"format": FORMAT, **about}.items()]
         with self._located(), self._base:
             self._base.executemany("INSERT OR REPLACE INTO sweep VALUES (?, ?)", rows)

@@ -64,26 +64,29 @@ def application(server: Server) -> Starlette:
     """The server without its guard."""
     pool = ThreadPoolExecutor(WORKERS, "lockstep-page")
 
+    def there(name: str) -> bool:
+        return name in ORDER and ((present := screen(name).present) is None or present(server))
+
     async def answered(request: Request, make: Callable[[Asked], Response]) -> Response:
         return await worked(pool, request, server, make)
 
     async def show(request: Request) -> Response:
         name, dot, form = request.path_params["name"].partition(".")
-        if name not in ORDER or (dot and form not in FORMS):
+        if not there(name) or (dot and form not in FORMS):
             return Response("There is no such screen.", 404)
         if not dot:
-            return HTMLResponse(_shell())
+            return HTMLResponse(_shell(tuple(filter(there, ORDER))))
         return await answered(request, lambda asked: FORMS[form](screen(name), asked))
 
     async def data(request: Request) -> Response:
         name, when = request.path_params["name"], request.path_params["when"]
-        if name not in ORDER or when not in DATA:
+        if not there(name) or when not in DATA:
             return Response("There is no such screen.", 404)
         return await answered(request, lambda asked: _json(request, DATA[when](screen(name), asked)))
 
     async def stream(request: Request) -> Response:
         name = request.path_params["name"]
-        if name not in ORDER or screen(name).stream is None:
+        if not there(name) or screen(name).stream is None:
             return Response("There is no such screen.", 404)
         asked = Asked(dict(request.query_params), server)
         return StreamingResponse(_lines(screen(name), asked), media_type="application/x-ndjson")
@@ -92,7 +95,9 @@ def application(server: Server) -> Starlette:
         return RedirectResponse(f"/{ORDER[0]}?{urlencode({**EXAMPLE, **server.first})}", 303)
 
     async def screens(request: Request) -> Response:
-        return await answered(request, lambda _: _json(request, {"screens": [_described(one) for one in ORDER]}))
+        return await answered(
+            request, lambda _: _json(request, {"screens": [_described(one) for one in ORDER if there(one)]})
+        )
 
     async def drop(request: Request) -> Response:
         raw, size_B = bytearray(), 0
@@ -181,9 +186,9 @@ def _json(request: Request, answer: Mapping[str, object]) -> Response:
 
 
 @cache
-def _shell() -> str:
+def _shell(names: tuple[str, ...] = ORDER) -> str:
     """The page before its first answer, with the tabs in it so that they are painted at once."""
-    tabs = "".join(f'<a href="/{name}" data-screen="{name}">{screen(name).title}</a>' for name in ORDER)
+    tabs = "".join(f'<a href="/{name}" data-screen="{name}">{screen(name).title}</a>' for name in names)
     return (PAGE / "index.html").read_text("utf-8").replace("<!-- tabs -->", tabs)
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from lockstep.types.plain import Json
 
 if TYPE_CHECKING:
-    from lockstep.web.asked import Asked
+    from lockstep.web.asked import Asked, Server
 
 Words = Mapping[str, str]
 """Keywords of a verb, as they stand in the address."""
@@ -98,5 +98,7 @@ class Screen:
     """A figure of the answer, at `.svg`."""
     stream: Callable[[Asked], Iterator[Json]] | None = None
     """What comes piece by piece, by `page.stream(take)`; `sooner` says what is known before."""
+    present: Callable[[Server], bool] | None = None
+    """Whether there is something to show; else the screen has no tab and no address."""
     asks: Callable[[Asked], str] | None = None
     """The verb, where it depends on the words."""

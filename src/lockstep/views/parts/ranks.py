@@ -17,6 +17,7 @@ MOST_NODES = 8
 MOST_WRITTEN = 8
 """Devices of a node whose coordinates are written one by one."""
 TITLE = "Ranks by node"
+NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def note(one: Estimate) -> str:
@@ -33,13 +34,16 @@ def titles(one: Estimate) -> list[tuple[str, str]]:
 
 
 def rows(one: Estimate) -> list[list[str]]:
-    """A line for each node or class."""
+    """A line for each node or class; no cell breaks."""
     return [
         [
-            _numbers(some.nodes.tolist()),
-            *([f"{len(some.nodes):,}"] if _classes(one) else []),
-            _numbers(some.ranks.tolist()),
-            *(_coordinates(digits.tolist()) for digits in some.coordinates.values()),
+            cell.replace(" ", NO_BREAK)
+            for cell in (
+                _numbers(some.nodes.tolist()),
+                *([f"{len(some.nodes):,}"] if _classes(one) else []),
+                _numbers(some.ranks.tolist()),
+                *(_coordinates(digits.tolist()) for digits in some.coordinates.values()),
+            )
         ]
         for some in node_classes(one.layout, _unit(one), apart=not _classes(one))
     ]

@@ -87,7 +87,8 @@ async function show() {
       return more.ok ? (await more.json()).data : new Promise(() => {}); // a refusal has been shown by the first answer
     };
     const stream = (take) => lines(`/stream/${screen}${location.search}`, mine.signal, take);
-    leave = draw(into, found.data, { ...page, words, later, stream }) ?? null;
+    const again = async () => (await fetch(`/data/${screen}${location.search}`, { signal: mine.signal })).json();
+    leave = draw(into, found.data, { ...page, words, later, stream, again }) ?? null;
     foot(found);
     document.getElementById("said").textContent = into.querySelector("h1")?.textContent ?? ""; // for who does not see it change
   } catch (error) {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lockstep.web.screen import Screen
 
-ORDER = ("ask", "layout", "space", "timeline", "whatif", "compare", "campaign", "trust", "learn", "play")
+ORDER = ("ask", "layout", "space", "timeline", "whatif", "compare", "campaign", "sweeps", "trust", "learn", "play")
 """Names of screens: a file here and one in `page/screens` each."""
 
 
