@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 import lockstep
+from lockstep.engines import SweepFile
 from lockstep.errors import BadInput
+from lockstep.types.plain import Json
 from lockstep.units import format_time
 from ui.asking import Client
 from ui.numbers import numbers, printed_by
@@ -29,6 +31,31 @@ def test_without_sweeps_there_is_no_screen(tmp_path: Path) -> None:
     served.stop()
     with pytest.raises(BadInput, match="--sweeps"):
         lockstep.ui(open=False, sweeps="")
+
+
+HOSTILE: list[Json] = [
+    {"verb": "plan", "words": {}, "began_s": "x", "versions": {}},
+    {"verb": ["plan"], "words": {}, "began_s": 1.0, "versions": {}},
+    {"verb": "plan", "words": {}, "began_s": 1.0, "versions": {}, "asked": "many"},
+    {"verb": "plan", "words": {}, "began_s": 1.0, "versions": "1"},
+]
+
+
+def test_files_that_are_no_sweeps_are_not_shown(tmp_path: Path) -> None:
+    """Nor do they keep the others from being shown; what a file's name holds is text."""
+    for number, about in enumerate(HOSTILE):
+        with SweepFile(tmp_path / f"{number}.sweep") as file:
+            file.begin(about)
+    (tmp_path / "torn.sweep").write_bytes(b"SQLite format 3\0" + b"x" * 4000)
+    assert lockstep.sweeps("list", str(tmp_path)).to_dict()["sweeps"] == []
+    name = "<img src=x onerror=alert(1)>.sweep"
+    with SweepFile(tmp_path / name) as file:
+        file.begin({"verb": "system", "words": {"command": "true"}, "began_s": 1.0, "versions": {}})
+    served = lockstep.ui(open=False, sweeps=tmp_path)
+    found = Client(served.address).enter().json("/data/sweeps")["data"]
+    assert [row[0] for row in found["sweeps"]["rows"]] == [found["name"]] == [name]
+    assert "is not a sweep" in found["blocks"][0]["text"]
+    served.stop()
 
 
 def test_a_sweep_is_named_not_opened(client: Client, kept: Path) -> None:

@@ -23,7 +23,8 @@ from lockstep.types.plain import Json
 
 FORMAT = 1
 COMMIT_S = 0.2
-BUSY_S = 30.0
+BUSY_S, READ_S = 30.0, 2.0
+"""Longest wait of a writer and of a reader for who holds the file."""
 TABLES = """
 CREATE TABLE IF NOT EXISTS sweep (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, answer BLOB NOT NULL) WITHOUT ROWID;
@@ -41,7 +42,7 @@ class SweepFile:
         if not writes and not path.is_file():
             raise BadInput(f"no sweep is kept in {str(path)!r}", "SWEEP")
         with self._located():
-            self._base = sqlite3.connect(path, timeout=BUSY_S, check_same_thread=False)
+            self._base = sqlite3.connect(path, timeout=BUSY_S if writes else READ_S, check_same_thread=False)
             if writes:
                 # A reader of a file on a disk that it may not write uses the mode that is there.
                 self._base.execute("PRAGMA journal_mode = WAL")

@@ -41,6 +41,11 @@ def chosen(asked: Asked) -> Kept:
     return one
 
 
+def _state(one: Kept) -> tuple[object, ...]:
+    """What changes when the file does."""
+    return one.file, one.began_s, one.answers, one.asked
+
+
 def words(asked: Asked) -> Json:
     """The words of its command."""
     return {"action": "show", "names": [chosen(asked).file]}
@@ -49,7 +54,7 @@ def words(asked: Asked) -> Json:
 def answer(asked: Asked) -> Any:
     """What its verb answers with what is in the file."""
     one = chosen(asked)
-    return asked.kept(("sweep", one.file, one.answers, one.asked), lambda: sweeps("show", one.file))
+    return asked.kept(("sweep", *_state(one)), lambda: sweeps("show", one.file))
 
 
 def sooner(asked: Asked) -> tuple[Any, Json]:
@@ -89,9 +94,7 @@ def progress(one: Kept) -> Json:
 
 def _drawn(asked: Asked, one: Kept, found: Any) -> bool:
     """Whether there is something to draw."""
-    drawn: bool = asked.kept(
-        ("drawn", one.file, one.answers, one.asked), lambda: bool(figures_of(found, view_of(found)[1]))
-    )
+    drawn: bool = asked.kept(("drawn", *_state(one)), lambda: bool(figures_of(found, view_of(found)[1])))
     return drawn
 
 
