@@ -98,7 +98,8 @@ def layouts() -> Json:
     return {
         "head": {
             "model": "drawn", "devices": 512, "device": "drawn", "software": "", "capacity_B": 80 * GIB, "why": WHY,
-            "digits": DIGITS, "units": UNITS, "fields": [{"name": name, "absent": absent} for name, (_, absent) in FIELDS.items()],
+            "digits": DIGITS, "units": UNITS,
+            "fields": [{"name": name, "absent": absent} for name, (_, absent) in FIELDS.items()],
         },
         "chunks": [{
             "points": POINTS, "step_time_s": packed(np.exp(rng.normal(3.0, 1.0, POINTS))), "memory_B": packed(memory_B),
