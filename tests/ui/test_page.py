@@ -239,6 +239,37 @@ def luminance(colour: str) -> float:
     return sum(weight * one for weight, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
+def test_how_an_answer_is_looked_at_is_an_address_too(watched: Any) -> None:
+    """What a slider, a group and a colour are set to comes again with the address."""
+    page = watched()
+    page.go(f"/whatif{QUERY}")
+    for place in ("#w-h2", "#w-r0"):
+        page.page.locator(place).focus()
+        page.page.keyboard.press("End")
+    said = page.page.locator(".sliders output").all_inner_texts()
+    address = page.page.url
+    page.go("/play")
+    page.page.goto(address)
+    page.settle()
+    assert page.page.locator(".sliders output").all_inner_texts() == said
+    assert page.page.locator("#w-h2").input_value() == page.page.locator("#w-h2").get_attribute("max")
+    page.go(f"/layout{QUERY}")
+    page.page.get_by_role("button", name="dp", exact=True).click()
+    page.page.locator("#rank").focus()
+    page.page.keyboard.press("ArrowRight")
+    before, address = page.page.locator("main output").inner_text(), page.page.url
+    page.go("/play")
+    page.page.goto(address)
+    page.settle()
+    assert page.page.locator("main output").inner_text() == before
+    assert before.startswith("rank 1 on node 0: ")
+    page.go(f"/space{QUERY}&colour=pp")
+    assert page.page.get_by_label("Colour by").input_value() == "pp"
+    page.page.get_by_label("Colour by").select_option("tp")
+    assert "colour=tp" in page.page.url
+    page.quiet()
+
+
 def test_a_rank_says_where_it_lies(watched: Any) -> None:
     page = watched()
     words = {**WORDS, "tp": "2", "pp": "2", "dp": "4", "sequence_parallel": "yes"}

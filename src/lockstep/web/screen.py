@@ -13,7 +13,8 @@ both are kept for the next request. The address has `.json` and `.csv` next to i
 `.html`, the same as one file. In the browser `page.words` are those of the address, `page.link(screen, words)` is an
 address, `page.go(words)` changes some of them, and `await page.later()` is what takes longer. `draw` may return what to
 call when it leaves. `dom.js` has the parts that screens are made of; nothing is computed in the browser beyond places
-on the screen.
+on the screen. `page.mark(words)` keeps in the address what changes only how an answer is looked at, and
+`await page.again()` is the same answer asked once more.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ export async function space(element, form, options = {}) {
   element.replaceChildren(tools, legend, make("div", "ls-plot", canvas), status, table, tip.box);
   element.classList.add("ls-view");
 
-  let found = null, front = new Map(), colour, hovered = -1, counted = 0;
+  let found = null, front = new Map(), colour, hovered = -1, counted = 0, wanted = options.colour;
   const look = { field: cloud.fields[0], only: -1, fitting: false, palette: [], pale: [] };
   const time = (value) => write.time(value, head.digits), size = (value) => write.size(value, head.digits);
   const view = new Viewport(canvas, {
@@ -208,12 +208,14 @@ export async function space(element, form, options = {}) {
   by.setAttribute("aria-label", "Colour by");
   by.addEventListener("change", () => {
     Object.assign(look, { field: cloud.fields.find((field) => field.name === by.value), only: -1 });
+    wanted = by.value;
+    options.coloured?.(wanted);
     refresh();
   });
 
   function fillColours() {
     const several = cloud.fields.filter((field) => field.texts.length > 1);
-    if (!several.includes(look.field) && several.length) look.field = several.find((field) => field.name === options.colour) || several[0];
+    look.field = several.find((field) => field.name === wanted) || (several.includes(look.field) ? look.field : several[0]) || look.field;
     by.replaceChildren(...several.map((field) => Object.assign(make("option", "", field.name.replaceAll("_", " ")), { value: field.name })));
     by.value = look.field.name;
   }

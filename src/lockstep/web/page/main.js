@@ -126,6 +126,11 @@ let waiting = 0;
 const page = {
   link,
   go,
+  /** Keeps in the address what changes only how an answer is looked at. */
+  mark: (words) => {
+    history.replaceState(null, "", link(here().screen, words));
+    tabs(here().screen);
+  },
   /** The same a moment after the last change. */
   soon: (words) => {
     clearTimeout(waiting);

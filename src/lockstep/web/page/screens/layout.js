@@ -24,7 +24,7 @@ function stages(data) {
 }
 
 /** Ranks as squares in rows of a node; those in the group of the chosen rank are lit. */
-function grid(grid) {
+function grid(grid, page) {
   const step = CELL + GAP;
   const rows = Math.ceil(grid.ranks / grid.node);
   const across = Math.max(1, Math.min(rows, Math.floor((innerWidth < 620 ? 250 : 640) / (grid.node * step + 6))));
@@ -39,11 +39,13 @@ function grid(grid) {
     "aria-label": `${grid.note} in nodes of ${grid.node}`,
   }, squares);
   const said = h("output", { class: "dim" });
-  const slider = h("input", { type: "range", min: 0, max: grid.ranks - 1, value: 0, id: "rank", oninput: () => light() });
-  let kind = grid.kinds[0];
+  const slider = h("input", { type: "range", min: 0, max: grid.ranks - 1, value: page.words.rank ?? 0, id: "rank", oninput: () => light(), onchange: () => keep() });
+  let kind = grid.kinds.find((one) => one.name === page.words.lit) ?? grid.kinds[0];
+  const keep = () => page.mark({ rank: slider.value, lit: kind.name });
   const buttons = grid.kinds.map((one) => h("button", { type: "button", "aria-pressed": one === kind, onclick: () => {
     kind = one;
     light();
+    keep();
   } }, one.name));
   function light() {
     const rank = Number(slider.value);
@@ -73,7 +75,7 @@ export function draw(element, data, page) {
     h("section", {}, heading("Where the step goes", `${data.total}; hidden traffic costs nothing`), waterfall(data)),
     h("section", {}, heading("Memory by pipeline stage", `${data.fullest} is the fullest; the end of a track is the device's ${data.stages[0].limit}`),
       stages(data), stack(data.stages[0].parts.map((part) => ({ ...part, text: "" })), "key").lastChild),
-    h("section", {}, heading("Ranks and their groups"), grid(data.grid)),
+    h("section", {}, heading("Ranks and their groups"), grid(data.grid, page)),
     ...(data.grid.kinds.length ? blocks([data.ranks], page) : []),
     ...blocks(data.blocks, page));
 }
