@@ -12,6 +12,8 @@ from lockstep.engines import SweepFile
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json
 from lockstep.units import format_time
+from lockstep.web.asked import Server
+from lockstep.web.screens.sweeps import present
 from ui.asking import Client
 from ui.numbers import numbers, printed_by
 
@@ -31,6 +33,16 @@ def test_without_sweeps_there_is_no_screen(tmp_path: Path) -> None:
     served.stop()
     with pytest.raises(BadInput, match="--sweeps"):
         lockstep.ui(open=False, sweeps="")
+
+
+def test_a_folder_that_is_gone_or_closed_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not present(Server(sweeps=tmp_path / "gone"))
+
+    def closed(_: Path) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "iterdir", closed)
+    assert not present(Server(sweeps=tmp_path))
 
 
 HOSTILE: list[Json] = [

@@ -28,8 +28,11 @@ def listed(server: Server) -> SweepList:
 
 
 def present(server: Server) -> bool:
-    """Whether there is one."""
-    return server.sweeps.is_dir() and bool(listed(server).sweeps)
+    """Whether there is one; not in a folder that is gone or closed to us."""
+    try:
+        return server.sweeps.is_dir() and bool(listed(server).sweeps)
+    except OSError:
+        return False
 
 
 def chosen(asked: Asked) -> Kept:
