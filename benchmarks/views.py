@@ -97,12 +97,14 @@ def layouts() -> Json:
     texts = [[f"{name}{2**i}" for i in range(6)] for name in FIELDS]
     return {
         "head": {
-            "model": "drawn", "devices": 512, "device": "drawn", "capacity_B": 80 * GIB, "why": WHY, "digits": DIGITS,
-            "units": UNITS, "fields": [{"name": name, "absent": absent} for name, (_, absent) in FIELDS.items()],
+            "model": "drawn", "devices": 512, "device": "drawn", "software": "", "capacity_B": 80 * GIB, "why": WHY,
+            "digits": DIGITS, "units": UNITS,
+            "fields": [{"name": name, "absent": absent} for name, (_, absent) in FIELDS.items()],
         },
         "chunks": [{
             "points": POINTS, "step_time_s": packed(np.exp(rng.normal(3.0, 1.0, POINTS))), "memory_B": packed(memory_B),
-            "why": packed((memory_B > 80 * GIB).astype(np.int64)), "texts": texts, "words": [[{}] * 6 for _ in FIELDS],
+            "why": packed((memory_B > 80 * GIB).astype(np.int64)), "refusals": [],
+            "texts": texts, "words": [[{}] * 6 for _ in FIELDS],
             "columns": [packed(rng.integers(0, 6, POINTS)) for _ in FIELDS],
         }],
         "found": None,

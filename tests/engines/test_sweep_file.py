@@ -149,6 +149,18 @@ def test_the_verb_lists_exports_and_deletes(tmp_path: Path) -> None:
     assert "No sweeps" in run("sweeps", "list", str(tmp_path)).out
 
 
+def test_who_shows_a_file_changes_nothing_in_it(tmp_path: Path) -> None:
+    """Whoever writes it may have asked for more since it was read."""
+    file = tmp_path / "e.sweep"
+    run(*ASKED, "--store", str(file))
+    with SweepFile(file) as grown:
+        grown.begin({**grown.about, "asked": 99})
+        about = grown.about
+    run("sweeps", "show", str(file))
+    with SweepFile(file, writes=False) as found:
+        assert found.about == about
+
+
 def test_refusals(tmp_path: Path) -> None:
     file, other = tmp_path / "e.sweep", tmp_path / "other.txt"
     other.write_text("text" * 100)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from lockstep.diagnosis.read.kineto import read_kineto
 from lockstep.measure.launch import launch
 from lockstep.measure.rig import Rig
 from lockstep.simulate import star_topology
+from lockstep.units import format_time
+from lockstep.views.parts.diagnosis import lanes
 
 from . import profiled
 from .profiled import VICTIM, work
@@ -56,6 +60,29 @@ def test_train_writes_profiles_that_name_its_straggler(tmp_path: Path) -> None:
     assert (found.stragglers[0].rank, found.stragglers[0].why) == (1, "host")
     (kind,) = {(one.group, one.op) for one in found.collectives}
     assert kind == ("dp", "all-reduce")
+
+
+@pytest.mark.parametrize(("method", "steps"), [("synchronous", 3), ("pipeline", 6)])
+def test_a_page_of_a_profiled_run_draws_a_measured_step(method: str, steps: int, tmp_path: Path) -> None:
+    """As `diagnose` draws it, and nothing predicted above it; files of other runs in the folder are not of this one."""
+    (tmp_path / "rank2.json.gz").write_bytes(b"of another run")
+    found = lockstep.train(method, ranks=2, steps=steps, batch=8, profile=tmp_path)
+    page = tmp_path / "run.html"
+    found.save(page)
+    text = page.read_text("utf-8")
+    data = re.search(r'id="timeline-data">(.*?)</script>', text)
+    assert data is not None
+    answer = found.diagnosed()
+    assert answer is not None
+    assert answer.seen is not None
+    assert json.loads(data[1]) == json.loads(json.dumps(lanes(answer)))
+    (one,) = json.loads(data[1])["timelines"]
+    assert one["source"] == "measured"
+    assert {rank["rank"] for rank in one["ranks"]} == {0, 1}
+    assert f"{format_time(answer.seen.step_time_s, 4)} per step" in text
+    notebook = found._repr_mimebundle_()["text/html"]
+    assert "lockstep diagnose" in notebook
+    assert "timeline-data" not in notebook
 
 
 def test_what_changed_between_two_runs(tmp_path: Path) -> None:

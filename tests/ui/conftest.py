@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +18,17 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 
 @pytest.fixture(scope="session")
-def served() -> Iterator[Served]:
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a sweep of plans."""
+    folder = tmp_path_factory.mktemp("sweeps")
+    lockstep.plan("llama3-8b", "dgx-h100:2", batch=[64, 128], store=folder / "plans.sweep")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def served(kept: Path) -> Iterator[Served]:
     """The page on a free port."""
-    found = lockstep.ui(open=False)
+    found = lockstep.ui(open=False, sweeps=kept)
     yield found
     found.stop()
 

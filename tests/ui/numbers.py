@@ -10,6 +10,8 @@ from typing import Any
 
 from rich.console import Console
 
+from lockstep.views.parts.notebook import view_of
+
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[-+]\d+)?")
 
 
@@ -30,6 +32,13 @@ def printed(verb: str, answer: Any) -> str:
     """What the command prints of an answer."""
     out = _Whole()
     import_module(f"lockstep.views.{verb}").COMMAND.render(answer, out)
+    return out.file.getvalue()  # type: ignore[attr-defined]
+
+
+def printed_by(answer: Any) -> str:
+    """The same, by the view of its class."""
+    out = _Whole()
+    view_of(answer)[0](answer, out)
     return out.file.getvalue()  # type: ignore[attr-defined]
 
 

@@ -210,6 +210,11 @@ def test_answers_are_kept() -> None:
     assert Asked(WORDS, server).ask("plan") is not first
 
 
+def test_every_list_says_what_holds_without_a_choice(client: Client) -> None:
+    fields = [(one["name"], field) for one in client.json("/screens")["screens"] for field in one["fields"]]
+    assert [(name, field["name"]) for name, field in fields if field["choices"] and not field["example"]] == []
+
+
 def test_every_screen_has_its_two_files_and_its_verb() -> None:
     page = Path(lockstep.__file__).parent / "web" / "page" / "screens"
     assert {file.stem for file in page.glob("*.js")} == set(ORDER)

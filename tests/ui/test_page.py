@@ -16,15 +16,17 @@ import pytest
 import lockstep
 from lockstep.errors import BadInput
 from lockstep.layout.groups import group_summary
+from lockstep.layout.nodes import rank_coordinates
 from lockstep.planner import estimate, points
 from lockstep.planner.whatif import NAMES, scaled
 from lockstep.types.plain import plain
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
 from lockstep.validation.nearest import nearest
+from lockstep.views.parts import ranks
 from lockstep.web.screens import ORDER
 from lockstep.web.uploads import MOST_FILES, MOST_MEASURED_B
 from ui.asking import WORDS
-from ui.numbers import numbers, printed, texts
+from ui.numbers import numbers, printed, printed_by, texts
 
 QUERY = f"?{urlencode(WORDS)}"
 CONFIG = Path(__file__).parents[1] / "workload" / "configs" / "phi3-mini.json"
@@ -59,7 +61,7 @@ def step_texts(one: Any) -> str:
     return texts([*map(format_time, parts), *shares, *sizes, cost, format_frac(float(one.memory.used_frac))])
 
 
-def expected(name: str) -> str:
+def expected(name: str, kept: Path) -> str:
     """All text with numbers that a screen may show, by the library alone."""
     one = lockstep.estimate("llama3-8b", **best())
     common = texts([printed("plan", plan()), printed("estimate", one), step_texts(one)])
@@ -70,7 +72,8 @@ def expected(name: str) -> str:
             groups = group_summary(one.layout, one.cluster).values()
             said = texts(f"{group['groups']:,} {group['ranks']:,}" for group in groups)
             memory = printed("memory", lockstep.memory("llama3-8b", **best()))
-            return texts([common, memory, said, "rank 0, nodes of 8, 16 ranks, stage 0"])
+            lies = (cell for row in ranks.rows(one) for cell in row)
+            return texts([common, memory, said, *lies, ranks.note(one), "rank 0, nodes of 8, 16 ranks, stage 0"])
         case "whatif":
             advice = printed("sensitivity", lockstep.sensitivity("llama3-8b", **best()))
             return texts([common, advice, other_hardware(one), other_runs(one), "20 % lower, 20 % higher"])
@@ -105,6 +108,9 @@ def expected(name: str) -> str:
         case "play":
             found = lockstep.pipeline(stages=4, microbatches=8, schedule="1f1b", transfer_s="0s")
             return texts([printed("pipeline", found), "gpipe 1f1b interleaved zb-h1 dualpipe-v"])
+        case "sweeps":
+            of = lockstep.sweeps("show", str(kept / "plans.sweep"))
+            return texts([printed_by(of), printed_by(lockstep.sweeps("list", str(kept))), kept, "2 of 2, 100 %"])
         case "card":
             return printed("claims", lockstep.claims("T4", run=True))
         case _:
@@ -191,7 +197,7 @@ def moved(page: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_every_number_is_the_librarys(name: str, watched: Any) -> None:
+def test_every_number_is_the_librarys(name: str, watched: Any, kept: Path) -> None:
     page = watched()
     path = PATHS[name] + ("&b=tp%3D2" if name == "compare" else "")
     main = page.go(path)
@@ -199,7 +205,7 @@ def test_every_number_is_the_librarys(name: str, watched: Any) -> None:
     shown = numbers(main.inner_text(), *moved(page.page))
     assert len(shown) > 10
     counts = {str(one.text_content()) for one in page.page.locator("main summary small").all()}
-    allowed = numbers(expected(name), "llama3-8b on 16 x h100-sxm", "ZeRO-1 zb-h1 1f1b")
+    allowed = numbers(expected(name, kept), "llama3-8b on 16 x h100-sxm", "ZeRO-1 zb-h1 1f1b")
     assert shown - allowed - counts == set()
     page.quiet()
 
@@ -243,6 +249,50 @@ def luminance(colour: str) -> float:
     shares = (int(one) / 255 for one in re.findall(r"\d+", colour)[:3])
     linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in shares]
     return sum(weight * one for weight, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_how_an_answer_is_looked_at_is_an_address_too(watched: Any) -> None:
+    """What a slider, a group and a colour are set to comes again with the address."""
+    page = watched()
+    page.go(f"/whatif{QUERY}")
+    for place in ("#w-h2", "#w-r0"):
+        page.page.locator(place).focus()
+        page.page.keyboard.press("End")
+    said = page.page.locator(".sliders output").all_inner_texts()
+    address = page.page.url
+    page.go("/play")
+    page.page.goto(address)
+    page.settle()
+    assert page.page.locator(".sliders output").all_inner_texts() == said
+    assert page.page.locator("#w-h2").input_value() == page.page.locator("#w-h2").get_attribute("max")
+    page.go(f"/layout{QUERY}")
+    page.page.get_by_role("button", name="dp", exact=True).click()
+    page.page.locator("#rank").focus()
+    page.page.keyboard.press("ArrowRight")
+    before, address = page.page.locator("main output").inner_text(), page.page.url
+    page.go("/play")
+    page.page.goto(address)
+    page.settle()
+    assert page.page.locator("main output").inner_text() == before
+    assert before.startswith("rank 1 on node 0: ")
+    page.go(f"/space{QUERY}&colour=pp")
+    assert page.page.get_by_label("Colour by").input_value() == "pp"
+    page.page.get_by_label("Colour by").select_option("tp")
+    assert "colour=tp" in page.page.url
+    page.quiet()
+
+
+def test_a_rank_says_where_it_lies(watched: Any) -> None:
+    page = watched()
+    words = {**WORDS, "tp": "2", "pp": "2", "dp": "4", "sequence_parallel": "yes"}
+    page.go(f"/layout?{urlencode(words)}")
+    layout = lockstep.estimate("llama3-8b", "dgx-h100:2", batch=64, tp=2, pp=2, sequence_parallel=True).layout
+    axes = rank_coordinates(layout)
+    for rank in (0, 5, 15):
+        page.page.locator("#rank").fill(str(rank))
+        said = page.page.locator("main output").inner_text()
+        lies = ", ".join(f"{axis} {of[rank]}" for axis, of in axes.items())
+        assert said.startswith(f"rank {rank} on node {rank // 8}: {lies}; ")
 
 
 def test_everything_is_reached_by_keyboard(watched: Any) -> None:

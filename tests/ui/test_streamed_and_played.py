@@ -14,6 +14,7 @@ import pytest
 
 import lockstep
 from cli_runner import run
+from lockstep.errors import BadInput
 from lockstep.planner import points
 from lockstep.program.trace import read_trace
 from lockstep.units import format_time
@@ -31,9 +32,37 @@ def test_the_layouts_are_streamed(client: Client) -> None:
     plan = lockstep.plan("llama3-8b", "dgx-h100:2", batch=64, tokens="1T")
     messages = space_messages(plan.job, plan.cluster, plan.findings.space)
     sent = [json.loads(json.dumps(one)) for one in messages if "chunk" in one]
-    assert lines == [*sent, {"found": json.loads(json.dumps(found_form(plan)))}]
+    assert lines == [*sent, {"found": {**json.loads(json.dumps(found_form(plan))), "left_out": 0, "run": None}}]
     head = client.json("/data/space", WORDS)["data"]
-    assert head["size"] == f"{plan.findings.space.size:,} combinations"
+    assert head["size"].startswith(f"{plan.findings.space.size:,} combinations")
+
+
+@pytest.mark.parametrize("more", [{"objective": "cost"}, {"software": "torchtitan"}])
+def test_the_layouts_are_those_that_the_plan_chose_from(more: dict[str, str], client: Client) -> None:
+    """Also of the size that it chose, and with what the software cannot run."""
+    words = {"model": "llama3-8b", "cluster": "dgx-h100:4", "batch_tokens": "1M", **more}
+    plan = lockstep.plan(**words)  # type: ignore[arg-type]
+    body = client.ask(f"/stream/space?{urlencode(words)}").body  # type: ignore[attr-defined]
+    *chunks, last = [json.loads(line) for line in body.splitlines()]
+    assert sum(one["chunk"]["points"] for one in chunks) == plan.findings.evaluated
+    assert last["found"]["best"]["layout"] == str(plan.best.layout)
+    assert (last["found"]["run"] is None) == ("software" not in more)
+    if plan.software is not None:
+        refused = {text for one in chunks for text in one["chunk"]["refusals"]}
+        assert "tp without sequence parallelism does not exist there" in refused
+        assert 0 < last["found"]["run"] < plan.findings.feasible
+
+
+def test_a_large_space_says_what_of_it_is_drawn(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lockstep.web.screens.space.MOST", 1_000)
+    page = watched()
+    page.go(f"/space?{urlencode({**WORDS, 'software': 'torchtitan'})}")
+    plan = lockstep.plan("llama3-8b", "dgx-h100:2", batch=64, software="torchtitan")
+    status = page.page.locator(".ls-status").inner_text()
+    assert plan.findings.evaluated > 1_000
+    assert f"{plan.findings.evaluated:,} layouts keep the rules, {plan.findings.feasible:,} fit, " in status
+    assert "of these torchtitan can run. Drawn are 1,000:" in status
+    page.quiet()
 
 
 def test_a_stream_says_why_nothing_fits(client: Client) -> None:
@@ -85,6 +114,37 @@ def test_a_knob_takes_no_other_value(client: Client) -> None:
     usual = client.json("/data/play", {"play": "schedule"})
     assert client.json("/data/play", {"play": "schedule", "stages": "7; rm", "microbatches": "1000000"}) == usual
     assert client.ask("/data/play?play=nothing").status == 422
+
+
+UNITS = {"": 1.0, "us": 1e-6, "s": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
+
+
+def amount(text: str) -> float:
+    """A value of a knob as a number."""
+    number = text.rstrip("usGMkB")
+    return float(number) * UNITS[text.removeprefix(number)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_knob_stands_at_an_end_only_where_there_is_nothing_beyond(name: str) -> None:
+    one = next(one for one in PLAYS if one.name == name)
+    for knob in one.knobs:
+        assert knob.start in knob.values
+        if knob.slides:
+            places = [amount(value) for value in knob.values]
+            assert places == sorted(set(places))
+            assert places[0] < amount(knob.start) < places[-1] or amount(knob.start) == 0
+
+
+def test_what_cannot_be_played_leaves_the_knobs(client: Client) -> None:
+    words = {"play": "schedule", "schedule": "interleaved", "stages": "16", "microbatches": "8"}
+    found = client.json("/data/play", words)["data"]
+    assert [knob["value"] for knob in found["knobs"]] == ["interleaved", "16", "8", "0s"]
+    with pytest.raises(BadInput) as no:
+        lockstep.pipeline(stages=16, microbatches=8, schedule="interleaved")
+    assert found["blocks"][1]["text"] == no.value.message
+    assert not found["picture"]
+    assert client.ask(f"/play.json?{urlencode(words)}").status == 422
 
 
 def test_a_knob_stays_in_the_hand(watched: Any) -> None:

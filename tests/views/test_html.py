@@ -19,6 +19,7 @@ from cli_runner import LLAMA, run
 from lockstep.errors import BadInput, UnknownName
 from lockstep.types.shown import Shown
 from lockstep.verbs import VERBS
+from lockstep.views.parts import ranks
 from lockstep.views.parts.notebook import LONGEST, SHOWN, VIEWS
 
 QUESTIONS: dict[str, tuple[str, ...]] = {
@@ -125,6 +126,8 @@ def test_a_report_holds_what_the_verbs_say(tmp_path: Path) -> None:
         cells = re.findall(r"<td[^>]*>(.*?)</td>", answer._repr_mimebundle_()["text/html"])
         assert cells
         assert [cell for cell in cells if letters(Page(cell).words) not in said] == []
+    assert letters("Ranks by node" + ranks.note(plan.best)) in said
+    assert letters("".join(cell for row in ranks.rows(plan.best) for cell in row)) in said
     assert page.tags.count("h1") == 1
     assert page.tags.count("svg") == 2
     targets = {value for name, value in page.attributes if name == "id"}

@@ -12,6 +12,7 @@ import pytest
 import lockstep
 from lockstep.planner import Plan, points
 from lockstep.planner.candidates import WORLD
+from lockstep.planner.points import FITS, REFUSED
 from lockstep.program import Kind, ProgramBuilder, Timeline
 from lockstep.program.timeline import COMPUTES
 from lockstep.types.plain import Json
@@ -107,12 +108,63 @@ def test_the_form_names_every_layout_as_the_library_does(plan: Plan) -> None:
     assert WORLD not in rejected
     assert form["found"]["best"]["layout"] == str(plan.best.layout)
     streamed = list(space_messages(plan.job, plan.cluster, plan.findings.space))
-    assert streamed == [{"head": form_head(plan)}, *({"chunk": one} for one in space_form(plan)["chunks"])]
+    assert streamed == [
+        *({"chunk": one} for one in space_form(plan)["chunks"]),
+        {"counts": {"left_out": 0, "run": None}},
+    ]
 
 
-def form_head(plan: Plan) -> Json:
-    head: Json = space_form(plan)["head"]
-    return head
+def test_of_a_large_space_the_best_are_kept_and_the_others_counted(plan: Plan) -> None:
+    """Of both forms: what fits before what does not, the fastest of either, as one by one."""
+    every = [
+        (some.why[place] > 0, some.step_time_s[place], str(layout))
+        for some in points(plan.job, plan.cluster, plan.findings.space)
+        for place, layout in enumerate(some.layouts())
+    ]
+    most = len(every) // 3
+    wanted = sorted(every, key=lambda one: one[:2])[:most]
+    assert not wanted[0][0]
+    form = space_form(plan, most)
+    names = {name for chunk in form["chunks"] for name in named(form, chunk)}
+    slowest = wanted[-1][:2]
+    assert sum(chunk["points"] for chunk in form["chunks"]) == most
+    assert {name for *score, name in every if tuple(score) < slowest} <= names
+    assert form["found"]["left_out"] == len(every) - most
+    before, after = list[Json](), list[Json]()
+    for message in space_messages(plan.job, plan.cluster, plan.findings.space, most=most):
+        if "again" in message:
+            before, after = after, []
+        after.append(message)
+    assert sum(one["chunk"]["points"] for one in before if "chunk" in one) <= most
+    assert before[-1]["counted"] == len(every)
+    assert [one["chunk"] for one in after if "chunk" in one] == form["chunks"]
+    assert after[-1] == {"counts": {"left_out": len(every) - most, "run": None}}
+
+
+@pytest.mark.parametrize("name", ["torchtitan", "megatron", "deepspeed", "hf"])
+def test_what_software_cannot_run_is_told_apart_and_the_front_is_of_the_rest(name: str) -> None:
+    """The plan asks the exporter about what it would choose; here every layout is asked."""
+    plan = lockstep.plan("llama3-8b", "dgx-h100:2", batch=64, software=name, objective="time")
+    software = plan.software
+    assert software is not None
+    run, refused = [], 0
+    for some in points(plan.job, plan.cluster, plan.findings.space, software.refuses(plan.job)):
+        for place, layout in enumerate(some.layouts()):
+            error = software.why_not(plan.job, layout) if some.why[place] in (FITS, *range(REFUSED, 99)) else None
+            assert (some.why[place] >= REFUSED) == (error is not None)
+            if error is not None:
+                reasons = some.refusals[some.why[place] - REFUSED]
+                assert reasons == "; ".join(one.why for one in error.violations)
+                refused += 1
+            elif some.why[place] == FITS:
+                run.append((float(some.step_time_s[place]), float(some.memory_B[place])))
+    assert min(run)[0] == pytest.approx(plan.best.step_time_s, rel=1e-12)
+    front = [one for one in run if not any(a <= one[0] and b <= one[1] and (a, b) != one for a, b in run)]
+    assert {round(time_s, 9) for time_s, _ in front} == {round(one.step_time_s, 9) for one in plan.findings.front}
+    form = space_form(plan)
+    assert form["found"]["run"] == len(run)
+    assert len(run) + refused == plan.findings.feasible
+    assert form["head"]["software"] == name
 
 
 def exposed(form: Json, name: str) -> np.ndarray:

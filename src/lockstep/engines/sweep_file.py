@@ -23,7 +23,8 @@ from lockstep.types.plain import Json
 
 FORMAT = 1
 COMMIT_S = 0.2
-BUSY_S = 30.0
+BUSY_S, READ_S = 30.0, 2.0
+"""Longest wait of a writer and of a reader for who holds the file."""
 TABLES = """
 CREATE TABLE IF NOT EXISTS sweep (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, answer BLOB NOT NULL) WITHOUT ROWID;
@@ -37,11 +38,11 @@ class SweepFile:
 
     def __init__(self, path: Path, *, writes: bool = True) -> None:
         """Opens `path`, or makes it where it `writes`. Raises BadInput for what is not such a file."""
-        self.path, self._committed_s = path, time.monotonic()
+        self.path, self._writes, self._committed_s = path, writes, time.monotonic()
         if not writes and not path.is_file():
             raise BadInput(f"no sweep is kept in {str(path)!r}", "SWEEP")
         with self._located():
-            self._base = sqlite3.connect(path, timeout=BUSY_S, check_same_thread=False)
+            self._base = sqlite3.connect(path, timeout=BUSY_S if writes else READ_S, check_same_thread=False)
             if writes:
                 # A reader of a file on a disk that it may not write uses the mode that is there.
                 self._base.execute("PRAGMA journal_mode = WAL")
@@ -58,7 +59,9 @@ class SweepFile:
             return {name: json.loads(value) for name, value in self._base.execute("SELECT name, value FROM sweep")}
 
     def begin(self, about: Json) -> None:
-        """Writes what is asked."""
+        """Writes what is asked; a reader changes nothing."""
+        if not self._writes:
+            return
         rows = [(name, canonical(value)) for name, value in {"format": FORMAT, **about}.items()]
         with self._located(), self._base:
             self._base.executemany("INSERT OR REPLACE INTO sweep VALUES (?, ?)", rows)

@@ -17,6 +17,8 @@ from lockstep.errors import BadInput
 
 WARM_UP = 2
 MOST_STEPS = 12
+PROFILE = "rank{}.json.gz"
+"""The file of a rank."""
 ALL = "all"
 """The group of all ranks."""
 
@@ -55,7 +57,7 @@ class Profiling:
     def _write(self) -> None:
         if self._profiler is not None:
             self._profiler.__exit__(None, None, None)
-            self._profiler.export_chrome_trace(str(Path(str(self.folder)) / f"rank{self.rank}.json.gz"))
+            self._profiler.export_chrome_trace(str(Path(str(self.folder)) / PROFILE.format(self.rank)))
         self._profiler, self.folder = None, None
 
 

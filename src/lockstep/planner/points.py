@@ -6,7 +6,7 @@ left out. So counts and front of the points are those of the search, which a tes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,9 @@ from lockstep.planner.space import Space
 from lockstep.step import compose, step_time_s
 from lockstep.types.arrays import Array, Bools, Floats
 
-FITS, NO_MEMORY, NO_HOST_MEMORY = range(3)
+FITS, NO_MEMORY, NO_HOST_MEMORY, REFUSED = range(4)
+Refuses = Callable[[Layout], str]
+"""Why a layout cannot be run, empty where it can."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +34,8 @@ class Points:
     memory_B: Floats
     """On the fullest rank."""
     why: Array
-    """FITS, or what a layout exceeds: NO_MEMORY, NO_HOST_MEMORY."""
+    """FITS, what a layout exceeds: NO_MEMORY, NO_HOST_MEMORY, or from REFUSED on the place in `refusals`."""
+    refusals: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.places)
@@ -51,8 +54,11 @@ class Points:
         return self.grid.layouts(self.places)
 
 
-def points(job: Job, cluster: Cluster, space: Space) -> Iterator[Points]:
-    """The layouts of each stage count and placement in turn, worked out when they are asked for."""
+def points(job: Job, cluster: Cluster, space: Space, refuses: Refuses | None = None) -> Iterator[Points]:
+    """The layouts of each stage count and placement in turn, worked out when they are asked for.
+
+    `refuses` is asked of every layout that fits.
+    """
     for some in candidates(job, space):
         for sized in some.grids:
             grid, places = sized.grid, np.flatnonzero(sized.valid)
@@ -60,4 +66,15 @@ def points(job: Job, cluster: Cluster, space: Space) -> Iterator[Points]:
             memory_B, host_B = (size_B.reshape(-1)[places] for size_B in (sized.memory_B, sized.host_B))
             beyond = np.where(host_B > host_capacity_B(cluster), NO_HOST_MEMORY, FITS)
             why = np.where(memory_B > cluster.device.memory_B, NO_MEMORY, beyond)
-            yield Points(grid, places, seconds[places], memory_B, why)
+            found = Points(grid, places, seconds[places], memory_B, why)
+            yield found if refuses is None else _asked(found, refuses)
+
+
+def _asked(some: Points, refuses: Refuses) -> Points:
+    """The same with what is refused."""
+    fits = np.flatnonzero(some.why == FITS)
+    reasons = [refuses(layout) for layout in some.grid.layouts(some.places[fits])]
+    codes = {"": FITS} | {text: code for code, text in enumerate(sorted({*reasons} - {""}), REFUSED)}
+    why = some.why.copy()
+    why[fits] = [codes[text] for text in reasons]
+    return replace(some, why=why, refusals=tuple(codes)[1:])

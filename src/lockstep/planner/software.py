@@ -22,6 +22,7 @@ from lockstep.errors import BadInput, Infeasible, UnknownName
 from lockstep.layout import Job, Layout
 from lockstep.planner.export import CHOICES, TARGETS, version
 from lockstep.planner.export.refusals import Placed
+from lockstep.planner.points import Refuses
 from lockstep.planner.search import Takes
 from lockstep.planner.space import Space
 from lockstep.stacks import stack
@@ -70,6 +71,15 @@ class Software:
     def takes(self, job: Job) -> Takes:
         """Whether the software can run a layout of `job`."""
         return lambda layout: self.why_not(job, layout) is None
+
+    def refuses(self, job: Job) -> Refuses:
+        """Why the software cannot run a layout of `job`, as a text."""
+
+        def reason(layout: Layout) -> str:
+            error = self.why_not(job, layout)
+            return "" if error is None else "; ".join(one.why for one in error.violations)
+
+        return reason
 
     def why_not(self, job: Job, layout: Layout) -> Infeasible | None:
         """Every reason why the software cannot run a layout; None where it can."""

@@ -107,7 +107,7 @@ def campaign(
     target = read_target(found.job.model, aim, found.job.recipe)
     if target is None:
         raise BadInput("give one of --tokens, --loss and --compute-optimal", "--tokens")
-    with flags("--write"), swept_file(store, "campaign", asked) as file:
+    with flags("--write"), swept_file(store, "campaign", asked, engine) as file:
         return find(
             Scenario(
                 found,

@@ -113,7 +113,7 @@ def sweep(
     from lockstep.verbs.words.many import swept_file
 
     words = {"experiment": experiment, "swept": swept, "settings": settings, "seeds": seeds, "seed": seed}
-    with swept_file(store, "converge", {**words, "limit": limit}) as file:
+    with swept_file(store, "converge", {**words, "limit": limit}, engine) as file:
         return run(
             experiment, settings or {}, swept or {}, find_engine(engine), seeds=whole(seeds, "--seeds"),
             seed=whole(seed, "--seed", minimum=0), file=file, progress=progress or silent,

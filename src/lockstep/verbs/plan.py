@@ -117,14 +117,18 @@ def space_of(
     *,
     software: str | None = None,
     **words: Unpack[PinWords],
-) -> tuple[Job, Cluster, Space]:
-    """What a plan of one recipe searches: the job on the whole cluster, and the layouts. Raises BadInput."""
+) -> tuple[Job, Cluster, Space, Software | None]:
+    """What a plan of one recipe searches: the job on the whole cluster, the layouts, and what must be able to run them.
+
+    Raises BadInput.
+    """
     from lockstep.layout import Job
 
     asked = _read(model, cluster, software, dict(words))
     job = Job(asked.model, next(iter(asked.recipes.values())), asked.cluster.num_devices)
     space = asked.pins.space(job, asked.cluster.devices_per_unit(0))
-    return job, asked.cluster, space if asked.software is None else asked.software.narrowed(space)
+    narrow = space if asked.software is None else asked.software.narrowed(space)
+    return job, asked.cluster, narrow, asked.software
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,10 @@ def _listed(folder: Path) -> SweepList:
     return SweepList(str(folder), tuple(found))
 
 
+KINDS = {"verb": str, "asked": int | None, "began_s": int | float, "versions": dict}
+"""What a file says of its sweep."""
+
+
 def _kept(path: Path) -> Kept | None:
     """The sweep in a file, None where there is none."""
     from lockstep.engines import SweepFile
@@ -155,9 +159,13 @@ def _kept(path: Path) -> Kept | None:
         with SweepFile(path, writes=False) as file:
             about = file.about
             known = len(file)
-        return Kept(str(path), about["verb"], known, about.get("asked"), about["began_s"], about["versions"])
-    except (BadInput, KeyError, OSError):
+    except (BadInput, OSError):
         return None
+    found: Any = [about.get(name) for name in KINDS]
+    if not all(isinstance(value, kind) for value, kind in zip(found, KINDS.values(), strict=True)):
+        return None
+    verb, asked, began_s, versions = found
+    return Kept(str(path), verb, known, asked, began_s, versions)
 
 
 def _exported(path: Path, out: str | Path | None) -> Done:

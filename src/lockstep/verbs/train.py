@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lockstep.failures.stragglers import LateRank
     from lockstep.measure.train import Method, Saving, StoppedRun, Task, TrainRun
     from lockstep.measure.train.result import Step
+    from lockstep.verbs.diagnose import Diagnosis
 
 MOST_STEPS = 1_000_000
 USUAL_BATCH = 64
@@ -55,6 +56,19 @@ class Training(Shown):
     runs: tuple[TrainRun, ...]
     stopped: StoppedRun | None = None
     """The run that Ctrl-C ended, after which no other began."""
+    profile: Path | None = None
+    """The folder of what every rank profiled."""
+
+    def diagnosed(self) -> Diagnosis | None:
+        """What `diagnose` finds in the profiles of this run; None where none was taken. Raises BadInput."""
+        from lockstep.measure.profiling import PROFILE
+        from lockstep.verbs.diagnose import diagnose
+
+        if self.profile is None or not self.runs:
+            return None
+        files = [self.profile / PROFILE.format(rank) for rank in range(self.runs[0].ranks)]
+        there = [file for file in files if file.is_file()]
+        return diagnose(there) if there else None
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -197,7 +211,7 @@ def train(
             except KeyboardInterrupt:
                 raise _stopped(one.name, task, number, own, runs, seen_by_step) from None
             record.result = runs[-1].summary()
-    return Training(tuple(runs))
+    return Training(tuple(runs), profile=folder)
 
 
 def _stopped(

@@ -16,6 +16,7 @@ from lockstep.units import parse_integer
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.option import Argument, Option, Switch
 from lockstep.verbs.words.quantity import Quantity
+from lockstep.verbs.words.question import named_folder
 
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
@@ -56,6 +57,9 @@ def ui(
     *,
     port: Annotated[Quantity, Option("N", "Port on this machine. (default: a free one)")] = 0,
     open: Annotated[bool, Switch("Open the browser.", True)] = True,
+    sweeps: Annotated[
+        str | Path, Option("DIR", "Folder whose sweeps, files of --store, are shown. (default: the current one)")
+    ] = ".",
 ) -> Served:
     """Serves the page to this machine alone, and opens it in a browser; `stop()` of the answer ends it.
 
@@ -67,8 +71,9 @@ def ui(
     number = parse_integer(port, "--port", minimum=0)
     if number > LAST_PORT:
         raise BadInput(f"must be at most {LAST_PORT:,}, got {number:,}", "--port")
+    folder = named_folder(sweeps, "--sweeps")
     # The page stands above the verbs, and is loaded by who asks for it.
-    running = import_module("lockstep.web.serve").serve(_given(model, cluster), number, open)
+    running = import_module("lockstep.web.serve").serve(_given(model, cluster), number, open, folder)
     return Served(running.address, running.wait, running.stop)
 
 

@@ -12,7 +12,7 @@ from lockstep.units import format_frac, format_time
 from lockstep.views import cite, estimate, memory, plan, sensitivity
 from lockstep.views.page.space import space_form
 from lockstep.views.page.timeline import timeline_form
-from lockstep.views.parts import nearest
+from lockstep.views.parts import nearest, ranks
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.output import given, print_json
 from lockstep.views.parts.page import WANTED, page
@@ -38,6 +38,8 @@ def render(found: RunReport, out: Console) -> None:
     estimate.render(best, out)
     chapter(out, "Memory")
     memory.render(found.memory, out)
+    chapter(out, "Ranks")
+    _ranks(best, out)
     chapter(out, "Timeline")
     _timeline(best, out)
     chapter(out, "Every layout")
@@ -48,6 +50,15 @@ def render(found: RunReport, out: Console) -> None:
     _trust(found, out)
     chapter(out, "Sources")
     cite.render(found.references, out)
+
+
+def _ranks(best: Estimate, out: Console) -> None:
+    """Which rank lies where."""
+    if best.job.devices == 1:
+        out.print("One rank works alone.")
+        return
+    heading(out, ranks.TITLE, ranks.note(best))
+    indented(out, table(ranks.titles(best), ranks.rows(best)))
 
 
 def _timeline(best: Estimate, out: Console) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.units import format_frac, format_size, format_time
+from lockstep.views.campaign import NUMBER_WORDS
 from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import make_figure
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
 UPGRADE_ROWS = 8
 ELASTICITY_ROWS = 10
 NAME_WIDTH = 28
+WORDS = NUMBER_WORDS | {
+    "latency": "latency of messages",
+    "host": "time on the host",
+    "memory_B": "memory of a device",
+    "seq": "sequence length",
+    "vpp": "chunks per stage",
+    "micro_batch": "micro-batch",
+}
 STRONGEST = 1.0
 """Elasticity of a full bar."""
 
@@ -37,7 +46,7 @@ def render(advice: Advice, out: Console) -> None:
     out.print(Text(_verdict(upgrades), style="bold green"))
     out.print(
         f"{now.job.model.name} on {now.job.devices} x {now.cluster.device.name}: {layout_words(now.layout)}; "
-        f"{format_time(now.step_time_s)} per step; most sensitive to {strongest[0]}."
+        f"{format_time(now.step_time_s)} per step; most sensitive to {_said(strongest[0])}."
     )
     if not bool(now.memory.fits):
         out.print(Text("This layout does not fit in memory: its times are what they would be if it did.", style="red"))
@@ -46,8 +55,13 @@ def render(advice: Advice, out: Console) -> None:
     indented(out, table([*titles, ("layout", "text")], (_row(one) for one in upgrades[:UPGRADE_ROWS])))
     heading(out, "Elasticity", "% change in step time per +1 % of")
     ranked = advice.sensitivity.ranked[:ELASTICITY_ROWS]
-    rows = ((name, f"{value:+.3f}", bar(abs(value) / STRONGEST)) for name, value in ranked)
+    rows = ((_said(name), f"{value:+.3f}", bar(abs(value) / STRONGEST)) for name, value in ranked)
     indented(out, table([("number", "left"), ("elasticity", "right"), ("", "left")], rows))
+
+
+def _said(name: str) -> str:
+    """A number of the run or of the hardware as a person says it."""
+    return WORDS.get(name, f"bandwidth, {name.removeprefix('bw_')}" if name.startswith("bw_") else name)
 
 
 def _verdict(upgrades: tuple[Upgrade, ...]) -> str:
@@ -72,7 +86,7 @@ def plot_advice(advice: Advice) -> Figure:
     def elasticities(axes: Axes) -> None:
         values = [value for _, value in ranked]
         colours = [bars.RED if value > 0 else bars.BLUE for value in values]
-        bars.plain(axes, [name for name, _ in ranked], values, lambda value: f"{value:+.2f}", colours=colours)
+        bars.plain(axes, [_said(name) for name, _ in ranked], values, lambda value: f"{value:+.2f}", colours=colours)
         axes.set_xlabel("% change in step time per +1 % of")
 
     def savings(axes: Axes) -> None:

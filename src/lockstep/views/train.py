@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -14,6 +15,7 @@ from rich.text import Text
 from lockstep.errors import BadInput, Stopped
 from lockstep.units import format_count, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
+from lockstep.views.parts.diagnosis import render_operations
 from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.output import Ended, draw, given, pairs, picture_path, show
 from lockstep.views.parts.progress import progress
@@ -49,6 +51,7 @@ def render(found: Training, out: Console) -> None:
         _stopped(found.stopped, out)
     if found.runs:
         _methods(found, out)
+        _profile(found, out)
         small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
 
 
@@ -99,6 +102,16 @@ def _methods(found: Training, out: Console) -> None:
     _late(found, out)
     _checkpoints(found, out)
     _notes(found, out)
+
+
+def _profile(found: Training, out: Console) -> None:
+    """Where the profiles are; on a page, which may draw, also what they show: measured alone, as none is predicted."""
+    if found.profile is None:
+        return
+    heading(out, "Profile", "of some steps, by torch.profiler")
+    indented(out, Text(f"lockstep diagnose {shlex.quote(str(found.profile))}"))
+    if getattr(out, "alive", False) and (answer := found.diagnosed()) is not None and answer.seen is not None:
+        render_operations(answer, answer.seen, out)
 
 
 def _late(found: Training, out: Console) -> None:

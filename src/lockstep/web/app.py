@@ -27,11 +27,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from lockstep.errors import BadInput, Infeasible, brief
+from lockstep.errors import BadInput, Infeasible, LockstepError, brief
 from lockstep.views.parts import completing
 from lockstep.views.parts.levers import levers_text
 from lockstep.web.answers import FORMS, later_data, page_data
@@ -64,26 +65,31 @@ def application(server: Server) -> Starlette:
     """The server without its guard."""
     pool = ThreadPoolExecutor(WORKERS, "lockstep-page")
 
+    async def there(*names: str) -> list[str]:
+        """Those of the names that are screens with something to show."""
+        known = [(name, screen(name).present) for name in names if name in ORDER]
+        return [name for name, present in known if present is None or await run_in_threadpool(present, server)]
+
     async def answered(request: Request, make: Callable[[Asked], Response]) -> Response:
         return await worked(pool, request, server, make)
 
     async def show(request: Request) -> Response:
         name, dot, form = request.path_params["name"].partition(".")
-        if name not in ORDER or (dot and form not in FORMS):
+        if not await there(name) or (dot and form not in FORMS):
             return Response("There is no such screen.", 404)
         if not dot:
-            return HTMLResponse(_shell())
+            return HTMLResponse(_shell(tuple(await there(*ORDER))))
         return await answered(request, lambda asked: FORMS[form](screen(name), asked))
 
     async def data(request: Request) -> Response:
         name, when = request.path_params["name"], request.path_params["when"]
-        if name not in ORDER or when not in DATA:
+        if not await there(name) or when not in DATA:
             return Response("There is no such screen.", 404)
         return await answered(request, lambda asked: _json(request, DATA[when](screen(name), asked)))
 
     async def stream(request: Request) -> Response:
         name = request.path_params["name"]
-        if name not in ORDER or screen(name).stream is None:
+        if not await there(name) or screen(name).stream is None:
             return Response("There is no such screen.", 404)
         asked = Asked(dict(request.query_params), server)
         return StreamingResponse(_lines(screen(name), asked), media_type="application/x-ndjson")
@@ -92,7 +98,8 @@ def application(server: Server) -> Starlette:
         return RedirectResponse(f"/{ORDER[0]}?{urlencode({**EXAMPLE, **server.first})}", 303)
 
     async def screens(request: Request) -> Response:
-        return await answered(request, lambda _: _json(request, {"screens": [_described(one) for one in ORDER]}))
+        names = await there(*ORDER)
+        return await answered(request, lambda _: _json(request, {"screens": [*map(_described, names)]}))
 
     async def drop(request: Request) -> Response:
         measured = request.url.path.endswith("/measured")
@@ -169,6 +176,8 @@ async def worked(
         return JSONResponse({"no": str(error), "levers": levers}, 422)
     except BadInput as error:
         return JSONResponse({"error": error.message, "where": _where(error)}, 422)
+    except LockstepError as error:
+        return JSONResponse({"error": str(error), "where": ""}, 422)
     except Exception as error:
         traceback.print_exc()
         return JSONResponse({"error": f"a bug in Lockstep: {brief(repr(error))}", "where": ""}, 500)
@@ -190,9 +199,9 @@ def _json(request: Request, answer: Mapping[str, object]) -> Response:
 
 
 @cache
-def _shell() -> str:
+def _shell(names: tuple[str, ...] = ORDER) -> str:
     """The page before its first answer, with the tabs in it so that they are painted at once."""
-    tabs = "".join(f'<a href="/{name}" data-screen="{name}">{screen(name).title}</a>' for name in ORDER)
+    tabs = "".join(f'<a href="/{name}" data-screen="{name}">{screen(name).title}</a>' for name in names)
     return (PAGE / "index.html").read_text("utf-8").replace("<!-- tabs -->", tabs)
 
 

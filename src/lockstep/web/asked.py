@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from inspect import signature, unwrap
+from pathlib import Path
 from typing import Any
 
 from lockstep.errors import BadInput
@@ -28,10 +29,10 @@ from lockstep.web.uploads import Uploads
 
 KEPT = 64
 """Answers that are kept."""
-FILES = ("FILE", "DIR")
+FILES = ("FILE", "DIR", "SWEEP")
 """What a keyword is declared to take that names a file or folder."""
-ELSEWHERE = ("engine",)
-"""Keywords that start processes or talk to other machines."""
+ELSEWHERE = ("engine", "action")
+"""Keywords that start processes, talk to other machines, or write and delete."""
 TRACE = re.compile(r"trace:([^,;]+)")
 """A law that is read from a file."""
 MODELS = ("model", "a", "b")
@@ -79,6 +80,8 @@ class Server:
     """Model and cluster that the page was started with, by the text that stands for them in an address."""
     first: Mapping[str, str] = field(default_factory=dict)
     """These texts, by keyword."""
+    sweeps: Path = Path()
+    """The folder whose sweeps are shown."""
 
 
 @dataclass(frozen=True, slots=True)

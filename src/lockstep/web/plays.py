@@ -5,6 +5,7 @@ A knob has a few values that are listed here, so an address can ask nothing else
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from lockstep.types.plain import Json
 Words = Mapping[str, str]
 BANDWIDTH = {"bandwidth": "25GB/s"}
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast")
+UNIT = re.compile(r"(?<=\d)(?=[a-zA-Z])")
+"""Between a number and its unit."""
 BUCKETS = ("1MB", "2MB", "5MB", "10MB", "25MB", "50MB", "100MB", "200MB", "700MB")
 
 
@@ -27,6 +30,11 @@ class Knob:
     start: str
     slides: bool = True
     """Whether the values have an order."""
+
+    @property
+    def texts(self) -> list[str]:
+        """The values as a person writes them: 25 MB."""
+        return [UNIT.sub(" ", value) for value in self.values] if self.slides else list(self.values)
 
     def value(self, words: Words) -> str:
         """The value that is asked for, or the first one shown."""
@@ -70,7 +78,7 @@ PLAYS = (
         (
             Knob("schedule", "Schedule", ("gpipe", "1f1b", "interleaved", "zb-h1", "dualpipe-v"), "1f1b", False),
             Knob("stages", "Stages", _powers(4), "4"),
-            Knob("microbatches", "Micro-batches", ("8", "16", "32", "64"), "8"),
+            Knob("microbatches", "Micro-batches", _powers(6, 0), "8"),
             Knob("transfer_s", "Time of a message", ("0s", "0.1s", "0.2s", "0.5s", "1s"), "0s"),
         ),
         {},

@@ -13,7 +13,8 @@ both are kept for the next request. The address has `.json` and `.csv` next to i
 `.html`, the same as one file. In the browser `page.words` are those of the address, `page.link(screen, words)` is an
 address, `page.go(words)` changes some of them, and `await page.later()` is what takes longer. `draw` may return what to
 call when it leaves. `dom.js` has the parts that screens are made of; nothing is computed in the browser beyond places
-on the screen.
+on the screen. `page.mark(words)` keeps in the address what changes only how an answer is looked at, and
+`await page.again()` is the same answer asked once more.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from lockstep.types.plain import Json
 
 if TYPE_CHECKING:
-    from lockstep.web.asked import Asked
+    from lockstep.web.asked import Asked, Server
 
 Words = Mapping[str, str]
 """Keywords of a verb, as they stand in the address."""
@@ -101,6 +102,8 @@ class Screen:
     """A figure of the answer, at `.svg`."""
     stream: Callable[[Asked], Iterator[Json]] | None = None
     """What comes piece by piece, by `page.stream(take)`; `sooner` says what is known before."""
+    present: Callable[[Server], bool] | None = None
+    """Whether there is something to show; else the screen has no tab and no address."""
     asks: Callable[[Asked], str] | None = None
     """The verb, where it depends on the words."""
     trace: Callable[[Any, Path], None] | None = None

@@ -11,6 +11,7 @@ import time
 import webbrowser
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput
@@ -49,17 +50,17 @@ class Running:
         self.thread.join()
 
 
-def serve(first: Mapping[str, tuple[str, object]], port: int, open_browser: bool) -> Running:
+def serve(first: Mapping[str, tuple[str, object]], port: int, open_browser: bool, sweeps: Path) -> Running:
     """Starts the page; port 0 is any free one. Raises BadInput.
 
-    `first` is what it begins with: by keyword a text for the address, and what that stands for.
+    `first` is what it begins with: by keyword a text for the address, and what that stands for; `sweeps` a folder.
     """
     import uvicorn
 
     listening = _listening(port)
     port = listening.getsockname()[1]
     token = secrets.token_urlsafe(24)
-    named = Server(given=dict(first.values()), first={name: text for name, (text, _) in first.items()})
+    named = Server(given=dict(first.values()), first={name: text for name, (text, _) in first.items()}, sweeps=sweeps)
     app = Guard(application(named), port, token)
     quiet: Any = {"log_level": "critical", "access_log": False, "server_header": False}
     server = uvicorn.Server(uvicorn.Config(app, lifespan="off", timeout_graceful_shutdown=1, **quiet))

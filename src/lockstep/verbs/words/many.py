@@ -79,7 +79,7 @@ def answer_rows(
     verb = call.__name__
     same = {name: value for name, value in words.items() if name not in lists and value is not None}
     questions = Questions(partial(ask, call, same, choices), combinations, {"verb": verb, "words": same})
-    with swept_file(store, verb, dict(words)) as file:
+    with swept_file(store, verb, dict(words), engine) as file:
         asking = Asking(questions, find_engine(engine or "serial"), file, progress or silent)
         answers = dict(asking)
     answers |= {one.place: {"why": one.why} for one in asking.left_out}
@@ -110,20 +110,24 @@ def _row(pairs: Mapping[str, Value], found: Json) -> Row:
 
 
 @contextmanager
-def swept_file(store: str | Path | None, verb: str, words: Json) -> Iterator[SweepFile | None]:
+def swept_file(
+    store: str | Path | None, verb: str, words: Json, engine: str | Engine | None = None
+) -> Iterator[SweepFile | None]:
     """The file `store` of the answers of a verb, with what it is asked written into it; None without one.
 
-    A file may be asked again with more values; its answers stay. Raises BadInput where it has answers of another verb
-    or of other versions, and for words that are more than names, numbers and text.
+    A file may be asked again with more values; its answers stay. With an engine that answers nothing it is only read:
+    somebody else may write it meanwhile. Raises BadInput where it has answers of another verb or of other versions, and
+    for words that are more than names, numbers and text.
     """
     from lockstep.engines import SweepFile
+    from lockstep.engines.known import Known
     from lockstep.engines.questions import plain_words, versions
 
     if store is None:
         yield None
         return
     given, here = plain_words({name: value for name, value in words.items() if value is not None}), versions()
-    with SweepFile(Path(store)) as file:
+    with SweepFile(Path(store), writes=not isinstance(engine, Known)) as file:
         about = file.about
         if about.get("verb", verb) != verb:
             raise BadInput(f"{str(store)!r} has answers of {about['verb']}, not of {verb}; choose another", "--store")

@@ -33,6 +33,10 @@ export function hint(parent) {
   };
 }
 
+// Of the letters on a pixel's colour: dark on a bright one (luminance by the weights of ITU-R BT.709).
+export const inkOn = (pixel) =>
+  (0.2126 * (pixel & 255) + 0.7152 * ((pixel >> 8) & 255) + 0.0722 * ((pixel >> 16) & 255) < 140 ? "#ffffff" : "#00131f");
+
 const watched = new Map();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
   watched.forEach((refresh, view) => view.isConnected && refresh()));

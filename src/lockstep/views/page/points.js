@@ -2,18 +2,27 @@
 
 import { column } from "./columns.js";
 
+// Where a text stands in a list, which it is added to.
+function place(list, text) {
+  const known = list.indexOf(text);
+  return known >= 0 ? known : list.push(text) - 1;
+}
+
 export class Cloud {
   constructor(head) {
     this.fields = head.fields.map((field) => ({ ...field, texts: [], words: [], of: new Uint16Array(0) }));
     this.count = 0;
     for (const name of ["x", "y", "time_s", "memory_B"]) this[name] = new Float64Array(0);
-    this.why = new Uint8Array(0);
+    this.why = new Uint16Array(0);
+    this.exceeds = head.why.length;
+    this.refusals = [];
     this.bounds = { x0: Infinity, x1: -Infinity, y0: Infinity, y1: -Infinity };
   }
 
   async add(chunk) {
     const [time_s, memory_B, why] = await Promise.all([chunk.step_time_s, chunk.memory_B, chunk.why].map(column));
     const places = await Promise.all(chunk.columns.map(column));
+    const refused = chunk.refusals.map((text) => place(this.refusals, text) + this.exceeds);
     const joined = (before, more) => {
       const all = new before.constructor(this.count + more.length);
       all.set(before);
@@ -22,7 +31,7 @@ export class Cloud {
     };
     this.x = joined(this.x, memory_B.map(Math.log10));
     this.y = joined(this.y, time_s.map(Math.log10));
-    [this.time_s, this.memory_B, this.why] = [joined(this.time_s, time_s), joined(this.memory_B, memory_B), joined(this.why, why)];
+    [this.time_s, this.memory_B, this.why] = [joined(this.time_s, time_s), joined(this.memory_B, memory_B), joined(this.why, why.map((code) => refused[code - this.exceeds] ?? code))];
     this.fields.forEach((field, f) => {
       const here = chunk.texts[f].map((text, at) => {
         const known = field.texts.indexOf(text);
@@ -37,6 +46,13 @@ export class Cloud {
       this.bounds.y1 = Math.max(this.bounds.y1, this.y[i]);
     }
     this.count = this.x.length;
+  }
+
+  // Without its points, which come again.
+  clear() {
+    for (const name of ["x", "y", "time_s", "memory_B", "why"]) this[name] = new this[name].constructor(0);
+    for (const field of this.fields) field.of = new Uint16Array(0);
+    this.count = 0;
   }
 
   // A layout as the library writes it.

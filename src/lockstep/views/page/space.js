@@ -19,7 +19,7 @@ export async function space(element, form, options = {}) {
   element.replaceChildren(tools, legend, make("div", "ls-plot", canvas), status, table, tip.box);
   element.classList.add("ls-view");
 
-  let found = null, front = new Map(), colour, hovered = -1;
+  let found = null, front = new Map(), colour, hovered = -1, counted = 0, wanted = options.colour;
   const look = { field: cloud.fields[0], only: -1, fitting: false, palette: [], pale: [] };
   const time = (value) => write.time(value, head.digits), size = (value) => write.size(value, head.digits);
   const view = new Viewport(canvas, {
@@ -146,6 +146,7 @@ export async function space(element, form, options = {}) {
 
   // Why a layout was not chosen.
   function why(i) {
+    if (cloud.why[i] >= cloud.exceeds) return `${head.software} cannot run it: ${cloud.refusals[cloud.why[i] - cloud.exceeds]}`;
     if (cloud.why[i]) return `does not fit: ${head.why[cloud.why[i]]} of ${size(head.capacity_B)} is exceeded`.replace(
       /host memory of .* is/, "host memory is");
     const name = cloud.name(i);
@@ -177,6 +178,8 @@ export async function space(element, form, options = {}) {
 
   async function add(message) {
     if (message.error) return (status.textContent = message.error);
+    if (message.again) cloud.clear();
+    counted = message.counted ?? counted;
     if (message.chunk) {
       await cloud.add(message.chunk);
       frame();
@@ -191,11 +194,13 @@ export async function space(element, form, options = {}) {
   }
 
   function report() {
-    const left = found?.left_out ? `, and ${found.left_out.toLocaleString("en")} slower ones that are not drawn` : "";
-    const text = `${cloud.count.toLocaleString("en")} layouts keep the rules${left}`;
+    const said = (count) => count.toLocaleString("en"), drawn = cloud.count;
+    const text = `${said(found ? drawn + found.left_out : Math.max(counted, drawn))} layouts keep the rules`;
+    const fit = found ? `, ${said(found.feasible)} fit${found.run === null ? "" : `, ${said(found.run)} of these ${head.software} can run`}` : ", searching";
+    const left = found?.left_out ? `. Drawn are ${said(drawn)}: what can be chosen first, and of that the fastest` : "";
     const broken = found ? found.rejected.filter((one) => !head.why.includes(one.why)) : [];
-    const listed = broken.map((one) => `${one.why} ${one.count.toLocaleString("en")}`).join(", ");
-    status.textContent = `${text}${found ? `, ${found.feasible.toLocaleString("en")} fit` : ", searching"}${listed ? `. Broken rules: ${listed}` : ""}`;
+    const listed = broken.map((one) => `${one.why} ${said(one.count)}`).join(", ");
+    status.textContent = `${text}${fit}${left}${listed ? `. Broken rules: ${listed}` : ""}`;
     canvas.setAttribute("aria-label", `Step time over memory: ${text}. Arrow keys move, plus and minus zoom, 0 shows what fits, Enter lists what is shown.`);
   }
 
@@ -203,12 +208,14 @@ export async function space(element, form, options = {}) {
   by.setAttribute("aria-label", "Colour by");
   by.addEventListener("change", () => {
     Object.assign(look, { field: cloud.fields.find((field) => field.name === by.value), only: -1 });
+    wanted = by.value;
+    options.coloured?.(wanted);
     refresh();
   });
 
   function fillColours() {
     const several = cloud.fields.filter((field) => field.texts.length > 1);
-    if (!several.includes(look.field) && several.length) look.field = several.find((field) => field.name === options.colour) || several[0];
+    look.field = several.find((field) => field.name === wanted) || (several.includes(look.field) ? look.field : several[0]) || look.field;
     by.replaceChildren(...several.map((field) => Object.assign(make("option", "", field.name.replaceAll("_", " ")), { value: field.name })));
     by.value = look.field.name;
   }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lockstep.planner import points
+from lockstep.planner.points import FITS
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json
 from lockstep.units import SIZE_STEPS, TIME_STEPS
@@ -22,7 +23,7 @@ from lockstep.views.page.shown import DIGITS, UNITS, as_shown
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
     from lockstep.layout import Job, Layout
-    from lockstep.planner import Plan, Points, Space
+    from lockstep.planner import Plan, Points, Software, Space
 
 FIELDS: dict[str, tuple[tuple[str, ...], str]] = {
     "tp": (("tp",), "tp1"),
@@ -45,20 +46,31 @@ STATED = ("cp", "ep", "zero", "recompute", "sequence_parallel")
 MOST, MOST_PRECISE = 250_000, 180_000
 """Layouts of a file, and how many are written with all digits: what a megabyte has room for."""
 WHY = ("", "memory", "host memory")
-"""What a layout exceeds, by the codes of `Points.why`."""
+"""What a layout exceeds, by the codes of `Points.why`; those after them are the places in `refusals` of a chunk."""
 
 
 def space_form(plan: Plan, most: int = MOST) -> Json:
     """The whole space of a plan, or of a larger one `most` layouts."""
-    job, cluster = plan.job, plan.cluster
-    found = list(points(job, cluster, plan.findings.space))
+    job, cluster, software = plan.job, plan.cluster, plan.software
+    found = list(_points(job, cluster, plan.findings.space, software))
     kept = _most(found, most)
     digits = DIGITS if sum(map(len, kept)) <= MOST_PRECISE else DIGITS - 1
     return {
-        "head": head_form(job, cluster, digits),
+        "head": head_form(job, cluster, digits, software),
         "chunks": [chunk_form(some, digits) for some in kept],
-        "found": found_form(plan, digits) | {"left_out": sum(map(len, found)) - sum(map(len, kept))},
+        "found": found_form(plan, digits) | _counts(found, kept, software),
     }
+
+
+def _points(job: Job, cluster: Cluster, space: Space, software: Software | None) -> Iterator[Points]:
+    """What a search chooses from, with what its software cannot run."""
+    return points(job, cluster, space, None if software is None else software.refuses(job))
+
+
+def _counts(found: list[Points], kept: list[Points], software: Software | None) -> Json:
+    """How many points are not drawn, and how many layouts the software can run."""
+    run = None if software is None else sum(int((some.why == FITS).sum()) for some in found)
+    return {"left_out": sum(map(len, found)) - sum(map(len, kept)), "run": run}
 
 
 def _most(found: list[Points], most: int) -> list[Points]:
@@ -73,14 +85,26 @@ def _most(found: list[Points], most: int) -> list[Points]:
     return [some.only(part) for some, part in zip(found, np.split(kept, ends[:-1]), strict=True) if part.any()]
 
 
-def space_messages(job: Job, cluster: Cluster, space: Space) -> Iterator[Json]:
-    """The same piece by piece, for a page that draws while the search runs; what is found comes from the plan."""
-    yield {"head": head_form(job, cluster)}
-    for some in points(job, cluster, space):
-        yield {"chunk": chunk_form(some)}
+def space_messages(
+    job: Job, cluster: Cluster, space: Space, software: Software | None = None, most: int = MOST
+) -> Iterator[Json]:
+    """The same piece by piece, for a page that draws while the search runs: chunks, and counts at the end.
+
+    Of a space of more than `most` points the first ones are drawn until the search is over, then the `most` best again.
+    """
+    found: list[Points] = []
+    for some in _points(job, cluster, space, software):
+        found.append(some)
+        counted = sum(map(len, found))
+        yield {"chunk": chunk_form(some)} if counted <= most else {"counted": counted}
+    kept = _most(found, most)
+    if kept is not found:
+        yield {"again": True}
+        yield from ({"chunk": chunk_form(some)} for some in kept)
+    yield {"counts": _counts(found, kept, software)}
 
 
-def head_form(job: Job, cluster: Cluster, digits: int = DIGITS) -> Json:
+def head_form(job: Job, cluster: Cluster, digits: int = DIGITS, software: Software | None = None) -> Json:
     """What is known before anything is searched."""
     return {
         "model": job.model.name,
@@ -89,6 +113,7 @@ def head_form(job: Job, cluster: Cluster, digits: int = DIGITS) -> Json:
         "capacity_B": cluster.device.memory_B,
         "fields": [{"name": name, "absent": absent} for name, (_, absent) in FIELDS.items()],
         "why": WHY,
+        "software": "" if software is None else software.name,
         "digits": digits,
         "units": UNITS,
     }
@@ -129,6 +154,7 @@ def chunk_form(some: Points, digits: int = DIGITS) -> Json:
         "step_time_s": packed(as_shown(some.step_time_s, TIME_STEPS, digits)),
         "memory_B": packed(as_shown(some.memory_B, SIZE_STEPS, digits)),
         "why": packed(some.why),
+        "refusals": some.refusals,
         "texts": texts,
         "words": words,
         "columns": columns,

@@ -4,7 +4,7 @@
 
 import { formatter, ticks } from "./format.js";
 import { layRows, lower, paintRows, readTimelines, under } from "./lanes.js";
-import { button, colours, make, hint, onScheme } from "./parts.js";
+import { button, colours, hint, inkOn, make, onScheme } from "./parts.js";
 import { Viewport } from "./viewport.js";
 
 const AXIS = 26, LABELS = 900;
@@ -45,8 +45,9 @@ export async function timeline(element, form, options = {}) {
     colour = colours(element);
     const palette = (one) => one.families.map((family) => colour.pixel(family.computes ? colourOf(family.name) : "--hidden"));
     const families = new Map(timelines.map((one) => [one, palette(one)]));
+    const inks = new Map(timelines.map((one) => [one, families.get(one).map(inkOn)]));
     look = {
-      families: (one) => families.get(one), found: (one, title) => !masks || masks.get(one)[title], all: !masks,
+      inks: (one) => inks.get(one), families: (one) => families.get(one), found: (one, title) => !masks || masks.get(one)[title], all: !masks,
       hidden: colour.pixel("--hidden"), exposed: colour.pixel("--exposed"), dim: colour.pixel("--dim"),
       memory: colour.css("--memory"), held: colour.css("--held"), limit: colour.css("--limit"), capacity_B: form.capacity_B, most_B,
     };
@@ -58,7 +59,6 @@ export async function timeline(element, form, options = {}) {
     const scale = width / (window.x1 - window.x0), letter = 6.1 * ratio;
     context.font = `${11 * ratio}px ${colour.font}`;
     context.textBaseline = "middle";
-    context.fillStyle = colour.css("--on");
     let left = LABELS;
     for (const row of rows) {
       if (row.kind !== "compute") continue;
@@ -67,6 +67,7 @@ export async function timeline(element, form, options = {}) {
         const x = (spans.start_s[i] - window.x0) * scale, wide = spans.duration_s[i] * scale, text = titles[spans.title[i]];
         if (x > width) break;
         if (wide < text.length * letter + 6 * ratio || !look.found(row.timeline, spans.title[i])) continue;
+        context.fillStyle = look.inks(row.timeline)[spans.family[i]];
         context.fillText(text, x + 3 * ratio, (row.y + row.height / 2) * ratio);
         left--;
       }
@@ -194,7 +195,7 @@ export async function timeline(element, form, options = {}) {
       entries.push(...shown.map(({ name }) => [colourOf(name), name]));
       shown.forEach(({ name }) => known.add(name));
     }
-    entries.push(["--exposed", "traffic, exposed"], ["--hidden", "traffic, hidden"]);
+    if (rows.some((row) => row.kind === "moves")) entries.push(["--exposed", "traffic, exposed"], ["--hidden", "traffic, hidden"]);
     if (rows.some((row) => row.kind === "memory")) entries.push(["--memory", "memory"]);
     if (rows.some((row) => row.kind === "memory" && row.rank.held_B)) entries.push(["--held", "of it held all the time"]);
     if (form.capacity_B) entries.push(["--limit", "memory of the device"]);

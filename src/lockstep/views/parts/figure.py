@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from io import BytesIO
 from pathlib import Path
+from textwrap import fill
 from typing import IO, TYPE_CHECKING
 
 from lockstep.errors import BadInput
@@ -27,6 +28,8 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#6B4FA0", "#9
 """Hues of Okabe and Ito (2008), told apart with every common colour vision; a purple stands for their yellow, which is
 too light for white paper. On dark paper each has a brighter form: `svg.py`."""
 DPI = 150
+LETTERS = 10.5
+"""Of a title on an inch of a figure's width."""
 MOST_WORDS = 24
 """Names and numbers of a panel that its description repeats."""
 ON_BAR = "#00131f"
@@ -53,7 +56,7 @@ def make_figure(
     for draw, axes in zip(draws, panels.flat, strict=False):
         draw(axes)
         axes.spines[["top", "right"]].set_visible(False)
-    panels[0, 0].set_title(title, loc="left", fontsize=10)
+    panels[0, 0].set_title(fill(title, int(LETTERS * size[0])), loc="left", fontsize=10)
     return figure
 
 
@@ -99,12 +102,17 @@ def is_dark(colour: str) -> bool:
 
 def titled(figure: Figure) -> str:
     """The title of a figure: that of its first panel."""
-    return next((title for axes in figure.axes if (title := axes.get_title(loc="left"))), "")
+    return next(filter(None, map(_title, figure.axes)), "")
 
 
 def described(figure: Figure) -> str:
     """A figure in words: of each panel its title, axes, names of bars or lines, and what is written next to them."""
     return "; ".join(filter(None, map(_panel, figure.axes)))
+
+
+def _title(axes: Axes) -> str:
+    """The title of a panel in one line."""
+    return " ".join(axes.get_title(loc="left").split())
 
 
 def _panel(axes: Axes) -> str:
@@ -118,7 +126,7 @@ def _panel(axes: Axes) -> str:
         "written in it": [" ".join(one.get_text().split()) for one in axes.texts],
     }
     said = [f"{what}: {', '.join(filter(None, few[:MOST_WORDS]))}" for what, few in lists.items() if any(few)]
-    return ". ".join(filter(None, (axes.get_title(loc="left"), shown, *said)))
+    return ". ".join(filter(None, (_title(axes), shown, *said)))
 
 
 def sizes_on(axis: Axis) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from html import escape
 from importlib.util import find_spec
 from inspect import signature
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -118,8 +119,12 @@ def shell(verb: str, words: Mapping[str, object], options: Options) -> str:
 
 def python(verb: str, words: Mapping[str, object]) -> str:
     """The call of the library with the words that were given."""
-    places = {one.name for one in signature(verb_function(verb)).parameters.values() if one.kind is one.VAR_POSITIONAL}
-    given = [(name, value) for name, value in words.items() if value is not None and name not in ELSEWHERE]
-    said = [repr(each) for name, value in given if name in places and isinstance(value, list | tuple) for each in value]
-    said += [f"{name}={value!r}" for name, value in given if name not in places]
+    taken = list(signature(verb_function(verb)).parameters.values())
+    given: dict[str, Any] = {name: one for name, one in words.items() if one is not None and name not in ELSEWHERE}
+    several = next((one.name for one in taken if one.kind is one.VAR_POSITIONAL), "")
+    values = given.pop(several, ())
+    # What comes before several values has no name either.
+    before = takewhile(lambda one: one.kind is not one.VAR_POSITIONAL, taken) if values else ()
+    said = [repr(given.pop(one.name)) for one in before if one.name in given]
+    said += [*map(repr, values), *(f"{name}={value!r}" for name, value in given.items())]
     return f"import lockstep\nlockstep.{verb}({', '.join(said)})"

@@ -58,6 +58,13 @@ export function range(one) {
       place(h("span", {}, one.high), { left: one.high_share })));
 }
 
+/** A picture that the server draws, and words until it is there. */
+export function paper(address, said) {
+  const waiting = h("p", { class: "dim", role: "status" }, "Drawing the picture ..."), around = h("div", { class: "paper", tabindex: "0", role: "region", "aria-label": said }, waiting);
+  const image = h("img", { src: address, alt: `Picture: ${said}`, onload: () => waiting.replaceWith(image), onerror: () => around.remove() });
+  return around;
+}
+
 function cell(one) {
   if (typeof one === "string") return one;
   if (one.share !== undefined) return h("span", { class: "bar" }, place(h("i", {}), { width: one.share }));
@@ -84,7 +91,7 @@ export function blocks(list, page) {
       return h("details", { class: "small" }, h("summary", {}, one.title, h("small", {}, `${one.items.length}`)),
         h("ul", {}, one.items.map((item) => h("li", {}, item))));
     }
-    if (one.kind === "heading") return heading(one.title, one.note);
+    if (one.kind === "heading") return h("div", { class: "titled" }, heading(one.title, one.note));
     if (one.kind === "title") return h("h1", {}, one.text);
     const kind = { class: one.style || undefined };
     return h("div", {}, one.text.split("\n").map((line) => h("p", kind, line)));

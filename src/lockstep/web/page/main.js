@@ -87,7 +87,8 @@ async function show() {
       return more.ok ? (await more.json()).data : new Promise(() => {}); // a refusal has been shown by the first answer
     };
     const stream = (take) => lines(`/stream/${screen}${location.search}`, mine.signal, take);
-    leave = draw(into, found.data, { ...page, words, later, stream }) ?? null;
+    const again = async () => (await fetch(`/data/${screen}${location.search}`, { signal: mine.signal })).json();
+    leave = draw(into, found.data, { ...page, words, later, stream, again }) ?? null;
     foot(found);
     document.getElementById("said").textContent = into.querySelector("h1")?.textContent ?? ""; // for who does not see it change
   } catch (error) {
@@ -114,8 +115,10 @@ async function lines(address, signal, take) {
 function tabs(screen) {
   for (const tab of document.querySelectorAll("nav a")) {
     tab.href = link(tab.dataset.screen, {});
-    if (tab.dataset.screen === screen) tab.setAttribute("aria-current", "page");
-    else tab.removeAttribute("aria-current");
+    if (tab.dataset.screen === screen) {
+      tab.setAttribute("aria-current", "page");
+      tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.offsetLeft - 40; // on a phone, a tab's end before it
+    } else tab.removeAttribute("aria-current");
   }
 }
 
@@ -123,6 +126,11 @@ let waiting = 0;
 const page = {
   link,
   go,
+  /** Keeps in the address what changes only how an answer is looked at. */
+  mark: (words) => {
+    history.replaceState(null, "", link(here().screen, words));
+    tabs(here().screen);
+  },
   /** The same a moment after the last change. */
   soon: (words) => {
     clearTimeout(waiting);

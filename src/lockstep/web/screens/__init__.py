@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lockstep.web.screen import Screen
 
-ORDER = ("ask", "layout", "space", "timeline", "whatif", "compare", "diagnose", "campaign", "trust", "learn", "play")
+ORDER = (
+    "ask", "layout", "space", "timeline", "whatif", "compare", "diagnose", "campaign", "sweeps", "trust", "learn", "play"
+)  # fmt: skip
 """Names of screens: a file here and one in `page/screens` each."""
 
 

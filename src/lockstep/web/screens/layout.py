@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lockstep.layout.groups import group_summary, process_groups
+from lockstep.layout.nodes import rank_coordinates
 from lockstep.types.plain import Json
 from lockstep.units import format_time
 from lockstep.views import estimate as view
+from lockstep.views.parts import ranks as shown
 from lockstep.views.parts.layout_columns import layout_words as in_words
 from lockstep.web.parts import memory_bar, step_figures, step_parts, with_best
 from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Screen
@@ -45,6 +47,13 @@ def data(one: Estimate, asked: Asked) -> Json:
         "stages": [memory_bar(stage, f"stage {number}") for number, stage in enumerate(held.stages)],
         "fullest": f"stage {held.fullest}",
         "grid": grid(one),
+        "ranks": {
+            "kind": "table",
+            "title": shown.TITLE,
+            "note": shown.note(one),
+            "columns": [{"title": title, "right": kind == "right"} for title, kind in shown.titles(one)],
+            "rows": shown.rows(one),
+        },
         "blocks": [block for block in sections(view.render, one) if block["kind"] == "list"],
     }
 
@@ -55,13 +64,16 @@ def grid(one: Estimate) -> Json:
     node = one.cluster.devices_per_unit(0)
     kinds = []
     for name, said in group_summary(layout, one.cluster).items():
+        if name == "expert_data" and layout.ep == 1:
+            # Without experts apart these are the groups of dense layers.
+            continue
         of = [0] * ranks
         for number, members in enumerate(process_groups(layout, name)):
             for rank in members:
                 of[rank] = number
         kinds.append(
             {
-                "name": name,
+                "name": name.replace("_", " "),
                 "label": f"{GROUPS[name]}: {said['groups']:,} groups of {said['ranks']:,} ranks",
                 "level": said["level"],
                 "of": of[:MOST_RANKS],
@@ -71,6 +83,7 @@ def grid(one: Estimate) -> Json:
         "ranks": min(ranks, MOST_RANKS),
         "node": node,
         "kinds": kinds,
+        "axes": {axis: digits[:MOST_RANKS].tolist() for axis, digits in rank_coordinates(layout).items()},
         "note": f"the first {MOST_RANKS:,} of {ranks:,} ranks" if ranks > MOST_RANKS else f"{ranks:,} ranks",
         "row": f"a row is a node of {node} devices",
     }

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.evidence.claims.entry import KINDS, VERDICTS
 from lockstep.types.plain import Json
+from lockstep.units import format_time
 from lockstep.verbs.claims import LIST
 from lockstep.verbs.claims import claims as find
 from lockstep.views import claims as view
@@ -65,7 +66,7 @@ def data(found: Claims, asked: Asked) -> Json:
         "title": asked.words["claim"],
         "blocks": sections(view.render, found),
         "run": bool(entry and entry.every_check()) and not ran,
-        "seconds": f"{found.entries[0].seconds:.1f} s" if found.entries else "",
+        "seconds": f"about {format_time(max(0.1, found.entries[0].seconds), 2)}" if found.entries else "",
         "picture": entry is not None and _pictured(entry),
         "caption": "" if entry is None else entry.title,
     }

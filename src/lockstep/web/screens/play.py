@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lockstep.errors import BadInput
+from lockstep.errors import BadInput, Infeasible
 from lockstep.program import Timeline
 from lockstep.types.plain import Json, picked
 from lockstep.verbs.claims import Claims
@@ -49,10 +49,19 @@ def answer(asked: Asked) -> Any:
     return asked.kept(("play", one.verb, repr(said)), lambda: verb_function(one.verb)(*said.get(CLAIM, ()), **named))
 
 
+def sooner(asked: Asked) -> tuple[Any, Json]:
+    """The answer, or why there is none: the knobs stay, to turn one of them back."""
+    try:
+        return answer(asked), words(asked)
+    except (BadInput, Infeasible) as no:
+        return no, words(asked)
+
+
 def data(found: Any, asked: Asked) -> Json:
     """Knobs, and what the verb says."""
-    one, blocks = chosen(asked), sections(view_of(found)[0], found)
-    timeline = timeline_of(found)
+    one, timeline = chosen(asked), timeline_of(found)
+    refused = isinstance(found, BadInput | Infeasible)
+    blocks = _refusal(found) if refused else sections(view_of(found)[0], found)
     if isinstance(found, PipelineRun):
         # The text timeline is drawn.
         at = next(place for place, block in enumerate(blocks) if block.get("title") == "When")
@@ -63,12 +72,19 @@ def data(found: Any, asked: Asked) -> Json:
         "title": one.title,
         "about": one.about,
         "knobs": [
-            {**picked(knob, "name label values slides"), "value": knob.value(asked.words)}
+            {**picked(knob, "name label values texts slides"), "value": knob.value(asked.words)}
             for knob in one.knobs
         ],
         "form": None if timeline is None else timeline_form(timeline),
+        "picture": timeline is None and not refused,
         "blocks": blocks,
     }  # fmt: skip
+
+
+def _refusal(no: Exception) -> list[Json]:
+    """What stands where the answer would."""
+    said = no.message if isinstance(no, BadInput) else str(no)
+    return [{"kind": "title", "text": "Not possible"}, {"kind": "text", "text": said, "style": ""}]
 
 
 def picture(found: Any) -> Any:
@@ -84,6 +100,7 @@ SCREEN = Screen(
     fields=(),
     words=words,
     answer=answer,
+    sooner=sooner,
     data=data,
     picture=picture,
     asks=lambda asked: chosen(asked).verb,

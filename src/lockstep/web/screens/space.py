@@ -7,49 +7,57 @@ from typing import TYPE_CHECKING
 
 from lockstep.types.plain import Json
 from lockstep.verbs.plan import space_of
-from lockstep.views.page.space import found_form, head_form, space_messages
+from lockstep.views.page.space import MOST, found_form, head_form, space_messages
 from lockstep.web.asked import allowed
 from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Field, Screen, Words
 
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
     from lockstep.layout import Job
-    from lockstep.planner import Space
+    from lockstep.planner import Software, Space
     from lockstep.web.asked import Asked
+
+    Searched = tuple[Job, Cluster, Space, Software | None]
 
 QUESTIONS = ("tokens", "samples", "epochs", "objective", "deadline", "top")
 """Words of a plan that do not change what it searches."""
 
 
-def question(asked: Asked) -> tuple[Job, Cluster, Space]:
+def question(asked: Asked) -> Searched:
     """What is searched. Raises BadInput."""
+    if asked.words.get("objective") == "cost" or asked.words.get("deadline"):
+        # The plan chooses how many devices there are.
+        plan = asked.ask("plan")
+        return plan.job, plan.cluster, plan.findings.space, plan.software
     words = {name: value for name, value in allowed("plan", asked.words).items() if name not in QUESTIONS}
-    found: tuple[Job, Cluster, Space] = asked.call(space_of, "plan", words)
+    found: Searched = asked.call(space_of, "plan", words)
     return found
 
 
-def sooner(asked: Asked) -> tuple[tuple[Job, Cluster, Space], Words]:
+def sooner(asked: Asked) -> tuple[Searched, Words]:
     """What is known before the search."""
     return question(asked), asked.words
 
 
-def data(found: tuple[Job, Cluster, Space], asked: Asked) -> Json:
+def data(found: Searched, asked: Asked) -> Json:
     """The question, and how many layouts it is about."""
-    job, cluster, space = found
+    job, cluster, space, software = found
     return {
         "title": f"{job.model.name} on {job.devices} x {cluster.device.name}",
-        "size": f"{space.size:,} combinations",
-        "form": {"head": head_form(job, cluster)},
+        "size": f"{space.size:,} combinations, of which those of {job.devices:,} devices are searched",
+        "form": {"head": head_form(job, cluster, software=software)},
     }
 
 
 def stream(asked: Asked) -> Iterator[Json]:
     """The layouts of each stage count, then what the plan found among them."""
-    for message in space_messages(*question(asked)):
+    counts: Json = {}
+    for message in space_messages(*question(asked), most=MOST):
         asked.check()
-        if "chunk" in message:
+        counts = message.get("counts", counts)
+        if "counts" not in message:
             yield message
-    yield {"found": found_form(asked.ask("plan"))}
+    yield {"found": found_form(asked.ask("plan")) | counts}
 
 
 SCREEN = Screen(
@@ -57,8 +65,8 @@ SCREEN = Screen(
     verb="plan",
     fields=(
         *QUESTION,
-        Field("objective", "Goal", "robust time cost"),
-        Field("software", "For software", "software", group="Recipe"),
+        Field("objective", "Goal", "robust time cost", example="robust"),
+        Field("software", "For software", "software", group="Recipe", example="any"),
         *RECIPE,
         *LAYOUT,
     ),

@@ -11,7 +11,6 @@ from lockstep.step import price_step
 from lockstep.types.plain import Json
 from lockstep.units import format_count, format_frac, format_size, format_time
 from lockstep.views import sensitivity as view
-from lockstep.views.campaign import NUMBER_WORDS
 from lockstep.views.parts.layout_columns import layout_words as in_words
 from lockstep.web.parts import step_figures, with_best
 from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Field, Screen
@@ -27,7 +26,6 @@ NOW = "as it is"
 FACTORS = {0.5: "half", 0.8: "20 % less", 1.0: NOW, 1.2: "20 % more", 2.0: "twice"}
 SWING = (0.8, 1.2)
 """Factors at the ends of a bar of the tornado."""
-WORDS = NUMBER_WORDS | {"latency": "latency of messages", "host": "time on the host"}
 
 
 def data(one: Estimate, asked: Asked) -> Json:
@@ -40,7 +38,7 @@ def data(one: Estimate, asked: Asked) -> Json:
         "figures": step_figures(one),
         "sliders": [
             {
-                "label": WORDS[name],
+                "label": view.WORDS[name],
                 "now": list(FACTORS).index(1.0),
                 "rungs": [
                     {
@@ -146,7 +144,7 @@ def tornado(one: Estimate, rungs: dict[str, list[float]]) -> list[Json]:
     ranked = sorted(ends.items(), key=lambda item: -max(map(abs, item[1])))
     return [
         {
-            "label": WORDS[name],
+            "label": view.WORDS[name],
             "ends": [
                 {
                     "kind": kind,

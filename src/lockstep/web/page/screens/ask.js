@@ -9,7 +9,7 @@ export function draw(element, data, page) {
     figures(data.figures),
     h("div", { class: "pair" },
       h("section", {}, heading("Memory of the fullest device"), memory(data.memory)),
-      h("section", {}, heading("Time of a step"), stack(data.parts, "Time of a step by part"))),
+      h("section", {}, heading("Time of a step"), h("p", { class: "ends" }, h("b", {}, data.figures[0].value)), stack(data.parts, "Time of a step by part"))),
     h("p", {}, h("a", { href: page.link("layout", data.words) }, "Look inside this layout")),
     ...blocks(data.blocks, page));
 }

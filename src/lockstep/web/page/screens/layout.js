@@ -7,7 +7,7 @@ function waterfall(data) {
   const lines = data.parts.map((part) => h("li", {},
     h("span", { class: "name" }, part.label),
     h("span", { class: "track" },
-      part.share ? place(h("i", { class: `k-${part.kind}` }), { left: part.start, width: part.share }) : null,
+      part.share ? place(h("i", { class: `k-${part.kind}` }), { left: Math.min(part.start, 0.99), width: part.share }) : null,
       part.hidden ? place(h("i", { class: "hidden" }), { left: Math.min(part.start, 1 - part.hidden_share), width: part.hidden_share }) : null),
     h("span", { class: "number" }, part.text),
     h("span", { class: "number dim" }, part.percent),
@@ -24,7 +24,7 @@ function stages(data) {
 }
 
 /** Ranks as squares in rows of a node; those in the group of the chosen rank are lit. */
-function grid(grid) {
+function grid(grid, page) {
   const step = CELL + GAP;
   const rows = Math.ceil(grid.ranks / grid.node);
   const across = Math.max(1, Math.min(rows, Math.floor((innerWidth < 620 ? 250 : 640) / (grid.node * step + 6))));
@@ -39,17 +39,20 @@ function grid(grid) {
     "aria-label": `${grid.note} in nodes of ${grid.node}`,
   }, squares);
   const said = h("output", { class: "dim" });
-  const slider = h("input", { type: "range", min: 0, max: grid.ranks - 1, value: 0, id: "rank", oninput: () => light() });
-  let kind = grid.kinds[0];
+  const slider = h("input", { type: "range", min: 0, max: grid.ranks - 1, value: page.words.rank ?? 0, id: "rank", oninput: () => light(), onchange: () => keep() });
+  let kind = grid.kinds.find((one) => one.name === page.words.lit) ?? grid.kinds[0];
+  const keep = () => page.mark({ rank: slider.value, lit: kind.name });
   const buttons = grid.kinds.map((one) => h("button", { type: "button", "aria-pressed": one === kind, onclick: () => {
     kind = one;
     light();
+    keep();
   } }, one.name));
   function light() {
     const rank = Number(slider.value);
     buttons.forEach((button, at) => button.setAttribute("aria-pressed", grid.kinds[at] === kind));
     squares.forEach((square, at) => square.setAttribute("class", at === rank ? "me" : kind.of[at] === kind.of[rank] ? "with" : ""));
-    said.textContent = `rank ${rank}; ${kind.label}, over ${kind.level}`;
+    const lies = Object.entries(grid.axes).map(([axis, of]) => `${axis} ${of[rank]}`).join(", ");
+    said.textContent = `rank ${rank} on node ${Math.floor(rank / grid.node)}: ${lies}; ${kind.label}, over ${kind.level}`;
   }
   picture.addEventListener("pointerover", (event) => {
     if (!event.target.dataset.rank) return;
@@ -72,6 +75,7 @@ export function draw(element, data, page) {
     h("section", {}, heading("Where the step goes", `${data.total}; hidden traffic costs nothing`), waterfall(data)),
     h("section", {}, heading("Memory by pipeline stage", `${data.fullest} is the fullest; the end of a track is the device's ${data.stages[0].limit}`),
       stages(data), stack(data.stages[0].parts.map((part) => ({ ...part, text: "" })), "key").lastChild),
-    h("section", {}, heading("Ranks and their groups"), grid(data.grid)),
+    h("section", {}, heading("Ranks and their groups"), grid(data.grid, page)),
+    ...(data.grid.kinds.length ? blocks([data.ranks], page) : []),
     ...blocks(data.blocks, page));
 }

@@ -1,4 +1,4 @@
-import { blocks, h } from "../dom.js";
+import { blocks, h, paper } from "../dom.js";
 
 const item = (one, page) => h("li", {},
   h("a", { href: page.link("learn", { claim: one.id, run: "" }) }, h("b", {}, one.id), h("span", {}, one.title)),
@@ -6,16 +6,9 @@ const item = (one, page) => h("li", {},
 
 function card(data, page) {
   const [first, ...rest] = blocks(data.blocks, page);
-  const picture = h("div", { class: "paper" });
-  if (data.picture) {
-    const waiting = h("p", { class: "dim", role: "status" }, "Drawing the picture ...");
-    const drawn = () => waiting.replaceWith(image);
-    const image = h("img", { src: `/learn.svg${location.search}`, alt: `Picture: ${data.caption}`, onload: drawn, onerror: () => picture.remove() });
-    picture.append(waiting);
-  }
   return [
     h("p", {}, h("a", { href: page.link("learn", { claim: "", run: "" }) }, "All items")),
-    first, picture.childNodes.length ? picture : "", ...rest,
+    first, data.picture ? paper(`/learn.svg${location.search}`, data.caption) : "", ...rest,
     data.run ? h("p", { class: "run" }, h("button", { type: "button", class: "big", onclick: () => page.go({ run: "yes" }) }, "Run what decides it"),
       h("span", { class: "dim" }, ` ${data.seconds} of computing`)) : "",
   ];

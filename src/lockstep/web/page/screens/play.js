@@ -1,5 +1,5 @@
 import { timeline } from "/views/timeline.js";
-import { blocks, h } from "../dom.js";
+import { blocks, h, paper } from "../dom.js";
 
 /** A slider over listed values, or a list of them. */
 function knob(one, page) {
@@ -8,13 +8,13 @@ function knob(one, page) {
     return h("p", { class: "slide" }, h("label", { for: id }, one.label), h("select", { id, onchange: (event) => page.soon({ [one.name]: event.target.value }) },
       one.values.map((value) => h("option", { value, selected: value === one.value }, value))));
   }
-  const said = h("output", { for: id }, one.value);
+  const at = one.values.indexOf(one.value), said = h("output", { for: id }, one.texts[at]);
   const moved = (event) => {
-    said.textContent = one.values[event.target.value];
+    said.textContent = one.texts[event.target.value];
     event.target.setAttribute("aria-valuetext", said.textContent);
-    page.soon({ [one.name]: said.textContent });
+    page.soon({ [one.name]: one.values[event.target.value] });
   };
-  const slider = h("input", { id, type: "range", min: 0, max: one.values.length - 1, value: one.values.indexOf(one.value), "aria-valuetext": one.value, oninput: moved });
+  const slider = h("input", { id, type: "range", min: 0, max: one.values.length - 1, value: at, "aria-valuetext": one.texts[at], oninput: moved });
   return h("p", { class: "slide" }, h("label", { for: id }, one.label), slider, said);
 }
 
@@ -28,10 +28,9 @@ export function update(screen, data) {
 function answer(into, data) {
   into.dataset.play = data.play;
   const [first, ...rest] = blocks(data.blocks, null);
-  const picture = data.form ? h("div") : h("div", { class: "paper" }, h("img", { src: `/play.svg${location.search}`, alt: `Picture: ${data.title}`,
-    onerror: (event) => event.target.parentElement.remove() }));
-  into.replaceChildren(first, picture, ...rest);
-  if (data.form) timeline(picture, data.form);
+  const drawn = data.picture ? paper(`/play.svg${location.search}`, data.title) : h("div");
+  into.replaceChildren(first, drawn, ...rest);
+  if (data.form) timeline(drawn, data.form);
 }
 
 export function draw(element, data, page) {

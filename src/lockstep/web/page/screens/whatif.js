@@ -1,11 +1,12 @@
 import { blocks, figures, h, heading, place } from "../dom.js";
 
 /** A slider over the factors of one number; every step time was sent with the page. */
-function slider(one, at, now) {
+function slider(one, at, now, page) {
   const bar = h("i", {});
   const said = h("output", { for: `w-${at}` });
   const input = h("input", {
-    type: "range", id: `w-${at}`, min: 0, max: one.rungs.length - 1, step: 1, value: one.now, oninput: () => move(),
+    type: "range", id: `w-${at}`, min: 0, max: one.rungs.length - 1, step: 1, value: page.words[at] ?? one.now, oninput: () => move(),
+    onchange: () => page.mark({ [at]: Number(input.value) === one.now ? "" : input.value }),
   });
   function move() {
     const rung = one.rungs[Number(input.value)];
@@ -26,8 +27,8 @@ function tornado(bars) {
     one.ends.map((end) => h("span", { class: `number ${end.kind}` }, end.text)))));
 }
 
-const other = (runs) => h("section", {}, heading("Throughput of this layout in another run", "one change at a time; more is better"),
-  h("ol", { class: "sliders" }, runs.map((one, at) => slider(one, `r${at}`, one.now_share))));
+const other = (runs, page) => h("section", {}, heading("Throughput of this layout in another run", "one change at a time; more is better"),
+  h("ol", { class: "sliders" }, runs.map((one, at) => slider(one, `r${at}`, one.now_share, page))));
 
 /** Sliders and the tornado, and then what had to be asked again. */
 export function draw(element, data, page) {
@@ -35,7 +36,7 @@ export function draw(element, data, page) {
   element.append(
     h("p", { class: "over" }, data.title), h("h1", {}, data.layout), figures(data.figures),
     h("section", {}, heading("Step time of this layout on other hardware", "one number at a time"),
-      h("ol", { class: "sliders" }, data.sliders.map((one, at) => slider(one, `h${at}`, data.now_share)))),
+      h("ol", { class: "sliders" }, data.sliders.map((one, at) => slider(one, `h${at}`, data.now_share, page)))),
     h("section", {}, heading("Sensitivity", data.swing),
       h("ul", { class: "key" }, h("li", {}, h("i", { class: "less" }), h("span", {}, "20 % lower")),
         h("li", {}, h("i", { class: "more" }), h("span", {}, "20 % higher"))),
@@ -43,6 +44,6 @@ export function draw(element, data, page) {
     more);
   page.later().then((found) => {
     const [verdict, ...tables] = found.blocks.filter((one) => one.kind === "title" || one.kind === "table");
-    more.replaceWith(other(found.runs), h("p", { class: "green lead" }, verdict.text), ...blocks(tables, page));
+    more.replaceWith(other(found.runs, page), h("p", { class: "green lead" }, verdict.text), ...blocks(tables, page));
   }, () => more.remove());
 }
