@@ -18,8 +18,9 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import product
 from typing import Any, ClassVar
 
 import lockstep
@@ -114,24 +115,34 @@ def memory(trials: int, seeds: int | None) -> None:
 
 
 def plans(models: int, clusters: int, sizes: int, store: str | None) -> None:
-    """Prints processor and wall time of the list over the processor time of plans asked one by one."""
+    """Prints processor and wall time of the list over the processor time of plans asked one by one.
+
+    Every other plan is asked alone before the list, the others after it, so that a machine whose other programs come
+    and go slows both.
+    """
     asked: dict[str, Any] = {"model": list(MODELS[:models]), "cluster": list(CLUSTERS[:clusters])}
     asked |= {"batch": list(BATCH[:sizes])}
     number = models * clusters * sizes
-    lockstep.plan("gpt2", "dgx-h100:1", batch=64)
+    points = [dict(zip(asked, point, strict=True)) for point in product(*asked.values())]
+    one_by_one_s(points[:1])
+    alone_s = one_by_one_s(points[::2])
     before_s, wall_s = used_s(), time.perf_counter()
     found = lockstep.plan(**asked, engine="processes:2", store=store)
     list_s, wall_s = used_s() - before_s, time.perf_counter() - wall_s
     answered = sum(row.answer is not None for row in found.rows)
-    alone_s = 0.0
-    for row in found.rows:
-        begin_s = time.process_time()
-        with suppress(LockstepError):
-            lockstep.plan(**row.given).to_dict()
-        alone_s += time.process_time() - begin_s
+    alone_s += one_by_one_s(points[1::2])
     print(f"{number} plans, {answered} with an answer: {alone_s:.1f} s of processor one by one")
     print(f"as a list on two processes: {list_s / alone_s:.3f} of it in processor time, {wall_s / alone_s:.3f} in wall")
     print(f"load of this machine meanwhile: {os.getloadavg()[0]:.1f}")
+
+
+def one_by_one_s(points: Sequence[dict[str, Any]]) -> float:
+    """Processor seconds of plans asked one by one, each with its whole answer."""
+    began_s = time.process_time()
+    for point in points:
+        with suppress(LockstepError):
+            lockstep.plan(**point).to_dict()
+    return time.process_time() - began_s
 
 
 def used_s() -> float:

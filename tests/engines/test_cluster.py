@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,13 +16,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import lockstep
 from cli_runner import run
 from engines.engine_tasks import nap
 from lockstep.engines import Asking, Dask, Questions, SweepFile
 from lockstep.engines import dask as engine_of_dask
 from lockstep.engines.cluster import environment
 from lockstep.engines.dask import Other, answer_there
-from lockstep.engines.questions import versions
+from lockstep.engines.questions import FILES, tree_digest, versions
 
 pytestmark = pytest.mark.timeout(120)
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -81,6 +83,31 @@ def test_a_worker_of_another_version_is_refused_with_both(tmp_path: Path) -> Non
         time.sleep(3)  # until the worker has joined; before that the first batch would find it out
         said = run(*QUICK, "--engine", f"dask:scheduler-file:{file}").refusal()
     assert f"numpy 9.9 where {np.__version__} is here" in said
+
+
+def test_a_worker_with_other_files_of_the_same_version_is_refused(tmp_path: Path) -> None:
+    """As an editable install of another commit."""
+    there = tmp_path / "there"
+    shutil.copytree(Path(lockstep.__file__).parent, there / "lockstep", ignore=shutil.ignore_patterns("__pycache__"))
+    with (there / "lockstep" / "units.py").open("a") as file:
+        file.write("# another commit\n")
+    more = {"PYTHONPATH": os.pathsep.join((str(there), environment()["PYTHONPATH"]))}
+    with cluster(tmp_path, more=more) as (path, _):
+        said = run(*QUICK, "--engine", f"dask:scheduler-file:{path}").refusal()
+    assert f"{FILES} {tree_digest(there / 'lockstep')} where {versions()[FILES]} is here" in said
+
+
+def test_the_digest_of_a_folder_is_of_names_and_contents(tmp_path: Path) -> None:
+    def digest(**files: str) -> str:
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        (folder / "__pycache__").mkdir()
+        (folder / "__pycache__" / folder.name).touch()
+        return tree_digest(folder)
+
+    assert digest(a="1", b="2") == digest(b="2", a="1")
+    assert len({digest(a="1", b="2"), digest(a="2", b="1"), digest(a="1"), digest(a="1", c="2"), digest(a="12")}) == 5
 
 
 def test_a_worker_that_joins_late_answers_nothing_for_other_versions() -> None:

@@ -10,9 +10,10 @@ import lockstep
 from lockstep.hardware import Cluster, cluster
 from lockstep.layout import Job, Layout, Recipe, stack
 from lockstep.planner import Plan, estimate
-from lockstep.planner.interval import Interval, ends, ends_of, known_spread
+from lockstep.planner.interval import Interval, ends_of, known_spread
 from lockstep.planner.robust import MEMORY_ERROR_FRAC, TIE_FRAC, complexity, is_safe, robust_order
 from lockstep.planner.search import NEAR_FRAC, Scored
+from lockstep.planner.together import Together
 from lockstep.workload import model
 
 LLAMA = model("llama3-8b")
@@ -66,7 +67,7 @@ def test_time_of_the_host_widens_the_interval_by_its_share() -> None:
 
 def test_ends_are_those_of_the_formula() -> None:
     machine, layout = cluster("cloud-h100:8"), Layout(dp=64, zero=3)
-    found, spread = ends(job(64), machine, layout), known_spread()
+    found, spread = estimate(job(64), machine, layout).ends, known_spread()
     up = spread.above + spread.above_per_host * found.host_frac + spread.above_per_device_error * 0.09
     links = math.log(float(found.slow_s / found.step_time_s))
     between = found.interval(spread)
@@ -84,7 +85,7 @@ def test_a_grid_has_the_ends_of_each_layout() -> None:
     layouts = [Layout(dp=64, zero=3), Layout(dp=32, tp=2, zero=1), Layout(dp=8, tp=8)]
     together = ends_of(job(64), machine, stack(layouts))
     for place, layout in enumerate(layouts):
-        alone = ends(job(64), machine, layout)
+        alone = estimate(job(64), machine, layout).ends
         for name in ("step_time_s", "slow_s", "fast_s", "host_frac"):
             shown = np.broadcast_to(getattr(together, name), (3,))[place]
             assert shown == pytest.approx(float(getattr(alone, name)), rel=1e-9)
@@ -127,7 +128,7 @@ def test_it_is_safe_and_loses_least_where_things_go_badly(near: tuple[Plan, Plan
     _, robust = near
     spread, listed = known_spread(), robust.findings.near
     safe = [one for one in listed if is_safe(one.memory_B, robust.cluster)] or listed
-    badly = {one.layout: ends(robust.job, robust.cluster, one.layout).badly_s(spread) for one in safe}
+    badly = {one.layout: estimate(robust.job, robust.cluster, one.layout).ends.badly_s(spread) for one in safe}
     assert robust.best.layout in badly
     assert badly[robust.best.layout] <= (1 + TIE_FRAC) * min(badly.values())
 
@@ -136,9 +137,8 @@ def test_of_equals_the_simpler_one_is_chosen() -> None:
     machine, asked = cluster("dgx-h100:1"), job(8)
     plain, same = Layout(dp=8, zero=1), Layout(dp=8, zero=2)
     seconds = estimate(asked, machine, plain).step_time_s
-    found = robust_order(
-        asked, machine, [Scored(seconds, 1.0, (0, 0, 0), same), Scored(seconds, 2.0, (0, 0, 1), plain)]
-    )
+    near = [Scored(seconds, 1.0, (0, 0, 0), same), Scored(seconds, 2.0, (0, 0, 1), plain)]
+    found = robust_order(machine, near, Together(asked, machine, [same, plain]).ends)
     assert complexity(plain) < complexity(same)
     assert [one.layout for one in found] == [plain, same]
 
@@ -147,5 +147,6 @@ def test_a_layout_that_may_not_fit_comes_after_those_that_will() -> None:
     machine, asked = cluster("dgx-h100:1"), job(8)
     full_B = machine.device.memory_B / (1 + MEMORY_ERROR_FRAC / 2)
     tight, safe = Scored(1.0, full_B, (0, 0, 0), Layout(dp=8)), Scored(1.1, 1.0, (0, 0, 1), Layout(dp=4, tp=2))
-    assert [one.layout for one in robust_order(asked, machine, [tight, safe])] == [safe.layout, tight.layout]
-    assert robust_order(asked, machine, [tight]) == [tight]
+    ends = Together(asked, machine, [tight.layout, safe.layout]).ends
+    assert robust_order(machine, [tight, safe], ends) == [safe, tight]
+    assert robust_order(machine, [tight], ends) == [tight]

@@ -283,3 +283,5 @@ def test_estimates_together_are_estimates_alone(both: tuple) -> None:  # type: i
         both_memories = together.memory.to_dict(), alone.memory.to_dict()
         assert both_memories[0].pop("fullest_at") == both_memories[1].pop("fullest_at")
         assert both_memories[0] == pytest.approx(both_memories[1], rel=1e-12)
+        between = together.interval, alone.interval
+        assert between[0].to_dict() == pytest.approx(between[1].to_dict(), rel=1e-12)

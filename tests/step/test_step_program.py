@@ -26,9 +26,9 @@ from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
 from lockstep.program import Timeline, read_trace
 from lockstep.program.trace import write_trace
 from lockstep.simulate import simulate
-from lockstep.step import PARTS, compose, hiding, price_step, step_timeline
+from lockstep.step import PARTS, compose, hiding, hidings, price_step, step_timeline
 from lockstep.step.reading import breakdown_s, busiest
-from lockstep.workload import model
+from lockstep.workload import RECOMPUTE, model
 
 CLUSTERS = tuple(cluster(name) for name in ("dgx-h100:4", "dgx-a100-40gb:8"))
 MODELS = tuple(model(name) for name in ("llama3-8b", "mixtral-8x7b", "deepseek-v3", "falcon-7b", "resnet50"))
@@ -195,6 +195,23 @@ def test_what_hides_is_traffic_without_its_exposed_part(question: Question) -> N
         hidden_s = found[part].hidden_s if part in found else 0.0
         if layout.placement is pipelines.Placement.LOOPED:
             assert exposed[part] + hidden_s == pytest.approx(bare[part], rel=1e-9, abs=1e-12)
+
+
+@settings(max_examples=drawn(30))
+@given(questions(), st.data())
+def test_what_hides_in_layouts_together_is_what_hides_in_each(question: Question, data: st.DataObject) -> None:
+    """Layouts of one grid that differ in all that passes depend on."""
+    job, hardware, layout = question
+    axes = {"recompute": RECOMPUTE, "zero": range(4), "offload": ("none", "optimizer"), "micro_batch": (1, 2)}
+    drawn_axes = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in axes.items()})
+    others = [replace(layout, **some) for some in data.draw(st.lists(drawn_axes, min_size=1, max_size=4))]
+    layouts = [layout, *(one for one in others if not broken_by(one, job))]
+    for together, one in zip(hidings(job, hardware, layouts), layouts, strict=True):
+        alone = hiding(job, hardware, one)
+        assert list(together) == list(alone)
+        for part, found in alone.items():
+            assert together[part].hidden_s == pytest.approx(found.hidden_s, rel=1e-12, abs=1e-15), part
+            assert together[part].slack_s == pytest.approx(found.slack_s, rel=1e-12, abs=1e-15), part
 
 
 def test_every_part_that_the_verdict_names_has_spans(tmp_path: Path) -> None:

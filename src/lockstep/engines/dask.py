@@ -2,7 +2,8 @@
 
 Two batches are under way per worker thread, refilled as they complete; workers may come and go. The scheduler gives the
 batch of a dead worker to another. Workers with another Python, numpy or Lockstep are refused, before the first batch
-and with each one, as a worker may join late. TLS and every other setting of a connection is Dask's own configuration.
+and with each one, as a worker may join late and only it can tell whether its files of Lockstep are ours. TLS and every
+other setting of a connection is Dask's own configuration.
 
 Source: distributed.dask.org, "Resilience", "Managing Computation" and "TLS/SSL".
 """
@@ -108,7 +109,7 @@ def refuse_other_versions(found: Any) -> None:
 
 def _refuse(worker: str, there: dict[str, str]) -> None:
     here = versions()
-    differing = [name for name in here if here[name] != there[name]]
+    differing = [name for name in there if here[name] != there[name]]
     if differing:
         said = ", ".join(f"{name} {there[name]} where {here[name]} is here" for name in differing)
         raise BadInput(f"the worker {worker} has {said}; answers could differ: install the same versions", "--engine")
@@ -239,6 +240,6 @@ class _Flight:
         if isinstance(outcome, BaseException):
             raise outcome
         if isinstance(outcome, Other):
-            _refuse("that joined", outcome.versions)
+            _refuse("that joined", {name: outcome.versions.get(name, "unknown") for name in versions()})
         answers, seconds, worker = outcome
         return Answered(batch, answers, seconds, worker, max(1, self.threads))

@@ -23,18 +23,31 @@ from lockstep.types.plain import Json
 
 DIGEST_B = 16
 PACKAGES = ("numpy", "lockstep")
+FILES = "lockstep files"
 
 
 @cache
 def versions() -> dict[str, str]:
-    """Of what an answer depends on, in this process: Python, numpy, Lockstep; `missing` where there is none."""
+    """Of what an answer depends on, in this process: Python, numpy, Lockstep; `missing` where there is none.
+
+    Lockstep has its version number and a digest of its files: two commits of one version may answer differently.
+    """
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
             found[name] = "missing"
-    return found
+    return {**found, FILES: tree_digest(Path(__file__).parents[1])}
+
+
+def tree_digest(folder: Path) -> str:
+    """A short digest of the names and contents of all files in a folder, compiled ones left out."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(f"{path.relative_to(folder).as_posix()} {_digest(str(path))}\n".encode())
+    return digest.hexdigest()[:DIGEST_B]
 
 
 @dataclass(frozen=True, slots=True)

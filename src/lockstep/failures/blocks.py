@@ -9,6 +9,7 @@ Source: numpy.org, "Parallel random number generation", SeedSequence spawning.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields
 from functools import partial
 from typing import Any
@@ -43,24 +44,35 @@ def simulate_blocks(
     sizes = [min(BLOCK, campaigns - begin) for begin in range(0, campaigns, BLOCK)]
     about = {"simulate": {**plain(words), "of": type(law).__name__, "seed": seed}}
     questions = Questions(partial(_block, seed, words), list(enumerate(sizes)), about, name=_named)
-    asking = Asking(questions, engine or Serial(), file, progress)
-    blocks: dict[int, Floats] = dict(asking)
-    if len(blocks) < len(sizes):
-        lost = "; ".join(f"{one.name} {one.why}" for one in asking.left_out)
-        raise RunFailed(
-            lost or f"{asking.stopped or 'not simulated yet'}: {len(blocks)} of {len(sizes)} blocks are known"
-        )
+    blocks = dict(each_block(questions, engine or Serial(), file, progress))
     columns = np.concatenate([blocks[place] for place in range(len(sizes))], axis=1)
     named = dict(zip(COLUMNS, columns, strict=True))
     whole = {name: column.astype(np.int64) for name, column in named.items() if name.startswith("failures")}
     return Campaigns(work_s, **{**named, **whole})
 
 
+def each_block(
+    questions: Questions, engine: Engine, file: SweepFile | None, progress: Progress
+) -> Iterator[tuple[int, Any]]:
+    """(number, answer) of all blocks in any order. Raises RunFailed when the engine did not answer all of them."""
+    asking, known, blocks = Asking(questions, engine, file, progress), 0, len(questions.tasks)
+    for found in asking:
+        known += 1
+        yield found
+    if known < blocks:
+        lost = "; ".join(f"{one.name} {one.why}" for one in asking.left_out)
+        raise RunFailed(lost or f"{asking.stopped or 'not simulated yet'}: {known} of {blocks} blocks are known")
+
+
+def block_seed(seed: int, number: int) -> np.random.SeedSequence:
+    """What a block draws from: the seed itself, or a child of its own."""
+    return np.random.SeedSequence(seed, spawn_key=(BLOCK, number)) if number else np.random.SeedSequence(seed)
+
+
 def _block(seed: int, words: dict[str, Any], block: tuple[int, int]) -> Floats:
     """The columns of one block, (column, campaign)."""
     number, campaigns = block
-    own = np.random.SeedSequence(seed, spawn_key=(BLOCK, number)) if number else np.random.SeedSequence(seed)
-    found = simulate_campaigns(**words, campaigns=campaigns, seed=own)
+    found = simulate_campaigns(**words, campaigns=campaigns, seed=block_seed(seed, number))
     return np.array([getattr(found, name) for name in COLUMNS], dtype=np.float64)
 
 

@@ -66,8 +66,8 @@ def slowing(pieces: Iterable[Piece], device_frac: float) -> tuple[Piece, ...]:
 class Hiding:
     """Seconds of traffic that hide, and that the same kernels would hide besides; adds up."""
 
-    hidden_s: float = 0.0
-    slack_s: float = 0.0
+    hidden_s: Number = 0.0
+    slack_s: Number = 0.0
 
     def __add__(self, other: Hiding) -> Hiding:
         return Hiding(self.hidden_s + other.hidden_s, self.slack_s + other.slack_s)

@@ -25,7 +25,7 @@ from lockstep.layout import (
 )
 from lockstep.parallel.data.offload import HOST_STREAM_FRAC
 from lockstep.parallel.expert.visited import visited_frac
-from lockstep.planner.interval import ends, explained
+from lockstep.planner.interval import Ends, explained
 from lockstep.planner.support import support
 from lockstep.step import Step
 from lockstep.units import format_bandwidth, format_flops, format_frac, format_size, format_time
@@ -39,9 +39,12 @@ COUNTED = {
 """What utilisation counts, by convention."""
 
 
-def assumptions(job: Job, cluster: Cluster, layout: Layout, step: Step | None = None) -> tuple[str, ...]:
-    """Sentences that the times of a layout rest on, the most important first; with its `step`, in seconds too."""
-    return tuple(_all(job, cluster, layout, step))
+def assumptions(
+    job: Job, cluster: Cluster, layout: Layout, step: Step | None = None, ends: Ends | None = None
+) -> tuple[str, ...]:
+    """Sentences that the times of a layout rest on, the most important first; with its `step`, in seconds too, and with
+    what its interval depends on, in that."""
+    return tuple(_all(job, cluster, layout, step, ends))
 
 
 def memory_assumptions(job: Job, cluster: Cluster, layout: Layout) -> tuple[str, ...]:
@@ -50,7 +53,7 @@ def memory_assumptions(job: Job, cluster: Cluster, layout: Layout) -> tuple[str,
     return (*_chosen(job), *_model(job, layout), *_memory(job.recipe), *host)
 
 
-def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None) -> Iterator[str]:
+def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None, ends: Ends | None) -> Iterator[str]:
     curve, recipe = cluster.device.efficiency, job.recipe
     how = curve.kind_on(cluster.device.name)
     how = f"{how}, so times are uncalibrated" if how == "assumed" else how
@@ -59,8 +62,8 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None) -> Itera
     yield from _chosen(job)
     yield from cluster.notes
     yield from _alone(cluster)
-    if step is not None:
-        yield explained(ends(job, cluster, layout), cluster.device)
+    if ends is not None:
+        yield explained(ends, cluster.device)
     yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), error {error}"
     yield from _software(job, cluster)
     yield _supported(job, cluster)

@@ -30,7 +30,7 @@ from typing import Any
 from lockstep.errors import BadInput
 from lockstep.layout.memory import CATEGORIES
 from lockstep.planner.estimate import Estimate
-from lockstep.planner.interval import Interval, ends, spread_on
+from lockstep.planner.interval import Interval, spread_on
 from lockstep.types.brief import Brief
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown
@@ -101,7 +101,7 @@ class Side(Brief):
 def predicted(found: Estimate, title: str) -> Side:
     """The side of an estimate."""
     job, cluster, step_s = found.job, found.cluster, found.step_time_s
-    between = ends(job, cluster, found.layout)
+    between = found.ends
     spread = spread_on(cluster.device)
     return Side(
         title=title,

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TypeVar
-
-import numpy as np
 
 from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
 from lockstep.layout import Job, Layout, Memory, check, grids_of, group_summary, memory, stage_memory
 from lockstep.parallel.piece import Hiding
 from lockstep.planner.assumptions import HALF, assumptions
-from lockstep.planner.interval import Interval, ends, spread_on
+from lockstep.planner.interval import Ends, Interval, spread_on
 from lockstep.planner.support import Support, support
+from lockstep.planner.together import Together, entry
 from lockstep.program import Timeline
-from lockstep.step import Step, hiding, price_step, step_timeline
+from lockstep.step import Step, price_step, step_timeline
 from lockstep.types.plain import Json, picked
 from lockstep.types.shown import Shown
 from lockstep.units import SECONDS_PER_DAY, format_flops, format_frac, format_size, format_time
@@ -35,6 +33,8 @@ class Estimate(Shown):
     layout: Layout
     step: Step
     memory: Memory
+    together: Together = field(compare=False)
+    """The layouts whose intervals and hidden traffic are worked out with those of this one."""
 
     @property
     def step_time_s(self) -> float:
@@ -85,9 +85,14 @@ class Estimate(Shown):
         return executed / self.cluster.device.peak(self.job.recipe.dtype)
 
     @property
+    def ends(self) -> Ends:
+        """What the interval depends on."""
+        return self.together.ends[self.layout]
+
+    @property
     def interval(self) -> Interval:
         """Between which seconds a step is expected."""
-        return ends(self.job, self.cluster, self.layout).interval(spread_on(self.cluster.device))
+        return self.ends.interval(spread_on(self.cluster.device))
 
     @property
     def mfu_interval(self) -> Interval:
@@ -126,11 +131,11 @@ class Estimate(Shown):
 
     def assumptions(self) -> tuple[str, ...]:
         """What it takes for granted, the most important first."""
-        return assumptions(self.job, self.cluster, self.layout, self.step)
+        return assumptions(self.job, self.cluster, self.layout, self.step, self.ends)
 
     def hiding(self) -> dict[str, Hiding]:
         """What of its traffic hides beside computing, by part, and how much more would."""
-        return hiding(self.job, self.cluster, self.layout)
+        return self.together.hiding[self.layout]
 
     def timeline(self, by_layer: bool = False, opened: Collection[str] = ()) -> Timeline:
         """The step simulated: one rank per pipeline stage, standing for all that do the same.
@@ -179,27 +184,20 @@ def estimate(job: Job, cluster: Cluster, layout: Layout) -> Estimate:
     """The estimate of one layout. Raises BadInput when it breaks a rule; too much memory is reported, not raised."""
     check(layout, job)
     grid = layout.grid()
-    return Estimate(job, cluster, layout, price_step(job, cluster, grid), memory(job, cluster, grid))
+    step, held = price_step(job, cluster, grid), memory(job, cluster, grid)
+    return Estimate(job, cluster, layout, step, held, Together(job, cluster, [layout]))
 
 
 def estimates(job: Job, cluster: Cluster, layouts: Sequence[Layout]) -> list[Estimate]:
     """The estimates of several layouts that keep the rules, in order; those in one grid share one pass."""
+    together = Together(job, cluster, layouts)
     found: dict[int, Estimate] = {}
     for places, grid in grids_of(layouts):
         step, held = price_step(job, cluster, grid), memory(job, cluster, grid)
         for at, place in enumerate(places):
-            one = (step, held) if grid.shape == () else (_at(step, at, len(places)), _at(held, at, len(places)))
-            found[place] = Estimate(job, cluster, layouts[place], *one)
+            one = (step, held) if grid.shape == () else (entry(step, at, len(places)), entry(held, at, len(places)))
+            found[place] = Estimate(job, cluster, layouts[place], *one, together)
     return [found[place] for place in range(len(layouts))]
-
-
-Result = TypeVar("Result", Step, Memory)
-
-
-def _at(several: Result, place: int, count: int) -> Result:
-    """One entry of a result that holds arrays of `count` entries, or numbers that are the same for all."""
-    values = {f.name: getattr(several, f.name) for f in fields(several)}
-    return replace(several, **{name: np.broadcast_to(value, (count,))[place] for name, value in values.items()})
 
 
 def stage_memories(job: Job, cluster: Cluster, layout: Layout) -> list[Memory]:

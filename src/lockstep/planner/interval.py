@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 from importlib import resources
 from statistics import NormalDist
 
@@ -24,7 +24,7 @@ import numpy as np
 
 from lockstep.hardware import Cluster, Device
 from lockstep.hardware.device import CALIBRATED
-from lockstep.layout import KEEP, Job, Layout, LayoutGrid
+from lockstep.layout import KEEP, Job, LayoutGrid
 from lockstep.step import price_step
 from lockstep.types.arrays import Number
 from lockstep.types.plain import Json, picked
@@ -136,12 +136,6 @@ def ends_of(job: Job, cluster: Cluster, grid: LayoutGrid) -> Ends:
         host_frac=1.0 - price_step(hostless, cluster, grid).step_time_s / step_s,
         device_error_frac=cluster.device.efficiency.error_frac_on(cluster.device.name),
     )
-
-
-@lru_cache(maxsize=256)
-def ends(job: Job, cluster: Cluster, layout: Layout) -> Ends:
-    """The same of one layout, computed once."""
-    return ends_of(job, cluster, layout.grid())
 
 
 def explained(found: Ends, device: Device) -> str:

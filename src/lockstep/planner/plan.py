@@ -7,15 +7,17 @@ from dataclasses import replace
 
 from lockstep.errors import Infeasible, Violation
 from lockstep.hardware import Cluster
-from lockstep.layout import OFFLOAD, OFFLOAD_OPTIMIZER, Job, Recipe, host_capacity_B
+from lockstep.layout import OFFLOAD, OFFLOAD_OPTIMIZER, Job, Layout, Recipe, host_capacity_B
 from lockstep.planner.estimate import estimates
 from lockstep.planner.goal import Goal, check_tokens
+from lockstep.planner.interval import Ends
 from lockstep.planner.pins import FREE, Pins
 from lockstep.planner.result import Plan
 from lockstep.planner.robust import robust_order
-from lockstep.planner.search import HOST_MEMORY, MEMORY, Findings, Miss, Progress, Scored, search
+from lockstep.planner.search import HOST_MEMORY, MEMORY, Findings, Miss, Progress, search
 from lockstep.planner.software import Software
 from lockstep.planner.space import Space
+from lockstep.planner.together import Together
 from lockstep.units import format_frac, format_size
 from lockstep.workload import Model
 
@@ -105,18 +107,15 @@ def _plan_on(job: Job, cluster: Cluster, goal: Goal, found: Findings) -> Plan:
         raise KeyboardInterrupt
     if not found.best:
         raise _nothing_fits(job, cluster, found)
-    best = _listed(job, cluster, goal, found)
+    best, ends = found.best, dict[Layout, Ends]()
+    if goal.objective == "robust":
+        ends = Together(job, cluster, [one.layout for one in (*found.near, *best)]).ends
+        first = robust_order(cluster, found.near, ends)
+        best = [*first, *(one for one in best if one not in first)][: len(best)]
     every = estimates(job, cluster, [one.layout for one in (*best, *found.front)])
-    plans, front = tuple(every[: len(best)]), tuple(every[len(best) :])
-    return Plan(job, cluster, goal.objective, plans, front, found, goal.tokens)
-
-
-def _listed(job: Job, cluster: Cluster, goal: Goal, found: Findings) -> list[Scored]:
-    """The best layouts in the order of the goal, as many as were asked for."""
-    if goal.objective != "robust":
-        return found.best
-    first = robust_order(job, cluster, found.near)
-    return [*first, *(one for one in found.best if one not in first)][: len(found.best)]
+    together = Together(job, cluster, [one.layout for one in best], ends)
+    plans = tuple(replace(one, together=together) for one in every[: len(best)])
+    return Plan(job, cluster, goal.objective, plans, tuple(every[len(best) :]), found, goal.tokens)
 
 
 def _nothing_fits(job: Job, cluster: Cluster, found: Findings) -> Infeasible:

@@ -12,26 +12,24 @@ as anyone can tell: prediction errors are several times that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
+from collections.abc import Mapping, Sequence
 
 from lockstep.hardware import Cluster
-from lockstep.layout import Job, Layout, grids_of
-from lockstep.planner.interval import ends_of, spread_on
+from lockstep.layout import Layout
+from lockstep.planner.interval import Ends, spread_on
 from lockstep.planner.search import Scored
-from lockstep.types.arrays import Floats
 
 MEMORY_ERROR_FRAC = 0.05
 """By which nine of ten published peaks of Megatron at most exceed the predicted ones (`validate`: 3 to 5 %)."""
 TIE_FRAC = 0.005
 
 
-def robust_order(job: Job, cluster: Cluster, near: Sequence[Scored]) -> list[Scored]:
+def robust_order(cluster: Cluster, near: Sequence[Scored], ends: Mapping[Layout, Ends]) -> list[Scored]:
     """`near` with the robust choice first, then by time when things go badly. Safe ones come before the others."""
-    badly_s = _badly_s(job, cluster, [one.layout for one in near])
+    spread = spread_on(cluster.device)
+    badly_s = [float(ends[one.layout].badly_s(spread)) for one in near]
     tight = [not is_safe(one.memory_B, cluster) for one in near]
-    ranked = sorted(zip(tight, badly_s.tolist(), near, strict=True))
+    ranked = sorted(zip(tight, badly_s, near, strict=True))
     first_tight, first_s, _ = ranked[0]
     tied = [one for tight, one_s, one in ranked if tight == first_tight and one_s <= (1 + TIE_FRAC) * first_s]
     chosen = min(tied, key=lambda one: (complexity(one.layout), one))
@@ -47,11 +45,3 @@ def complexity(layout: Layout) -> int:
     """Kinds of parallelism, sharding and recomputation in use, and chunks beyond one: what software must get right."""
     kinds = (layout.tp, layout.pp, layout.cp, layout.ep)
     return sum(one > 1 for one in kinds) + (layout.zero > 1) + (layout.recompute != "none") + layout.vpp - 1
-
-
-def _badly_s(job: Job, cluster: Cluster, layouts: Sequence[Layout]) -> Floats:
-    """Seconds of each when things go badly; those in one grid share one pass."""
-    found, spread = np.zeros(len(layouts)), spread_on(cluster.device)
-    for places, grid in grids_of(layouts):
-        found[places] = ends_of(job, cluster, grid).badly_s(spread)
-    return found

@@ -18,7 +18,7 @@ from lockstep.simulate.noise import Noise
 from lockstep.simulate.packets import Protocol, simulate_packets
 from lockstep.simulate.prices import Price, durations_s, links_between, sent_per_level_B
 from lockstep.simulate.queues import QueueRun, Rounds, circulate, closed_loop, queue, restarting
-from lockstep.simulate.sample import Progress, Sample, unseen
+from lockstep.simulate.sample import Progress, Sample, mean_interval_s, unseen
 from lockstep.simulate.shared_cores import SharedCores, Timed, simulate_shared_cores
 from lockstep.simulate.topology import (
     FifoLink,
@@ -60,6 +60,7 @@ __all__ = [
     "links_between",
     "makespans_s",
     "max_min_rates",
+    "mean_interval_s",
     "parse_law",
     "queue",
     "restarting",

@@ -55,9 +55,7 @@ class Sample:
         Of one value both ends are that value, which is right only when nothing is random: draw at least two. Source of
         t: Hill's expansion in 1 / (n - 1), error below 1e-3 from n = 6.
         """
-        n = len(self.values_s)
-        half = student_t(0.5 + confidence / 2, n - 1) * self.std_s / math.sqrt(n) if n > 1 else 0.0
-        return self.mean_s - half, self.mean_s + half
+        return mean_interval_s(self.mean_s, self.std_s, len(self.values_s), confidence)
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -88,6 +86,12 @@ def student_t(probability: float, freedom: int) -> float:
         (79 * x**9 + 776 * x**7 + 1482 * x**5 - 1920 * x**3 - 945 * x) / 92160,
     )
     return x + math.fsum(term / freedom**power for power, term in enumerate(terms, start=1))
+
+
+def mean_interval_s(mean_s: float, std_s: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
+    """The same from the mean and the deviation of n values."""
+    half = student_t(0.5 + confidence / 2, n - 1) * std_s / math.sqrt(n) if n > 1 else 0.0
+    return mean_s - half, mean_s + half
 
 
 def unseen(done: int, total: int) -> None:

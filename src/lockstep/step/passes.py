@@ -8,6 +8,7 @@ pieces expose what the formulas of `lockstep.parallel` price.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
@@ -16,7 +17,7 @@ import numpy as np
 from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.shard import Shard
-from lockstep.layout import Job, Layout, group_summary
+from lockstep.layout import Job, Layout, LayoutGrid, group_summary
 from lockstep.parallel.data.around import Around
 from lockstep.parallel.lanes import COMPUTE, Op
 from lockstep.parallel.piece import Flow, Piece, total_s
@@ -30,6 +31,8 @@ from lockstep.step.pieces import body_layers, kind_times, layer_kinds, vocabular
 from lockstep.step.placed import Device
 from lockstep.step.stage import Pair, StageTimes, stage_pieces
 from lockstep.step.step import Composition
+from lockstep.types.arrays import Truth
+from lockstep.workload import LayerKind
 
 WAITING = "waiting"
 """The lane of what ranks wait for slower ones: idle time that no traffic explains."""
@@ -191,22 +194,33 @@ def _around(around: Around, backward: bool, kernels_s: float) -> tuple[Piece, ..
     return data, within(around.with_host(way).plain, beside_s)
 
 
+def traffic_inside(job: Job, cluster: Cluster, grid: LayoutGrid, parts: Composition) -> list[tuple[Pair, Truth]]:
+    """Traffic of the layers, forward and backward, and which layouts of `grid` it is of.
+
+    Of the stage with the most work, which layouts may differ in; of every device where layers are placed by hand.
+    """
+    if job.transformer is None:
+        return [(((), ()), np.True_)]
+    clock = Clock.of(cluster.device, job.recipe)
+    shard, network = Shard(job.transformer, grid, job.recipe, clock), Network(cluster, grid)
+    several: list[tuple[Counter[LayerKind], Truth]] = [(held, np.True_) for held in body_layers(job, grid)]
+    if grid.split:
+        several = [(held, np.True_) for _, held in job.telling_stages(grid.stages, grid.placement, grid.split)]
+    elif len(several) > 1:
+        kinds = layer_kinds(job, grid, shard, network)
+        totals_s = np.broadcast_arrays(*(kind_times(kinds, held).total_s for held, _ in several))
+        heaviest = np.argmax(totals_s, axis=0)
+        several = [(held, heaviest == at) for at, (held, _) in enumerate(several) if np.any(heaviest == at)]
+    found = [(stage_pieces(shard, network, held), where) for held, where in several]
+    if not job.recipe.spreads(grid.stages):
+        return found
+    there, back = vocabulary_traffic(shard, network, parts.body)
+    return [(((*forward, there), (*backward, back)), where) for (forward, backward), where in found]
+
+
 def step_passes(job: Job, cluster: Cluster, layout: Layout, parts: Composition) -> StepPasses:
     """The passes of `layout`, whose times are `parts`."""
-    grid, recipe = layout.grid(), job.recipe
-    inside: tuple[Pair, ...] = (((), ()),)
-    if job.transformer is not None:
-        clock = Clock.of(cluster.device, recipe)
-        shard, network = Shard(job.transformer, grid, recipe, clock), Network(cluster, grid)
-        kinds = layer_kinds(job, grid, shard, network)
-        several = [held for _, held in job.telling_stages(layout.pp, layout.placement, layout.stages)]
-        if not layout.stages:
-            totals = [float(np.asarray(kind_times(kinds, held).total_s)) for held in body_layers(job, grid)]
-            several = [body_layers(job, grid)[int(np.argmax(totals))]]
-        inside = tuple(stage_pieces(shard, network, held) for held in several)
-        if recipe.spreads(layout.pp):
-            spread = vocabulary_traffic(shard, network, parts.body)
-            inside = tuple(((*forward, spread[0]), (*backward, spread[1])) for forward, backward in inside)
+    inside = tuple(pair for pair, _ in traffic_inside(job, cluster, layout.grid(), parts))
     groups = group_summary(layout, cluster)
     if "tp" in groups:
         groups.setdefault("etp", groups["tp"])

@@ -155,14 +155,13 @@ def _exchange(shard: Shard, network: Network, work: LayerWork, routed: Experts) 
 
 
 def stage_pieces(shard: Shard, network: Network, held: Mapping[LayerKind, int]) -> Pair:
-    """Traffic of the layers `held` by a stage as pieces of its forward and its backward pass, of one layout."""
+    """Traffic of the layers `held` by a stage as pieces of its forward and its backward pass."""
     found: Pair = ((), ())
+    whole = np.where(shard.grid.recompute == FULL, again_frac(shard), 0.0)
     forwards, backwards = shard.recipe.objective.passes
     for kind, count in sorted(held.items()):
         forward, backward = layer_pieces(shard, network, layer_work(shard, kind), kind)
-        again = _block_again(shard, kind, forward)
-        if shard.grid.recompute == FULL:
-            again = tuple(one * again_frac(shard) for one in forward)
+        again = (*_block_again(shard, kind, forward), *(one * whole for one in forward))
         found = (
             found[0] + _times(forward, count * forwards),
             found[1] + _times((*again, *backward), count * backwards),
@@ -186,8 +185,8 @@ def _block_again(shard: Shard, kind: LayerKind, forward: tuple[Piece, ...]) -> t
 
 
 def _times(pieces: tuple[Piece, ...], count: int) -> tuple[Piece, ...]:
-    """The pieces of `count` equal layers, without those that move nothing."""
-    return tuple(one * count for one in pieces if float(total_s(one.flows)) > 0)
+    """The pieces of `count` equal layers, without those that move nothing in any layout."""
+    return tuple(one * count for one in pieces if np.any(total_s(one.flows) > 0))
 
 
 def layer_times(shard: Shard, network: Network, kind: LayerKind, states: Passes) -> StageTimes:

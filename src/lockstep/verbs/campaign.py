@@ -15,7 +15,7 @@ from lockstep.verbs.words.operations import read_operation
 from lockstep.verbs.words.option import Option, taken
 from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.question import positive, whole
-from lockstep.verbs.words.shared import CLUSTER, MODEL, SEED, LayoutWords, OperationWords, TargetWords
+from lockstep.verbs.words.shared import CLUSTER, ENGINE, MODEL, SEED, STORE, LayoutWords, OperationWords, TargetWords
 from lockstep.verbs.words.targets import read_target
 
 if TYPE_CHECKING:
@@ -68,21 +68,8 @@ def campaign(
     ] = None,
     campaigns: Annotated[Quantity, Option("N", "Number of simulated runs. (default: 1000)")] = 1000,
     seed: Annotated[Quantity, SEED] = 0,
-    engine: Annotated[
-        str | Engine,
-        Option(
-            "E",
-            "Where runs are simulated, or a list is answered: serial, processes[:N], dask[:N], dask:ADDRESS or "
-            "dask:scheduler-file:PATH. (default: serial)",
-        ),
-    ] = "serial",
-    store: Annotated[
-        str | Path | None,
-        Option(
-            "FILE",
-            "Keep simulated runs, or the answers of a list, in this file as they come; what it has is not computed.",
-        ),
-    ] = None,
+    engine: Annotated[str | Engine, ENGINE] = "serial",
+    store: Annotated[str | Path | None, STORE] = None,
     progress: Progress | None = None,
     **words: Unpack[CampaignWords],
 ) -> Campaign:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lockstep.errors import BadInput
@@ -11,9 +12,10 @@ from lockstep.verbs.words.network import flags
 from lockstep.verbs.words.option import Option
 from lockstep.verbs.words.quantity import Quantity, Time
 from lockstep.verbs.words.question import whole
-from lockstep.verbs.words.shared import SEED
+from lockstep.verbs.words.shared import ENGINE, SEED, STORE
 
 if TYPE_CHECKING:
+    from lockstep.engines import Engine
     from lockstep.failures.stragglers import StragglerCost
     from lockstep.simulate import Law, Progress
 
@@ -42,16 +44,25 @@ def stragglers(
     above: Annotated[
         Time | None, Option("T", "Computing time; adds the probability that any worker takes longer.")
     ] = None,
+    draws: Annotated[
+        Quantity, Option("N", "Number of simulated times of workers, e.g. 400M; in blocks of 4M. (default: 4M)")
+    ] = "4M",
     seed: Annotated[Quantity, SEED] = 0,
+    engine: Annotated[str | Engine, ENGINE] = "serial",
+    store: Annotated[str | Path | None, STORE] = None,
     progress: Progress | None = None,
 ) -> StragglerCost:
     """Cost of waiting for the slowest of `workers`, with a mitigation; `slow` workers are always slower by a factor.
 
-    `progress` hears (done, total) of the simulation now and then.
+    `engine` and `store`: where blocks of `draws` are simulated, and the file that keeps them. `progress` hears
+    (done, total) of the simulation now and then.
     """
+    asked = {name: value for name, value in locals().items() if name not in ("engine", "store", "progress")}
+    from lockstep.engines import find_engine
     from lockstep.failures.stragglers import parse_mitigation
     from lockstep.failures.stragglers import stragglers as find
     from lockstep.simulate import parse_law, unseen
+    from lockstep.verbs.words.many import swept_file
 
     number = whole(workers, "--workers")
     if number > MOST_WORKERS:
@@ -72,9 +83,11 @@ def stragglers(
     if factor <= 0:
         raise BadInput("a factor on times must be above 0", "--slow-factor")
     slowdown = [1.0] * (launched - always) + [factor] * always if always else []
-    with flags("--workers"):
+    numbers = whole(draws, "--draws", minimum=2)
+    with flags("--workers"), swept_file(store, "stragglers", asked) as file:
         return find(
             number, drawn, chosen, comm_s=parse_time_s(comm, "--comm"), slowdown=slowdown,
             above_s=None if above is None else parse_time_s(above, "--above"),
-            seed=whole(seed, "--seed", minimum=0), progress=progress or unseen,
+            numbers=numbers, seed=whole(seed, "--seed", minimum=0), engine=find_engine(engine), file=file,
+            progress=progress or unseen,
         )  # fmt: skip

@@ -102,7 +102,7 @@ def _breakdown(found: Estimate, out: Console) -> None:
     for name, seconds in parts:
         share, one = seconds / found.step_time_s, hidden.get(name, Hiding())
         if share > 0 or one.hidden_s > HIDDEN_FRAC * found.step_time_s:
-            told = (format_time(one.hidden_s), format_time(one.slack_s)) if one.hidden_s else ("", "")
+            told = (format_time(float(one.hidden_s)), format_time(float(one.slack_s))) if one.hidden_s else ("", "")
             rows.append((PART_WORDS[name], format_time(seconds), format_frac(share, 2), bar(share), *told))
     columns = [("part", "left"), ("time", "right"), ("share", "right"), ("", "left")]
     if any(row[-1] for row in rows):

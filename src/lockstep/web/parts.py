@@ -102,9 +102,9 @@ def step_parts(one: Estimate) -> list[Json]:
                 "share": share,
                 "percent": format_frac(share, 2),
                 "start": start,
-                "hidden": "" if beside is None or not beside.hidden_s else format_time(beside.hidden_s),
+                "hidden": "" if beside is None or not beside.hidden_s else format_time(float(beside.hidden_s)),
                 "hidden_share": 0.0 if beside is None else beside.hidden_s / one.step_time_s,
-                "slack": "" if beside is None or not beside.hidden_s else format_time(beside.slack_s),
+                "slack": "" if beside is None or not beside.hidden_s else format_time(float(beside.slack_s)),
             }
         )
         start += share

@@ -62,7 +62,7 @@ def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: N
     time_s: Number = 0.0
     cut_in = parts(op, ranks)
     for phase, level in phases(op, len(ranks)):
-        if np.ndim(size_B) == np.ndim(ranks[level]) == 0 and ranks[level] == 1:
+        if np.all(np.equal(ranks[level], 1)):
             continue  # One rank has nobody to talk to.
         time_s = time_s + best_time_s(phase, ranks[level], size_B / cut_in[level], links[level], deployed(phase))
     if op != "all-reduce":

@@ -41,6 +41,8 @@ def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: N
     slowest_s: Number = 0.0
     gamma_s_per_B: Number = 0.0
     for size, link, share in zip(ranks, links, shares(ranks), strict=True):
+        if np.all(np.equal(size, 1)):
+            continue
         hop_s = link.latency_s + share_B * share / link.bandwidth_Bps
         slowest_s = np.maximum(slowest_s, (np.asarray(size) > 1) * hop_s)
         if reduces and np.any(gamma(link)):

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.engines import Engine, SweepFile
 from lockstep.errors import BadInput, UnknownName
 from lockstep.failures.stragglers.bounded import Bounded
 from lockstep.failures.stragglers.local import Local
 from lockstep.failures.stragglers.mitigation import Mitigation, Paid
+from lockstep.failures.stragglers.simulated import BLOCK, FRACTIONS, simulate_steps
 from lockstep.failures.stragglers.waiting import Backup, Barrier, Drop, any_above_frac
-from lockstep.simulate import Law, Normal, Pareto, Progress, Sample, unseen
+from lockstep.simulate import Law, Normal, Pareto, Progress, unseen
 from lockstep.types.arrays import Floats
 from lockstep.types.plain import Json, picked
 from lockstep.types.shown import Shown
@@ -31,11 +33,9 @@ MITIGATIONS: dict[str, Callable[[int], Mitigation]] = {
     "bounded": Bounded,
     "local": Local,
 }
-# Random numbers drawn: a second on one core, and intervals of some tenths of a percent.
-NUMBERS = 4_000_000
 SHARE = 4
-"""Of the numbers drawn for the step time, one in so many is drawn to see who is the slowest."""
-BLOCK = 10_000
+"""Of the numbers drawn for the step time, of at most one block, one in so many is drawn to see who is the slowest."""
+ROWS = 10_000
 """Steps at a time, so that memory stays bounded."""
 
 
@@ -96,15 +96,18 @@ def stragglers(
     comm_s: float = 0.0,
     slowdown: Sequence[float] = (),
     above_s: float | None = None,
-    numbers: int = NUMBERS,
+    numbers: int = BLOCK,
     seed: int = 0,
+    engine: Engine | None = None,
+    file: SweepFile | None = None,
     progress: Progress = unseen,
 ) -> StragglerCost:
     """Cost of waiting for `workers` whose times follow `law`.
 
     `comm_s` per synchronisation; `above_s`: a time for `any_above_frac`; `slowdown`: fixed factor of each launched
-    worker (persistent slowness), empty = none.
-    `progress` hears (done, total) of the simulation. Raises BadInput.
+    worker (persistent slowness), empty = none. About so many `numbers` are drawn, in blocks on `engine` where they are
+    more than one; blocks in `file` are not drawn again. `progress` hears (done, total) of the simulation.
+    Raises BadInput, and RunFailed when the engine did not answer all blocks.
     """
     chosen = parse_mitigation(mitigation) if isinstance(mitigation, str) else mitigation
     factor = _factors(workers, chosen, slowdown)
@@ -113,17 +116,15 @@ def stragglers(
         raise BadInput(f"the law has the mean {mean_s:g} s; its mean must be finite and above 0", "law")
     if not 0 <= comm_s < math.inf:
         raise BadInput(f"comm_s must be finite and not negative, got {comm_s}", "comm")
-    generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
-    means, singles = chosen.steps_s(law, factor, comm_s, numbers, generator, progress)
-    sample = Sample(means)
+    sample = simulate_steps(chosen, law, factor, comm_s, numbers, seed, engine=engine, file=file, progress=progress)
     alike = bool((factor == 1).all())
     exact_s = chosen.expected_s(law, workers) if alike else None
     waited_s = comm_s * chosen.comm_share()
     step_s = sample.mean_s if exact_s is None else exact_s + waited_s
-    quantiles = [chosen.quantile_s(law, workers, f) if alike else None for f in (0.5, 0.95, 0.99)]
+    quantiles = [chosen.quantile_s(law, workers, f) if alike else None for f in FRACTIONS]
     p50_s, p95_s, p99_s = (
-        float(np.quantile(singles, f)) if exact is None else exact + waited_s
-        for f, exact in zip((0.5, 0.95, 0.99), quantiles, strict=True)
+        simulated_s if exact is None else exact + waited_s
+        for simulated_s, exact in zip(sample.quantiles_s, quantiles, strict=True)
     )
     used = chosen.used(workers)
     return StragglerCost(
@@ -144,7 +145,7 @@ def stragglers(
         asynchronous_s=used * mean_s / float(np.sum(1 / factor)),
         comm_s=waited_s,
         any_above_frac=None if above_s is None else _any_above(law, factor, above_s),
-        slowest_slow_frac=None if alike else slowest_slow_frac(law, factor, numbers // SHARE, seed),
+        slowest_slow_frac=None if alike else slowest_slow_frac(law, factor, min(numbers, BLOCK) // SHARE, seed),
         paid=chosen.paid(workers),
         assumptions=tuple(_assumptions(law, alike)),
     )
@@ -155,7 +156,7 @@ def slowest_slow_frac(law: Law, factor: Floats, numbers: int, seed: int) -> floa
     generator, slow = np.random.default_rng(seed), factor != 1
     steps = max(1000, numbers // len(factor))
     found = 0.0
-    for now in np.diff([*range(0, steps, BLOCK), steps]):
+    for now in np.diff([*range(0, steps, ROWS), steps]):
         times_s = law.draw(generator, int(now) * len(factor)).reshape(int(now), -1) * factor
         last = times_s == times_s.max(axis=1, keepdims=True)
         found += float(((last & slow).sum(axis=1) / last.sum(axis=1)).sum())

@@ -26,7 +26,7 @@ from lockstep.parallel.data.offload import HostTraffic
 from lockstep.parallel.data.sharing import Sharing
 from lockstep.parallel.data.zero import Kernels, Traffic
 from lockstep.parallel.piece import Flow, Hiding, Piece, total_s
-from lockstep.types.arrays import Number
+from lockstep.types.arrays import Number, Whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,29 +204,27 @@ class Around:
         up, busy, down = (Flow("copy", "host", 0.0, seconds) for seconds in (alone_s[0], busy_s, alone_s[1]))
         return Piece("host", beside_s, before=(up,), beside=(busy,), after=(down,))
 
-    def hiding(self, microbatches: int, waits: Exposed) -> Hiding:
+    def hiding(self, microbatches: Whole, waits: Exposed) -> Hiding:
         """Data-parallel traffic of a whole step that hides, and what the same kernels would hide besides."""
         if not self.overlap:
             return Hiding()
         gathers, scatters, _ = self._each("backward")
-        each_s, once_s = float(total_s((*gathers, *scatters))), float(self.once.seconds)
-        sharing, each = self.sharing, bool(self.sharing.scatters | self.sharing.gathers_backward)
-        forwards, backwards = (microbatches if often else 1 for often in (sharing.gathers_forward, each))
-        forward_s, backward_s = float(self.moved.gather_s) * bool(sharing.sharded), each_s if each else once_s
-        all_s = forwards * forward_s + backwards * backward_s + (once_s if each else 0.0) + float(self.outer.seconds)
-        exposed_s = microbatches * float(waits.forward_s + waits.backward_s) + float(waits.once_s)
-        sides = (
-            (forwards * bool(sharing.sharded) * (not sharing.gathers_late), "forward", forward_s),
-            (backwards, "backward", backward_s),
-        )
-        kernels_s = [times * max(0.0, float(self.kernels.beside(way)[0]) - side_s) for times, way, side_s in sides]
-        return Hiding(max(0.0, float(all_s) - exposed_s), (1.0 - 1.0 / self.layers) * float(sum(kernels_s)))
+        each_s, once_s = total_s((*gathers, *scatters)), self.once.seconds
+        sharing, each = self.sharing, self.sharing.scatters | self.sharing.gathers_backward
+        forwards, backwards = (np.where(often, microbatches, 1) for often in (sharing.gathers_forward, each))
+        forward_s, backward_s = np.where(sharing.sharded, self.moved.gather_s, 0.0), np.where(each, each_s, once_s)
+        all_s = forwards * forward_s + backwards * backward_s + np.where(each, once_s, 0.0) + self.outer.seconds
+        exposed_s = microbatches * (waits.forward_s + waits.backward_s) + waits.once_s
+        gathering = sharing.sharded & (not sharing.gathers_late)
+        sides = ((forwards * gathering, "forward", forward_s), (backwards, "backward", backward_s))
+        kernels_s = [times * np.maximum(0.0, self.kernels.beside(way)[0] - side_s) for times, way, side_s in sides]
+        return Hiding(np.maximum(0.0, all_s - exposed_s), (1.0 - 1.0 / self.layers) * sum(kernels_s))
 
-    def host_hiding(self, microbatches: int, waits: Exposed) -> Hiding:
+    def host_hiding(self, microbatches: Whole, waits: Exposed) -> Hiding:
         """The same of the transfers of all passes: one way goes beside the other."""
         host, kernels = self.host, self.kernels
-        moved_s = [float(sum(host.way(way))) for way in ("forward", "backward")]
-        sides = zip(moved_s, (float(kernels.forward_s), float(kernels.backward_s)), strict=True)
-        slack_s = sum(max(0.0, kernels_s - side_s) for side_s, kernels_s in sides if side_s > 0)
-        hidden_s = max(0.0, sum(moved_s) - float(waits.host_s))
+        moved_s = [np.add(*host.way(way)) for way in ("forward", "backward")]
+        sides = zip(moved_s, (kernels.forward_s, kernels.backward_s), strict=True)
+        slack_s = sum(np.where(side_s > 0, np.maximum(0.0, kernels_s - side_s), 0.0) for side_s, kernels_s in sides)
+        hidden_s = np.maximum(0.0, sum(moved_s) - waits.host_s)
         return Hiding(microbatches * hidden_s, microbatches * slack_s)

@@ -69,10 +69,14 @@ class HostTraffic:
     """Of these the share that no kernels hide."""
 
     @property
+    def moving(self) -> Truth:
+        """Of which layouts any pass comes with transfers."""
+        return np.not_equal(self.up_forward_s + self.up_backward_s + self.down_backward_s + self.kept_s, 0.0)
+
+    @property
     def moves(self) -> bool:
-        """Whether any pass comes with transfers."""
-        each_s = (self.up_forward_s, self.up_backward_s, self.down_backward_s, self.kept_s)
-        return any(bool(np.any(seconds)) for seconds in each_s)
+        """Whether that is so of any layout."""
+        return bool(np.any(self.moving))
 
     def way(self, way: str) -> tuple[Number, Number]:
         """Seconds (up, down) of every `forward` or `backward` pass."""

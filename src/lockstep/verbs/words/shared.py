@@ -44,6 +44,14 @@ RANKS = Option("N", "Number of ranks in the group.")
 SIZE = Option("S", "Message size as nccl-tests counts it, e.g. 100MB.")
 PROCESSES = Option("N", "Processes to start. (default: those that torchrun or srun started, else 2)")
 SEED = Option("N", "Random seed. (default: 0)")
+ENGINE = Option(
+    "E",
+    "Where runs are simulated, or a list is answered: serial, processes[:N], dask[:N], dask:ADDRESS or "
+    "dask:scheduler-file:PATH. (default: serial)",
+)
+STORE = Option(
+    "FILE", "Keep simulated runs, or the answers of a list, in this file as they come; what it has is not computed."
+)
 RUNS = Option("DIR", "Folder in which to keep the run; see lockstep runs. (default: $LOCKSTEP_RUNS)", "--runs")
 SETTINGS = Option(
     "KEY=VALUE", "Value of one setting; may be repeated. --json without a name lists all settings.", "--set",
