@@ -67,10 +67,13 @@ def lab_name(by: str) -> tuple[str, str]:
 
 
 def found_in(findings: Findings, what: str) -> Found:
-    """The value of the check of that name, and the error that the lab allows it. Raises BadInput."""
+    """The value of the check of that name, and the error of the simulation. Raises BadInput.
+
+    The tolerance of a law is part of that error; the one of a false law says by how much that must be missed.
+    """
     for check in findings.checks:
         if check.what == what:
-            return Found(float(check.got), check.allowed)
+            return Found(float(check.got), check.allowed - (check.tolerance if check.false_law else 0.0))
     raise BadInput(f"{findings.experiment} has no check {what!r}", "by")
 
 
