@@ -4,15 +4,15 @@ An experiment computes much that no check of the claims reads: pictures, tables,
 limits of settings, checks of its own that no item names. The rule for what belongs to a check, by flow of data:
 
     seeds     the calls of `Check(...)` that made the named check when the experiment ran, found with their callers
-              in the file; in them the arguments that are read: got, standard_error, tolerance and runs, and of a
-              fact also expected, relation and false_law
+              in the file; in them the arguments that are read: got, standard_error and runs
     back      a name that is read: every statement that binds or changes it; a function that is called: what it
               returns; a parameter of a function on the way to the check: the argument of the caller
     around    the conditions and loops that such a statement stands in, and what leaves such a loop
     settings  the default of a setting that is read, not its limits
     guards    `strict=`, `raise` and reports of progress change no value, so they do not belong
 
-Names are followed without regard to the order of statements, so that a slice has too much rather than too little.
+Names are followed without regard to the order of statements or to parts of containers, so that a slice has too much.
+`drastic` changes an expression beyond all measure, to ask whether a number depends on it at all.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from lockstep.lab.experiment import Experiment
-from lockstep.lab.findings import Check, Findings
+from lockstep.lab.findings import Check
 
-READ = ("got", "standard_error", "tolerance", "runs")
-READ_OF_FACTS = (*READ, "expected", "relation", "false_law")
+READ = ("got", "standard_error", "runs")
 ORDER = ("what", "expected", "got", "standard_error", "tolerance", "false_law", "relation", "runs")
 GUARDS = ("strict", "more")
 """Words of calls that change no value: of `zip`, and of `watched`, which reports progress."""
@@ -52,8 +52,8 @@ def _step(frame: FrameType) -> Step:
     return frame.f_code.co_name, (first or 0, column or 0, last or 0, end or 0)
 
 
-def made_at(experiment: Experiment, file: Path) -> tuple[Findings, Ways]:
-    """Findings, and of each check the ways on which it was made: the call of `Check` first, then callers in the file."""
+def made_at(experiment: Experiment, file: Path) -> Ways:
+    """Of each check the ways on which it was made: the call of `Check` first, then its callers in the file."""
     ways = defaultdict[str, set[tuple[Step, ...]]](set)
     real = Check.__init__
 
@@ -68,9 +68,10 @@ def made_at(experiment: Experiment, file: Path) -> tuple[Findings, Ways]:
 
     Check.__init__ = made  # type: ignore[method-assign]
     try:
-        return experiment.answer({}), ways
+        experiment.answer({})
     finally:
         Check.__init__ = real  # type: ignore[method-assign]
+    return ways
 
 
 @dataclass(slots=True)
@@ -101,7 +102,9 @@ class Slice:
         """What changes one of several changes all of them."""
         scope = self.scope(loop)
         for one in _base(loop.target):
-            changes = [node for node in self.bound[scope, one] if isinstance(node, ast.Assign | ast.AugAssign | ast.Expr)]
+            changes = [
+                node for node in self.bound[scope, one] if isinstance(node, ast.Assign | ast.AugAssign | ast.Expr)
+            ]
             for name in {name.id for name in ast.walk(loop.iter) if isinstance(name, ast.Name)}:
                 self.bound[scope, name] += changes
 
@@ -116,13 +119,13 @@ class Slice:
         """Whether that part of the source belongs to a check."""
         return _within(place, self.places) and not _within(place, self.guards)
 
-    def follow(self, way: tuple[Step, ...], read: tuple[str, ...]) -> None:
+    def follow(self, way: tuple[Step, ...]) -> None:
         """Adds what a check reads that was made on that way."""
-        for inner, outer in zip(way, way[1:], strict=False):
+        for inner, outer in pairwise(way):
             self.callers[inner[0]].add(outer)
         for node in self._at(way[0][1]):
             named = dict(zip(ORDER, node.args, strict=False)) | {one.arg: one.value for one in node.keywords if one.arg}
-            for word in read:
+            for word in READ:
                 if word in named:
                     self.mark(named[word])
 
@@ -206,9 +209,9 @@ class Slice:
             return
         self.seen.add((function,))
         for one in ast.walk(function):
-            if isinstance(one, ast.Return | ast.Yield | ast.YieldFrom) and one.value is not None:
-                if self.scope(one) is function:
-                    self.mark(one)
+            gives = isinstance(one, ast.Return | ast.Yield | ast.YieldFrom) and one.value is not None
+            if gives and self.scope(one) is function:
+                self.mark(one)
 
     def parameter(self, function: Function, name: str) -> None:
         """The default of a parameter, and the arguments of the callers on the way to a check."""
@@ -295,7 +298,7 @@ def _binds(node: ast.AST) -> Iterator[str]:
                 yield from _base(target)
         case ast.AugAssign(target=target) | ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
             yield from _base(target)
-        case ast.For(target=target, iter=over) | ast.comprehension(target=target, iter=over):
+        case ast.For(target=target) | ast.comprehension(target=target):
             yield from _base(target)
         case ast.With(items=items):
             for item in items:
@@ -308,10 +311,25 @@ def _binds(node: ast.AST) -> Iterator[str]:
                 yield from _base(one)
 
 
-def slice_of(file: Path, ways: Ways, checks: Iterable[str], facts: Iterable[str]) -> Slice:
-    """What the checks of these names read, and those of facts. Raises KeyError for one that was not made."""
+def slice_of(file: Path, ways: Ways, checks: Iterable[str]) -> Slice:
+    """What the checks of these names read. Raises KeyError for one that was not made."""
     found = Slice(ast.parse(file.read_text()))
-    for names, read in ((checks, READ), (facts, READ_OF_FACTS)):
-        for way in [way for name in names for way in dict(ways)[name]]:
-            found.follow(way, read)
+    for way in [way for name in checks for way in dict(ways)[name]]:
+        found.follow(way)
     return found
+
+
+def drastic(before: str) -> list[str]:
+    """What may stand in the place of an expression or statement so that all that depends on it changes."""
+    statement = ast.parse(before).body[0]
+    if isinstance(statement, ast.AugAssign):
+        value = f"(1000 * ({ast.unparse(statement.value)}) + 1)"
+        return ["pass", ast.unparse(statement).replace(ast.unparse(statement.value), value)]
+    match statement.value if isinstance(statement, ast.Expr) else statement:
+        case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()) | ast.Constant(value=bool()):
+            return ["True", "False"]
+        case ast.Name() | ast.Attribute():
+            return [f"(lambda *given, **named: {times} * {before}(*given, **named))" for times in (0, 1000)]
+        case ast.Call():
+            return ["pass", f"(not ({before}))"]
+    return [f"(({before}) {change})" for change in ("* 0", "* 1000", "+ 1", "* -1")]

@@ -58,7 +58,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks.append(Check(what, (noise + drift) / workers, variance, standard_error=variance_error, holds=ALWAYS))
     x = np.array(numbers, dtype=float)
     return Findings(
-        checks=(*checks, *_false_laws(x, np.array(spreads), np.array(halves) / 1.96), *_over_the_period(settings, seed)),
+        checks=(
+            *checks,
+            *_false_laws(x, np.array(spreads), np.array(halves) / 1.96),
+            *_over_the_period(settings, seed),
+        ),
         theory=tuple(
             Law(f"spread, n = {workers}", value, "a^2 s^2 q (1 - 1/n) + drift", SOURCE)
             for workers, value in zip(numbers, expected, strict=True)
