@@ -139,8 +139,8 @@ class Slice:
         self.seen.add((node,))
         self.places.add(place_of(node))
         for one in ast.walk(node):
-            if isinstance(one, ast.Name):
-                self.need(self.scope(one) if one is not node else self.scope(node), one.id)
+            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load):
+                self.need(self.scope(one), one.id)
             elif isinstance(one, ast.Attribute):
                 self.member(one.attr)
         self.around(node)
