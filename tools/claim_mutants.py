@@ -34,6 +34,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+# A mutant's processor time is limited, and threads of a busy machine wait by spinning.
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 sys.path.insert(0, str(Path(__file__).parent))
 
 from claim_slices import Slice, drastic, made_at, slice_of
