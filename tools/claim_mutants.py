@@ -6,10 +6,12 @@
     python tools/claim_mutants.py --only network        of one file alone
 
 A mutant is one of those of `mutants.py`. Only checks and errata run that name a function which uses the changed line,
-each in a process of its own; of the lab also the experiment's own checks. A mutant is caught when one of them does not
-find its right value or stops. One that takes longer than `LIMIT_S` of processor time, as a search that never ends does,
-gives no verdict, so it is caught too; how many of these there are is printed. Mutants that no caller
-can tell from the code as it is are listed with the reason in `equivalent_mutants.toml`.
+each in a process of its own; of an experiment those that name one of its checks, and mutants are drawn from what these
+read (`claim_slices.py`). One on whose expression no number of a check depends, however drastically it is changed, is
+counted apart. A mutant is caught when a check does not find its right value or stops. One that takes longer than
+`LIMIT_S` of processor time, as a search that never ends does, gives no verdict, so it is caught too; how many of these
+there are is printed. Mutants that no caller can tell from the code as it is are listed with the reason in
+`equivalent_mutants.toml`.
 
     score = caught / (mutants - equivalent)
 """
@@ -18,27 +20,32 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import random
 import resource
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+# A mutant's processor time is limited, and threads of a busy machine wait by spinning.
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 sys.path.insert(0, str(Path(__file__).parent))
 
+from claim_slices import Slice, drastic, made_at, slice_of
 from mutants import EQUIVALENT, SOURCE, Mutant, mutants_of
 
 from lockstep.evidence.claims.decide import Bench
 from lockstep.evidence.claims.deciders.table import FILES, LAB, lab_name
 from lockstep.evidence.claims.entry import Check
 from lockstep.evidence.claims.shelf import entries, errata
-from lockstep.lab.facts import Fact, find_fact
+from lockstep.lab import find_experiment
 
 LIMIT_S = 30
 """Processor time of the checks of one mutant."""
@@ -80,38 +87,48 @@ def users(file: str, line: int) -> frozenset[str]:
     return frozenset(found)
 
 
-def deciding(mutant: Mutant) -> tuple[list[Check], list[Fact]]:
-    """The checks and facts that a mutant can change."""
-    stem = Path(mutant.file).stem
-    if mutant.file.startswith(DECIDERS):
-        names = {f"{stem}.{name}" for name in users(mutant.file, mutant.line)}
-        return [check for check in all_checks() if check.by.split()[0] in names], []
-    name = stem.replace("_", "-")
-    facts = {one.fact: find_fact(one.fact) for one in errata() if one.fact}
-    checks = [one for one in all_checks() if one.by.startswith(LAB) and lab_name(one.by)[0] == name]
-    return checks, [fact for fact in facts.values() if fact.experiment == name]
+def deciding(mutant: Mutant) -> list[Check]:
+    """The checks that a mutant can change."""
+    if not mutant.file.startswith(DECIDERS):
+        return named(mutant.file)
+    names = {f"{Path(mutant.file).stem}.{name}" for name in users(mutant.file, mutant.line)}
+    return [check for check in all_checks() if check.by.split()[0] in names]
 
 
-def module_of(file: str) -> str:
-    """The dotted name of a file of the package."""
-    return "lockstep." + file.removesuffix(".py").replace("/", ".")
+def experiment_of(file: str) -> str:
+    """The experiment of a file of the lab."""
+    return Path(file).stem.replace("_", "-")
+
+
+@cache
+def named(file: str) -> list[Check]:
+    """The checks of claims that name the experiment of a file."""
+    return [one for one in all_checks() if one.by.startswith(LAB) and lab_name(one.by)[0] == experiment_of(file)]
+
+
+def put(file: str, text: str) -> None:
+    """A module made of that text in place of the one of a file; nothing is left of what it kept."""
+    name = "lockstep." + file.removesuffix(".py").replace("/", ".")
+    module = ModuleType(name)
+    module.__file__, module.__package__ = str(SOURCE / file), name.rpartition(".")[0]
+    sys.modules[name] = module
+    setattr(import_module(module.__package__), name.rpartition(".")[2], module)
+    exec(compile(text, str(SOURCE / file), "exec"), module.__dict__)
 
 
 def notices(mutant: Mutant) -> bool:
-    """Whether a check or a fact does not come out as known with the mutant in place of its module."""
-    name = module_of(mutant.file)
-    module = ModuleType(name)
-    module.__file__, module.__package__ = str(SOURCE / mutant.file), name.rpartition(".")[0]
-    sys.modules[name] = module
-    setattr(import_module(module.__package__), name.rpartition(".")[2], module)
+    """Whether a check does not come out as known with the mutant in place of its module."""
     try:
-        exec(compile(mutant.apply((SOURCE / mutant.file).read_text()), mutant.id, "exec"), module.__dict__)
+        put(mutant.file, mutant.apply((SOURCE / mutant.file).read_text()))
         bench = Bench()
-        checks, facts = deciding(mutant)
-        wrong = (not _as_known(check, bench) for check in sorted(checks, key=lambda one: bench.seconds([one])))
-        return any(wrong) or any(not _holds(fact, bench) for fact in facts) or not _agree(mutant, bench)
+        return any(not _as_known(check, bench) for check in by_cost(mutant, bench))
     except Exception:  # a broken function that stops the run is noticed too
         return True
+
+
+def by_cost(mutant: Mutant, bench: Bench) -> list[Check]:
+    """The checks that a mutant can change, the cheapest first."""
+    return sorted(deciding(mutant), key=lambda one: bench.seconds([one]))
 
 
 def _as_known(check: Check, bench: Bench) -> bool:
@@ -119,20 +136,25 @@ def _as_known(check: Check, bench: Bench) -> bool:
     return check.as_known(found) and check.has_power(found)
 
 
-def _agree(mutant: Mutant, bench: Bench) -> bool:
-    """Whether all that an experiment of the lab checks comes out right; deciders have no checks of their own."""
-    if mutant.file.startswith(DECIDERS):
-        return True
-    return bench.experiment(Path(mutant.file).stem.replace("_", "-")).agrees
+def is_read(mutant: Mutant) -> bool:
+    """Whether a number of its checks depends on the expression that is changed: a drastic change of it moves one."""
+    as_it_is = replace(mutant, after=mutant.before)
+    others = [replace(mutant, after=after) for after in drastic(mutant.before)]
+    base, *seen = (in_child(partial(_numbers, one)) for one in (as_it_is, *others))
+    known = [one for one in seen if isinstance(one, list)]
+    return not known or any(one != base for one in known)
 
 
-def _holds(fact: Fact, bench: Bench) -> bool:
-    evidence = fact.evidence(bench.experiment(fact.experiment))
-    return bool(evidence) and all(one.ok for one in evidence)
+def _numbers(mutant: Mutant) -> list[str]:
+    """What the checks of a mutant find, to the last bit."""
+    put(mutant.file, mutant.apply((SOURCE / mutant.file).read_text()))
+    bench = Bench()
+    return [repr(bench.find(check)) for check in by_cost(mutant, bench)]
 
 
-def tried(mutant: Mutant) -> str:
-    """`caught`, `survived` or `endless`, from a process of its own."""
+def in_child(work: Callable[[], object]) -> object:
+    """What that returns in a process of its own; None where it raises, `endless` where it takes too long."""
+    reads, writes = os.pipe()
     process = os.fork()
     if process == 0:
         resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S))
@@ -140,28 +162,45 @@ def tried(mutant: Mutant) -> str:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.dup2(null, 2)
-        code = 2
         try:
-            code = 1 if notices(mutant) else 0
+            os.write(writes, json.dumps(work()).encode())
         finally:
-            os._exit(code)
+            os._exit(0)
+    os.close(writes)
+    with os.fdopen(reads) as file:
+        said = file.read()
     _, status = os.waitpid(process, 0)
-    if os.WIFSIGNALED(status):
+    return "endless" if os.WIFSIGNALED(status) else json.loads(said) if said else None
+
+
+def tried(mutant: Mutant) -> str:
+    """`caught`, `survived`, `endless`, or `unread` where no number of a check depends on what is changed."""
+    found = in_child(partial(notices, mutant))
+    if found == "endless":
         return "endless"
-    return "caught" if os.WEXITSTATUS(status) else "survived"
+    if found is not False:
+        return "caught"
+    return "survived" if mutant.file.startswith(DECIDERS) or is_read(mutant) else "unread"
 
 
 def mutants(lab: bool, only: Sequence[str] = ()) -> list[Mutant]:
-    """All of the deciders, or of the experiments that checks and facts of claims name."""
-    if not lab:
-        files = [f"{DECIDERS}/{name}.py" for name in FILES]
-    else:
-        named = {lab_name(one.by)[0] for one in all_checks() if one.by.startswith(LAB)}
-        named |= {find_fact(one.fact).experiment for one in errata() if one.fact}
+    """All of the deciders, or of what checks of claims read of the lab's experiments."""
+    if lab:
         found = sorted((SOURCE / EXPERIMENTS).rglob("*.py"))
-        files = [str(one.relative_to(SOURCE)) for one in found if one.stem.replace("_", "-") in named]
+        files = [str(one.relative_to(SOURCE)) for one in found if named(str(one))]
+    else:
+        files = [f"{DECIDERS}/{name}.py" for name in FILES]
     files = [file for file in files if not only or Path(file).stem in only]
-    return [one for file in files for one in mutants_of(file, (SOURCE / file).read_text())]
+    every = [one for file in files for one in mutants_of(file, (SOURCE / file).read_text())]
+    return [one for one in every if not lab or read_by(one.file).covers(one.place)]
+
+
+@cache
+def read_by(file: str) -> Slice:
+    """What the checks of claims read of an experiment's file."""
+    put(file, (SOURCE / file).read_text())
+    ways = made_at(find_experiment(experiment_of(file)), SOURCE / file)
+    return slice_of(SOURCE / file, ways, {lab_name(one.by)[1] for one in named(file)})
 
 
 def is_equivalent(mutant: Mutant) -> bool:
@@ -203,11 +242,14 @@ def main() -> None:
     counts = Counter[str]()
     for mutant, verdict in verdicts(chosen):
         counts[verdict] += 1
-        if verdict != "caught":
+        if verdict not in ("caught", "unread"):
             print(f"{verdict:9} {mutant.id}", flush=True)
     caught = counts["caught"] + counts["endless"]
     ends = f" ({counts['endless']} by never ending)" if counts["endless"] else ""
-    print(f"{caught} of {len(chosen)} caught = {caught / max(1, len(chosen)):.1%}{ends}")
+    of = len(chosen) - counts["unread"]
+    print(f"{caught} of {of} caught = {caught / max(1, of):.1%}{ends}")
+    if given.lab:
+        print(f"{counts['unread']} more change what no number of a check depends on")
 
 
 if __name__ == "__main__":

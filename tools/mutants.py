@@ -92,6 +92,11 @@ class Mutant:
         return f"{self.file}:{self.line}: {self.before} -> {self.after}"
 
     @property
+    def place(self) -> tuple[int, int, int, int]:
+        """First line and column, last line and column."""
+        return self.line, self.column, self.last_line, self.end_column
+
+    @property
     def room(self) -> str:
         """The folder, or the file for those at the top."""
         return self.file.partition("/")[0]

@@ -1,4 +1,4 @@
-"""Every check of items, every erratum and every fact behind one, each decider run once.
+"""Every check of items and every erratum, each decider run once.
 
 One test for each experiment of the lab and each file of deciders: all that rests on it comes out as known, and what it
 excludes is told from the right value. `test_entries.py` derives the verdicts from right values, which is then enough.
@@ -14,7 +14,6 @@ from lockstep.evidence.claims.decide import Bench
 from lockstep.evidence.claims.deciders.table import ARITHMETIC, LAB, lab_name
 from lockstep.evidence.claims.entry import Check, Found, Range
 from lockstep.evidence.claims.shelf import entries, errata
-from lockstep.lab.facts import find_fact
 
 
 def source(by: str) -> str:
@@ -32,8 +31,6 @@ def by_source() -> dict[str, list[Check]]:
         if one.check is not None:
             assert one.check.refutes, one.id  # What is right contradicts what is printed.
             found[source(one.check.by)].append(one.check)
-        elif one.fact:
-            found[find_fact(one.fact).experiment] += []
     return found
 
 
@@ -57,8 +54,3 @@ def test_checks_find_what_is_right_and_exclude_what_is_not(name: str) -> None:
             moved = [right.low + sign * 3 * check.allowed(found) for sign in (-1, 1)]
             changed = [Check(check.what, check.by, check.claimed, Range(at, at, right.half_digit)) for at in moved]
             assert not any(one.as_known(found) for one in changed), check.what
-    for one in errata():
-        if one.fact and find_fact(one.fact).experiment == name:
-            evidence = find_fact(one.fact).evidence(bench.experiment(name))
-            assert evidence, one.id
-            assert all(check.ok for check in evidence), one.id

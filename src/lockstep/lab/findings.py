@@ -100,9 +100,14 @@ class Check:
     holds: Domain = field(kw_only=True)
 
     @property
+    def random_error(self) -> float:
+        """Largest error that the draws of a simulation may make."""
+        return credible_errors(self.runs) * self.standard_error
+
+    @property
     def allowed(self) -> float:
         """Largest difference at which law and simulation agree."""
-        return credible_errors(self.runs) * self.standard_error + self.tolerance
+        return self.random_error + self.tolerance
 
     @property
     def strain(self) -> float:

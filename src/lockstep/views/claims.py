@@ -140,8 +140,6 @@ def _errata(found: tuple[Corrected, ...], out: Console) -> None:
     rows = []
     for one in found:
         seen = "-" if one.found is None else f"{one.found.value:.5g}"
-        if one.fact is not None:
-            seen = "as known" if one.as_registered else "unexpected"
         rows.append([one.erratum.id, one.erratum.severity, one.erratum.printed, one.erratum.right, seen])
     indented(out, table([("", "left"), ("", "left"), ("printed", "text"), ("right", "text"), ("found", "right")], rows))
 

@@ -156,13 +156,10 @@ class Corrected:
 
     erratum: Erratum
     found: Found | None = None
-    fact: Known | None = None
 
     @property
     def as_registered(self) -> bool | None:
         """Whether the right value was found, and not the printed one; None where nothing ran."""
-        if self.fact is not None:
-            return self.fact.as_registered
         check = self.erratum.check
         if self.found is None or check is None:
             return None
@@ -175,7 +172,7 @@ class Corrected:
             **self.erratum.to_dict(),
             "of": self.erratum.of,
             "got": None if self.found is None else self.found.value,
-            "nature": nature_of(check) if check else "simulated" if self.erratum.fact else "",
+            "nature": nature_of(check) if check else "",
             "as_registered": self.as_registered,
         }
 
@@ -200,19 +197,16 @@ def run(
     return tuple(Decided(entry, done.get(entry.id)) for entry in entries)
 
 
-def know(fact: Fact, seed: int = 0, bench: Bench | None = None) -> Known:
+def know(fact: Fact, seed: int = 0) -> Known:
     """Runs the experiment of a fact."""
-    return Known(fact, fact.evidence((bench or Bench(seed)).experiment(fact.experiment)))
+    return Known(fact, fact.evidence(Bench(seed).experiment(fact.experiment)))
 
 
 def correct(chosen: Iterable[Erratum], seed: int = 0, progress: Progress | None = None) -> tuple[Corrected, ...]:
     """Runs what can be run of errata."""
-    from lockstep.lab.facts import find_fact
-
     bench, given, done = Bench(seed), tuple(chosen), []
     for erratum in given:
-        fact = know(find_fact(erratum.fact), seed, bench) if erratum.fact else None
-        done.append(Corrected(erratum, bench.find(erratum.check) if erratum.check else None, fact))
+        done.append(Corrected(erratum, bench.find(erratum.check) if erratum.check else None))
         if progress is not None:
             progress(len(done), len(given))
     return tuple(done)

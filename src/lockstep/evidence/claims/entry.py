@@ -140,8 +140,6 @@ class Erratum:
     printed: str
     right: str
     check: Check | None = None
-    fact: str = ""
-    """Id of a fact of the lab that decides it instead."""
 
     @property
     def of(self) -> str:
@@ -150,7 +148,7 @@ class Erratum:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, "id severity printed right") | {"runs": self.check is not None or bool(self.fact)}
+        return picked(self, "id severity printed right") | {"runs": self.check is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

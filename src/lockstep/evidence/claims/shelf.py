@@ -72,13 +72,9 @@ def errata() -> tuple[Erratum, ...]:
     found = []
     with (SHELF / "errata.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            by, fact = row["by"], ""
-            if by.startswith("fact "):
-                by, fact = "", by.removeprefix("fact ")
-            check = None
-            if by:
-                check = read_check({"what": row["printed"], "by": by, "claimed": row["claimed"], "right": row["value"]})
-            found.append(Erratum(row["id"], row["severity"], row["printed"], row["right"], check, fact))
+            numbers = {"what": row["printed"], "by": row["by"], "claimed": row["claimed"], "right": row["value"]}
+            check = read_check(numbers) if row["by"] else None
+            found.append(Erratum(row["id"], row["severity"], row["printed"], row["right"], check))
     return tuple(found)
 
 

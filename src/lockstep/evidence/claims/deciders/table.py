@@ -67,10 +67,13 @@ def lab_name(by: str) -> tuple[str, str]:
 
 
 def found_in(findings: Findings, what: str) -> Found:
-    """The value of the check of that name, and the error that the lab allows it. Raises BadInput."""
+    """The value of the check of that name, and the error of its simulation. Raises BadInput.
+
+    What the lab tolerates between a law and a run is not read: the digits of the right value say how near it must be.
+    """
     for check in findings.checks:
         if check.what == what:
-            return Found(float(check.got), check.allowed)
+            return Found(float(check.got), check.random_error)
     raise BadInput(f"{findings.experiment} has no check {what!r}", "by")
 
 

@@ -159,7 +159,7 @@ def _slopes(settings: Settings, seen: dict[str, list[float]], sizes: Array, step
         # A floor is a mean of squares: its logarithm has a standard error of sqrt(2 / repetitions).
         spread = 2 / math.sqrt(settings.repetitions) / math.log(sizes[-1] / sizes[0]) if name == "unbiased" else 0.0
         # Settled, the start moves a random floor by 0.5 % at most; a constant error's floor by the factor (1 - q)^2.
-        allowed = 0.05
+        allowed = 0.05 if name == "unbiased" else 1e-9
         if name == "biased" and settled.here:
             allowed = 1e-6 + abs(_power(sizes, (1 - _way_left(a, sizes, steps)) ** 2))
         found.append(Check(f"power of the error, {name}", expected, power, spread, allowed,

@@ -62,8 +62,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=(
             *checks,
-            Check("the fraction alone matters: half of n and of 2 n", half, twice, 0.0, 0.1 * half, false_law=True,
-                  holds=ALWAYS),
+            Check("the fraction alone matters: half of 2 n over half of n", 1.0, twice / half, tolerance=0.1,
+                  false_law=True, holds=ALWAYS),
         ),
         theory=tuple(
             Law(f"variance, {number} participating", value, FORMULA, SOURCE)

@@ -58,7 +58,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks.append(Check(what, (noise + drift) / workers, variance, standard_error=variance_error, holds=ALWAYS))
     x = np.array(numbers, dtype=float)
     return Findings(
-        checks=(*checks, *_false_laws(x, np.array(spreads)), *_over_the_period(settings, seed)),
+        checks=(
+            *checks,
+            *_false_laws(x, np.array(spreads), np.array(halves) / 1.96),
+            *_over_the_period(settings, seed),
+        ),
         theory=tuple(
             Law(f"spread, n = {workers}", value, "a^2 s^2 q (1 - 1/n) + drift", SOURCE)
             for workers, value in zip(numbers, expected, strict=True)
@@ -95,14 +99,14 @@ def _laws(settings: Settings) -> tuple[float, float]:
     return noise, drift
 
 
-def _false_laws(workers: np.ndarray, spreads: np.ndarray) -> tuple[Check, ...]:
+def _false_laws(workers: np.ndarray, spreads: np.ndarray, errors: np.ndarray) -> tuple[Check, ...]:
     """Growth like sqrt(n) and decay like 1 / n, between the fewest and the most workers."""
     ratio, change = float(spreads[-1] / spreads[0]), float(workers[-1] / workers[0])
-    slack = 0.2 * ratio
+    slack, error = 0.2 * ratio, ratio * float(np.hypot(*(errors / spreads)[[0, -1]]))
     apart = when(change >= TELLING, f"numbers of workers that differ by a factor of {TELLING} or more")
     return (
-        Check("the spread grows like sqrt(n)", change**0.5, ratio, tolerance=slack, false_law=True, holds=apart),
-        Check("the spread falls like 1 / n", 1 / change, ratio, tolerance=slack, false_law=True, holds=apart),
+        Check("the spread grows like sqrt(n)", change**0.5, ratio, error, slack, false_law=True, holds=apart),
+        Check("the spread falls like 1 / n", 1 / change, ratio, error, slack, false_law=True, holds=apart),
     )
 
 

@@ -83,9 +83,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     seconds = run_s(1 + settings.penalty_frac * (counts - 1), counts, settings.compute_s, settings.exchange_s)
     cheapest = int(counts[seconds.argmin()])
     x = np.array(periods, dtype=float)
-    # Seconds(K) is convex, so one of the two whole numbers around K* takes the fewest.
-    nearest = max(1.0, min(best, LARGEST_PERIOD))
-    checks = [Check("K of the shortest run", nearest, float(cheapest), tolerance=1.0, holds=ALWAYS), _at_half()]
+    # Seconds fall from K to K + 1 while K (K + 1) < K*^2.
+    nearest = max(1.0, min(math.ceil((math.sqrt(1 + 4 * best**2) - 1) / 2), LARGEST_PERIOD))
+    checks = [Check("K of the shortest run", nearest, float(cheapest), holds=ALWAYS), _at_half()]
     more = x > 1
     slope, line = math.nan, np.zeros(0)
     if more.sum() > 2:
