@@ -22,8 +22,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lockstep.diagnosis.recover import Key, lost, recovered
+from lockstep.diagnosis.recover import Key, recovered
 from lockstep.diagnosis.steps import Window, steps_of
+from lockstep.diagnosis.streams import refilled
 from lockstep.diagnosis.trace import TABLE_HOST, RankTrace, Spans
 from lockstep.errors import BadInput
 from lockstep.types.arrays import Floats, Ints
@@ -99,9 +100,10 @@ def align(traces: Sequence[RankTrace]) -> Aligned:
     steps = [steps_of(trace) for trace in traces]
     zero_ns = traces[0].zero_ns
     offset_s = [(trace.zero_ns - zero_ns) / 1e9 for trace in traces]
+    traces = [refilled(trace, one.begins_s) for trace, one in zip(traces, steps, strict=True)]
     codes: dict[object, int] = {}
     sequences = [_sequences(trace, one.windows, codes) for trace, one in zip(traces, steps, strict=True)]
-    if len(traces) > 1 and any(lost(trace).any() for trace in traces):
+    if len(traces) > 1 and any(trace.lost_group.any() for trace in traces):
         traces = _with_groups(traces, sequences)
         sequences = [_sequences(trace, one.windows, codes) for trace, one in zip(traces, steps, strict=True)]
     clock, matches, notes = _clocks(traces, sequences, [one.windows for one in steps], offset_s)

@@ -94,6 +94,13 @@ class RankTrace:
         return self.names[index] if index >= 0 else ""
 
     @property
+    def lost_group(self) -> Bools:
+        """Which operations communicate in a group that nobody knows, of a trace that names groups elsewhere."""
+        communicates = self.spans.communicates
+        named = bool((self.spans.group[communicates] >= 0).any())
+        return np.asarray(communicates & (self.spans.group < 0) & named)
+
+    @property
     def unclassified_frac(self) -> float:
         """Share of the computing time in kernels of no known class."""
         computes = ~self.spans.communicates
