@@ -16,11 +16,12 @@ import numpy as np
 
 from lockstep.diagnosis.answer import Beside
 from lockstep.diagnosis.beside import beside
+from lockstep.diagnosis.factors import predicted_seen, sums
 from lockstep.diagnosis.measure import see
 from lockstep.diagnosis.predicted import Shown, traces_of
 from lockstep.diagnosis.ranks import AllRanks, all_ranks
 from lockstep.diagnosis.read.kineto import read_kineto
-from lockstep.diagnosis.replay import Factors, Replay, predicted_seen, same, sums
+from lockstep.diagnosis.replay import Factors, Replay, same
 from lockstep.diagnosis.trace import RankTrace
 from lockstep.diagnosis.write_kineto import write_kineto
 from lockstep.errors import LockstepError
@@ -201,7 +202,7 @@ def _maker(
     total = sums(seen)
     if fault == "link":
         kinds = [
-            kind for kind, each in total.transfer_s.items() if kind in ("tp", "ep", "dp", "cp") and each.mean() > 0
+            kind for kind, each in total.transfer_s.items() if kind != "other" and each.mean() > 0
         ]
         kinds = [kind for kind in kinds if total.transfer_s[kind].mean() > 0.004 * seen.step_s.mean()]
         if not kinds:

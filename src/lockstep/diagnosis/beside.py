@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from lockstep.diagnosis.answer import Beside, Part, Rates
 from lockstep.diagnosis.causes import Facts, causes
+from lockstep.diagnosis.factors import factors, predicted_seen
 from lockstep.diagnosis.gap import Share, attribute
 from lockstep.diagnosis.measure import Seen, mean_parts, stragglers
 from lockstep.diagnosis.ranks import all_ranks
 from lockstep.diagnosis.refit import Refit, refit
-from lockstep.diagnosis.replay import Factors, Replay, as_predicted, factors, predicted_seen
+from lockstep.diagnosis.replay import Factors, Replay, as_predicted
 from lockstep.planner import Estimate
 
 PART_OF = {

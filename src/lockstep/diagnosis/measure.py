@@ -88,7 +88,7 @@ def see(
     kinds, notes = kinds_of(aligned.traces, layout, given)
     partitions = []
     for trace, windows, arrived in zip(aligned.traces, aligned.windows, aligned.arrived_s, strict=True):
-        partitions.append(tuple(partition(trace, one, arrived) for one in _chosen(trace, windows, steps)))
+        partitions.append(tuple(partition(trace, one, arrived, kinds) for one in _chosen(trace, windows, steps)))
     alone = (ONE_RANK,) if len(traces) == 1 and bool(aligned.traces[0].spans.communicates.any()) else ()
     graphs = tuple(
         "kernels ran from CUDA graphs, so nobody knows whether the host was late" for one in traces if one.graphs

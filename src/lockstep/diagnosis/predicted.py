@@ -18,6 +18,7 @@ import numpy as np
 from lockstep.diagnosis.classes import CLASSES, COMMUNICATION
 from lockstep.diagnosis.ranks import SHARES, AllRanks
 from lockstep.diagnosis.trace import Mark, RankTrace, Spans, sorted_spans
+from lockstep.parallel.pipeline.passes import EXCHANGE
 from lockstep.program import Kind, Timeline
 from lockstep.program.idle import ready_s
 from lockstep.types.arrays import Floats, Ints
@@ -110,6 +111,8 @@ def traces_of(
             rows, part = found[int(program.rank[i])], shown.part[i]
             if part in SILENT:
                 continue
+            if part == "pp" and program.kind[i] not in (Kind.SEND, Kind.RECV):
+                continue
             if part == "compute":
                 _computation(rows, timeline, now, i, (zero, zero + float(launch[i]), float(late[i])))
             else:
@@ -155,6 +158,12 @@ def _posted(timeline: Timeline, before: Ints) -> Floats:
         if home[head] and before[head] >= 0:
             free = float(timeline.end_s[before[head]])
             found[receive] = min(max(found[receive], free), float(timeline.end_s[receive]))
+    # What holds a device for its message is the message; it is received by then.
+    sends = program.kind[heads] == Kind.SEND
+    for send, other in zip(heads[sends].tolist(), program.after[sends].tolist(), strict=True):
+        if program.name(int(program.label[other])) == EXCHANGE:
+            found[send] = timeline.start_s[other]
+            found[program.match[send]] = min(found[program.match[send]], found[send])
     # One member of a barrier carries what all wait for: each has arrived when its own rank's part of that has ended.
     barriers = np.flatnonzero(program.kind == Kind.BARRIER)
     place = {(int(program.group[i]), int(program.rank[i])): int(i) for i in barriers}

@@ -87,16 +87,17 @@ def used(windows: tuple[Window, ...]) -> tuple[Window, ...]:
 
 
 def _numbered(trace: RankTrace) -> list[tuple[int, Mark]]:
-    """The profiler's own steps, by number. One that was lost lies between those before and after it."""
+    """The profiler's own steps, by number; one that was lost lies where numbers skip but the host launched."""
     said: dict[int, Mark] = {}
     for mark in trace.marks:
         if (match := PROFILER_STEP.match(mark.name)) and mark.end_s > mark.start_s:
             said.setdefault(int(match[1]), mark)
     found: list[tuple[int, Mark]] = []
     for number, mark in sorted(said.items()):
-        if found and number > found[-1][0] + 1 and found[-1][1].end_s < mark.start_s:
-            between = number - 1 if number == found[-1][0] + 2 else SEVERAL
-            found.append((between, Mark("", found[-1][1].end_s, mark.start_s)))
+        before, left = found[-1] if found else (number, mark)
+        launched = (trace.spans.called_s >= left.end_s) & (trace.spans.called_s < mark.start_s)
+        if number > before + 1 and launched.any():
+            found.append((number - 1 if number == before + 2 else SEVERAL, Mark("", left.end_s, mark.start_s)))
         found.append((number, mark))
     return found
 
