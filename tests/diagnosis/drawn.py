@@ -201,9 +201,7 @@ def _maker(
     seen = predicted_seen(one, Replay(one, clean).timeline((), 0))
     total = sums(seen)
     if fault == "link":
-        kinds = [
-            kind for kind, each in total.transfer_s.items() if kind != "other" and each.mean() > 0
-        ]
+        kinds = [kind for kind, each in total.transfer_s.items() if kind != "other" and each.mean() > 0]
         kinds = [kind for kind in kinds if total.transfer_s[kind].mean() > 0.004 * seen.step_s.mean()]
         if not kinds:
             return None

@@ -95,10 +95,10 @@ def _for_host(idle_s: Mapping[str, float]) -> float:
 
 def predicted_seen(one: AllRanks, timeline: Timeline) -> Seen:
     """What the same measurement would show of the predicted step."""
-    return _shown(one, [timeline])
+    return shown(one, [timeline])
 
 
-def _shown(one: AllRanks, timelines: list[Timeline], late: list[Floats] | None = None) -> Seen:
+def shown(one: AllRanks, timelines: list[Timeline], late: list[Floats] | None = None) -> Seen:
     """Successive steps as measured; the last one is run twice, as the end of a trace is no step's."""
     late = [*late, late[-1]] if late else None
     traces = traces_of([*timelines, timelines[-1]], Shown.of(one), late)
@@ -166,7 +166,7 @@ def _replayed_seen(one: AllRanks, found: Factors) -> Seen:
     replay, names = Replay(one, found), found.names
     steps = range(replay.steps)
     late = [replay.durations_s(names, step)[1] for step in steps]
-    return _shown(one, [replay.timeline(names, step) for step in steps], late)
+    return shown(one, [replay.timeline(names, step) for step in steps], late)
 
 
 def _spread(host_s: Floats, slots: Array, ranks: int, step_s: float) -> Floats:
