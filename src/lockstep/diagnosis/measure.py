@@ -244,7 +244,8 @@ def mean_parts(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 def _input(seen: Seen, place: int) -> Input:
     trace = seen.traces[place]
-    quality = Quality(seen.aligned.matched_frac, seen.aligned.end_skew_s, trace.unclassified_frac)
+    drift_frac = None if seen.aligned.end_skew_s is None else seen.aligned.drift_frac[place]
+    quality = Quality(seen.aligned.matched_frac, seen.aligned.end_skew_s, drift_frac, trace.unclassified_frac)
     kind = "operations" if trace.host == TABLE_HOST else "kineto"
     return Input(trace.path, kind, trace.rank, seen.steps, quality)
 

@@ -43,9 +43,9 @@ class Window:
         """How long it takes."""
         return self.end_s - self.start_s
 
-    def shifted(self, seconds: float) -> Window:
-        """The same so many seconds later."""
-        return replace(self, start_s=self.start_s + seconds, end_s=self.end_s + seconds)
+    def clocked(self, rate: float, offset_s: float) -> Window:
+        """The same on another clock, as `RankTrace.clocked`."""
+        return replace(self, start_s=rate * self.start_s + offset_s, end_s=rate * self.end_s + offset_s)
 
 
 @dataclass(frozen=True, slots=True)
