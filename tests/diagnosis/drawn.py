@@ -32,7 +32,7 @@ from lockstep.types.arrays import Floats
 from lockstep.verbs.estimate import estimate
 
 STEPS, USED = 4, (1, 2)
-NOISE = 0.01
+NOISE, DRIFT_FRAC = 0.01, 2e-5
 FAULTS = (
     "none", "host", "ranks", "rotating", "link", "matmul", "elementwise", "unfused", "overlap", "stages", "experts",
 )  # fmt: skip
@@ -80,11 +80,12 @@ class Run:
         return float(np.mean(with_s)) - replay.timeline((), 0).makespan_s
 
     def write(self, folder: Path, **options: object) -> list[Path]:
-        """Files of all ranks, each with a clock of its own."""
+        """Files of all ranks, each with a clock of its own that drifts."""
         chance, found = random.Random(self.seed), []
         for trace in self.traces():
             path = folder / f"{chance.random():.9f}.json{'.gz' if chance.random() < 0.5 else ''}"
-            write_kineto(trace, path, clock_s=chance.uniform(0, 50), base_ns=10**18, **options)
+            drifting = trace.clocked(1.0 + chance.uniform(-DRIFT_FRAC, DRIFT_FRAC), 0.0)
+            write_kineto(drifting, path, clock_s=chance.uniform(0, 50), base_ns=10**18, **options)
             found.append(path)
         return found
 

@@ -57,17 +57,21 @@ def align(traces: Sequence[RankTrace]) -> Aligned:
     if len(traces) > 1 and any(trace.lost_group.any() for trace in traces):
         traces = _with_groups(traces, sequences)
         sequences = [_sequences(trace, one.windows, codes) for trace, one in zip(traces, steps, strict=True)]
-    clock, matches, notes = _clocks(traces, sequences, [one.windows for one in steps], offset_s)
-    moved = [trace.clocked(of.rate, of.offset_s) for trace, of in zip(traces, clock, strict=True)]
+    windows_of = [one.windows for one in steps]
+    clock, matches, notes = _clocks(traces, sequences, windows_of, offset_s)
+    moved, windows_of = _on_one_clock(traces, windows_of, clock)
+    if any(of.rate != 1.0 for of in clock):
+        # Groups with too few collectives to show a drift meet once their clocks are one by others.
+        sequences = [_sequences(trace, of, codes) for trace, of in zip(moved, windows_of, strict=True)]
+        again, matches, notes = _clocks(moved, sequences, windows_of, [0.0] * len(moved))
+        moved, windows_of = _on_one_clock(moved, windows_of, again)
+        clock = [second.after(first) for first, second in zip(clock, again, strict=True)]
     arrived, last, matched = _arrivals(moved, sequences, matches)
     accepted = [one for one in matches.values() if one.accepted]
     common = set.intersection(*({w.step for w in one.windows} for one in steps))
     if not common:
         raise BadInput("the traces have no step in common; give traces of the same steps of all ranks", traces[0].path)
-    windows = tuple(
-        tuple(w.clocked(of.rate, of.offset_s) for w in one.windows if w.step in common)
-        for one, of in zip(steps, clock, strict=True)
-    )
+    windows = tuple(tuple(w for w in of if w.step in common) for of in windows_of)
     for i, one in enumerate(steps):
         if one.disagreement_frac:
             notes.append(
@@ -82,6 +86,15 @@ def align(traces: Sequence[RankTrace]) -> Aligned:
         drift_frac=tuple(1.0 / of.rate - 1.0 for of in clock),
         not_known=tuple(dict.fromkeys(notes)),
     )  # fmt: skip
+
+
+def _on_one_clock(
+    traces: Sequence[RankTrace], windows: Sequence[tuple[Window, ...]], clock: Sequence[Clock]
+) -> tuple[list[RankTrace], list[tuple[Window, ...]]]:
+    """Traces and their steps by the clock of the first."""
+    moved = [trace.clocked(of.rate, of.offset_s) for trace, of in zip(traces, clock, strict=True)]
+    steps = [tuple(w.clocked(of.rate, of.offset_s) for w in one) for one, of in zip(windows, clock, strict=True)]
+    return moved, steps
 
 
 def _with_groups(traces: list[RankTrace], sequences: list[dict[Key, Collectives]]) -> list[RankTrace]:

@@ -35,6 +35,8 @@ CLASS_OF = {
 }  # fmt: skip
 LEAST_FRAC = 0.002
 """Of a step: a class or a group that takes less is not compared."""
+ALIKE_FRAC = 0.005
+"""Of a step, by which hosts of ranks differ by chance."""
 EXPERT_FRAC = 0.3
 """Of the excess of products on a rank, what attention and the rest may have of it, if its tokens are more."""
 HIDDEN_FRAC = 0.1
@@ -170,11 +172,12 @@ def _replayed_seen(one: AllRanks, found: Factors) -> Seen:
 
 
 def _spread(host_s: Floats, slots: Array, ranks: int, step_s: float) -> Floats:
-    """Seconds of all ranks of the program, from those that were measured."""
-    found = np.zeros((len(host_s), ranks))
-    found[:, slots] = host_s
-    unseen = np.setdiff1d(np.arange(ranks), slots)
-    found[:, unseen] = np.median(host_s, axis=1, keepdims=True)
+    """Seconds of all ranks of the program, from those that were measured; ranks that differ by chance are alike."""
+    middle = np.median(host_s, axis=1, keepdims=True)
+    near = np.abs(host_s - middle) < ALIKE_FRAC * step_s
+    alike = np.sum(host_s, axis=1, keepdims=True, where=near) / np.maximum(near.sum(axis=1, keepdims=True), 1)
+    found = np.where(near.any(axis=1, keepdims=True), alike, middle) * np.ones((1, ranks))
+    found[:, slots] = np.where(near, found[:, slots], host_s)
     found[np.abs(found) < LEAST_FRAC * step_s] = 0.0
     return found
 

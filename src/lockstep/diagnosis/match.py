@@ -31,7 +31,7 @@ HOST_SKEW_S = 10e-3
 REACH = 64
 """Collectives by which starts of two profilers may differ beyond what the steps' numbers say."""
 LEAST = 2
-LEAST_DRIFT = 4
+LEAST_DRIFT = 2
 """Collectives in a third of a sequence that a slope is read from."""
 DRIFTS_S, MOST_DRIFT_FRAC = 1e-6, 1e-3
 """Ends that lie less apart need no slope; quartz clocks of hosts are a hundred times nearer than the most allowed."""

@@ -68,7 +68,7 @@ class Partition:
     between there and its start: the host's lateness.
     """
     disputed_s: float
-    """The same before the end of a transfer that the computation may have needed, but for messages: these it needed."""
+    """The same before the end of a collective that the computation may have needed; a message of a pipeline it did."""
 
     def parts(self, trace: RankTrace, kind: Mapping[str, str]) -> dict[str, float]:
         """Seconds by part; they add up to the window. `kind` names the kind of every group: dp, tp, ..."""
@@ -115,8 +115,8 @@ def partition(
     free = ~busy & ~taken
     begins_s, starved = _following(mine.at(computes), edges)
     starved &= ~busy
-    needed = comm[_received(trace, mine.at(comm), kind)]
-    late = starved & (_ended(high[needed], begins_s) <= edges[:-1])
+    messages = np.array([kind.get(trace.name(group)) == "pp" for group in mine.group[comm].tolist()], dtype=bool)
+    late = starved & (_ended(high[comm][messages], begins_s) <= edges[:-1])
     alone = _ended(high[comm], begins_s) <= edges[:-1]
     hidden = _hidden(trace, mine.at(comm), edges, length, busy | starved, low[comm], high[comm])
     moves = _covered(edges, came[comm], high[comm])
@@ -132,14 +132,6 @@ def _following(computes: Spans, edges: Floats) -> tuple[Floats, Bools]:
     following = np.searchsorted(computes.start_s, edges[:-1])
     called_s = np.append(computes.called_s, np.nan)[following]
     return np.append(computes.start_s, np.inf)[following], called_s > edges[:-1]
-
-
-def _received(trace: RankTrace, comm: Spans, kind: Mapping[str, str]) -> Bools:
-    """Which transfers are messages of a pipeline that what is computed next needs."""
-    pairs = zip(comm.group.tolist(), comm.op.tolist(), strict=True)
-    return np.array(
-        [kind.get(trace.name(group)) == "pp" and trace.name(op) != "send" for group, op in pairs], dtype=bool
-    )
 
 
 def _ended(ends_s: Floats, until_s: Floats) -> Floats:

@@ -20,9 +20,10 @@ import numpy as np
 
 from lockstep.diagnosis.streams import streams_of
 from lockstep.diagnosis.trace import Mark, RankTrace
+from lockstep.errors import BadInput
 from lockstep.types.arrays import Floats
 
-PROFILER_STEP = re.compile(r"^ProfilerStep#(\d+)$")
+PROFILER_STEP = re.compile(r"^ProfilerStep#(\d{1,15})$")
 OPTIMIZER_STEP = re.compile(r"^Optimizer\.step#")
 SEVERAL = -1
 """Number of a time in which the host ran several steps that it does not say."""
@@ -61,7 +62,7 @@ class Steps:
 
 
 def steps_of(trace: RankTrace) -> Steps:
-    """All steps of a rank, cut ones included."""
+    """All steps of a rank, cut ones included. Raises BadInput for steps that take no time or do not follow another."""
     if marks := _numbered(trace):
         found = _said(trace, marks, "the profiler's steps")
     elif len(ends := [one for one in trace.marks if OPTIMIZER_STEP.match(one.name)]) > 1:
@@ -77,6 +78,8 @@ def steps_of(trace: RankTrace) -> Steps:
     else:
         spans = trace.spans
         found = Steps((Window(0, float(spans.start_s.min()), float(spans.end_s.max())),), "the whole trace")
+    if any(one.seconds <= 0 for one in found.windows):
+        raise BadInput("no time passes in its steps", trace.path)
     return replace(found, disagreement_frac=_disagreement(trace, found.windows))
 
 
@@ -105,6 +108,8 @@ def _numbered(trace: RankTrace) -> list[tuple[int, Mark]]:
 def _said(trace: RankTrace, marks: list[tuple[int, Mark]], found_by: str) -> Steps:
     """Steps that the host says: its own where it computes too, else those that the device ran for them."""
     begins_s = tuple(mark.start_s for _, mark in marks)
+    if any(high <= low for low, high in itertools.pairwise(begins_s)):
+        raise BadInput(f"its steps do not follow one another by {found_by}", trace.path)
     edges = [(mark.start_s, mark.end_s) for _, mark in marks] if trace.on_host else _on_device(trace, marks)
     windows = (Window(number, *edge) for (number, _), edge in zip(marks, edges, strict=True) if number != SEVERAL)
     return Steps(tuple(windows), found_by, begins_s=begins_s)
