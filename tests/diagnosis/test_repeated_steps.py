@@ -76,3 +76,15 @@ def test_steps_that_do_not_repeat() -> None:
     assert stream.first.tolist() == [0, 3, 9]
     assert stream.certain.tolist() == [True, False, False]
     assert stream.period == 0
+
+
+def test_streams_that_say_little_are_left_to_their_pauses() -> None:
+    """Of 40,000 operations with two known launches, any number per step would fit; steps take a time each to try."""
+    start = np.concatenate([step + np.linspace(0.1, 0.6, 10_000) for step in range(4)])
+    called = np.where(np.isin(np.arange(40_000), (0, 39_999)), start - 0.01, np.nan)
+    none, zero = np.full(40_000, -1), np.zeros(40_000)
+    spans = Spans(start, start + 1e-6, none * 0, none * 0, none * 0, called, none, none, zero, none, none)
+    (stream,) = streams_of(RankTrace("", 0, 1, "", "", 0, ("a",), spans), [0.0, 1.0, 2.0, 3.0])
+    assert stream.period == 0
+    assert not stream.certain[1:].any()
+    assert set(stream.first[1:].tolist()) <= {10_000, 20_000, 30_000}

@@ -20,7 +20,7 @@ from lockstep.diagnosis.trace import RankTrace, Spans
 from lockstep.types.arrays import Array, Bools, Floats, Ints
 
 MOST_FITS = 10_000
-"""Numbers of operations per step that are tried; a stream that says less is left to its pauses."""
+"""Ways in which steps may lie that are compared; a stream that leaves more open is left to its pauses."""
 COLUMNS = ("group", "op", "size_B", "peer")
 
 
@@ -84,7 +84,9 @@ def _fits(earliest: Ints, latest: Ints) -> Ints:
     high = int(np.min(latest[1:] - earliest[:-1], initial=low + MOST_FITS))
     for period in range(low, high + 1) if high - low < MOST_FITS else ():
         begin, end = int((earliest - number * period).max()), int((latest - number * period).min())
-        rows += [(one, period) for one in range(begin, end + 1)]
+        rows += [(one, period) for one in range(begin, min(end, begin + MOST_FITS) + 1)]
+        if len(rows) > MOST_FITS:
+            return np.zeros((0, 2), dtype=np.int64)
     return np.array(rows, dtype=np.int64).reshape(-1, 2)
 
 
