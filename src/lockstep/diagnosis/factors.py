@@ -132,7 +132,7 @@ def factors(one: AllRanks, seen: Seen, predicted: Seen) -> Factors:
         classes["matmul"], experts[:, slots] = classes["matmul"] * mean, experts[:, slots] / mean
     links = _links(mine, theirs, here, step_s, len(seen.traces) > 1)
     sure_s = mine.idle_s + mine.starved_s - theirs.idle_s[:, here] - theirs.starved_s[:, here]
-    host = _spread(sure_s, slots, one.program.ranks, step_s)
+    host = _hosts(sure_s, slots, one.program.ranks, step_s)
     compared = {
         name: (float(theirs.classes[name][:, here].mean()), float(mine.classes[name].mean())) for name in SHARES
     }
@@ -145,7 +145,7 @@ def factors(one: AllRanks, seen: Seen, predicted: Seen) -> Factors:
         return found
 
     def with_disputed(frac: float) -> Factors:
-        host = _spread(sure_s + frac * mine.disputed_s, slots, one.program.ranks, step_s)
+        host = _hosts(sure_s + frac * mine.disputed_s, slots, one.program.ranks, step_s)
         return replace(found, host_s=host)
 
     def excess_s(frac: float) -> float:
@@ -171,7 +171,7 @@ def _replayed_seen(one: AllRanks, found: Factors) -> Seen:
     return shown(one, [replay.timeline(names, step) for step in steps], late)
 
 
-def _spread(host_s: Floats, slots: Array, ranks: int, step_s: float) -> Floats:
+def _hosts(host_s: Floats, slots: Array, ranks: int, step_s: float) -> Floats:
     """Seconds of all ranks of the program, from those that were measured; ranks that differ by chance are alike."""
     middle = np.median(host_s, axis=1, keepdims=True)
     near = np.abs(host_s - middle) < ALIKE_FRAC * step_s
