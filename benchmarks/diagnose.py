@@ -3,7 +3,8 @@
     python benchmarks/diagnose.py [--runs 200] [--seed 0] [--fault NAME] [--lost 0.2]
 
 Layouts of dense models and models with experts on one or two nodes are drawn; each run has one fault, or none, and is
-written as the trace files of all its ranks, read, aligned, partitioned and compared with the prediction.
+written as the trace files of all its ranks, read, aligned, partitioned and compared with the prediction. What was
+found on a day is in benchmarks/results/diagnose.
 """
 
 from __future__ import annotations

@@ -16,11 +16,12 @@ import numpy as np
 
 from lockstep.diagnosis.answer import Beside
 from lockstep.diagnosis.beside import beside
+from lockstep.diagnosis.factors import predicted_seen, sums
 from lockstep.diagnosis.measure import see
 from lockstep.diagnosis.predicted import Shown, traces_of
 from lockstep.diagnosis.ranks import AllRanks, all_ranks
 from lockstep.diagnosis.read.kineto import read_kineto
-from lockstep.diagnosis.replay import Factors, Replay, predicted_seen, same, sums
+from lockstep.diagnosis.replay import Factors, Replay, same
 from lockstep.diagnosis.trace import RankTrace
 from lockstep.diagnosis.write_kineto import write_kineto
 from lockstep.errors import LockstepError
@@ -31,7 +32,7 @@ from lockstep.types.arrays import Floats
 from lockstep.verbs.estimate import estimate
 
 STEPS, USED = 4, (1, 2)
-NOISE = 0.01
+NOISE, DRIFT_FRAC = 0.01, 2e-5
 FAULTS = (
     "none", "host", "ranks", "rotating", "link", "matmul", "elementwise", "unfused", "overlap", "stages", "experts",
 )  # fmt: skip
@@ -79,11 +80,12 @@ class Run:
         return float(np.mean(with_s)) - replay.timeline((), 0).makespan_s
 
     def write(self, folder: Path, **options: object) -> list[Path]:
-        """Files of all ranks, each with a clock of its own."""
+        """Files of all ranks, each with a clock of its own that drifts."""
         chance, found = random.Random(self.seed), []
         for trace in self.traces():
             path = folder / f"{chance.random():.9f}.json{'.gz' if chance.random() < 0.5 else ''}"
-            write_kineto(trace, path, clock_s=chance.uniform(0, 50), base_ns=10**18, **options)
+            drifting = trace.clocked(1.0 + chance.uniform(-DRIFT_FRAC, DRIFT_FRAC), 0.0)
+            write_kineto(drifting, path, clock_s=chance.uniform(0, 50), base_ns=10**18, **options)
             found.append(path)
         return found
 
@@ -200,9 +202,7 @@ def _maker(
     seen = predicted_seen(one, Replay(one, clean).timeline((), 0))
     total = sums(seen)
     if fault == "link":
-        kinds = [
-            kind for kind, each in total.transfer_s.items() if kind in ("tp", "ep", "dp", "cp") and each.mean() > 0
-        ]
+        kinds = [kind for kind, each in total.transfer_s.items() if kind != "other" and each.mean() > 0]
         kinds = [kind for kind in kinds if total.transfer_s[kind].mean() > 0.004 * seen.step_s.mean()]
         if not kinds:
             return None

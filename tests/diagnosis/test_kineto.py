@@ -17,6 +17,7 @@ from lockstep.diagnosis.measure import Seen, see
 from lockstep.diagnosis.predicted import Shown, traces_of
 from lockstep.diagnosis.ranks import all_ranks
 from lockstep.diagnosis.read.kineto import read_kineto
+from lockstep.diagnosis.steps import steps_of
 from lockstep.diagnosis.trace import RankTrace
 from lockstep.diagnosis.write_kineto import kineto_events, write_kineto
 from lockstep.errors import BadInput
@@ -24,7 +25,6 @@ from lockstep.simulate import Noise, parse_law, simulate
 from lockstep.verbs.estimate import estimate
 
 STEP = 12
-COMPUTED = ("compute.matmul", "compute.attention", "compute.stream", "optimizer")
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +41,6 @@ def told(seen: Seen) -> list[dict[str, float]]:
     """Parts of every rank in order of the ranks, of one step."""
     (number,) = {place for place, step in enumerate(seen.steps) if step == STEP}
     return [each[number] for each in seen.parts()]
-
-
-def window(seen: Seen, rank: int) -> float:
-    """Seconds of that step of one rank."""
-    (number,) = {place for place, step in enumerate(seen.steps) if step == STEP}
-    return float(seen.partitions[rank][number].window.seconds)
 
 
 def same(one: list[dict[str, float]], two: list[dict[str, float]]) -> None:
@@ -112,46 +106,63 @@ def test_what_must_not_matter(traces: list[RankTrace], tmp_path: Path) -> None:
 
 
 def test_lost_metadata(traces: list[RankTrace], tmp_path: Path) -> None:
-    """Of a fifth of the kernels launch and group are lost: what is computed stays, of every rank whose step begins
-    where it did. Where its first launches are lost it may begin an operation late.
-    """
-    plain, lost = read(written(traces, tmp_path)), read(written(traces, tmp_path, seen=0.8))
-    kept = 0
-    for rank, (first, second) in enumerate(zip(told(plain), told(lost), strict=True)):
-        assert sum(second.values()) == pytest.approx(sum(first.values()), rel=0.1)
-        computed = [sum(one[name] for name in COMPUTED) for one in (first, second)]
-        assert computed[1] == pytest.approx(computed[0], rel=0.1)
-        if window(plain, rank) == pytest.approx(window(lost, rank), abs=2e-4):
-            kept += 1
-            for name in COMPUTED:
-                assert second[name] == pytest.approx(first[name], rel=1e-4, abs=2e-5)
-    assert kept >= len(traces) // 2
+    """Of a fifth of the kernels launch and group are lost: nothing changes but causes of idle time, by microseconds."""
+    plain, lost = told(read(written(traces, tmp_path))), told(read(written(traces, tmp_path, seen=0.8)))
+    for first, second in zip(plain, lost, strict=True):
+        idle = [sum(seconds for name, seconds in one.items() if name.startswith("idle.")) for one in (first, second)]
+        assert idle[1] == pytest.approx(idle[0], abs=2e-6)
+        assert sum(second.values()) == pytest.approx(sum(first.values()), abs=2e-6)
+        for name in set(first) | set(second):
+            within_s = 1e-4 if name.startswith("idle.") else 2e-6
+            assert second.get(name, 0.0) == pytest.approx(first.get(name, 0.0), abs=within_s), name
 
 
 def test_lost_groups_are_found_again(traces: list[RankTrace], tmp_path: Path) -> None:
-    """By the ends of other ranks' collectives, whatever the clocks; where two end together and one is lost on all of
-    its ranks, it may be taken for the other.
-    """
+    """By their places in other steps and the ends of other ranks' collectives, whatever the clocks."""
     paths = [tmp_path / f"lost-{trace.rank}.json" for trace in traces]
     for trace, path in zip(traces, paths, strict=True):
         write_kineto(trace, path, clock_s=3.0 * (trace.rank or 0), seen=0.8)
-    plain = {trace.rank: sorted_ends(trace) for trace in traces}
-    found = align([read_kineto(path) for path in paths])
-    named = wrong = total = 0
-    for trace in found.traces:
-        for (_, known), (_, group) in zip(plain[trace.rank], sorted_ends(trace), strict=True):
-            total += 1
-            named += group != ""
-            wrong += group not in ("", known)
-    assert named > 0.93 * total
-    assert wrong < 0.02 * total
+    read_back = [read_kineto(path) for path in paths]
+    assert sum(int(trace.lost_group.sum()) for trace in read_back) > 100
+    plain, named, total = {trace.rank: collectives(trace) for trace in traces}, 0, 0
+    for trace in align(read_back).traces:
+        for known, group in zip(plain[trace.rank], collectives(trace), strict=True):
+            assert group in ("", known)
+            named, total = named + (group != ""), total + 1
+    assert named > 0.99 * total
 
 
-def sorted_ends(trace: RankTrace) -> list[tuple[float, str]]:
-    """(seconds, group) of its collectives, stream by stream in order of their ends."""
+def collectives(trace: RankTrace) -> list[str]:
+    """Groups of its collectives, stream by stream in order of their starts, to the nanosecond that a file keeps."""
     spans = trace.spans.at(trace.spans.communicates)
-    order = np.lexsort((spans.end_s, spans.stream))
-    return [(float(spans.end_s[i]), trace.name(int(spans.group[i]))) for i in order.tolist()]
+    after_s = np.round(spans.start_s - spans.start_s.min(), 8)
+    order = np.lexsort((spans.name, np.round(spans.end_s - spans.start_s, 8), after_s, spans.stream))
+    return [trace.name(int(spans.group[i])) for i in order.tolist()]
+
+
+def test_an_annotation_that_was_lost(traces: list[RankTrace]) -> None:
+    """Its step lies between those before and after it; two in a row are no step, and the others stay."""
+    trace = traces[2]
+    whole = steps_of(trace).windows
+    for lost, kept in (((11,), (10, 11, 12, 13)), ((11, 12), (10, 13))):
+        marks = tuple(one for one in trace.marks if one.name not in {f"ProfilerStep#{step}" for step in lost})
+        found = steps_of(dataclasses.replace(trace, marks=marks)).windows
+        assert [one.step for one in found] == list(kept)
+        for one in found:
+            assert one == next(other for other in whole if other.step == one.step)
+
+
+def test_clocks_that_drift(traces: list[RankTrace], tmp_path: Path) -> None:
+    """Hosts' clocks run apart by parts in a million: partners, parts and ends are those of clocks that do not."""
+    plain = told(read(written(traces, tmp_path)))
+    drift = {trace.rank: 20e-6 * (trace.rank or 0) for trace in traces}
+    drifting = [trace.clocked(1.0 + drift[trace.rank], 0.0) for trace in traces]
+    seen = read(written(drifting, tmp_path))
+    same(plain, told(seen))
+    assert seen.aligned.matched_frac == 1.0
+    assert seen.aligned.end_skew_s == pytest.approx(0.0, abs=5e-8)
+    for trace, found in zip(seen.traces, seen.aligned.drift_frac, strict=True):
+        assert found == pytest.approx(drift[trace.rank], abs=1e-7)
 
 
 @pytest.mark.parametrize("late", [1, 4, 10])

@@ -97,3 +97,20 @@ def test_causes_of_idle_time() -> None:
     assert one_gap(called_s=-0.2e-3) == {"idle.dependency": pytest.approx(1e-3)}
     assert one_gap(called_s=2e-6, gap_s=3e-6) == {"idle.gaps": pytest.approx(3e-6)}
     assert one_gap(called_s=float("nan")) == {"idle.unknown": pytest.approx(1e-3)}
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "kind", "starved_s", "disputed_s"),
+    [(5e-3, "dp", 1.9e-3, 0.0), (2e-3, "dp", 0.0, 1e-3), (2e-3, "pp", 0.0, 0.0), (5e-3, "pp", 1.9e-3, 0.0)],
+)
+def test_hosts_behind_transfers(ends_s: float, kind: str, starved_s: float, disputed_s: float) -> None:
+    """A kernel that is launched while a transfer moves did not need it if it still moves when the kernel starts. If it
+    has ended, that is open, and a message was needed.
+    """
+    start, end = np.array([0.0, 0.5e-3, 3e-3]), np.array([1e-3, ends_s, 6e-3])
+    kinds, called = np.array([0, COMMUNICATION, 0]), np.array([-1e-3, -1e-3, 2.9e-3])
+    none, group = np.full(3, -1), np.array([-1, 0, -1])
+    spans = Spans(start, end, kinds, none * 0, none * 0, called, group, none, np.zeros(3), none, none)
+    trace = RankTrace("", 0, 1, "", "", 0, ("group",), spans)
+    one = partition(trace, Window(0, 0.0, 6e-3), start, {"group": kind})
+    assert (one.starved_s, one.disputed_s) == (pytest.approx(starved_s), pytest.approx(disputed_s))

@@ -40,7 +40,9 @@ class Quality:
     matched_frac: float | None = None
     """Of the collectives of several ranks, the share whose partners were found."""
     end_skew_s: float | None = None
-    """Median difference of the ends of matched collectives: the test of a match."""
+    """Median difference of the ends of matched collectives on one clock: the test of a match."""
+    clock_drift_frac: float | None = None
+    """By how much faster than the first rank's the clock of this one goes; 0 where no drift shows."""
     unclassified_frac: float | None = None
     """Share of kernel time whose class is unknown."""
     profiler_slowdown_frac: float | None = None

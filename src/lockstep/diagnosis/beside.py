@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lockstep.diagnosis.answer import Beside, Part, Rates
+from lockstep.diagnosis.bubble import split_bubble
 from lockstep.diagnosis.causes import Facts, causes
+from lockstep.diagnosis.factors import factors, predicted_seen
 from lockstep.diagnosis.gap import Share, attribute
 from lockstep.diagnosis.measure import Seen, mean_parts, stragglers
-from lockstep.diagnosis.ranks import all_ranks
+from lockstep.diagnosis.ranks import AllRanks, all_ranks
 from lockstep.diagnosis.refit import Refit, refit
-from lockstep.diagnosis.replay import Factors, Replay, as_predicted, factors, predicted_seen
+from lockstep.diagnosis.replay import Factors, Replay, as_predicted, same
 from lockstep.planner import Estimate
 
 PART_OF = {
@@ -45,8 +47,10 @@ def beside(estimate: Estimate, seen: Seen) -> Beside:
     if max(one.stages) and not any(len(set(each)) > 1 for each in _by_stage(one.stages, one.ranks, ranks).values()):
         notes.append("with one rank per stage, a slow rank and a long stage cannot be told apart")
     told, again = causes(facts), refit(estimate, found)
+    both = _parts_of(seen, predicted, one, found)
+    both[1][LATE] = both[1].get(LATE, 0.0) + late_s
     return Beside(
-        replayed_s, parts(seen, predicted, shares, estimate, late_s), told, rates(found, again), tuple(notes),
+        replayed_s, parts(seen, both, shares, estimate), told, rates(found, again), tuple(notes),
         predicted_s=estimate.step_time_s, measured_s=measured_s, as_predicted=facts.inside and not told,
         refit=again,
     )  # fmt: skip
@@ -60,19 +64,28 @@ def _by_stage(stages: tuple[int, ...], ranks: tuple[int, ...], seen: list[int]) 
     return found
 
 
-def parts(
-    seen: Seen, predicted: Seen, shares: tuple[Share, ...], estimate: Estimate, late_s: float
-) -> tuple[Part, ...]:
-    """Parts of both steps; of each, what its factor adds to the gap."""
-    mine = mean_parts([one for of in seen.parts() for one in of])
+def _parts_of(seen: Seen, predicted: Seen, one: AllRanks, found: Factors) -> tuple[dict[str, float], dict[str, float]]:
+    """Seconds by part of the measured step, and of the predicted one on the ranks that were measured."""
     ranks = {trace.rank for trace in seen.traces}
     chosen = [
         of
         for trace, of in zip(predicted.traces, predicted.parts(), strict=True)
         if trace.rank in ranks or None in ranks
     ]
-    theirs = mean_parts([one for of in chosen for one in of])
-    theirs[LATE] = theirs.get(LATE, 0.0) + late_s
+    mine = mean_parts([of for each in seen.parts() for of in each])
+    theirs = mean_parts([of for each in chosen for of in each])
+    for name in {one.split(".")[0] for one in mine if "." not in one and one.endswith("_comm")}:
+        # Of one rank, waiting and transfer are one number: the prediction's too.
+        theirs[name] = theirs.pop(f"{name}.transfer", 0.0) + theirs.pop(f"{name}.waiting", 0.0)
+    alike = same(one.program.ranks, max(one.stages) + 1)
+    return split_bubble(mine, one, found), split_bubble(theirs, one, alike)
+
+
+def parts(
+    seen: Seen, both: tuple[dict[str, float], dict[str, float]], shares: tuple[Share, ...], estimate: Estimate
+) -> tuple[Part, ...]:
+    """Parts of both steps; of each, what its factor adds to the gap."""
+    mine, theirs = both
     gap_s = float(seen.step_s.mean()) - estimate.step_time_s
     of_part: dict[str, Share] = {}
     for share in shares:
@@ -81,9 +94,6 @@ def parts(
             share = Share(name, *(a + b for a, b in zip(_numbers(before), _numbers(share), strict=True)))
         if name:
             of_part[name] = share
-    for name in {one.split(".")[0] for one in mine if "." not in one and one.endswith("_comm")}:
-        # Of one rank, waiting and transfer are one number: the prediction's too.
-        theirs[name] = theirs.pop(f"{name}.transfer", 0.0) + theirs.pop(f"{name}.waiting", 0.0)
     rows = []
     for name in sorted(set(mine) | set(theirs), key=lambda one: -max(mine.get(one, 0.0), theirs.get(one, 0.0))):
         row = Part(name, mine.get(name, 0.0), theirs.get(name, 0.0))

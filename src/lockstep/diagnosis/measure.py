@@ -88,7 +88,7 @@ def see(
     kinds, notes = kinds_of(aligned.traces, layout, given)
     partitions = []
     for trace, windows, arrived in zip(aligned.traces, aligned.windows, aligned.arrived_s, strict=True):
-        partitions.append(tuple(partition(trace, one, arrived) for one in _chosen(trace, windows, steps)))
+        partitions.append(tuple(partition(trace, one, arrived, kinds) for one in _chosen(trace, windows, steps)))
     alone = (ONE_RANK,) if len(traces) == 1 and bool(aligned.traces[0].spans.communicates.any()) else ()
     graphs = tuple(
         "kernels ran from CUDA graphs, so nobody knows whether the host was late" for one in traces if one.graphs
@@ -244,7 +244,8 @@ def mean_parts(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 def _input(seen: Seen, place: int) -> Input:
     trace = seen.traces[place]
-    quality = Quality(seen.aligned.matched_frac, seen.aligned.end_skew_s, trace.unclassified_frac)
+    drift_frac = None if seen.aligned.end_skew_s is None else seen.aligned.drift_frac[place]
+    quality = Quality(seen.aligned.matched_frac, seen.aligned.end_skew_s, drift_frac, trace.unclassified_frac)
     kind = "operations" if trace.host == TABLE_HOST else "kineto"
     return Input(trace.path, kind, trace.rank, seen.steps, quality)
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -63,9 +64,11 @@ class Partition:
     hidden_s: Mapping[str, float]
     """Seconds of communication by group, beside computing or while the device had nothing to compute for its host."""
     starved_s: float
-    """Seconds of transfers in which the next computation was not launched yet: the host's lateness, where the
-    computation did not need the transfer.
+    """Seconds of transfers in which the next computation was not launched yet and needed none of them, as none ended
+    between there and its start: the host's lateness.
     """
+    disputed_s: float
+    """The same before the end of a collective that the computation may have needed; a message of a pipeline it did."""
 
     def parts(self, trace: RankTrace, kind: Mapping[str, str]) -> dict[str, float]:
         """Seconds by part; they add up to the window. `kind` names the kind of every group: dp, tp, ..."""
@@ -85,16 +88,20 @@ class Partition:
         return {name: seconds for name, seconds in found.items() if seconds}
 
 
-def partition(trace: RankTrace, window: Window, arrived_s: Floats) -> Partition:
-    """The parts of a step. `arrived_s`: when the last rank of each operation arrived, NaN where nobody knows."""
+def partition(
+    trace: RankTrace, window: Window, arrived_s: Floats, kind: Mapping[str, str] = MappingProxyType({})
+) -> Partition:
+    """The parts of a step. `arrived_s`: when the last rank of each operation arrived, NaN where nobody knows; `kind`
+    names the kind of every group: dp, tp, ...
+    """
     spans = trace.spans
     inside = np.flatnonzero((spans.end_s > window.start_s) & (spans.start_s < window.end_s))
     mine = spans.at(inside)
     low, high = np.maximum(mine.start_s, window.start_s), np.minimum(mine.end_s, window.end_s)
     computes = ~mine.communicates
     came = np.clip(np.fmax(arrived_s[inside], mine.start_s), low, high)
-    late = mine.called_s[computes & (mine.called_s > window.start_s) & (mine.called_s < window.end_s)]
-    edges = np.unique(np.concatenate((low, high, came, late, [window.start_s, window.end_s])))
+    launched = mine.called_s[computes & (mine.called_s > window.start_s) & (mine.called_s < window.end_s)]
+    edges = np.unique(np.concatenate((low, high, came, launched, [window.start_s, window.end_s])))
     length = np.diff(edges)
     busy = np.zeros(len(length), dtype=bool)
     compute_s = {}
@@ -106,22 +113,32 @@ def partition(trace: RankTrace, window: Window, arrived_s: Floats) -> Partition:
     comm = np.flatnonzero(mine.communicates)
     exposed, taken = _exposed(edges, length, busy, low[comm], high[comm], arrived_s[inside][comm])
     free = ~busy & ~taken
-    starved = _starved(mine.at(computes), edges) & ~busy
+    begins_s, starved = _following(mine.at(computes), edges)
+    starved &= ~busy
+    messages = np.array([kind.get(trace.name(group)) == "pp" for group in mine.group[comm].tolist()], dtype=bool)
+    late = starved & (_ended(high[comm][messages], begins_s) <= edges[:-1])
+    alone = _ended(high[comm], begins_s) <= edges[:-1]
     hidden = _hidden(trace, mine.at(comm), edges, length, busy | starved, low[comm], high[comm])
     moves = _covered(edges, came[comm], high[comm])
-    starved_s = float(length[starved & moves].sum())
+    starved_s, disputed_s = (float(length[late & moves & which].sum()) for which in (alone, ~alone))
     return Partition(
-        window, compute_s, Exposed(inside[comm], *exposed), _idle(trace, edges, free, window), hidden, starved_s
-    )
+        window, compute_s, Exposed(inside[comm], *exposed), _idle(trace, edges, free, window), hidden,
+        starved_s, disputed_s,
+    )  # fmt: skip
 
 
-def _starved(computes: Spans, edges: Floats) -> Bools:
-    """Of the pieces between `edges`, those in which the next computation was not launched yet."""
+def _following(computes: Spans, edges: Floats) -> tuple[Floats, Bools]:
+    """Of the pieces between `edges`: when the next computation begins, and whether it was not launched yet."""
     following = np.searchsorted(computes.start_s, edges[:-1])
-    known = following < len(computes)
-    called = np.full(len(known), np.nan)
-    called[known] = computes.called_s[following[known]]
-    return called > edges[:-1]
+    called_s = np.append(computes.called_s, np.nan)[following]
+    return np.append(computes.start_s, np.inf)[following], called_s > edges[:-1]
+
+
+def _ended(ends_s: Floats, until_s: Floats) -> Floats:
+    """The last of some ends up to each moment."""
+    ends_s = np.concatenate(([-np.inf], np.sort(ends_s)))
+    found: Floats = ends_s[np.searchsorted(ends_s, until_s, side="right") - 1]
+    return found
 
 
 def _covered(edges: Floats, low: Floats, high: Floats) -> Bools:

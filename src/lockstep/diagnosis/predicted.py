@@ -18,6 +18,7 @@ import numpy as np
 from lockstep.diagnosis.classes import CLASSES, COMMUNICATION
 from lockstep.diagnosis.ranks import SHARES, AllRanks
 from lockstep.diagnosis.trace import Mark, RankTrace, Spans, sorted_spans
+from lockstep.parallel.pipeline.passes import EXCHANGE
 from lockstep.program import Kind, Timeline
 from lockstep.program.idle import ready_s
 from lockstep.types.arrays import Floats, Ints
@@ -110,6 +111,8 @@ def traces_of(
             rows, part = found[int(program.rank[i])], shown.part[i]
             if part in SILENT:
                 continue
+            if part == "pp" and program.kind[i] not in (Kind.SEND, Kind.RECV):
+                continue
             if part == "compute":
                 _computation(rows, timeline, now, i, (zero, zero + float(launch[i]), float(late[i])))
             else:
@@ -155,6 +158,12 @@ def _posted(timeline: Timeline, before: Ints) -> Floats:
         if home[head] and before[head] >= 0:
             free = float(timeline.end_s[before[head]])
             found[receive] = min(max(found[receive], free), float(timeline.end_s[receive]))
+    # What holds a device for its message is the message; it is received by then.
+    sends = program.kind[heads] == Kind.SEND
+    for send, other in zip(heads[sends].tolist(), program.after[sends].tolist(), strict=True):
+        if program.name(int(program.label[other])) == EXCHANGE:
+            found[send] = timeline.start_s[other]
+            found[program.match[send]] = min(found[program.match[send]], found[send])
     # One member of a barrier carries what all wait for: each has arrived when its own rank's part of that has ended.
     barriers = np.flatnonzero(program.kind == Kind.BARRIER)
     place = {(int(program.group[i]), int(program.rank[i])): int(i) for i in barriers}
@@ -171,15 +180,14 @@ def _computation(rows: _Rows, timeline: Timeline, shown: Shown, i: int, times_s:
     """Kernels of a computation, one per class that has a share of it; `times_s`: of its step, its launch, lateness."""
     program, (zero_s, called_s, late_s) = timeline.program, times_s
     at, end = zero_s + float(timeline.start_s[i]) + late_s, zero_s + float(timeline.end_s[i])
-    label, first = program.name(int(program.label[i])), True
+    label, called_s = program.name(int(program.label[i])), at - CALL_S if late_s > 0 else called_s
     for name, share in zip(shown.names, shown.shares[i].tolist(), strict=True):
         seconds = (end - zero_s - float(timeline.start_s[i]) - late_s) * share
         if seconds <= 0:
             continue
-        called = at - CALL_S if late_s > 0 and first else called_s
         kernel = rows.index(f"lockstep::{name}({label})")
-        rows.rows.append((at, at + seconds, CLASSES.index(name), kernel, 7, called, -1, -1, 0.0, -1))
-        at, first = at + seconds, False
+        rows.rows.append((at, at + seconds, CLASSES.index(name), kernel, 7, called_s, -1, -1, 0.0, -1))
+        at += seconds
 
 
 def _communication(rows: _Rows, timeline: Timeline, shown: Shown, i: int, zero_s: float, ready: float) -> None:
@@ -231,8 +239,10 @@ def _together(found: list[_Rows], timeline: Timeline, shown: Shown, zero_s: floa
         start, world = min(zero_s + float(ready[rank]), end - LEAST_S), f"world{members[0]}x{len(members)}"
         rows.groups[world], rows.titles[world] = members, "world"
         kernel = rows.index(f"ncclDevKernel_{NCCL['all-reduce']}_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
+        # Also on the last rank it is launched before the host's step ends.
+        called = min(start, end - 2 * CALL_S) - CALL_S
         rows.rows.append(
-            (start, end, COMMUNICATION, kernel, 19, start - CALL_S, rows.index(world), rows.index("barrier"), 1.0, -1)
+            (start, end, COMMUNICATION, kernel, 19, called, rows.index(world), rows.index("barrier"), 1.0, -1)
         )
 
 

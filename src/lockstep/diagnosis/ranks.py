@@ -45,7 +45,8 @@ class AllRanks:
     """Number in the layout of every rank of the program."""
     stages: tuple[int, ...]
     part: tuple[str, ...]
-    """Kind of the group of every operation (tp, dp, ...; pp of messages), `norm`, `compute`, `host`, `hold` or `late`.
+    """Kind of the group of every operation (tp, dp, ...), `norm`, `compute`, `host`, `hold` or `late`; pp of messages
+    and of what holds their devices meanwhile.
 
     `late` is what the prediction expects ranks to wait for slower ones: here ranks are written one by one.
     """
@@ -151,6 +152,10 @@ def _parts(program: Program) -> list[str]:
             found.append("host" if label == "host" else "compute")
         else:
             found.append("hold")
+    # What holds a device for a message that it sends is the message; every pass holds it, also those that send none.
+    heads = np.repeat(np.arange(len(program)), np.diff(program.after_start))
+    for other in program.after[program.kind[heads] == Kind.SEND].tolist():
+        found[other] = "pp" if found[other] == "hold" else found[other]
     return found
 
 

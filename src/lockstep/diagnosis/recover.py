@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from lockstep.diagnosis.trace import RankTrace
-from lockstep.types.arrays import Bools, Floats, Ints
+from lockstep.types.arrays import Floats, Ints
 
 NEAR_S = 20e-6
 """Ends of one collective."""
@@ -26,13 +26,6 @@ Key = tuple[str, tuple[int, ...]]
 Ends = tuple[Ints, Floats]
 """(code, end) of a sequence of collectives."""
 TURNED = {"send": "recv", "recv": "send"}
-
-
-def lost(trace: RankTrace) -> Bools:
-    """Which operations communicate in a group that nobody knows, of a trace that names groups elsewhere."""
-    communicates = trace.spans.communicates
-    named = bool((trace.spans.group[communicates] >= 0).any())
-    return communicates & (trace.spans.group < 0) & named
 
 
 def vote(one: Ends, two: Ends, shift: int) -> float | None:
@@ -62,7 +55,7 @@ def recovered(
     clock = _clock(len(traces), ends, shift)
     known = _known(traces, clock)
     return [
-        _filled(traces, place, known, clock[place]) if place in clock and lost(trace).any() else trace
+        _filled(traces, place, known, clock[place]) if place in clock and trace.lost_group.any() else trace
         for place, trace in enumerate(traces)
     ]
 
@@ -111,7 +104,7 @@ def _filled(traces: Sequence[RankTrace], place: int, known: tuple[Floats, Ints, 
     columns = {name: getattr(trace.spans, name).copy() for name in ("group", "op", "size_B", "peer")}
     groups, titles = dict(trace.groups), dict(trace.titles)
     own = {name: trace.spans.end_s[trace.spans.group == i] + clock_s for name, i in names.items()}
-    for i in np.flatnonzero(lost(trace)).tolist():
+    for i in np.flatnonzero(trace.lost_group).tolist():
         at = float(trace.spans.end_s[i]) + clock_s
         low, high = np.searchsorted(end, (at - NEAR_S, at + NEAR_S)).tolist()
         for k in sorted(range(low, high), key=lambda k: _unlike(trace, i, traces[int(of[k])], int(span[k]))):

@@ -18,11 +18,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lockstep.diagnosis.streams import streams_of
 from lockstep.diagnosis.trace import Mark, RankTrace
+from lockstep.errors import BadInput
 from lockstep.types.arrays import Floats
 
-PROFILER_STEP = re.compile(r"^ProfilerStep#(\d+)$")
+PROFILER_STEP = re.compile(r"^ProfilerStep#(\d{1,15})$")
 OPTIMIZER_STEP = re.compile(r"^Optimizer\.step#")
+SEVERAL = -1
+"""Number of a time in which the host ran several steps that it does not say."""
 MOST_PERIOD = 20_000
 """Collectives of one step, where steps are sought as their period."""
 
@@ -40,9 +44,9 @@ class Window:
         """How long it takes."""
         return self.end_s - self.start_s
 
-    def shifted(self, seconds: float) -> Window:
-        """The same so many seconds later."""
-        return replace(self, start_s=self.start_s + seconds, end_s=self.end_s + seconds)
+    def clocked(self, rate: float, offset_s: float) -> Window:
+        """The same on another clock, as `RankTrace.clocked`."""
+        return replace(self, start_s=rate * self.start_s + offset_s, end_s=rate * self.end_s + offset_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +57,19 @@ class Steps:
     found_by: str
     disagreement_frac: float = 0.0
     """How much longer windows are than the device's own recurrence; 0 where both agree within 2 %."""
+    begins_s: tuple[float, ...] = ()
+    """When the host began each step, where it says so."""
 
 
 def steps_of(trace: RankTrace) -> Steps:
-    """All steps of a rank, cut ones included."""
-    marks = _numbered(trace)
-    if marks:
-        found = Steps(_on_host(marks) if trace.on_host else _on_device(trace, marks), "the profiler's steps")
+    """All steps of a rank, cut ones included. Raises BadInput for steps that take no time or do not follow another."""
+    if marks := _numbered(trace):
+        found = _said(trace, marks, "the profiler's steps")
     elif len(ends := [one for one in trace.marks if OPTIMIZER_STEP.match(one.name)]) > 1:
         name = ends[0].name
         edges = [one.end_s for one in ends if one.name == name]
         cut = [(i, Mark("", low, high)) for i, (low, high) in enumerate(itertools.pairwise(edges))]
-        found = Steps(_on_device(trace, cut), "the optimizer's steps")
+        found = _said(trace, cut, "the optimizer's steps")
     elif edges := _periods(trace):
         found = Steps(
             tuple(Window(i, low, high) for i, (low, high) in enumerate(itertools.pairwise(edges))),
@@ -73,6 +78,8 @@ def steps_of(trace: RankTrace) -> Steps:
     else:
         spans = trace.spans
         found = Steps((Window(0, float(spans.start_s.min()), float(spans.end_s.max())),), "the whole trace")
+    if any(one.seconds <= 0 for one in found.windows):
+        raise BadInput("no time passes in its steps", trace.path)
     return replace(found, disagreement_frac=_disagreement(trace, found.windows))
 
 
@@ -83,53 +90,56 @@ def used(windows: tuple[Window, ...]) -> tuple[Window, ...]:
 
 
 def _numbered(trace: RankTrace) -> list[tuple[int, Mark]]:
-    """The profiler's own steps, by number."""
-    found: dict[int, Mark] = {}
+    """The profiler's own steps, by number; one that was lost lies where numbers skip but the host launched."""
+    said: dict[int, Mark] = {}
     for mark in trace.marks:
         if (match := PROFILER_STEP.match(mark.name)) and mark.end_s > mark.start_s:
-            found.setdefault(int(match[1]), mark)
-    return sorted(found.items())
+            said.setdefault(int(match[1]), mark)
+    found: list[tuple[int, Mark]] = []
+    for number, mark in sorted(said.items()):
+        before, left = found[-1] if found else (number, mark)
+        launched = (trace.spans.called_s >= left.end_s) & (trace.spans.called_s < mark.start_s)
+        if number > before + 1 and launched.any():
+            found.append((number - 1 if number == before + 2 else SEVERAL, Mark("", left.end_s, mark.start_s)))
+        found.append((number, mark))
+    return found
 
 
-def _on_host(marks: list[tuple[int, Mark]]) -> tuple[Window, ...]:
-    """The same steps as the host says them, where the host computes too; what is between them is no step's."""
-    return tuple(Window(number, mark.start_s, mark.end_s) for number, mark in marks)
+def _said(trace: RankTrace, marks: list[tuple[int, Mark]], found_by: str) -> Steps:
+    """Steps that the host says: its own where it computes too, else those that the device ran for them."""
+    begins_s = tuple(mark.start_s for _, mark in marks)
+    if any(high <= low for low, high in itertools.pairwise(begins_s)):
+        raise BadInput(f"its steps do not follow one another by {found_by}", trace.path)
+    edges = [(mark.start_s, mark.end_s) for _, mark in marks] if trace.on_host else _on_device(trace, marks)
+    windows = (Window(number, *edge) for (number, _), edge in zip(marks, edges, strict=True) if number != SEVERAL)
+    return Steps(tuple(windows), found_by, begins_s=begins_s)
 
 
-def _on_device(trace: RankTrace, marks: list[tuple[int, Mark]]) -> tuple[Window, ...]:
-    """The same steps where the device begins what was launched in each."""
-    spans = trace.spans
-    edges = []
-    for _, mark in marks:
-        launched = (spans.called_s >= mark.start_s) & (spans.called_s < mark.end_s)
-        edges.append(_first(trace, np.flatnonzero(launched).tolist()) if launched.any() else mark.start_s)
-    last = marks[-1][1]
-    launched = (spans.called_s >= last.start_s) & (spans.called_s < last.end_s)
-    edges.append(max(last.end_s, float(spans.end_s[launched].max(initial=last.end_s))))
+def _on_device(trace: RankTrace, marks: list[tuple[int, Mark]]) -> list[tuple[float, float]]:
+    """Where the device begins what was launched in each of the host's steps, and in the next one."""
+    spans, (_, last) = trace.spans, marks[-1]
+    begins_s = [mark.start_s for _, mark in marks]
+    later_s = float(spans.start_s[spans.called_s >= last.end_s].min(initial=np.inf))
+    mine = (spans.called_s >= last.start_s) & (spans.called_s < last.end_s)
+    mine |= np.isnan(spans.called_s) & (spans.start_s < later_s)
+    edges = [*_firsts(trace, begins_s), float(spans.end_s[mine].max(initial=last.end_s))]
     if any(high <= low for low, high in itertools.pairwise(edges)):
-        edges = [mark.start_s for _, mark in marks] + [last.end_s]
-    return tuple(
-        Window(number, low, high) for (number, _), (low, high) in zip(marks, itertools.pairwise(edges), strict=True)
-    )
+        edges = [*begins_s, last.end_s]
+    return list(itertools.pairwise(edges))
 
 
-def _first(trace: RankTrace, launched: list[int]) -> float:
-    """Start of the first operation of a step, of which `launched` are known to be.
-
-    Of operations right before those, whose launch is not known, any may be its first: the one after the longest pause.
-    """
-    spans, first = trace.spans, launched[0]
-    low = first
-    while low and np.isnan(spans.called_s[low - 1]):
-        low -= 1
-    if low == first:
-        return float(spans.start_s[first])
-    ended = float(spans.end_s[:low].max(initial=spans.start_s[low]))
-    pauses = []
-    for i in range(low, first + 1):
-        pauses.append(float(spans.start_s[i]) - ended)
-        ended = max(ended, float(spans.end_s[i]))
-    return float(spans.start_s[low + int(np.argmax(pauses))])
+def _firsts(trace: RankTrace, begins_s: list[float]) -> list[float]:
+    """When the first operation of every step starts on any stream; where none is certain, the likely one."""
+    found = np.full((2, len(begins_s)), np.inf)
+    for stream in streams_of(trace, begins_s):
+        ends = np.append(stream.first[1:], len(stream.span))
+        runs = stream.first < ends
+        start_s = np.full(len(begins_s), np.inf)
+        start_s[runs] = trace.spans.start_s[stream.span[stream.first[runs]]]
+        found[0] = np.minimum(found[0], np.where(stream.certain, start_s, np.inf))
+        found[1] = np.minimum(found[1], start_s)
+    likely = np.where(np.isfinite(found[0]), found[0], found[1])
+    return [float(one) for one in np.where(np.isfinite(likely), likely, begins_s)]
 
 
 def _sequence(trace: RankTrace) -> tuple[Floats, list[tuple[int, int, float]]]:

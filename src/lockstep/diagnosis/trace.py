@@ -94,23 +94,31 @@ class RankTrace:
         return self.names[index] if index >= 0 else ""
 
     @property
+    def lost_group(self) -> Bools:
+        """Which operations communicate in a group that nobody knows, of a trace that names groups elsewhere."""
+        communicates = self.spans.communicates
+        named = bool((self.spans.group[communicates] >= 0).any())
+        return np.asarray(communicates & (self.spans.group < 0) & named)
+
+    @property
     def unclassified_frac(self) -> float:
         """Share of the computing time in kernels of no known class."""
         computes = ~self.spans.communicates
         total_s = float((self.spans.end_s - self.spans.start_s)[computes].sum())
         return sum(self.unclassified.values()) / total_s if total_s else 0.0
 
-    def shifted(self, seconds: float) -> RankTrace:
-        """The same with all its times later by so many seconds."""
-        spans = replace(
-            self.spans,
-            start_s=self.spans.start_s + seconds,
-            end_s=self.spans.end_s + seconds,
-            called_s=self.spans.called_s + seconds,
+    def clocked(self, rate: float, offset_s: float) -> RankTrace:
+        """The same on another clock, which shows `rate` times the seconds of this one and `offset_s`."""
+
+        def moved(times_s: Floats) -> Floats:
+            return rate * times_s + offset_s
+
+        spans, waits = self.spans, self.waits
+        spans = replace(spans, start_s=moved(spans.start_s), end_s=moved(spans.end_s), called_s=moved(spans.called_s))
+        marks = tuple(
+            replace(one, start_s=rate * one.start_s + offset_s, end_s=rate * one.end_s + offset_s) for one in self.marks
         )
-        marks = tuple(replace(one, start_s=one.start_s + seconds, end_s=one.end_s + seconds) for one in self.marks)
-        waits = self.waits[0] + seconds, self.waits[1] + seconds
-        return replace(self, spans=spans, marks=marks, waits=waits)
+        return replace(self, spans=spans, marks=marks, waits=(moved(waits[0]), moved(waits[1])))
 
 
 def sorted_spans(spans: Spans) -> Spans:

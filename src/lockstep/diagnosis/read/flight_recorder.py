@@ -22,6 +22,7 @@ from lockstep.types.plain import Json, picked
 
 SCHEDULED, STARTED, COMPLETED = STATES = ("scheduled", "started", "completed")
 MOST_B = 1 << 30
+MOST_RANKS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,9 @@ def read(path: File) -> Recorded:
     data = read_plain(path) if begun == b"\x80" else _json(path)
     try:
         return _recorded(path, data)
-    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+    except BadInput:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError) as error:
         reason = f"{type(error).__name__} {error}".strip()[:120]
         raise BadInput(f"is not a dump of PyTorch's flight recorder: {reason}", str(path)) from None
 
@@ -113,12 +116,14 @@ def _recorded(path: File, data: Any) -> Recorded:
 
 
 def _rank(path: File, data: Any) -> int:
-    if isinstance(data.get("rank"), int):
-        return int(data["rank"])
+    said = data.get("rank")
     found = re.search(r"(\d+)(?:\.\w+)*$", str(path))
-    if found is None:
+    if not isinstance(said, int) and found is None:
         raise BadInput("does not say its rank; let its name end in it, as dumps are called", str(path))
-    return int(found[1])
+    rank = said if isinstance(said, int) or found is None else int(found[1])
+    if not 0 <= rank <= MOST_RANKS:
+        raise BadInput(f"says that it is of rank {str(rank)[:40]}; a rank is 0 or more", str(path))
+    return int(rank)
 
 
 def _call(one: Mapping[str, Any]) -> Call:

@@ -85,6 +85,11 @@ class _Text:
             raise self.wrong("is not JSON" if self.next() else "the file ends in the middle")
         self.at += 1
 
+    def finish(self) -> None:
+        """Nothing may follow."""
+        if self.next():
+            raise self.wrong("goes on after its end")
+
     def wrong(self, what: str) -> BadInput:
         """BadInput with the byte of the unpacked file."""
         return BadInput(f"{what}, at byte {self.passed + self.at:,}", str(self.path))
@@ -99,6 +104,7 @@ def members(path: File, file: IO[bytes], long: str) -> Iterator[tuple[str, Any]]
     first = text.next()
     if first == "[":
         yield from _items(text, long)
+        text.finish()
         return
     if first != "{":
         raise text.wrong("is not a JSON object" if first else "is empty")
@@ -112,6 +118,8 @@ def members(path: File, file: IO[bytes], long: str) -> Iterator[tuple[str, Any]]
             yield from _items(text, key)
         else:
             yield key, text.value()
+    text.at += 1
+    text.finish()
 
 
 def _items(text: _Text, key: str) -> Iterator[tuple[str, Any]]:

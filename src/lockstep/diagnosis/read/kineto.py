@@ -32,6 +32,7 @@ from lockstep.diagnosis.classes import (
 from lockstep.diagnosis.read import TRACE, Kind, register
 from lockstep.diagnosis.read.file import Head, stream
 from lockstep.diagnosis.read.json_stream import members
+from lockstep.diagnosis.read.kineto_host import RECORD, host_spans, numbers
 from lockstep.diagnosis.trace import Mark, RankTrace, Spans, sorted_spans, unclassified
 from lockstep.documents.files import File
 from lockstep.errors import BadInput
@@ -45,14 +46,15 @@ ELEMENT_B = {
     "Double": 8, "Long": 8, "Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2, "Byte": 1, "Char": 1, "Bool": 1,
 }  # fmt: skip
 """Bytes of an element by its type as c10d writes it; eight-bit floats have names of their own and take 1."""
-RECORD = "record_param_comms"
-OWN_EXCHANGE = re.compile(r"^lockstep:[^:]+:[^:]+:\d+:\d+$")
-LATEST_S = 1e12
-"""No time of a trace lies further from its zero: it is damaged."""
+LATEST_S = 1e7
+"""No time of a trace lies further from its zero, a hundred days: it is damaged."""
+MOST_RANKS = 10_000_000
+MOST_DEVICES = 4096
+"""Of one process."""
 
 
 @dataclass(slots=True)
-class _Columns:
+class Columns:
     """What is kept while the file is read."""
 
     names: dict[str, int] = field(default_factory=dict)
@@ -104,7 +106,7 @@ class _Columns:
 
 def read_kineto(path: File) -> RankTrace:
     """The trace of one rank. Raises BadInput, with the place, for a file that is damaged or holds no operations."""
-    kept, head, count = _Columns(), Json(), 0
+    kept, head, count = Columns(), Json(), 0
     with stream(path) as file:
         for key, value in members(path, file, "traceEvents"):
             if key != "traceEvents":
@@ -125,11 +127,13 @@ def read_kineto(path: File) -> RankTrace:
         raise BadInput("holds no traceEvents: this is not a trace of PyTorch's profiler", str(path))
     try:
         return _trace(str(path), kept, head)
+    except BadInput:
+        raise
     except (TypeError, ValueError, AttributeError, OverflowError, KeyError) as error:
         raise BadInput(f"the head of the trace is damaged: {error}", str(path)) from None
 
 
-def _keep(kept: _Columns, event: Json) -> None:
+def _keep(kept: Columns, event: Json) -> None:
     """Keeps what is needed of an event."""
     if event.get("ph") != "X" or (category := event.get("cat")) is None:
         return
@@ -165,11 +169,11 @@ def _span(event: Json) -> tuple[float, float]:
     return ts, dur
 
 
-def _thread(kept: _Columns, event: Json) -> int:
+def _thread(kept: Columns, event: Json) -> int:
     return kept.threads.setdefault(f"{event.get('pid')}/{event.get('tid')}", len(kept.threads))
 
 
-def _keep_device(kept: _Columns, event: Json) -> None:
+def _keep_device(kept: Columns, event: Json) -> None:
     args, name = event.get("args") or {}, str(event["name"])
     ts, dur = _span(event)
     kept.on_host = None
@@ -187,7 +191,7 @@ def _keep_device(kept: _Columns, event: Json) -> None:
         column.append(value)
 
 
-def _keep_call(kept: _Columns, event: Json) -> None:
+def _keep_call(kept: Columns, event: Json) -> None:
     args, name = event.get("args") or {}, str(event["name"])
     ts, dur = _span(event)
     if "Synchronize" in name:
@@ -198,7 +202,7 @@ def _keep_call(kept: _Columns, event: Json) -> None:
             kept.calls[key].append(value)
 
 
-def _trace(path: str, kept: _Columns, head: Json) -> RankTrace:
+def _trace(path: str, kept: Columns, head: Json) -> RankTrace:
     """The columns as a trace."""
     shared = head.get("distributedInfo") or {}
     for group in shared.get("pg_config") or ():
@@ -210,23 +214,27 @@ def _trace(path: str, kept: _Columns, head: Json) -> RankTrace:
     if on_host and not any(name.startswith("gloo:") for name, *_ in kept.marks) and not len(kept.ops["name"]):
         raise BadInput("holds neither kernels nor operators: there is nothing to tell where time went", path)
     zero_us = _zero_us(kept)
-    spans = _host_spans(kept, zero_us) if on_host else _device_spans(kept, zero_us)
+    spans = host_spans(kept, zero_us) if on_host else _device_spans(kept, zero_us)
     marks = tuple(
         sorted(
             (Mark(n, (t - zero_us) / 1e6, (t - zero_us + d) / 1e6, thread) for n, t, d, thread in kept.marks),
             key=lambda mark: (mark.start_s, -mark.end_s, mark.name),
         )
     )
-    starts = (_numbers(kept.waits["ts"]) - zero_us) / 1e6
+    starts = (numbers(kept.waits["ts"]) - zero_us) / 1e6
     names, devices = tuple(kept.names), head.get("deviceProperties") or [{}]
     order = np.argsort(starts, kind="stable")
-    ends = starts + _numbers(kept.waits["dur"]) / 1e6
-    if len(spans) and max(abs(float(spans.start_s[0])), float(spans.end_s.max())) > LATEST_S:
+    ends = starts + numbers(kept.waits["dur"]) / 1e6
+    latest_s = max([float(spans.end_s.max()), *(mark.end_s for mark in marks)]) if len(spans) else 0.0
+    if max(latest_s, -float(spans.start_s[0]) if len(spans) else 0.0) > LATEST_S:
         raise BadInput("the times of its events lie too far apart", path)
+    rank, world = (_count(shared, name) for name in ("rank", "world_size"))
+    if world == 0 or (rank is not None and world is not None and rank >= world):
+        raise BadInput(f"its rank is {rank}, of a run with {world} ranks", path)
     return RankTrace(
         path=path,
-        rank=None if shared.get("rank") is None else int(shared["rank"]),
-        world=None if shared.get("world_size") is None else int(shared["world_size"]),
+        rank=rank,
+        world=world,
         device=str(devices[0].get("name") or ""),
         host=str(head.get("host_name") or ""),
         zero_ns=int(head.get("baseTimeNanoseconds") or 0) + round(zero_us * 1e3),
@@ -242,7 +250,18 @@ def _trace(path: str, kept: _Columns, head: Json) -> RankTrace:
     )
 
 
-def _zero_us(kept: _Columns) -> float:
+def _count(shared: Json, name: str) -> int | None:
+    """A whole number of the head, None where it is not there."""
+    value = shared.get(name)
+    if value is None:
+        return None
+    found = int(value)
+    if isinstance(value, bool) or found != float(value) or not 0 <= found <= MOST_RANKS:
+        raise ValueError(f"{name} is {str(value)[:40]}")
+    return found
+
+
+def _zero_us(kept: Columns) -> float:
     """The first moment of the trace in its own microseconds, whole so that nothing is lost by subtracting it."""
     times = [mark[1] for mark in kept.marks]
     for column in (kept.device["ts"], kept.calls["ts"], *([kept.on_host["ts"]] if kept.on_host is not None else ())):
@@ -251,16 +270,14 @@ def _zero_us(kept: _Columns) -> float:
     return float(math.floor(min(times)))
 
 
-def _numbers(column: array[Any]) -> Array:
-    return np.frombuffer(column, dtype=column.typecode).copy() if len(column) else np.zeros(0, column.typecode)
-
-
-def _device_spans(kept: _Columns, zero_us: float) -> Spans:
+def _device_spans(kept: Columns, zero_us: float) -> Spans:
     """Operations of the device that did most, with their launches, groups and classes."""
-    columns = {key: _numbers(column) for key, column in kept.device.items()}
+    columns = {key: numbers(column) for key, column in kept.device.items()}
+    if columns["gpu"].max() >= MOST_DEVICES:
+        raise ValueError(f"a kernel ran on device {columns['gpu'].max()}")
     busiest = int(np.argmax(np.bincount(np.maximum(columns["gpu"], 0), columns["dur"])))
     columns = {key: column[np.maximum(columns["gpu"], 0) == busiest] for key, column in columns.items()}
-    calls = {key: _numbers(column) for key, column in kept.calls.items()}
+    calls = {key: numbers(column) for key, column in kept.calls.items()}
     place = _places(calls["correlation"], columns["correlation"])
     known = place >= 0
     called = np.full(len(place), np.nan)
@@ -295,7 +312,7 @@ def _places(keys: Ints, wanted: Ints) -> Ints:
     return np.where((keys[found] == wanted) & (wanted != 0), found, -1)
 
 
-def _fill_records(kept: _Columns, columns: dict[str, Array], external: Ints) -> None:
+def _fill_records(kept: Columns, columns: dict[str, Array], external: Ints) -> None:
     """Group, collective and size of kernels that do not say them, from the record of their operator."""
     names = list(kept.names)
     for i in np.flatnonzero((columns["group"] < 0) & (external > 0)).tolist():
@@ -305,11 +322,11 @@ def _fill_records(kept: _Columns, columns: dict[str, Array], external: Ints) -> 
             columns["op"][i] = op if op >= 0 else columns["op"][i]
 
 
-def _kinds(kept: _Columns, name: Ints, external: Ints) -> Ints:
+def _kinds(kept: Columns, name: Ints, external: Ints) -> Ints:
     """Class of every operation."""
     names = list(kept.names)
-    place = _places(_numbers(kept.ops["external"]), external)
-    operator = np.where(place >= 0, _numbers(kept.ops["name"])[place] if len(kept.ops["name"]) else -1, -1)
+    place = _places(numbers(kept.ops["external"]), external)
+    operator = np.where(place >= 0, numbers(kept.ops["name"])[place] if len(kept.ops["name"]) else -1, -1)
     pairs, inverse = np.unique(np.stack((name.astype(np.int64), operator), axis=1), axis=0, return_inverse=True)
     ran = [names[i] for i in np.unique(name).tolist()]
     unfused = any(SOFTMAX.search(one) for one in ran) and not any(FUSED_ATTENTION.search(one) for one in ran)
@@ -321,67 +338,6 @@ def _kinds(kept: _Columns, name: Ints, external: Ints) -> Ints:
             kind = CLASSES.index("attention")
         found.append(kind)
     return np.array(found, dtype=np.int64)[inverse.ravel()]
-
-
-def _host_spans(kept: _Columns, zero_us: float) -> Spans:
-    """Communication and outermost operators of a run on CPUs.
-
-    Exchanges that the program annotates itself (`lockstep:GROUP:OPERATION:BYTES:NUMBER`) replace gloo's own records;
-    the operators inside them are part of them.
-    """
-    own = [(*_named(name), ts, dur, thread) for name, ts, dur, thread in kept.marks if OWN_EXCHANGE.match(name)]
-    rows: list[tuple[float, float, int, int, int, int, int, float, int]] = []
-    for group, op, size_B, peer, ts, dur, thread in own:
-        kept.titles.setdefault(group, "dp" if group == "all" else "pp")
-        name = kept.index(f"lockstep:{group}:{op}")
-        index = kept.index(group), kept.index(op)
-        rows.append((ts, ts + dur, COMMUNICATION, name, thread, *index, size_B, peer))
-    for called, ts, dur, thread in kept.marks if not own else ():
-        if called.startswith("gloo:"):
-            index = -1, kept.index(op_of(called) or called)
-            rows.append((ts, ts + dur, COMMUNICATION, kept.index(called), thread, *index, 0.0, -1))
-    ops = {key: _numbers(column) for key, column in (kept.on_host or {}).items()}
-    names, inside = list(kept.names), _inside(ops, own)
-    for i in _outermost(ops).tolist():
-        if (name := names[ops["name"][i]]) == RECORD or name.startswith(("c10d::", "gloo:")) or inside[i]:
-            continue
-        ts = float(ops["ts"][i])
-        kind, at = class_of("", name), (int(ops["name"][i]), int(ops["thread"][i]))
-        rows.append((ts, ts + float(ops["dur"][i]), kind, *at, -1, -1, 0.0, -1))
-    start, end, kinds, named, threads, groups, of, size, peers = (np.array(x) for x in zip(*rows, strict=True))
-    start, end = (start - zero_us) / 1e6, (end - zero_us) / 1e6
-    none = np.full(len(rows), -1)
-    return sorted_spans(Spans(start, end, kinds, named, threads, start.copy(), groups, of, size, peers, none))
-
-
-def _named(name: str) -> tuple[str, str, float, int]:
-    """(group, collective, bytes, peer) of an exchange that a program of Lockstep annotates."""
-    _, group, op, size, _ = name.split(":")
-    ends = group.split("-") if op in ("send", "recv") else []
-    return group, op, float(size), int(ends[op == "send"]) if len(ends) == 2 else -1
-
-
-def _inside(ops: dict[str, Array], own: list[tuple[str, str, float, int, float, float, int]]) -> Array:
-    """Which operators lie inside an exchange on their thread."""
-    found = np.zeros(len(ops["ts"]), dtype=bool)
-    for thread in {row[6] for row in own}:
-        spans = np.array(sorted((row[4], row[4] + row[5]) for row in own if row[6] == thread))
-        at = np.searchsorted(spans[:, 0], ops["ts"], side="right") - 1
-        found |= (ops["thread"] == thread) & (at >= 0) & (ops["ts"] < spans[np.maximum(at, 0), 1])
-    return found
-
-
-def _outermost(ops: dict[str, Array]) -> Ints:
-    """Operators that no other operator of their thread contains."""
-    order = np.lexsort((-ops["dur"], ops["ts"], ops["thread"]))
-    kept, thread, until = [], -1, -math.inf
-    for i in order.tolist():
-        if ops["thread"][i] != thread:
-            thread, until = int(ops["thread"][i]), -math.inf
-        if ops["ts"][i] >= until:
-            kept.append(i)
-            until = float(ops["ts"][i] + ops["dur"][i])
-    return np.array(kept, dtype=np.int64)
 
 
 def _recognise(begun: Head) -> bool:

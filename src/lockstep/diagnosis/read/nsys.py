@@ -37,15 +37,17 @@ PROCESS = ~0xFFFFFF
 """Bits of a `globalTid` that are its process's."""
 NS = 1e-9
 MOST_RANGES = 1_000_000
+MOST_NS = 10**16
+"""Between two operations of a file: a hundred days."""
 
 
 def read(path: File) -> tuple[RankTrace, ...]:
     """A trace per device. Raises BadInput for a file without kernels, of another program, or a damaged one."""
     with _opened(path) as base:
-        tables = {name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")}
+        tables = {name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if KERNEL not in tables or "StringIds" not in tables:
             raise BadInput("is an SQLite file without kernels of Nsight Systems (nsys export --type sqlite)", str(path))
-        strings = dict(base.execute("SELECT id, value FROM StringIds"))
+        strings = {number: str(text) for number, text in base.execute("SELECT id, value FROM StringIds")}
         rows = _operations(base, tables, strings)
         calls = _calls(base, tables)
         if not rows:
@@ -111,6 +113,10 @@ def _operations(base: sqlite3.Connection, tables: set[str], strings: dict[int, s
             called = strings.get(title, "") if named else "Memcpy" if table == COPY else "Memset"
             if int(end) < int(start):
                 raise ValueError(f"an operation of {table} ends before it starts")
+            if int(end) - (rows[0][0] if rows else int(start)) > MOST_NS or (
+                rows and rows[0][0] - int(start) > MOST_NS
+            ):
+                raise ValueError(f"the times of operations of {table} lie too far apart")
             rows.append((int(start), int(end), int(correlation or 0), called, int(stream or 0), int(pid or 0),
                          int(device or 0), float(size_B or 0.0)))  # fmt: skip
     return rows
@@ -132,7 +138,7 @@ def _marks(base: sqlite3.Connection, tables: set[str], strings: dict[int, str]) 
     title = "textId" if "textId" in there else "NULL"
     asked = f"SELECT globalTid, text, {title}, start, end FROM {RANGES} WHERE end IS NOT NULL LIMIT {MOST_RANGES}"
     return [
-        (int(thread or 0) & PROCESS, text or strings.get(number, ""), int(start), int(end), int(thread or 0))
+        (int(thread or 0) & PROCESS, str(text or strings.get(number, "")), int(start), int(end), int(thread or 0))
         for thread, text, number, start, end in base.execute(asked)
     ]
 

@@ -42,6 +42,8 @@ MOST_ROWS = 20_000_000
 COMMS = re.compile(r"comm|send|recv|reduce|gather|all-?to-?all|broadcast|barrier|sync", re.IGNORECASE)
 NORM = re.compile(r"clip|grad_?-?norm", re.IGNORECASE)
 OPTIMIZER = re.compile(r"optimizer|clip|update", re.IGNORECASE)
+LATEST_S, MOST_COUNT = 1e12, 10_000_000
+"""Seconds of a clock, and ranks, steps and stages of a run: more is damaged."""
 STEP_GAP_S = 1.0
 """Between steps whose starts begin anew."""
 
@@ -65,7 +67,11 @@ class Row:
 def read_operations(path: File) -> list[RankTrace]:
     """The traces of all ranks. Raises BadInput with the line of what is wrong."""
     with stream(path) as file, io.TextIOWrapper(file, "utf-8", errors="replace") as text:
-        rows = list(_rows(str(path), csv.reader(text)))
+        lines = csv.reader(text)
+        try:
+            rows = list(_rows(str(path), lines))
+        except csv.Error as error:
+            raise BadInput(f"is not a table: {error}", f"{path}:{lines.line_num}") from None
     if not rows:
         raise BadInput("has a heading but no operations", str(path))
     rows.sort(key=lambda row: (row.rank, row.step, row.start_s, row.op))
@@ -115,13 +121,24 @@ def _row(cells: list[str], place: dict[str, int]) -> Row:
     duration_s = number("duration_s", 0.0)
     if duration_s < 0:
         raise ValueError(f"duration_s is {duration_s:g}; a duration is 0 or more")
-    if (rank := int(number("rank", -1))) < 0:
+
+    def whole(name: str, default: int) -> int:
+        value = float(number(name, default))
+        if not (value.is_integer() and -MOST_COUNT <= value <= MOST_COUNT):
+            raise ValueError(f"{name} is {value:g}; it is a whole number of at most {MOST_COUNT:,}")
+        return int(value)
+
+    start_s, size_B, op = number("start_s", 0.0), number("bytes", 0.0), cells[place["op"]].strip()
+    if max(abs(start_s), duration_s) > LATEST_S:
+        raise ValueError(f"start_s {start_s:g} and duration_s {duration_s:g} are no seconds of a run")
+    if (rank := whole("rank", -1)) < 0:
         raise ValueError(f"rank is {rank}; a rank is 0 or more")
-    stage, replica = int(number("stage", -1)), int(number("dp_rank", -1))
+    if not op or size_B < 0:
+        raise ValueError("op is empty" if not op else f"bytes is {size_B:g}; a size is 0 or more")
     return Row(
-        rank, int(number("step", 0)), cells[place["op"]].strip(), number("start_s", 0.0), duration_s,
-        cells[place["group"]].strip() if "group" in place else "", number("bytes", 0.0),
-        int(number("microbatch", -1)), stage, replica,
+        rank, whole("step", 0), op, start_s, duration_s,
+        cells[place["group"]].strip() if "group" in place else "", size_B,
+        whole("microbatch", -1), whole("stage", -1), whole("dp_rank", -1),
     )  # fmt: skip
 
 

@@ -75,7 +75,9 @@ def read(path: File) -> Snapshot:
     data = read_plain(path)
     try:
         return snapshot(data, str(path))
-    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+    except BadInput:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError) as error:
         reason = f"{type(error).__name__} {error}".strip()[:120]
         raise BadInput(f"is not a memory snapshot of PyTorch: {reason}", str(path)) from None
 
@@ -111,6 +113,8 @@ def _change_B(event: Mapping[str, Any]) -> int:
     """Bytes that an event adds to what is allocated."""
     action = event["action"]
     size_B = int(event["size"]) if action in ("alloc", "free_completed") else 0
+    if size_B < 0:
+        raise ValueError(f"an event of {size_B} bytes")
     return size_B if action == "alloc" else -size_B
 
 

@@ -139,7 +139,9 @@ def _verdict(answer: Diagnosis, seen: Measured, out: Console) -> None:
     if quality is not None and quality.end_skew_s is not None:
         skew_s = quality.end_skew_s if quality.end_skew_s >= LEAST_S else 0.0
         share = "" if quality.matched_frac is None else f"{format_frac(quality.matched_frac)} of collectives matched, "
-        out.print(Text(f"Ranks aligned: {share}their ends {format_time(skew_s)} apart.", style="dim"))
+        drift_frac = max(abs(one.quality.clock_drift_frac or 0.0) for one in seen.inputs)
+        clocks = f", once clocks that drift by up to {drift_frac * 1e6:.3g} us/s are one" if drift_frac > 1e-8 else ""
+        out.print(Text(f"Ranks aligned: {share}their ends {format_time(skew_s)} apart{clocks}.", style="dim"))
 
 
 def _said(causes: Sequence[Cause]) -> str:

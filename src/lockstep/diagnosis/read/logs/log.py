@@ -14,6 +14,7 @@ from statistics import median
 
 from lockstep.diagnosis.read import LOG, Kind, register
 from lockstep.diagnosis.read.file import Head, stream
+from lockstep.diagnosis.stated import TIME_S
 from lockstep.documents.files import File
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json
@@ -109,6 +110,8 @@ def read_log(path: File, one: Program) -> Log:
     if not any(printed.values()) and not settings:
         names = " or ".join(sorted(one.patterns))
         raise BadInput(f"is {one.what} without a step: no {names} is in it", str(path))
+    if (times := printed.get(TIME_S)) and not any(times):
+        raise BadInput("says of every step that it takes no time", str(path))
     often = max((len(values) for values in timers.values()), default=0) / 2
     parts = {name: median(values[len(values) // 10 :]) for name, values in timers.items() if len(values) > often > 0.5}
     kept: dict[str, tuple[float, ...]] = {}
