@@ -1,4 +1,4 @@
-"""The cluster as a run shows it predicts that run."""
+"""The cluster as a run shows it predicts that run, and its file says the same."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from lockstep.diagnosis.beside import beside
 from lockstep.diagnosis.measure import see
 from lockstep.diagnosis.predicted import Shown, traces_of
 from lockstep.diagnosis.ranks import all_ranks
+from lockstep.diagnosis.recalibrate import Recalibrated, recalibrate
 from lockstep.diagnosis.replay import Factors, Replay, same
 from lockstep.hardware import cluster as find_cluster
-from lockstep.measure.fit.cluster_file import paced_yaml
 from lockstep.planner import Estimate
 from lockstep.planner import estimate as price
 from lockstep.verbs.estimate import estimate
@@ -39,16 +39,37 @@ def test_slow_kernels_and_a_slow_link(tmp_path: Path) -> None:
     again = found.refit  # type: ignore[attr-defined]
     assert again.pace == pytest.approx(1.3, rel=1e-3)
     inner, outer = (level.name for level in estimated.cluster.levels)
-    assert again.links[inner] == pytest.approx(2.0, rel=0.01)
-    assert again.links[outer] == pytest.approx(3.0, rel=0.01)
+    assert again.links[inner][0] == pytest.approx(2.0, rel=0.01)
+    assert again.links[outer][0] == pytest.approx(3.0, rel=0.01)
     late_s = estimated.step_time_s - run(estimated)[1]
-    assert price(estimated.job, again.paced, estimated.layout).step_time_s == pytest.approx(step_s + late_s, rel=0.07)
-    path = tmp_path / "mine.yaml"
-    pace = {"factor": again.pace, "error": again.error_frac, "source": "test", "date": "2026-11-25"}
-    path.write_text(paced_yaml(again.cluster, "mine", pace))
-    read = find_cluster(str(path))
-    for one, two in zip(read.levels, again.cluster.levels, strict=True):
-        assert one.link.achieved_frac == pytest.approx(two.link.achieved_frac)
+    made = recalibrate(estimated, step_s, again)
+    assert price(estimated.job, made.paced, estimated.layout).step_time_s == pytest.approx(step_s + late_s, rel=0.07)
+    assert same_from_its_file(made, estimated, tmp_path / "mine.yaml")
+
+
+def same_from_its_file(made: Recalibrated, estimated: Estimate, path: Path) -> bool:
+    """The file predicts what the cluster does, with the same range, and says what it rests on."""
+    path.write_text(made.yaml("mine"))
+    read = find_cluster(str(path), gpus=estimated.layout.world)
+    one, two = (price(estimated.job, each, estimated.layout) for each in (read, made.paced))
+    assert one.step_time_s == pytest.approx(two.step_time_s, rel=1e-12)
+    assert one.interval.to_dict() == pytest.approx(two.interval.to_dict())
+    assert read.device.efficiency.source == made.source
+    assert any("calibrated (lockstep diagnose on" in line for line in one.assumptions)
+    return True
+
+
+def test_each_class_has_a_factor_of_its_own(tmp_path: Path) -> None:
+    """Attention twice as slow, products a tenth faster: neither moves the other's, nor the update."""
+    estimated = estimate("llama3-8b", "dgx-h100:1", tp=8, micro_batch=1, batch=4, seq=4096)
+    found, step_s = run(estimated, classes={"matmul": 0.9, "attention": 2.0, "elementwise": 1.0, "optimizer": 1.5})
+    again = found.refit  # type: ignore[attr-defined]
+    factors = {name: factor for name, (factor, _) in again.classes.items()}
+    assert factors == pytest.approx({"matmul": 0.9, "attention": 2.0, "elementwise": 1.0, "optimizer": 1.5}, rel=1e-3)
+    made = recalibrate(estimated, step_s, again)
+    late_s = estimated.step_time_s - run(estimated)[1]
+    assert price(estimated.job, made.paced, estimated.layout).step_time_s == pytest.approx(step_s + late_s, rel=0.02)
+    assert same_from_its_file(made, estimated, tmp_path / "mine.yaml")
 
 
 def test_a_slow_rank_is_no_slow_device() -> None:

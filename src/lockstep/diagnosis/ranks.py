@@ -15,7 +15,7 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.convolution import convolution_work
-from lockstep.kernels.layer import layer_work
+from lockstep.kernels.layer import embedding_work, head_work, layer_work
 from lockstep.kernels.recompute import modules_again, whole_again
 from lockstep.kernels.shard import Shard
 from lockstep.layout import Job, Layout, process_groups
@@ -23,6 +23,7 @@ from lockstep.planner import Estimate
 from lockstep.program import Kind, Program, ProgramBuilder
 from lockstep.step import step_program
 from lockstep.step.passes import WAITING
+from lockstep.step.stage import part_times
 from lockstep.types.arrays import Floats, Ints
 
 LANES = {
@@ -157,14 +158,32 @@ def _parts(program: Program) -> list[str]:
 def _shares(job: Job, estimate: Estimate, program: Program) -> Floats:
     """Shares of classes in the seconds of every operation: of forward passes, of backward ones, of the update."""
     forward, backward = _work(job, estimate)
+    ends = _ends(job, estimate)
     found = np.zeros((len(program), len(SHARES)))
     for i in np.flatnonzero(program.kind == Kind.COMPUTE).tolist():
-        label = program.name(int(program.label[i]))
+        label, seconds = program.name(int(program.label[i])), float(program.duration_s[i])
         if label == "optimizer":
             found[i, SHARES.index("optimizer")] = 1.0
-        else:
-            found[i, :3] = backward if label[:1] in ("B", "I") else (1.0, 0.0, 0.0) if label[:1] == "W" else forward
+            continue
+        found[i, :3] = backward if label[:1] in ("B", "I") else (1.0, 0.0, 0.0) if label[:1] == "W" else forward
+        for way, end_s, share in ends:
+            if label[:1] == way and np.isclose(seconds, end_s, rtol=1e-6):
+                found[i, :3] = share
     return found
+
+
+def _ends(job: Job, estimate: Estimate) -> list[tuple[str, float, Floats]]:
+    """(pass, seconds, shares) of the embedding and of the head, which are operations of their own."""
+    if job.transformer is None:
+        return []
+    clock = Clock.of(estimate.cluster.device, job.recipe)
+    shard = Shard(job.transformer, estimate.layout.grid(), job.recipe, clock)
+    rows = []
+    for passes in (embedding_work(shard), head_work(shard)):
+        times = part_times(clock, job.recipe, passes)
+        rows.append(("F", float(np.asarray(times.compute_forward_s)), _share(passes.forward)))
+        rows.append(("B", float(np.asarray(times.compute_backward_s)), _share(passes.backward)))
+    return rows
 
 
 def _work(job: Job, estimate: Estimate) -> tuple[Floats, Floats]:

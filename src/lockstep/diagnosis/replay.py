@@ -42,6 +42,7 @@ HIDDEN_FRAC = 0.1
 NOT_HIDDEN_FRAC = 0.2
 """Of the seconds that were predicted to hide: where less is hidden, the traffic waits its turn."""
 LINKS = ("tp", "cp", "ep", "dp")
+MAD_TO_SIGMA = 1.4826
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,9 @@ class Factors:
     not_hidden: tuple[str, ...]
     """Kinds of groups whose traffic was to hide and does not."""
     compared: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """(predicted, measured) seconds per step and rank of every class and kind of group."""
+    """(predicted, measured) seconds per step and rank of every class and kind of group, and of waiting for the host."""
+    spread_frac: Mapping[str, float] = field(default_factory=dict)
+    """Of every class and link, the relative standard deviation over steps and ranks, by its median absolute one."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -173,7 +176,18 @@ def factors(one: AllRanks, seen: Seen, predicted: Seen) -> Factors:
         f"{kind} link": (float(theirs.transfer_s[kind][:, here].mean()), float(mine.transfer_s[kind].mean()))
         for kind in LINKS
     }
-    return Factors(classes, links, stages, ranks, experts, host, _not_hidden(mine, theirs, here, step_s), compared)
+    compared["host"] = float(theirs.idle_s[:, here].mean()), float(mine.idle_s.mean())
+    spread = {name: _spread(each / stages[stage]) for name, each in left.items()} | {
+        f"{kind} link": _spread(mine.transfer_s[kind] / theirs.transfer_s[kind][:, here] / links[kind])
+        for kind in links
+    }
+    not_hidden = _not_hidden(mine, theirs, here, step_s)
+    return Factors(classes, links, stages, ranks, experts, host, not_hidden, compared, spread)
+
+
+def _spread(ratio: Floats) -> float:
+    """Standard deviation by the median absolute deviation, which a slow rank does not widen."""
+    return MAD_TO_SIGMA * float(np.median(np.abs(ratio - np.median(ratio))))
 
 
 def _common(ratio: Floats, stage: Array) -> float:

@@ -308,8 +308,11 @@ def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, repl
         raise BadInput("needs a measured step and the run it is of; give --model", where)
     if answer.mismatches or (judged is not None and (judged.contradictions or judged.verdict == "impossible")):
         raise BadInput("the files or numbers contradict one another; give those of one run", where)
-    links = [one.path for one in gathered.known if one.kind.gives == "links"]
-    made = recalibrate(found, step_s, answer.beside.refit if answer.beside else None, links, replan)
+    made = recalibrate(
+        found, step_s, answer.beside.refit if answer.beside else None, seen=answer.operations, replan=replan,
+        traces=[one.path for one in gathered.known if one.kind.name == "kineto"],
+        links=[one.path for one in gathered.known if one.kind.gives == "links"],
+    )  # fmt: skip
     if path is None:
         return made
     text = made.yaml(path.stem)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lockstep.diagnosis.deviations import Candidate
     from lockstep.diagnosis.judge import Judged
     from lockstep.diagnosis.path import Step
+    from lockstep.diagnosis.product_rates import ProductFit
     from lockstep.diagnosis.read.flight_recorder import Hang
     from lockstep.diagnosis.readings import Explained
     from lockstep.diagnosis.recalibrate import Recalibrated
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from lockstep.planner import Estimate
     from lockstep.verbs.diagnose import Diagnosis
 
+SHAPES = 8
 TIMERS = 10
 """Parts of a program's own timers that are shown."""
 
@@ -246,10 +248,19 @@ def _links(answer: Diagnosis, out: Console) -> None:
 def _recalibrated(made: Recalibrated, out: Console) -> None:
     heading(out, "The cluster as this run shows it", f"{format_frac(made.error_frac)} error of other step times")
     rows = [
-        (one.what, f"{one.value:.3f}", *([f"{end:.3f}" for end in one.ci95] if one.ci95 else ["", ""]))
+        (
+            one.what,
+            *(_found(end, one.unit) for end in (one.value, *(one.ci95 or (None, None)))),
+            one.unit if one.unit != "s" else "",
+        )
         for one in made.factors
     ]
-    indented(out, table([("", "left"), ("factor", "right"), ("95 %", "right"), ("", "right")], rows))
+    columns = [("", "left"), ("found", "right"), ("95 %", "right"), ("", "right"), ("", "left")]
+    indented(out, table(columns, rows))
+    if made.products is not None:
+        _products(made.products, out)
+    for note in made.notes:
+        out.print(f"{note[0].upper()}{note[1:]}.")
     if made.replanned is not None:
         best, own = made.replanned.best, made.replanned.own
         saved = 1 - best.step_time_s / own.step_time_s
@@ -261,6 +272,29 @@ def _recalibrated(made: Recalibrated, out: Console) -> None:
         )
     if made.path is not None:
         out.print(f"Written to {made.path}: give it as --cluster.")
+
+
+def _found(value: float | None, unit: str) -> str:
+    """A number of the cluster as its unit asks."""
+    if value is None:
+        return ""
+    return format_time(value) if unit == "s" else f"{value:.3f}"
+
+
+def _products(found: ProductFit, out: Console) -> None:
+    """Rates of products by shape, and how far the curve was and is from them."""
+    shown = found.products[:SHAPES]
+    more = f"; {len(found.products) - SHAPES} more with --json" if len(found.products) > SHAPES else ""
+    heading(out, "Matrix products by shape", f"m x n x k; errors of the device's curve{more}")
+    rows = [
+        (
+            f"{one.m} x {one.n} x {one.k}{f', {one.count} times' if one.count > 1 else ''}", one.dtype,
+            f"{one.flops_per_s / 1e12:.4g} TFLOP/s", f"{before:+.1%}", f"{after:+.1%}",
+        )
+        for one, before, after in zip(shown, found.before_frac, found.after_frac, strict=False)
+    ]  # fmt: skip
+    columns = [("shape", "left"), ("format", "left"), ("rate", "right"), ("before", "right"), ("refitted", "right")]
+    indented(out, table(columns, rows))
 
 
 def _hangs(hangs: Sequence[Hang], out: Console) -> None:

@@ -158,7 +158,7 @@ def _parts(parts: Sequence[Part], step_s: float, predicted: bool, out: Console) 
         row = [words(one.part), "-" if mine is None else format_time(mine)]
         if predicted:
             row += [
-                "-" if theirs is None else format_time(theirs),
+                "-" if theirs is None else format_time(theirs if theirs >= LEAST_S else 0.0),
                 "" if one.difference_s is None else _signed(one.difference_s),
                 "" if one.gap_share_frac is None else format_frac(one.gap_share_frac, 2),
             ]
