@@ -12,7 +12,8 @@ than the datasheet's peak: e is at most 1.
     minimise  sum_i ((u a_i + c b_i - t_i) / (s t_i))^2 + sum over u, c of ((x - x0) / (PRIOR_FRAC x0))^2
 
 s is the spread of the relative errors. Left out are products that take less than `LEAST_S`, in which a kernel's start
-and end count, and those that read and write for longer than they multiply, which the curve prices by their bytes alone.
+and end count, those that read and write for longer than they multiply, which the curve prices by their bytes alone, and
+those that a fit to all misses by more than `OUTLIER` robust standard deviations, as where a shape has a bad kernel.
 
 Source: T. Hastie, R. Tibshirani, J. Friedman, "The Elements of Statistical Learning" (2009), 3.4.1, for least squares
 with a normal prior.
@@ -28,13 +29,15 @@ import numpy as np
 from lockstep.diagnosis.read.products import Product
 from lockstep.errors import BadInput
 from lockstep.hardware import Device
-from lockstep.types.arrays import Floats
+from lockstep.types.arrays import Bools, Floats
 from lockstep.types.plain import Json, picked
 
 LEAST_SHAPES = 6
 LEAST_S = 10e-6
 PRIOR_FRAC = np.array((0.1, 0.5))
 """Assumed: how far e and c of one device and run lie from those of its curve, which is a mean over runs."""
+OUTLIER, LEAST_OUTLIER_FRAC, MAD_TO_SIGMA = 6.0, 0.2, 1.4826
+"""Assumed: nobody's curve is right to a fifth at every shape."""
 LEAST_SPREAD = 0.01
 ROUNDS = 5
 SIGMAS = 1.96
@@ -55,10 +58,13 @@ class ProductFit:
     """Signed error at every product of the curve as it was."""
     after_frac: tuple[float, ...]
     """The same of the fitted curve."""
+    left_out: tuple[tuple[Product, float], ...] = ()
+    """(product, how many times as long as the curve says it takes) of those that do not follow it."""
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self)
+        found = picked(self, without="left_out")
+        return found | {"left_out": [one.to_dict() | {"times": times} for one, times in self.left_out]}
 
 
 def fit_products(products: Sequence[Product], device: Device) -> ProductFit:
@@ -72,17 +78,28 @@ def fit_products(products: Sequence[Product], device: Device) -> ProductFit:
     terms = np.array([_terms(one, device) for one in chosen])
     time_s = np.array([one.time_s for one in chosen])
     before = np.array((1 / device.efficiency.matmul_max_frac, device.efficiency.matmul_bytes_factor))
-    found, deviation = _constants(terms / time_s[:, np.newaxis], before)
+    kept = _following(terms, time_s, _constants(terms / time_s[:, np.newaxis], before)[0])
+    found, deviation = _constants((terms / time_s[:, np.newaxis])[kept], before)
+    times = 1 / (1 + np.array(_errors(terms, time_s, found)))
     low, high = found - SIGMAS * deviation, found + SIGMAS * deviation
     return ProductFit(
         max_frac=float(1 / found[0]),
         max_frac_ci95=(float(1 / high[0]), float(1 / max(1.0, low[0]))),
         bytes_factor=float(found[1]),
         bytes_factor_ci95=(float(max(0.0, low[1])), float(high[1])),
-        products=tuple(chosen),
-        before_frac=_errors(terms, time_s, before),
-        after_frac=_errors(terms, time_s, found),
+        products=tuple(chosen[i] for i in np.flatnonzero(kept).tolist()),
+        before_frac=_errors(terms[kept], time_s[kept], before),
+        after_frac=_errors(terms[kept], time_s[kept], found),
+        left_out=tuple((chosen[i], float(times[i])) for i in np.flatnonzero(~kept).tolist()),
     )
+
+
+def _following(terms: Floats, time_s: Floats, constants: Floats) -> Bools:
+    """Which products are near a fitted curve; all where too few would be left."""
+    errors = np.log1p(_errors(terms, time_s, constants))
+    away = np.abs(errors - np.median(errors))
+    found: Bools = away <= max(LEAST_OUTLIER_FRAC, OUTLIER * MAD_TO_SIGMA * float(np.median(away)))
+    return found if found.sum() >= LEAST_SHAPES else np.ones(len(time_s), dtype=bool)
 
 
 def _tells(one: Product, device: Device) -> bool:

@@ -248,7 +248,12 @@ def _products(one: Estimate, refit: Refit, traces: Sequence[str | Path]) -> tupl
         found = fit_products([Product(*key, of) for key, of in times.items()], one.cluster.device)
     except BadInput as error:
         return None, (f"the curve of matrix products stays: {error.message}",)
-    return found, _other_work(found, refit)
+    slow = tuple(
+        f"{one.m} x {one.n} x {one.k} in {one.dtype} takes {times:.2g} times as long as the other products tell: "
+        "it is left out of their curve"
+        for one, times in found.left_out
+    )
+    return found, (*slow, *_other_work(found, refit))
 
 
 def _other_work(found: ProductFit, refit: Refit) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from lockstep.diagnosis.read.json_stream import members
 from lockstep.types.arrays import Array, Ints
 from lockstep.types.plain import Json, picked
 
-PRODUCT = re.compile(r"^aten::(_scaled_|b|add|badd)?mm(_out)?_?$|^aten::_addmm_activation$")
+PRODUCT = re.compile(r"^aten::(_scaled_|b|add|baddb)?mm(_out)?_?$|^aten::_addmm_activation$")
 ADDED_FIRST = re.compile(r"add")
 """Operators whose first input is what the product is added to."""
 DTYPES = {"c10::BFloat16": "bf16", "c10::Half": "fp16", "float": "fp32", "double": "fp64"}
