@@ -73,12 +73,13 @@ def test_the_link_that_made_the_times_is_found(tmp_path: Path) -> None:
     [
         ([4 * MIB, 64 * MIB], "its collectives have 2 sizes, 3 are needed"),
         ([32 * MIB, 40 * MIB, 48 * MIB, 64 * MIB], "the largest must be 10 times the smallest"),
+        ([4096 * MIB << i for i in range(6)], "its collectives, from 4 GiB on, are too large to tell the latency"),
     ],
-    ids=["too few", "too close"],
+    ids=["too few", "too close", "too large"],
 )
 def test_sizes_that_do_not_tell_are_refused_in_words(sizes_B: list[int], why: str, tmp_path: Path) -> None:
     """A line through them would be made up."""
-    found, (note,) = fit_links(traces(tmp_path, sizes_B), find_cluster("dgx-h100:1"))
+    found, (note,) = fit_links(traces(tmp_path, sizes_B, 0.02), find_cluster("dgx-h100:1"))
     assert not found
     assert why in note
     assert note.startswith("latency and rate of node are not told apart")

@@ -55,7 +55,7 @@ def same_from_its_file(made: Recalibrated, estimated: Estimate, path: Path) -> b
     assert one.step_time_s == pytest.approx(two.step_time_s, rel=1e-12)
     assert one.interval.to_dict() == pytest.approx(two.interval.to_dict())
     assert read.device.efficiency.source == made.source
-    assert any("calibrated (lockstep diagnose on" in line for line in one.assumptions)
+    assert any("calibrated (lockstep diagnose on" in line for line in one.assumptions())
     return True
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.diagnosis.measure import Seen
-from lockstep.diagnosis.refit import SOURCE
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
 from lockstep.measure.fit import Hosts, LinkFit, Point, Points, fit_link, link_rate_Bps
@@ -100,7 +99,9 @@ def _fitted(cluster: Cluster, index: int, hosts: tuple[int, ...], samples: dict[
         )
     points = tuple(Point(op, "", ranks, size_B, float(np.median(s))) for (op, ranks, size_B), s in samples.items())
     by_host = Hosts({f"node {i}": tuple(range(count)) for i, count in enumerate(hosts)})
-    fit = fit_link(Points(points, SOURCE, "", hosts=by_host))
+    fit = fit_link(Points(points, "collectives in traces of a run", "", hosts=by_host))
+    if fit.segments[0].latency_ci95_s[0] <= 0:
+        raise BadInput(f"its collectives, from {format_size(sizes_B[0])} on, are too large to tell the latency")
     found = FittedLink(index, fit, link_rate_Bps(fit, cluster, index))
     low, high = found.rate_ci95_frac
     if high - low > 2 * MOST_SPREAD:

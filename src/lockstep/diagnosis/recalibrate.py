@@ -19,7 +19,7 @@ from lockstep.diagnosis.link_times import FittedLink, fit_links
 from lockstep.diagnosis.measure import Seen
 from lockstep.diagnosis.product_rates import ProductFit, fit_products
 from lockstep.diagnosis.read.products import Product, read_products
-from lockstep.diagnosis.refit import SIGMAS, SOURCE, Refit, with_link
+from lockstep.diagnosis.refit import SAME_FRAC, SIGMAS, SOURCE, Refit, with_link
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
 from lockstep.hardware.pace import paced
@@ -166,8 +166,10 @@ def _of_traces(one: Estimate, refit: Refit, seen: Seen | None, traces: Sequence[
     told = {one.cluster.levels[link.index].name for link in fitted}
     for level in cluster.levels:
         if level.name in refit.links and level.name not in told:
-            ends = level.link.range_frac if level.link.lowest_frac is not None else None
-            factors.append(Found(f"{level.name} ({level.link.name})", level.link.achieved_frac, ends, WIRE))
+            low, high = _ends(level.link.achieved_frac, refit.links[level.name][1])
+            factors.append(
+                Found(f"{level.name} ({level.link.name})", level.link.achieved_frac, (low, min(1.0, high)), WIRE)
+            )
     products, more = _products(one, refit, traces)
     classes = {name: each for name, each in refit.classes.items() if products is None or name != "matmul"}
     rows = [Found(CALLED[name], factor, _ends(factor, error), TIMES) for name, (factor, error) in classes.items()]
@@ -179,7 +181,7 @@ def _of_traces(one: Estimate, refit: Refit, seen: Seen | None, traces: Sequence[
             ),
             *rows,
         ]
-    if refit.host != 1.0:
+    if abs(refit.host - 1.0) > SAME_FRAC:
         rows.append(Found("host", refit.host, None, TIMES))
     source = f"{SOURCE}: {', '.join(_said(classes, products, refit.host))}"
     entry = _entry(refit.host, max(LEFT_FRAC, refit.error_frac), source, classes, products)
