@@ -14,6 +14,10 @@ from lockstep.diagnosis.ranks import all_ranks
 from lockstep.diagnosis.recalibrate import Recalibrated, recalibrate
 from lockstep.diagnosis.replay import Factors, Replay, same
 from lockstep.hardware import cluster as find_cluster
+from lockstep.kernels.clock import Clock
+from lockstep.kernels.layer import accumulation_work, embedding_work, head_work, layer_work
+from lockstep.kernels.shard import Shard
+from lockstep.layout import layer_parameters
 from lockstep.planner import Estimate
 from lockstep.planner import estimate as price
 from lockstep.verbs.estimate import estimate
@@ -79,3 +83,28 @@ def test_a_slow_rank_is_no_slow_device() -> None:
     factor[0, 5] = 1.5
     found, _ = run(estimated, ranks=factor)
     assert found.refit.pace == pytest.approx(1.0, rel=1e-3)  # type: ignore[attr-defined]
+
+
+def test_a_host_that_is_never_late_is_one_of_the_cluster_and_a_late_one_is_a_fault() -> None:
+    """What the prediction has it take too much goes into the file; what it takes more does not."""
+    estimated = estimate("gpt2-medium", "dgx-h100:1", micro_batch=1, batch=16, seq=1024, zero=1)
+    predicted_s = run(estimated)[0].refit  # type: ignore[attr-defined]
+    assert predicted_s.host == pytest.approx(1.0, rel=1e-3)
+    late, _ = run(estimated, host_s=np.full((1, 8), 0.2))
+    assert late.refit.host == 1.0  # type: ignore[attr-defined]
+
+
+def test_classes_of_a_step_are_those_of_its_kernels() -> None:
+    """Seconds of products over a whole step are those of layers, head and accumulation, each priced alone."""
+    estimated = estimate("llama3-8b", "dgx-h100:1", gpus=1, micro_batch=1, batch=2, seq=4096)
+    one = all_ranks(estimated, [0])
+    job, clock = estimated.job, Clock.of(estimated.cluster.device, estimated.job.recipe)
+    shard = Shard(job.transformer, estimated.layout.grid(), job.recipe, clock)
+    whole = layer_parameters(job, estimated.layout.grid())
+    works = [*(layer_work(shard, kind) for kind in job.kinds), head_work(shard), embedding_work(shard)]
+    added = [accumulation_work(shard, whole[kind.stored]) for kind in job.kinds]
+    passes = [*(work.forward for work in works), *(work.backward for work in works), *added]
+    expected_s = sum(float(np.asarray(one.matmul_s)) for one in passes)
+    mine = (one.program.rank == 0) & (np.array(one.part) == "compute")
+    products_s = float((one.program.duration_s * one.shares[:, 0])[mine].sum())
+    assert products_s == pytest.approx(2 * expected_s, rel=1e-6)

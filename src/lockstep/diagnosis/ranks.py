@@ -15,10 +15,10 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.convolution import convolution_work
-from lockstep.kernels.layer import embedding_work, head_work, layer_work
+from lockstep.kernels.layer import accumulation_work, embedding_work, head_work, layer_work
 from lockstep.kernels.recompute import modules_again, whole_again
 from lockstep.kernels.shard import Shard
-from lockstep.layout import Job, Layout, process_groups
+from lockstep.layout import Job, Layout, layer_parameters, process_groups
 from lockstep.planner import Estimate
 from lockstep.program import Kind, Program, ProgramBuilder
 from lockstep.step import step_program
@@ -194,10 +194,11 @@ def _work(job: Job, estimate: Estimate) -> tuple[Floats, Floats]:
         passes = convolution_work(job, grid, clock)
         return _share(passes.forward), _share(passes.backward)
     shard = Shard(job.transformer, grid, recipe, clock)
-    forward, backward = Work(), Work()
+    forward, backward, whole = Work(), Work(), layer_parameters(job, grid)
     for kind in job.kinds:
         work = layer_work(shard, kind)
-        forward, backward = forward + work.forward, backward + work.backward
+        backward = backward + work.backward + accumulation_work(shard, whole[kind.stored])
+        forward = forward + work.forward
         if layout.recompute == "full":
             backward = backward + whole_again(shard, kind, work)
         elif layout.recompute == "selective":

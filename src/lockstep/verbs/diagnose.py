@@ -152,7 +152,8 @@ def diagnose(
         Argument(
             "FILE",
             "Files of the run, or folders with them, of any name: traces of torch.profiler or Nsight Systems (sqlite), "
-            "logs of training programs, memory snapshots, dumps of the flight recorder, output of nccl-tests.",
+            "tables of operations (CSV), logs of training programs, memory snapshots, dumps of the flight recorder, "
+            "output of nccl-tests.",
             repeated=True,
         ),
     ] = (),
@@ -202,7 +203,7 @@ def diagnose(
     ] = None,
     out: Annotated[
         str | Path | None,
-        Option("FILE", "Cluster file to write, as the run shows the cluster, ending in .yaml.", flag="-o"),
+        Option("FILE", "Cluster file to write, with the rates that the run shows, ending in .yaml.", flag="-o"),
     ] = None,
     replan: Annotated[bool, Switch("Also find the best layout on the cluster as the run shows it.")] = False,
     trace: Annotated[
