@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import lockstep
 from lockstep.diagnosis.beside import beside
 from lockstep.diagnosis.measure import see
 from lockstep.diagnosis.predicted import Shown, traces_of
 from lockstep.diagnosis.ranks import all_ranks
 from lockstep.diagnosis.recalibrate import Recalibrated, recalibrate
 from lockstep.diagnosis.replay import Factors, Replay, same
+from lockstep.diagnosis.write_kineto import write_kineto
 from lockstep.hardware import cluster as find_cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.layer import accumulation_work, embedding_work, head_work, layer_work
@@ -108,3 +111,41 @@ def test_classes_of_a_step_are_those_of_its_kernels() -> None:
     mine = (one.program.rank == 0) & (np.array(one.part) == "compute")
     products_s = float((one.program.duration_s * one.shares[:, 0])[mine].sum())
     assert products_s == pytest.approx(2 * expected_s, rel=1e-6)
+
+
+def test_recorded_shapes_go_into_the_file_and_out_of_it(tmp_path: Path) -> None:
+    """From traces to `-o` and a plan on it: the curve of products, its shapes, its source, and the same step."""
+    words = {"tp": 8, "micro_batch": 1, "batch": 8, "seq": 4096}
+    estimated = estimate("llama3-8b", "dgx-h100:1", **words)
+    one = all_ranks(estimated, range(8))
+    (tmp_path / "traces").mkdir()
+    for trace in traces_of([Replay(one, same(8, 1)).timeline((), 0)] * 4, Shown.of(one)):
+        path = tmp_path / "traces" / f"{trace.rank}.json"
+        write_kineto(trace, path)
+        with_shapes(path, estimated.cluster.device.peak("bf16"), max_frac=0.7)
+    mine = tmp_path / "mine.yaml"
+    found = lockstep.diagnose(
+        tmp_path / "traces", model="llama3-8b", cluster="dgx-h100:1", out=mine, replan=True, **words
+    )
+    made = found.recalibrated
+    assert made is not None
+    assert made.products is not None
+    assert len(made.products.products) >= 6
+    assert np.median(np.abs(made.products.after_frac)) < 0.03
+    assert made.replanned is not None
+    again = estimate("llama3-8b", str(mine), **words)
+    assert again.step_time_s == pytest.approx(made.replanned.own.step_time_s, rel=1e-6)
+    assert again.cluster.device.efficiency.matmul_max_frac == pytest.approx(made.products.max_frac, abs=1e-4)
+    assert f"matrix products by {len(made.products.products)} shapes" in again.cluster.device.efficiency.source
+
+
+def with_shapes(path: Path, peak_flops: float, max_frac: float) -> None:
+    """Gives the operators of products shapes by which they reach a share of the peak."""
+    data = json.loads(path.read_text())
+    took_us = {each["args"]["External id"]: each["dur"] for each in data["traceEvents"] if each["cat"] == "kernel"}
+    products = [each for each in data["traceEvents"] if each["name"] == "aten::mm"]
+    for number, each in enumerate(products):
+        m, k = 4096 + 64 * (number % 40), 8192
+        n = max(1, round(took_us[each["args"]["External id"]] / 1e6 * peak_flops * max_frac / (2 * m * k)))
+        each["args"] |= {"Input Dims": [[m, k], [k, n]], "Input type": ["c10::BFloat16", "c10::BFloat16"]}
+    path.write_text(json.dumps(data))
