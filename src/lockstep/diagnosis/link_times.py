@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lockstep.diagnosis.measure import Seen
+from lockstep.diagnosis.refit import with_link
 from lockstep.errors import BadInput, Infeasible
-from lockstep.hardware import Cluster
+from lockstep.hardware import Cluster, Level
 from lockstep.measure.fit import Hosts, LinkFit, Point, Points, fit_link, link_rate_Bps
+from lockstep.measure.fit.cluster_file import with_fitted_link
 from lockstep.units import format_size
 
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
@@ -45,6 +47,23 @@ class FittedLink:
         """Ends of the 95 % interval of the rate, over the rate."""
         low, high = self.fit.segments[-1].bandwidth_ci95_Bps
         return low / self.fit.bandwidth_Bps, (high or np.inf) / self.fit.bandwidth_Bps
+
+    @property
+    def start(self) -> tuple[float, tuple[float, float]]:
+        """(latency, its 95 % interval), in seconds."""
+        first = self.fit.segments[0]
+        return first.latency_s, first.latency_ci95_s
+
+    def put(self, cluster: Cluster, base: Cluster) -> Cluster:
+        """The cluster with this link in place of the one that `base` has, the rate's interval as its range."""
+        level = with_fitted_link(base, self.index, self.fit).levels[self.index]
+        low, high = (end * reached_frac(level) for end in self.rate_ci95_frac)
+        return with_link(cluster, level.name, replace(level.link, lowest_frac=low, highest_frac=min(1.0, high)))
+
+
+def reached_frac(level: Level) -> float:
+    """The share of a level's wire that large messages reach."""
+    return level.link.achieved_frac
 
 
 def fit_links(seen: Seen, cluster: Cluster) -> tuple[tuple[FittedLink, ...], tuple[str, ...]]:

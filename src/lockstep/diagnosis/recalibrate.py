@@ -15,16 +15,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lockstep.diagnosis.link_times import FittedLink, fit_links
+from lockstep.diagnosis.link_times import FittedLink, fit_links, reached_frac
 from lockstep.diagnosis.measure import Seen
 from lockstep.diagnosis.product_rates import ProductFit, fit_products
 from lockstep.diagnosis.read.products import Product, read_products
-from lockstep.diagnosis.refit import SAME_FRAC, SIGMAS, SOURCE, Refit, with_link
+from lockstep.diagnosis.refit import SAME_FRAC, SIGMAS, SOURCE, Refit
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
 from lockstep.hardware.pace import paced
 from lockstep.hardware.schema import PaceEntry
-from lockstep.measure.fit.cluster_file import paced_yaml, with_fitted_link, with_measured_link
+from lockstep.measure.fit.cluster_file import paced_yaml, with_measured_link
 from lockstep.planner import Estimate, estimate, plan
 from lockstep.types.plain import Json, picked
 from lockstep.validation.calibration import LEFT_FRAC, Measured, calibrate
@@ -161,15 +161,14 @@ def _of_traces(one: Estimate, refit: Refit, seen: Seen | None, traces: Sequence[
     fitted, notes = fit_links(seen, one.cluster) if seen is not None else ((), ())
     cluster, factors = refit.cluster, []
     for link in fitted:
-        cluster = _with_fitted(cluster, one.cluster, link)
-        factors += _link_rows(one.cluster, link)
+        cluster = link.put(cluster, one.cluster)
+        factors += _link_rows(cluster, link)
     told = {one.cluster.levels[link.index].name for link in fitted}
     for level in cluster.levels:
         if level.name in refit.links and level.name not in told:
-            low, high = _ends(level.link.achieved_frac, refit.links[level.name][1])
-            factors.append(
-                Found(f"{level.name} ({level.link.name})", level.link.achieved_frac, (low, min(1.0, high)), WIRE)
-            )
+            share = reached_frac(level)
+            low, high = _ends(share, refit.links[level.name][1])
+            factors.append(Found(f"{level.name} ({level.link.name})", share, (low, min(1.0, high)), WIRE))
     products, more = _products(one, refit, traces)
     classes = {name: each for name, each in refit.classes.items() if products is None or name != "matmul"}
     rows = [Found(CALLED[name], factor, _ends(factor, error), TIMES) for name, (factor, error) in classes.items()]
@@ -220,20 +219,13 @@ def _ends(factor: float, error_frac: float) -> tuple[float, float]:
     return factor * (1 - SIGMAS * error_frac), factor * (1 + SIGMAS * error_frac)
 
 
-def _with_fitted(cluster: Cluster, base: Cluster, link: FittedLink) -> Cluster:
-    """The cluster with a fitted link in place of the one of `base`, its interval as the range."""
-    made = with_fitted_link(base, link.index, link.fit).levels[link.index]
-    low, high = (end * made.link.achieved_frac for end in link.rate_ci95_frac)
-    return with_link(cluster, made.name, replace(made.link, lowest_frac=low, highest_frac=min(1.0, high)))
-
-
-def _link_rows(base: Cluster, link: FittedLink) -> list[Found]:
-    level = base.levels[link.index]
-    share, first = link.rate_Bps / level.link.bandwidth_Bps, link.fit.segments[0]
-    low, high = link.rate_ci95_frac
+def _link_rows(cluster: Cluster, link: FittedLink) -> list[Found]:
+    """Rate and latency of a level of the cluster that has the link."""
+    level, (latency, ends) = cluster.levels[link.index], link.start
+    share, (low, high) = reached_frac(level), link.rate_ci95_frac
     return [
-        Found(f"{level.name} ({level.link.name})", share, (low * share, high * share), WIRE),
-        Found(f"{level.name}, latency", first.latency_s, first.latency_ci95_s, SECONDS),
+        Found(f"{level.name} ({level.link.name})", share, (low * share, min(1.0, high * share)), WIRE),
+        Found(f"{level.name}, latency", latency, ends, SECONDS),
     ]
 
 
