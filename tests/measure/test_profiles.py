@@ -36,7 +36,7 @@ def profiles(folder: Path) -> Seen:
 def test_a_late_rank_is_named(fault: str, why: str, tmp_path: Path) -> None:
     """Rank 1, in every step, and by what it is late; a rank that shares its core is slow at everything.
 
-    Where other processes take its core too, it may hear of a sum's end so late that the ends do not meet, which is said.
+    Where others take its core too, it may hear of a sum's end so late that the ends do not meet, which is said.
     """
     launch(work, 2, (str(tmp_path), fault), timeout_s=120)
     seen = profiles(tmp_path)
