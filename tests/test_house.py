@@ -91,6 +91,7 @@ LINK_READERS = {
     "planner/roofline.py": "turns seconds of a level back into bytes",
     "planner/whatif.py": "scales links to ask what a faster one saves",
     "diagnosis/gather.py": "puts a measured link beside the cluster's",
+    "diagnosis/link_times.py": "puts intervals of a fitted link, and which share of its wire that is, beside its rate",
     "diagnosis/refit.py": "says which rate of a level a run reached",
     "views/execute.py": "prints links",
     "views/fit.py": "prints and draws fitted links",

@@ -84,3 +84,22 @@ def test_on_a_page_the_slowest_rank_of_each_stage_is_below_the_prediction(tmp_pa
     shown = [part for part in answer.beside.parts if part.measured_s > 0.01 * answer.measured_s]
     assert len(shown) > 2
     assert all(escape(words(part.part)) in text for part in shown)
+
+
+def test_a_page_without_a_model_draws_what_was_measured(tmp_path: Path) -> None:
+    """One timeline, of every rank, and the same parts and ranks as in the terminal; nothing predicted."""
+    found = estimate("gpt2-medium", "dgx-h100:1", **WORDS)
+    one = all_ranks(found, range(8))
+    (tmp_path / "traces").mkdir()
+    for trace in traces_of([simulate(one.program)] * 3, Shown.of(one)):
+        write_kineto(trace, tmp_path / "traces" / f"{trace.rank}.json.gz")
+    answer = lockstep.diagnose(tmp_path / "traces")
+    (only,) = lanes(answer)["timelines"]
+    assert only["source"] == "measured"
+    assert {row["name"] for row in only["ranks"]} == {f"rank {rank}" for rank in range(8)}
+    answer.save(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert 'id="timeline-data"' in text
+    assert answer.seen is not None
+    assert all(escape(words(part.part)) in text for part in answer.seen.parts if (part.measured_s or 0) > 1e-4)
+    assert "predicted" not in text.partition("<main>")[2].partition("<script")[0]

@@ -11,6 +11,7 @@ from tests.cli_runner import run
 
 import lockstep
 from lockstep.collectives import PlainLink, get
+from lockstep.diagnosis.read import find
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
 from lockstep.measure.bench.bench import CollectiveBench
@@ -187,6 +188,30 @@ def test_pasted_nccl_tests_output_is_read(tmp_path: Path) -> None:
     assert found.latency_s == pytest.approx(8e-6, rel=1e-3)
     assert found.bandwidth_Bps == pytest.approx(20e9, rel=1e-3)
     assert "the library's all-reduce counts as ring" in found.assumptions
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["[1,0]<stdout>:", "0: ", "    "],
+    ids=["mpirun --tag-output", "srun --label", "indented"],
+)
+def test_what_launchers_add_to_nccl_tests_output_is_passed_over(label: str, tmp_path: Path) -> None:
+    """Labels of lines, and what MPI and NCCL print between rows, as in outputs of nccl-tests 2.17 and 2.18."""
+    rows = times("all-reduce", "ring", 4, PlainLink(8e-6, 20e9), sizes_B=4.0 ** np.arange(5, 14))
+    plain, file = tmp_path / "plain.txt", tmp_path / "labelled.txt"
+    plain.write_text(nccl_text(rows, 1.5))
+    lines = nccl_text(rows, 1.5).splitlines()
+    place = next(i for i, line in enumerate(lines) if "(elements)" in line) + 1
+    lines[place:place] = [
+        "[host-11:01650] 15 more processes have sent help message help-mca-var.txt / mutually-exclusive-vars",
+        "host-11:1655:1655 [0] NCCL INFO NET/Plugin: Loaded net plugin",
+    ]
+    file.write_text("\n".join(label + line for line in ["NCCL version 2.30.3+cuda13.0", *lines]))
+    one, two = read_points(plain), read_points(file)
+    assert one.points == two.points
+    assert one.hosts == two.hosts
+    (known,) = find([file])
+    assert known.kind.name == "nccl-tests"
 
 
 def test_nccl_tests_output_that_does_not_say_the_collective_needs_it(tmp_path: Path) -> None:

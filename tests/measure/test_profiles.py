@@ -38,9 +38,15 @@ def profiles(folder: Path) -> Seen:
     ],
 )
 def test_a_late_rank_is_named(fault: str, why: str, tmp_path: Path) -> None:
-    """Rank 1, in every step, and by what it is late; a rank that shares its core is slow at everything."""
+    """Rank 1, in every step, and by what it is late; a rank that shares its core is slow at everything.
+
+    Where others take its core too, it may hear of a sum's end so late that the ends do not meet, which is said.
+    """
     launch(work, 2, (str(tmp_path), fault), timeout_s=120)
     seen = profiles(tmp_path)
+    if fault == "nice" and seen.aligned.matched_frac != 1.0:
+        assert any("could not be matched" in one for one in seen.not_known)
+        return
     assert seen.aligned.matched_frac == 1.0
     found = measured(seen)
     slow = found.stragglers[0]
@@ -95,12 +101,29 @@ def test_what_changed_between_two_runs(tmp_path: Path) -> None:
     assert first.difference_s > 0
 
 
-def test_execute_writes_a_trace_of_each_rank(tmp_path: Path) -> None:
-    """Of the median run, on one clock."""
-    answer = lockstep.execute("all-reduce", ranks=2, size="64KB", algorithm="ring", profile=tmp_path)
-    traces = [read_kineto(tmp_path / f"rank{rank}.json.gz") for rank in (0, 1)]
-    spans_s = max(float(one.spans.end_s.max()) for one in traces)
-    assert spans_s == pytest.approx(answer.execution.measured.makespan_s, rel=0.2)
+def test_execute_profiles_every_message(tmp_path: Path) -> None:
+    """Messages and bytes of each rank and step are those of the program, and the results are still checked."""
+    answer = lockstep.execute("all-reduce", ranks=2, size="64KB", algorithm="ring", repeats=1, profile=tmp_path)
+    assert answer.execution.ok
+    program, seen = answer.execution.program, profiles(tmp_path)
+    for rank, trace in enumerate(seen.traces):
+        sends = [i for i, op in enumerate(trace.spans.op.tolist()) if trace.name(op) == "send"]
+        steps = len(seen.aligned.windows[rank])
+        assert len(sends) == steps * int(program.messages_sent()[rank])
+        assert float(trace.spans.size_B[sends].sum()) == steps * float(program.sent_B()[rank])
+        assert set(trace.spans.peer[trace.spans.communicates].tolist()) == {1 - rank}
+
+
+@pytest.mark.parametrize(
+    ("what", "straggler"), [("all-reduce", "1:50ms"), ("pipeline", "1:3x")], ids=["a collective", "a pipeline"]
+)
+def test_execute_writes_profiles_that_name_its_straggler(what: str, straggler: str, tmp_path: Path) -> None:
+    """Late before each of its sends, or slow at each of its computations."""
+    words = {"size": "64KB", "algorithm": "ring"} if what == "all-reduce" else {"microbatches": 4}
+    lockstep.execute(what, ranks=3, straggler=straggler, repeats=1, profile=tmp_path, **words)
+    found = measured(see([read_kineto(tmp_path / f"rank{rank}.json.gz") for rank in range(3)]))
+    assert (found.stragglers[0].rank, found.stragglers[0].kind) == (VICTIM, "stays")
+    assert {one.group for one in found.collectives} == {"pp" if what == "pipeline" else "other"}
 
 
 @permitted

@@ -1,8 +1,8 @@
 """Shares of a gap as causes in words: which ones count, what they say, and what to change.
 
 A gap inside the prediction's own interval is as predicted. Outside of it, rates and links that differ are causes. What
-shows in the measured run alone, as ranks that differ or a late host, is a cause anyway, from 2 % of the step on beyond
-what was predicted of it. The MFU of a cause is a ceiling: that of a step without its seconds.
+shows in the measured run alone, as ranks that differ, a late host or unfused attention, is a cause anyway, from 2 % of
+the step on beyond what was predicted of it. The MFU of a cause is a ceiling: that of a step without its seconds.
 """
 
 from __future__ import annotations

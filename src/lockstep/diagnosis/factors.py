@@ -44,6 +44,7 @@ NOT_HIDDEN_FRAC = 0.2
 """Of the seconds that were predicted to hide: where less is hidden, the traffic waits its turn."""
 
 MOST_REPLAYS = 4
+MAD_TO_SIGMA = 1.4826
 REPLAYED_FRAC = 5e-4
 
 
@@ -141,7 +142,13 @@ def factors(one: AllRanks, seen: Seen, predicted: Seen) -> Factors:
         f"{kind} link": (float(theirs.transfer_s[kind][:, here].mean()), float(mine.transfer_s[kind].mean()))
         for kind in MOVED
     }
-    found = Factors(classes, links, stages, ranks, experts, host, _not_hidden(mine, theirs, here, step_s), compared)
+    compared["host"] = float(theirs.idle_s[:, here].mean()), float(mine.idle_s.mean())
+    spread = {name: _spread(each / stages[stage]) for name, each in left.items()} | {
+        f"{kind} link": _spread(mine.transfer_s[kind] / theirs.transfer_s[kind][:, here] / links[kind])
+        for kind in links
+    }
+    not_hidden = _not_hidden(mine, theirs, here, step_s)
+    found = Factors(classes, links, stages, ranks, experts, host, not_hidden, compared, spread)
     if mine.disputed_s.mean() <= LEAST_FRAC * step_s:
         return found
 
@@ -154,6 +161,11 @@ def factors(one: AllRanks, seen: Seen, predicted: Seen) -> Factors:
         return float(_not_computing_s(again)[:, here].mean() - _not_computing_s(seen).mean())
 
     return with_disputed(_zero(excess_s, REPLAYED_FRAC * step_s))
+
+
+def _spread(ratio: Floats) -> float:
+    """Standard deviation by the median absolute deviation, which a slow rank does not widen."""
+    return MAD_TO_SIGMA * float(np.median(np.abs(ratio - np.median(ratio))))
 
 
 def _not_computing_s(seen: Seen) -> Floats:

@@ -15,14 +15,15 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.convolution import convolution_work
-from lockstep.kernels.layer import layer_work
+from lockstep.kernels.layer import accumulation_work, embedding_work, head_work, layer_work
 from lockstep.kernels.recompute import modules_again, whole_again
 from lockstep.kernels.shard import Shard
-from lockstep.layout import Job, Layout, process_groups
+from lockstep.layout import Job, Layout, layer_parameters, process_groups
 from lockstep.planner import Estimate
 from lockstep.program import Kind, Program, ProgramBuilder
 from lockstep.step import step_program
 from lockstep.step.passes import WAITING
+from lockstep.step.stage import part_times
 from lockstep.types.arrays import Floats, Ints
 
 LANES = {
@@ -162,14 +163,32 @@ def _parts(program: Program) -> list[str]:
 def _shares(job: Job, estimate: Estimate, program: Program) -> Floats:
     """Shares of classes in the seconds of every operation: of forward passes, of backward ones, of the update."""
     forward, backward = _work(job, estimate)
+    ends = _ends(job, estimate)
     found = np.zeros((len(program), len(SHARES)))
     for i in np.flatnonzero(program.kind == Kind.COMPUTE).tolist():
-        label = program.name(int(program.label[i]))
+        label, seconds = program.name(int(program.label[i])), float(program.duration_s[i])
         if label == "optimizer":
             found[i, SHARES.index("optimizer")] = 1.0
-        else:
-            found[i, :3] = backward if label[:1] in ("B", "I") else (1.0, 0.0, 0.0) if label[:1] == "W" else forward
+            continue
+        found[i, :3] = backward if label[:1] in ("B", "I") else (1.0, 0.0, 0.0) if label[:1] == "W" else forward
+        for way, end_s, share in ends:
+            if label[:1] == way and np.isclose(seconds, end_s, rtol=1e-6):
+                found[i, :3] = share
     return found
+
+
+def _ends(job: Job, estimate: Estimate) -> list[tuple[str, float, Floats]]:
+    """(pass, seconds, shares) of the embedding and of the head, which are operations of their own."""
+    if job.transformer is None:
+        return []
+    clock = Clock.of(estimate.cluster.device, job.recipe)
+    shard = Shard(job.transformer, estimate.layout.grid(), job.recipe, clock)
+    rows = []
+    for passes in (embedding_work(shard), head_work(shard)):
+        times = part_times(clock, job.recipe, passes)
+        rows.append(("F", float(np.asarray(times.compute_forward_s)), _share(passes.forward)))
+        rows.append(("B", float(np.asarray(times.compute_backward_s)), _share(passes.backward)))
+    return rows
 
 
 def _work(job: Job, estimate: Estimate) -> tuple[Floats, Floats]:
@@ -180,10 +199,11 @@ def _work(job: Job, estimate: Estimate) -> tuple[Floats, Floats]:
         passes = convolution_work(job, grid, clock)
         return _share(passes.forward), _share(passes.backward)
     shard = Shard(job.transformer, grid, recipe, clock)
-    forward, backward = Work(), Work()
+    forward, backward, whole = Work(), Work(), layer_parameters(job, grid)
     for kind in job.kinds:
         work = layer_work(shard, kind)
-        forward, backward = forward + work.forward, backward + work.backward
+        backward = backward + work.backward + accumulation_work(shard, whole[kind.stored])
+        forward = forward + work.forward
         if layout.recompute == "full":
             backward = backward + whole_again(shard, kind, work)
         elif layout.recompute == "selective":

@@ -1,36 +1,57 @@
 """`recalibrate`: the cluster as a measured run shows it, and the best layout on it.
 
-Traces tell how much longer kernels and each link take (`refit.py`). A single step, of a number or a log, tells the pace
-of kernels and host, and of links what they cost in it, as `calibrate` finds from a few steps of one's own. A benchmark
-of collectives goes before what a run says of the same link.
+Traces tell how much longer kernels of each class and each link take (`refit.py`), where shapes were recorded how fast
+matrix products are by shape (`product_rates.py`), and where sizes differ enough latency and rate of links apart
+(`link_times.py`). A single step, of a number or a log, tells the pace of kernels and host, and of links what they cost
+in it, as `calibrate` finds from a few steps of one's own. A benchmark of collectives goes before what a run says of the
+same link.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
-from lockstep.diagnosis.refit import Refit
+from lockstep.diagnosis.link_times import FittedLink, fit_links, reached_frac
+from lockstep.diagnosis.measure import Seen
+from lockstep.diagnosis.product_rates import ProductFit, fit_products
+from lockstep.diagnosis.read.products import Product, read_products
+from lockstep.diagnosis.refit import SAME_FRAC, SIGMAS, SOURCE, Refit
 from lockstep.documents.files import File
-from lockstep.errors import Infeasible
+from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
+from lockstep.hardware.pace import paced
+from lockstep.hardware.schema import PaceEntry
 from lockstep.measure.fit.cluster_file import paced_yaml, with_measured_link
 from lockstep.planner import Estimate, estimate, plan
 from lockstep.types.plain import Json, picked
 from lockstep.validation.calibration import LEFT_FRAC, Measured, calibrate
 
-SIGMAS = 1.96
-"""Half of a 95 % interval, in standard deviations."""
+TIMES, PEAK, WIRE, BYTES, SECONDS = "times as long", "of the peak", "of the wire", "of the bytes", "s"
+"""Units of what is found."""
+CALLED = {
+    "matmul": "matrix products",
+    "attention": "attention",
+    "elementwise": "norms, elementwise",
+    "optimizer": "optimizer",
+}
+ENTRY = {"matmul": "matmul", "attention": "attention", "elementwise": "stream", "optimizer": "optimizer"}
+MOST_READ = 4
+"""Traces whose products are read; ranks multiply the same shapes."""
+OTHER_WORK_FRAC = 0.1
+"""From here on the products of a run are not those that its model needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One factor: kernels and host take so many times as long, or a level reaches this share of its wire."""
+    """One number of the cluster: how many times as long kernels take, the share of a wire that a level reaches, ..."""
 
     what: str
     value: float
     ci95: tuple[float, float] | None
+    unit: str
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -60,55 +81,74 @@ class Recalibrated:
     """A cluster as its own run shows it."""
 
     cluster: Cluster
-    """With measured links; its device predicts as before, kernels and host take `pace` times as long."""
+    """With measured links; its device predicts as before."""
+    entry: PaceEntry
+    """How slow its kernels and its host are."""
     pace: float
-    error_frac: float
-    """To expect of other step times on it."""
+    """Of all kernels together."""
     factors: tuple[Found, ...]
-    source: str
+    notes: tuple[str, ...] = ()
+    """What the run does not tell, and why."""
+    products: ProductFit | None = None
+    """None where shapes were not recorded, or tell too little."""
     replanned: Replanned | None = None
     """None where nobody asked, or nothing fits."""
     path: str | None = None
 
     @property
+    def error_frac(self) -> float:
+        """To expect of other step times on it."""
+        return self.entry.error
+
+    @property
+    def source(self) -> str:
+        """What it rests on."""
+        return self.entry.source
+
+    @property
     def paced(self) -> Cluster:
-        """The cluster with its pace."""
-        device = self.cluster.device.paced(self.pace, self.error_frac, self.source, _today())
-        return replace(self.cluster, device=device)
+        """The cluster with its pace, as its file gives it."""
+        return replace(self.cluster, device=paced(self.cluster.device, self.entry))
 
     def yaml(self, name: str) -> str:
         """The cluster file for every verb that takes one. Raises BadInput where none can be written."""
-        numbers = {"factor": round(self.pace, 4), "error": round(self.error_frac, 4)}
-        return paced_yaml(self.cluster, name, {**numbers, "source": self.source, "date": _today()})
+        return paced_yaml(self.cluster, name, self.entry.model_dump(exclude_none=True), "diagnose")
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, "pace error_frac factors source replanned") | {"file": self.path}
+        return picked(self, "pace error_frac factors notes products source replanned") | {"file": self.path}
 
 
-def recalibrate(one: Estimate, step_s: float, refit: Refit | None, links: Sequence[File], replan: bool) -> Recalibrated:
-    """The cluster of an estimate as traces, else a step of `step_s` seconds, and files with measured links show it.
+def recalibrate(
+    one: Estimate,
+    step_s: float,
+    refit: Refit | None,
+    *,
+    seen: Seen | None = None,
+    traces: Sequence[File] = (),
+    links: Sequence[File] = (),
+    replan: bool = False,
+) -> Recalibrated:
+    """The cluster of an estimate as a run shows it.
 
-    Raises BadInput and Infeasible as reading a link does.
+    Args: `refit`, `seen` and `traces`: of its traces, and their files; without them a step of `step_s` seconds tells.
+    `links`: files of measured links. Raises BadInput and Infeasible as reading a link does.
     """
-    made = _of_step(one, step_s, links) if refit is None else _of_traces(refit, links)
+    if refit is None:
+        made = _of_step(replace(one, cluster=_linked(one.cluster, links)), step_s)
+    else:
+        made = _of_traces(one, refit, seen, traces)
+        made = replace(made, cluster=_linked(made.cluster, links))
     return replace(made, replanned=_replanned(one, made.paced)) if replan else made
 
 
-def _of_step(one: Estimate, step_s: float, links: Sequence[File]) -> Recalibrated:
-    found = calibrate(_linked(one.cluster, links), [Measured("this run", one.job, one.layout, step_s)])
-    factors = tuple(Found(each.what, each.value, each.ci95) for each in found.factors)
-    return Recalibrated(found.cluster, found.pace, found.error_frac, factors, "lockstep diagnose on a measured step")
-
-
-def _of_traces(refit: Refit, links: Sequence[File]) -> Recalibrated:
-    off = SIGMAS * refit.error_frac
-    factors = [Found("kernels", refit.pace, (refit.pace * (1 - off), refit.pace * (1 + off)))]
-    for level in refit.cluster.levels:
-        if level.name in refit.links:
-            factors.append(Found(f"{level.name} ({level.link.name})", level.link.achieved_frac, None))
-    cluster, error_frac = _linked(refit.cluster, links), max(LEFT_FRAC, refit.error_frac)
-    return Recalibrated(cluster, refit.pace, error_frac, tuple(factors), "lockstep diagnose on traces of a run")
+def _of_step(one: Estimate, step_s: float) -> Recalibrated:
+    found = calibrate(one.cluster, [Measured("this run", one.job, one.layout, step_s)])
+    factors = tuple(
+        Found(each.what, each.value, each.ci95, TIMES if i == 0 else WIRE) for i, each in enumerate(found.factors)
+    )
+    entry = _entry(found.pace, found.error_frac, "lockstep diagnose on a measured step")
+    return Recalibrated(found.cluster, entry, found.pace, factors)
 
 
 def _linked(cluster: Cluster, links: Sequence[File]) -> Cluster:
@@ -117,13 +157,117 @@ def _linked(cluster: Cluster, links: Sequence[File]) -> Cluster:
     return cluster
 
 
+def _of_traces(one: Estimate, refit: Refit, seen: Seen | None, traces: Sequence[File]) -> Recalibrated:
+    fitted, notes = fit_links(seen, one.cluster) if seen is not None else ((), ())
+    cluster, factors = refit.cluster, []
+    for link in fitted:
+        cluster = link.put(cluster, one.cluster)
+        factors += _link_rows(cluster, link)
+    told = {one.cluster.levels[link.index].name for link in fitted}
+    for level in cluster.levels:
+        if level.name in refit.links and level.name not in told:
+            share = reached_frac(level)
+            low, high = _ends(share, refit.links[level.name][1])
+            factors.append(Found(f"{level.name} ({level.link.name})", share, (low, min(1.0, high)), WIRE))
+    products, more = _products(one, refit, traces)
+    classes = {name: each for name, each in refit.classes.items() if products is None or name != "matmul"}
+    rows = [Found(CALLED[name], factor, _ends(factor, error), TIMES) for name, (factor, error) in classes.items()]
+    if products is not None:
+        rows = [
+            Found("matrix products, unlimited size", products.max_frac, products.max_frac_ci95, PEAK),
+            Found(
+                "matrix products, memory traffic not hidden", products.bytes_factor, products.bytes_factor_ci95, BYTES
+            ),
+            *rows,
+        ]
+    if abs(refit.host - 1.0) > SAME_FRAC:
+        rows.append(Found("host", refit.host, None, TIMES))
+    source = f"{SOURCE}: {', '.join(_said(classes, products, refit.host))}"
+    entry = _entry(refit.host, max(LEFT_FRAC, refit.error_frac), source, classes, products)
+    return Recalibrated(cluster, entry, refit.pace, (*rows, *factors), (*notes, *more), products)
+
+
+def _said(classes: Mapping[str, tuple[float, float]], products: ProductFit | None, host: float) -> Iterator[str]:
+    """What the pace rests on, and what it is, for whoever plans with it."""
+    if products is not None:
+        yield f"matrix products by {len(products.products)} shapes"
+    for name, (times, _) in classes.items():
+        yield f"{CALLED[name].replace(',', ' and')} x {times:.3g}"
+    yield f"host x {host:.3g}"
+
+
+def _entry(
+    factor: float, error_frac: float, source: str, classes: Mapping[str, tuple[float, float]] | None = None,
+    products: ProductFit | None = None,
+) -> PaceEntry:  # fmt: skip
+    """The pace as a cluster's file says it, in the digits that it has there."""
+    words: dict[str, Any] = {"factor": round(factor, 4), "error": round(error_frac, 4)}
+    for name, (times, error) in (classes or {}).items():
+        words[ENTRY[name]] = {"factor": round(times, 4), "error": round(error, 4)}
+    if products is not None:
+        names = ("max_frac", "max_frac_ci95", "bytes_factor", "bytes_factor_ci95")
+        words["products"] = {name: _rounded(getattr(products, name)) for name in names}
+        words["products"]["shapes"] = len(products.products)
+    return PaceEntry(**words, source=source, date=datetime.now(UTC).strftime("%Y-%m-%d"))
+
+
+def _rounded(value: float | tuple[float, float]) -> float | tuple[float, ...]:
+    return tuple(round(one, 4) for one in value) if isinstance(value, tuple) else round(value, 4)
+
+
+def _ends(factor: float, error_frac: float) -> tuple[float, float]:
+    return factor * (1 - SIGMAS * error_frac), factor * (1 + SIGMAS * error_frac)
+
+
+def _link_rows(cluster: Cluster, link: FittedLink) -> list[Found]:
+    """Rate and latency of a level of the cluster that has the link."""
+    level, (latency, ends) = cluster.levels[link.index], link.start
+    share, (low, high) = reached_frac(level), link.rate_ci95_frac
+    return [
+        Found(f"{level.name} ({level.link.name})", share, (low * share, min(1.0, high * share)), WIRE),
+        Found(f"{level.name}, latency", latency, ends, SECONDS),
+    ]
+
+
+def _products(one: Estimate, refit: Refit, traces: Sequence[File]) -> tuple[ProductFit | None, tuple[str, ...]]:
+    """The curve of products by recorded shapes, and what there is to say of it."""
+    times: dict[tuple[int, int, int, int, str], tuple[float, ...]] = {}
+    for path in traces[:: max(1, -(-len(traces) // MOST_READ))]:
+        for each in read_products(path):
+            key = each.m, each.n, each.k, each.count, each.dtype
+            times[key] = times.get(key, ()) + each.times_s
+    if not times:
+        return None, ("shapes of matrix products were not recorded (record_shapes=True), so their curve stays",)
+    try:
+        found = fit_products([Product(*key, of) for key, of in times.items()], one.cluster.device)
+    except BadInput as error:
+        return None, (f"the curve of matrix products stays: {error.message}",)
+    slow = tuple(
+        f"{one.m} x {one.n} x {one.k} in {one.dtype} takes {times:.2g} times as long as the other products tell: "
+        "it is left out of their curve"
+        for one, times in found.left_out
+    )
+    return found, (*slow, *_other_work(found, refit))
+
+
+def _other_work(found: ProductFit, refit: Refit) -> tuple[str, ...]:
+    """Whether the run multiplies more than its model needs: seconds by class over those by shape."""
+    if "matmul" not in refit.classes:
+        return ()
+    took_s = [sum(each.times_s) for each in found.products]
+    usual_s = [seconds * (1 + off) for seconds, off in zip(took_s, found.before_frac, strict=True)]
+    more = refit.classes["matmul"][0] * sum(usual_s) / sum(took_s)
+    if more <= 1 + OTHER_WORK_FRAC:
+        return ()
+    return (
+        f"matrix products take {more:.2f} times as long as those of the model described would at the rates of the "
+        "recorded shapes: the run multiplies more than the model, or slower where no shapes were recorded",
+    )
+
+
 def _replanned(one: Estimate, cluster: Cluster) -> Replanned | None:
     try:
         best = plan(one.job.model, cluster, one.job.recipe, top=1, objective="robust").best
     except Infeasible:
         return None
     return Replanned(best, estimate(one.job, cluster, one.layout))
-
-
-def _today() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%d")

@@ -43,7 +43,9 @@ class Factors:
     not_hidden: tuple[str, ...]
     """Kinds of groups whose traffic was to hide and does not."""
     compared: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """(predicted, measured) seconds per step and rank of every class and kind of group."""
+    """(predicted, measured) seconds per step and rank of every class and kind of group, and of waiting for the host."""
+    spread_frac: Mapping[str, float] = field(default_factory=dict)
+    """Of every class and link, the relative standard deviation over steps and ranks, by its median absolute one."""
 
     @property
     def names(self) -> tuple[str, ...]:

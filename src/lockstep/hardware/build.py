@@ -11,6 +11,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware.cluster import Cluster, Level, Node, Shelf
 from lockstep.hardware.device import Device, Efficiency, efficiency
 from lockstep.hardware.link import Host, Link, Switch
+from lockstep.hardware.pace import paced
 from lockstep.hardware.schema import (
     ClusterEntry,
     CurveEntry,
@@ -145,8 +146,7 @@ class Builder:
             device, sources = self._device_of(entry.device, path), level_sources
             host = self._host(entry.host, device, levels[0].size, path)
         if entry.pace is not None:
-            pace = entry.pace
-            device = device.paced(pace.factor, pace.error, pace.source, pace.date)
+            device = paced(device, entry.pace)
         numbers = {
             "price_per_hour_usd": ("price_per_hour", entry.price_per_hour),
             "mtbf_s": ("mtbf", entry.mtbf),

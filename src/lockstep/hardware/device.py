@@ -72,6 +72,8 @@ class Efficiency:
     """Factor on all host times of the software."""
     fp8_frac: float = 1.0
     """Fraction of the peak that products reach in fp8, over that in half precision."""
+    optimizer_factor: float = 1.0
+    """Factor on the seconds of an update beyond what its memory traffic at `stream_frac` takes."""
     rank_spread_frac: float = 0.0
     """Standard deviation of the speeds of such devices over their mean, found with the other constants."""
 
@@ -95,23 +97,29 @@ class Efficiency:
         """Relative error in step time to expect on a device: at least BORROWED_ERROR_FRAC with a borrowed curve."""
         return self.typical_error_frac if device in self.devices else max(self.typical_error_frac, BORROWED_ERROR_FRAC)
 
-    def slowed(self, factor: float) -> Efficiency:
-        """The curve of software whose kernels and host work take `factor` times as long."""
+    def slowed(
+        self, factor: float, matmul: float | None = None, attention: float | None = None, stream: float | None = None,
+        optimizer: float | None = None,
+    ) -> Efficiency:  # fmt: skip
+        """The curve of software whose kernels and host work take `factor` times as long, some kernels others."""
+        kinds = (matmul, attention, stream, optimizer)
+        products, attends, streams, updates = (factor if one is None else one for one in kinds)
         return replace(
             self,
-            matmul_max_frac=self.matmul_max_frac / factor,
-            matmul_bytes_factor=self.matmul_bytes_factor * factor,
-            stream_frac=self.stream_frac / factor,
-            attention_forward_frac=self.attention_forward_frac / factor,
-            attention_backward_frac=self.attention_backward_frac / factor,
-            attention={name: one.slowed(factor) for name, one in self.attention.items()},
+            matmul_max_frac=self.matmul_max_frac / products,
+            matmul_bytes_factor=self.matmul_bytes_factor * products,
+            stream_frac=self.stream_frac / streams,
+            attention_forward_frac=self.attention_forward_frac / attends,
+            attention_backward_frac=self.attention_backward_frac / attends,
+            attention={name: one.slowed(attends) for name, one in self.attention.items()},
             launch_s=self.launch_s * factor,
             host_factor=self.host_factor * factor,
+            optimizer_factor=self.optimizer_factor * updates / streams,
         )
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, without="host_factor")
+        return picked(self, without="host_factor optimizer_factor")
 
 
 @cache
@@ -187,11 +195,14 @@ class Device(Brief):
 
     def paced(self, factor: float, error_frac: float, source: str, date: str) -> Device:
         """The device on which kernels and host take `factor` times as long, known to `error_frac` from steps on it."""
-        curve = replace(
-            self.efficiency.slowed(factor), kind=CALIBRATED, devices=(self.name,), source=source, date=date,
-            typical_error_frac=error_frac,
-        )  # fmt: skip
-        return replace(self, efficiency=curve)
+        return self.calibrated(self.efficiency.slowed(factor), error_frac, source, date)
+
+    def calibrated(self, curve: Efficiency, error_frac: float, source: str, date: str) -> Device:
+        """The device with a curve that steps or kernels on it showed."""
+        known = replace(
+            curve, kind=CALIBRATED, devices=(self.name,), source=source, date=date, typical_error_frac=error_frac
+        )
+        return replace(self, efficiency=known)
 
     def to_dict(self) -> Json:
         """Plain JSON form."""

@@ -209,12 +209,39 @@ class NodeEntry(Strict):
     host: HostEntry | None = None
 
 
-class PaceEntry(Strict):
-    """How much longer than predicted kernels and host take on a cluster, as `lockstep calibrate` finds it."""
+class FactorEntry(Strict):
+    """Kernels of a kind take `factor` times as long as predicted."""
 
     factor: Share
+    error: Least0 = 0.0
+    """Its relative standard deviation."""
+
+
+class ProductsEntry(Strict):
+    """Matrix products as a run's recorded shapes show them: constants of the device's curve with 95 % intervals."""
+
+    max_frac: Share
+    max_frac_ci95: tuple[Share, Share]
+    bytes_factor: Least0
+    bytes_factor_ci95: tuple[Least0, Least0]
+    shapes: Count
+    """How many different products they rest on."""
+
+
+class PaceEntry(Strict):
+    """How much longer than predicted kernels and host take on a cluster, as `calibrate` and `diagnose` find it."""
+
+    factor: Share
+    """Of all kernels and the host that have no factor of their own below."""
     error: Least0
     """Relative error that is left in step times."""
+    matmul: FactorEntry | None = None
+    attention: FactorEntry | None = None
+    stream: FactorEntry | None = None
+    """Norms and elementwise kernels."""
+    optimizer: FactorEntry | None = None
+    products: ProductsEntry | None = None
+    """Instead of the curve's own constants and of `matmul`."""
     source: Annotated[str, Field(min_length=1)]
     date: Date
 

@@ -29,7 +29,8 @@ def optimizer_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: Rank
     matrix, other = updated(grid, parameters)
     products = matrix * recipe.states.matmul_flops_factor * hidden
     rate = clock.matmul_peak_flops * clock.device.efficiency.matmul_max_frac
-    return clock.stream(updated_B(recipe, matrix, other)).stream_s + products / rate
+    moved_s = clock.stream(updated_B(recipe, matrix, other)).stream_s
+    return clock.device.efficiency.optimizer_factor * (moved_s + products / rate)
 
 
 def bucketing_s(clock: Clock, recipe: Recipe, parameters: RankParameters) -> Number:

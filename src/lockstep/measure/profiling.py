@@ -1,8 +1,9 @@
 """Profiles of ranks: `Profiling` records some steps of a rank with torch.profiler, `annotated` names what it sends.
 
 A profile is one file per rank, `rank3.json.gz`, as `lockstep diagnose` and Perfetto read it. Steps are annotated
-`ProfilerStep#N`; exchanges `lockstep:GROUP:OPERATION:BYTES:NUMBER`, as traces of gloo do not say their group. The first
-steps are left out, in which threads and connections start, and after `MOST_STEPS` the profiler stops: it costs time.
+`ProfilerStep#N`; exchanges `lockstep:GROUP:OPERATION:BYTES:NUMBER`, as traces of gloo do not say their group; a
+computation that torch does not see, as one that sleeps, is the operator `lockstep::NAME` (`computing`). The first steps
+are left out, in which threads and connections start, and after `MOST_STEPS` the profiler stops: it costs time.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Profiling:
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         from torch.profiler import ProfilerActivity, profile, record_function
 
-        self._open.close()
+        self.end()
         self.seen += 1
         if self.seen > WARM_UP + MOST_STEPS:
             self._write()
@@ -49,9 +50,13 @@ class Profiling:
                 self._profiler.__enter__()
             self._open.enter_context(record_function(f"ProfilerStep#{number}"))
 
+    def end(self) -> None:
+        """The step has ended; what comes until the next one is of no step."""
+        self._open.close()
+
     def close(self) -> None:
         """The last step has ended."""
-        self._open.close()
+        self.end()
         self._write()
 
     def _write(self) -> None:
@@ -77,6 +82,15 @@ def annotated(op: str, size_B: float, number: int, group: str = ALL) -> Iterator
     from torch.profiler import record_function
 
     with record_function(f"lockstep:{group}:{op}:{size_B:.0f}:{number}"):
+        yield
+
+
+@contextmanager
+def computing(name: str) -> Iterator[None]:
+    """Names a computation in a profile."""
+    from torch._C._profiler import _RecordFunctionFast
+
+    with _RecordFunctionFast(f"lockstep::{name}"):
         yield
 
 

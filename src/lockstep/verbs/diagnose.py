@@ -163,7 +163,8 @@ def diagnose(
         Argument(
             "FILE",
             "Files of the run, or folders with them, of any name: traces of torch.profiler or Nsight Systems (sqlite), "
-            "logs of training programs, memory snapshots, dumps of the flight recorder, output of nccl-tests.",
+            "tables of operations (CSV), logs of training programs, memory snapshots, dumps of the flight recorder, "
+            "output of nccl-tests.",
             repeated=True,
         ),
     ] = (),
@@ -213,7 +214,7 @@ def diagnose(
     ] = None,
     out: Annotated[
         str | Path | None,
-        Option("FILE", "Cluster file to write, as the run shows the cluster, ending in .yaml.", flag="-o"),
+        Option("FILE", "Cluster file to write, with the rates that the run shows, ending in .yaml.", flag="-o"),
     ] = None,
     replan: Annotated[bool, Switch("Also find the best layout on the cluster as the run shows it.")] = False,
     trace: Annotated[
@@ -321,8 +322,11 @@ def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, repl
         raise BadInput("needs a measured step and the run it is of; give --model", where)
     if answer.mismatches or (judged is not None and (judged.contradictions or judged.verdict == "impossible")):
         raise BadInput("the files or numbers contradict one another; give those of one run", where)
-    links = [one.path for one in gathered.known if one.kind.gives == "links"]
-    made = recalibrate(found, step_s, answer.beside.refit if answer.beside else None, links, replan)
+    made = recalibrate(
+        found, step_s, answer.beside.refit if answer.beside else None, seen=answer.operations, replan=replan,
+        traces=[one.path for one in gathered.known if one.kind.name == "kineto"],
+        links=[one.path for one in gathered.known if one.kind.gives == "links"],
+    )  # fmt: skip
     if path is None:
         return made
     text = made.yaml(path.stem)

@@ -12,7 +12,7 @@ from lockstep.types.plain import Json, picked
 from lockstep.types.shown import Shown
 from lockstep.units import parse_size_B, parse_time_s
 from lockstep.verbs.pipeline import check_weight_s, per_stage
-from lockstep.verbs.trace import trace_path, write_ranks, write_timeline
+from lockstep.verbs.trace import trace_path, write_timeline
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.keeping import kept
 from lockstep.verbs.words.network import flags, read_network
@@ -98,7 +98,7 @@ def execute(
         str | Path | None, Option("FILE", "Write both timelines, measured and predicted, for Perfetto: .json.gz.")
     ] = None,
     profile: Annotated[
-        str | Path | None, Option("DIR", "Folder in which to write a trace of each rank, for diagnose.")
+        str | Path | None, Option("DIR", "Folder for a profile of each rank, of some further runs, for diagnose.")
     ] = None,
     root: Annotated[str | Path | None, RUNS] = None,
     latency: Annotated[
@@ -116,7 +116,8 @@ def execute(
     `message_size` and `pipeline`, the options of the verb `pipeline`, those of a pipeline. Without `latency` and
     `bandwidth` the ranks time what predicts first: messages and additions on one machine, else a link. `straggler`
     makes a rank late: `2:50ms` each of its computations (in a collective: sends), `2:1.5x` the time of its
-    computations. `trace` writes both timelines, `profile` a trace of each rank, of the median run.
+    computations. `trace` writes both timelines; `profile` is a folder for each rank's profile by
+    torch.profiler, of further runs.
     `root`: where runs are kept; by default $LOCKSTEP_RUNS, else nowhere.
     Raises RunFailed, BadInput.
     """
@@ -132,15 +133,13 @@ def execute(
     wait_s, late = longest_wait_s(timeout), _late(straggler, program)
     asked = {"what": what, "ranks": number, "size_B": size_B, "straggler": straggler, **given, **words}
     with flags("--ranks"), kept("execute", asked, root) as record:
-        found = run(program, **words, link=link, timeout_s=wait_s, straggler=late, progress=progress)
+        found = run(program, **words, link=link, timeout_s=wait_s, straggler=late, profile=folder, progress=progress)
         answer = Executed(what, words["algorithm"], size_B, found)
         for turn, makespan_s in enumerate(found.makespans_s, 1):
             record(run=turn, makespan_s=makespan_s)
         record.result = answer.to_dict()
     if path is not None:
         write_timeline(found.measured, path, "--trace", beside=found.predicted)
-    if folder is not None:
-        write_ranks(found.measured, folder, "--profile")
     return answer
 
 

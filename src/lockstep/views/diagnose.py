@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -12,6 +13,7 @@ from lockstep.views.parts.command import Command
 from lockstep.views.parts.diagnosis import plot_parts, render_operations
 from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.layout_columns import layout_words
+from lockstep.views.parts.recalibrated import filled, render_recalibrated
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from lockstep.diagnosis.path import Step
     from lockstep.diagnosis.read.flight_recorder import Hang
     from lockstep.diagnosis.readings import Explained
-    from lockstep.diagnosis.recalibrate import Recalibrated
     from lockstep.diagnosis.stated import Stated
     from lockstep.planner import Estimate
     from lockstep.verbs.diagnose import Diagnosis
@@ -44,7 +45,7 @@ def render(answer: Diagnosis, out: Console) -> None:
         _verdict(answer.judged, answer.predicted, answer.mismatches, out)
         if answer.path is not None:
             _path(answer.path, answer.judged, out)
-        _explanations(answer.judged, bool(answer.mismatches), out)
+        _explanations(answer.judged, answer.predicted, bool(answer.mismatches), out)
     elif answer.seen is None:
         _measured_alone(answer, out)
     _logs(answer, out)
@@ -52,7 +53,7 @@ def render(answer: Diagnosis, out: Console) -> None:
         _memory(one, out)
     _links(answer, out)
     if answer.recalibrated is not None:
-        _recalibrated(answer.recalibrated, out)
+        render_recalibrated(answer.recalibrated, out)
     if answer.hangs is not None:
         _hangs(answer.hangs, out)
     unknown = [f"{one[0].upper()}{one[1:]}{'' if one.endswith('.') else '.'}" for one in answer.not_known]
@@ -81,7 +82,8 @@ def _verdict(judged: Judged, found: Estimate, mismatches: Sequence[str], out: Co
         f"{found.cluster.device.name}: {layout_words(found.layout)}."
     )
     if judged.adopted is not None:
-        out.print(f"Taken so: {judged.adopted.says}; otherwise nothing predicted is near it.")
+        stated = _say(measured, judged.adopted.stated)
+        out.print(f"{stated} as stated is taken so: {judged.adopted.says}; otherwise nothing predicted is near it.")
     for one in (*mismatches, *(one.says for one in judged.contradictions), *judged.remarks):
         out.print(f"{one[0].upper()}{one[1:]}{'' if one.endswith('.') else '.'}")
 
@@ -113,12 +115,14 @@ def _apart(one: Step) -> str:
     return ("+" if change > 0 else "") + format_frac(change, 2)
 
 
-def _explanations(judged: Judged, elsewhere: bool, out: Console) -> None:
+def _explanations(judged: Judged, found: Estimate, elsewhere: bool, out: Console) -> None:
     """What would explain the number; of files of another run only what that run would give."""
     if judged.readings and not elsewhere:
         impossible = judged.verdict == "impossible"
         heading(out, "Readings that make it possible" if impossible else "Readings by which it would be as predicted")
         _readings(judged.readings, judged.measured, out)
+        if impossible:
+            out.print(_so_read(replace(judged.measured, value=judged.readings[0].true), found))
     likely = [one for one in judged.candidates if not elsewhere or one.name == "another-model"]
     if likely:
         heading(out, "Single deviations that would explain it", "likeliest first; each alone")
@@ -140,6 +144,14 @@ def _explanations(judged: Judged, elsewhere: bool, out: Console) -> None:
         _changes(judged.changes, judged.measured, out)
 
 
+def _so_read(one: Stated, found: Estimate) -> str:
+    """What the likeliest reading of an impossible number says of the run."""
+    step_s, whole = one.step_time_s(found), found.interval
+    place = "as" if whole.low <= step_s <= whole.high else "slower than" if step_s > whole.high else "faster than"
+    mfu_frac = found.mfu_frac * found.step_time_s / step_s
+    return f"Read by the first of these, it is {format_frac(mfu_frac)} MFU, {place} predicted for this layout."
+
+
 def _readings(readings: Sequence[Explained], like: Stated, out: Console) -> None:
     rows = [(one.says, _say(like, one.stated), _say(like, one.true)) for one in readings]
     indented(out, table([("reading", "text"), ("stated", "right"), ("would be", "right")], rows))
@@ -154,15 +166,11 @@ def _candidates(candidates: Sequence[Candidate], like: Stated, out: Console) -> 
 
 def _changes(changes: Sequence[Candidate], like: Stated, out: Console) -> None:
     rows = [
-        (one.says, _say(like, one.value), f"{format_frac(one.estimate.mfu_frac)}", _filled(one.estimate))
+        (one.says, _say(like, one.value), f"{format_frac(one.estimate.mfu_frac)}", filled(one.estimate))
         for one in changes
     ]
     columns = [("change", "left"), (_column(like), "right"), ("MFU", "right"), ("memory", "right")]
     indented(out, table(columns, rows))
-
-
-def _filled(found: Estimate) -> str:
-    return f"{format_size(float(found.memory.total_B))} of {format_size(found.memory.capacity_B)}"
 
 
 def _column(like: Stated) -> str:
@@ -241,26 +249,6 @@ def _links(answer: Diagnosis, out: Console) -> None:
     ]
     columns = [("file", "left"), ("level", "left"), ("measured", "right"), ("cluster has", "right")]
     indented(out, table([*columns, ("bus bandwidth", "right")], rows))
-
-
-def _recalibrated(made: Recalibrated, out: Console) -> None:
-    heading(out, "The cluster as this run shows it", f"{format_frac(made.error_frac)} error of other step times")
-    rows = [
-        (one.what, f"{one.value:.3f}", *([f"{end:.3f}" for end in one.ci95] if one.ci95 else ["", ""]))
-        for one in made.factors
-    ]
-    indented(out, table([("", "left"), ("factor", "right"), ("95 %", "right"), ("", "right")], rows))
-    if made.replanned is not None:
-        best, own = made.replanned.best, made.replanned.own
-        saved = 1 - best.step_time_s / own.step_time_s
-        out.print(
-            f"On it the best layout is {layout_words(best.layout)}: {format_time(best.step_time_s)} per step, "
-            f"{format_frac(saved, 2)} less than yours is predicted to take there; {_filled(best)}."
-            if saved > 0.001
-            else "On it your layout is the best one."
-        )
-    if made.path is not None:
-        out.print(f"Written to {made.path}: give it as --cluster.")
 
 
 def _hangs(hangs: Sequence[Hang], out: Console) -> None:

@@ -2,7 +2,9 @@
 collectives and how far each came.
 
 Source: pytorch/pytorch, torch/csrc/distributed/c10d/FlightRecorder.hpp (keys), tools/flight_recorder (how ranks are
-compared). The rank is not in the file: dumps are named by it, so it is taken from the end of the name.
+compared). The rank is not in the file: dumps are named by it, so it is taken from the end of the name. gloo says of no
+collective that it has started or ended: one that its work was retired from has ended. Nor does it list the ranks of a
+group: they are those whose dump names it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from lockstep.errors import BadInput
 from lockstep.types.plain import Json, picked
 
 SCHEDULED, STARTED, COMPLETED = STATES = ("scheduled", "started", "completed")
+PACKAGES = ("torch/", "site-packages/", "dist-packages/")
 MOST_B = 1 << 30
 MOST_RANKS = 10_000_000
 
@@ -54,6 +57,8 @@ class Recorded:
     """Ranks of each process group."""
     titles: Mapping[str, str]
     """Descriptions of groups, by name."""
+    joined: frozenset[str] = frozenset()
+    """Groups that the rank has used, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,8 @@ def _recorded(path: File, data: Any) -> Recorded:
         groups[str(config.get("name", name))] = tuple(int(one) for one in listed)
         titles[str(config.get("name", name))] = str(config.get("desc", ""))
     calls = tuple(_call(one) for one in data["entries"] if not one.get("is_p2p"))
-    return Recorded(str(path), _rank(path, data), calls, groups, titles)
+    joined = frozenset((*(call.group for call in calls), *map(str, data.get("pg_status") or ())))
+    return Recorded(str(path), _rank(path, data), calls, groups, titles, joined)
 
 
 def _rank(path: File, data: Any) -> int:
@@ -129,21 +135,28 @@ def _rank(path: File, data: Any) -> int:
 def _call(one: Mapping[str, Any]) -> Call:
     group = one["process_group"]
     frames: Sequence[Mapping[str, Any]] = one.get("frames") or ()
-    own = next((frame for frame in frames if "torch/" not in str(frame.get("filename", ""))), None)
-    state = str(one["state"])
+    # The program's own line: outside of installed packages, else outside of torch, as where it is installed itself.
+    own = next((frame for away in (PACKAGES, PACKAGES[:1]) for frame in frames if not _in(frame, away)), None)
+    state, library = str(one["state"]), str(one["profiling_name"]).partition(":")[0]
     if state not in STATES:
         raise ValueError(f"state {state[:40]!r}")
+    if library == "gloo" and one.get("retired"):
+        state = COMPLETED
     duration_ms = one.get("duration_ms")
     return Call(
         group=str(group[0] if isinstance(group, list | tuple) else group),
         number=int(one["collective_seq_id"]),
-        op=str(one["profiling_name"]).removeprefix("nccl:"),
+        op=str(one["profiling_name"]).removeprefix(f"{library}:"),
         sizes=tuple(tuple(int(side) for side in size) for size in one.get("input_sizes", ())),
         dtype=str((one.get("input_dtypes") or [""])[0]),
         state=state,
         duration_s=None if duration_ms is None else float(duration_ms) / 1e3,
         frame="" if own is None else f"{own.get('filename')}:{own.get('line')} {own.get('name')}",
     )
+
+
+def _in(frame: Mapping[str, Any], folders: Sequence[str]) -> bool:
+    return any(folder in str(frame.get("filename", "")) for folder in folders)
 
 
 def hangs(dumps: Sequence[Recorded]) -> list[Hang]:
@@ -162,7 +175,8 @@ def hangs(dumps: Sequence[Recorded]) -> list[Hang]:
 
 
 def _hang(group: str, dumps: Mapping[int, Recorded]) -> Hang | None:
-    members = next((dump.groups[group] for dump in dumps.values() if dump.groups.get(group)), tuple(sorted(dumps)))
+    joined = tuple(rank for rank, dump in sorted(dumps.items()) if group in dump.joined)
+    members = next((dump.groups[group] for dump in dumps.values() if dump.groups.get(group)), joined)
     seen = [rank for rank in members if rank in dumps]
     calls = {rank: {call.number: call for call in dumps[rank].calls if call.group == group} for rank in seen}
     # Dumps are rings: what a rank has already overwritten says nothing of the others.

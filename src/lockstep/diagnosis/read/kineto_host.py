@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 RECORD = "record_param_comms"
 OWN_EXCHANGE = re.compile(r"^lockstep:[^:]+:[^:]+:\d+:\d+$")
+PAIR = re.compile(r"(\d+)-(\d+)$")
 
 
 def numbers(column: array[Any]) -> Array:
@@ -34,7 +35,7 @@ def host_spans(kept: Columns, zero_us: float) -> Spans:
     own = [(*_named(name), ts, dur, thread) for name, ts, dur, thread in kept.marks if OWN_EXCHANGE.match(name)]
     rows: list[tuple[float, float, int, int, int, int, int, float, int]] = []
     for group, op, size_B, peer, ts, dur, thread in own:
-        kept.titles.setdefault(group, "dp" if group == "all" else "pp")
+        kept.titles.setdefault(group, "dp" if group == "all" else "pp" if group[0].isdigit() else group)
         name = kept.index(f"lockstep:{group}:{op}")
         index = kept.index(group), kept.index(op)
         rows.append((ts, ts + dur, COMMUNICATION, name, thread, *index, size_B, peer))
@@ -59,8 +60,8 @@ def host_spans(kept: Columns, zero_us: float) -> Spans:
 def _named(name: str) -> tuple[str, str, float, int]:
     """(group, collective, bytes, peer) of an exchange that a program of Lockstep annotates."""
     _, group, op, size, _ = name.split(":")
-    ends = group.split("-") if op in ("send", "recv") else []
-    return group, op, float(size), int(ends[op == "send"]) if len(ends) == 2 else -1
+    ends = PAIR.search(group) if op in ("send", "recv") else None
+    return group, op, float(size), int(ends[1 + (op == "send")]) if ends else -1
 
 
 def _inside(ops: dict[str, Array], own: list[tuple[str, str, float, int, float, float, int]]) -> Array:

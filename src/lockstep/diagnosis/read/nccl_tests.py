@@ -10,6 +10,7 @@ from lockstep.documents.files import File
 from lockstep.errors import BadInput
 from lockstep.measure.fit import read_points
 from lockstep.measure.fit.points import Points
+from lockstep.measure.fit.read import unlabelled
 
 SIGN = re.compile(r"^#\s+size\s+count\s+type|^# OSU|^op,algorithm,", re.MULTILINE)
 
@@ -25,7 +26,7 @@ def read(path: File) -> Points:
 
 
 def _recognise(begun: Head) -> bool:
-    return SIGN.search(begun.text) is not None
+    return SIGN.search(unlabelled(begun.text)) is not None
 
 
 KIND = register(Kind("nccl-tests", "output of nccl-tests or of the OSU micro-benchmarks", LINKS, _recognise, read, 3))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -115,6 +116,7 @@ def execute(
     hosts: Sequence[Host] = (),
     environment: Mapping[str, str] | None = None,
     straggler: LateRank | None = None,
+    profile: Path | None = None,
     progress: Progress | None = None,
 ) -> Execution:
     """Runs the program on `program.ranks` real ranks.
@@ -122,14 +124,14 @@ def execute(
     Args: `op`, `algorithm`, `members` and `elems` (float32 per rank) say which collective it is, so that its result is
     checked; a program without data has none. `link` predicts; without it the ranks calibrate one first. `hosts`,
     one per rank, where the ranks are in networks of their own; `environment` variables of the ranks.
-    `straggler`, a rank to make late.
+    `straggler`, a rank to make late. `profile`, a folder in which each rank writes a profile of further runs.
     Raises: RunFailed, BadInput.
     """
     check_runnable(program)
     asked, program = program, program if straggler is None else straggler.applied(program)
     work = Work(
         program, op, algorithm, members or program.ranks, elems, seed, warm_up, repeats,
-        calibrate=link is None and program.num_messages > 0,
+        calibrate=link is None and program.num_messages > 0, profile=None if profile is None else str(profile),
     )  # fmt: skip
     total = warm_up + repeats
 

@@ -48,6 +48,7 @@ class Task:
     source_start: int = 0
     duration_s: float = 0.0
     group: int = -1
+    label: str = ""
 
 
 Lane = tuple[Task, ...]
@@ -110,6 +111,7 @@ def _task(program: Program, i: int, waits: tuple[int, ...], number: np.ndarray) 
         source_start=int(program.source_start[i]),
         duration_s=0.0 if np.isnan(seconds) else seconds,
         group=int(program.group[i]),
+        label=program.name(int(program.label[i])),
     )
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,10 +48,19 @@ class Leaving:
     id: int
     start_ns: int
     works: Sequence[Work]
+    named: ExitStack
+
+
+Named = Callable[[Task], AbstractContextManager[object]]
+"""What is around an operation while it runs."""
+UNNAMED = nullcontext()
 
 
 class Runner:
-    """Lanes of one rank and the buffers they work on; `run` may be called again and again."""
+    """Lanes of one rank and the buffers they work on; `run` may be called again and again.
+
+    `named`, which may be changed between runs, is entered around each operation: its name in a profile.
+    """
 
     def __init__(
         self,
@@ -68,6 +78,7 @@ class Runner:
         self.title = title
         self.payload = _payloads(lanes, rank.device)
         self.groups = groups
+        self.named: Named = lambda task: UNNAMED
         self.summands = summands(lanes)
         self.added = {reduce.id for reduce in self.summands.values()}
         self.watched = {wait for thread in self.threads for wait in _waits_for_others(thread)}
@@ -110,18 +121,20 @@ class Runner:
                 leaving = None
             self._wait(task, done)
             point(f"mid_{self.title}:{step}")
-            start_ns = now_ns()
             if task.kind == Kind.SEND:
-                content = self._content(task)
-                leaving = Leaving(task.id, start_ns, self.transfers.post(content, task.peer, task.tag))
+                content, named = self._content(task), ExitStack()
+                named.enter_context(self.named(task))
+                leaving = Leaving(task.id, now_ns(), self.transfers.post(content, task.peer, task.tag), named)
                 sent_B += content.numel() * content.element_size()
                 messages += 1
                 if task.id not in self.joined:
                     self._leave(leaving, spans)
                     leaving = None
             else:
-                self._do(task)
-                spans[task.id] = start_ns, now_ns()
+                with self.named(task):
+                    start_ns = now_ns()
+                    self._do(task)
+                    spans[task.id] = start_ns, now_ns()
             if task.id in done:
                 done[task.id].set()
         if leaving is not None:
@@ -138,6 +151,7 @@ class Runner:
         """Until a posted send has left."""
         self.transfers.wait(leaving.works)
         spans[leaving.id] = leaving.start_ns, self.rank.clock.now_ns()
+        leaving.named.close()
 
     def _do(self, task: Task) -> None:
         """Does one operation that is no send to its end."""

@@ -23,6 +23,7 @@ from lockstep.measure.execute.clock import Alignment, compare_clocks
 from lockstep.measure.execute.cores import sizes_to_time, start_together, time_cores
 from lockstep.measure.execute.exchange import Sample, exchange_samples, reduce_s_per_B
 from lockstep.measure.execute.lanes import lanes_of
+from lockstep.measure.execute.profile import profile_runs
 from lockstep.measure.execute.runner import Runner, Spans
 from lockstep.measure.launch import Rank
 from lockstep.measure.machine import Load, LoadMeter, Machine, gather_sites, this_machine
@@ -134,6 +135,8 @@ class Work:
     repeats: int
     calibrate: bool = False
     """Whether to time messages and additions by themselves first."""
+    profile: str | None = None
+    """Folder of profiles, which take further runs."""
 
     @property
     def title(self) -> str:
@@ -190,9 +193,11 @@ def run_rank(rank: Rank, work: Work) -> Report:
         if rank.number == 0:
             rank.tell(turn + 1)
     clock = Alignment(earlier, compare_clocks(rank, sites))
-    runner.close()
     load = meter.read()
     wrong, checks = _check(rank, work, buffers, before) if work.elems else (0, ())
+    if work.profile is not None:
+        profile_runs(runner, work.profile, work.op)
+    runner.close()
     machine = this_machine(loopback=sites.loopback)
     return Report(tuple(runs), clock, wrong, checks, tuple(samples), reduce_s, cores, machine, load)
 

@@ -118,8 +118,12 @@ def cluster_yaml(fit: LinkFit, *, name: str, date: str, base: Cluster, index: in
 def with_measured_link(base: Cluster, file: File) -> Cluster:
     """The cluster with the link that measured collectives show at the level they ran over. Raises BadInput."""
     points = read_points(file)
-    index, fitted = measured_level(points.hosts, base, None), fit_link(points)
-    level = base.levels[index]
+    return with_fitted_link(base, measured_level(points.hosts, base, None), fit_link(points))
+
+
+def with_fitted_link(base: Cluster, index: int, fitted: LinkFit) -> Cluster:
+    """The cluster with the latency and the rate that a fit found at a level. Raises BadInput above the wire's rate."""
+    points, level = fitted.points, base.levels[index]
     share = link_rate_Bps(fitted, base, index) / level.link.bandwidth_Bps
     measured = Source("measured", _source(fitted, level, share * level.link.bandwidth_Bps), points.date or "")
     found = replace(
@@ -129,14 +133,14 @@ def with_measured_link(base: Cluster, file: File) -> Cluster:
     return replace(base, levels=tuple(replace(one, link=found) if one is level else one for one in base.levels))
 
 
-def paced_yaml(base: Cluster, name: str, pace: Mapping[str, object]) -> str:
+def paced_yaml(base: Cluster, name: str, pace: Mapping[str, object], verb: str = "calibrate") -> str:
     """YAML of `base`, a cluster of a catalog device, whose links are written out where the catalog has others.
 
     `pace` says how much longer than predicted its kernels take (`hardware.schema.PaceEntry`).
     """
     _of_catalog(base, "the pace")
     own = {one.link.name: one.link for one in base.levels if one.link not in links()}
-    lines = ["# Made by lockstep calibrate; every number may be edited."]
+    lines = [f"# Made by lockstep {verb}; every number may be edited."]
     lines += ["links:", *(line for link in own.values() for line in _kept(link))] if own else []
     lines += ["cluster:", f"  name: {json.dumps(name)}", f"  device: {json.dumps(base.device.name)}"]
     lines += [f"  pace: {json.dumps(dict(pace))}", *_inside(base, [one.link.name for one in base.levels])]

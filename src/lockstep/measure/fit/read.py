@@ -5,6 +5,9 @@ nccl-tests   rows under a header `size count type redop ...`, the out-of-place c
 OSU          `# OSU MPI Allreduce Latency Test`, then `size latency` in bytes and microseconds; osu_latency is of one
              message, osu_bw of one in a stream, whose latency is the gap between messages
 
+Launchers label lines (`[1,0]<stdout>:` of mpirun, `0:` of srun) and logs indent them: both is taken away. What MPI and
+NCCL print between rows is passed over.
+
 Sizes become those of nccl-tests: OSU counts one rank's part of an all-gather, scatter, gather or all-to-all.
 Sources: github.com/NVIDIA/nccl-tests (src/common.cu, doc/PERFORMANCE.md); mvapich.cse.ohio-state.edu/benchmarks.
 """
@@ -39,13 +42,15 @@ OSU_NAMES = {
     "bcast": "broadcast", "reduce": "reduce", "scatter": "scatter", "gather": "gather",
 }  # fmt: skip
 OWN_COLUMNS = ("op", "algorithm", "ranks", "size_B", "time_s")
+LABEL = re.compile(r"^[ \t]*(?:\[\d+,\d+\]<std(?:out|err)>:|\d+:)?[ \t]*", re.MULTILINE)
+NOISE = re.compile(r"^\[|NCCL (INFO|WARN|version)|^(RC|N)CCL version|^WARNING", re.IGNORECASE)
 OSU_PARTS = ("all-gather", "scatter", "gather", "all-to-all")
 
 
 def read_points(path: File, *, op: str | None = None, ranks: int | None = None) -> Points:
     """The times in a file. `op` and `ranks` say what the text does not. Raises BadInput with the line."""
     file = Path(str(path))
-    text = read_bytes(path, MOST_B).decode("utf-8-sig", errors="replace")
+    text = unlabelled(read_bytes(path, MOST_B).decode("utf-8-sig", errors="replace"))
     if op is not None and op not in OPS:
         raise BadInput(f"{op!r} is none of {', '.join(OPS)}", "--op")
     hosts: Hosts | None = None
@@ -65,6 +70,11 @@ def read_points(path: File, *, op: str | None = None, ranks: int | None = None) 
         raise BadInput(f"holds no times{f' of {op}' if op else ''}", str(path))
     date = re.search(r"^# date: (\d{4}-\d{2}-\d{2})$", text, re.MULTILINE)
     return Points(kept, file.name, date[1] if date else "", notes, hosts)
+
+
+def unlabelled(text: str) -> str:
+    """The text without the labels of launchers and the indentation of logs."""
+    return LABEL.sub("", text)
 
 
 def _own(text: str, file: Path) -> list[Point]:
@@ -113,7 +123,7 @@ def _nccl_rows(text: str, file: Path) -> Iterator[tuple[float, float, float, flo
         words = line.strip("#").split()
         if words[:3] == ["size", "count", "type"]:
             place = words.index("time") if "time" in words else None
-        elif place is not None and line.strip() and not line.lstrip().startswith("#"):
+        elif place is not None and line.strip() and not line.startswith("#") and not NOISE.search(line):
             try:
                 size_B = float(words[0])
                 time_us, algbw, busbw = (float(word) for word in words[place : place + 3])

@@ -127,7 +127,7 @@ def _verdict(answer: Diagnosis, seen: Measured, out: Console) -> None:
             f"{format_frac(found.interval.level_frac)} of cases, {format_frac(found.mfu_frac)} MFU."
         )
         if beside.replayed_s is not None:
-            off = beside.replayed_s / seen.step_time_s - 1
+            off = round(beside.replayed_s / seen.step_time_s - 1, 4) + 0.0
             out.print(
                 f"The replay of the measured operations gives {format_time(beside.replayed_s)} ({off:+.1%}), which is "
                 "how far the parts below can be trusted."
@@ -160,7 +160,7 @@ def _parts(parts: Sequence[Part], step_s: float, predicted: bool, out: Console) 
         row = [words(one.part), "-" if mine is None else format_time(mine)]
         if predicted:
             row += [
-                "-" if theirs is None else format_time(theirs),
+                "-" if theirs is None else format_time(theirs if theirs >= LEAST_S else 0.0),
                 "" if one.difference_s is None else _signed(one.difference_s),
                 "" if one.gap_share_frac is None else format_frac(one.gap_share_frac, 2),
             ]
