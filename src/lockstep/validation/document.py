@@ -145,7 +145,7 @@ NOTES = """
   the median. Its worst are small models with 32,768 tokens and more, 10 to 23 % too fast, and 30B on eight GPUs.
 - **BERT.** Samples of 128 tokens are met within 3.6 % in fp16 and 9 % in TF32 on 1 to 256 A100, nothing of which was
   fitted. On V100, whose curve is assumed, fp16 comes out 12 % too fast and fp32 19 % too slow.
-- **V100.** Nothing of V100 was fitted. A 1.3B model on two nodes is met within 6 % in time and 5 % in memory, but for
+- **V100.** Nothing of V100 was fitted. A 1.3B model on two nodes is met within 7 % in time and 5 % in memory, but for
   tensor parallelism of 2, which took nearly twice as long as predicted; why is not known. Logits take 4 bytes more each
   than here, so that of four runs out of memory none is refused: they would fill 65 to 94 %. On 16 to 256 GPUs passes
   are within 5 % in the median, and whole steps up to 25 % too fast: sends and what waits for them took 11 to 18 s of

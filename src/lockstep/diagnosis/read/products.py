@@ -19,6 +19,7 @@ import numpy as np
 
 from lockstep.diagnosis.read.file import stream
 from lockstep.diagnosis.read.json_stream import members
+from lockstep.documents.files import File
 from lockstep.types.arrays import Array, Ints
 from lockstep.types.plain import Json, picked
 
