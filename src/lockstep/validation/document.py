@@ -132,7 +132,7 @@ NOTES = """
   too fast, no longer 25 to 35. 8B on four and eight ranks stays 29 and 32 % too fast where on two it is 6 %: from two
   to four ranks attention takes half as long again per token and pair; why is not known. Scales by row are 30 % too
   fast. The B200 of torchao are power-limited by an unknown amount: 40 to 60 % too fast.
-- **Facts that were chosen after errors had been seen.** torchtitan's matrix rate (between two that its page names),
+- **Facts that were chosen after errors had been seen.** torchtitan's matrix rate (by the power of its devices),
   that nothing overlaps Llama 3's tensor-parallel traffic (with Megatron's overlap its rows come out 3 points faster),
   the links of simumax_a100_pcie, that GPT-NeoX's elementwise kernels are PyTorch's own, what transformers, LitGPT and
   bitsandbytes keep for the backward pass (read in their code after memory had come out low), InternEvo's attention

@@ -5,8 +5,7 @@ One H100 SXM of 700 W, PyTorch 2.11.0 with CUDA 13.0, transformers 5.17, PEFT, 2
 memory is the peak of allocated tensors. Between the two runs of that day two things changed: the curve of H100 became
 that of kernels alone, and what autocast does was written down from a profile of the first run. So rows of the `first`
 run were seen when that was written; what was predicted for those of the `second` run (`predicted_before_ms`) was
-computed before they were measured. No constant is fitted to either but the time of a launch, which is that of the step
-of 256 tokens.
+computed before they were measured. No constant is fitted to either.
 
 The rows of GPT-2 are left out: its activation is written out in a dozen kernels in fp32 (transformers, activations.py,
 NewGELUActivation), which nothing here prices.

@@ -264,5 +264,5 @@ def _case(row: dict[str, str], measured: float) -> Case:
     )
 
 
-TIME = Table("memory_finetune_steps", "step_time_s", SOURCE, 0.06, time_cases)
+TIME = Table("memory_finetune_steps", "step_time_s", SOURCE, 0.07, time_cases)
 TABLE = Table("memory_finetune", "memory_B", SOURCE, 0.06, cases)

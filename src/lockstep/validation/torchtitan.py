@@ -1,8 +1,10 @@
 """torchtitan's own benchmarks: Llama 3.1 8B, 70B and 405B on 8 to 512 H100 and H200, step times and peak memory.
 
 The H100 are Grand Teton's: 96 GB of HBM2e at 2.4 TB/s (printed), of which torch sees 95.0 GiB (35.56 GiB are 37.43 % in
-a log of pytorch/ao pull request 1718), and 500 W. Their matrix rate is "between SXM and NVL" (printed) and not known:
-the middle of 989 and 835 TFLOP/s is taken. One port of 400 Gbit/s per GPU; RoCE is taken.
+a log of pytorch/ao pull request 1718), and 500 W. Their matrix rate is "between SXM and NVL" (printed), 989 and 835
+TFLOP/s, and not known. Products on H100 are held back by power (`products.py`); taken is the clock at which 500 W
+suffice where 700 W do at SXM's, if power grows with its cube: 0.89 of it. One port of 400 Gbit/s per GPU; RoCE is
+taken.
 
 What the software does, from parallelize_llama.py and pipelining_utils.py in torchtitan/parallelisms (versions of 2024,
 not the very commit) and the page's commands:
@@ -43,8 +45,8 @@ GIB = 2.0**30
 SOURCE = "pytorch/torchtitan, benchmarks: llama3_h100_202412, asyncTP_llama3_h100_2025-06, llama3-8b_h200_202506"
 FILE = "torchtitan.csv"
 MODELS = {"Llama 3.1 8B": "llama3-8b", "Llama 3.1 70B": "llama3-70b", "Llama 3.1 405B": "llama3-405b"}
-PEAK_FRAC = (989 + 835) / 2 / 989
-"""Of SXM's dense peak, in the middle between SXM and NVL."""
+PEAK_FRAC = (500 / 700) ** (1 / 3)
+"""Of SXM's rate at 700 W."""
 RECOMPUTED = ("op",)
 
 
