@@ -18,8 +18,9 @@ from lockstep.diagnosis.replay import Factors, Replay, same
 from lockstep.diagnosis.write_kineto import write_kineto
 from lockstep.hardware import cluster as find_cluster
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.layer import accumulation_work, embedding_work, head_work, layer_work
+from lockstep.kernels.layer import embedding_work, head_work, layer_work
 from lockstep.kernels.shard import Shard
+from lockstep.kernels.states import states_work
 from lockstep.layout import layer_parameters
 from lockstep.planner import Estimate
 from lockstep.planner import estimate as price
@@ -105,8 +106,8 @@ def test_classes_of_a_step_are_those_of_its_kernels() -> None:
     shard = Shard(job.transformer, estimated.layout.grid(), job.recipe, clock)
     whole = layer_parameters(job, estimated.layout.grid())
     works = [*(layer_work(shard, kind) for kind in job.kinds), head_work(shard), embedding_work(shard)]
-    added = [accumulation_work(shard, whole[kind.stored]) for kind in job.kinds]
-    passes = [*(work.forward for work in works), *(work.backward for work in works), *added]
+    works += [states_work(shard, kind, whole[kind.stored]) for kind in job.kinds]
+    passes = [*(work.forward for work in works), *(work.backward for work in works)]
     expected_s = sum(float(np.asarray(one.matmul_s)) for one in passes)
     mine = (one.program.rank == 0) & (np.array(one.part) == "compute")
     products_s = float((one.program.duration_s * one.shares[:, 0])[mine].sum())

@@ -15,9 +15,10 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.convolution import convolution_work
-from lockstep.kernels.layer import accumulation_work, embedding_work, head_work, layer_work
+from lockstep.kernels.layer import embedding_work, head_work, layer_work
 from lockstep.kernels.recompute import modules_again, whole_again
 from lockstep.kernels.shard import Shard
+from lockstep.kernels.states import states_work
 from lockstep.layout import Job, Layout, layer_parameters, process_groups
 from lockstep.planner import Estimate
 from lockstep.program import Kind, Program, ProgramBuilder
@@ -202,8 +203,9 @@ def _work(job: Job, estimate: Estimate) -> tuple[Floats, Floats]:
     forward, backward, whole = Work(), Work(), layer_parameters(job, grid)
     for kind in job.kinds:
         work = layer_work(shard, kind)
-        backward = backward + work.backward + accumulation_work(shard, whole[kind.stored])
-        forward = forward + work.forward
+        states = states_work(shard, kind, whole[kind.stored])
+        backward = backward + work.backward + states.backward
+        forward = forward + work.forward + states.forward
         if layout.recompute == "full":
             backward = backward + whole_again(shard, kind, work)
         elif layout.recompute == "selective":

@@ -20,7 +20,7 @@ from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.validation.vocabulary import allocated_B
-from lockstep.workload import model
+from lockstep.workload import Transformer, model
 
 SOURCE = "Lockstep, benchmarks/one_gpu.py on one H100 SXM, PyTorch 2.11, transformers 5.17"
 FILE = "h100_steps.csv"
@@ -57,9 +57,10 @@ def _why_not(row: dict[str, str]) -> str:
 
 def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable[[Case], float]) -> Case:
     found, micro_batch = model(row["model"]), int(row["micro_batch"])
+    assert isinstance(found, Transformer)
     recipe = Recipe.by(
         row["stack"],
-        seq=int(row["seq"] or getattr(found, "max_positions", 0)),
+        seq=int(row["seq"] or found.max_positions),
         batch=micro_batch * int(row["accumulation"]),
         train=row["train"].replace(";", ","),
         flash_attention=row["flash"] == "1",

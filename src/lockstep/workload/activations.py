@@ -122,7 +122,7 @@ def _cut(rows: Iterable[Row], model: Transformer, piece: Piece) -> tuple[KeptTen
 
 def _total(rows: Iterable[Row], model: Transformer, piece: Piece, code: Whole) -> Number:
     """Bytes of the `rows` that recompute mode `code` keeps; rows cut alike are added up before arrays come in."""
-    token_B: dict[tuple[Spread, int], dict[int, float]] = {}
+    token_B: dict[tuple[Spread, int], dict[int, Number]] = {}
     for row in rows:
         levels = token_B.setdefault((row.spread, row.most or model.attention.kv_heads), {})
         levels[row.kept_up_to] = levels.get(row.kept_up_to, 0.0) + row.token_B

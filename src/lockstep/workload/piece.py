@@ -69,7 +69,7 @@ class Row:
     """A tensor that waits for the backward pass before it is cut: `token_B` bytes per token."""
 
     name: str
-    token_B: float
+    token_B: Number
     spread: Spread
     kept_up_to: int = SELECTIVE
     most: int = 0
@@ -108,7 +108,7 @@ class Piece:
     """Adapters read what the frozen matrix reads, not a copy in fp32."""
     flash_attention: bool = True
     dropout: bool = False
-    own_casts: Number = False
+    own_casts: Number | Truth = False
     """Where every product keeps a cast of its own of what it reads (torch.autocast)."""
     wide_norms: bool = False
     """An RMSNorm keeps its input in fp32, and its normed values where its scale is trained."""
