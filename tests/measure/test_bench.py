@@ -183,7 +183,8 @@ def test_the_curve_finds_the_constants_that_made_the_times() -> None:
     assert (curve.attention_forward_frac, curve.attention_backward_frac) == pytest.approx((0.5, 0.25))
     assert curve.launch_s == pytest.approx(1e-5)
     assert curve.kind == "measured"
-    assert found.errors_frac == pytest.approx([0.0] * 8, abs=1e-9)
+    # The two shortest of eight products would wait for their launch.
+    assert found.errors_frac == pytest.approx([0.0] * 6, abs=1e-9)
 
 
 def test_the_curve_is_an_entry_of_the_catalog() -> None:

@@ -40,8 +40,8 @@ def test_grouped_products_of_training_are_within_a_quarter_but_for_weight_gradie
     assert max(slow) < -0.15
 
 
-def test_norms_lie_between_the_fastest_and_the_slowest_library() -> None:
-    """Backward passes: cuDNN's are faster than the curve and PyTorch's slower, on every device."""
+def test_norms_of_every_library_are_met() -> None:
+    """Backward passes, in the median of each library on each device; their passes are medians over all of these."""
     by_library: dict[tuple[str, str], list[float]] = {}
     for case in kernel_rates.stream_cases():
         if "norm bwd" in case.row:
@@ -51,4 +51,5 @@ def test_norms_lie_between_the_fastest_and_the_slowest_library() -> None:
     devices = {device for device, _ in by_library}
     assert devices == {"h200", "gb200", "gb300"}
     for device in devices:
-        assert np.median(by_library[device, "cuDNN"]) > 0 > np.median(by_library[device, "PyTorch"])
+        for library in ("cuDNN", "torch_compile", "PyTorch"):
+            assert abs(np.median(by_library[device, library])) < 0.25, (device, library)

@@ -63,8 +63,9 @@ STEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_
 SWEEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_s" and name not in SHOWCASES]
 
 
-# Whole vocabulary layers come out 5 to 10 % too slow and spread ones as much too fast, which is not explained.
-LESS_AHEAD = {"vocab_parallelism": 0.8}
+# Whole vocabulary layers come out 5 to 10 % too slow and spread ones as much too fast, which is not explained; streams
+# of RTX 4090 are those of A100.
+LESS_AHEAD = {"vocab_parallelism": 0.9, "memory_finetune_steps": 0.8}
 
 
 @pytest.mark.parametrize("name", SWEEPS)
@@ -75,9 +76,9 @@ def test_the_model_beats_one_constant_mfu(name: str) -> None:
 
 
 def test_software_that_was_not_seen_is_within_eight_percent_in_the_median() -> None:
-    """Over 20 programs; each keeps its switches, and nothing else of it is known."""
+    """Over 21 programs; each keeps its switches, and nothing else of it is known."""
     report = validate(STEPS)
-    assert len(report.stacks) == 20
+    assert len(report.stacks) == 21
     assert report.unseen_median_frac is not None
     assert report.unseen_median_frac < 0.08
 

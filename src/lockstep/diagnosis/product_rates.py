@@ -9,7 +9,7 @@ model are often too alike to tell both, so the curve as it was counts as further
 `PRIOR_FRAC` of u and c: what the shapes do not tell stays near it, and the intervals say how near. No product is faster
 than the datasheet's peak: e is at most 1.
 
-    minimise  sum_i ((u a_i + c b_i - t_i) / (s t_i))^2 + sum over u, c of ((x - x0) / (PRIOR_FRAC x0))^2
+    minimise  sum_i ((u a_i + c b_i - t_i) / (s t_i))^2 + sum over u, c of ((x - x0) / max(PRIOR_FRAC x0, PRIOR_LEAST))^2
 
 s is the spread of the relative errors. Left out are products that take less than `LEAST_S`, in which a kernel's start
 and end count, those that read and write for longer than they multiply, which the curve prices by their bytes alone, and
@@ -36,6 +36,7 @@ LEAST_SHAPES = 6
 LEAST_S = 10e-6
 PRIOR_FRAC = np.array((0.1, 0.5))
 """Assumed: how far e and c of one device and run lie from those of its curve, which is a mean over runs."""
+PRIOR_LEAST = np.array((0.0, 0.5))
 OUTLIER, LEAST_OUTLIER_FRAC, MAD_TO_SIGMA = 6.0, 0.2, 1.4826
 """Assumed: nobody's curve is right to a fifth at every shape."""
 LEAST_SPREAD = 0.01
@@ -118,7 +119,7 @@ def _terms(one: Product, device: Device) -> tuple[float, float]:
 
 def _constants(relative: Floats, before: Floats) -> tuple[Floats, Floats]:
     """(u, c) and their standard deviations; `relative`: both terms over the time, `[products, 2]`."""
-    usual = np.diag(1 / (PRIOR_FRAC * np.maximum(before, 1e-3)))
+    usual = np.diag(1 / np.maximum(PRIOR_FRAC * before, PRIOR_LEAST))
     found, spread = before, LEAST_SPREAD
     for _ in range(ROUNDS):
         rows = np.vstack((relative / spread, usual))

@@ -4,7 +4,7 @@ The curves were fitted to whole steps (`fit.py`), to none of these rows; where t
 beside their kernels is in the curve. Products are tuned ones of libraries on an idle device: cuBLASLt, DeepGEMM, XLA.
 
     kernel_s   `Clock.matmul` of the printed m, n, k (of each group), and `Clock.stream` of the bytes that the source
-               counts: norms read or write their rows 2 times forward and 3 backward; a rate alone is of 1 GB
+               counts: norms read or write their rows as often as `kernels/norms.py` says; a rate alone is of 1 GB
 
 The best product of a device is a bound and not a table: nothing at its shape is priced faster (`best_cases`).
 
@@ -20,6 +20,7 @@ from functools import partial
 
 from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
+from lockstep.kernels.norms import NORM, SPLIT_NORM
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.validation.case import Case, Table, read_rows
 from lockstep.workload import model
@@ -34,7 +35,7 @@ CLUSTERS = {
     "NVIDIA GH200 SXM": "gh200-4", "AMD MI300X": "mi300x-8", "AMD MI325X": "mi325x-8", "AMD MI355X": "mi355x-8",
 }  # fmt: skip
 SMALLEST_ROWS, SHORTEST_US, BYTES = 1024, 30.0, 1e9
-NORM_PASSES = {"fwd": 2, "bwd": 3}
+PASSES = ("fwd", "bwd")
 ELEMENT_B = 2.0
 
 
@@ -128,7 +129,8 @@ def _best_case(row: dict[str, str]) -> Case:
 
 def _stream_case(row: dict[str, str]) -> Case:
     if row["op"].endswith("_norm"):
-        size_B = NORM_PASSES[row["pass"]] * ELEMENT_B * int(row["rows"]) * int(row["cols"])
+        norm = NORM if row["library"] == "cuDNN" else SPLIT_NORM
+        size_B = norm[PASSES.index(row["pass"])] * ELEMENT_B * int(row["rows"]) * int(row["cols"])
         seconds, name = float(row["time_us"]) * 1e-6, f"{row['op']} {row['pass']} {row['rows']}x{row['cols']}"
     else:
         size_B, seconds, name = BYTES, BYTES / (float(row["gbytes_per_s"]) * 1e9), row["op"]
