@@ -11,12 +11,12 @@ def test_every_row_is_asked_or_left_out_by_reason() -> None:
 
 
 def test_some_recomputed_blocks_take_longer_than_none_and_shorter_than_all() -> None:
-    """Each measured step is between the two predictions; the longer one may be 15 % too short."""
+    """Each measured step is between the two predictions; the longer one may be 20 % too short."""
     bounds = fms_fsdp.some_blocks()
     assert len(bounds) == 6
     for none, every in bounds:
         check(every.layout, every.job)
-        assert none.predict(none) < none.measured < 1.15 * every.predict(every)
+        assert none.predict(none) < none.measured < 1.2 * every.predict(every)
 
 
 def test_the_network_of_a_node_is_as_printed() -> None:
