@@ -84,7 +84,7 @@ def test_attention_is_flash_attention_3_s(
 
 
 def test_a_cell_of_dualpipe_takes_as_long_as_the_trace(rows: dict[str, dict[str, str]]) -> None:
-    """A forward and a backward pass of four layers beside their exchange: kernels within 15 %, the whole within 20 %."""
+    """A forward and a backward pass of four layers beside their exchange: kernels within 15 %, all in 20 %."""
     ranks, stages = 64, 16
     job = Job(model("deepseek-v3"), RECIPE, ranks * stages)
     layout = Layout(dp=ranks, ep=ranks, pp=stages, schedule="dualpipe", zero=1, micro_batch=1, recompute="selective")

@@ -9,7 +9,8 @@ model are often too alike to tell both, so the curve as it was counts as further
 `PRIOR_FRAC` of u and c: what the shapes do not tell stays near it, and the intervals say how near. No product is faster
 than the datasheet's peak: e is at most 1.
 
-    minimise  sum_i ((u a_i + c b_i - t_i) / (s t_i))^2 + sum over u, c of ((x - x0) / max(PRIOR_FRAC x0, PRIOR_LEAST))^2
+    minimise  sum_i ((u a_i + c b_i - t_i) / (s t_i))^2 + sum over u, c of ((x - x0) / d)^2
+    d         max(PRIOR_FRAC x0, PRIOR_LEAST)
 
 s is the spread of the relative errors. Left out are products that take less than `LEAST_S`, in which a kernel's start
 and end count, those that read and write for longer than they multiply, which the curve prices by their bytes alone, and

@@ -8,10 +8,10 @@ is a line, fitted by least squares with c not below 0.01 and e not above 1. Prod
 launch, are left out. What else the curve needs is that of the same generation's device.
 
 Of H100 there are all three products of a linear layer at shapes of training, in bf16 and fp8, and streams of 2**28
-numbers (`h100`): the same line in relative errors, c not below 0.5; of fp8, with one scale per tensor, the median over what the curve
-says in bf16. Measured for this purpose on one H100 SXM of 700 W, PyTorch 2.11.0 with CUDA 13.0, 26 November 2026, on
-random numbers, each the median of 60 ms of repeats with the cache emptied between them (`benchmarks/gpu_kernels.py`):
-h100_kernels.csv. A device that runs nothing but products is held back by its power; beside other kernels it may be
+numbers (`h100`): the same line in relative errors, c not below 0.5; of fp8, with one scale per tensor, the median over
+what the curve says in bf16. Measured for this purpose on one H100 SXM of 700 W, PyTorch 2.11.0 with CUDA 13.0, 26
+November 2026, on random numbers, each the median of 60 ms of repeats with the cache emptied between them
+(`benchmarks/gpu_kernels.py`): h100_kernels.csv. A device that runs nothing but products is held back by its power; beside other kernels it may be
 faster.
 
 Other sources: github.com/zzc0721/torch-performance-test-data, issues 77 and 78 (October 2025, PyTorch 2.7, rates by
@@ -72,7 +72,8 @@ def h100() -> dict[str, float]:
 def _products(rows: Sequence[dict[str, str]], input_B: float = 2.0) -> tuple[Floats, Floats, Floats]:
     """FLOPs, bytes of inputs and of a result in half precision, and seconds."""
     m, n, k = np.array([[float(side) for side in row["shape"].split("x")] for row in rows]).T
-    return 2.0 * m * n * k, 2.0 * m * n + input_B * (m * k + n * k), np.array([float(row["time_us"]) for row in rows]) * 1e-6
+    time_s = np.array([float(row["time_us"]) for row in rows]) * 1e-6
+    return 2.0 * m * n * k, 2.0 * m * n + input_B * (m * k + n * k), time_s
 
 
 def _streams(rows: dict[str, list[dict[str, str]]]) -> list[tuple[dict[str, str], int]]:
