@@ -205,6 +205,8 @@ def test_one_rank_says_what_it_cannot(traces: list[RankTrace], tmp_path: Path) -
     ("name", "operator", "kind"),
     [
         ("triton_red_fused__log_softmax_backward_data_div_mm_backward_mul_5", "", "elementwise"),
+        ("void at::native::cunn_SoftMaxForward<4, float, LogSoftMaxForwardEpilogue>(...)", "", "elementwise"),
+        ("void at::native::cunn_SoftMaxForward<4, float, SoftMaxForwardEpilogue>(...)", "", "attention"),
         ("triton_tem_fused_mm_3", "", "matmul"),
         ("nvjet_tst_192x192_64x3_2x1_v_bz_coopB_NNN", "", "matmul"),
         ("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4>(...)", "", "matmul"),
