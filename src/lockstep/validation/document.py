@@ -152,13 +152,15 @@ NOTES = """
   125, on a network where the team saw the same layout take 125 and 225 s.
 - **One H100, measured for this page.** Kernels alone and 25 training steps of Hugging Face models were measured on one
   H100 on 26 November 2026 (benchmarks/gpu_kernels.py, one_gpu.py). The curve of H100 is now that of kernels alone:
-  products at 71 % of the peak, held back by power, streams at 90 % of the bandwidth. The curve fitted to steps before
-  had streams at 47 % and predicted the first 12 steps 10 to 57 % too slow: it had taken up what software does besides,
-  which is now a factor of each software (`elementwise_factor`). What autocast does was then written down from a profile
-  of the first run; 11 further cases were predicted before they were measured: 7 % off in the median, 18 % at most,
-  their memory 2 % in the median. Nothing is fitted to these rows. Beside other kernels the device is cooler and its
-  products reach 80 %, which nothing here prices. Steps compiled by torch come out 13 to 17 % too slow, attention
-  written out in transformers 32 % too fast, and GPT-2's activation is not priced.
+  products at 76 % of the peak and half of their operands' traffic besides, streams at 90 % of the bandwidth. The curve
+  fitted to steps before had streams at 47 % and predicted the first 11 steps 10 to 57 % too slow: it had taken up what
+  software does besides, which is now a factor of each software (`elementwise_factor`). What autocast does was then
+  written down from a profile of the first run; 11 further cases were predicted before they were measured: 7 % off in
+  the median, 18 % at most, their memory 2 % in the median; after the refit that followed they are 3 % off. Nothing is
+  fitted to these rows. Products alone are held back by power: beside other kernels they reach 80 % of the peak, which
+  nothing here prices. Steps compiled by torch come out 11 to 16 % too slow, attention written out in transformers 34 %
+  too fast, and GPT-2's activation is not priced. NeMo's steps take twice the time of their memory-bound kernels' bytes
+  and more; what else they do is not known.
 - **Choices.** On one node choosing by prediction costs 3 % in the mean. Over several nodes one vTrain question of four
   goes wrong: 39.1B with tp 2, pp 8, dp 32 and micro-batches of two sequences took 21.9 s where 14.7 are predicted, and
   19.1 s with three. These two contradict one another; in no other table do rows (the last column).
