@@ -20,7 +20,7 @@ from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.validation.vocabulary import allocated_B
-from lockstep.workload import Transformer, model
+from lockstep.workload import model
 
 SOURCE = "Lockstep, benchmarks/one_gpu.py on one H100 SXM, PyTorch 2.11, transformers 5.17"
 FILE = "h100_steps.csv"
@@ -56,11 +56,10 @@ def _why_not(row: dict[str, str]) -> str:
 
 
 def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable[[Case], float]) -> Case:
-    found, micro_batch = model(row["model"]), int(row["micro_batch"])
-    assert isinstance(found, Transformer)
+    micro_batch = int(row["micro_batch"])
     recipe = Recipe.by(
         row["stack"],
-        seq=int(row["seq"] or found.max_positions),
+        seq=int(row["seq"]),
         batch=micro_batch * int(row["accumulation"]),
         train=row["train"].replace(";", ","),
         flash_attention=row["flash"] == "1",
@@ -69,7 +68,7 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
         row=f"{row['row_id']} {row['case']} mb{micro_batch}",
         quantity=quantity,
         measured=measured,
-        job=Job(found, recipe, 1),
+        job=Job(model(row["model"]), recipe, 1),
         cluster=cluster("dgx-h100", gpus=1),
         layout=Layout(micro_batch=micro_batch, recompute=row["recompute"]),
         predict=predict,
