@@ -25,6 +25,7 @@ import numpy as np
 from lockstep.kernels.clock import Work
 from lockstep.kernels.norms import WRITTEN_NORM, norm_passes
 from lockstep.kernels.shard import Passes, Shard
+from lockstep.layout.sharing import widened
 from lockstep.types.arrays import Number, Truth
 
 CAST, WIDENED_SUM, PARAMETER_B, SUM_B = 3.0, 6.0, 6.0, 12.0
@@ -32,9 +33,8 @@ RESIDUALS = (4.0, 12.0)
 
 
 def casts(shard: Shard) -> Truth:
-    """Where products cast what they read: not where FSDP shards parameters, nor above frozen ones in half precision."""
-    recipe = shard.recipe
-    return recipe.autocast & (recipe.adapters is None) & (shard.grid.zero < 3)
+    """Where products cast what they read."""
+    return widened(shard.recipe, shard.grid)
 
 
 def autocast_work(shard: Shard) -> Passes:

@@ -17,6 +17,7 @@ from lockstep.layout.job import Job
 from lockstep.layout.layout import LayoutGrid
 from lockstep.layout.recipe import LOSS_B, Recipe
 from lockstep.layout.routing import busiest_rank_frac
+from lockstep.layout.sharing import widened
 from lockstep.parallel.context import Blocks, held_B
 from lockstep.parallel.pipeline import SCHEDULES, peak_held, peak_live_by_code, vocabulary
 from lockstep.types.arrays import Floats, Number
@@ -67,7 +68,7 @@ def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None) -> P
         half_adapters=recipe.half_adapters,
         flash_attention=recipe.flash_attention,
         dropout=recipe.dropout,
-        own_casts=recipe.autocast & ((recipe.adapters is not None) | (grid.zero < 3)),
+        own_casts=widened(recipe, grid) | (recipe.autocast and recipe.adapters is not None),
         wide_norms=not recipe.fused_norms,
         inputs_kept=recipe.base_inputs_kept and recipe.base is not None,
         joint_qkv=recipe.joint_qkv,

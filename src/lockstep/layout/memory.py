@@ -35,7 +35,7 @@ from lockstep.layout.job import Job
 from lockstep.layout.kept import activations_B
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, PAGED, LayoutGrid, host_capacity_B
 from lockstep.layout.recipe import Recipe
-from lockstep.layout.sharing import gradients_pass, sharing_of
+from lockstep.layout.sharing import gradients_pass, sharing_of, widened
 from lockstep.layout.trained import frozen_B, restored_B, trained_parameters
 from lockstep.parallel.data.local import OUTER_STATE_B
 from lockstep.types.arrays import Number, Truth, Whole
@@ -171,8 +171,8 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...]
         weights_B = weights_B + np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, copies_B(recipe, grid, parameters))
     kept_B, loss_B, layer_B = activations_B(job, grid, stage, held)
     layer_B = layer_B + restored_B(job, grid, held)
-    if recipe.autocast and not adapted:
-        casts_B = np.where(grid.zero < 3, (parameters.matrix_elems + parameters.other_elems) * recipe.parameter_B, 0.0)
+    if recipe.autocast:
+        casts_B = np.where(widened(recipe, grid), parameters.total_elems * recipe.parameter_B, 0.0)
         weights_B, kept_B = weights_B - casts_B, kept_B + casts_B
     one = trained * (1 / recipe.objective.models) if adapted else trained
     gathered_B = _gathered(recipe, grid, parameters, one, max(1, sum(held.values())))

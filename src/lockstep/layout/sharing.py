@@ -15,6 +15,13 @@ def sharing_of(recipe: Recipe, grid: LayoutGrid) -> Sharing:
     return sharing(grid.zero, grid.stages > 1, recipe.sharding, recipe.gradient_sync, recipe.reshard)
 
 
+def widened(recipe: Recipe, grid: LayoutGrid) -> Truth:
+    """Where activations are fp32 and products cast what they read (torch.autocast): not where FSDP shards parameters,
+    nor above frozen ones in half precision.
+    """
+    return recipe.autocast & (recipe.adapters is None) & (grid.zero < 3)
+
+
 def gradients_pass(recipe: Recipe, grid: LayoutGrid) -> Truth:
     """Where gradients are there of one layer at a time: they go to the host, or parameters are updated at once."""
     return gradients_leave(recipe, grid) | recipe.update_in_backward

@@ -96,12 +96,11 @@ NOTES = """
   torch.compile take a second kernel for the gradients of their weights: compiled backward passes of RMSNorm take twice
   as long as cuDNN's, 1.7 times here (tests/step/test_passes.py holds all of it to torch's own operations and to that
   table). FSDP2 copies what it gathers and scatters. A host that is ahead after the forward pass has less to do in the
-  backward pass. With these, and norms of queries and keys, vtrain_a100_single went from 17.4 to 9.7 % unseen, the 90th
+  backward pass. With these, and norms of queries and keys, vtrain_a100_single went from 17 to 13 % unseen, the 90th
   percentile over all rows from 33 to 22 %. A layer launches 60 kernels then and not 35.
-- **What a launch costs.** Half of that gain is from where the fit starts: at 20 us, as in traces, and not at 10, where
-  no step but vTrain's waits for its host, so that the others said nothing. From 20 us on vocab_parallelism says 32 us
-  without vTrain, which alone asks for 37. megatron-te's own lies at the bound of 50 us, by those rows alone: their host
-  may stand for something else.
+- **What a launch costs.** The fit of a launch starts at 20 us, as in traces, and not at 10, where no step but vTrain's
+  waits for its host, so that the others said nothing; and it is held there ten times as hard as other constants, as
+  vocab_parallelism alone had taken megatron-te's to 50 us. A step of 256 tokens on one H100 took 22 us each.
 - **Recomputation that stops.** XLA leaves out what nothing reads, and PyTorch's checkpointing without re-entry stops at
   the last tensor that a backward pass needs (since 2.1), so that a layer's down product is not run again
   (`recompute_stops`). llm-foundry's own tables show it: from July 2023 to the rows of 2024 the same layouts of A100
@@ -113,23 +112,21 @@ NOTES = """
   operations (tests/step/test_passes.py). GPT-NeoX pads heads of 80 to 128 in FlashAttention-1 and, through DeepSpeed,
   reduces gradients beside nothing: from 17.2 to 10.7 %. FlashAttention-2 is no faster on B200 than on H100, by rates of
   the kernel alone: prime_rl from 37 to 16 %.
-- **Above 15 % by software, and why.** *nemo-25*: without its rows no B200 was ever seen. Its H100 rows are then 4 %
+- **Above 15 % by software, and why.** *nemo-25*: without its rows no B200 was ever seen. Its H100 rows are then 8 %
   off, those of B200 20 % too fast; starting from what B200 kernels reach alone (0.776 of the peak, 0.56 of the
-  bandwidth) left 24 %, so steps there lose what no published kernel shows.
-- **Just below.** *fsdp-compile*: nine rows; a model of 0.6B on one H100 is 21 and 30 % too fast, and Qwen3 30B 44 %,
-  whose benchmark repeats one token, so that all choose one expert. *torchtitan*: see below.
+  bandwidth) left 24 %, so steps there lose what no published kernel shows. *fsdp-compile*: 11 rows; a model of 0.6B on
+  one H100 is 31 and 41 % too fast, and Qwen3 30B 52 %, whose benchmark repeats one token, so that all choose one
+  expert. *torchtitan*: see below.
 - **Small models of vTrain** on eight tensor-parallel ranks with one sequence take 1.4 times as long as on four; why is
   not known. The rest come out 7 % too slow in the mean, as other programs take longer between steps.
-- **nanotron.** Small models in two stages come out 6 to 29 % too slow: their gates run as PyTorch's own kernels, which
-  H100's curve prices at 0.49 of the bandwidth where STREAM reaches 0.87. NeMo's steps need the low rate; with 0.80 its
-  large models come out 6 to 14 % too slow, as the same fit then slows products. Sums of gradients were a part of what
-  was not counted, a small one; kernels of 4 MB alone reach a third of what those of 200 MB do, which is not priced. On
+- **nanotron.** Small models in two stages were 8 to 31 % too slow on H100's old curve and are 3 to 11 % now; larger
+  ones are 3 to 26 % too fast: kernels of 4 MB alone reach a third of what those of 200 MB do, which is not priced. On
   512 GPUs steps of 0.4 to 0.6 s took up to twice as long as predicted.
-- **torchtitan and torchao.** Their H100 have 500 W and HBM2e, and how fast they multiply is not known: the middle of
-  what the page says is taken. torchtitan copies key and value heads to all query heads before they are exchanged
+- **torchtitan and torchao.** Their H100 have 500 W and HBM2e, and how fast they multiply is not known: the clock that
+  their power allows is taken. torchtitan copies key and value heads to all query heads before they are exchanged
   (models/llama3/model.py, repeat_kv), and torch adds the parts of attention in fp32 and joins what it sends
   (torch/distributed/tensor/experimental/_attention.py); with these priced 405B with context parallelism is 10 to 18 %
-  too fast, no longer 25 to 35. 8B on four and eight ranks stays 29 and 32 % too fast where on two it is 6 %: from two
+  too fast, no longer 25 to 35. 8B on four and eight ranks stays 30 and 32 % too fast where on two it is 7 %: from two
   to four ranks attention takes half as long again per token and pair; why is not known. Scales by row are 30 % too
   fast. The B200 of torchao are power-limited by an unknown amount: 40 to 60 % too fast.
 - **Facts that were chosen after errors had been seen.** torchtitan's matrix rate (by the power of its devices),
@@ -145,11 +142,11 @@ NOTES = """
   the median. Its worst are small models with 32,768 tokens and more, 10 to 23 % too fast, and 30B on eight GPUs.
 - **BERT.** Samples of 128 tokens are met within 3.6 % in fp16 and 9 % in TF32 on 1 to 256 A100, nothing of which was
   fitted. On V100, whose curve is assumed, fp16 comes out 12 % too fast and fp32 19 % too slow.
-- **V100.** Nothing of V100 was fitted. A 1.3B model on two nodes is met within 7 % in time and 5 % in memory, but for
-  tensor parallelism of 2, which took nearly twice as long as predicted; why is not known. Logits take 4 bytes more each
-  than here, so that of four runs out of memory none is refused: they would fill 65 to 94 %. On 16 to 256 GPUs passes
-  are within 5 % in the median, and whole steps up to 25 % too fast: sends and what waits for them took 11 to 18 s of
-  125, on a network where the team saw the same layout take 125 and 225 s.
+- **V100.** Nothing of V100 was fitted. With pipeline stages a 1.3B model on two nodes is met within 12 % in time, half
+  of the rows within 5, but for tensor parallelism of 2, which took nearly twice as long as predicted; why is not known.
+  Logits take 4 bytes more each than here, so that of four runs out of memory none is refused: they would fill 65 to 94
+  %. On 16 to 256 GPUs passes are within 5 % in the median, and whole steps up to 25 % too fast: sends and what waits
+  for them took 11 to 18 s of 125, on a network where the team saw the same layout take 125 and 225 s.
 - **One H100, measured for this page.** Kernels alone and 25 training steps of Hugging Face models were measured on one
   H100 on 26 November 2026 (benchmarks/gpu_kernels.py, one_gpu.py). The curve of H100 is now that of kernels alone:
   products at 76 % of the peak and half of their operands' traffic besides, streams at 90 % of the bandwidth. The curve

@@ -1,7 +1,10 @@
 """Kernels alone against a device's curve: matrix products by shape, the best product of a device, and streams of bytes.
 
-The curves were fitted to whole steps (`fit.py`), to none of these rows; where they differ, something that steps do
-beside their kernels is in the curve. Products are tuned ones of libraries on an idle device: cuBLASLt, DeepGEMM, XLA.
+Products of A100 and B200 were fitted to whole steps (`fit.py`), those of H100 to products measured for that
+(`products.py`), to none of these rows. Streams of A100 are those of BabelStream here, and passes of norms medians over
+the norms here: of these two the rows say how even the kernels are, not how well they were predicted.
+
+Products are tuned ones of libraries on an idle device: cuBLASLt, DeepGEMM, XLA.
 
     kernel_s   `Clock.matmul` of the printed m, n, k (of each group), and `Clock.stream` of the bytes that the source
                counts: norms read or write their rows as often as `kernels/norms.py` says; a rate alone is of 1 GB
