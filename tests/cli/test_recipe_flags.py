@@ -43,6 +43,7 @@ FLAGS = {
     "exchange": ("node", "exchange", "node"),
     "routing": ("skew:0.5", "routing", "skew:0.5"),
     "overlap_ep": ("none", "overlap_ep", "none"),
+    "cuda_graphs": ("attention", "cuda_graphs", "attention"),
     "overlap_device": ("50%", "overlap_device_frac", 0.5),
     "dispatch_bytes": ("1.03125", "dispatch_B", 1.03125),
     "cached_bytes": ("1.03125", "cached_B", 1.03125),
@@ -59,8 +60,7 @@ ADAPTERS = {"train", "base"}
 """Words of fine-tuning, which mean something only together and not of every model: workload/test_adapters.py."""
 OF_SOFTWARE = {
     "fused_gate", "fused_norms", "working_copy", "gradients_freed", "foreach_update", "narrow_inputs",
-    "repeated_heads", "recompute_stops", "norm_kernels", "fused_sums",
-    "autocast",
+    "repeated_heads", "recompute_stops", "norm_kernels", "fused_sums", "autocast", "grouped_experts",
 }  # fmt: skip
 """Habits that a stack decides: said by --stack."""
 QUESTION = {"seq", "batch", "notes"}

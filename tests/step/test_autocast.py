@@ -9,7 +9,8 @@ import pytest
 from lockstep.hardware import cluster
 from lockstep.kernels.autocast import PARAMETER_B, SUM_B, autocast_work
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.layer import activation, residual_and_norms
+from lockstep.kernels.feed_forward import activation
+from lockstep.kernels.layer import residual_and_norms
 from lockstep.kernels.shard import Shard
 from lockstep.layout import Layout, Recipe
 from lockstep.workload import Transformer, model

@@ -46,7 +46,7 @@ CELLS = [("dualpipe", 4), ("dualpipe", 8), ("dualpipe-v", 4), ("dualpipe-v", 2)]
 @settings(max_examples=drawn(20))
 @pytest.mark.parametrize(("schedule", "pp"), CELLS)
 @pytest.mark.parametrize("name", ["deepseek-v2", "mixtral-8x7b"])
-@given(st.sampled_from(["none", "cells", "shared"]), st.booleans(), st.sampled_from([0.0, 0.15, 0.5]))
+@given(st.sampled_from(["none", "cells", "shared", "passes"]), st.booleans(), st.sampled_from([0.0, 0.15, 0.5]))
 def test_closed_form_is_the_simulation(
     schedule: str, pp: int, name: str, overlap: str, overlap_pp: bool, share: float
 ) -> None:
@@ -102,6 +102,22 @@ def test_shared_experts_hide_as_much_as_they_last() -> None:
         assert float(found.ep_comm_s) == pytest.approx(4 * 32 * sum(exposed_s), rel=1e-9)
     alone = job("mixtral-8x7b", overlap_ep="shared")
     assert float(price_step(alone, CLUSTER, layout.grid()).ep_hidden_s) == 0
+
+
+def test_another_micro_batch_hides_as_much_as_its_kernels_last() -> None:
+    """Forward and backward expose what all kernels of a layer leave of the exchange, and what these are slowed by."""
+    layout = Layout(dp=128, ep=8)
+    for name in ("deepseek-v2", "mixtral-8x7b"):
+        shard = Shard(even(name), layout.grid(), job().recipe, Clock(CLUSTER.device, "bf16"))
+        work = layer_work(shard, EXPERTS)
+        for share in (0.0, 0.25):
+            found, bare = (
+                price_step(job(name, overlap_ep=how, overlap_device_frac=share), CLUSTER, layout.grid())
+                for how in ("passes", "none")
+            )
+            each_s = float(bare.ep_comm_s) / (4 * 32 * 2)
+            exposed_s = [max(each_s - float(one.device_s), share * each_s) for one in (work.forward, work.backward)]
+            assert float(found.ep_comm_s) == pytest.approx(4 * 32 * sum(exposed_s), rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize(("dispatch_B", "bytes_each"), [(None, 2.0 + 2.0), (1.0, 1.0 + 2.0)])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from effort import share
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
-from lockstep.kernels.layer import experts as experts_work
+from lockstep.kernels.experts import experts as experts_work
 from lockstep.kernels.shard import Shard
 from lockstep.layout import Job, Layout, Recipe, memory
 from lockstep.parallel.expert import route

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from lockstep.errors import UnknownName
 from lockstep.hardware import device
-from lockstep.kernels.layer import attention_core, feed_forward, head_work, layer_work, shared_experts
-from lockstep.kernels.layer import experts as experts_work
+from lockstep.kernels.experts import ROUTER, shared_experts
+from lockstep.kernels.experts import experts as experts_work
+from lockstep.kernels.feed_forward import feed_forward
+from lockstep.kernels.layer import attention_core, head_work, layer_work
 from lockstep.kernels.shard import Shard
 from lockstep.layout import Layout, Recipe
 from lockstep.stacks import stack
@@ -139,7 +141,8 @@ def test_tokens_are_moved_to_their_experts_once_for_each_of_them(tp: int, split:
     factor = stack("megatron-te").elementwise_factor
     moved_s = factor * 4 * tokens * 2 * 4096 * 2.0 / (H100.memory_bandwidth_Bps * H100.efficiency.stream_frac)
     found = experts_work(shard, moe)
-    for whole, part in ((found.forward, rest.forward), (found.backward, rest.backward)):
+    sides = (found.forward, rest.forward), (found.backward, rest.backward)
+    for (whole, part), routed in zip(sides, ROUTER, strict=True):
         assert float(whole.device_s - part.device_s) == pytest.approx(moved_s, rel=1e-9)
-        assert float(whole.kernels - part.kernels) == 4
+        assert float(whole.kernels - part.kernels) == 4 + routed
         assert float(whole.flops) == float(part.flops)

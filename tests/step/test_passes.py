@@ -14,7 +14,8 @@ import pytest
 
 from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.layer import activation, head_work, layer_work
+from lockstep.kernels.feed_forward import activation
+from lockstep.kernels.layer import head_work, layer_work
 from lockstep.kernels.loss import PASSES
 from lockstep.kernels.norms import NORM, ROTARY, SPLIT_NORM, WRITTEN_NORM, WRITTEN_ROTARY
 from lockstep.kernels.shard import Shard

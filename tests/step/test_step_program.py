@@ -77,7 +77,7 @@ def questions(draw: st.DrawFn) -> Question:
         seq=1 if known.name == "resnet50" else draw(st.sampled_from([1024, 8192])), batch=dp * micro_batch * many * pp,
         overlap_dp=draw(st.booleans()), overlap_pp=draw(st.booleans()), launch_blocking=draw(st.booleans()),
         overlap_tp=draw(st.sampled_from(TP_OVERLAPS[: 4 if layout.sequence_parallel else 3])),
-        overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])),
+        overlap_ep=draw(st.sampled_from(["none", "cells", "shared", "passes"])),
         exchange=draw(st.sampled_from([None, "copy", "node"])),
         routing=draw(st.sampled_from(["balanced", "natural", "skew:0.7"])), flash_attention=draw(st.booleans()),
         jitter=draw(st.sampled_from([None, "lognormal:mean=1,cv=0.05"])),

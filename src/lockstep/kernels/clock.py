@@ -90,7 +90,10 @@ class Clock:
     @classmethod
     def of(cls, device: Device, recipe: Recipe) -> Clock:
         """The clock of a recipe: its formats, its software."""
-        return cls(device, recipe.dtype, recipe.element_B, recipe.software, recipe.attention_kernel)
+        software = recipe.software
+        if recipe.cuda_graphs == "step":
+            software = replace(software, launch_s=0.0, recompute_host_s=0.0)
+        return cls(device, recipe.dtype, recipe.element_B, software, recipe.attention_kernel)
 
     def peak(self, dtype: str) -> float:
         """Dense peak FLOP/s of the device in `dtype`. Raises UnknownName when the device does not have it."""

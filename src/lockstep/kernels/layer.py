@@ -18,6 +18,8 @@ import numpy as np
 from lockstep.kernels.adapters import adapter_work, restored_work
 from lockstep.kernels.autocast import autocast_work
 from lockstep.kernels.clock import Work
+from lockstep.kernels.experts import experts, shared_experts
+from lockstep.kernels.feed_forward import feed_forward
 from lockstep.kernels.image import image_head_work, modulation_work, patch_work
 from lockstep.kernels.loss import loss_work
 from lockstep.kernels.norms import final_norm_work, norms, query_key_norms, rotary_work
@@ -26,7 +28,7 @@ from lockstep.kernels.shard import Passes, Shard
 from lockstep.kernels.sums import bias_sums, residual_sums
 from lockstep.parallel.context import partials
 from lockstep.types.arrays import Number
-from lockstep.workload import DENSE, Experts, LatentAttention, LayerKind, Transformer, keys_per_query
+from lockstep.workload import DENSE, LatentAttention, LayerKind, Transformer, keys_per_query
 
 ADDED_POSITIONS = {"alibi": (2.0, 0.0), "relative": (2.0, 1.0)}
 """Passes over scores that add positions to them, forward and backward, where attention is not fused."""
@@ -135,44 +137,6 @@ def _merging(shard: Shard, width: Number) -> Passes:
     more = partials(recipe.cp_kind, ranks, shard.kv_heads) - 1
     size_B = 3.0 * more * shard.tokens * width * shard.clock.element_B
     return Passes(shard.clock.stream(size_B, more), shard.clock.stream(size_B, more))
-
-
-def feed_forward(shard: Shard, width: Number, tokens: Number, count: Number, gated: bool) -> Passes:
-    """`count` feed-forward blocks over `tokens` tokens each, of which a rank holds `width` columns."""
-    h = shard.model.hidden
-    parts = shard.product(tokens, width * (2 if gated else 1), h, count) + shard.product(tokens, h, width, count)
-    return parts + activation(shard, width, tokens, count, gated)
-
-
-def activation(shard: Shard, width: Number, tokens: Number, count: Number, gated: bool) -> Passes:
-    """The function between the products of `count` such blocks.
-
-    In kernels of their own a gate's function reads and writes (2) and its product with the other half follows (3);
-    backward come two products (6) and the function's gradient (3).
-    """
-    elements, recipe = tokens * width * count, shard.recipe
-    if gated and not (recipe.fused_elementwise or recipe.fused_gate):
-        return shard.elementwise(elements, 5.0, 9.0, kernels=2)
-    return shard.elementwise(elements, 3.0 if gated else 2.0, 5.0 if gated else 3.0)
-
-
-def experts(shard: Shard, moe: Experts) -> Passes:
-    """Router, permutation, routed experts and shared ones.
-
-    E/ep experts on a rank, cut by etp, each with an equal share of the rows of `routed_tokens`.
-    """
-    h, local, width = shard.model.hidden, moe.experts / shard.grid.ep, moe.ffn / shard.grid.expert_tp
-    parts = shard.product(shard.loose_tokens, moe.experts, h)
-    parts += feed_forward(shard, width, shard.routed_tokens * moe.top_k / local, local, moe.gated)
-    parts += shard.elementwise(shard.loose_tokens * moe.top_k * h, 4.0, 4.0, kernels=4)
-    return parts + shared_experts(shard, moe)
-
-
-def shared_experts(shard: Shard, moe: Experts) -> Passes:
-    """The experts that every token visits, where it is."""
-    if not moe.shared_ffn:
-        return Passes(Work(), Work())
-    return feed_forward(shard, moe.shared_ffn / shard.grid.tp, shard.tokens, 1, moe.gated)
 
 
 def _for_blocks(parts: Passes, kind: LayerKind) -> Passes:
@@ -295,6 +259,8 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
     if shard.model.modulation is not None:
         around += modulation_work(shard, shard.model.modulation)
     shared = Passes(Work(), Work())
+    if shard.recipe.cuda_graphs == "attention":
+        around, core = around.replayed, core.replayed
     if kind.experts and shard.model.experts:
         shared = shared_experts(shard, shard.model.experts)
         around += experts(shard, shard.model.experts)

@@ -14,7 +14,8 @@ jax/_src/ad_checkpoint.py (remat_partial_eval removes dead code from what is run
 from __future__ import annotations
 
 from lockstep.kernels.clock import Work
-from lockstep.kernels.layer import LayerWork, activation, feed_forward, up_projections
+from lockstep.kernels.feed_forward import activation, feed_forward
+from lockstep.kernels.layer import LayerWork, up_projections
 from lockstep.kernels.norms import norms
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.workload import LayerKind, Mlp

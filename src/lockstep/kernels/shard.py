@@ -6,7 +6,7 @@ Symbols: b sequences per micro-batch, s tokens per sequence, T = b*s/cp tokens o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,6 +25,11 @@ class Passes:
 
     def __add__(self, other: Passes) -> Passes:
         return Passes(self.forward + other.forward, self.backward + other.backward)
+
+    @property
+    def replayed(self) -> Passes:
+        """The same from a CUDA graph, without launches."""
+        return Passes(replace(self.forward, kernels=0.0), replace(self.backward, kernels=0.0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ import numpy as np
 
 from lockstep.layout.job import Job
 from lockstep.layout.layout import LayoutGrid
-from lockstep.layout.recipe import LOSS_B, Recipe
+from lockstep.layout.losses import LOSS_B
+from lockstep.layout.recipe import Recipe
 from lockstep.layout.routing import busiest_rank_frac
 from lockstep.layout.sharing import widened
 from lockstep.parallel.context import Blocks, held_B

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.layout.losses import LOSS_B
 from lockstep.layout.optimizers import OPTIMIZERS, Optimizer
 from lockstep.parallel.context import KINDS
 from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
@@ -31,28 +32,10 @@ NOT_TRAINED = {
 }
 """Formats of `Device.peak_flops` that nothing here is trained in, and what to say instead: integers serve inference."""
 TP_OVERLAPS = ("none", "gradients", "all", "async")
-EP_OVERLAPS = ("none", "cells", "shared")
+EP_OVERLAPS = ("none", "cells", "shared", "passes")
+CUDA_GRAPHS = ("none", "attention", "step")
 EXCHANGES = ("copy", "node")
 NORM_KERNELS = ("one", "split", "converted")
-LOSS_B = {
-    "watched": 4.0 + 4.0 + 4.0 + 4.0,
-    "returned": 4.0 + 4.0 + 4.0 + 4.0,
-    "eager": 4.0 + 4.0 + 4.0,
-    "upcast": 4.0 + 4.0,
-    "in-place": 2.0 + 4.0,
-    "fused": 2.0 + 4.0,
-    "half": 2.0 + 2.0,
-    "pieces": 2.0 + (2.0 + 4.0) / 8,
-    "chunked": 2.0 + 4.0,
-}
-"""Bytes per logit at the peak of the loss: eager, one fp32 kernel after another, holds log-probabilities, their
-gradient and that of the logits; upcast, one kernel on fp32 logits, these and their gradient; in-place, one kernel after
-another (Megatron's vocabulary-parallel loss), half precision, and fp32 in which the gradient takes the logit's place;
-fused (compiled) the same; half, one kernel that reads and writes half precision (FlashAttention's cross entropy);
-chunked as fused, of a few tokens at a time (`activations.py`); returned as eager, while the training loop holds the
-logits in fp32 too (the outputs of a Hugging Face model); pieces as fused for an eighth of the tokens at a time, with
-all logits made before (torchtune's CEWithChunkedOutputLoss); watched, for metrics, as returned (InternEvo). Their time:
-`kernels/loss.py`."""
 MFU_CONVENTIONS = ("full", "causal", "6n")
 NARROW_B = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 """Bytes per element of an input kept in a narrow format, its scales included (one byte per 32 or 16 elements)."""
@@ -161,8 +144,9 @@ class Recipe(Brief):
     heads, as in DeepSpeed-Ulysses) or mixed (all-to-all among neighbours, a ring across)."""
     overlap_ep: str = "cells"
     """The expert exchange overlapped with compute: none; cells, during the other pass where the schedule runs a forward
-    and a backward pass as one cell (dualpipe, dualpipe-v); or shared, during the shared experts of the same layer
-    (Megatron Core's --moe-shared-expert-overlap)."""
+    and a backward pass as one cell (dualpipe, dualpipe-v); shared, during the shared experts of the same layer
+    (Megatron Core's --moe-shared-expert-overlap); or passes, during the kernels of another micro-batch's pass
+    (--overlap-moe-expert-parallel-comm)."""
     overlap_device_frac: float | None = None
     """Share of the device, arithmetic and memory bandwidth alike, that traffic takes from the kernels beside it. None:
     of the experts' exchange 20 of 132 multiprocessors, as DeepSeek-V3 gave it (arXiv 2412.19437, section 3.2.2), and
@@ -199,6 +183,11 @@ class Recipe(Brief):
     paired_sends: bool = True
     """What a stage sends to a neighbour and receives from it travel together (Megatron-LM's combined send-receive). If
     not, they take turns, as in DeepSpeed's pipeline engine (deepspeed/runtime/pipe/schedule.py)."""
+    grouped_experts: bool = True
+    """The products of a rank's experts are one kernel, not one for each (Transformer Engine's GroupedLinear)."""
+    cuda_graphs: str = "none"
+    """What the host replays from CUDA graphs instead of launching it: none; attention, of a layer all but its routed
+    experts (Megatron Core's scopes attn, moe_router and moe_preprocess); or step, everything."""
     launch_blocking: bool = False
     """The host waits for every kernel before it launches the next (CUDA_LAUNCH_BLOCKING=1): nothing hides its time."""
     jitter: str | None = None
@@ -245,6 +234,7 @@ class Recipe(Brief):
             ("cross entropy", self.cross_entropy, tuple(LOSS_B), "--cross-entropy"),
             ("optimizer", self.optimizer, tuple(OPTIMIZERS), "--optimizer"),
             ("kernels of a norm", self.norm_kernels, NORM_KERNELS, "norm_kernels"),
+            ("what CUDA graphs hold", self.cuda_graphs, CUDA_GRAPHS, "--cuda-graphs"),
         ):
             if said is not None and said not in words:
                 raise UnknownName(what, str(said), words, flag)

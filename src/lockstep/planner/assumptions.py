@@ -37,6 +37,10 @@ COUNTED = {
     "6n": "model FLOPs are six for every parameter that a token uses; attention is not counted",
 }
 """What utilisation counts, by convention."""
+HIDDEN_BEHIND = {
+    "cells": "the other pass of a cell", "shared": "shared experts", "passes": "the passes of another micro-batch",
+}  # fmt: skip
+"""What hides the experts' exchange, by overlap."""
 
 
 def assumptions(
@@ -75,7 +79,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None, ends: En
         yield from _host_memory(cluster)
     if step is not None and (hidden_s := float(step.ep_hidden_s)):
         share = format_frac(recipe.exchange_device_frac)
-        hides = "shared experts" if recipe.overlap_ep == "shared" else "the other pass of a cell"
+        hides = HIDDEN_BEHIND[recipe.overlap_ep]
         yield f"{format_time(hidden_s)} of expert exchange are hidden behind {hides}, and slow it by {share} meanwhile"
     for level in cluster.levels:
         found = level.link.provenance.get("achieved_frac")

@@ -149,8 +149,9 @@ def _exchange(shard: Shard, network: Network, work: LayerWork, routed: Experts) 
         rows_B = tuple(size_B * routed.top_k * uneven.busiest for size_B in sizes_B)
         gather, scatter = expert.gathered(network.levels("etp"), ways, *rows_B)
         there, back = (*there, gather), (scatter, *back)
-    shared_s = work.shared.forward.device_s, work.shared.backward.device_s
-    forward, backward = expert.pieces(there, back, recipe.overlap_ep, shared_s, recipe.exchange_device_frac)
+    beside = work if recipe.overlap_ep == "passes" else work.shared
+    beside_s = beside.forward.device_s, beside.backward.device_s
+    forward, backward = expert.pieces(there, back, recipe.overlap_ep, beside_s, recipe.exchange_device_frac)
     return (forward,), (backward,)
 
 

@@ -220,7 +220,10 @@ NOTES = """
 - **Whole steps with experts.** Nothing was fitted to dgxc_nemo_experts or nvidia_nemo_experts either. Grok-1 in bf16
   comes out 10 % too fast, in fp8 17 %. On nvidia_nemo_experts the same model on the same devices became up to 2.8 times
   as fast within half a year (Qwen3 30B on eight B200: 27.1 s in container 26.02 with micro-batch 1, 9.7 s in 26.04.01
-  with 4); the model knows neither software.
+  with 4): with one sequence at a time the host launches every expert's products one by one, which is priced
+  (`grouped_experts`, `--cuda-graphs`). Not explained: Qwen3 30B on 16 H100 in two pipeline stages takes up to twice as
+  long as predicted, per token whatever the micro-batch; GPT OSS is 13 to 48 % too fast, whose learnt attention sinks
+  some releases may have computed without a fused kernel; what fused casts and activations save since 26.06.
 - **Kernels alone.** The curves were fitted to whole steps. They meet products of 2,048 rows and more within 11 % on
   A100 and 14 % on H100 and H200; streams of A100 within 14. H100's has taken in what steps do beside kernels:
   elementwise ones come out 1.8 times as long as STREAM and tuned casts take, between cuDNN's norms and PyTorch's. On

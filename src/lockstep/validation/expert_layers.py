@@ -18,7 +18,8 @@ from dataclasses import replace
 
 from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.layer import experts, layer_work
+from lockstep.kernels.experts import experts
+from lockstep.kernels.layer import layer_work
 from lockstep.kernels.shard import Shard
 from lockstep.layout import Job, Layout, Recipe, choices_of
 from lockstep.parallel.expert.spread import expected_units

@@ -8,10 +8,10 @@ Rows are left out where the model or the number format is not in the catalog or 
 eight on racks used in part came after the fit of the B200 curve.
 
 Models with experts are a table of their own, to which nothing was fitted. Their routing is forced to balance, as the
-rows say; experts are whole (Megatron Bridge's recipes set expert_tensor_parallel_size 1) and tokens cross to a node
-once (DeepEP or HybridEP), which the rows do not print; rows that drop tokens send every copy by itself, as Megatron
-Bridge then does without DeepEP. DeepSeek-V3's stages are placed as by Megatron Bridge. One row is left out: 64 ranks of
-experts in stages of 32 ranks (mb271).
+rows say; experts are whole (Megatron Bridge's recipes set expert_tensor_parallel_size 1). How tokens travel, what runs
+beside that and what comes from CUDA graphs is not printed, and taken from the recipes of the time; rows that drop
+tokens send every copy by itself, as Megatron Bridge then does without DeepEP. DeepSeek-V3's stages are placed as by
+Megatron Bridge. One row is left out: 64 ranks of experts in stages of 32 ranks (mb271).
 
 Fine-tuning is a table of its own too: of all parameters, or of adapters on queries, keys and values (target_modules of
 Megatron Bridge's performance recipes), of samples packed as in `dgxc.py`.
@@ -160,6 +160,47 @@ def _recomputed(row: dict[str, str], name: str) -> tuple[str, ...]:
     return ("layernorm", "moe_act") if name == GPT_OSS.name and dtype == "bf16" else ()
 
 
+def _graphs(row: dict[str, str], name: str) -> str:
+    """What Megatron Bridge captures in CUDA graphs (cuda_graph_impl and cuda_graph_scope of the same files).
+
+    Where tokens are dropped, shapes never change: whole steps were captured on GB200, and of Qwen3 30B on B200. Since
+    26.06 whole steps of mxfp8 are on GB200 (perf_recipes/qwen/common.py, _enable_hybridep_full_iteration_mxfp8).
+    """
+    gpu, release = row["gpu"], row["container"][:5]
+    if _whole_steps(row):
+        return "step"
+    if "tokendrop" in row["model"]:
+        whole = "Qwen3" in row["model"] and (gpu == "GB200" or (gpu == "B200" and "30B" in row["model"]))
+        return "step" if whole else "none"
+    if release < "26.02" or gpu == "H100" or name == GPT_OSS.name:
+        return "none"
+    none = name == "qwen3-235b-a22b" or (name == "deepseek-v3" and _number(row["pp"]) == 16)
+    return "none" if gpu == "B200" and none else "attention"
+
+
+def _whole_steps(row: dict[str, str]) -> bool:
+    return row["gpu"] == "GB200" and row["container"][:5] >= "26.06" and DTYPES[row["precision"]] == "mxfp8"
+
+
+def _overlap(row: dict[str, str], name: str) -> str:
+    """Whether the exchange runs beside other micro-batches (moe_a2a_overlap or overlap_moe_expert_parallel_comm)."""
+    gpu, release = row["gpu"], row["container"][:5]
+    beside = (
+        _whole_steps(row),
+        name == "qwen3-235b-a22b" and gpu == "H100" and release >= "26.02",
+        name == "deepseek-v3" and gpu == "B200" and _number(row["pp"]) == 8,
+        name == GPT_OSS.name and gpu == "GB200" and release >= "26.04",
+    )
+    return "passes" if any(beside) else "none"
+
+
+def _exchange(row: dict[str, str], name: str) -> str:
+    """How tokens travel (moe_token_dispatcher_type): every copy by itself, or once to each node (DeepEP, HybridEP)."""
+    alone = name == "qwen3-235b-a22b" and row["gpu"] in ("H100", "B200")
+    alone |= name == GPT_OSS.name and not _whole_steps(row)
+    return "copy" if alone or "tokendrop" in row["model"] else "node"
+
+
 def _offloaded(row: dict[str, str], name: str) -> int:
     """Layers whose activations wait in host memory (cpu_offloading_num_layers of the same files)."""
     sharded = name == "llama3-70b" and row["gpu"] == "GB200" and _number(row["pp"]) == 1
@@ -167,8 +208,10 @@ def _offloaded(row: dict[str, str], name: str) -> int:
 
 
 def _recipe(row: dict[str, str], name: str, layout: Layout) -> Recipe:
-    exchange = "copy" if "tokendrop" in row["model"] else "node"
-    experts: Json = {"exchange": exchange, "routing": "forced"} if name in EXPERT_MODELS.values() else {}
+    experts: Json = {}
+    if name in EXPERT_MODELS.values():
+        experts = {"exchange": _exchange(row, name), "routing": "forced", "overlap_ep": _overlap(row, name),
+                   "cuda_graphs": _graphs(row, name)}  # fmt: skip
     if again := _recomputed(row, name):
         experts["recompute_modules"] = again
     if "pre" not in row["task"].lower():

@@ -15,8 +15,10 @@ c children of a level in the group. Dispatched tokens may have
 other bytes per element than combined ones. T tokens on the rank, h hidden.
 
 Beside S seconds of shared experts, which need no exchange, an exchange of X seconds that takes a share of the device
-lets min(S, (1 - share) X) of them through, so max(X - S, share X) of it is exposed. What cells of a pipeline hide of
-it: `parallel/pipeline/times.py`.
+lets min(S, (1 - share) X) of them through, so max(X - S, share X) of it is exposed. Where passes of two micro-batches
+take turns layer by layer (Megatron Core's --overlap-moe-expert-parallel-comm), S are all kernels of a layer; the first
+and last micro-batches, which have no other beside them, are priced as the rest. What cells of a pipeline hide of it:
+`parallel/pipeline/times.py`.
 
 Under routing that is not balanced the exchange takes as long as the busiest rank's: its share of all copies over the
 mean, or where tokens cross once its copies at every level by themselves (`load.py`). Of routing limited to groups only
@@ -38,7 +40,7 @@ from lockstep.parallel.group import Levels, collective_s
 from lockstep.parallel.piece import Flow, Piece, total_s
 from lockstep.types.arrays import Number, Whole
 
-OVERLAPS = ("none", "cells", "shared")
+OVERLAPS = ("none", "cells", "shared", "passes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +110,14 @@ def pieces(
     dispatch: tuple[Flow, ...],
     combine: tuple[Flow, ...],
     overlap: str,
-    shared_s: tuple[Number, Number],
+    beside_s: tuple[Number, Number],
     device_frac: float,
 ) -> tuple[Piece, Piece]:
-    """Forward and backward traffic of one layer beside `shared_s` seconds of shared experts in each."""
-    if overlap != "shared":
+    """Forward and backward traffic of one layer beside `beside_s` seconds of kernels in each."""
+    if overlap not in ("shared", "passes"):
         alone = Piece("ep", before=dispatch, after=combine)
         return alone, alone
     moved = (*dispatch, *combine)
     through_s = (1.0 - device_frac) * total_s(moved)
-    forward, backward = (Piece("ep", np.minimum(side_s, through_s), beside=moved) for side_s in shared_s)
+    forward, backward = (Piece("ep", np.minimum(side_s, through_s), beside=moved) for side_s in beside_s)
     return forward, backward

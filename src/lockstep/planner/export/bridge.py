@@ -55,7 +55,8 @@ def _ways() -> dict[str, Way]:
         "account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split", "recompute-granularity",
         "recompute-modules", "recompute-method", "recompute-num-layers", "attention-dropout", "hidden-dropout",
         "tp-comm-overlap", "moe-shared-expert-overlap", "moe-router-force-load-balancing", "moe-token-dispatcher-type",
-        "moe-enable-deepep", "cross-entropy-loss-fusion",
+        "moe-enable-deepep", "cross-entropy-loss-fusion", "cuda-graph-impl", "cuda-graph-scope",
+        "overlap-moe-expert-parallel-comm",
     )  # fmt: skip
     ddp = (
         "data-parallel-sharding-strategy", "num-distributed-optimizer-instances", "overlap-grad-reduce",

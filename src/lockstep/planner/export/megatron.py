@@ -21,7 +21,7 @@ through the parser, validate_args and TransformerConfig of Megatron Core 0.17.1 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.parallel.context.mixed import neighbours
@@ -39,6 +39,13 @@ from lockstep.planner.export.megatron_shape import Flags, recomputed_modules, re
 from lockstep.planner.export.refusals import Placed, Refusals, refuse_model
 from lockstep.workload import Transformer
 
+GRAPHS: Mapping[str, Flags] = {
+    "attention": {
+        "cuda-graph-impl": "transformer_engine", "cuda-graph-scope": ("attn", "moe_router", "moe_preprocess"),
+    },
+    "step": {"cuda-graph-impl": "full_iteration"},
+}  # fmt: skip
+"""Captured in CUDA graphs, by our word."""
 CONTEXT = {"ring": "p2p", "gather": "all_gather", "all-to-all": "a2a", "mixed": "a2a+p2p"}
 CHOICES: dict[str, tuple[object, ...]] = {"schedules": SCHEDULES}
 """Axes of the planner's space that it can run; other limits join several of them."""
@@ -199,6 +206,10 @@ def _recipe(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
         flags["tp-comm-overlap"] = True
     if recipe.overlap_ep == "shared" and model.experts and model.experts.shared_ffn:
         flags["moe-shared-expert-overlap"] = True
+    if recipe.overlap_ep == "passes" and layout.ep > 1:
+        flags["overlap-moe-expert-parallel-comm"] = True
+    if recipe.cuda_graphs != "none":
+        flags |= GRAPHS[recipe.cuda_graphs]
     if recipe.routing == "forced" and model.experts:
         flags["moe-router-force-load-balancing"] = True
     if layout.ep > 1 and exchanges_once(recipe, model):

@@ -21,13 +21,15 @@ SIGNS = ("--tensor-model-parallel-size", "--micro-batch-size", "tensor_model_par
 STAGES = {word: zero for zero, word in STRATEGIES.items()} | {"no_shard": 0, "optim": 1}
 KINDS = {word: kind for kind, word in CONTEXT.items()}
 UNREAD = (
-    "rampup-batch-size", "moe-expert-capacity-factor", "delay-wgrad-compute", "overlap-moe-expert-parallel-comm",
-    "fine-grained-activation-offloading", "enable-cuda-graph", "cuda-graph-impl", "hybrid-layer-pattern",
+    "rampup-batch-size", "moe-expert-capacity-factor", "delay-wgrad-compute",
+    "fine-grained-activation-offloading", "enable-cuda-graph", "hybrid-layer-pattern",
     "use-torch-fsdp2", "fp8-recipe", "optimizer-offload-fraction", "train-sync-interval",
     "moe-layer-recompute", "distribute-saved-activations", "fp8-param-gather",
 )  # fmt: skip
 HARMLESS = {"fp8-recipe": "delayed", "optimizer-offload-fraction": "1.0"}
 """Values with which these say nothing new."""
+CAPTURED = {"transformer_engine": "attention", "full_iteration": "step"}
+"""What CUDA graphs hold, by implementation; a local one holds layers, which is not read."""
 MOST_LAYERS = 10_000
 REPEATED = re.compile(r"(\w|\([^()]*\))\*(\d+)")
 
@@ -190,6 +192,8 @@ def _overlap(found: Imported, flags: Mapping[str, Any], model: Model | None) -> 
     kind = KINDS.get(str(said[0] if isinstance(said, list) else said))
     if layout.get("cp", 1) > 1 and kind not in (None, "ring"):
         words["cp_kind"] = kind
+    if (graphs := CAPTURED.get(str(flags.get("cuda-graph-impl")))) is not None:
+        words["cuda_graphs"] = graphs
     experts = model.experts if isinstance(model, Transformer) else None
     if experts is None:
         return
@@ -199,6 +203,8 @@ def _overlap(found: Imported, flags: Mapping[str, Any], model: Model | None) -> 
         return
     if "moe-shared-expert-overlap" in flags and experts.shared_ffn:
         words["overlap_ep"] = "shared"
+    if "overlap-moe-expert-parallel-comm" in flags:
+        words["overlap_ep"] = "passes"
     once = "moe-enable-deepep" in flags or flags.get("moe-flex-dispatcher-backend") == "deepep"
     if once != (experts.top_groups < experts.groups):
         words["exchange"] = "node" if once else "copy"

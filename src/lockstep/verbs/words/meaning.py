@@ -69,7 +69,8 @@ class About:
 
         way = self.job.recipe.overlap_ep
         cells = self.layout is None or get(self.layout.schedule).cells is not None
-        return self.degree("ep") > 1 and ((way == "cells" and cells) or (way == "shared" and self.shared))
+        beside = (way == "cells" and cells) or (way == "shared" and self.shared) or way == "passes"
+        return self.degree("ep") > 1 and beside
 
 
 def refuse_idle(words: Mapping[str, object], job: Job, layout: Layout | None = None) -> None:

@@ -269,9 +269,19 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "Expert exchange overlapped with compute: none, cells (of dualpipe) or shared (experts). (default: cells)",
+            "Expert exchange overlapped with compute: none, cells (of dualpipe), shared (experts) or passes (of "
+            "another micro-batch). (default: cells)",
         ),
         Field("overlap_ep"),
+    ]
+    cuda_graphs: Annotated[
+        str | None,
+        Option(
+            "W",
+            "Replayed from CUDA graphs instead of launched by the host: none, attention (of a layer all but its routed "
+            "experts) or step. (default: none)",
+        ),
+        Field("cuda_graphs"),
     ]
     overlap_device: Annotated[
         Quantity | None,

@@ -1,0 +1,87 @@
+"""Launches of a rank's experts, counted by hand of a loop over experts, and what CUDA graphs save."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import lockstep
+from lockstep.hardware import cluster
+from lockstep.kernels.clock import Clock
+from lockstep.kernels.layer import layer_work
+from lockstep.kernels.shard import Shard
+from lockstep.layout import Job, Layout, Recipe
+from lockstep.step import price_step
+from lockstep.workload import EXPERTS, Transformer, model
+
+CLUSTER = replace(cluster("dgx-b200:1"), own_rank_spread_frac=0.0)
+EP = 8
+
+
+def shard(ep: int = EP, **words: Any) -> Shard:
+    """A rank of Qwen3 30B, one sequence at a time."""
+    found = model("qwen3-30b-a3b")
+    assert isinstance(found, Transformer)
+    recipe = Recipe(seq=4096, batch=8, **words)
+    return Shard(found, Layout(dp=8, ep=ep).grid(), recipe, Clock.of(CLUSTER.device, recipe))
+
+
+def launches(**words: Any) -> tuple[float, float]:
+    """Forward and backward, of a layer."""
+    work = layer_work(shard(**words), EXPERTS)
+    return float(work.forward.kernels), float(work.backward.kernels)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "forward", "backward"),
+    [
+        # Two linear layers; forward a product each, backward two.
+        ("bf16", 2 * 1, 2 * 2),
+        # Before them clearing, the largest value, a scale and the cast.
+        ("fp8", 2 * (4 + 1), 2 * (4 + 2)),
+        # A cast, and the scales of both operands laid out before every product.
+        ("mxfp8", 2 * (1 + 3), 2 * (1 + 3 * 2)),
+    ],
+)
+def test_every_expert_has_launches_of_its_own(dtype: str, forward: int, backward: int) -> None:
+    """Ranks with twice the experts launch that many more; a kernel for all of them has none more."""
+    few, many = (launches(ep=ep, dtype=dtype, grouped_experts=False) for ep in (8, 4))
+    assert (many[0] - few[0], many[1] - few[1]) == (16 * forward, 16 * backward)
+    assert launches(ep=8, dtype=dtype) == launches(ep=4, dtype=dtype)
+    grouped = launches(dtype=dtype)
+    casts = dtype != "bf16"
+    assert (few[0] - grouped[0], few[1] - grouped[1]) == (
+        16 * forward - 2 * (1 + casts),
+        16 * backward - 2 * (2 + casts),
+    )
+
+
+def test_graphs_of_attention_leave_the_launches_of_experts_alone() -> None:
+    for grouped in (True, False):
+        alone, captured = (launches(grouped_experts=grouped, cuda_graphs=how) for how in ("none", "attention"))
+        assert 0 < captured[0] < alone[0]
+        assert 0 < captured[1] < alone[1]
+    few, many = (launches(ep=ep, grouped_experts=False, cuda_graphs="attention") for ep in (8, 4))
+    assert (many[0] - few[0], many[1] - few[1]) == (16 * 2, 16 * 4)
+
+
+def test_a_step_from_a_graph_takes_what_its_kernels_take() -> None:
+    """Without the host the experts of a rank, one by one or all at once, take the same."""
+    steps = {}
+    for grouped in (True, False):
+        for how in ("none", "attention", "step"):
+            recipe = Recipe.by("nemo-25", seq=4096, batch=64, dtype="mxfp8", grouped_experts=grouped, cuda_graphs=how)
+            job = Job(model("qwen3-30b-a3b"), recipe, 8)
+            steps[grouped, how] = float(price_step(job, CLUSTER, Layout(dp=8, ep=8).grid()).step_time_s)
+    assert steps[True, "step"] == pytest.approx(steps[False, "step"], rel=0.02)
+    assert steps[False, "none"] > steps[False, "attention"] > steps[False, "step"]
+    assert steps[False, "none"] > 1.5 * steps[True, "none"]
+
+
+def test_larger_micro_batches_hide_the_host() -> None:
+    """Launches do not grow with tokens: four sequences at a time leave a quarter of them per token."""
+    words = {"seq": 4096, "batch": 512, "dtype": "mxfp8", "stack": "nemo-25", "ep": 8, "zero": 1}
+    one, four = (lockstep.estimate("qwen3-30b-a3b", "dgx-b200:1", micro_batch=mb, **words) for mb in (1, 4))  # type: ignore[arg-type]
+    assert four.step_time_s < 0.6 * one.step_time_s
