@@ -49,6 +49,7 @@ INSTEAD: dict[tuple[str, str], tuple[str, ...]] = {
         "collective", "parameter-server", "--ranks", "8", "--size", "1MB", "--density", "10%", *LINK
     ),
     ("campaign", "--scaling-law"): ("campaign", *GPT2, "--loss", "3", "--device-mtbf", "1y"),
+    ("campaign", "--epochs"): ("campaign", *GPT2, "--samples", "50k", "--device-mtbf", "1y"),
 }  # fmt: skip
 BESIDE: dict[tuple[str, str], tuple[str, ...]] = {
     ("stragglers", "--slow-factor"): ("--slow", "2"),
