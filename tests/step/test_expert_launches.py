@@ -85,3 +85,15 @@ def test_larger_micro_batches_hide_the_host() -> None:
     words = {"seq": 4096, "batch": 512, "dtype": "mxfp8", "stack": "nemo-25", "ep": 8, "zero": 1}
     one, four = (lockstep.estimate("qwen3-30b-a3b", "dgx-b200:1", micro_batch=mb, **words) for mb in (1, 4))  # type: ignore[arg-type]
     assert four.step_time_s < 0.6 * one.step_time_s
+
+
+def test_an_answer_says_that_the_device_waits_for_the_host() -> None:
+    words = {"seq": 4096, "batch": 512, "dtype": "mxfp8", "stack": "nemo-25", "ep": 8, "zero": 1}
+    late, captured = (
+        lockstep.estimate("qwen3-30b-a3b", "dgx-b200:1", cuda_graphs=how, **words)  # type: ignore[arg-type]
+        for how in ("none", "step")
+    )
+    said = [line for line in late.assumptions if "waits for the host" in line]
+    assert len(said) == 1
+    assert f"{100 * (1 - captured.step_time_s / late.step_time_s):.0f} %" in said[0]
+    assert not any("waits for the host" in line for line in captured.assumptions)

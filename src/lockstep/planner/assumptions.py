@@ -31,6 +31,8 @@ from lockstep.step import Step
 from lockstep.units import format_bandwidth, format_flops, format_frac, format_size, format_time
 
 HALF = ("bf16", "fp16")
+HOST_FRAC = 0.1
+"""Share of a step from which on time of the host is worth a sentence."""
 COUNTED = {
     "full": "model FLOPs count attention in full (no causal halving), as most published MFU figures do",
     "causal": "model FLOPs count the attention that a causal mask leaves, half of it in full",
@@ -68,6 +70,10 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None, ends: En
     yield from _alone(cluster)
     if ends is not None:
         yield explained(ends, cluster.device)
+        if (late_frac := float(ends.host_frac)) >= HOST_FRAC:
+            more = "larger micro-batches, fewer experts per rank" if job.num_experts else "larger micro-batches"
+            late = format_frac(late_frac, 2)
+            yield f"the device waits for the host: without, the step is {late} shorter; {more} or --cuda-graphs help"
     yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), error {error}"
     yield from _software(job, cluster)
     yield _supported(job, cluster)
