@@ -93,7 +93,7 @@ def test_an_answer_says_that_the_device_waits_for_the_host() -> None:
         lockstep.estimate("qwen3-30b-a3b", "dgx-b200:1", cuda_graphs=how, **words)  # type: ignore[arg-type]
         for how in ("none", "step")
     )
-    said = [line for line in late.assumptions if "waits for the host" in line]
+    said = [line for line in late.assumptions() if "waits for the host" in line]
     assert len(said) == 1
     assert f"{100 * (1 - captured.step_time_s / late.step_time_s):.0f} %" in said[0]
-    assert not any("waits for the host" in line for line in captured.assumptions)
+    assert not any("waits for the host" in line for line in captured.assumptions())
