@@ -184,7 +184,8 @@ class Recipe(Brief):
     """What a stage sends to a neighbour and receives from it travel together (Megatron-LM's combined send-receive). If
     not, they take turns, as in DeepSpeed's pipeline engine (deepspeed/runtime/pipe/schedule.py)."""
     grouped_experts: bool = True
-    """The products of a rank's experts are one kernel, not one for each (Transformer Engine's GroupedLinear)."""
+    """The products of a rank's experts are one kernel, not one for each (Transformer Engine's GroupedLinear; loops over
+    experts in transformers 4)."""
     cuda_graphs: str = "none"
     """What the host replays from CUDA graphs instead of launching it: none; attention, of a layer all but its routed
     experts (Megatron Core's scopes attn, moe_router and moe_preprocess); or step, everything."""
