@@ -6,7 +6,7 @@
     python benchmarks/sweeps.py plans [--models 30 --clusters 20 --batches 5] [--part 1/6 --sums FILE] [--store FILE]
                                                              listed plans on two processes over each asked alone
 
-A part of n has every n-th model; each appends its seconds to the file of sums, and what is printed is of all parts there.
+A part of n has every n-th model. Each appends its seconds to the file of sums; what is printed is of all parts there.
 Times of engines count from their first answer to their last, without the start of their processes. In `memory` answers
 come at once from an engine that computes nothing, so that only the client is measured.
 """
@@ -149,16 +149,11 @@ def said(parts: Sequence[dict[str, float]], sums: Path | None) -> None:
     if sums is not None:
         sums.write_text("".join(f"{json.dumps(one)}\n" for one in parts))
     total = {name: sum(one[name] for one in parts) for name in parts[0]}
-    alone_s, list_s = total["alone_s"], total["list_s"]
-    print(
-        f"{total['plans']:.0f} plans, {total['answered']:.0f} with an answer: {alone_s:.1f} s of processor one by one"
-    )
-    print(
-        f"as lists on two processes: {list_s / alone_s:.3f} of it in processor time, so {list_s / alone_s / 2:.3f} on"
-    )
-    print(
-        f"two idle cores; {total['wall_s'] / alone_s:.3f} in wall time, at a load of {total['load'] / len(parts):.1f}"
-    )
+    alone_s = total["alone_s"]
+    list_frac, wall_frac = (total[name] / alone_s for name in ("list_s", "wall_s"))
+    print(f"{total['plans']} plans, {total['answered']} with an answer: {alone_s:.1f} s of processor one by one")
+    print(f"as lists on two processes: {list_frac:.3f} of it in processor time, {list_frac / 2:.3f} on each process")
+    print(f"in wall time {wall_frac:.3f} of it, at a mean load of {total['load'] / len(parts):.1f}")
 
 
 def one_by_one_s(points: Sequence[dict[str, Any]]) -> float:

@@ -17,6 +17,7 @@ from lockstep.rows import Rows
 from lockstep.rows.columns import columns, label, shown
 from lockstep.verbs import VERBS
 from lockstep.verbs.words.calling import TAKES_LISTS, keywords
+from lockstep.verbs.words.many import MOST_ALIKE, Combinations
 from lockstep.verbs.words.quantity import UNITS
 from lockstep.views.parts.command import Command
 
@@ -60,6 +61,22 @@ def test_a_row_is_the_answer_to_its_own_question(name: str, fixed: dict[str, Any
     assert not verb.figures or [one.key for one in made] == [
         key for key in verb.figures if key in {one.key for one in made}
     ]
+
+
+def test_groups_differ_in_one_option_alone() -> None:
+    lists = {
+        "model": [("a", "a"), ("b", "b")],
+        "batch": [(n, n) for n in range(MOST_ALIKE + 3)],
+        "seq": [(1, 1), (2, 2)],
+    }
+    combinations = Combinations(lists)
+    groups: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for place in range(len(combinations)):
+        groups.setdefault(combinations.group("batch", place), []).append(combinations[place])
+    assert sorted(map(len, groups.values())) == [3] * 4 + [MOST_ALIKE] * 4
+    for several in groups.values():
+        assert len({(one["model"], one["seq"]) for one in several}) == 1
+        assert len({one["batch"] for one in several}) == len(several)
 
 
 def command(verb: str) -> Command:
