@@ -63,6 +63,12 @@ def test_a_row_is_the_answer_to_its_own_question(name: str, fixed: dict[str, Any
     ]
 
 
+def test_rows_of_sizes_of_one_cluster_can_be_told_apart() -> None:
+    names = ["dgx-h100:1", "dgx-h100:2"]
+    found = lockstep.plan("gpt2-xl", names, batch=16, seq=1024)
+    assert [one["cluster"] for one in found.to_dict()["rows"]] == names
+
+
 def test_groups_differ_in_one_option_alone() -> None:
     lists = {
         "model": [("a", "a"), ("b", "b")],
