@@ -122,14 +122,17 @@ class Ask:
         return getattr(self.call, SHARES)[1](values) if len(values) > 1 else nullcontext()
 
     def __call__(self, point: Json) -> Json:
-        """The answer to one combination, in plain form, or why there is none."""
+        """The answer to one combination, in plain form, or why there is none. Passes on a Ctrl-C that cut it short."""
         chosen = {name: self.choices[name][value] if name in self.choices else value for name, value in point.items()}
         try:
-            return {"answer": strict(unwrap(self.call))(**self.same, **chosen).to_dict()}
+            answer = strict(unwrap(self.call))(**self.same, **chosen).to_dict()
         except BadInput as error:
             return {"why": str(error), "refused": [error.message, error.where]}
         except Infeasible as error:
             return {"why": str(error)}
+        if answer.get("complete") is False and not answer.get("left_out"):
+            raise KeyboardInterrupt
+        return {"answer": answer}
 
 
 def _row(pairs: Mapping[str, Value], found: Json) -> Row:
