@@ -5,6 +5,8 @@
     python benchmarks/sweeps.py memory [--trials 1000000]    memory of the client of so many trials
     python benchmarks/sweeps.py plans [--models 30 --clusters 20 --batches 5] [--part 1/6 --sums FILE] [--store FILE]
                                                              listed plans on two processes over each asked alone
+    python benchmarks/sweeps.py table [--models 30 --clusters 20 --batches 5] [--store FILE] [--plot FILE]
+                                                             which cluster for which model: docs/use/engines.md
 
 A part of n has every n-th model. Each appends its seconds to the file of sums; what is printed is of all parts there.
 Times of engines count from their first answer to their last, without the start of their processes. In `memory` answers
@@ -156,6 +158,15 @@ def said(parts: Sequence[dict[str, float]], sums: Path | None) -> None:
     print(f"in wall time {wall_frac:.3f} of it, at a mean load of {total['load'] / len(parts):.1f}")
 
 
+def table(models: Sequence[str], clusters: int, sizes: int, store: str | None, plot: str | None) -> int:
+    """Asks the command line for the same plans; its exit code."""
+    lists = [models, CLUSTERS[:clusters], [str(size) for size in BATCH[:sizes]]]
+    names, machines, batches = (",".join(one) for one in lists)
+    command = ["plan", names, "--cluster", machines, "--batch", batches, "--engine", "processes"]
+    more = [*(["--store", store] if store else []), *(["--plot", plot] if plot else [])]
+    return subprocess.run([sys.executable, "-m", "lockstep", *command, *more]).returncode
+
+
 def one_by_one_s(points: Sequence[dict[str, Any]]) -> float:
     """Processor seconds of plans asked one by one, each with its whole answer."""
     began_s = time.process_time()
@@ -170,13 +181,14 @@ def used_s() -> float:
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
-def main() -> None:
+def main() -> int:
     """Runs one of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("overhead", "workers", "memory", "plans"))
+    parser.add_argument("what", choices=("overhead", "workers", "memory", "plans", "table"))
     for name, usual in (("batches", None), ("trials", 1_000_000), ("seeds", None), ("models", 30), ("clusters", 20)):
         parser.add_argument(f"--{name}", type=int, default=usual)
-    parser.add_argument("--store")
+    for name in ("store", "plot"):
+        parser.add_argument(f"--{name}")
     parser.add_argument("--part", default="1/1", metavar="K/N")
     parser.add_argument("--sums", type=Path)
     given = parser.parse_args()
@@ -188,9 +200,12 @@ def main() -> None:
         memory(given.trials, given.seeds)
     else:
         part, parts = map(int, given.part.split("/"))
-        models = MODELS[: given.models][part - 1 :: parts]
-        plans(models, given.clusters, given.batches or len(BATCH), given.store, given.sums)
+        models, batches = MODELS[: given.models][part - 1 :: parts], given.batches or len(BATCH)
+        if given.what == "table":
+            return table(models, given.clusters, batches, given.store, given.plot)
+        plans(models, given.clusters, batches, given.store, given.sums)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
