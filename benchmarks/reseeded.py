@@ -5,7 +5,7 @@
 `failed` counts runs whose verdict is no; `z` counts the comparisons of a simulated value with its law that have a
 standard error and no other tolerance, and of these the ones further than 2, 3 and 4 errors, with what a normal law
 expects in brackets. `bias` is the largest mean of one comparison over the seeds, in its own errors: what no single run
-can see. Exit code 1: a run failed.
+can see. Experiments take turns, so that after Ctrl-C all of them have about as many seeds. Exit code 1: a run failed.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ def main() -> int:
     parser.add_argument("--store", type=Path)
     given = parser.parse_args()
     seeds = range(given.first, given.first + given.seeds)
-    trials = [Trial(name, (), seed) for name in given.names for seed in seeds]
+    trials = [Trial(name, (), seed) for seed in seeds for name in given.names]
     found = outcomes(trials, given.engine, given.store)
     print(f"{'':<24}{'runs':>5}{'failed':>8}{'z':>8}{'> 2':>15}{'> 3':>15}{'> 4':>15}{'bias':>7}")
     total, runs, lost = defaultdict(list), 0, 0
     for number, name in enumerate(given.names):
-        here = [found[place] for place in range(number * len(seeds), (number + 1) * len(seeds)) if place in found]
+        here = [found[place] for place in range(number, len(trials), len(given.names)) if place in found]
         deviations: dict[str, list[float]] = defaultdict(list)
         for check in (check for one in here for check in one.checks):
             value = deviation(check)

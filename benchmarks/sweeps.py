@@ -3,9 +3,12 @@
     python benchmarks/sweeps.py overhead [--batches 100]     Dask over processes, one worker, batches of 200 ms
     python benchmarks/sweeps.py workers [--batches 2560]     64 worker threads over an ideal 64, sleeping batches
     python benchmarks/sweeps.py memory [--trials 1000000]    memory of the client of so many trials
-    python benchmarks/sweeps.py plans [--models 30 --clusters 20 --batches 5] [--store FILE]
+    python benchmarks/sweeps.py plans [--models 30 --clusters 20 --batches 5] [--part 1/6 --sums FILE] [--store FILE]
                                                              listed plans on two processes over each asked alone
+    python benchmarks/sweeps.py table [--models 30 --clusters 20 --batches 5] [--store FILE] [--plot FILE]
+                                                             which cluster for which model: docs/use/engines.md
 
+A part of n has every n-th model. Each appends its seconds to the file of sums; what is printed is of all parts there.
 Times of engines count from their first answer to their last, without the start of their processes. In `memory` answers
 come at once from an engine that computes nothing, so that only the client is measured.
 """
@@ -13,6 +16,7 @@ come at once from an engine that computes nothing, so that only the client is me
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import subprocess
@@ -21,6 +25,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import product
+from pathlib import Path
 from typing import Any, ClassVar
 
 import lockstep
@@ -114,26 +119,52 @@ def memory(trials: int, seeds: int | None) -> None:
     )
 
 
-def plans(models: int, clusters: int, sizes: int, store: str | None) -> None:
+def plans(models: Sequence[str], clusters: int, sizes: int, store: str | None, sums: Path | None) -> None:
     """Prints processor and wall time of the list over the processor time of plans asked one by one.
 
     Every other plan is asked alone before the list, the others after it, so that a machine whose other programs come
     and go slows both.
     """
-    asked: dict[str, Any] = {"model": list(MODELS[:models]), "cluster": list(CLUSTERS[:clusters])}
+    asked: dict[str, Any] = {"model": list(models), "cluster": list(CLUSTERS[:clusters])}
     asked |= {"batch": list(BATCH[:sizes])}
-    number = models * clusters * sizes
     points = [dict(zip(asked, point, strict=True)) for point in product(*asked.values())]
     one_by_one_s(points[:1])
     alone_s = one_by_one_s(points[::2])
     before_s, wall_s = used_s(), time.perf_counter()
     found = lockstep.plan(**asked, engine="processes:2", store=store)
     list_s, wall_s = used_s() - before_s, time.perf_counter() - wall_s
-    answered = sum(row.answer is not None for row in found.rows)
     alone_s += one_by_one_s(points[1::2])
-    print(f"{number} plans, {answered} with an answer: {alone_s:.1f} s of processor one by one")
-    print(f"as a list on two processes: {list_s / alone_s:.3f} of it in processor time, {wall_s / alone_s:.3f} in wall")
-    print(f"load of this machine meanwhile: {os.getloadavg()[0]:.1f}")
+    answered = sum(row.answer is not None for row in found.rows)
+    said(
+        [*earlier(sums), {"plans": len(points), "answered": answered, "alone_s": alone_s, "list_s": list_s,
+                          "wall_s": wall_s, "load": os.getloadavg()[0]}], sums,
+    )  # fmt: skip
+
+
+def earlier(sums: Path | None) -> list[dict[str, float]]:
+    """The seconds of the parts that were run before."""
+    return [] if sums is None or not sums.exists() else [json.loads(line) for line in sums.read_text().splitlines()]
+
+
+def said(parts: Sequence[dict[str, float]], sums: Path | None) -> None:
+    """Prints the ratios of all parts together, and keeps the seconds of each."""
+    if sums is not None:
+        sums.write_text("".join(f"{json.dumps(one)}\n" for one in parts))
+    total = {name: sum(one[name] for one in parts) for name in parts[0]}
+    alone_s = total["alone_s"]
+    list_frac, wall_frac = (total[name] / alone_s for name in ("list_s", "wall_s"))
+    print(f"{total['plans']} plans, {total['answered']} with an answer: {alone_s:.1f} s of processor one by one")
+    print(f"as lists on two processes: {list_frac:.3f} of it in processor time, {list_frac / 2:.3f} on each process")
+    print(f"in wall time {wall_frac:.3f} of it, at a mean load of {total['load'] / len(parts):.1f}")
+
+
+def table(models: Sequence[str], clusters: int, sizes: int, store: str | None, plot: str | None) -> int:
+    """Asks the command line for the same plans; its exit code."""
+    lists = [models, CLUSTERS[:clusters], [str(size) for size in BATCH[:sizes]]]
+    names, machines, batches = (",".join(one) for one in lists)
+    command = ["plan", names, "--cluster", machines, "--batch", batches, "--engine", "processes"]
+    more = [*(["--store", store] if store else []), *(["--plot", plot] if plot else [])]
+    return subprocess.run([sys.executable, "-m", "lockstep", *command, *more]).returncode
 
 
 def one_by_one_s(points: Sequence[dict[str, Any]]) -> float:
@@ -150,13 +181,16 @@ def used_s() -> float:
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
-def main() -> None:
+def main() -> int:
     """Runs one of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("overhead", "workers", "memory", "plans"))
+    parser.add_argument("what", choices=("overhead", "workers", "memory", "plans", "table"))
     for name, usual in (("batches", None), ("trials", 1_000_000), ("seeds", None), ("models", 30), ("clusters", 20)):
         parser.add_argument(f"--{name}", type=int, default=usual)
-    parser.add_argument("--store")
+    for name in ("store", "plot"):
+        parser.add_argument(f"--{name}")
+    parser.add_argument("--part", default="1/1", metavar="K/N")
+    parser.add_argument("--sums", type=Path)
     given = parser.parse_args()
     if given.what == "overhead":
         overhead(given.batches or 100)
@@ -165,8 +199,13 @@ def main() -> None:
     elif given.what == "memory":
         memory(given.trials, given.seeds)
     else:
-        plans(given.models, given.clusters, given.batches or len(BATCH), given.store)
+        part, parts = map(int, given.part.split("/"))
+        models, batches = MODELS[: given.models][part - 1 :: parts], given.batches or len(BATCH)
+        if given.what == "table":
+            return table(models, given.clusters, batches, given.store, given.plot)
+        plans(models, given.clusters, batches, given.store, given.sums)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

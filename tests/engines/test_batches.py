@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
 
 import pytest
 
-from lockstep.engines import Answered, Asking, Batch, Dask, Processes, Questions, Serial
+from lockstep.engines import Answered, Asking, Batch, Dask, Engine, Processes, Questions, Serial
 from lockstep.engines.batches import MOST_GROWTH, MOST_TASKS, TARGET_S, Batches
 from lockstep.engines.cluster import local_cluster
 from lockstep.engines.forecast import MANY, MEASURED_S, Forecast
@@ -41,6 +42,38 @@ def test_every_task_is_in_one_batch() -> None:
         given.measured(Answered(batch, [], seconds=0.01 * len(batch.tasks)))
     assert seen == list(range(1000))
     assert [len(batch.tasks) for batch in batches(3, together=False)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("task_s", [1e-3, 0.1, 10.0])
+def test_tasks_that_share_work_stay_in_one_batch(task_s: float) -> None:
+    questions = Questions(abs, range(97), {}, alike=lambda place: place // 5)
+    given, groups = Batches(questions, iter(range(97))), list[set[int]]()
+    for batch in given:
+        groups.append({place // 5 for place in batch.places})
+        given.measured(Answered(batch, [], seconds=task_s * len(batch.tasks)))
+    assert sum(map(len, groups)) == len(set().union(*groups)) == 20
+    # A task that may end its process is asked alone, whatever it shares.
+    assert [len(batch.tasks) for batch in Batches(questions, iter(range(7)), alone=True)] == [1] * 7
+
+
+class Shared:
+    """Answers with the tasks that it was told of together."""
+
+    told: tuple[int, ...] = ()
+
+    def together(self, tasks: Sequence[int]) -> AbstractContextManager[None]:
+        self.told = tuple(tasks)
+        return nullcontext()
+
+    def __call__(self, task: int) -> list[int]:
+        return list(self.told)
+
+
+@pytest.mark.parametrize("engine", [Serial(), Processes(2)])
+def test_places_apart_that_share_work_are_answered_together(engine: Engine) -> None:
+    questions = Questions(Shared(), range(12), {}, alike=lambda place: place % 4)
+    answers = dict(Asking(questions, engine))
+    assert all(set(range(place % 4, 12, 4)) <= set(told) for place, told in answers.items())
 
 
 class Counted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -13,14 +14,20 @@ import lockstep
 from cli_runner import run
 from lockstep.lab import Curve, Findings, Picture, find_experiment
 from lockstep.lab.sweep import Sweep, read_grid
-from lockstep.lab.sweep.results import identified, pooled_results, results_of
-from lockstep.lab.sweep.trial import Trial, run_trial
+from lockstep.lab.sweep.results import Results, identified, results_of
+from lockstep.lab.sweep.summary import joined
+from lockstep.lab.sweep.trial import Outcome, Trial, run_trial
 from lockstep.verbs.converge import sweep
 from lockstep.views.parts.sweep_panels import panels, swept_numbers, unit_of
 
 ROWS = ("gradient-variance", {"batch": "32,64"}, {"trials": 200})
 CURVES = ("delay-floor", {"noise_std": "0.5,1"}, {"trials": 200, "delays": (0, 2)})
 TIMES = ("time-to-accuracy", {"bandwidth_Bps": "1Gbit/s..4Gbit/sx2"}, {"trials": 4, "steps": 120})
+
+
+def pooled_results(several: Sequence[Results]) -> Results:
+    """The results of one point from those of its seeds."""
+    return joined((), [Outcome((), one) for one in several]).results
 
 
 @cache

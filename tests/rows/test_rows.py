@@ -13,10 +13,12 @@ import pytest
 import lockstep
 from cli_runner import run
 from lockstep.errors import BadInput, Infeasible
+from lockstep.planner import candidates
 from lockstep.rows import Rows
 from lockstep.rows.columns import columns, label, shown
 from lockstep.verbs import VERBS
 from lockstep.verbs.words.calling import TAKES_LISTS, keywords
+from lockstep.verbs.words.many import MOST_ALIKE, Combinations
 from lockstep.verbs.words.quantity import UNITS
 from lockstep.views.parts.command import Command
 
@@ -60,6 +62,51 @@ def test_a_row_is_the_answer_to_its_own_question(name: str, fixed: dict[str, Any
     assert not verb.figures or [one.key for one in made] == [
         key for key in verb.figures if key in {one.key for one in made}
     ]
+
+
+def test_rows_of_sizes_of_one_cluster_can_be_told_apart() -> None:
+    names = ["dgx-h100:1", "dgx-h100:2"]
+    found = lockstep.plan("gpt2-xl", names, batch=16, seq=1024)
+    assert [one["cluster"] for one in found.to_dict()["rows"]] == names
+
+
+def test_an_answer_that_ctrl_c_cut_short_is_no_row_and_ends_the_list(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: dict[str, Any] = {"model": "gpt2-xl", "batch": 16, "seq": [512, 1024, 2048]}
+    sizes, calls, stop_at = candidates.peak_B, [0], [0]
+
+    def counted(job: Any, grid: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == stop_at[0]:
+            raise KeyboardInterrupt
+        return sizes(job, grid)
+
+    monkeypatch.setattr(candidates, "peak_B", counted)
+    lockstep.plan(**asked | {"seq": 512}, cluster="dgx-h100:1")
+    # In the second plan, when a part of it has been searched.
+    stop_at[0], calls[0] = calls[0] + 2, 0
+    store = tmp_path / "plans.sweep"
+    stopped = lockstep.plan(**asked, cluster="dgx-h100:1", store=store)
+    assert (len(stopped.rows), stopped.asked, stopped.complete) == (1, 3, False)
+    whole = lockstep.plan(**asked, cluster="dgx-h100:1", store=store)
+    assert [row.answer["complete"] for row in whole.rows] == [True] * 3
+
+
+def test_groups_differ_in_one_option_alone() -> None:
+    lists = {
+        "model": [("a", "a"), ("b", "b")],
+        "batch": [(n, n) for n in range(MOST_ALIKE + 3)],
+        "seq": [(1, 1), (2, 2)],
+    }
+    combinations = Combinations(lists)
+    groups: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for place in range(len(combinations)):
+        groups.setdefault(combinations.group("batch", place), []).append(combinations[place])
+    assert sorted(map(len, groups.values())) == [3] * 4 + [MOST_ALIKE] * 4
+    for several in groups.values():
+        assert len({(one["model"], one["seq"]) for one in several}) == 1
+        assert len({one["batch"] for one in several}) == len(several)
 
 
 def command(verb: str) -> Command:

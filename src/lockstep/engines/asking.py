@@ -84,6 +84,8 @@ class Asking:
     def _answers(self, places: Sequence[int], forecast: Forecast) -> Iterator[tuple[int, Any]]:
         """The answers at these places; those of batches that were given up come last, one by one."""
         alone: list[int] = []
+        if self.questions.alike is not None:
+            places = sorted(places, key=self.questions.alike)
         for answered in self._run(Batches(self.questions, iter(places), together=self.engine.together), forecast):
             if answered.answers is not None:
                 yield from self._kept(answered)
@@ -93,7 +95,7 @@ class Asking:
                 alone += answered.batch.places
         if not alone:
             return
-        for answered in self._run(Batches(self.questions, iter(sorted(alone)), together=False), forecast):
+        for answered in self._run(Batches(self.questions, iter(sorted(alone)), alone=True), forecast):
             if answered.answers is not None:
                 yield from self._kept(answered)
             else:

@@ -1,14 +1,15 @@
 """`Batches`: the tasks that are left, cut into batches that each take a fifth of a second or more.
 
     size = TARGET_S / seconds of one task, by the batches measured last       1 until one was measured
-Sizes change nothing but the time: an answer depends on its own task alone.
+Tasks that share work (`Questions.alike`) stay in one batch. Sizes change nothing but the time: an answer depends on its
+own task alone.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import islice
+from itertools import groupby
 from threading import Lock
 
 from lockstep.engines.engine import Answered, Batch
@@ -24,22 +25,30 @@ RECENT = 0.5
 
 
 class Batches:
-    """An iterator over batches for several threads."""
+    """An iterator over batches for several threads; with `alone` every task has a batch of its own."""
 
-    def __init__(self, questions: Questions, places: Iterator[int], *, together: bool = True) -> None:
-        self._tasks, self._places, self._lock = questions.tasks, places, Lock()
-        self._most = MOST_TASKS if together else 1
+    def __init__(
+        self, questions: Questions, places: Iterator[int], *, together: bool = True, alone: bool = False
+    ) -> None:
+        self._tasks, self._lock = questions.tasks, Lock()
+        alike = None if alone else questions.alike
+        self._groups = (tuple(some) for _, some in groupby(places, alike))
+        self._most = MOST_TASKS if together and not alone else 1
         self._size, self._task_s = 1, math.nan
 
     def __iter__(self) -> Iterator[Batch]:
         return self
 
     def __next__(self) -> Batch:
+        places: list[int] = []
         with self._lock:
-            places = tuple(islice(self._places, self._size))
+            for some in self._groups:
+                places += some
+                if len(places) >= self._size:
+                    break
         if not places:
             raise StopIteration
-        return Batch(places, tuple(self._tasks[place] for place in places))
+        return Batch(tuple(places), tuple(self._tasks[place] for place in places))
 
     def measured(self, answered: Answered) -> None:
         """Learns how long a batch took."""

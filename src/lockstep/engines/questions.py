@@ -63,6 +63,8 @@ class Questions:
     """How a task is named to a person."""
     content: Callable[[Any], Any] = lambda task: task
     """What a task is, as plain data."""
+    alike: Callable[[int], Any] | None = None
+    """Places that have the same of it share work, in the context that `function.together(tasks)` then is."""
 
     def keys(self) -> Callable[[int], bytes]:
         """The key of the task at a place. Raises BadInput where a question is more than names, numbers and text."""

@@ -44,8 +44,9 @@ def simulate_blocks(
     sizes = [min(BLOCK, campaigns - begin) for begin in range(0, campaigns, BLOCK)]
     about = {"simulate": {**plain(words), "of": type(law).__name__, "seed": seed}}
     questions = Questions(partial(_block, seed, words), list(enumerate(sizes)), about, name=_named)
-    blocks = dict(each_block(questions, engine or Serial(), file, progress))
-    columns = np.concatenate([blocks[place] for place in range(len(sizes))], axis=1)
+    columns = np.empty((len(COLUMNS), campaigns))
+    for place, found in each_block(questions, engine or Serial(), file, progress):
+        columns[:, place * BLOCK : place * BLOCK + sizes[place]] = found
     named = dict(zip(COLUMNS, columns, strict=True))
     whole = {name: column.astype(np.int64) for name, column in named.items() if name.startswith("failures")}
     return Campaigns(work_s, **{**named, **whole})

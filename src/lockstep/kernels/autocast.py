@@ -53,6 +53,6 @@ def autocast_work(shard: Shard) -> Passes:
 
 def parameter_work(shard: Shard, parameters: Number, tensors: int) -> Passes:
     """Casts of a layer's parameters and their gradients, and sums over micro-batches."""
-    count = np.maximum(1.0, shard.recipe.batch / (shard.grid.micro_batch * shard.grid.dp))
+    count = np.maximum(1.0, shard.grid.microbatches(shard.recipe.batch))
     stream, widened_B = shard.clock.stream, PARAMETER_B + SUM_B * (1.0 - 1.0 / count)
     return Passes(stream(PARAMETER_B * parameters, tensors), stream(widened_B * parameters, 2 * tensors))

@@ -151,7 +151,7 @@ class Layout:
             "offload": OFFLOAD.index(self.offload),
             "schedule": code(self.schedule),
         }
-        arrays = {name: np.asarray(words.get(name, getattr(self, name)), dtype=np.int64) for name in GRID_FIELDS}
+        arrays: Json = {name: np.asarray(words.get(name, getattr(self, name)), dtype=np.int64) for name in GRID_FIELDS}
         return LayoutGrid(
             order=self.order, split=self.stages, mtp_stage=-1 if self.mtp_stage is None else self.mtp_stage, **arrays
         )
@@ -201,6 +201,8 @@ class LayoutGrid:
     """`Layout.stages` of all layouts."""
     mtp_stage: int = -1
     """`Layout.mtp_stage` of all layouts, -1 for None."""
+    batches: tuple[int, ...] = ()
+    """Global batches of every layout, along an axis before those of the grid; () for the recipe's alone."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -280,8 +282,9 @@ class LayoutGrid:
         return [(axis, getattr(self, axis)) for axis in self.order if axis != "ep"]
 
     def microbatches(self, batch: int) -> Ints:
-        """Micro-batches per step and replica, for a global batch of `batch` sequences."""
-        return batch // (self.dp * self.micro_batch)
+        """Micro-batches per step and replica, for a global batch of `batch` sequences, or for each of `batches`."""
+        each = batch if not self.batches else np.reshape(self.batches, (-1, *[1] * np.ndim(self.dp)))
+        return each // (self.dp * self.micro_batch)
 
     def rows(self, places: NDArray[np.intp]) -> LayoutGrid:
         """The layouts at `places` of the first axis, which every field must have; of size 1, it holds for all."""
@@ -329,7 +332,7 @@ def grids_of(layouts: Sequence[Layout]) -> list[tuple[list[int], LayoutGrid]]:
     ]
 
 
-GRID_FIELDS = tuple(field.name for field in fields(LayoutGrid) if field.name not in ("order", "split", "mtp_stage"))
+GRID_FIELDS = tuple(field.name for field in fields(LayoutGrid) if field.type == "Ints")
 
 
 def host_states_B(grid: LayoutGrid, parameters_B: Number, gradients_B: Number, optimizer_B: Number) -> Number:

@@ -8,13 +8,14 @@ from dataclasses import replace
 from lockstep.errors import Infeasible, Violation
 from lockstep.hardware import Cluster
 from lockstep.layout import OFFLOAD, OFFLOAD_OPTIMIZER, Job, Layout, Recipe, host_capacity_B
+from lockstep.planner.alike import TOGETHER
 from lockstep.planner.estimate import estimates
 from lockstep.planner.goal import Goal, check_tokens
 from lockstep.planner.interval import Ends
 from lockstep.planner.pins import FREE, Pins
 from lockstep.planner.result import Plan
 from lockstep.planner.robust import robust_order
-from lockstep.planner.search import HOST_MEMORY, MEMORY, Findings, Miss, Progress, search
+from lockstep.planner.search import HOST_MEMORY, MEMORY, Findings, Miss, Progress, Takes, search
 from lockstep.planner.software import Software
 from lockstep.planner.space import Space
 from lockstep.planner.together import Together
@@ -52,14 +53,22 @@ def plan(
         check_tokens(tokens, Job(model, recipe, cluster.num_devices).step_units)
     goal.check(cluster)
 
-    def searched(job: Job, part: Cluster) -> Findings:
+    def space_of(job: Job, part: Cluster) -> Space:
         wanted = space or pins.space(job, part.devices_per_unit(0))
+        return wanted if software is None else software.narrowed(wanted)
+
+    def takes_of(job: Job) -> Takes | None:
         if software is None:
-            return search(job, part, wanted, top=top, prune=prune, progress=progress)
+            return None
         software.check(job)
-        takes = software.takes(job)
-        found = search(job, part, software.narrowed(wanted), top=top, prune=prune, progress=progress, takes=takes)
-        if found.refused is not None and not found.best:
+        return software.takes(job)
+
+    def searched(job: Job, part: Cluster) -> Findings:
+        together, takes = TOGETHER.get(), takes_of(job)
+        found = together.find(job, part, space_of, takes_of, top) if together is not None and prune else None
+        if found is None:
+            found = search(job, part, space_of(job, part), top=top, prune=prune, progress=progress, takes=takes)
+        if software is not None and found.refused is not None and not found.best:
             raise software.nothing(job, found.refused.layout)
         return found
 

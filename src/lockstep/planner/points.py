@@ -15,7 +15,6 @@ from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, LayoutGrid, host_capacity_B
 from lockstep.planner.candidates import candidates
 from lockstep.planner.space import Space
-from lockstep.step import compose, step_time_s
 from lockstep.types.arrays import Array, Bools, Floats
 
 FITS, NO_MEMORY, NO_HOST_MEMORY, REFUSED = range(4)
@@ -62,7 +61,7 @@ def points(job: Job, cluster: Cluster, space: Space, refuses: Refuses | None = N
     for some in candidates(job, space):
         for sized in some.grids:
             grid, places = sized.grid, np.flatnonzero(sized.valid)
-            seconds = np.broadcast_to(step_time_s(compose(job, cluster, grid), grid), grid.shape).reshape(-1)
+            seconds = sized.step_time_s(job, cluster).reshape(-1)
             memory_B, host_B = (size_B.reshape(-1)[places] for size_B in (sized.memory_B, sized.host_B))
             beyond = np.where(host_B > host_capacity_B(cluster), NO_HOST_MEMORY, FITS)
             why = np.where(memory_B > cluster.device.memory_B, NO_MEMORY, beyond)

@@ -11,7 +11,7 @@ Ties in step time go to less memory, then to the layout that comes first in the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, LayoutGrid, host_capacity_B
-from lockstep.planner.candidates import Candidates, Mask, Sized, candidates
+from lockstep.planner.candidates import Candidates, Mask, Sized, candidates, candidates_of
 from lockstep.planner.space import Space
-from lockstep.step import compose, step_time_s
 from lockstep.types.arrays import Floats
 from lockstep.types.brief import Brief
 
@@ -102,17 +101,39 @@ def search(
     `job` and `space`, where several searches share them. What `takes` refuses is not chosen; it is asked only of what
     would be.
     """
-    found, total = Findings(space), len(space.pp)
+    each = ([some] for some in (candidates(job, space) if among is None else among))
+    (found,) = _searched([job], cluster, space, each, top, prune, [takes], progress)
+    return found
+
+
+def searches(
+    jobs: Sequence[Job], cluster: Cluster, space: Space, takes: Sequence[Takes | None], *, top: int = 5
+) -> list[Findings]:
+    """`search` of several jobs that differ in nothing but their batch, in one pass of the formulas.
+
+    No layers may be placed by hand in `space`.
+    """
+    return _searched(jobs, cluster, space, candidates_of(jobs, space), top, True, takes, None)
+
+
+def _searched(
+    jobs: Sequence[Job], cluster: Cluster, space: Space, each: Iterable[Sequence[Candidates]], top: int, prune: bool,
+    takes: Sequence[Takes | None], progress: Progress | None,
+) -> list[Findings]:  # fmt: skip
+    """What is found for every job of its candidates, stage count by stage count."""
+    several, total = [Findings(space) for _ in jobs], len(space.pp)
     try:
-        for done, some in enumerate(candidates(job, space) if among is None else among):
-            found.rejected += some.rejected
-            for part, sized in enumerate(some.grids):
-                _score(found, job, cluster, sized, (done, part), top, prune, takes)
+        for done, given in enumerate(each):
+            for found, job, some, takes_it in zip(several, jobs, given, takes, strict=True):
+                found.rejected += some.rejected
+                for part, sized in enumerate(some.grids):
+                    _score(found, job, cluster, sized, (done, part), top, prune, takes_it)
             if progress is not None:
                 progress(done + 1, total)
     except KeyboardInterrupt:
-        found.complete = False
-    return found
+        for found in several:
+            found.complete = False
+    return several
 
 
 def _score(
@@ -140,7 +161,7 @@ def _score(
         found.host_miss = _nearer(found.host_miss, grid, held & ~fits, sized.host_B)
     if not feasible and prune:
         return
-    seconds = np.broadcast_to(step_time_s(compose(job, cluster, grid), grid), grid.shape)
+    seconds = sized.step_time_s(job, cluster)
     scores = _Scores(grid, np.flatnonzero(fits), seconds.reshape(-1), memory_B.reshape(-1), place)
     _keep(found, scores if takes is None else _taken(found, scores, max(top, MOST_NEAR), takes), top)
 

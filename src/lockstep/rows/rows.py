@@ -121,13 +121,16 @@ class Row:
     why: str = ""
 
     def to_dicts(self) -> list[Json]:
-        """Plain JSON form: an answer that is rows itself gives one object for each of them."""
+        """Plain JSON form: an answer that is rows itself gives one object for each of them.
+
+        What was asked stays as it was asked: two sizes of a cluster have one name in their answers.
+        """
         if self.answer is None:
             return [{**self.point, "why": self.why}]
         inner = self.answer.get("rows")
         if not isinstance(inner, list) or not all(isinstance(one, Mapping) for one in inner):
-            return [{**self.point, **self.answer}]
-        return [{**self.point, **one} for one in inner]
+            inner = [self.answer]
+        return [{**self.point, **one, **self.point} for one in inner]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

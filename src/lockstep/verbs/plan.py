@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 from lockstep.documents.files import writable_yaml, writing
 from lockstep.errors import BadInput, Infeasible
 from lockstep.units import parse_time_s
-from lockstep.verbs.words.calling import choosing, strict, verb
+from lockstep.verbs.words.calling import choosing, sharing, strict, verb
 from lockstep.verbs.words.meaning import refuse_idle
 from lockstep.verbs.words.option import Option
 from lockstep.verbs.words.pins import first_pins, read_choices, read_pins
@@ -22,7 +23,7 @@ from lockstep.verbs.words.shared import CLUSTER, EPOCHS, LAYOUT_WORDS, MODEL, SA
 from lockstep.verbs.words.targets import read_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lockstep.hardware import Cluster
     from lockstep.layout import Job, Recipe
@@ -38,7 +39,19 @@ MOST_ASKED = 256
 """Devices up to which a plan that does not fit is asked again with every change: a search each."""
 
 
+def _together(batches: Sequence[Quantity]) -> AbstractContextManager[None]:
+    """A context in which plans with these batches are searched together; one that is no number is refused later."""
+    from lockstep.planner.alike import alike
+
+    known = []
+    for batch in batches:
+        with suppress(BadInput):
+            known.append(whole(batch, "--batch"))
+    return alike(known)
+
+
 @verb
+@sharing("batch", _together)
 @choosing(RecipeWords)
 def plan(
     model: Annotated[str | Path | Model, MODEL],

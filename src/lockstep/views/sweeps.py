@@ -30,7 +30,7 @@ def render(answer: SweepsAnswer, out: Console) -> None:
 
 def _list(found: SweepList, out: Console) -> None:
     if not found.sweeps:
-        out.print(f"No sweeps in {found.folder}.")
+        out.print(f"No sweeps in {str(found.folder)!r}.")
         return
     number = len(found.sweeps)
     out.print(f"{number} sweep{'s' * (number > 1)} in {found.folder}")

@@ -1,18 +1,23 @@
-"""Runs a sweep: the grid, the engine, the summary. A point is joined as soon as all of its seeds are there."""
+"""Runs a sweep: the grid, the engine, the summary. Outcomes are added up as soon as a block of seeds is there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 
 from lockstep.engines import Asking, Engine, Progress, Questions, SweepFile, silent
 from lockstep.errors import BadInput, RunFailed
 from lockstep.lab.experiment import find_experiment
-from lockstep.lab.sweep.summary import Point, Sweep, joined
+from lockstep.lab.sweep.summary import Block, Point, Sweep
 from lockstep.lab.sweep.trial import Outcome, Trial, Trials, read_grid, run_trial
 from lockstep.types.plain import Json
 
 MOST_S = 3600.0
 """Default limit on the forecast."""
+BLOCK = 1000
+"""Seeds of a point that are added up together."""
 
 
 def sweep(
@@ -56,22 +61,52 @@ def _content(trial: Trial) -> Json:
 def _points(
     asking: Iterable[tuple[int, Json]], swept: Sequence[tuple[tuple[str, object], ...]], trials: Trials
 ) -> tuple[Point, ...]:
-    """The points with any outcome, in the order of the grid; outcomes of a point are dropped when it is joined."""
-    waiting: dict[int, dict[int, Outcome]] = {}
-    points: dict[int, Point] = {}
+    """The points with any outcome, in the order of the grid; what differs between seeds is dropped block by block."""
+    points: dict[int, Seeds] = {}
     refused: dict[int, BadInput] = {}
     for place, answer in asking:
         at, one = divmod(place, trials.seeds)
         if "refused" in answer:
             refused[place] = BadInput(f"{answer['refused']} (in the run {trials[place]})", answer["where"])
             continue
-        here = waiting.setdefault(at, {})
-        here[one] = Outcome.of(answer)
-        if len(here) == trials.seeds:
-            points[at] = joined(swept[at], [here[one] for one in sorted(here)])
-            del waiting[at]
+        points.setdefault(at, Seeds(trials.seeds)).add(one, Outcome.of(answer))
     if refused:
         raise refused[min(refused)]
-    for at, here in waiting.items():
-        points[at] = joined(swept[at], [here[one] for one in sorted(here)])
-    return tuple(points[at] for at in sorted(points))
+    return tuple(points[at].block().point(swept[at]) for at in sorted(points))
+
+
+@dataclass(slots=True)
+class Seeds:
+    """The outcomes of one point, each block of seeds added up when it is there, in the order of the seeds."""
+
+    seeds: int
+    _waiting: dict[int, dict[int, Outcome]] = field(default_factory=dict)
+    """Outcomes of blocks that are not complete, by seed."""
+    _ahead: dict[int, Block] = field(default_factory=dict)
+    """Blocks that are, while one before them is not."""
+    _sum: Block | None = None
+    _next: int = 0
+
+    def add(self, seed: int, outcome: Outcome) -> None:
+        """One more outcome."""
+        number = seed // BLOCK
+        here = self._waiting.setdefault(number, {})
+        here[seed] = outcome
+        if len(here) < min(BLOCK, self.seeds - number * BLOCK):
+            return
+        self._ahead[number] = _block(self._waiting.pop(number))
+        while self._next in self._ahead:
+            found = self._ahead.pop(self._next)
+            self._sum = found if self._sum is None else self._sum + found
+            self._next += 1
+
+    def block(self) -> Block:
+        """All that there are."""
+        left = self._ahead | {number: _block(here) for number, here in self._waiting.items()}
+        ordered = [left[number] for number in sorted(left)]
+        return reduce(add, ordered if self._sum is None else [self._sum, *ordered])
+
+
+def _block(outcomes: Mapping[int, Outcome]) -> Block:
+    """The block of these outcomes by seed."""
+    return Block.of([outcomes[seed] for seed in sorted(outcomes)])

@@ -5,21 +5,26 @@ beside the check. The mean agrees with the law within the same number of standar
 standard error of the mean,
 
     sqrt(sum of squared standard errors) / seeds
-so a small disagreement that no single run could see comes out when the seeds are many.
+so a small disagreement that no single run could see comes out when the seeds are many. Outcomes are added up in blocks
+of seeds, so that a point of a million needs no more memory than one of a thousand.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lockstep.errors import CTRL_C
 from lockstep.lab.findings import Check, verdict
-from lockstep.lab.sweep.results import Results, mean_and_ci95, pooled_results
+from lockstep.lab.sweep.cells import Moments
+from lockstep.lab.sweep.results import Results, Table, added, shown, table
 from lockstep.lab.sweep.trial import Outcome
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown
+
+TABLES = ("rows", "ends", "theory")
+"""Of `Results`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,27 +122,97 @@ class Sweep(Shown):
         return shown | {"stopped": self.stopped, "left_out": lost} | seen
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What is kept of one check over seeds."""
+
+    first: Check
+    got: Moments
+    expected: float
+    tolerance: float
+    squared_error: float
+    """Sums, as the two before."""
+    freedom: int
+    """Degrees of freedom of all standard errors together; 0 where one of them is known."""
+    agreeing: int
+
+    @classmethod
+    def of(cls, checks: Sequence[Check]) -> Checked:
+        """That of one check per seed."""
+        return cls(
+            checks[0],
+            Moments.of([check.got for check in checks]),
+            math.fsum(check.expected for check in checks),
+            math.fsum(check.tolerance for check in checks),
+            math.fsum(check.standard_error**2 for check in checks),
+            sum(max(check.runs - 1, 1) for check in checks) if all(check.runs for check in checks) else 0,
+            sum(check.ok for check in checks),
+        )
+
+    def __add__(self, other: Checked) -> Checked:
+        return Checked(
+            self.first,
+            self.got + other.got,
+            self.expected + other.expected,
+            self.tolerance + other.tolerance,
+            self.squared_error + other.squared_error,
+            self.freedom + other.freedom if self.freedom and other.freedom else 0,
+            self.agreeing + other.agreeing,
+        )
+
+    def pooled(self) -> Pooled:
+        """Means over the seeds."""
+        n = self.got.count
+        together = replace(
+            self.first,
+            expected=self.expected / n,
+            got=self.got.mean,
+            standard_error=math.sqrt(self.squared_error) / n,
+            tolerance=self.tolerance / n,
+            runs=self.freedom + 1 if self.freedom else 0,
+        )
+        return Pooled(together, self.got.ci95, n, self.agreeing)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What is kept of the outcomes of some seeds of a point: as much as of one of them, however many they are."""
+
+    seeds: int
+    agreeing: int
+    checks: Mapping[str, Checked]
+    tables: tuple[Table, ...]
+    """The rows, the ends of curves and the theory."""
+    first: Results
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome]) -> Block:
+        """That of these outcomes, one per seed."""
+        named: dict[str, list[Check]] = {}
+        for outcome in outcomes:
+            for check in outcome.checks:
+                named.setdefault(check.what, []).append(check)
+        checks = {what: Checked.of(several) for what, several in named.items()}
+        tables = tuple(table([getattr(one.results, name) for one in outcomes]) for name in TABLES)
+        return cls(len(outcomes), sum(one.agrees for one in outcomes), checks, tables, outcomes[0].results)
+
+    def __add__(self, other: Block) -> Block:
+        """That of both, these seeds first."""
+        checks = dict(self.checks)
+        for what, one in other.checks.items():
+            checks[what] = checks[what] + one if what in checks else one
+        tables = tuple(added(*both) for both in zip(self.tables, other.tables, strict=True))
+        return Block(self.seeds + other.seeds, self.agreeing + other.agreeing, checks, tables, self.first)
+
+    def point(self, swept: tuple[tuple[str, object], ...]) -> Point:
+        """The point with these seeds; of a single one the results as they are."""
+        results = self.first
+        if self.seeds > 1:
+            rows, ends, theory = (shown(one, self.seeds) for one in self.tables)
+            results = Results(rows, ends, theory, self.first.picture)
+        return Point(swept, self.seeds, self.agreeing, tuple(one.pooled() for one in self.checks.values()), results)
+
+
 def joined(swept: tuple[tuple[str, object], ...], outcomes: Sequence[Outcome]) -> Point:
     """The point of these outcomes, one per seed."""
-    named: dict[str, list[Check]] = {}
-    for outcome in outcomes:
-        for check in outcome.checks:
-            named.setdefault(check.what, []).append(check)
-    agreeing = sum(outcome.agrees for outcome in outcomes)
-    results = pooled_results([outcome.results for outcome in outcomes])
-    return Point(swept, len(outcomes), agreeing, tuple(_pooled(checks) for checks in named.values()), results)
-
-
-def _pooled(checks: Sequence[Check]) -> Pooled:
-    """Means over seeds."""
-    n = len(checks)
-    mean, ci95 = mean_and_ci95([check.got for check in checks])
-    together = replace(
-        checks[0],
-        expected=math.fsum(check.expected for check in checks) / n,
-        got=mean,
-        standard_error=math.sqrt(math.fsum(check.standard_error**2 for check in checks)) / n,
-        tolerance=math.fsum(check.tolerance for check in checks) / n,
-        runs=sum(max(check.runs - 1, 1) for check in checks) + 1 if all(check.runs for check in checks) else 0,
-    )
-    return Pooled(together, ci95, n, sum(check.ok for check in checks))
+    return Block.of(outcomes).point(swept)

@@ -12,6 +12,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cache, wraps
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast, get_args, get_type_hints
@@ -29,6 +30,8 @@ EVERY = "all"
 """As --cluster: every device of the catalog."""
 CHOOSES = "chooses_among"
 """Attribute of functions that `choosing` marked."""
+SHARES = "answers_share"
+"""Attribute of functions that `sharing` marked: the keyword and the context."""
 FOR_LISTS = ("engine", "store")
 """Options of every verb that takes lists."""
 NO_LIST = "belongs to a list or range, such as --ranks 2..1024x2 or --size 1MB,10MB"
@@ -86,6 +89,21 @@ def choosing(words: type) -> Callable[[Function], Function]:
 
     def mark(function: Function) -> Function:
         setattr(function, CHOOSES, frozenset(words.__annotations__))
+        return function
+
+    return mark
+
+
+def sharing(
+    name: str, together: Callable[[Sequence[Any]], AbstractContextManager[None]]
+) -> Callable[[Function], Function]:
+    """Marks a function whose answers share work where only the keyword `name` differs.
+
+    They do in the context `together(values)` of the values of that keyword.
+    """
+
+    def mark(function: Function) -> Function:
+        setattr(function, SHARES, (name, together))
         return function
 
     return mark

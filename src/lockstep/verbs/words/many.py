@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from inspect import unwrap
@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Any, overload
 from lockstep.errors import BadInput, Infeasible
 from lockstep.rows import Row, Rows
 from lockstep.types.plain import Json
+from lockstep.verbs.words.calling import SHARES, strict
 
 if TYPE_CHECKING:
     from lockstep.engines import Engine, SweepFile
 
 MOST_ROWS = 100_000
+MOST_ALIKE = 8
+"""Answers that share work: all of them come at once, and need memory at once."""
 Value = tuple[Any, Any]
 """As given, and in SI units."""
 
@@ -53,6 +56,13 @@ class Combinations(Sequence[Json]):
             found[name] = values[at]
         return dict(reversed(list(found.items())))
 
+    def group(self, name: str, place: int) -> tuple[int, int]:
+        """The same for places that differ in the option `name` alone, at most MOST_ALIKE of them."""
+        below = prod(len(values) for values in list(self.lists.values())[list(self.lists).index(name) + 1 :])
+        above, rest = divmod(place, below * len(self.lists[name]))
+        at, lower = divmod(rest, below)
+        return above * below + lower, at // MOST_ALIKE
+
 
 def answer_rows(
     call: Callable[..., Any],
@@ -78,7 +88,9 @@ def answer_rows(
         raise BadInput(f"{asked:,} combinations; at most {MOST_ROWS:,}, take fewer values", f"--{next(iter(lists))}")
     verb = call.__name__
     same = {name: value for name, value in words.items() if name not in lists and value is not None}
-    questions = Questions(partial(ask, call, same, choices), combinations, {"verb": verb, "words": same})
+    ask = Ask(call, same, choices)
+    alike = partial(combinations.group, ask.shares) if ask.shares in lists else None
+    questions = Questions(ask, combinations, {"verb": verb, "words": same}, alike=alike)
     with swept_file(store, verb, dict(words), engine) as file:
         asking = Asking(questions, find_engine(engine or "serial"), file, progress or silent)
         answers = dict(asking)
@@ -91,17 +103,36 @@ def answer_rows(
     return Rows(verb, tuple(lists), rows, asked, asking.stopped)
 
 
-def ask(call: Callable[..., Any], same: Json, choices: Mapping[str, Mapping[str, Any]], point: Json) -> Json:
-    """The answer to one combination, in plain form, or why there is none."""
-    from lockstep.verbs.words.calling import strict
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The question that a verb is asked at every combination, with the same other words."""
 
-    chosen = {name: choices[name][value] if name in choices else value for name, value in point.items()}
-    try:
-        return {"answer": strict(unwrap(call))(**same, **chosen).to_dict()}
-    except BadInput as error:
-        return {"why": str(error), "refused": [error.message, error.where]}
-    except Infeasible as error:
-        return {"why": str(error)}
+    call: Callable[..., Any]
+    same: Json
+    choices: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def shares(self) -> str:
+        """The option such that answers which differ in it alone share work; "" for none."""
+        return str(getattr(self.call, SHARES, ("",))[0])
+
+    def together(self, points: Sequence[Json]) -> AbstractContextManager[None]:
+        """A context in which they do."""
+        values = [point[self.shares] for point in points if self.shares in point]
+        return getattr(self.call, SHARES)[1](values) if len(values) > 1 else nullcontext()
+
+    def __call__(self, point: Json) -> Json:
+        """The answer to one combination, in plain form, or why there is none. Passes on a Ctrl-C that cut it short."""
+        chosen = {name: self.choices[name][value] if name in self.choices else value for name, value in point.items()}
+        try:
+            answer = strict(unwrap(self.call))(**self.same, **chosen).to_dict()
+        except BadInput as error:
+            return {"why": str(error), "refused": [error.message, error.where]}
+        except Infeasible as error:
+            return {"why": str(error)}
+        if answer.get("complete") is False and not answer.get("left_out"):
+            raise KeyboardInterrupt
+        return {"answer": answer}
 
 
 def _row(pairs: Mapping[str, Value], found: Json) -> Row:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from lockstep.errors import BadInput
 from lockstep.lab import find_experiment
 from lockstep.lab.sweep import Sweep, read_grid
-from lockstep.lab.sweep.results import Identity, Row, identified, is_interval, is_number
+from lockstep.lab.sweep.cells import is_number
+from lockstep.lab.sweep.results import Identity, Row, identified, is_interval
 from lockstep.settings import read_settings
 from lockstep.views.parts.findings_plot import UNITS
 from lockstep.views.parts.findings_table import cell, title

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from rich.text import Text
 
-from lockstep.lab.sweep.results import Results, Row, identified, is_interval, is_number
+from lockstep.lab.sweep.cells import is_number
+from lockstep.lab.sweep.results import Results, Row, identified, is_interval
 from lockstep.views.parts.findings_table import cell, title, with_interval
 from lockstep.views.parts.terminal import heading, indented, table
 
