@@ -252,9 +252,10 @@ def _input(seen: Seen, place: int) -> Input:
 
 def _inside(seen: Seen, place: int) -> Array:
     """Which operations of a trace lie in the steps used."""
-    spans = seen.traces[place].spans
-    windows = [one.window for one in seen.partitions[place]]
-    inside: Array = np.any([(spans.start_s >= w.start_s) & (spans.start_s < w.end_s) for w in windows], axis=0)
+    start_s, windows = seen.traces[place].spans.start_s, [one.window for one in seen.partitions[place]]
+    begins_s, ends_s = np.array([one.start_s for one in windows]), np.array([one.end_s for one in windows])
+    at = np.searchsorted(begins_s, start_s, side="right") - 1
+    inside: Array = (at >= 0) & (start_s < ends_s[np.maximum(at, 0)])
     return inside
 
 

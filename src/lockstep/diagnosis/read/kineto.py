@@ -33,7 +33,7 @@ from lockstep.diagnosis.read import TRACE, Kind, register
 from lockstep.diagnosis.read.file import Head, stream
 from lockstep.diagnosis.read.json_stream import members
 from lockstep.diagnosis.read.kineto_host import RECORD, host_spans, numbers
-from lockstep.diagnosis.trace import Mark, RankTrace, Spans, sorted_spans, unclassified
+from lockstep.diagnosis.trace import Mark, RankTrace, Spans, order_of, unclassified
 from lockstep.documents.files import File
 from lockstep.errors import BadInput
 from lockstep.types.arrays import Array, Ints
@@ -41,6 +41,7 @@ from lockstep.types.plain import Json
 
 DEVICE = frozenset(("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"))
 CALLS = frozenset(("cuda_runtime", "cuda_driver", "hip_runtime", "Runtime", "xpu_runtime", "privateuse1_runtime"))
+WHOLE = ("name", "stream", "group", "op", "peer")
 HOST_COLUMNS = ("ts", "dur", "name", "thread")
 ELEMENT_B = {
     "Double": 8, "Long": 8, "Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2, "Byte": 1, "Char": 1, "Bool": 1,
@@ -275,8 +276,10 @@ def _device_spans(kept: Columns, zero_us: float) -> Spans:
     columns = {key: numbers(column) for key, column in kept.device.items()}
     if columns["gpu"].max() >= MOST_DEVICES:
         raise ValueError(f"a kernel ran on device {columns['gpu'].max()}")
-    busiest = int(np.argmax(np.bincount(np.maximum(columns["gpu"], 0), columns["dur"])))
-    columns = {key: column[np.maximum(columns["gpu"], 0) == busiest] for key, column in columns.items()}
+    device = np.maximum(columns["gpu"], 0)
+    of_busiest = device == np.argmax(np.bincount(device, columns["dur"]))
+    if not of_busiest.all():
+        columns = {key: column[of_busiest] for key, column in columns.items()}
     calls = {key: numbers(column) for key, column in kept.calls.items()}
     place = _places(calls["correlation"], columns["correlation"])
     known = place >= 0
@@ -285,21 +288,14 @@ def _device_spans(kept: Columns, zero_us: float) -> Spans:
     external = columns["external"].astype(np.int64)
     external[known & (external == 0)] = calls["external"][place[known & (external == 0)]]
     _fill_records(kept, columns, external)
-    start = (columns["ts"] - zero_us) / 1e6
-    spans = Spans(
-        start_s=start,
-        end_s=start + columns["dur"] / 1e6,
-        kind=_kinds(kept, columns["name"], external),
-        name=columns["name"].astype(np.int64),
-        stream=columns["stream"].astype(np.int64),
-        called_s=(called - zero_us) / 1e6,
-        group=columns["group"].astype(np.int64),
-        op=columns["op"].astype(np.int64),
-        size_B=columns["size"],
-        peer=columns["peer"].astype(np.int64),
-        microbatch=np.full(len(start), -1),
-    )
-    return sorted_spans(spans)
+    kinds, start = _kinds(kept, columns["name"], external), (columns["ts"] - zero_us) / 1e6
+    end = start + columns["dur"] / 1e6
+    order = order_of(start, end, columns["stream"], columns["name"])
+    whole = {key: column[order].astype(np.int64) for key, column in columns.items() if key in WHOLE}
+    return Spans(
+        start_s=start[order], end_s=end[order], kind=kinds[order], called_s=(called[order] - zero_us) / 1e6,
+        size_B=columns["size"][order], microbatch=np.full(len(start), -1), **whole,
+    )  # fmt: skip
 
 
 def _places(keys: Ints, wanted: Ints) -> Ints:
@@ -327,17 +323,17 @@ def _kinds(kept: Columns, name: Ints, external: Ints) -> Ints:
     names = list(kept.names)
     place = _places(numbers(kept.ops["external"]), external)
     operator = np.where(place >= 0, numbers(kept.ops["name"])[place] if len(kept.ops["name"]) else -1, -1)
-    pairs, inverse = np.unique(np.stack((name.astype(np.int64), operator), axis=1), axis=0, return_inverse=True)
+    pairs, inverse = np.unique(name.astype(np.int64) * (len(names) + 1) + operator + 1, return_inverse=True)
     ran = [names[i] for i in np.unique(name).tolist()]
     unfused = any(SOFTMAX.search(one) for one in ran) and not any(FUSED_ATTENTION.search(one) for one in ran)
     found = []
-    for of, by in pairs.tolist():
-        caller = names[by] if by >= 0 else ""
+    for of, by in (divmod(pair, len(names) + 1) for pair in pairs.tolist()):
+        caller = names[by - 1] if by else ""
         kind = class_of(names[of], caller)
         if unfused and CLASSES[kind] == "matmul" and UNFUSED_PRODUCTS.search(caller):
             kind = CLASSES.index("attention")
         found.append(kind)
-    return np.array(found, dtype=np.int64)[inverse.ravel()]
+    return np.array(found, dtype=np.int64)[inverse]
 
 
 def _recognise(begun: Head) -> bool:

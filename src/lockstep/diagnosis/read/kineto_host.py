@@ -22,8 +22,8 @@ PAIR = re.compile(r"(\d+)-(\d+)$")
 
 
 def numbers(column: array[Any]) -> Array:
-    """What was kept of one column."""
-    return np.frombuffer(column, dtype=column.typecode).copy() if len(column) else np.zeros(0, column.typecode)
+    """What was kept of one column, not copied."""
+    return np.frombuffer(column, dtype=column.typecode) if len(column) else np.zeros(0, column.typecode)
 
 
 def host_spans(kept: Columns, zero_us: float) -> Spans:
