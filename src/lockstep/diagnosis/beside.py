@@ -9,6 +9,7 @@ from lockstep.diagnosis.bubble import split_bubble
 from lockstep.diagnosis.causes import Facts, causes
 from lockstep.diagnosis.factors import factors, predicted_seen
 from lockstep.diagnosis.gap import Share, attribute
+from lockstep.diagnosis.late_host import lateness
 from lockstep.diagnosis.measure import Seen, mean_parts, stragglers
 from lockstep.diagnosis.ranks import AllRanks, all_ranks
 from lockstep.diagnosis.refit import Refit, refit
@@ -46,7 +47,7 @@ def beside(estimate: Estimate, seen: Seen) -> Beside:
         notes.append(f"{len(seen.traces)} of {estimate.layout.world} ranks were seen; the slowest may be another one")
     if max(one.stages) and not any(len(set(each)) > 1 for each in _by_stage(one.stages, one.ranks, ranks).values()):
         notes.append("with one rank per stage, a slow rank and a long stage cannot be told apart")
-    told, again = causes(facts), refit(estimate, found)
+    told, again = causes(facts), replace(refit(estimate, found), late=lateness(one, seen, predicted, found))
     both = _parts_of(seen, predicted, one, found)
     both[1][LATE] = both[1].get(LATE, 0.0) + late_s
     return Beside(

@@ -32,6 +32,8 @@ from lockstep.types.arrays import Array, Bools, Floats, Ints
 
 GAP_S = 5e-6
 IDLE = ("idle.host", "idle.sync", "idle.input", "idle.dependency", "idle.gaps", "idle.unknown")
+OF_STEP = ("idle.input", "idle.sync")
+COPY = CLASSES.index("copy")
 PART_OF = {
     "matmul": "compute.matmul", "attention": "compute.attention", "norm": "compute.stream",
     "elementwise": "compute.stream", "unknown": "compute.stream", "optimizer": "optimizer", "copy": "copies",
@@ -67,6 +69,10 @@ class Partition:
     """
     disputed_s: float
     """The same before the end of a collective that the computation may have needed; a message of a pipeline it did."""
+    between_s: float = 0.0
+    """Of waiting for the host, what lies before the first or after the last kernel that computes, in loading data or in
+    waiting for the device: time that a step costs the host, not a launch.
+    """
 
     def parts(self, trace: RankTrace, kind: Mapping[str, str]) -> dict[str, float]:
         """Seconds by part; they add up to the window. `kind` names the kind of every group: dp, tp, ..."""
@@ -119,10 +125,12 @@ def partition(
     hidden = _hidden(trace, mine.at(comm), edges, length, busy | starved, low[comm], high[comm])
     moves = _covered(edges, came[comm], high[comm])
     starved_s, disputed_s = (float(length[late & moves & which].sum()) for which in (alone, ~alone))
+    works = computes & (mine.kind != COPY)
+    ends_s = float(low[works].min(initial=window.end_s)), float(high[works].max(initial=window.start_s))
+    idle_s, between_s = _idle(trace, edges, free, window, ends_s)
     return Partition(
-        window, compute_s, Exposed(inside[comm], *exposed), _idle(trace, edges, free, window), hidden,
-        starved_s, disputed_s,
-    )  # fmt: skip
+        window, compute_s, Exposed(inside[comm], *exposed), idle_s, hidden, starved_s, disputed_s, between_s
+    )
 
 
 def _following(computes: Spans, edges: Floats) -> tuple[Floats, Bools]:
@@ -179,11 +187,13 @@ def _hidden(
     return found
 
 
-def _idle(trace: RankTrace, edges: Floats, free: Bools, window: Window) -> dict[str, float]:
-    """Seconds of idle time by cause."""
+def _idle(
+    trace: RankTrace, edges: Floats, free: Bools, window: Window, ends_s: tuple[float, float]
+) -> tuple[dict[str, float], float]:
+    """(seconds of idle time by cause, those of `between_s`). `ends_s`: of all that computes."""
     change = np.diff(np.concatenate(([0], free.astype(np.int64), [0])))
     low, high = edges[np.flatnonzero(change == 1)], edges[np.flatnonzero(change == -1)]
-    spans, found = trace.spans, dict.fromkeys(IDLE, 0.0)
+    spans, found, between_s = trace.spans, dict.fromkeys(IDLE, 0.0), 0.0
     following = np.searchsorted(spans.start_s, high)
     loading, waits = (_touching(each, window.start_s, window.end_s) for each in (trace.loading, trace.waits))
     for begin, end, at in zip(low.tolist(), high.tolist(), following.tolist(), strict=True):
@@ -201,7 +211,9 @@ def _idle(trace: RankTrace, edges: Floats, free: Bools, window: Window) -> dict[
         else:
             cause = "idle.dependency"
         found[cause] += end - begin
-    return found
+        if cause in OF_STEP or (cause == "idle.host" and (end <= ends_s[0] or begin >= ends_s[1])):
+            between_s += end - begin
+    return found, between_s
 
 
 def _touching(spans: tuple[Floats, Floats], begin: float, end: float) -> tuple[Floats, Floats]:
