@@ -22,6 +22,8 @@ PART_OF = {
 }  # fmt: skip
 LATE = "other_comm.waiting"
 REPLAYED_WELL_FRAC = 0.05
+REPLAYED_FRAC = 0.25
+"""A replay that misses the step by more is of another run than the one measured."""
 
 
 def beside(estimate: Estimate, seen: Seen) -> Beside:
@@ -38,16 +40,23 @@ def beside(estimate: Estimate, seen: Seen) -> Beside:
     replayed_s = replay.step_s(found.names)
     measured_s = facts.measured_s
     notes = list(seen.not_known)
-    if abs(replayed_s / measured_s - 1.0) > REPLAYED_WELL_FRAC:
+    off_frac = replayed_s / measured_s - 1.0
+    if abs(off_frac) > REPLAYED_FRAC:
         notes.append(
-            f"the replay of the measured operations differs from the step by {replayed_s / measured_s - 1:+.1%}: "
+            f"the replay of the measured operations differs from the step by {off_frac:+.0%}, so no cause is named: "
+            "check that model, batch, length and layout are those of the run"
+        )
+    elif abs(off_frac) > REPLAYED_WELL_FRAC:
+        notes.append(
+            f"the replay of the measured operations differs from the step by {off_frac:+.1%}: "
             "take the parts with as much doubt"
         )
     if len(seen.traces) > 1 and len(seen.traces) < estimate.layout.world:
         notes.append(f"{len(seen.traces)} of {estimate.layout.world} ranks were seen; the slowest may be another one")
     if max(one.stages) and not any(len(set(each)) > 1 for each in _by_stage(one.stages, one.ranks, ranks).values()):
         notes.append("with one rank per stage, a slow rank and a long stage cannot be told apart")
-    told, again = causes(facts), replace(refit(estimate, found), late=lateness(one, seen, predicted, found))
+    told = () if abs(off_frac) > REPLAYED_FRAC else causes(facts)
+    again = replace(refit(estimate, found), late=lateness(one, seen, predicted, found))
     both = _parts_of(seen, predicted, one, found)
     both[1][LATE] = both[1].get(LATE, 0.0) + late_s
     return Beside(

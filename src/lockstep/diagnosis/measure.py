@@ -31,7 +31,7 @@ from lockstep.types.arrays import Array, Floats
 
 STAYS_FRAC = 2 / 3
 COSTS_FRAC = 0.01
-"""Of a step: what others wait for a rank, from which on it is called a straggler."""
+"""Of a step, and of all of them: what others wait for a rank, from which on it is called a straggler."""
 SHOWN_FRAC = 0.01
 UNCLASSIFIED_FRAC = 0.05
 ONE_RANK = "with one rank, waiting and transfer of communication cannot be told apart"
@@ -166,6 +166,8 @@ def stragglers(seen: Seen) -> tuple[Straggler, ...]:
         if cost_s >= COSTS_FRAC * float(seen.step_s[step]):
             found[place].append(cost_s)
     steps = len(excess)
+    if sum(map(sum, found.values())) < COSTS_FRAC * float(seen.step_s.sum()):
+        return ()
     times = sum(map(len, found.values()))
     rows = [
         Straggler(
