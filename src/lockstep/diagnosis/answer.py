@@ -83,6 +83,7 @@ class Part:
     """What it costs when it is substituted first, before all other parts."""
     last_s: float | None = None
     evidence: str = ""
+    """What the trace shows of it, in a few words."""
 
     @property
     def difference_s(self) -> float | None:
@@ -281,3 +282,5 @@ class Beside:
     """Whether the gap is inside the prediction's own interval and the measured run alone shows no cause."""
     refit: Refit | None = None
     """The cluster as the run shows it."""
+    collectives: tuple[Collective, ...] = ()
+    """Those measured, beside the rates predicted."""

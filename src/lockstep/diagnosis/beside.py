@@ -7,10 +7,11 @@ from dataclasses import replace
 from lockstep.diagnosis.answer import Beside, Part, Rates
 from lockstep.diagnosis.bubble import split_bubble
 from lockstep.diagnosis.causes import Facts, causes
+from lockstep.diagnosis.evidence import evidence, with_predicted
 from lockstep.diagnosis.factors import factors, predicted_seen
 from lockstep.diagnosis.gap import Share, attribute
 from lockstep.diagnosis.late_host import lateness
-from lockstep.diagnosis.measure import Seen, mean_parts, stragglers
+from lockstep.diagnosis.measure import Seen, collectives, mean_parts, stragglers
 from lockstep.diagnosis.ranks import AllRanks, all_ranks
 from lockstep.diagnosis.refit import Refit, refit
 from lockstep.diagnosis.replay import Factors, Replay, as_predicted, same
@@ -57,12 +58,14 @@ def beside(estimate: Estimate, seen: Seen) -> Beside:
         notes.append("with one rank per stage, a slow rank and a long stage cannot be told apart")
     told = () if abs(off_frac) > REPLAYED_FRAC else causes(facts)
     again = replace(refit(estimate, found), late=lateness(one, seen, predicted, found))
-    both = _parts_of(seen, predicted, one, found)
+    both, moved = _parts_of(seen, predicted, one, found), with_predicted(collectives(seen), collectives(predicted))
+    shown = evidence(seen, moved, slow)
+    rows = tuple(replace(row, evidence=shown.get(row.part, "")) for row in parts(seen, both, shares, estimate))
     both[1][LATE] = both[1].get(LATE, 0.0) + late_s
     return Beside(
-        replayed_s, parts(seen, both, shares, estimate), told, rates(found, again), tuple(notes),
+        replayed_s, rows, told, rates(found, again), tuple(notes),
         predicted_s=estimate.step_time_s, measured_s=measured_s, as_predicted=facts.inside and not told,
-        refit=again,
+        refit=again, collectives=moved,
     )  # fmt: skip
 
 

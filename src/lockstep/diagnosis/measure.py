@@ -21,6 +21,7 @@ import numpy as np
 from lockstep.diagnosis.align import Aligned, align
 from lockstep.diagnosis.answer import Collective, Input, Kernel, Measured, Part, Quality, Rank, Straggler
 from lockstep.diagnosis.classes import CLASSES, COMMUNICATION
+from lockstep.diagnosis.evidence import evidence
 from lockstep.diagnosis.groups import kinds_of
 from lockstep.diagnosis.partition import Partition, partition
 from lockstep.diagnosis.steps import Window, used
@@ -221,15 +222,17 @@ def measured(seen: Seen) -> Measured:
         late_s = float(late[place]) if len(seen.traces) > 1 else None
         ranks.append(Rank(_rank(seen, place), trace.stage, parts, late_s, parts.get("idle.host")))
     whole = mean_parts([one for of in each for one in of])
-    step_s = seen.step_s
+    step_s, moved, slow = seen.step_s, collectives(seen), stragglers(seen)
+    told = evidence(seen, moved, slow)
+    longest = sorted(whole.items(), key=lambda row: -row[1])
     return Measured(
         inputs=tuple(_input(seen, place) for place in range(len(seen.traces))),
         step_time_s=float(step_s.mean()),
         spread_s=float(np.ptp(step_s)) if len(step_s) > 1 else None,
-        parts=tuple(Part(name, seconds) for name, seconds in sorted(whole.items(), key=lambda row: -row[1])),
+        parts=tuple(Part(name, seconds, evidence=told.get(name, "")) for name, seconds in longest),
         ranks=tuple(ranks),
-        stragglers=stragglers(seen),
-        collectives=collectives(seen),
+        stragglers=slow,
+        collectives=moved,
         kernels=kernels(seen),
         not_known=seen.not_known,
     )

@@ -164,11 +164,11 @@ def _parts(parts: Sequence[Part], step_s: float, predicted: bool, out: Console) 
                 "" if one.difference_s is None else _signed(one.difference_s),
                 "" if one.gap_share_frac is None else format_frac(one.gap_share_frac, 2),
             ]
-        rows.append((*row, bar((mine or 0.0) / step_s)))
+        rows.append((*row, bar((mine or 0.0) / step_s), Text(one.evidence, style="dim")))
     columns = [("part", "left"), ("measured", "right")]
     if predicted:
         columns += [("predicted", "right"), ("difference", "right"), ("of the gap", "right")]
-    indented(out, table([*columns, ("", "left")], rows))
+    indented(out, table([*columns, ("", "left"), ("", "line")], rows))
 
 
 def _slowdowns(found: Slowdowns, out: Console) -> None:
@@ -220,11 +220,14 @@ def _collectives(seen: Measured, out: Console) -> None:
             "-" if one.size_B is None else format_size(one.size_B),
             f"{one.count:,.3g}",
             "-" if one.busbw_Bps is None else format_bandwidth(one.busbw_Bps),
+            "-" if one.predicted_busbw_Bps is None else format_bandwidth(one.predicted_busbw_Bps),
         )
         for one in seen.collectives[:ROWS]
     ]
     columns = [("group", "left"), ("collective", "left"), ("size", "right"), ("per step", "right")]
-    indented(out, table([*columns, ("bus bandwidth", "right")], rows))
+    columns += [("bus bandwidth", "right"), ("predicted", "right")]
+    beside = any(one.predicted_busbw_Bps is not None for one in seen.collectives)
+    indented(out, table(columns, rows) if beside else table(columns[:-1], [row[:-1] for row in rows]))
 
 
 def _kernels(seen: Measured, out: Console) -> None:
