@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from test_refit import with_shapes
 
 import lockstep
 from lockstep.diagnosis.answer import Collective
@@ -14,7 +16,9 @@ from lockstep.diagnosis.measure import measure
 from lockstep.diagnosis.partition import GAP_S
 from lockstep.diagnosis.predicted import Shown, traces_of
 from lockstep.diagnosis.ranks import all_ranks
+from lockstep.diagnosis.read.kineto import read_kineto
 from lockstep.diagnosis.replay import Replay, same
+from lockstep.diagnosis.write_kineto import write_kineto
 from lockstep.program import Kind
 from lockstep.verbs.estimate import estimate
 from published_traces import published_trace
@@ -34,6 +38,23 @@ def test_late_launches_are_counted() -> None:
     assert told["idle.host"].startswith(f"{int((mine & (waited > 2 * GAP_S)).sum()) + 1} of ")
     assert told["tp_comm.transfer"].startswith("all-reduce at ")
     assert told["optimizer"] == "1 kernel"
+
+
+def test_products_with_recorded_shapes_have_rates(tmp_path: Path) -> None:
+    """Shapes are written by which every product reaches half of the peak, some longer than others."""
+    found = estimate("llama3-8b", "dgx-h100:1", tp=8, micro_batch=1, batch=8, seq=4096)
+    one, peak = all_ranks(found, range(8)), found.cluster.device.peak("bf16")
+    (trace,) = traces_of([Replay(one, same(8, 1)).timeline((), 0)] * 4, Shown.of(one))[:1]
+    path = tmp_path / "0.json"
+    write_kineto(trace, path)
+    assert all(kernel.flops_per_s is None for kernel in measure([read_kineto(path)]).kernels)
+    with_shapes(path, peak, max_frac=0.5)
+    seen = measure([read_kineto(path)])
+    for kernel in seen.kernels:
+        assert (kernel.flops_per_s is not None) == (kernel.kind == "matmul")
+        assert kernel.flops_per_s is None or kernel.flops_per_s == pytest.approx(0.5 * peak, rel=0.02)
+    told = next(part.evidence for part in seen.parts if part.part == "compute.matmul")
+    assert " kernels at 49" in told
 
 
 def test_rates_stand_beside_those_predicted() -> None:

@@ -160,7 +160,9 @@ class Kernel:
     """Per step."""
     seconds: float
     flops_per_s: float | None = None
+    """Of a product whose shapes were recorded."""
     shape: tuple[int, ...] | None = None
+    """(m, n, k, number of products), where all its launches had the same."""
 
     def to_dict(self) -> Json:
         """Plain JSON form."""

@@ -14,7 +14,7 @@ from lockstep.diagnosis.answer import Collective, Straggler
 from lockstep.diagnosis.classes import CLASSES, COMMUNICATION
 from lockstep.diagnosis.partition import GAP_S, PART_OF, Partition
 from lockstep.diagnosis.trace import RankTrace
-from lockstep.units import format_bandwidth
+from lockstep.units import format_bandwidth, format_flops
 
 if TYPE_CHECKING:
     from lockstep.diagnosis.measure import Seen
@@ -65,7 +65,8 @@ def evidence(seen: Seen, collectives: Sequence[Collective], stragglers: Sequence
 
 
 def _kernels(seen: Seen) -> dict[str, str]:
-    """Of the parts that compute: the number of kernels of a step, and the one that takes longest."""
+    """Of the parts that compute: the number of kernels of a step, their rate, and the one that takes longest."""
+    flops, rated_s = 0.0, 0.0
     count: dict[str, int] = defaultdict(int)
     took_s: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for trace, each in zip(seen.traces, seen.partitions, strict=True):
@@ -79,12 +80,15 @@ def _kernels(seen: Seen) -> dict[str, str]:
                 seconds = np.bincount(spans.name[chosen], (spans.end_s - spans.start_s)[chosen])
                 for name in np.flatnonzero(seconds).tolist():
                     took_s[part][short(trace.name(name))] += float(seconds[name])
+                    if (rate := trace.rates.get(trace.name(name))) is not None:
+                        flops, rated_s = flops + rate[0] * float(seconds[name]), rated_s + float(seconds[name])
     steps = len(seen.traces) * len(seen.steps)
     found = {}
     for part, names in took_s.items():
         first = max(names, key=lambda one: names[one])
         most = "" if len(names) == 1 else f", {names[first] / sum(names.values()):.0%} of it in {first}"
-        found[part] = f"{count[part] / steps:,.4g} kernel{'' if count[part] == steps else 's'}{most}"
+        rate_said = f" at {format_flops(flops / rated_s)}" if rated_s and part == PART_OF["matmul"] else ""
+        found[part] = f"{count[part] / steps:,.4g} kernel{'' if count[part] == steps else 's'}{rate_said}{most}"
     return found
 
 

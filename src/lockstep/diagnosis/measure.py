@@ -298,5 +298,9 @@ def kernels(seen: Seen) -> tuple[Kernel, ...]:
             row[0] += float((spans.end_s - spans.start_s)[of].sum())
             row[1] += int(of.sum())
     each, step_s = len(seen.traces) * len(seen.steps), float(seen.step_s.mean())
-    rows = [Kernel(kind, name, count / each, seconds / each) for (kind, name), (seconds, count) in total.items()]
+    rates = {name: rate for trace in seen.traces for name, rate in trace.rates.items()}
+    rows = [
+        Kernel(kind, name, count / each, seconds / each, *rates.get(name, ()))
+        for (kind, name), (seconds, count) in total.items()
+    ]
     return tuple(sorted((one for one in rows if one.seconds >= SHOWN_FRAC * step_s), key=lambda one: -one.seconds))

@@ -88,6 +88,8 @@ class RankTrace:
     stage: int | None = None
     unclassified: Mapping[str, float] = field(default_factory=dict)
     """Seconds of kernels that no pattern knows, by name."""
+    rates: Mapping[str, tuple[float, tuple[int, ...] | None]] = field(default_factory=dict)
+    """Of kernels of products whose shapes were recorded: FLOP/s, and (m, n, k, count) where there was one alone."""
     graphs: bool = False
     """Whether kernels ran from CUDA graphs, which have no launches of their own."""
     on_host: bool = False

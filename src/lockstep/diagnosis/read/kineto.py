@@ -32,7 +32,8 @@ from lockstep.diagnosis.classes import (
 from lockstep.diagnosis.read import TRACE, Kind, register
 from lockstep.diagnosis.read.file import Head, stream
 from lockstep.diagnosis.read.json_stream import members
-from lockstep.diagnosis.read.kineto_host import RECORD, host_spans, numbers
+from lockstep.diagnosis.read.kineto_host import RECORD, host_spans, numbers, places
+from lockstep.diagnosis.read.products import Shape, kernel_rates, shape_of
 from lockstep.diagnosis.trace import Mark, RankTrace, Spans, order_of, unclassified
 from lockstep.documents.files import File
 from lockstep.errors import BadInput
@@ -80,6 +81,9 @@ class Columns:
     marks: list[tuple[str, float, float, int]] = field(default_factory=list)
     threads: dict[str, int] = field(default_factory=dict)
     records: dict[int, tuple[int, int, float, int]] = field(default_factory=dict)
+    shapes: dict[Shape, int] = field(default_factory=dict)
+    products: dict[str, array[Any]] = field(default_factory=lambda: {"external": array("q"), "shape": array("i")})
+    rates: dict[int, tuple[float, tuple[int, ...] | None]] = field(default_factory=dict)
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     titles: dict[str, str] = field(default_factory=dict)
     graphs: bool = False
@@ -147,6 +151,9 @@ def _keep(kept: Columns, event: Json) -> None:
         external, name = int(args.get("External id") or 0), str(event["name"])
         if name == RECORD and "Collective name" in args:
             kept.records[external] = kept.comms(args, name)
+        if "Input Dims" in args and external and (shape := shape_of(name, args)) is not None:
+            kept.products["external"].append(external)
+            kept.products["shape"].append(kept.shapes.setdefault(shape, len(kept.shapes)))
         kept.ops["external"].append(external)
         kept.ops["name"].append(kept.index(name))
         if kept.on_host is not None:
@@ -247,6 +254,7 @@ def _trace(path: str, kept: Columns, head: Json) -> RankTrace:
         titles=kept.titles,
         unclassified=unclassified(names, spans),
         graphs=kept.graphs,
+        rates={names[of]: rate for of, rate in kept.rates.items()},
         on_host=on_host,
     )
 
@@ -281,7 +289,7 @@ def _device_spans(kept: Columns, zero_us: float) -> Spans:
     if not of_busiest.all():
         columns = {key: column[of_busiest] for key, column in columns.items()}
     calls = {key: numbers(column) for key, column in kept.calls.items()}
-    place = _places(calls["correlation"], columns["correlation"])
+    place = places(calls["correlation"], columns["correlation"])
     known = place >= 0
     called = np.full(len(place), np.nan)
     called[known] = calls["ts"][place[known]]
@@ -290,6 +298,7 @@ def _device_spans(kept: Columns, zero_us: float) -> Spans:
     _fill_records(kept, columns, external)
     kinds, start = _kinds(kept, columns["name"], external), (columns["ts"] - zero_us) / 1e6
     end = start + columns["dur"] / 1e6
+    _rate(kept, columns, external, kinds)
     order = order_of(start, end, columns["stream"], columns["name"])
     whole = {key: column[order].astype(np.int64) for key, column in columns.items() if key in WHOLE}
     return Spans(
@@ -298,14 +307,15 @@ def _device_spans(kept: Columns, zero_us: float) -> Spans:
     )  # fmt: skip
 
 
-def _places(keys: Ints, wanted: Ints) -> Ints:
-    """Where each wanted number is among `keys`, -1 where it is not; 0 stands for none."""
-    if not len(keys):
-        return np.full(len(wanted), -1)
-    order = np.argsort(keys, kind="stable")
-    at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
-    found = order[at]
-    return np.where((keys[found] == wanted) & (wanted != 0), found, -1)
+def _rate(kept: Columns, columns: dict[str, Array], external: Ints, kinds: Ints) -> None:
+    """Keeps the rates of kernels that multiply, where shapes were recorded; of an operator's the longest counts."""
+    place = places(numbers(kept.products["external"]), external)
+    chosen = np.flatnonzero((place >= 0) & (kinds == CLASSES.index("matmul")))
+    chosen = chosen[np.lexsort((-columns["dur"][chosen], external[chosen]))]
+    chosen = chosen[np.unique(external[chosen], return_index=True)[1]]
+    if len(chosen):
+        shape = numbers(kept.products["shape"])[place[chosen]]
+        kept.rates = kernel_rates(tuple(kept.shapes), shape, columns["name"][chosen], columns["dur"][chosen] / 1e6)
 
 
 def _fill_records(kept: Columns, columns: dict[str, Array], external: Ints) -> None:
@@ -321,7 +331,7 @@ def _fill_records(kept: Columns, columns: dict[str, Array], external: Ints) -> N
 def _kinds(kept: Columns, name: Ints, external: Ints) -> Ints:
     """Class of every operation."""
     names = list(kept.names)
-    place = _places(numbers(kept.ops["external"]), external)
+    place = places(numbers(kept.ops["external"]), external)
     operator = np.where(place >= 0, numbers(kept.ops["name"])[place] if len(kept.ops["name"]) else -1, -1)
     pairs, inverse = np.unique(name.astype(np.int64) * (len(names) + 1) + operator + 1, return_inverse=True)
     ran = [names[i] for i in np.unique(name).tolist()]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from lockstep.units import format_bandwidth, format_frac, format_size, format_time
+from lockstep.units import format_bandwidth, format_flops, format_frac, format_size, format_time
 from lockstep.views.page.timeline import timeline_form
 from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.terminal import bar, heading, indented, interactive, table
@@ -235,9 +235,13 @@ def _kernels(seen: Measured, out: Console) -> None:
         return
     more = len(seen.kernels) - ROWS
     heading(out, "Kernels", f"{more} more of 1 % of the step or longer with --json" if more > 0 else "")
-    rows = [(one.kind, format_time(one.seconds), f"{one.count:,.4g}", one.name) for one in seen.kernels[:ROWS]]
-    columns = [("class", "left"), ("time", "right"), ("per step", "right"), ("kernel", "line")]
-    indented(out, table(columns, rows))
+    rated = any(one.flops_per_s is not None for one in seen.kernels[:ROWS])
+    rows = []
+    for one in seen.kernels[:ROWS]:
+        rate = ("-" if one.flops_per_s is None else format_flops(one.flops_per_s),) if rated else ()
+        rows.append((one.kind, format_time(one.seconds), f"{one.count:,.4g}", *rate, one.name))
+    columns = [("class", "left"), ("time", "right"), ("per step", "right")]
+    indented(out, table([*columns, *([("rate", "right")] if rated else []), ("kernel", "line")], rows))
 
 
 def _causes(causes: Sequence[Cause], out: Console) -> None:
