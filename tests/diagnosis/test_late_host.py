@@ -79,6 +79,18 @@ def test_a_step_that_costs_the_host_more(tmp_path: Path) -> None:
     assert again_s == pytest.approx(measured_s, rel=0.03)
 
 
+def test_lateness_that_comes_and_goes_is_said_and_not_written(tmp_path: Path) -> None:
+    """In one of the steps used the host is late, in the other it is not: no factor follows."""
+    one = _ranks(LARGE)
+    factors = _late(one, np.full(8, 0.5 * one.estimate.step_time_s))
+    factors.host_s[::2] = 0.0
+    written(tmp_path, one, factors)
+    made, _ = diagnosed(tmp_path, LARGE)
+    assert made.entry.launch is None
+    assert made.entry.step is None
+    assert any("so different times" in note for note in made.notes)
+
+
 def test_one_late_rank_is_no_slow_software(tmp_path: Path) -> None:
     """The host of one rank in eight is late: a fault of the run, which a plan does not repeat."""
     one = _ranks(LARGE)

@@ -184,7 +184,10 @@ def _of_traces(one: Estimate, refit: Refit, seen: Seen | None, traces: Sequence[
     if abs(refit.host - 1.0) > SAME_FRAC:
         rows.append(Found("host", refit.host, None, TIMES))
     entry = _entry(refit.host, max(LEFT_FRAC, refit.error_frac), SOURCE, classes, products)
-    entry = host_factors(one, cluster, entry, refit.late)
+    if refit.late is not None and SIGMAS * refit.late.error_frac >= 1.0:
+        more = (*more, "the host is late by so different times in different steps and ranks that its factors stay")
+    else:
+        entry = host_factors(one, cluster, entry, refit.late)
     rows += [
         Found(f"host, each {name}", of.factor, _ends(of.factor, of.error), TIMES)
         for name, of in (("launch", entry.launch), ("step", entry.step))
@@ -226,7 +229,7 @@ def _rounded(value: float | tuple[float, float]) -> float | tuple[float, ...]:
 
 
 def _ends(factor: float, error_frac: float) -> tuple[float, float]:
-    return factor * (1 - SIGMAS * error_frac), factor * (1 + SIGMAS * error_frac)
+    return factor * max(0.0, 1 - SIGMAS * error_frac), factor * (1 + SIGMAS * error_frac)
 
 
 def _link_rows(cluster: Cluster, link: FittedLink) -> list[Found]:
