@@ -221,13 +221,16 @@ def _maker(
 def _skewed(
     chance: random.Random, one: AllRanks, clean: Factors, told: dict[str, object]
 ) -> Callable[[float], Factors] | None:
-    """One rank of each expert group has more tokens, the others as many fewer."""
+    """One rank of each expert group has more tokens, the others as many fewer, which keep a fifth of theirs."""
     ep = one.estimate.layout.ep
     if ep < 2:
         return None
     busy = chance.randrange(ep)
     digit = np.array([rank % ep for rank in one.ranks])
     told["rank"] = busy
-    return lambda f: replace(
-        clean, experts=np.tile(np.where(digit == busy, f, max(0.2, 1.0 - (f - 1.0) / (ep - 1))), (STEPS, 1))
-    )
+
+    def skewed(factor: float) -> Factors:
+        more = min(factor, 1.0 + 0.8 * (ep - 1)) - 1.0
+        return replace(clean, experts=np.tile(np.where(digit == busy, 1.0 + more, 1.0 - more / (ep - 1)), (STEPS, 1)))
+
+    return skewed

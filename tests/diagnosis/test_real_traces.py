@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+import lockstep
 from lockstep.diagnosis.changes import changes
 from lockstep.diagnosis.measure import measure, see
 from lockstep.diagnosis.read.kineto import read_kineto
@@ -41,6 +42,20 @@ def test_a_long_last_stage() -> None:
         assert found.by_stage[int(stage)] == pytest.approx(factor, abs=0.02)
     for op in ("forward-compute", "backward-compute", "grads-reduce-scatter", "optimizer", "params-all-gather"):
         assert found.by_op[op] == pytest.approx(truth["slowdown_by_optype"][op], abs=0.005)
+
+
+def test_a_rank_that_is_last_once_is_no_straggler() -> None:
+    """In one step of 30 a rank costs the others more than 1 % of it; of all steps that is 0.04 %."""
+    assert not measure(read_operations(published_trace("straggler_bytedance_ST.csv.gz"))).stragglers
+
+
+def test_another_run_than_the_one_described() -> None:
+    """One rank of a ResNet beside a batch that it did not have: no cause, and least of all a slow rank."""
+    trace = published_trace("tracelens_resnet_8xmi300x.rank0.json.gz")
+    found = lockstep.diagnose(trace, model="resnet50", cluster="mi300x:1", batch=64).beside
+    assert found is not None
+    assert not found.causes
+    assert any("no cause is named" in one for one in found.not_known)
 
 
 def test_a_rank_that_sleeps() -> None:

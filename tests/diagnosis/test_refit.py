@@ -89,8 +89,8 @@ def test_a_slow_rank_is_no_slow_device() -> None:
     assert found.refit.pace == pytest.approx(1.0, rel=1e-3)  # type: ignore[attr-defined]
 
 
-def test_a_host_that_is_never_late_is_one_of_the_cluster_and_a_late_one_is_a_fault() -> None:
-    """What the prediction has it take too much goes into the file; what it takes more does not."""
+def test_the_pace_is_that_of_a_host_that_is_never_late() -> None:
+    """What the prediction has it take too much goes into the pace; what it takes more does not (test_late_host.py)."""
     estimated = estimate("gpt2-medium", "dgx-h100:1", micro_batch=1, batch=16, seq=1024, zero=1)
     predicted_s = run(estimated)[0].refit  # type: ignore[attr-defined]
     assert predicted_s.host == pytest.approx(1.0, rel=1e-3)

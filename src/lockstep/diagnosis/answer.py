@@ -83,6 +83,7 @@ class Part:
     """What it costs when it is substituted first, before all other parts."""
     last_s: float | None = None
     evidence: str = ""
+    """What the trace shows of it, in a few words."""
 
     @property
     def difference_s(self) -> float | None:
@@ -159,7 +160,9 @@ class Kernel:
     """Per step."""
     seconds: float
     flops_per_s: float | None = None
+    """Of a product whose shapes were recorded."""
     shape: tuple[int, ...] | None = None
+    """(m, n, k, number of products), where all its launches had the same."""
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -281,3 +284,5 @@ class Beside:
     """Whether the gap is inside the prediction's own interval and the measured run alone shows no cause."""
     refit: Refit | None = None
     """The cluster as the run shows it."""
+    collectives: tuple[Collective, ...] = ()
+    """Those measured, beside the rates predicted."""

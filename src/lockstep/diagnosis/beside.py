@@ -7,9 +7,11 @@ from dataclasses import replace
 from lockstep.diagnosis.answer import Beside, Part, Rates
 from lockstep.diagnosis.bubble import split_bubble
 from lockstep.diagnosis.causes import Facts, causes
+from lockstep.diagnosis.evidence import evidence, with_predicted
 from lockstep.diagnosis.factors import factors, predicted_seen
 from lockstep.diagnosis.gap import Share, attribute
-from lockstep.diagnosis.measure import Seen, mean_parts, stragglers
+from lockstep.diagnosis.late_host import lateness
+from lockstep.diagnosis.measure import Seen, collectives, mean_parts, stragglers
 from lockstep.diagnosis.ranks import AllRanks, all_ranks
 from lockstep.diagnosis.refit import Refit, refit
 from lockstep.diagnosis.replay import Factors, Replay, as_predicted, same
@@ -21,6 +23,8 @@ PART_OF = {
 }  # fmt: skip
 LATE = "other_comm.waiting"
 REPLAYED_WELL_FRAC = 0.05
+REPLAYED_FRAC = 0.25
+"""A replay that misses the step by more is of another run than the one measured."""
 
 
 def beside(estimate: Estimate, seen: Seen) -> Beside:
@@ -37,22 +41,31 @@ def beside(estimate: Estimate, seen: Seen) -> Beside:
     replayed_s = replay.step_s(found.names)
     measured_s = facts.measured_s
     notes = list(seen.not_known)
-    if abs(replayed_s / measured_s - 1.0) > REPLAYED_WELL_FRAC:
+    off_frac = replayed_s / measured_s - 1.0
+    if abs(off_frac) > REPLAYED_FRAC:
         notes.append(
-            f"the replay of the measured operations differs from the step by {replayed_s / measured_s - 1:+.1%}: "
+            f"the replay of the measured operations differs from the step by {off_frac:+.0%}, so no cause is named: "
+            "check that model, batch, length and layout are those of the run"
+        )
+    elif abs(off_frac) > REPLAYED_WELL_FRAC:
+        notes.append(
+            f"the replay of the measured operations differs from the step by {off_frac:+.1%}: "
             "take the parts with as much doubt"
         )
     if len(seen.traces) > 1 and len(seen.traces) < estimate.layout.world:
         notes.append(f"{len(seen.traces)} of {estimate.layout.world} ranks were seen; the slowest may be another one")
     if max(one.stages) and not any(len(set(each)) > 1 for each in _by_stage(one.stages, one.ranks, ranks).values()):
         notes.append("with one rank per stage, a slow rank and a long stage cannot be told apart")
-    told, again = causes(facts), refit(estimate, found)
-    both = _parts_of(seen, predicted, one, found)
+    told = () if abs(off_frac) > REPLAYED_FRAC else causes(facts)
+    again = replace(refit(estimate, found), late=lateness(one, seen, predicted, found))
+    both, moved = _parts_of(seen, predicted, one, found), with_predicted(collectives(seen), collectives(predicted))
+    shown = evidence(seen, moved, slow)
+    rows = tuple(replace(row, evidence=shown.get(row.part, "")) for row in parts(seen, both, shares, estimate))
     both[1][LATE] = both[1].get(LATE, 0.0) + late_s
     return Beside(
-        replayed_s, parts(seen, both, shares, estimate), told, rates(found, again), tuple(notes),
+        replayed_s, rows, told, rates(found, again), tuple(notes),
         predicted_s=estimate.step_time_s, measured_s=measured_s, as_predicted=facts.inside and not told,
-        refit=again,
+        refit=again, collectives=moved,
     )  # fmt: skip
 
 

@@ -84,6 +84,8 @@ def _told(facts: Facts, factor: str) -> tuple[str, Json]:
         kind = factor.split()[0]
         return "link", {"group": NAMES[kind], "times": found.links[kind]}
     if factor == "ranks":
+        if len(facts.seen.traces) < 2:
+            return "", {}
         first = facts.stragglers[0] if facts.stragglers else None
         if first is not None and first.kind == "stays":
             return "ranks", {"rank": first.rank}

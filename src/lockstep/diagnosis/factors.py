@@ -39,6 +39,8 @@ ALIKE_FRAC = 0.005
 """Of a step, by which hosts of ranks differ by chance."""
 EXPERT_FRAC = 0.3
 """Of the excess of products on a rank, what attention and the rest may have of it, if its tokens are more."""
+CHANCE_FRAC = 0.02
+"""By which the products of ranks with as many tokens differ by chance."""
 HIDDEN_FRAC = 0.1
 NOT_HIDDEN_FRAC = 0.2
 """Of the seconds that were predicted to hide: where less is hidden, the traffic waits its turn."""
@@ -239,8 +241,15 @@ def _of_ranks(
         product, other = left["matmul"] / stages[stage], other / stages[stage]
         excess, beside = float(np.abs(product - 1).max()), float(np.abs(other - 1).max())
         if excess > 0.02 and beside < EXPERT_FRAC * excess:
-            experts[:, slots], ranks[:, slots] = product, 1.0
+            experts[:, slots], ranks[:, slots] = _alike(product), 1.0
     return stages, ranks, experts
+
+
+def _alike(values: Floats) -> Floats:
+    """`[steps, ranks]`, of ranks that differ by chance their mean: noise on each would add up to a slowest one."""
+    near = np.abs(values[:, :, None] - values[:, None, :]) < CHANCE_FRAC * values[:, :, None]
+    found: Floats = (near * values[:, None, :]).sum(axis=2) / near.sum(axis=2)
+    return found
 
 
 def _weighted(values: Mapping[str, Floats], weight: Mapping[str, Floats], names: Sequence[str]) -> Floats:

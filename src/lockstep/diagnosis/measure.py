@@ -21,6 +21,7 @@ import numpy as np
 from lockstep.diagnosis.align import Aligned, align
 from lockstep.diagnosis.answer import Collective, Input, Kernel, Measured, Part, Quality, Rank, Straggler
 from lockstep.diagnosis.classes import CLASSES, COMMUNICATION
+from lockstep.diagnosis.evidence import evidence
 from lockstep.diagnosis.groups import kinds_of
 from lockstep.diagnosis.partition import Partition, partition
 from lockstep.diagnosis.steps import Window, used
@@ -31,7 +32,7 @@ from lockstep.types.arrays import Array, Floats
 
 STAYS_FRAC = 2 / 3
 COSTS_FRAC = 0.01
-"""Of a step: what others wait for a rank, from which on it is called a straggler."""
+"""Of a step, and of all of them: what others wait for a rank, from which on it is called a straggler."""
 SHOWN_FRAC = 0.01
 UNCLASSIFIED_FRAC = 0.05
 ONE_RANK = "with one rank, waiting and transfer of communication cannot be told apart"
@@ -166,6 +167,8 @@ def stragglers(seen: Seen) -> tuple[Straggler, ...]:
         if cost_s >= COSTS_FRAC * float(seen.step_s[step]):
             found[place].append(cost_s)
     steps = len(excess)
+    if sum(map(sum, found.values())) < COSTS_FRAC * float(seen.step_s.sum()):
+        return ()
     times = sum(map(len, found.values()))
     rows = [
         Straggler(
@@ -219,15 +222,17 @@ def measured(seen: Seen) -> Measured:
         late_s = float(late[place]) if len(seen.traces) > 1 else None
         ranks.append(Rank(_rank(seen, place), trace.stage, parts, late_s, parts.get("idle.host")))
     whole = mean_parts([one for of in each for one in of])
-    step_s = seen.step_s
+    step_s, moved, slow = seen.step_s, collectives(seen), stragglers(seen)
+    told = evidence(seen, moved, slow)
+    longest = sorted(whole.items(), key=lambda row: -row[1])
     return Measured(
         inputs=tuple(_input(seen, place) for place in range(len(seen.traces))),
         step_time_s=float(step_s.mean()),
         spread_s=float(np.ptp(step_s)) if len(step_s) > 1 else None,
-        parts=tuple(Part(name, seconds) for name, seconds in sorted(whole.items(), key=lambda row: -row[1])),
+        parts=tuple(Part(name, seconds, evidence=told.get(name, "")) for name, seconds in longest),
         ranks=tuple(ranks),
-        stragglers=stragglers(seen),
-        collectives=collectives(seen),
+        stragglers=slow,
+        collectives=moved,
         kernels=kernels(seen),
         not_known=seen.not_known,
     )
@@ -252,9 +257,10 @@ def _input(seen: Seen, place: int) -> Input:
 
 def _inside(seen: Seen, place: int) -> Array:
     """Which operations of a trace lie in the steps used."""
-    spans = seen.traces[place].spans
-    windows = [one.window for one in seen.partitions[place]]
-    inside: Array = np.any([(spans.start_s >= w.start_s) & (spans.start_s < w.end_s) for w in windows], axis=0)
+    start_s, windows = seen.traces[place].spans.start_s, [one.window for one in seen.partitions[place]]
+    begins_s, ends_s = np.array([one.start_s for one in windows]), np.array([one.end_s for one in windows])
+    at = np.searchsorted(begins_s, start_s, side="right") - 1
+    inside: Array = (at >= 0) & (start_s < ends_s[np.maximum(at, 0)])
     return inside
 
 
@@ -292,5 +298,9 @@ def kernels(seen: Seen) -> tuple[Kernel, ...]:
             row[0] += float((spans.end_s - spans.start_s)[of].sum())
             row[1] += int(of.sum())
     each, step_s = len(seen.traces) * len(seen.steps), float(seen.step_s.mean())
-    rows = [Kernel(kind, name, count / each, seconds / each) for (kind, name), (seconds, count) in total.items()]
+    rates = {name: rate for trace in seen.traces for name, rate in trace.rates.items()}
+    rows = [
+        Kernel(kind, name, count / each, seconds / each, *rates.get(name, ()))
+        for (kind, name), (seconds, count) in total.items()
+    ]
     return tuple(sorted((one for one in rows if one.seconds >= SHOWN_FRAC * step_s), key=lambda one: -one.seconds))

@@ -19,7 +19,6 @@ reading Nsight Systems traces (2025) and HolisticTraceAnalysis (Meta, 2023).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -33,11 +32,12 @@ from lockstep.types.arrays import Array, Bools, Floats, Ints
 
 GAP_S = 5e-6
 IDLE = ("idle.host", "idle.sync", "idle.input", "idle.dependency", "idle.gaps", "idle.unknown")
+OF_STEP = ("idle.input", "idle.sync")
+COPY = CLASSES.index("copy")
 PART_OF = {
     "matmul": "compute.matmul", "attention": "compute.attention", "norm": "compute.stream",
     "elementwise": "compute.stream", "unknown": "compute.stream", "optimizer": "optimizer", "copy": "copies",
 }  # fmt: skip
-LOADING = re.compile(r"dataloader|data_loader|next_batch|get_batch|load_batch|fetch|^lockstep:input", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,10 @@ class Partition:
     """
     disputed_s: float
     """The same before the end of a collective that the computation may have needed; a message of a pipeline it did."""
+    between_s: float = 0.0
+    """Of waiting for the host, what lies before the first or after the last kernel that computes, in loading data or in
+    waiting for the device: time that a step costs the host, not a launch.
+    """
 
     def parts(self, trace: RankTrace, kind: Mapping[str, str]) -> dict[str, float]:
         """Seconds by part; they add up to the window. `kind` names the kind of every group: dp, tp, ..."""
@@ -121,10 +125,12 @@ def partition(
     hidden = _hidden(trace, mine.at(comm), edges, length, busy | starved, low[comm], high[comm])
     moves = _covered(edges, came[comm], high[comm])
     starved_s, disputed_s = (float(length[late & moves & which].sum()) for which in (alone, ~alone))
+    works = computes & (mine.kind != COPY)
+    ends_s = float(low[works].min(initial=window.end_s)), float(high[works].max(initial=window.start_s))
+    idle_s, between_s = _idle(trace, edges, free, window, ends_s)
     return Partition(
-        window, compute_s, Exposed(inside[comm], *exposed), _idle(trace, edges, free, window), hidden,
-        starved_s, disputed_s,
-    )  # fmt: skip
+        window, compute_s, Exposed(inside[comm], *exposed), idle_s, hidden, starved_s, disputed_s, between_s
+    )
 
 
 def _following(computes: Spans, edges: Floats) -> tuple[Floats, Bools]:
@@ -181,39 +187,42 @@ def _hidden(
     return found
 
 
-def _idle(trace: RankTrace, edges: Floats, free: Bools, window: Window) -> dict[str, float]:
-    """Seconds of idle time by cause."""
+def _idle(
+    trace: RankTrace, edges: Floats, free: Bools, window: Window, ends_s: tuple[float, float]
+) -> tuple[dict[str, float], float]:
+    """(seconds of idle time by cause, those of `between_s`). `ends_s`: of all that computes."""
     change = np.diff(np.concatenate(([0], free.astype(np.int64), [0])))
     low, high = edges[np.flatnonzero(change == 1)], edges[np.flatnonzero(change == -1)]
-    spans, found = trace.spans, dict.fromkeys(IDLE, 0.0)
+    spans, found, between_s = trace.spans, dict.fromkeys(IDLE, 0.0), 0.0
     following = np.searchsorted(spans.start_s, high)
-    loading = [(one.start_s, one.end_s) for one in trace.marks if LOADING.search(one.name)]
+    loading, waits = (_touching(each, window.start_s, window.end_s) for each in (trace.loading, trace.waits))
     for begin, end, at in zip(low.tolist(), high.tolist(), following.tolist(), strict=True):
         called_s = float(spans.called_s[at]) if at < len(spans) and end < window.end_s else np.nan
         if trace.on_host:
             cause = "idle.host"
         elif end - begin < GAP_S:
             cause = "idle.gaps"
-        elif _within(begin, end, loading):
+        elif _within(begin, end, *loading):
             cause = "idle.input"
         elif np.isnan(called_s):
             cause = "idle.unknown" if end < window.end_s or trace.graphs else "idle.host"
         elif called_s > begin:
-            cause = "idle.sync" if _within(begin, min(end, called_s), _waits(trace, begin, end)) else "idle.host"
+            cause = "idle.sync" if _within(begin, min(end, called_s), *waits) else "idle.host"
         else:
             cause = "idle.dependency"
         found[cause] += end - begin
-    return found
+        if cause in OF_STEP or (cause == "idle.host" and (end <= ends_s[0] or begin >= ends_s[1])):
+            between_s += end - begin
+    return found, between_s
 
 
-def _waits(trace: RankTrace, begin: float, end: float) -> list[tuple[float, float]]:
-    """Calls in which the host waited for the device, that touch a span."""
-    starts, ends = trace.waits
-    chosen = (starts < end) & (ends > begin)
-    return list(zip(starts[chosen].tolist(), ends[chosen].tolist(), strict=True))
+def _touching(spans: tuple[Floats, Floats], begin: float, end: float) -> tuple[Floats, Floats]:
+    """(starts, ends) of those spans that touch the time between."""
+    chosen = (spans[0] < end) & (spans[1] > begin)
+    return spans[0][chosen], spans[1][chosen]
 
 
-def _within(begin: float, end: float, spans: list[tuple[float, float]]) -> bool:
+def _within(begin: float, end: float, starts: Floats, ends: Floats) -> bool:
     """Whether spans cover at least half of the time between."""
-    covered_s = sum(max(0.0, min(end, high) - max(begin, low)) for low, high in spans)
+    covered_s = float(np.maximum(np.minimum(end, ends) - np.maximum(begin, starts), 0.0).sum())
     return covered_s >= 0.5 * (end - begin) > 0

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from lockstep.diagnosis.late_host import host_factors
 from lockstep.diagnosis.link_times import FittedLink, fit_links, reached_frac
 from lockstep.diagnosis.measure import Seen
 from lockstep.diagnosis.product_rates import ProductFit, fit_products
@@ -182,18 +183,30 @@ def _of_traces(one: Estimate, refit: Refit, seen: Seen | None, traces: Sequence[
         ]
     if abs(refit.host - 1.0) > SAME_FRAC:
         rows.append(Found("host", refit.host, None, TIMES))
-    source = f"{SOURCE}: {', '.join(_said(classes, products, refit.host))}"
-    entry = _entry(refit.host, max(LEFT_FRAC, refit.error_frac), source, classes, products)
+    entry = _entry(refit.host, max(LEFT_FRAC, refit.error_frac), SOURCE, classes, products)
+    if refit.late is not None and SIGMAS * refit.late.error_frac >= 1.0:
+        more = (*more, "the host is late by so different times in different steps and ranks that its factors stay")
+    else:
+        entry = host_factors(one, cluster, entry, refit.late)
+    rows += [
+        Found(f"host, each {name}", of.factor, _ends(of.factor, of.error), TIMES)
+        for name, of in (("launch", entry.launch), ("step", entry.step))
+        if of is not None
+    ]
+    entry = entry.model_copy(update={"source": f"{SOURCE}: {', '.join(_said(classes, products, entry))}"})
     return Recalibrated(cluster, entry, refit.pace, (*rows, *factors), (*notes, *more), products)
 
 
-def _said(classes: Mapping[str, tuple[float, float]], products: ProductFit | None, host: float) -> Iterator[str]:
+def _said(classes: Mapping[str, tuple[float, float]], products: ProductFit | None, entry: PaceEntry) -> Iterator[str]:
     """What the pace rests on, and what it is, for whoever plans with it."""
     if products is not None:
         yield f"matrix products by {len(products.products)} shapes"
     for name, (times, _) in classes.items():
         yield f"{CALLED[name].replace(',', ' and')} x {times:.3g}"
-    yield f"host x {host:.3g}"
+    yield f"host x {entry.factor:.3g}"
+    for name, of in (("launch", entry.launch), ("step", entry.step)):
+        if of is not None:
+            yield f"host at each {name} x {of.factor:.3g}"
 
 
 def _entry(
@@ -216,7 +229,7 @@ def _rounded(value: float | tuple[float, float]) -> float | tuple[float, ...]:
 
 
 def _ends(factor: float, error_frac: float) -> tuple[float, float]:
-    return factor * (1 - SIGMAS * error_frac), factor * (1 + SIGMAS * error_frac)
+    return factor * max(0.0, 1 - SIGMAS * error_frac), factor * (1 + SIGMAS * error_frac)
 
 
 def _link_rows(cluster: Cluster, link: FittedLink) -> list[Found]:

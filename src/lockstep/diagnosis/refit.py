@@ -5,8 +5,9 @@
     links    of every level of the cluster, the share of its wire reached: that of the catalog over how many times as
              long the transfers of its groups take; groups that share a level by their predicted seconds
 
-Slow ranks, uneven stages and tokens and a late host are left out: they are faults of the run, not of the hardware. The
-error of a number is its standard deviation over ranks and steps, and at least `LEAST_ERROR_FRAC`.
+Slow ranks, uneven stages and tokens are left out: they are faults of the run, not of the hardware. A host that is later
+than predicted on all ranks is its software's (`late_host.py`). The error of a number is its standard deviation over
+ranks and steps, and at least `LEAST_ERROR_FRAC`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from lockstep.diagnosis.late_host import Lateness
 from lockstep.diagnosis.replay import LINKS, Factors
 from lockstep.hardware import Cluster, Link
 from lockstep.hardware.source import Source
@@ -51,6 +53,8 @@ class Refit:
     """(measured over predicted transfer, error), by level of the cluster."""
     reached_Bps: Mapping[str, float]
     """Bytes per second of one link, by level."""
+    late: Lateness | None = None
+    """By how much the host is later than predicted; None where it is not, or nobody knows."""
 
 
 SOURCE = "lockstep diagnose on traces of a run"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -12,6 +14,8 @@ from lockstep.types.arrays import Bools, Floats, Ints
 
 TABLE_HOST = "table"
 """What stands for the host of ranks of one table."""
+LOADING = re.compile(r"dataloader|data_loader|next_batch|get_batch|load_batch|fetch|^lockstep:input", re.IGNORECASE)
+"""Annotations in which the host loads data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,8 @@ class RankTrace:
     stage: int | None = None
     unclassified: Mapping[str, float] = field(default_factory=dict)
     """Seconds of kernels that no pattern knows, by name."""
+    rates: Mapping[str, tuple[float, tuple[int, ...] | None]] = field(default_factory=dict)
+    """Of kernels of products whose shapes were recorded: FLOP/s, and (m, n, k, count) where there was one alone."""
     graphs: bool = False
     """Whether kernels ran from CUDA graphs, which have no launches of their own."""
     on_host: bool = False
@@ -92,6 +98,13 @@ class RankTrace:
     def name(self, index: int) -> str:
         """Text behind an index, empty for -1."""
         return self.names[index] if index >= 0 else ""
+
+    @cached_property
+    def loading(self) -> tuple[Floats, Floats]:
+        """(starts, ends) of annotations in which the host was loading data."""
+        found = [(one.start_s, one.end_s) for one in self.marks if LOADING.search(one.name)]
+        starts, ends = np.array(found).reshape(-1, 2).T
+        return starts, ends
 
     @property
     def lost_group(self) -> Bools:
@@ -123,8 +136,12 @@ class RankTrace:
 
 def sorted_spans(spans: Spans) -> Spans:
     """In order of starts, longer ones first; the order in which a file lists events means nothing."""
-    order = np.lexsort((spans.name, spans.stream, -spans.end_s, spans.start_s))
-    return spans.at(order)
+    return spans.at(order_of(spans.start_s, spans.end_s, spans.stream, spans.name))
+
+
+def order_of(start_s: Floats, end_s: Floats, stream: Ints, name: Ints) -> Ints:
+    """Places of operations in that order."""
+    return np.lexsort((name, stream, -end_s, start_s))
 
 
 def unclassified(names: tuple[str, ...], spans: Spans) -> dict[str, float]:

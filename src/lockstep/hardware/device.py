@@ -70,6 +70,8 @@ class Efficiency:
     """Fused attention kernels measured on the device, by name."""
     host_factor: float = 1.0
     """Factor on all host times of the software."""
+    step_factor: float = 1.0
+    """Further factor on what a step costs the host beside its launches."""
     fp8_frac: float = 1.0
     """Fraction of the peak that products reach in fp8, over that in half precision."""
     optimizer_factor: float = 1.0
@@ -99,11 +101,14 @@ class Efficiency:
 
     def slowed(
         self, factor: float, matmul: float | None = None, attention: float | None = None, stream: float | None = None,
-        optimizer: float | None = None,
+        optimizer: float | None = None, launch: float | None = None, step: float | None = None,
     ) -> Efficiency:  # fmt: skip
-        """The curve of software whose kernels and host work take `factor` times as long, some kernels others."""
-        kinds = (matmul, attention, stream, optimizer)
-        products, attends, streams, updates = (factor if one is None else one for one in kinds)
+        """The curve of software whose kernels and host work take `factor` times as long, some of them others.
+
+        `launch` is of the host at each launch, `step` of the host at each step.
+        """
+        kinds = (matmul, attention, stream, optimizer, launch, step)
+        products, attends, streams, updates, launches, steps = (factor if one is None else one for one in kinds)
         return replace(
             self,
             matmul_max_frac=self.matmul_max_frac / products,
@@ -113,13 +118,14 @@ class Efficiency:
             attention_backward_frac=self.attention_backward_frac / attends,
             attention={name: one.slowed(attends) for name, one in self.attention.items()},
             launch_s=self.launch_s * factor,
-            host_factor=self.host_factor * factor,
+            host_factor=self.host_factor * launches,
+            step_factor=self.step_factor * steps / launches,
             optimizer_factor=self.optimizer_factor * updates / streams,
         )
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, without="host_factor optimizer_factor")
+        return picked(self, without="host_factor step_factor optimizer_factor")
 
 
 @cache

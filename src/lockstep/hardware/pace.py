@@ -10,9 +10,8 @@ from lockstep.hardware.schema import FactorEntry, PaceEntry
 
 def paced(device: Device, entry: PaceEntry) -> Device:
     """The device with its kernels and its host as slow as the entry says."""
-    curve = device.efficiency.slowed(
-        entry.factor, *(_factor(one) for one in (entry.matmul, entry.attention, entry.stream, entry.optimizer))
-    )
+    of = (entry.matmul, entry.attention, entry.stream, entry.optimizer, entry.launch, entry.step)
+    curve = device.efficiency.slowed(entry.factor, *(_factor(one) for one in of))
     if entry.products is not None:
         found = entry.products
         curve = replace(curve, matmul_max_frac=found.max_frac, matmul_bytes_factor=found.bytes_factor)

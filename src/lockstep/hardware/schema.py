@@ -210,7 +210,7 @@ class NodeEntry(Strict):
 
 
 class FactorEntry(Strict):
-    """Kernels of a kind take `factor` times as long as predicted."""
+    """Kernels of a kind, or the host, take `factor` times as long as predicted."""
 
     factor: Share
     error: Least0 = 0.0
@@ -240,6 +240,10 @@ class PaceEntry(Strict):
     stream: FactorEntry | None = None
     """Norms and elementwise kernels."""
     optimizer: FactorEntry | None = None
+    launch: FactorEntry | None = None
+    """The host at every launch of a kernel."""
+    step: FactorEntry | None = None
+    """The host at every step beside its launches: loading data, clipping, logging."""
     products: ProductsEntry | None = None
     """Instead of the curve's own constants and of `matmul`."""
     source: Annotated[str, Field(min_length=1)]

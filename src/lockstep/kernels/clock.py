@@ -168,7 +168,7 @@ class Clock:
     @property
     def step_s(self) -> float:
         """Host time per optimizer step."""
-        return self._host(self.stack.step_s)
+        return self._host(self.stack.step_s) * self.device.efficiency.step_factor
 
     def _host(self, seconds: float) -> float:
         return seconds * self.device.efficiency.host_factor

@@ -273,6 +273,8 @@ def diagnose(
         stated += [one for log in gathered.logs for one in numbers_of(log, found.job) if one.quantity not in known]
     shown = None if seen is None else measured_parts(seen)
     beside = None if seen is None or found is None else beside_of(found, seen)
+    if shown is not None and beside is not None:
+        shown = replace(shown, collectives=beside.collectives)
     if picture is not None:
         _write_overlay(found, seen, picture)
     judged = None

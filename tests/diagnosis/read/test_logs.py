@@ -40,6 +40,12 @@ LINES = {
         {"step_time_s": 11.5, "tokens_per_s": 22800, "tokens_per_s_per_gpu": 11400,
          "model_flops_per_gpu_per_s": 38.3e12, "batch": 64},
     ),
+    "nanotron, later": (
+        "iteration: 191 / 200 | consumed_tokens: 196K | time_per_iteration_ms: 56.9 | tokens_per_sec: 18K | "
+        "tokens_per_sec_per_gpu: 9K | global_batch_size: 1.02K | grad_norm: 201K | lm_loss: 9.18 | lr: 1.58e-05 | "
+        "model_tflops_per_gpu: 1.25\n",
+        {"step_time_s": 0.0569, "tokens_per_s": 18000, "tokens_per_s_per_gpu": 9000, "batch": None},
+    ),
     "hf-trainer": (
         "{'train_runtime': 120.0, 'train_samples_per_second': 12.5, 'train_steps_per_second': 0.39, 'epoch': 1.0}\n",
         {"samples_per_s": 12.5, "run_s": 120.0},
@@ -48,6 +54,9 @@ LINES = {
         "[2024-07-17 19:53:24,981] [INFO] [timer.py:258:stop] epoch=0/micro_step=4500/global_step=4500, "
         "RunningAvgSamplesPerSec=16.12, CurrSamplesPerSec=16.8, MemAllocated=0.02GB, MaxMemAllocated=0.97GB\n",
         {"samples_per_s": 16.8, "memory_B": 0.97 * 2**30},
+    ),
+    "deepspeed, pipelines": (
+        "steps: 10 loss: 10.2012 iter time (s): 11.901 samples/sec: 5.378\n", {"step_time_s": 11.901},
     ),
     "llm-foundry": (
         "[batch=10/100]:\n\t Train throughput/batches_per_sec: 0.1\n\t Train throughput/device/tokens_per_sec: 9000.5\n"

@@ -32,8 +32,9 @@ from lockstep.diagnosis.classes import (
 from lockstep.diagnosis.read import TRACE, Kind, register
 from lockstep.diagnosis.read.file import Head, stream
 from lockstep.diagnosis.read.json_stream import members
-from lockstep.diagnosis.read.kineto_host import RECORD, host_spans, numbers
-from lockstep.diagnosis.trace import Mark, RankTrace, Spans, sorted_spans, unclassified
+from lockstep.diagnosis.read.kineto_host import RECORD, host_spans, numbers, places
+from lockstep.diagnosis.read.products import Shape, kernel_rates, shape_of
+from lockstep.diagnosis.trace import Mark, RankTrace, Spans, order_of, unclassified
 from lockstep.documents.files import File
 from lockstep.errors import BadInput
 from lockstep.types.arrays import Array, Ints
@@ -41,6 +42,7 @@ from lockstep.types.plain import Json
 
 DEVICE = frozenset(("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"))
 CALLS = frozenset(("cuda_runtime", "cuda_driver", "hip_runtime", "Runtime", "xpu_runtime", "privateuse1_runtime"))
+WHOLE = ("name", "stream", "group", "op", "peer")
 HOST_COLUMNS = ("ts", "dur", "name", "thread")
 ELEMENT_B = {
     "Double": 8, "Long": 8, "Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2, "Byte": 1, "Char": 1, "Bool": 1,
@@ -79,6 +81,9 @@ class Columns:
     marks: list[tuple[str, float, float, int]] = field(default_factory=list)
     threads: dict[str, int] = field(default_factory=dict)
     records: dict[int, tuple[int, int, float, int]] = field(default_factory=dict)
+    shapes: dict[Shape, int] = field(default_factory=dict)
+    products: dict[str, array[Any]] = field(default_factory=lambda: {"external": array("q"), "shape": array("i")})
+    rates: dict[int, tuple[float, tuple[int, ...] | None]] = field(default_factory=dict)
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     titles: dict[str, str] = field(default_factory=dict)
     graphs: bool = False
@@ -146,6 +151,9 @@ def _keep(kept: Columns, event: Json) -> None:
         external, name = int(args.get("External id") or 0), str(event["name"])
         if name == RECORD and "Collective name" in args:
             kept.records[external] = kept.comms(args, name)
+        if "Input Dims" in args and external and (shape := shape_of(name, args)) is not None:
+            kept.products["external"].append(external)
+            kept.products["shape"].append(kept.shapes.setdefault(shape, len(kept.shapes)))
         kept.ops["external"].append(external)
         kept.ops["name"].append(kept.index(name))
         if kept.on_host is not None:
@@ -246,6 +254,7 @@ def _trace(path: str, kept: Columns, head: Json) -> RankTrace:
         titles=kept.titles,
         unclassified=unclassified(names, spans),
         graphs=kept.graphs,
+        rates={names[of]: rate for of, rate in kept.rates.items()},
         on_host=on_host,
     )
 
@@ -275,41 +284,38 @@ def _device_spans(kept: Columns, zero_us: float) -> Spans:
     columns = {key: numbers(column) for key, column in kept.device.items()}
     if columns["gpu"].max() >= MOST_DEVICES:
         raise ValueError(f"a kernel ran on device {columns['gpu'].max()}")
-    busiest = int(np.argmax(np.bincount(np.maximum(columns["gpu"], 0), columns["dur"])))
-    columns = {key: column[np.maximum(columns["gpu"], 0) == busiest] for key, column in columns.items()}
+    device = np.maximum(columns["gpu"], 0)
+    of_busiest = device == np.argmax(np.bincount(device, columns["dur"]))
+    if not of_busiest.all():
+        columns = {key: column[of_busiest] for key, column in columns.items()}
     calls = {key: numbers(column) for key, column in kept.calls.items()}
-    place = _places(calls["correlation"], columns["correlation"])
+    place = places(calls["correlation"], columns["correlation"])
     known = place >= 0
     called = np.full(len(place), np.nan)
     called[known] = calls["ts"][place[known]]
     external = columns["external"].astype(np.int64)
     external[known & (external == 0)] = calls["external"][place[known & (external == 0)]]
     _fill_records(kept, columns, external)
-    start = (columns["ts"] - zero_us) / 1e6
-    spans = Spans(
-        start_s=start,
-        end_s=start + columns["dur"] / 1e6,
-        kind=_kinds(kept, columns["name"], external),
-        name=columns["name"].astype(np.int64),
-        stream=columns["stream"].astype(np.int64),
-        called_s=(called - zero_us) / 1e6,
-        group=columns["group"].astype(np.int64),
-        op=columns["op"].astype(np.int64),
-        size_B=columns["size"],
-        peer=columns["peer"].astype(np.int64),
-        microbatch=np.full(len(start), -1),
-    )
-    return sorted_spans(spans)
+    kinds, start = _kinds(kept, columns["name"], external), (columns["ts"] - zero_us) / 1e6
+    end = start + columns["dur"] / 1e6
+    _rate(kept, columns, external, kinds)
+    order = order_of(start, end, columns["stream"], columns["name"])
+    whole = {key: column[order].astype(np.int64) for key, column in columns.items() if key in WHOLE}
+    return Spans(
+        start_s=start[order], end_s=end[order], kind=kinds[order], called_s=(called[order] - zero_us) / 1e6,
+        size_B=columns["size"][order], microbatch=np.full(len(start), -1), **whole,
+    )  # fmt: skip
 
 
-def _places(keys: Ints, wanted: Ints) -> Ints:
-    """Where each wanted number is among `keys`, -1 where it is not; 0 stands for none."""
-    if not len(keys):
-        return np.full(len(wanted), -1)
-    order = np.argsort(keys, kind="stable")
-    at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
-    found = order[at]
-    return np.where((keys[found] == wanted) & (wanted != 0), found, -1)
+def _rate(kept: Columns, columns: dict[str, Array], external: Ints, kinds: Ints) -> None:
+    """Keeps the rates of kernels that multiply, where shapes were recorded; of an operator's the longest counts."""
+    place = places(numbers(kept.products["external"]), external)
+    chosen = np.flatnonzero((place >= 0) & (kinds == CLASSES.index("matmul")))
+    chosen = chosen[np.lexsort((-columns["dur"][chosen], external[chosen]))]
+    chosen = chosen[np.unique(external[chosen], return_index=True)[1]]
+    if len(chosen):
+        shape = numbers(kept.products["shape"])[place[chosen]]
+        kept.rates = kernel_rates(tuple(kept.shapes), shape, columns["name"][chosen], columns["dur"][chosen] / 1e6)
 
 
 def _fill_records(kept: Columns, columns: dict[str, Array], external: Ints) -> None:
@@ -325,19 +331,19 @@ def _fill_records(kept: Columns, columns: dict[str, Array], external: Ints) -> N
 def _kinds(kept: Columns, name: Ints, external: Ints) -> Ints:
     """Class of every operation."""
     names = list(kept.names)
-    place = _places(numbers(kept.ops["external"]), external)
+    place = places(numbers(kept.ops["external"]), external)
     operator = np.where(place >= 0, numbers(kept.ops["name"])[place] if len(kept.ops["name"]) else -1, -1)
-    pairs, inverse = np.unique(np.stack((name.astype(np.int64), operator), axis=1), axis=0, return_inverse=True)
+    pairs, inverse = np.unique(name.astype(np.int64) * (len(names) + 1) + operator + 1, return_inverse=True)
     ran = [names[i] for i in np.unique(name).tolist()]
     unfused = any(SOFTMAX.search(one) for one in ran) and not any(FUSED_ATTENTION.search(one) for one in ran)
     found = []
-    for of, by in pairs.tolist():
-        caller = names[by] if by >= 0 else ""
+    for of, by in (divmod(pair, len(names) + 1) for pair in pairs.tolist()):
+        caller = names[by - 1] if by else ""
         kind = class_of(names[of], caller)
         if unfused and CLASSES[kind] == "matmul" and UNFUSED_PRODUCTS.search(caller):
             kind = CLASSES.index("attention")
         found.append(kind)
-    return np.array(found, dtype=np.int64)[inverse.ravel()]
+    return np.array(found, dtype=np.int64)[inverse]
 
 
 def _recognise(begun: Head) -> bool:

@@ -22,8 +22,18 @@ PAIR = re.compile(r"(\d+)-(\d+)$")
 
 
 def numbers(column: array[Any]) -> Array:
-    """What was kept of one column."""
-    return np.frombuffer(column, dtype=column.typecode).copy() if len(column) else np.zeros(0, column.typecode)
+    """What was kept of one column, not copied."""
+    return np.frombuffer(column, dtype=column.typecode) if len(column) else np.zeros(0, column.typecode)
+
+
+def places(keys: Ints, wanted: Ints) -> Ints:
+    """Where each wanted number is among `keys`, -1 where it is not; 0 stands for none."""
+    if not len(keys):
+        return np.full(len(wanted), -1)
+    order = np.argsort(keys, kind="stable")
+    at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
+    found = order[at]
+    return np.where((keys[found] == wanted) & (wanted != 0), found, -1)
 
 
 def host_spans(kept: Columns, zero_us: float) -> Spans:

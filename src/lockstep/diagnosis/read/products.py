@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +21,11 @@ import numpy as np
 from lockstep.diagnosis.read.file import stream
 from lockstep.diagnosis.read.json_stream import members
 from lockstep.documents.files import File
-from lockstep.types.arrays import Array, Ints
+from lockstep.types.arrays import Array, Floats, Ints
 from lockstep.types.plain import Json, picked
 
+Shape = tuple[int, int, int, int, str]
+"""(m, n, k, count, format) of a product."""
 PRODUCT = re.compile(r"^aten::(_scaled_|b|add|baddb)?mm(_out)?_?$|^aten::_addmm_activation$")
 ADDED_FIRST = re.compile(r"add")
 """Operators whose first input is what the product is added to."""
@@ -75,7 +78,7 @@ def read_products(path: File) -> tuple[Product, ...]:
 
     Empty where shapes were not recorded. Raises BadInput for a damaged file.
     """
-    shapes: dict[int, tuple[int, int, int, int, str]] = {}
+    shapes: dict[int, Shape] = {}
     kernels: dict[str, array[Any]] = {"external": array("q"), "correlation": array("q"), "us": array("d")}
     calls: dict[str, array[Any]] = {"correlation": array("q"), "external": array("q")}
     with stream(path) as file:
@@ -83,7 +86,7 @@ def read_products(path: File) -> tuple[Product, ...]:
             if key != "traceEvents" or not isinstance(event, dict) or not isinstance(args := event.get("args"), dict):
                 continue
             category, external = event.get("cat"), args.get("External id")
-            if category == "cpu_op" and external and (shape := _shape(str(event.get("name")), args)) is not None:
+            if category == "cpu_op" and external and (shape := shape_of(str(event.get("name")), args)) is not None:
                 shapes[int(external)] = shape
             elif category == "kernel":
                 kernels["external"].append(int(external or 0))
@@ -95,9 +98,24 @@ def read_products(path: File) -> tuple[Product, ...]:
     return _timed(shapes, {name: np.array(column) for name, column in kernels.items()}, calls)
 
 
-def _timed(
-    shapes: dict[int, tuple[int, int, int, int, str]], kernels: dict[str, Array], calls: dict[str, array[Any]]
-) -> tuple[Product, ...]:
+def kernel_rates(
+    shapes: Sequence[Shape], shape: Ints, kernel: Ints, took_s: Floats
+) -> dict[int, tuple[float, tuple[int, ...] | None]]:
+    """FLOP/s of each `kernel`, and (m, n, k, count) where it had one shape alone.
+
+    Args: `shape` of every kernel that ran, in `shapes`; `kernel` and `took_s`: what it is, and its seconds.
+    """
+    flops = np.array([2.0 * m * n * k * count for m, n, k, count, _ in shapes])[shape]
+    found = {}
+    for one in np.unique(kernel).tolist():
+        mine = kernel == one
+        seconds, of = float(took_s[mine].sum()), np.unique(shape[mine]).tolist()
+        if seconds > 0:
+            found[int(one)] = float(flops[mine].sum()) / seconds, shapes[of[0]][:4] if len(of) == 1 else None
+    return found
+
+
+def _timed(shapes: dict[int, Shape], kernels: dict[str, Array], calls: dict[str, array[Any]]) -> tuple[Product, ...]:
     """Shapes with the seconds of the kernels that their operators launched."""
     launched = dict(zip(calls["correlation"], calls["external"], strict=True))
     owner: Ints = kernels["external"].astype(np.int64)
@@ -107,7 +125,7 @@ def _timed(
     for external, us in zip(owner.tolist(), kernels["us"].tolist(), strict=True):
         if external in shapes:
             took_s[external] += us / 1e6
-    runs: dict[tuple[int, int, int, int, str], list[float]] = defaultdict(list)
+    runs: dict[Shape, list[float]] = defaultdict(list)
     for external, seconds in took_s.items():
         if seconds > 0:
             runs[shapes[external]].append(seconds)
@@ -115,7 +133,7 @@ def _timed(
     return tuple(sorted(found, key=lambda one: (-sum(one.times_s), one.m, one.n, one.k)))
 
 
-def _shape(name: str, args: Json) -> tuple[int, int, int, int, str] | None:
+def shape_of(name: str, args: Json) -> Shape | None:
     """(m, n, k, count, format) of a product; None for what is none, or says no shapes."""
     dims, kinds = args.get("Input Dims"), args.get("Input type")
     if not PRODUCT.match(name) or not isinstance(dims, list) or not isinstance(kinds, list):

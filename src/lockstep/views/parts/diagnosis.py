@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from lockstep.units import format_bandwidth, format_frac, format_size, format_time
+from lockstep.units import format_bandwidth, format_flops, format_frac, format_size, format_time
 from lockstep.views.page.timeline import timeline_form
 from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.terminal import bar, heading, indented, interactive, table
@@ -164,11 +164,11 @@ def _parts(parts: Sequence[Part], step_s: float, predicted: bool, out: Console) 
                 "" if one.difference_s is None else _signed(one.difference_s),
                 "" if one.gap_share_frac is None else format_frac(one.gap_share_frac, 2),
             ]
-        rows.append((*row, bar((mine or 0.0) / step_s)))
+        rows.append((*row, bar((mine or 0.0) / step_s), Text(one.evidence, style="dim")))
     columns = [("part", "left"), ("measured", "right")]
     if predicted:
         columns += [("predicted", "right"), ("difference", "right"), ("of the gap", "right")]
-    indented(out, table([*columns, ("", "left")], rows))
+    indented(out, table([*columns, ("", "left"), ("", "line")], rows))
 
 
 def _slowdowns(found: Slowdowns, out: Console) -> None:
@@ -220,11 +220,14 @@ def _collectives(seen: Measured, out: Console) -> None:
             "-" if one.size_B is None else format_size(one.size_B),
             f"{one.count:,.3g}",
             "-" if one.busbw_Bps is None else format_bandwidth(one.busbw_Bps),
+            "-" if one.predicted_busbw_Bps is None else format_bandwidth(one.predicted_busbw_Bps),
         )
         for one in seen.collectives[:ROWS]
     ]
     columns = [("group", "left"), ("collective", "left"), ("size", "right"), ("per step", "right")]
-    indented(out, table([*columns, ("bus bandwidth", "right")], rows))
+    columns += [("bus bandwidth", "right"), ("predicted", "right")]
+    beside = any(one.predicted_busbw_Bps is not None for one in seen.collectives)
+    indented(out, table(columns, rows) if beside else table(columns[:-1], [row[:-1] for row in rows]))
 
 
 def _kernels(seen: Measured, out: Console) -> None:
@@ -232,9 +235,13 @@ def _kernels(seen: Measured, out: Console) -> None:
         return
     more = len(seen.kernels) - ROWS
     heading(out, "Kernels", f"{more} more of 1 % of the step or longer with --json" if more > 0 else "")
-    rows = [(one.kind, format_time(one.seconds), f"{one.count:,.4g}", one.name) for one in seen.kernels[:ROWS]]
-    columns = [("class", "left"), ("time", "right"), ("per step", "right"), ("kernel", "line")]
-    indented(out, table(columns, rows))
+    rated = any(one.flops_per_s is not None for one in seen.kernels[:ROWS])
+    rows = []
+    for one in seen.kernels[:ROWS]:
+        rate = ("-" if one.flops_per_s is None else format_flops(one.flops_per_s),) if rated else ()
+        rows.append((one.kind, format_time(one.seconds), f"{one.count:,.4g}", *rate, one.name))
+    columns = [("class", "left"), ("time", "right"), ("per step", "right")]
+    indented(out, table([*columns, *([("rate", "right")] if rated else []), ("kernel", "line")], rows))
 
 
 def _causes(causes: Sequence[Cause], out: Console) -> None:
