@@ -12,6 +12,7 @@ import lockstep
 from lockstep.units import format_frac, format_time
 from lockstep.web.screens.diagnose import gap_rows
 from ui.measured_run import WORDS, dropped, run, write
+from ui.megatron_log import MEGATRON
 from ui.numbers import numbers, printed, texts
 from ui.test_page import COLOURS, LEAST_CONTRAST, OPEN_ALL, UNNAMED, contrast
 
@@ -66,6 +67,22 @@ def test_files_are_chosen_and_left_out(paths: list[Path], watched: Any) -> None:
     page.page.wait_for_function("() => document.querySelectorAll('.files li').length === 7")
     page.settle()
     assert len(page.page.url) < len(before)
+    page.quiet()
+
+
+def test_a_log_stands_for_the_fields_that_it_states(watched: Any, tmp_path: Path) -> None:
+    """What was asked before gives way; the cluster, which no log names, stays."""
+    (tmp_path / "train.log").write_text(MEGATRON)
+    page = watched()
+    page.go("/diagnose?model=llama3-70b&cluster=dgx-h100:2&batch_tokens=4M&tp=8&pp=1")
+    page.page.locator("#files-file").set_input_files(tmp_path / "train.log")
+    page.page.wait_for_url("**file=dropped**")
+    page.page.wait_for_function("() => document.querySelector('main .over')?.textContent.includes('tp 2, pp 2')")
+    page.settle()
+    values = [page.page.locator(f"#f-{name}").input_value() for name in ("model", "cluster", "batch_tokens", "tp")]
+    assert values == ["", "dgx-h100:2", "", ""]
+    said = page.page.locator("footer pre").first.inner_text().strip()
+    assert said == "lockstep diagnose train.log --cluster dgx-h100:2"
     page.quiet()
 
 
