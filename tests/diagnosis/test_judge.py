@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from lockstep.diagnosis import deviations as deviations_module
 from lockstep.diagnosis.deviations import OUTSIDE, candidates, deviations
 from lockstep.diagnosis.deviations import _changed as changed
 from lockstep.diagnosis.deviations import _slowed as slowed
@@ -86,7 +87,8 @@ def test_a_deviation_that_happened_is_a_candidate_that_fits(found):
         if one.factor:
             continue
         try:
-            other = changed(one, found)
+            job, layout = changed(one, found)
+            other = estimate(job, found.cluster, layout)
         except BadInput:
             continue
         if abs(math.log(other.step_time_s / found.step_time_s)) < 0.02:
@@ -103,11 +105,44 @@ def test_a_factor_is_found_again(found, factor):
         if one.factor in ("", OUTSIDE):
             continue
         level = {"inner": 0, "outer": len(found.cluster.levels) - 1}.get(one.factor)
-        step_s = estimate(found.job, slowed(found.cluster, one.factor, level, factor), found.layout).step_time_s
+        slower = slowed(found, one.factor, level, factor)
+        assert slower == estimate(found.job, slower.cluster, found.layout)
+        step_s = slower.step_time_s
         if step_s < found.step_time_s * 1.001:
             continue
         named = {each.name: each for each in candidates(Stated(TIME_S, step_s), found)}
         assert named[one.name].factor == pytest.approx(factor, rel=1e-5)
+
+
+def test_a_format_that_the_device_lacks_is_no_deviation():
+    """A V100 has no TF32; what else would explain the number is found all the same."""
+    computer = cluster("dgx-v100:1")
+    job = Job(model("gpt2-xl"), Recipe(seq=1024, batch=64, dtype="fp16"), 8)
+    found = estimate(job, computer, Layout(dp=8))
+    named = {each.name for each in candidates(Stated(TIME_S, 1.6 * found.step_time_s), found)}
+    assert "wide-products" not in named
+    assert "slow-kernels" in named
+
+
+def test_no_variant_is_priced_twice(found, monkeypatch):
+    """Deviations and changes share their prices, and so do two numbers of one run; each pricing may be ended before."""
+    asked, slow = [], Stated(TIME_S, 1.6 * found.step_time_s)
+    price = deviations_module.estimates
+    monkeypatch.setattr(deviations_module, "estimates", lambda *run: asked.append(run[::2]) or price(*run))
+    deviations_module._priced.cache_clear()
+    first = judge(found, [slow])
+    assert asked
+    assert len(asked) == len(set(asked))
+    count = len(asked)
+    assert judge(found, [slow]) == first
+    judge(found, [Stated(TIME_S, 1.9 * found.step_time_s)])
+    assert len(asked) == count
+
+    def end() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        judge(found, [slow], heed=end)
 
 
 def test_two_that_fit_equally_are_both_said(found):

@@ -10,8 +10,10 @@ import pytest
 
 import lockstep
 from lockstep.units import format_frac, format_time
+from lockstep.views.parts.diagnosis import lanes
 from lockstep.web.screens.diagnose import gap_rows
 from ui.measured_run import WORDS, dropped, run, write
+from ui.megatron_log import MEGATRON
 from ui.numbers import numbers, printed, texts
 from ui.test_page import COLOURS, LEAST_CONTRAST, OPEN_ALL, UNNAMED, contrast
 
@@ -34,8 +36,11 @@ def shown(paths: list[Path]) -> str:
     # The axis is cut off where nothing changes: as far below the lowest end of a bar as that is below the highest.
     ends_s = [one.step_time_s + sum(gap_s[:place]) for place in range(len(gap_s) + 1)]
     begin_s = max(0.0, 2 * min(ends_s) - max(ends_s))
+    drawn = lanes(found)["timelines"]
+    named = [one["name"] for line in drawn for one in (*line["ranks"], *line["lanes"], *line["families"])]
     return texts([
-        printed("diagnose", found), printed("estimate", one), printed("compare", both), *steps, format_time(begin_s),
+        *named, printed("diagnose", found),
+        printed("estimate", one), printed("compare", both), *steps, format_time(begin_s),
         format_frac(found.mfu_frac), *(path.name for path in paths), f"{len(paths) - 3} more", "90 %",
     ])  # fmt: skip
 
@@ -51,6 +56,7 @@ def test_files_are_chosen_and_left_out(paths: list[Path], watched: Any) -> None:
     assert page.page.locator(".files li").all_inner_texts() == [f"{path.name}\n×" for path in paths]
     page.page.evaluate(OPEN_ALL)
     counts = {str(one.text_content()) for one in page.page.locator("main summary small").all()}
+    main.locator(".ls-tools").wait_for()
     assert numbers(main.inner_text()) - numbers(shown(paths)) - counts == set()
     assert page.page.locator("main canvas").count() == 2
     for screen in ("compare", "timeline"):
@@ -66,6 +72,22 @@ def test_files_are_chosen_and_left_out(paths: list[Path], watched: Any) -> None:
     page.page.wait_for_function("() => document.querySelectorAll('.files li').length === 7")
     page.settle()
     assert len(page.page.url) < len(before)
+    page.quiet()
+
+
+def test_a_log_stands_for_the_fields_that_it_states(watched: Any, tmp_path: Path) -> None:
+    """What was asked before gives way; the cluster, which no log names, stays."""
+    (tmp_path / "train.log").write_text(MEGATRON)
+    page = watched()
+    page.go("/diagnose?model=llama3-70b&cluster=dgx-h100:2&batch_tokens=4M&tp=8&pp=1")
+    page.page.locator("#files-file").set_input_files(tmp_path / "train.log")
+    page.page.wait_for_url("**file=dropped**")
+    page.page.wait_for_function("() => document.querySelector('main .over')?.textContent.includes('tp 2, pp 2')")
+    page.settle()
+    values = [page.page.locator(f"#f-{name}").input_value() for name in ("model", "cluster", "batch_tokens", "tp")]
+    assert values == ["", "dgx-h100:2", "", ""]
+    said = page.page.locator("footer pre").first.inner_text().strip()
+    assert said == "lockstep diagnose train.log --cluster dgx-h100:2"
     page.quiet()
 
 

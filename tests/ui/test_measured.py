@@ -6,6 +6,7 @@ import gzip
 import json
 import pickle
 import re
+import threading
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -13,15 +14,19 @@ from urllib.parse import quote, urlencode
 import pytest
 
 import lockstep
+from lockstep.diagnosis.diagnosis import Diagnosis
 from lockstep.program import read_trace
 from lockstep.units import format_time
-from lockstep.verbs.diagnose import Diagnosis
+from lockstep.verbs.diagnose import PARTS
 from lockstep.views.page.inline import script
 from lockstep.views.parts.diagnosis import lanes
 from lockstep.web import uploads
+from lockstep.web.asked import Asked, Server, Superseded
+from lockstep.web.measured import diagnosed
 from lockstep.web.screens.diagnose import gap
 from ui.asking import Client
 from ui.measured_run import WORDS, drop, dropped, run, write
+from ui.megatron_log import MEGATRON
 
 SCRIPT = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
 
@@ -134,6 +139,47 @@ LINKS = "# all_reduce_perf\n#  Rank  0 on host0 device  0\n#  Rank  1 on host0 d
     "    16777216       4194304     float     sum      -1    80.00    0.00    0.00      0\n"
     "   268435456      67108864     float     sum      -1    920.0    0.00    0.00      0\n"
 )
+
+
+def test_a_log_that_has_its_arguments_stands_for_the_run(client: Client, tmp_path: Path) -> None:
+    """Model, layout and batch are the log's, as the command reads it; words of the form go before them."""
+    file = tmp_path / "train.log"
+    file.write_text(MEGATRON)
+    read = drop(client, MEGATRON.encode(), file.name)[1]
+    assert {"model", "batch", "batch_tokens", "tp", "pp", "zero"} <= set(read["states"])
+    asked = {"file": read["word"], "cluster": "dgx-h100:2"}
+    found, expected = client.json("/diagnose.json", asked), lockstep.diagnose(file, cluster="dgx-h100:2")
+    assert expected.predicted is not None
+    assert (expected.predicted.layout.tp, expected.predicted.layout.pp) == (2, 2)
+    assert unlocated(found) == unlocated({"schema": 1, **expected.to_dict()})
+    shown = client.json("/data/diagnose", asked)
+    assert shown["shell"] == "lockstep diagnose train.log --cluster dgx-h100:2"
+    assert "tp 2, pp 2" in shown["data"]["title"]
+    wider = client.json("/diagnose.json", {**asked, "tp": "4"})
+    assert wider["step_time_s"]["predicted"] != found["step_time_s"]["predicted"]
+    assert drop(client, LINKS.encode(), "nccl.txt")[1]["states"] == []
+
+
+def test_a_diagnosis_that_nobody_waits_for_ends() -> None:
+    """Between its parts, and before each variant of the run that it prices."""
+
+    class Counting(threading.Event):
+        asked, most = 0, 10**6
+
+        def is_set(self) -> bool:
+            self.asked += 1
+            return self.asked > self.most
+
+    server, whole = Server(), Counting()
+    Asked(WORDS, server).ask("plan")
+    diagnosed(Asked({**WORDS, "measured": "20s"}, server, whole))
+    assert whole.asked > PARTS + 8
+    for most in range(whole.asked):
+        stop = Counting()
+        stop.most = most
+        with pytest.raises(Superseded):
+            diagnosed(Asked({**WORDS, "measured": "20.1s"}, server, stop))
+        assert stop.asked == most + 1
 
 
 def test_the_run_is_planned_again_on_dropped_links(client: Client, tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_a_report_holds_what_the_verbs_say(tmp_path: Path) -> None:
     assert letters("Ranks by node" + ranks.note(plan.best)) in said
     assert letters("".join(cell for row in ranks.rows(plan.best) for cell in row)) in said
     assert page.tags.count("h1") == 1
-    assert page.tags.count("svg") == 2
+    assert page.tags.count("svg") == 3
     targets = {value for name, value in page.attributes if name == "id"}
     assert {str(value)[1:] for name, value in page.attributes if name == "href" and "part" in str(value)} <= targets
     command = re.split("In a shell|In Python", page.words)[1].strip()

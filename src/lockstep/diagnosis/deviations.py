@@ -13,17 +13,20 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib import resources
 from typing import Any
 
 from lockstep.diagnosis.stated import Stated
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
-from lockstep.layout import Job, Layout
-from lockstep.planner import Estimate, estimate
+from lockstep.layout import Job, Layout, check
+from lockstep.planner import Estimate
+from lockstep.planner.estimate import estimates
+from lockstep.planner.together import Together
 from lockstep.planner.whatif import scaled
 from lockstep.step import price_step
 from lockstep.types.plain import Json, picked
@@ -40,8 +43,16 @@ EQUAL = 0.5
 """Two fit equally when their fits differ by less than this."""
 CHANGES = 0.01
 """A deviation that changes a step by less explains nothing."""
-ROUNDS, TOLERANCE = 60, 1e-9
+BETTER = 0.03
+"""A variant is offered as a change when it is faster by at least this share."""
+ROUNDS, TOLERANCE = 60, 1e-7
+Heed = Callable[[], object]
+"""What is called before each pricing; it may raise to end the work."""
 KERNELS, HOST, INNER, OUTER, OUTSIDE = "kernels", "host", "inner", "outer", "outside"
+
+
+def silent(*_: int) -> None:
+    """Nobody asks how far the work is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,46 +110,61 @@ def deviations() -> tuple[Deviation, ...]:
     return tuple(Deviation(name=name, **entry) for name, entry in tomllib.loads(text).items())
 
 
-def candidates(stated: Stated, found: Estimate) -> list[Candidate]:
+def candidates(stated: Stated, found: Estimate, heed: Heed = silent) -> list[Candidate]:
     """Deviations of `found` that would explain `stated`, the likeliest first; none that leaves most of the gap."""
     gap = abs(math.log(stated.value / stated.predicted(found)))
-    tried = [*_by_fields(stated, found, deviations()), *_by_factors(stated, found), *_other_models(stated, found)]
+    fields = [_candidate(one, other, stated) for one, other in _by_fields(found, heed)]
+    models = [_candidate(one, other, stated) for one, other in _other_models(found, heed)]
+    tried = [*fields, *_by_factors(stated, found, heed), *models]
     near = [one for one in tried if abs(math.log(stated.value / one.value)) < CLOSER * gap]
     near.sort(key=lambda one: -one.fit)
     return [replace(one, equal=place > 0 and near[0].fit - one.fit < EQUAL) for place, one in enumerate(near)]
 
 
-def faster(stated: Stated, found: Estimate, least_frac: float = 0.03) -> list[Candidate]:
-    """Variants of the layout that fit in memory and are faster by at least this share, the fastest first.
+def faster(stated: Stated, found: Estimate, heed: Heed = silent) -> list[Candidate]:
+    """Variants of the layout that fit in memory and are faster by at least BETTER, the fastest first.
 
     Their `value` is of the quantity of `stated`.
     """
-    offered = [one for one in deviations() if one.improves]
-    tried = [one for one in _by_fields(stated, found, offered) if one.estimate.memory.fits]
-    better = [one for one in tried if one.estimate.step_time_s < found.step_time_s * (1 - least_frac)]
-    return sorted(better, key=lambda one: one.estimate.step_time_s)
+    offered = [(one, other) for one, other in _by_fields(found, heed) if one.improves and other.memory.fits]
+    better = [pair for pair in offered if pair[1].step_time_s < found.step_time_s * (1 - BETTER)]
+    return [_candidate(*pair, stated) for pair in sorted(better, key=lambda pair: pair[1].step_time_s)]
 
 
-def _by_fields(stated: Stated, found: Estimate, tried: Sequence[Deviation]) -> Iterator[Candidate]:
+def _by_fields(found: Estimate, heed: Heed) -> list[tuple[Deviation, Estimate]]:
     """Those with other fields of recipe or layout, as far as they keep the rules and change anything."""
-    for one in tried:
-        if one.factor:
-            continue
-        try:
-            other = _changed(one, found)
-        except BadInput:
-            continue
-        if abs(other.step_time_s / found.step_time_s - 1) > CHANGES:
-            yield _candidate(one, other, stated)
+    known = {one.name: one for one in deviations() if not one.factor}
+    asked: dict[Job, dict[str, Layout]] = {}
+    for name, one in known.items():
+        with suppress(BadInput):
+            job, layout = _changed(one, found)
+            if (job, layout) != (found.job, found.layout):
+                asked.setdefault(job, {})[name] = layout
+    priced: dict[str, Estimate] = {}
+    for job, layouts in asked.items():
+        heed()
+        # Not every device has every number format.
+        with suppress(BadInput):
+            priced |= zip(layouts, _priced(job, found.cluster, tuple(layouts.values())), strict=True)
+    others = ((one, priced[name]) for name, one in known.items() if name in priced)
+    return [(one, other) for one, other in others if abs(other.step_time_s / found.step_time_s - 1) > CHANGES]
 
 
-def _changed(one: Deviation, found: Estimate) -> Estimate:
+@lru_cache(maxsize=64)
+def _priced(job: Job, cluster: Cluster, layouts: tuple[Layout, ...]) -> list[Estimate]:
+    """Layouts in one pass. Whatever was measured, the same variants of a run are asked for."""
+    return estimates(job, cluster, layouts)
+
+
+def _changed(one: Deviation, found: Estimate) -> tuple[Job, Layout]:
+    """The run that it makes of another. Raises BadInput where that breaks a rule."""
     layout = replace(found.layout, **(one.layout or {}))
     for name, part in ((one.halve, 2), (one.quarter, 4)):
         if name:
             layout = _divided(layout, name, part)
-    recipe = replace(found.job.recipe, **(one.recipe or {}))
-    return estimate(replace(found.job, recipe=recipe), found.cluster, layout)
+    job = replace(found.job, recipe=replace(found.job.recipe, **(one.recipe or {})))
+    check(layout, job)
+    return job, layout
 
 
 def _divided(layout: Layout, name: str, part: int) -> Layout:
@@ -168,7 +194,7 @@ def _how_much(one: Deviation, factor: float) -> str:
     return f"{factor:.3g} times{left}"
 
 
-def _by_factors(stated: Stated, found: Estimate) -> Iterator[Candidate]:
+def _by_factors(stated: Stated, found: Estimate, heed: Heed) -> Iterator[Candidate]:
     """Those with a factor, at the one that gives the measured seconds; none for a step faster than predicted."""
     wanted_s = stated.step_time_s(found)
     if wanted_s <= found.step_time_s:
@@ -179,10 +205,11 @@ def _by_factors(stated: Stated, found: Estimate) -> Iterator[Candidate]:
         level = _level(one, found.cluster) if one.factor in (INNER, OUTER) else None
         if one.factor in ("", OUTSIDE) or (one.factor in (INNER, OUTER) and level is None):
             continue
-        slower = partial(_slowed, found.cluster, one.factor, level)
-        factor = _solved(partial(_step_s, found, slower), wanted_s, one.most)
-        if factor is not None:
-            yield _candidate(one, estimate(found.job, slower(factor), found.layout), stated, factor)
+        heed()
+        slowed = partial(_slowed, found, one.factor, level)
+        solved = _solved(slowed, found, wanted_s, one.most)
+        if solved is not None:
+            yield _candidate(one, solved[1], stated, solved[0])
 
 
 def _level(one: Deviation, cluster: Cluster) -> int | None:
@@ -192,37 +219,41 @@ def _level(one: Deviation, cluster: Cluster) -> int | None:
     return len(cluster.levels) - 1 if len(cluster.levels) > 1 else None
 
 
-def _slowed(cluster: Cluster, what: str, level: int | None, factor: float) -> Cluster:
-    """The cluster with kernels, host or the links of one level slower by a factor."""
+def _slowed(found: Estimate, what: str, level: int | None, factor: float) -> Estimate:
+    """The run with kernels, host or the links of one level slower by a factor; its memory stays as it is."""
+    cluster = found.cluster
     if what == KERNELS:
         device = replace(cluster.device, efficiency=cluster.device.efficiency.slowed(factor))
-        return replace(cluster, device=device)
-    if what == HOST:
-        return scaled(cluster, host=factor)
-    rates = [1.0] * len(cluster.levels)
-    rates[level or 0] = 1.0 / factor
-    return scaled(cluster, bandwidth=rates)
+        slower = replace(cluster, device=device)
+    elif what == HOST:
+        slower = scaled(cluster, host=factor)
+    else:
+        rates = [1.0] * len(cluster.levels)
+        rates[level or 0] = 1.0 / factor
+        slower = scaled(cluster, bandwidth=rates)
+    step = price_step(found.job, slower, found.layout.grid())
+    return replace(found, cluster=slower, step=step, together=Together(found.job, slower, [found.layout]))
 
 
-def _step_s(found: Estimate, slower: Callable[[float], Cluster], factor: float) -> float:
-    return float(price_step(found.job, slower(factor), found.layout.grid()).step_time_s)
-
-
-def _solved(step_s: Callable[[float], float], wanted_s: float, most: float) -> float | None:
-    """The factor at which a step takes `wanted_s`, by false position (Illinois); None beyond `most`.
+def _solved(
+    slowed: Callable[[float], Estimate], found: Estimate, wanted_s: float, most: float
+) -> tuple[float, Estimate] | None:
+    """The factor at which a step takes `wanted_s`, and that step, by false position (Illinois); None beyond `most`.
 
     Seconds are linear in a factor but for what hides them, so the first guess is mostly right.
     """
     low, high = 1.0, most
-    at_low, at_high = (step_s(end) - wanted_s for end in (low, high))
+    other = slowed(high)
+    at_low, at_high = found.step_time_s - wanted_s, other.step_time_s - wanted_s
     if at_high < 0 or at_low >= 0:
         return None
     was = 0.0
     for _ in range(ROUNDS):
         middle = (low * at_high - high * at_low) / (at_high - at_low)
-        here = step_s(middle) - wanted_s
+        other = slowed(middle)
+        here = other.step_time_s - wanted_s
         if abs(here) < TOLERANCE * wanted_s:
-            return middle
+            break
         # An end that stays twice counts half.
         kept = 0.5 if here * was > 0 else 1.0
         if here < 0:
@@ -230,7 +261,7 @@ def _solved(step_s: Callable[[float], float], wanted_s: float, most: float) -> f
         else:
             high, at_high, at_low = middle, here, kept * at_low
         was = here
-    return high
+    return middle, other
 
 
 OTHER_MODEL = Deviation(
@@ -242,15 +273,16 @@ OTHER_MODEL = Deviation(
 )
 
 
-def _other_models(stated: Stated, found: Estimate) -> Iterator[Candidate]:
+def _other_models(found: Estimate, heed: Heed) -> Iterator[tuple[Deviation, Estimate]]:
     """Other sizes of the same family, in the same layout."""
     own = found.job.model.name
     family = own.partition("-")[0]
     for name in names():
         if name == own or name.partition("-")[0] != family:
             continue
-        try:
-            other = estimate(Job(find_model(name), found.job.recipe, found.job.devices), found.cluster, found.layout)
-        except BadInput:
-            continue
-        yield _candidate(replace(OTHER_MODEL, says=f"another model: {name}"), other, stated)
+        job = Job(find_model(name), found.job.recipe, found.job.devices)
+        with suppress(BadInput):
+            check(found.layout, job)
+            heed()
+            other = _priced(job, found.cluster, (found.layout,))[0]
+            yield replace(OTHER_MODEL, says=f"another model: {name}"), other

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lockstep.diagnosis.deviations import Candidate, candidates, faster
+from lockstep.diagnosis.deviations import Candidate, Heed, candidates, faster, silent
 from lockstep.diagnosis.readings import SAME, Explained, explaining, inside, named_peak
 from lockstep.diagnosis.stated import MFU, QUANTITIES, RATE, TOKENS, Stated, said
 from lockstep.planner import Estimate
@@ -86,10 +86,11 @@ class Judged:
         return {name: plain(getattr(self, name)) for name in self.__slots__}
 
 
-def judge(found: Estimate, numbers: Sequence[Stated], expected: Stated | None = None) -> Judged:
+def judge(found: Estimate, numbers: Sequence[Stated], expected: Stated | None = None, heed: Heed = silent) -> Judged:
     """What `numbers` of one run say of it, as it is predicted; the first of QUANTITIES among them is the measured one.
 
-    Args: `numbers`: at least one; `expected`: what a user hoped for. Raises nothing but what pricing raises.
+    Args: `numbers`: at least one; `expected`: what a user hoped for; `heed`: is called before each variant of the run
+    that is priced. Raises nothing but what pricing and `heed` raise.
     """
     ordered = sorted(numbers, key=lambda one: QUANTITIES.index(one.quantity))
     measured, adopted = _adopted(ordered[0], found)
@@ -99,7 +100,7 @@ def judge(found: Estimate, numbers: Sequence[Stated], expected: Stated | None = 
     if found.mfu_frac * found.step_time_s / step_s > 1:
         verdict = IMPOSSIBLE
     off = verdict != AS_PREDICTED
-    likely = candidates(measured, found)[:SHOWN] if verdict in (SLOWER, FASTER) else []
+    likely = candidates(measured, found, heed)[:SHOWN] if verdict in (SLOWER, FASTER) else []
     return Judged(
         measured=measured,
         adopted=adopted,
@@ -109,8 +110,8 @@ def judge(found: Estimate, numbers: Sequence[Stated], expected: Stated | None = 
         remarks=tuple(_remarks(ordered, found)),
         readings=tuple(inside(measured, found)) if off else (),
         candidates=tuple(likely),
-        changes=tuple(faster(measured, found)[:3]),
-        expected=None if expected is None else _expected(expected, measured, found),
+        changes=tuple(faster(measured, found, heed)[:3]),
+        expected=None if expected is None else _expected(expected, measured, found, heed),
     )
 
 
@@ -153,9 +154,10 @@ def _remarks(numbers: Sequence[Stated], found: Estimate) -> list[str]:
     return told
 
 
-def _expected(expected: Stated, measured: Stated, found: Estimate) -> Expected:
+def _expected(expected: Stated, measured: Stated, found: Estimate, heed: Heed) -> Expected:
     """What would make the expected number of this run: another way to count it, or another run."""
     at = expected.at(measured.step_time_s(found), found)
     readings = explaining(expected, at / expected.value, found)
     usual = found.interval.low <= expected.step_time_s(found) <= found.interval.high
-    return Expected(expected, usual, tuple(readings), () if usual else tuple(candidates(expected, found)[:SHOWN]))
+    likely = () if usual else tuple(candidates(expected, found, heed)[:SHOWN])
+    return Expected(expected, usual, tuple(readings), likely)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack, cast
 
-from lockstep.documents.files import InMemory, writable_yaml, writing
+from lockstep.diagnosis.diagnosis import Diagnosis
+from lockstep.documents.files import writable_yaml, writing
 from lockstep.errors import BadInput
-from lockstep.types.plain import Json, picked, plain
-from lockstep.types.shown import Shown
 from lockstep.units import parse_frac
 from lockstep.verbs.estimate import estimate
 from lockstep.verbs.trace import trace_path
@@ -18,142 +18,27 @@ from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.measured import expected_number, other_case, other_run, run_of_case, stated_numbers
 from lockstep.verbs.words.option import Argument, Option, Switch
 from lockstep.verbs.words.quantity import FlopRate, Quantity, Time
+from lockstep.verbs.words.run_file import run_of
 from lockstep.verbs.words.shared import LayoutWords
 from lockstep.verbs.words.traces import read_operations
 
 if TYPE_CHECKING:
-    from lockstep.diagnosis.answer import Beside, Held, Input, Measured, Slowdowns
-    from lockstep.diagnosis.changes import Change
-    from lockstep.diagnosis.gather import Gathered, LinkFound
+    from lockstep.diagnosis.answer import Beside, Measured
+    from lockstep.diagnosis.gather import Gathered
     from lockstep.diagnosis.judge import Judged
     from lockstep.diagnosis.measure import Seen
-    from lockstep.diagnosis.path import Step
     from lockstep.diagnosis.read import Known
-    from lockstep.diagnosis.read.flight_recorder import Hang
-    from lockstep.diagnosis.read.logs.log import Log
     from lockstep.diagnosis.recalibrate import Recalibrated
     from lockstep.hardware import Cluster
     from lockstep.layout import Layout
     from lockstep.planner import Estimate
-    from lockstep.planner.comparison import Comparison
-    from lockstep.program import Timeline
+    from lockstep.planner.search import Progress
     from lockstep.workload import Model
 
 MEASURED = "What was measured, instead of files or besides them"
 SAID = "What traces do not say themselves"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Diagnosis(Shown):
-    """A measured run, what was predicted for it, and what explains the difference."""
-
-    inputs: tuple[Input, ...]
-    predicted: Estimate | None
-    judged: Judged | None
-    """Of numbers and logs."""
-    seen: Measured | None
-    """Of traces and tables of operations."""
-    beside: Beside | None
-    """The same beside the prediction."""
-    slowdowns: Slowdowns | None
-    """What single stages, operations and replicas cost, of a table of operations."""
-    changes: tuple[Change, ...] | None
-    """What differs from another run's traces, by operation."""
-    mismatches: tuple[str, ...]
-    """Where files are of another run than the one described."""
-    logs: tuple[Log, ...]
-    memory: tuple[Held, ...]
-    links: tuple[LinkFound, ...]
-    path: tuple[Step, ...] | None
-    """From the published run that it is held against to this one, setting by setting."""
-    recalibrated: Recalibrated | None
-    """The cluster as the run shows it, where that was asked for."""
-    hangs: tuple[Hang, ...] | None
-    """None where no dumps of the flight recorder were given; empty where every collective ended."""
-    not_known: tuple[str, ...]
-    fail_above_frac: float | None = None
-    operations: Seen | None = None
-    """What `seen` is made of, on one clock."""
-
-    def timelines(self) -> tuple[Timeline, ...]:
-        """The predicted step, if there is one, and one measured step of the same stages; empty without traces."""
-        from lockstep.diagnosis.overlay import by_stage, measured_timeline
-
-        if self.operations is None:
-            return ()
-        if self.predicted is None:
-            return (measured_timeline(self.operations),)
-        return by_stage(self.predicted, self.operations)
-
-    def comparison(self) -> Comparison | None:
-        """The predicted step as A and the measured one as B; None without both."""
-        from lockstep.diagnosis.sides import comparison
-
-        if self.predicted is None or self.measured_s is None:
-            return None
-        held = self.memory[0] if self.memory else None
-        return comparison(self.predicted, self.measured_s, self.beside, held)
-
-    @property
-    def measured_s(self) -> float | None:
-        """Seconds of a step as measured."""
-        if self.seen is not None:
-            return self.seen.step_time_s
-        if self.judged is not None:
-            return self.judged.step_time_s
-        times = [one for log in self.logs if (one := log.steady("step_time_s")) is not None]
-        return times[0] if times else None
-
-    @property
-    def mfu_frac(self) -> float | None:
-        """MFU as measured, by the convention of the recipe."""
-        if self.predicted is None or self.measured_s is None:
-            return None
-        return self.predicted.mfu_frac * self.predicted.step_time_s / self.measured_s
-
-    @property
-    def as_predicted(self) -> bool | None:
-        """Whether nothing but the prediction's own error separates the two; None without both."""
-        if self.beside is not None:
-            return self.beside.as_predicted
-        return None if self.judged is None else self.judged.verdict == "as predicted"
-
-    @property
-    def ok(self) -> bool:
-        """Whether the step is not slower than predicted by more than `fail_above_frac`."""
-        if self.fail_above_frac is None or self.measured_s is None or self.predicted is None:
-            return True
-        return self.measured_s <= self.predicted.step_time_s * (1 + self.fail_above_frac)
-
-    def to_dict(self) -> Json:
-        """Plain JSON form."""
-        found, measured_s, seen, beside = self.predicted, self.measured_s, self.seen, self.beside
-        parts = beside.parts if beside else seen.parts if seen else ()
-        return {
-            "step_time_s": {
-                "measured": measured_s,
-                "predicted": None if found is None else found.step_time_s,
-                "replayed": None if beside is None else beside.replayed_s,
-            },
-            "interval": None if found is None else found.interval.to_dict(),
-            "mfu_frac": {
-                "measured": self.mfu_frac,
-                "predicted": None if found is None else found.mfu_frac,
-                "definition": None if found is None else found.job.recipe.mfu_convention,
-            },
-            "as_predicted": self.as_predicted,
-            "parts": plain(parts),
-            "ranks": plain(seen.ranks) if seen else [],
-            "stragglers": plain(seen.stragglers) if seen else [],
-            "collectives": plain(seen.collectives) if seen else [],
-            "kernels": plain(seen.kernels) if seen else [],
-            "slowdowns": plain(self.slowdowns),
-            "changes": plain(self.changes),
-            "causes": plain(beside.causes) if beside else [],
-            "inputs": plain(self.inputs),
-            "fit": plain(beside.rates) if beside else None,
-            **picked(self, "judged mismatches path logs memory links recalibrated hangs not_known"),
-        }
+PARTS = 4
+"""Of the work, for `progress`: files, the prediction, operations, and what explains the difference."""
 
 
 @strict
@@ -225,17 +110,19 @@ def diagnose(
         Quantity | None, Option("FRAC", "End with code 1 when the step takes so much longer than predicted, e.g. 10%.")
     ] = None,
     layout: Layout | None = None,
+    progress: Progress | None = None,
     **words: Unpack[LayoutWords],
 ) -> Diagnosis:
     """Holds a measured run against the predicted one, and says what would explain the difference.
 
     Args: `file`: files and folders, or files that have been read; `model`, `cluster`, `layout` and words of the layout
     as for `estimate`, without which what was measured is shown alone; `measured` seconds, `tokens_per_s`, `tflops`
-    FLOP/s, `mfu` a fraction.
+    FLOP/s, `mfu` a fraction; `progress(done, PARTS)` is called before each part and each variant that is priced.
     Raises BadInput at the file and its line or byte, and for a layout that breaks a rule.
     """
     from lockstep.diagnosis.beside import beside as beside_of
     from lockstep.diagnosis.changes import changes as changes_of
+    from lockstep.diagnosis.deviations import silent
     from lockstep.diagnosis.gather import gather, held, link_found, mismatches, numbers_of
     from lockstep.diagnosis.judge import judge
     from lockstep.diagnosis.measure import measured as measured_parts
@@ -250,12 +137,15 @@ def diagnose(
         "model_flops_per_gpu_per_s": tflops,
         "mfu_frac": mfu,
     }
+    heard = progress or silent
     files = [file] if isinstance(file, str | Path) else list(file)
     if not files and case is None and all(value is None for value in given.values()):
         raise BadInput("give a FILE, --case, or one of --measured, --tokens-per-s, --tflops and --mfu", "FILE")
     path = None if out is None else writable_yaml(out, "--out")
     picture = None if trace is None else trace_path(trace, "--trace")
+    heard(0, PARTS)
     gathered = gather(files)
+    heard(1, PARTS)
     stated, found = stated_numbers(given, peak), None
     if case is not None:
         _refuse_question(model, cluster, layout, words)
@@ -263,6 +153,7 @@ def diagnose(
         stated = stated or of_case
     else:
         found = _predicted(gathered, model, cluster, layout, words, needed=bool(stated))
+    heard(2, PARTS)
     seen = read_operations(gathered.traces, found.layout if found else None, steps, ranks, group)
     other = other_run(against, seen is not None)
     published = other_case(against)
@@ -272,6 +163,7 @@ def diagnose(
         known = {one.quantity for one in stated}
         stated += [one for log in gathered.logs for one in numbers_of(log, found.job) if one.quantity not in known]
     shown = None if seen is None else measured_parts(seen)
+    heard(3, PARTS)
     beside = None if seen is None or found is None else beside_of(found, seen)
     if shown is not None and beside is not None:
         shown = replace(shown, collectives=beside.collectives)
@@ -279,7 +171,7 @@ def diagnose(
         _write_overlay(found, seen, picture)
     judged = None
     if found is not None and stated:
-        judged = judge(found, stated, expected_number(expected, stated, found))
+        judged = judge(found, stated, expected_number(expected, stated, found), partial(heard, 3, PARTS))
     answer = Diagnosis(
         inputs=(*(gathered.named(shown.inputs, shown.step_time_s) if shown else ()), *gathered.inputs),
         predicted=found,
@@ -348,13 +240,10 @@ def _predicted(
     """The estimate of the run described; of the arguments in a log where no model is named, None without either."""
     if model is not None:
         return estimate(model, cluster, layout, **words)
-    from lockstep.verbs.words.run_file import run_given
-
-    if cluster is not None:
-        for one in gathered.known:
-            run = run_given(one.path) if one.kind.gives == "log" else None
-            if run is not None and run.found.model is not None and not isinstance(one.path, InMemory):
-                return estimate(one.path, cluster, layout, **words)
+    logs = (one.path for one in gathered.known if one.kind.gives == "log")
+    if cluster is not None and (stated := run_of(logs)) is not None:
+        # A dropped log is a file that is in memory only.
+        return estimate(cast(Path, stated[0]), cluster, layout, **words)
     if needed or cluster is not None or layout is not None or any(value is not None for value in words.values()):
         raise BadInput("give the model of the run, and its layout as estimate takes it", "--model")
     return None

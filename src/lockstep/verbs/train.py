@@ -22,10 +22,10 @@ from lockstep.verbs.words.question import named_folder, whole
 from lockstep.verbs.words.shared import PROCESSES, RUNS, SEED, SETTINGS
 
 if TYPE_CHECKING:
+    from lockstep.diagnosis.diagnosis import Diagnosis
     from lockstep.failures.stragglers import LateRank
     from lockstep.measure.train import Method, Saving, StoppedRun, Task, TrainRun
     from lockstep.measure.train.result import Step
-    from lockstep.verbs.diagnose import Diagnosis
 
 MOST_STEPS = 1_000_000
 USUAL_BATCH = 64

@@ -92,7 +92,7 @@ def shown_parts(found: Comparison) -> list[Json]:
     rest = [row for row in rows if row not in kept]
     if rest:
         sums = {name: sum(row[name] for row in rest) for name in ("a_s", "b_s", "difference_s")}
-        kept.append({"part": f"{len(rest)} smaller parts", **sums})
+        kept.append({"part": f"{len(rest)} smaller part{'s' * (len(rest) > 1)}", **sums})
     return kept
 
 

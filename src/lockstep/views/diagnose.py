@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from lockstep.errors import BadInput
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.diagnosis import plot_parts, render_operations
-from lockstep.views.parts.figure import PALETTE, make_figure
+from lockstep.views.parts.diagnosis import render_operations
+from lockstep.views.parts.diagnosis_plot import plot_diagnosis, say
 from lockstep.views.parts.layout_columns import layout_words
 from lockstep.views.parts.recalibrated import filled, render_recalibrated
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
@@ -19,19 +18,17 @@ from lockstep.views.parts.terminal import bar, heading, indented, small_print, t
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.diagnosis.answer import Held
     from lockstep.diagnosis.deviations import Candidate
+    from lockstep.diagnosis.diagnosis import Diagnosis
     from lockstep.diagnosis.judge import Judged
     from lockstep.diagnosis.path import Step
     from lockstep.diagnosis.read.flight_recorder import Hang
     from lockstep.diagnosis.readings import Explained
     from lockstep.diagnosis.stated import Stated
     from lockstep.planner import Estimate
-    from lockstep.verbs.diagnose import Diagnosis
 
 TIMERS = 10
 """Parts of a program's own timers that are shown."""
@@ -64,7 +61,7 @@ def _verdict(judged: Judged, found: Estimate, mismatches: Sequence[str], out: Co
     """One line that answers whether the number is low, then what contradicts it."""
     measured = judged.measured
     low, high = sorted(measured.at(end, found) for end in (found.interval.low, found.interval.high))
-    expected = f"{_say(measured, measured.predicted(found))}, {_say(measured, low)} to {_say(measured, high)}"
+    expected = f"{say(measured, measured.predicted(found))}, {say(measured, low)} to {say(measured, high)}"
     level = format_frac(found.interval.level_frac)
     wrong = bool(mismatches or judged.contradictions)
     if mismatches:
@@ -82,23 +79,17 @@ def _verdict(judged: Judged, found: Estimate, mismatches: Sequence[str], out: Co
         f"{found.cluster.device.name}: {layout_words(found.layout)}."
     )
     if judged.adopted is not None:
-        stated = _say(measured, judged.adopted.stated)
+        stated = say(measured, judged.adopted.stated)
         out.print(f"{stated} as stated is taken so: {judged.adopted.says}; otherwise nothing predicted is near it.")
     for one in (*mismatches, *(one.says for one in judged.contradictions), *judged.remarks):
         out.print(f"{one[0].upper()}{one[1:]}{'' if one.endswith('.') else '.'}")
-
-
-def _say(like: Stated, value: float) -> str:
-    from lockstep.diagnosis.stated import said
-
-    return said(like.quantity, value).removesuffix(" per step").removesuffix(" MFU").removesuffix(" tokens/s")
 
 
 def _path(steps: Sequence[Step], judged: Judged, out: Console) -> None:
     """From the other run's number to this one's; what the predictions leave of both is not explained."""
     measured, expected = judged.measured, judged.expected
     heading(out, "From the other run to this one", "as predicted, setting by setting")
-    rows = [(one.setting, _say(measured, one.before), _say(measured, one.after), _apart(one)) for one in steps]
+    rows = [(one.setting, say(measured, one.before), say(measured, one.after), _apart(one)) for one in steps]
     columns = [("setting", "text"), ("before", "right"), ("after", "right"), ("change", "right")]
     if expected is not None and expected.stated.quantity == measured.quantity and steps:
         stated = expected.stated.value / steps[0].before, measured.value / steps[-1].after
@@ -153,12 +144,12 @@ def _so_read(one: Stated, found: Estimate) -> str:
 
 
 def _readings(readings: Sequence[Explained], like: Stated, out: Console) -> None:
-    rows = [(one.says, _say(like, one.stated), _say(like, one.true)) for one in readings]
+    rows = [(one.says, say(like, one.stated), say(like, one.true)) for one in readings]
     indented(out, table([("reading", "text"), ("stated", "right"), ("would be", "right")], rows))
 
 
 def _candidates(candidates: Sequence[Candidate], like: Stated, out: Console) -> None:
-    rows = [(("= " if one.equal else "") + one.says, _say(like, one.value), one.why) for one in candidates]
+    rows = [(("= " if one.equal else "") + one.says, say(like, one.value), one.why) for one in candidates]
     indented(out, table([("deviation", "text"), ("gives", "right"), ("because", "text")], rows))
     if any(one.equal for one in candidates):
         indented(out, Text("= explains it as well as the first", style="dim"))
@@ -166,7 +157,7 @@ def _candidates(candidates: Sequence[Candidate], like: Stated, out: Console) -> 
 
 def _changes(changes: Sequence[Candidate], like: Stated, out: Console) -> None:
     rows = [
-        (one.says, _say(like, one.value), f"{format_frac(one.estimate.mfu_frac)}", filled(one.estimate))
+        (one.says, say(like, one.value), f"{format_frac(one.estimate.mfu_frac)}", filled(one.estimate))
         for one in changes
     ]
     columns = [("change", "left"), (_column(like), "right"), ("MFU", "right"), ("memory", "right")]
@@ -273,67 +264,6 @@ def _ranks(ranks: Sequence[int]) -> str:
     return shown if len(ranks) <= 16 else f"{shown} and {len(ranks) - 16} more"
 
 
-def plot_diagnosis(answer: Diagnosis) -> Figure:
-    """The measured number and what explains it beside the predicted interval, or memory by category."""
-    if answer.seen is not None:
-        return plot_parts(answer.seen, answer.beside)
-    if answer.judged is not None and answer.predicted is not None:
-        return _plot_judged(answer.judged, answer.predicted)
-    if answer.memory:
-        return _plot_memory(answer.memory[0])
-    raise BadInput("there is nothing to draw without a prediction or a snapshot")
-
-
-AXES = {
-    "step_time_s": "seconds per step", "tokens_per_s": "tokens per second", "mfu_frac": "MFU",
-    "model_flops_per_gpu_per_s": "FLOP/s per device",
-}  # fmt: skip
-
-
-def _plot_judged(judged: Judged, found: Estimate) -> Figure:
-    """The number, its prediction, and deviations with other fields; one with a factor gives the number by itself."""
-    measured, wanted = judged.measured, judged.expected
-    low, high = (measured.at(end, found) for end in (found.interval.low, found.interval.high))
-    rows = [("predicted", measured.predicted(found), PALETTE[0]), ("measured", measured.value, PALETTE[4])]
-    several = [*judged.candidates]
-    if wanted is not None and wanted.stated.quantity == measured.quantity:
-        rows.append(("expected", wanted.stated.value, PALETTE[2]))
-        several += wanted.candidates
-    rows += [(one.says, one.value, PALETTE[6]) for one in several if one.factor is None]
-
-    def draw(axes: Axes) -> None:
-        level = format_frac(found.interval.level_frac)
-        axes.axvspan(min(low, high), max(low, high), color="#E5E5E5", label=f"predicted in {level} of cases")
-        for place, (_, value, colour) in enumerate(rows):
-            axes.plot([value], [place], "o", color=colour)
-            axes.annotate(f"  {_say(measured, value)}", (value, place), va="center", fontsize=8)
-        axes.set_yticks(range(len(rows)), [name for name, *_ in rows], fontsize=8)
-        axes.invert_yaxis()
-        axes.margins(x=0.15)
-        axes.set_xlabel(AXES[measured.quantity])
-        axes.legend(frameon=False, fontsize=8)
-
-    return make_figure(f"{measured.said}: {judged.verdict}", draw, size=(8.0, 1.6 + 0.4 * len(rows)))
-
-
-def _plot_memory(one: Held) -> Figure:
-    names = [*one.by_category_B, *(name for name in one.predicted_by_category_B or {} if name not in one.by_category_B)]
-
-    def draw(axes: Axes) -> None:
-        sides = [("measured", one.by_category_B, PALETTE[4])]
-        if one.predicted_by_category_B is not None:
-            sides.append(("predicted", one.predicted_by_category_B, PALETTE[0]))
-        for number, (label, sizes, colour) in enumerate(sides):
-            places = [place + 0.35 * number for place in range(len(names))]
-            axes.barh(places, [sizes.get(name, 0.0) / 2**30 for name in names], 0.35, color=colour, label=label)
-        axes.set_yticks(range(len(names)), names)
-        axes.invert_yaxis()
-        axes.set_xlabel("GiB")
-        axes.legend(frameon=False, fontsize=8)
-
-    return make_figure(f"{format_size(one.peak_B)} at the peak", draw, size=(8.0, 1.5 + 0.5 * len(names)))
-
-
 COMMAND = Command(
     examples=(
         "lockstep diagnose --model llama2-70b -c dgx-h100:16 --tp 8 --pp 8 --sequence-parallel --recompute full "
@@ -348,6 +278,7 @@ COMMAND = Command(
     more="The exit code is 1 when --fail-above is exceeded.",
     render=render,
     picture=plot_diagnosis,
+    doing="diagnosing",
     ok=lambda answer: bool(answer.ok),
     lists=False,
 )

@@ -14,6 +14,7 @@ from lockstep.views.page.space import space_form
 from lockstep.views.page.timeline import timeline_form
 from lockstep.views.parts import nearest, ranks
 from lockstep.views.parts.command import Command
+from lockstep.views.parts.groups import plot_groups
 from lockstep.views.parts.output import given, print_json
 from lockstep.views.parts.page import WANTED, page
 from lockstep.views.parts.terminal import chapter, console, heading, indented, interactive, table
@@ -53,10 +54,12 @@ def render(found: RunReport, out: Console) -> None:
 
 
 def _ranks(best: Estimate, out: Console) -> None:
-    """Which rank lies where."""
+    """Which ranks work together, and which lies where."""
     if best.job.devices == 1:
         out.print("One rank works alone.")
         return
+    if draws := getattr(out, "picture", None):
+        draws(plot_groups(best))
     heading(out, ranks.TITLE, ranks.note(best))
     indented(out, table(ranks.titles(best), ranks.rows(best)))
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from lockstep.documents import SCHEMA
-from lockstep.errors import BadInput
+from lockstep.errors import BadInput, LockstepError
 from lockstep.rows.files import flattened
 from lockstep.types.plain import Json, plain
 from lockstep.views.page.inline import script_source
@@ -24,6 +24,7 @@ from lockstep.views.parts.notebook import figures_of, view_of
 from lockstep.views.parts.output import finite
 from lockstep.views.parts.page import asked_as, python, shell
 from lockstep.web.asked import shell_words
+from lockstep.web.parts import timeline_of
 
 if TYPE_CHECKING:
     from lockstep.views.parts.command import Command
@@ -51,10 +52,22 @@ def command_of(verb: str) -> Command:
 
 def page_data(screen: Screen, asked: Asked) -> Json:
     """What the page draws, and the question as a command and as a call."""
-    answer, words = answer_of(screen, asked) if screen.sooner is None else screen.sooner(asked)
+    answer, words = _drawn(screen, asked)
     said, call = written(verb_of(screen, asked), words, asked)
     drawn = finite(plain(screen.data(answer, asked)))
     return {"title": screen.title, "shell": said, "python": call, "words": dict(words), "data": drawn}
+
+
+def _drawn(screen: Screen, asked: Asked) -> tuple[Any, Mapping[str, Any]]:
+    """What `data` takes, and its words."""
+    if screen.sooner is not None:
+        return screen.sooner(asked)
+    try:
+        return answer_of(screen, asked)
+    except LockstepError as no:
+        if not screen.no_is_data or screen.words is None:
+            raise
+        return no, screen.words(asked)
 
 
 def later_data(screen: Screen, asked: Asked) -> Json:
@@ -130,11 +143,10 @@ def as_trace(screen: Screen, asked: Asked) -> Response:
 
 
 def _write_timeline(answer: Any, path: Path) -> None:
-    from lockstep.program import Timeline, write_trace
+    from lockstep.program import write_trace
 
-    found = getattr(answer, "timeline", None)
-    timeline = found() if callable(found) else found
-    if not isinstance(timeline, Timeline):
+    timeline = timeline_of(answer)
+    if timeline is None:
         raise BadInput("this answer has no timeline", "trace")
     write_trace(timeline, path)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,8 @@ from lockstep.web.parts import figure, with_best
 from lockstep.web.screen import Field
 
 if TYPE_CHECKING:
-    from lockstep.verbs.diagnose import Diagnosis
+    from lockstep.diagnosis.diagnosis import Diagnosis
+    from lockstep.planner import Estimate
     from lockstep.web.asked import Asked
 
 VERB = "diagnose"
@@ -37,9 +38,14 @@ B = tuple(replace(one, group="or a measured run as B") for one in MEASURED)
 """The same where it is an alternative."""
 
 
+def has_files(asked: Asked) -> bool:
+    """Whether files are given."""
+    return bool(asked.words.get(FILE.name))
+
+
 def is_measured(asked: Asked) -> bool:
     """Whether files or a number are given."""
-    return bool(asked.words.get("file")) or any(asked.words.get(name) for name in NUMBERS)
+    return has_files(asked) or any(asked.words.get(name) for name in NUMBERS)
 
 
 def diagnosed(asked: Asked) -> Diagnosis:
@@ -54,8 +60,21 @@ def diagnosed(asked: Asked) -> Diagnosis:
     return found
 
 
+def answer(asked: Asked, shown: Callable[[Asked], bool] = is_measured) -> Estimate | Diagnosis:
+    """The same where something measured is shown, else the prediction that it would be held against."""
+    if shown(asked):
+        return diagnosed(asked)
+    found: Estimate = asked.ask("estimate", with_best(asked))
+    return found
+
+
+def answer_words(asked: Asked, shown: Callable[[Asked], bool] = is_measured) -> Mapping[str, object]:
+    """The words of that answer."""
+    return words(asked) if shown(asked) else with_best(asked)
+
+
 def words(asked: Asked) -> Mapping[str, object]:
-    """The same as a command says it, with the names that files had."""
+    """A diagnosis as a command says it, with the names that files had."""
     names = asked.server.uploads.names
     files, before = (
         [names.get(word, word) for word in asked.words.get(one.name, "").split()] for one in (FILE, BEFORE)
@@ -80,8 +99,13 @@ def measured_figures(found: Diagnosis) -> list[Json]:
 
 
 def _said(asked: Asked) -> dict[str, str]:
-    """The question with the layout of the plan where it has none; without a model what was measured alone."""
-    given = asked.words if not asked.words.get("model") else with_best(asked)
-    if not given.get("model"):
+    """The question with the layout of the plan where it has none.
+
+    Without a model, that of a log which states its run, else what was measured alone.
+    """
+    given = asked.words
+    if given.get("model"):
+        given = with_best(asked)
+    elif not (given.get("cluster") and asked.server.uploads.stated(given.get(FILE.name, ""))):
         given = {name: value for name, value in given.items() if name in SAID}
     return allowed(VERB, given)

@@ -15,6 +15,7 @@ from lockstep.views.estimate import PART_WORDS
 if TYPE_CHECKING:
     from lockstep.layout import Layout, Memory
     from lockstep.planner import Estimate, Plan
+    from lockstep.program import Timeline
     from lockstep.web.asked import Asked
 
 KINDS = ("parameters", "gradients", "optimizer", "activations", "buffers")
@@ -29,6 +30,15 @@ def figure(label: str, value: str, note: str = "") -> Json:
 def run_name(one: Estimate) -> str:
     """The model and the devices of a run."""
     return f"{one.job.model.name} on {one.job.devices} x {one.cluster.device.name}"
+
+
+def timeline_of(answer: object) -> Timeline | None:
+    """When things happen in an answer, where it says so."""
+    from lockstep.program import Timeline
+
+    line = getattr(answer, "timeline", None)
+    made = line() if callable(line) else line
+    return made if isinstance(made, Timeline) else None
 
 
 def with_best(asked: Asked) -> dict[str, str]:

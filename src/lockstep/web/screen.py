@@ -96,6 +96,8 @@ class Screen:
     """The verb of the file that is saved, where it is not `verb`."""
     sooner: Callable[[Asked], tuple[Any, Mapping[str, Any]]] | None = None
     """What `data` takes, and the words, where the answer of the verb takes longer than a reader waits."""
+    no_is_data: bool = False
+    """Whether `data` takes why there is no answer, where there is none, and draws the rest all the same."""
     later: Callable[[Any, Asked], Json] | None = None
     """What takes longer, and is asked for by `page.later()` once the rest is drawn."""
     picture: Callable[[Any], Any] | None = None

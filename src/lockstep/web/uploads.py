@@ -44,6 +44,8 @@ class Dropped(Generic[T]):
     value: T
     size_B: int = 0
     """As dropped and unpacked together, of a measured file."""
+    states: tuple[str, ...] = ()
+    """Words of a question that a log answers by itself, the model among them."""
 
 
 @dataclass(slots=True)
@@ -71,7 +73,8 @@ class Uploads:
         return {"word": word, "name": model.name}
 
     def add_measured(self, name: str, raw: bytes, size_B: int) -> dict[str, Any]:
-        """Reads a dropped trace, log, table or snapshot; what to say in its place, and what it is. Raises BadInput.
+        """Reads a dropped trace, log, table or snapshot; what to say in its place, what it is, and the words that a
+        log states. Raises BadInput.
 
         Of a file of more than MOST_MEASURED_B not all of `size_B` is in `raw`.
         """
@@ -84,10 +87,11 @@ class Uploads:
         unpacked_B = _unpacked_B(file)
         found = recognise(file)
         known = Known(file, found.kind, found.read())
-        word = _kept(self._measured, raw, Dropped(short, known, len(raw) + unpacked_B))
+        states = _stated(known)
+        word = _kept(self._measured, raw, Dropped(short, known, len(raw) + unpacked_B, states))
         while sum(one.size_B for one in self._measured.values()) > MOST_KEPT_B:
             self._measured.popitem(last=False)
-        return {"word": word, "name": short, "what": found.kind.what}
+        return {"word": word, "name": short, "what": found.kind.what, "states": states}
 
     def get(self, word: str) -> Model | None:
         """The model of a dropped file; None for another word. Raises BadInput for one that is gone."""
@@ -96,6 +100,10 @@ class Uploads:
     def measured(self, words: str) -> list[Known]:
         """The measured files of words with spaces between them. Raises BadInput for names, and for one that is gone."""
         return [_found(self._measured, word, "file").value for word in dict.fromkeys(words.split())]
+
+    def stated(self, words: str) -> bool:
+        """Whether one of the measured files says which run it is of. Raises BadInput as `measured` does."""
+        return any(_found(self._measured, word, "file").states for word in words.split())
 
     @property
     def names(self) -> dict[str, str]:
@@ -120,6 +128,15 @@ def _found(found: OrderedDict[str, Dropped[T]], word: str, where: str) -> Droppe
     if word not in found:
         raise BadInput("this file is no longer there; drop it again", where)
     return found[word]
+
+
+def _stated(known: Known) -> tuple[str, ...]:
+    """The words that a log's arguments stand for, all of a layout among them; none where it does not say its model."""
+    from lockstep.verbs.words.run_file import run_of
+    from lockstep.verbs.words.shared import LAYOUT_WORDS
+
+    found = run_of([known.path] if known.kind.gives == "log" else ())
+    return () if found is None else ("model", "batch_tokens", *found[1].found.words, *LAYOUT_WORDS)
 
 
 def _short(name: str, otherwise: str) -> str:

@@ -18,6 +18,7 @@ import json
 import zlib
 from pathlib import Path
 
+from lockstep.documents.files import File, open_file
 from lockstep.errors import BadInput
 from lockstep.planner.imports.accelerate import accelerate
 from lockstep.planner.imports.bridge import bridge
@@ -38,33 +39,29 @@ UNREADABLE = (ValueError, TypeError, AttributeError, SyntaxError, RecursionError
 """What values of another kind than expected raise."""
 
 
-def read_run(path: str | Path, model: Model | None = None) -> Imported | None:
+def read_run(path: File, model: Model | None = None) -> Imported | None:
     """What a file says of a run, with `model` where it has none of its own; None where it is of none of these kinds.
 
     Raises BadInput for a setting that cannot be read.
     """
-    file = Path(path)
-    if file.stat().st_size > MOST_B:
-        return None
-    text = _text(file)
+    text = _text(path)
     if text is None:
         return None
     try:
-        return recognised(text, file.stem, model)
+        return recognised(text, Path(str(path)).stem, model)
     except BadInput:
         raise
     except UNREADABLE as error:
         raise BadInput(f"{path}: a setting cannot be read: {str(error)[:120]}", "MODEL") from None
 
 
-def _text(file: Path) -> str | None:
-    """The text of a file, which may be compressed with gzip; None where it is none."""
+def _text(path: File) -> str | None:
+    """The text of a file, which may be compressed with gzip; None where it is none, or longer than MOST_B."""
     try:
-        with file.open("rb") as raw:
-            if raw.read(2) != b"\x1f\x8b":
-                return file.read_text(encoding="utf-8")
-        with gzip.open(file) as unpacked:
-            return unpacked.read(MOST_B).decode("utf-8")
+        with open_file(path) as raw:
+            packed = raw.peek(2)[:2] == b"\x1f\x8b"
+            found = gzip.GzipFile(fileobj=raw).read(MOST_B + 1) if packed else raw.read(MOST_B + 1)
+        return found.decode("utf-8") if len(found) <= MOST_B else None
     except (UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile):
         return None
 

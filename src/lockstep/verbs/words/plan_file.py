@@ -195,8 +195,8 @@ def _lines(document: Json) -> Iterator[str]:
 
 def plan_given(model: object) -> PlanFile | RunFile | None:
     """The plan, or the run of other software, in the file that MODEL names; None where it names something else."""
-    if not isinstance(model, str | Path):
-        return None
-    if str(model).lower().endswith(YAML_ENDINGS) and os.path.isfile(model) and (plan := read_plan(model)) is not None:
-        return plan
+    if isinstance(model, str | Path) and str(model).lower().endswith(YAML_ENDINGS) and os.path.isfile(model):
+        plan = read_plan(model)
+        if plan is not None:
+            return plan
     return run_given(model)

@@ -10,17 +10,19 @@ that a file has; without one, as many devices as it has are taken. What was read
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lockstep.documents.files import InMemory
 from lockstep.errors import BadInput, located
 from lockstep.types.plain import Json
 
 if TYPE_CHECKING:
+    from lockstep.documents.files import File
     from lockstep.planner.imports import Imported
 
 READ: ContextVar[tuple[str, ...]] = ContextVar("READ", default=())
@@ -90,6 +92,9 @@ def run_given(model: object) -> RunFile | None:
     """
     from lockstep.planner.imports import read_run
 
+    if isinstance(model, InMemory):
+        found = read_run(model)
+        return None if found is None else RunFile(str(model), found)
     if not isinstance(model, str | Path):
         return None
     name, _, beside = str(model).partition(BESIDE)
@@ -104,6 +109,15 @@ def run_given(model: object) -> RunFile | None:
         return None
     found = read_run(model)
     return None if found is None else RunFile(str(model), found)
+
+
+def run_of(logs: Iterable[File]) -> tuple[File, RunFile] | None:
+    """The first log that has the arguments of its run, the model among them, and what they say; None without one."""
+    for path in logs:
+        run = run_given(path)
+        if run is not None and run.found.model is not None:
+            return path, run
+    return None
 
 
 def _model(name: str) -> Any:

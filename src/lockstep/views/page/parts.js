@@ -15,6 +15,20 @@ export function button(text, title, press) {
   return made;
 }
 
+// A button that stays pressed; `change` says whether it is now.
+export function toggle(text, title, change) {
+  const made = button(text, title, () => made.setAttribute("aria-pressed", String(change())));
+  made.setAttribute("aria-pressed", "false");
+  return made;
+}
+
+// A place for tables that may be wider than the page.
+export function tablePlace(said) {
+  const place = make("div", "ls-table wide");
+  for (const [name, value] of [["role", "region"], ["aria-label", said], ["tabindex", "0"]]) place.setAttribute(name, value);
+  return place;
+}
+
 // A box of lines near the pointer, inside the element.
 export function hint(parent) {
   const box = make("div", "ls-hint");

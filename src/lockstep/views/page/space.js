@@ -3,7 +3,7 @@
 //   space(element, form, options)      form of space.py, or its head alone; add(message) takes what is streamed
 
 import { formatter, ticks } from "./format.js";
-import { button, colours, make, hint, onScheme } from "./parts.js";
+import { button, colours, make, hint, onScheme, tablePlace, toggle } from "./parts.js";
 import { Cloud } from "./points.js";
 import { Viewport } from "./viewport.js";
 
@@ -12,9 +12,8 @@ const LEFT = 62, TOP = 20, BOTTOM = 40, NEAR = 8, ROWS = 40, TIMES = [1, 2, 5, 1
 export async function space(element, form, options = {}) {
   const { head } = form, cloud = new Cloud(head), write = formatter(head.units), capacity = Math.log10(head.capacity_B);
   const tools = make("div", "ls-tools"), canvas = make("canvas", "ls-canvas"), status = make("p", "ls-status");
-  const table = make("div", "ls-table wide"), legend = make("div", "ls-legend"), tip = hint(element);
+  const table = tablePlace("Selected layouts"), legend = make("div", "ls-legend"), tip = hint(element);
   canvas.setAttribute("role", "img");
-  for (const [name, value] of [["role", "region"], ["aria-label", "Selected layouts"], ["tabindex", "0"]]) table.setAttribute(name, value);
   status.setAttribute("aria-live", "polite");
   element.replaceChildren(tools, legend, make("div", "ls-plot", canvas), status, table, tip.box);
   element.classList.add("ls-view");
@@ -220,11 +219,6 @@ export async function space(element, form, options = {}) {
     by.value = look.field.name;
   }
 
-  const toggle = (text, title, change) => {
-    const made = button(text, title, () => made.setAttribute("aria-pressed", String(change())));
-    made.setAttribute("aria-pressed", "false");
-    return made;
-  };
   const marks = toggle("Select area", "Drag to select layouts (or drag with Shift)", () => (view.select = !view.select));
   const fits = toggle("Only what fits", "Leave out what does not fit", () => (view.stale(), (look.fitting = !look.fitting)));
   tools.append(make("label", "", "Colour ", by), marks, fits, button("−", "Zoom out", () => view.zoom(1 / 2)),

@@ -1,28 +1,32 @@
 // One step on a canvas: lanes of every rank class, computing and communication, hidden and exposed, memory in bytes.
 //
 //   timeline(element, form, options)      form of timeline.py; resolves to { view, search(text), times }
+//
+// options.state has { zoom, area, find, pins } as an address has them, options.mark(words) keeps them there.
 
+import { sums, sumTables } from "./area.js";
 import { formatter, ticks } from "./format.js";
 import { layRows, lower, paintRows, readTimelines, under } from "./lanes.js";
-import { button, colours, hint, inkOn, make, onScheme } from "./parts.js";
+import { button, colours, hint, inkOn, make, onScheme, tablePlace, toggle } from "./parts.js";
+import { Pins } from "./pins.js";
 import { Viewport } from "./viewport.js";
 
-const AXIS = 26, LABELS = 900;
+const AXIS = 26, LABELS = 900, MARKED_MS = 250;
 
 export async function timeline(element, form, options = {}) {
   const timelines = await readTimelines(form), { rows, height } = layRows(timelines);
   const write = formatter(form.units), longest_s = Math.max(...timelines.map((one) => one.makespan_s));
   const most_B = 1.04 * Math.max(form.capacity_B, 1, ...rows.filter((row) => row.kind === "memory").map((row) => largest(row.rank.used_B)));
   const tools = make("div", "ls-tools"), axis = make("canvas", "ls-axis"), canvas = make("canvas", "ls-canvas");
-  const scroll = make("div", "ls-scroll", axis, canvas), status = make("p", "ls-status"), tip = hint(element);
+  const scroll = make("div", "ls-scroll", axis, canvas), status = make("p", "ls-status"), tip = hint(element), table = tablePlace("Sums of the selected area");
   status.setAttribute("aria-live", "polite");
   canvas.setAttribute("role", "img");
   const named = timelines.map((one) => `${one.source}, ${write.time(one.makespan_s)}`).join("; ");
-  canvas.setAttribute("aria-label", `Timeline of a step: ${named}. Arrow keys move, plus and minus zoom, 0 shows all, n goes to the next match.`);
-  element.replaceChildren(tools, scroll, status, tip.box);
+  canvas.setAttribute("aria-label", `Timeline of a step: ${named}. Arrow keys move, plus and minus zoom, 0 shows all, n goes to the next match, Enter sums what is shown, Escape ends that.`);
+  element.replaceChildren(tools, scroll, status, table, tip.box);
   element.classList.add("ls-view");
 
-  let wanted = "", masks = null, colour, look, hovered = null, at = -1;
+  let wanted = "", masks = null, colour, look, hovered = null, at = -1, area = null;
   const gutter = () => Math.round(Math.min(112, view.width * 0.24));
   const view = new Viewport(canvas, {
     limits: { x0: 0, x1: longest_s || 1, y0: 0, y1: 1 },
@@ -34,8 +38,22 @@ export async function timeline(element, form, options = {}) {
     },
     overlay,
     hover,
-    key: (name) => name === "n" && (step(1), true),
+    brush,
+    click: (x, y) => x < gutter() && pins.toggle(pins.at(y)),
+    moved: () => mark("zoom", () => (whole() ? "" : `${share(view.window.x0)}-${share(view.window.x1)}`)),
+    key: (name) => ({ n: () => step(1), Enter: () => brush(view.window, { top: 0, bottom: height }), Escape: clear })[name]?.() ?? false,
   });
+  const pins = new Pins(rows, () => (mark("pins", () => pins.places.join("-")), resize()));
+
+  // What an address keeps are shares of the step and numbers of rows.
+  const share = (time_s) => (time_s / longest_s).toFixed(8).replace(/\.?0+$/, "");
+  const whole = () => view.window.x0 <= 0 && view.window.x1 >= (longest_s || 1);
+  const numbers = (name) => (options.state?.[name] ?? "").split("-").filter(Boolean).map(Number).filter(Number.isFinite);
+  const waiting = new Map();
+  function mark(name, value) {
+    clearTimeout(waiting.get(name));
+    if (options.mark) waiting.set(name, setTimeout(() => element.isConnected && options.mark({ [name]: value() }), MARKED_MS));
+  }
 
   // What is called the same in both timelines has one colour.
   const names = [...new Set(timelines.flatMap((one) => one.families.filter((family) => family.computes).map((family) => family.name)))];
@@ -100,7 +118,35 @@ export async function timeline(element, form, options = {}) {
       context.lineWidth = 1.5;
       context.strokeRect(low, row.y, Math.max(2, Math.min(box.left + box.width, to) - low), row.height);
     }
+    if (area) {
+      const [left] = view.pixel(area.x0, 0), [right] = view.pixel(area.x1, 0);
+      context.strokeStyle = colour.css("--lit");
+      context.lineWidth = 1.5;
+      context.strokeRect(Math.max(left, box.left - 3), area.top, Math.min(right, box.left + box.width + 3) - Math.max(left, box.left - 3), area.bottom - area.top);
+    }
     drawAxis(box);
+  }
+
+  // Sums of the lanes between two heights, as whole lanes.
+  function brush({ x0, x1 }, { top, bottom }) {
+    const inside = rows.filter((row) => row.lane && row.y + row.height > top && row.y < bottom), last = inside[inside.length - 1];
+    if (!last || x1 <= x0) return clear();
+    area = { x0: Math.max(0, x0), x1: Math.min(longest_s, x1), top: inside[0].y, bottom: last.y + last.height };
+    const { told, tables } = sumTables(sums(rows, area), area, timelines.length > 1, write);
+    status.textContent = told;
+    table.replaceChildren(...tables);
+    mark("area", () => [share(area.x0), share(area.x1), rows.indexOf(inside[0]), rows.indexOf(last)].join("-"));
+    view.ask();
+    return true;
+  }
+
+  function clear() {
+    area = null;
+    status.textContent = "";
+    table.replaceChildren();
+    mark("area", () => "");
+    view.ask();
+    return true;
   }
 
   // Of a class of ranks one is measured, which has a name of its own.
@@ -113,7 +159,7 @@ export async function timeline(element, form, options = {}) {
     const context = axis.getContext("2d"), { x0, x1 } = view.window;
     context.setTransform(view.ratio, 0, 0, view.ratio, 0, 0);
     context.fillStyle = colour.css("--ground");
-    context.fillRect(0, 0, view.width, AXIS);
+    context.fillRect(0, 0, view.width, AXIS + pins.height);
     context.font = `11px ${colour.font}`;
     context.fillStyle = colour.css("--quiet");
     for (const { at: time_s, text } of ticks(x0, x1, box.width / 90, form.units.time.steps, form.units.from)) {
@@ -123,6 +169,7 @@ export async function timeline(element, form, options = {}) {
       context.fillText(text, x, 12);
     }
     context.fillRect(box.left, AXIS - 1, box.width, 1);
+    pins.draw(context, AXIS, view, box, colour);
   }
 
   function hover(x, y) {
@@ -182,10 +229,10 @@ export async function timeline(element, form, options = {}) {
   const field = make("input");
   Object.assign(field, { type: "search", placeholder: "Search spans" });
   field.setAttribute("aria-label", "Search spans");
-  field.addEventListener("input", () => search(field.value));
+  field.addEventListener("input", () => (search(field.value), mark("find", () => field.value.trim())));
   field.addEventListener("keydown", (event) => event.key === "Enter" && step(event.shiftKey ? -1 : 1));
-  tools.append(field, button("Next", "Next match", () => step(1)), button("−", "Zoom out", () => view.zoom(1 / 2)),
-    button("+", "Zoom in", () => view.zoom(2)), button("All", "Show the whole step", () => view.fit()), legend());
+  tools.append(field, button("Next", "Next match", () => step(1)), pins.list, toggle("Select area", "Drag to sum what is inside (or drag with Shift)", () => (view.select = !view.select)),
+    button("−", "Zoom out", () => view.zoom(1 / 2)), button("+", "Zoom in", () => view.zoom(2)), button("All", "Show the whole step", () => view.fit()), legend());
 
   function legend() {
     const known = new Set(), entries = [];
@@ -210,18 +257,23 @@ export async function timeline(element, form, options = {}) {
   function resize() {
     const width = Math.max(200, scroll.clientWidth);
     view.resize(width, height);
-    Object.assign(axis, { width: Math.round(width * view.ratio), height: Math.round(AXIS * view.ratio) });
-    Object.assign(axis.style, { width: `${width}px`, height: `${AXIS}px` });
+    const tall = AXIS + pins.height;
+    Object.assign(axis, { width: Math.round(width * view.ratio), height: Math.round(tall * view.ratio) });
+    Object.assign(axis.style, { width: `${width}px`, height: `${tall}px` });
   }
 
+  pins.set(numbers("pins"));
   refresh();
   resize();
+  if (options.state?.find) search((field.value = options.state.find));
+  const [from, to] = numbers("zoom"), [x0, x1, first, end] = numbers("area");
+  if (to > from) view.show({ x0: from * longest_s, x1: to * longest_s });
+  if (x1 > x0 && rows[first] && rows[end]) brush({ x0: x0 * longest_s, x1: x1 * longest_s }, { top: rows[first].y, bottom: rows[end].y + 1 });
   new ResizeObserver(() => scroll.clientWidth !== view.width && resize()).observe(scroll);
   onScheme(element, refresh);
-  if (options.search) search((field.value = options.search));
   const left = timelines[0].left_out;
   if (left) status.textContent = `${left.toLocaleString("en")} more ranks are not drawn`;
-  return { view, search, describe, rows, timelines, write, times: view.times };
+  return { view, search, describe, rows, timelines, write, pins, sums: () => area && sums(rows, area), times: view.times };
 }
 
 function largest(values) {

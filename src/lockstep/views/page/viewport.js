@@ -1,11 +1,11 @@
 // A window on a plane: dragged, zoomed, pinched and moved by keys, drawn from a bitmap of it and of what lies around.
 //
 // plane = { limits: {x0, x1, y0, y1}, both, box(), paint(context, window, width, height), overlay(context, box),
-//           hover(x, y), brush(window) }
+//           hover(x, y), brush(window, {top, bottom}), click(x, y), moved() }
 // `paint` draws the window into width x height pixels; it is called when the bitmap does not hold what is shown, and not
 // while a drag stays inside it. With `both` the window moves up and down too.
 
-const MARGIN = 0.5, SETTLED_MS = 90, CLOSEST = 1e-7;
+const MARGIN = 0.5, SETTLED_MS = 90, CLOSEST = 1e-7, STILL = 3;
 
 export class Viewport {
   constructor(canvas, plane) {
@@ -93,6 +93,7 @@ export class Viewport {
     const [x0, x1] = fit(to.x0, to.x1, limits.x0, limits.x1, wide);
     const [y0, y1] = both ? fit(to.y0 ?? now.y0, to.y1 ?? now.y1, limits.y0, limits.y1, tall) : [limits.y0, limits.y1];
     this.window = { x0, x1, y0, y1 };
+    this.plane.moved?.();
     this.ask();
   }
 
@@ -137,6 +138,7 @@ export class Viewport {
   pointerdown(event) {
     const at = this.place(event);
     this.pointers.set(event.pointerId, at);
+    this.pressed = this.pointers.size === 1 ? at : null;
     this.canvas.setPointerCapture(event.pointerId);
     if (this.plane.brush && (event.shiftKey || this.select) && this.pointers.size === 1) this.brushing = { from: at, to: at };
     if (this.pointers.size > 1) this.brushing = null;
@@ -145,6 +147,7 @@ export class Viewport {
   pointermove(event) {
     const at = this.place(event), before = this.pointers.get(event.pointerId);
     if (!before) return this.plane.hover(at.x, at.y);
+    if (this.pressed && Math.hypot(at.x - this.pressed.x, at.y - this.pressed.y) > STILL) this.pressed = null;
     if (this.brushing) {
       this.brushing.to = at;
       this.ask();
@@ -161,9 +164,10 @@ export class Viewport {
     if (this.brushing) {
       const { from, to } = this.brushing, [one, two] = [this.point(from.x, from.y), this.point(to.x, to.y)];
       this.brushing = null;
-      this.plane.brush({ x0: Math.min(one.x, two.x), x1: Math.max(one.x, two.x), y0: Math.min(one.y, two.y), y1: Math.max(one.y, two.y) });
+      this.plane.brush({ x0: Math.min(one.x, two.x), x1: Math.max(one.x, two.x), y0: Math.min(one.y, two.y), y1: Math.max(one.y, two.y) },
+        { top: Math.min(from.y, to.y), bottom: Math.max(from.y, to.y) });
       this.ask();
-    }
+    } else if (this.pressed && this.plane.click) this.plane.click(this.pressed.x, this.pressed.y);
     this.pointers.delete(event.pointerId);
   }
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from lockstep.diagnosis.answer import Beside, Cause, Measured, Part, Slowdowns, Straggler
     from lockstep.diagnosis.changes import Change
+    from lockstep.diagnosis.diagnosis import Diagnosis
     from lockstep.types.plain import Json
-    from lockstep.verbs.diagnose import Diagnosis
 
 WORDS = {
     "compute.matmul": "matrix products",

@@ -101,8 +101,8 @@ def is_dark(colour: str) -> bool:
 
 
 def titled(figure: Figure) -> str:
-    """The title of a figure: that of its first panel."""
-    return next(filter(None, map(_title, figure.axes)), "")
+    """The title of a figure: its own, else that of its first panel."""
+    return " ".join(figure.get_suptitle().split()) or next(filter(None, map(_title, figure.axes)), "")
 
 
 def described(figure: Figure) -> str:

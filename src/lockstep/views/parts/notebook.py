@@ -69,7 +69,7 @@ VIEWS: dict[str, str] = {
     "lockstep.measure.kernels.bench.DeviceBench": "bench",
     "lockstep.verbs.fit.Fit": "fit",
     "lockstep.verbs.calibrate.Calibrated": "calibrate",
-    "lockstep.verbs.diagnose.Diagnosis": "diagnose",
+    "lockstep.diagnosis.diagnosis.Diagnosis": "diagnose",
     "lockstep.measure.rig.result.Race": "rig",
     "lockstep.verbs.catalog.Catalog": "catalog",
     "lockstep.verbs.support.Matrix": "support",

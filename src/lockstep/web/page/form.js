@@ -76,18 +76,19 @@ function filesInput(field, page) {
 
 /** Sends measured files one after the other; large ones are compressed first. */
 async function measured(files, field, page) {
-  const [most, unpacked] = field.files, words = [], refused = [];
+  const [most, unpacked] = field.files, words = [], refused = [], stated = {};
   for (const file of files) {
     say(`read-${field.name}`, `Reading ${file.name} ...`);
     let body = file;
     if (file.size > most && file.size <= unpacked) body = await new Response(file.stream().pipeThrough(new CompressionStream("gzip"))).blob();
     const found = body.size > most ? { error: "is too large" } : await sent("/drop/measured", file.name, body);
     if (found.word) words.push(found.word);
-    else refused.push(`${file.name}: ${found.error}`);
+    for (const name of found.states ?? []) stated[name] = ""; // a log that says its run stands for these fields
+    if (!found.word) refused.push(`${file.name}: ${found.error}`);
   }
   say(`read-${field.name}`, refused.join("; "), true);
   const had = (new URLSearchParams(location.search).get(field.name) ?? "").split(" ").filter(Boolean);
-  if (words.length) page.go({ [field.name]: [...new Set([...had, ...words])].join(" ") });
+  if (words.length) page.go({ ...(field.name === "file" ? stated : {}), [field.name]: [...new Set([...had, ...words])].join(" ") });
 }
 
 function drop(page) {

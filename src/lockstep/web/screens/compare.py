@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lockstep.diagnosis.diagnosis import Diagnosis
 from lockstep.diagnosis.sides import WHOLE
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json
 from lockstep.units import format_frac, format_time
 from lockstep.verbs.compare import compare
-from lockstep.verbs.diagnose import Diagnosis
 from lockstep.views import compare as view
 from lockstep.views.plan import readable_front
 from lockstep.web import measured

@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from lockstep.diagnosis.diagnosis import Diagnosis
 from lockstep.planner import Estimate
 from lockstep.types.plain import Json
 from lockstep.units import format_frac, format_size, format_time
-from lockstep.verbs.diagnose import Diagnosis
 from lockstep.views import compare as compared
 from lockstep.views import diagnose as view
 from lockstep.views.parts.diagnosis import lanes
 from lockstep.views.parts.layout_columns import layout_words as in_words
 from lockstep.web.answers import written
-from lockstep.web.measured import BEFORE, MEASURED, VERB, diagnosed, is_measured, measured_figures
-from lockstep.web.measured import words as measured_words
+from lockstep.web.measured import BEFORE, MEASURED, VERB, answer, answer_words, is_measured, measured_figures
 from lockstep.web.parts import run_name, step_figures, with_best
 from lockstep.web.recording import recording
 from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Field, Screen
@@ -145,24 +144,11 @@ def gap_rows(both: Comparison) -> list[tuple[str, float]]:
     return [*kept, ("all other parts", sum(rest))] if abs(sum(rest)) >= LEAST_S else kept
 
 
-def answer(asked: Asked) -> Estimate | Diagnosis:
-    """What the verb says; with nothing chosen, the prediction that it would be held against."""
-    if is_measured(asked):
-        return diagnosed(asked)
-    found: Estimate = asked.ask("estimate", with_best(asked))
-    return found
-
-
-def words(asked: Asked) -> Mapping[str, Any]:
-    """The words of that answer."""
-    return measured_words(asked) if is_measured(asked) else with_best(asked)
-
-
 def sooner(asked: Asked) -> tuple[Any, Mapping[str, Any]]:
     """The same, and nothing where neither a run nor anything measured is given."""
     if not is_measured(asked) and not asked.words.get("model"):
         return None, {"file": ["FILE"]}
-    return answer(asked), words(asked)
+    return answer(asked), answer_words(asked)
 
 
 SCREEN = Screen(
@@ -182,7 +168,7 @@ SCREEN = Screen(
         *LAYOUT,
         *RECIPE,
     ),
-    words=words,
+    words=answer_words,
     answer=answer,
     sooner=sooner,
     data=data,

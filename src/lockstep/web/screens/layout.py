@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lockstep.layout.groups import group_summary, process_groups
 from lockstep.layout.nodes import rank_coordinates
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, plain
 from lockstep.units import format_time
 from lockstep.views import estimate as view
 from lockstep.views.parts import ranks as shown
+from lockstep.views.parts.groups import MOST_RANKS, groups_of, plot_groups
+from lockstep.views.parts.groups import shown as ranks_shown
 from lockstep.views.parts.layout_columns import layout_words as in_words
 from lockstep.web.parts import memory_bar, step_figures, step_parts, with_best
 from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Screen
@@ -18,20 +19,6 @@ from lockstep.web.sections import sections
 if TYPE_CHECKING:
     from lockstep.planner import Estimate
     from lockstep.web.asked import Asked
-
-MOST_RANKS = 1024
-"""Ranks that the grid shows; of more, the first ones."""
-GROUPS = {
-    "tp": "tensor parallel",
-    "cp": "context parallel",
-    "ep": "expert parallel",
-    "etp": "expert tensor parallel",
-    "dp": "data parallel",
-    "pp": "pipeline stages",
-    "data": "data and context parallel",
-    "expert_data": "expert data parallel",
-    "shard": "sharing one copy",
-}
 
 
 def data(one: Estimate, asked: Asked) -> Json:
@@ -60,31 +47,13 @@ def data(one: Estimate, asked: Asked) -> Json:
 
 def grid(one: Estimate) -> Json:
     """Ranks in rows of a node, with the groups that each belongs to."""
-    layout, ranks = one.layout, one.job.devices
-    node = one.cluster.devices_per_unit(0)
-    kinds = []
-    for name, said in group_summary(layout, one.cluster).items():
-        if name == "expert_data" and layout.ep == 1:
-            # Without experts apart these are the groups of dense layers.
-            continue
-        of = [0] * ranks
-        for number, members in enumerate(process_groups(layout, name)):
-            for rank in members:
-                of[rank] = number
-        kinds.append(
-            {
-                "name": name.replace("_", " "),
-                "label": f"{GROUPS[name]}: {said['groups']:,} groups of {said['ranks']:,} ranks",
-                "level": said["level"],
-                "of": of[:MOST_RANKS],
-            }
-        )
+    node, axes = one.cluster.devices_per_unit(0), rank_coordinates(one.layout)
     return {
-        "ranks": min(ranks, MOST_RANKS),
+        "ranks": min(one.job.devices, MOST_RANKS),
         "node": node,
-        "kinds": kinds,
-        "axes": {axis: digits[:MOST_RANKS].tolist() for axis, digits in rank_coordinates(layout).items()},
-        "note": f"the first {MOST_RANKS:,} of {ranks:,} ranks" if ranks > MOST_RANKS else f"{ranks:,} ranks",
+        "kinds": plain(groups_of(one)),
+        "axes": {axis: digits[:MOST_RANKS].tolist() for axis, digits in axes.items()},
+        "note": ranks_shown(one),
         "row": f"a row is a node of {node} devices",
     }
 
@@ -95,4 +64,5 @@ SCREEN = Screen(
     fields=(*QUESTION, *LAYOUT, *RECIPE),
     words=with_best,
     data=data,
+    picture=plot_groups,
 )

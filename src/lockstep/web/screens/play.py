@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lockstep.errors import BadInput, Infeasible
-from lockstep.program import Timeline
+from lockstep.errors import BadInput, LockstepError
 from lockstep.types.plain import Json, picked
 from lockstep.verbs.claims import Claims
 from lockstep.verbs.pipeline import PipelineRun
@@ -13,6 +12,7 @@ from lockstep.views.page.timeline import timeline_form
 from lockstep.views.parts.claims_plot import plot_claim
 from lockstep.views.parts.notebook import view_of
 from lockstep.views.parts.options import verb_function
+from lockstep.web.parts import timeline_of
 from lockstep.web.plays import PLAYS, Play, play
 from lockstep.web.screen import Screen
 from lockstep.web.sections import sections
@@ -23,13 +23,6 @@ if TYPE_CHECKING:
 
 CLAIM = "claim"
 """The word of a play that is given without its name."""
-
-
-def timeline_of(found: object) -> Timeline | None:
-    """When things happen in an answer, where it says so."""
-    line = getattr(found, "timeline", None)
-    made = line() if callable(line) else line
-    return made if isinstance(made, Timeline) else None
 
 
 def chosen(asked: Asked) -> Play:
@@ -49,18 +42,10 @@ def answer(asked: Asked) -> Any:
     return asked.kept(("play", one.verb, repr(said)), lambda: verb_function(one.verb)(*said.get(CLAIM, ()), **named))
 
 
-def sooner(asked: Asked) -> tuple[Any, Json]:
-    """The answer, or why there is none: the knobs stay, to turn one of them back."""
-    try:
-        return answer(asked), words(asked)
-    except (BadInput, Infeasible) as no:
-        return no, words(asked)
-
-
 def data(found: Any, asked: Asked) -> Json:
-    """Knobs, and what the verb says."""
+    """Knobs, and what the verb says; where it refuses the knobs stay, to turn one of them back."""
     one, timeline = chosen(asked), timeline_of(found)
-    refused = isinstance(found, BadInput | Infeasible)
+    refused = isinstance(found, LockstepError)
     blocks = _refusal(found) if refused else sections(view_of(found)[0], found)
     if isinstance(found, PipelineRun):
         # The text timeline is drawn.
@@ -100,7 +85,7 @@ SCREEN = Screen(
     fields=(),
     words=words,
     answer=answer,
-    sooner=sooner,
+    no_is_data=True,
     data=data,
     picture=picture,
     asks=lambda asked: chosen(asked).verb,

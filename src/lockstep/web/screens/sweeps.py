@@ -60,15 +60,6 @@ def answer(asked: Asked) -> Any:
     return asked.kept(("sweep", *_state(one)), lambda: sweeps("show", one.file))
 
 
-def sooner(asked: Asked) -> tuple[Any, Json]:
-    """The same, or why there is no answer yet."""
-    one = words(asked)
-    try:
-        return answer(asked), one
-    except LockstepError as no:
-        return no, one
-
-
 def data(found: Any, asked: Asked) -> Json:
     """How far the sweeps are, and the tables of the one that is chosen."""
     one, every = chosen(asked), listed(asked.server)
@@ -112,7 +103,7 @@ SCREEN = Screen(
     fields=(),
     words=words,
     answer=answer,
-    sooner=sooner,
+    no_is_data=True,
     data=data,
     picture=picture,
     present=present,

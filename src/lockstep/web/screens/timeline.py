@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lockstep.diagnosis.diagnosis import Diagnosis
 from lockstep.planner import Estimate
 from lockstep.types.plain import Json
-from lockstep.verbs.diagnose import Diagnosis
 from lockstep.views.page.timeline import timeline_form
 from lockstep.views.parts.diagnosis import lanes
 from lockstep.views.parts.layout_columns import layout_words as in_words
-from lockstep.web.measured import FILE, VERB, diagnosed, measured_figures
-from lockstep.web.measured import words as measured_words
-from lockstep.web.parts import run_name, step_figures, with_best
+from lockstep.web.measured import FILE, VERB, answer, answer_words, has_files, measured_figures
+from lockstep.web.parts import run_name, step_figures
 from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Field, Screen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from lockstep.web.asked import Asked
 
 LAYERS = "layers"
@@ -57,22 +54,6 @@ def _predicted(one: Estimate, asked: Asked) -> Json:
     return {**_titled(one), "operations": f"{len(timeline.program):,} operations", "form": form}
 
 
-def _measured(asked: Asked) -> bool:
-    """Whether there is anything to draw below the prediction: a number has no lanes."""
-    return bool(asked.words.get("file"))
-
-
-def _answer(asked: Asked) -> Estimate | Diagnosis:
-    if _measured(asked):
-        return diagnosed(asked)
-    found: Estimate = asked.ask("estimate", with_best(asked))
-    return found
-
-
-def _words(asked: Asked) -> Mapping[str, Any]:
-    return measured_words(asked) if _measured(asked) else with_best(asked)
-
-
 def write(found: Estimate | Diagnosis, path: Path) -> None:
     """For Perfetto: the predicted step, with all measured ranks where there are any."""
     from lockstep.diagnosis.overlay import measured_timeline, write_overlay
@@ -94,10 +75,11 @@ def write(found: Estimate | Diagnosis, path: Path) -> None:
 SCREEN = Screen(
     title="Timeline",
     verb="estimate",
-    asks=lambda asked: VERB if _measured(asked) else "estimate",
+    # A number has no lanes to draw below the prediction.
+    asks=lambda asked: VERB if has_files(asked) else "estimate",
     fields=(*QUESTION, Field("detail", "Detail", f"passes {LAYERS}", example="passes"), FILE, *LAYOUT, *RECIPE),
-    words=_words,
-    answer=_answer,
+    words=partial(answer_words, shown=has_files),
+    answer=partial(answer, shown=has_files),
     data=data,
     trace=write,
 )

@@ -46,7 +46,7 @@ export function draw(element, data, page) {
   const view = h("div");
   page.later().then((found) => {
     waiting.replaceWith(view);
-    return timeline(view, found.form);
+    return timeline(view, found.form, { state: page.words, mark: page.mark });
   }, () => drawn.remove());
   return undefined;
 }
