@@ -41,7 +41,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from claim_slices import Slice, drastic, made_at, slice_of
 from mutants import EQUIVALENT, SOURCE, Mutant, mutants_of
 
-from lockstep.evidence.claims.decide import Bench
+from lockstep.evidence.claims.decide import Bench, seconds
 from lockstep.evidence.claims.deciders.table import FILES, LAB, lab_name
 from lockstep.evidence.claims.entry import Check
 from lockstep.evidence.claims.shelf import entries, errata
@@ -121,18 +121,18 @@ def notices(mutant: Mutant) -> bool:
     try:
         put(mutant.file, mutant.apply((SOURCE / mutant.file).read_text()))
         bench = Bench()
-        return any(not _as_known(check, bench) for check in by_cost(mutant, bench))
+        return any(not _as_known(check, bench) for check in by_cost(mutant))
     except Exception:  # a broken function that stops the run is noticed too
         return True
 
 
-def by_cost(mutant: Mutant, bench: Bench) -> list[Check]:
+def by_cost(mutant: Mutant) -> list[Check]:
     """The checks that a mutant can change, the cheapest first."""
-    return sorted(deciding(mutant), key=lambda one: bench.seconds([one]))
+    return sorted(deciding(mutant), key=lambda one: seconds([one]))
 
 
 def _as_known(check: Check, bench: Bench) -> bool:
-    found = bench.find(check)
+    found = bench.find(check.by)
     return check.as_known(found) and check.has_power(found)
 
 
@@ -149,7 +149,7 @@ def _numbers(mutant: Mutant) -> list[str]:
     """What the checks of a mutant find, to the last bit."""
     put(mutant.file, mutant.apply((SOURCE / mutant.file).read_text()))
     bench = Bench()
-    return [repr(bench.find(check)) for check in by_cost(mutant, bench)]
+    return [repr(bench.find(check.by)) for check in by_cost(mutant)]
 
 
 def in_child(work: Callable[[], object]) -> object:

@@ -96,7 +96,7 @@ def _losses(made: Updates, sizes: Array, curvatures: Array) -> Array:
     return found.losses
 
 
-@decides("simulated")
+@decides("simulated", kept="races")
 def race(gap: int, what: str, seeds: int, seed: int, **course: Any) -> Array:
     """Updates to the target (`updates`), seconds (`s`) or seconds per update (`pace`), for `seeds` draws of times."""
     runs = np.array([_race(gap, seed=seed + more, **course) for more in range(seeds)])
@@ -104,7 +104,7 @@ def race(gap: int, what: str, seeds: int, seed: int, **course: Any) -> Array:
     return np.asarray({"s": seconds, "updates": updates, "pace": seconds / updates}[what])
 
 
-@decides("simulated")
+@decides("simulated", kept="races")
 def race_ratio(gap: int, other: int, what: str, seeds: int, seed: int, **course: Any) -> Array:
     """The same with one gap over that with another."""
     return race(gap, what, seeds, seed, **course) / race(other, what, seeds, seed, **course)
@@ -140,20 +140,20 @@ def _trained(loss: str, step: float, steps: int) -> tuple[Perceptron, Array]:
     return chosen, point
 
 
-@decides("simulated")
+@decides("simulated", kept="trained networks")
 def trained_loss(loss: str, step: float, steps: int) -> float:
     """Loss of that network: squared or cross-entropy."""
     chosen, point = _trained(loss, step, steps)
     return float(chosen.loss(point))
 
 
-@decides("simulated")
+@decides("simulated", kept="trained networks")
 def curvature(loss: str, step: float, steps: int) -> float:
     """Largest curvature of that network's loss."""
     return sharpness(*_trained(loss, step, steps))
 
 
-@decides("simulated")
+@decides("simulated", kept="trained networks")
 def tolerable_delay(loss: str, step: float, steps: int) -> int:
     """Largest delay at which a quadratic of that network's curvature is stable at that step."""
     steepest = step * curvature(loss, step, steps)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.evidence.claims.deciders import NATURES
+from lockstep.evidence.claims.deciders import KEPT, NATURES
 from lockstep.evidence.claims.entry import Check, Found
 
 if TYPE_CHECKING:
@@ -49,6 +49,14 @@ def nature_of(check: Check) -> str:
     name = by.split()[0]
     function(name)
     return NATURES[name]
+
+
+def kept_by(by: str) -> str:
+    """The runs that the decider of a text reads and shares with others; nothing where it has its own."""
+    name = by.split()[0]
+    if not by.startswith(ARITHMETIC):
+        function(name)
+    return KEPT.get(name, "")
 
 
 def function(name: str) -> Callable[..., object]:
