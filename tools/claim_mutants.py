@@ -137,19 +137,19 @@ def _as_known(check: Check, bench: Bench) -> bool:
 
 
 def is_read(mutant: Mutant) -> bool:
-    """Whether a number of its checks depends on the expression that is changed: a drastic change of it moves one."""
+    """Whether its checks depend on the expression that is changed: a drastic change moves a number or stops the run."""
     as_it_is = replace(mutant, after=mutant.before)
     others = [replace(mutant, after=after) for after in drastic(mutant.before)]
     base, *seen = (in_child(partial(_numbers, one)) for one in (as_it_is, *others))
-    known = [one for one in seen if isinstance(one, list)]
-    return not known or any(one != base for one in known)
+    return any(one != base for one in seen)
 
 
 def _numbers(mutant: Mutant) -> list[str]:
     """What the checks of a mutant find, to the last bit."""
     put(mutant.file, mutant.apply((SOURCE / mutant.file).read_text()))
     bench = Bench()
-    return [repr(bench.find(check.by)) for check in by_cost(mutant)]
+    found = (bench.find(check.by) for check in by_cost(mutant))
+    return [repr((one.value, one.error)) for one in found]
 
 
 def in_child(work: Callable[[], object]) -> object:
@@ -242,7 +242,7 @@ def main() -> None:
     counts = Counter[str]()
     for mutant, verdict in verdicts(chosen):
         counts[verdict] += 1
-        if verdict not in ("caught", "unread"):
+        if verdict != "caught":
             print(f"{verdict:9} {mutant.id}", flush=True)
     caught = counts["caught"] + counts["endless"]
     ends = f" ({counts['endless']} by never ending)" if counts["endless"] else ""

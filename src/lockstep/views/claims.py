@@ -143,6 +143,9 @@ def _errata(found: tuple[Corrected, ...], out: Console) -> None:
         seen = "-" if one.found is None else f"{one.found.value:.5g}"
         rows.append([one.erratum.id, one.erratum.severity, one.erratum.printed, one.erratum.right, seen])
     indented(out, table([("", "left"), ("", "left"), ("printed", "text"), ("right", "text"), ("found", "right")], rows))
+    for why in dict.fromkeys(one.erratum.why for one in found if one.erratum.why):
+        named = ", ".join(one.erratum.id for one in found if one.erratum.why == why)
+        out.print(Text(f"\nNot computed: {named} ({why})", style="dim"))
 
 
 def ask(as_json: bool, plot: str | None = None, claim: list[str] | None = None, **words: object) -> None:

@@ -64,15 +64,15 @@ def find(
     order = partial(_in_budget, needed, costs_s, within_s)
     asking, numbers = Asking(questions, engine, progress=progress, order=order), Numbers()
     for number, found in asking:
-        numbers |= {by: Found(*pair) for by, pair in zip(parts[number], found, strict=True)}
+        numbers |= {by: Found(*one) for by, one in zip(parts[number], found, strict=True)}
     lost = "; ".join(f"{one.name} {one.why}" for one in asking.left_out)
     return numbers, lost or asking.stopped
 
 
-def find_part(seed: int, part: Sequence[str]) -> list[tuple[float, float]]:
-    """(value, error) of each check text of one part."""
+def find_part(seed: int, part: Sequence[str]) -> list[tuple[float, float, bool]]:
+    """(value, error, lawful) of each check text of one part, as plain data."""
     bench = Bench(seed)
-    return [(found.value, found.error) for found in map(bench.find, part)]
+    return [(found.value, found.error, found.lawful) for found in map(bench.find, part)]
 
 
 def _in_budget(

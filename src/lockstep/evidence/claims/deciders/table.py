@@ -75,13 +75,14 @@ def lab_name(by: str) -> tuple[str, str]:
 
 
 def found_in(findings: Findings, what: str) -> Found:
-    """The value of the check of that name, and the error of its simulation. Raises BadInput.
+    """The value of the check of that name, the error of its simulation, and whether it is as its law says.
 
-    What the lab tolerates between a law and a run is not read: the digits of the right value say how near it must be.
+    What the lab tolerates between a law and a run is not allowed here: the digits of the right value say how near it
+    must be. Raises BadInput.
     """
     for check in findings.checks:
         if check.what == what:
-            return Found(float(check.got), check.random_error)
+            return Found(float(check.got), check.random_error, check.ok)
     raise BadInput(f"{findings.experiment} has no check {what!r}", "by")
 
 
