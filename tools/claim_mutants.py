@@ -41,7 +41,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from claim_slices import Slice, drastic, made_at, slice_of
 from mutants import EQUIVALENT, SOURCE, Mutant, mutants_of
 
-from lockstep.evidence.claims.decide import Bench
+from lockstep.evidence.claims.decide import Bench, seconds
 from lockstep.evidence.claims.deciders.table import FILES, LAB, lab_name
 from lockstep.evidence.claims.entry import Check
 from lockstep.evidence.claims.shelf import entries, errata
@@ -121,35 +121,35 @@ def notices(mutant: Mutant) -> bool:
     try:
         put(mutant.file, mutant.apply((SOURCE / mutant.file).read_text()))
         bench = Bench()
-        return any(not _as_known(check, bench) for check in by_cost(mutant, bench))
+        return any(not _as_known(check, bench) for check in by_cost(mutant))
     except Exception:  # a broken function that stops the run is noticed too
         return True
 
 
-def by_cost(mutant: Mutant, bench: Bench) -> list[Check]:
+def by_cost(mutant: Mutant) -> list[Check]:
     """The checks that a mutant can change, the cheapest first."""
-    return sorted(deciding(mutant), key=lambda one: bench.seconds([one]))
+    return sorted(deciding(mutant), key=lambda one: seconds([one]))
 
 
 def _as_known(check: Check, bench: Bench) -> bool:
-    found = bench.find(check)
+    found = bench.find(check.by)
     return check.as_known(found) and check.has_power(found)
 
 
 def is_read(mutant: Mutant) -> bool:
-    """Whether a number of its checks depends on the expression that is changed: a drastic change of it moves one."""
+    """Whether its checks depend on the expression that is changed: a drastic change moves a number or stops the run."""
     as_it_is = replace(mutant, after=mutant.before)
     others = [replace(mutant, after=after) for after in drastic(mutant.before)]
     base, *seen = (in_child(partial(_numbers, one)) for one in (as_it_is, *others))
-    known = [one for one in seen if isinstance(one, list)]
-    return not known or any(one != base for one in known)
+    return any(one != base for one in seen)
 
 
 def _numbers(mutant: Mutant) -> list[str]:
     """What the checks of a mutant find, to the last bit."""
     put(mutant.file, mutant.apply((SOURCE / mutant.file).read_text()))
     bench = Bench()
-    return [repr(bench.find(check)) for check in by_cost(mutant, bench)]
+    found = (bench.find(check.by) for check in by_cost(mutant))
+    return [repr((one.value, one.error)) for one in found]
 
 
 def in_child(work: Callable[[], object]) -> object:
@@ -242,7 +242,7 @@ def main() -> None:
     counts = Counter[str]()
     for mutant, verdict in verdicts(chosen):
         counts[verdict] += 1
-        if verdict not in ("caught", "unread"):
+        if verdict != "caught":
             print(f"{verdict:9} {mutant.id}", flush=True)
     caught = counts["caught"] + counts["endless"]
     ends = f" ({counts['endless']} by never ending)" if counts["endless"] else ""

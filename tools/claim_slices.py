@@ -8,7 +8,9 @@ limits of settings, checks of its own that no item names. The rule for what belo
     back      a name that is read: every statement that binds or changes it; a function that is called: what it
               returns; a parameter of a function on the way to the check: the argument of the caller
     around    the conditions and loops that such a statement stands in, and what leaves such a loop
-    settings  the default of a setting that is read, not its limits
+    inputs    defaults and limits of settings are what the experiment is asked, as the arguments are that the text of a
+              check gives to a decider: neither belongs
+    draws     which random numbers are drawn (`SEEDS`) does not belong: a right check accepts every seed
     guards    `strict=`, `raise` and reports of progress change no value, so they do not belong
 
 Names are followed without regard to the order of statements or to parts of containers, so that a slice has too much.
@@ -34,6 +36,8 @@ READ = ("got", "standard_error", "runs")
 ORDER = ("what", "expected", "got", "standard_error", "tolerance", "false_law", "relation", "runs")
 GUARDS = ("strict", "more")
 """Words of calls that change no value: of `zip`, and of `watched`, which reports progress."""
+SEEDS = ("default_rng", "SeedSequence", "streams")
+"""Functions that are given seeds."""
 Place = tuple[int, int, int, int]
 """First line and column, last line and column, as Python keeps them for every instruction."""
 Step = tuple[str, Place]
@@ -91,6 +95,8 @@ class Slice:
             for child in ast.iter_child_nodes(node):
                 self.parent[child] = node
         self.guards = [place_of(one) for one in self.parent if isinstance(one, ast.keyword) and one.arg in GUARDS]
+        calls = [one for one in self.parent if isinstance(one, ast.Call)]
+        self.guards += [place_of(seed) for one in calls if _last_name(one) in SEEDS for seed in one.args]
         for node in ast.walk(self.tree):
             for name in _binds(node):
                 self.bound[self.scope(node), name].append(node)
@@ -246,7 +252,7 @@ class Slice:
             self.mark(call.args[names.index(name)])
 
     def member(self, name: str) -> None:
-        """Methods and fields of that name of classes of this file; of a setting its default."""
+        """Methods and fields of that name of classes of this file."""
         if (name, 2) in self.seen:
             return
         self.seen.add((name, 2))
@@ -256,18 +262,21 @@ class Slice:
             for node in nodes:
                 if isinstance(node, Function):
                     self.returned(node)
-                elif isinstance(node, ast.AnnAssign) and node.value is not None:
-                    default = node.value
-                    is_setting = isinstance(default, ast.Call) and _called(default) == "setting"
-                    self.mark(default.args[0] if is_setting else default)  # type: ignore[attr-defined]
+                elif isinstance(node, ast.AnnAssign) and node.value is not None and _called(node.value) != "setting":
+                    self.mark(node.value)
 
 
 def _within(place: Place, others: Iterable[Place]) -> bool:
     return any(one[:2] <= place[:2] and place[2:] <= one[2:] for one in others)
 
 
-def _called(call: ast.Call) -> str:
-    return call.func.id if isinstance(call.func, ast.Name) else ""
+def _called(call: ast.AST) -> str:
+    return call.func.id if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else ""
+
+
+def _last_name(call: ast.Call) -> str:
+    """Of `np.random.default_rng(...)` the last."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else _called(call)
 
 
 def _parameters(function: Function) -> set[str]:

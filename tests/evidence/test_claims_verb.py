@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 import lockstep
 from cli_runner import run
 from effort import share
-from lockstep.errors import BadInput
-from lockstep.evidence.claims import decide
+from lockstep.engines import Processes
+from lockstep.errors import BadInput, RunFailed
+from lockstep.evidence.claims import decide, running
 from lockstep.evidence.claims.deciders import scaling
 from lockstep.evidence.claims.page import anchor, claims_page, exercises_page
 from lockstep.evidence.claims.pictures import PICTURES, pictures
@@ -56,11 +58,43 @@ def test_a_run_that_finds_something_else_says_so(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_budget_leaves_out_what_does_not_fit_and_names_it() -> None:
-    cheap = decide.run([one for one in entries() if one.id in ("T5", "A.16")], within_s=0.5)
+    cheap, stopped = running.run([one for one in entries() if one.id in ("T5", "A.16")], within_s=0.5)
     assert [one.found is None for one in cheap] == [False, True]
+    assert stopped == ""
     none = lockstep.claims(all=True, within=0)
     assert set(none.left_out) == {entry.id for entry in entries() if entry.every_check()}
     assert none.ok
+
+
+def test_every_engine_finds_the_same() -> None:
+    """Items that share an experiment, runs that a process keeps, and deciders that draw random numbers."""
+    few = [one for one in entries() if one.id in ("T2", "A.9", "A.10", "A.16", "C.12")]
+    here, _ = running.run(few, seed=3)
+    there, stopped = running.run(few, seed=3, engine=Processes(2))
+    assert (there, stopped) == (here, "")
+    assert all(one.as_registered for one in here)
+
+
+def test_a_part_runs_once_however_many_read_it() -> None:
+    checks = [check for entry in entries() for check in entry.every_check()]
+    alone, together = sum(decide.seconds([check]) for check in checks), decide.seconds(checks)
+    assert together < alone / 4
+    (races,) = {decide.part_of(check.by) for check in checks if check.by.startswith("steps.race")}
+    assert decide.seconds([check for check in checks if decide.part_of(check.by) == races]) < 5
+
+
+def test_a_process_that_dies_leaves_its_items_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named, with exit code 1: what is not known is not as registered."""
+    monkeypatch.setattr(running, "find_part", _dies)
+    found, stopped = running.run([one for one in entries() if one.id == "T5"], engine=Processes(1))
+    assert [one.found for one in found] == [None]
+    assert "killed 3 processes" in stopped
+    with pytest.raises(RunFailed, match="killed 3 processes"):
+        lockstep.claims("T5", run=True, engine="processes:1")
+
+
+def _dies(seed: int, part: object) -> None:
+    os._exit(1)
 
 
 def test_errata_of_an_item_run() -> None:
@@ -103,7 +137,8 @@ def test_pictures_say_what_is_asked_and_name_their_axes(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("words", "where"),
-    [({"run": True}, "--run"), ({"within": "3s"}, "--within"), ({"severity": "high"}, "--severity"),
+    [({"run": True}, "--run"), ({"engine": "processes:2"}, "--engine"), ({"within": "3s"}, "--within"),
+     ({"severity": "high"}, "--severity"),
      ({"seed": 3}, "--seed"), ({"kind": "nothing"}, "--kind"), ({"all": True, "errata": "A.1"}, "--all"),
      ({"errata": "A.1", "severity": "worst"}, "--severity"), ({"all": True, "search": "ring"}, "--kind")],
 )  # fmt: skip

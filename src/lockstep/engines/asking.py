@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,6 +45,8 @@ class Asking:
     progress: Progress = silent
     most_s: float = math.inf
     """Longest forecast that is accepted."""
+    order: Callable[[Sequence[int]], Iterable[int]] = iter
+    """In which order places are asked, and which; it is read as the engine has room, so that it may look at a clock."""
     left_out: list[LeftOut] = field(default_factory=list)
     stopped: str = ""
     """Why it ended before all were answered: CTRL_C, or what became of the engine."""
@@ -86,7 +88,8 @@ class Asking:
         alone: list[int] = []
         if self.questions.alike is not None:
             places = sorted(places, key=self.questions.alike)
-        for answered in self._run(Batches(self.questions, iter(places), together=self.engine.together), forecast):
+        batches = Batches(self.questions, iter(self.order(places)), together=self.engine.together)
+        for answered in self._run(batches, forecast):
             if answered.answers is not None:
                 yield from self._kept(answered)
             elif len(answered.batch.places) == 1:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from lockstep.errors import BadInput, UnknownName
+from lockstep.errors import CTRL_C, BadInput, RunFailed, UnknownName
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown
 from lockstep.units import parse_time_s
@@ -17,6 +17,7 @@ from lockstep.verbs.words.quantity import Quantity, Time
 from lockstep.verbs.words.question import whole
 
 if TYPE_CHECKING:
+    from lockstep.engines import Engine
     from lockstep.evidence.claims.decide import Corrected, Decided, Known
     from lockstep.evidence.claims.entry import Entry, Erratum
 
@@ -34,10 +35,12 @@ class Claims(Shown):
     entries: tuple[Decided, ...] = ()
     facts: tuple[Known, ...] = ()
     errata: tuple[Corrected, ...] = ()
+    stopped: str = ""
+    """Why --all ended before it was through."""
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Items that did not fit into the budget."""
+        """Items that did not fit into the budget, or were not reached."""
         return tuple(one.entry.id for one in self.entries if one.found is None) if self.asked == ALL else ()
 
     @property
@@ -51,7 +54,7 @@ class Claims(Shown):
     @property
     def ok(self) -> bool:
         """Whether the answer is yes: everything as registered and, of items that were asked for and run, true."""
-        if self.surprises:
+        if self.surprises or self.stopped not in ("", CTRL_C):
             return False
         return self.asked != RUN or (
             all(one.verdict in ("true", "answer", "missing") for one in self.entries)
@@ -64,7 +67,7 @@ class Claims(Shown):
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, "asked left_out") | {
+        return picked(self, "asked left_out stopped") | {
             "claims": [*plain(self.entries), *plain(self.facts)],
             "errata": plain(self.errata),
         }
@@ -97,34 +100,45 @@ def claims(
     ] = None,
     search: Annotated[str | None, Option("TEXT", "Words that the listed items contain.")] = None,
     seed: Annotated[Quantity | None, Option("N", "Random seed of the experiments. (default: 0)")] = None,
+    engine: Annotated[
+        str | Engine | None,
+        Option(
+            "E",
+            "Where checks run: serial, processes[:N], dask[:N], dask:ADDRESS or dask:scheduler-file:PATH. "
+            "(default: serial)",
+        ),
+    ] = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Claims:
     """What a textbook chapter on distributed training says, whether it is so, and what decides it.
 
     Without an id the items are listed; with one its card is shown, and `run` runs its checks. `all` runs every item,
-    the cheapest first, as long as `within` allows. `errata` is the id of an item. `seed`: 0 when left out.
-    `progress(items done, of)`. Raises BadInput, UnknownName.
+    the cheapest first, as long as `within` allows. `errata` is the id of an item. `seed`: 0 when left out. The answer
+    does not depend on `engine`. `progress(experiments and deciders done, of)`. Raises BadInput, UnknownName, RunFailed.
     """
-    from lockstep.evidence.claims import decide
+    from lockstep.engines import find_engine, silent
+    from lockstep.evidence.claims import decide, running
     from lockstep.evidence.claims.shelf import entries
 
     name = " ".join(claim).strip()
     runs = run or all or errata is not None
-    _check(name, run, all, within, errata, severity, (kind, verdict, search), seed, runs)
+    _check(name, run, all, within, errata, severity, (kind, verdict, search), seed, engine, runs)
+    place, report = find_engine(engine or "serial"), progress or silent
     number = 0 if seed is None else whole(seed, "--seed", minimum=0)
     if errata is not None:
-        return Claims(ERRATA, errata=decide.correct(_errata_of(errata, severity), number, progress))
+        return Claims(ERRATA, errata=running.correct(_errata_of(errata, severity), number, place, report))
     if all:
         limit_s = float("inf") if within is None else parse_time_s(within, "--within")
-        return Claims(ALL, decide.run(entries(), number, limit_s, progress))
+        found, stopped = running.run(entries(), number, limit_s, place, report)
+        return Claims(ALL, found, stopped=stopped)
     if not name:
         return Claims(LIST, tuple(decide.Decided(one) for one in _listed(kind, verdict, search)))
-    return _one(name, run, number, progress)
+    return _one(name, run, number, place, report)
 
 
 def _check(
     name: str, run: bool, every: bool, within: Time | None, errata: str | None, severity: str | None,
-    filters: tuple[str | None, ...], seed: Quantity | None, runs: bool,
+    filters: tuple[str | None, ...], seed: Quantity | None, engine: object, runs: bool,
 ) -> None:  # fmt: skip
     """Refuses options that would have no effect or that contradict one another."""
     if run and not name:
@@ -139,8 +153,9 @@ def _check(
         raise BadInput(f"must be high, medium or small, got {severity!r}", "--severity")
     if any(one is not None for one in filters) and (name or runs):
         raise BadInput("--kind, --verdict and --search select items of the list; leave them out here", "--kind")
-    if seed is not None and not runs:
-        raise BadInput("nothing runs here; add --run, --all or --errata", "--seed")
+    for given, flag in ((seed, "--seed"), (engine, "--engine")):
+        if given is not None and not runs:
+            raise BadInput("nothing runs here; add --run, --all or --errata", flag)
 
 
 def _listed(kind: str | None, verdict: str | None, search: str | None) -> tuple[Entry, ...]:
@@ -167,19 +182,25 @@ def _errata_of(item: str, severity: str | None) -> tuple[Erratum, ...]:
     return tuple(one for entry in find_entries(item) for one in errata_of(entry.id, severity or ""))
 
 
-def _one(name: str, run: bool, seed: int, progress: Callable[[int, int], None] | None) -> Claims:
+def _one(name: str, run: bool, seed: int, engine: Engine, progress: Callable[[int, int], None]) -> Claims:
     """An item, a fact of the lab or an erratum, by its name."""
-    from lockstep.evidence.claims import decide
+    from lockstep.evidence.claims import decide, running
     from lockstep.evidence.claims.shelf import errata, find_entries
 
     asked = RUN if run else CARD
     for one in errata() if "/" in name else ():
         if one.id.casefold() == name.casefold():
-            return Claims(asked, errata=decide.correct((one,), seed, progress) if run else (decide.Corrected(one),))
+            ran = running.correct((one,), seed, engine, progress) if run else (decide.Corrected(one),)
+            return Claims(asked, errata=ran)
     if FACT.fullmatch(name):
         from lockstep.lab.facts import find_fact
 
         fact = find_fact(name)
         return Claims(asked, facts=(decide.know(fact, seed) if run else decide.Known(fact),))
     found = find_entries(name)
-    return Claims(asked, decide.run(found, seed, progress=progress) if run else tuple(map(decide.Decided, found)))
+    if not run:
+        return Claims(asked, tuple(map(decide.Decided, found)))
+    decided, stopped = running.run(found, seed, engine=engine, progress=progress)
+    if stopped:
+        raise RunFailed(stopped)
+    return Claims(asked, decided)

@@ -57,7 +57,8 @@ def _list(found: Claims, out: Console) -> None:
     heading(out, "Items", "lockstep claims T5 shows one, --run decides it")
     indented(out, table(columns, rows))
     if found.left_out:
-        out.print(f"\nLeft out by --within: {', '.join(found.left_out)}")
+        why = f"Stopped ({found.stopped}) before" if found.stopped else "Left out by --within:"
+        out.print(f"\n{why} {', '.join(found.left_out)}")
     if found.surprises:
         out.print(Text(f"\nNot as registered: {', '.join(found.surprises)}", style="bold red"))
 
@@ -142,6 +143,9 @@ def _errata(found: tuple[Corrected, ...], out: Console) -> None:
         seen = "-" if one.found is None else f"{one.found.value:.5g}"
         rows.append([one.erratum.id, one.erratum.severity, one.erratum.printed, one.erratum.right, seen])
     indented(out, table([("", "left"), ("", "left"), ("printed", "text"), ("right", "text"), ("found", "right")], rows))
+    for why in dict.fromkeys(one.erratum.why for one in found if one.erratum.why):
+        named = ", ".join(one.erratum.id for one in found if one.erratum.why == why)
+        out.print(Text(f"\nNot computed: {named} ({why})", style="dim"))
 
 
 def ask(as_json: bool, plot: str | None = None, claim: list[str] | None = None, **words: object) -> None:
@@ -151,7 +155,7 @@ def ask(as_json: bool, plot: str | None = None, claim: list[str] | None = None, 
     picture_path(plot)
     if plot and not claim:
         raise BadInput("needs the id of an item to draw", "--plot")
-    with progress("items") as report:
+    with progress("checks") as report:
         found = claims(*(claim or ()), **given(words), progress=report)
     if claim:
         draw(plot, partial(plot_claim, found))
@@ -166,13 +170,13 @@ COMMAND = Command(
         "lockstep claims",
         "lockstep claims T5",
         "lockstep claims T4 --run",
-        "lockstep claims --all --within 60s",
+        "lockstep claims --all --within 60s --engine processes:4",
         "lockstep claims --errata B.13 --severity high",
         "lockstep claims B.14 --plot b14.svg",
     ),
     more="The exit code is 1 when an item that was run is not true, or when a run does not find what is registered.",
     render=render,
-    doing="items",
+    doing="checks",
     ok=lambda answer: answer.ok,
     lists=False,
     ask=ask,

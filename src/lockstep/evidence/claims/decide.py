@@ -1,13 +1,12 @@
-"""Runs the deciders of entries and errata, each number once, cheapest entries first, within a budget of seconds."""
+"""What was found for entries, facts and errata, and the verdict that follows; `running.py` runs them."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lockstep.evidence.claims.deciders.table import LAB, decide, found_in, lab_name, nature_of
+from lockstep.evidence.claims.deciders.table import LAB, decide, found_in, kept_by, lab_name, nature_of
 from lockstep.evidence.claims.entry import Check, Entry, Erratum, Found
 from lockstep.evidence.claims.shelf import costs, errata_of
 from lockstep.types.plain import Json, picked, plain
@@ -17,14 +16,19 @@ if TYPE_CHECKING:
     from lockstep.lab import Findings
     from lockstep.lab.facts import Fact
 
-Progress = Callable[[int, int], None]
 USUAL_S = 0.02
 """Of a decider that is not in the table of costs."""
 
 
-def _costs_of(by: str) -> str:
-    """The row of the table of costs: an experiment, or a decider."""
-    return LAB + lab_name(by)[0] if by.startswith(LAB) else by.split()[0]
+def part_of(by: str) -> str:
+    """What must run for a check of this text: an experiment, runs that several deciders read, or a decider alone."""
+    return LAB + lab_name(by)[0] if by.startswith(LAB) else kept_by(by) or by
+
+
+def seconds(checks: Iterable[Check]) -> float:
+    """Processor seconds that checks take, by the table of costs; what several need runs once."""
+    parts = {part_of(check.by) for check in checks}
+    return sum(costs().get(part, costs().get(part.split()[0], USUAL_S)) for part in parts)
 
 
 @dataclass(slots=True)
@@ -43,28 +47,15 @@ class Bench:
             self.answers[name] = find_experiment(name).answer({}, self.seed)
         return self.answers[name]
 
-    def find(self, check: Check) -> Found:
-        """What decides a check, found once."""
-        if check.by not in self.numbers:
-            if check.by.startswith(LAB):
-                name, what = lab_name(check.by)
-                self.numbers[check.by] = found_in(self.experiment(name), what)
+    def find(self, by: str) -> Found:
+        """What decides a check, found once; `by` is the check's text."""
+        if by not in self.numbers:
+            if by.startswith(LAB):
+                name, what = lab_name(by)
+                self.numbers[by] = found_in(self.experiment(name), what)
             else:
-                self.numbers[check.by] = decide(check.by, self.seed)
-        return self.numbers[check.by]
-
-    def seconds(self, checks: Iterable[Check]) -> float:
-        """Seconds that these checks will take: what has run already is free."""
-        table, new = costs(), {_costs_of(one.by): one.by for one in checks if one.by not in self.numbers}
-        return sum(
-            table.get(what, USUAL_S)
-            for what, by in new.items()
-            if not (by.startswith(LAB) and lab_name(by)[0] in self.answers)
-        )
-
-    def decide(self, entry: Entry) -> dict[Check, Found]:
-        """What was found for every check of an entry."""
-        return {check: self.find(check) for check in entry.every_check()}
+                self.numbers[by] = decide(by, self.seed)
+        return self.numbers[by]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +78,7 @@ class Decided:
     @property
     def seconds(self) -> float:
         """Processor seconds that the checks take."""
-        return Bench().seconds(self.entry.every_check())
+        return seconds(self.entry.every_check())
 
     def evidence(self) -> list[Json]:
         """The checks, with what was found for each."""
@@ -177,36 +168,6 @@ class Corrected:
         }
 
 
-def run(
-    chosen: Iterable[Entry], seed: int = 0, within_s: float = float("inf"), progress: Progress | None = None
-) -> tuple[Decided, ...]:
-    """Decides entries, cheapest first, as long as their cost fits into what is left of `within_s`; in their own order.
-
-    Entries that did not fit come back without findings.
-    """
-    bench, entries, begun_s = Bench(seed), tuple(chosen), time.monotonic()
-    waiting, done = list(entries), {}
-    while waiting:
-        waiting.sort(key=lambda entry: bench.seconds(entry.every_check()))
-        entry = waiting.pop(0)
-        cost_s = bench.seconds(entry.every_check())
-        if not cost_s or time.monotonic() - begun_s + cost_s <= within_s:
-            done[entry.id] = bench.decide(entry)
-        if progress is not None:
-            progress(len(entries) - len(waiting), len(entries))
-    return tuple(Decided(entry, done.get(entry.id)) for entry in entries)
-
-
 def know(fact: Fact, seed: int = 0) -> Known:
     """Runs the experiment of a fact."""
     return Known(fact, fact.evidence(Bench(seed).experiment(fact.experiment)))
-
-
-def correct(chosen: Iterable[Erratum], seed: int = 0, progress: Progress | None = None) -> tuple[Corrected, ...]:
-    """Runs what can be run of errata."""
-    bench, given, done = Bench(seed), tuple(chosen), []
-    for erratum in given:
-        done.append(Corrected(erratum, bench.find(erratum.check) if erratum.check else None))
-        if progress is not None:
-            progress(len(done), len(given))
-    return tuple(done)

@@ -78,6 +78,8 @@ class Found:
 
     value: float
     error: float = 0.0
+    lawful: bool = True
+    """Whether the experiment that found it came out as its own law says; a decider has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +112,8 @@ class Check:
         return self.right.half_digit + found.error + EXACT_FRAC * size
 
     def as_known(self, found: Found) -> bool:
-        """Whether the right value was found."""
-        return self.right.away(found.value) <= self.allowed(found)
+        """Whether the right value was found, and by an experiment that agrees with its law."""
+        return found.lawful and self.right.away(found.value) <= self.allowed(found)
 
     def has_power(self, found: Found) -> bool:
         """Whether the excluded value is too far away to be taken for the right one."""
@@ -140,6 +142,8 @@ class Erratum:
     printed: str
     right: str
     check: Check | None = None
+    why: str = ""
+    """What it rests on where nothing can be computed."""
 
     @property
     def of(self) -> str:
@@ -148,7 +152,7 @@ class Erratum:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, "id severity printed right") | {"runs": self.check is not None}
+        return picked(self, "id severity printed right why") | {"runs": self.check is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections import Counter
 
 from lockstep.evidence.claims.deciders.table import nature_of
 from lockstep.evidence.claims.entry import KINDS, Check, Entry
-from lockstep.evidence.claims.shelf import entries, errata_of
+from lockstep.evidence.claims.shelf import entries, errata, errata_of
 from lockstep.lab.facts import facts
 
 HEAD = """# Claims
@@ -87,7 +87,14 @@ def _counts() -> list[str]:
         entry.verdict for entry in entries() if entry.kind in ("theorem", "statement", "proof", "example")
     )
     said = ", ".join(f"{number} {verdict}" for verdict, number in counted.most_common())
-    return [f"Of the {counted.total()} theorems, statements, problems and examples: {said}.", ""]
+    told = Counter(one.why for one in errata() if one.why)
+    rest = "; ".join(f"{number} rest on {why}" for why, number in told.most_common())
+    return [
+        f"Of the {counted.total()} theorems, statements, problems and examples: {said}.",
+        "",
+        f"{len(errata())} errata. `lockstep claims --errata all` recomputes {len(errata()) - told.total()}; {rest}.",
+        "",
+    ]
 
 
 def exercises_page() -> str:
@@ -129,10 +136,10 @@ def _entry(entry: Entry) -> list[str]:
     learn = [f"[{entry.learn.removeprefix('learn/').removesuffix('.md')}](../{entry.learn})"] if entry.learn else []
     lines += [f"- see: {', '.join(links + learn)}", "", "| number | claimed | right | |", "|---|---|---|---|"]
     lines += [_row(check, stated=check in entry.truths) for check in entry.every_check()]
-    errata = errata_of(entry.id)
-    if errata:
+    wrong = errata_of(entry.id)
+    if wrong:
         lines += ["", "| erratum | printed | right |", "|---|---|---|"]
-        lines += [f"| {one.id} | {_cell(one.printed)} | {_cell(one.right)} |" for one in errata]
+        lines += [f"| {one.id} | {_cell(one.printed)} | {_cell(one.right)} |" for one in wrong]
     return [*lines, ""]
 
 

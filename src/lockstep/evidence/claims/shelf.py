@@ -68,13 +68,16 @@ def entries() -> tuple[Entry, ...]:
 
 @cache
 def errata() -> tuple[Erratum, ...]:
-    """All errata, by item. Columns: id, severity, printed, right, by, claimed, value, rival."""
+    """All errata, by item. Columns: id, severity, printed, right, by, claimed, value, why.
+
+    `why` says of one that nothing can compute what it rests on instead.
+    """
     found = []
     with (SHELF / "errata.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             numbers = {"what": row["printed"], "by": row["by"], "claimed": row["claimed"], "right": row["value"]}
             check = read_check(numbers) if row["by"] else None
-            found.append(Erratum(row["id"], row["severity"], row["printed"], row["right"], check))
+            found.append(Erratum(row["id"], row["severity"], row["printed"], row["right"], check, row["why"]))
     return tuple(found)
 
 

@@ -14,14 +14,18 @@ from typing import TypeVar
 Decider = TypeVar("Decider", bound=Callable[..., object])
 NATURES: dict[str, str] = {}
 """`FILE.FUNCTION` -> how the number comes about."""
+KEPT: dict[str, str] = {}
+"""`FILE.FUNCTION` -> the runs that it reads, where others read them too and a process keeps them."""
 
 
-def decides(nature: str) -> Callable[[Decider], Decider]:
-    """Registers a decider whose numbers come about in that way."""
+def decides(nature: str, kept: str = "") -> Callable[[Decider], Decider]:
+    """Registers a decider whose numbers come about in that way; `kept` names runs that it shares with others."""
 
     def register(function: Decider) -> Decider:
-        file = function.__module__.rsplit(".", 1)[-1]
-        NATURES[f"{file}.{function.__name__}"] = nature
+        name = f"{function.__module__.rsplit('.', 1)[-1]}.{function.__name__}"
+        NATURES[name] = nature
+        if kept:
+            KEPT[name] = kept
         return function
 
     return register

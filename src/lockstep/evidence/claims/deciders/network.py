@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 
 import numpy as np
 
@@ -98,6 +98,36 @@ def _after_a_message(
     for source, target in permutations(range(len(known)), 2):
         told = [have | known[source] if rank == target else have for rank, have in enumerate(known)]
         yield tuple(told), tuple(count + (rank == source) for rank, count in enumerate(sends))
+
+
+@decides("counted")
+def first_sum(ranks: int) -> int:
+    """Chunk that rank 0 holds the sum of after the first half of a ring in which rank i sends chunk i first.
+
+    In round s rank i sends chunk i - s to its neighbour, which adds it: entry r counts what came from rank r.
+    """
+    held = np.tile(np.eye(ranks, dtype=int)[:, np.newaxis], (1, ranks, 1))
+    places = np.arange(ranks)
+    for turn in range(ranks - 1):
+        chunks = (places - turn) % ranks
+        held[(places + 1) % ranks, chunks] += held[places, chunks]
+    (whole,) = np.flatnonzero((held[0] == 1).all(axis=1))
+    return int(whole)
+
+
+@decides("solved")
+def fewest_broadcasts(coded: bool) -> int:
+    """Fewest broadcasts of one bit after which two ranks know both bits, of which each has one and the sender both.
+
+    By trying every set of messages: the bits themselves or, `coded`, any of their sums modulo 2.
+    """
+    messages = [np.array(one) for one in ((1, 0), (0, 1), (1, 1))[: 3 if coded else 2]]
+    return next(
+        number
+        for number in range(1, len(messages) + 1)
+        for sent in combinations(messages, number)
+        if all(any(one[other] for one in sent) for other in (0, 1))
+    )
 
 
 @decides("priced")

@@ -89,3 +89,13 @@ def recompute_ratio(stages: int, microbatches: int) -> float:
 def most_gain(stages: int, microbatches: int) -> float:
     """Gain of a step without any bubble over 1F1B."""
     return 1 / busy(stages, microbatches, "1f1b")
+
+
+@decides("solved")
+def checkpointed_growth(layers: int, times: int) -> float:
+    """Activations held with `times` as many layers over those with `layers`, each at the best spacing of checkpoints.
+
+    Kept every k layers, of which one stretch at a time is computed again: ceil(layers / k) inputs and k - 1 more.
+    """
+    many, few = (min(-(-number // k) + k - 1 for k in range(1, number + 1)) for number in (times * layers, layers))
+    return many / few

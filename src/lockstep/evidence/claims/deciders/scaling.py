@@ -43,6 +43,12 @@ def faster(workers: int, more: int, compute_s: float, exchange_s: float) -> floa
 
 
 @decides("simulated")
+def run_s(steps: int, workers: int, compute_s: float, exchange_s: float) -> float:
+    """Seconds of a run of that many steps."""
+    return steps * _step_s(workers, compute_s, exchange_s)
+
+
+@decides("simulated")
 def slope(workers: int, compute_s: float, exchange_s: float) -> float:
     """Power of the time of a step in the number of workers, between `workers` and one more."""
     one_more = workers + 1

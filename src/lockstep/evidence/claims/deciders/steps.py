@@ -58,6 +58,55 @@ def best_updates(delay: int, condition: float, target: float) -> float:
     return float(np.log(target) / np.log(factor))
 
 
+@decides("solved")
+def downhill_radius(curvature: float, gradient: float) -> float:
+    """Longest step towards the optimum of a quadratic after which the gradient of before still points uphill.
+
+    By bisection of the sign of the gradient, from where it has that value.
+    """
+    start = near = gradient / curvature
+    far = -start
+    while abs(near - far) > 1e-12 * start:
+        middle = (near + far) / 2
+        near, far = (middle, far) if curvature * middle * gradient > 0 else (near, middle)
+    return start - near
+
+
+@decides("solved")
+def rounds_growth(target: float, finer: float) -> float:
+    """Fewest rounds to a gap of `target` / `finer` over those to `target`, by any method that combines gradients.
+
+    On the hardest convex quadratic of 2 k + 1 coordinates k gradients span the first k of them, so that the least loss
+    there, a linear system, bounds all methods. Gaps in units of L R^2. Source: Nesterov 2004, section 2.1.2.
+    """
+    return _fewest_rounds(target / finer) / _fewest_rounds(target)
+
+
+def _fewest_rounds(target: float) -> int:
+    return next(rounds for rounds in count(1) if _least_gap(rounds) <= target)
+
+
+def _least_gap(rounds: int) -> float:
+    """Least gap after as many gradients, over the largest curvature 4 and the squared distance to the optimum."""
+    seen, whole = (_chain(size) for size in (rounds, 2 * rounds + 1))
+    return float((whole[0] - seen[0]) / 2 / (4 * (whole @ whole)))
+
+
+def _chain(size: int) -> Array:
+    """Optimum of x'Ax / 2 - x_1 with 2 on A's diagonal and -1 next to it."""
+    matrix = 2 * np.eye(size) - np.eye(size, k=1) - np.eye(size, k=-1)
+    return np.linalg.solve(matrix, np.eye(size)[0])
+
+
+@decides("simulated")
+def lead(slow_s: float, factor: int, seconds: int) -> float:
+    """Updates by which a worker is ahead of one that is `factor` times slower and takes `slow_s` for each."""
+    number = int(factor * seconds / slow_s)
+    made = asynchronous(np.tile([slow_s / factor, slow_s], (number, 1)))
+    fast, slow = (int(((made.worker == worker) & (made.end_s <= seconds)).sum()) for worker in (0, 1))
+    return fast - slow
+
+
 @cache
 def _race(
     gap: int,
@@ -96,7 +145,7 @@ def _losses(made: Updates, sizes: Array, curvatures: Array) -> Array:
     return found.losses
 
 
-@decides("simulated")
+@decides("simulated", kept="races")
 def race(gap: int, what: str, seeds: int, seed: int, **course: Any) -> Array:
     """Updates to the target (`updates`), seconds (`s`) or seconds per update (`pace`), for `seeds` draws of times."""
     runs = np.array([_race(gap, seed=seed + more, **course) for more in range(seeds)])
@@ -104,7 +153,7 @@ def race(gap: int, what: str, seeds: int, seed: int, **course: Any) -> Array:
     return np.asarray({"s": seconds, "updates": updates, "pace": seconds / updates}[what])
 
 
-@decides("simulated")
+@decides("simulated", kept="races")
 def race_ratio(gap: int, other: int, what: str, seeds: int, seed: int, **course: Any) -> Array:
     """The same with one gap over that with another."""
     return race(gap, what, seeds, seed, **course) / race(other, what, seeds, seed, **course)
@@ -140,20 +189,20 @@ def _trained(loss: str, step: float, steps: int) -> tuple[Perceptron, Array]:
     return chosen, point
 
 
-@decides("simulated")
+@decides("simulated", kept="trained networks")
 def trained_loss(loss: str, step: float, steps: int) -> float:
     """Loss of that network: squared or cross-entropy."""
     chosen, point = _trained(loss, step, steps)
     return float(chosen.loss(point))
 
 
-@decides("simulated")
+@decides("simulated", kept="trained networks")
 def curvature(loss: str, step: float, steps: int) -> float:
     """Largest curvature of that network's loss."""
     return sharpness(*_trained(loss, step, steps))
 
 
-@decides("simulated")
+@decides("simulated", kept="trained networks")
 def tolerable_delay(loss: str, step: float, steps: int) -> int:
     """Largest delay at which a quadratic of that network's curvature is stable at that step."""
     steepest = step * curvature(loss, step, steps)

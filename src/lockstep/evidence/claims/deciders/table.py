@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.evidence.claims.deciders import NATURES
+from lockstep.evidence.claims.deciders import KEPT, NATURES
 from lockstep.evidence.claims.entry import Check, Found
 
 if TYPE_CHECKING:
@@ -51,6 +51,14 @@ def nature_of(check: Check) -> str:
     return NATURES[name]
 
 
+def kept_by(by: str) -> str:
+    """The runs that the decider of a text reads and shares with others; nothing where it has its own."""
+    name = by.split()[0]
+    if not by.startswith(ARITHMETIC):
+        function(name)
+    return KEPT.get(name, "")
+
+
 def function(name: str) -> Callable[..., object]:
     """The decider of that name. Raises BadInput."""
     file, _, wanted = name.partition(".")
@@ -67,13 +75,14 @@ def lab_name(by: str) -> tuple[str, str]:
 
 
 def found_in(findings: Findings, what: str) -> Found:
-    """The value of the check of that name, and the error of its simulation. Raises BadInput.
+    """The value of the check of that name, the error of its simulation, and whether it is as its law says.
 
-    What the lab tolerates between a law and a run is not read: the digits of the right value say how near it must be.
+    What the lab tolerates between a law and a run is not allowed here: the digits of the right value say how near it
+    must be. Raises BadInput.
     """
     for check in findings.checks:
         if check.what == what:
-            return Found(float(check.got), check.random_error)
+            return Found(float(check.got), check.random_error, check.ok)
     raise BadInput(f"{findings.experiment} has no check {what!r}", "by")
 
 
