@@ -10,7 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from lockstep.units import format_size, format_time
+from lockstep.validation import calibrated
 from lockstep.validation.report import Error, Report, StackReport, TableReport, validate
+from lockstep.validation.support import typical_errors
 from lockstep.validation.weak_scaling import series
 
 HEAD = """# Predicted against published
@@ -36,6 +38,8 @@ of the program's rows ever was.
 answer is as wide as errors of unseen programs, larger where the host takes much of the step or the device is less
 known, and larger still where links were never measured; here its constants know no row of the program either
 (`python -m lockstep.validation.spread`). *Inside* is the share, of at most 24 rows of each table.
+
+By device, in the mean over programs of their medians: {curves} (`python -m lockstep.validation.support --curves`).
 
 | software | rows | fitted | **unseen** | 90th percentile | mean signed | inside |
 |---|---|---|---|---|---|---|
@@ -261,9 +265,12 @@ def page(report: Report) -> str:
     software = "\n".join(_by_stack(one) for one in report.stacks)
     rows = "\n".join(_summary(table) for table in report.tables)
     sections = "\n".join(_section(table) for table in report.tables)
-    head = HEAD.format(unseen=_percent(report.unseen_median_frac), coverage=_whole(report.coverage_frac))
+    by_curve = ", ".join(f"{_percent(error)} on {name.upper()}" for name, error in typical_errors().items())
+    shares = _percent(report.unseen_median_frac), _whole(report.coverage_frac)
+    head = HEAD.format(unseen=shares[0], coverage=shares[1], curves=by_curve)
     choices = CHOICES_HEAD.format(fits=_whole(report.fits_frac)) + "".join(map(_choice, report.tables))
-    return head + software + "\n" + choices + _weak_scaling() + TABLES_HEAD + rows + "\n" + NOTES + "\n" + sections
+    measured = choices + _weak_scaling() + calibrated.section() + TABLES_HEAD + rows
+    return head + "\n".join((software, measured, NOTES, sections))
 
 
 def _percent(value: float | None) -> str:
