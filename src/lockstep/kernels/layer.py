@@ -24,6 +24,8 @@ from lockstep.kernels.norms import final_norm_work, norms, query_key_norms, rota
 from lockstep.kernels.recurrent import first_width, recurrent_core, recurrent_projections
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.kernels.sums import bias_sums, residual_sums
+from lockstep.kernels.written import written_gelu, written_scores
+from lockstep.layout.sharing import repeats_heads
 from lockstep.parallel.context import partials
 from lockstep.types.arrays import Number
 from lockstep.workload import DENSE, Experts, LatentAttention, LayerKind, Transformer, keys_per_query
@@ -52,7 +54,7 @@ def projections(shard: Shard, rotary: bool = True) -> Passes:
     if attention.gated:
         parts += shard.elementwise(tokens * gate, 3.0, 5.0)
     parts += Passes(Work(), shard.clock.stream(2.0 * tokens * (width + 2 * kv_width) * shard.clock.element_B))
-    if shard.recipe.repeated_heads and attention.kv_heads < attention.heads:
+    if repeats_heads(shard.recipe) and attention.kv_heads < attention.heads:
         parts += shard.elementwise(2 * tokens * (width + kv_width), 1.0, 1.0, kernels=2)
     if attention.qk_norm != "none":
         parts += query_key_norms(shard, tokens * (width + kv_width))
@@ -108,6 +110,9 @@ def attention_core(shard: Shard, window: int, causal: bool | None = None, bias: 
         products += shard.elementwise(count * rows * recipe.seq, *ADDED_POSITIONS[shard.model.positions])
     dropout = 2.5 if recipe.dropout else 0.0
     products += shard.elementwise(count * rows * value_dim, 2.0, 2.0)
+    if recipe.written_out:
+        products += written_scores(shard, count * rows * recipe.seq)
+        return products + shard.elementwise(count * rows * recipe.seq, dropout, dropout, int(recipe.dropout))
     return products + shard.elementwise(count * rows * recipe.seq, 2.0 + dropout, 3.0 + dropout, 1 + recipe.dropout)
 
 
@@ -151,6 +156,8 @@ def activation(shard: Shard, width: Number, tokens: Number, count: Number, gated
     backward come two products (6) and the function's gradient (3).
     """
     elements, recipe = tokens * width * count, shard.recipe
+    if recipe.written_out and not gated and shard.model.mlp and shard.model.mlp.activation == "gelu_new":
+        return written_gelu(shard, elements)
     if gated and not (recipe.fused_elementwise or recipe.fused_gate):
         return shard.elementwise(elements, 5.0, 9.0, kernels=2)
     return shard.elementwise(elements, 3.0 if gated else 2.0, 5.0 if gated else 3.0)

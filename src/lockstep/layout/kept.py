@@ -17,7 +17,7 @@ from lockstep.layout.job import Job
 from lockstep.layout.layout import LayoutGrid
 from lockstep.layout.recipe import LOSS_B, Recipe
 from lockstep.layout.routing import busiest_rank_frac
-from lockstep.layout.sharing import widened
+from lockstep.layout.sharing import repeats_heads, widened
 from lockstep.parallel.context import Blocks, held_B
 from lockstep.parallel.pipeline import SCHEDULES, peak_held, peak_live_by_code, vocabulary
 from lockstep.types.arrays import Floats, Number
@@ -72,7 +72,9 @@ def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None) -> P
         wide_norms=not recipe.fused_norms,
         inputs_kept=recipe.base_inputs_kept and recipe.base is not None,
         joint_qkv=recipe.joint_qkv,
-        repeated_heads=recipe.repeated_heads,
+        repeated_heads=repeats_heads(recipe),
+        written_out=recipe.written_out,
+        autocast=recipe.autocast,
         fused_elementwise=recipe.fused_elementwise,
     )
 

@@ -118,6 +118,10 @@ class Piece:
     """Values are a view of what one product makes of queries, keys and values."""
     repeated_heads: bool = False
     """Keys and values are as wide as the queries."""
+    written_out: bool = False
+    """GPT-2's GELU, and attention where it is not fused, are operations that each keep what they read."""
+    autocast: bool = False
+    """Of these, powers keep their input in fp32 (torch.autocast)."""
     fused_elementwise: bool = True
     """A gated block keeps gate, up and their product (3 ffn) rather than also act(gate) (4 ffn), and routing weights
     multiply inside it, so that expert outputs are not kept."""
