@@ -159,9 +159,9 @@ NOTES = """
   written down from a profile of the first run; 11 further cases were predicted before they were measured: 7 % off in
   the median, 18 % at most, their memory 2 % in the median; after the refit that followed they are 3 % off. Nothing is
   fitted to these rows. Products alone are held back by power: beside other kernels they reach 80 % of the peak, which
-  nothing here prices. Steps compiled by torch come out 11 to 16 % too slow. Attention written out in transformers was 34
-  % too fast and GPT-2, whose activation is written out in fp32, 35 %; with both as its code has them they are 8 % too
-  fast and 0 to 5 % too slow, their memory 1 % low. NeMo's steps take twice the time of their memory-bound kernels'
+  nothing here prices. Steps compiled by torch come out 11 to 16 % too slow. Attention written out in transformers was
+  34 % too fast and GPT-2, whose activation is written out in fp32, 35 %; with both as its code has them they are 8 %
+  too fast and 0 to 5 % too slow, their memory 1 % low. NeMo's steps take twice the time of their memory-bound kernels'
   bytes and more; what else they do is not known.
 - **Choices.** On one node choosing by prediction costs 3 % in the mean. Over several nodes one vTrain question of four
   goes wrong: 39.1B with tp 2, pp 8, dp 32 and micro-batches of two sequences took 21.9 s where 14.7 are predicted, and
