@@ -1,4 +1,4 @@
-"""GPT-2's GELU and attention as transformers writes them out, against torch's own operations and the tensors it keeps."""
+"""GPT-2's GELU and attention as transformers writes them out, against torch's own operations and kept tensors."""
 
 from __future__ import annotations
 
