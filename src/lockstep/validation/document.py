@@ -186,10 +186,13 @@ NOTES = """
   two RTX 4090, Llama 2 70B from host memory among them, within 12 %; nothing was fitted. They came out 2 to 31 % too
   slow until the device had its own curve: its products reach 0.96 of the peak, where A100's reach 0.79, which waits for
   power. Its large cache, a suspicion before, is not needed to explain them. The memory of LitGPT's adapters beside bf16
-  weights is met within 2 % in the median and torchtune's techniques within 7. 4-bit rows of LitGPT, which came out 9 to
+  weights is met within 2 % in the median and torchtune's techniques within 9: its loss takes tokens in eight compiled
+  pieces, whose gradients of the head add up. 4-bit rows of LitGPT, which came out 9 to
   20 % low, are met within 4 % since its code was read with bitsandbytes': inputs that the batch before left are kept,
   and the head is quantised too (validation/memory_finetune.py). That batches as long follow one another is inferred.
-  torchtune's QLoRA of 3B and 405B comes out 19 and 24 % high; why is not known. FSDP-QLoRA prints reserved memory, of
+  torchtune's QLoRA of 3B, 19 % high before, comes out 8 % high, of 405B 25 %; why
+  is not known. Adapters of PEFT read casts of their own, so that nothing needs what frozen matrices read:
+  8 to 12 % too much memory without recomputation is within 1 %. FSDP-QLoRA prints reserved memory, of
   which 2 GiB are left from loading, as its authors note. What ran out of memory is refused, all six.
 - **Notes at the head of scripts.** fine_tuning_open is rounded by hand, and its memory is what torch had reserved: 15 %
   more than here in the median, 30 where adapters are on experts. H20 has a sixth of H100's rate, and its kernels reach
