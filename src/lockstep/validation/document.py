@@ -52,7 +52,8 @@ What it would have cost to take the layout that is predicted fastest, of all tha
 the same devices: its measured time over the least measured time, minus 1; and the same of the robust choice.
 *Questions* are jobs with at least three layouts. The last column leaves out rows that contradict another one: between
 two micro-batches of one layout a device would compute at more than its peak (validation/contradictions.py). Of the
-layouts that ran, {fits} fit in memory here (of at most 24 rows of each table).
+layouts that ran, {fits} fit in memory here (of at most 24 rows of each table); of {ran_out.runs} runs that are recorded
+to have run out of memory, {ran_out.accepted} would fit.
 
 | table | questions | fastest: mean | largest | robust: mean | largest | fastest, consistent rows: mean |
 |---|---|---|---|---|---|---|
@@ -272,7 +273,9 @@ def page(report: Report) -> str:
     by_curve = ", ".join(f"{_percent(error)} on {name.upper()}" for name, error in typical_errors().items())
     shares = _percent(report.unseen_median_frac), _whole(report.coverage_frac)
     head = HEAD.format(unseen=shares[0], coverage=shares[1], curves=by_curve)
-    choices = CHOICES_HEAD.format(fits=_whole(report.fits_frac)) + "".join(map(_choice, report.tables))
+    choices = CHOICES_HEAD.format(fits=_whole(report.fits_frac), ran_out=report.ran_out) + "".join(
+        map(_choice, report.tables)
+    )
     measured = choices + _weak_scaling() + calibrated.section() + TABLES_HEAD + rows
     return head + "\n".join((software, measured, NOTES, sections))
 
