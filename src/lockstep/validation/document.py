@@ -39,7 +39,8 @@ answer is as wide as errors of unseen programs, larger where the host takes much
 known, and larger still where links were never measured; here its constants know no row of the program either
 (`python -m lockstep.validation.spread`). *Inside* is the share, of at most 24 rows of each table.
 
-By device, in the mean over programs of their medians: {curves} (`python -m lockstep.validation.support --curves`).
+By device, in the mean over programs of their medians: {curves}
+(`python -m lockstep.validation.support --curves`).
 
 | software | rows | fitted | **unseen** | 90th percentile | mean signed | inside |
 |---|---|---|---|---|---|---|
@@ -52,8 +53,9 @@ What it would have cost to take the layout that is predicted fastest, of all tha
 the same devices: its measured time over the least measured time, minus 1; and the same of the robust choice.
 *Questions* are jobs with at least three layouts. The last column leaves out rows that contradict another one: between
 two micro-batches of one layout a device would compute at more than its peak (validation/contradictions.py). Of the
-layouts that ran, {fits} fit in memory here (of at most 24 rows of each table); of {ran_out.runs} runs that are recorded
-to have run out of memory, {ran_out.accepted} would fit.
+layouts that ran, {fits} fit in memory here (of at most 24 rows of each table). Of {ran_out.runs} runs that are
+recorded to have run out of memory, {ran_out.accepted} would fit: four of a team whose logits took 4 bytes more, and six
+that fill 95 to 99 %, of which the allocator's share is assumed (5 % of what is in use).
 
 | table | questions | fastest: mean | largest | robust: mean | largest | fastest, consistent rows: mean |
 |---|---|---|---|---|---|---|
@@ -188,13 +190,13 @@ NOTES = """
   slow until the device had its own curve: its products reach 0.96 of the peak, where A100's reach 0.79, which waits for
   power. Its large cache, a suspicion before, is not needed to explain them. The memory of LitGPT's adapters beside bf16
   weights is met within 2 % in the median and torchtune's techniques within 9: its loss takes tokens in eight compiled
-  pieces, whose gradients of the head add up. 4-bit rows of LitGPT, which came out 9 to
-  20 % low, are met within 4 % since its code was read with bitsandbytes': inputs that the batch before left are kept,
-  and the head is quantised too (validation/memory_finetune.py). That batches as long follow one another is inferred.
-  torchtune's QLoRA of 3B, 19 % high before, comes out 8 % high, of 405B 25 %; why
-  is not known. Adapters of PEFT read casts of their own, so that nothing needs what frozen matrices read:
-  8 to 12 % too much memory without recomputation is within 1 %. FSDP-QLoRA prints reserved memory, of
-  which 2 GiB are left from loading, as its authors note. What ran out of memory is refused, all six.
+  pieces, whose gradients of the head add up. 4-bit rows of LitGPT, which came out 9 to 20 % low, are met within 4 %
+  since its code was read with bitsandbytes': inputs that the batch before left are kept, and the head is quantised too
+  (validation/memory_finetune.py). That batches as long follow one another is inferred. torchtune's QLoRA of 3B, 19 %
+  high before, comes out 8 % high, of 405B 25 %; why is not known. Adapters of PEFT read casts of their own, so that
+  nothing needs what frozen matrices read: 8 to 12 % too much memory without recomputation is within 1 %. FSDP-QLoRA
+  prints reserved memory, of which 2 GiB are left from loading, as its authors note. What ran out of memory is refused,
+  all six.
 - **Notes at the head of scripts.** fine_tuning_open is rounded by hand, and its memory is what torch had reserved: 15 %
   more than here in the median, 30 where adapters are on experts. H20 has a sixth of H100's rate, and its kernels reach
   more of it: 16,384 tokens came out 38 to 56 % too slow with H100's shares and 7 to 10 % with its own.
