@@ -60,7 +60,7 @@ ADAPTERS = {"train", "base"}
 """Words of fine-tuning, which mean something only together and not of every model: workload/test_adapters.py."""
 OF_SOFTWARE = {
     "fused_gate", "fused_norms", "working_copy", "gradients_freed", "foreach_update", "narrow_inputs",
-    "repeated_heads", "recompute_stops", "norm_kernels", "fused_sums", "autocast", "grouped_experts",
+    "repeated_heads", "recompute_stops", "norm_kernels", "fused_sums", "autocast", "grouped_experts", "written_out",
 }  # fmt: skip
 """Habits that a stack decides: said by --stack."""
 QUESTION = {"seq", "batch", "notes"}

@@ -4,6 +4,7 @@ import pytest
 
 from lockstep.hardware import cluster
 from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Memory, Recipe, memory
+from lockstep.layout.kept import activations_B
 from lockstep.workload import Attention, Mlp, Transformer
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -99,3 +100,42 @@ def test_peaks_are_those_of_torch(monkeypatch: pytest.MonkeyPatch, shape: str, r
     found = predicted(shape, recompute, dtype)
     held_B = (float(found.total_B) - FRAMEWORK_B) / (1 + SLACK_FRAC)
     assert held_B == pytest.approx(tracked_B(monkeypatch, shape, recompute, dtype), rel=0.03)
+
+
+class Compiled(torch.autograd.Function):  # type: ignore[misc]
+    """A cross entropy that torch.compile has made one kernel either way: logits are read and written in bf16 alone."""
+
+    @staticmethod
+    def forward(ctx: object, logits: object) -> object:
+        ctx.save_for_backward(logits)  # type: ignore[attr-defined]
+        return logits.new_empty(())  # type: ignore[attr-defined]
+
+    @staticmethod
+    def backward(ctx: object, _: object) -> object:
+        (logits,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        return torch.empty_like(logits)
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_loss_in_pieces_holds_all_logits_and_the_gradients_of_one_piece(trained: bool) -> None:
+    """torchtune's CEWithChunkedOutputLoss: logits of eight pieces first; gradients of a trained head add up."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    tokens, hidden, classes = 4096, 512, 8192
+    with FakeTensorMode(), MemTracker() as tracker:
+        weight = torch.empty(classes, hidden, dtype=torch.bfloat16, requires_grad=trained)
+        states = torch.empty(tokens, hidden, dtype=torch.bfloat16, requires_grad=True)
+        pieces = [part @ weight.t() for part in (states * 1.0).chunk(8)]
+        loss = sum(Compiled.apply(part) for part in pieces)
+        del pieces
+        loss.backward()
+        peak_B = sum(tracker.get_tracker_snapshot("peak")[torch.device("cpu")].values()) / 2
+    model = transformer(classes, hidden, 1, tokens)
+    recipe = Recipe.by(
+        "hf-trainer", seq=tokens, batch=1, gradient_B=2.0, cross_entropy="pieces",
+        **({} if trained else {"train": "lora:r=1,targets=q+v", "half_adapters": True}),
+    )  # fmt: skip
+    job, grid = Job(model, recipe, 1), Layout().grid()
+    loss_B = float(activations_B(job, grid, 0, job.device_layers(1, "even", ())[0])[1])
+    assert loss_B == pytest.approx(peak_B, rel=0.1)

@@ -10,6 +10,7 @@ import lockstep
 from cli_runner import run
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, cluster
+from lockstep.hardware.pace import paced
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.planner import estimate
 from lockstep.step import price_step
@@ -25,28 +26,37 @@ ONE_NODE = Layout(dp=8, zero=1), Layout(tp=8), Layout(tp=2, dp=4, zero=1)
 TWO_NODES = Layout(dp=16, zero=3), Layout(tp=8, dp=2, zero=1), Layout(dp=8, pp=2, zero=1)
 
 
-def step(layout: Layout, on: Cluster) -> Measured:
+def step(layout: Layout, on: Cluster, seq: int = 1024) -> Measured:
     """A step that takes what the cluster `on` takes."""
     devices = layout.dp * layout.tp * layout.pp
-    job = Job(LLAMA, Recipe(seq=1024, batch=2 * devices), devices)
+    job = Job(LLAMA, Recipe(seq=seq, batch=2 * devices), devices)
     seconds = float(price_step(job, on.resized(devices), layout.grid()).step_time_s)
     return Measured(f"{layout} x{devices}", job, layout, seconds)
 
 
 @pytest.mark.parametrize("pace", [0.9, 1.0, 1.3])
 def test_steps_of_one_node_give_the_pace(pace: float) -> None:
-    true = changed(MACHINE, pace, [level.link.achieved_frac for level in MACHINE.levels])
+    true = changed(MACHINE, [pace] * 4, [level.link.achieved_frac for level in MACHINE.levels])
     found = calibrate(MACHINE, [step(layout, true) for layout in ONE_NODE])
-    assert found.pace == pytest.approx(pace, rel=0.01)
+    assert found.pace == pytest.approx(pace, rel=0.06)
     assert found.factors[0].ci95[0] < pace < found.factors[0].ci95[1]
-    assert [one.what.split()[0] for one in found.factors] == ["kernels", "node"]
-    assert max(abs(one.error_frac) for one in found.errors_after) < 0.01
+    assert [one.what.split()[0] for one in found.factors] == ["matrix", "attention", "norms,", "host", "node"]
+    assert max(abs(one.error_frac) for one in found.errors_after) < 0.02
     assert found.cluster.levels[1] == MACHINE.levels[1]
+
+
+@pytest.mark.parametrize(("slow", "place"), [((1.0, 1.5, 1.0, 1.0), 0), ((1.0, 1.0, 1.6, 1.0), 1)])
+def test_steps_that_differ_in_kernels_tell_which_are_slow(slow: tuple[float, ...], place: int) -> None:
+    """Attention by sequences of other lengths, elementwise kernels by what tensor parallelism leaves whole."""
+    true = changed(MACHINE, slow, [level.link.achieved_frac for level in MACHINE.levels])
+    found = calibrate(MACHINE, [step(layout, true, seq) for layout in ONE_NODE for seq in (1024, 8192, 32768)])
+    assert found.kinds[place] == max(found.kinds) > found.pace + 0.2
+    assert max(abs(one.error_frac) for one in found.errors_after) < 0.03
 
 
 @pytest.mark.parametrize("share", [0.55, 0.9])
 def test_steps_of_two_nodes_tell_links_from_kernels(share: float) -> None:
-    true = changed(MACHINE, 1.15, [MACHINE.levels[0].link.achieved_frac, share])
+    true = changed(MACHINE, [1.15] * 4, [MACHINE.levels[0].link.achieved_frac, share])
     found = calibrate(MACHINE, [step(layout, true) for layout in (*ONE_NODE, *TWO_NODES)])
     assert found.pace == pytest.approx(1.15, rel=0.02)
     link = found.cluster.levels[1].link
@@ -65,7 +75,7 @@ def test_more_steps_are_surer() -> None:
 def test_a_calibrated_cluster_has_a_narrower_interval() -> None:
     found = calibrate(MACHINE, [step(layout, MACHINE) for layout in ONE_NODE])
     known = found.cluster
-    device = known.device.paced(found.pace, found.error_frac, "test", "2026-11-23")
+    device = paced(known.device, found.entry("test", "2026-11-23"))
     job, layout = Job(LLAMA, Recipe(seq=8192, batch=64), 8), Layout(dp=8, zero=1)
     wide = estimate(job, MACHINE.resized(8), layout).interval
     narrow = estimate(job, replace(known, device=device).resized(8), layout).interval
@@ -78,7 +88,7 @@ def test_larger_sizes_of_published_programs_follow() -> None:
     small, large = ([case for case in cases if (case.job.devices <= 16) == here] for here in (True, False))
     base = max((case.cluster for case in cases), key=lambda one: one.num_devices)
     found = calibrate(base, [Measured(one.row, one.job, one.layout, one.measured) for one in small])
-    device = base.device.paced(found.pace, found.error_frac, "test", "2026-11-23")
+    device = paced(base.device, found.entry("test", "2026-11-23"))
     known = replace(found.cluster, device=device)
     after = [
         abs(

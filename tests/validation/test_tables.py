@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from lockstep.errors import UnknownName
+from lockstep.hardware.device import curves
 from lockstep.layout import check, memory
 from lockstep.validation import TABLES, Report, TableReport, collectives, nemo, validate, vocabulary
 from lockstep.validation.case import SEQ, VOCAB, gpt, read_rows
@@ -248,6 +249,15 @@ def test_the_matrix_of_support_is_that_of_the_tables() -> None:
 
     text = resources.files("lockstep.planner").joinpath("support.toml").read_text(encoding="utf-8")
     assert tomllib.loads(text)["published"] == published()
+
+
+def test_typical_errors_of_curves_are_those_of_the_tables() -> None:
+    """After such a change: python -m lockstep.validation.support --curves > .../catalog/typical_errors.toml."""
+    from lockstep.validation.support import typical_errors
+
+    found = typical_errors()
+    assert set(found) == {"a100", "h100", "b200"}
+    assert found == {name: curves()[name].typical_error_frac for name in found}
 
 
 def test_what_deepspeed_does_differently_is_half_of_the_error_on_its_sweep() -> None:

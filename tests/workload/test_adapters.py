@@ -1,6 +1,7 @@
 """Adapters: counts that their software prints, how layouts cut them, what they save, and what is refused."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,31 @@ def test_frozen_layers_keep_fewer_inputs() -> None:
         for targets in ("q+v", "all-linear")
     )
     casts = 4 * (4 * (4096 + 16) + (11008 + 16))  # k, o, gate, up and down, each cast to fp32, and what A gives
-    assert every - some == pytest.approx(2 * (4096 + 11008) + casts)
+    assert every - some == pytest.approx(casts)
+
+
+def test_an_adapter_of_peft_keeps_a_cast_of_its_own_and_nothing_else() -> None:
+    """PEFT's LoraLayer on a frozen product: its input converted to fp32, under autocast back for the product with A."""
+    torch = pytest.importorskip("torch", reason="needs torch")
+    tokens, width, rank, kept = 64, 32, 4, {}
+    base, first, second = (
+        torch.nn.Linear(*sides, bias=False) for sides in ((width, width), (width, rank), (rank, width))
+    )
+    base.bfloat16().requires_grad_(False)
+
+    def keep(tensor: Any) -> Any:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    start = torch.zeros(tokens, width, dtype=torch.bfloat16, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one), torch.autocast("cpu", torch.bfloat16):
+        read = start * 1.0
+        base(read) + second(first(read.to(torch.float32))) * 2.0
+    weights_B = 2 * (width * width + 2 * width * rank)
+    assert sum(kept.values()) - weights_B == 2 * tokens * (width + rank)
+    one = Piece(micro_batch=1, seq=tokens, adapters=read_training(f"lora:r={rank},targets=all-linear").adapters)
+    assert not one.needs_input_of("down_proj")
+    assert replace(one, half_adapters=True).needs_input_of("down_proj")
 
 
 def test_a_step_computes_no_gradient_of_frozen_weights() -> None:

@@ -28,7 +28,7 @@ from lockstep.hardware.schema import PaceEntry
 from lockstep.measure.fit.cluster_file import paced_yaml, with_measured_link
 from lockstep.planner import Estimate, estimate, plan
 from lockstep.types.plain import Json, picked
-from lockstep.validation.calibration import LEFT_FRAC, Measured, calibrate
+from lockstep.validation.calibration import KINDS, LEFT_FRAC, PRODUCTS, Measured, calibrate
 
 TIMES, PEAK, WIRE, BYTES, SECONDS = "times as long", "of the peak", "of the wire", "of the bytes", "s"
 """Units of what is found."""
@@ -146,9 +146,10 @@ def recalibrate(
 def _of_step(one: Estimate, step_s: float) -> Recalibrated:
     found = calibrate(one.cluster, [Measured("this run", one.job, one.layout, step_s)])
     factors = tuple(
-        Found(each.what, each.value, each.ci95, TIMES if i == 0 else WIRE) for i, each in enumerate(found.factors)
+        Found(each.what, each.value, each.ci95, TIMES if each.what in (PRODUCTS, *KINDS) else WIRE)
+        for each in found.factors
     )
-    entry = _entry(found.pace, found.error_frac, "lockstep diagnose on a measured step")
+    entry = found.entry("lockstep diagnose on a measured step", datetime.now(UTC).strftime("%Y-%m-%d"))
     return Recalibrated(found.cluster, entry, found.pace, factors)
 
 

@@ -26,6 +26,8 @@ from lockstep.kernels.norms import final_norm_work, norms, query_key_norms, rota
 from lockstep.kernels.recurrent import first_width, recurrent_core, recurrent_projections
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.kernels.sums import bias_sums, residual_sums
+from lockstep.kernels.written import written_scores
+from lockstep.layout.sharing import repeats_heads
 from lockstep.parallel.context import partials
 from lockstep.types.arrays import Number
 from lockstep.workload import DENSE, LatentAttention, LayerKind, Transformer, keys_per_query
@@ -54,7 +56,7 @@ def projections(shard: Shard, rotary: bool = True) -> Passes:
     if attention.gated:
         parts += shard.elementwise(tokens * gate, 3.0, 5.0)
     parts += Passes(Work(), shard.clock.stream(2.0 * tokens * (width + 2 * kv_width) * shard.clock.element_B))
-    if shard.recipe.repeated_heads and attention.kv_heads < attention.heads:
+    if repeats_heads(shard.recipe) and attention.kv_heads < attention.heads:
         parts += shard.elementwise(2 * tokens * (width + kv_width), 1.0, 1.0, kernels=2)
     if attention.qk_norm != "none":
         parts += query_key_norms(shard, tokens * (width + kv_width))
@@ -110,6 +112,9 @@ def attention_core(shard: Shard, window: int, causal: bool | None = None, bias: 
         products += shard.elementwise(count * rows * recipe.seq, *ADDED_POSITIONS[shard.model.positions])
     dropout = 2.5 if recipe.dropout else 0.0
     products += shard.elementwise(count * rows * value_dim, 2.0, 2.0)
+    if recipe.written_out:
+        products += written_scores(shard, count * rows * recipe.seq)
+        return products + shard.elementwise(count * rows * recipe.seq, dropout, dropout, int(recipe.dropout))
     return products + shard.elementwise(count * rows * recipe.seq, 2.0 + dropout, 3.0 + dropout, 1 + recipe.dropout)
 
 

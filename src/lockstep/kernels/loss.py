@@ -17,7 +17,7 @@ counts two. Forward and backward:
                twice and where it is (6), subtracted (4), exponential (4), sum (2)
     chunked    as fused, a few tokens at a time
     returned   as eager: what the training loop holds besides moves no further bytes
-    pieces     as eager, an eighth of the tokens at a time (torchtune's CEWithChunkedOutputLoss)
+    pieces     as fused, an eighth of the tokens at a time (torchtune's CEWithChunkedOutputLoss)
 
 Sources: NVIDIA/Megatron-LM, megatron/mpu/cross_entropy.py of 2021 and core/tensor_parallel/cross_entropy.py since, and
 gpt_model.py (`output.float()`); InternLM/InternEvo, internlm/model/metrics.py, and train/training_internlm.py
@@ -39,7 +39,7 @@ PASSES = {
     "watched": (27.0, 7.0, 12),
     "chunked": (5.0, 4.0, 5),
     "returned": (11.0, 13.0, 5),
-    "pieces": (11.0, 13.0, 40),
+    "pieces": (5.0, 4.0, 40),
 }
 """Passes forward and backward, and kernels of either."""
 

@@ -18,7 +18,7 @@ from lockstep.layout.layout import LayoutGrid
 from lockstep.layout.losses import LOSS_B
 from lockstep.layout.recipe import Recipe
 from lockstep.layout.routing import busiest_rank_frac
-from lockstep.layout.sharing import widened
+from lockstep.layout.sharing import repeats_heads, widened
 from lockstep.parallel.context import Blocks, held_B
 from lockstep.parallel.pipeline import SCHEDULES, peak_held, peak_live_by_code, vocabulary
 from lockstep.types.arrays import Floats, Number
@@ -67,13 +67,16 @@ def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None) -> P
         recompute_modules=recipe.recompute_modules,
         adapters=recipe.adapters,
         half_adapters=recipe.half_adapters,
+        fused_adapters=recipe.fused_adapters,
         flash_attention=recipe.flash_attention,
         dropout=recipe.dropout,
         own_casts=widened(recipe, grid) | (recipe.autocast and recipe.adapters is not None),
         wide_norms=not recipe.fused_norms,
         inputs_kept=recipe.base_inputs_kept and recipe.base is not None,
         joint_qkv=recipe.joint_qkv,
-        repeated_heads=recipe.repeated_heads,
+        repeated_heads=repeats_heads(recipe),
+        written_out=recipe.written_out,
+        autocast=recipe.autocast,
         fused_elementwise=recipe.fused_elementwise,
     )
 
@@ -109,12 +112,21 @@ def activations_B(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKin
         layer_B = layer_B + barriers * spread_activation_B(model, one, grid.pp, logit_B)
     elif last:
         loss_B = (1 + model.mtp_layers) * head_activation_B(model, one, logit_B, recipe.loss_kind == "chunked")
+        loss_B = loss_B + _summed_head_B(model, recipe, one)
     if gone := recipe.offloaded_of(sum(held.values())):
         kept = kept - leaving_B(job, grid, held)
         waits_B = min(2, gone) * np.maximum.reduce([*_layer_B(model, one, grid, held).values()])
         loss_B, layer_B = loss_B + waits_B, layer_B + waits_B
     kept_B = live_B(job, grid, stage, chunk_activations_B(job, grid, stage) if grid.split else (kept,))
     return kept_B, loss_B, layer_B
+
+
+def _summed_head_B(model: Transformer, recipe: Recipe, one: Piece) -> Number:
+    """Where a loss takes its tokens in pieces, the gradient of the head's weights for one, and for those before."""
+    if recipe.loss_kind != "pieces" or recipe.adapters is not None:
+        return 0.0
+    count = 2.0 if recipe.gradients_freed or recipe.update_in_backward else 1.0
+    return count * model.vocab / one.tp * model.hidden * recipe.gradient_B
 
 
 def live_B(job: Job, grid: LayoutGrid, stage: int, each_B: Sequence[Number]) -> Number:

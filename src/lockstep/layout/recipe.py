@@ -84,6 +84,8 @@ class Recipe(Brief):
     """RMSNorm and rotary embedding are a kernel each, not written out in PyTorch's operations (transformers' modeling
     files; torchtune's and LitGPT's RMSNorm), which keep an RMSNorm's input in fp32 and, where its scale is trained, the
     normed values."""
+    written_out: bool = False
+    """GPT-2's GELU, and attention where it is not fused, are PyTorch's operations one by one (transformers' models)."""
     autocast: bool = False
     """Parameters and residuals are fp32, and every product casts what it reads (torch.autocast without FSDP)."""
     norm_kernels: str = "one"

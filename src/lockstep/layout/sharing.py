@@ -22,6 +22,11 @@ def widened(recipe: Recipe, grid: LayoutGrid) -> Truth:
     return recipe.autocast & (recipe.adapters is None) & (grid.zero < 3)
 
 
+def repeats_heads(recipe: Recipe) -> bool:
+    """Whether keys and values are repeated for every query head, as where attention is written out."""
+    return recipe.repeated_heads or (recipe.written_out and not recipe.flash_attention)
+
+
 def gradients_pass(recipe: Recipe, grid: LayoutGrid) -> Truth:
     """Where gradients are there of one layer at a time: they go to the host, or parameters are updated at once."""
     return gradients_leave(recipe, grid) | recipe.update_in_backward

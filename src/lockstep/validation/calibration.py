@@ -1,14 +1,15 @@
 """`calibrate`: how fast a user's own software and links are, from a few of their steps; larger sizes follow.
 
-Unknown are a pace p (kernels and host take p times as long as predicted) and, for each level of the network, the share
-r of the wire rate that large messages reach. Their logarithms x have normal laws beforehand: p around 1 with the spread
-of unseen programs, r around what is assumed with the spread of its range. Steps y = ln t differ from their predictions
-f(x) by noise. The likeliest x is found by Gauss-Newton,
+Unknown are a pace p (kernels and host take p times as long as predicted), what attention, elementwise kernels and the
+host take beside that, and for each level of the network the share r of the wire rate that large messages reach. Their
+logarithms x have normal laws beforehand: the first four around 0 with the spread of unseen programs, r around what is
+assumed with the spread of its range. Steps y = ln t differ from their predictions f(x) by noise. The likeliest x is
+found by Gauss-Newton,
 
     A = J'J / noise^2 + diag(1 / sigma^2),    dx = A^-1 (J'(y - f(x)) / noise^2 - (x - x0) / sigma^2)
 
-with J the slopes of f, and A^-1 is the covariance of what is then known. One step tells of the pace; links are told
-apart from it by steps that wait for them more than others do.
+with J the slopes of f, and A^-1 is the covariance of what is then known. One step tells of the pace; kinds of kernels
+and links are told apart from it by steps that spend more on them than others do.
 
 Source: Tarantola 2005, "Inverse Problem Theory" (SIAM), section 3.2.
 """
@@ -24,6 +25,7 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
 from lockstep.hardware import cluster as find_cluster
+from lockstep.hardware.schema import FactorEntry, PaceEntry
 from lockstep.hardware.source import Source
 from lockstep.layout import Job, Layout, check
 from lockstep.planner.estimate import estimate
@@ -32,19 +34,23 @@ from lockstep.types.arrays import Floats
 from lockstep.types.plain import Json, picked, plain
 from lockstep.validation.cases.study import Study
 
-PACE_SIGMA = 0.25
-"""Of ln(measured / predicted) over programs that nothing was fitted to."""
+PACE_SIGMA = 0.15
+"""Of ln(measured / predicted) over programs that nothing was fitted to, without those of one row."""
+KINDS = {"attention": 0.2, "norms, elementwise": 0.25, "host": 0.2}
+"""What may take longer than the pace says, and the spread of the logarithm: of elementwise kernels that of the fitted
+`Stack.elementwise_factor`; the other two are assumed."""
 KNOWN_SIGMA = 0.05
 """Of ln(share of the wire) of a link that was measured or fitted."""
 ENDS_SIGMAS = 3.29
 """Sigmas between the ends of a range that holds nine of ten links."""
-NOISE = 0.02
+NOISE = 0.04
 """Of a measured step, and of how the model goes from one layout to another."""
-LEFT_FRAC = 0.06
-"""Error of larger sizes after a calibration on 8 or 16 devices, by published tables (`docs/use/measure.md`)."""
+LEFT_FRAC = 0.08
+"""Standard deviation with which nine of ten larger sizes lie inside their interval (`calibrated.py`)."""
 STEPS = ("step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "mfu_frac", "hfu_frac", "model_flops_per_gpu_per_s")
 """Quantities of a case that give the seconds of a step."""
 ROUNDS = 12
+PRODUCTS = "matrix products"
 TELLS = 0.02
 """A step tells of an unknown when it changes by this share of the unknown's change."""
 
@@ -100,11 +106,29 @@ class Calibration:
     cluster: Cluster
     """With the links that steps tell of as they came out; its device still predicts as before."""
     pace: float
+    """Of matrix products, and of what has no factor of its own."""
+    kinds: tuple[float, ...]
+    """How many times as long as predicted attention, elementwise kernels and the host take."""
     error_frac: float
     """To expect of other step times on it."""
     factors: tuple[Factor, ...]
     errors_before: tuple[Error, ...]
     errors_after: tuple[Error, ...]
+
+    def entry(self, source: str, date: str) -> PaceEntry:
+        """How slow kernels and host are, as a cluster's file says it."""
+        pace, (attention, stream, host) = round(self.pace, 4), (round(one, 4) for one in self.kinds)
+        matmul, attends, streams = (FactorEntry(factor=one) for one in (pace, attention, stream))
+        return PaceEntry(
+            factor=host,
+            error=round(self.error_frac, 4),
+            matmul=matmul,
+            attention=attends,
+            stream=streams,
+            optimizer=matmul,
+            source=source,
+            date=date,
+        )
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -133,13 +157,22 @@ def measured_steps(base: Cluster, asked: Study) -> Iterator[Measured]:
         yield Measured(name, job, layout, seconds)
 
 
-def changed(base: Cluster, pace: float, shares: Sequence[float]) -> Cluster:
-    """The cluster with kernels and host `pace` times as slow, and links at these shares of their wire."""
+def changed(base: Cluster, paces: Sequence[float], shares: Sequence[float]) -> Cluster:
+    """The cluster with products, attention, elementwise kernels and host so many times as slow, and links at these
+    shares of their wire.
+    """
+    products, attention, stream, host = paces
     levels = tuple(
         replace(level, link=level.link.reaching(share)) for level, share in zip(base.levels, shares, strict=True)
     )
-    device = replace(base.device, efficiency=base.device.efficiency.slowed(pace))
-    return replace(base, device=device, levels=levels)
+    curve = base.device.efficiency.slowed(host, products, attention, stream, products)
+    return replace(base, device=replace(base.device, efficiency=curve), levels=levels)
+
+
+def _paces(x: Floats) -> Floats:
+    """Of products, attention, elementwise kernels and host: of the three as the first says, and beside it."""
+    found: Floats = np.exp(x[0] + np.concatenate([[0.0], x[1 : 1 + len(KINDS)]]))
+    return found
 
 
 def calibrate(base: Cluster, steps: Sequence[Measured]) -> Calibration:
@@ -156,13 +189,15 @@ def calibrate(base: Cluster, steps: Sequence[Measured]) -> Calibration:
         pull = slopes.T @ (measured - found) / NOISE**2 - (x - before) / sigma**2
         x = np.minimum(x + np.linalg.solve(weights, pull), most)
     found, slopes = _linear(base, steps, x)
-    errors = np.sqrt(np.diag(np.linalg.inv(slopes.T @ slopes / NOISE**2 + np.diag(1 / sigma**2))))
-    factors = _factors(base, x, errors, slopes)
+    covariance = np.asarray(np.linalg.inv(slopes.T @ slopes / NOISE**2 + np.diag(1 / sigma**2)), dtype=np.float64)
+    factors = _factors(base, x, covariance, slopes)
+    paces = _paces(x).tolist()
     left = math.sqrt(float(np.mean((measured - found) ** 2)))
     return Calibration(
         cluster=_with_links(base, factors),
-        pace=factors[0].value,
-        error_frac=max(LEFT_FRAC, left, float(errors[0])),
+        pace=paces[0],
+        kinds=tuple(paces[1:]),
+        error_frac=max(LEFT_FRAC, left),
         factors=tuple(factors),
         errors_before=tuple(_errors(base, steps, before)),
         errors_after=tuple(_errors(base, steps, x)),
@@ -171,7 +206,8 @@ def calibrate(base: Cluster, steps: Sequence[Measured]) -> Calibration:
 
 def _beforehand(base: Cluster) -> tuple[Floats, Floats, Floats]:
     """Means and sigmas of the logarithms beforehand, and the most that they may be."""
-    means, sigmas, most = [0.0], [PACE_SIGMA], [math.inf]
+    sigmas = [PACE_SIGMA, *KINDS.values()]
+    means, most = [0.0] * len(sigmas), [math.inf] * len(sigmas)
     for level in base.levels:
         low, high = level.link.range_frac
         means.append(math.log(level.link.achieved_frac))
@@ -182,7 +218,7 @@ def _beforehand(base: Cluster) -> tuple[Floats, Floats, Floats]:
 
 def _log_s(base: Cluster, steps: Sequence[Measured], x: Floats) -> Floats:
     """ln of the predicted seconds of every step."""
-    known = changed(base, float(np.exp(x[0])), [float(np.exp(one)) for one in x[1:]])
+    known = changed(base, _paces(x).tolist(), np.exp(x[1 + len(KINDS) :]).tolist())
     priced = (price_step(one.job, known.resized(one.job.devices), one.layout.grid()) for one in steps)
     return np.log([float(one.step_time_s) for one in priced])
 
@@ -194,15 +230,18 @@ def _linear(base: Cluster, steps: Sequence[Measured], x: Floats) -> tuple[Floats
     return found, np.column_stack(columns)
 
 
-def _factors(base: Cluster, x: Floats, errors: Floats, slopes: Floats) -> list[Factor]:
-    """The pace, and the share of every level that some step tells of."""
-    names = ["kernels and host", *(f"{level.name} ({level.link.name})" for level in base.levels)]
+def _factors(base: Cluster, x: Floats, covariance: Floats, slopes: Floats) -> list[Factor]:
+    """The pace, what attention, elementwise kernels and host take, and the share of every level some step tells of."""
+    own = np.eye(len(x))
+    own[1 : 1 + len(KINDS), 0] = 1.0
+    names = [PRODUCTS, *KINDS, *(f"{level.name} ({level.link.name})" for level in base.levels)]
     found = []
-    for place, name in enumerate(names):
+    for place, (name, parts) in enumerate(zip(names, own, strict=True)):
         rows = int(np.count_nonzero(np.abs(slopes[:, place]) > TELLS))
         if rows or place == 0:
-            low, value, high = (float(f"{np.exp(x[place] + side * 1.96 * errors[place]):.4g}") for side in (-1, 0, 1))
-            found.append(Factor(name, value, (low, min(1.0, high) if place else high), rows))
+            error = 1.96 * float(np.sqrt(parts @ covariance @ parts))
+            low, value, high = (float(f"{np.exp(parts @ x + side * error):.4g}") for side in (-1, 0, 1))
+            found.append(Factor(name, value, (low, min(1.0, high) if place > len(KINDS) else high), rows))
     return found
 
 

@@ -7,13 +7,12 @@ that of kernels alone, and what autocast does was written down from a profile of
 run were seen when that was written; what was predicted for those of the `second` run (`predicted_before_ms`) was
 computed before they were measured. No constant is fitted to either.
 
-The rows of GPT-2 are left out: its activation is written out in a dozen kernels in fp32 (transformers, activations.py,
-NewGELUActivation), which nothing here prices.
+GPT-2's activation and attention that is not fused were written down after their rows had been seen, from the code of
+transformers and not from the rows (`kernels/written.py`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 from lockstep.hardware import cluster
@@ -27,32 +26,21 @@ FILE = "h100_steps.csv"
 
 
 def time_cases() -> tuple[Case, ...]:
-    """One case per row whose kernels are priced."""
-    return tuple(_case(row, "step_time_s", float(row["step_ms"]) * 1e-3, step_time_s) for row in _rows())
+    """One case per row."""
+    return tuple(_case(row, "step_time_s", float(row["step_ms"]) * 1e-3, step_time_s) for row in read_rows(FILE))
 
 
 def memory_cases() -> tuple[Case, ...]:
     """The same rows' peak memory."""
-    return tuple(_case(row, "allocated_B", float(row["allocated_GiB"]) * 2.0**30, allocated_B) for row in _rows())
-
-
-def left_out() -> Counter[str]:
-    """How many rows are left out, by reason."""
-    return Counter(why for row in read_rows(FILE) if (why := _why_not(row)))
+    return tuple(
+        _case(row, "allocated_B", float(row["allocated_GiB"]) * 2.0**30, allocated_B) for row in read_rows(FILE)
+    )
 
 
 def predicted_before() -> dict[str, tuple[float, float]]:
     """(seconds predicted before the measurement, seconds measured) of the rows of the second run, by case."""
     rows = [row for row in read_rows(FILE) if row["predicted_before_ms"]]
     return {row["case"]: (float(row["predicted_before_ms"]) * 1e-3, float(row["step_ms"]) * 1e-3) for row in rows}
-
-
-def _rows() -> list[dict[str, str]]:
-    return [row for row in read_rows(FILE) if not _why_not(row)]
-
-
-def _why_not(row: dict[str, str]) -> str:
-    return "an activation written out in fp32" if row["model"].startswith("gpt2") else ""
 
 
 def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable[[Case], float]) -> Case:

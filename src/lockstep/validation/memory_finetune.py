@@ -163,8 +163,11 @@ def _peak_B(row: dict[str, str]) -> float:
 
 
 def _software(name: str, like: Stack) -> Stack:
-    """A program of the table, whose kernels are those of another and whose host times all software shares."""
-    return replace(like, name=name, software=name, kind="shared", source=SOURCE)
+    """A program of the table, whose kernels are those of another and whose host times all software shares; its GELU is
+    one kernel (LitGPT, litgpt/model.py, GptNeoxMLP).
+    """
+    switches = {**like.switches, "written_out": False}
+    return replace(like, name=name, software=name, kind="shared", source=SOURCE, switches=switches)
 
 
 def transformer(row: dict[str, str]) -> Transformer:

@@ -57,6 +57,7 @@ from lockstep.validation import (
 from lockstep.validation.case import Case, Table, constant_efficiency_s
 from lockstep.validation.contradictions import contradicted
 from lockstep.validation.coverage import observed, sampled
+from lockstep.validation.ran_out import RanOut, ran_out
 from lockstep.validation.regret import Regret, regret
 from lockstep.validation.unseen import unseen
 
@@ -292,13 +293,18 @@ class Report(Shown):
         return _share(error.fits for table in self.tables for error in table.errors)
 
     @property
+    def ran_out(self) -> RanOut:
+        """Runs that ran out of memory in these tables, and how many of them would fit in memory here."""
+        return ran_out(one.table.name for one in self.tables)
+
+    @property
     def ok(self) -> bool:
         """Whether every table is within its tolerance."""
         return all(table.ok for table in self.tables)
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, "unseen_median_frac coverage_frac fits_frac stacks tables ok")
+        return picked(self, "unseen_median_frac coverage_frac fits_frac ran_out stacks tables ok")
 
 
 def validate(names: Iterable[str] | None = None, progress: Progress | None = None) -> Report:

@@ -56,7 +56,7 @@ def calibrate(
     ] = (),
     out: Annotated[str | Path | None, Option("FILE", "Cluster file to write, ending in .yaml.", flag="-o")] = None,
 ) -> Calibrated:
-    """Finds how much longer than predicted kernels and host take, and what links reach, and writes a cluster file.
+    """Finds how much longer than predicted kernels and host take, what links reach, and writes a cluster file.
 
     Args: `file`: measured collectives, whose link replaces that of the level they ran over; `case`: measured steps;
     `out`: for `plan` and every other verb that takes a cluster. Raises BadInput, and Infeasible where a constant
@@ -77,12 +77,7 @@ def calibrate(
         found = find(base, steps)
     if path is not None:
         names = ", ".join(step.name for step in steps)
-        pace = {
-            "factor": round(found.pace, 4),
-            "error": round(found.error_frac, 4),
-            "source": f"lockstep calibrate on {names}",
-            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        }
+        entry = found.entry(f"lockstep calibrate on {names}", datetime.now(UTC).strftime("%Y-%m-%d"))
         with writing(path, "--out"):
-            path.write_text(paced_yaml(found.cluster, path.stem, pace), encoding="utf-8")
+            path.write_text(paced_yaml(found.cluster, path.stem, entry.model_dump(exclude_none=True)), encoding="utf-8")
     return Calibrated(found, None if path is None else str(path))

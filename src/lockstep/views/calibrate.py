@@ -34,7 +34,7 @@ def render(answer: Calibrated, out: Console) -> None:
     out.print(Text(_title(answer), style="bold green"))
     left = format_frac(found.error_frac, 2)
     out.print(f"Expect an error of {left} on other sizes and layouts of the same software on this cluster.")
-    heading(out, "Factors", "95 % interval; links: share of the wire rate")
+    heading(out, "Factors", "times as long as predicted, 95 % interval; links: share of the wire rate")
     titles = [("", "left"), ("value", "right"), ("from", "right"), ("to", "right"), ("steps that tell", "right")]
     indented(out, table(titles, (_factor(one) for one in found.factors)))
     heading(out, "Steps", "predicted / measured - 1")
@@ -64,7 +64,7 @@ def _title(answer: Calibrated) -> str:
         for errors in (found.errors_before, found.errors_after)
     )
     factor = f"{found.pace:.3g} times as long as predicted"
-    return f"Kernels and host take {factor}; median error {before} before, {after} after"
+    return f"Matrix products take {factor}; median error {before} before, {after} after"
 
 
 DRAWN = 40

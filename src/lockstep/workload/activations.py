@@ -314,6 +314,8 @@ def _core(attention: Attention, piece: Piece) -> Iterator[Row]:
         yield Row("attention log-sum-exp", attention.heads * FP32_B, "tp", core)
         return
     yield Row("attention probabilities", scores_B, "scores", core)
+    if piece.written_out:
+        yield Row("attention softmax", attention.heads * FP32_B, "scores", core)
     if piece.dropout:
         yield Row("attention dropout mask", attention.heads * MASK_B, "scores", core)
         yield Row("attention probabilities after dropout", scores_B, "scores", core)
@@ -335,6 +337,9 @@ def _mlp(mlp: Mlp, piece: Piece) -> Iterator[Row]:
         modules: tuple[str, ...] = ("mlp",) if name in ("gate", "activation input") else ("mlp", "op")
         if name in ("down input", "activated gate") and (mlp.gated or mlp.activation != "relu"):
             modules += ("mlp_act",)
+        if name == "activation input" and mlp.activation == "gelu_new" and piece.written_out:
+            # The power's input and what tanh makes, half of the input, and what multiplies it.
+            token_B = mlp.ffn * (FP32_B * 3 + piece.element_B if piece.autocast else piece.element_B * 4)
         yield Row(f"mlp {name}", token_B, "tp", piece.kept_up_to(*modules))
 
 

@@ -25,7 +25,7 @@ POSITIONS = ("rotary", "learned", "alibi", "relative", "none")
 NORMS = ("rmsnorm", "layernorm", "layernorm-no-bias", "nonparametric")
 NORM_PLACEMENTS = ("pre", "post", "sandwich", "output")
 QK_NORMS = ("none", "head", "per-head", "full", "nonparametric")
-ACTIVATIONS = ("silu", "gelu", "relu", "relu2")
+ACTIVATIONS = ("silu", "gelu", "gelu_new", "relu", "relu2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

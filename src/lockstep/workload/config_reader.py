@@ -17,7 +17,7 @@ from lockstep.workload.checks import LIMITS, divisors_near, shortened
 
 ACTIVATION_NAMES = {
     "silu": "silu", "swish": "silu", "swiglu": "silu",
-    "gelu": "gelu", "gelu_new": "gelu", "gelu_fast": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_10": "gelu",
+    "gelu": "gelu", "gelu_new": "gelu_new", "gelu_fast": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_10": "gelu",
     "gelu_python": "gelu", "quick_gelu": "gelu", "gelu_pytorch": "gelu",
     "relu": "relu", "relu2": "relu2",
 }  # fmt: skip

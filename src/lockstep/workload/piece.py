@@ -106,6 +106,8 @@ class Piece:
     """What is trained beside frozen matrices, whose inputs need not be kept; None where all is trained."""
     half_adapters: bool = False
     """Adapters read what the frozen matrix reads, not a copy in fp32."""
+    fused_adapters: bool = False
+    """Kernels of adapters keep what the frozen matrix reads."""
     flash_attention: bool = True
     dropout: bool = False
     own_casts: Number | Truth = False
@@ -118,6 +120,10 @@ class Piece:
     """Values are a view of what one product makes of queries, keys and values."""
     repeated_heads: bool = False
     """Keys and values are as wide as the queries."""
+    written_out: bool = False
+    """GPT-2's GELU, and attention where it is not fused, are operations that each keep what they read."""
+    autocast: bool = False
+    """Of these, powers keep their input in fp32 (torch.autocast)."""
     fused_elementwise: bool = True
     """A gated block keeps gate, up and their product (3 ffn) rather than also act(gate) (4 ffn), and routing weights
     multiply inside it, so that expert outputs are not kept."""
@@ -133,8 +139,14 @@ class Piece:
         return self.element_B if self.cached_inner_B is None else self.cached_inner_B
 
     def needs_input_of(self, *targets: str) -> bool:
-        """Whether the gradient of any of these linear layers, or of an adapter beside one, needs the layer's input."""
-        return self.adapters is None or self.inputs_kept or any(target in self.adapters.targets for target in targets)
+        """Whether the gradient of any of these linear layers, or of an adapter beside one, needs the layer's input.
+
+        PEFT's adapters read casts of their own, so that nothing needs what a frozen matrix reads.
+        """
+        if self.adapters is None or self.inputs_kept:
+            return True
+        shared = self.half_adapters or self.fused_adapters
+        return shared and any(target in self.adapters.targets for target in targets)
 
     def kept_up_to(self, *modules: str) -> int:
         """The strongest recompute mode that keeps what any of `modules` would make again."""

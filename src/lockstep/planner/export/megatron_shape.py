@@ -146,7 +146,7 @@ def refuse_shape(model: Transformer, no: Refusals) -> None:
     no.when(attention.qk_norm not in ("none", "head"), f"query and key norms of kind {attention.qk_norm}")
     no.when(bool(attention.first_local), "windows that begin after the first layers")
     found = _feed_forward(model)
-    known = found.activation == "silu" if found.gated else found.activation in ("gelu", "relu2")
+    known = found.activation == "silu" if found.gated else found.activation in ("gelu", "gelu_new", "relu2")
     gated = "gated " if found.gated else ""
     no.when(not known, f"activation {gated}{found.activation}")
     only_qkv = attention.qkv_bias and not (attention.out_bias or (mlp and (mlp.in_bias or mlp.out_bias)))

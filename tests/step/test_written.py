@@ -1,0 +1,132 @@
+"""GPT-2's GELU and attention as transformers writes them out, against torch's own operations and kept tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lockstep.hardware import cluster
+from lockstep.kernels.clock import Clock
+from lockstep.kernels.layer import activation, attention_core
+from lockstep.kernels.shard import Shard
+from lockstep.kernels.written import AUTOCAST_GELU, AUTOCAST_SCORES, GELU, SCORES
+from lockstep.layout import Layout, Recipe
+from lockstep.layout.kept import piece
+from lockstep.workload import Transformer, kept_tensors, model
+
+torch: Any = pytest.importorskip("torch", reason="needs torch")
+from .test_passes import VIEWS, Moved  # noqa: E402
+
+HALF, WIDE = torch.bfloat16, torch.float32
+ROWS, HEADS, DIM = 4096, 4, 16
+
+
+class Kernels(Moved):
+    """Bytes and launches of all operations but products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernels = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        if name in ("bmm", "mm", "empty_like", "new_empty_strided", "copy_", *VIEWS):
+            return func(*args, **(kwargs or {}))
+        self.kernels += 1
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+def _run(forward: Callable[..., Any], *given: Any) -> tuple[tuple[float, float], tuple[int, int], float]:
+    """((bytes forward, backward), (kernels forward, backward), bytes kept) of a function."""
+    kept: dict[int, Any] = {}
+
+    def keep(tensor: Any) -> Any:
+        kept[tensor.untyped_storage()._cdata] = tensor
+        return tensor
+
+    with Kernels() as there, torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        found = forward(*given)
+    with Kernels() as back:
+        found.backward(torch.empty_like(found))
+    size_B = sum(one.untyped_storage().nbytes() for one in kept.values())
+    return (there.size_B, back.size_B), (there.kernels, back.kernels), float(size_B)
+
+
+def _gelu(wide: bool) -> Callable[[Any], Any]:
+    """NewGELUActivation; under autocast a power is taken in fp32, and the product that follows casts what it reads."""
+
+    def forward(x: Any) -> Any:
+        power = torch.pow(x.to(WIDE) if wide else x, 3.0)
+        found = 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * power)))
+        return found.to(HALF)
+
+    return forward
+
+
+@pytest.mark.parametrize("autocast", [True, False])
+def test_gelu_of_gpt2(autocast: bool) -> None:
+    start = torch.empty(ROWS, DIM, dtype=HALF, device="meta", requires_grad=True)
+    moved_B, kernels, kept_B = _run(_gelu(autocast), start)
+    passes = AUTOCAST_GELU if autocast else GELU
+    elements = ROWS * DIM
+    assert passes[:2] == pytest.approx([size_B / (2 * elements) for size_B in moved_B])
+    assert passes[2:] == pytest.approx(kernels, abs=1)
+    rows = {row.name: row for row in kept_tensors(_model(), piece(_recipe(autocast=autocast), Layout().grid()))}
+    written_B = rows["mlp activation input"].size_B / (2048 * _model().mlp.ffn)  # type: ignore[union-attr]
+    assert written_B == pytest.approx(kept_B / elements)
+
+
+@pytest.mark.parametrize("autocast", [True, False])
+def test_attention_of_transformers_without_a_fused_kernel(autocast: bool) -> None:
+    """Rotary embedding leaves queries and keys in fp32 under autocast, whose products cast them."""
+
+    def attend(query: Any, key: Any, value: Any, mask: Any) -> Any:
+        scores = torch.matmul(query.to(HALF), key.to(HALF).transpose(1, 2)) * DIM**-0.5
+        weights = torch.nn.functional.softmax(scores + mask, dim=-1, dtype=WIDE).to(query.dtype)
+        return torch.matmul(weights.to(HALF), value)
+
+    def tensor(*shape: int, dtype: Any = HALF, gradient: bool = True) -> Any:
+        return torch.empty(*shape, dtype=dtype, device="meta", requires_grad=gradient)
+
+    dtype = WIDE if autocast else HALF
+    query, key = (tensor(HEADS, ROWS, DIM, dtype=dtype) for _ in range(2))
+    value, mask = tensor(HEADS, ROWS, DIM), tensor(ROWS, ROWS, dtype=dtype, gradient=False)
+    moved_B, kernels, kept_B = _run(attend, query, key, value, mask)
+    scores, passes = HEADS * ROWS * ROWS, AUTOCAST_SCORES if autocast else SCORES
+    # Beside scores: the mask, which heads share, and casts of queries and keys, priced elsewhere.
+    assert moved_B[0] / (2 * scores) == pytest.approx(passes[0], abs=2 / HEADS + 0.1)
+    assert moved_B[1] / (2 * scores) == pytest.approx(passes[1], abs=0.1)
+    assert passes[2:] == pytest.approx([each - 2 * autocast for each in kernels])
+    rows = {row.name: row for row in kept_tensors(_model(), piece(_recipe(autocast=autocast), Layout().grid()))}
+    written_B = sum(rows[name].size_B for name in ("attention softmax", "attention probabilities"))
+    assert written_B / (16 * 2048 * 2048) == pytest.approx((kept_B - 3 * 2 * HEADS * ROWS * DIM) / scores)
+
+
+def test_only_what_transformers_writes_out_is_written_out() -> None:
+    """Megatron's fused GELU and other models' activations are one kernel, and fused attention has no scores."""
+    written, fused, other = (
+        activation(_shard(_recipe(written_out=out), name), 4096, 2048, 1, gated=False)
+        for out, name in ((True, "gpt2-medium"), (False, "gpt2-medium"), (True, "vit-l-16"))
+    )
+    assert float(written.forward.stream_s) == pytest.approx(38 / 2 * float(fused.forward.stream_s))
+    assert float(other.forward.stream_s) == float(fused.forward.stream_s)
+    cores = [attention_core(_shard(_recipe(flash_attention=True, written_out=out)), 0) for out in (True, False)]
+    assert cores[0] == cores[1]
+
+
+def _recipe(**more: Any) -> Recipe:
+    return Recipe.by("hf-trainer-5", seq=2048, batch=2, **({"flash_attention": False} | more))
+
+
+def _model(name: str = "gpt2-medium") -> Transformer:
+    found = model(name)
+    assert isinstance(found, Transformer)
+    return found
+
+
+def _shard(recipe: Recipe, name: str = "gpt2-medium") -> Shard:
+    grid = Layout(micro_batch=2).grid()
+    return Shard(_model(name), grid, recipe, Clock.of(cluster("dgx-h100:1").device, recipe))

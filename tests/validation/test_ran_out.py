@@ -1,0 +1,22 @@
+"""Runs that ran out of memory are counted, and so is each that would fit here."""
+
+from lockstep.layout import memory
+from lockstep.validation import TABLES, fms_adapters, validate
+from lockstep.validation.ran_out import RAN_OUT, ran_out
+
+
+def test_every_table_that_records_such_runs_is_asked() -> None:
+    assert set(RAN_OUT) <= set(TABLES)
+    assert ran_out(RAN_OUT).runs == sum(len(cases()) for cases in RAN_OUT.values())
+    assert ran_out(["vtrain_a100_multi"]).runs == 0
+
+
+def test_a_run_is_accepted_where_its_layout_fits() -> None:
+    for table, cases in RAN_OUT.items():
+        fits = [bool(memory(case.job, case.cluster, case.layout.grid()).fits) for case in cases()]
+        assert ran_out([table]).accepted == sum(fits), table
+
+
+def test_a_report_counts_those_of_its_tables() -> None:
+    found = validate(["fms_adapters_memory"])
+    assert found.to_dict()["ran_out"] == {"runs": len(fms_adapters.out_of_memory()), "accepted": 0}
