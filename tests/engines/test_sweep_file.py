@@ -167,7 +167,11 @@ def test_refusals(tmp_path: Path) -> None:
     other.write_text("text" * 100)
     run(*ASKED, "--store", str(file))
     assert "not of messages" in run("messages", "--workers", "2,4", "--params", "1k", "--store", str(file)).refusal()
-    assert "not a database" in run(*ASKED, "--store", str(other)).refusal()
+    for words in ((*ASKED, "--store", str(other)), ("sweeps", "show", str(other)), ("sweeps", "delete", str(other))):
+        where = "SWEEP" if words[0] == "sweeps" else "--store"
+        said = run(*words).refusal()
+        assert said.startswith(f"{where}: ")
+        assert "is not a file of answers: file is not a database" in said
     assert "belongs to a list" in run("messages", "--workers", "2", "--params", "1k", "--store", "a").refusal()
     assert "belongs to a list" in run("messages", "--workers", "2", "--params", "1k", "--engine", "serial").refusal()
     assert "no sweep is kept" in run("sweeps", "show", str(tmp_path / "none")).refusal()

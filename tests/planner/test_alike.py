@@ -8,10 +8,10 @@ import pytest
 
 import lockstep
 from lockstep.hardware import cluster
-from lockstep.layout import Job, Recipe
+from lockstep.layout import Job, Layout, Recipe
 from lockstep.planner import Space, search
 from lockstep.planner.alike import TOGETHER, alike
-from lockstep.planner.search import searches
+from lockstep.planner.search import Scored, searches
 from lockstep.workload import model
 
 NODES = cluster("dgx-a100-40gb:2")
@@ -23,6 +23,11 @@ QUESTIONS = {
     "autocast and jitter": ("gpt2-xl", {"seq": 1024, "autocast": True, "jitter": JITTER}, (0,)),
     "images": ("resnet50", {"seq": 1}, (0,)),
 }
+
+
+def numbers(several: list[Scored]) -> list[tuple[float, float, Layout]]:
+    """What an answer has of layouts; their places in grids follow from how these were cut."""
+    return [(one.step_time_s, one.memory_B, one.layout) for one in several]
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -40,10 +45,8 @@ def test_several_batches_find_what_each_finds_alone(name: str, most: int, monkey
     together = searches(jobs, NODES, space, [None] * len(jobs))
     for job, found in zip(jobs, together, strict=True):
         alone = search(job, NODES, space)
-        assert found.best == alone.best
-        assert [one.layout for one in found.best] == [one.layout for one in alone.best]
-        assert [one.layout for one in found.near] == [one.layout for one in alone.near]
-        assert [one.layout for one in found.front] == [one.layout for one in alone.front]
+        for name in ("best", "near", "front"):
+            assert numbers(getattr(found, name)) == numbers(getattr(alone, name))
         assert (found.evaluated, found.feasible, found.rejected) == (alone.evaluated, alone.feasible, alone.rejected)
         assert (found.nearest_miss, found.host_miss) == (alone.nearest_miss, alone.host_miss)
     assert len({one.best[0].step_time_s for one in together if one.best}) == sum(bool(one.best) for one in together)
@@ -84,4 +87,4 @@ def test_jobs_that_differ_otherwise_share_nothing() -> None:
         second = together.find(longer, NODES, lambda *_: space, lambda _: None, 5)
     assert first is not None
     assert second is not None
-    assert second.best == search(longer, NODES, space).best != first.best
+    assert numbers(second.best) == numbers(search(longer, NODES, space).best) != numbers(first.best)

@@ -99,14 +99,15 @@ class SweepFile:
 
     @contextmanager
     def _located(self) -> Iterator[None]:
+        where = "--store" if self._writes else "SWEEP"
         try:
             yield
-        except sqlite3.Error as error:
-            raise BadInput(f"answers cannot be kept in {str(self.path)!r}: {error}", "--store") from None
-        except ValueError as error:
-            if isinstance(error, BadInput):
-                raise
-            raise BadInput(f"{str(self.path)!r} is not a file of answers", "--store") from None
+        except sqlite3.OperationalError as error:
+            raise BadInput(f"answers cannot be kept in {str(self.path)!r}: {error}", where) from None
+        except BadInput:
+            raise
+        except (sqlite3.Error, ValueError) as error:
+            raise BadInput(f"{str(self.path)!r} is not a file of answers: {error}", where) from None
 
 
 def delete(path: Path) -> None:
