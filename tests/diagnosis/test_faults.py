@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from drawn import FAULTS, draw
 
 from lockstep.diagnosis.answer import Beside
+from lockstep.diagnosis.measure import see, stragglers
+from lockstep.diagnosis.trace import sorted_spans
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -38,3 +42,17 @@ def adds_up(found: Beside) -> bool:
     assert sum(one.measured_s or 0.0 for one in found.parts) == pytest.approx(found.measured_s, rel=1e-9)
     assert sum(one.predicted_s or 0.0 for one in found.parts) == pytest.approx(found.predicted_s, rel=0.02)
     return True
+
+
+def test_a_slow_rank_is_named_where_ends_do_not_meet() -> None:
+    """Ranks that hear of a collective's end at random, as on a busy machine: nothing can be matched, and still."""
+    run = draw(3, "ranks")
+    chance, heard = np.random.default_rng(1), []
+    for trace in run.traces():
+        spans = trace.spans
+        late_s = chance.uniform(0.0, 20e-3, len(spans)) * spans.communicates
+        heard.append(replace(trace, spans=sorted_spans(replace(spans, end_s=spans.end_s + late_s))))
+    seen = see(heard, run.estimate.layout)
+    assert (seen.aligned.matched_frac or 0.0) < 0.05
+    first = stragglers(seen)[0]
+    assert (first.rank, first.kind) == (run.told["rank"], "stays")

@@ -40,14 +40,15 @@ def profiles(folder: Path) -> Seen:
 def test_a_late_rank_is_named(fault: str, why: str, tmp_path: Path) -> None:
     """Rank 1, in every step, and by what it is late; a rank that shares its core is slow at everything.
 
-    Where others take its core too, it may hear of a sum's end so late that the ends do not meet, which is said.
+    Where others take the cores too, ranks may hear of a sum's end so late that the ends do not meet, which is said: a
+    rank that sleeps or spins is named all the same.
     """
     launch(work, 2, (str(tmp_path), fault), timeout_s=120)
     seen = profiles(tmp_path)
-    if fault == "nice" and seen.aligned.matched_frac != 1.0:
-        assert any("could not be matched" in one for one in seen.not_known)
+    matched = seen.aligned.matched_frac == 1.0
+    assert matched != any("could not be matched" in one for one in seen.not_known)
+    if fault == "nice" and not matched:
         return
-    assert seen.aligned.matched_frac == 1.0
     found = measured(seen)
     slow = found.stragglers[0]
     assert (slow.rank, slow.kind) == (VICTIM, "stays")
@@ -56,7 +57,7 @@ def test_a_late_rank_is_named(fault: str, why: str, tmp_path: Path) -> None:
         assert slow.cost_s > 0.5 * profiled.FAULT_S
     parts = {one.part: one.measured_s or 0.0 for one in found.parts}
     assert sum(parts.values()) == pytest.approx(found.step_time_s, rel=1e-9)
-    assert parts["dp_comm.waiting"] > 0
+    assert not matched or parts["dp_comm.waiting"] > 0
 
 
 def test_train_writes_profiles_that_name_its_straggler(tmp_path: Path) -> None:

@@ -59,9 +59,9 @@ def beside(estimate: Estimate, seen: Seen) -> Beside:
     told = () if abs(off_frac) > REPLAYED_FRAC else causes(facts)
     again = replace(refit(estimate, found), late=lateness(one, seen, predicted, found))
     both, moved = _parts_of(seen, predicted, one, found), with_predicted(collectives(seen), collectives(predicted))
+    both[1][LATE] = both[1].get(LATE, 0.0) + late_s
     shown = evidence(seen, moved, slow)
     rows = tuple(replace(row, evidence=shown.get(row.part, "")) for row in parts(seen, both, shares, estimate))
-    both[1][LATE] = both[1].get(LATE, 0.0) + late_s
     return Beside(
         replayed_s, rows, told, rates(found, again), tuple(notes),
         predicted_s=estimate.step_time_s, measured_s=measured_s, as_predicted=facts.inside and not told,

@@ -6,8 +6,9 @@ bubble and count apart.
 
 Lateness spreads: who waits for a slow rank keeps others waiting. A straggler is the rank whose own work and host take
 longest beyond the median of its peers, which are the ranks that it shares groups other than a pipeline's with. It costs
-what its peers wait more than itself, at most its excess. It stays if it is the same rank in two thirds of the steps,
-else it rotates. The words are those of NVIDIA's resiliency extension (straggler detection, 2025).
+what its peers' communication is exposed more than its own, at most its excess: transfers are alike, so that is waiting,
+also where clocks do not meet. It stays if it is the same rank in two thirds of the steps, else it rotates. The words
+are those of NVIDIA's resiliency extension (straggler detection, 2025).
 """
 
 from __future__ import annotations
@@ -187,13 +188,13 @@ def _excess(own: Array, of: Sequence[Sequence[int]]) -> Array:
 
 
 def own_s(seen: Seen) -> tuple[Array, Array, Array]:
-    """(seconds of own work, of own host, of waiting for others) of every rank, `[steps, ranks]`."""
+    """(seconds of own work, of own host, of exposed communication) of every rank, `[steps, ranks]`."""
     computing, host, waited = np.zeros((3, len(seen.steps), len(seen.traces)))
     for place, each in enumerate(seen.partitions):
         for step, one in enumerate(each):
             idle = sum(seconds for name, seconds in one.idle_s.items() if name != "idle.dependency")
             computing[step, place], host[step, place] = sum(one.compute_s.values()), idle
-            waited[step, place] = float(np.nansum(one.exposed.waiting_s))
+            waited[step, place] = float(one.exposed.transfer_s.sum() + np.nansum(one.exposed.waiting_s))
     return computing, host, waited
 
 
