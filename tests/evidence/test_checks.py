@@ -54,3 +54,17 @@ def test_checks_find_what_is_right_and_exclude_what_is_not(name: str) -> None:
             moved = [right.low + sign * 3 * check.allowed(found) for sign in (-1, 1)]
             changed = [Check(check.what, check.by, check.claimed, Range(at, at, right.half_digit)) for at in moved]
             assert not any(one.as_known(found) for one in changed), check.what
+
+
+def test_items_come_out_the_same_with_other_random_numbers() -> None:
+    """Right values are those of a law, not of one seed."""
+    bench = Bench(7)
+    for name in ("data-parallel", "learning-rate-scaling", "tolerable-delay"):
+        for check in CHECKS[name]:
+            assert check.as_known(bench.find(check.by)), check.what
+
+
+def test_a_check_that_an_experiment_leaves_out_is_not_found() -> None:
+    found = Bench().find("lab objectives: no such check")
+    check = next(one for checks in CHECKS.values() for one in checks)
+    assert not check.as_known(found)

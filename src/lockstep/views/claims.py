@@ -105,7 +105,9 @@ def _numbers(one: Decided, out: Console) -> None:
     for check in evidence:
         stated = check["part"] == "true form" and check["agrees"]
         row = [check["check"], "-" if stated else check["claimed"], check["right"]]
-        if ran:
+        if ran and check["got"] is None:
+            rows.append([*row, "-", "-", Text("left out at this seed", "bold red")])
+        elif ran:
             rows.append([*row, f"{check['got']:.6g}", f"{check['allowed']:.1g}", _outcome(check, stated)])
         else:
             rows.append([*row, check["nature"]])
@@ -140,7 +142,7 @@ def _errata(found: tuple[Corrected, ...], out: Console) -> None:
     out.print(Text(f"{len(found)} errata, {len(ran)} recomputed{more}", style="bold"))
     rows = []
     for one in found:
-        seen = "-" if one.found is None else f"{one.found.value:.5g}"
+        seen = "-" if one.to_dict()["got"] is None else f"{one.to_dict()['got']:.5g}"
         rows.append([one.erratum.id, one.erratum.severity, one.erratum.printed, one.erratum.right, seen])
     indented(out, table([("", "left"), ("", "left"), ("printed", "text"), ("right", "text"), ("found", "right")], rows))
     for why in dict.fromkeys(one.erratum.why for one in found if one.erratum.why):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -99,8 +100,10 @@ class Decided:
 
 
 def shown(check: Check, found: dict[Check, Found] | None) -> Json:
-    """A check as JSON; without findings `got` and `ok` are empty."""
+    """A check as JSON; without findings, or where an experiment left it out, `got` and `ok` are empty."""
     seen = None if found is None else found.get(check)
+    if seen is not None and math.isnan(seen.value):
+        seen = None
     return {
         "check": check.what,
         "claimed": str(check.claimed),
@@ -162,7 +165,7 @@ class Corrected:
         return {
             **self.erratum.to_dict(),
             "of": self.erratum.of,
-            "got": None if self.found is None else self.found.value,
+            "got": None if self.found is None or math.isnan(self.found.value) else self.found.value,
             "nature": nature_of(check) if check else "",
             "as_registered": self.as_registered,
         }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import combinations, permutations, product
+from itertools import combinations, count, permutations, product
 
 import numpy as np
 
@@ -106,7 +106,7 @@ def first_sum(ranks: int) -> int:
 
     In round s rank i sends chunk i - s to its neighbour, which adds it: entry r counts what came from rank r.
     """
-    held = np.tile(np.eye(ranks, dtype=int)[:, np.newaxis], (1, ranks, 1))
+    held = np.stack([np.eye(ranks, dtype=int)] * ranks, axis=1)
     places = np.arange(ranks)
     for turn in range(ranks - 1):
         chunks = (places - turn) % ranks
@@ -116,18 +116,22 @@ def first_sum(ranks: int) -> int:
 
 
 @decides("solved")
-def fewest_broadcasts(coded: bool) -> int:
-    """Fewest broadcasts of one bit after which two ranks know both bits, of which each has one and the sender both.
+def coding_gain() -> float:
+    """Fewest messages that tell two ranks both of two bits, sent as they are over those with sums modulo 2 as well.
 
-    By trying every set of messages: the bits themselves or, `coded`, any of their sums modulo 2.
+    Each rank has one of the bits, the sender both; every set of messages is tried. A message is the number of whose
+    binary digits it is the sum.
     """
-    messages = [np.array(one) for one in ((1, 0), (0, 1), (1, 1))[: 3 if coded else 2]]
-    return next(
-        number
-        for number in range(1, len(messages) + 1)
-        for sent in combinations(messages, number)
-        if all(any(one[other] for one in sent) for other in (0, 1))
+    plain, coded = (
+        next(number for number in count(1) if any(map(_tells_both, combinations(range(1, 3 + sums), number))))
+        for sums in (False, True)
     )
+    return plain / coded
+
+
+def _tells_both(messages: tuple[int, ...]) -> bool:
+    """Whether each bit is in a message."""
+    return all(any(one >> bit & 1 for one in messages) for bit in (0, 1))
 
 
 @decides("priced")

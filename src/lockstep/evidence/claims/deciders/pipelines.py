@@ -91,11 +91,13 @@ def most_gain(stages: int, microbatches: int) -> float:
     return 1 / busy(stages, microbatches, "1f1b")
 
 
-@decides("solved")
+@decides("priced")
 def checkpointed_growth(layers: int, times: int) -> float:
-    """Activations held with `times` as many layers over those with `layers`, each at the best spacing of checkpoints.
+    """Activations held with `times` as many layers over those with `layers`, checkpoints spaced best."""
+    return _checkpointed(times * layers) / _checkpointed(layers)
 
-    Kept every k layers, of which one stretch at a time is computed again: ceil(layers / k) inputs and k - 1 more.
-    """
-    many, few = (min(-(-number // k) + k - 1 for k in range(1, number + 1)) for number in (times * layers, layers))
-    return many / few
+
+def _checkpointed(layers: int) -> int:
+    """Inputs kept every sqrt(layers) layers, and the layers between two of them, which are computed again."""
+    spacing = round(layers**0.5)
+    return -(-layers // spacing) + spacing - 1

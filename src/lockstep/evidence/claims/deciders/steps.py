@@ -59,20 +59,6 @@ def best_updates(delay: int, condition: float, target: float) -> float:
 
 
 @decides("solved")
-def downhill_radius(curvature: float, gradient: float) -> float:
-    """Longest step towards the optimum of a quadratic after which the gradient of before still points uphill.
-
-    By bisection of the sign of the gradient, from where it has that value.
-    """
-    start = near = gradient / curvature
-    far = -start
-    while abs(near - far) > 1e-12 * start:
-        middle = (near + far) / 2
-        near, far = (middle, far) if curvature * middle * gradient > 0 else (near, middle)
-    return start - near
-
-
-@decides("solved")
 def rounds_growth(target: float, finer: float) -> float:
     """Fewest rounds to a gap of `target` / `finer` over those to `target`, by any method that combines gradients.
 
@@ -99,7 +85,7 @@ def _chain(size: int) -> Array:
 
 
 @decides("simulated")
-def lead(slow_s: float, factor: int, seconds: int) -> float:
+def lead(slow_s: float, factor: int, seconds: float) -> float:
     """Updates by which a worker is ahead of one that is `factor` times slower and takes `slow_s` for each."""
     number = int(factor * seconds / slow_s)
     made = asynchronous(np.tile([slow_s / factor, slow_s], (number, 1)))
