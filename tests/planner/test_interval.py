@@ -68,7 +68,8 @@ def test_time_of_the_host_widens_the_interval_by_its_share() -> None:
 def test_ends_are_those_of_the_formula() -> None:
     machine, layout = cluster("cloud-h100:8"), Layout(dp=64, zero=3)
     found, spread = estimate(job(64), machine, layout).ends, known_spread()
-    up = spread.above + spread.above_per_host * found.host_frac + spread.above_per_device_error * 0.09
+    device_error_frac = machine.device.efficiency.typical_error_frac
+    up = spread.above + spread.above_per_host * found.host_frac + spread.above_per_device_error * device_error_frac
     links = math.log(float(found.slow_s / found.step_time_s))
     between = found.interval(spread)
     assert between.high == pytest.approx(
