@@ -86,11 +86,20 @@ class Clock:
     element_B: float = 2.0
     stack: Stack = field(default_factory=partial(stack, DEFAULT))
     attention_kernel: str | None = None
+    overlap_device_frac: float | None = None
 
     @classmethod
     def of(cls, device: Device, recipe: Recipe) -> Clock:
         """The clock of a recipe: its formats, its software."""
-        return cls(device, recipe.dtype, recipe.element_B, recipe.software, recipe.attention_kernel)
+        return cls(
+            device, recipe.dtype, recipe.element_B, recipe.software, recipe.attention_kernel, recipe.overlap_device_frac
+        )
+
+    @property
+    def traffic_device_frac(self) -> float:
+        """Share of the device that tensor-, context- and data-parallel collectives take from kernels beside them."""
+        known = self.overlap_device_frac
+        return self.device.efficiency.traffic_device_frac if known is None else known
 
     def peak(self, dtype: str) -> float:
         """Dense peak FLOP/s of the device in `dtype`. Raises UnknownName when the device does not have it."""
