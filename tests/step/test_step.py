@@ -297,9 +297,7 @@ def test_overlapped_tensor_traffic_hides_behind_products(sequence_parallel: bool
     layout, large = Layout(tp=4, dp=16, sequence_parallel=sequence_parallel), model("llama3-70b")
     free = replace(LLAMA.recipe, overlap_device_frac=0.0)
     none, gradients, everything = (
-        price_step(
-            Job(large, replace(LLAMA.recipe, overlap_tp=how, overlap_device_frac=0.0), 64), CLUSTER, layout.grid()
-        )
+        price_step(Job(large, replace(free, overlap_tp=how), 64), CLUSTER, layout.grid())
         for how in ("none", "gradients", "all")
     )
     # Forward and backward, gathers and reductions, all take equally long; one or two of four parts are hidden.

@@ -53,8 +53,8 @@ PULL = 0.02
 """Weight of a pull: a change by a factor e costs as much as an error of this size in a whole table."""
 HOST_PULL, PULLED = 0.2, ("launch_s", "step_s")
 """The same of what hosts decide more than software. At PULL one table alone takes the default software's launches to
-50 us, at the upper end, where a step of 256 tokens on one H100 took 22 us each (h100_steps); and steps of seconds, which
-cannot tell 10 ms from 30, put into a step's own time whatever else they lack."""
+50 us, at the upper end, where a step of 256 tokens on one H100 took 22 us each (h100_steps); and steps of seconds,
+which cannot tell 10 ms from 30, put into a step's own time whatever else they lack."""
 SCALE = 0.05
 """Errors beyond this size count linearly."""
 DIFFERENCE = 1e-6
