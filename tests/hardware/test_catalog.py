@@ -26,7 +26,7 @@ CLUSTERS = {cluster.name: cluster for cluster in hardware.clusters()}
 # it takes longer at launches; fp8 beside half precision.
 NEVER_SLOWER = (
     "devices", "kind", "source", "typical_error_frac", "rank_spread_frac", "fp8_frac", "optimizer_factor",
-    "step_factor",
+    "step_factor", "traffic_device_frac",
 )  # fmt: skip
 
 

@@ -42,9 +42,17 @@ def test_a_piece_lasts_as_long_as_its_operations(
 
 
 @pytest.mark.parametrize("layout", [WHOLE, TENSOR, RING])
-def test_unless_it_is_said_only_the_exchange_of_experts_takes_a_share(layout: Layout) -> None:
-    known, none = (price_step(job(overlap_device_frac=share), CLUSTER, layout.grid()) for share in (None, 0.0))
-    assert known == none
+@pytest.mark.parametrize("share", [0.0, 0.25])
+def test_unless_it_is_said_collectives_take_the_share_of_their_device(layout: Layout, share: float) -> None:
+    curve = replace(CLUSTER.device.efficiency, traffic_device_frac=share)
+    own = replace(CLUSTER, device=replace(CLUSTER.device, efficiency=curve))
+    assert price_step(job(), own, layout.grid()) == price_step(job(overlap_device_frac=share), CLUSTER, layout.grid())
+
+
+def test_collectives_of_gpus_run_on_their_multiprocessors_and_those_of_tpus_do_not() -> None:
+    shares = {name: cluster(name).device.efficiency.traffic_device_frac for name in ("dgx-h100", "dgx-a100-80gb")}
+    assert all(0.1 < share < 0.2 for share in shares.values())
+    assert cluster("tpu-v4").device.efficiency.traffic_device_frac == 0
 
 
 @pytest.mark.parametrize("part", ["tp_comm", "cp_comm", "dp_comm"])
@@ -52,8 +60,8 @@ def test_what_hides_costs_its_share(part: str) -> None:
     """All of it fits beside what lets it through, so each second of it costs the share."""
     layout = {"tp_comm": TENSOR, "cp_comm": RING, "dp_comm": WHOLE}[part]
     words = {"overlap_tp": "all", "overlap_dp": part == "dp_comm"}
-    free = price_step(job(**words), CLUSTER, layout.grid()).breakdown_s()
-    hidden_s = hiding(job(**words), CLUSTER, layout)[part].hidden_s
+    free = price_step(job(**words, overlap_device_frac=0.0), CLUSTER, layout.grid()).breakdown_s()
+    hidden_s = hiding(job(**words, overlap_device_frac=0.0), CLUSTER, layout)[part].hidden_s
     assert hidden_s > 0
     for share in (0.05, 0.15):
         found = price_step(job(**words, overlap_device_frac=share), CLUSTER, layout.grid()).breakdown_s()

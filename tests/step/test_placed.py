@@ -19,7 +19,7 @@ from lockstep.workload import Transformer, model
 CLUSTER = replace(cluster("dgx-h100:4"), own_rank_spread_frac=0.0)
 SMALL = model("llama3-8b")
 assert isinstance(SMALL, Transformer)
-JOB = Job(SMALL, Recipe(seq=4096, batch=64), 32)
+JOB = Job(SMALL, Recipe(seq=4096, batch=64, overlap_device_frac=0.0), 32)
 
 
 def job_of(layers: int, vocab: int, batch: int = 64) -> Job:

@@ -262,7 +262,7 @@ def test_a_convolution_multiplies_three_times_but_the_stem_twice() -> None:
 
 def test_gradients_of_a_resnet_travel_in_buckets_beside_its_backward_pass() -> None:
     machine = cluster("big-basin-p100:32", gpus=256)
-    job = Job(model("resnet50"), Recipe(seq=1, batch=8192, dtype="fp32", gradient_B=4.0), 256)
+    job = Job(model("resnet50"), Recipe(seq=1, batch=8192, dtype="fp32", gradient_B=4.0, overlap_device_frac=0.0), 256)
     layout = Layout(dp=256, micro_batch=32)
     alone = replace(job, recipe=replace(job.recipe, overlap_dp=False))
     beside, after = (float(price_step(one, machine, layout.grid()).dp_comm_s) for one in (job, alone))
@@ -295,8 +295,9 @@ def test_muon_pays_for_its_products() -> None:
 def test_overlapped_tensor_traffic_hides_behind_products(sequence_parallel: bool) -> None:
     """Inside a node the backward reductions are shorter than the weight gradients, so nothing of them is left."""
     layout, large = Layout(tp=4, dp=16, sequence_parallel=sequence_parallel), model("llama3-70b")
+    free = replace(LLAMA.recipe, overlap_device_frac=0.0)
     none, gradients, everything = (
-        price_step(Job(large, replace(LLAMA.recipe, overlap_tp=how), 64), CLUSTER, layout.grid())
+        price_step(Job(large, replace(free, overlap_tp=how), 64), CLUSTER, layout.grid())
         for how in ("none", "gradients", "all")
     )
     # Forward and backward, gathers and reductions, all take equally long; one or two of four parts are hidden.

@@ -19,7 +19,8 @@ from lockstep.verbs.trace import trace_step
 
 STEPS: dict[str, tuple[str, str, dict[str, Any], set[str]]] = {
     "tensor and pipeline": (
-        "llama3-70b", "dgx-h100:8", {"batch": 64, "tp": 8, "pp": 4, "zero": 1, "sequence_parallel": True},
+        "llama3-70b", "dgx-h100:8",
+        {"batch": 64, "tp": 8, "pp": 4, "zero": 1, "sequence_parallel": True, "overlap_device": "0%"},
         {"tp all-gather", "tp reduce-scatter", "dp reduce-scatter", "dp all-gather"},
     ),
     "sharded": ("llama3-8b", "dgx-h100:2", {"batch": 64, "zero": 3}, {"dp all-gather", "dp reduce-scatter"}),

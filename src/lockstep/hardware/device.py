@@ -78,6 +78,8 @@ class Efficiency:
     """Fraction of the peak that products reach in fp8, over that in half precision."""
     optimizer_factor: float = 1.0
     """Factor on the seconds of an update beyond what its memory traffic at `stream_frac` takes."""
+    traffic_device_frac: float = 0.0
+    """Share of the device, arithmetic and memory bandwidth alike, that collectives take from kernels beside them."""
     rank_spread_frac: float = 0.0
     """Standard deviation of the speeds of such devices over their mean, found with the other constants."""
 

@@ -86,6 +86,7 @@ class Clock:
     element_B: float = 2.0
     stack: Stack = field(default_factory=partial(stack, DEFAULT))
     attention_kernel: str | None = None
+    overlap_device_frac: float | None = None
 
     @classmethod
     def of(cls, device: Device, recipe: Recipe) -> Clock:
@@ -93,7 +94,14 @@ class Clock:
         software = recipe.software
         if recipe.cuda_graphs == "step":
             software = replace(software, launch_s=0.0, recompute_host_s=0.0)
-        return cls(device, recipe.dtype, recipe.element_B, software, recipe.attention_kernel)
+        share = recipe.overlap_device_frac
+        return cls(device, recipe.dtype, recipe.element_B, software, recipe.attention_kernel, share)
+
+    @property
+    def traffic_device_frac(self) -> float:
+        """Share of the device that tensor-, context- and data-parallel collectives take from kernels beside them."""
+        known = self.overlap_device_frac
+        return self.device.efficiency.traffic_device_frac if known is None else known
 
     def peak(self, dtype: str) -> float:
         """Dense peak FLOP/s of the device in `dtype`. Raises UnknownName when the device does not have it."""

@@ -151,8 +151,8 @@ class Recipe(Brief):
     (--overlap-moe-expert-parallel-comm)."""
     overlap_device_frac: float | None = None
     """Share of the device, arithmetic and memory bandwidth alike, that traffic takes from the kernels beside it. None:
-    of the experts' exchange 20 of 132 multiprocessors, as DeepSeek-V3 gave it (arXiv 2412.19437, section 3.2.2), and
-    of other collectives nothing. Messages between stages take none."""
+    of the experts' exchange 20 of 132 multiprocessors, as DeepSeek-V3 gave it (arXiv 2412.19437, section 3.2.2), of
+    other collectives what the device's curve says (`traffic_device_frac`). Messages between stages take none."""
     exchange: str | None = None
     """How tokens travel to their experts: copy, each of the k copies by itself; node, once to each node and device with
     experts of theirs and copied there (DeepEP); None: node where the model limits routing to groups, else copy."""
@@ -374,11 +374,6 @@ class Recipe(Brief):
     def exchange_device_frac(self) -> float:
         """Share of the device that the experts' exchange takes from kernels beside it."""
         return 20 / 132 if self.overlap_device_frac is None else self.overlap_device_frac
-
-    @property
-    def traffic_device_frac(self) -> float:
-        """The same of tensor-, context- and data-parallel collectives."""
-        return self.overlap_device_frac or 0.0
 
     @property
     def dispatched_B(self) -> float:

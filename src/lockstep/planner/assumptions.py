@@ -104,8 +104,8 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None, ends: En
     if recipe.spreads(layout.pp):
         yield "embedding and head are spread over stages; the wait for the first and the last logits is not in the time"
     yield from _sharding(recipe, layout)
-    if recipe.traffic_device_frac:
-        yield f"traffic that overlaps with compute slows it by {format_frac(recipe.traffic_device_frac)} meanwhile"
+    if slowed_frac := Clock.of(cluster.device, recipe).traffic_device_frac:
+        yield f"traffic that overlaps with compute slows it by {format_frac(slowed_frac)} meanwhile"
     elif recipe.overlap_dp:
         yield "data-parallel traffic overlaps with compute without slowing it"
     yield from _jitter(job, cluster, step)

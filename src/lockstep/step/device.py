@@ -81,7 +81,7 @@ def _around(
     kernels = _kernels(job, grid, body)
     return Around(
         sharing, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, host, recipe.local_steps,
-        recipe.traffic_device_frac, _forwards_each(recipe),
+        Clock.of(cluster.device, recipe).traffic_device_frac, _forwards_each(recipe),
     )  # fmt: skip
 
 

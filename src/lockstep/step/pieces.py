@@ -59,7 +59,7 @@ def vocabulary_traffic(shard: Shard, network: Network, body: StageTimes) -> tupl
     )
     size_B = shard.loose_tokens * shard.model.hidden * shard.clock.element_B
     found = vocabulary.pieces(shard.recipe.vocab_parallel, network.levels("pp"), size_B, shard.tokens, free_s)
-    forward, backward = slowing(found, shard.recipe.traffic_device_frac)
+    forward, backward = slowing(found, shard.clock.traffic_device_frac)
     return forward, backward
 
 

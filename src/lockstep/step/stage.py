@@ -129,7 +129,7 @@ def layer_pieces(shard: Shard, network: Network, work: LayerWork, kind: LayerKin
         blocks = context_blocks(model, piece(recipe, grid), core_s)
         around = context.pieces(recipe.cp_kind, network.levels("cp"), grid.cp, blocks)
         sides = (*inside[0], around[0]), (*inside[1], around[1])
-    forward, backward = (slowing(side, recipe.traffic_device_frac) for side in sides)
+    forward, backward = (slowing(side, shard.clock.traffic_device_frac) for side in sides)
     return (*forward, *exchanged[0]), (*backward, *exchanged[1])
 
 

@@ -1,8 +1,9 @@
 """`python -m lockstep.validation.fit`: what kernels of a device reach and what software costs, of all tables at once.
 
-Unknown are, for each device type, three constants of its efficiency curve (`CURVE`) and, where llm-foundry ran, the
-rate of its attention kernel in Triton beside FlashAttention-1's; for each software the times of `SOFTWARE`. Attention
-kernels are not fitted here but to benchmarks of kernels alone (`attention.py`). Nothing is fitted for a table.
+Unknown are, for A100 and B200, two constants of the efficiency curve (`CURVE`); where llm-foundry ran, the rate of its
+attention kernel in Triton beside FlashAttention-1's; for each software the times of `SOFTWARE`. Products of H100, and
+attention kernels, are not fitted here but to benchmarks of kernels alone (`products.py`, `attention.py`). Nothing is
+fitted for a table.
 
 Minimises a soft-L1 norm of log(predicted / measured), each table and device type weighing the same however many rows it
 has, plus weak pulls: of constants of a device towards `START`, of a software's times towards those that all share, so
@@ -50,9 +51,10 @@ LOWEST = {CURVE: (0.40, 0.01), SOFTWARE: (2e-6, 1e-5, 1e-3, 0.8), (TRITON,): (0.
 HIGHEST = {CURVE: (0.95, 3.0), SOFTWARE: (50e-6, 5e-3, 0.03, 4.0), (TRITON,): (2.0,)}
 PULL = 0.02
 """Weight of a pull: a change by a factor e costs as much as an error of this size in a whole table."""
-LAUNCH_PULL = 0.2
-"""The same of a launch, which hosts decide more than software: at PULL one table alone takes the default software's to
-50 us, at the upper end. A step of 256 tokens on one H100 took 22 us each (h100_steps)."""
+HOST_PULL, PULLED = 0.2, ("launch_s", "step_s")
+"""The same of what hosts decide more than software. At PULL one table alone takes the default software's launches to
+50 us, at the upper end, where a step of 256 tokens on one H100 took 22 us each (h100_steps); and steps of seconds,
+which cannot tell 10 ms from 30, put into a step's own time whatever else they lack."""
 SCALE = 0.05
 """Errors beyond this size count linearly."""
 DIFFERENCE = 1e-6
@@ -229,7 +231,7 @@ def _pulls(start: Constants) -> Floats:
     """Rows of weights whose products with the change of the constants are pulled to nothing."""
     rows = np.zeros((len(start.names), len(start.names)))
     for place, (who, what) in enumerate(start.names):
-        rows[place, place] = pull = LAUNCH_PULL if what == "launch_s" else PULL
+        rows[place, place] = pull = HOST_PULL if what in PULLED else PULL
         if what in SOFTWARE and who != SHARED:
             rows[place, start.names.index((SHARED, what))] = -pull
     return rows

@@ -79,4 +79,4 @@ def _recipe(seq: int, batch: int) -> Recipe:
     return Recipe.by("fsdp-compile", seq=seq, batch=batch, sharding="any", reduce_B=2.0)
 
 
-TABLE = Table("fms_fsdp", "step_time_s", SOURCE, 0.10, cases)
+TABLE = Table("fms_fsdp", "step_time_s", SOURCE, 0.07, cases)

@@ -60,4 +60,4 @@ def _case(row: dict[str, str]) -> Case:
     )
 
 
-TABLE = Table("internlm_7b", "step_time_s", SOURCE, 0.08, cases)
+TABLE = Table("internlm_7b", "step_time_s", SOURCE, 0.06, cases)
