@@ -71,17 +71,17 @@ def _kernels(seen: Seen) -> dict[str, str]:
     took_s: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for trace, each in zip(seen.traces, seen.partitions, strict=True):
         spans = trace.spans
+        inside = np.zeros(len(spans), dtype=bool)
         for low, high in _bounds(trace, each):
-            for kind in np.unique(spans.kind[low:high]).tolist():
-                if kind == COMMUNICATION:
-                    continue
-                part, chosen = PART_OF[CLASSES[kind]], low + np.flatnonzero(spans.kind[low:high] == kind)
-                count[part] += len(chosen)
-                seconds = np.bincount(spans.name[chosen], (spans.end_s - spans.start_s)[chosen])
-                for name in np.flatnonzero(seconds).tolist():
-                    took_s[part][short(trace.name(name))] += float(seconds[name])
-                    if (rate := trace.rates.get(trace.name(name))) is not None:
-                        flops, rated_s = flops + rate[0] * float(seconds[name]), rated_s + float(seconds[name])
+            inside[low:high] = True
+        for kind in np.unique(spans.kind[inside & (spans.kind != COMMUNICATION)]).tolist():
+            part, chosen = PART_OF[CLASSES[kind]], np.flatnonzero(inside & (spans.kind == kind))
+            count[part] += len(chosen)
+            seconds = np.bincount(spans.name[chosen], (spans.end_s - spans.start_s)[chosen])
+            for name in np.flatnonzero(seconds).tolist():
+                took_s[part][short(trace.name(name))] += float(seconds[name])
+                if (rate := trace.rates.get(trace.name(name))) is not None:
+                    flops, rated_s = flops + rate[0] * float(seconds[name]), rated_s + float(seconds[name])
     steps = len(seen.traces) * len(seen.steps)
     found = {}
     for part, names in took_s.items():
