@@ -40,7 +40,6 @@ def test_what_a_value_comes_from_belongs_to_its_check(words: str) -> None:
         "1.96 * error",
         "least=0",
         "2000",
-        "0.001",
         "100_000",
         "tolerance=1.0",
         "float(1 + delays[-1]) ** 2",

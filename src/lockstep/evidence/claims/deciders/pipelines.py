@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from lockstep.evidence.claims.deciders import decides
@@ -99,5 +100,5 @@ def checkpointed_growth(layers: int, times: int) -> float:
 
 def _checkpointed(layers: int) -> int:
     """Inputs kept every sqrt(layers) layers, and the layers between two of them, which are computed again."""
-    spacing = round(layers**0.5)
-    return -(-layers // spacing) + spacing - 1
+    spacing = round(math.sqrt(layers))
+    return math.ceil(layers / spacing) + spacing - 1
