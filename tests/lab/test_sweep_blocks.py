@@ -78,7 +78,7 @@ def arriving(order: list[int], most: list[int]) -> Iterator[tuple[int, Any]]:
     """The plain outcomes in that order; notes how many outcomes are held meanwhile."""
     for place in order:
         yield place, json.loads(json.dumps(asdict(outcome(place))))
-        most[0] = max(most[0], sum(isinstance(one, Outcome) for one in gc.get_objects()))
+        most[0] = max(most[0], sum(type(one) is Outcome for one in gc.get_objects()))
 
 
 def test_order_of_arrival_changes_nothing_and_few_outcomes_are_held(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.layer import activation, attention_core
+from lockstep.kernels.feed_forward import activation
+from lockstep.kernels.layer import attention_core
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.written import AUTOCAST_GELU, AUTOCAST_SCORES, GELU, SCORES
 from lockstep.layout import Layout, Recipe

@@ -98,8 +98,8 @@ def test_a_sweep_is_shown_while_it_grows(tmp_path: Path) -> None:
                 seen.append((done, data["progress"]["at"]))
                 assert total == 8
 
-    batches = [64 * number for number in range(1, 9)]
-    lockstep.plan("llama3-8b", "dgx-h100:2", batch=batches, store=tmp_path / "plans.sweep", progress=look)
+    places = [f"{name}:2" for name in ("dgx-h100", "dgx-h200", "dgx-b200", "dgx-a100-80gb")]
+    lockstep.plan("llama3-8b", places, batch=[128, 256], store=tmp_path / "plans.sweep", progress=look)
     assert len(seen) > 2
     assert all(known <= done for done, known in seen)
     assert [known for _, known in seen] == sorted(known for _, known in seen)

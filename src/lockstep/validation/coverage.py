@@ -21,7 +21,7 @@ from lockstep.validation.case import Case
 from lockstep.validation.unseen import unseen
 
 CONSTANTS = ("below", "above", "above_per_host", "above_per_device_error")
-MOST = 24
+MOST = 32
 """Rows of a table of which `validate` asks whether they are covered, evenly spread."""
 
 
@@ -54,7 +54,8 @@ def observed(case: Case) -> Observed:
 
 def sampled(cases: Sequence[Case]) -> Sequence[Case]:
     """At most MOST of the cases, evenly spread."""
-    return cases[:: -(-len(cases) // MOST)] if cases else cases
+    places = np.linspace(0, len(cases) - 1, min(MOST, len(cases))).round()
+    return [cases[int(place)] for place in places]
 
 
 @cache

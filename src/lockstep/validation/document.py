@@ -37,7 +37,7 @@ of the program's rows ever was.
 **{coverage} of those steps lie inside their 90 % interval**, every program weighing the same. The interval around an
 answer is as wide as errors of unseen programs, larger where the host takes much of the step or the device is less
 known, and larger still where links were never measured; here its constants know no row of the program either
-(`python -m lockstep.validation.spread`). *Inside* is the share, of at most 24 rows of each table.
+(`python -m lockstep.validation.spread`). *Inside* is the share, of at most 32 rows of each table.
 
 By device, in the mean over programs of their medians: {curves}
 (`python -m lockstep.validation.support --curves`).
@@ -53,7 +53,7 @@ What it would have cost to take the layout that is predicted fastest, of all tha
 the same devices: its measured time over the least measured time, minus 1; and the same of the robust choice.
 *Questions* are jobs with at least three layouts. The last column leaves out rows that contradict another one: between
 two micro-batches of one layout a device would compute at more than its peak (validation/contradictions.py). Of the
-layouts that ran, {fits} fit in memory here (of at most 24 rows of each table). Of {ran_out.runs} runs that are
+layouts that ran, {fits} fit in memory here (of at most 32 rows of each table). Of {ran_out.runs} runs that are
 recorded to have run out of memory, {ran_out.accepted} would fit: four of a team whose logits took 4 bytes more, and six
 that fill 95 to 99 %, of which the allocator's share is assumed (5 % of what is in use).
 

@@ -157,8 +157,7 @@ def diagnose(
     seen = read_operations(gathered.traces, found.layout if found else None, steps, ranks, group)
     other = other_run(against, seen is not None)
     published = other_case(against)
-    number = against if isinstance(against, str | Path) else None
-    expected = other or (published[1] if published else number)
+    expected = other or (published[1] if published else against if isinstance(against, str | Path) else None)
     if found is not None:
         known = {one.quantity for one in stated}
         stated += [one for log in gathered.logs for one in numbers_of(log, found.job) if one.quantity not in known]
