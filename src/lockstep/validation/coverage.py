@@ -54,7 +54,7 @@ def observed(case: Case) -> Observed:
 
 def sampled(cases: Sequence[Case]) -> Sequence[Case]:
     """At most MOST of the cases, evenly spread."""
-    places = np.linspace(0, len(cases) - 1, min(MOST, len(cases))).round()
+    places = np.linspace(0, max(0, len(cases) - 1), min(MOST, len(cases))).round()
     return [cases[int(place)] for place in places]
 
 
