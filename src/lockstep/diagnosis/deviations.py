@@ -45,7 +45,7 @@ CHANGES = 0.01
 """A deviation that changes a step by less explains nothing."""
 BETTER = 0.03
 """A variant is offered as a change when it is faster by at least this share."""
-ROUNDS, TOLERANCE = 60, 1e-9
+ROUNDS, TOLERANCE = 60, 1e-7
 Heed = Callable[[], object]
 """What is called before each pricing; it may raise to end the work."""
 KERNELS, HOST, INNER, OUTER, OUTSIDE = "kernels", "host", "inner", "outer", "outside"

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import json
 import traceback
@@ -228,3 +229,5 @@ def warm() -> None:
         import_module(f"lockstep.views.{screen(name).verb}")
         _described(name)
     _shell()
+    # What is loaded stays; looking through it for garbage would make an answer wait now and then.
+    gc.freeze()
