@@ -16,6 +16,7 @@ from lockstep.errors import BadInput, Infeasible
 from lockstep.layout import Job, Layout, Recipe, broken_by
 from lockstep.planner.export import TARGETS
 from lockstep.planner.export.refusals import Placed
+from lockstep.planner.imports.megatron import megatron
 from lockstep.verbs.estimate import read_asked
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.shared import LayoutWords
@@ -336,6 +337,25 @@ def test_some_recomputed_layers_go_there_and_back(target: str, tmp_path: Path) -
     file.write_text(TARGETS[target](Placed(Job(model("llama3-8b"), recipe, 32), layout)), encoding="utf-8")
     back, placed = asked(f"llama3-8b@{file}", CLUSTER)
     assert (back.recipe.recompute_layers, placed) == (3, layout)
+
+
+@pytest.mark.parametrize("graphs", ["none", "attention", "step"])
+def test_cuda_graphs_and_an_exchange_beside_other_passes_go_to_megatron_and_back(graphs: str, tmp_path: Path) -> None:
+    """Software without either refuses them, and graphs of layers, which have no word, are named as unread."""
+    recipe = Recipe(seq=4096, batch=64, cuda_graphs=graphs, overlap_ep="passes")
+    layout = Layout(dp=8, ep=8, zero=1)
+    placed = Placed(Job(model("mixtral-8x7b"), recipe, 8), layout)
+    (file := tmp_path / "run.sh").write_text(TARGETS["megatron"](placed), encoding="utf-8")
+    found = lockstep.estimate(file, "dgx-h100:1").job.recipe
+    assert (found.cuda_graphs, found.overlap_ep) == (graphs, "passes")
+    read = megatron(file.read_text(encoding="utf-8") + " --cuda-graph-impl local", "run", None)
+    assert read is not None
+    assert any("cuda-graph-impl" in one for one in read.unread)
+    with pytest.raises(Infeasible, match="--overlap-ep passes"):
+        TARGETS["torchtitan"](placed)
+    if graphs != "none":
+        with pytest.raises(Infeasible, match=f"--cuda-graphs {graphs}"):
+            TARGETS["torchtitan"](placed)
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adamw-8bit"])

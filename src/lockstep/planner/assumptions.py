@@ -73,7 +73,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None, ends: En
         if (late_frac := float(ends.host_frac)) >= HOST_FRAC:
             more = "larger micro-batches, fewer experts per rank" if job.num_experts else "larger micro-batches"
             late = format_frac(late_frac, 2)
-            yield f"the device waits for the host: without, the step is {late} shorter; {more} or --cuda-graphs help"
+            yield f"the device waits for the host, else the step would be {late} shorter; {more} or --cuda-graphs help"
     yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), error {error}"
     yield from _software(job, cluster)
     yield _supported(job, cluster)

@@ -235,9 +235,7 @@ NOTES = """
   (`grouped_experts`, `--cuda-graphs`). Not explained: Qwen3 30B on 16 H100 in two pipeline stages takes up to twice as
   long as predicted, per token whatever the micro-batch; GPT OSS is 13 to 48 % too fast, whose learnt attention sinks
   some releases may have computed without a fused kernel; what fused casts and activations save since 26.06.
-- **Kernels alone.** The curves were fitted to whole steps. They meet products of 2,048 rows and more within 11 % on
-  A100 and 14 % on H100 and H200; streams of A100 within 14. H100's has taken in what steps do beside kernels:
-  elementwise ones come out 1.8 times as long as STREAM and tuned casts take, between cuDNN's norms and PyTorch's. On
+- **Kernels alone.** H100's curve is what kernels reach alone, A100's and B200's products were fitted to whole steps. On
   TPU v6e products come out 35 % too slow. Products for weight gradients of groups in fp8 ran at a third of the rate of
   the others, which is not modelled.
 - **Collectives alone.** nccl_collectives and collectives_micro are of at least 1 MB; rows that a link of the catalog

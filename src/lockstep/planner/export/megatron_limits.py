@@ -137,7 +137,7 @@ def _refuse_recipe(layout: Layout, recipe: Recipe, model: Transformer, no: Refus
     no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: export has {', '.join(OPTIMIZERS)}")
     no.when(recipe.gradient_B != recipe.wire_B, "gradients reduced in another format than they are accumulated in")
     no.when(recipe.gradient_B not in (2.0, 4.0), f"gradients of {recipe.gradient_B:g} bytes")
-    refuse_formats(recipe, no, layers=True)
+    refuse_formats(recipe, no, megatron=True)
     no.when(recipe.overlap_tp == "async" and layout.tp > 1, "asynchronous tensor parallelism of PyTorch; use all")
     no.when(
         recipe.overlap_tp == "all" and layout.tp > 1 and not layout.sequence_parallel,

@@ -53,11 +53,14 @@ def refuse_sharding(software: str, layout: Layout, recipe: Recipe, no: Refusals)
     no.when(other, f"--sharding {recipe.sharding}; export with --sharding {software} or without")
 
 
-def refuse_formats(recipe: Recipe, no: Refusals, adapters: bool = False, layers: bool = False) -> None:
-    """Notes number formats that none of the tools can be told of; and adapters, unless it trains them, and layers that
-    are recomputed beside others that are not, unless it takes their number.
+def refuse_formats(recipe: Recipe, no: Refusals, adapters: bool = False, megatron: bool = False) -> None:
+    """Notes number formats that none of the tools can be told of; adapters, unless it trains them; and what only
+    Megatron Core has: a number of layers to recompute, CUDA graphs, an exchange beside another micro-batch.
     """
-    no.when(recipe.recompute_layers > 0 and not layers, f"--recompute-layers {recipe.recompute_layers}")
+    if not megatron:
+        no.when(recipe.recompute_layers > 0, f"--recompute-layers {recipe.recompute_layers}")
+        no.when(recipe.cuda_graphs != "none", f"--cuda-graphs {recipe.cuda_graphs}")
+        no.when(recipe.overlap_ep == "passes", "--overlap-ep passes")
     narrow = (recipe.cached_B, recipe.cached_attention_B, recipe.dispatch_B)
     no.when(any(size_B is not None for size_B in narrow), "activations kept or sent in a separate format")
     no.when(recipe.adapters is not None and not adapters, f"adapters (--train {recipe.train})")

@@ -22,14 +22,14 @@ STAGES = {word: zero for zero, word in STRATEGIES.items()} | {"no_shard": 0, "op
 KINDS = {word: kind for kind, word in CONTEXT.items()}
 UNREAD = (
     "rampup-batch-size", "moe-expert-capacity-factor", "delay-wgrad-compute",
-    "fine-grained-activation-offloading", "enable-cuda-graph", "hybrid-layer-pattern",
+    "fine-grained-activation-offloading", "enable-cuda-graph", "cuda-graph-impl", "hybrid-layer-pattern",
     "use-torch-fsdp2", "fp8-recipe", "optimizer-offload-fraction", "train-sync-interval",
     "moe-layer-recompute", "distribute-saved-activations", "fp8-param-gather",
 )  # fmt: skip
-HARMLESS = {"fp8-recipe": "delayed", "optimizer-offload-fraction": "1.0"}
+HARMLESS = {"fp8-recipe": "delayed", "optimizer-offload-fraction": "1.0", "cuda-graph-impl": "none"}
 """Values with which these say nothing new."""
 CAPTURED = {"transformer_engine": "attention", "full_iteration": "step"}
-"""What CUDA graphs hold, by implementation; a local one holds layers, which is not read."""
+"""What CUDA graphs hold, by implementation."""
 MOST_LAYERS = 10_000
 REPEATED = re.compile(r"(\w|\([^()]*\))\*(\d+)")
 
@@ -52,6 +52,8 @@ def from_flags(flags: Flags, software: str, name: str, model: Model | None) -> I
     _formats(found, flags)
     _overlap(found, flags, model)
     left = {one: value for one, value in flags.items() if str(value) != HARMLESS.get(one)}
+    if "cuda_graphs" in found.words:
+        del left["cuda-graph-impl"]
     found.missing(UNREAD, left)
     return found
 
