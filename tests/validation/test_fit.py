@@ -7,11 +7,17 @@ import pytest
 
 from effort import ALL
 from lockstep.hardware import efficiency
-from lockstep.stacks import stack
+from lockstep.stacks import stack, stacks
 from lockstep.validation import TABLES, fit, validate
 from lockstep.validation.unseen import left_out, unseen
 
 GROUPS = {f"{one.table} {one.device}": one for one in fit.groups()}
+
+SHARING = {one.kernels: one for one in stacks().values() if one.kind == "shared"} | {
+    fit.SHARED: stack("fsdp-compile"),
+    "transformer-engine": stack("nemo-24"),
+}
+"""Of shared constants, a stack that has them; of the three that run Transformer Engine, the median one."""
 
 
 @pytest.mark.parametrize("name", GROUPS)
@@ -39,7 +45,7 @@ def kept(who: str, what: str) -> float:
     if what in fit.CURVE:
         return float(getattr(efficiency(who), what))
     if what in fit.SOFTWARE:
-        return float(getattr(stack("nanotron" if who == fit.SHARED else who), what))
+        return float(getattr(SHARING.get(who) or stack(who), what))
     rates = efficiency(who).attention
     return rates[fit.TRITON].forward_frac / rates["flash1"].forward_frac
 
@@ -49,11 +55,17 @@ def test_the_catalog_is_where_the_fit_ends() -> None:
     fitted = [group for group in fit.groups() if group.fitted]
     start = fit.blank(fitted)
     logs = np.log([kept(*name) for name in start.names])
-    # What all share is their median; while fitting it is the mean of them and of where it starts.
-    for place, (who, what) in enumerate(start.names):
-        if who == fit.SHARED:
-            own = [log for log, name in zip(logs, start.names, strict=True) if fit.is_own(what, name)]
-            logs[place] = np.mean([*own, start.logs[place]])
+    # What several share is their median; while fitting it is the mean of them and of what it is pulled to itself.
+    pulled = [fit.pulled_to(name, start.names) for name in start.names]
+    shared = [place for place, name in enumerate(start.names) if fit.owners(name, start.names)]
+    equal, means = np.eye(len(logs)), logs.copy()
+    for place in shared:
+        towards = pulled[place]
+        near = [other for other, to in enumerate(pulled) if to == place] + ([] if towards is None else [towards])
+        pulls = len(near) + (towards is None)
+        equal[place, near] = -1.0 / pulls
+        means[place] = 0.0 if towards is not None else start.logs[place] / pulls
+    logs = np.linalg.solve(equal, means)
     residuals, slopes = fit.linear(fitted, start, logs)
     shares = (residuals / fit.SCALE) ** 2
     weights = 1.0 / np.sqrt(1.0 + shares)

@@ -28,6 +28,12 @@ WIDE_FRAC = {"nvfp4": 0.16}
 """Of products, those that stay in bf16: some of the first and last blocks (NVIDIA 2025, arXiv 2509.25149, pre-training
 in NVFP4, which keeps about 16 % of the linear layers)."""
 
+EAGER_LAUNCHES = 1.3, 0.7
+"""Host time per launch over the mean of both, where Python launches what is forward and autograd, in C++, what is
+backward: 1.8 times as long between launches in a published profile of two A100 (facebookresearch/HolisticTraceAnalysis,
+tests/data, the medians of both threads), 1.2 times in one of MI300X (AMD-AGI/TraceLens). Taken as on A100 after the
+errors of vTrain's steps, which wait for the host, had been seen."""
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -163,9 +169,17 @@ class Clock:
 
     @property
     def launch_s(self) -> float:
-        """Host time per kernel launch; never less than the device needs."""
-        least_s, host_s = self.device.efficiency.launch_s, self._host(self.stack.launch_s)
-        found: float = np.maximum(least_s, host_s)
+        """Host time per kernel launch in the mean of both passes; never less than the device needs."""
+        return self._launch_s(1.0)
+
+    @property
+    def launches_s(self) -> tuple[float, float]:
+        """The same forward, recomputation included, and backward."""
+        forward, backward = (1.0, 1.0) if self.stack.compiled else EAGER_LAUNCHES
+        return self._launch_s(forward), self._launch_s(backward)
+
+    def _launch_s(self, factor: float) -> float:
+        found: float = np.maximum(self.device.efficiency.launch_s, self._host(self.stack.launch_s) * factor)
         return found
 
     @property

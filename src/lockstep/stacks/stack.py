@@ -9,7 +9,8 @@ fitted to published steps of that software (`python -m lockstep.validation.fit`)
     step_s            per optimizer step, hidden by nothing: data loading, clipping, logging
 
 and so is `elementwise_factor`, what its norms and elementwise kernels take over streams of the bytes they must move:
-kernels that the account of a layer leaves out, and those that are far from the memory's rate.
+kernels that the account of a layer leaves out, and those that are far from the memory's rate. Software that runs the
+same library's kernels (`kernels`) has more of it in common than other software.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ NEWEST = {
     "megatron": "megatron-te", "bridge": "megatron-te", "nemo": "nemo-25", "fsdp": "fsdp-compile", "hf": "hf-trainer-5",
 }  # fmt: skip
 """Software by a name without release, and the stack of its newest one here; others are called as their stack is."""
+COMPILED = ("inductor", "xla")
+"""Compilers whose kernels a stack may run (`Stack.kernels`)."""
 OF_VENDOR = {"google": "maxtext"}
 """Stacks of devices that the default does not run on."""
 
@@ -52,12 +55,19 @@ class Stack:
     step_s: float
     elementwise_factor: float
     """Seconds of norms and elementwise kernels over those of streams of their bytes."""
+    kernels: str
+    """Whose norms and elementwise kernels these are for the most part: apex, transformer-engine, torch, inductor or xla."""
     switches: Mapping[str, bool | str | float] = field(hash=False)
     """Fields of `Recipe` and their values."""
     kind: str
     """What these are: fitted to steps of this software; shared, those that fit all software best; assumed."""
     source: str
     date: str
+
+    @property
+    def compiled(self) -> bool:
+        """Whether compiled code launches its kernels, not Python operation by operation."""
+        return self.kernels in COMPILED
 
     def to_dict(self) -> Json:
         """Plain JSON form."""

@@ -218,8 +218,10 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, states: Passes)
         beside_s = [sum(one.kernels_s for one in side) for side in (forward, backward)]
         beside_s[1] = beside_s[1] + repeated * beside_s[0]
     blocking = shard.recipe.launch_blocking
-    host_backward_s = kernels.kernels * clock.launch_s + repeated * clock.recompute_host_s
-    host_forward_s = there.kernels * clock.launch_s
+    launches, (forward_launch_s, backward_launch_s) = kernels.kernels - again.kernels, clock.launches_s
+    host_backward_s = launches * backward_launch_s + again.kernels * forward_launch_s
+    host_backward_s = host_backward_s + repeated * clock.recompute_host_s
+    host_forward_s = there.kernels * forward_launch_s
     forward_s = _pass_s(there, host_forward_s, waits_s[0], blocking)
     if shard.grid.stages == 1 and not blocking:
         # What the host is ahead after the forward pass; between stages it waits for what it sends.
@@ -239,7 +241,7 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, states: Passes)
     ).passed(*objective.passes)
     if not objective.bare or work.frozen is None:
         return found
-    frozen_s = _pass_s(work.frozen, work.frozen.kernels * clock.launch_s, waits_s[0], blocking)
+    frozen_s = _pass_s(work.frozen, work.frozen.kernels * forward_launch_s, waits_s[0], blocking)
     return found + StageTimes(compute_forward_s=objective.bare * (frozen_s - forward_s))
 
 
@@ -275,9 +277,9 @@ def _pass_s(work: Work, host_s: Number, waits_s: Number, blocking: bool) -> Numb
 
 def part_times(clock: Clock, recipe: Recipe, parts: Passes) -> StageTimes:
     """Seconds of work outside the layers (embedding, head), or of a whole ConvNet: never recomputed."""
-    launch_s, blocking = clock.launch_s, recipe.launch_blocking
+    launch_s, blocking = clock.launches_s, recipe.launch_blocking
     return StageTimes(
-        compute_forward_s=parts.forward.seconds(launch_s, blocking),
-        compute_backward_s=parts.backward.seconds(launch_s, blocking),
+        compute_forward_s=parts.forward.seconds(launch_s[0], blocking),
+        compute_backward_s=parts.backward.seconds(launch_s[1], blocking),
         weight_s=parts.backward.matmul_s / 2.0,
     ).passed(*recipe.objective.passes)

@@ -7,8 +7,9 @@ fitted for a table.
 
 Minimises a soft-L1 norm of log(predicted / measured), each table and device type weighing the same however many rows it
 has, plus weak pulls: of constants of a device towards `START`, of a software's times towards those that all share, so
-that what the rows say nothing about stays where physics, or the other software, would put it. Software of which no rows
-were fitted takes the median of those of the others.
+that what the rows say nothing about stays where physics, or the other software, would put it. What elementwise kernels take
+is shared first by software that runs the same library's (`Stack.kernels`). Software of which no rows were fitted takes
+the median of those of the others, or of these.
 
 With `--leave-out STACK` nothing of that software is fitted to: it keeps its switches, which are facts, and takes the
 shared times; what is then said of its tables is an error out of sample. `--each` does so for every stack in turn, on
@@ -27,7 +28,7 @@ import numpy as np
 
 from lockstep.engines import Asking, Questions, find_engine
 from lockstep.hardware import Efficiency, efficiency
-from lockstep.stacks import Stack, stack
+from lockstep.stacks import Stack, stack, stacks
 from lockstep.step import price_step
 from lockstep.types.arrays import Floats
 from lockstep.types.plain import Json
@@ -37,6 +38,8 @@ from lockstep.validation.unseen import SHARED, TRITON, with_triton
 
 CURVE = ("matmul_max_frac", "matmul_bytes_factor")
 SOFTWARE = ("launch_s", "recompute_host_s", "step_s", "elementwise_factor")
+OF_KERNELS = "elementwise_factor"
+"""Of these, what software that runs the same library's kernels shares."""
 OF_TRITON = "fsdp-eager"
 """The software whose attention kernel is fitted, as no table has it alone."""
 START = {"a100": (0.80, 1.0), "b200": (0.70, 1.0)}
@@ -119,10 +122,9 @@ class Constants:
 
     def of(self, group: Group) -> list[int]:
         """Places of the constants that a group's predictions depend on."""
-        software = group.software if (group.software, SOFTWARE[0]) in self.names else SHARED
         wanted = [(group.device, name) for name in CURVE if group.device in START]
         if stack(group.software).kind != "assumed":
-            wanted += [(software, name) for name in SOFTWARE]
+            wanted += [owner(group.software, name, self.names) for name in SOFTWARE]
         if (group.device, TRITON) in self.names and group.software == OF_TRITON:
             wanted.append((group.device, TRITON))
         return [self.names.index(name) for name in wanted]
@@ -132,6 +134,11 @@ class Constants:
         return {self.names[place][1]: value for place, value in zip(places, values, strict=True)}
 
 
+def owner(software: str, what: str, names: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Whose `what` a software has: its own, that of its kernels, or that of all software."""
+    return next((who, what) for who in (software, stack(software).kernels, SHARED) if (who, what) in names)
+
+
 def blank(fitted: Sequence[Group]) -> Constants:
     """The constants of these groups at their start."""
     devices = dict.fromkeys(one.device for one in groups() if one.device in START)
@@ -139,6 +146,7 @@ def blank(fitted: Sequence[Group]) -> Constants:
     triton = dict.fromkeys(one.device for one in fitted if one.software == OF_TRITON)
     names = [(device, name) for device in devices for name in CURVE]
     names += [(who, name) for who in (SHARED, *software) for name in SOFTWARE]
+    names += [(kernels, OF_KERNELS) for kernels in dict.fromkeys(stack(name).kernels for name in software)]
     names += [(device, TRITON) for device in triton]
     return Constants(tuple(names), np.log([_start(*name) for name in names]))
 
@@ -210,15 +218,16 @@ def fit(left_out: str | None = None) -> Constants:
         xtol=1e-4, ftol=1e-5,
     )  # fmt: skip
     logs = found.x.copy()
-    for place, (who, what) in enumerate(start.names):
-        if who == SHARED:
-            logs[place] = np.median([log for log, name in zip(found.x, start.names, strict=True) if is_own(what, name)])
+    for place, name in enumerate(start.names):
+        if own := owners(name, start.names):
+            logs[place] = np.median(found.x[own])
     return Constants(start.names, np.log([float(f"{value:.3g}") for value in np.exp(logs)]))
 
 
-def is_own(what: str, name: tuple[str, str]) -> bool:
-    """Whether a constant is some software's own `what`."""
-    return name[0] != SHARED and name[1] == what
+def owners(shared: tuple[str, str], names: Sequence[tuple[str, str]]) -> list[int]:
+    """Places of the software's own constants that share `shared`; none where it is not shared."""
+    own = [(place, who) for place, (who, what) in enumerate(names) if what == shared[1] and who in stacks()]
+    return [place for place, who in own if shared[0] in (SHARED, stack(who).kernels)]
 
 
 def plain_fit(left_out: str | None) -> Json:
@@ -229,12 +238,22 @@ def plain_fit(left_out: str | None) -> Json:
 
 def _pulls(start: Constants) -> Floats:
     """Rows of weights whose products with the change of the constants are pulled to nothing."""
-    rows = np.zeros((len(start.names), len(start.names)))
-    for place, (who, what) in enumerate(start.names):
-        rows[place, place] = pull = HOST_PULL if what in PULLED else PULL
-        if what in SOFTWARE and who != SHARED:
-            rows[place, start.names.index((SHARED, what))] = -pull
+    names, rows = start.names, np.zeros((len(start.names), len(start.names)))
+    for place, name in enumerate(names):
+        rows[place, place] = pull = HOST_PULL if name[1] in PULLED else PULL
+        towards = pulled_to(name, names)
+        if towards is not None:
+            rows[place, towards] = -pull
     return rows
+
+
+def pulled_to(name: tuple[str, str], names: Sequence[tuple[str, str]]) -> int | None:
+    """Place of the shared constant towards which `name` is pulled; none where that is its start."""
+    who, what = name
+    if what not in SOFTWARE or who == SHARED:
+        return None
+    of_kernels = (stack(who).kernels, what) if who in stacks() else name
+    return names.index(of_kernels if of_kernels in names and of_kernels != name else (SHARED, what))
 
 
 def errors_of(group: Group, found: Constants) -> Floats:
@@ -248,7 +267,7 @@ def _print(found: Constants, left_out: str | None) -> None:
     if left_out is not None:
         print(f"[{left_out}]")
     for who, what in found.names:
-        if left_out is None or who in (SHARED, *START, *MEASURED):
+        if left_out is None or who not in stacks():
             print(f"{who}.{what} = {found[who, what]:g}")
     for group in groups():
         if left_out in (None, group.software):

@@ -19,7 +19,7 @@ from lockstep.types.plain import Json
 from lockstep.validation.case import Case
 
 SHARED = "shared"
-"""The host times of software of which no rows were fitted."""
+"""The constants of software of which no rows were fitted, nor of other software with the same kernels."""
 TRITON = "triton"
 """The attention kernel that is fitted to steps, as no table has it alone."""
 
@@ -59,5 +59,5 @@ def with_triton(curve: Efficiency, factor: Any) -> Efficiency:
 
 
 def _shared(software: Stack, found: dict[str, dict[str, float]]) -> Stack:
-    times: Json = dict(found[SHARED])
+    times: Json = {**found[SHARED], **found.get(software.kernels, {})}
     return software if software.kind == "assumed" else replace(software, **times)
