@@ -8,6 +8,7 @@ counts two. Forward and backward:
                torch's cross entropy, a kernel after another
     in-place   converted to fp32 (3), maximum (2), subtracted (4), exponential (4), sum (2), divided (4); backward
                scaled (4), converted back (3): Megatron's vocabulary-parallel loss, a kernel after another
+    copied     as in-place, on a copy of the fp32 logits (4): BigScience's
     upcast     converted to fp32 (3), read once by one kernel (2); backward read and written (4), converted back (3)
     fused      read twice (2), written in fp32 (2), picked from; backward read (2), written (1) and scaled: compiled, or
                Megatron's --cross-entropy-loss-fusion
@@ -19,10 +20,11 @@ counts two. Forward and backward:
     returned   as eager: what the training loop holds besides moves no further bytes
     pieces     as fused, an eighth of the tokens at a time (torchtune's CEWithChunkedOutputLoss)
 
-Sources: NVIDIA/Megatron-LM, megatron/mpu/cross_entropy.py of 2021 and core/tensor_parallel/cross_entropy.py since, and
-gpt_model.py (`output.float()`); InternLM/InternEvo, internlm/model/metrics.py, and train/training_internlm.py
-(output_to_fp32); EleutherAI/gpt-neox, megatron/model/gpt2_model.py, cross_entropy; PyTorch,
-aten/src/ATen/native/cuda/SoftMax.cu (cunn_SoftMaxForward and Backward, rows too long for shared memory).
+Sources: NVIDIA/Megatron-LM, megatron/mpu/cross_entropy.py of 2021 and core/tensor_parallel/cross_entropy.py since,
+and gpt_model.py (`output.float()`); bigscience-workshop/Megatron-DeepSpeed, megatron/mpu/cross_entropy.py
+(`vocab_parallel_logits.clone()`, pull request 155); InternLM/InternEvo, internlm/model/metrics.py, and
+train/training_internlm.py (output_to_fp32); EleutherAI/gpt-neox, megatron/model/gpt2_model.py, cross_entropy;
+PyTorch, aten/src/ATen/native/cuda/SoftMax.cu (cunn_SoftMaxForward and Backward, rows too long for shared memory).
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from lockstep.types.arrays import Number
 PASSES = {
     "eager": (11.0, 13.0, 5),
     "in-place": (19.0, 7.0, 10),
+    "copied": (23.0, 7.0, 11),
     "upcast": (5.0, 7.0, 3),
     "fused": (5.0, 4.0, 5),
     "half": (9.0, 11.0, 5),

@@ -6,16 +6,18 @@ LOSS_B = {
     "eager": 4.0 + 4.0 + 4.0,
     "upcast": 4.0 + 4.0,
     "in-place": 2.0 + 4.0,
+    "copied": 2.0 + 4.0 + 4.0,
     "fused": 2.0 + 4.0,
     "half": 2.0 + 2.0,
     "pieces": 2.0 + 2.0 / 8,
     "chunked": 2.0 + 4.0,
 }
-"""Bytes per logit at the peak of the loss: eager, one fp32 kernel after another, holds log-probabilities, their
-gradient and that of the logits; upcast, one kernel on fp32 logits, these and their gradient; in-place, one kernel after
+"""Bytes per logit at the peak of the loss: eager, one fp32 kernel after another, holds log-probabilities, their gradient
+and that of the logits; upcast, one kernel on fp32 logits, these and their gradient; in-place, one kernel after
 another (Megatron's vocabulary-parallel loss), half precision, and fp32 in which the gradient takes the logit's place;
-fused (compiled) the same; half, one kernel that reads and writes half precision (FlashAttention's cross entropy);
-chunked as fused, of a few tokens at a time (`activations.py`); returned as eager, while the training loop holds the
-logits in fp32 too (the outputs of a Hugging Face model); pieces one kernel (compiled) for an eighth of the tokens,
-with all logits made before (torchtune's CEWithChunkedOutputLoss); watched, for metrics, as returned (InternEvo). Their
-time: `kernels/loss.py`."""
+copied, the same on a copy, beside which the pipeline's engine keeps its output (BigScience); fused (compiled) the
+same; half, one kernel that reads and writes half precision (FlashAttention's cross entropy); chunked as fused, of a
+few tokens at a time (`activations.py`); returned as eager, while the training loop holds the logits in fp32 too (the
+outputs of a Hugging Face model); pieces one kernel (compiled) for an eighth of the tokens, with all logits made
+before (torchtune's CEWithChunkedOutputLoss); watched, for metrics, as returned (InternEvo). Their time:
+`kernels/loss.py`."""

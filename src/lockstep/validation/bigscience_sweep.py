@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout
-from lockstep.validation.case import Case, Table, gpt, megatron_recipe, read_rows, step_time_s
+from lockstep.validation.case import Case, Table, bigscience_recipe, gpt, read_rows, step_time_s
 
 SOURCE = "bigscience-workshop/bigscience: train/tr11-176B-ml/chronicles-prequel.md, whole tiles only"
 MENDED = "02-25"
@@ -42,7 +42,7 @@ def _case(row: dict[str, str]) -> Case:
     devices, seq, bf16 = int(row["n_gpus"]), int(row["seq_len"]), row["dtype"] == "bf16"
     model = gpt(f"h{row['hidden']}", int(row["layers"]), int(row["hidden"]), int(row["heads"]), seq, int(row["vocab"]))
     recipe = replace(
-        megatron_recipe(int(row["gbs_seqs"]), seq, "megatron-deepspeed"),
+        bigscience_recipe(int(row["gbs_seqs"]), seq),
         dtype=row["dtype"],
         dropout=False,
         gradient_B=4.0 if bf16 else 2.0,

@@ -22,7 +22,7 @@ from dataclasses import replace
 from lockstep.hardware import Cluster, cluster, link
 from lockstep.layout import Job, Layout
 from lockstep.step import price_step
-from lockstep.validation.case import Case, Table, gpt, megatron_recipe, read_rows, step_time_s
+from lockstep.validation.case import Case, Table, bigscience_recipe, gpt, megatron_recipe, read_rows, step_time_s
 from lockstep.validation.internevo_memory import total_B
 
 SOURCE = "bigscience-workshop/bigscience, experiments/tr3m-1B3.md: 1.3B on 8 V100"
@@ -106,9 +106,7 @@ def _cluster(row: dict[str, str]) -> Cluster:
 def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable[[Case], float]) -> Case:
     devices, tp, seq = int(row["n_gpus"]), int(row["tp"]), int(row["seq_len"])
     vocab = -(-int(row["vocab"]) // (TILE * tp)) * TILE * tp
-    recipe = replace(
-        megatron_recipe(int(row["gbs_seqs"]), seq, "megatron-deepspeed"), gradient_B=2.0 + 4.0, reduce_B=2.0
-    )
+    recipe = replace(bigscience_recipe(int(row["gbs_seqs"]), seq), gradient_B=2.0 + 4.0, reduce_B=2.0)
     layout = Layout(
         dp=int(row["dp"]),
         tp=tp,

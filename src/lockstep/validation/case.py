@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 
 from lockstep.hardware import Cluster
@@ -103,3 +103,8 @@ def megatron_recipe(batch: int, seq: int = SEQ, software: str = "megatron-2021")
     Gradients are accumulated and reduced in fp32, which the 18 bytes per parameter of arXiv 2205.05198 figure 1 imply.
     """
     return Recipe.by(software, seq=seq, batch=batch, dtype="fp16")
+
+
+def bigscience_recipe(batch: int, seq: int) -> Recipe:
+    """Megatron-DeepSpeed as BigScience had it: its loss is computed on a copy of the fp32 logits."""
+    return replace(megatron_recipe(batch, seq, "megatron-deepspeed"), cross_entropy="copied")
