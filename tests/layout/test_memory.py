@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.hardware import cluster
-from lockstep.layout import OPTIMIZERS, Job, Layout, Memory, Recipe, memory, peak_B, stage_memory
+from lockstep.layout import MEMORY_ERROR_FRAC, OPTIMIZERS, Job, Layout, Memory, Recipe, memory, peak_B, stage_memory
 from lockstep.layout.held import stage_parameters
 from lockstep.workload import Attention, Mlp, Transformer, model, parameters
 
@@ -223,3 +223,10 @@ def test_a_device_of_two_stages_holds_what_its_schedule_says(schedule: str, live
     alone = stage_memory(LLAMA, CLUSTER, Layout(dp=8, micro_batch=1, pp=8).grid(), 7)
     layers = 2 if schedule == "dualpipe" else 1
     assert float(found.activations_B) == pytest.approx(live * layers * float(alone.activations_B), rel=1e-9)
+
+
+@given(st.floats(0.1, 2.0))
+def test_what_barely_fits_would_not_with_a_little_more(share: float) -> None:
+    found = Memory(share * 8e10, 0.0, 0.0, 0.0, 0.0, capacity_B=8e10)
+    more = replace(found, buffers_B=found.total_B * MEMORY_ERROR_FRAC)
+    assert bool(found.tight) == (bool(found.fits) and not bool(more.fits))

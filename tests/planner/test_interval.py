@@ -8,10 +8,10 @@ import pytest
 
 import lockstep
 from lockstep.hardware import Cluster, cluster
-from lockstep.layout import Job, Layout, Recipe, stack
+from lockstep.layout import MEMORY_ERROR_FRAC, Job, Layout, Recipe, is_safe, stack
 from lockstep.planner import Plan, estimate
 from lockstep.planner.interval import Interval, ends_of, known_spread
-from lockstep.planner.robust import MEMORY_ERROR_FRAC, TIE_FRAC, complexity, is_safe, robust_order
+from lockstep.planner.robust import TIE_FRAC, complexity, robust_order
 from lockstep.planner.search import NEAR_FRAC, Scored
 from lockstep.planner.together import Together
 from lockstep.workload import model
@@ -128,7 +128,7 @@ def test_the_robust_choice_is_nearly_as_fast(near: tuple[Plan, Plan]) -> None:
 def test_it_is_safe_and_loses_least_where_things_go_badly(near: tuple[Plan, Plan]) -> None:
     _, robust = near
     spread, listed = known_spread(), robust.findings.near
-    safe = [one for one in listed if is_safe(one.memory_B, robust.cluster)] or listed
+    safe = [one for one in listed if is_safe(one.memory_B, robust.cluster.device.memory_B)] or listed
     badly = {one.layout: estimate(robust.job, robust.cluster, one.layout).ends.badly_s(spread) for one in safe}
     assert robust.best.layout in badly
     assert badly[robust.best.layout] <= (1 + TIE_FRAC) * min(badly.values())

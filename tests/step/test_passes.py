@@ -118,6 +118,20 @@ def test_megatrons_loss_in_place() -> None:
     assert PASSES["in-place"][:2] == pytest.approx((forward, backward), abs=0.1)
 
 
+def test_bigsciences_loss_is_megatrons_on_a_copy() -> None:
+    target = torch.empty(TOKENS, dtype=torch.int64, device="meta")
+
+    class Copied(InPlace):
+        """The same on a clone of the fp32 logits."""
+
+        @staticmethod
+        def forward(ctx: Any, logits: Any, target: Any) -> Any:
+            return InPlace.forward(ctx, logits.float().clone(), target)
+
+    forward, backward = _passes(lambda logits: Copied.apply(logits, target), TOKENS * WIDTH, _logits())
+    assert PASSES["copied"][:2] == pytest.approx((forward, backward), abs=0.1)
+
+
 def test_torchs_loss_one_kernel_after_another() -> None:
     target = torch.empty(TOKENS, dtype=torch.int64, device="meta")
 

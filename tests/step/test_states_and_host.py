@@ -75,7 +75,10 @@ def test_a_host_that_is_ahead_has_less_to_do_later(launch_s: float) -> None:
     network, bare = Network(cluster("dgx-h100:1"), shard.grid), Passes(Work(), Work())
     found, work = layer_times(shard, network, DENSE, bare), layer_work(shard, DENSE)
     device_s = float(work.forward.device_s), float(work.backward.device_s)
-    host_s = tuple(float(one.kernels) * float(shard.clock.launch_s) for one in (work.forward, work.backward))
+    host_s = tuple(
+        float(one.kernels) * float(each_s)
+        for one, each_s in zip((work.forward, work.backward), shard.clock.launches_s, strict=True)
+    )
     total_s = float(found.compute_forward_s + found.compute_backward_s)
     assert total_s >= max(sum(device_s), sum(host_s)) - 1e-12
     assert total_s <= max(device_s[0], host_s[0]) + max(device_s[1], host_s[1]) + 1e-12

@@ -31,13 +31,13 @@ def test_the_same_layout_took_nearly_twice_as_long_on_another_day() -> None:
     assert max(times) > 1.7 * min(times)
 
 
-def test_what_ran_fits_and_what_did_not_fills_two_thirds_at_least() -> None:
+def test_what_ran_fits_and_what_did_not_fills_four_fifths_at_least() -> None:
     for case in bigscience_v100.memory_cases():
         assert bool(memory(case.job, case.cluster, case.layout.grid()).fits), case.row
     failed = bigscience_v100.out_of_memory()
     used = [float(memory(case.job, case.cluster, case.layout.grid()).used_frac) for case in failed]
     assert len(used) == 4
-    assert min(used) > 0.6
+    assert min(used) > 0.8
 
 
 def test_steps_with_pipeline_parallelism_are_within_six_percent_and_all_within_twelve() -> None:

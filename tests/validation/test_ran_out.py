@@ -11,12 +11,19 @@ def test_every_table_that_records_such_runs_is_asked() -> None:
     assert ran_out(["vtrain_a100_multi"]).runs == 0
 
 
-def test_a_run_is_accepted_where_its_layout_fits() -> None:
+def test_a_run_is_accepted_where_its_layout_fits_with_room_to_spare() -> None:
     for table, cases in RAN_OUT.items():
-        fits = [bool(memory(case.job, case.cluster, case.layout.grid()).fits) for case in cases()]
-        assert ran_out([table]).accepted == sum(fits), table
+        sizes = [memory(case.job, case.cluster, case.layout.grid()) for case in cases()]
+        found = ran_out([table])
+        assert found.accepted + found.tight == sum(bool(one.fits) for one in sizes), table
+        assert found.tight == sum(bool(one.tight) for one in sizes), table
+
+
+def test_at_most_one_in_twenty_is_accepted() -> None:
+    found = ran_out(RAN_OUT)
+    assert found.accepted <= 0.05 * found.runs
 
 
 def test_a_report_counts_those_of_its_tables() -> None:
     found = validate(["fms_adapters_memory"])
-    assert found.to_dict()["ran_out"] == {"runs": len(fms_adapters.out_of_memory()), "accepted": 0}
+    assert found.to_dict()["ran_out"] == {"runs": len(fms_adapters.out_of_memory()), "tight": 0, "accepted": 0}

@@ -33,8 +33,10 @@ from lockstep.layout.layout import grids_of as grids_of
 from lockstep.layout.layout import host_capacity_B as host_capacity_B
 from lockstep.layout.layout import stack as stack
 from lockstep.layout.memory import FRAMEWORK_B as FRAMEWORK_B
+from lockstep.layout.memory import MEMORY_ERROR_FRAC as MEMORY_ERROR_FRAC
 from lockstep.layout.memory import SLACK_FRAC as SLACK_FRAC
 from lockstep.layout.memory import Memory as Memory
+from lockstep.layout.memory import is_safe as is_safe
 from lockstep.layout.memory import memory as memory
 from lockstep.layout.memory import paged_out_B as paged_out_B
 from lockstep.layout.memory import peak_B as peak_B

@@ -12,8 +12,8 @@ LOSS_B = {
     "pieces": 2.0 + 2.0 / 8,
     "chunked": 2.0 + 4.0,
 }
-"""Bytes per logit at the peak of the loss: eager, one fp32 kernel after another, holds log-probabilities, their gradient
-and that of the logits; upcast, one kernel on fp32 logits, these and their gradient; in-place, one kernel after
+"""Bytes per logit at the peak of the loss: eager, one fp32 kernel after another, holds log-probabilities, their
+gradient and that of the logits; upcast, one kernel on fp32 logits, these and their gradient; in-place, one kernel after
 another (Megatron's vocabulary-parallel loss), half precision, and fp32 in which the gradient takes the logit's place;
 copied, the same on a copy, beside which the pipeline's engine keeps its output (BigScience); fused (compiled) the
 same; half, one kernel that reads and writes half precision (FlashAttention's cross entropy); chunked as fused, of a

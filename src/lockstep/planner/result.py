@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lockstep.hardware import Cluster
-from lockstep.layout import Job
+from lockstep.layout import Job, is_safe
 from lockstep.planner.choices import Choice
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.export import export
-from lockstep.planner.robust import is_safe
 from lockstep.planner.search import MEMORY, Findings
 from lockstep.planner.software import Software
 from lockstep.types.plain import Json, picked
@@ -53,7 +52,7 @@ class Plan(Shown):
         if self.objective != "robust" or self.best.layout == fastest.layout:
             return None
         slower = f"{format_frac(self.given_up_frac, 2)} slower than {fastest.layout}, which"
-        if not is_safe(fastest.memory_B, self.cluster):
+        if not is_safe(fastest.memory_B, self.cluster.device.memory_B):
             return f"{slower} would fill {format_frac(fastest.memory_B / self.cluster.device.memory_B)} of the memory"
         return f"{slower} loses more when links and software are slow, or is less simple"
 

@@ -15,12 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lockstep.hardware import Cluster
-from lockstep.layout import Layout
+from lockstep.layout import Layout, is_safe
 from lockstep.planner.interval import Ends, spread_on
 from lockstep.planner.search import Scored
 
-MEMORY_ERROR_FRAC = 0.05
-"""By which nine of ten published peaks of Megatron at most exceed the predicted ones (`validate`: 3 to 5 %)."""
 TIE_FRAC = 0.005
 
 
@@ -28,17 +26,12 @@ def robust_order(cluster: Cluster, near: Sequence[Scored], ends: Mapping[Layout,
     """`near` with the robust choice first, then by time when things go badly. Safe ones come before the others."""
     spread = spread_on(cluster.device)
     badly_s = [float(ends[one.layout].badly_s(spread)) for one in near]
-    tight = [not is_safe(one.memory_B, cluster) for one in near]
+    tight = [not is_safe(one.memory_B, cluster.device.memory_B) for one in near]
     ranked = sorted(zip(tight, badly_s, near, strict=True))
     first_tight, first_s, _ = ranked[0]
     tied = [one for tight, one_s, one in ranked if tight == first_tight and one_s <= (1 + TIE_FRAC) * first_s]
     chosen = min(tied, key=lambda one: (complexity(one.layout), one))
     return [chosen, *(one for _, _, one in ranked if one is not chosen)]
-
-
-def is_safe(memory_B: float, cluster: Cluster) -> bool:
-    """Whether so much memory would still fit if it were MEMORY_ERROR_FRAC more."""
-    return memory_B * (1 + MEMORY_ERROR_FRAC) <= cluster.device.memory_B
 
 
 def complexity(layout: Layout) -> int:

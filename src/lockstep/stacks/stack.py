@@ -56,7 +56,7 @@ class Stack:
     elementwise_factor: float
     """Seconds of norms and elementwise kernels over those of streams of their bytes."""
     kernels: str
-    """Whose norms and elementwise kernels these are for the most part: apex, transformer-engine, torch, inductor or xla."""
+    """Whose norms and elementwise kernels it runs for the most part: apex, transformer-engine, torch, inductor, xla."""
     switches: Mapping[str, bool | str | float] = field(hash=False)
     """Fields of `Recipe` and their values."""
     kind: str

@@ -53,9 +53,9 @@ What it would have cost to take the layout that is predicted fastest, of all tha
 the same devices: its measured time over the least measured time, minus 1; and the same of the robust choice.
 *Questions* are jobs with at least three layouts. The last column leaves out rows that contradict another one: between
 two micro-batches of one layout a device would compute at more than its peak (validation/contradictions.py). Of the
-layouts that ran, {fits} fit in memory here (of at most 32 rows of each table). Of {ran_out.runs} runs that are
-recorded to have run out of memory, {ran_out.accepted} would fit: four of a team whose logits took 4 bytes more, and six
-that fill 95 to 99 %, of which the allocator's share is assumed (5 % of what is in use).
+layouts that ran, {fits} fit in memory here (of at most 32 rows of each table). Of {ran_out.runs} runs that are recorded
+to have run out of memory, {ran_out.accepted} would fit, and {ran_out.tight} barely: what is predicted to fill more than
+94 % of a device is said to be tight, and no plan takes it where another is as fast (`Memory.tight`).
 
 | table | questions | fastest: mean | largest | robust: mean | largest | fastest, consistent rows: mean |
 |---|---|---|---|---|---|---|
@@ -151,9 +151,10 @@ NOTES = """
   fitted. On V100, whose curve is assumed, fp16 comes out 12 % too fast and fp32 19 % too slow.
 - **V100.** Nothing of V100 was fitted. With pipeline stages a 1.3B model on two nodes is met within 12 % in time, half
   of the rows within 5, but for tensor parallelism of 2, which took nearly twice as long as predicted; why is not known.
-  Logits take 4 bytes more each than here, so that of four runs out of memory none is refused: they would fill 65 to 94
-  %. On 16 to 256 GPUs passes are within 5 % in the median, and whole steps up to 25 % too fast: sends and what waits
-  for them took 11 to 18 s of 125, on a network where the team saw the same layout take 125 and 225 s.
+  Its loss is computed on a copy of the logits (cross_entropy "copied"); of four runs out of memory one is refused, one
+  is tight, and two would fill 85 and 94 %. On 16 to 256 GPUs passes are within 5 % in the median, and whole steps up to
+  25 % too fast: sends and what waits for them took 11 to 18 s of 125, on a network where the team saw the same layout
+  take 125 and 225 s.
 - **One H100, measured for this page.** Kernels alone and 25 training steps of Hugging Face models were measured on one
   H100 on 26 November 2026 (benchmarks/gpu_kernels.py, one_gpu.py). The curve of H100 is now that of kernels alone:
   products at 76 % of the peak and half of their operands' traffic besides, streams at 90 % of the bandwidth. The curve

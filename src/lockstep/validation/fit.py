@@ -7,9 +7,9 @@ fitted for a table.
 
 Minimises a soft-L1 norm of log(predicted / measured), each table and device type weighing the same however many rows it
 has, plus weak pulls: of constants of a device towards `START`, of a software's times towards those that all share, so
-that what the rows say nothing about stays where physics, or the other software, would put it. What elementwise kernels take
-is shared first by software that runs the same library's (`Stack.kernels`). Software of which no rows were fitted takes
-the median of those of the others, or of these.
+that what the rows say nothing about stays where physics, or the other software, would put it. What elementwise kernels
+take is shared first by software that runs the same library's (`Stack.kernels`). Software of which no rows were fitted
+takes the median of those of the others, or of these.
 
 With `--leave-out STACK` nothing of that software is fitted to: it keeps its switches, which are facts, and takes the
 shared times; what is then said of its tables is an error out of sample. `--each` does so for every stack in turn, on

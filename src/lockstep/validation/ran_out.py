@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from lockstep.layout import memory
+from lockstep.layout import Memory, memory
 from lockstep.types.plain import Json, picked
 from lockstep.validation import (
     bigscience_v100,
@@ -33,8 +33,10 @@ class RanOut:
     """Runs that ran out of memory."""
 
     runs: int
+    tight: int
+    """Those that would barely fit here (`Memory.tight`)."""
     accepted: int
-    """Those that would fit here."""
+    """Those that would fit with room to spare."""
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -43,10 +45,11 @@ class RanOut:
 
 def ran_out(tables: Iterable[str]) -> RanOut:
     """Of these tables."""
-    found = [each for table in tables if table in RAN_OUT for each in _accepted(table)]
-    return RanOut(len(found), sum(found))
+    found = [one for table in tables if table in RAN_OUT for one in _predicted(table)]
+    tight = sum(bool(one.tight) for one in found)
+    return RanOut(len(found), tight, sum(bool(one.fits) for one in found) - tight)
 
 
 @cache
-def _accepted(table: str) -> tuple[bool, ...]:
-    return tuple(bool(memory(case.job, case.cluster, case.layout.grid()).fits) for case in RAN_OUT[table]())
+def _predicted(table: str) -> tuple[Memory, ...]:
+    return tuple(memory(case.job, case.cluster, case.layout.grid()) for case in RAN_OUT[table]())

@@ -10,7 +10,7 @@ from rich.text import Text
 from lockstep.errors import BadInput
 from lockstep.units import format_count, format_flops, format_frac, format_size, format_time
 from lockstep.verbs.words.option import Option
-from lockstep.views.memory import categories, host_words
+from lockstep.views.memory import categories, host_words, tight_words
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.layout_columns import layout_words
 from lockstep.views.parts.options import flags
@@ -70,7 +70,9 @@ def _verdict(found: Estimate, out: Console) -> None:
         f"{format_frac(found.hfu_frac)} HFU; bound by {PART_WORDS[found.step.bound_by]}."
     )
     total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
-    if fits:
+    if memory.tight:
+        out.print(tight_words(memory))
+    elif fits:
         out.print(f"It fits: {total} of {capacity} per device.")
     elif memory.total_B > memory.capacity_B:
         out.print(Text(f"It does not fit: {total} per device, the {found.cluster.device.name} has {capacity}."))

@@ -42,6 +42,8 @@ def render(found: StageMemories, out: Console) -> None:
     total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
     say = "It fits" if fits else "It does not fit"
     out.print(f"{say}: stage {found.fullest} is the fullest with {total} of {capacity} per device.")
+    if memory.tight:
+        out.print(tight_words(memory))
     if memory.host_B:
         out.print(host_words(memory))
     heading(out, "What fills the memory", f"stage {found.fullest}")
@@ -71,6 +73,15 @@ def _place(place: Mapping[str, Json], out: Console) -> None:
         rows.append((axis, str(one["coordinate"]), str(len(ranks)), " ".join(few)))
     columns = [("axis", "left"), ("coordinate", "right"), ("ranks", "right"), ("process group", "text")]
     indented(out, table(columns, rows))
+
+
+def tight_words(memory: Memory) -> str:
+    """That a layout fits with so little to spare that it may run out of memory."""
+    total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
+    return (
+        f"It barely fits: {total} of {capacity} per device, {format_frac(float(memory.used_frac))}. "
+        "Of runs predicted to be this full, some ran out of memory."
+    )
 
 
 def host_words(memory: Memory) -> str:

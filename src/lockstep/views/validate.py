@@ -52,8 +52,10 @@ def render(report: Report, out: Console) -> None:
         indented(out, table(titles, ([name, str(one.questions), *_regrets(one)] for name, one in chosen)))
     if report.fits_frac is not None:
         out.print(f"\n{format_frac(report.fits_frac)} of the layouts that ran, of those asked, fit in memory here.")
-    if found := report.ran_out.runs:
-        out.print(f"Of {found} runs that ran out of memory {report.ran_out.accepted} would fit here.")
+    if (found := report.ran_out).runs:
+        out.print(
+            f"Of {found.runs} runs that ran out of memory {found.accepted} would fit here, {found.tight} more barely."
+        )
     heading(out, "Errors", "predicted / measured - 1; positive is too slow or too much memory")
     indented(out, table(_TITLES, (_numbers(one) for one in tables)))
     out.print(Text("  unseen: median error of a fit without any row of the same software", style="dim"))
