@@ -10,6 +10,7 @@ from lockstep.hardware.device import curves
 from lockstep.kernels.clock import Clock
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, default_stack, stack, stacks
+from lockstep.stacks.stack import COMPILED
 from lockstep.step import price_step
 from lockstep.workload import model
 
@@ -52,6 +53,23 @@ def test_every_program_says_where_its_switches_and_times_are_from(name: str) -> 
 def test_times_that_are_shared_are_alike() -> None:
     shared = {(one.launch_s, one.recompute_host_s, one.step_s) for one in stacks().values() if one.kind == "shared"}
     assert len(shared) == 1
+
+
+def test_elementwise_kernels_of_one_library_are_alike_where_nothing_was_fitted() -> None:
+    by_kernels: dict[str, set[float]] = {}
+    for one in stacks().values():
+        if one.kind == "shared":
+            by_kernels.setdefault(one.kernels, set()).add(one.elementwise_factor)
+    assert {len(factors) for factors in by_kernels.values()} == {1}
+    assert {one.kernels for one in stacks().values()} == {"apex", "transformer-engine", "torch", *COMPILED}
+
+
+@pytest.mark.parametrize("name", stacks())
+def test_python_launches_slower_than_autograd_unless_compiled_code_does(name: str) -> None:
+    clock = Clock.of(CLUSTER.device, Recipe.by(name, seq=1, batch=1))
+    forward_s, backward_s = clock.launches_s
+    assert (forward_s == backward_s) == clock.stack.compiled
+    assert forward_s + backward_s == pytest.approx(2 * clock.launch_s)
 
 
 def test_an_unknown_program_is_named_with_the_nearest() -> None:
