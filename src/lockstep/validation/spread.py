@@ -26,6 +26,8 @@ from lockstep.validation.coverage import CONSTANTS, Observed, observed
 from lockstep.validation.report import TABLES
 
 DIGITS = 3
+LEFT_OUT_FRAC = 0.005
+"""What is added to the level: programs left out are covered less often than those fitted to, 89.4 % at 90 %."""
 
 
 def fitted(rows: Sequence[Observed], level_frac: float) -> dict[str, float]:
@@ -67,7 +69,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m lockstep.validation.spread")
     parser.add_argument("--each", action="store_true", help="leave every software out in turn: interval_left_out.toml")
     each = parser.parse_args().each
-    level_frac = known_spread().level_frac
+    level_frac = known_spread().level_frac + LEFT_OUT_FRAC
     timed = [table for table in TABLES.values() if table.quantity == "step_time_s"]
     rows = [observed(case) for table in timed for case in table.cases()]
     if not each:
