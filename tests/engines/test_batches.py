@@ -123,7 +123,12 @@ class Placed(SchedulerPlugin):
 def test_every_worker_of_a_cluster_has_work_and_none_more_than_two_batches() -> None:
     workers, rounds = 4, 10
     with LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None, host="127.0.0.1"
+        n_workers=workers,
+        threads_per_worker=1,
+        processes=False,
+        dashboard_address=None,
+        host="127.0.0.1",
+        protocol="tcp://",
     ) as cluster:
         placed = Placed(cluster.scheduler)
         cluster.scheduler.add_plugin(placed)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar
@@ -35,8 +36,8 @@ PER_THREAD = 2
 """Batches under way: one is worked on, one waits beside it."""
 LOOK_S, LOOK_FIRST_S = 1.0, 0.1
 """Between looks at how many workers there are, and while there are none."""
-FETCHING = 8
-"""Threads that fetch answers."""
+FETCHING = 32
+"""Threads that fetch answers: each waits for three processes, and for longer where a worker has died with its own."""
 LOG = logging.getLogger("lockstep.engines")
 GONE = ("closed", "closing")
 
@@ -115,6 +116,7 @@ def _refuse(worker: str, there: dict[str, str]) -> None:
         raise BadInput(f"the worker {worker} has {said}; answers could differ: install the same versions", "--engine")
 
 
+@cache
 def comm_closed() -> type[Exception]:
     """What Dask raises where a connection ends while it is used."""
     found: type[Exception] = import_module("distributed.comm").CommClosedError
