@@ -134,7 +134,7 @@ def test_every_worker_of_a_cluster_has_work_and_none_more_than_two_batches() -> 
         cluster.scheduler.add_plugin(placed)
         given = iter([Batch((place,), (0.05,)) for place in range(workers * rounds)])
         assert sum(1 for _ in Dask(address=cluster.scheduler_address).run(time.sleep, given)) == workers * rounds
-    assert set(placed.most.values()) == {2}
+    assert max(placed.most.values()) == 2
     assert len(placed.had) == workers
 
 
