@@ -4,8 +4,10 @@
 
 `failed` counts runs whose verdict is no; `z` counts the comparisons of a simulated value with its law that have a
 standard error and no other tolerance, and of these the ones further than 2, 3 and 4 errors, with what a normal law
-expects in brackets. `bias` is the largest mean of one comparison over the seeds, in its own errors: what no single run
-can see. Experiments take turns, so that after Ctrl-C all of them have about as many seeds. Exit code 1: a run failed.
+expects in brackets; of an error that is itself estimated from few runs they are the numbers of Student's law that have
+the same chances, as in the checks themselves. `bias` is the largest mean of one comparison over the seeds, in its own
+errors: what no single run can see. Experiments take turns, so that after Ctrl-C all of them have about as many seeds.
+Exit code 1: a run failed.
 """
 
 from __future__ import annotations
@@ -19,11 +21,14 @@ from pathlib import Path
 
 from lockstep.engines import Asking, Questions, SweepFile, find_engine
 from lockstep.lab import EXPERIMENTS, Check
+from lockstep.lab.findings import credible_errors
 from lockstep.lab.sweep import Outcome, Trial, run_trial
 from lockstep.views.parts.progress import progress
 
 TAILS = {count: math.erfc(count / math.sqrt(2)) for count in (2, 3, 4)}
 """Chance of a normal number beyond so many deviations."""
+Deviations = dict[str, list[tuple[float, int]]]
+"""By comparison: standard errors from the law, and runs that the error is estimated from (0: it is known)."""
 SMALL = 0.05
 """Tolerance, over the standard error, up to which only the error counts."""
 
@@ -34,13 +39,18 @@ def deviation(check: Check) -> float | None:
     return (check.got - check.expected) / check.standard_error if plain and check.standard_error else None
 
 
-def line(name: str, failed: int, runs: int, deviations: dict[str, list[float]]) -> str:
+def beyond(count: int, deviations: Deviations) -> int:
+    """How many are further from their law than so many errors."""
+    flat = [one for several in deviations.values() for one in several]
+    return sum(abs(value) > credible_errors(runs, count) for value, runs in flat)
+
+
+def line(name: str, failed: int, runs: int, deviations: Deviations) -> str:
     """One row of the table."""
-    flat = [value for values in deviations.values() for value in values]
-    tails = "".join(
-        f"{sum(abs(value) > count for value in flat):>6} ({len(flat) * chance:6.1f})" for count, chance in TAILS.items()
-    )
-    bias = max((abs(sum(values)) / math.sqrt(len(values)) for values in deviations.values()), default=0.0)
+    flat = [one for several in deviations.values() for one in several]
+    tails = "".join(f"{beyond(count, deviations):>6} ({len(flat) * chance:6.1f})" for count, chance in TAILS.items())
+    means = [sum(value for value, _ in several) / math.sqrt(len(several)) for several in deviations.values()]
+    bias = max(map(abs, means), default=0.0)
     return f"{name:<24}{runs:>5}{failed:>8}{len(flat):>8}{tails}{bias:>7.1f}"
 
 
@@ -72,16 +82,20 @@ def main() -> int:
     total, runs, lost = defaultdict(list), 0, 0
     for number, name in enumerate(given.names):
         here = [found[place] for place in range(number, len(trials), len(given.names)) if place in found]
-        deviations: dict[str, list[float]] = defaultdict(list)
+        deviations: Deviations = defaultdict(list)
         for check in (check for one in here for check in one.checks):
             value = deviation(check)
             if value is not None:
-                deviations[check.what].append(value)
+                deviations[check.what].append((value, check.runs))
         failed = sum(not one.agrees for one in here)
         print(line(name, failed, len(here), deviations), flush=True)
         total |= {f"{name}: {what}": values for what, values in deviations.items()}
         runs, lost = runs + len(here), lost + failed
     print(line("all", lost, runs, total))
+    covered = 1 - beyond(2, total) / max(1, sum(map(len, total.values())))
+    print(
+        f"an interval of two stated errors covered the law in {covered:.1%} of cases, a normal law {1 - TAILS[2]:.1%}"
+    )
     return int(lost > 0)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
+from typing import Any
 
 import pytest
+from distributed import LocalCluster, Scheduler, SchedulerPlugin
 
 from lockstep.engines import Answered, Asking, Batch, Dask, Engine, Processes, Questions, Serial
 from lockstep.engines.batches import MOST_GROWTH, MOST_TASKS, TARGET_S, Batches
@@ -102,6 +105,37 @@ def test_at_most_two_batches_are_under_way_per_worker_thread() -> None:
             assert counted.back == 40
             # One more is answered and not yet seen by us for each thread of local processes.
             assert counted.most <= 2 * threads + 1
+
+
+class Placed(SchedulerPlugin):
+    """Counts on a scheduler how many batches each worker had at most, and had in all."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler, self.most, self.had = scheduler, Counter[str](), Counter[str]()
+
+    def transition(self, key: Any, start: str, finish: str, *_: Any, **__: Any) -> None:
+        worker = self.scheduler.tasks[key].processing_on if finish == "processing" else None
+        if worker is not None:
+            self.had[worker.address] += 1
+            self.most[worker.address] = max(self.most[worker.address], len(worker.processing))
+
+
+def test_every_worker_of_a_cluster_has_work_and_none_more_than_two_batches() -> None:
+    workers, rounds = 4, 10
+    with LocalCluster(
+        n_workers=workers,
+        threads_per_worker=1,
+        processes=False,
+        dashboard_address=None,
+        host="127.0.0.1",
+        protocol="tcp://",
+    ) as cluster:
+        placed = Placed(cluster.scheduler)
+        cluster.scheduler.add_plugin(placed)
+        given = iter([Batch((place,), (0.05,)) for place in range(workers * rounds)])
+        assert sum(1 for _ in Dask(address=cluster.scheduler_address).run(time.sleep, given)) == workers * rounds
+    assert max(placed.most.values()) == 2
+    assert len(placed.had) == workers
 
 
 def of(seconds: float, worker: str, workers: int = 4) -> Answered:

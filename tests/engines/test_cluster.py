@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import pytest
 import lockstep
 from cli_runner import run
 from engines.engine_tasks import nap
-from lockstep.engines import Asking, Dask, Questions, SweepFile
+from lockstep.engines import Asking, Dask, Questions, SweepFile, questions
 from lockstep.engines import dask as engine_of_dask
 from lockstep.engines.cluster import environment
 from lockstep.engines.dask import Other, answer_there
@@ -108,6 +109,26 @@ def test_the_digest_of_a_folder_is_of_names_and_contents(tmp_path: Path) -> None
 
     assert digest(a="1", b="2") == digest(b="2", a="1")
     assert len({digest(a="1", b="2"), digest(a="2", b="1"), digest(a="1"), digest(a="1", c="2"), digest(a="12")}) == 5
+
+
+def test_threads_of_a_worker_that_start_together_digest_the_files_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once each, with 64 of them at the cost of seconds during which none of them works."""
+    digested = list[Path]()
+
+    def digest(folder: Path) -> str:
+        digested.append(folder)
+        time.sleep(0.1)  # for long enough that every thread has asked before the first is answered
+        return "digest"
+
+    monkeypatch.setattr(questions, "tree_digest", digest)
+    questions._versions.cache_clear()
+    try:
+        with ThreadPoolExecutor(16) as threads:
+            found = list(threads.map(lambda _: questions.versions(), range(16)))
+    finally:
+        questions._versions.cache_clear()
+    assert len(digested) == 1
+    assert found == [found[0]] * 16
 
 
 def test_a_worker_that_joins_late_answers_nothing_for_other_versions() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -204,6 +205,11 @@ def test_blocks_of_campaigns_are_the_same_everywhere(tmp_path: Path) -> None:
     file = str(tmp_path / "c.sweep")
     assert run(*words, "--engine", "processes:2", "--store", file).json() == alone
     assert run("sweeps", "show", file, "--json").json() == alone
+    exported = run("sweeps", "export", file, "-o", str(tmp_path / "c.csv")).out
+    assert "exported 1 row to" in " ".join(exported.split())
+    (row,) = csv.DictReader((tmp_path / "c.csv").read_text().splitlines())
+    assert float(row["days"]) == alone["days"]
+    assert float(row["simulated.p95_wall_s"]) == alone["simulated"]["p95_wall_s"]
     low, high = alone["ci95_days"]
     assert low <= alone["days"] <= high
 

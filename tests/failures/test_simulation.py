@@ -7,7 +7,8 @@ seed one of them would fail once in 1,000 times though nothing is wrong, one of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -16,6 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lockstep.engines import Answered, Batch, Engine
+from lockstep.engines.packing import packed
 from lockstep.errors import BadInput, Infeasible
 from lockstep.failures import (
     LOSSES,
@@ -27,10 +30,12 @@ from lockstep.failures import (
     intervals_of,
     optimum,
     run_time_s,
+    simulate_blocks,
     simulate_campaigns,
     single,
     two_level,
 )
+from lockstep.failures.blocks import BLOCK
 from lockstep.simulate import Empirical, Exponential, restarting
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
@@ -312,3 +317,27 @@ def test_a_failure_strikes_a_write_that_has_begun_and_not_ended(gap_s: float, wr
     found = simulate_campaigns(single(0.125), 1.5, 0.5, Script([gap_s]), campaigns=1)
     assert found.failures[0] == 1
     assert found.failures_writing[0] == writing
+
+
+class Instant(Engine):
+    """Answers every block with the first one."""
+
+    def run(self, function: Callable[[Any], Any], batches: Iterator[Batch]) -> Iterator[Answered]:
+        answer: list[bytes] = []
+        for batch in batches:
+            answer = answer or [packed(function(batch.tasks[0]))]
+            yield Answered(batch, answer * len(batch.tasks), 1.0)
+
+
+def test_simulated_runs_are_held_once() -> None:
+    """Ten numbers each, and nothing else that grows with them."""
+
+    def peak_B(blocks: int) -> int:
+        tracemalloc.start()
+        simulate_blocks(single(0.1, 0.1, 0.0), 10.0, 1.0, Exponential(20.0), campaigns=blocks * BLOCK, engine=Instant())
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    held_B = 8 * (len(fields(Campaigns)) - 1)
+    assert peak_B(40) - peak_B(20) <= 1.05 * held_B * 20 * BLOCK

@@ -83,7 +83,9 @@ def test_an_error_from_few_runs_allows_what_student_says() -> None:
     beyond = stats.norm.sf(CREDIBLE_ERRORS)
     for runs in (2, 3, 20, 100, 1000):
         assert credible_errors(runs) == pytest.approx(stats.t.isf(beyond, runs - 1), rel=0.02)
+        assert credible_errors(runs, 2.0) == pytest.approx(stats.t.isf(stats.norm.sf(2), runs - 1), rel=0.005)
     assert credible_errors() == CREDIBLE_ERRORS
+    assert credible_errors(normal=3.0) == 3.0
 
 
 def test_a_false_law_is_left_out_where_runs_cannot_tell_it_from_the_right_one() -> None:

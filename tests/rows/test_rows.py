@@ -16,6 +16,7 @@ from lockstep.errors import BadInput, Infeasible
 from lockstep.planner import candidates
 from lockstep.rows import Rows
 from lockstep.rows.columns import columns, label, shown
+from lockstep.rows.files import flattened
 from lockstep.verbs import VERBS
 from lockstep.verbs.words.calling import TAKES_LISTS, keywords
 from lockstep.verbs.words.many import MOST_ALIKE, Combinations
@@ -231,6 +232,16 @@ def test_the_command_line_prints_rows_and_writes_csv_and_picture(tmp_path: Path)
     shown_rows = run(*COMMAND).out
     assert "4 of 4" in shown_rows
     assert "rabenseifner" in shown_rows
+
+
+def test_a_row_of_a_plan_has_the_figures_of_its_best_layout() -> None:
+    best = {"layout": {"dp": 4, "stages": []}, "step_time_s": 1.5}
+    found = flattened({"verdict": "one", "plans": [best, {"layout": {"dp": 2}, "step_time_s": 2.5}], "front": [best]})
+    assert found["plans.0.step_time_s"] == 1.5
+    assert found["plans.0.layout.dp"] == 4
+    assert json.loads(found["plans"])[1]["step_time_s"] == 2.5
+    assert not [name for name in found if name.startswith(("plans.1", "front."))]
+    assert flattened({"plans": []}) == {"plans": "[]"}
 
 
 @pytest.mark.parametrize(

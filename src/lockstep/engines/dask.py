@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar
@@ -33,10 +34,10 @@ START_S = 120.0
 """For the first worker of a local cluster, on a machine that is busy."""
 PER_THREAD = 2
 """Batches under way: one is worked on, one waits beside it."""
-LOOK_S = 1.0
-"""Between looks at how many workers there are."""
-FETCHING = 8
-"""Threads that fetch answers."""
+LOOK_S, LOOK_FIRST_S = 1.0, 0.1
+"""Between looks at how many workers there are, and while there are none."""
+FETCHING = 32
+"""Threads that fetch answers: each waits for three processes, and for longer where a worker has died with its own."""
 LOG = logging.getLogger("lockstep.engines")
 GONE = ("closed", "closing")
 
@@ -115,6 +116,7 @@ def _refuse(worker: str, there: dict[str, str]) -> None:
         raise BadInput(f"the worker {worker} has {said}; answers could differ: install the same versions", "--engine")
 
 
+@cache
 def comm_closed() -> type[Exception]:
     """What Dask raises where a connection ends while it is used."""
     found: type[Exception] = import_module("distributed.comm").CommClosedError
@@ -172,7 +174,7 @@ class _Flight:
                 if not self.flying:
                     return
                 try:
-                    key, outcome = self.done.get(timeout=LOOK_S)
+                    key, outcome = self.done.get(timeout=self._look_s())
                 except Empty:
                     continue
                 batch, _ = self.flying.pop(key)
@@ -191,7 +193,7 @@ class _Flight:
     def _fill(self) -> None:
         """Looks at how many threads there are, and sends batches for those that have room."""
         self._reconnected()
-        if time.monotonic() - self.looked_s >= LOOK_S:
+        if time.monotonic() - self.looked_s >= self._look_s():
             found = self.client.scheduler_info(n_workers=0).get("total_threads", 0)
             if not found and (self.threads or self.looked_s < 0):
                 LOG.warning("the Dask cluster has no workers; waiting for them")
@@ -204,6 +206,9 @@ class _Flight:
         if not self.flying and self.suspects:
             self.alone = True
             self._submit(self.suspects.pop())
+
+    def _look_s(self) -> float:
+        return LOOK_S if self.threads else LOOK_FIRST_S
 
     def _submit(self, batch: Batch) -> None:
         future = self.client.submit(

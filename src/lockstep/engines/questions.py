@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from lockstep.errors import BadInput
@@ -24,14 +25,21 @@ from lockstep.types.plain import Json
 DIGEST_B = 16
 PACKAGES = ("numpy", "lockstep")
 FILES = "lockstep files"
+ONE_AT_A_TIME = Lock()
 
 
-@cache
 def versions() -> dict[str, str]:
     """Of what an answer depends on, in this process: Python, numpy, Lockstep; `missing` where there is none.
 
     Lockstep has its version number and a digest of its files: two commits of one version may answer differently.
     """
+    # Threads of a worker ask together when it joins, and `cache` alone would let each of them compute it.
+    with ONE_AT_A_TIME:
+        return _versions()
+
+
+@cache
+def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

@@ -29,6 +29,7 @@ from lockstep.types.plain import plain
 BLOCK = 10_000
 """Campaigns of a block: a fraction of a second of numpy rounds."""
 COLUMNS = tuple(one.name for one in fields(Campaigns) if one.name != "work_s")
+COUNTS = tuple(name for name in COLUMNS if name.startswith("failures"))
 
 
 def simulate_blocks(
@@ -44,12 +45,12 @@ def simulate_blocks(
     sizes = [min(BLOCK, campaigns - begin) for begin in range(0, campaigns, BLOCK)]
     about = {"simulate": {**plain(words), "of": type(law).__name__, "seed": seed}}
     questions = Questions(partial(_block, seed, words), list(enumerate(sizes)), about, name=_named)
-    columns = np.empty((len(COLUMNS), campaigns))
+    # Ten values of each run, once: a million runs are 80 MB.
+    columns = {name: np.empty(campaigns, np.int64 if name in COUNTS else np.float64) for name in COLUMNS}
     for place, found in each_block(questions, engine or Serial(), file, progress):
-        columns[:, place * BLOCK : place * BLOCK + sizes[place]] = found
-    named = dict(zip(COLUMNS, columns, strict=True))
-    whole = {name: column.astype(np.int64) for name, column in named.items() if name.startswith("failures")}
-    return Campaigns(work_s, **{**named, **whole})
+        for name, values in zip(COLUMNS, found, strict=True):
+            columns[name][place * BLOCK : place * BLOCK + sizes[place]] = values
+    return Campaigns(work_s, **columns)
 
 
 def each_block(

@@ -14,6 +14,7 @@ Source: S. M. Ross, Stochastic Processes, 2nd ed. 1996, section 3.3 (Wald's equa
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,7 +60,11 @@ class Campaigns:
 
     def losses(self) -> dict[str, Sample]:
         """Share of the wall time that each loss takes, of all campaigns together; with the goodput they are 1."""
-        return {name: self._share(getattr(self, f"{name}_s")) for name in LOSSES}
+        return dict(self._each_loss())
+
+    def _each_loss(self) -> Iterator[tuple[str, Sample]]:
+        for name in LOSSES:
+            yield name, self._share(getattr(self, f"{name}_s"))
 
     def _share(self, part_s: Array) -> Sample:
         """Mean part over mean wall time, with the spread of the ratio (W. G. Cochran, Sampling Techniques, 1977, 6.4).
@@ -72,7 +77,7 @@ class Campaigns:
 
     def losses_frac(self) -> dict[str, float]:
         """Means of `losses`."""
-        return {name: sample.mean_s for name, sample in self.losses().items()}
+        return {name: sample.mean_s for name, sample in self._each_loss()}
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -83,7 +88,7 @@ class Campaigns:
             "goodput_frac": self.goodput.mean_s,
             "goodput_ci95": list(self.goodput.interval_s()),
             "losses_frac": self.losses_frac(),
-            "losses_ci95": {name: list(one.interval_s()) for name, one in self.losses().items()},
+            "losses_ci95": {name: list(one.interval_s()) for name, one in self._each_loss()},
             "mean_wall_s": float(self.wall_s.mean()),
             "p95_wall_s": float(np.quantile(self.wall_s, 0.95)),
             "failures": float(self.failures.mean()),

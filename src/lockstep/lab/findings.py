@@ -29,9 +29,12 @@ CREDIBLE_ERRORS = 4.0
 
 
 @cache
-def credible_errors(runs: int = 0) -> float:
-    """The same confidence where the standard error is itself estimated, from that many runs (Student t)."""
-    return CREDIBLE_ERRORS if not runs else student_t(NormalDist().cdf(CREDIBLE_ERRORS), max(runs - 1, 1))
+def credible_errors(runs: int = 0, normal: float = CREDIBLE_ERRORS) -> float:
+    """The same confidence as `normal` errors, where the standard error is itself estimated from that many runs.
+
+    Student's t; 0 runs: it is known.
+    """
+    return student_t(NormalDist().cdf(normal), max(runs - 1, 1)) if runs else normal
 
 
 @dataclass(frozen=True, slots=True)

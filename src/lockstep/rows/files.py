@@ -13,6 +13,8 @@ from lockstep.errors import BadInput
 from lockstep.types.plain import Json
 
 PARQUET = ".parquet"
+BEST_FIRST = ("plans",)
+"""Lists whose first table is the best: its figures are columns, as they are on the screen."""
 
 
 def check_format(path: Path, where: str) -> None:
@@ -39,8 +41,10 @@ def flattened(row: Mapping[str, object], before: str = "") -> Json:
     for key, value in row.items():
         if isinstance(value, Mapping):
             flat |= flattened(value, f"{before}{key}.")
-        else:
-            flat[before + key] = json.dumps(value) if isinstance(value, list | tuple) else value
+            continue
+        if key in BEST_FIRST and isinstance(value, list) and value:
+            flat |= flattened(value[0], f"{before}{key}.0.")
+        flat[before + key] = json.dumps(value) if isinstance(value, list | tuple) else value
     return flat
 
 

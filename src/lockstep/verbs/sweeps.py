@@ -176,10 +176,12 @@ def _exported(path: Path, out: str | Path | None) -> Done:
         raise BadInput("is required by export", "--out")
     to = writable(out, "--out")
     check_format(to, "--out")
-    rows = answer_of(path, _known(), None).to_dict().get("rows", [])
+    answer = answer_of(path, _known(), None).to_dict()
+    # Simulated runs of one question have one answer, which is a row.
+    rows = answer.get("rows", [answer])
     with writing(to, "--out"):
         write_rows(rows, to)
-    return Done(str(path), f"exported {len(rows):,} rows to {to}")
+    return Done(str(path), f"exported {len(rows):,} row{'' if len(rows) == 1 else 's'} to {to}")
 
 
 def _deleted(path: Path) -> Done:
