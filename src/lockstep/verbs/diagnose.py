@@ -20,7 +20,7 @@ from lockstep.verbs.words.option import Argument, Option, Switch
 from lockstep.verbs.words.quantity import FlopRate, Quantity, Time
 from lockstep.verbs.words.run_file import run_of
 from lockstep.verbs.words.shared import LayoutWords
-from lockstep.verbs.words.traces import read_operations
+from lockstep.verbs.words.traces import ranked_files, read_operations
 
 if TYPE_CHECKING:
     from lockstep.diagnosis.answer import Beside, Measured
@@ -138,7 +138,7 @@ def diagnose(
         "mfu_frac": mfu,
     }
     heard = progress or silent
-    files = [file] if isinstance(file, str | Path) else list(file)
+    files = [file] if isinstance(file, str | Path) else list(file) or ranked_files(ranks)
     if not files and case is None and all(value is None for value in given.values()):
         raise BadInput("give a FILE, --case, or one of --measured, --tokens-per-s, --tflops and --mfu", "FILE")
     path = None if out is None else writable_yaml(out, "--out")
@@ -171,6 +171,8 @@ def diagnose(
     judged = None
     if found is not None and stated:
         judged = judge(found, stated, expected_number(expected, stated, found), partial(heard, 3, PARTS))
+    if found is None:
+        _refuse_without_prediction(fail_above=fail_above, against=against if other is None else None)
     answer = Diagnosis(
         inputs=(*(gathered.named(shown.inputs, shown.step_time_s) if shown else ()), *gathered.inputs),
         predicted=found,
@@ -261,6 +263,12 @@ def _refuse_question(model: object, cluster: object, layout: object, words: Layo
     for name, value in {"model": model, "cluster": cluster, "layout": layout, **words}.items():
         if value is not None:
             raise BadInput("has no effect with --case, which has it", f"--{name.replace('_', '-')}")
+
+
+def _refuse_without_prediction(**given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise BadInput("needs a prediction to hold the run against; give --model", f"--{name.replace('_', '-')}")
 
 
 def _not_known(gathered: Gathered, judged: Judged | None, seen: Measured | None, beside: Beside | None) -> list[str]:
