@@ -70,6 +70,49 @@ def test_mixed_files_give_one_answer(tmp_path):
     assert run("diagnose", str(tmp_path)).code == 2
 
 
+TABLE = "\n".join(
+    ["rank,step,op,start_s,duration_s", *(f"{rank},{step},forward,{step},1.0" for step in range(4) for rank in (0, 1))]
+)
+
+
+@pytest.mark.parametrize("words", [("--fail-above", "10%"), ("--against", "45%"), ("--against", "case:llama3-405b")])
+def test_what_needs_a_prediction_is_refused_without_one(words, tmp_path):
+    """Where nothing is predicted a check in CI would pass whatever the run does."""
+    (tmp_path / "table").write_text(TABLE + "\n")
+    done = run("diagnose", str(tmp_path), *words)
+    assert done.code == 2, done.out
+    assert done.err.startswith(f"error: {words[0]}: needs a prediction")
+
+
+def test_files_with_ranks_need_not_be_given_twice(tmp_path):
+    """`--ranks` names them; the files do not say which rank they are of."""
+    events = [
+        {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 100.0 * i, "dur": 90.0, "args": {"stream": 7}}
+        for i in range(9)
+    ]
+    for rank in (0, 1):
+        (tmp_path / f"of{rank}").write_text(json.dumps({"traceEvents": events}))
+    done = run("diagnose", "--ranks", f"0={tmp_path / 'of0'},1={tmp_path / 'of1'}", "--json")
+    assert done.code == 0, done.err
+    assert [one["rank"] for one in json.loads(done.out)["ranks"]] == [0, 1]
+
+
+def test_a_link_faster_than_its_wire_is_said_and_ends_nothing(tmp_path):
+    """As of switches that reduce: 481 GB/s of bus bandwidth over NVLink of 450 GB/s."""
+    ranks = "".join(f"#  Rank  {i} Group  0 Pid  9 on    node001 device  {i} [0x1b] NVIDIA H100\n" for i in range(8))
+    sizes = ((2**20, 38.8), (2**22, 55.3), (2**24, 119.1), (2**26, 307.2), (2**28, 1031.0), (2**30, 3905.0))
+    rows = "".join(
+        f"{size} {size // 4} float sum -1 {us} {size / us / 1e3:.2f} {1.75 * size / us / 1e3:.2f} 0 "
+        f"{us} {size / us / 1e3:.2f} {1.75 * size / us / 1e3:.2f} 0\n"
+        for size, us in sizes
+    )
+    (tmp_path / "nccl").write_text(NCCL + ranks + rows)
+    done = run("diagnose", str(tmp_path), *LLAMA, "--measured", "9s")
+    assert done.code == 0, done.err
+    assert "a switch that reduces" in " ".join(done.out.split())
+    assert "481" in done.out
+
+
 def test_a_traced_step_is_held_against_the_logged_one(tmp_path):
     """How much slower the profiler made it."""
     rows = (f"{rank},{step},{op},{step + at},0.5" for step in range(4) for rank in (0, 1)

@@ -11,7 +11,7 @@ from lockstep.diagnosis.classes import COMMUNICATION
 from lockstep.diagnosis.measure import measure
 from lockstep.diagnosis.trace import Mark, RankTrace, Spans
 
-EVENTS = 24_000
+EVENTS = 48_000
 EACH_S = 1e-4
 
 

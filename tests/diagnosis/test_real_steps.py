@@ -30,3 +30,17 @@ def test_attention_that_is_written_out_is_named() -> None:
 
 def test_fused_attention_is_not() -> None:
     assert "unfused" not in diagnosed("fused", 4)
+
+
+@pytest.mark.parametrize(("name", "micro_batch"), [("fused", 4), ("unfused", 2)])
+def test_a_profile_s_file_predicts_the_step_without_a_late_host(name: str, micro_batch: int, tmp_path: Path) -> None:
+    """Of the two steps the host was late in the first, which is said and not written; the file has the other one."""
+    words = {"model": "llama3.2-1b", "gpus": 1, "micro_batch": micro_batch, "batch": micro_batch, "seq": 2048,
+             "stack": "hf-trainer-5"}  # fmt: skip
+    mine = tmp_path / "mine.yaml"
+    found = lockstep.diagnose([TRACES / f"{name}.json.gz"], cluster="dgx-h100:1", out=mine, **words)
+    assert found.operations is not None
+    assert found.recalibrated is not None
+    assert any("late by so different times" in note for note in found.recalibrated.notes)
+    steady_s = float(found.operations.step_s.min())
+    assert lockstep.estimate(cluster=mine, **words).step_time_s == pytest.approx(steady_s, rel=0.02)

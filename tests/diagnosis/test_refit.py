@@ -16,6 +16,7 @@ from lockstep.diagnosis.ranks import all_ranks
 from lockstep.diagnosis.recalibrate import Recalibrated, recalibrate
 from lockstep.diagnosis.replay import Factors, Replay, same
 from lockstep.diagnosis.write_kineto import write_kineto
+from lockstep.errors import BadInput
 from lockstep.hardware import cluster as find_cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.layer import embedding_work, head_work, layer_work
@@ -112,6 +113,26 @@ def test_classes_of_a_step_are_those_of_its_kernels() -> None:
     mine = (one.program.rank == 0) & (np.array(one.part) == "compute")
     products_s = float((one.program.duration_s * one.shares[:, 0])[mine].sum())
     assert products_s == pytest.approx(2 * expected_s, rel=1e-6)
+
+
+def test_no_cluster_is_made_of_a_run_that_is_not_the_one_described(tmp_path: Path) -> None:
+    """Traces of eight tensor-parallel ranks, described as a pipeline: the replay is far off, so no file is written."""
+    estimated = estimate("llama3-8b", "dgx-h100:1", tp=8, micro_batch=1, batch=16, seq=4096)
+    one = all_ranks(estimated, range(8))
+    (tmp_path / "traces").mkdir()
+    for trace in traces_of([Replay(one, same(8, 1)).timeline((), 0)] * 4, Shown.of(one)):
+        write_kineto(trace, tmp_path / "traces" / f"{trace.rank}.json")
+    words = {"model": "llama3-8b", "cluster": "dgx-h100:1", "pp": 8, "micro_batch": 1, "batch": 4, "seq": 4096}
+    answer = lockstep.diagnose(tmp_path / "traces", **words)
+    assert answer.beside is not None
+    assert any("no cause is named" in note for note in answer.not_known)
+    mine = tmp_path / "mine.yaml"
+    with pytest.raises(BadInput, match="check that model, batch, length and layout") as refused:
+        lockstep.diagnose(tmp_path / "traces", out=mine, **words)
+    assert refused.value.where == "--out"
+    assert not mine.exists()
+    with pytest.raises(BadInput, match="--replan"):
+        lockstep.diagnose(tmp_path / "traces", replan=True, **words)
 
 
 def test_recorded_shapes_go_into_the_file_and_out_of_it(tmp_path: Path) -> None:

@@ -125,7 +125,9 @@ class Straggler:
     """Share of the steps in which it was the last."""
     cost_s: float
     why: str = ""
-    """What takes it longer than its peers: `host`, or `kernels`."""
+    """What takes it longer than its peers: `host`, `kernels`, or `interrupted`, which is that most kernels are as fast
+    as those of its peers and some stop for many times as long.
+    """
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -286,3 +288,8 @@ class Beside:
     """The cluster as the run shows it."""
     collectives: tuple[Collective, ...] = ()
     """Those measured, beside the rates predicted."""
+
+    @property
+    def replay_off_frac(self) -> float | None:
+        """By how much the replay misses the measured step."""
+        return self.replayed_s / self.measured_s - 1.0 if self.replayed_s is not None and self.measured_s else None

@@ -88,7 +88,7 @@ def _told(facts: Facts, factor: str) -> tuple[str, Json]:
             return "", {}
         first = facts.stragglers[0] if facts.stragglers else None
         if first is not None and first.kind == "stays":
-            return "ranks", {"rank": first.rank}
+            return "interrupted" if first.why == "interrupted" else "ranks", {"rank": first.rank}
         return ("rotating", {}) if first is not None else _slowest(facts)
     if factor == "experts":
         return "experts", {"rank": facts.seen.traces[_most(found.experts, facts)].rank}

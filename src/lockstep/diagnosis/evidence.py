@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 NEAR = 4.0
 """Collectives whose sizes differ by more have no rate in common."""
+WHY = {"host": "its host", "kernels": "its kernels", "interrupted": "something interrupts it"}
 SHORT = 40
 WRAPPERS = ("Kernel", "Kernel2", "device_kernel", "enable_sm90_or_later")
 """Of CUTLASS and what is built on it: the kernel is their first argument."""
@@ -59,7 +60,7 @@ def evidence(seen: Seen, collectives: Sequence[Collective], stragglers: Sequence
     if stragglers:
         first = stragglers[0]
         when = "every step" if first.steps_frac == 1 else f"{first.steps_frac:.0%} of the steps"
-        said = f"for rank {first.rank}, {when}{f', its {first.why}' if first.why else ''}"
+        said = f"for rank {first.rank}, {when}{f', {WHY[first.why]}' if first.why else ''}"
         found |= {f"{one.group}_comm.waiting": said for one in collectives if one.group != "pp"}
     return found
 

@@ -150,6 +150,8 @@ class LinkFound:
     latency_s: float | None
     busbw_Bps: float
     """Most that the benchmark itself reports."""
+    note: str = ""
+    """Why it is not held against the cluster, where one is given."""
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -165,8 +167,12 @@ def link_found(points: Points, cluster: Cluster | None) -> LinkFound:
         return LinkFound(points.source, None, None, None, None, most_Bps)
     if cluster is None:
         return LinkFound(points.source, None, fitted.bandwidth_Bps, None, fitted.latency_s, most_Bps)
-    index = measured_level(points.hosts, cluster, None)
-    link = cluster.levels[index].link
-    assumed_Bps = link.rate_Bps
-    measured_Bps = link_rate_Bps(fitted, cluster, index)
-    return LinkFound(points.source, cluster.levels[index].name, measured_Bps, assumed_Bps, fitted.latency_s, most_Bps)
+    level, assumed_Bps = None, None
+    try:
+        index = measured_level(points.hosts, cluster, None)
+        level, assumed_Bps = cluster.levels[index].name, cluster.levels[index].link.rate_Bps
+        measured_Bps = link_rate_Bps(fitted, cluster, index)
+    except BadInput as error:
+        rate_Bps, latency_s = fitted.bandwidth_Bps, fitted.latency_s
+        return LinkFound(points.source, level, rate_Bps, assumed_Bps, latency_s, most_Bps, error.message)
+    return LinkFound(points.source, level, measured_Bps, assumed_Bps, fitted.latency_s, most_Bps)

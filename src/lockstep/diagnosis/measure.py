@@ -24,6 +24,7 @@ from lockstep.diagnosis.answer import Collective, Input, Kernel, Measured, Part,
 from lockstep.diagnosis.classes import CLASSES, COMMUNICATION
 from lockstep.diagnosis.evidence import evidence
 from lockstep.diagnosis.groups import kinds_of
+from lockstep.diagnosis.interrupted import why
 from lockstep.diagnosis.partition import Partition, partition
 from lockstep.diagnosis.steps import Window, used
 from lockstep.diagnosis.trace import TABLE_HOST, RankTrace
@@ -171,10 +172,12 @@ def stragglers(seen: Seen) -> tuple[Straggler, ...]:
     if sum(map(sum, found.values())) < COSTS_FRAC * float(seen.step_s.sum()):
         return ()
     times = sum(map(len, found.values()))
+    longer_s = kernels.sum(axis=0), host.sum(axis=0)
     rows = [
         Straggler(
             _rank(seen, place), "stays" if len(costs) >= STAYS_FRAC * times else "rotates", len(costs) / steps,
-            sum(costs) / steps, "host" if host[:, place].sum() > kernels[:, place].sum() else "kernels",
+            sum(costs) / steps,
+            why(seen, place, [i for i in of[place] if i != place], *(float(x[place]) for x in longer_s)),
         )
         for place, costs in found.items()
     ]  # fmt: skip

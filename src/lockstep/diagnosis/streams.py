@@ -92,21 +92,24 @@ def _fits(earliest: Ints, latest: Ints) -> Ints:
 
 def refilled(trace: RankTrace, begins_s: Sequence[float]) -> RankTrace:
     """The trace with what operations lost, as far as the operations at their places in other steps agree on it."""
-    spans = trace.spans
-    columns = {name: getattr(spans, name).copy() for name in (*COLUMNS, "called_s")}
-    for stream in streams_of(trace, begins_s):
-        if not stream.period:
+    spans, lost = trace.spans, trace.lost_group
+    unknown = ~np.isfinite(spans.called_s) & (not trace.graphs)
+    changed: dict[str, Array] = {}
+    for stream in streams_of(trace, begins_s) if lost.any() or unknown.any() else ():
+        span = stream.span
+        if not stream.period or not (lost[span].any() or unknown[span].any()):
             continue
-        place = np.arange(len(stream.span)) % stream.period
-        alike = _agreed(place, spans.name[stream.span], np.ones(len(place), dtype=bool))[0]
-        named = ~trace.lost_group[stream.span]
-        found = {name: _agreed(place, columns[name][stream.span], named) for name in COLUMNS}
-        fills = np.logical_and.reduce([alike, ~named, *(agrees for agrees, _ in found.values())])
-        for name, (_, value) in found.items():
-            columns[name][stream.span[fills]] = value[fills]
-        if not trace.graphs:
-            columns["called_s"][stream.span] = _launches(stream, spans.at(stream.span), alike)
-    return replace(trace, spans=replace(spans, **columns))
+        place = np.arange(len(span)) % stream.period
+        alike = _agreed(place, spans.name[span], np.ones(len(place), dtype=bool))[0]
+        if lost[span].any():
+            found = {name: _agreed(place, getattr(spans, name)[span], ~lost[span]) for name in COLUMNS}
+            fills = np.logical_and.reduce([alike, lost[span], *(agrees for agrees, _ in found.values())])
+            for name, (_, value) in found.items():
+                changed.setdefault(name, getattr(spans, name).copy())[span[fills]] = value[fills]
+        if unknown[span].any():
+            called_s = changed.setdefault("called_s", spans.called_s.copy())
+            called_s[span] = _launches(stream, spans.at(span), alike)
+    return replace(trace, spans=replace(spans, **changed)) if changed else trace
 
 
 def _agreed(place: Ints, value: Array, known: Bools) -> tuple[Bools, Array]:

@@ -20,7 +20,7 @@ from lockstep.verbs.words.option import Argument, Option, Switch
 from lockstep.verbs.words.quantity import FlopRate, Quantity, Time
 from lockstep.verbs.words.run_file import run_of
 from lockstep.verbs.words.shared import LayoutWords
-from lockstep.verbs.words.traces import read_operations
+from lockstep.verbs.words.traces import ranked_files, read_operations
 
 if TYPE_CHECKING:
     from lockstep.diagnosis.answer import Beside, Measured
@@ -138,7 +138,7 @@ def diagnose(
         "mfu_frac": mfu,
     }
     heard = progress or silent
-    files = [file] if isinstance(file, str | Path) else list(file)
+    files = [file] if isinstance(file, str | Path) else list(file) or ranked_files(ranks)
     if not files and case is None and all(value is None for value in given.values()):
         raise BadInput("give a FILE, --case, or one of --measured, --tokens-per-s, --tflops and --mfu", "FILE")
     path = None if out is None else writable_yaml(out, "--out")
@@ -171,6 +171,8 @@ def diagnose(
     judged = None
     if found is not None and stated:
         judged = judge(found, stated, expected_number(expected, stated, found), partial(heard, 3, PARTS))
+    if found is None:
+        _refuse_without_prediction(fail_above=fail_above, against=against if other is None else None)
     answer = Diagnosis(
         inputs=(*(gathered.named(shown.inputs, shown.step_time_s) if shown else ()), *gathered.inputs),
         predicted=found,
@@ -207,6 +209,7 @@ def _write_overlay(found: Estimate | None, seen: Seen | None, path: Path) -> Non
 
 def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, replan: bool) -> Recalibrated:
     """The cluster as the run shows it, written where that is asked. Raises BadInput where the run cannot show it."""
+    from lockstep.diagnosis.beside import REPLAYED_FRAC
     from lockstep.diagnosis.recalibrate import recalibrate
 
     where = "--replan" if path is None else "--out"
@@ -215,6 +218,14 @@ def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, repl
         raise BadInput("needs a measured step and the run it is of; give --model", where)
     if answer.mismatches or (judged is not None and (judged.contradictions or judged.verdict == "impossible")):
         raise BadInput("the files or numbers contradict one another; give those of one run", where)
+    off_frac = answer.beside.replay_off_frac if answer.beside else None
+    if off_frac is not None and abs(off_frac) > REPLAYED_FRAC:
+        raise BadInput(
+            f"the replay of the measured operations differs from the step by {off_frac:+.0%}, more than "
+            f"{REPLAYED_FRAC:.0%}, so rates from it would not be the cluster's: check that model, batch, length and "
+            "layout are those of the run",
+            where,
+        )
     made = recalibrate(
         found, step_s, answer.beside.refit if answer.beside else None, seen=answer.operations, replan=replan,
         traces=[one.path for one in gathered.known if one.kind.name == "kineto"],
@@ -252,6 +263,12 @@ def _refuse_question(model: object, cluster: object, layout: object, words: Layo
     for name, value in {"model": model, "cluster": cluster, "layout": layout, **words}.items():
         if value is not None:
             raise BadInput("has no effect with --case, which has it", f"--{name.replace('_', '-')}")
+
+
+def _refuse_without_prediction(**given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise BadInput("needs a prediction to hold the run against; give --model", f"--{name.replace('_', '-')}")
 
 
 def _not_known(gathered: Gathered, judged: Judged | None, seen: Measured | None, beside: Beside | None) -> list[str]:

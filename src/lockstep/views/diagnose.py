@@ -240,6 +240,8 @@ def _links(answer: Diagnosis, out: Console) -> None:
     ]
     columns = [("file", "left"), ("level", "left"), ("measured", "right"), ("cluster has", "right")]
     indented(out, table([*columns, ("bus bandwidth", "right")], rows))
+    for note in dict.fromkeys(one.note for one in answer.links if one.note):
+        out.print(f"{note[0].upper()}{note[1:]}.")
 
 
 def _hangs(hangs: Sequence[Hang], out: Console) -> None:

@@ -4,6 +4,7 @@ import gzip
 
 import pytest
 
+from cli_runner import run
 from lockstep.diagnosis.gather import mismatches, numbers_of
 from lockstep.diagnosis.read import find
 from lockstep.errors import BadInput
@@ -149,3 +150,48 @@ def test_real_logs():
     log = find([published_trace("modded_nanogpt_20251031_after.log.gz")])[0].read()
     assert log.steps > 2000
     assert log.steady("memory_B") == 29244 * 2**20
+
+
+def bar(step, total, elapsed, speed):
+    """A state of tqdm's bar."""
+    return f"\r{100 * step // total:3d}%|█▌        | {step}/{total} [{elapsed}<26:01, {speed:>8}]"
+
+
+def test_a_log_with_only_a_bar_has_its_speed(tmp_path):
+    """Of the training's bar and not those of loading and evaluation, in either unit; nothing is known of its start."""
+    text = "Loading checkpoint shards:   0%|          | 0/2 [00:00<?, ?it/s]" + bar(2, 2, "00:10", "5.10s/it") + "\n"
+    text += "***** Running training *****\n  Total train batch size (w. parallel, distributed & accumulation) = 64\n"
+    text += "  0%|          | 0/500 [00:00<?, ?it/s]"
+    text += "".join(bar(step, 500, f"{3 * step // 60:02d}:{3 * step % 60:02d}", "3.21s/it") for step in range(1, 40))
+    text += "{'loss': 2.1, 'learning_rate': 1e-05, 'epoch': 0.1}\n" + bar(3, 80, "00:01", "90.00it/s")
+    text += bar(40, 500, "1:02:03", "1.25it/s")
+    known, log = read(tmp_path, text)
+    assert known.kind.name == "progress-bar"
+    assert log.printed["step_time_s"] == (*[3.21] * 39, 0.8)
+    assert log.steady("step_time_s") == 3.21
+    assert log.settings == {"batch": 64}
+    assert "smoothed" in log.counts
+
+
+def test_the_summary_at_the_end_goes_before_the_bar(tmp_path):
+    """Also where it is far from the beginning of the file, by which kinds are known."""
+    lines = "".join(bar(step, 30_000, "00:48", "3.21s/it") for step in range(1, 20_000))
+    _, log = read(tmp_path, lines + "\n" + LINES["hf-trainer"][0])
+    assert log.program == "hf-trainer"
+    assert log.steady("samples_per_s") == 12.5
+
+
+def test_a_bar_that_has_not_begun_is_refused(tmp_path):
+    """There is no speed to read."""
+    with pytest.raises(BadInput, match="no s/it or it/s"):
+        read(tmp_path, "  0%|          | 0/500 [00:00<?, ?it/s]")
+
+
+def test_the_answer_says_that_a_bar_is_smoothed(tmp_path):
+    """To whoever reads the number."""
+    path = tmp_path / "out"
+    path.write_text("".join(bar(step, 500, "00:48", "3.21s/it") for step in range(1, 20)))
+    answer = run("diagnose", str(path))
+    assert answer.code == 0, answer.err
+    assert "3.21 s per step as logged" in answer.out
+    assert "smoothed" in answer.out

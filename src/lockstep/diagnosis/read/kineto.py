@@ -37,7 +37,7 @@ from lockstep.diagnosis.read.products import Shape, kernel_rates, shape_of
 from lockstep.diagnosis.trace import Mark, RankTrace, Spans, order_of, unclassified
 from lockstep.documents.files import File
 from lockstep.errors import BadInput
-from lockstep.types.arrays import Array, Ints
+from lockstep.types.arrays import Array, Floats, Ints
 from lockstep.types.plain import Json
 
 DEVICE = frozenset(("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"))
@@ -280,31 +280,44 @@ def _zero_us(kept: Columns) -> float:
 
 
 def _device_spans(kept: Columns, zero_us: float) -> Spans:
-    """Operations of the device that did most, with their launches, groups and classes."""
-    columns = {key: numbers(column) for key, column in kept.device.items()}
+    """Operations of the device that did most, with their launches, groups and classes.
+
+    Columns are let go as soon as they are used: of a long trace they are most of what is held.
+    """
+    columns = {key: numbers(kept.device.pop(key)) for key in list(kept.device)}
     if columns["gpu"].max() >= MOST_DEVICES:
         raise ValueError(f"a kernel ran on device {columns['gpu'].max()}")
-    device = np.maximum(columns["gpu"], 0)
+    device = np.maximum(columns.pop("gpu"), 0)
     of_busiest = device == np.argmax(np.bincount(device, columns["dur"]))
     if not of_busiest.all():
-        columns = {key: column[of_busiest] for key, column in columns.items()}
-    calls = {key: numbers(column) for key, column in kept.calls.items()}
-    place = places(calls["correlation"], columns["correlation"])
+        columns = {key: columns.pop(key)[of_busiest] for key in list(columns)}
+    called, external = _launches(kept, columns.pop("correlation"), columns.pop("external"))
+    _fill_records(kept, columns, external)
+    kinds = _kinds(kept, columns["name"], external)
+    _rate(kept, columns, external, kinds)
+    del external, device, of_busiest
+    start = (columns.pop("ts") - zero_us) / 1e6
+    end = start + columns.pop("dur") / 1e6
+    order = order_of(start, end, columns["stream"], columns["name"])
+    called -= zero_us
+    called /= 1e6
+    whole = {key: columns.pop(key)[order].astype(np.int64) for key in WHOLE}
+    return Spans(
+        start_s=start[order], end_s=end[order], kind=kinds[order], called_s=called[order],
+        size_B=columns["size"][order], microbatch=np.full(len(start), -1), **whole,
+    )  # fmt: skip
+
+
+def _launches(kept: Columns, correlation: Ints, external: Ints) -> tuple[Floats, Ints]:
+    """(microseconds of the launch of every operation, NaN where it is not known; number of its operator)."""
+    calls = {key: numbers(kept.calls.pop(key)) for key in list(kept.calls)}
+    place = places(calls["correlation"], correlation)
     known = place >= 0
     called = np.full(len(place), np.nan)
     called[known] = calls["ts"][place[known]]
-    external = columns["external"].astype(np.int64)
-    external[known & (external == 0)] = calls["external"][place[known & (external == 0)]]
-    _fill_records(kept, columns, external)
-    kinds, start = _kinds(kept, columns["name"], external), (columns["ts"] - zero_us) / 1e6
-    end = start + columns["dur"] / 1e6
-    _rate(kept, columns, external, kinds)
-    order = order_of(start, end, columns["stream"], columns["name"])
-    whole = {key: column[order].astype(np.int64) for key, column in columns.items() if key in WHOLE}
-    return Spans(
-        start_s=start[order], end_s=end[order], kind=kinds[order], called_s=(called[order] - zero_us) / 1e6,
-        size_B=columns["size"][order], microbatch=np.full(len(start), -1), **whole,
-    )  # fmt: skip
+    lost = known & (external == 0)
+    external[lost] = calls["external"][place[lost]]
+    return called, external
 
 
 def _rate(kept: Columns, columns: dict[str, Array], external: Ints, kinds: Ints) -> None:
@@ -331,8 +344,10 @@ def _fill_records(kept: Columns, columns: dict[str, Array], external: Ints) -> N
 def _kinds(kept: Columns, name: Ints, external: Ints) -> Ints:
     """Class of every operation."""
     names = list(kept.names)
-    place = places(numbers(kept.ops["external"]), external)
-    operator = np.where(place >= 0, numbers(kept.ops["name"])[place] if len(kept.ops["name"]) else -1, -1)
+    place = places(numbers(kept.ops.pop("external")), external)
+    operators = numbers(kept.ops.pop("name"))
+    operator = np.where(place >= 0, operators[place] if len(operators) else -1, -1)
+    del place, operators
     pairs, inverse = np.unique(name.astype(np.int64) * (len(names) + 1) + operator + 1, return_inverse=True)
     ran = [names[i] for i in np.unique(name).tolist()]
     unfused = any(SOFTMAX.search(one) for one in ran) and not any(FUSED_ATTENTION.search(one) for one in ran)

@@ -63,7 +63,7 @@ def link_rate_Bps(found: LinkFit, base: Cluster, index: int) -> float:
         measured, wire = format_bandwidth(rate_Bps), format_bandwidth(level.link.bandwidth_Bps)
         raise BadInput(
             f"{measured} for one link of {level.name} is above the {wire} of the wire ({level.link.name}); "
-            f"what was measured is another level, or not {base.name}",
+            f"what was measured is another level, a switch that reduces (NVLS, SHARP), or not {base.name}",
             "--level",
         )
     return rate_Bps

@@ -37,6 +37,11 @@ def read_operations(
     return see(_ranked(traces, ranks), layout, kinds or None, _steps(steps))
 
 
+def ranked_files(ranks: str | None) -> list[Path]:
+    """The files that `--ranks` names, which need not be given twice. Raises BadInput."""
+    return [Path(name) for name in _pairs(ranks, "--ranks").values()]
+
+
 def _pairs(text: str | None, where: str) -> dict[str, str]:
     """`a=b,c=d`. Raises BadInput."""
     found: dict[str, str] = {}

@@ -48,6 +48,12 @@ GROUPS = {
     "ep_comm": "expert",
     "other_comm": "other collectives",
 }
+SLOW = {
+    "": "",
+    "host": "its host is late",
+    "kernels": "its kernels are slow",
+    "interrupted": "something interrupts its kernels",
+}
 HOW = {"": "exposed", "transfer": "transfer", "waiting": "waiting"}
 SMALL_FRAC = 0.001
 LEAST_S = 1e-9
@@ -201,11 +207,11 @@ def _signed(seconds: float) -> str:
 def _stragglers(found: Sequence[Straggler], step_s: float, out: Console) -> None:
     rows = [
         (f"rank {one.rank}", one.kind, format_frac(one.steps_frac, 2), format_time(one.cost_s),
-         format_frac(one.cost_s / step_s, 2))
+         format_frac(one.cost_s / step_s, 2), SLOW[one.why])
         for one in found[:ROWS]
     ]  # fmt: skip
     columns = [("slowest", "left"), ("it", "left"), ("in steps", "right"), ("costs", "right"), ("of the step", "right")]
-    indented(out, table(columns, rows))
+    indented(out, table([*columns, ("because", "left")], rows))
 
 
 def _collectives(seen: Measured, out: Console) -> None:

@@ -8,18 +8,20 @@ from lockstep.diagnosis.read.logs.log import SAMPLES, Program, program
 from lockstep.diagnosis.stated import TOKENS
 
 NUMBER = r"['\"]?\s*[:=]\s*['\"]?([\d.eE+-]+)"
-
-KIND = program(
-    Program(
-        name="hf-trainer",
-        what="a log of Hugging Face's Trainer",
-        sign=r"['\"]?train_(?:samples|steps)_per_second['\"]?\s*[:=]",
-        patterns={
-            SAMPLES: (r"train_samples_per_second" + NUMBER, 1.0),
-            "steps_per_s": (r"train_steps_per_second" + NUMBER, 1.0),
-            TOKENS: (r"train_tokens_per_second" + NUMBER, 1.0),
-            "run_s": (r"train_runtime" + NUMBER, 1.0),
-        },
-        counts="the whole call of train: loading, evaluation and saving are in its run time",
-    )
+SIGN = r"['\"]?train_(?:samples|steps)_per_second['\"]?\s*[:=]"
+BATCH = r"Total train batch size .*= ([\d,]+)"
+PROGRAM = Program(
+    name="hf-trainer",
+    what="a log of Hugging Face's Trainer",
+    sign=SIGN,
+    patterns={
+        SAMPLES: (r"train_samples_per_second" + NUMBER, 1.0),
+        "steps_per_s": (r"train_steps_per_second" + NUMBER, 1.0),
+        TOKENS: (r"train_tokens_per_second" + NUMBER, 1.0),
+        "run_s": (r"train_runtime" + NUMBER, 1.0),
+    },
+    settings={"batch": BATCH},
+    counts="the whole call of train: loading, evaluation and saving are in its run time",
 )
+
+KIND = program(PROGRAM)
