@@ -307,3 +307,14 @@ def test_ticks_of_a_layer_are_its_numbers_of_ranks(look: Look) -> None:
     found = lockstep.tensor(ranks=4, **layer)
     for axes in look(plot_tensor, found):
         assert [text.get_text() for text in axes.get_xticklabels()] == [f"{row.ranks:,}" for row in found.rows]
+
+
+def test_ticks_of_figures_that_hardly_differ_are_told_apart() -> None:
+    found = lockstep.plan("llama3-8b", "dgx-h100:2", batch=[64, 128], tp=1, pp=1)
+    for axes in found.plot().axes:
+        axes.figure.canvas.draw()
+        low, high = axes.get_ylim()
+        ticks = [(at, text.get_text()) for at, text in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)]
+        said = [text for at, text in ticks if low <= at <= high]
+        assert len(said) > 2
+        assert len(set(said)) == len(said)

@@ -61,7 +61,8 @@ def groups_of(one: Estimate) -> list[Groups]:
         for number, members in enumerate(process_groups(one.layout, name)):
             for rank in members:
                 of[rank] = number
-        label = f"{NAMES[name]}: {said['groups']:,} groups of {said['ranks']:,} ranks"
+        many = "" if said["groups"] == 1 else "s"
+        label = f"{NAMES[name]}: {said['groups']:,} group{many} of {said['ranks']:,} ranks"
         found.append(Groups(name.replace("_", " "), label, said["level"], of[:MOST_RANKS]))
     return found
 
