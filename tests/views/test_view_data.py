@@ -21,8 +21,8 @@ from lockstep.verbs.words.question import read_layout
 from lockstep.views.page import inline
 from lockstep.views.page.columns import packed, unpacked
 from lockstep.views.page.shown import as_shown
-from lockstep.views.page.space import space_form, space_messages
-from lockstep.views.page.timeline import MOST_RANKS, timeline_form
+from lockstep.views.page.space import MOST_B, space_form, space_messages
+from lockstep.views.page.timeline import MOST_IN_FILE, MOST_RANKS, timeline_form
 
 PLANS: dict[str, dict[str, Any]] = {
     "dense": {"model": "llama3-8b", "cluster": "dgx-h100:2", "batch": 64},
@@ -254,6 +254,21 @@ def test_of_a_single_rank_with_more_the_earliest_are_drawn() -> None:
         assert spans["exposed_s"][early & (spans["lane"] == 1)].tolist() == pytest.approx([0.5] * 20)
     assert len(unpacked(part["spans"]["lane"])) == 40
     assert exposed(part, "duration_s").sum() == pytest.approx(0.5 * 20)
+
+
+def test_the_parts_of_a_file_have_room_in_it() -> None:
+    """Of the operations that compress worst, a step and a space, or a step and its measurement, leave 150 kB."""
+    count, rng = 40_000, np.random.default_rng(0)
+    builder = ProgramBuilder(1, ("compute", "dp"))
+    for _ in range(count // 2):
+        builder.compute(0, 1.0, label="F0")
+        builder.collective([0], "all-reduce", float(rng.integers(1, 10**9)), duration_s=1.0, stream="dp")
+    start_s = np.cumsum(rng.lognormal(size=count))
+    timeline = Timeline(builder.build(), start_s, start_s + rng.lognormal(size=count))
+    step_B = len(json.dumps(timeline_form(timeline, most=MOST_IN_FILE)))
+    assert max(step_B + MOST_B, len(json.dumps(timeline_form(timeline, timeline, most=MOST_IN_FILE)))) < (
+        850_000 - len(inline.script())
+    )
 
 
 @pytest.mark.parametrize("share", [0.7, 0.2, 0.02])
