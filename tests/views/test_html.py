@@ -6,11 +6,13 @@ import inspect
 import json
 import re
 import shlex
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lockstep
@@ -18,6 +20,7 @@ from cli_programs.questions import COMMANDS
 from cli_runner import LLAMA, run
 from lockstep.errors import BadInput, UnknownName
 from lockstep.types.shown import Shown
+from lockstep.units import format_size
 from lockstep.verbs import VERBS
 from lockstep.views.parts import ranks
 from lockstep.views.parts.notebook import LONGEST, SHOWN, VIEWS
@@ -184,6 +187,8 @@ ANSWERS: dict[str, Any] = {
     "messages": lambda: lockstep.messages(workers=8, params="25M"),
     "findings": lambda: lockstep.converge("delay-stability", {"delays": "0,1,5"}),
     "crossover": lambda: lockstep.crossover("all-reduce", ranks=8, latency="5us", bandwidth="25GB/s"),
+    "rank": lambda: lockstep.estimate("llama3-8b", "dgx-h100:2", batch=64).memory,
+    "timeline": lambda: lockstep.estimate("llama3-8b", "dgx-h100:2", batch=64, pp=4).timeline(),
 }
 
 
@@ -214,6 +219,21 @@ def test_rows_are_those_of_the_json() -> None:
     with pytest.raises(BadInput, match="no picture"):
         lockstep.cite().plot()
     assert len(plan.plot().axes) == 2
+
+
+def test_parts_of_answers_have_rows_and_pictures() -> None:
+    """The memory of a rank and a timeline, which people hold in their hands too."""
+    one = lockstep.estimate("llama3-8b", "dgx-h100:2", batch=64, pp=4)
+    assert one.memory.plot().axes
+    assert one.timeline().plot().axes
+    assert f"{format_size(float(one.memory.total_B))} of {format_size(one.memory.capacity_B)}" in repr(one.memory)
+    assert repr(one.timeline()) == str(one.timeline())
+    assert one.memory.table() == [one.memory.to_dict()]
+    assert [row["exposed_s"] for row in one.timeline().table()] == one.timeline().exposed_s.tolist()
+    many = replace(one.memory, parameters_B=np.array([1.0, 2.0]))
+    assert "2 layouts" in repr(many)
+    with pytest.raises(BadInput, match="one layout"):
+        many.plot()
 
 
 def test_every_answer_of_a_verb_shows_itself() -> None:

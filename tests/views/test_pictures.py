@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
@@ -20,6 +21,7 @@ from lockstep.validation.cases import TOLERANCE_FRAC, names, survey
 from lockstep.verbs.crossover import best_algorithms
 from lockstep.verbs.pipeline import pipeline_choices
 from lockstep.views.bench import plot_bench
+from lockstep.views.campaign import plot_tornado
 from lockstep.views.case import plot_cases
 from lockstep.views.checkpoint import plot_overhead
 from lockstep.views.collective import plot_sizes
@@ -307,3 +309,43 @@ def test_ticks_of_a_layer_are_its_numbers_of_ranks(look: Look) -> None:
     found = lockstep.tensor(ranks=4, **layer)
     for axes in look(plot_tensor, found):
         assert [text.get_text() for text in axes.get_xticklabels()] == [f"{row.ranks:,}" for row in found.rows]
+
+
+def test_ticks_of_figures_that_hardly_differ_are_told_apart() -> None:
+    found = lockstep.plan("llama3-8b", "dgx-h100:2", batch=[64, 128], tp=1, pp=1)
+    for axes in found.plot().axes:
+        axes.figure.canvas.draw()
+        low, high = axes.get_ylim()
+        ticks = [(at, text.get_text()) for at, text in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)]
+        said = [text for at, text in ticks if low <= at <= high]
+        assert len(said) > 2
+        assert len(set(said)) == len(said)
+
+
+@pytest.mark.parametrize(("stages", "microbatches"), [(4, 8), (8, 32)])
+def test_names_of_schedules_cover_neither_dots_nor_names(look: Look, stages: int, microbatches: int) -> None:
+    from matplotlib.text import Text
+
+    (axes,) = look(plot_choices, pipeline_choices(stages=stages, microbatches=microbatches))
+    axes.figure.canvas.draw()
+    boxes = [Text.get_window_extent(text) for text in axes.texts]
+    assert len(boxes) > 5
+    for place, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[place + 1 :])
+        dots = (axes.transData.transform(dot) for dots in axes.collections for dot in dots.get_offsets())
+        assert not any(box.contains(*dot) for dot in dots)
+
+
+def test_numbers_at_the_bars_of_a_tornado_cover_no_number(look: Look) -> None:
+    (axes,) = look(plot_tornado, lockstep.campaign("llama3-8b", "dgx-h100:2", batch=64, tokens="1G"))
+    axes.figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert not any(box.overlaps(other) for place, box in enumerate(boxes) for other in boxes[place + 1 :])
+
+
+def test_blanks_that_keep_a_label_off_its_bar_survive(tmp_path: Path) -> None:
+    """Programs that show an SVG drop ordinary blanks at the ends of a text."""
+    save_figure(lockstep.messages(workers=8, params="25M").plot(), tmp_path / "picture.svg")
+    said = re.findall(r"<text[^>]*>([^<]*)</text>", (tmp_path / "picture.svg").read_text("utf-8"))
+    assert "\u00a0350M\u00a0" in said
+    assert [one for one in said if one != one.strip(" ")] == []

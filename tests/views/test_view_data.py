@@ -21,8 +21,8 @@ from lockstep.verbs.words.question import read_layout
 from lockstep.views.page import inline
 from lockstep.views.page.columns import packed, unpacked
 from lockstep.views.page.shown import as_shown
-from lockstep.views.page.space import space_form, space_messages
-from lockstep.views.page.timeline import MOST_RANKS, timeline_form
+from lockstep.views.page.space import MOST_B, space_form, space_messages
+from lockstep.views.page.timeline import MOST_IN_FILE, MOST_RANKS, timeline_form
 
 PLANS: dict[str, dict[str, Any]] = {
     "dense": {"model": "llama3-8b", "cluster": "dgx-h100:2", "batch": 64},
@@ -235,3 +235,53 @@ def test_a_file_has_room_for_some_operations(most: int, ranks: int) -> None:
     form = timeline_form(timeline, most=most)["timelines"][0]
     assert len(form["ranks"]) == ranks
     assert form["left_out"] == 4 - ranks
+
+
+def test_of_a_single_rank_with_more_the_earliest_are_drawn() -> None:
+    """Each with its exposed seconds, as in the whole: what is left out still hides what it covers."""
+    builder = ProgramBuilder(1, ("compute", "dp"))
+    for _ in range(50):
+        builder.compute(0, 1.0, label="F0")
+        builder.collective([0], "all-reduce", 1e6, duration_s=1.5, stream="dp")
+    start_s = np.repeat(np.arange(50) * 2.0, 2)
+    timeline = Timeline(builder.build(), start_s, start_s + np.tile([1.0, 1.5], 50))
+    whole, part = (timeline_form(timeline, most=most)["timelines"][0] for most in (None, 40))
+    assert (whole["left_out_spans"], part["left_out_spans"]) == (0, 60)
+    for form in (whole, part):
+        spans = {name: unpacked(column) for name, column in form["spans"].items()}
+        early = spans["start_s"] < 40.0
+        assert np.count_nonzero(early) == 40
+        assert spans["exposed_s"][early & (spans["lane"] == 1)].tolist() == pytest.approx([0.5] * 20)
+    assert len(unpacked(part["spans"]["lane"])) == 40
+    assert exposed(part, "duration_s").sum() == pytest.approx(0.5 * 20)
+
+
+def test_the_parts_of_a_file_have_room_in_it() -> None:
+    """Of the operations that compress worst, a step and a space, or a step and its measurement, leave 150 kB."""
+    count, rng = 40_000, np.random.default_rng(0)
+    builder = ProgramBuilder(1, ("compute", "dp"))
+    for _ in range(count // 2):
+        builder.compute(0, 1.0, label="F0")
+        builder.collective([0], "all-reduce", float(rng.integers(1, 10**9)), duration_s=1.0, stream="dp")
+    start_s = np.cumsum(rng.lognormal(size=count))
+    timeline = Timeline(builder.build(), start_s, start_s + rng.lognormal(size=count))
+    step_B = len(json.dumps(timeline_form(timeline, most=MOST_IN_FILE)))
+    assert max(step_B + MOST_B, len(json.dumps(timeline_form(timeline, timeline, most=MOST_IN_FILE)))) < (
+        850_000 - len(inline.script())
+    )
+
+
+@pytest.mark.parametrize("share", [0.7, 0.2, 0.02])
+def test_a_file_has_room_for_some_bytes_of_layouts(plan: Plan, share: float) -> None:
+    """First a digit is left out, then the layouts that one would choose last."""
+    whole = space_form(plan)
+    fixed_B = len(json.dumps(space_form(plan, most=1)["chunks"]))
+    most_B = fixed_B + int(share * (len(json.dumps(whole["chunks"])) - fixed_B))
+    form = space_form(plan, most_B=most_B)
+    assert len(json.dumps(form["chunks"])) <= most_B
+    assert form["head"]["digits"] == whole["head"]["digits"] - 1
+    count = sum(chunk["points"] for chunk in form["chunks"])
+    assert count + form["found"]["left_out"] == plan.findings.evaluated
+    if count < plan.findings.evaluated:
+        best = space_form(plan, count)
+        assert [named(form, one) for one in form["chunks"]] == [named(best, one) for one in best["chunks"]]

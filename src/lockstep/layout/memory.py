@@ -40,6 +40,7 @@ from lockstep.layout.trained import frozen_B, restored_B, trained_parameters
 from lockstep.parallel.data.local import OUTER_STATE_B
 from lockstep.types.arrays import Number, Truth, Whole
 from lockstep.types.plain import Json
+from lockstep.types.shown import Shown
 from lockstep.workload import LayerKind, RankParameters
 
 FRAMEWORK_B = 1.5e9
@@ -58,8 +59,8 @@ end, when all gradients are there; during the update."""
 CATEGORIES = tuple(f"{name}_B" for name in ("parameters", "gradients", "optimizer", "activations", "buffers"))
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+@dataclass(frozen=True, slots=True, repr=False)
+class Memory(Shown):
     """Bytes on one rank by category, and what it keeps in host memory; arrays when the layout is a grid."""
 
     parameters_B: Number

@@ -19,6 +19,7 @@ from lockstep.errors import BadInput
 from lockstep.program.program import Kind, Program
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json, picked
+from lockstep.types.shown import Shown
 from lockstep.units import format_frac, format_time
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ COMPUTES = (Kind.COMPUTE, Kind.REDUCE, Kind.COPY)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Timeline:
+class Timeline(Shown):
     """Spans of all operations of a program; arrays in the order of the operations."""
 
     program: Program
@@ -62,8 +63,6 @@ class Timeline:
             f"Timeline ({self.source}): {self.program.ranks} ranks, {len(self.program)} operations, "
             f"makespan {format_time(self.makespan_s)}, utilization {format_frac(self.utilization_frac)}"
         )
-
-    __repr__ = __str__
 
     @cached_property
     def makespan_s(self) -> float:

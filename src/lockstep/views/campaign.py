@@ -207,14 +207,15 @@ def plot_tornado(found: Campaign) -> Figure:
 
     def draw(axes: Axes) -> None:
         for place, one in enumerate(bars):
-            for end, colour in ((one.low, PALETTE[1]), (one.high, PALETTE[0])):
-                if end is not None:
-                    axes.barh(place, end.days - now, left=now, color=colour, height=0.7)
-                    axes.annotate(
-                        f"{end.days:.4g}", (end.days, place), fontsize=7, va="center",
-                        ha="left" if end.days >= now else "right",
-                        xytext=(3 if end.days >= now else -3, 0), textcoords="offset points",
-                    )  # fmt: skip
+            ends = [(end.days, colour) for end, colour in ((one.low, PALETTE[1]), (one.high, PALETTE[0])) if end]
+            for days, colour in ends:
+                axes.barh(place, days - now, left=now, color=colour, height=0.7)
+            # One number on each side, of ends on the same side the farther.
+            for days in {days >= now: days for days, _ in sorted(ends, key=lambda end: abs(end[0] - now))}.values():
+                axes.annotate(
+                    f"{days:.4g}", (days, place), fontsize=7, va="center", ha="left" if days >= now else "right",
+                    xytext=(3 if days >= now else -3, 0), textcoords="offset points",
+                )  # fmt: skip
         axes.axvline(now, color="#333333", linewidth=1)
         axes.set_yticks(range(len(bars)), [NUMBER_WORDS[one.name] for one in bars])
         axes.set_xlabel("days")

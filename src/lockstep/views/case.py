@@ -158,7 +158,7 @@ def plot_cases(found: Survey) -> Figure:
         axes.set_xlabel("predicted time / published time (rates: their inverse)")
         axes.legend(fontsize=8, frameon=False, loc="lower right")
 
-    title = f"{len(studies)} published runs; grey: within {format_frac(TOLERANCE_FRAC)}"
+    title = f"{len(studies)} published run{'s' if len(studies) > 1 else ''}; grey: within {format_frac(TOLERANCE_FRAC)}"
     return make_figure(title, draw, size=(8.0, 1.2 + 0.24 * max(4, len(studies))))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
-from lockstep.views.page.timeline import timeline_form
+from lockstep.views.page.timeline import MOST_IN_FILE, timeline_form
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import new_figure
 from lockstep.views.parts.terminal import heading, indented, interactive, small_print, table
@@ -36,7 +36,8 @@ def render(found: Executed, out: Console) -> None:
     indented(out, table([("", "left"), ("makespan", "right"), ("", "right")], _times(found)))
     if run.late is not None:
         _late(run.late, out)
-    interactive(out, "timeline", partial(timeline_form, run.difference.predicted, run.difference.measured))
+    both = (run.difference.predicted, run.difference.measured)
+    interactive(out, "timeline", partial(timeline_form, *both, most=MOST_IN_FILE))
     rows = [_row(row) for row in run.difference.rows() if row["predicted_s"] or row["measured_s"]]
     heading(out, "By operation", "all ranks together, largest difference first")
     titles = [("", "left"), ("predicted", "right"), ("measured", "right")]

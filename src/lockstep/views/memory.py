@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 from rich.text import Text
 
+from lockstep.errors import BadInput
 from lockstep.units import format_count, format_frac, format_size
 from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
@@ -62,6 +64,22 @@ def render(found: StageMemories, out: Console) -> None:
     from lockstep.planner import memory_assumptions
 
     small_print(out, "Assumptions", memory_assumptions(found.job, found.cluster, found.layout), ASSUMPTIONS)
+
+
+def render_rank(memory: Memory, out: Console) -> None:
+    """Prints the memory of one rank by category; of many layouts the range of their totals."""
+    totals_B = np.atleast_1d(memory.total_B)
+    if totals_B.size != 1:
+        low, high = (format_size(float(end)) for end in (totals_B.min(), totals_B.max()))
+        out.print(Text(f"Memory of {totals_B.size:,} layouts: {low} to {high}", style="bold"))
+        return
+    fits = "fits" if memory.fits else "does not fit"
+    total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
+    out.print(Text(f"Memory of one rank: {total} of {capacity}, {fits}", style="bold"))
+    if memory.host_B:
+        out.print(host_words(memory))
+    heading(out, "What fills the memory")
+    categories(memory, out)
 
 
 def _place(place: Mapping[str, Json], out: Console) -> None:
@@ -132,24 +150,34 @@ DRAWN_STAGES = 24
 
 def plot_memory(found: StageMemories) -> Figure:
     """What fills a device of every stage, and what it has."""
-    stages, capacity = found.stages[:DRAWN_STAGES], found.memory.capacity_B / GIB
+    names = [f"stage {number}" for number in range(len(found.stages))] if len(found.stages) > 1 else ["device"]
+    fits = "fits" if found.memory.fits else "does not fit"
+    where = f"stage {found.fullest} is the fullest" if len(found.stages) > 1 else f"{found.layout}"
+    title = f"{found.job.model.name} on {found.job.devices} x {found.cluster.device.name} {fits}: {where}"
+    return _picture(found.stages[:DRAWN_STAGES], names[:DRAWN_STAGES], title)
+
+
+def plot_rank(memory: Memory) -> Figure:
+    """What fills the device of one rank, and what it has. Raises BadInput for many layouts."""
+    if np.size(memory.total_B) != 1:
+        raise BadInput("the memory of one layout has a picture")
+    return _picture([memory], ["device"], f"Memory of one rank: it {'fits' if memory.fits else 'does not fit'}")
+
+
+def _picture(stages: Sequence[Memory], names: Sequence[str], title: str) -> Figure:
+    capacity_B = stages[0].capacity_B
+    capacity = capacity_B / GIB
     sizes = {name: [float(getattr(one, f"{name}_B")) / GIB for one in stages] for name in CATEGORIES}
-    names = [f"stage {number}" for number in range(len(stages))] if len(found.stages) > 1 else ["device"]
     longest = max(float(one.total_B) for one in stages) / GIB
 
     def draw(axes: Axes) -> None:
         ends = [format_size(float(one.total_B)) for one in stages]
         bars.stacked(axes, names, sizes, ends, inches=8.0, room=1.15 * max(1.0, capacity / longest))
         axes.axvline(capacity, color=INK, linestyle=":")
-        axes.text(
-            capacity, -0.55, f"device: {format_size(found.memory.capacity_B)} ", ha="right", va="bottom", fontsize=8
-        )
+        axes.text(capacity, -0.55, f"device: {format_size(capacity_B)} ", ha="right", va="bottom", fontsize=8)
         axes.set_ylim(len(names) - 0.4, -1.0)
         axes.set_xlabel("memory of one device, GiB")
 
-    fits = "fits" if found.memory.fits else "does not fit"
-    where = f"stage {found.fullest} is the fullest" if len(found.stages) > 1 else f"{found.layout}"
-    title = f"{found.job.model.name} on {found.job.devices} x {found.cluster.device.name} {fits}: {where}"
     return make_figure(title, draw, size=(10.0, 1.7 + 0.34 * max(3, len(names))))
 
 

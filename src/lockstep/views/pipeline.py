@@ -132,6 +132,10 @@ NEAR = 0.035
 """Of the axes: dots nearer than this share one name, and names are as far apart."""
 LETTER_FRAC = 0.0105
 """Of the axes: the width of a letter."""
+APART = 0.027
+"""Of the axes: between a dot and the middle of a name above or below it."""
+NEXT = sorted(range(-24, 25), key=lambda step: (abs(step), step))
+"""Quarters of a line to move a name by until it covers nothing, the nearest first."""
 
 
 def _draw_choices(points: Sequence[Point], axes: Axes) -> None:
@@ -157,14 +161,23 @@ def _draw_choices(points: Sequence[Point], axes: Axes) -> None:
                 break
         else:
             places.append((one.live_models, one.utilization_frac, [one.schedule]))
+    letter = LETTER_FRAC * width
+    centres = [(math.log(one.live_models), one.utilization_frac) for one in points]
+    dots = [(x - letter, x + letter, y) for x, y in centres]
     written: list[tuple[float, float, float]] = []
     for x, y, names in places:
         text = ", ".join(dict.fromkeys(names))
-        start, end = math.log(x), math.log(x) + LETTER_FRAC * width * (len(text) + 2)
-        blocks = [at for left, right, at in written if left < end and start < right]
-        at = min([y, *(block - NEAR for block in blocks if block - y < NEAR)])
+        start, end = math.log(x) + 1.5 * letter, math.log(x) + letter * (len(text) + 2)
+        blocks = [(at, APART) for left, right, at in dots if left < end and start < right]
+        blocks += [(at, NEAR) for left, right, at in written if left < end and start < right]
+        free = (y + step * NEAR / 4 for step in NEXT)
+        at = next((at for at in free if all(abs(at - block) >= room for block, room in blocks)), y)
         written.append((start, end, at))
-        axes.text(x, at, f"  {text}", fontsize=7, va="center")
+        leads = {"arrowstyle": "-", "color": "#999999", "linewidth": 0.5} if abs(at - y) > APART else None
+        axes.annotate(
+            text, (x, y), (math.exp(start), at), fontsize=7, va="center", arrowprops=leads,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4},
+        )  # fmt: skip
 
 
 ALL = "all"

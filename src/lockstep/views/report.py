@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from lockstep.errors import BadInput
 from lockstep.units import format_frac, format_time
 from lockstep.views import cite, estimate, memory, plan, sensitivity
-from lockstep.views.page.space import space_form
-from lockstep.views.page.timeline import timeline_form
+from lockstep.views.page.space import MOST_B, space_form
+from lockstep.views.page.timeline import MOST_IN_FILE, timeline_form
 from lockstep.views.parts import nearest, ranks
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.groups import plot_groups
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lockstep.verbs.report import RunReport
 
 MOST_DRAWN = 20_000
-"""Operations of a timeline that a file has room for, as a picture and in lanes."""
+"""Operations of a timeline of which a file has a picture too."""
 
 
 def render(found: RunReport, out: Console) -> None:
@@ -72,12 +72,14 @@ def _timeline(best: Estimate, out: Console) -> None:
         f"stage{'s' if best.layout.pp > 1 else ''}, each the same on {best.job.devices // best.layout.pp:,} devices. "
         f"`lockstep estimate --trace` writes it for Perfetto."
     )
-    if len(timeline.program) > MOST_DRAWN:
-        out.print(f"Of its {len(timeline.program):,} operations the file has those of the first stages.")
+    if len(timeline.program) > MOST_IN_FILE:
+        out.print(
+            f"Of its {len(timeline.program):,} operations the file has {MOST_IN_FILE:,} or fewer, of the first stages."
+        )
     if (draws := getattr(out, "picture", None)) and len(timeline.program) <= MOST_DRAWN:
         draws(estimate.plot_step(best))
     devices, capacity_B = [best.job.devices // best.layout.pp] * best.layout.pp, best.memory.capacity_B
-    form = partial(timeline_form, timeline, stands_for=devices, capacity_B=capacity_B, most=MOST_DRAWN)
+    form = partial(timeline_form, timeline, stands_for=devices, capacity_B=capacity_B, most=MOST_IN_FILE)
     interactive(out, "timeline", form)
 
 
@@ -88,7 +90,7 @@ def _space(found: Plan, out: Console) -> None:
         f"{findings.evaluated:,} layouts keep the rules, {findings.feasible:,} of them fit; "
         f"{len(findings.front):,} are on the Pareto front of step time and memory."
     )
-    interactive(out, "space", partial(space_form, found))
+    interactive(out, "space", partial(space_form, found, most_B=MOST_B))
 
 
 def _trust(found: RunReport, out: Console) -> None:

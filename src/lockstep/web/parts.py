@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from lockstep.web.asked import Asked
 
 KINDS = ("parameters", "gradients", "optimizer", "activations", "buffers")
+UPDATE = {"optimizer": "update"}
+"""The colour of the optimizer's time, as that of its memory is also the one of tensor-parallel traffic."""
 """Of memory."""
 
 
@@ -106,7 +108,7 @@ def step_parts(one: Estimate) -> list[Json]:
             continue
         found.append(
             {
-                "kind": name,
+                "kind": UPDATE.get(name, name),
                 "label": PART_WORDS[name],
                 "text": format_time(seconds),
                 "share": share,

@@ -102,9 +102,9 @@ export async function space(element, form, options = {}) {
     const [x] = view.pixel(capacity, 0), left = x > box.left + box.width / 2;
     context.fillStyle = colour.css("--limit");
     context.fillRect(x, box.top, 1.5, box.height);
-    context.textBaseline = "bottom";
+    context.textBaseline = "top";
     context.textAlign = left ? "right" : "left";
-    context.fillText(`${head.device}, ${size(head.capacity_B)}`, left ? x - 5 : x + 5, box.top + box.height - 5);
+    context.fillText(`${head.device}, ${size(head.capacity_B)}`, left ? x - 5 : x + 5, box.top + 5);
   }
 
   function drawFront(context) {

@@ -6,6 +6,8 @@ that occur and a column of places in them, so that a quarter of a million layout
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -43,21 +45,30 @@ FIELDS: dict[str, tuple[tuple[str, ...], str]] = {
 """What `Layout.texts` writes -> columns of a grid that decide it, and what a legend says where nothing is written."""
 STATED = ("cp", "ep", "zero", "recompute", "sequence_parallel")
 """Fields whose default is a choice like any other."""
-MOST, MOST_PRECISE = 250_000, 180_000
-"""Layouts of a file, and how many are written with all digits: what a megabyte has room for."""
+MOST, MOST_B = 250_000, 450_000
+"""Layouts of a file, and bytes of their text: what a megabyte has room for next to pictures and a timeline."""
 WHY = ("", "memory", "host memory")
 """What a layout exceeds, by the codes of `Points.why`; those after them are the places in `refusals` of a chunk."""
 
 
-def space_form(plan: Plan, most: int = MOST) -> Json:
-    """The whole space of a plan, or of a larger one `most` layouts."""
+def space_form(plan: Plan, most: int = MOST, most_B: float = math.inf) -> Json:
+    """The whole space of a plan, or of a larger one `most` layouts, in at most `most_B` bytes of JSON.
+
+    Where it is larger, numbers have a digit less, and then fewer layouts are kept.
+    """
     job, cluster, software = plan.job, plan.cluster, plan.software
     found = list(_points(job, cluster, plan.findings.space, software))
-    kept = _most(found, most)
-    digits = DIGITS if sum(map(len, kept)) <= MOST_PRECISE else DIGITS - 1
+    kept, digits = _most(found, most), DIGITS
+    chunks = [chunk_form(some, digits) for some in kept]
+    while (size_B := len(json.dumps(chunks))) > most_B and (most := sum(map(len, kept))) > 1:
+        if digits == DIGITS:
+            digits -= 1
+        else:
+            kept = _most(found, max(1, int(min(0.9, most_B / size_B) * most)))
+        chunks = [chunk_form(some, digits) for some in kept]
     return {
         "head": head_form(job, cluster, digits, software),
-        "chunks": [chunk_form(some, digits) for some in kept],
+        "chunks": chunks,
         "found": found_form(plan, digits) | _counts(found, kept, software),
     }
 

@@ -271,8 +271,9 @@ export async function timeline(element, form, options = {}) {
   if (x1 > x0 && rows[first] && rows[end]) brush({ x0: x0 * longest_s, x1: x1 * longest_s }, { top: rows[first].y, bottom: rows[end].y + 1 });
   new ResizeObserver(() => scroll.clientWidth !== view.width && resize()).observe(scroll);
   onScheme(element, refresh);
-  const left = timelines[0].left_out;
-  if (left) status.textContent = `${left.toLocaleString("en")} more ranks are not drawn`;
+  const { left_out: ranks, left_out_spans: later } = form.timelines[0];
+  status.textContent = [[ranks, "more ranks are"], [later, "later spans are"]].filter(([count]) => count)
+    .map(([count, said]) => `${count.toLocaleString("en")} ${said} not drawn`).join("; ");
   return { view, search, describe, rows, timelines, write, pins, sums: () => area && sums(rows, area), times: view.times };
 }
 

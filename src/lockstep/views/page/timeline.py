@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 64
 """Ranks drawn; the others are counted."""
+MOST_IN_FILE = 10_000
+"""Operations of each timeline that a file has room for: at most 200 kB."""
 MEANINGS = {
     "F": "forward", "B": "backward", "I": "gradients of inputs", "W": "gradients of weights",
     "matmul": "matrix products",
@@ -39,11 +41,11 @@ def timeline_form(
     """One timeline, or a predicted and a measured one.
 
     `stands_for`: how many devices each rank stands for; `capacity_B`: the memory of a device; `most` operations are
-    drawn, of the first ranks, at least of one.
+    drawn, of the first ranks; of a single rank with more, the earliest.
     """
     ranks = min(_ranks(one, most) for one in timelines)
     return {
-        "timelines": [_timeline(one, stands_for, ranks) for one in timelines],
+        "timelines": [_timeline(one, stands_for, ranks, most) for one in timelines],
         "capacity_B": capacity_B,
         "units": UNITS,
     }
@@ -57,7 +59,7 @@ def _ranks(timeline: Timeline, most: int | None) -> int:
     return int(np.clip(np.searchsorted(upto, most, "right"), 1, MOST_RANKS))
 
 
-def _timeline(timeline: Timeline, stands_for: Sequence[int], ranks: int) -> Json:
+def _timeline(timeline: Timeline, stands_for: Sequence[int], ranks: int, most: int | None) -> Json:
     program = timeline.program
     busy_s = timeline.busy_s()
     lanes = [lane for lane in timeline.lanes if lane[0] < ranks and busy_s[lane] > 0]
@@ -68,12 +70,18 @@ def _timeline(timeline: Timeline, stands_for: Sequence[int], ranks: int) -> Json
     texts, families, title, family = _titles(timeline, ids)
     pieces, exposed_s = _exposed(timeline, ids)
     computes = {int(one) for one in lane[np.isin(kind, COMPUTES)]}
+    until_s = _until(timeline.start_s[ids], most)
+    early = timeline.start_s[ids] < until_s
+    pieces = pieces[:, early[pieces[0].astype(np.int64)]]
+    piece_lane, left_out = lane[pieces[0].astype(np.int64)], int((~early).sum())
+    ids, lane, title, family = ids[early], lane[early], title[early], family[early]
     return {
         "source": timeline.source,
         "makespan_s": timeline.makespan_s,
         "operations": len(program),
         "left_out": max(0, program.ranks - ranks),
-        "ranks": [_rank(timeline, rank, stands_for) for rank in sorted({rank for rank, _ in lanes})],
+        "left_out_spans": left_out,
+        "ranks": [_rank(timeline, rank, stands_for, until_s) for rank in sorted({rank for rank, _ in lanes})],
         "lanes": [{"rank": rank, "name": name, "moves": at not in computes} for at, (rank, name) in enumerate(lanes)],
         "titles": texts,
         "families": families,
@@ -84,21 +92,29 @@ def _timeline(timeline: Timeline, stands_for: Sequence[int], ranks: int) -> Json
             "start_s": packed(timeline.start_s[ids]),
             "duration_s": packed(timeline.end_s[ids] - timeline.start_s[ids]),
             "size_B": packed(program.size_B[ids]),
-            "exposed_s": packed(exposed_s),
+            "exposed_s": packed(exposed_s[early]),
         },
         "exposed": {
-            "lane": packed(lane[pieces[0].astype(np.int64)]),
+            "lane": packed(piece_lane),
             "start_s": packed(pieces[1]),
             "duration_s": packed(pieces[2] - pieces[1]),
         },
     }  # fmt: skip
 
 
-def _rank(timeline: Timeline, rank: int, stands_for: Sequence[int]) -> Json:
-    """What a rank is called, and the bytes that it uses from each moment on."""
+def _until(start_s: Floats, most: int | None) -> float:
+    """Before when spans start that are drawn: all, or at most so many of the earliest."""
+    if most is None or len(start_s) <= most:
+        return np.inf
+    return float(np.sort(start_s)[most])
+
+
+def _rank(timeline: Timeline, rank: int, stands_for: Sequence[int], until_s: float) -> Json:
+    """What a rank is called, and the bytes that it uses from each moment on, as far as it is drawn."""
     names = timeline.rank_names
     held_B = {name: float(ranks[rank]) for name, ranks in timeline.held_B.items()}
     times_s, used_B = timeline.memory_B(rank)
+    times_s, used_B = times_s[times_s < until_s], used_B[times_s < until_s]
     found: Json = {
         "rank": rank,
         "name": names[rank] if names else f"rank {rank}",

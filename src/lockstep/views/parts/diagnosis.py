@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.units import format_bandwidth, format_flops, format_frac, format_size, format_time
-from lockstep.views.page.timeline import timeline_form
+from lockstep.views.page.timeline import MOST_IN_FILE, timeline_form
 from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.terminal import bar, heading, indented, interactive, table
 
@@ -63,7 +63,7 @@ COSTS_FRAC = 0.02
 ROWS = 8
 CHANGES = 3
 MOST_DRAWN = 40_000
-"""Operations of a step that a page has."""
+"""Operations of a step that a page draws."""
 
 
 def words(part: str) -> str:
@@ -76,7 +76,7 @@ def render_operations(answer: Diagnosis, seen: Measured, out: Console) -> None:
     """Prints what traces or a table of operations show."""
     beside = answer.beside
     _verdict(answer, seen, out)
-    interactive(out, "timeline", partial(lanes, answer))
+    interactive(out, "timeline", partial(lanes, answer, MOST_IN_FILE))
     if answer.changes is not None:
         more = f"; {len(answer.changes) - ROWS} more with --json" if len(answer.changes) > ROWS else ""
         heading(out, "What changed", f"seconds of a step, and of the whole capture{more}")
@@ -96,14 +96,14 @@ def render_operations(answer: Diagnosis, seen: Measured, out: Console) -> None:
         _causes(beside.causes, out)
 
 
-def lanes(answer: Diagnosis) -> Json:
+def lanes(answer: Diagnosis, most: int = MOST_DRAWN) -> Json:
     """A measured step of each stage under the predicted one, as a browser draws it; without a prediction alone."""
     found = answer.predicted
     if found is None:
-        return timeline_form(*answer.timelines(), most=MOST_DRAWN)
+        return timeline_form(*answer.timelines(), most=most)
     devices = [found.job.devices // found.layout.pp] * found.layout.pp
     capacity_B = found.memory.capacity_B
-    return timeline_form(*answer.timelines(), stands_for=devices, capacity_B=capacity_B, most=MOST_DRAWN)
+    return timeline_form(*answer.timelines(), stands_for=devices, capacity_B=capacity_B, most=most)
 
 
 def _verdict(answer: Diagnosis, seen: Measured, out: Console) -> None:

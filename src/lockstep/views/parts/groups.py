@@ -61,7 +61,8 @@ def groups_of(one: Estimate) -> list[Groups]:
         for number, members in enumerate(process_groups(one.layout, name)):
             for rank in members:
                 of[rank] = number
-        label = f"{NAMES[name]}: {said['groups']:,} groups of {said['ranks']:,} ranks"
+        many = "" if said["groups"] == 1 else "s"
+        label = f"{NAMES[name]}: {said['groups']:,} group{many} of {said['ranks']:,} ranks"
         found.append(Groups(name.replace("_", " "), label, said["level"], of[:MOST_RANKS]))
     return found
 
@@ -83,9 +84,10 @@ def plot_groups(one: Estimate) -> Figure:
     places = _places(min(one.job.devices, MOST_RANKS), unit)
     wide, tall = (1 + max(place[axis] for place in places) for axis in (0, 1))
     panels = min(len(kinds), 2)
-    each = 9.0 / panels
+    width = max(4.5, min(9.0, panels * max(4.0, 0.3 * wide + 0.3)))
+    each = width / panels
     rows = -(-len(kinds) // panels)
-    size = 9.0, 0.5 + rows * (0.45 + tall * min(0.3, (each - 0.3) / wide))
+    size = width, 0.5 + rows * (0.45 + tall * min(0.3, (each - 0.3) / wide))
     figure = new_figure(size)
     figure.suptitle(f"Ranks that work with rank 0: {shown(one)} in nodes of {unit}", x=0.01, ha="left", fontsize=10)
     cells = list(figure.subplots(rows, panels, squeeze=False).flat)

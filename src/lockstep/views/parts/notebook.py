@@ -38,6 +38,8 @@ SHOWN: dict[str, tuple[str, str, str]] = {
     "lockstep.verbs.pipeline.PipelineChoices": ("pipeline", "render_choices", "plot_choices"),
     "lockstep.verbs.train.TrainingMethods": ("train", "render_methods", ""),
     "lockstep.collectives.crossover.Crossover": ("crossover", "render", "plot_regions"),
+    "lockstep.layout.memory.Memory": ("memory", "render_rank", "plot_rank"),
+    "lockstep.program.timeline.Timeline": ("parts.timelines", "render_timeline", "plot_timeline"),
 }
 """Class -> view, and the functions that show and draw it, where these are not the verb's own."""
 VIEWS: dict[str, str] = {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput
 from lockstep.rows.choice import choice
 from lockstep.rows.columns import Column, Series, columns, shown
+from lockstep.units import format_count
 from lockstep.views.parts.choice_plot import plot_choice
 from lockstep.views.parts.figure import PALETTE, make_figure, sizes_on, times_on
 
@@ -120,8 +122,17 @@ def _ticks(axis: Axis, key: str, wide: bool, values: list[float]) -> None:
         times_on(axis)
     elif key.endswith("_B") and wide:
         sizes_on(axis)
+    elif key.endswith("_per_s"):
+        digits = _digits(values)
+        axis.set_major_formatter(FuncFormatter(lambda value, _: format_count(value, digits)))
     else:
         axis.set_major_formatter(FuncFormatter(lambda value, _: shown(key, _whole(value))))
+
+
+def _digits(values: list[float]) -> int:
+    """Digits that tell the ticks of an axis apart, at least three."""
+    apart = (max(values) - min(values)) / MOST_TICKS
+    return max(3, math.ceil(math.log10(max(map(abs, values)) / apart))) if apart > 0 else 3
 
 
 def _whole(value: float) -> float:

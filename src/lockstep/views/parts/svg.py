@@ -26,6 +26,7 @@ DARK = {
 """Hues on white and on dark paper."""
 PAPER, INK = (0x14, 0x18, 0x1D), (0xE3, 0xE7, 0xEC)
 CLASS = "lockstep-picture"
+BLANKS, NO_BREAK = re.compile(r"(?<=>) +(?=[^<>\n]+</text>)| +(?=</text>)"), "\u00a0"
 COLOUR = re.compile(r"(fill|stroke): (#[0-9a-f]{6})")
 
 
@@ -42,6 +43,8 @@ def on_dark(colour: str) -> str | None:
 
 def finished(text: str, title: str, description: str) -> str:
     """The SVG of matplotlib with words that stand for it and colours for dark paper."""
+    # Blanks before and after a label keep it off its bar; others would be dropped.
+    text = BLANKS.sub(lambda found: NO_BREAK * len(found[0]), text)
     start = text.index("<svg")
     head, rest = text[start : text.index(">", start)], text[text.index(">", start) :]
     key = "p" + sha256(rest.encode()).hexdigest()[:10]

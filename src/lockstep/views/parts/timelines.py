@@ -9,17 +9,20 @@ import re
 from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.text import Text
 
 from lockstep.errors import BadInput
 from lockstep.program import Kind, Timeline
 from lockstep.units import format_frac, format_time
 from lockstep.views.parts.figure import ON_BAR, PALETTE, is_dark, new_figure
+from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from rich.console import Console
 
 
 # Okabe-Ito colours, told apart with every common colour vision (Okabe and Ito 2008).
@@ -35,6 +38,32 @@ MOST_IN_LANE = 120
 """Spans of a lane that can be told apart in the width of a picture."""
 SHOWN_SPANS = 48
 """Of a lane with more, as many at the beginning and at the end."""
+
+
+MOST_ROWS = 64
+"""Lanes of a table."""
+
+
+def render_timeline(timeline: Timeline, out: Console) -> None:
+    """Prints the summary, and how busy each lane is."""
+    out.print(Text(str(timeline), style="bold"))
+    count = np.bincount(timeline.program.lane)
+    busy = [(lane, busy_s) for lane, busy_s in timeline.busy_s().items() if busy_s > 0]
+    names, streams = timeline.rank_names, timeline.program.streams
+    heading(out, "Lanes", f"first {MOST_ROWS} of {len(busy):,}" if len(busy) > MOST_ROWS else "")
+    rows = (
+        (
+            names[rank] if names else f"rank {rank}",
+            stream,
+            f"{count[rank * len(streams) + streams.index(stream)]:,}",
+            format_time(busy_s),
+            format_frac(busy_s / timeline.makespan_s),
+        )
+        for (rank, stream), busy_s in busy[:MOST_ROWS]
+    )
+    titles = [("", "left"), ("lane", "left"), ("operations", "right"), ("busy", "right"), ("of the makespan", "right")]
+    indented(out, table(titles, rows))
+    small_print(out, "Assumptions", timeline.assumptions, len(timeline.assumptions))
 
 
 def plot_timeline(

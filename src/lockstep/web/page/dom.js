@@ -1,6 +1,7 @@
 // The parts that screens are made of. Text is always text: nothing here reads HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
+const LEAST = 0.7; // of a picture's own width, below which its letters are too small: it is scrolled instead
 
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
@@ -61,7 +62,10 @@ export function range(one) {
 /** A picture that the server draws, and words until it is there. */
 export function paper(address, said) {
   const waiting = h("p", { class: "dim", role: "status" }, "Drawing the picture ..."), around = h("div", { class: "paper", tabindex: "0", role: "region", "aria-label": said }, waiting);
-  const image = h("img", { src: address, alt: `Picture: ${said}`, onload: () => waiting.replaceWith(image), onerror: () => around.remove() });
+  const image = h("img", { src: address, alt: `Picture: ${said}`, onerror: () => around.remove(), onload: () => {
+    image.style.minWidth = `${LEAST * image.naturalWidth}px`;
+    waiting.replaceWith(image);
+  } });
   return around;
 }
 

@@ -39,7 +39,7 @@ SHOWN = "Where the difference comes from"
 
 
 KINDS = {
-    "attention": "attention", "stream": "stream", "copies": "host_comm", "optimizer": "generation",
+    "attention": "attention", "stream": "stream", "copies": "host_comm", "optimizer": "update",
     "waiting": "waiting", "other_comm": "other", "outside_step": "other", WHOLE: "compute",
 }  # fmt: skip
 """Colours of parts that only traces show; others have that of their first word."""

@@ -7,8 +7,9 @@ function histogram(days) {
     return bar;
   });
   return h("figure", { class: "histogram", role: "img", "aria-label": `${days.runs}: ${days.low} to ${days.high}, ${days.mean}` },
+    h("p", { class: "mean" }, place(h("b", { class: days.mean_share > 0.5 ? "left" : "" }, days.mean), { left: days.mean_share })),
     h("div", { class: "bins" }, bars, place(h("b", {}), { left: days.mean_share })),
-    h("figcaption", { class: "ends" }, h("span", {}, days.low), h("b", {}, days.mean), h("span", { class: "far" }, days.high)));
+    h("figcaption", { class: "ends" }, h("span", {}, days.low), h("span", { class: "far" }, days.high)));
 }
 
 /** Days of single runs, failures, checkpoints, and what to change. */

@@ -76,6 +76,6 @@ export function draw(element, data, page) {
     h("section", {}, heading("Memory by pipeline stage", `${data.fullest} is the fullest; the end of a track is the device's ${data.stages[0].limit}`),
       stages(data), stack(data.stages[0].parts.map((part) => ({ ...part, text: "" })), "key").lastChild),
     h("section", {}, heading("Ranks and their groups"), grid(data.grid, page)),
-    ...(data.grid.kinds.length ? [paper(`/layout.svg${location.search}`, `ranks that work with rank 0, ${data.grid.note}`), ...blocks([data.ranks], page)] : []),
+    ...(data.grid.kinds.length ? [h("div", { class: "twice" }, paper(`/layout.svg${location.search}`, `ranks that work with rank 0, ${data.grid.note}`)), ...blocks([data.ranks], page)] : []),
     ...blocks(data.blocks, page));
 }
