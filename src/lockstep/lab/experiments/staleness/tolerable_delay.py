@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
-from lockstep.lab.descent.delayed import follow
+from lockstep.lab.descent.delayed import follow, reads
 from lockstep.lab.laws import largest_stable_step
 from lockstep.lab.objectives import Perceptron, digits_perceptron, sharpness
 from lockstep.settings import setting
@@ -135,9 +135,8 @@ def _row(objective: Perceptron, point: Array, moment: int, step: float, settings
 
 def _continued(objective: Perceptron, point: Array, step: float, delay: int) -> float:
     """Loss after more steps with a delay."""
-    read = np.maximum(np.arange(CONTINUED) - delay, 0)
     made = follow(
-        read, lambda x: objective.gradient(x[0])[None], lambda x: np.array([objective.loss(x[0])]), point[None], step,
-        record_every=CONTINUED,
+        reads(CONTINUED, delay), lambda x: objective.gradient(x[0])[None], lambda x: np.array([objective.loss(x[0])]),
+        point[None], step, record_every=CONTINUED,
     )  # fmt: skip
     return float(made.losses[-1, 0])
