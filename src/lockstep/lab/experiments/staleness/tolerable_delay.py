@@ -73,7 +73,13 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     ratio = rows[-1]["tolerable_delay"] / max(rows[0]["tolerable_delay"], 1)
     what = "late training tolerates less delay, step cut tenfold"
     checks.append(Check(what, 1.0, ratio, relation="at most", false_law=True, holds=ALWAYS))
-    checks += _settled()
+    learned = rows[-2]["loss"] / rows[0]["loss"]
+    checks += [
+        # With a step below 2 / curvature descent lowers the loss.
+        Check("loss late in training over that at the start", 1.0, learned, relation="at most",
+              holds=when(moments[-1] > moments[0], "at least two moments")),
+        *_settled(),
+    ]  # fmt: skip
     x = np.array([row["step"] for row in rows[:-1]], dtype=float)
     limits = np.array([row["tolerable_delay"] for row in rows], dtype=float)
     return Findings(
