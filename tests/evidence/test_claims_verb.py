@@ -149,6 +149,8 @@ def test_options_without_effect_are_refused(words: dict[str, object], where: str
 
 def test_unknown_names_are_refused_with_close_ones() -> None:
     assert run("claims", "T99").refusal().startswith("ID: unknown claim 'T99'; did you mean")
+    assert "--search lists them" in run("claims", "ring latency").refusal()
+    assert "try one of" in run("claims", "no such words").refusal()
 
 
 def test_pages_are_what_the_shelf_says() -> None:

@@ -122,7 +122,8 @@ def test_ids_of_another_collection_are_nowhere() -> None:
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [("theorem 5", "T5"), ("t.5", "T5"), ("Exercise C.6", "C.6"), ("a7", "A.7"), ("A 7", "A.7"), ("problem 14", "B.14"),
-     ("b11", "B.11"), ("example 3", "E3"), ("homework 1", "HW1"), ("E12", "E12"), ("claim 3", "A.3")],
+     ("b11", "B.11"), ("example 3", "E3"), ("homework 1", "HW1"), ("E12", "E12"), ("claim 3", "A.3"),
+     ("true/false 4", "A.4"), ("True or false 12", "A.12")],
 )  # fmt: skip
 def test_names_are_forgiving(name: str, wanted: str) -> None:
     assert canonical(name) == wanted

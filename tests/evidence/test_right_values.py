@@ -92,6 +92,22 @@ def bits(share: float) -> float:
     return 32 / (32 * share - share * math.log2(share) - (1 - share) * math.log2(1 - share))
 
 
+def proximal_limit() -> float:
+    """Of curvatures and optima as the experiment has them: rounds of ten steps with a pull to their start."""
+    from lockstep.lab.experiments.local.local_bias import Settings
+
+    given, x = Settings(), 0.0
+    for _ in range(2000):
+        ends = []
+        for h, b in zip(given.curvatures, given.optima, strict=True):
+            y = x
+            for _ in range(10):
+                y -= given.step_size * (h * (y - b) + given.proximal * (y - x))
+            ends.append(y)
+        x = sum(ends) / len(ends)
+    return x
+
+
 RIGHT: dict[str, Callable[[], float]] = {
     "delay-floor: floor of E x^2, delay 5": lambda: floor(1 / 12, 5),
     "delay-floor: floor with delay / without": lambda: floor(1 / 42, 20) / floor(1 / 42, 0),
@@ -115,6 +131,27 @@ RIGHT: dict[str, Callable[[], float]] = {
     "gradient-variance: the unweighted mean has the variance of the global batch": lambda: (1 / 10 + 1 / 1000) / 4,
     "gradient-range: zero at scale 2^0": lambda: math.erf(2**-25 / 1e-4 / math.sqrt(2)),
     "compression-noise: relative error only adds to the variance": lambda: 0.16 / (1 - 0.64 - 0.12),
+    "compression-noise: random-k, 4 ranks, a = 0.1": lambda: 0.01 / (1 - 0.81 - 0.0075),
+    "compression-noise: additive error, a = 0.1": lambda: 0.01 / (1 - 0.81),
+    "gradient-variance: variance, with replacement, 16 workers": lambda: 1 / 64,
+    "gradient-variance: variance, one worker alone, 8 workers": lambda: 8 / 64,
+    "aggregation-error: gap with feedback after 10 steps": lambda: (0.79 * 0.7**9) ** 2 / 2,
+    "aggregation-error: opposing, Huber, error 0.3": lambda: 0.3 * 10_000 / 20_001**2,
+    "loss-scaling: fp32: loss after 10 steps":
+        lambda: sum(x * (1 - x) ** 20 for x in np.geomspace(0.1, 1, 200)) / sum(np.geomspace(0.1, 1, 200)),
+    "norm-steps: no lower value, spectral, U V'": lambda: -(3**2 + 4**2 + 1 + 2**2 + 2 * 10) / 8,
+    "async-momentum: factor per step, momentum 0.9, delay 1, a = 0.08": lambda: math.sqrt(0.98),
+    "delay-stability: factor per step along negative curvature, delay 5":
+        lambda: np.abs(np.roots([1, -1, 0, 0, 0, 0, -0.01])).max(),
+    "gradient-range: overflow at scale 2^29": lambda: math.erfc(65_520 / 2**29 / 1e-4 / math.sqrt(2)),
+    "hogwild: fraction of updates that collide with another, density 0.03": lambda: 1 - 0.97**15,
+    "hogwild: largest step, dense": lambda: 2 * math.sin(math.pi / 62),
+    "generalization-gap: gap of the exact fit to 400 examples": lambda: (50 / 400 + 50 / 349) / 2,
+    "error-feedback: three ranks, dense: fraction left after 200 steps": lambda: (1 - 0.07 / 6) ** 200,
+    "compression-stability: factor of one step, a = 0.5, 4 ranks": lambda: 1 - 1 + 0.25 * (1 + 9 / 4),
+    "compression-time: efficiency 90 % after 10x compression": lambda: 0.7 / (0.7 + 0.03),
+    "local-bias: limit of FedProx, K = 10": proximal_limit,
+    "communication-bound: a bit per step, target 0.0001: loss": lambda: 2.0**-15,
 }  # fmt: skip
 
 

@@ -27,7 +27,7 @@ ODD = {("critical-batch", 0.15)}
 """Two digits: between a tenth and a fifth."""
 
 
-DRAWN = ("bounds the floor", "gap on the digits")
+DRAWN = ("bounds the floor", "gap on the digits", "loss of a payload by 5")
 """Examples that draw random numbers; all others are counted, so that nothing about them is uncertain."""
 
 

@@ -25,6 +25,7 @@ WORDS = {
     "proof": "B", "example": "E", "exercise": "C", "homework": "HW",
 }  # fmt: skip
 _LETTERS = {letter.lower() for letter in KINDS.values()}
+_TRUE_FALSE = re.compile(r"^true(?: or |/| )false")
 _NUMBER = re.compile(r"^(?:([a-z][a-z-]*)\s+)?(?:(hw|[tabcem])[.\s-]?)?(\d{1,2})$")
 
 
@@ -95,7 +96,7 @@ def costs() -> dict[str, float]:
 
 def canonical(name: str) -> str:
     """The id that a name like `theorem 5`, `a7` or `exercise C.6` means; the name itself where it means none."""
-    text = " ".join(name.strip().lower().replace("_", "-").split())
+    text = _TRUE_FALSE.sub("true-false", " ".join(name.strip().lower().replace("_", "-").split()))
     if found := _NUMBER.match(text):
         word, letter, number = found.groups()
         said = {word or "": (word or "") if word in _LETTERS else ""} | WORDS | KINDS
@@ -111,7 +112,9 @@ def find_entries(name: str) -> tuple[Entry, ...]:
     same = wanted.casefold()
     found = tuple(one for one in entries() if same == one.id.casefold() or same in one.names)
     if not found:
-        raise UnknownName("claim", name, tuple(one.id for one in entries()), "ID")
+        about = search(name) if name.strip() and not re.search(r"\d", name) else ()
+        why = f"{len(about)} items contain it: --search lists them" if about else None
+        raise UnknownName("claim", name, tuple(one.id for one in entries()), "ID", why=why)
     return found
 
 

@@ -72,6 +72,11 @@ def descend(
     return Trajectories(np.array(recorded), losses)
 
 
+def reads(steps: int, delay: int) -> Array:
+    """How many updates a gradient has seen that step 0, 1, ... applies, `delay` after it was read; 0 for the first."""
+    return np.maximum(np.arange(steps) - delay, 0)
+
+
 def _loss(curvatures: Array, position: Array) -> Array:
     """Half of h x^2 of every trial."""
     found: Array = 0.5 * np.einsum("td,td,d->t", position, position, curvatures)

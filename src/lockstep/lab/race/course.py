@@ -145,11 +145,14 @@ def from_zero(durations_s: Array) -> Array:
 
 
 def local(course: Course, period: int) -> Leg:
-    """Local SGD with K = `period`; 1 is synchronous descent."""
+    """Local SGD with K = `period`; 1 is synchronous descent.
+
+    All periods draw the same noise: on a quadratic the averages are then points of the synchronous run.
+    """
     rounds = course.steps // period
     path = run_rounds(
         course.objective.gradient, course.workers, course.start, LocalMethod(course.step_size), [period] * rounds,
-        noise=course.noise(course.workers, period).draw,
+        noise=course.noise(course.workers, 1).draw,
     )  # fmt: skip
     used_s = course.times_s[:, : rounds * period]
     sums_s = used_s.reshape(course.trials, rounds, period, -1).sum(axis=2)

@@ -54,7 +54,7 @@ class Settings:
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Variances of averaged gradients over workers and ways to sample, and of two unequal workers."""
     _check(settings)
-    data = np.sort(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,))).normal(size=settings.examples))
+    data = _examples(settings.examples, seed)
     counts = sorted(set(settings.workers))
     rows: list[Json] = []
     checks: list[Check] = []
@@ -70,7 +70,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=tuple(checks),
         theory=(
-            Law("variance", float(data.var()) / settings.batch, "s^2 / B", SOURCE),
+            Law("variance", 1 / settings.batch, "s^2 / B, s = 1", SOURCE),
             Law("without_replacement_frac", _finite(data, settings.batch), "(N - B) / (N - 1)", SOURCE),
         ),
         rows=tuple(rows),
@@ -96,6 +96,12 @@ def _check(settings: Settings) -> None:
         raise BadInput("must be above small", "--set large")
 
 
+def _examples(count: int, seed: int) -> Array:
+    """Sorted gradients of mean 0 and variance 1, both exactly, so that laws have the same value at any seed."""
+    drawn = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,))).normal(size=count)
+    return np.sort((drawn - drawn.mean()) / drawn.std())
+
+
 def _means(data: Array, settings: Settings, n: int, way: str, generator: np.random.Generator) -> Array:
     """Averaged gradients of all trials."""
     size, trials = settings.batch, settings.trials
@@ -114,8 +120,8 @@ def _law(data: Array, batch: int, n: int, way: str) -> float:
     if way == "sorted shards":
         return float(data.reshape(n, -1).var(axis=1).mean()) / batch
     if way == "without replacement":
-        return float(data.var()) / batch * _finite(data, batch)
-    return float(data.var()) / batch * (n if way == "one worker alone" else 1)
+        return _finite(data, batch) / batch
+    return (n if way == "one worker alone" else 1) / batch
 
 
 def _finite(data: Array, batch: int) -> float:

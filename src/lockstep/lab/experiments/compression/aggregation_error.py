@@ -40,6 +40,8 @@ FEW_STEPS = 30
 """Fewer are no run to speak of. What a run still has of its start is added to what a check allows."""
 MANY_STEPS = 400
 """Steps of the random error at most; each is done by every repetition."""
+EARLY_STEPS = 10
+"""After which the gap under feedback is that of plain descent, and still far from 0."""
 ROUNDING = 1e-12
 """Of a gap, or of 1 for smaller gaps: descent stands still once a step, a times the way, is below a last digit."""
 
@@ -217,20 +219,29 @@ def _uphill() -> Iterator[Check]:
 
 def _feedback(settings: Settings) -> tuple[Check, ...]:
     """Dropping the same amount every step: with memory it is only late, and the floor follows the squared step."""
-    size, floors = max(settings.errors), []
-    steps = (settings.step_size, settings.step_size / 4)
-    for a in steps:
-        position, residual = 1.0, 0.0
-        for _ in range(math.ceil(60 / a)):
-            wanted = position + residual
-            sent = math.copysign(max(abs(wanted) - size, 0.0), wanted)
-            residual, position = wanted - sent, position - a * sent
-        floors.append(position**2 / 2)
-    bounds = [(a * size) ** 2 / 2 for a in steps]
-    return tuple(
-        Check(f"gap with feedback, a = {a:g}", bound, floor, 0.0, 1e-12, relation="at most", holds=ALWAYS)
-        for a, floor, bound in zip(steps, floors, bounds, strict=True)
-    )
+    size, a = max(settings.errors), settings.step_size
+    steps = (a, a / 4)
+    # The first payload lacks what is dropped; from then on memory and drop cancel, and descent is plain.
+    early = (1 - a * (1 - size)) * (1 - a) ** (EARLY_STEPS - 1)
+    return (
+        *(
+            Check(f"gap with feedback, a = {one:g}", (one * size) ** 2 / 2, _fed_back(one, size, math.ceil(60 / one)),
+                  0.0, 1e-12, relation="at most", holds=ALWAYS)
+            for one in steps
+        ),
+        Check(f"gap with feedback after {EARLY_STEPS} steps", early**2 / 2, _fed_back(a, size, EARLY_STEPS), 0.0,
+              ROUNDING, holds=when(size < 1, "errors below 1, so that something is sent at the first step")),
+    )  # fmt: skip
+
+
+def _fed_back(a: float, size: float, steps: int) -> float:
+    """Loss after the steps, from 1, where every payload is too small by `size` and memory adds what was dropped."""
+    position, residual = 1.0, 0.0
+    for _ in range(steps):
+        wanted = position + residual
+        sent = math.copysign(max(abs(wanted) - size, 0.0), wanted)
+        residual, position = wanted - sent, position - a * sent
+    return position**2 / 2
 
 
 def _laws(settings: Settings, size: float, steps: int) -> tuple[Law, ...]:

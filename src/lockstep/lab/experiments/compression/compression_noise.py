@@ -46,7 +46,7 @@ class Settings:
     keep_frac: float = setting(0.25, "Fraction of the entries that random-k keeps.", above=0, most=1)
     step_sizes: tuple[float, ...] = setting((0.02, 0.05, 0.1, 0.2), "Step sizes of gradient descent.", above=0, below=2)
     ranks: int = setting(4, "Ranks of the parallel run.", least=1, most=32)
-    repetitions: int = setting(12, "Independent runs.", least=6, most=1000)
+    repetitions: int = setting(20, "Independent runs.", least=6, most=1000)
     steps: int = setting(400, "Steps of a run; statistics are taken over the second half.", least=50, most=100_000)
 
 
@@ -104,27 +104,27 @@ def _additive(step: float, settings: Settings, seed: int) -> Array:
     """Floor with an error of plus or minus epsilon in every direction; one value per repetition."""
     (draw,) = streams(seed, 1)
     point = np.zeros((settings.repetitions, settings.elems))
-    late = np.zeros(settings.repetitions)
-    for at in range(settings.steps):
+    squares = []
+    for _ in range(settings.steps):
         error = EPSILON * np.where(draw.random(point.shape) < 0.5, -1.0, 1.0)
         point = (1 - step) * point - step * error
-        late += (point**2).mean(axis=1) * (at >= settings.steps // 2)
-    return late / (settings.steps - settings.steps // 2)
+        squares.append((point**2).mean(axis=1))
+    return np.asarray(np.mean(squares[settings.steps // 2 :], axis=0))
 
 
 def _relative(made: RandomK, step: float, ranks: int, settings: Settings, seed: int) -> Array:
     """Floor of compressed noisy gradients; one value per repetition. Repetitions draw one by one and step together."""
     draws, factor = streams(seed, settings.repetitions), made.factor(settings.elems)
-    point, late = np.zeros((settings.repetitions, settings.elems)), np.zeros(settings.repetitions)
-    for at in range(settings.steps):
+    point, squares = np.zeros((settings.repetitions, settings.elems)), []
+    for _ in range(settings.steps):
         noise, factors = np.zeros((2, ranks, *point.shape))
         for place, draw in enumerate(draws):
             noise[:, place] = draw.standard_normal((ranks, settings.elems))
             for rank in range(ranks):
                 factors[rank, place, made.drawn(noise[rank, place], draw)] = factor
         point = point - step * (factors * (point + noise)).mean(axis=0)
-        late += (point**2).mean(axis=1) * (at >= settings.steps // 2)
-    return late / (settings.steps - settings.steps // 2)
+        squares.append((point**2).mean(axis=1))
+    return np.asarray(np.mean(squares[settings.steps // 2 :], axis=0))
 
 
 def _laws(omega: float, settings: Settings) -> tuple[Law, ...]:

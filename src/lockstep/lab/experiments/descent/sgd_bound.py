@@ -120,8 +120,9 @@ def _false_floors(floors: list[Check], settings: Settings) -> list[Check]:
         Check("noise lowers the loss: change of f by a step from the optimum, a = 1/2", -0.375,
               float(kicked.losses[-1].mean()), relation="at most", false_law=True, holds=example("s = L = 1")),
     ]  # fmt: skip
-    times, ratio = sizes[-1] / sizes[0], floors[-1].got / floors[0].got
-    spread = ratio * math.hypot(*(floor.standard_error / floor.got for floor in (floors[0], floors[-1])))
+    few, many = floors[0], floors[-1]
+    times, ratio = sizes[-1] / sizes[0], many.got / few.got
+    spread = ratio * math.hypot(few.standard_error / few.got, many.standard_error / many.got)
     found.append(Check(f"noise grows with the batch: floor at {sizes[-1]} over that at {sizes[0]}", times,
                        ratio, spread, tolerance=0.5, false_law=True, runs=settings.trials,
                        holds=when(times >= 2, "batch sizes that differ by a factor of 2 or more")))  # fmt: skip

@@ -38,6 +38,7 @@ QUESTION = "What does fp16 lose without loss scaling, and what does static or dy
 SOURCE = "Micikevicius et al. 2018, section 3.2; PyTorch GradScaler"
 
 ELEMS = 200
+EARLY_STEPS = 10
 CLIPPED = "50 entries, S = 1024, limit 1"
 HALF, BRAIN, SINGLE = (number_format(name) for name in ("fp16", "bf16", "fp32"))
 
@@ -76,7 +77,12 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     runs = {}
     for name, (chosen, scale) in watched(policies.items(), progress, more=1):
         runs[name] = _trained(chosen, scale, settings)
-    checks = (*_run_checks(list(runs.values()), settings), *_lost_steps(settings), *_clip_order(seed))
+    checks = (
+        _early(runs["fp32"], settings),
+        *_run_checks(list(runs.values()), settings),
+        *_lost_steps(settings),
+        *_clip_order(seed),
+    )
     progress(len(policies) + 1, len(policies) + 1)
     x = np.arange(settings.steps + 1, dtype=float)
     return Findings(
@@ -148,6 +154,17 @@ def _run_checks(runs: list[Trained], settings: Settings) -> list[Check]:
     ]  # fmt: skip
 
 
+def _early(single: Trained, settings: Settings) -> Check:
+    """In fp32 direction i shrinks by 1 - h_i / h at every step: the loss on the way, up to roundings."""
+    shares = np.geomspace(0.1, 1.0, ELEMS)
+    law = float((shares * (1 - shares) ** (2 * EARLY_STEPS)).sum() / shares.sum())
+    # Twenty roundings of 2^-24, each of a step that is a share of the way.
+    return Check(
+        f"fp32: loss after {EARLY_STEPS} steps", law, float(single.losses[EARLY_STEPS]), tolerance=1e-6 * law,
+        holds=when(settings.curvature >= 1e4 * SINGLE.least_normal, "curvatures that fp32 represents"),
+    )  # fmt: skip
+
+
 def _fitting_power(settings: Settings) -> int:
     """The largest power of two by which the largest gradient stays in range."""
     return math.ceil(math.log2(HALF.overflows_from / settings.curvature)) - 1
@@ -166,15 +183,21 @@ def _lost_steps(settings: Settings) -> list[Check]:
     while not math.isfinite(float(HALF.rounded(scale.scale * settings.curvature))):
         scale, lost = scale.after(False), lost + 1
     expected = max(0, settings.start_power - fit)
-    cycles, steady, skipped = 20, LossScale(2.0**fit, interval=settings.interval), 0
-    for _ in range(cycles * (settings.interval + 1)):
+    steps, steady, skipped = 20 * (settings.interval + 1), LossScale(2.0**fit, interval=settings.interval), 0
+    for _ in range(steps):
         finite = math.isfinite(float(HALF.rounded(steady.scale * settings.curvature)))
         skipped += not finite
         steady = steady.after(finite)
-    share = skipped / (cycles * (settings.interval + 1))
     return [
         Check("steps lost from too high an initial scale", expected, lost, holds=ALWAYS),
-        Check("long-run fraction of steps lost", lost_steps_frac(settings.interval), share, 0.0, 1e-12, holds=ALWAYS),
+        Check(
+            "long-run fraction of steps lost",
+            lost_steps_frac(settings.interval),
+            skipped / steps,
+            0.0,
+            1e-12,
+            holds=ALWAYS,
+        ),
     ]
 
 

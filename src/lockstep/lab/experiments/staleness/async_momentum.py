@@ -9,6 +9,7 @@ tuned for quadratics converges wherever the curvature lies between mu and L.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,10 +78,13 @@ def _limits() -> tuple[Check, ...]:
     made = descend(np.ones(1), np.ones((1, 1)), 0.08, delay=1, momentum=0.9, steps=4000)
     # 0.08 * 1 is above the printed limit (1 - 0.9) / (1 + 0.9), so the run should grow.
     grows = float(made.losses[-1, 0] > made.losses[0, 0])
+    factor = growth(np.sqrt(2 * made.losses[:, 0]))
     what = "diverges beyond tau = (1 - beta) / (a lambda (1 + beta))"
     edge = "largest step, momentum 0.9, delay 10, over that without either"
     ratio = largest_stable_step(0, 0.9) / largest_stable_step(10, 0.9)
     return (
+        Check("factor per step, momentum 0.9, delay 1, a = 0.08", math.sqrt(0.9 + 0.08), factor, tolerance=1e-3,
+              holds=example("z^2 - 1.9 z + 0.9 + 0.08 has a pair of complex roots")),
         Check(what, 1.0, grows, false_law=True, holds=example("a = 0.08, momentum 0.9, delay 1")),
         Check(f"{edge}: the published 380", 380.0, ratio, tolerance=10.0, false_law=True,
               holds=example("momentum 0.9, delay 10")),

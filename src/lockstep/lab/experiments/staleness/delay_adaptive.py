@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
-from lockstep.lab.descent.delayed import delayed_shrinks, follow, growth
+from lockstep.lab.descent.delayed import delayed_shrinks, follow, growth, reads
 from lockstep.lab.descent.updates import asynchronous, worker_times_s
 from lockstep.lab.laws import largest_stable_step, rate
 from lockstep.lab.objectives import Quadratic, spectrum
@@ -85,9 +85,7 @@ def _root_checks() -> list[Check]:
     """The growth at a = 1 / L and fixed delays, run, beside the largest root."""
     found = []
     for delay in (2, 4, 8):
-        curve = follow(
-            np.maximum(np.arange(400) - delay, 0), lambda x: x, lambda x: np.abs(x[:, 0]), np.ones((1, 1)), 1.0
-        ).losses[:, 0]
+        curve = follow(reads(400, delay), lambda x: x, lambda x: np.abs(x[:, 0]), np.ones((1, 1)), 1.0).losses[:, 0]
         what = f"factor per step at a = 1 / L, delay {delay}"
         found.append(
             Check(what, rate(1.0, delay), growth(curve), tolerance=5e-3, holds=example("one direction of curvature L"))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched
-from lockstep.lab.descent.delayed import descend, follow
+from lockstep.lab.descent.delayed import descend, follow, reads
 from lockstep.lab.objectives import LANDSCAPES
 from lockstep.lab.statistics import SignNoise
 from lockstep.settings import setting
@@ -49,9 +49,13 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     for place, delay in enumerate(watched(delays, progress)):
         step = _largest_step(smoothness, delay)
         noise = SignNoise.of(settings.noise_std, shape, np.random.default_rng([seed, place]))
-        read = np.maximum(np.arange(settings.steps) - delay, 0)
         made = follow(
-            read, objective.gradient, lambda x: (objective.gradient(x) ** 2).sum(-1), start, step, noise=noise.draw
+            reads(settings.steps, delay),
+            objective.gradient,
+            lambda x: (objective.gradient(x) ** 2).sum(-1),
+            start,
+            step,
+            noise=noise.draw,
         )
         mean, error = mean_and_error(made.losses[:-1].mean(axis=0))
         drift = 1 + 2 * step * smoothness * delay
