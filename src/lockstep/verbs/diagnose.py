@@ -129,14 +129,10 @@ def diagnose(
     from lockstep.diagnosis.measure import see
     from lockstep.diagnosis.path import path as path_from
     from lockstep.diagnosis.read.flight_recorder import hangs
+    from lockstep.diagnosis.stated import QUANTITIES
     from lockstep.diagnosis.whatif import what_if
 
-    given = {
-        "step_time_s": measured,
-        "tokens_per_s": tokens_per_s,
-        "model_flops_per_gpu_per_s": tflops,
-        "mfu_frac": mfu,
-    }
+    given = dict(zip(QUANTITIES, (measured, tokens_per_s, tflops, mfu), strict=True))
     heard = progress or silent
     files = [file] if isinstance(file, str | Path) else list(file) or ranked_files(ranks)
     if not files and case is None and all(value is None for value in given.values()):
@@ -171,8 +167,7 @@ def diagnose(
     judged = None
     if found is not None and stated:
         judged = judge(found, stated, expected_number(expected, stated, found), partial(heard, 3, PARTS))
-    if found is None:
-        _refuse_without_prediction(fail_above=fail_above, against=against if other is None else None)
+    _refuse_without(found, fail_above=fail_above, against=None if other else against)
     answer = Diagnosis(
         inputs=(*(gathered.named(shown.inputs, shown.step_time_s) if shown else ()), *gathered.inputs),
         predicted=found,
@@ -265,9 +260,9 @@ def _refuse_question(model: object, cluster: object, layout: object, words: Layo
             raise BadInput("has no effect with --case, which has it", f"--{name.replace('_', '-')}")
 
 
-def _refuse_without_prediction(**given: object) -> None:
+def _refuse_without(found: Estimate | None, **given: object) -> None:
     for name, value in given.items():
-        if value is not None:
+        if found is None and value is not None:
             raise BadInput("needs a prediction to hold the run against; give --model", f"--{name.replace('_', '-')}")
 
 
