@@ -145,6 +145,19 @@ def test_a_report_holds_what_the_verbs_say(tmp_path: Path) -> None:
     assert run("report", "gpt2", "-c", "dgx-h100:1", "--batch", "64", "-o", "x.pdf").refusal().startswith("--out: ")
 
 
+def test_a_report_of_a_step_that_is_too_long_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of many micro-batches is not simulated, and everything else is there."""
+    asked = ("report", *LLAMA, "--pp", "2", "-o")
+    whole, rest = tmp_path / "whole.html", tmp_path / "rest.html"
+    assert run(*asked, str(whole)).code == 0
+    monkeypatch.setattr("lockstep.views.report.MOST_PASSES", 1)
+    assert run(*asked, str(rest)).code == 0
+    pages = [Page(file.read_text(encoding="utf-8")) for file in (whole, rest)]
+    assert ["too long to be drawn" in page.words for page in pages] == [False, True]
+    assert pages[0].tags.count("svg") == pages[1].tags.count("svg") + 1
+    assert "Every layout" in pages[1].words
+
+
 def test_text_in_a_picture_is_text(tmp_path: Path) -> None:
     file = tmp_path / "answer.html"
     run(*QUESTIONS["pipeline"], "--html", str(file))
