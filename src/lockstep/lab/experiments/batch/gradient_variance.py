@@ -120,8 +120,8 @@ def _law(data: Array, batch: int, n: int, way: str) -> float:
     if way == "sorted shards":
         return float(data.reshape(n, -1).var(axis=1).mean()) / batch
     if way == "without replacement":
-        return _finite(data, batch) / batch
-    return (n if way == "one worker alone" else 1) / batch
+        return float(data.var()) / batch * _finite(data, batch)
+    return float(data.var()) / batch * (n if way == "one worker alone" else 1)
 
 
 def _finite(data: Array, batch: int) -> float:
