@@ -139,7 +139,8 @@ def _errata(found: tuple[Corrected, ...], out: Console) -> None:
     ran = [one for one in found if one.as_registered is not None]
     bad = [one for one in ran if not one.as_registered]
     more = f", {len(bad)} not as registered" if bad else ""
-    out.print(Text(f"{len(found)} {'erratum' if len(found) == 1 else 'errata'}, {len(ran)} recomputed{more}", style="bold"))
+    errata = "erratum" if len(found) == 1 else "errata"
+    out.print(Text(f"{len(found)} {errata}, {len(ran)} recomputed{more}", style="bold"))
     rows = []
     for one in found:
         seen = "-" if one.to_dict()["got"] is None else f"{one.to_dict()['got']:.5g}"
