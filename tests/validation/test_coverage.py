@@ -56,10 +56,10 @@ def test_every_program_weighs_the_same() -> None:
 
 
 def test_a_program_left_out_has_constants_of_its_own() -> None:
-    assert without("fsdp-eager") != known_spread()
+    assert without("torchtitan") != known_spread()
     assert without("no such program") == known_spread()
     assert (
-        replace(without("fsdp-eager"), **{name: getattr(known_spread(), name) for name in CONSTANTS}) == known_spread()
+        replace(without("torchtitan"), **{name: getattr(known_spread(), name) for name in CONSTANTS}) == known_spread()
     )
 
 
