@@ -234,3 +234,8 @@ def test_the_extra_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lockstep.verbs.ui.NEEDED", ("starlette", "no_such_package"))
     with pytest.raises(BadInput, match="no_such_package: pip install"):
         lockstep.ui(open=False)
+
+
+def test_a_step_too_long_to_be_drawn_is_refused_with_its_length(client: Client) -> None:
+    words = {"model": "gpt2", "cluster": "dgx-h100:1", "batch": "262144", "seq": "1024", "tp": "4"}
+    assert "131,072 forward passes" in client.json("/data/timeline", words)["error"]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
 from lockstep.layout import Job, Layout, Memory, check, grids_of, group_summary, memory, stage_memory
@@ -22,6 +23,8 @@ from lockstep.units import SECONDS_PER_DAY, format_flops, format_frac, format_si
 from lockstep.workload import ConvNet, TrainingFlops, Transformer, convnet_forward_flops, parameters, training_flops
 
 SECONDS_PER_HOUR = 3600.0
+MOST_PASSES = 100_000
+"""Forward passes of a step that is simulated for its picture: seconds of computing."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -141,7 +144,14 @@ class Estimate(Shown):
         """The step simulated: one rank per pipeline stage, standing for all that do the same.
 
         Of the traffic `opened` (tp, cp, ep, dp) the first stage's collectives are opened into their own sends.
+        Raises BadInput for a step of more than MOST_PASSES forward passes.
         """
+        passes = self.layout.pp * self.accumulation_steps
+        if passes > MOST_PASSES:
+            raise BadInput(
+                f"a step of {passes:,} forward passes, of all micro-batches on all stages, is too long to be drawn; "
+                f"the most is {MOST_PASSES:,}"
+            )
         return step_timeline(self.job, self.cluster, self.layout, by_layer, opened)
 
     def to_dict(self) -> Json:

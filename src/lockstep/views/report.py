@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 MOST_DRAWN = 20_000
 """Operations of a timeline of which a file has a picture too."""
 
-MOST_PASSES = 100_000
-"""Forward passes of a step that is simulated for its picture: seconds of computing."""
-
 
 def render(found: RunReport, out: Console) -> None:
     """Prints every part; on a page with its pictures."""
@@ -69,11 +66,11 @@ def _ranks(best: Estimate, out: Console) -> None:
 
 def _timeline(best: Estimate, out: Console) -> None:
     """One step, in lanes."""
-    passes = best.layout.pp * best.accumulation_steps
-    if passes > MOST_PASSES:
-        out.print(f"A step of {passes:,} forward passes, of all micro-batches on all stages, is too long to be drawn.")
+    try:
+        timeline = best.timeline()
+    except BadInput as why:
+        out.print(f"{why.message[0].upper()}{why.message[1:]}.")
         return
-    timeline = best.timeline()
     out.print(
         f"One step of {format_time(timeline.makespan_s)} on {best.layout.pp} pipeline "
         f"stage{'s' if best.layout.pp > 1 else ''}, each the same on {best.job.devices // best.layout.pp:,} devices. "
