@@ -237,5 +237,5 @@ def test_the_extra_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_step_too_long_to_be_drawn_is_refused_with_its_length(client: Client) -> None:
-    words = {"model": "gpt2", "cluster": "dgx-h100:1", "batch": "262144", "seq": "1024", "tp": "4"}
+    words = {"model": "gpt2", "cluster": "dgx-h100:1", "batch": "262144", "seq": "1024", "tp": "4", "micro_batch": "1"}
     assert "131,072 forward passes" in client.json("/data/timeline", words)["error"]
