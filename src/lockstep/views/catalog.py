@@ -145,7 +145,7 @@ def _plot_devices(devices: Sequence[Row]) -> Figure:
 
     def of(values: Sequence[float], title: str, colour: str, named: bool) -> Callable[[Axes], None]:
         def draw(axes: Axes) -> None:
-            bars.plain(axes, [row["name"] for row in ranked], values, lambda value: f"{value:,.4g}", colours=colour)
+            bars.plain(axes, [row["name"] for row in ranked], values, _short, colours=colour)
             axes.set_xlabel(title)
             if not named:
                 axes.set_yticklabels([])
@@ -158,6 +158,11 @@ def _plot_devices(devices: Sequence[Row]) -> Figure:
         of([row["memory_bandwidth_Bps"] / 1e9 for row in ranked], "memory bandwidth, GB/s", bars.ORANGE, False),
     )
     return make_figure(f"{len(ranked)} devices", *draws, size=(13.0, 1.4 + 0.2 * max(8, len(ranked))))
+
+
+def _short(value: float) -> str:
+    """Four digits, and thousands whole."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _plot_models(models: Sequence[Row]) -> Figure:

@@ -39,8 +39,8 @@ def plot_diagnosis(answer: Diagnosis) -> Figure:
 
 
 AXES = {
-    "step_time_s": "seconds per step", "tokens_per_s": "tokens per second", "mfu_frac": "MFU",
-    "model_flops_per_gpu_per_s": "FLOP/s per device",
+    "step_time_s": "time of a step", "tokens_per_s": "tokens per second", "mfu_frac": "MFU",
+    "model_flops_per_gpu_per_s": "model FLOPs per second and device",
 }  # fmt: skip
 
 
@@ -56,16 +56,19 @@ def _plot_judged(judged: Judged, found: Estimate) -> Figure:
     rows += [(one.says, one.value, PALETTE[6]) for one in several if one.factor is None]
 
     def draw(axes: Axes) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         level = format_frac(found.interval.level_frac)
-        axes.axvspan(min(low, high), max(low, high), color="#E5E5E5", label=f"predicted in {level} of cases")
+        axes.axvspan(min(low, high), max(low, high), color="#E5E5E5")
         for place, (_, value, colour) in enumerate(rows):
             axes.plot([value], [place], "o", color=colour)
             axes.annotate(f"  {say(measured, value)}", (value, place), va="center", fontsize=8)
         axes.set_yticks(range(len(rows)), [name for name, *_ in rows], fontsize=8)
-        axes.invert_yaxis()
+        axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.margins(x=0.15)
-        axes.set_xlabel(AXES[measured.quantity])
-        axes.legend(frameon=False, fontsize=8)
+        axes.set_xlabel(f"{AXES[measured.quantity]}; grey: predicted in {level} of cases")
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.xaxis.set_major_formatter(lambda value, _: say(measured, value))
 
     return make_figure(f"{measured.said}: {judged.verdict}", draw, size=(8.0, 1.6 + 0.4 * len(rows)))
 
