@@ -39,7 +39,7 @@ def test_a_step_is_as_many_sequences_as_the_printed_rates_say(row: dict[str, str
 
 
 def test_seven_of_nine_runs_that_ran_out_of_memory_are_refused() -> None:
-    """The others would fill 94 and 99 %: holes of the allocator decide, and what Liger keeps is underestimated."""
+    """The others would fill 95 and 99 %: holes of the allocator decide, and what Liger keeps is underestimated."""
     cases = fms_acceleration.out_of_memory()
     assert len(cases) == 9
     accepted = [case for case in cases if fits(case)]

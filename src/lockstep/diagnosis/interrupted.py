@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from lockstep.diagnosis.measure import Seen
 
 MANY = 5.0
+"""Times a kernel's median, beyond which a launch counts as stopped: assumed."""
 MOST_FRAC = 0.5
-"""Of the excess of kernels, from which on they are interrupted and not slow."""
+"""Of the excess of kernels, from which on they are interrupted and not slow: assumed."""
 HOST_TIMES = 2.0
-"""Who stops a rank stops its host too: the excess of the host may be as many times that of the kernels."""
+"""Who stops a rank stops its host too: the excess of the host may be so many times that of the kernels (assumed)."""
 
 
 def why(seen: Seen, place: int, others: Sequence[int], kernels_s: float, host_s: float) -> str:
