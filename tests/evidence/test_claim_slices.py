@@ -13,6 +13,8 @@ import claim_mutants
 import claim_slices
 
 from lockstep.evidence.claims.deciders.table import found_in
+from lockstep.evidence.claims.entry import Check as ClaimCheck
+from lockstep.evidence.claims.entry import Range
 from lockstep.lab import ALWAYS, Check, Findings
 
 FILE = f"{claim_mutants.EXPERIMENTS}/staleness/delay_floor.py"
@@ -75,3 +77,11 @@ def test_tolerances_of_the_lab_are_not_errors_of_a_simulation() -> None:
     check = Check("edge", 1.0, 0.99, standard_error=0.001, tolerance=0.5, holds=ALWAYS)
     found = found_in(Findings((check,)), "edge")
     assert (found.value, found.error) == (0.99, pytest.approx(0.004))
+
+
+def test_a_run_that_breaks_one_of_its_laws_decides_nothing() -> None:
+    edge, floor = (Check(what, 1.0, got, holds=ALWAYS) for what, got in (("edge", 1.0), ("floor", 2.0)))
+    claim = ClaimCheck("edge", "lab x: edge", Range.read(2), Range.read(1))
+    assert claim.as_known(found_in(Findings((edge,)), "edge"))
+    assert not claim.as_known(found_in(Findings((edge, floor)), "edge"))
+    assert "floor" in found_in(Findings((edge, floor)), "edge").doubt

@@ -12,7 +12,7 @@ import lockstep
 from lockstep.errors import BadInput
 from lockstep.lab.experiments.batch import critical_batch, critical_batch_digits, learning_rate_scaling
 from lockstep.lab.objectives.quadratic import NoisyQuadratic, power_law
-from lockstep.lab.statistics import fit_hyperbola, ratio_of_means
+from lockstep.lab.statistics import fit_hyperbola, quotient, ratio_of_means
 from lockstep.methods.critical_batch import steps as hyperbola
 
 REPETITIONS = 2000
@@ -117,6 +117,14 @@ def test_intervals_of_the_measured_noise_scale_cover_the_truth() -> None:
         low, high = ratio_of_means(trace, gradient_squared).interval()
         covered += low <= truth <= high
     assert 0.93 < covered / REPETITIONS < 0.97
+
+
+def test_the_error_of_a_quotient_of_independent_means_is_its_scatter() -> None:
+    rng = np.random.default_rng(3)
+    over, under = (rng.normal(mean, error, REPETITIONS) for mean, error in ((-4.0, 0.2), (2.0, 0.05)))
+    value, error = quotient((-4.0, 0.2), (2.0, 0.05))
+    assert value == -2
+    assert error == pytest.approx((over / under).std(), rel=0.07)
 
 
 @pytest.mark.parametrize("seed", range(1, 4))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.lab.descent.delayed import descend, follow, growth
+from lockstep.lab.descent.delayed import descend, distances, follow, growth, settled
 from lockstep.lab.laws import best_step, companion, floor, largest_stable_step, rate, stationary_variance
 from lockstep.lab.statistics import SignNoise
 
@@ -137,3 +137,15 @@ def test_divergence_is_no_warning() -> None:
 
     found = lockstep.converge("async-momentum", {"step_size": 1.5, "steps": 5000})
     assert any(curve.diverged_at is not None for curve in found.curves)
+
+
+@given(st.floats(0.01, 1.99), st.integers(1, 30))
+def test_one_run_without_noise_shrinks_by_a_factor_per_step(step: float, steps: int) -> None:
+    assert distances(step, steps) == pytest.approx(abs(1 - step) ** np.arange(steps + 1), abs=1e-12)
+
+
+def test_settled_losses_are_those_of_the_floor_and_their_spread_that_of_trials() -> None:
+    losses = settled(0.1, 2.0, 2000, 400, curvature=3.0, delay=1, seed=5)
+    law, error = 1.5 * floor(0.1, 3.0, 1, noise_std=2.0), losses.std() / math.sqrt(2000)
+    assert losses.shape == (2000,)
+    assert abs(losses.mean() - law) < 4 * error < 0.1 * law

@@ -36,6 +36,12 @@ def mean_and_error(values: Array) -> tuple[float, float]:
     return float(flat.mean()), float(flat.std(ddof=1)) / math.sqrt(flat.size)
 
 
+def quotient(over: tuple[float, float], under: tuple[float, float]) -> tuple[float, float]:
+    """(value, its standard error) of one mean over another, each with its error and independent of the other."""
+    value = over[0] / under[0]
+    return value, abs(value) * math.hypot(over[1] / over[0], under[1] / under[0])
+
+
 def streams(seed: int, count: int) -> list[Generator]:
     """That many independent generators."""
     return [Generator(PCG64(child)) for child in SeedSequence(seed).spawn(count)]

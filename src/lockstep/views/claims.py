@@ -113,6 +113,8 @@ def _numbers(one: Decided, out: Console) -> None:
             rows.append([*row, check["nature"]])
     last = [("found", "right"), ("allowed", "right"), ("", "left")] if ran else [("", "left")]
     indented(out, table([("", "text"), ("claimed", "right"), ("right", "right"), *last], rows))
+    for doubt in dict.fromkeys(check["doubt"] for check in evidence if check["doubt"]):
+        out.print(f"\n  Its experiment broke one of its laws: {doubt}")
 
 
 def _outcome(check: Json, stated: bool) -> Text:

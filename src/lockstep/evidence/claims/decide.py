@@ -113,6 +113,7 @@ def shown(check: Check, found: dict[Check, Found] | None) -> Json:
         "agrees": not check.refutes,
         "nature": nature_of(check),
         "ok": None if seen is None else check.as_known(seen),
+        "doubt": "" if seen is None else seen.doubt,
     }
 
 

@@ -78,8 +78,8 @@ class Found:
 
     value: float
     error: float = 0.0
-    lawful: bool = True
-    """Whether the experiment that found it came out as its own law says; a decider has none."""
+    doubt: str = ""
+    """Which of its laws the experiment that found it broke; nothing where all held, as for a decider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,8 @@ class Check:
         return self.right.half_digit + found.error + EXACT_FRAC * size
 
     def as_known(self, found: Found) -> bool:
-        """Whether the right value was found, and by an experiment that agrees with its law."""
-        return found.lawful and self.right.away(found.value) <= self.allowed(found)
+        """Whether the right value was found, and by an experiment that agrees with all of its laws."""
+        return not found.doubt and self.right.away(found.value) <= self.allowed(found)
 
     def has_power(self, found: Found) -> bool:
         """Whether the excluded value is too far away to be taken for the right one."""

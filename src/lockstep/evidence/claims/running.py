@@ -69,10 +69,10 @@ def find(
     return numbers, lost or asking.stopped
 
 
-def find_part(seed: int, part: Sequence[str]) -> list[tuple[float, float, bool]]:
-    """(value, error, lawful) of each check text of one part, as plain data."""
+def find_part(seed: int, part: Sequence[str]) -> list[tuple[float, float, str]]:
+    """(value, error, doubt) of each check text of one part, as plain data."""
     bench = Bench(seed)
-    return [(found.value, found.error, found.lawful) for found in map(bench.find, part)]
+    return [(found.value, found.error, found.doubt) for found in map(bench.find, part)]
 
 
 def _in_budget(

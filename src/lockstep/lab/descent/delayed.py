@@ -72,6 +72,26 @@ def descend(
     return Trajectories(np.array(recorded), losses)
 
 
+def distances(step_size: float, steps: int, delay: int = 0, momentum: float = 0.0) -> Array:
+    """|x| after 0, 1, ... `steps` steps of descent on x^2 / 2 from 1, without noise."""
+    made = descend(np.ones(1), np.ones((1, 1)), step_size, delay=delay, momentum=momentum, steps=steps)
+    found: Array = np.sqrt(2 * made.losses[:, 0])
+    return found
+
+
+RECORDS = 40
+
+
+def settled(
+    step_size: float, noise_std: float, trials: int, steps: int, *, curvature: float = 1.0, delay: int = 0, seed: int
+) -> Array:
+    """Loss of every trial on one quadratic from its optimum, averaged over the later half of the steps."""
+    made = descend(np.full(1, curvature), np.zeros((trials, 1)), step_size, delay=delay, noise_std=noise_std,
+                   steps=steps, record_every=max(1, steps // RECORDS), first_record=steps // 2, seed=seed)  # fmt: skip
+    found: Array = made.losses.mean(axis=0)
+    return found
+
+
 def reads(steps: int, delay: int) -> Array:
     """How many updates a gradient has seen that step 0, 1, ... applies, `delay` after it was read; 0 for the first."""
     return np.maximum(np.arange(steps) - delay, 0)

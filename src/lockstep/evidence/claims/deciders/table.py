@@ -75,15 +75,16 @@ def lab_name(by: str) -> tuple[str, str]:
 
 
 def found_in(findings: Findings, what: str) -> Found:
-    """The value of the check of that name, the error of its simulation, and whether it is as its law says.
+    """The value of the check of that name, the error of its simulation, and whether all of its experiment is lawful.
 
-    What the lab tolerates between a law and a run is not allowed here: the digits of the right value say how near it
-    must be. Not a number where the experiment leaves the check out, as its draws do not meet the check's condition.
+    A run that breaks one of its laws decides nothing. What the lab tolerates between a law and a run is not allowed
+    here: the digits of the right value say how near it must be. Not a number where the experiment leaves the check out,
+    as its draws do not meet the check's condition.
     """
     for check in findings.checks:
         if check.what == what:
-            return Found(float(check.got), check.random_error, check.ok)
-    return Found(math.nan, lawful=False)
+            return Found(float(check.got), check.random_error, "" if findings.agrees else findings.verdict)
+    return Found(math.nan, doubt="left out at this seed")
 
 
 def decide(by: str, seed: int = 0) -> Found:

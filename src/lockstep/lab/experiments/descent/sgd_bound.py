@@ -9,20 +9,27 @@ vanishes with T or knows mu and not L, and a descent inequality in which noise h
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, when
-from lockstep.lab.descent.delayed import descend
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched, when
+from lockstep.lab.descent.delayed import descend, distances, settled
 from lockstep.lab.laws import stationary_variance
 from lockstep.lab.objectives import LANDSCAPES, Objective, Quadratic
-from lockstep.lab.statistics import SignNoise
+from lockstep.lab.statistics import SignNoise, quotient, streams
 from lockstep.settings import setting
 
 QUESTION = "Which loss does synchronous SGD guarantee, for which step size and batch size?"
 SOURCE = "expand |x - x*|^2 and sum; Lan 2012, Bubeck 2015 theorem 6.3"
+SHAPES: dict[str, tuple[Objective, float]] = {
+    "quadratic": (Quadratic(np.ones(1), np.zeros(1)), 1.0),
+    "huber": (LANDSCAPES["huber"], 3.0),
+}
+"""Objectives, with the distance from the optimum at which every direction starts."""
+STEPS = 400
+"""Of the runs that show the floor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,51 +46,61 @@ class Settings:
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Gaps of the averaged iterate on a quadratic and on Huber's loss; floors on the quadratic."""
-    shapes: dict[str, tuple[Objective, float]] = {
-        "quadratic": (Quadratic(np.ones(1), np.zeros(1)), 1.0),
-        "huber": (LANDSCAPES["huber"], 3.0),
-    }
-    checks, curves, place = [], [], 0
     sizes, batches = sorted(set(settings.steps_of_smoothness)), sorted(set(settings.batches))
-    for name, (objective, distance) in shapes.items():
-        for batch in batches:
-            gaps, bounds, halves = [], [], []
-            for step in sizes:
-                place += 1
-                gap, error = _averaged_gap(objective, distance, step, batch, settings, [seed, place])
-                reach = objective.dimension
-                bounds.append(reach * (distance**2 / (2 * step * settings.steps) + step / (2 * batch)))
-                gaps.append(gap)
-                halves.append(1.96 * error)
-                checks.append(Check(f"gap on {name}, batch {batch}, a L = {step:g}", bounds[-1], gap, error,
-                                    relation="at most", runs=settings.trials, holds=ALWAYS))  # fmt: skip
-                progress(place, len(shapes) * len(sizes) * len(batches))
-            if name == "quadratic":
-                x = np.array(sizes)
-                curves.append(Curve(f"batch {batch}, simulated", x, np.array(gaps), np.array(halves), marks=True))
-                curves.append(Curve(f"batch {batch}, bound", x, np.array(bounds), theory=True))
+    cases = list(product(SHAPES, batches, sizes))
+    checks: dict[tuple[str, int, float], Check] = {}
+    for (name, batch, step), draws in watched(zip(cases, streams(seed, len(cases)), strict=True), progress):
+        objective, distance = SHAPES[name]
+        gap, error = _averaged_gap(objective, distance, step, batch, settings, draws)
+        bound = objective.dimension * (distance**2 / (2 * step * settings.steps) + step / (2 * batch))
+        checks[name, batch, step] = Check(f"gap on {name}, batch {batch}, a L = {step:g}", bound, gap, error,
+                                          relation="at most", runs=settings.trials, holds=ALWAYS)  # fmt: skip
+    exact = [
+        replace(checks["quadratic", batch, step], what=f"gap of the mean on x^2 / 2, batch {batch}, a = {step:g}",
+                relation="equals", expected=mean_gap(step, batch, settings.steps))
+        for batch, step in product(batches, sizes[-1:])
+    ]  # fmt: skip
     floors = [_floor_check(batch, settings, seed) for batch in batches]
     return Findings(
-        checks=(*checks, *floors, *_false_floors(floors, settings), *_false_laws()),
+        checks=(*checks.values(), *exact, *floors, *_false_floors(floors, settings, seed), *_false_laws()),
         theory=tuple(
             Law(f"floor, batch {batch}, a L = 0.5", _floor(batch), "a s^2 / (2 B (2 - a L))", "stationary variance")
-            for batch in sorted(set(settings.batches))
+            for batch in batches
         ),
-        curves=tuple(curves),
+        curves=tuple(
+            curve
+            for batch in batches
+            for curve in _curves(batch, [checks["quadratic", batch, one] for one in sizes], sizes)
+        ),
         picture=Picture("step_size_times_smoothness", "gap", log_x=True, log_y=True),
         conclusion="a small step is slow, a large one leaves more noise; the noise falls as 1 / batch size",
         assumptions=(
             "s = 1 and L = 1 in every direction; the quadratic starts at 1, Huber's loss at 3 in four directions",
         ),
-    )  # fmt: skip
+    )
+
+
+def _curves(batch: int, checks: list[Check], sizes: list[float]) -> tuple[Curve, Curve]:
+    """Gaps over the step size, simulated and their bound."""
+    x, gaps, halves, bounds = np.array(
+        [(size, one.got, 1.96 * one.standard_error, one.expected) for size, one in zip(sizes, checks, strict=True)]
+    ).T
+    return (Curve(f"batch {batch}, simulated", x, gaps, halves, marks=True),
+            Curve(f"batch {batch}, bound", x, bounds, theory=True))  # fmt: skip
+
+
+def mean_gap(step: float, batch: int, steps: int) -> float:
+    """E f at the mean of x_0 ... x_(T-1) on x^2 / 2 from 1, s = 1: the start and each draw by their sums of factors."""
+    powers = (1 - step) ** np.arange(steps)
+    return float(powers.mean() ** 2 + ((1 - powers) ** 2).sum() / (batch * steps**2)) / 2
 
 
 def _averaged_gap(
-    objective: Objective, distance: float, step: float, batch: int, settings: Settings, seed: list[int]
+    objective: Objective, distance: float, step: float, batch: int, settings: Settings, draws: np.random.Generator
 ) -> tuple[float, float]:
     """Loss at the mean of the iterates above the lowest, and its standard error."""
     shape = (settings.trials, objective.dimension)
-    noise = SignNoise.of(batch**-0.5, shape, np.random.default_rng(seed))
+    noise = SignNoise.of(batch**-0.5, shape, draws)
     x, total = np.full(shape, distance), np.zeros(shape)
     for _ in range(settings.steps):
         total += x
@@ -98,44 +115,37 @@ def _floor(batch: int) -> float:
 
 def _floor_check(batch: int, settings: Settings, seed: int) -> Check:
     """The floor by law and by simulation."""
-    made = descend(np.ones(1), np.zeros((settings.trials, 1)), 0.5, noise_std=batch**-0.5, steps=400,
-                   record_every=10, first_record=50, seed=seed + batch)  # fmt: skip
-    mean, error = mean_and_error(made.losses.mean(axis=0))
-    return Check(f"floor, batch {batch}, a L = 0.5", _floor(batch), mean, standard_error=error, runs=settings.trials,
-                 holds=ALWAYS)  # fmt: skip
+    mean, error = mean_and_error(settled(0.5, batch**-0.5, settings.trials, STEPS, seed=seed + batch))
+    return Check(f"floor, batch {batch}, a L = 0.5", _floor(batch), mean, error, runs=settings.trials, holds=ALWAYS)
 
 
-def _false_floors(floors: list[Check], settings: Settings) -> list[Check]:
+def _false_floors(floors: list[Check], settings: Settings, seed: int) -> list[Check]:
     """A floor that vanishes with the steps, that grows with the batch, and that knows mu but not L."""
     sizes = sorted(set(settings.batches))
-    steep = descend(np.full(1, 100.0), np.zeros((settings.trials, 1)), 0.01, noise_std=1.0, steps=400,
-                    record_every=10, first_record=50)  # fmt: skip
-    above, error = mean_and_error(steep.losses.mean(axis=0))
+    above, error = mean_and_error(settled(0.01, 1.0, settings.trials, STEPS, curvature=100.0, seed=seed))
     kicked = descend(np.ones(1), np.zeros((settings.trials, 1)), 0.5, noise_std=1.0, steps=1)
-    found = [
-        Check("noise term L s^2 / (2 B T), after 400 steps", 1 / (800 * sizes[0]), floors[0].got,
-              floors[0].standard_error, relation="at most", false_law=True, holds=ALWAYS),
+    few, *_, many = floors
+    ratio, spread = quotient((many.got, many.standard_error), (few.got, few.standard_error))
+    return [
+        Check("noise term L s^2 / (2 B T), after 400 steps", 1 / (2 * STEPS * sizes[0]), few.got,
+              few.standard_error, relation="at most", false_law=True, holds=ALWAYS),
         Check("a s^2 / (2 mu) bounds the floor, L = mu = 100, a = 0.01", 0.01 / 200, above, error, relation="at most",
               false_law=True, holds=example("L = mu = 100, a = 0.01, batch 1")),
         Check("noise lowers the loss: change of f by a step from the optimum, a = 1/2", -0.375,
               float(kicked.losses[-1].mean()), relation="at most", false_law=True, holds=example("s = L = 1")),
+        Check(f"noise grows with the batch: floor at {sizes[-1]} over that at {sizes[0]}", sizes[-1] / sizes[0],
+              ratio, spread, tolerance=0.5, false_law=True, runs=settings.trials,
+              holds=when(sizes[-1] >= 2 * sizes[0], "batch sizes that differ by a factor of 2 or more")),
     ]  # fmt: skip
-    few, many = floors[0], floors[-1]
-    times, ratio = sizes[-1] / sizes[0], many.got / few.got
-    spread = ratio * math.hypot(few.standard_error / few.got, many.standard_error / many.got)
-    found.append(Check(f"noise grows with the batch: floor at {sizes[-1]} over that at {sizes[0]}", times,
-                       ratio, spread, tolerance=0.5, false_law=True, runs=settings.trials,
-                       holds=when(times >= 2, "batch sizes that differ by a factor of 2 or more")))  # fmt: skip
-    return found
 
 
 def _false_laws() -> tuple[Check, ...]:
     """Printed bounds a L B s^2 / (2 (1 - a L)) + 2 L R^2 / T, on x^2 / 2 from 1 without noise."""
-    slow = descend(np.ones(1), np.ones((1, 1)), 0.01, steps=10)
-    swinging = descend(np.ones(1), np.ones((1, 1)), 2.0, steps=100)
+    *_, slow = distances(0.01, 10) ** 2 / 2
+    *_, swinging = distances(2.0, 100) ** 2 / 2
     return (
-        Check("the gap falls like 2 L R^2 / T at any step, a = 0.01 / L", 0.2, float(slow.losses[-1, 0]),
-              relation="at most", false_law=True, holds=example("x^2 / 2 from 1, T = 10, no noise")),
-        Check("a = 2 / L converges", 0.02, float(swinging.losses[-1, 0]), relation="at most", false_law=True,
+        Check("the gap falls like 2 L R^2 / T at any step, a = 0.01 / L", 0.2, float(slow), relation="at most",
+              false_law=True, holds=example("x^2 / 2 from 1, T = 10, no noise")),
+        Check("a = 2 / L converges", 0.02, float(swinging), relation="at most", false_law=True,
               holds=example("x^2 / 2 from 1, T = 100, no noise")),
     )  # fmt: skip
