@@ -303,7 +303,7 @@ def test_powers_of_the_error_are_read_where_the_start_is_forgotten(step_size: fl
     assert ("power of the error, opposing, Huber" in checked) == (size < 1)
     if forgotten:
         error = 2 / math.sqrt(100) / math.log(2)
-        assert checked["power of the error, unbiased"].standard_error == pytest.approx(error)
+        assert checked["power of the error, unbiased"].standard_error == pytest.approx(error, rel=0.4)
         assert checked["power of the error, biased"].standard_error == 0.0
         assert all(one.ok for what, one in checked.items() if what.startswith("power of the error"))
 
@@ -311,7 +311,8 @@ def test_powers_of_the_error_are_read_where_the_start_is_forgotten(step_size: fl
 def test_the_gaps_of_one_error_are_those_of_the_written_laws() -> None:
     """Stationary spread, fixed point x = -eps, and T equal steps of a slope 1 / (2 T + 1)."""
     settings = aggregation_error.Settings(step_size=0.2, repetitions=100)
-    laws = {name: (law, got, left) for name, law, got, left in aggregation_error._gaps(settings, 0.1, 50, 0)}
+    allowed = aggregation_error._allowed(settings, 0.1, 50)
+    laws = {name: (law, got, allowed[name]) for name, law, got in aggregation_error._gaps(settings, 0.1, 50, 0)}
     assert laws["unbiased"][0] == pytest.approx(0.2 * 0.1**2 / (2 * (2 - 0.2)))
     assert laws["unbiased"][1][0] == pytest.approx(laws["unbiased"][0], rel=0.5)
     position = 0.8**50 * 1.1 - 0.1
@@ -357,7 +358,9 @@ def test_a_gap_is_allowed_what_is_left_of_the_start_and_no_more(step_size: float
         biased = (1 - step_size) * biased - step_size * size
         square = (1 - step_size) ** 2 * square + step_size**2 * size**2
     rounding = 1e-12 * max(1.0, size**2)
-    for name, law, _, left in aggregation_error._gaps(settings, size, steps, 0):
+    allowed = aggregation_error._allowed(settings, size, steps)
+    for name, law, _ in aggregation_error._gaps(settings, size, steps, 0):
+        left = allowed[name]
         exact = {"unbiased": square / 2, "biased": biased**2 / 2}.get(name, law)
         assert abs(exact - law) <= left <= abs(exact - law) + 2 * rounding, name
 

@@ -125,7 +125,7 @@ def test_the_noise_of_a_run_is_added_to_its_gradients() -> None:
         x = x - 0.1 * (x * np.array([1.0, 0.3]) + draws.draw())
     mean = np.mean(visited, axis=0)
     gaps = (np.array([1.0, 0.3]) * mean**2 / 2).sum(-1)
-    found, error = sgd_bound._averaged_gap(objective, 2.0, 0.1, 16, settings, [5, 7])
+    found, error = sgd_bound._averaged_gap(objective, 2.0, 0.1, 16, settings, np.random.default_rng([5, 7]))
     assert found == pytest.approx(gaps.mean())
     assert error == pytest.approx(gaps.std(ddof=1) / math.sqrt(6))
 

@@ -17,7 +17,7 @@ from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.objectives import digits_logistic
 from lockstep.lab.objectives.quadratic import NoisyQuadratic, power_law
-from lockstep.lab.statistics import Ratio, ratio_of_means
+from lockstep.lab.statistics import Ratio, ratio_of_means, streams
 from lockstep.methods import critical_batch as law
 from lockstep.settings import setting
 from lockstep.types.plain import Json
@@ -55,22 +55,16 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     gradient, curvature = problem.curvatures * w, problem.curvatures
     noise_scale = float((curvature * problem.noise).sum() / (curvature * gradient**2).sum())
     simple = float(problem.noise.sum() / (gradient**2).sum())
-    generators = np.random.default_rng(np.random.SeedSequence(seed)).spawn(len(SPAN) + 1)
+    *generators, last = streams(seed, len(SPAN) + 1)
     rows, checks = [], []
-    for place, batch in enumerate(watched(noise_scale * SPAN, progress)):
-        gain, expected, error = _gain(problem, float(batch), noise_scale, settings.repetitions, generators[place])
-        checks.append(
-            Check(
-                f"gain of one step at {SPAN[place]:g} B_noise over that without noise",
-                expected,
-                gain,
-                error,
-                holds=ALWAYS,
-            )
-        )
+    for share, generator in watched(zip(SPAN, generators, strict=True), progress):
+        batch = noise_scale * share
+        gain, expected, error = _gain(problem, float(batch), noise_scale, settings.repetitions, generator)
+        what = f"gain of one step at {share:g} B_noise over that without noise"
+        checks.append(Check(what, expected, gain, error, holds=ALWAYS))
         rows.append({"batch": float(batch), "gain_frac": gain, "gain_ci95": [gain - 1.96 * error, gain + 1.96 * error],
                      "gain_law_frac": expected})  # fmt: skip
-    measured, estimates = _two_batches(problem, settings, generators[-1])
+    measured, estimates = _two_batches(problem, settings, last)
     rounding = estimates[1].tolerance / estimates[0].expected
     checks.append(Check("B_simple from two batches", simple, measured.value, measured.standard_error, rounding,
                         holds=when(measured.known, "batch sizes and repetitions that resolve |G|^2")))  # fmt: skip
@@ -102,8 +96,7 @@ def _gain(
     best_rate, best_gain = steep / bend, steep**2 / (2 * bend)
     frac = float(law.best_rate_frac(batch, noise_scale))
     after = w - best_rate * frac * problem.batch_gradients(w, batch, draws, generator)
-    gain = 0.5 * float(h @ w**2) - 0.5 * (after**2 @ h)
-    mean, error = mean_and_error(gain / best_gain)
+    mean, error = mean_and_error((w**2 - after**2) @ h / 2 / best_gain)
     return mean, frac, error
 
 
@@ -122,9 +115,9 @@ def _two_batches(
     small, large = settings.small_batch, settings.large_batch
     # Both squares round by that share of |G|^2, and the estimates are these differences of them.
     amplified = (large + small) / (large - small), 2 / (1 / small - 1 / large)
-    for name, want, values, times in zip(names, exact, parts, amplified, strict=True):
-        mean, error = mean_and_error(values)
-        checks.append(Check(name, want, mean, error, ROUNDING * exact[0] * times, holds=ALWAYS))
+    tolerances = dict(zip(names, ROUNDING * exact[0] * np.array(amplified), strict=True))
+    for name, want, values in zip(names, exact, parts, strict=True):
+        checks.append(Check(name, want, *mean_and_error(values), tolerances[name], holds=ALWAYS))
     return ratio_of_means(parts[1], parts[0]), checks
 
 

@@ -27,9 +27,10 @@ from typing import Any
 import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
+from lockstep.lab.descent.delayed import descend
 from lockstep.lab.findings import absent, tells
 from lockstep.lab.laws import stationary_variance
-from lockstep.lab.statistics import mean_and_error, streams
+from lockstep.lab.statistics import mean_and_error
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
@@ -37,13 +38,15 @@ QUESTION = "What does an error in the averaged gradient cost, and does the cost 
 SOURCE = "Ajalloeian and Stich 2020; Karimireddy et al. 2019"
 
 FEW_STEPS = 30
-"""Fewer are no run to speak of. What a run still has of its start is added to what a check allows."""
+"""Fewer are no run to speak of; over the step size, enough to leave e^-30 of the start."""
 MANY_STEPS = 400
 """Steps of the random error at most; each is done by every repetition."""
 EARLY_STEPS = 10
 """After which the gap under feedback is that of plain descent, and still far from 0."""
 ROUNDING = 1e-12
 """Of a gap, or of 1 for smaller gaps: descent stands still once a step, a times the way, is below a last digit."""
+
+KINDS = ("unbiased", "biased", "opposing, Huber")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +63,24 @@ class Settings:
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Gap over the size of the error, for four kinds of it."""
-    sizes, lengths = np.array(sorted(set(settings.errors))), sorted(set(settings.steps))
+    sizes, longest = np.array(sorted(set(settings.errors))), max(settings.steps)
     checks: list[Check] = []
-    seen: dict[str, list[float]] = {"unbiased": [], "biased": [], "opposing, Huber": []}
+    seen: dict[str, list[tuple[float, float]]] = {name: [] for name in KINDS}
     for place, size in enumerate(watched(sizes.tolist(), progress)):
-        found = _gaps(settings, size, lengths[-1], seed + place)
-        for name, law, (mean, error), left in found:
-            checks.append(Check(f"{name}, error {size:g}", law, mean, error, left, holds=ALWAYS))
-            seen[name].append(mean)
+        allowed = _allowed(settings, size, longest)
+        for name, law, (mean, error) in _gaps(settings, size, longest, seed + place):
+            checks.append(Check(f"{name}, error {size:g}", law, mean, error, allowed[name], holds=ALWAYS))
+            seen[name].append((mean, error))
     return Findings(
         checks=(
             *checks,
-            *_slopes(settings, seen, sizes, lengths[-1]),
-            *_flat(settings, lengths, seed),
+            *_slopes(settings, seen, sizes, longest),
+            *_flat(settings, seed),
+            *_uphill(),
             *_feedback(settings),
         ),
-        theory=tuple(law for size in sizes for law in _laws(settings, float(size), lengths[-1])),
-        curves=tuple(_curves(settings, sizes, seen, lengths[-1])),
+        theory=tuple(law for size in sizes for law in _laws(settings, float(size), longest)),
+        curves=tuple(_curves(settings, sizes, seen, longest)),
         picture=Picture("gradient_error", "loss_gap", log_x=True, log_y=True),
         conclusion="errors of a gradient leave a floor, quadratic in an error on a quadratic and linear on a slope; "
         "longer runs do not raise it",
@@ -85,16 +89,26 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
 
 
 def _gaps(settings: Settings, size: float, steps: int, seed: int) -> Any:
-    """(kind, law, (mean, standard error), what is left of the start, with rounding) for one size of error."""
-    a, some = settings.step_size, min(steps, MANY_STEPS)
-    floor = float(stationary_variance(a, 1.0, size**2)) / 2
-    unbiased = _unbiased_gap(a, size, some, settings.repetitions, seed)
-    left = abs(1 / 2 - floor) * (1 - a) ** (2 * some)
-    yield "unbiased", floor, mean_and_error(unbiased), left + ROUNDING * max(floor, 1.0)
-    yield "biased", size**2 / 2, (_biased_gap(a, size, steps), 0.0), _left_of_the_start(a, size, steps)
-    slope = 1 / (2 * steps + 1)
+    """(kind, law, (mean, standard error)) for one size of error."""
+    a, slope = settings.step_size, 1 / (2 * steps + 1)
+    yield "unbiased", _floor(a, size), mean_and_error(_unbiased_gap(settings, size, steps, seed))
+    yield "biased", size**2 / 2, (_biased_gap(a, size, steps), 0.0)
     opposing = min(size, 1.0) * slope
-    yield "opposing, Huber", opposing * steps * slope, (_huber_extra(opposing, steps), 0.0), ROUNDING
+    extra = _huber_gap(opposing, steps) - _huber_gap(0.0, steps)
+    yield "opposing, Huber", opposing * steps * slope, (extra, 0.0)
+
+
+def _floor(a: float, size: float) -> float:
+    """Stationary loss under an unbiased error."""
+    return float(stationary_variance(a, 1.0, size**2)) / 2
+
+
+def _allowed(settings: Settings, size: float, steps: int) -> dict[str, float]:
+    """What a run still has of its start, with rounding, by kind."""
+    a, floor = settings.step_size, _floor(settings.step_size, size)
+    left = abs(1 / 2 - floor) * (1 - a) ** (2 * min(steps, MANY_STEPS))
+    both = left + ROUNDING * max(floor, 1.0), _left_of_the_start(a, size, steps)
+    return dict(zip(KINDS, (*both, ROUNDING), strict=True))
 
 
 def _way_left(a: float, size: Any, steps: Any) -> Any:
@@ -108,18 +122,19 @@ def _left_of_the_start(a: float, size: float, steps: int) -> float:
     return floor * q * abs(2 - q) + ROUNDING * max(floor, 1.0)
 
 
-def _power(x: Any, y: Any) -> float:
-    """The power of x that y grows with."""
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+def _power(x: Any, y: Any, error: Any = 0.0) -> tuple[float, float]:
+    """The power of x that y grows with, by least squares in logarithms, and its standard error."""
+    logs = np.log(x) - np.log(x).mean()
+    weights = logs / (logs @ logs)
+    return float(weights @ np.log(y)), float(np.linalg.norm(weights * np.asarray(error) / y))
 
 
-def _unbiased_gap(a: float, size: float, steps: int, repetitions: int, seed: int) -> Array:
-    """Loss after the steps, with an error of plus or minus `size`."""
-    (draw,) = streams(seed, 1)
-    position = np.ones(repetitions)
-    for _ in range(steps):
-        position = (1 - a) * position - a * size * np.where(draw.random(repetitions) < 0.5, -1.0, 1.0)
-    return np.asarray(position**2 / 2)
+def _unbiased_gap(settings: Settings, size: float, steps: int, seed: int) -> Array:
+    """Loss after the steps, or `MANY_STEPS`, with an error of plus or minus `size`."""
+    some, start = min(steps, MANY_STEPS), np.ones((settings.repetitions, 1))
+    made = descend(np.ones(1), start, settings.step_size, noise_std=size, steps=some, first_record=some, seed=seed)
+    (losses,) = made.losses
+    return np.asarray(losses)
 
 
 def _biased_gap(a: float, size: float, steps: int) -> float:
@@ -130,87 +145,85 @@ def _biased_gap(a: float, size: float, steps: int) -> float:
     return position**2 / 2
 
 
-def _huber_extra(size: float, steps: int) -> float:
-    """Extra gap of T steps of size 1 on the Huber function when every gradient is too small by `size` of its slope."""
+def _huber_gap(size: float, steps: int) -> float:
+    """Gap after T steps of size 1 on the Huber function when every gradient is too small by `size`, up to its slope.
+
+    No run gets to where the function is a parabola.
+    """
     slope = 1 / (2 * steps + 1)
-    gaps = []
-    for kept in (1.0, 1 - min(size / slope, 1.0)):
-        position = 1.0
-        for _ in range(steps):
-            gradient = min(position, slope)
-            position -= kept * gradient
-        gaps.append(slope * (position - slope / 2) if position > slope else position**2 / 2)
-    return gaps[1] - gaps[0]
+    position = 1.0
+    for _ in range(steps):
+        position -= (1 - size / slope) * min(position, slope)
+    return slope * (position - slope / 2)
 
 
-def _slopes(settings: Settings, seen: dict[str, list[float]], sizes: Array, steps: int) -> tuple[Check, ...]:
+def _slopes(
+    settings: Settings, seen: dict[str, list[tuple[float, float]]], sizes: Array, steps: int
+) -> tuple[Check, ...]:
     """Powers of the error: 2 for both quadratics, 1 on the slope of the Huber function."""
     a = settings.step_size
     left = (1 - a) ** min(steps, MANY_STEPS)
     settled = when(left <= 0.05 * sizes[0] * math.sqrt(a), "step_size and steps for which the start no longer matters")
-    if len(sizes) < 2:
-        return tuple(absent(f"power of the error, {name}", "at least two errors") for name in seen)
-    found = []
-    below = sizes <= 1  # a larger error turns the Huber gradient around
-    for name, expected in (("unbiased", 2.0), ("biased", 2.0), ("opposing, Huber", 1.0)):
-        kept = below if expected == 1 else sizes > 0
-        power = math.nan
-        if kept.sum() >= 2:
-            power = _power(sizes[kept], np.array(seen[name])[kept])
-        holds = when(not math.isnan(power), "at least two errors; for the Huber function, each at most 1")
-        # A floor is a mean of squares: its logarithm has a standard error of sqrt(2 / repetitions).
-        spread = 2 / math.sqrt(settings.repetitions) / math.log(sizes[-1] / sizes[0]) if name == "unbiased" else 0.0
-        # Settled, the start moves a random floor by 0.5 % at most; a constant error's floor by the factor (1 - q)^2.
-        allowed = 0.05 if name == "unbiased" else 1e-9
-        if name == "biased" and settled.here:
-            allowed = 1e-6 + abs(_power(sizes, (1 - _way_left(a, sizes, steps)) ** 2))
-        found.append(Check(f"power of the error, {name}", expected, power, spread, allowed,
-                           holds=holds if expected == 1 else holds & settled))  # fmt: skip
-    return tuple(found)
-
-
-def _flat(settings: Settings, lengths: list[int], seed: int) -> tuple[Check, ...]:
-    """Floors over the length of the run, and the laws T eps^2 and sqrt(gap / T) beside them."""
-    a, size = settings.step_size, max(settings.errors)
-    long, some = lengths[-1], MANY_STEPS
-    gap, error = mean_and_error(_unbiased_gap(a, size, some, settings.repetitions, seed + 31))
-    needed, error = math.sqrt(gap / long), error / 2 / math.sqrt(gap * long)
-    floor = float(stationary_variance(a, 1.0, size**2)) / 2
-    expected = floor + (1 / 2 - floor) * (1 - a) ** (2 * some)
-    what = "error that the measured gap allows: sqrt(gap / T)"
-    told = tells(size, math.sqrt(expected / long), error)
+    if not np.ptp(sizes):
+        return tuple(absent(f"power of the error, {name}", "at least two errors") for name in KINDS)
+    huber = absent("power of the error, opposing, Huber", "at least two errors of at most 1")
+    below = sizes[sizes <= 1]  # a larger error turns the Huber gradient around
+    if len(below) > 1:
+        gaps, _ = np.array(seen["opposing, Huber"])[: len(below)].T
+        huber = Check(huber.what, 1.0, *_power(below, gaps), 1e-9, holds=ALWAYS)
+    # Settled, the start moves a random floor by 0.5 % at most; a constant error's floor by the factor (1 - q)^2.
+    moved, _ = _power(sizes, (1 - _way_left(a, sizes, steps)) ** 2) if settled.here else (0.0, 0.0)
     return (
-        *_over_lengths(a, size, lengths),
-        *_uphill(),
-        Check(what, needed, size, error, false_law=True, holds=told),
-    )
+        Check("power of the error, unbiased", 2.0, *_power(sizes, *np.array(seen["unbiased"]).T), 0.05, holds=settled),
+        Check("power of the error, biased", 2.0, *_power(sizes, *np.array(seen["biased"]).T), 1e-6 + abs(moved),
+              holds=settled),
+        huber,
+    )  # fmt: skip
+
+
+def _flat(settings: Settings, seed: int) -> tuple[Check, ...]:
+    """Floors over the length of the run, and the laws T eps^2 and sqrt(gap / T) beside them."""
+    a, size, long = settings.step_size, max(settings.errors), max(settings.steps)
+    gap, error = mean_and_error(_unbiased_gap(settings, size, MANY_STEPS, seed + 31))
+    needed, error = math.sqrt(gap / long), error / 2 / math.sqrt(gap * long)
+    expected = _floor(a, size) + (1 / 2 - _floor(a, size)) * (1 - a) ** (2 * MANY_STEPS)
+    return (
+        *_over_lengths(a, size, sorted(set(settings.steps))),
+        Check("error that the measured gap allows: sqrt(gap / T)", needed, size, error, false_law=True,
+              holds=tells(size, math.sqrt(expected / long), error)),
+    )  # fmt: skip
 
 
 def _over_lengths(a: float, size: float, lengths: list[int]) -> tuple[Check, ...]:
-    """The power of T of the floor under a constant error, and its growth with T."""
+    """The power of T of the floor under a constant error, its growth with T, and the way to it."""
+    early = (1 + size) * (1 - a) ** EARLY_STEPS - size
+    way = Check(f"gap under a constant error after {EARLY_STEPS} steps", early**2 / 2,
+                _biased_gap(a, size, EARLY_STEPS), tolerance=ROUNDING * (1 + size) ** 2, holds=ALWAYS)  # fmt: skip
     names = ("power of T, biased", "gap grows like T eps^2, biased")
-    short, long = lengths[0], lengths[-1]
+    short, long = min(lengths), max(lengths)
     if long == short:
-        return tuple(absent(name, "at least two lengths") for name in names)
+        return (way, *(absent(name, "at least two lengths") for name in names))
     floors = [_biased_gap(a, size, steps) for steps in lengths]
     ways = _way_left(a, size, lengths)
-    power = allowed = math.nan
-    if ways[0] <= 1 / 2:
-        power, allowed = _power(lengths, floors), 1e-6 + abs(_power(lengths, (1 - ways) ** 2))
-    grown, left = floors[0] * long / short, _left_of_the_start(a, size, long)
+    settled = when(ways[0] <= 1 / 2, "step_size and steps for which the start no longer matters")
+    moved, _ = _power(lengths, (1 - ways) ** 2) if settled.here else (0.0, 0.0)
+    few, *_, many = floors
+    grown, left = few * long / short, _left_of_the_start(a, size, long)
     return (
-        Check(names[0], 0.0, power, tolerance=allowed,
-              holds=when(ways[0] <= 1 / 2, "step_size and steps for which the start no longer matters")),
-        Check(names[1], grown, floors[-1], tolerance=left, false_law=True,
+        way,
+        Check(names[0], 0.0, *_power(lengths, floors), 1e-6 + abs(moved), holds=settled),
+        Check(names[1], grown, many, tolerance=left, false_law=True,
               holds=tells(size**2 / 2, grown, tolerance=2 * left)),
     )  # fmt: skip
 
 
 def _uphill() -> Iterator[Check]:
-    """Tiny errors that oppose the gradient on the Huber function, beside T eps^2."""
+    """Tiny errors that oppose the gradient on the Huber function, beside T eps^2; its own worst case without."""
     for steps in (100, 1000):
-        tiny = 1e-3 / steps
-        extra, law, false = _huber_extra(tiny, steps), tiny * steps / (2 * steps + 1), steps * tiny**2
+        tiny, plain = 1e-3 / steps, _huber_gap(0.0, steps)
+        extra, law, false = _huber_gap(tiny, steps) - plain, tiny * steps / (2 * steps + 1), steps * tiny**2
+        yield Check(f"gap of plain descent, Huber, T = {steps}", 1 / (4 * steps + 2), plain, tolerance=1e-12,
+                    holds=example("R = 1"))  # fmt: skip
         yield Check(f"opposing, Huber, T = {steps}, error {tiny:g}", law, extra, tolerance=1e-9 * tiny,
                     holds=example("R = 1"))  # fmt: skip
         yield Check(f"extra gap T eps^2, T = {steps}, error {tiny:g}", false, extra, tolerance=false, false_law=True,
@@ -225,8 +238,8 @@ def _feedback(settings: Settings) -> tuple[Check, ...]:
     early = (1 - a * (1 - size)) * (1 - a) ** (EARLY_STEPS - 1)
     return (
         *(
-            Check(f"gap with feedback, a = {one:g}", (one * size) ** 2 / 2, _fed_back(one, size, math.ceil(60 / one)),
-                  0.0, 1e-12, relation="at most", holds=ALWAYS)
+            Check(f"gap with feedback, a = {one:g}", (one * size) ** 2 / 2,
+                  _fed_back(one, size, round(FEW_STEPS / one)), 0.0, 1e-12, relation="at most", holds=ALWAYS)
             for one in steps
         ),
         Check(f"gap with feedback after {EARLY_STEPS} steps", early**2 / 2, _fed_back(a, size, EARLY_STEPS), 0.0,
@@ -255,8 +268,9 @@ def _laws(settings: Settings, size: float, steps: int) -> tuple[Law, ...]:
     )  # fmt: skip
 
 
-def _curves(settings: Settings, sizes: Array, seen: dict[str, list[float]], steps: int) -> Any:
+def _curves(settings: Settings, sizes: Array, seen: dict[str, list[tuple[float, float]]], steps: int) -> Any:
     laws = np.array([[law.value for law in _laws(settings, float(size), steps)] for size in sizes]).T
-    for (name, values), law in zip(seen.items(), laws, strict=True):
+    for (name, found), law in zip(seen.items(), laws, strict=True):
+        values, _ = np.array(found).T
         yield Curve(f"{name}, law", sizes, law, theory=True)
-        yield Curve(f"{name}, simulated", sizes, np.array(values), marks=True)
+        yield Curve(f"{name}, simulated", sizes, values, marks=True)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
-from lockstep.lab.statistics import SignNoise
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched, when
+from lockstep.lab.statistics import SignNoise, quotient
 from lockstep.settings import setting
 
 QUESTION = "How far do workers drift apart between two averaging steps?"
@@ -44,35 +44,28 @@ class Settings:
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Spread and variance of the mean over the number of workers."""
     numbers = sorted(set(settings.workers))
-    spreads, halves, expected, checks = [], [], [], []
+    spreads, expected, checks = [], [], []
     for place, workers in enumerate(watched(numbers, progress)):
         ends = _round(settings, workers, np.random.default_rng([seed, place]))
-        mean, error = mean_and_error(ends.var(axis=0))
-        variance, variance_error = mean_and_error(ends.mean(axis=0) ** 2)
-        noise, drift = _laws(settings)
-        expected.append((noise + drift) * (1 - 1 / workers))
-        spreads.append(mean)
-        halves.append(1.96 * error)
-        checks.append(Check(f"spread, n = {workers}", expected[-1], mean, standard_error=error, holds=ALWAYS))
-        what = f"variance of the mean, n = {workers}"
-        checks.append(Check(what, (noise + drift) / workers, variance, standard_error=variance_error, holds=ALWAYS))
+        spreads.append(mean_and_error(ends.var(axis=0)))
+        expected.append(sum(_laws(settings)) * (1 - 1 / workers))
+        checks.append(Check(f"spread, n = {workers}", expected[-1], *spreads[-1], holds=ALWAYS))
+        checks.append(Check(f"variance of the mean, n = {workers}", sum(_laws(settings)) / workers,
+                            *mean_and_error(ends.mean(axis=0) ** 2), holds=ALWAYS))  # fmt: skip
     x = np.array(numbers, dtype=float)
+    seen, errors = np.array(spreads).T
     return Findings(
-        checks=(
-            *checks,
-            *_false_laws(x, np.array(spreads), np.array(halves) / 1.96),
-            *_over_the_period(settings, seed),
-        ),
+        checks=(*checks, *_false_laws(numbers, spreads), *_over_the_period(settings, numbers, seed), _pulled(seed)),
         theory=tuple(
             Law(f"spread, n = {workers}", value, "a^2 s^2 q (1 - 1/n) + drift", SOURCE)
             for workers, value in zip(numbers, expected, strict=True)
         ),
         curves=(
-            Curve("simulated", x, np.array(spreads), half_ci95=np.array(halves), marks=True),
+            Curve("simulated", x, seen, half_ci95=1.96 * errors, marks=True),
             Curve("a^2 K s^2 (1 - 1/n), with curvature and drift", x, np.array(expected), theory=True),
         ),
         picture=Picture("workers", "spread", log_x=True),
-        conclusion=f"the spread is {spreads[0]:.3g} with {numbers[0]} workers and {spreads[-1]:.3g} with {numbers[-1]}",
+        conclusion=f"the spread is {seen[0]:.3g} with {numbers[0]} workers and {seen[-1]:.3g} with {numbers[-1]}",
         assumptions=(
             "one direction, one round from a common start; optima normally distributed, redrawn in every trial",
         ),
@@ -99,10 +92,11 @@ def _laws(settings: Settings) -> tuple[float, float]:
     return noise, drift
 
 
-def _false_laws(workers: np.ndarray, spreads: np.ndarray, errors: np.ndarray) -> tuple[Check, ...]:
+def _false_laws(workers: list[int], spreads: list[tuple[float, float]]) -> tuple[Check, ...]:
     """Growth like sqrt(n) and decay like 1 / n, between the fewest and the most workers."""
-    ratio, change = float(spreads[-1] / spreads[0]), float(workers[-1] / workers[0])
-    slack, error = 0.2 * ratio, ratio * float(np.hypot(*(errors / spreads)[[0, -1]]))
+    few, *_, many = spreads
+    ratio, error = quotient(many, few)
+    change, slack = workers[-1] / workers[0], 0.2 * ratio
     apart = when(change >= TELLING, f"numbers of workers that differ by a factor of {TELLING} or more")
     return (
         Check("the spread grows like sqrt(n)", change**0.5, ratio, error, slack, false_law=True, holds=apart),
@@ -110,18 +104,27 @@ def _false_laws(workers: np.ndarray, spreads: np.ndarray, errors: np.ndarray) ->
     )
 
 
-def _over_the_period(settings: Settings, seed: int) -> tuple[Check, ...]:
+def _over_the_period(settings: Settings, workers: list[int], seed: int) -> tuple[Check, ...]:
     """Steps of at most a G lead at most a K G away, but noise only a s sqrt(K)."""
     free = when(not settings.curvature, "curvature 0, so that nothing pulls workers back")
-    ends = [_round(replace(settings, period=k), 2, np.random.default_rng([seed, -1 % 2**32, k]))
+    few, *_ = workers
+    ends = [_round(replace(settings, period=k), few, np.random.default_rng([seed, -1 % 2**32, k]))
             for k in (settings.period, 4 * settings.period)]  # fmt: skip
-    (short, error), (long, long_error) = (mean_and_error(one**2) for one in ends)
+    short, long = (mean_and_error(one**2) for one in ends)
     farthest = settings.step_size * settings.period * settings.noise_std
+    ratio, error = quotient(long, short)
     return (
         Check("largest distance of a worker from the start, at most a K G", farthest, float(np.abs(ends[0]).max()),
               tolerance=1e-12 * farthest, relation="at most", holds=free),
-        Check("drift of 4 K steps over that of K, squared", 4.0, long / short,
-              standard_error=long / short * float(np.hypot(error / short, long_error / long)), holds=free),
-        Check("noise drifts like K: squared drift of 4 K steps over that of K", 16.0, long / short, tolerance=4.0,
+        Check("drift of 4 K steps over that of K, squared", 4.0, ratio, error, holds=free),
+        Check("noise drifts like K: squared drift of 4 K steps over that of K", 16.0, ratio, tolerance=4.0,
               false_law=True, holds=free),
     )  # fmt: skip
+
+
+def _pulled(seed: int) -> Check:
+    """Workers with a curvature and optima of their own."""
+    bent = Settings(curvature=2.0, optimum_std=1.5, noise_std=3.0)
+    ends = _round(bent, 8, np.random.default_rng([seed, -2 % 2**32]))
+    return Check("spread under curvature and unequal optima", sum(_laws(bent)) * 7 / 8,
+                 *mean_and_error(ends.var(axis=0)), holds=example("8 workers, h = 2, s = 3, optima 1.5"))  # fmt: skip
