@@ -42,6 +42,11 @@ def quotient(over: tuple[float, float], under: tuple[float, float]) -> tuple[flo
     return value, abs(value) * math.hypot(over[1] / over[0], under[1] / under[0])
 
 
+def share_error(share: float, count: int) -> float:
+    """Standard error of a share that is counted among `count`, where `share` is the probability."""
+    return math.sqrt(max(share * (1 - share), 0.0) / count)
+
+
 def streams(seed: int, count: int) -> list[Generator]:
     """That many independent generators."""
     return [Generator(PCG64(child)) for child in SeedSequence(seed).spawn(count)]

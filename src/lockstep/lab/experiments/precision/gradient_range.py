@@ -22,7 +22,7 @@ import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example
 from lockstep.lab.laws import tail
-from lockstep.lab.statistics import streams
+from lockstep.lab.statistics import share_error, streams
 from lockstep.methods.number_format import FORMATS, NumberFormat, number_format
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
@@ -63,7 +63,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         laws.append(_laws(chosen, settings, 2.0**power))
         progress(power + 1, len(powers))
     return Findings(
-        checks=(*_checks(counted, laws, settings), *_false_laws(seed)),
+        checks=(*_checks(counted, laws, settings), *_edge_checks(chosen), *_false_laws(seed)),
         theory=tuple(
             Law(f"{name} at scale 2^{power}", laws[power][at], "P of the law beyond the format's edges", chosen.name)
             for power in {0, settings.most_doublings // 2, settings.most_doublings}
@@ -87,9 +87,22 @@ def _counted(chosen: NumberFormat, values: Array) -> tuple[float, float, float]:
 
 def _laws(chosen: NumberFormat, settings: Settings, scale: float) -> tuple[float, float, float]:
     """The same by formula: probabilities beyond the three edges."""
-    edges = (chosen.least_subnormal / 2, chosen.least_normal - chosen.least_subnormal / 2, chosen.overflows_from)
-    zero, normal, over = (_beyond(edge / scale, settings) for edge in edges)
+    zero, normal, over = (_beyond(edge / scale, settings) for edge in _edges(chosen))
     return 1 - zero, zero - normal, over
+
+
+def _edges(chosen: NumberFormat) -> tuple[float, float, float]:
+    """From where on values are not rounded to zero, not to a subnormal number, and no longer to a finite one."""
+    return chosen.least_subnormal / 2, chosen.least_normal - chosen.least_subnormal / 2, chosen.overflows_from
+
+
+def _edge_checks(chosen: NumberFormat) -> list[Check]:
+    """Two values next to each edge, of which one, two and one are zero, subnormal and not finite."""
+    beside = np.outer(_edges(chosen), (1 - 1e-6, 1 + 1e-6)).ravel()
+    return [
+        Check(f"{name} next to the edges of {chosen.name}", count / 6, got, tolerance=1e-9, holds=ALWAYS)
+        for name, count, got in zip(SHARES, (1, 2, 1), _counted(chosen, beside), strict=True)
+    ]
 
 
 def _beyond(edge: float, settings: Settings) -> float:
@@ -106,7 +119,7 @@ def _checks(
     checks = []
     for power, (seen, law) in enumerate(zip(counted, laws, strict=True)):
         for name, got, expected in zip(SHARES, seen, law, strict=True):
-            error = math.sqrt(max(expected * (1 - expected), 0.0) / settings.gradients)
+            error = share_error(expected, settings.gradients)
             checks.append(
                 Check(f"{name} at scale 2^{power}", expected, got, error, 1.5 / settings.gradients, holds=ALWAYS)
             )
@@ -135,7 +148,7 @@ def _false_laws(seed: int) -> list[Check]:
         Check("everything below 6.1e-5 is "
               "flushed to zero", 1 - tail(half.least_normal / normal.size), zero, 0.0, 0.01, True,
               holds=example(PRINTED_LAW)),
-        Check("bf16 flushes small gradients too", zero, brain[0] + brain[1], 0.0, zero / 2, True,
+        Check("bf16 flushes small gradients too", zero, sum(brain), 0.0, zero / 2, True,
               holds=example(PRINTED_LAW)),
     ]  # fmt: skip
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched, when
-from lockstep.lab.descent.delayed import descend
+from lockstep.lab.descent.delayed import settled
 from lockstep.lab.laws import floor, rate
 from lockstep.settings import setting
 
@@ -51,11 +51,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         exact.append(floor(step, 1.0, delay, noise_std=settings.noise_std))
         plain.append(floor(step, 1.0, 0, noise_std=settings.noise_std))
         steps = int(SETTLING / step)
-        made = descend(
-            np.ones(1), np.zeros((settings.trials, 1)), step, delay=delay, noise_std=settings.noise_std, steps=steps,
-            record_every=max(1, steps // 40), first_record=steps // 2, seed=seed + place,
-        )  # fmt: skip
-        mean, error = mean_and_error(2 * made.losses.mean(axis=0))
+        losses = settled(step, settings.noise_std, settings.trials, steps, delay=delay, seed=seed + place)
+        mean, error = mean_and_error(2 * losses)
         found.append(mean)
         half.append(1.96 * error)
         checks.append(Check(f"floor of E x^2, delay {delay}", exact[-1], mean, standard_error=error,

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.descent.delayed import LIMIT, RESOLUTION, Windows, searched_edge
 from lockstep.lab.laws import largest_stable_step
+from lockstep.lab.statistics import share_error
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
@@ -51,12 +52,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         behind = _behind(generator.random((4000, settings.delay)) < density)
         met = float((behind > 0).mean())
         meets = 1 - (1 - density) ** settings.delay
-        error = float(behind.std() / np.sqrt(len(behind)))
         checks.append(Check(f"mean staleness of a coordinate, density {density:g}", density * settings.delay,
-                            float(behind.mean()), standard_error=error, holds=ALWAYS))  # fmt: skip
+                            *mean_and_error(behind), holds=ALWAYS))  # fmt: skip
         checks.append(Check(f"fraction of updates that collide with another, density {density:g}", meets, met,
-                            standard_error=float(np.sqrt(meets * (1 - meets) / len(behind))),
-                            holds=ALWAYS))  # fmt: skip
+                            share_error(meets, len(behind)), holds=ALWAYS))  # fmt: skip
         rows.append({"density": density, "largest_step": edges[-1], "mean_age": float(behind.mean()), "met_frac": met})
     dense = largest_stable_step(settings.delay)
     sparse = when(
