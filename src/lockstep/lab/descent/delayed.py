@@ -29,6 +29,12 @@ class Trajectories:
     steps: Array
     losses: Array
 
+    @property
+    def on_the_way(self) -> Array:
+        """Mean of every trial over its records, without the last, from which no step is taken."""
+        found: Array = self.losses[:-1].mean(axis=0)
+        return found
+
 
 def descend(
     curvatures: Array,
@@ -147,9 +153,11 @@ CANDIDATES = 64
 RESOLUTION = 2e-3
 """Relative width of the bracket at which a search ends."""
 TINY, LIMIT = 1e-200, 1e200
+STEEPEST = 4.5
+"""Above every step times curvature at which a run shrinks: 2 (1 + momentum) without delay, less with one."""
 
 
-def searched_edge(shrinks: Callable[[Array], Array], high: float) -> float:
+def searched_edge(shrinks: Callable[[Array], Array], high: float = STEEPEST) -> float:
     """The largest step up to `high` at which runs shrink; `shrinks` says it for an array of steps.
 
     The middle of the bracket between the largest step that shrinks and the next one, which grows.

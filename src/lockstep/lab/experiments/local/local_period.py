@@ -99,6 +99,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     checks.append(Check("slope of steps over K - 1, different data, log-log", 1.0, slope, tolerance=0.1, holds=biased))
     what = f"steps with identical data, K = {periods[-1]}: at most one round more than K = 1"
     checks.append(Check(what, equal[0] + periods[-1], equal[-1], relation="at most", holds=ALWAYS))
+    checks += [
+        Check(f"steps with identical data, K = {period}: whole rounds of plain descent",
+              _whole_rounds(abs(1 - float(b[0, 0])), settings.gap, period), steps, holds=ALWAYS)
+        for period, steps in zip(periods, equal, strict=True)
+    ]  # fmt: skip
     naive = math.sqrt(settings.exchange_s / settings.compute_s)
     checks.append(Check("the best K is sqrt(X / T)", naive, float(cheapest), tolerance=0.5, false_law=True,
                         holds=when(abs(naive - nearest) > 1.5, "sqrt(X / T) more than 1.5 away from K*")))  # fmt: skip
@@ -221,6 +226,12 @@ def _fewest_steps(objective: WorkerQuadratics, period: int, gap: float) -> float
     rounds = np.where(above.any(axis=0), last + 1, 0)
     usable = rounds[rounds <= ROUNDS]
     return float(usable.min() * period) if usable.size else 0.0
+
+
+def _whole_rounds(distance: float, gap: float, period: int) -> float:
+    """Steps of descent on (x - b)^2 / 2 from that distance to the gap at the largest step size, rounded up."""
+    steps = math.log(math.sqrt(2 * gap) / distance) / math.log(1 - STEP_SIZES.max())
+    return float(math.ceil(steps / period) * period)
 
 
 def _efficiency(settings: Settings, period: float) -> float:

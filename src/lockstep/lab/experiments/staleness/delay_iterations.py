@@ -15,9 +15,10 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
-from lockstep.lab.descent.delayed import descend
+from lockstep.lab.descent.delayed import descend, distances
 from lockstep.lab.laws import best_step, floor, largest_stable_step, rate
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
 
 QUESTION = "How many more updates does training with a delay need, with and without gradient noise?"
 SOURCE = "Agarwal and Duchi 2011; Arjevani, Shamir and Srebro 2020; roots of the delayed recursion"
@@ -100,9 +101,13 @@ def _updates(delay: int, step: float, settings: Settings, steps: int) -> float:
     curvatures = np.array([1 / settings.condition, 1.0])
     made = descend(curvatures, np.eye(2) / np.sqrt(curvatures), step, delay=delay, steps=steps)
     # Both directions start at loss 1/2, so the distance falls by the root of the loss.
-    distance = np.sqrt(2 * made.losses).max(axis=1)
-    above = np.flatnonzero(distance > settings.target_frac)
-    return float(made.steps[min(above[-1] + 1, len(made.steps) - 1)])
+    return _stays_within(np.sqrt(2 * made.losses).max(axis=1), settings.target_frac)
+
+
+def _stays_within(distance: Array, target: float) -> float:
+    """The step after the last one that is farther than the target, or the last step of all."""
+    last = int(np.flatnonzero(distance > target).max())
+    return float(min(last + 1, len(distance) - 1))
 
 
 def _noisy_step(delay: int, settings: Settings) -> float:
@@ -153,13 +158,9 @@ def _more_checks(ages: np.ndarray, simulated: np.ndarray, noisy: np.ndarray, set
 
 def _updates_at_once(delay: int) -> float:
     """Updates until |x| stays below a hundredth of the start, one curvature, a lambda = 1 / (2 tau)."""
-    made = descend(np.ones(1), np.ones((1, 1)), 0.5 / delay, delay=delay, steps=40 * delay)
-    above = np.flatnonzero(np.sqrt(2 * made.losses[:, 0]) > 0.01)
-    return float(above[-1] + 1)
+    return _stays_within(distances(0.5 / delay, 40 * delay, delay), 0.01)
 
 
 def _fixed_step_updates(delay: int) -> float:
     """Updates until |x| stays below 0.01, from 5 sqrt(2), at a * lambda = 0.1."""
-    made = descend(np.ones(1), np.full((1, 1), 5 * math.sqrt(2)), 0.1, delay=delay, steps=200)
-    above = np.flatnonzero(np.sqrt(2 * made.losses[:, 0]) > 0.01)
-    return float(above[-1] + 1)
+    return _stays_within(distances(0.1, 200, delay), 0.01 / (5 * math.sqrt(2)))

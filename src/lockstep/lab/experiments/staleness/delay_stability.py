@@ -162,4 +162,4 @@ def _false_laws(delays: list[int], steps: int) -> list[Check]:
 
 def _searched_edge(delay: int, momentum: float, steps: int) -> float:
     """The edge, found by running from 1."""
-    return searched_edge(lambda candidates: delayed_shrinks(candidates, delay, momentum, steps), 4.5)
+    return searched_edge(lambda candidates: delayed_shrinks(candidates, delay, momentum, steps))

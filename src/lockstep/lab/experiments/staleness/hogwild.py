@@ -48,7 +48,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         generator = np.random.default_rng([seed, place])
         updates = int(settings.touches / density)
         touched = generator.random(updates) < density
-        edges.append(searched_edge(lambda a, touched=touched: _shrinks(a, touched, settings.delay), 2.5))  # type: ignore[misc]
+        edges.append(searched_edge(lambda a, touched=touched: _shrinks(a, touched, settings.delay)))  # type: ignore[misc]
         behind = _behind(generator.random((4000, settings.delay)) < density)
         met = float((behind > 0).mean())
         meets = 1 - (1 - density) ** settings.delay

@@ -57,7 +57,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             step,
             noise=noise.draw,
         )
-        mean, error = mean_and_error(made.losses[:-1].mean(axis=0))
+        mean, error = mean_and_error(made.on_the_way)
         drift = 1 + 2 * step * smoothness * delay
         bounds.append(2 * first / (step * settings.steps) + step * smoothness * variance * drift)
         means.append(mean)
@@ -68,7 +68,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         )
     x = np.array(delays, dtype=float)
     return Findings(
-        checks=(*checks, _no_condition(), _last_iterate()),
+        checks=(*checks, _at_the_condition(smoothness, delays), _no_condition(), _last_iterate()),
         theory=tuple(
             Law(f"bound, delay {delay}", bound, "2 D/(a T) + a L s^2 (1 + 2 a L tau)", SOURCE)
             for delay, bound in zip(delays, bounds, strict=True)
@@ -89,6 +89,13 @@ def _largest_step(smoothness: float, delay: int) -> float:
     if delay == 0:
         return 1 / smoothness
     return (math.sqrt(1 + 8 * delay**2) - 1) / (4 * delay**2 * smoothness)
+
+
+def _at_the_condition(smoothness: float, delays: list[int]) -> Check:
+    """The steps of all delays put into the condition."""
+    products = [(_largest_step(smoothness, delay) * smoothness, delay) for delay in delays]
+    off = max(abs(product + 2 * (product * delay) ** 2 - 1) for product, delay in products)
+    return Check("a L + 2 a^2 L^2 tau^2 of the steps, largest distance from 1", 0.0, off, tolerance=1e-9, holds=ALWAYS)
 
 
 def _no_condition() -> Check:

@@ -67,7 +67,7 @@ def _sufficient(delay: int) -> float:
 
 def _searched(delay: int, steps: int) -> float:
     """a * lambda at which the adversary starts to win."""
-    low, high = 0.5 / (delay + 1), 3.0 / (delay + 1)
+    low, high = 0.0, largest_stable_step(delay)
     for _ in range(SEARCHES):
         middle = (low + high) / 2
         low, high = (low, middle) if _grows(middle, delay, steps) else (middle, high)
