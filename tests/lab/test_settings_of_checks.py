@@ -11,7 +11,6 @@ from effort import share
 from lockstep.lab import ALWAYS, Check, Findings, example, find_experiment, when
 from lockstep.lab.experiments.batch import algorithmic_stability, generalization_gap
 from lockstep.lab.experiments.compression import compression_noise
-from lockstep.lab.experiments.local.local_bias import _control_factor
 from lockstep.lab.findings import CREDIBLE_ERRORS, absent, credible_errors, tells, verdict
 from lockstep.views.parts.findings_table import render_findings
 from lockstep.views.parts.terminal import console
@@ -158,17 +157,13 @@ def test_the_best_period_of_the_verdict_is_the_fastest_of_the_table() -> None:
         assert found.conclusion.startswith(f"of these, K = {quickest['local_steps']} is fastest")
 
 
-def test_scaffold_shrinks_by_the_factor_of_its_matrix() -> None:
-    """The rounds themselves, run on the distance to the end, with another implementation of the method."""
-    from lockstep.lab.descent.workers import LocalMethod, run_rounds
+def test_a_limit_is_left_out_where_the_rounds_still_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lockstep.lab.experiments.local import local_bias
 
-    h, step, period = np.array([2.0, 8.0]), 0.1, 100
-    path = run_rounds(
-        lambda y: h[:, None, None] * y, 2, np.ones((1, 1)), LocalMethod(step, scaffold=True), [period] * 400
-    )[:, 0, 0]
-    late = np.abs(path[[200, 400]])
-    factor = _control_factor(h, (1 - step * h) ** period, step * period)
-    assert (late[1] / late[0]) ** (1 / 200) == pytest.approx(factor, rel=1e-3)
+    monkeypatch.setattr(local_bias, "MOST_STEPS", 100)
+    found = find_experiment("local-bias").answer({"periods": (1, 50)})
+    assert {"limit of local SGD, K = 1", "limit of SCAFFOLD, K = 50"} <= {one.what for one in found.left_out}
+    assert found.agrees
 
 
 def test_every_row_about_an_example_names_its_numbers() -> None:

@@ -10,7 +10,6 @@ workers, that FedProx removes it, that unequal numbers of local steps keep the o
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +24,10 @@ QUESTION = "Where do local steps converge when workers have different data?"
 SOURCE = "fixed point of one round; Li et al. 2020 (FedProx); Karimireddy et al. 2020 (SCAFFOLD)"
 
 CLOSE, BIASED = 1e-9, 1e-2
-FEWEST_ROUNDS, MOST_STEPS = 100, 400_000
+FEWEST_ROUNDS, MOST_STEPS = 30, 400_000
 """Of a run; the steps are those of one worker in all its rounds."""
+STILL = 1e-13
+"""Changes of the last rounds together, in units of the optima, from which on a run stands still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +65,12 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     checks = []
     for place, period in enumerate(watched(periods, progress)):
         for name, method in methods.items():
-            rounds = _rounds(h, method, period)
-            # Control variates settle more slowly than the parameters, and not at all before the run is over.
-            settles = when(rounds * period <= MOST_STEPS, f"rounds that converge within {MOST_STEPS:,} local steps")
-            found[name].append(_end(h, b, method, [period] * min(rounds, MOST_STEPS // period)))
+            end, settled = _end(h, b, method, period)
+            settles = when(settled, f"rounds that converge within {MOST_STEPS:,} local steps")
+            found[name].append(end)
             what = f"limit of {name}, K = {period}"
-            checks.append(Check(what, laws[name][place], found[name][-1], tolerance=CLOSE, holds=settles))
-    last = [periods[-1]] * _rounds(h, methods["local SGD"], periods[-1])
-    many = _end(np.tile(h, 32), np.tile(b, 32), methods["local SGD"], last)
+            checks.append(Check(what, laws[name][place], end, tolerance=CLOSE, holds=settles))
+    many, _ = _end(np.tile(h, 32), np.tile(b, 32), methods["local SGD"], periods[-1])
     checks.append(Check(f"limit with 32 of each kind, K = {periods[-1]}", laws["local SGD"][-1], many, tolerance=CLOSE,
                         holds=ALWAYS))  # fmt: skip
     x = np.array(periods, dtype=float)
@@ -94,34 +93,18 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     )
 
 
-def _rounds(h: Array, method: LocalMethod, period: int) -> int:
-    """Rounds after which at most e^-30 of the way is left, and always some."""
-    pull = h + method.proximal
-    stays = (method.proximal + h * (1 - float(method.step_size) * pull) ** period) / pull
-    slowest = _control_factor(h, stays, float(method.step_size) * period) if method.scaffold else float(stays.max())
-    return max(FEWEST_ROUNDS, math.ceil(30 / (1 - slowest)))
-
-
-def _control_factor(h: Array, stays: Array, way: float) -> float:
-    """Largest factor per round of SCAFFOLD's linear map on (parameters, controls); `way`: a K.
-
-    A worker goes from x to y = stays x + (1 - stays) (c_i - mean c) / h_i, and its control
-    c_i to c_i - mean c + (x - y) / (a K).
-    """
-    workers = len(h)
-    centred = np.eye(workers) - 1 / workers
-    ends = np.hstack([stays[:, None], ((1 - stays) / h)[:, None] * centred])
-    controls = np.hstack([np.ones((workers, 1)), way * centred]) - ends
-    matrix = np.vstack([ends.mean(axis=0), controls / way])
-    return float(np.abs(np.linalg.eigvals(matrix)).max())
-
-
-def _end(h: Array, b: Array, method: LocalMethod, local_steps: list[int]) -> float:
-    """Where the rounds end."""
-    path = run_rounds(
-        lambda y: h[:, None, None] * (y - b[:, None, None]), len(h), np.zeros((1, 1)), method, local_steps
-    )
-    return float(path[-1, 0, 0])
+def _end(h: Array, b: Array, method: LocalMethod, period: int) -> tuple[float, bool]:
+    """Where rounds of that many local steps end, and whether they stand still within `MOST_STEPS`."""
+    rounds = FEWEST_ROUNDS
+    while True:
+        path = run_rounds(
+            lambda y: h[:, None, None] * (y - b[:, None, None]), len(h), np.zeros((1, 1)), method, [period] * rounds
+        )
+        *_, before, then, last = path.ravel()
+        settled = abs(before - last) + abs(then - last) < STILL
+        if settled or 4 * rounds * period > MOST_STEPS:
+            return float(last), settled
+        rounds *= 4
 
 
 def _proximal_point(h: Array, b: Array, step: float, strength: float, period: int) -> float:
@@ -136,7 +119,7 @@ def _unequal_periods(step: float, period: int) -> tuple[Check, ...]:
     weights = [1 - (1 - step) ** count for count in counts]
     law = (weights[0] - weights[1]) / sum(weights)
     x = 0.0
-    for _ in range(FEWEST_ROUNDS * 10):
+    for _ in range(1000):
         ends = []
         for count, optimum in zip(counts, optima, strict=True):
             own = x

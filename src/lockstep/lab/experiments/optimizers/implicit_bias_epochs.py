@@ -106,14 +106,17 @@ def least_maximum(x: Array, y: Array, rounds: int = 20_000) -> Array:
 
 
 def _walk(optimizer: Optimizer, x: Array, y: Array, scale: Array, epochs: int) -> list[Array]:
-    """theta after every epoch of full gradients at half the edge, in the coordinates theta / sqrt(scale)."""
+    """theta after every epoch of full gradients at half the edge, in the coordinates theta / sqrt(scale).
+
+    The loss is half the sum of squares, whose edge is 2 over the largest eigenvalue.
+    """
     root = np.sqrt(scale)
     inner = x * root
-    rate = 0.5 * len(y) / float(np.linalg.eigvalsh(inner @ inner.T)[-1])
+    rate = 1 / float(np.linalg.eigvalsh(inner @ inner.T).max())
     moved, path = np.zeros(x.shape[1]), []
     state = optimizer.start((moved,))
     for _ in range(epochs):
-        gradient = -2 / len(y) * (y - inner @ moved) @ inner
+        gradient = (inner @ moved - y) @ inner
         (moved,), state = step(optimizer, (moved,), (gradient,), state, rate)
         path.append(moved * root)
     return path
@@ -121,10 +124,10 @@ def _walk(optimizer: Optimizer, x: Array, y: Array, scale: Array, epochs: int) -
 
 def _one_at_a_time(x: Array, y: Array, epochs: int) -> list[Array]:
     theta, path = np.zeros(x.shape[1]), []
-    rate = 0.25 / float((x * x).sum(axis=1).max())
+    rate = 1 / float((x * x).sum(axis=1).max())
     for _ in range(epochs):
         for row, right in zip(x, y, strict=True):
-            theta = theta + 2 * rate * (right - row @ theta) * row
+            theta = theta + rate * (right - row @ theta) * row
         path.append(theta)
     return path
 
@@ -160,7 +163,8 @@ def _solves(x: Array, y: Array, theta: Array) -> Check:
 def _not_least() -> tuple[Check, ...]:
     """What simplified Adam's limit is not, at one counterexample: the equations of seed 0, 2 in 5 unknowns."""
     x, y = _equations(2, 5, 0)
-    theta, least = _simplified_adam(x, y, 4000)[-1], float(np.abs(least_maximum(x, y)).max())
+    *_, theta = _simplified_adam(x, y, 4000)
+    least = float(np.abs(least_maximum(x, y)).max())
     size = float(np.abs(theta).max())
     other = least_norm_solution(x, y, np.ones(5))
     return (

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.descent.updates import Updates, asynchronous, cut_off, worker_times_s
 from lockstep.settings import setting
 from lockstep.simulate import Constant, Uniform
@@ -69,10 +69,16 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         passing.append(_steps_per_s(moving, settings.workers))
         refusing = cut_off(nearly, bound)
         rows.append(_row(bound, kept, lasting[-1], passing[-1], refusing))
-    free = float((1 / slowdown).mean())
+    fast = settings.workers // 2
+    free = (fast + (settings.workers - fast) / settings.slow_factor) / settings.workers
     x = np.array(bounds, dtype=float)
     return Findings(
-        checks=_checks(settings, rows, free, transient, nearly),
+        checks=(
+            *_checks(settings, rows, free, transient, nearly),
+            *_times(settings, transient, nearly),
+            Check("steps/s with persistent speeds, no bound", free,
+                  _steps_per_s(asynchronous(constant), settings.workers), tolerance=4 / settings.steps, holds=ALWAYS),
+        ),
         theory=(
             Law("steps/s with a bounded clock gap, persistent "
                 "speeds", 1 / settings.slow_factor, "1 / slowest time", "Ho 2013"),
@@ -111,6 +117,17 @@ def _transient(settings: Settings, generator: np.random.Generator) -> np.ndarray
     return np.where(slow, 5.0, 1.0)
 
 
+def _times(settings: Settings, transient: np.ndarray, nearly: np.ndarray) -> tuple[Check, ...]:
+    """The times that are drawn: the mean of those with slow steps, the spread of nearly equal ones."""
+    mean, error = mean_and_error(transient)
+    spread = CYCLE_SPREAD_FRAC / math.sqrt(12)
+    return (
+        Check("mean time with transient slowdowns", 1 + 4 * settings.slow_steps_frac, mean, error, 1e-9, holds=ALWAYS),
+        Check("standard deviation of nearly equal times", spread, float(nearly.std()),
+              spread * math.sqrt(0.2 / nearly.size), holds=ALWAYS),
+    )  # fmt: skip
+
+
 def _steps_per_s(updates: Updates, workers: int) -> float:
     """Steps per second of one worker over the later half."""
     return updates.settled().per_s / workers
@@ -128,7 +145,8 @@ def _checks(
     settings: Settings, rows: list[Json], free: float, transient: np.ndarray, nearly: np.ndarray
 ) -> tuple[Check, ...]:
     """What the two bounds do, and what they do not."""
-    slowest, last = 1 / settings.slow_factor, rows[-1]
+    *_, last = rows
+    slowest = 1 / settings.slow_factor
     # Until the fast workers have used up their lead they are faster: bound / (ratio - 1) steps of the slow ones.
     lead = last["bound"] / settings.steps
     unbounded = asynchronous(transient).settled()
