@@ -12,7 +12,7 @@ import lockstep
 from lockstep.errors import BadInput
 from lockstep.lab.experiments.batch import critical_batch, critical_batch_digits, learning_rate_scaling
 from lockstep.lab.objectives.quadratic import NoisyQuadratic, power_law
-from lockstep.lab.statistics import fit_hyperbola, quotient, ratio_of_means
+from lockstep.lab.statistics import fit_hyperbola, quotient, ratio_of_means, share_error, variance_and_error
 from lockstep.methods.critical_batch import steps as hyperbola
 
 REPETITIONS = 2000
@@ -125,6 +125,17 @@ def test_the_error_of_a_quotient_of_independent_means_is_its_scatter() -> None:
     value, error = quotient((-4.0, 0.2), (2.0, 0.05))
     assert value == -2
     assert error == pytest.approx((over / under).std(), rel=0.07)
+
+
+def test_errors_of_variances_and_of_shares_are_their_scatter() -> None:
+    rng = np.random.default_rng(4)
+    drawn = 2 + 3 * rng.normal(size=(REPETITIONS, 200))
+    variances = drawn.var(axis=1, ddof=1)
+    stated = np.array([variance_and_error(row) for row in drawn])
+    assert stated[:, 0] == pytest.approx(variances)
+    assert stated[:, 1].mean() == pytest.approx(variances.std(), rel=0.1)
+    shares = (rng.random((REPETITIONS, 200)) < 0.3).mean(axis=1)
+    assert share_error(0.3, 200) == pytest.approx(shares.std(), rel=0.07)
 
 
 @pytest.mark.parametrize("seed", range(1, 4))

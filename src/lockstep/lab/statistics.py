@@ -36,6 +36,11 @@ def mean_and_error(values: Array) -> tuple[float, float]:
     return float(flat.mean()), float(flat.std(ddof=1)) / math.sqrt(flat.size)
 
 
+def variance_and_error(values: Array) -> tuple[float, float]:
+    """(variance, its standard error, from the fourth moment) of independent repetitions."""
+    return float(values.var(ddof=1)), mean_and_error((values - values.mean()) ** 2)[1]
+
+
 def quotient(over: tuple[float, float], under: tuple[float, float]) -> tuple[float, float]:
     """(value, its standard error) of one mean over another, each with its error and independent of the other."""
     value = over[0] / under[0]

@@ -72,6 +72,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             if name == "sgd":
                 curves.append(_curve(way.name, apart))
     checks += [*_bitwise(), _single_precision(network, batches, start, settings.workers)]
+    checks += [*_parts(network, batches, start), _one_by_one(network, batches, start, settings.workers)]
     return Findings(
         checks=tuple(checks),
         theory=(Law("largest_difference", 0.0, "sum_i (B_i / B) g_i = g", SOURCE),),
@@ -106,10 +107,9 @@ def _ways(network: Perceptron, workers: int) -> tuple[Way, ...]:
         return total
 
     def unequal(w: Array, batch: Array, weighted: bool) -> Array:
-        shards = np.split(batch, [len(batch) // 16 + 1, len(batch) // 5 + 1])
-        sizes = np.array([len(shard) for shard in shards], dtype=np.float64)
-        weights = sizes / sizes.sum() if weighted else np.full(len(shards), 1 / len(shards))
-        return np.asarray(weights @ np.array([whole(w, shard) for shard in shards]))
+        shards = np.split(batch, [1])
+        sizes = [len(shard) for shard in shards] if weighted else None
+        return np.asarray(np.average([whole(w, shard) for shard in shards], axis=0, weights=sizes))
 
     def normalised(w: Array, batch: Array) -> Array:
         return _normalised(network, batch).gradient(w)
@@ -156,13 +156,40 @@ def _path(gradient: Gradient, method: Optimizer, start: Array, batches: Sequence
     return np.array(path)
 
 
+def _parts(network: Perceptron, batches: list[Array], start: Array) -> list[Check]:
+    """What batch norm and clipping do to inputs and to a gradient."""
+    first, *_ = batches
+    inputs, gradient = _normalised(network, first).inputs, network.gradient(start)
+    unit = gradient / float(np.linalg.norm(gradient))
+    return [
+        Check("largest mean of an input after batch norm", 0.0, float(np.abs(inputs.mean(axis=0)).max()),
+              tolerance=1e-9, holds=ALWAYS),
+        Check("largest variance of an input after batch norm", 1.0, float(inputs.var(axis=0).max()), tolerance=1e-3,
+              holds=ALWAYS),
+        *(Check(f"length of a gradient of {length:g} after clipping to {CLIP:g}", min(length, CLIP),
+                float(np.linalg.norm(_clipped(length * unit))), tolerance=1e-12, holds=ALWAYS)
+          for length in (CLIP / 10, 10 * CLIP)),
+    ]  # fmt: skip
+
+
+def _one_by_one(network: Perceptron, batches: list[Array], start: Array, workers: int) -> Check:
+    """Small steps one after another are those of an optimizer at the rate over the workers."""
+    (way,) = (one for one in _ways(network, workers) if one.parts.__name__ == "small_steps")
+    first, *_ = batches
+    rate = BASE_RATES["sgd"]
+    (once,) = _path(way.parts, optimizer("sgd"), start, [first], rate)
+    *_, small = _path(way.whole, optimizer("sgd"), start, np.split(first, workers), rate / workers)
+    return Check("small steps = steps at the rate over the workers", 0.0, float(np.abs(once - small).max()),
+                 tolerance=EXACT, holds=ALWAYS)  # fmt: skip
+
+
 def _bitwise() -> list[Check]:
-    """Least squares on small whole numbers with a rate that is a power of two: every sum is exact, in any order."""
+    """Squares of sums of small whole numbers, with a rate that is a power of two: every sum is exact, in any order."""
     generator = np.random.default_rng(0)
-    inputs, targets = generator.integers(-3, 4, (64, 4)).astype(np.float64), np.arange(64.0)
+    inputs = generator.integers(8, size=(64, 4)).astype(np.float64)
 
     def whole(w: Array, places: Array) -> Array:
-        return np.asarray((inputs[places] @ w - targets[places]) @ inputs[places])
+        return np.asarray(inputs[places] @ w @ inputs[places])
 
     def accumulated(w: Array, places: Array) -> Array:
         total = np.zeros(4)
@@ -173,8 +200,8 @@ def _bitwise() -> list[Check]:
     batches = [generator.permutation(64) for _ in range(3)]
     checks = []
     for method in (optimizer("sgd"), optimizer("momentum", beta=0.5)):
-        paths = [_path(one, method, np.zeros(4), batches, 2.0**-10) for one in (whole, accumulated)]
-        differing = float((paths[0] != paths[1]).sum())
+        at_once, in_parts = (_path(one, method, np.ones(4), batches, 2.0**-10) for one in (whole, accumulated))
+        differing = float((at_once != in_parts).sum())
         checks.append(Check(f"accumulation where sums are exact ({method.name}): parameters that "
                             "differ", 0.0, differing,
                             holds=example("least squares on 64 examples, 8 micro-batches")))  # fmt: skip

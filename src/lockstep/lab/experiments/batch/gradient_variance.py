@@ -11,7 +11,6 @@ the right one whatever the weights and whoever takes part.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.findings import tells
-from lockstep.lab.statistics import mean_and_error
+from lockstep.lab.statistics import mean_and_error, variance_and_error
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json
@@ -60,13 +59,14 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     checks: list[Check] = []
     for place, (way, n) in enumerate(watched(((way, n) for way in WAYS for n in counts), progress)):
         generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1, place)))
-        found, error = _variance(_means(data, settings, n, way, generator))
+        found, error = variance_and_error(_means(data, settings, n, way, generator))
         expected = _law(data, settings.batch, n, way)
         rows.append({"sampling": way, "workers": n, "variance": found, "variance_law": expected,
                      "ci95": [found - 1.96 * error, found + 1.96 * error]})  # fmt: skip
         checks.append(Check(f"variance, {way}, {n} workers", expected, found, error, tolerance=ROUNDING, holds=ALWAYS))
     checks += [*_unequal(settings, seed), *_different(settings, seed), *_rare(settings, seed)]
     checks += _false_laws(rows, counts)
+    checks.append(Check("mean of all examples", 0.0, float(data.mean()), tolerance=1e-12, holds=ALWAYS))
     return Findings(
         checks=tuple(checks),
         theory=(
@@ -110,10 +110,10 @@ def _means(data: Array, settings: Settings, n: int, way: str, generator: np.rand
         return np.asarray(data[order].mean(axis=1))
     if way == "sorted shards":
         width = len(data) // n
-        places = generator.integers(0, width, (trials, n, size // n)) + width * np.arange(n)[:, np.newaxis]
+        places = generator.integers(width, size=(trials, n, size // n)) + width * np.arange(n)[:, np.newaxis]
         return np.asarray(data[places].mean(axis=(1, 2)))
     taken = size // n if way == "one worker alone" else size
-    return np.asarray(data[generator.integers(0, len(data), (trials, taken))].mean(axis=1))
+    return np.asarray(data[generator.integers(len(data), size=(trials, taken))].mean(axis=1))
 
 
 def _law(data: Array, batch: int, n: int, way: str) -> float:
@@ -128,20 +128,18 @@ def _finite(data: Array, batch: int) -> float:
     return (len(data) - batch) / (len(data) - 1)
 
 
-def _variance(values: Array) -> tuple[float, float]:
-    """(variance, its standard error from the fourth moment)."""
-    square = (values - values.mean()) ** 2
-    return float(values.var(ddof=1)), float(square.std(ddof=1)) / math.sqrt(len(values))
+def _normal_means(sizes: Array, trials: int, generator: np.random.Generator) -> Array:
+    """Means of two workers' batches of normal gradients, each normal with the variance 1 / B."""
+    return generator.normal(size=(trials, 2)) / np.sqrt(sizes)
 
 
 def _unequal(settings: Settings, seed: int) -> list[Check]:
     """Two workers with different batches; normal gradients with s = 1."""
     generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
     sizes = np.array([settings.small, settings.large], dtype=np.float64)
-    # The mean of B normal gradients is normal with variance 1 / B.
-    means = generator.normal(size=(settings.trials, 2)) / np.sqrt(sizes)
-    weighted, weighted_error = _variance(means @ (sizes / sizes.sum()))
-    plain, plain_error = _variance(means.mean(axis=1))
+    means = _normal_means(sizes, settings.trials, generator)
+    weighted, weighted_error = variance_and_error(means @ (sizes / sizes.sum()))
+    plain, plain_error = variance_and_error(means.mean(axis=1))
     laws = [
         Check("unequal workers, weighted mean: variance", float(1 / sizes.sum()), weighted, weighted_error,
               holds=ALWAYS),
@@ -157,7 +155,7 @@ def _different(settings: Settings, seed: int) -> list[Check]:
     """Two workers with different data: only weights by size, and both taking part, give the mean of all examples."""
     generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3,)))
     sizes = np.array([settings.small, settings.large], dtype=np.float64)
-    means = SHARD_MEANS + generator.normal(size=(settings.trials, 2)) / np.sqrt(sizes)
+    means = SHARD_MEANS + _normal_means(sizes, settings.trials, generator)
     whole = float(SHARD_MEANS @ sizes / sizes.sum())
     weighted, weighted_error = mean_and_error(means @ (sizes / sizes.sum()))
     plain, plain_error = mean_and_error(means.mean(axis=1))
@@ -175,7 +173,7 @@ def _rare(settings: Settings, seed: int) -> list[Check]:
     """A coordinate that one example in 20 touches: p s^2 + p (1 - p) m^2, less than s^2 and not more."""
     generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(4,)))
     touched = generator.random(50 * settings.trials) < TOUCHED
-    found, error = _variance(touched * (1 + generator.normal(size=touched.size)))
+    found, error = variance_and_error(touched * (1 + generator.normal(size=touched.size)))
     return [
         Check("coordinate of 1 example in 20: variance", TOUCHED + TOUCHED * (1 - TOUCHED), found, error, holds=ALWAYS),
         Check("coordinate of 1 example in 20: 20 times the variance", 1 / TOUCHED, found, error, false_law=True,

@@ -29,7 +29,8 @@ from lockstep.types.plain import Json
 
 QUESTION = "Among all solutions of one equation, which one does each optimizer find, and below which step size?"
 SOURCE = "Gunasekar, Lee, Soudry, Srebro, 'Characterizing implicit bias in terms of optimization geometry', 2018"
-DIVERGED = 1e6
+FAR = 1e12
+"""Residual from which on a run is not continued."""
 MOST_CURVES = 6
 SHARE = 0.2
 """Of the largest stable rate; at one half, one step solves one equation."""
@@ -51,15 +52,22 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Residuals y - a'theta before each step, and where theta ended."""
+    """Residuals y - a'theta before each step and at the end, and where theta ended."""
 
     residual: Array
     theta: Array
 
     @property
+    def left(self) -> float:
+        """The residual at the end."""
+        *_, last = self.residual
+        return float(last)
+
+    @property
     def diverged(self) -> bool:
-        """Whether the residual left the first by a factor of a million."""
-        return bool(np.abs(self.residual[-1]) > DIVERGED * abs(self.residual[0]))
+        """Whether the residual has grown."""
+        first, *_ = self.residual
+        return not abs(self.left) <= abs(first)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -79,7 +87,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     for name, path, limit, bound, left in _others(settings, a, y):
         rows.append(_row(name, a, path.theta, bound))
         checks.append(_close(f"limit of {name}", limit, path.theta, left))
-    checks += [*_momentum_edge(a, y, settings), *_band(a, y), _projection(a, y), _printed_series()]
+    checks += [*_momentum_edge(a, y, settings), *_band(a, y), *_projection(a, y), _printed_series()]
     return Findings(
         checks=tuple(checks),
         theory=tuple(
@@ -110,7 +118,7 @@ def _walk(optimizer: Optimizer, a: Array, y: float, rates: Array, scale: Array, 
     state, residual = optimizer.start((moved,)), np.empty(len(rates) + 1)
     for at, rate in enumerate(rates):
         residual[at] = y - inner @ moved
-        if not abs(residual[at]) <= DIVERGED**2:
+        if abs(residual[at]) > FAR:
             return Path(residual[: at + 1], moved * root)
         (moved,), state = step(optimizer, (moved,), (-2 * residual[at] * inner,), state, float(rate))
     residual[-1] = y - inner @ moved
@@ -162,7 +170,7 @@ def _edge(name: str, a: Array, y: float, s: float, steps: int) -> list[Check]:
         Check(
             f"{name} below its stability limit: residual",
             0.0,
-            float(inside.residual[-1]),
+            inside.left,
             tolerance=1e-6 * y,
             holds=ALWAYS,
         ),
@@ -179,7 +187,7 @@ def _momentum_edge(a: Array, y: float, settings: Settings) -> list[Check]:
         Check(
             "momentum below its stability limit: residual",
             0.0,
-            float(inside.residual[-1]),
+            inside.left,
             tolerance=1e-6 * y,
             holds=ALWAYS,
         ),
@@ -201,11 +209,14 @@ def _band(a: Array, y: float) -> list[Check]:
     ]  # fmt: skip
 
 
-def _projection(a: Array, y: float) -> Check:
-    """From elsewhere than 0 the limit is the projection of the start, not the least norm."""
+def _projection(a: Array, y: float) -> list[Check]:
+    """From elsewhere than 0 the limit is the projection of the start, in each norm, not the least norm."""
     start = np.arange(1.0, a.size + 1) * y
-    path = _scaled(a, y, 0.0, SHARE / _slope(a, 0), 200, start)
-    return _close("limit of SGD from another initial point", nearest(a, y, np.ones_like(a), start), path.theta)
+    paths = ((NAMES[s], s, _scaled(a, y, s, SHARE / _slope(a, s), 200, start)) for s in (0.0, 1.0))
+    return [
+        _close(f"limit of {name} from another initial point", nearest(a, y, a**-s, start), path.theta)
+        for name, s, path in paths
+    ]
 
 
 def _printed_series() -> Check:
