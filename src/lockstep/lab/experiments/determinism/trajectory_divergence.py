@@ -93,7 +93,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         gaps[f"{kind}, {precision}"] = _largest_gap(_problem(kind, precision, settings, seed), settings)
     x = np.arange(1, settings.steps + 1, dtype=float)
     return Findings(
-        checks=(*_checks(gaps, settings), *_shards(settings, seed)),
+        checks=(*_checks(gaps, settings), *_shards(settings, seed), *_slopes(settings, seed)),
         theory=(
             Law("gap of one rounding, fp32", 2.0**-24, "u", "IEEE 754-2019"),
             Law("contraction of the linear model, at least", 1 - settings.convex_step_size * float(DECAY),
@@ -106,6 +106,29 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         conclusion=_conclusion(gaps),
         assumptions=("one batch of 64 examples for all steps; averages by a ring all-reduce",),
     )  # fmt: skip
+
+
+def _loss(problem: Problem, weights: Array) -> float:
+    """Half the mean squared error, with the weight decay of the linear model."""
+    if not problem.hidden:
+        error = problem.inputs @ weights - problem.labels
+        return float((error**2).mean() + DECAY * (weights @ weights)) / 2
+    first, last = np.split(weights, [INPUTS * problem.hidden])
+    output = np.tanh(np.tanh(problem.inputs @ first.reshape(INPUTS, -1)) @ last)
+    return float(((output - problem.labels) ** 2).mean()) / 2
+
+
+def _slopes(settings: Settings, seed: int) -> list[Check]:
+    """Gradients at the start beside differences of the loss, in fp64, along the gradient itself."""
+    found = []
+    for kind in ("linear", "network"):
+        problem = _problem(kind, "fp64", settings, seed)
+        gradient = problem.gradient(problem.start, slice(None))
+        ahead, behind = (_loss(problem, problem.start + sign * 1e-5 * gradient) for sign in (1, -1))
+        found.append(Check(f"{kind}: squared gradient beside a difference of the loss", (ahead - behind) / 2e-5,
+                           float(gradient @ gradient), tolerance=1e-6 * float(gradient @ gradient),
+                           holds=ALWAYS))  # fmt: skip
+    return found
 
 
 def _problem(kind: str, precision: str, settings: Settings, seed: int) -> Problem:
