@@ -97,8 +97,8 @@ def _three_ranks(made: Compressor, a: float, steps: int) -> Array:
         found = exchange(made, gradients, states, [draw] * 3)
         states, point = found.states, point - a * found.mean
         path.append(point)
-    found: Array = np.linalg.norm(path, axis=1) / np.linalg.norm(np.ones(3))
-    return found
+    distances: Array = np.linalg.norm(path, axis=1) / np.linalg.norm(np.ones(3))
+    return distances
 
 
 def _diverging(runs: dict[str, Array], a: float, long: Domain) -> tuple[Check, ...]:
