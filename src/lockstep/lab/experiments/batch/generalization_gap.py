@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.lab import Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched, when
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched, when
 from lockstep.lab.objectives import digits_logistic
-from lockstep.lab.statistics import ratio_of_means
+from lockstep.lab.statistics import ratio_of_means, variance_and_error
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json
@@ -34,6 +34,8 @@ DIGITS = "400 digits, batch 20, 200 steps"
 SEEN = 0.1
 """Gap from which a hundred data sets show that it is not zero."""
 STEPS = (10, 30, 100, 300)
+FAR_FROM_SQUARE = 8
+"""Examples per dimension from which the fourth moment of a gap is that of a hundred data sets."""
 MOST_NUMBERS = 4_000_000
 """Features of all data sets, which are held at once."""
 ALIKE = 0.3
@@ -69,13 +71,18 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     for place, n in enumerate(watched(counts, progress, more=1)):
         fitted = _fitted(d, n, settings.trials, np.random.default_rng([seed, 0, place]))
         rows.append(_row("exact fit", n, n, None, *mean_and_error(fitted), fitted_gap(d, n)))
-        checks.append(_fit(d, n, fitted))
+        checks += [_fit(d, n, fitted), _fit_spread(d, n, fitted)]
     paths = {b: _descended(d, smallest, b, settings.trials, seed) for b in sorted({*settings.batches, smallest})}
     for b, gaps in paths.items():
         for step, values in zip(STEPS, gaps.T, strict=True):
             gap, error = mean_and_error(values)
             rows.append(_row(f"SGD, batch {b}", smallest, b, step, gap, error, None))
-    checks += [*_alike(paths), *_false_laws(paths, fitted_gap(d, smallest)), *_digits(seed)]
+    checks += [
+        _by_powers(d, smallest, settings.trials, seed, paths[smallest]),
+        *_alike(paths),
+        *_false_laws(paths, fitted_gap(d, smallest)),
+        *_digits(seed),
+    ]
     progress(len(counts) + 1, len(counts) + 1)
     return Findings(
         checks=tuple(checks),
@@ -126,6 +133,14 @@ def _fit(dimension: int, examples: int, gaps: Array) -> Check:
                             "more than dimension + 3 examples; with fewer the gap has no finite variance"))  # fmt: skip
 
 
+def _fit_spread(dimension: int, examples: int, gaps: Array) -> Check:
+    """The variance over data sets beside its law, where large gaps are not rare."""
+    law = fitted_spread(dimension, examples) ** 2
+    return Check(f"variance of the gap of the exact fit to {examples} examples", law, *variance_and_error(gaps),
+                 runs=len(gaps), holds=when(examples >= FAR_FROM_SQUARE * dimension,
+                                            f"at least {FAR_FROM_SQUARE} examples per dimension"))  # fmt: skip
+
+
 def stable_rate(dimension: int) -> float:
     """Half the largest rate that is stable on single normal examples, whose E |x|^2 x x' is (d + 2) I."""
     return 1 / (dimension + 2)
@@ -146,9 +161,7 @@ def _descended(d: int, n: int, batch: int, trials: int, seed: int) -> Array:
 
     theta is the distance from the truth, which SGD starts at a random place of length 1.
     """
-    data = np.random.default_rng([seed, 1])
-    x, noise = data.normal(size=(trials, n, d)), data.normal(size=(trials, n))
-    theta = data.normal(size=(trials, d)) / math.sqrt(d)
+    x, noise, theta = _data(d, n, trials, seed)
     generator, gaps, rate = np.random.default_rng([seed, 2, batch]), [], stable_rate(d)
     rows = np.arange(trials)[:, np.newaxis]
     for step in range(1, max(STEPS) + 1):
@@ -160,6 +173,25 @@ def _descended(d: int, n: int, batch: int, trials: int, seed: int) -> Array:
             training = 0.5 * ((np.einsum("tnd,td->tn", x, theta) - noise) ** 2).mean(axis=1)
             gaps.append(0.5 * (theta**2).sum(axis=1) + 0.5 - training)
     return np.array(gaps).T
+
+
+def _data(d: int, n: int, trials: int, seed: int) -> tuple[Array, Array, Array]:
+    """Inputs, noise of the targets, and distances from the truth at the start, of every data set."""
+    data = np.random.default_rng([seed, 1])
+    x, noise = data.normal(size=(trials, n, d)), data.normal(size=(trials, n))
+    return x, noise, data.normal(size=(trials, d)) / math.sqrt(d)
+
+
+def _by_powers(d: int, n: int, trials: int, seed: int, gaps: Array) -> Check:
+    """Full-batch descent on the first data set in one go: its map to the power of the steps, about the exact fit."""
+    (x, *_), (noise, *_), (start, *_) = _data(d, n, trials, seed)
+    first, *_ = gaps
+    end = np.linalg.lstsq(x, noise, rcond=None)[0]
+    shrink = np.linalg.matrix_power(np.eye(d) - stable_rate(d) / n * x.T @ x, max(STEPS))
+    theta = end + shrink @ (start - end)
+    law = 0.5 * float(theta @ theta) + 0.5 - 0.5 * float(((x @ theta - noise) ** 2).mean())
+    return Check(f"gap after {max(STEPS)} steps of the full batch on one data set", law, float(first[-1]),
+                 tolerance=1e-9, holds=ALWAYS)  # fmt: skip
 
 
 def _alike(paths: dict[int, Array]) -> list[Check]:

@@ -30,9 +30,9 @@ DIVERGED = 1e12
 """Mean square that counts as divergence, over the larger of the start and the scale of the noise."""
 SETTLED = 1e-6
 """Share of the start that is left when the variance is measured."""
-LONGEST = 5000
-"""Steps in which a run past the edge should diverge; nearer to the edge nothing is checked."""
 LEAST_PRODUCT = 1e-3
+LONGEST = math.ceil(math.log(SETTLED) / (2 * math.log(1 - LEAST_PRODUCT)))
+"""Steps of the slowest run, in which one past the edge should diverge; nearer to the edge nothing is checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +111,14 @@ def _growth(product: float) -> float:
 
 def simulate(rate: float, curvature: float, variance: float, trials: int, generator: np.random.Generator) -> Stay:
     """`trials` runs from 1 until the start is forgotten, or until the mean square passes the limit."""
-    kept = abs(1 - rate * curvature)
-    steps = LONGEST if kept > 1 - LEAST_PRODUCT else math.ceil(math.log(SETTLED) / (2 * math.log(max(kept, 1e-9))))
+    kept = min(max(abs(1 - rate * curvature), SETTLED), 1 - LEAST_PRODUCT)
+    steps = math.ceil(math.log(SETTLED) / (2 * math.log(kept)))
     w, scale = np.ones(trials), rate * math.sqrt(variance)
     limit = DIVERGED * max(1.0, rate * variance / curvature)
     for at in range(steps):
         w *= 1 - rate * curvature
         w -= scale * generator.standard_normal(trials)
-        if at % 16 == 15 and not float((w * w).mean()) < limit:
+        if not float(w @ w) / trials < limit:
             return Stay(limit, 0.0, at + 1)
     mean, error = mean_and_error(w * w)
     return Stay(mean, error)
