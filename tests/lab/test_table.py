@@ -42,6 +42,6 @@ def test_what_a_test_is_about_follows_its_parameters_and_its_lines() -> None:
     about = {item.nodeid.split("::", 1)[-1]: experiments_of(item) for item in collected()}
     assert about["test_theory_and_simulation_agree[hogwild]"] == {"hogwild"}
     assert about["test_every_fact_is_held_or_contradicted[local.weighted-optimum]"] == {"local-bias"}
-    assert about["test_scaffold_shrinks_by_the_factor_of_its_matrix"] == {"local-bias"}
+    assert about["test_a_limit_is_left_out_where_the_rounds_still_move"] == {"local-bias"}
     assert about["test_the_best_period_of_the_verdict_is_the_fastest_of_the_table"] == {"local-period"}
     assert not about["test_both_of_two_conditions_must_be_met"]

@@ -30,6 +30,12 @@ class Trajectories:
     losses: Array
 
     @property
+    def averaged(self) -> Array:
+        """Mean of every trial over its records."""
+        found: Array = self.losses.mean(axis=0)
+        return found
+
+    @property
     def on_the_way(self) -> Array:
         """Mean of every trial over its records, without the last, from which no step is taken."""
         found: Array = self.losses[:-1].mean(axis=0)
@@ -92,10 +98,9 @@ def settled(
     step_size: float, noise_std: float, trials: int, steps: int, *, curvature: float = 1.0, delay: int = 0, seed: int
 ) -> Array:
     """Loss of every trial on one quadratic from its optimum, averaged over the later half of the steps."""
-    made = descend(np.full(1, curvature), np.zeros((trials, 1)), step_size, delay=delay, noise_std=noise_std,
-                   steps=steps, record_every=max(1, steps // RECORDS), first_record=steps // 2, seed=seed)  # fmt: skip
-    found: Array = made.losses.mean(axis=0)
-    return found
+    return descend(np.full(1, curvature), np.zeros((trials, 1)), step_size, delay=delay, noise_std=noise_std,
+                   steps=steps, record_every=max(1, steps // RECORDS), first_record=steps // 2,
+                   seed=seed).averaged  # fmt: skip
 
 
 def reads(steps: int, delay: int) -> Array:

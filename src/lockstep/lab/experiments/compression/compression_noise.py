@@ -19,6 +19,7 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
+from lockstep.lab.descent.delayed import descend
 from lockstep.lab.findings import tells
 from lockstep.lab.laws import stationary_variance
 from lockstep.lab.statistics import mean_and_error, streams
@@ -101,15 +102,11 @@ def _compressed(step: float, omega: float, ranks: int, steps: int) -> float:
 
 
 def _additive(step: float, settings: Settings, seed: int) -> Array:
-    """Floor with an error of plus or minus epsilon in every direction; one value per repetition."""
-    (draw,) = streams(seed, 1)
-    point = np.zeros((settings.repetitions, settings.elems))
-    squares = []
-    for _ in range(settings.steps):
-        error = EPSILON * np.where(draw.random(point.shape) < 0.5, -1.0, 1.0)
-        point = (1 - step) * point - step * error
-        squares.append((point**2).mean(axis=1))
-    return np.asarray(np.mean(squares[settings.steps // 2 :], axis=0))
+    """Floor with an error of plus or minus epsilon in every direction; one value per repetition and direction."""
+    start = np.zeros((settings.repetitions * settings.elems, 1))
+    made = descend(np.ones(1), start, step, noise_std=EPSILON, steps=settings.steps,
+                   first_record=settings.steps // 2 + 1, seed=seed)  # fmt: skip
+    return 2 * made.averaged
 
 
 def _relative(made: RandomK, step: float, ranks: int, settings: Settings, seed: int) -> Array:

@@ -94,8 +94,7 @@ def _laws(settings: Settings) -> tuple[float, float]:
 
 def _false_laws(workers: list[int], spreads: list[tuple[float, float]]) -> tuple[Check, ...]:
     """Growth like sqrt(n) and decay like 1 / n, between the fewest and the most workers."""
-    few, *_, many = spreads
-    ratio, error = quotient(many, few)
+    ratio, error = quotient(spreads[-1], spreads[0])
     change, slack = workers[-1] / workers[0], 0.2 * ratio
     apart = when(change >= TELLING, f"numbers of workers that differ by a factor of {TELLING} or more")
     return (

@@ -47,7 +47,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         uphill = product < 0
         shares.append(1 - uphill.mean())
         if radius <= 1:
-            inside.append(uphill.sum())
+            inside.append(uphill)
         else:
             outside.append(1.0 - uphill)
     x = np.array(RADII)
@@ -55,7 +55,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     *_, after = distances(2.5, 1) ** 2 / 2
     return Findings(
         checks=(
-            Check("uphill pairs inside the radius", 0.0, float(sum(inside)), holds=ALWAYS),
+            Check("uphill pairs inside the radius", 0.0, float(np.concatenate(inside).sum()), holds=ALWAYS),
             Check("outside the radius the stale gradient points uphill", 0.0, downhill, error, false_law=True,
                   holds=ALWAYS),
             Check("inside the radius the loss falls, x^2 / 2 from 1 with a = 2.5", 0.5, float(after),
