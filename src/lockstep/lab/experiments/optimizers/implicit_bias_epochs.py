@@ -13,7 +13,7 @@ of no fixed norm, and not the least maximum norm either.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 
 import numpy as np
 
@@ -61,6 +61,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     checks = []
     for name, (first, *_, last), limit, d in paths:
         checks += [_close(name, x, y, last, limit, d), _close(f"{name}, known after one epoch", x, y, first, limit, d)]
+        checks.append(_first_epoch(name, x, first, limit, d))
     checks += [_solves(x, y, adam[-1]), *_not_least()]
     named = [(name, path) for name, path, _, _ in paths] + [("simplified Adam, epoch mean", adam)]
     least = (("least l2", limits["one"]), ("least rescaled", limits["rescaled"]), ("least linf", least_maximum(x, y)))
@@ -153,6 +154,20 @@ def _close(name: str, x: Array, y: Array, theta: Array, limit: Array, scale: Arr
     ahead = theta + least_norm_solution(x, y - x @ theta, scale)
     error = float(np.linalg.norm(ahead - limit) / np.linalg.norm(limit))
     return Check(f"limit of {name}: largest error of a coordinate", 0.0, error, tolerance=REACHED, holds=ALWAYS)
+
+
+def _first_epoch(name: str, x: Array, theta: Array, limit: Array, scale: Array) -> Check:
+    """What is missing from the limit shrinks by the maps of the steps; the first of heavy ball is plain descent."""
+    if name == "SGD, batch size 1":
+        longest = float((x * x).sum(axis=1).max())
+        left = reduce(lambda missing, row: missing - row * (row @ missing) / longest, x, limit)
+    else:
+        inner = x * np.sqrt(scale)
+        shrink = np.eye(len(limit)) - inner.T @ inner / np.linalg.norm(inner, 2) ** 2
+        left = np.sqrt(scale) * (shrink @ (limit / np.sqrt(scale)))
+    return Check(f"{name}: what the first epoch leaves of the way", float(np.linalg.norm(left)),
+                 float(np.linalg.norm(limit - theta)), tolerance=1e-9 * float(np.linalg.norm(limit)),
+                 holds=ALWAYS)  # fmt: skip
 
 
 def _solves(x: Array, y: Array, theta: Array) -> Check:
