@@ -79,6 +79,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         Check("loss late in training over that at the start", 1.0, learned, relation="at most",
               holds=when(moments[-1] > moments[0], "at least two moments")),
         *_settled(),
+        _at_the_limit(rows),
     ]  # fmt: skip
     x = np.array([row["step"] for row in rows[:-1]], dtype=float)
     limits = np.array([row["tolerable_delay"] for row in rows], dtype=float)
@@ -112,6 +113,8 @@ def _settled(step: float = 0.1, steps: int = 3000) -> list[Check]:
         error = u * v - 1
         u, v = u - step * error * v, v - step * error * u
     return [
+        Check(f"u v where descent converges, a = {step:g}", 1.0, u * v, tolerance=1e-9,
+              holds=example("(u v - 1)^2 / 2")),
         Check(f"curvature where descent converges, a = {step:g}: at most 2 / a", 2 / step, u**2 + v**2,
               relation="at most", holds=example("(u v - 1)^2 / 2")),
         Check(f"late curvature stays above 2 / a, from 25, a = {step:g}", 2 / step, u**2 + v**2, relation="at least",
@@ -125,6 +128,16 @@ def tolerable_delay(step_curvature: float) -> int:
     while found < LONGEST and largest_stable_step(found + 1) > step_curvature:
         found += 1
     return found
+
+
+def _at_the_limit(rows: list[Json]) -> Check:
+    """Whether the quadratic of every row is stable at its delay, where one is, and no longer at the next."""
+    right = 0
+    for row in rows:
+        limit, product = row["tolerable_delay"], row["step_size"] * row["curvature"]
+        stable = not limit or product < largest_stable_step(limit)
+        right += stable and (limit == LONGEST or product >= largest_stable_step(limit + 1))
+    return Check("moments whose delay is the last stable one", len(rows), right, holds=ALWAYS)
 
 
 def _row(objective: Perceptron, point: Array, moment: int, step: float, settings: Settings, seed: int) -> Json:
