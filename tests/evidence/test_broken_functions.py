@@ -109,10 +109,10 @@ MUTANTS: list[tuple[str, str, Broken, str]] = [
     (f"{LAB}.descent.workers", "outer_gradient", other(lambda start, ends, weights=None: start - ends[0]), "A.9"),
     (f"{LAB}.experiments.local.local_period", "run_s", lambda real: lambda steps, period, compute_s, exchange_s: real(
         steps, 1, compute_s, exchange_s), "C.7"),
-    (f"{LAB}.experiments.descent.sgd_bound", "descend", words(noise_std=lambda value: 2 * value), "T1"),
-    (f"{LAB}.experiments.staleness.delay_floor", "descend", words(delay=_more(1)), "T2"),
-    (f"{LAB}.experiments.staleness.delay_adaptive", "follow", lambda real: lambda read, *rest, **named: real(
-        np.arange(len(read)) if read.ndim == 1 else read, *rest, **named), "T3"),
+    (f"{LAB}.descent.delayed", "descend", words(noise_std=lambda value: 2 * value), "T1"),
+    (f"{LAB}.descent.delayed", "descend", words(delay=_more(1)), "T2"),
+    (f"{LAB}.experiments.staleness.delay_adaptive", "distances",
+     lambda real: lambda step_size, steps, delay=0: real(step_size, steps), "T3"),
     (f"{LAB}.experiments.compression.aggregation_error", "_biased_gap", scaled(2.0), "T7"),
     (f"{LAB}.experiments.batch.noise_scale", "mean_and_error", lambda real: lambda values: (
         1.5 * real(values)[0], real(values)[1]), "T6"),

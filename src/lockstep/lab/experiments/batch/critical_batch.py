@@ -8,6 +8,7 @@ stops falling near n = B_crit / b.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -80,12 +81,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
 def _sweep(problem: NoisyQuadratic, target: float, progress: Progress) -> tuple[Array, Array, Array]:
     """(batch sizes, fewest steps, their rates) around the batch that takes twice the steps of an endless one."""
     endless, _ = problem.fewest_steps(target, 1e12)
-    low, high = 1e-9, 1e12
-    while high / low > 1.1:
-        middle = float(np.sqrt(low * high))
-        low, high = (middle, high) if problem.fewest_steps(target, middle)[0] > 2 * endless else (low, middle)
-    found = []
-    middle = max(2.0 ** round(np.log2(high)), 1 / SPAN[0])
+    middle, found = float(1 / SPAN.min()), []
+    while problem.fewest_steps(target, middle * math.sqrt(2))[0] > 2 * endless:
+        middle *= 2
     for batch in watched(middle * SPAN, progress):
         found.append((float(batch), *problem.fewest_steps(target, float(batch))))
     batch, steps, rate = np.array(found).T

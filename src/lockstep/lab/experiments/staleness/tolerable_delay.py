@@ -70,10 +70,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             Check(f"loss after / before, delay inside, {name}", 1.0, row["inside"], relation="at most", holds=short),
             Check(f"loss with the delay beyond / inside, {name}", 1.0, ratio, relation="at least", holds=grows),
         ]
-    ratio = rows[-1]["tolerable_delay"] / max(rows[0]["tolerable_delay"], 1)
+    early, (late, cut) = rows[0], rows[-2:]
+    ratio = cut["tolerable_delay"] / max(early["tolerable_delay"], 1)
     what = "late training tolerates less delay, step cut tenfold"
     checks.append(Check(what, 1.0, ratio, relation="at most", false_law=True, holds=ALWAYS))
-    learned = rows[-2]["loss"] / rows[0]["loss"]
+    learned = late["loss"] / early["loss"]
     checks += [
         # With a step below 2 / curvature descent lowers the loss.
         Check("loss late in training over that at the start", 1.0, learned, relation="at most",
