@@ -58,7 +58,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     ]
     progress(1, 2)
     adam = _simplified_adam(x, y, settings.epochs)
-    checks = []
+    size = (x * x * rescaled).mean(axis=0)
+    checks = [Check("mean square of rescaled features, largest distance from 1", 0.0, float(np.abs(size - 1).max()),
+                    tolerance=1e-9, holds=ALWAYS)]  # fmt: skip
     for name, (first, *_, last), limit, d in paths:
         checks += [_close(name, x, y, last, limit, d), _close(f"{name}, known after one epoch", x, y, first, limit, d)]
         checks.append(_first_epoch(name, x, first, limit, d))

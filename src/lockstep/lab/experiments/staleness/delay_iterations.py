@@ -16,7 +16,7 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.descent.delayed import descend, distances
-from lockstep.lab.laws import best_step, floor, largest_stable_step, rate
+from lockstep.lab.laws import best_step, floor, largest_stable_step, rate, stationary_variance
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
@@ -59,7 +59,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     more = _more_checks(ages, np.array(simulated), np.array(noisy), settings)
     x = np.array(delays, dtype=float)
     return Findings(
-        checks=(*checks, *more),
+        checks=(*checks, *more, _at_the_target(settings)),
         theory=tuple(
             Law(f"updates, delay {delay}", value, "log(eps) / log(rate)", LAW_SOURCE)
             for delay, value in zip(delays, predicted, strict=True)
@@ -125,6 +125,15 @@ def _noisy_updates(delay: int, settings: Settings) -> float:
     step = _noisy_step(delay, settings)
     left = 2 * (settings.noisy_gap - floor(step, 1.0, delay, noise_std=settings.noise_std) / 2)
     return math.log(math.sqrt(left)) / math.log(rate(step, delay))
+
+
+def _at_the_target(settings: Settings) -> Check:
+    """Loss without delay after the updates found: the mean shrinks by 1 - a an update, and the noise is settled."""
+    step = _noisy_step(0, settings)
+    mean = (1 - step) ** _noisy_updates(0, settings)
+    loss = (mean**2 + float(stationary_variance(step, 1.0, settings.noise_std**2))) / 2
+    return Check("loss after the updates that noise asks for, no delay", settings.noisy_gap, loss,
+                 tolerance=1e-6 * settings.noisy_gap, holds=ALWAYS)  # fmt: skip
 
 
 def _more_checks(ages: np.ndarray, simulated: np.ndarray, noisy: np.ndarray, settings: Settings) -> tuple[Check, ...]:
