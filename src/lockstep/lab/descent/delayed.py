@@ -92,6 +92,8 @@ def distances(step_size: float, steps: int, delay: int = 0, momentum: float = 0.
 
 
 RECORDS = 40
+LONG = 4000
+"""Steps from which the factor of a run is found."""
 
 
 def settled(
@@ -190,6 +192,11 @@ def growth(size: Array) -> float:
     peaks = np.flatnonzero((logs[1:-1] >= logs[:-2]) & (logs[1:-1] > logs[2:])) + 1
     ends = peaks[[0, -1]] if len(peaks) >= 3 else np.array([0, len(logs) - 1])
     return float(np.exp((logs[ends[1]] - logs[ends[0]]) / (ends[1] - ends[0])))
+
+
+def factor(step_size: float, delay: int, momentum: float = 0.0) -> float:
+    """Factor per step of a run on x^2 / 2 in the long run, by `growth`."""
+    return growth(distances(step_size, LONG, delay, momentum))
 
 
 def _within(position: Array) -> Array:

@@ -117,7 +117,7 @@ def _two_batches(
     amplified = (large + small) / (large - small), 2 / (1 / small - 1 / large)
     tolerances = dict(zip(names, ROUNDING * exact[0] * np.array(amplified), strict=True))
     for name, want, values in zip(names, exact, parts, strict=True):
-        checks.append(Check(name, want, *mean_and_error(values), tolerances[name], holds=ALWAYS))
+        checks.append(Check(name, want, *mean_and_error(values), tolerance=tolerances[name], holds=ALWAYS))
     return ratio_of_means(parts[1], parts[0]), checks
 
 

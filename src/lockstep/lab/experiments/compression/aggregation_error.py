@@ -170,13 +170,14 @@ def _slopes(
     below = sizes[sizes <= 1]  # a larger error turns the Huber gradient around
     if len(below) > 1:
         gaps, _ = np.array(seen["opposing, Huber"])[: len(below)].T
-        huber = Check(huber.what, 1.0, *_power(below, gaps), 1e-9, holds=ALWAYS)
+        huber = Check(huber.what, 1.0, *_power(below, gaps), tolerance=1e-9, holds=ALWAYS)
     # Settled, the start moves a random floor by 0.5 % at most; a constant error's floor by the factor (1 - q)^2.
     moved, _ = _power(sizes, (1 - _way_left(a, sizes, steps)) ** 2) if settled.here else (0.0, 0.0)
     return (
-        Check("power of the error, unbiased", 2.0, *_power(sizes, *np.array(seen["unbiased"]).T), 0.05, holds=settled),
-        Check("power of the error, biased", 2.0, *_power(sizes, *np.array(seen["biased"]).T), 1e-6 + abs(moved),
-              holds=settled),
+        Check("power of the error, unbiased", 2.0, *_power(sizes, *np.array(seen["unbiased"]).T),
+              tolerance=0.05, holds=settled),
+        Check("power of the error, biased", 2.0, *_power(sizes, *np.array(seen["biased"]).T),
+              tolerance=1e-6 + abs(moved), holds=settled),
         huber,
     )  # fmt: skip
 
@@ -211,7 +212,7 @@ def _over_lengths(a: float, size: float, lengths: list[int]) -> tuple[Check, ...
     grown, left = few * long / short, _left_of_the_start(a, size, long)
     return (
         way,
-        Check(names[0], 0.0, *_power(lengths, floors), 1e-6 + abs(moved), holds=settled),
+        Check(names[0], 0.0, *_power(lengths, floors), tolerance=1e-6 + abs(moved), holds=settled),
         Check(names[1], grown, many, tolerance=left, false_law=True,
               holds=tells(size**2 / 2, grown, tolerance=2 * left)),
     )  # fmt: skip

@@ -56,7 +56,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         curves.append(Curve(f"{ranks} ranks, measured", sizes, seen[:, 0], half_ci95=1.96 * seen[:, 1], marks=True))
         for step in PRINTED_STEPS:
             what, law = f"factor of one step, a = {step:g}, {ranks} ranks", float(_factor(step, omega / ranks))
-            checks.append(Check(what, law, *drawn.factor(step), 1e-12, runs=settings.draws, holds=ALWAYS))
+            checks.append(Check(what, law, *drawn.factor(step), tolerance=1e-12, runs=settings.draws, holds=ALWAYS))
         edge, error = quotient((2.0, 0.0), mean_and_error(drawn.squared))
         checks.append(Check(f"largest stable step, {ranks} ranks", 2 / (1 + omega / ranks), edge, error, 1e-9,
                             runs=settings.draws, holds=ALWAYS))  # fmt: skip

@@ -243,6 +243,8 @@ def _steps_by_condition() -> list[Check]:
     law = math.ceil(math.log(1e-4) / (2 * math.log(rate)))
     return [
         Check("steps at condition number 1000", law, steps, holds=example("the best step, to 1e-4 of the loss")),
+        Check("flat over steep direction after these steps", 1.0, abs(point[1] / point[0]), tolerance=1e-9,
+              holds=example("the best step, which shrinks both alike")),
         Check("1000 steps at condition number 1000", 1000, steps, false_law=True,
               holds=example("the best step, to 1e-4 of the loss")),
     ]  # fmt: skip

@@ -207,7 +207,7 @@ def _strong_scaling() -> tuple[Check, ...]:
     return (
         Check("128 workers, K = 4: compute fraction", 1 / (1 + 128 * ROUND_S / (4 * WHOLE_S)), efficiency(128, 4),
               tolerance=1e-12, holds=example(STRONG_SCALING)),
-        Check("K = n / 8: compute fraction, largest change over n", 0.0, max(following) - min(following),
+        Check("K = n / 8: compute fraction, largest change over n", 0.0, float(np.ptp(following)),
               tolerance=1e-12, holds=example(STRONG_SCALING)),
         Check("K = 4 keeps the compute fraction, n from 8 to 512", efficiency(8, 4), efficiency(512, 4),
               tolerance=0.1, false_law=True, holds=example(STRONG_SCALING)),

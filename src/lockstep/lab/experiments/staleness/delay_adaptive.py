@@ -86,9 +86,14 @@ def _root_checks() -> list[Check]:
     """The growth at a = 1 / L and fixed delays, run, beside the largest root."""
     found = []
     for delay in (2, 4, 8):
-        curve = distances(1.0, 400, delay)
         what = f"factor per step at a = 1 / L, delay {delay}"
         found.append(
-            Check(what, rate(1.0, delay), growth(curve), tolerance=5e-3, holds=example("one direction of curvature L"))
+            Check(
+                what,
+                rate(1.0, delay),
+                growth(distances(1.0, 400, delay)),
+                tolerance=5e-3,
+                holds=example("one direction of curvature L"),
+            )
         )
     return found

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, example, when
-from lockstep.lab.descent.delayed import RESOLUTION, delayed_shrinks, distances, growth, searched_edge
+from lockstep.lab.descent.delayed import RESOLUTION, delayed_shrinks, factor, searched_edge
 from lockstep.lab.laws import largest_stable_step
 from lockstep.settings import setting
 
@@ -95,7 +95,7 @@ def _map_check(delays: list[int], momenta: list[float], steps: int) -> Check:
 
 def _saddle_checks() -> list[Check]:
     """Along negative curvature every step grows, delayed or not."""
-    factors = [growth(distances(SADDLE, 2000, delay)) for delay in (0, 5)]
+    factors = [factor(SADDLE, delay) for delay in (0, 5)]
     where = example("a lambda = -0.01, delays 0 and 5")
     root = float(np.abs(np.roots([1.0, -1.0, 0.0, 0.0, 0.0, 0.0, SADDLE])).max())
     return [
@@ -110,7 +110,7 @@ def _rules(delays: list[int], momenta: list[float]) -> list[Check]:
     pairs = [(delay, momentum) for delay in delays for momentum in momenta if delay > 0]
     room = [largest_stable_step(delay, momentum) * delay / (1 - momentum) for delay, momentum in pairs] or [math.nan]
     over_mu = 0.1 * CONDITION / (1 + delays[-1])
-    shrinks = float(growth(distances(over_mu, 2000, delays[-1])) < 1)
+    shrinks = float(factor(over_mu, delays[-1]) < 1)
     late = when(bool(pairs), "a delay of 1 or more")
     found = [
         Check("largest stable a lambda tau over 1 - beta, minimum", 1.0, min(room), relation="at least",
