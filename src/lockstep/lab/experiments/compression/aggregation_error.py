@@ -240,11 +240,11 @@ def _feedback(settings: Settings) -> tuple[Check, ...]:
     return (
         *(
             Check(f"gap with feedback, a = {one:g}", (one * size) ** 2 / 2,
-                  _fed_back(one, size, round(FEW_STEPS / one)), 0.0, 1e-12, relation="at most", holds=ALWAYS)
+                  _fed_back(one, size, round(FEW_STEPS / one)), tolerance=1e-12, relation="at most", holds=ALWAYS)
             for one in steps
         ),
-        Check(f"gap with feedback after {EARLY_STEPS} steps", early**2 / 2, _fed_back(a, size, EARLY_STEPS), 0.0,
-              ROUNDING, holds=when(size < 1, "errors below 1, so that something is sent at the first step")),
+        Check(f"gap with feedback after {EARLY_STEPS} steps", early**2 / 2, _fed_back(a, size, EARLY_STEPS),
+              tolerance=ROUNDING, holds=when(size < 1, "errors below 1, so that something is sent at the first step")),
     )  # fmt: skip
 
 

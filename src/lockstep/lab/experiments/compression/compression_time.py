@@ -254,7 +254,8 @@ def _efficiency() -> list[Check]:
     """40 ms of communication at 70 % efficiency, compressed ten times."""
     compute_s = 0.040 * 0.7 / 0.3
     return [
-        Check("efficiency 90 % after 10x compression", 0.9, compute_s / (compute_s + 0.004), 0, 0.01, True,
+        Check("efficiency 90 % after 10x compression", 0.9, compute_s / (compute_s + 0.004),
+              tolerance=0.01, false_law=True,
               holds=example("40 ms of communication at 70 % efficiency"))
     ]  # fmt: skip
 

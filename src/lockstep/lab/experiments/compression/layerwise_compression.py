@@ -104,7 +104,7 @@ def _checks(found: dict[str, Array], settings: Settings, ratio: float) -> list[C
         Check(f"int8 by layer over its law, ratio {ratio:g}", 1.0, mean, error, 0.01, runs=settings.repetitions,
               holds=ALWAYS),
         Check("top-k on all layers minus by layer, maximum, ratio "
-              f"{ratio:g}", 0.0, most, 0.0, 1e-12, relation="at most",
+              f"{ratio:g}", 0.0, most, tolerance=1e-12, relation="at most",
               holds=ALWAYS),
         Check(f"top-k by layer, ratio {ratio:g}", _layer_law(settings), at_layer, spread, 0.01,
               runs=settings.repetitions, holds=ALWAYS),
@@ -129,14 +129,20 @@ def _false_laws(row: Json) -> tuple[Check, ...]:
     cost = row["top_k_by_layer_lost_frac"] / lost if lost else math.nan
     loses = when(lost > 0, "a keep_frac below 1")
     return (
-        Check("int8: one common scale loses no more than one scale per layer", 1.0, gain, 0, 0.01, True, holds=apart),
+        Check(
+            "int8: one common scale loses no more than one scale per layer",
+            1.0,
+            gain,
+            tolerance=0.01,
+            false_law=True,
+            holds=apart,
+        ),
         Check(
             "top-k: layer by layer loses no more than on all layers together",
             1.0,
             cost,
-            0,
-            0.01,
-            True,
+            tolerance=0.01,
+            false_law=True,
             holds=apart & loses,
         ),
     )

@@ -186,9 +186,10 @@ def _false_laws(found: list[Added], chosen: NumberFormat) -> list[Check]:
     ranks = len(named["ring"].values)
     many = when(ranks >= 8, "at least 8 ranks")
     return [
-        Check("ring: the error is that of the worst case", _worst(named["ring"], chosen), ring, 0, ring / 2, True,
+        Check("ring: the error is that of the worst case", _worst(named["ring"], chosen), ring,
+              tolerance=ring / 2, false_law=True,
               holds=many),
-        Check("ring and tree have the same error", ring, tree, 0, 0.02 * ring, True, holds=many),
+        Check("ring and tree have the same error", ring, tree, tolerance=0.02 * ring, false_law=True, holds=many),
     ]  # fmt: skip
 
 

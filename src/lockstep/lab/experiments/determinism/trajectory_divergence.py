@@ -204,8 +204,8 @@ def _shards(settings: Settings, seed: int) -> list[Check]:
     weighted, plain = (float(np.abs(paths[name] - alone).max()) for name in ("weighted", "plain"))
     far = when(settings.convex_step_size * settings.steps >= 1, "convex_step_size x steps of at least 1")
     return [
-        Check("unequal shards, weighted by size", 0.0, weighted, 0.0, 1e-12, holds=ALWAYS),
-        Check("unequal shards may be averaged without weights", 0.0, plain, 0.0, 1e-4, True, holds=far),
+        Check("unequal shards, weighted by size", 0.0, weighted, tolerance=1e-12, holds=ALWAYS),
+        Check("unequal shards may be averaged without weights", 0.0, plain, tolerance=1e-4, false_law=True, holds=far),
     ]
 
 

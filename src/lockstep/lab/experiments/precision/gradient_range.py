@@ -135,20 +135,27 @@ def _false_laws(seed: int) -> list[Check]:
     for power, printed in PRINTED_OVERFLOW.items():
         over = _counted(half, gradients * 2.0**power)[2]
         checks.append(
-            Check(f"published overflow at scale 2^{power}", printed, over, 0.0, 0.001, True, holds=example(PRINTED_LAW))
+            Check(
+                f"published overflow at scale 2^{power}",
+                printed,
+                over,
+                tolerance=0.001,
+                false_law=True,
+                holds=example(PRINTED_LAW),
+            )
         )
     zero, subnormal, _ = _counted(half, gradients)
     brain = _counted(number_format("bf16"), gradients)
     return [
         *checks,
-        Check("overflow at scale 2^28", 0.0148, _counted(half, gradients * 2.0**28)[2], 0.0, 0.002,
+        Check("overflow at scale 2^28", 0.0148, _counted(half, gradients * 2.0**28)[2], tolerance=0.002,
               holds=example(PRINTED_LAW)),
-        Check("zero at scale 1", 0.00024, zero, 0.0, 0.0002, holds=example(PRINTED_LAW)),
-        Check("subnormal at scale 1", 0.457, subnormal, 0.0, 0.006, holds=example(PRINTED_LAW)),
+        Check("zero at scale 1", 0.00024, zero, tolerance=0.0002, holds=example(PRINTED_LAW)),
+        Check("subnormal at scale 1", 0.457, subnormal, tolerance=0.006, holds=example(PRINTED_LAW)),
         Check("everything below 6.1e-5 is "
-              "flushed to zero", 1 - tail(half.least_normal / normal.size), zero, 0.0, 0.01, True,
+              "flushed to zero", 1 - tail(half.least_normal / normal.size), zero, tolerance=0.01, false_law=True,
               holds=example(PRINTED_LAW)),
-        Check("bf16 flushes small gradients too", zero, sum(brain), 0.0, zero / 2, True,
+        Check("bf16 flushes small gradients too", zero, sum(brain), tolerance=zero / 2, false_law=True,
               holds=example(PRINTED_LAW)),
     ]  # fmt: skip
 

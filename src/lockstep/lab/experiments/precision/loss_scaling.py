@@ -137,18 +137,18 @@ def _run_checks(runs: list[Trained], settings: Settings) -> list[Check]:
     moves = when(settings.curvature * 2.0**settings.start_power >= 1e3 * HALF.least_normal,
                  "a start_power at which the first gradient is far above the subnormal numbers")  # fmt: skip
     return [
-        Check("fp32 converges", 0.0, float(single.losses[-1]), 0.0, 1e-9 + slowest, holds=wide),
-        Check("bf16 without a scale converges", 0.0, float(brain.losses[-1]), 0.0, 1e-9 + slowest, holds=wide),
+        Check("fp32 converges", 0.0, float(single.losses[-1]), tolerance=1e-9 + slowest, holds=wide),
+        Check("bf16 without a scale converges", 0.0, float(brain.losses[-1]), tolerance=1e-9 + slowest, holds=wide),
         Check("bf16 needs a scale: 1/1000 of the "
-              "loss is left", 1.0, float(brain.losses[-1] > 1e-3), 0, 0, True,
+              "loss is left", 1.0, float(brain.losses[-1] > 1e-3), false_law=True,
               holds=wide & when(slowest < 1e-3, "steps enough for plain descent to get there")),
-        Check("fp16 without a scale: loss where gradients are flushed", most, float(plain.losses[-1]), 0.0,
-              0.75 * most + slowest, holds=ALWAYS),
+        Check("fp16 without a scale: loss where gradients are flushed", most, float(plain.losses[-1]),
+              tolerance=0.75 * most + slowest, holds=ALWAYS),
         Check("fp16 with a dynamic scale "
-              "converges", 0.0, float(moving.losses[-1]), 0.0, 1e-9 + _left_after(settings), holds=moves),
+              "converges", 0.0, float(moving.losses[-1]), tolerance=1e-9 + _left_after(settings), holds=moves),
         Check("a static scale that is too large loses every step", settings.steps, fixed.skipped,
               holds=when(overflows, "a static scale at which the first gradient overflows")),
-        Check("fp16 with a static scale converges", 0.0, float(fixed.losses[-1]), 0.0, 1e-6 + slowest,
+        Check("fp16 with a static scale converges", 0.0, float(fixed.losses[-1]), tolerance=1e-6 + slowest,
               holds=when(not (overflows or small), "a static scale that keeps the first gradient a thousand times above"
                          " the subnormal numbers, and in range")),
     ]  # fmt: skip
@@ -204,8 +204,7 @@ def _lost_steps(settings: Settings) -> list[Check]:
             "long-run fraction of steps lost",
             lost_steps_frac(settings.interval),
             skipped / steps,
-            0.0,
-            1e-12,
+            tolerance=1e-12,
             holds=ALWAYS,
         ),
     ]
@@ -222,12 +221,15 @@ def _clip_order(seed: int) -> list[Check]:
     apart = clip_by_norm([parts[0]], limit)[0] + clip_by_norm([parts[1]], limit)[0]
     gap = float(np.abs(together - apart).max())
     return [
-        Check("norm, clipped after unscaling", limit, float(np.linalg.norm(after)), 0.0, 1e-12, holds=example(CLIPPED)),
-        Check("norm, clipped before unscaling: limit / S", limit / scale, float(np.linalg.norm(before)), 0.0, 1e-12,
+        Check("norm, clipped after unscaling", limit, float(np.linalg.norm(after)),
+              tolerance=1e-12, holds=example(CLIPPED)),
+        Check("norm, clipped before unscaling: limit / S", limit / scale, float(np.linalg.norm(before)),
+              tolerance=1e-12,
               holds=example(CLIPPED)),
-        Check("clipping may come before unscaling", limit, float(np.linalg.norm(before)), 0.0, 1e-6, True,
+        Check("clipping may come before unscaling", limit, float(np.linalg.norm(before)),
+              tolerance=1e-6, false_law=True,
               holds=example(CLIPPED)),
-        Check("micro-batches may be clipped separately", 0.0, gap, 0.0, 1e-6, True,
+        Check("micro-batches may be clipped separately", 0.0, gap, tolerance=1e-6, false_law=True,
               holds=example("two micro-batches of 50 entries, limit 1")),
     ]  # fmt: skip
 

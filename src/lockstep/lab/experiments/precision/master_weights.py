@@ -127,10 +127,10 @@ def _floors(paths: dict[str, Array], chosen: NumberFormat, settings: Settings) -
     precise = max(float(number_format("fp32").spacing(START)) / (2 * a), chosen.least_subnormal / 2)
     return [
         # It may stop one step of the format early or late: the weight moves on a grid.
-        Check("stall, round to nearest", _stall(chosen, a), stalled, 0.0, spacing + left, holds=ALWAYS),
+        Check("stall, round to nearest", _stall(chosen, a), stalled, tolerance=spacing + left, holds=ALWAYS),
         Check("squared distance, stochastic rounding", bound, mean, error, left**2, relation="at most",
               runs=settings.repetitions, holds=ALWAYS),
-        Check("fp32 weights stall", precise, kept, 0.0, precise + left, holds=ALWAYS),
+        Check("fp32 weights stall", precise, kept, tolerance=precise + left, holds=ALWAYS),
     ]  # fmt: skip
 
 
@@ -138,4 +138,13 @@ def _last_digit(paths: dict[str, Array], spacing: float, stall: float) -> tuple[
     """That nearest ends within a step of the format, at steps small enough to tell."""
     small = when(stall >= 3 * spacing, "step sizes below 1/6, at which it stalls at least three spacings away")
     end = float(np.abs(paths["round to nearest"][-1]).max())
-    return (Check("16-bit weights end within a spacing of the minimum", 0.0, end, 0.0, spacing, True, holds=small),)
+    return (
+        Check(
+            "16-bit weights end within a spacing of the minimum",
+            0.0,
+            end,
+            tolerance=spacing,
+            false_law=True,
+            holds=small,
+        ),
+    )

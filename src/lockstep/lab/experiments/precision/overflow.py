@@ -120,7 +120,11 @@ def _bounds(counts: list[int], largest: list[float]) -> list[Check]:
     """65520 / n, and the sums of 10^4 one after the other."""
     checks = [
         Check(
-            f"largest safe entry, {n} ranks", HALF.overflows_from / n, got, 0.0, float(HALF.spacing(got)), holds=ALWAYS
+            f"largest safe entry, {n} ranks",
+            HALF.overflows_from / n,
+            got,
+            tolerance=float(HALF.spacing(got)),
+            holds=ALWAYS,
         )
         for n, got in zip(counts, largest, strict=True)
     ]
