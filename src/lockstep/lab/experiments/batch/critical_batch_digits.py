@@ -92,7 +92,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     fit = fit_hyperbola(np.array([one.batch for one in found]), np.array([one.steps for one in found]))
     low, high = fit.critical_batch_ci95
     return Findings(
-        checks=tuple(_checks(found, fit, noise_scale, settings.hidden)),
+        checks=(
+            *_checks(found, fit, noise_scale, settings.hidden),
+            _followed(network, starts, everything.rate, settings.target, generator),
+        ),
         theory=(
             Law("noise_scale", noise_scale, "sum tr(Sigma) / sum |G|^2 over the full-batch run", SOURCE),
             Law("critical_batch", fit.critical_batch, "fit of S = S_min (1 + B_crit / B)", SOURCE),
@@ -149,6 +152,20 @@ def _arrivals(
     raise BadInput(
         f"is not reached within {MOST_STEPS:,} steps at batch size {batch}; use a larger target", "--set target"
     )
+
+
+def _followed(network: Perceptron, starts: Array, rate: float, target: float, generator: np.random.Generator) -> Check:
+    """One run with all examples, looked at after every step: where the logarithm of its loss passes the target."""
+    weights, *_ = starts
+    losses = [float(network.loss(weights))]
+    while losses[-1] > target:
+        weights = weights - rate * network.gradient(weights)
+        losses.append(float(network.loss(weights)))
+    before, after = np.log(losses[-2:])
+    steps = len(losses) - 2 + (before - math.log(target)) / (before - after)
+    (found,) = _arrivals(network, starts[:1], len(network.inputs), np.array([rate]), target, generator)
+    return Check("steps of a run with all examples, of one looked at after every step", 1.0, float(found / steps),
+                 tolerance=BETWEEN_LOOKS - 1, holds=ALWAYS)  # fmt: skip
 
 
 def _noise_scale(network: Perceptron, starts: Array, tuned: Tuned) -> float:
