@@ -136,7 +136,7 @@ def _coupled(
     first, second, distance = start, start, np.empty((len(start), steps))
     everything = np.broadcast_to(np.arange(examples), (len(start), examples))
     for step in range(steps):
-        places = everything if batch == examples else generator.integers(0, examples, (len(start), batch))
+        places = everything if batch == examples else generator.integers(examples, size=(len(start), batch))
         first = first - rate * gradient(first, places)
         second = second - rate * gradient(second, np.where(places == 0, examples, places))
         distance[:, step] = np.sqrt(((first - second) ** 2).sum(axis=1))

@@ -137,7 +137,7 @@ def _arrivals(
     for step in range(1, MOST_STEPS + 1):
         part = network
         if batch < len(network.inputs):
-            drawn = generator.integers(0, len(network.inputs), (len(starts), batch))
+            drawn = generator.integers(len(network.inputs), size=(len(starts), batch))
             part = network.part(np.repeat(drawn, len(rates), axis=0))
         weights = weights - rate * part.gradient(weights)
         if step < look:

@@ -165,7 +165,7 @@ def _descended(d: int, n: int, batch: int, trials: int, seed: int) -> Array:
     generator, gaps, rate = np.random.default_rng([seed, 2, batch]), [], stable_rate(d)
     rows = np.arange(trials)[:, np.newaxis]
     for step in range(1, max(STEPS) + 1):
-        places = generator.integers(0, n, (trials, batch)) if batch < n else np.arange(n)
+        places = generator.integers(n, size=(trials, batch)) if batch < n else np.arange(n)
         inputs, targets = x[rows, places], noise[rows, places]
         residual = np.einsum("tbd,td->tb", inputs, theta) - targets
         theta = theta - rate * np.einsum("tb,tbd->td", residual, inputs) / batch
@@ -232,7 +232,7 @@ def _digits(seed: int, examples: int = 400, batch: int = 20, steps: int = 200) -
         training, rest = whole.part(order[:examples]), whole.part(order[examples:])
         w = np.zeros(whole.dimension)
         for _ in range(steps):
-            w = w - rate * training.part(generator.integers(0, examples, batch)).gradient(w)
+            w = w - rate * training.part(generator.integers(examples, size=batch)).gradient(w)
         gaps.append(float(rest.loss(w) - training.loss(w)))
     gap, error = mean_and_error(np.array(gaps))
     bound = 2 * largest / examples * rate * steps

@@ -138,7 +138,7 @@ def _on_digits(settings: Settings, generator: np.random.Generator) -> Check:
     repetitions = min(settings.repetitions, MOST_BATCHES)
     squared = [
         np.array(
-            [(single[generator.integers(0, len(single), size)].mean(axis=0) ** 2).sum() for _ in range(repetitions)]
+            [(single[generator.integers(len(single), size=size)].mean(axis=0) ** 2).sum() for _ in range(repetitions)]
         )
         for size in (4, 64)
     ]

@@ -48,10 +48,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     read, delay = made.read[: settings.updates], made.delay[: settings.updates].astype(float)
     longest = int(delay.max())
     objective = Quadratic(spectrum("logarithmic", DIMENSION, settings.condition), np.zeros(DIMENSION))
+    adaptive = delay_adaptive(delay, 1.0, 1.0)
     steps: dict[str, Array | float] = {
         "constant 1 / L": 1.0,
         f"constant, safe for the longest delay {longest}": largest_stable_step(longest) / 2,
-        "adapted to every delay": delay_adaptive(delay, 1.0, 1.0),
+        "adapted to every delay": adaptive,
     }
     curves = []
     start = np.ones((1, DIMENSION))
@@ -63,6 +64,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=(
             *roots,
+            Check("adapted steps beside the smaller of 1 / L and 1 / (L (1 + delay)), largest difference", 0.0,
+                  float(np.abs(adaptive - np.minimum(1, 1 / (1 + delay))).max()), tolerance=1e-12, holds=ALWAYS),
             Check("loss at the end, adapted step", float(safe.y[-1]), float(adapted.y[-1]), relation="at most",
                   holds=ALWAYS),
             Check("1 / L converges at any delay", 1.0, float(min(one.got for one in roots) < 1), false_law=True,
