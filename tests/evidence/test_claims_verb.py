@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import lockstep
 from cli_runner import run
@@ -16,9 +17,11 @@ from lockstep.engines import Processes
 from lockstep.errors import BadInput, RunFailed
 from lockstep.evidence.claims import decide, running
 from lockstep.evidence.claims.deciders import scaling
+from lockstep.evidence.claims.entry import Found
 from lockstep.evidence.claims.page import anchor, claims_page, exercises_page
 from lockstep.evidence.claims.pictures import PICTURES, pictures
 from lockstep.evidence.claims.shelf import entries
+from lockstep.views import claims as claims_view
 
 ROOT = Path(__file__).parents[2]
 
@@ -173,3 +176,13 @@ def test_commands_of_items_answer(command: str) -> None:
     """An experiment of the lab, or a verb; a no is an answer too, a refusal is not."""
     words = shlex.split(command)[1:]
     assert run(*words, "--json").code in (0, 1)
+
+
+def test_a_card_names_the_law_that_the_experiment_broke(capsys: pytest.CaptureFixture[str]) -> None:
+    entry = next(one for one in entries() if one.id == "T9")
+    broken = {check: Found(check.right.low, doubt="expected 2, got 3") for check in entry.every_check()}
+    one = decide.Decided(entry, broken)
+    assert one.verdict == "undecided"
+    assert {row["doubt"] for row in one.evidence()} == {"expected 2, got 3"}
+    claims_view._numbers(one, Console(width=100))
+    assert "broke one of its laws: expected 2, got 3" in capsys.readouterr().out
