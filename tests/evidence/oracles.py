@@ -1,16 +1,21 @@
 """Right values of checks that no closed form gives, computed in another way than by the code that they judge.
 
-Plain loops over events, and torch's automatic differentiation instead of the gradients of the lab.
+Plain loops over events, exact sums over signs, integrals, and torch's automatic differentiation instead of the
+gradients of the lab.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 import random
 
 import numpy as np
 import torch
+from scipy.optimize import brentq, curve_fit, minimize_scalar
+from scipy.signal import fftconvolve
+from scipy.stats import norm, qmc
 
 
 def synchronous_pace(workers: int, slow_frac: float, slow: float) -> float:
@@ -121,3 +126,102 @@ class Network:
             value = sum(float((a * b).sum()) for a, b in zip(vector, product, strict=True))
             vector = list(product)
         return value
+
+
+def huber_gap(step: float, batch: int, steps: int, start: float, first: int) -> float:
+    """Expected loss of Huber's at the mean of the iterates in four directions, noise of +- 1 / sqrt(batch).
+
+    An exact sum over all signs of the `first` steps, after which no path leaves the quadratic part again.
+    """
+    noise, kept, rest = batch**-0.5, 1 - step, steps - first
+    linear = (1 - kept**rest) / step
+    variance = noise**2 * sum((1 - kept**k) ** 2 for k in range(rest))
+    total = 0.0
+    for signs in itertools.product((-noise, noise), repeat=first):
+        x, added = start, 0.0
+        for one in signs:
+            added, x = added + x, x - step * (min(x, 1.0) + one)
+        assert abs(x) < 1
+        total += (added + linear * x) ** 2 + variance
+    return 4 / 2 * total / 2**first / steps**2
+
+
+def ripples_slope(x: np.ndarray) -> np.ndarray:
+    """Of x^2 / 2 + (2 / 9) (1 - cos 3 x), whose curvature is at most 3."""
+    return x + 2 / 3 * np.sin(3 * x)
+
+
+def still_downhill(radii: tuple[float, ...]) -> float:
+    """Share of moves by a radius times |g| / 3 after which the old gradient points downhill, by Sobol points."""
+    points = qmc.Sobol(8, seed=1).random_base2(17)
+    old, move = 8 * points[:, :4] - 4, norm.ppf(points[:, 4:])
+    g = ripples_slope(old)
+    reach = np.linalg.norm(g, axis=1, keepdims=True) * move / np.linalg.norm(move, axis=1, keepdims=True) / 3
+    return float(np.mean([(ripples_slope(old + radius * reach) * g).sum(1) >= 0 for radius in radii]))
+
+
+def squared_slope(delay: int, steps: int) -> float:
+    """Mean squared slope of delayed descent on ripples in four directions from 2, at a L + 2 (a L delay)^2 = 1.
+
+    Pairs of runs with opposite noise, whose effect of first order cancels.
+    """
+    step = (math.sqrt(1 + 8 * delay**2) - 1) / (4 * delay**2 * 3)
+    noise = np.random.default_rng(1).choice([-1.0, 1.0], (steps, 10_000))
+    noise = np.concatenate([noise, -noise], axis=1)
+    path, total = [np.full(noise.shape[1], 2.0)], 0.0
+    for at in range(steps):
+        total += float(np.mean(ripples_slope(path[at]) ** 2))
+        path.append(path[at] - step * (ripples_slope(path[max(at - delay, 0)]) + noise[at]))
+    return 4 * total / steps
+
+
+def lost_with_memory(sent: float, payloads: int) -> float:
+    """Mean share that a payload of the largest entries loses of a vector and what was not sent before.
+
+    Of endlessly many normal entries: the density of an entry with its residual, payload after payload.
+    """
+    x = np.linspace(-12.0, 12.0, 9601)
+    width = x[1] - x[0]
+    fresh = norm.pdf(x)
+    density, lost = fresh, 0.0
+    for _ in range(payloads):
+        beyond = 2 * np.cumsum(density[::-1])[::-1] * width - density * width
+        limit = np.interp(-sent, -beyond[4800:], x[4800:])
+        kept = density * np.clip((limit - np.abs(x)) / width + 0.5, 0, 1)
+        lost += float((kept * x * x).sum() / (density * x * x).sum())
+        density = fftconvolve(kept, fresh, "same") * width + (1 - kept.sum() * width) * fresh
+    return lost / payloads
+
+
+def noisier_steps(noise: float, share: float) -> float:
+    """Steps with more noise over those before, at a share of the critical batch of the noisy quadratic.
+
+    32 curvatures from 0.01 to 1, a hundredth of the start's loss; the rate by scipy's minimum of scipy's roots.
+    """
+    h = np.geomspace(0.01, 1, 32)
+
+    def loss(time: float, rate: float, batch: float, noise: float) -> float:
+        kept = ((1 - rate * h) ** 2) ** time
+        return float(0.5 * np.sum(kept / 32 + (1 - kept) * rate * noise * h / (batch * (2 - rate * h))))
+
+    def steps(rate: float, batch: float, noise: float) -> float:
+        if loss(1e7, rate, batch, noise) >= 0.005:
+            return 1e7
+        return float(brentq(lambda time: loss(time, rate, batch, noise) - 0.005, 0, 1e7))
+
+    def fewest(batch: float, noise: float = 1.0) -> float:
+        rates = np.geomspace(1e-4, 1.99, 100)
+        best = int(np.argmin([steps(rate, batch, noise) for rate in rates]))
+        around = (rates[best - 1], rates[min(best + 1, 99)])
+        found = minimize_scalar(lambda rate: steps(rate, batch, noise), bounds=around, method="bounded")
+        return float(found.fun)
+
+    twice = 2 * fewest(1e12)
+    middle = 2.0 ** round(brentq(lambda power: fewest(2.0**power) - twice, 0, 20, xtol=0.01))
+    batches = middle * 2.0 ** np.arange(-6, 7)
+    (_, critical), _ = curve_fit(
+        lambda batch, least, log: least + np.log1p(np.exp(log) / batch),
+        batches, np.log([fewest(batch) for batch in batches]), p0=(4.0, np.log(middle)),
+    )  # fmt: skip
+    below = share * math.exp(critical)
+    return fewest(below, noise) / fewest(below)

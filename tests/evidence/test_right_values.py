@@ -1,4 +1,4 @@
-"""Right values of checks of the lab, computed apart from it: integrals over frequencies, plain loops, torch.
+"""Right values of checks of the lab, computed apart from it: integrals, exact sums, plain loops, scipy, torch.
 
 A check's typed value must be what is computed here, to the last digit that is typed.
 """
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from evidence import oracles
 from lockstep.evidence.claims.entry import Check
 from lockstep.evidence.claims.shelf import entries, errata
 
@@ -152,6 +153,13 @@ RIGHT: dict[str, Callable[[], float]] = {
     "compression-time: efficiency 90 % after 10x compression": lambda: 0.7 / (0.7 + 0.03),
     "local-bias: limit of FedProx, K = 10": proximal_limit,
     "communication-bound: a bit per step, target 0.0001: loss": lambda: 2.0**-15,
+    "sgd-bound: gap on huber, batch 8, a L = 0.3": lambda: oracles.huber_gap(0.3, 8, 300, 3.0, 11),
+    "stale-descent: outside the radius the stale gradient points uphill":
+        lambda: oracles.still_downhill((1.5, 2.0, 3.0)),
+    "nonconvex-delay: mean squared gradient, delay 50": lambda: oracles.squared_slope(50, 600),
+    "error-feedback: feedback divides the loss of a payload by 5": lambda: oracles.lost_with_memory(0.1, 100),
+    "critical-batch: B_crit = kappa^2 / epsilon, whatever the noise: steps at B_crit / 8 with four times the noise, "
+    "ratio": lambda: oracles.noisier_steps(4.0, 1 / 8),
 }  # fmt: skip
 
 
