@@ -225,3 +225,53 @@ def noisier_steps(noise: float, share: float) -> float:
     )  # fmt: skip
     below = share * math.exp(critical)
     return fewest(below, noise) / fewest(below)
+
+
+def along_power(elems: int) -> float:
+    """Mean share of a normal matrix, nearly square, that one power iteration from a random start keeps."""
+    rows = math.isqrt(elems)
+    draw, kept = np.random.default_rng(3), []
+    for _ in range(400):
+        matrix = draw.standard_normal((rows, -(-elems // rows)))
+        left = matrix @ draw.standard_normal(matrix.shape[1])
+        kept.append(((matrix.T @ left) ** 2).sum() / (left @ left) / (matrix**2).sum())
+    return float(np.mean(kept))
+
+
+def unfinished_gap(dimension: int, examples: int, steps: int) -> float:
+    """Expected gap of full-batch least squares from a random start of length 1, rate 1 / (d + 2), noise 1.
+
+    Exact for given singular values of the data; these are drawn.
+    """
+    draw, gaps = np.random.default_rng(4), []
+    for _ in range(400):
+        curved = np.linalg.svd(draw.standard_normal((examples, dimension)), compute_uv=False) ** 2 / examples
+        left = (1 - curved / (dimension + 2)) ** steps
+        away = left**2 / dimension + (1 - left) ** 2 / (examples * curved)
+        training = curved * left**2 / dimension + left**2 / examples
+        gaps.append((away.sum() + 1 - training.sum() - (examples - dimension) / examples) / 2)
+    return float(np.mean(gaps))
+
+
+def largest_momentum_step(delay: int) -> float:
+    """Of heavy ball 0.9 on x^2 / 2: where a root of its recursion leaves the unit circle."""
+
+    def size(step: float) -> float:
+        powers = np.zeros(max(delay + 2, 3))
+        powers[:3] = 1.0, -1.9, 0.9
+        powers[delay + 1] += step
+        return float(np.abs(np.roots(powers)).max())
+
+    return float(brentq(lambda step: size(step) - 1 - 1e-12, 1e-4, 4))
+
+
+def epoch_adam() -> float:
+    """Largest difference of the epoch-scaled descent from the least-norm solution, over its largest entry."""
+    draw = np.random.default_rng(np.random.SeedSequence(0))
+    x, y = draw.normal(size=(2, 5)) * np.geomspace(1, 0.2, 5), draw.normal(size=2)
+    theta, base = [0.0] * 5, max(abs(y)) / min(sum(abs(row)) for row in x)
+    for t in range(1, 4001):
+        slopes = [[-2 * (b - sum(row * theta)) * one for one in row] for row, b in zip(x, y, strict=True)]
+        for place, (first, second) in enumerate(zip(*slopes, strict=True)):
+            theta[place] -= 0.2 * base / math.sqrt(t) * (first + second) / (abs(first) + abs(second))
+    return float(max(abs(theta - np.linalg.pinv(x) @ y)) / max(map(abs, theta)))
