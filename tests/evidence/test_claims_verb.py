@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from pathlib import Path
 
@@ -131,10 +132,13 @@ def test_pictures_say_what_is_asked_and_name_their_axes(name: str) -> None:
             continue
         assert picture.x
         assert picture.y
+        # A quantity and its unit stand as on the other pictures: time, seconds.
+        assert not re.search(r"[(\[]", picture.x + picture.y + picture.shade)
         assert len({line.label for line in picture.lines}) == len(picture.lines) >= 2
         assert bool(picture.shade) == any(line.shade is not None for line in picture.lines)
         for line in picture.lines:
             assert len(line.x) == len(line.y) == len(line.y if line.shade is None else line.shade)
+            assert line.half is None or (len(line.half) == len(line.y) and min(line.half) > 0)
             assert np.isfinite(np.asarray(line.y, dtype=float)).all()
 
 

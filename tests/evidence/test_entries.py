@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from pathlib import Path
 
@@ -188,88 +187,6 @@ def test_right_values_are_typed_and_not_computed() -> None:
         for check in entry.every_check():
             assert np.isfinite([check.right.low, check.right.high]).any()
             assert check.by.startswith((LAB, ARITHMETIC)) or "." in check.by.split()[0]
-
-
-NUMBER = re.compile(r"(?<![\w.])(\d[\d,]*\.?\d*)(?!\w)(?: (%|ms|us|kB|MB|GB|million|billion)(?!\w))?")
-UNITS = {"%": 100, "ms": 1e3, "us": 1e6, "kB": 1e-3, "MB": 1e-6, "GB": 1e-9, "million": 1e-6, "billion": 1e-9}
-"""Words after a number -> what a value in SI units is multiplied with to give it."""
-SMALL = {0.0, 1.0, 2.0, 3.0, 4.0}
-"""Numbers of formulas, such as the 2 of a half."""
-SPOKEN = [entry for entry in entries() if entry.kind in ("theorem", "statement", "proof")]
-
-
-def numbers(text: str) -> list[tuple[str, str]]:
-    """Each with the unit after it, as written."""
-    return [(number.rstrip(".,").replace(",", ""), unit) for number, unit in NUMBER.findall(text)]
-
-
-def said(entry: Entry) -> str:
-    return " ".join((entry.says, entry.because, entry.true_form))
-
-
-def held(entry: Entry) -> tuple[set[tuple[str, str]], list[float]]:
-    """Numbers of an entry that other parts of it write (those of checks with their unit), and values of its checks."""
-    checks = [*entry.every_check(), *(one.check for one in errata() if one.of == entry.id and one.check)]
-    ranges = [one for check in checks for one in (check.claimed, check.right, check.rival) if one]
-    texts = [*(case.when for case in entry.cases), *(check.what for check in checks)]
-    texts += [text for one in errata() if one.of == entry.id for text in (one.printed, one.right)]
-    problems = [re.sub(r"[=,]", " ", check.by) for check in checks] + [re.sub(r"[=,:]", " ", entry.command)]
-    written = {pair for text in texts for pair in numbers(text)}
-    arguments = [float(word) for text in problems for word in text.split() if re.fullmatch(r"[\d.]+(e-?\d+)?", word)]
-    return written, [v for one in ranges for v in (one.low, one.high) if np.isfinite(v)] + arguments
-
-
-def untied(entry: Entry, text: str) -> list[str]:
-    """Numbers of a text that no check and no erratum of the entry holds, to all digits that are written."""
-    written, values = held(entry)
-
-    def tied(number: str, unit: str) -> bool:
-        value, half = float(number), 0.5 * 10.0 ** -len(number.partition(".")[2])
-        if (value in SMALL and "." not in number) or (number, unit) in written:
-            return True
-        scaled = [v * scale for v in values for scale in {1, UNITS.get(unit, 1)}]
-        scaled += [100 * (1 - v) for v in values if unit == "%"]
-        # A whole value has no decimals to be rounded to.
-        return any(abs(v - value) <= half * (1 + 1e-9) and ("." not in number or v % 1) for v in scaled)
-
-    return [f"{number} {unit}".strip() for number, unit in numbers(text) if not tied(number, unit)]
-
-
-@pytest.mark.parametrize("entry", [pytest.param(one, id=one.id) for one in SPOKEN])
-def test_numbers_in_texts_are_those_of_checks(entry: Entry) -> None:
-    assert untied(entry, said(entry)) == []
-
-
-TWICE = Path(__file__).with_name("numbers_in_texts.csv")
-"""The numbers of every entry's texts a second time, in their order: one that changes in one place has a mistake."""
-
-
-def typed_twice() -> dict[str, list[str]]:
-    with TWICE.open(encoding="utf-8", newline="") as file:
-        return {row["id"]: row["numbers"].split() for row in csv.DictReader(file)}
-
-
-def ordered(text: str) -> list[str]:
-    return [f"{number}{unit}" for number, unit in numbers(text)]
-
-
-def test_numbers_in_texts_stand_in_a_second_place() -> None:
-    assert {entry.id: ordered(said(entry)) for entry in entries() if ordered(said(entry))} == typed_twice()
-
-
-def test_numbers_that_are_changed_in_texts_are_noticed() -> None:
-    """Hundred draws of a number in any text, moved by a tenth to a half: the second place differs."""
-    draw, kept = np.random.default_rng(2), typed_twice()
-    places = [(entry, found) for entry in entries() for found in NUMBER.finditer(said(entry))]
-    for place in draw.choice(len(places), 100, replace=False):
-        entry, found = places[place]
-        number = found[1].rstrip(".,").replace(",", "")
-        digits = len(number.partition(".")[2])
-        step = max(0.1 * float(number), 10.0**-digits) * draw.choice([-1, 1]) * draw.integers(1, 6)
-        moved = f"{abs(float(number) + step):.{digits}f}"
-        begin = found.start(1)
-        changed = said(entry)[:begin] + moved + said(entry)[begin + len(found[1].rstrip(".,")) :]
-        assert moved == number or ordered(changed) != kept[entry.id], (entry.id, number, moved)
 
 
 def test_every_decider_decides_something() -> None:

@@ -172,3 +172,29 @@ def test_a_critical_batch_below_one_micro_batch_is_said() -> None:
         assert 0 < level.critical_microbatches < 1
         assert level.critical_batch == 128 * found.job.sequence_units
         assert "of one would hide it" in level.critical_why
+
+
+LAYER = ("--hidden", "4096", "--heads", "32", "--seq", "2048", "--latency", "0", "--bandwidth", "100GB/s", "--flops",
+         "300T")  # fmt: skip
+
+
+def test_a_list_of_ranks_answers_as_each_of_them_alone() -> None:
+    """Not with another number of ranks of the table that each answer holds."""
+    rows = run("tensor", "--ranks", "2,4,16", *LAYER, "--json").json()["rows"]
+    assert [row["ranks"] for row in rows] == [2, 4, 16]
+    for ranks, row in zip((2, 4, 16), rows, strict=True):
+        one = run("tensor", "--ranks", str(ranks), *LAYER, "--json").json()
+        alone = next(other for other in one["rows"] if other["ranks"] == ranks)
+        for key in ("time_s", "speedup", "sent_B"):
+            assert row[key] == one[key] == alone[key]
+    assert len({row["time_s"] for row in rows}) == len(rows)
+    said = run("tensor", "--ranks", "2,16", *LAYER).out
+    for row in (rows[0], rows[-1]):
+        assert f"{1e3 * row['time_s']:.3g} ms" in said
+
+
+def test_nothing_is_hidden_where_the_only_bucket_is_last() -> None:
+    """To the last digit, which differences of times would round."""
+    given = ("--layers", "1x125ms:700MB", "--latency", "10us", "--bandwidth", "25GB/s", "--json")
+    for row in run("overlap", "--ranks", "2..256x2", *given).json()["rows"]:
+        assert row["overlap_frac"] == 0

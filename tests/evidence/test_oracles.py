@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from evidence.oracles import Network, raced, synchronous_pace
+from evidence.oracles import Network, local_updates, raced, synchronous_pace
+from lockstep.evidence.claims.deciders.rounds import local_run
 from lockstep.evidence.claims.deciders.steps import curvature, race, trained_loss
+from lockstep.evidence.claims.exercise_pictures import NOISY
 
 COURSE = {
     "workers": 16, "law": "uniform:low=0.95,high=1.05", "slow_frac": 0.1, "slow": 5, "steps": 40, "condition": 30,
@@ -38,3 +40,18 @@ def test_networks_train_as_automatic_differentiation_says(loss: str, step: float
         network.train(step, number)
         assert trained_loss(loss, step, number) == pytest.approx(network.loss().item(), rel=1e-9)
         assert curvature(loss, step, number) == pytest.approx(network.curvature(), rel=1e-4)
+
+
+@pytest.mark.parametrize(("period", "step", "steps", "seconds"), [(1, 0.566, 33.9, 5.61), (4, 0.4, 40.9, 3.37),
+                                                                   (16, 0.2, 67.0, 4.01)])  # fmt: skip
+def test_local_runs_take_as_long_as_a_plain_loop_says(period: int, step: float, steps: float, seconds: float) -> None:
+    """The loop also gives the right values of the checks; it draws other numbers, so the two differ by their errors."""
+    looped = local_updates(period, step, 4000)
+    assert looped == pytest.approx((steps, seconds), rel=0.02)
+    for what, right in (("steps", steps), ("s", seconds)):
+        found = local_run(period, step, what, 1000, 3, **NOISY)
+        assert abs(found.mean() - right) <= 5 * found.std(ddof=1) / np.sqrt(1000)
+
+
+def test_local_runs_that_do_not_arrive_are_endless() -> None:
+    assert np.isinf(local_run(4, 0.001, "s", 5, 0, **NOISY)).all()

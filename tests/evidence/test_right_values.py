@@ -1,4 +1,4 @@
-"""Right values of checks of the lab, computed apart from it: integrals over frequencies, plain loops, torch.
+"""Right values of checks of the lab, computed apart from it: integrals, exact sums, plain loops, scipy, torch.
 
 A check's typed value must be what is computed here, to the last digit that is typed.
 """
@@ -12,11 +12,14 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize_scalar
 
+from evidence import oracles
 from lockstep.evidence.claims.entry import Check
 from lockstep.evidence.claims.shelf import entries, errata
 
 Gradients = list[torch.Tensor]
+DELAYS = (0, 1, 2, 4, 8, 16, 32)
 
 
 def typed(name: str) -> list[Check]:
@@ -51,6 +54,19 @@ def delayed(step: float, delay: int, steps: int) -> list[float]:
     for at in range(steps):
         path.append(path[-1] - step * path[max(at - delay, 0)])
     return path
+
+
+@cache
+def best_updates(delay: int) -> int:
+    """Updates until curvatures 1 and 1/100 both stay below 1e-4, at the step that is best for the slower of them."""
+
+    def worst(step: float) -> float:
+        return max(slowest(step, delay), slowest(step / 100, delay))
+
+    edge = (0, 2 * math.sin(math.pi / (4 * delay + 2)))
+    step = minimize_scalar(worst, bounds=edge, method="bounded", options={"xatol": 1e-12}).x
+    paths = [delayed(size, delay, 20_000) for size in (step, step / 100)]
+    return max(at for path in paths for at, x in enumerate(path) if abs(x) > 1e-4) + 1
 
 
 def heavy_ball_cycle() -> float:
@@ -92,6 +108,12 @@ def bits(share: float) -> float:
     return 32 / (32 * share - share * math.log2(share) - (1 - share) * math.log2(1 - share))
 
 
+def rounded(digits: int) -> float:
+    """Mean squared error of normal numbers rounded to binary digits: a twelfth of the squared step of each octave."""
+    octaves = [(2.0**e, math.erf(2.0 ** (e + 0.5)) - math.erf(2.0 ** (e - 0.5))) for e in range(-40, 5)]
+    return sum(chance * (size * 2.0 ** (1 - digits)) ** 2 / 12 for size, chance in octaves)
+
+
 def proximal_limit() -> float:
     """Of curvatures and optima as the experiment has them: rounds of ten steps with a pull to their start."""
     from lockstep.lab.experiments.local.local_bias import Settings
@@ -115,6 +137,10 @@ RIGHT: dict[str, Callable[[], float]] = {
     "delay-iterations: a delay always costs in proportion, noise dominates":
         lambda: noisy_updates(32) / noisy_updates(0),
     "delay-iterations: no run shorter than tau^2 converges: updates with delay 50": lambda: last_above(50),
+    "delay-iterations: updates to 0.0001 at the best step, delay 0": lambda: best_updates(0),
+    "delay-iterations: updates grow like (1 + delay)^2": lambda: best_updates(32) / best_updates(0),
+    "delay-iterations: R^2 of updates over 1 + delay, no noise":
+        lambda: np.corrcoef(DELAYS, [best_updates(delay) for delay in DELAYS])[0, 1] ** 2,
     "nonconvex-delay: the bound holds at any step": lambda: delayed(0.5, 10, 200)[-1] ** 2,
     "nonconvex-delay: the bound holds for the last iterate, after 3975 steps on a plateau": over_the_cliff,
     "async-momentum: heavy ball tuned for quadratics converges on every strongly convex loss": heavy_ball_cycle,
@@ -152,6 +178,25 @@ RIGHT: dict[str, Callable[[], float]] = {
     "compression-time: efficiency 90 % after 10x compression": lambda: 0.7 / (0.7 + 0.03),
     "local-bias: limit of FedProx, K = 10": proximal_limit,
     "communication-bound: a bit per step, target 0.0001: loss": lambda: 2.0**-15,
+    "sgd-bound: gap on huber, batch 8, a L = 0.3": lambda: oracles.huber_gap(0.3, 8, 300, 3.0, 11),
+    "stale-descent: outside the radius the stale gradient points uphill":
+        lambda: oracles.still_downhill((1.5, 2.0, 3.0)),
+    "nonconvex-delay: mean squared gradient, delay 50": lambda: oracles.squared_slope(50, 600),
+    "error-feedback: feedback divides the loss of a payload by 5": lambda: oracles.lost_with_memory(0.1, 100),
+    "critical-batch: B_crit = kappa^2 / epsilon, whatever the noise: steps at B_crit / 8 with four times the noise, "
+    "ratio": lambda: oracles.noisier_steps(4.0, 1 / 8),
+    "compression-factors: bf16 rounding to nearest, formula": lambda: rounded(8),
+    "compression-factors: bf16 stochastic rounding: twice that": lambda: 2 * rounded(8),
+    "compression-factors: bf16 loses 1 % of a vector": lambda: rounded(8),
+    "compression-factors: PowerSGD is unbiased: mean payload along the vector": lambda: oracles.along_power(20_000),
+    "generalization-gap: no gap at full batch": lambda: oracles.unfinished_gap(50, 100, 300),
+    "async-momentum: largest step, momentum 0.9, delay 10, over that without either: the published 380":
+        lambda: oracles.largest_momentum_step(0) / oracles.largest_momentum_step(10),
+    "implicit-bias-epochs: simplified Adam converges to SGD's solution: difference": oracles.epoch_adam,
+    "delay-stability: largest stable a lambda tau over 1 - beta, maximum": lambda: 40 * math.sin(math.pi / 82),
+    "compression-noise: quantization matters less at large batches": lambda: 3 * (1 + 2048 / 100),
+    "compression-stability: descent without its a^2 term, a = 0.5":
+        lambda: 2.5 / 2 * sum(x**2 for x in np.linspace(0.5, 1.5, 100)),
 }  # fmt: skip
 
 

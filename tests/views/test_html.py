@@ -166,7 +166,7 @@ def test_text_in_a_picture_is_text(tmp_path: Path) -> None:
     assert {"svg", "text"} <= set(page.tags)
     (named,) = [str(value) for name, value in page.attributes if name == "aria-labelledby"]
     assert {*named.split()} <= {str(value) for name, value in page.attributes if name == "id"}
-    assert "time, s" in page.words
+    assert "time, seconds" in page.words
     assert page.words.count("rank 3 compute") >= 1
 
 

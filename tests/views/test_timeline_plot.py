@@ -34,7 +34,7 @@ def test_spans_are_drawn_where_they_are() -> None:
     drawn = sorted((box.x0, box.x1) for box in boxes)
     spans = sorted(zip(shown.start_s.tolist(), shown.end_s.tolist(), strict=True))
     assert [x for box in drawn for x in box] == pytest.approx([1e3 * x for span in spans for x in span])
-    assert axes.get_xlabel() == "time, ms"
+    assert axes.get_xlabel() == "time, milliseconds"
     assert [text.get_text() for text in axes.get_yticklabels()] == [f"rank {r} {s}" for r, s in shown.lanes]
     pyplot.close(figure)
 
@@ -104,7 +104,15 @@ def test_a_label_is_written_where_its_letters_fit() -> None:
 
 @pytest.mark.parametrize(
     ("lasts_s", "unit"),
-    [(1.0, "s"), (0.9, "ms"), (1e-3, "ms"), (9e-4, "us"), (1e-6, "us"), (9e-7, "ns"), (1e-12, "ns")],
+    [
+        (1.0, "seconds"),
+        (0.9, "milliseconds"),
+        (1e-3, "milliseconds"),
+        (9e-4, "microseconds"),
+        (1e-6, "microseconds"),
+        (9e-7, "nanoseconds"),
+        (1e-12, "nanoseconds"),
+    ],
 )
 def test_the_axis_has_the_largest_unit_of_which_there_is_one(lasts_s: float, unit: str) -> None:
     builder = ProgramBuilder(1)
@@ -113,7 +121,7 @@ def test_the_axis_has_the_largest_unit_of_which_there_is_one(lasts_s: float, uni
     figure, axes = pyplot.subplots()
     factor = draw_timeline(shown, axes, shown.lanes)
     assert axes.get_xlabel() == f"time, {unit}"
-    assert factor == {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[unit]
+    assert factor == {"seconds": 1, "milliseconds": 1e-3, "microseconds": 1e-6, "nanoseconds": 1e-9}[unit]
     assert axes.get_xlim() == (0, pytest.approx(lasts_s / factor))
     pyplot.close(figure)
 

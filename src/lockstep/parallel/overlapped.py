@@ -12,6 +12,9 @@ from lockstep.parallel.lanes import COMPUTE, Op, run
 from lockstep.types.arrays import Number
 from lockstep.types.plain import Json, picked, plain
 
+ROUNDING = 1e-12
+"""Share of a step below which hidden communication is the rounding of differences of times."""
+
 
 @dataclass(frozen=True, slots=True)
 class Overlapped:
@@ -41,8 +44,9 @@ class Overlapped:
     @property
     def overlap_frac(self) -> Number:
         """Share of the communication that something is computed beside; 1 when there is none."""
-        comm_s = np.asarray(self.comm_s)
-        hidden = 1 - np.divide(self.exposed_comm_s, comm_s, out=np.zeros_like(comm_s, dtype=float), where=comm_s > 0)
+        comm_s, hidden_s = np.asarray(self.comm_s), np.subtract(self.comm_s, self.exposed_comm_s)
+        hidden_s = np.where(hidden_s > ROUNDING * np.asarray(self.step_s), hidden_s, 0.0)
+        hidden = np.divide(hidden_s, comm_s, out=np.ones_like(comm_s, dtype=float), where=comm_s > 0)
         found: Number = plain(np.clip(hidden, 0.0, 1.0)[()])
         return found
 

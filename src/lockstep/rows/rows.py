@@ -123,14 +123,16 @@ class Row:
     def to_dicts(self) -> list[Json]:
         """Plain JSON form: an answer that is rows itself gives one object for each of them.
 
-        What was asked stays as it was asked: two sizes of a cluster have one name in their answers.
+        Of a table over the option itself only the row of the value asked for, where it has that. What was asked stays
+        as it was asked: two sizes of a cluster have one name in their answers.
         """
         if self.answer is None:
             return [{**self.point, "why": self.why}]
         inner = self.answer.get("rows")
         if not isinstance(inner, list) or not all(isinstance(one, Mapping) for one in inner):
             inner = [self.answer]
-        return [{**self.point, **one, **self.point} for one in inner]
+        own = [one for one in inner if all(one.get(name, value) == value for name, value in self.point.items())]
+        return [{**self.point, **one, **self.point} for one in own or inner]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from lockstep.errors import BadInput
 from lockstep.verbs.claims import ALL, CARD, ERRATA, LIST, RUN, Claims
-from lockstep.views.parts.claims_plot import plot_claim
+from lockstep.views.parts.claims_plot import has_picture, plot_claim
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.options import PLOT
 from lockstep.views.parts.output import draw, given, picture_path, show
@@ -85,6 +85,8 @@ def _card(one: Decided, out: Console) -> None:
         lines.append(("errata", f"{len(errata)}: lockstep claims --errata {entry.id}"))
     if one.found is None and entry.every_check():
         lines.append(("decide", f"lockstep claims {entry.id} --run  ({one.seconds:.1f} s)"))
+    if has_picture(entry):
+        lines.append(("picture", f"lockstep claims {entry.id} --plot {entry.id.replace('.', '').lower()}.svg"))
     out.print()
     indented(out, table([("", "left"), ("", "text")], [[Text(name, "dim"), said] for name, said in lines if said]))
     _numbers(one, out)

@@ -107,7 +107,7 @@ def _plot_one(found: Overlap, axes: Axes) -> None:
     }
     values, colours = zip(*times.values(), strict=True)
     bars.plain(axes, list(times), values, format_time, colours=colours)
-    axes.set_xlabel("time, s")
+    axes.set_xlabel("time, seconds")
     times_on(axes.xaxis)
 
 

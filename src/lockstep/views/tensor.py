@@ -145,5 +145,5 @@ COMMAND = Command(
     render=render,
     picture=plot_tensor,
     ok=lambda answer: answer.proof is None or answer.proof.equal,
-    figures=("rows.-1.time_s", "rows.-1.speedup", "kept_B"),
+    figures=("time_s", "speedup", "sent_B", "kept_B"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ def buckets() -> Picture:
     seen = [1e3 * overlapped_s(96, 5e-3, 700e6, 256, 1e-5, 25e9, size) for size in sizes]
     return Picture(
         "How many layers to a bucket? 96 layers of 5 ms, 700 MB, 256 workers at 25 GB/s",
-        "layers in a bucket", "backward pass with its all-reduces (ms)",
+        "layers in a bucket", "backward pass with its all-reduces, milliseconds",
         (
             Line("claimed: 270 ms at 16", [16.0, 96.0], [270.0, 270.0], "claimed"),
             Line("computing alone", [1.0, 96.0], [480.0, 480.0], "true"),
@@ -42,7 +42,7 @@ def hierarchy() -> Picture:
     x = list(map(float, nodes))
     return Picture(
         "What does hierarchy gain? 700 MB on nodes of 8",
-        "nodes", "all-reduce (ms)",
+        "nodes", "all-reduce, milliseconds",
         (
             Line("flat ring over one adapter of 25 GB/s", x, flat, "true"),
             Line("hierarchical, an adapter for each GPU", x, own, "joined"),
@@ -124,7 +124,7 @@ def sparse_server() -> Picture:
     ]
     return Picture(
         "When is a sparse parameter server faster than a dense ring? 256 workers, 700 MB, 200 GB/s",
-        "density of the gradients", "exchange (ms)",
+        "density of the gradients", "exchange, milliseconds",
         (Line("dense ring", [1e-3, 1.0], [ring_ms, ring_ms], "true"), *lines), log_x=True, log_y=True,
     )  # fmt: skip
 
@@ -201,7 +201,7 @@ def depths() -> Picture:
         "How many micro-batches does a pipeline need, and what does it hold? GPT-3 175B, one sequence each",
         "micro-batches", "share of the step in which devices compute",
         (Line("claimed: 90 % from 10 on for 8 stages", [10.0, 128.0], [0.9, 0.9], "claimed"), *lines), log_x=True,
-        shade="activations that the first stage holds with GPipe (GB)",
+        shade="activations that the first stage holds with GPipe, GB",
     )  # fmt: skip
 
 
@@ -223,8 +223,84 @@ def compression() -> tuple[Picture, ...]:
     on = "10^8 entries, 8 ranks at 10 Gbit/s, 0.1 s of computing"
     return (
         Picture("How many more steps does compression take?", "steps", "loss over the first", tuple(steps), log_y=True),
-        Picture(f"And over seconds? {on}", "time (s)", "loss over the first", tuple(seconds), log_y=True),
+        Picture(f"And over seconds? {on}", "time, seconds", "loss over the first", tuple(seconds), log_y=True),
     )
+
+
+def best_interval() -> Picture:
+    """Overhead over the interval of exercise C.14: what is claimed of 30 minutes, exactly, and simulated."""
+    from lockstep.evidence.claims.deciders.checkpoints import overhead, simulated_overhead
+
+    mtbf_h, write_h = 21.0, 1 / 12
+    hours = np.geomspace(0.25, 12, 60)
+    marks = (0.25, 0.5, 1.0, 1.8157, 4.0, 8.0)
+    seen = [float(simulated_overhead(mtbf_h, write_h, t, 200 * mtbf_h, 400, 0).mean()) for t in marks]
+    return Picture(
+        "Which interval between checkpoints costs least? 21 h between failures, 5 minutes a write",
+        "interval, hours of work", "overhead, time lost over useful work",
+        (
+            Line("claimed for 30 minutes: 0.58", [0.5], [0.58], "wrong"),
+            Line("true: M (exp((t + C) / M) - 1) / t - 1", hours,
+                 [overhead(mtbf_h, write_h, t) for t in hours], "true"),
+            Line("simulated", list(marks), seen, "found"),
+        ),
+        log_x=True, log_y=True,
+    )  # fmt: skip
+
+
+def local_runs() -> tuple[Picture, ...]:
+    """Time of a run over the local steps between averages: by the law, and of runs with noisy gradients and times."""
+    penalty, ratio = 0.0556, 10.0
+    periods = np.geomspace(1, 100, 100)
+    seconds = (1 + penalty * (periods - 1)) * (1 + ratio / periods)
+    best, printed = ((1 - penalty) * ratio / penalty) ** 0.5, ratio**0.5
+    law = Picture(
+        "How many local steps between averages? c = 0.056, r = 10",
+        "local steps K", "time of the run over its computing at K = 1",
+        (
+            Line("(1 + c (K - 1)) (1 + r / K)", periods, seconds, "true"),
+            Line("claimed best: sqrt(r)", [printed, printed], [1.0, float(seconds.max())], "claimed"),
+            Line("best: sqrt((1 - c) r / c)", [best], [(1 + penalty * (best - 1)) * (1 + ratio / best)], "found"),
+        ),
+        log_x=True,
+    )  # fmt: skip
+    return law, _noisy_runs()
+
+
+NOISY: dict[str, Any] = {
+    "workers": 8, "axes": 20, "condition": 20.0, "spread": 0.5, "apart": 0.5, "noise": 0.5, "target": 0.03, "most": 480,
+    "law": "lognormal:mean=0.05,cv=0.2", "exchange_s": 0.1,
+}  # fmt: skip
+"""Runs of local SGD, as in the checks of the exercise: steps of 50 ms, an exchange of 100 ms."""
+RUNS = 200
+SIZES = 0.8 / 2 ** (np.arange(9) / 2)
+"""Step sizes of which each K has its best."""
+
+
+def _noisy_runs() -> Picture:
+    """Seconds measured on runs, each K at its best step size, and the law with the penalty of their steps."""
+    from lockstep.evidence.claims.deciders.rounds import local_run
+
+    periods = np.array([1, 2, 3, 4, 6, 8, 12, 16, 32])
+    tuned = [min(SIZES, key=lambda size: local_run(k, size, "s", 30, 1, **NOISY).mean()) for k in periods.tolist()]
+    chosen = list(zip(periods.tolist(), tuned, strict=True))
+    steps = np.array([local_run(k, size, "steps", RUNS, 0, **NOISY).mean() for k, size in chosen])
+    times_s = np.array([local_run(k, size, "s", RUNS, 0, **NOISY) for k, size in chosen])
+    more = periods - 1
+    penalty = float(more @ (steps / steps[0] - 1) / (more @ more))
+    fine = np.geomspace(1, 32, 100)
+    seconds = 0.05 * steps[0] * (1 + penalty * (fine - 1)) * (1 + 2 / fine)
+    return Picture(
+        "And measured? 8 workers, noisy gradients and times, r = 2",
+        "local steps K", "time to the target, seconds",
+        (
+            Line(f"law of mean times, c = {penalty:.2g} fitted to the steps", fine, seconds, "true"),
+            Line("claimed best: sqrt(r)", [2**0.5, 2**0.5], [0.0, float(seconds.max())], "claimed"),
+            Line(f"measured, mean of {RUNS} runs with 95 % interval", periods.astype(float), times_s.mean(axis=1),
+                 "found", half=1.96 * times_s.std(axis=1, ddof=1) / RUNS**0.5),
+        ),
+        log_x=True,
+    )  # fmt: skip
 
 
 def long_run() -> Picture:
@@ -245,8 +321,8 @@ def long_run() -> Picture:
             Line("claimed for 256 GPUs: 8.1 days", [256.0], [8.1], "wrong"),
             Line("reported for Llama 2: 1,720,320 GPU hours", gpus, [1_720_320 / 24 / n for n in gpus], "true"),
             Line("predicted, best layout", gpus, expected, "joined"),
-            Line("least of nine runs in ten", gpus, least, "curve"),
-            Line("most of nine runs in ten", gpus, most, "curve"),
+            Line("90 % interval of the prediction, low end", gpus, least, "curve"),
+            Line("90 % interval of the prediction, high end", gpus, most, "curve"),
         ),
         log_x=True, log_y=True,
     )  # fmt: skip
@@ -254,6 +330,6 @@ def long_run() -> Picture:
 
 ALL = (
     buckets, hierarchy, tensor, weak_scaling, stragglers, depths, balancing, sparse_server, expert_load, compression,
-    long_run,
+    best_interval, local_runs, long_run,
 )  # fmt: skip
 """Every one."""

@@ -27,6 +27,8 @@ class Line:
     kind: str
     shade: Y | None = None
     """Of every point, on the logarithmic scale of colours of the picture."""
+    half: Y | None = None
+    """Half the width of the 95 % interval of every point."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

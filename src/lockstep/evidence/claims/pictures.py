@@ -34,7 +34,7 @@ def delay_edge() -> Picture:
     seen = [found_in(found, f"largest stable step, delay {tau}, momentum 0").value for tau in marks]
     return Picture(
         "Up to which step is descent on old gradients of a quadratic stable?",
-        "delay (updates)", "largest stable step x curvature",
+        "delay, updates", "largest stable step x curvature",
         (
             Line("claimed: 1 / delay", delays, 1 / delays, "claimed"),
             Line("true: 2 sin(pi / (2 (2 delay + 1)))", delays, [largest_stable_step(int(t)) for t in delays], "true"),
@@ -93,7 +93,7 @@ def ring_and_tree() -> Picture:
 
     return Picture(
         "Is a ring the fastest all-reduce? 256 ranks, 10 us, 50 GB/s",
-        "buffer (bytes)", "time (seconds)",
+        "buffer, bytes", "time, seconds",
         (
             Line("claimed: 2 (n - 1) d / (n beta)", sizes, 2 * (ranks - 1) / ranks * sizes / rate_Bps, "claimed"),
             Line("true: ring, with its latency", sizes, seconds("ring"), "true"),
@@ -133,7 +133,7 @@ def checkpoint_interval() -> Picture:
     seen = [float(simulated_overhead(mtbf_h, write_h, t, 200 * mtbf_h, 400, 0).mean()) for t in marks]
     return Picture(
         "Which interval between checkpoints costs least? 10 h between failures, 5 h to write",
-        "interval (hours of work)", "overhead (time lost over useful work)",
+        "interval, hours of work", "overhead, time lost over useful work",
         (
             Line("claimed: C / t + t / (2 M)", hours, [first_order(mtbf_h, write_h, t) for t in hours], "claimed"),
             Line("true: M (exp((t + C) / M) - 1) / t - 1", hours,
@@ -156,7 +156,7 @@ def noise_floor() -> Picture:
     floors = stationary_variance(0.5, 1.0, 1 / batches) / 2
     return Picture(
         "Does the noise of SGD grow with the batch size? Step 0.5 / L",
-        "batch size", "stationary loss (units of s^2 / L)",
+        "batch size", "stationary loss, units of s^2 / L",
         (
             Line("claimed: in proportion to B", batches, float(floors[0]) * batches, "claimed"),
             Line("true: a s^2 / (2 B (2 - a L))", batches, floors, "true"),
@@ -167,28 +167,10 @@ def noise_floor() -> Picture:
     )  # fmt: skip
 
 
-def local_period() -> Picture:
-    """Time of a run over the local steps between averages."""
-    penalty, ratio = 0.0556, 10.0
-    periods = np.geomspace(1, 100, 100)
-    seconds = (1 + penalty * (periods - 1)) * (1 + ratio / periods)
-    best, printed = ((1 - penalty) * ratio / penalty) ** 0.5, ratio**0.5
-    return Picture(
-        "How many local steps between averages? 5.6 % more steps each, an exchange of 10 steps",
-        "local steps K", "time of the run (of its steps without exchange)",
-        (
-            Line("(1 + c (K - 1)) (1 + r / K)", periods, seconds, "true"),
-            Line("claimed best: sqrt(r)", [printed, printed], [1.0, float(seconds.max())], "claimed"),
-            Line("best: sqrt((1 - c) r / c)", [best], [(1 + penalty * (best - 1)) * (1 + ratio / best)], "found"),
-        ),
-        log_x=True,
-    )  # fmt: skip
-
-
 PICTURES: dict[str, Callable[[], Picture | tuple[Picture, ...]]] = {
     one.__name__.replace("_", "-"): one
     for one in (
-        delay_edge, speed_up, root_of_workers, ring_and_tree, pipeline, checkpoint_interval, noise_floor, local_period,
+        delay_edge, speed_up, root_of_workers, ring_and_tree, pipeline, checkpoint_interval, noise_floor,
         *exercise_pictures.ALL,
     )
 }  # fmt: skip

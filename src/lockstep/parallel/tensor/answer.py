@@ -141,6 +141,7 @@ class TensorLayer(Shown):
         return {
             **self.shape.to_dict(),
             **picked(self, without="shape proof assumptions"),
+            **picked(self.row, "time_s speedup"),
             "run": plain(self.proof),
             "assumptions": plain(self.assumptions),
         }

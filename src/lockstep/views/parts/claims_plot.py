@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from lockstep.evidence.claims.entry import Entry
     from lockstep.evidence.claims.picture import Picture
     from lockstep.verbs.claims import Claims
 
@@ -27,6 +28,11 @@ CLAIMED = "#D62728"
 STYLES = {"claimed": ":", "true": "-", "found": "o", "joined": "o-", "curve": "-", "dashed": "--", "wrong": "x"}
 COLORS = {"claimed": CLAIMED, "wrong": CLAIMED, "true": "#555555"}
 CONVERGE = "lockstep converge "
+
+
+def has_picture(entry: Entry) -> bool:
+    """Whether `plot_claim` draws it."""
+    return bool(entry.picture) or entry.command.startswith(CONVERGE)
 
 
 def plot_claim(found: Claims) -> Figure:
@@ -63,7 +69,9 @@ def _draw(picture: Picture, axes: Axes) -> None:
     for line in picture.lines:
         color = COLORS.get(line.kind, PALETTE[others % len(PALETTE)])
         others += line.kind not in COLORS
-        if line.shade is None:
+        if line.half is not None:
+            axes.errorbar(line.x, line.y, line.half, fmt="o", color=color, label=line.label, markersize=5, capsize=3)
+        elif line.shade is None:
             axes.plot(line.x, line.y, STYLES[line.kind], color=color, label=line.label, linewidth=1.6, markersize=5)
         else:
             axes.plot(line.x, line.y, color="#BBBBBB", linewidth=1, zorder=1)

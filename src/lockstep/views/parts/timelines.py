@@ -32,7 +32,7 @@ COMMUNICATION = {
 }  # fmt: skip
 COLLECTIVES = ("#56B4E9", "#1B4F72", "#A9D8F5", "#2E86C1")
 """Blues of collectives, by name."""
-TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+TIME_UNITS = ((1.0, "seconds"), (1e-3, "milliseconds"), (1e-6, "microseconds"), (1e-9, "nanoseconds"))
 MAX_SPANS = 200_000
 MOST_IN_LANE = 120
 """Spans of a lane that can be told apart in the width of a picture."""

@@ -24,7 +24,7 @@ from lockstep.evidence.claims.entry import Check, Found
 if TYPE_CHECKING:
     from lockstep.lab import Findings
 
-FILES = ("network", "pipelines", "tensors", "scaling", "checkpoints", "steps", "layouts", "runs")
+FILES = ("network", "pipelines", "tensors", "scaling", "checkpoints", "steps", "rounds", "layouts", "runs")
 LAB = "lab "
 ARITHMETIC = "= "
 _OPERATORS: dict[type, Callable[..., float]] = {
