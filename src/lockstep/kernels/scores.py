@@ -5,7 +5,7 @@ the heads of a rank are a multiple of four. If not, PyTorch's operations take it
 that read or write an element in half precision, so that one in fp32 counts two:
 
     forward    converted to fp32 (3), scaled (4), masked in place (4), softmax (4), converted (3)
-    backward   converted (3), softmax (6), masked (4), scaled (4), converted (3)
+    backward   converted (3), softmax (6), copied and masked (8), scaled (4), converted (3)
 
 Dropout is a kernel of its own. What transformers writes out: `written.py`.
 
@@ -22,7 +22,7 @@ from lockstep.kernels.shard import Passes, Shard
 from lockstep.kernels.written import written_scores
 from lockstep.types.arrays import Number
 
-ONE_KERNEL, SEVERAL = (2.0, 3.0, 1, 1), (18.0, 20.0, 5, 5)
+ONE_KERNEL, SEVERAL = (2.0, 3.0, 1, 1), (18.0, 24.0, 5, 6)
 """Passes forward and backward, and kernels of either."""
 DROPOUT = 2.5
 """Passes of dropout in either direction: read, written, and a mask of one byte."""

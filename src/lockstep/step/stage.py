@@ -274,7 +274,8 @@ def _blocks(shard: Shard) -> Truth:
     """Whether the host waits for kernels before it launches the next ones."""
     recipe = shard.recipe
     wrapped = recipe.wrapped_adapters and recipe.adapters is not None
-    return recipe.launch_blocking | (wrapped & (shard.grid.zero == 3))
+    found: Truth = recipe.launch_blocking | (wrapped & (shard.grid.zero == 3))
+    return found
 
 
 def _pass_s(work: Work, host_s: Number, waits_s: Number, blocking: Truth) -> Number:
