@@ -1,6 +1,7 @@
 """Kernels alone on one GPU at shapes of training, as kept in `validation/tables/h100_kernels.csv`.
 
     python benchmarks/gpu_kernels.py -o kernels.csv
+    python benchmarks/gpu_kernels.py -o losses.csv --only losses operations
 
 All three products of linear layers in bf16 and, where the device has it, fp8; attention; norms, gates, losses and
 updates as PyTorch runs them; streams. Random numbers; each the median over repeats for 60 ms with the cache emptied
@@ -17,6 +18,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from torch._functorch import config as functorch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from triton.testing import do_bench
 
@@ -114,10 +116,87 @@ def elementwise() -> Iterator[Row]:
         gate, up, gradient = drawn(m, h).requires_grad_(), drawn(m, h).requires_grad_(), drawn(m, h)
         yield "swiglu.eager.forward", f"{m}x{h}", lambda gate=gate, up=up: F.silu(gate) * up
         yield "swiglu.eager.backward", f"{m}x{h}", again(F.silu(gate) * up, (gate, up), gradient)
+
+
+class OfParts(torch.autograd.Function):
+    """The loss of a rank's part of the vocabulary, in Megatron-LM's operations (core/tensor_parallel/cross_entropy.py),
+    without its all-reduces."""
+
+    @staticmethod
+    def forward(context: Any, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        logits = logits - logits.max(dim=-1)[0].unsqueeze(-1)
+        picked = logits[torch.arange(len(target), device=target.device), target].clone()
+        exponents = torch.exp(logits, out=logits)
+        total = exponents.sum(dim=-1)
+        context.save_for_backward(exponents.div_(total.unsqueeze(-1)), target)
+        return torch.log(total) - picked
+
+    @staticmethod
+    def backward(context: Any, *gradients: torch.Tensor) -> Any:
+        inner, target = context.saved_tensors
+        inner = inner.clone()  # In place there; here the pass is run again.
+        inner[torch.arange(len(target), device=target.device), target] -= 1.0
+        return inner.mul_(gradients[0].unsqueeze(-1)), None
+
+
+def losses() -> Iterator[Row]:
+    """Cross entropies, on fp32 logits as given and on bf16 ones that are converted first."""
     logits, target = drawn(4096, 128256, dtype=torch.float32).requires_grad_(), torch.arange(4096, device="cuda")
     loss = F.cross_entropy(logits, target)
-    yield "cross-entropy.fp32.forward", "4096x128256", lambda: F.cross_entropy(logits, target)
+    yield "cross-entropy.fp32.forward", "4096x128256", lambda at=logits: F.cross_entropy(at, target)
     yield "cross-entropy.fp32.backward", "4096x128256", again(loss, (logits,), torch.ones_like(loss))
+    del logits, loss
+    functorch.donated_buffer = False  # The backward pass runs again and again.
+    kinds: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+        "eager": lambda logits, target: F.cross_entropy(logits.float(), target),
+        "in-place": lambda logits, target: OfParts.apply(logits.float(), target).mean(),
+        "compiled": torch.compile(lambda logits, target: F.cross_entropy(logits.float(), target), dynamic=False),
+    }
+    for rows, vocabulary in ((8192, 32000), (4096, 128256), (2048, 262144)):
+        target = torch.arange(rows, device="cuda")
+        for kind, ask in kinds.items():
+            narrow = drawn(rows, vocabulary).requires_grad_()
+            found, shape = ask(narrow, target), f"{rows}x{vocabulary}"
+            yield f"cross-entropy.{kind}.forward", shape, lambda ask=ask, at=narrow, target=target: ask(at, target)
+            yield f"cross-entropy.{kind}.backward", shape, again(found, (narrow,), torch.ones_like(found))
+
+
+def rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Rotary embedding as transformers writes it."""
+    half = x.shape[-1] // 2
+    return x * cos + torch.cat((-x[..., half:], x[..., :half]), dim=-1) * sin
+
+
+def softened(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Scores through Megatron-LM's softmax where its own kernel does not run (model/fused_softmax.py)."""
+    return torch.softmax((scores.float() * 2.0).masked_fill_(mask, -10000.0), dim=-1).to(scores.dtype)
+
+
+def operations() -> Iterator[Row]:
+    """PyTorch's operations one after another: rotary embedding, sums, GELU, LayerNorm, softmax of scores."""
+    cos, sin = drawn(2048, 128), drawn(2048, 128)
+    for batch, heads in ((4, 32), (1, 16)):
+        x, shape = drawn(batch, heads, 2048, 128).requires_grad_(), f"{batch}x{heads}x2048x128"
+        yield "rotary.eager.forward", shape, lambda x=x: rotated(x, cos, sin)
+        yield "rotary.eager.backward", shape, again(rotated(x, cos, sin), (x,), drawn(*x.shape))
+    for m, h in ((2048, 2048), (8192, 4096), (8192, 16384)):
+        x, weight, bias, gradient = drawn(m, h).requires_grad_(), drawn(h), drawn(h), drawn(m, h)
+        shape = f"{m}x{h}"
+        yield "sum.forward", shape, lambda x=x, gradient=gradient: x + gradient
+        yield "gelu.forward", shape, lambda x=x: F.gelu(x, approximate="tanh")
+        yield "gelu.backward", shape, again(F.gelu(x, approximate="tanh"), (x,), gradient)
+        learned = (x, weight.requires_grad_(), bias.requires_grad_())
+        made = F.layer_norm(x, (h,), weight, bias)
+        yield "layernorm.F.forward", shape, lambda x=x, w=weight, b=bias: F.layer_norm(x, w.shape, w, b)
+        yield "layernorm.F.backward", shape, again(made, learned, gradient)
+    for heads, s in ((8, 1024), (32, 2048)):
+        scores, mask = drawn(1, heads, s, s).requires_grad_(), torch.ones(s, s, device="cuda").triu(1).bool()
+        yield "softmax.eager.forward", f"{heads}x{s}x{s}", lambda at=scores, mask=mask: softened(at, mask)
+        yield (
+            "softmax.eager.backward",
+            f"{heads}x{s}x{s}",
+            again(softened(scores, mask), (scores,), drawn(*scores.shape)),
+        )
 
 
 def states() -> Iterator[Row]:
@@ -147,14 +226,18 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--out", type=Path, required=True, help="CSV file of the rows")
-    out = parser.parse_args().out
+    parts = (products, narrow_products, attention, elementwise, losses, operations, states, grouped)
+    named = [part.__name__ for part in parts]
+    parser.add_argument("--only", nargs="+", choices=named, default=named, help="what to measure (default: everything)")
+    arguments = parser.parse_args()
+    out = arguments.out
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     with out.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["row_id", "kernel", "shape", "time_us"])
         number = 0
-        for made in (products, narrow_products, attention, elementwise, states, grouped):
-            for kernel, shape, run in made():
+        for made in parts:
+            for kernel, shape, run in made() if made.__name__ in arguments.only else ():
                 number += 1
                 time_us = do_bench(run, warmup=15, rep=60, return_mode="median") * 1e3
                 writer.writerow([f"hk{number:03d}", kernel, shape, f"{time_us:.1f}"])

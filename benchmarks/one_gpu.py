@@ -124,6 +124,19 @@ qwen3_1b7 = causal("qwen3", **sized(2048, 6144, 28, 16, 8, 151936, head_dim=128,
 smol_1b7 = causal("llama", **sized(2048, 8192, 24, 32, 32, 49152, **TIED))
 smol_360m = causal("llama", **sized(960, 2560, 32, 15, 5, 49152, **TIED))
 mistral_7b = causal("mistral", **sized(4096, 14336, 32, 32, 8, 32000, sliding_window=None))
+qwen3_600m = causal("qwen3", **sized(1024, 3072, 28, 16, 8, 151936, head_dim=128, **TIED))
+qwen3_4b = causal("qwen3", **sized(2560, 9728, 36, 32, 8, 151936, head_dim=128, **TIED))
+qwen_7b = causal("qwen2", **sized(3584, 18944, 28, 28, 4, 152064))
+tiny_1b = causal("llama", **sized(2048, 5632, 22, 32, 4, 32000))
+llama2_7b = causal("llama", **sized(4096, 11008, 32, 32, 32, 32000))
+gemma_2b = causal("gemma", **sized(2048, 16384, 18, 8, 1, 256000, head_dim=256, **TIED))
+_PYTHIA = {"vocab_size": 50304, "max_position_embeddings": 2048, "rotary_pct": 0.25}
+pythia_410m = causal("gpt_neox", hidden_size=1024, intermediate_size=4096, num_hidden_layers=24,
+                     num_attention_heads=16, **_PYTHIA)  # fmt: skip
+pythia_1b4 = causal("gpt_neox", hidden_size=2048, intermediate_size=8192, num_hidden_layers=24,
+                    num_attention_heads=16, **_PYTHIA)  # fmt: skip
+_LARGE = {**_GPT2, "n_embd": 1280, "n_layer": 36, "n_head": 20}
+_VIT_B = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
 FULL, LORA, COMPILED = {"recompute": "full"}, {"train": "lora:r=16,targets=all-linear"}, {"stack": "fsdp-compile"}
 
 CASES = (
@@ -153,6 +166,18 @@ CASES = (
     Case("mistral-7b lora recomputed", "mistral-7b", 4, 4096, adapted(mistral_7b), LORA | FULL, recompute=True),
     Case("llama3.1-8b lora at 8192", "llama3.1-8b", 1, 8192, adapted(llama_8b), LORA | FULL, recompute=True),
     Case("vit-h-14", "vit-h-14", 32, None, vision(patch_size=14, **_VIT_H)),
+    Case("qwen3-0.6b", "qwen3-0.6b", 8, 1024, qwen3_600m),
+    Case("tinyllama-1.1b", "tinyllama-1.1b", 4, 2048, tiny_1b),
+    Case("pythia-410m", "pythia-410m", 8, 2048, pythia_410m),
+    Case("pythia-1.4b recomputed", "pythia-1.4b", 4, 2048, pythia_1b4, FULL, recompute=True),
+    Case("gemma-2b recomputed", "gemma-2b", 2, 2048, gemma_2b, FULL, recompute=True),
+    Case("gpt2-large", "gpt2-large", 4, 1024, causal("gpt2", **_LARGE)),
+    Case("vit-b-16", "vit-b-16", 128, None, vision(**_VIT_B)),
+    Case("smollm2-1.7b lora", "smollm2-1.7b", 4, 2048, adapted(smol_1b7), LORA),
+    Case("qwen3-4b lora", "qwen3-4b", 2, 2048, adapted(qwen3_4b), LORA),
+    Case("qwen2.5-7b lora recomputed", "qwen2.5-7b", 2, 4096, adapted(qwen_7b), LORA | FULL, recompute=True),
+    Case("llama2-7b lora recomputed", "llama2-7b", 4, 2048, adapted(llama2_7b), LORA | FULL, recompute=True),
+    Case("qwen3-0.6b short", "qwen3-0.6b", 1, 512, qwen3_600m),
 )
 FIRST = 15
 """Cases of the first day: what the prediction says of software was mended after they had been seen."""

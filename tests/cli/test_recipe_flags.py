@@ -66,8 +66,8 @@ OF_SOFTWARE = {
 QUESTION = {"seq", "batch", "notes"}
 """Fields that other flags say, or that say what was chosen."""
 PYTHON_ONLY = {
-    "converted_gradients", "paired_sends", "launch_blocking", "fused_adapters", "half_adapters", "base_inputs_kept",
-    "joint_qkv",
+    "converted_gradients", "paired_sends", "launch_blocking", "fused_adapters", "half_adapters", "wrapped_adapters",
+    "base_inputs_kept", "joint_qkv",
 }  # fmt: skip
 """Habits of DeepSpeed's engine, of debugging and of libraries of fine-tuning, for case studies and tables."""
 MOE = ("deepseek-v2", "hgx-h800:8")

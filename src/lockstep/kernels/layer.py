@@ -24,9 +24,9 @@ from lockstep.kernels.image import image_head_work, modulation_work, patch_work
 from lockstep.kernels.loss import loss_work
 from lockstep.kernels.norms import final_norm_work, norms, query_key_norms, rotary_work
 from lockstep.kernels.recurrent import first_width, recurrent_core, recurrent_projections
+from lockstep.kernels.scores import score_work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.kernels.sums import bias_sums, residual_sums
-from lockstep.kernels.written import written_scores
 from lockstep.layout.sharing import repeats_heads
 from lockstep.parallel.context import partials
 from lockstep.types.arrays import Number
@@ -110,12 +110,8 @@ def attention_core(shard: Shard, window: int, causal: bool | None = None, bias: 
     products = shard.product(rows, recipe.seq, query_dim, count) + shard.product(rows, value_dim, recipe.seq, count)
     if bias and shard.model.positions in ADDED_POSITIONS:
         products += shard.elementwise(count * rows * recipe.seq, *ADDED_POSITIONS[shard.model.positions])
-    dropout = 2.5 if recipe.dropout else 0.0
     products += shard.elementwise(count * rows * value_dim, 2.0, 2.0)
-    if recipe.written_out:
-        products += written_scores(shard, count * rows * recipe.seq)
-        return products + shard.elementwise(count * rows * recipe.seq, dropout, dropout, int(recipe.dropout))
-    return products + shard.elementwise(count * rows * recipe.seq, 2.0 + dropout, 3.0 + dropout, 1 + recipe.dropout)
+    return products + score_work(shard, count, count * rows * recipe.seq)
 
 
 def cross_projections(shard: Shard) -> Passes:

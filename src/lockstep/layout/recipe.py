@@ -101,6 +101,9 @@ class Recipe(Brief):
     """What surrounds the products of adapters runs inside other kernels, not in the library's own one after another."""
     half_adapters: bool = False
     """Adapters are stored, trained and passed as other parameters, not in fp32 as by PEFT (autocast_adapter_dtype)."""
+    wrapped_adapters: bool = False
+    """Where FSDP shards parameters, each matrix of an adapter is a unit of its own (PEFT's fsdp_auto_wrap_policy): the
+    host, which runs two units ahead at most (`limit_all_gathers`), waits for kernels."""
     working_copy: bool = True
     """Half-precision parameters are kept beside their master copy; FSDP casts what it gathers instead."""
     base_inputs_kept: bool = False

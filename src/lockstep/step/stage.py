@@ -217,15 +217,16 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, states: Passes)
     if shard.recipe.vocab_parallel != "none":
         beside_s = [sum(one.kernels_s for one in side) for side in (forward, backward)]
         beside_s[1] = beside_s[1] + repeated * beside_s[0]
-    blocking = shard.recipe.launch_blocking
+    blocking = _blocks(shard)
     launches, (forward_launch_s, backward_launch_s) = kernels.kernels - again.kernels, clock.launches_s
     host_backward_s = launches * backward_launch_s + again.kernels * forward_launch_s
     host_backward_s = host_backward_s + repeated * clock.recompute_host_s
     host_forward_s = there.kernels * forward_launch_s
     forward_s = _pass_s(there, host_forward_s, waits_s[0], blocking)
-    if shard.grid.stages == 1 and not blocking:
+    if shard.grid.stages == 1:
         # What the host is ahead after the forward pass; between stages it waits for what it sends.
-        host_backward_s = host_backward_s - np.maximum(0.0, there.device_s + waits_s[0] - host_forward_s)
+        ahead_s = np.maximum(0.0, there.device_s + waits_s[0] - host_forward_s)
+        host_backward_s = host_backward_s - np.where(blocking, 0.0, ahead_s)
     objective = shard.recipe.objective
     found = StageTimes(
         compute_forward_s=forward_s,
@@ -269,10 +270,17 @@ def _meeting_data(network: Network, pieces: tuple[Piece, ...]) -> Number:
     return seconds
 
 
-def _pass_s(work: Work, host_s: Number, waits_s: Number, blocking: bool) -> Number:
-    """Seconds of a pass apart from its waits for traffic, during which a host that does not block goes on launching."""
-    found: Number = work.device_s + host_s if blocking else np.maximum(work.device_s, host_s - waits_s)
+def _blocks(shard: Shard) -> Truth:
+    """Whether the host waits for kernels before it launches the next ones."""
+    recipe = shard.recipe
+    wrapped = recipe.wrapped_adapters and recipe.adapters is not None
+    found: Truth = recipe.launch_blocking | (wrapped & (shard.grid.zero == 3))
     return found
+
+
+def _pass_s(work: Work, host_s: Number, waits_s: Number, blocking: Truth) -> Number:
+    """Seconds of a pass apart from its waits for traffic, during which a host that does not block goes on launching."""
+    return np.where(blocking, work.device_s + host_s, np.maximum(work.device_s, host_s - waits_s))
 
 
 def part_times(clock: Clock, recipe: Recipe, parts: Passes) -> StageTimes:

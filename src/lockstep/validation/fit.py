@@ -1,9 +1,8 @@
 """`python -m lockstep.validation.fit`: what kernels of a device reach and what software costs, of all tables at once.
 
-Unknown are, for A100 and B200, two constants of the efficiency curve (`CURVE`); where llm-foundry ran, the rate of its
-attention kernel in Triton beside FlashAttention-1's; for each software the times of `SOFTWARE`. Products of H100, and
-attention kernels, are not fitted here but to benchmarks of kernels alone (`products.py`, `attention.py`). Nothing is
-fitted for a table.
+Unknown are, for A100 and B200, two constants of the efficiency curve (`CURVE`); for each software the times of
+`SOFTWARE`. Products of H100, and attention kernels, are not fitted here but to benchmarks of kernels alone
+(`products.py`, `attention.py`). Nothing is fitted for a table.
 
 Minimises a soft-L1 norm of log(predicted / measured), each table and device type weighing the same however many rows it
 has, plus weak pulls: of constants of a device towards `START`, of a software's times towards those that all share, so
@@ -34,14 +33,12 @@ from lockstep.types.arrays import Floats
 from lockstep.types.plain import Json
 from lockstep.validation import dgxc, korthikanti, llm_foundry, narayanan, nemo, vocabulary, vtrain
 from lockstep.validation.case import Case
-from lockstep.validation.unseen import SHARED, TRITON, with_triton
+from lockstep.validation.unseen import SHARED
 
 CURVE = ("matmul_max_frac", "matmul_bytes_factor")
 SOFTWARE = ("launch_s", "recompute_host_s", "step_s", "elementwise_factor")
 OF_KERNELS = "elementwise_factor"
 """Of these, what software that runs the same library's kernels shares."""
-OF_TRITON = "fsdp-eager"
-"""The software whose attention kernel is fitted, as no table has it alone."""
 START = {"a100": (0.80, 1.0), "b200": (0.70, 1.0)}
 """Towards which a device's constants are pulled."""
 MEASURED = ("h100",)
@@ -50,8 +47,8 @@ SOFTWARE_START = (20e-6, 1e-3, 0.01, 1.5)
 """The same of a software's times. A launch: traces of training show one every 15 to 27 us on hosts of H100 and MI300X
 and every 75 us on one of A100, under a profiler, which takes time itself (modded-nanogpt, TraceLens, HTA: the traces of
 tests/published_traces.py)."""
-LOWEST = {CURVE: (0.40, 0.01), SOFTWARE: (2e-6, 1e-5, 1e-3, 0.8), (TRITON,): (0.5,)}
-HIGHEST = {CURVE: (0.95, 3.0), SOFTWARE: (50e-6, 5e-3, 0.03, 4.0), (TRITON,): (2.0,)}
+LOWEST = {CURVE: (0.40, 0.01), SOFTWARE: (2e-6, 1e-5, 1e-3, 0.8)}
+HIGHEST = {CURVE: (0.95, 3.0), SOFTWARE: (50e-6, 5e-3, 0.03, 4.0)}
 PULL = 0.02
 """Weight of a pull: a change by a factor e costs as much as an error of this size in a whole table."""
 HOST_PULL, PULLED = 0.2, ("launch_s", "step_s")
@@ -125,8 +122,6 @@ class Constants:
         wanted = [(group.device, name) for name in CURVE if group.device in START]
         if stack(group.software).kind != "assumed":
             wanted += [owner(group.software, name, self.names) for name in SOFTWARE]
-        if (group.device, TRITON) in self.names and group.software == OF_TRITON:
-            wanted.append((group.device, TRITON))
         return [self.names.index(name) for name in wanted]
 
     def named(self, places: Sequence[int], values: Floats) -> dict[str, Floats]:
@@ -143,18 +138,14 @@ def blank(fitted: Sequence[Group]) -> Constants:
     """The constants of these groups at their start."""
     devices = dict.fromkeys(one.device for one in groups() if one.device in START)
     software = [name for name in dict.fromkeys(one.software for one in fitted) if stack(name).kind == "fitted"]
-    triton = dict.fromkeys(one.device for one in fitted if one.software == OF_TRITON)
     names = [(device, name) for device in devices for name in CURVE]
     names += [(who, name) for who in (SHARED, *software) for name in SOFTWARE]
     names += [(kernels, OF_KERNELS) for kernels in dict.fromkeys(stack(name).kernels for name in software)]
-    names += [(device, TRITON) for device in triton]
     return Constants(tuple(names), np.log([_start(*name) for name in names]))
 
 
 def _start(who: str, what: str) -> float:
-    if what in SOFTWARE:
-        return SOFTWARE_START[SOFTWARE.index(what)]
-    return 1.0 if what == TRITON else START[who][CURVE.index(what)]
+    return SOFTWARE_START[SOFTWARE.index(what)] if what in SOFTWARE else START[who][CURVE.index(what)]
 
 
 def _bound(bounds: dict[tuple[str, ...], tuple[float, ...]], what: str) -> float:
@@ -172,8 +163,6 @@ def log_errors(group: Group, cases: Sequence[Case], values: Mapping[str, Floats]
     """log(predicted / measured) of every case: (cases,), or (cases, n) when each of the constants is n values."""
     known: Json = dict(values)
     curve = replace(efficiency(group.device), **{name: known.pop(name) for name in CURVE if name in known})
-    if group.software == OF_TRITON:
-        curve = with_triton(curve, known.pop(TRITON, 1.0))
     software = replace(stack(group.software), **known)
     steps = [
         price_step(one.job, one.cluster, one.layout.grid()) for one in (changed(c, curve, software) for c in cases)

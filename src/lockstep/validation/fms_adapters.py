@@ -2,7 +2,8 @@
 
 Hugging Face's Trainer and PEFT on packed sequences, with FlashAttention 2 and every layer recomputed, as in
 `fms_acceleration.py`; `baseline-peft-bnb` and `accelerated-peft-bnb` keep the base in nf4 (bitsandbytes), `autogptq` in
-GPTQ's four bits; with `foak` these two fuse adapters too, which `foak-fast-kernels` alone does not. Adapters are on the
+GPTQ's four bits; with `foak` these two fuse adapters too, which `foak-fast-kernels` alone does not; of santacoder it
+replaces the loss alone (plugins/fused-ops-and-kernels, models/gpt_bigcode.py). Adapters are on the
 attention's four matrices (santacoder: on the one that makes queries, keys and values, whose parts have adapters of
 their own here). Memory is the peak of allocated tensors on rank 0. On several GPUs FSDP shards base and adapters;
 `baseline` prepares the base for training as PEFT does, which keeps norms and the stream between layers in fp32.
@@ -60,6 +61,7 @@ def _sequences(row: dict[str, str]) -> int:
 
 def _recipe(row: dict[str, str]) -> Recipe:
     kernels = row["framework_config"]
+    fused = "foak" in kernels and "santacoder" not in row["model"]
     return Recipe.by(
         "hf-trainer",
         seq=2048 if "santacoder" in row["model"] else 4096,
@@ -69,9 +71,9 @@ def _recipe(row: dict[str, str]) -> Recipe:
         train=f"lora:r={int(float(row['lora_rank']))},targets=attention",
         base=next((base for word, base in BASES.items() if word in kernels), None),
         reduce_B=2.0,
-        fused_elementwise="foak" in kernels,
-        fused_norms="foak" in kernels,
-        fused_adapters="foak" in kernels and "accelerated" in kernels,
+        fused_elementwise=fused,
+        fused_norms=fused,
+        fused_adapters=fused and "accelerated" in kernels,
         cross_entropy=loss_of(row),
     )
 

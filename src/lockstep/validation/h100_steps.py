@@ -1,11 +1,13 @@
 """Steps on one H100, measured for this purpose: Hugging Face models under autocast or below LoRA adapters.
 
-One H100 SXM of 700 W, PyTorch 2.11.0 with CUDA 13.0, transformers 5.17, PEFT, 26 November 2026, by
+H100 SXM of 700 W, PyTorch 2.11.0 with CUDA 13.0, transformers 5.17, PEFT, 26 and 27 November 2026, by
 `benchmarks/one_gpu.py`: random weights and tokens, AdamW of torch in multi-tensor kernels, medians of eight steps;
-memory is the peak of allocated tensors. Between the two runs of that day two things changed: the curve of H100 became
-that of kernels alone, and what autocast does was written down from a profile of the first run. So rows of the `first`
-run were seen when that was written; what was predicted for those of the `second` run (`predicted_before_ms`) was
-computed before they were measured. No constant is fitted to either.
+memory is the peak of allocated tensors. Between the first two runs two things changed: the curve of H100 became that of
+kernels alone, and what autocast does was written down from a profile of the first run. So rows of the `first` run were
+seen when that was written; what was predicted for those of the `second` and of the `third` (`predicted_before_ms`) was
+computed before they were measured. Those of the third were made with what operations and losses cost alone, which is
+not how they are priced here (docs/validation.md); after it, the fp32 copies that norms keep were written down. No
+constant is fitted to any of them.
 
 GPT-2's activation and attention that is not fused were written down after their rows had been seen, from the code of
 transformers and not from the rows (`kernels/written.py`).
@@ -38,7 +40,7 @@ def memory_cases() -> tuple[Case, ...]:
 
 
 def predicted_before() -> dict[str, tuple[float, float]]:
-    """(seconds predicted before the measurement, seconds measured) of the rows of the second run, by case."""
+    """(seconds predicted before the measurement, seconds measured) of the rows of the later runs, by case."""
     rows = [row for row in read_rows(FILE) if row["predicted_before_ms"]]
     return {row["case"]: (float(row["predicted_before_ms"]) * 1e-3, float(row["step_ms"]) * 1e-3) for row in rows}
 

@@ -254,6 +254,9 @@ def _stream(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     if np.any(piece.own_casts) and model.mlp is not None and piece.adapters is None:
         more = (0 if piece.joint_qkv else 2) + model.mlp.gated
         yield Row("casts of products", model.hidden * piece.element_B * more * piece.own_casts, "sequence")
+        # The stream is fp32, and so is what a norm keeps of it.
+        wider_B = model.norms_of(kind) * (FP32_B - piece.element_B) * piece.own_casts
+        yield Row("norms of the fp32 stream", model.hidden * wider_B, "sequence")
     names = STREAM[model.norm_placement]
     if model.parallel_block:
         names = ("attention input", "mlp input")[: model.parallel_norms]
@@ -288,8 +291,10 @@ def _projections(attention: Attention, piece: Piece) -> Iterator[Row]:
     if piece.joint_qkv and attention.kv_heads == attention.heads:
         yield Row("queries and keys before rotary embedding", 2.0 * query_B, "tp")
     if attention.qk_norm != "none":
-        yield Row("query norm input", query_B, "tp")
-        yield Row("key norm input", kv_B, "kv", piece.kept_up_to("op"))
+        trained_B = piece.element_B if piece.adapters is None else 0.0
+        wider = (FP32_B + trained_B) / piece.element_B if piece.wide_norms else 1.0
+        yield Row("query norm input", query_B * wider, "tp")
+        yield Row("key norm input", kv_B * wider, "kv", piece.kept_up_to("op"))
 
 
 def _latent(attention: Attention, latent: LatentAttention, piece: Piece) -> Iterator[Row]:

@@ -1,0 +1,44 @@
+"""Kernel work of what attention does to its scores where it is not fused: scaling, mask, softmax and dropout.
+
+Megatron-LM has one kernel for the first three, 2 passes forward and 3 backward, if the sequences of a micro-batch times
+the heads of a rank are a multiple of four. If not, PyTorch's operations take its place, one after another, in passes
+that read or write an element in half precision, so that one in fp32 counts two:
+
+    forward    converted to fp32 (3), scaled (4), masked in place (4), softmax (4), converted (3)
+    backward   converted (3), softmax (6), copied and masked (8), scaled (4), converted (3)
+
+Dropout is a kernel of its own. What transformers writes out: `written.py`.
+
+Sources: NVIDIA/Megatron-LM, megatron/model/fused_softmax.py (is_kernel_available: attn_batches % 4; and
+forward_torch_softmax); the same in bigscience-workshop/Megatron-DeepSpeed, in VIA-Research/vTrain, src/model/, and in
+NVIDIA/TransformerEngine, pytorch/softmax.py.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lockstep.kernels.shard import Passes, Shard
+from lockstep.kernels.written import written_scores
+from lockstep.types.arrays import Number
+
+ONE_KERNEL, SEVERAL = (2.0, 3.0, 1, 1), (18.0, 24.0, 5, 6)
+"""Passes forward and backward, and kernels of either."""
+DROPOUT = 2.5
+"""Passes of dropout in either direction: read, written, and a mask of one byte."""
+AT_ONCE = 4
+"""Scores of so many heads are the least that the one kernel takes."""
+
+
+def score_work(shard: Shard, count: Number, scores: Number) -> Passes:
+    """Work over the `scores` of `count` heads in all."""
+    dropout = int(shard.recipe.dropout)
+    both = written_scores(shard, scores) if shard.recipe.written_out else _softmax(shard, count, scores)
+    return both + shard.elementwise(scores, DROPOUT * dropout, DROPOUT * dropout, dropout)
+
+
+def _softmax(shard: Shard, count: Number, scores: Number) -> Passes:
+    several = np.mod(count, AT_ONCE) != 0
+    there, back, kernels, again = (np.where(several, *both) for both in zip(SEVERAL, ONE_KERNEL, strict=True))
+    size_B, software = scores * shard.clock.element_B, shard.clock.elementwise
+    return Passes(software(there * size_B, kernels), software(back * size_B, again))
