@@ -36,6 +36,19 @@ def test_the_cause_and_its_seconds(fault: str, tmp_path: Path) -> None:
             assert f"{name} {run.told[name]}" in first.cause
 
 
+@pytest.mark.parametrize(("seed", "fault"), [(6, "host"), (7, "ranks"), (27, "none")])
+def test_a_fifth_of_the_metadata_lost(seed: int, fault: str, tmp_path: Path) -> None:
+    """Steps of seconds on hosts whose clocks drift, short ones, and one without a fault: as with all metadata."""
+    run = draw(seed, fault)
+    for folder in ("whole", "lost"):
+        (tmp_path / folder).mkdir()
+    whole, lost = run.diagnosed(tmp_path / "whole"), run.diagnosed(tmp_path / "lost", seen=0.8)
+    assert lost.as_predicted == whole.as_predicted == (fault == "none")
+    assert [one.kind for one in lost.causes] == [one.kind for one in whole.causes]
+    for one, two in zip(lost.causes, whole.causes, strict=True):
+        assert one.seconds == pytest.approx(two.seconds, rel=0.01)
+
+
 def adds_up(found: Beside) -> bool:
     """The parts of both steps are the steps, and the replay is near the measured one."""
     assert found.replayed_s == pytest.approx(found.measured_s, rel=0.02)
