@@ -24,7 +24,7 @@ PART_OF = {
 }  # fmt: skip
 LATE = "other_comm.waiting"
 REPLAYED_WELL_FRAC = 0.05
-SAME_MODEL = 1.3
+SAME_MODEL = 1.15
 """Times the predicted bytes of data parallelism: up to there they say that the model is the one described."""
 
 
