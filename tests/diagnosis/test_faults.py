@@ -13,8 +13,15 @@ import pytest
 from drawn import FAULTS, draw
 
 from lockstep.diagnosis.answer import Beside
+from lockstep.diagnosis.beside import beside
 from lockstep.diagnosis.measure import see, stragglers
+from lockstep.diagnosis.predicted import Shown, traces_of
+from lockstep.diagnosis.ranks import all_ranks
+from lockstep.diagnosis.replay import Replay, same
 from lockstep.diagnosis.trace import sorted_spans
+from lockstep.types.plain import Json
+from lockstep.verbs.estimate import estimate
+from lockstep.workload.parameters import parameters
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -34,6 +41,44 @@ def test_the_cause_and_its_seconds(fault: str, tmp_path: Path) -> None:
     for name in ("rank", "stage"):
         if name in run.told:
             assert f"{name} {run.told[name]}" in first.cause
+
+
+@pytest.mark.parametrize(("seed", "fault"), [(6, "host"), (7, "ranks"), (27, "none")])
+def test_a_fifth_of_the_metadata_lost(seed: int, fault: str, tmp_path: Path) -> None:
+    """Steps of seconds on hosts whose clocks drift, short ones, and one without a fault: as with all metadata."""
+    run = draw(seed, fault)
+    for folder in ("whole", "lost"):
+        (tmp_path / folder).mkdir()
+    whole, lost = run.diagnosed(tmp_path / "whole"), run.diagnosed(tmp_path / "lost", seen=0.8)
+    assert lost.as_predicted == whole.as_predicted == (fault == "none")
+    assert [one.kind for one in lost.causes] == [one.kind for one in whole.causes]
+    for one, two in zip(lost.causes, whole.causes, strict=True):
+        assert one.seconds == pytest.approx(two.seconds, rel=0.01)
+
+
+def test_one_rank() -> None:
+    """Its collectives are held against those predicted for its group, whose other ranks nobody measured; the bytes of
+    these show another model, which else would look like slow kernels. Without them, nothing does, and that is said.
+    """
+    words: Json = {"zero": 1, "batch": 32, "micro_batch": 1, "seq": 4096}
+    found = estimate("llama3-8b", "dgx-h100:1", **words)
+    every = all_ranks(found, range(8))
+    alike = same(8, 1)
+    trace = traces_of([Replay(every, alike).timeline((), 0)] * 4, Shown.of(every))[0]
+    right = beside(found, see([trace], found.layout))
+    assert right.as_predicted
+    assert right.replayed_s == pytest.approx(right.measured_s, rel=1e-3)
+    assert all(one.predicted_busbw_Bps == pytest.approx(one.busbw_Bps, rel=0.01) for one in right.collectives[:2])
+    assert not any("model" in line for line in right.not_known)
+    other = estimate("qwen2.5-3b", "dgx-h100:1", **words)
+    wrong = beside(other, see([trace], other.layout))
+    assert wrong.replayed_s == pytest.approx(wrong.measured_s, rel=0.05)
+    bytes_times = parameters(found.job.model).total / parameters(other.job.model).total
+    (line,) = [line for line in wrong.not_known if "another model" in line]
+    assert f"{bytes_times:.2g} times" in line
+    silent = replace(trace, spans=trace.spans.at(~trace.spans.communicates))
+    (line,) = [line for line in beside(found, see([silent], found.layout)).not_known if "another model" in line]
+    assert "no traffic" in line
 
 
 def adds_up(found: Beside) -> bool:

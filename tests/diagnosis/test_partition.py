@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -97,6 +98,24 @@ def test_causes_of_idle_time() -> None:
     assert one_gap(called_s=-0.2e-3) == {"idle.dependency": pytest.approx(1e-3)}
     assert one_gap(called_s=2e-6, gap_s=3e-6) == {"idle.gaps": pytest.approx(3e-6)}
     assert one_gap(called_s=float("nan")) == {"idle.unknown": pytest.approx(1e-3)}
+
+
+@pytest.mark.parametrize(
+    ("before_s", "after_s", "cause"),
+    [(1.2e-3, 3e-3, "idle.host"), (-1e-3, 0.9e-3, "idle.dependency"), (-1e-3, 3e-3, "idle.unknown")],
+)
+def test_launches_that_were_lost(before_s: float, after_s: float, cause: str) -> None:
+    """Between 1 and 2 ms the device waits for a kernel whose launch is lost; its stream's kernels before and after it
+    were launched at known times, so it was launched between them.
+    """
+    start, end = np.array([0.0, 2e-3, 3e-3]), np.array([1e-3, 3e-3, 4e-3])
+    called, none = np.array([before_s, np.nan, after_s]), np.full(3, -1)
+    spans = Spans(start, end, none * 0, none * 0, none * 0, called, none, none, np.zeros(3), none, none)
+    trace = RankTrace("", 0, 1, "", "", 0, ("gemm",), spans)
+    found = partition(trace, Window(0, 0.0, 4e-3), np.full(3, np.nan)).idle_s
+    assert {name: seconds for name, seconds in found.items() if seconds} == {cause: pytest.approx(1e-3)}
+    graphs = partition(replace(trace, graphs=True), Window(0, 0.0, 4e-3), np.full(3, np.nan)).idle_s
+    assert graphs["idle.unknown"] == pytest.approx(1e-3)
 
 
 @pytest.mark.parametrize(

@@ -53,19 +53,28 @@ def align(traces: Sequence[RankTrace]) -> Aligned:
     offset_s = [(trace.zero_ns - zero_ns) / 1e9 for trace in traces]
     traces = [refilled(trace, one.begins_s) for trace, one in zip(traces, steps, strict=True)]
     codes: dict[object, int] = {}
-    sequences = [_sequences(trace, one.windows, codes) for trace, one in zip(traces, steps, strict=True)]
-    if len(traces) > 1 and any(trace.lost_group.any() for trace in traces):
-        traces = _with_groups(traces, sequences)
-        sequences = [_sequences(trace, one.windows, codes) for trace, one in zip(traces, steps, strict=True)]
+
+    def sequences_of(traces: Sequence[RankTrace], windows: Sequence[Sequence[Window]]) -> list[dict[Key, Collectives]]:
+        return [_sequences(trace, of, codes) for trace, of in zip(traces, windows, strict=True)]
+
     windows_of = [one.windows for one in steps]
+    sequences = sequences_of(traces, windows_of)
+    before = [Clock()] * len(traces)
+    if len(traces) > 1 and any(trace.lost_group.any() for trace in traces):
+        # Clocks come first, by the groups that no kernel lost: hosts drift by more than ends of a collective differ.
+        before, _, _ = _clocks(traces, sequences, windows_of, offset_s)
+        traces, windows_of = _on_one_clock(traces, windows_of, before)
+        traces, offset_s = _with_groups(traces, sequences_of(traces, windows_of)), [0.0] * len(traces)
+        sequences = sequences_of(traces, windows_of)
     clock, matches, notes = _clocks(traces, sequences, windows_of, offset_s)
     moved, windows_of = _on_one_clock(traces, windows_of, clock)
     if any(of.rate != 1.0 for of in clock):
         # Groups with too few collectives to show a drift meet once their clocks are one by others.
-        sequences = [_sequences(trace, of, codes) for trace, of in zip(moved, windows_of, strict=True)]
+        sequences = sequences_of(moved, windows_of)
         again, matches, notes = _clocks(moved, sequences, windows_of, [0.0] * len(moved))
         moved, windows_of = _on_one_clock(moved, windows_of, again)
         clock = [second.after(first) for first, second in zip(clock, again, strict=True)]
+    clock = [second.after(first) for first, second in zip(before, clock, strict=True)]
     arrived, last, matched = _arrivals(moved, sequences, matches)
     accepted = [one for one in matches.values() if one.accepted]
     common = set.intersection(*({w.step for w in one.windows} for one in steps))

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 COMPUTE = ("compute.matmul", "compute.attention", "compute.stream")
 GROUPS = ("dp", "tp", "pp", "cp", "ep", "other")
 HOW = ("transfer", "waiting")
+REPLAYED_FRAC = 0.25
+"""A replay that misses the step by more is of another run than the one measured."""
 IDLE = ("idle.host", "idle.sync", "idle.input", "idle.dependency", "idle.gaps", "idle.unknown")
 PARTS = (
     *COMPUTE,
@@ -288,6 +290,11 @@ class Beside:
     """The cluster as the run shows it."""
     collectives: tuple[Collective, ...] = ()
     """Those measured, beside the rates predicted."""
+
+    @property
+    def of_another_run(self) -> bool:
+        """Whether the replay misses the step by so much that another run was measured than the one described."""
+        return self.replay_off_frac is not None and abs(self.replay_off_frac) > REPLAYED_FRAC
 
     @property
     def replay_off_frac(self) -> float | None:

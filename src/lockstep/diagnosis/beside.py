@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from lockstep.diagnosis.answer import Beside, Part, Rates
+from lockstep.diagnosis.answer import REPLAYED_FRAC, Beside, Collective, Part, Rates
 from lockstep.diagnosis.bubble import split_bubble
 from lockstep.diagnosis.causes import Facts, causes
 from lockstep.diagnosis.evidence import evidence, with_predicted
@@ -23,8 +24,8 @@ PART_OF = {
 }  # fmt: skip
 LATE = "other_comm.waiting"
 REPLAYED_WELL_FRAC = 0.05
-REPLAYED_FRAC = 0.25
-"""A replay that misses the step by more is of another run than the one measured."""
+SAME_MODEL = 1.15
+"""Times the predicted bytes of data parallelism: up to there they say that the model is the one described."""
 
 
 def beside(estimate: Estimate, seen: Seen) -> Beside:
@@ -56,9 +57,12 @@ def beside(estimate: Estimate, seen: Seen) -> Beside:
         notes.append(f"{len(seen.traces)} of {estimate.layout.world} ranks were seen; the slowest may be another one")
     if max(one.stages) and not any(len(set(each)) > 1 for each in _by_stage(one.stages, one.ranks, ranks).values()):
         notes.append("with one rank per stage, a slow rank and a long stage cannot be told apart")
+    moved, moves = collectives(seen), collectives(predicted)
+    if abs(off_frac) <= REPLAYED_FRAC and (note := _which_model(moved, moves, estimate.job.model.name)):
+        notes.append(note)
     told = () if abs(off_frac) > REPLAYED_FRAC else causes(facts)
     again = replace(refit(estimate, found), late=lateness(one, seen, predicted, found))
-    both, moved = _parts_of(seen, predicted, one, found), with_predicted(collectives(seen), collectives(predicted))
+    both, moved = _parts_of(seen, predicted, one, found), with_predicted(moved, moves)
     both[1][LATE] = both[1].get(LATE, 0.0) + late_s
     shown = evidence(seen, moved, slow)
     rows = tuple(replace(row, evidence=shown.get(row.part, "")) for row in parts(seen, both, shares, estimate))
@@ -67,6 +71,23 @@ def beside(estimate: Estimate, seen: Seen) -> Beside:
         predicted_s=estimate.step_time_s, measured_s=measured_s, as_predicted=facts.inside and not told,
         refit=again, collectives=moved,
     )  # fmt: skip
+
+
+def _which_model(measured: Sequence[Collective], predicted: Sequence[Collective], model: str) -> str:
+    """What traces do not say of the model that ran; empty where the traffic of its parameters agrees."""
+    mine_B, theirs_B = (
+        sum((one.size_B or 0.0) * one.count for one in each if one.group == "dp") for each in (measured, predicted)
+    )
+    times = mine_B / theirs_B if theirs_B else 0.0
+    if 1 / SAME_MODEL <= times <= SAME_MODEL:
+        return ""
+    why = "another model would only look like slower or faster kernels"
+    if not times:
+        return f"no traffic of parameters or gradients was seen that shows whether {model} ran: {why}"
+    return (
+        f"the data-parallel traffic is {times:.2g} times that of {model} as described, so another model or recipe may "
+        f"have run: {why}"
+    )
 
 
 def _by_stage(stages: tuple[int, ...], ranks: tuple[int, ...], seen: list[int]) -> dict[int, list[int]]:

@@ -71,6 +71,7 @@ def sums(seen: Seen) -> Sums:
     moved: dict[str, Floats] = {kind: np.zeros(shape) for kind in (*MOVED, "other")}
     hidden = {kind: np.zeros(shape) for kind in moved}
     idle, starved, disputed = np.zeros((3, *shape))
+    unknown_frac = _host_frac(seen)
     for place, (trace, each) in enumerate(zip(seen.traces, seen.partitions, strict=True)):
         spans, arrived = trace.spans, seen.aligned.arrived_s[place]
         took_s = spans.end_s - np.where(np.isfinite(arrived), np.maximum(arrived, spans.start_s), spans.start_s)
@@ -86,16 +87,17 @@ def sums(seen: Seen) -> Sums:
                 kind = seen.kinds.get(trace.name(group), "other")
                 moved[kind][step, place] += found * float(took_s[mine[spans.group[mine] == group]].sum())
                 hidden[kind][step, place] += found * one.hidden_s.get(trace.name(group), 0.0)
-            idle[step, place] = _for_host(one.idle_s)
+            idle[step, place] = sum(one.idle_s.get(name, 0.0) for name in HOST)
+            idle[step, place] += unknown_frac * one.idle_s.get(UNKNOWN, 0.0)
             starved[step, place], disputed[step, place] = one.starved_s, one.disputed_s
     return Sums(classes, moved, hidden, idle, starved, disputed)
 
 
-def _for_host(idle_s: Mapping[str, float]) -> float:
-    """Idle seconds in which the device waits for its host; of those of unknown cause the same share."""
-    total, unknown = sum(idle_s.values()), idle_s.get(UNKNOWN, 0.0)
-    known_s, host_s = total - unknown, sum(idle_s.get(name, 0.0) for name in HOST)
-    return host_s * total / known_s if known_s > 0 else unknown
+def _host_frac(seen: Seen) -> float:
+    """Share of the host in the idle time of known cause of all ranks and steps; 1 where no cause is known."""
+    all_s = [one.idle_s for each in seen.partitions for one in each]
+    known_s = sum(seconds for idle_s in all_s for name, seconds in idle_s.items() if name != UNKNOWN)
+    return sum(idle_s.get(name, 0.0) for idle_s in all_s for name in HOST) / known_s if known_s > 0 else 1.0
 
 
 def predicted_seen(one: AllRanks, timeline: Timeline) -> Seen:

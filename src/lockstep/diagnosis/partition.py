@@ -11,7 +11,7 @@ At every moment of a step the device computes, or else communicates, or else is 
       sync        the host was waiting for the device
       host        the operation was launched after the device had become idle
       dependency  it was launched before, and waited for another stream or an event
-      unknown     no launch is known, as in a CUDA graph
+      unknown     its launch is not known, as in a CUDA graph, and those of its neighbours leave both open
 
 Source of the method: unions instead of sums, and exposed is not blocking, as in NVIDIA Megatron-Bridge's guide to
 reading Nsight Systems traces (2025) and HolisticTraceAnalysis (Meta, 2023).
@@ -104,7 +104,8 @@ def partition(
     low, high = np.maximum(mine.start_s, window.start_s), np.minimum(mine.end_s, window.end_s)
     computes = ~mine.communicates
     came = np.clip(np.fmax(arrived_s[inside], mine.start_s), low, high)
-    launched = mine.called_s[computes & (mine.called_s > window.start_s) & (mine.called_s < window.end_s)]
+    earliest_s = trace.launched_s[0][inside][computes]
+    launched = earliest_s[(earliest_s > window.start_s) & (earliest_s < window.end_s)]
     edges = np.unique(np.concatenate((low, high, came, launched, [window.start_s, window.end_s])))
     length = np.diff(edges)
     busy = np.zeros(len(length), dtype=bool)
@@ -117,7 +118,7 @@ def partition(
     comm = np.flatnonzero(mine.communicates)
     exposed, taken = _exposed(edges, length, busy, low[comm], high[comm], arrived_s[inside][comm])
     free = ~busy & ~taken
-    begins_s, starved = _following(mine.at(computes), edges)
+    begins_s, starved = _following(mine.start_s[computes], earliest_s, edges)
     starved &= ~busy
     messages = np.array([kind.get(trace.name(group)) == "pp" for group in mine.group[comm].tolist()], dtype=bool)
     late = starved & (_ended(high[comm][messages], begins_s) <= edges[:-1])
@@ -133,11 +134,10 @@ def partition(
     )
 
 
-def _following(computes: Spans, edges: Floats) -> tuple[Floats, Bools]:
-    """Of the pieces between `edges`: when the next computation begins, and whether it was not launched yet."""
-    following = np.searchsorted(computes.start_s, edges[:-1])
-    called_s = np.append(computes.called_s, np.nan)[following]
-    return np.append(computes.start_s, np.inf)[following], called_s > edges[:-1]
+def _following(start_s: Floats, earliest_s: Floats, edges: Floats) -> tuple[Floats, Bools]:
+    """Of the pieces between `edges`: when the next computation begins, and whether it was surely not launched yet."""
+    following = np.searchsorted(start_s, edges[:-1])
+    return np.append(start_s, np.inf)[following], np.append(earliest_s, -np.inf)[following] > edges[:-1]
 
 
 def _ended(ends_s: Floats, until_s: Floats) -> Floats:
@@ -197,19 +197,20 @@ def _idle(
     following = np.searchsorted(spans.start_s, high)
     loading, waits = (_touching(each, window.start_s, window.end_s) for each in (trace.loading, trace.waits))
     for begin, end, at in zip(low.tolist(), high.tolist(), following.tolist(), strict=True):
-        called_s = float(spans.called_s[at]) if at < len(spans) and end < window.end_s else np.nan
+        last = at >= len(spans) or end >= window.end_s
+        earliest_s, latest_s = (-np.inf, np.inf) if last else (float(each[at]) for each in trace.launched_s)
         if trace.on_host:
             cause = "idle.host"
         elif end - begin < GAP_S:
             cause = "idle.gaps"
         elif _within(begin, end, *loading):
             cause = "idle.input"
-        elif np.isnan(called_s):
-            cause = "idle.unknown" if end < window.end_s or trace.graphs else "idle.host"
-        elif called_s > begin:
-            cause = "idle.sync" if _within(begin, min(end, called_s), *waits) else "idle.host"
-        else:
+        elif earliest_s > begin:
+            cause = "idle.sync" if _within(begin, min(end, earliest_s), *waits) else "idle.host"
+        elif latest_s <= begin:
             cause = "idle.dependency"
+        else:
+            cause = "idle.unknown" if end < window.end_s or trace.graphs else "idle.host"
         found[cause] += end - begin
         if cause in OF_STEP or (cause == "idle.host" and (end <= ends_s[0] or begin >= ends_s[1])):
             between_s += end - begin

@@ -55,7 +55,7 @@ class AllRanks:
     shares: Floats
     """Of each operation's seconds, the share of every class of `SHARES`, `[operations, classes]`."""
     groups: tuple[tuple[int, ...], ...]
-    """Ranks of the layout in every collective's group, by the program's `group`."""
+    """Ranks of the layout in every collective's group, by the program's `group`; also those that are not written."""
 
 
 def all_ranks(estimate: Estimate, measured: Sequence[int]) -> AllRanks:
@@ -88,7 +88,8 @@ def _written(program: Program, layout: Layout, places: Ints) -> tuple[Program, t
     """(the program for all pipelines of `places`, ranks of its groups, part of every operation of the old one)."""
     copies, size = len(places), len(program)
     part = _parts(program)
-    member = {kind: _member(layout, GROUP_OF.get(kind, kind)) for kind in set(LANES.values()) if kind != "pp"}
+    kinds = {*LANES.values(), "etp"} - {"pp"}
+    members = {kind: _members(layout, GROUP_OF.get(kind, kind)) for kind in kinds}
     old_group, group = program.group, np.full((size, copies), -1)
     known: dict[object, int] = {}
     ranks: list[tuple[int, ...]] = []
@@ -96,18 +97,21 @@ def _written(program: Program, layout: Layout, places: Ints) -> tuple[Program, t
         stage = int(program.rank[i])
         for copy in range(copies):
             rank = int(places[copy][stage])
+            whole: tuple[int, ...] = ()
             if program.kind[i] == Kind.BARRIER:
                 key: object = int(old_group[i])
-            elif part[i] in member:
+            elif part[i] in members:
                 label = program.name(int(program.label[i]))
-                of = member[part[i]] if not label.startswith("etp") else _member(layout, "etp")
-                key = (int(old_group[i]), int(of[rank]))
+                of = members[part[i]] if not label.startswith("etp") else members["etp"]
+                whole = of[rank]
+                key = (int(old_group[i]), whole)
             else:
                 key = (int(old_group[i]), "alone", copy)
             number = group[i, copy] = known.setdefault(key, len(known))
             if number == len(ranks):
-                ranks.append(())
-            ranks[number] = (*ranks[number], rank)
+                ranks.append(whole)
+            if not whole:
+                ranks[number] = (*ranks[number], rank)
     builder = ProgramBuilder(copies * layout.pp, program.streams)
     repeated = {name: np.repeat(program.columns[name], copies) for name in _COPIED}
     line = np.tile(np.arange(copies), size)
@@ -128,12 +132,9 @@ def _written(program: Program, layout: Layout, places: Ints) -> tuple[Program, t
 _COPIED = ("kind", "stream", "tag", "size_B", "duration_s", "label", "op")
 
 
-def _member(layout: Layout, kind: str) -> Ints:
-    """Number of the group of every rank."""
-    found = np.zeros(layout.world, dtype=np.int64)
-    for number, ranks in enumerate(process_groups(layout, kind)):
-        found[ranks] = number
-    return found
+def _members(layout: Layout, kind: str) -> dict[int, tuple[int, ...]]:
+    """Ranks in the group of every rank."""
+    return {rank: tuple(ranks) for ranks in process_groups(layout, kind) for rank in ranks}
 
 
 def _parts(program: Program) -> list[str]:

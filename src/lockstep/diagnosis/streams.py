@@ -74,7 +74,8 @@ def _stream(span: Ints, earliest: Ints, latest: Ints, pause_s: Floats) -> Stream
     firsts = fits[:, :1] + fits[:, 1:] * np.arange(len(earliest))
     best = int(np.argmax(pause_s[firsts].sum(axis=1)))
     certain = (firsts == firsts[0]).all(axis=0)
-    return Stream(span, firsts[best], certain, int(fits[best, 1]) if certain.all() else 0)
+    one_period = bool((fits[:, 1] == fits[0, 1]).all())
+    return Stream(span, firsts[best], certain, int(fits[0, 1]) if one_period else 0)
 
 
 def _fits(earliest: Ints, latest: Ints) -> Ints:
@@ -108,8 +109,19 @@ def refilled(trace: RankTrace, begins_s: Sequence[float]) -> RankTrace:
                 changed.setdefault(name, getattr(spans, name).copy())[span[fills]] = value[fills]
         if unknown[span].any():
             called_s = changed.setdefault("called_s", spans.called_s.copy())
-            called_s[span] = _launches(stream, spans.at(span), alike)
+            called_s[span] = _launches(spans.at(span), place, alike, _bounds_s(trace, stream, begins_s))
     return replace(trace, spans=replace(spans, **changed)) if changed else trace
+
+
+def _bounds_s(trace: RankTrace, stream: Stream, begins_s: Sequence[float]) -> tuple[Floats, Floats]:
+    """(earliest, latest) launch of operations: between their neighbours', and in their step where that is certain."""
+    low, high = (each[stream.span] for each in trace.launched_s)
+    if not stream.certain.all():
+        return low, high
+    edges = np.array([-np.inf, *begins_s, np.inf])
+    step = (np.arange(len(low)) - stream.first[0]) // stream.period
+    at = np.clip(step + 1, 0, len(begins_s))
+    return np.maximum(low, edges[at]), np.minimum(high, np.nextafter(edges[at + 1], -np.inf))
 
 
 def _agreed(place: Ints, value: Array, known: Bools) -> tuple[Bools, Array]:
@@ -120,24 +132,17 @@ def _agreed(place: Ints, value: Array, known: Bools) -> tuple[Bools, Array]:
     return (low == high)[place], low[place]
 
 
-def _launches(stream: Stream, spans: Spans, alike: Bools) -> Floats:
-    """Launches of a stream's operations, of which those that were lost are estimated.
+def _launches(spans: Spans, place: Ints, alike: Bools, bounds_s: tuple[Floats, Floats]) -> Floats:
+    """Launches of a stream's operations, of which those that were lost are estimated from other steps.
 
-    A device that has caught up with its host starts an operation when it is launched, and has the next one launched
-    later; else the next one was launched long before. So a lost launch is the next known one of its step, at most its
-    operation's own start. Where the step has none, it is as long before the start as in other steps.
+    A lost launch is as long before its operation's start as at its place in other steps, within its bounds. Neither
+    bound alone would do: with the latest launch the host would seem late wherever the device waited for something else,
+    with the earliest it never would. Where no step knows the launch, it stays unknown.
     """
-    called_s, count = spans.called_s.copy(), len(spans)
-    place, step = np.arange(count) % stream.period, (np.arange(count) - stream.first[0]) // stream.period
-    known = np.isfinite(called_s)
-    elsewhere = np.bincount(place[known], minlength=stream.period)[place] > 0
-    following = np.append(np.where(known, np.arange(count), count), count)
-    following = np.minimum.accumulate(following[::-1])[::-1][:count]
-    for i in np.flatnonzero(~known & alike & elsewhere).tolist():
-        after = int(following[i])
-        if after < count and step[after] == step[i]:
-            called_s[i] = min(called_s[after], spans.start_s[i])
-        else:
-            mates = np.flatnonzero(known & (place == place[i]))
-            called_s[i] = spans.start_s[i] - float(np.median(spans.start_s[mates] - spans.called_s[mates]))
+    called_s, known = spans.called_s.copy(), np.isfinite(spans.called_s)
+    for i in np.flatnonzero(~known & alike).tolist():
+        mates = np.flatnonzero(known & (place == place[i]))
+        if len(mates):
+            lead_s = float(np.median(spans.start_s[mates] - spans.called_s[mates]))
+            called_s[i] = min(max(spans.start_s[i] - lead_s, bounds_s[0][i]), bounds_s[1][i])
     return called_s

@@ -106,6 +106,24 @@ class RankTrace:
         starts, ends = np.array(found).reshape(-1, 2).T
         return starts, ends
 
+    @cached_property
+    def launched_s(self) -> tuple[Floats, Floats]:
+        """(earliest, latest) launch of each operation: a stream runs operations in the order of their launches.
+
+        Both are `called_s` where that is known; infinite where nothing bounds the launch, as of kernels of CUDA graphs.
+        """
+        called_s = self.spans.called_s
+        known = np.isfinite(called_s)
+        low, high = np.where(known, called_s, -np.inf), np.where(known, called_s, np.inf)
+        if not (known.all() or self.graphs):
+            for number in np.unique(self.spans.stream[~known]).tolist():
+                span = np.flatnonzero(self.spans.stream == number)
+                before, after = np.maximum.accumulate(low[span]), np.minimum.accumulate(high[span][::-1])[::-1]
+                low[span] = np.where(known[span], low[span], before)
+                # Nothing runs before it is launched.
+                high[span] = np.where(known[span], high[span], np.minimum(after, self.spans.start_s[span]))
+        return low, high
+
     @property
     def lost_group(self) -> Bools:
         """Which operations communicate in a group that nobody knows, of a trace that names groups elsewhere."""

@@ -204,7 +204,7 @@ def _write_overlay(found: Estimate | None, seen: Seen | None, path: Path) -> Non
 
 def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, replan: bool) -> Recalibrated:
     """The cluster as the run shows it, written where that is asked. Raises BadInput where the run cannot show it."""
-    from lockstep.diagnosis.beside import REPLAYED_FRAC
+    from lockstep.diagnosis.answer import REPLAYED_FRAC
     from lockstep.diagnosis.recalibrate import recalibrate
 
     where = "--replan" if path is None else "--out"
@@ -213,10 +213,9 @@ def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, repl
         raise BadInput("needs a measured step and the run it is of; give --model", where)
     if answer.mismatches or (judged is not None and (judged.contradictions or judged.verdict == "impossible")):
         raise BadInput("the files or numbers contradict one another; give those of one run", where)
-    off_frac = answer.beside.replay_off_frac if answer.beside else None
-    if off_frac is not None and abs(off_frac) > REPLAYED_FRAC:
+    if (beside := answer.beside) is not None and beside.of_another_run:
         raise BadInput(
-            f"the replay of the measured operations differs from the step by {off_frac:+.0%}, more than "
+            f"the replay of the measured operations differs from the step by {beside.replay_off_frac:+.0%}, more than "
             f"{REPLAYED_FRAC:.0%}, so rates from it would not be the cluster's: check that model, batch, length and "
             "layout are those of the run",
             where,

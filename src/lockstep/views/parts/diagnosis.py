@@ -87,7 +87,9 @@ def render_operations(answer: Diagnosis, seen: Measured, out: Console) -> None:
         heading(out, "What it costs", "step with the measured times of one thing and ideal ones of the rest, by replay")
         _slowdowns(answer.slowdowns, out)
     if seen.stragglers:
-        heading(out, "Who waits for whom")
+        heading(
+            out, "Who waits for whom", "in the steps in which that costs 1 % or more; stays: in two thirds of these"
+        )
         _stragglers(seen.stragglers, seen.step_time_s, out)
     _collectives(seen, out)
     _kernels(seen, out)
@@ -125,7 +127,7 @@ def _verdict(answer: Diagnosis, seen: Measured, out: Console) -> None:
                 out.print(f"Stage {stage} alone makes the step {costs:.2f} times as long as even stages would.")
     else:
         low, high = found.interval.low, found.interval.high
-        title = "As predicted." if beside.as_predicted else _said(beside.causes)
+        title = "As predicted." if beside.as_predicted else _said(beside)
         out.print(Text(title, style="bold green" if beside.as_predicted else "bold yellow"))
         out.print(
             f"{format_time(seen.step_time_s, 4)} per step ({over}{spread}), {format_frac(answer.mfu_frac or 0.0)} MFU; "
@@ -150,7 +152,10 @@ def _verdict(answer: Diagnosis, seen: Measured, out: Console) -> None:
         out.print(Text(f"Ranks aligned: {share}their ends {format_time(skew_s)} apart{clocks}.", style="dim"))
 
 
-def _said(causes: Sequence[Cause]) -> str:
+def _said(beside: Beside) -> str:
+    causes = beside.causes
+    if beside.of_another_run:
+        return "The operations measured are not those of the run described; no cause is named."
     if not causes:
         return "The step is not as predicted, and no single cause stands out."
     told = [f"{one.cause} ({format_time(one.seconds)})" for one in causes[:CHANGES] if one.seconds is not None]
