@@ -60,6 +60,10 @@ def test_late_launches_are_priced_as_measured(words: dict[str, object], tmp_path
     assert made.entry.launch is not None
     assert made.entry.launch.factor > 1.2
     assert 0.0 < made.entry.launch.error < 0.1
+    told = {one.in_file: one.value for one in made.factors}
+    assert told["pace.launch"] == made.entry.launch.factor
+    pace = made.entry.model_dump(exclude_none=True)
+    assert {name.split(".")[1] for name in told if name} <= set(pace)
     # What is waited before a step's first kernel is the step's, a small part of what is waited in all.
     if made.entry.step is not None:
         assert (made.entry.step.factor - 1) * one.estimate.step.other_s < 0.1 * (measured_s - step_s)

@@ -53,6 +53,8 @@ class Found:
     value: float
     ci95: tuple[float, float] | None
     unit: str
+    in_file: str | None = None
+    """Where the cluster's file has it, as `pace.launch`; None of links, whose levels have names of their own."""
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -173,24 +175,37 @@ def _of_traces(one: Estimate, refit: Refit, seen: Seen | None, traces: Sequence[
             factors.append(Found(f"{level.name} ({level.link.name})", share, (low, min(1.0, high)), WIRE))
     products, more = _products(one, refit, traces)
     classes = {name: each for name, each in refit.classes.items() if products is None or name != "matmul"}
-    rows = [Found(CALLED[name], factor, _ends(factor, error), TIMES) for name, (factor, error) in classes.items()]
+    rows = [
+        Found(CALLED[name], factor, _ends(factor, error), TIMES, f"pace.{ENTRY[name]}")
+        for name, (factor, error) in classes.items()
+    ]
     if products is not None:
         rows = [
-            Found("matrix products, unlimited size", products.max_frac, products.max_frac_ci95, PEAK),
             Found(
-                "matrix products, memory traffic not hidden", products.bytes_factor, products.bytes_factor_ci95, BYTES
+                "matrix products, unlimited size",
+                products.max_frac,
+                products.max_frac_ci95,
+                PEAK,
+                "pace.products.max_frac",
+            ),
+            Found(
+                "matrix products, memory traffic not hidden",
+                products.bytes_factor,
+                products.bytes_factor_ci95,
+                BYTES,
+                "pace.products.bytes_factor",
             ),
             *rows,
         ]
     if abs(refit.host - 1.0) > SAME_FRAC:
-        rows.append(Found("host", refit.host, None, TIMES))
+        rows.append(Found("host", refit.host, None, TIMES, "pace.factor"))
     entry = _entry(refit.host, max(LEFT_FRAC, refit.error_frac), SOURCE, classes, products)
     if refit.late is not None and SIGMAS * refit.late.error_frac >= 1.0:
         more = (*more, "the host is late by so different times in different steps and ranks that its factors stay")
     else:
         entry = host_factors(one, cluster, entry, refit.late)
     rows += [
-        Found(f"host, each {name}", of.factor, _ends(of.factor, of.error), TIMES)
+        Found(f"host, each {name}", of.factor, _ends(of.factor, of.error), TIMES, f"pace.{name}")
         for name, of in (("launch", entry.launch), ("step", entry.step))
         if of is not None
     ]

@@ -34,12 +34,12 @@ def export(path, devices=1, steps=4, columns=True):
     base.execute("INSERT INTO TARGET_INFO_GPU VALUES ('NVIDIA H100')")
     correlation = 0
     for device in range(devices):
-        owner = PID * (device + 1) if columns else 0
+        owner, thread = PID * (device + 1), PID * (device + 1) + 7
         for step in range(steps):
             zero = 10**15 + step * STEP_NS
             base.execute(
                 "INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, NULL, ?)",
-                (zero, zero + STEP_NS, f"ProfilerStep#{step}", owner + 7),
+                (zero, zero + STEP_NS, f"ProfilerStep#{step}", thread),
             )
             at = zero + 1_000_000
             for place, _name in enumerate(NAMES):
@@ -48,7 +48,7 @@ def export(path, devices=1, steps=4, columns=True):
                 row = (at, at + length, device, 7 + (place == 3), correlation, place, place)
                 row += (owner,) if columns else ()
                 base.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({', '.join('?' * len(row))})", row)
-                call = (zero + 100 * place, zero + 100 * place + 50, owner + 7, correlation, 4)
+                call = (zero + 100 * place, zero + 100 * place + 50, thread, correlation, 4)
                 base.execute("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?, ?)", call)
                 at += length
     base.commit()
@@ -84,6 +84,41 @@ def test_every_device_of_a_file_is_a_trace(tmp_path):
     assert all(np.isfinite(one.spans.called_s).all() for one in traces)
     (old,) = find([export(tmp_path / "old", columns=False)])[0].read()
     assert len(old.spans) == 16
+    assert np.isfinite(old.spans.called_s).all()
+    assert len(old.marks) == 4
+
+
+def test_graphs_that_were_recorded_as_a_whole(tmp_path):
+    """nsys writes a row for each launch of a CUDA graph instead of its kernels, unless it is told to: the device is
+    busy, with work of no known class. Times of 0 were not taken; ranges of 0 or -1 have no end.
+    """
+    path = export(tmp_path / "graphs")
+    base = sqlite3.connect(path)
+    base.execute(
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start INT, end INT, deviceId INT, contextId INT, streamId INT, "
+        "correlationId INT, globalPid INT, graphId INT, graphExecId INT)"
+    )
+    base.execute(
+        "INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE SELECT min(start), max(end), 0, 1, 7, min(correlationId), "
+        f"{PID}, 1, 1 FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE shortName < 3 GROUP BY start / {STEP_NS}"
+    )
+    base.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (0, 0, 0, 1, 7, 99, {PID}, 1, 1)")
+    base.execute("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE shortName < 3")
+    base.executemany(
+        "INSERT INTO NVTX_EVENTS VALUES (?, ?, 'open', NULL, ?)", [(10**15, end, PID + 7) for end in (0, -1)]
+    )
+    base.commit()
+    (trace,) = find([path])[0].read()
+    found = measure([trace])
+    parts = {one.part: one.measured_s for one in found.parts}
+    assert parts["compute.stream"] == pytest.approx(6e-3)
+    assert any("CUDA graph" in line for line in found.not_known)
+    assert {one.name for one in trace.marks} == {f"ProfilerStep#{step}" for step in range(4)}
+    base.execute("DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL")
+    base.commit()
+    base.close()
+    (alone,) = find([path])[0].read()
+    assert len(alone.spans) == 4
 
 
 def test_other_databases_and_damaged_ones_are_refused(tmp_path):

@@ -1,12 +1,15 @@
 """Exports of NVIDIA Nsight Systems (`nsys export --type sqlite`): operations of every device in the file.
 
     CUPTI_ACTIVITY_KIND_KERNEL, _MEMCPY, _MEMSET     what ran: start, end in ns, stream, correlationId, globalPid
+    CUPTI_ACTIVITY_KIND_GRAPH_TRACE                  whole CUDA graphs, in place of their kernels unless nsys was told
+                                                     --cuda-graph-trace=node: of no known class
     CUPTI_ACTIVITY_KIND_RUNTIME                      the call that launched it, joined by correlationId and process
     NVTX_EVENTS                                      ranges of the host; StringIds the names of all
 
-Tables are created as they are needed and change by version, so the file is asked which it has. A process's number is in
-the upper bits of its threads' (`globalTid`). The file knows devices and no ranks: where it has several, they are
-numbered in order of process and device.
+Tables are created as they are needed and change by version, so the file is asked which it has. Where a value is
+missing, some versions write NULL and some 0 or -1. A process's number is in the upper bits of its threads'
+(`globalTid`); a file whose kernels have none is of one process. The file knows devices and no ranks: where it has
+several, they are numbered in order of process and device.
 
 Source: Nsight Systems user guide 2025.3, "SQLite schema reference".
 """
@@ -31,7 +34,10 @@ from lockstep.errors import BadInput
 from lockstep.types.arrays import Array, Floats, Ints
 
 HEADER = b"SQLite format 3\0"
-KERNEL, COPY, SET, CALL = (f"CUPTI_ACTIVITY_KIND_{one}" for one in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME"))
+KERNEL, COPY, SET, GRAPH, CALL = (
+    f"CUPTI_ACTIVITY_KIND_{one}" for one in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE", "RUNTIME")
+)
+CALLED = {COPY: "Memcpy", SET: "Memset", GRAPH: "CUDA graph"}
 RANGES = "NVTX_EVENTS"
 PROCESS = ~0xFFFFFF
 """Bits of a `globalTid` that are its process's."""
@@ -45,15 +51,17 @@ def read(path: File) -> tuple[RankTrace, ...]:
     """A trace per device. Raises BadInput for a file without kernels, of another program, or a damaged one."""
     with _opened(path) as base:
         tables = {name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if KERNEL not in tables or "StringIds" not in tables:
+        if not tables & {KERNEL, GRAPH} or "StringIds" not in tables:
             raise BadInput("is an SQLite file without kernels of Nsight Systems (nsys export --type sqlite)", str(path))
         strings = {number: str(text) for number, text in base.execute("SELECT id, value FROM StringIds")}
-        rows = _operations(base, tables, strings)
-        calls = _calls(base, tables)
+        numbered = all("globalPid" in _columns(base, table) for table in (KERNEL, GRAPH) if table in tables)
+        process = PROCESS if numbered else 0
+        rows = _operations(base, tables, strings, process)
+        calls = _calls(base, tables, process)
         if not rows:
             raise BadInput("holds no kernels: was the device traced? (nsys profile --trace=cuda,nvtx)", str(path))
-        marks = _marks(base, tables, strings)
-        waits = _waits(base, tables)
+        marks = _marks(base, tables, strings, process)
+        waits = _waits(base, tables, process)
         device = _device(base, tables)
     owners = sorted({(int(row[5]), int(row[6])) for row in rows})
     return tuple(
@@ -98,52 +106,56 @@ def _columns(base: sqlite3.Connection, table: str) -> set[str]:
     return {row[1] for row in base.execute(f"PRAGMA table_info({table})")}
 
 
-def _operations(base: sqlite3.Connection, tables: set[str], strings: dict[int, str]) -> list[Row]:
-    """Kernels, copies and fills of memory."""
+def _operations(base: sqlite3.Connection, tables: set[str], strings: dict[int, str], process: int) -> list[Row]:
+    """Kernels, copies and fills of memory, and whole graphs."""
     rows: list[Row] = []
-    for table, named in ((KERNEL, "shortName"), (COPY, ""), (SET, "")):
+    for table, named in ((KERNEL, "shortName"), *((one, "") for one in CALLED)):
         if table not in tables:
             continue
         there = _columns(base, table)
         name = "demangledName" if named and "demangledName" in there else named or "NULL"
         size = "bytes" if "bytes" in there else "0"
-        process = "globalPid" if "globalPid" in there else "0"
-        asked = f"SELECT start, end, correlationId, {name}, streamId, {process}, deviceId, {size} FROM {table}"
+        owner = "globalPid" if "globalPid" in there else "0"
+        asked = f"SELECT start, end, correlationId, {name}, streamId, {owner}, deviceId, {size} FROM {table}"
+        # CUPTI writes 0 for the times of a graph that it could not take.
+        asked += " WHERE end > 0" if table == GRAPH else ""
         for start, end, correlation, title, stream, pid, device, size_B in base.execute(asked):
-            called = strings.get(title, "") if named else "Memcpy" if table == COPY else "Memset"
+            called = strings.get(title, "") if named else CALLED[table]
             if int(end) < int(start):
                 raise ValueError(f"an operation of {table} ends before it starts")
             if int(end) - (rows[0][0] if rows else int(start)) > MOST_NS or (
                 rows and rows[0][0] - int(start) > MOST_NS
             ):
                 raise ValueError(f"the times of operations of {table} lie too far apart")
-            rows.append((int(start), int(end), int(correlation or 0), called, int(stream or 0), int(pid or 0),
+            rows.append((int(start), int(end), int(correlation or 0), called, int(stream or 0), int(pid or 0) & process,
                          int(device or 0), float(size_B or 0.0)))  # fmt: skip
     return rows
 
 
-def _calls(base: sqlite3.Connection, tables: set[str]) -> dict[tuple[int, int], int]:
+def _calls(base: sqlite3.Connection, tables: set[str], process: int) -> dict[tuple[int, int], int]:
     """When the host began the call with a correlation, by process."""
     if CALL not in tables:
         return {}
     asked = f"SELECT start, correlationId, globalTid FROM {CALL} WHERE correlationId IS NOT NULL"
-    return {(int(thread or 0) & PROCESS, int(number)): int(start) for start, number, thread in base.execute(asked)}
+    return {(int(thread or 0) & process, int(number)): int(start) for start, number, thread in base.execute(asked)}
 
 
-def _marks(base: sqlite3.Connection, tables: set[str], strings: dict[int, str]) -> list[tuple[int, str, int, int, int]]:
+def _marks(
+    base: sqlite3.Connection, tables: set[str], strings: dict[int, str], process: int
+) -> list[tuple[int, str, int, int, int]]:
     """(process, name, start, end, thread) of ranges that have an end."""
     if RANGES not in tables:
         return []
     there = _columns(base, RANGES)
     title = "textId" if "textId" in there else "NULL"
-    asked = f"SELECT globalTid, text, {title}, start, end FROM {RANGES} WHERE end IS NOT NULL LIMIT {MOST_RANGES}"
+    asked = f"SELECT globalTid, text, {title}, start, end FROM {RANGES} WHERE end >= start LIMIT {MOST_RANGES}"
     return [
-        (int(thread or 0) & PROCESS, str(text or strings.get(number, "")), int(start), int(end), int(thread or 0))
+        (int(thread or 0) & process, str(text or strings.get(number, "")), int(start), int(end), int(thread or 0))
         for thread, text, number, start, end in base.execute(asked)
     ]
 
 
-def _waits(base: sqlite3.Connection, tables: set[str]) -> list[tuple[int, int, int]]:
+def _waits(base: sqlite3.Connection, tables: set[str], process: int) -> list[tuple[int, int, int]]:
     """(process, start, end) of calls that wait for the device."""
     if CALL not in tables or "nameId" not in _columns(base, CALL):
         return []
@@ -151,7 +163,7 @@ def _waits(base: sqlite3.Connection, tables: set[str]) -> list[tuple[int, int, i
         f"SELECT globalTid, start, end FROM {CALL} JOIN StringIds ON nameId = id WHERE value LIKE '%Synchronize%' "
         "OR value LIKE 'cudaMemcpy\\_v%' ESCAPE '\\'"
     )
-    return [(int(thread or 0) & PROCESS, int(start), int(end)) for thread, start, end in base.execute(asked)]
+    return [(int(thread or 0) & process, int(start), int(end)) for thread, start, end in base.execute(asked)]
 
 
 def _device(base: sqlite3.Connection, tables: set[str]) -> str:
@@ -179,7 +191,6 @@ def _trace(
     ops = {name: op_of(name) if kinds[name] == COMMUNICATION else "" for name in list(names)}
     for op in ops.values():
         names.setdefault(op, len(names))
-    # A process of nsys before 2021 has no number on its kernels; its calls are then those of all.
     called = [calls.get((row[5], row[2])) for row in rows]
     none = np.full(len(rows), -1)
     spans = Spans(
