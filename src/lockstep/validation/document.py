@@ -162,7 +162,7 @@ NOTES = """
   the median. Its worst are small models with 32,768 tokens and more, 10 to 23 % too fast, and 30B on eight GPUs.
 - **BERT.** Samples of 128 tokens are met within 2 % in fp16 and 11 % in TF32 on 1 to 256 A100, nothing of which was
   fitted. On V100, whose curve is assumed, fp16 comes out 5 to 7 % too fast and fp32 17 to 21 % too slow.
-- **V100.** Nothing of V100 was fitted. With pipeline stages a 1.3B model on two nodes is met within 14 % in time, half
+- **V100.** Nothing of V100 was fitted. With pipeline stages a 1.3B model on two nodes is met within 15 % in time, half
   of the rows within 8. Tensor parallelism of 2 took two thirds longer than predicted; why is not known.
   Its loss is computed on a copy of the logits (cross_entropy "copied"); of four runs out of memory one is refused, one
   is tight, and two would fill 85 and 94 %. On 16 to 256 GPUs passes are within 5 % in the median, and whole steps up to
