@@ -18,6 +18,7 @@ from lockstep.kernels.feed_forward import activation
 from lockstep.kernels.layer import head_work, layer_work
 from lockstep.kernels.loss import PASSES
 from lockstep.kernels.norms import NORM, ROTARY, SPLIT_NORM, WRITTEN_NORM, WRITTEN_ROTARY
+from lockstep.kernels.scores import DROPOUT, ONE_KERNEL, SEVERAL, score_work
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.states import states_work
 from lockstep.kernels.sums import bias_sums, residual_sums
@@ -171,6 +172,25 @@ def test_rotary_embedding_as_transformers_writes_it() -> None:
     assert WRITTEN_ROTARY[0] == pytest.approx(forward, abs=0.5)
     assert WRITTEN_ROTARY[1] == pytest.approx(backward, abs=0.5)
     assert ROTARY[0] < forward / 4
+
+
+def test_softmax_of_scores_that_no_kernel_takes() -> None:
+    """Megatron's operations, and where they take its kernel's place: unless sequences times heads divide by four."""
+    mask = torch.empty(TOKENS, TOKENS, dtype=torch.bool, device="meta")
+
+    def softened(scores: Any) -> Any:
+        return torch.softmax((scores.float() * 2.0).masked_fill_(mask, -10000.0), dim=-1).to(torch.bfloat16)
+
+    start = torch.empty(2, TOKENS, TOKENS, dtype=torch.bfloat16, device="meta", requires_grad=True)
+    forward, backward = _passes(softened, 2 * TOKENS * TOKENS, start)
+    assert SEVERAL[0] == pytest.approx(forward, rel=0.06)
+    # Out of place, as in its gradient, masked_fill copies and then fills in place: unseen here, another 4.
+    assert SEVERAL[1] == pytest.approx(backward + 4, rel=0.06)
+    shard = _gpt(flash_attention=False)
+    several, one = (score_work(shard, count, 1e9) for count in (6.0, 8.0))
+    for way, place in (("forward", 0), ("backward", 1)):
+        ratio = float(getattr(several, way).stream_s) / float(getattr(one, way).stream_s)
+        assert ratio == pytest.approx((SEVERAL[place] + DROPOUT) / (ONE_KERNEL[place] + DROPOUT))
 
 
 def _shard(**fields: Any) -> Shard:

@@ -363,6 +363,20 @@ def test_a_host_that_waits_for_every_kernel_adds_its_time(layout: Layout, launch
     assert float(hidden.step_time_s) <= float(once.step_time_s) * (1 + 1e-12)
 
 
+def test_a_host_waits_for_kernels_where_fsdp_has_a_unit_for_each_adapter() -> None:
+    """At zero 3 and above frozen matrices; nothing of it elsewhere."""
+    zero = {"zero": 0, "sharded": 3}
+
+    def layers_s(level: str, **fields: Any) -> float:
+        job = replace(LLAMA, recipe=replace(LLAMA.recipe, launch_blocking=False, **fields))
+        return float(price_step(job, CLUSTER, Layout(dp=64, zero=zero[level]).grid()).compute_s)
+
+    adapted = {"train": "lora:r=16"}
+    assert layers_s("sharded", **adapted, wrapped_adapters=True) > 1.05 * layers_s("sharded", **adapted)
+    assert layers_s("zero", **adapted, wrapped_adapters=True) == layers_s("zero", **adapted)
+    assert layers_s("sharded", wrapped_adapters=True) == layers_s("sharded")
+
+
 @pytest.mark.parametrize("recompute", ["none", "full"])
 def test_the_bias_of_alibi_moves_the_scores_twice_more_unless_attention_is_fused(recompute: str) -> None:
     layout = Layout(tp=4, dp=16, recompute=recompute)

@@ -1,5 +1,7 @@
 """Curves from products alone: the catalog has what the fit finds, and they meet the products that they are from."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,32 @@ def test_products_of_linear_layers_on_h100_are_met(row: dict[str, str]) -> None:
     fp8 = row["kernel"].startswith("fp8.")
     clock = Clock.of(device("h100-sxm"), Recipe(seq=1, batch=1, dtype="fp8" if fp8 else "bf16"))
     assert abs(float(clock.matmul(m, n, k).device_s) / (float(row["time_us"]) * 1e-6) - 1) < (0.25 if fp8 else 0.18)
+
+
+OPERATIONS = {
+    "sum.forward": 3, "gelu.forward": 2, "gelu.backward": 3, "swiglu.eager.forward": 5, "swiglu.eager.backward": 9,
+    "rmsnorm.eager.forward": 18, "rmsnorm.eager.backward": 46, "softmax.eager.forward": 18,
+    "softmax.eager.backward": 24, "cross-entropy.eager.forward": 11, "cross-entropy.eager.backward": 13,
+    "cross-entropy.in-place.forward": 19, "cross-entropy.in-place.backward": 11,
+    "rotary.eager.forward": 10, "rotary.eager.backward": 14, "cross-entropy.compiled.forward": 1,
+}  # fmt: skip
+"""Passes over every number in half precision; in place, the loss is measured with a copy backward (4)."""
+
+
+def test_operations_of_pytorch_take_alone_what_the_page_says_over_their_bytes() -> None:
+    stream_Bps = device("h100-sxm").memory_bandwidth_Bps * efficiency("h100").stream_frac
+    factors: dict[str, list[float]] = {}
+    for row in read_rows(products.H100_FILE):
+        numbers = math.prod(map(int, row["shape"].split("x"))) if row["kernel"] in OPERATIONS else 0
+        if numbers >= 2**24:
+            seconds = float(row["time_us"]) * 1e-6
+            found = seconds * stream_Bps / (2.0 * OPERATIONS[row["kernel"]] * numbers)
+            factors.setdefault(row["kernel"], []).append(found)
+    rotary = [*factors.pop("rotary.eager.forward"), *factors.pop("rotary.eager.backward")]
+    assert min(rotary) > 1.55
+    assert max(rotary) < 1.95
+    assert max(factors.pop("cross-entropy.compiled.forward")) < 2.2
+    assert np.median(np.concatenate(list(factors.values()))) == pytest.approx(1.1, abs=0.02)
 
 
 def test_half_of_what_sums_inside_products_move_is_not_hidden() -> None:

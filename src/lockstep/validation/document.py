@@ -85,7 +85,7 @@ NOTES = """
 ## How to read it
 
 - **Errors.** Median and mean are of absolute errors; the constants' columns are median absolute errors too.
-- **Fitted or not.** Three constants of A100, H100 and B200 each, and the host times of seven programs, were fitted to
+- **Fitted or not.** Two constants of A100 and B200 each, and the times of seven programs, were fitted to
   at most 60 rows per table and device of narayanan (April rows and table 2), korthikanti, llm_foundry, vTrain,
   nvidia_nemo, dgxc_nemo, dgxc_maxtext and vocab_parallelism, of which rows that the authors' own repetition makes 9 to
   14 % faster are left out. H20 and RTX 4090 have what torch's products and, on H20, attention reach alone. Rates of
@@ -131,7 +131,8 @@ NOTES = """
   median, rotary embedding as transformers writes it 1.6 to 1.9 times, and a compiled cross entropy reads logits once
   (h100_kernels.csv). Priced so, with A100's products from kernels alone, twelve further steps came out 2.7 % off before
   they were measured and errors no longer changed with the vocabulary; but what Megatron's layers took beside it in the
-  fit rose to 3.4 times their bytes, and runs that the fit never saw came out up to 17 % too slow. One of both is wrong.
+  fit rose to 3.4 times their bytes, and DeepSeek-V3, which the fit never saw, came out 17 % too slow. One of both is
+  wrong.
 - **Above 10 % by software, and why.** *fsdp-compile*: 11 rows; a model of 0.6B on one H100 is 32 and 42 % too fast,
   and Qwen3 30B 50 %, whose benchmark repeats one token, so that all choose one expert. *nanotron* and *torchtitan*: see
   below. Without the rows of *nemo-25* no B200 was ever seen: dense models are then 10 % off there and 4 % on H100.
