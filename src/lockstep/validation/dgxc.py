@@ -128,7 +128,7 @@ def _layout(row: dict[str, str]) -> Layout:
         micro_batch=int(row["mbs"]),
         zero=1,
         sequence_parallel=tp > 1,
-        recompute=row["recompute"] or "none",
+        recompute="none" if _nemo_2(row) else row["recompute"] or "none",
     )
 
 
@@ -144,8 +144,8 @@ def _maxtext_case(row: dict[str, str]) -> Case:
 def _case(row: dict[str, str]) -> Case:
     layout = _layout(row)
     switches: Json = {"exchange": "copy", "routing": "forced"} if row["ep"] else {}
-    if row["ep"] or "nemotron" in row["model"]:
-        switches["overlap_tp"] = "gradients"
+    if _without_cudnn(row):
+        switches["attention_kernel"] = "flash2"
     if "gpt3" in row["model"]:
         switches["dropout"] = True
     if row["mode"] != "pretrain":
@@ -153,6 +153,17 @@ def _case(row: dict[str, str]) -> Case:
     if row["mode"] == "lora":
         switches["train"] = "lora:r=8,targets=q+k+v"
     return _asked(row, layout, Recipe.by("nemo-24", **_trained(row), overlap_pp=layout.vpp > 1, **switches))
+
+
+def _without_cudnn(row: dict[str, str]) -> bool:
+    """Whether the recipe's script turns attention of cuDNN off (NVTE_FUSED_ATTN=0)."""
+    asked = any(name in row["model"] for name in ("gpt3", "grok", "340b"))
+    return asked and not _nemo_2(row)
+
+
+def _nemo_2(row: dict[str, str]) -> bool:
+    """Whether NeMo 2's own recipe trains: Llama 3.1 and Nemotron-4 since April 2025, Grok-1 since May."""
+    return row["release"] >= ("v25.05" if row["ep"] else "v25.04")
 
 
 def _trained(row: dict[str, str]) -> Json:
