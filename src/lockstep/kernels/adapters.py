@@ -28,19 +28,21 @@ def adapter_work(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
         if weight.cut == "expert" and model.experts:
             count = weight.copies / grid.ep
             rows = shard.routed_tokens * model.experts.top_k / count
-        by_rows = weight.name in ROWS
+        by_rows, own = weight.name in ROWS, not adapters.joins(weight)
         k, n = (inputs / ways, outputs) if by_rows else (inputs, outputs / ways)
-        parts += shard.trained_product(rows, adapters.rank, k, count)
+        if own:
+            parts += shard.trained_product(rows, adapters.rank, k, count)
         parts += shard.trained_product(rows, n, adapters.rank, count)
-        if adapters.dropout_frac:
+        if adapters.dropout_frac and own:
             # Reads and writes elements and a mask of one byte each, in either pass.
             width = 1.0 if shard.recipe.half_adapters else 2.0
             parts += shard.elementwise(rows * k * count, 2.0 * width + 0.5, 2.0 * width + 0.5)
         if shard.recipe.fused_adapters:
             parts += shard.elementwise(rows * n * count, 3.0, 0.0)
         elif shard.recipe.half_adapters:
-            parts += shard.elementwise(rows * n * count, 5.0, 2.0, kernels=2)
-            parts += shard.elementwise(rows * k * count, 0.0, 3.0)
+            size_B = rows * count * shard.clock.element_B
+            parts += Passes(shard.clock.stream(5.0 * n * size_B, 2 * own), shard.clock.stream(2.0 * n * size_B, 2 * own))
+            parts += Passes(Work(), shard.clock.stream(3.0 * k * size_B * own, int(own)))
         elif shard.recipe.autocast:
             parts += shard.elementwise(rows * n * count, 5.0, 2.0, kernels=2)
             parts += shard.elementwise(rows * k * count, 6.0, 9.0, kernels=3)

@@ -217,7 +217,7 @@ def _recipe(row: dict[str, str], name: str, layout: Layout) -> Recipe:
     if "pre" not in row["task"].lower():
         experts["sample_tokens"] = SAMPLE_TOKENS
     if row["task"] == "LoRA":
-        experts["train"] = "lora:r=16,targets=q+k+v"
+        experts["train"] = "lora:r=16,targets=qkv"
     return Recipe.by(
         "nemo-25",
         seq=int(row["seq_len"]),

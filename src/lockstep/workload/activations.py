@@ -228,9 +228,9 @@ STREAM = {
 
 
 INPUT_OF = {
-    "attention input": ("q_proj", "k_proj", "v_proj", "in_proj"),
+    "attention input": ("q_proj", "k_proj", "v_proj", "qkv_proj", "in_proj"),
     "cross attention input": ("q_proj",),
-    "mlp input": ("gate_proj", "up_proj"),
+    "mlp input": ("gate_proj", "up_proj", "gate_up_proj"),
 }
 """Linear layers that read it."""
 NORMED = {
@@ -376,7 +376,7 @@ def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: 
             times = model.experts.top_k if weight.category == "routed_experts" and model.experts else 1
             spread: Spread = "inner" if times > 1 else "tp" if weight.name in ROWS else "sequence"
             kept_B = adapters.rank * piece.element_B if half else (weight.shape[0] + adapters.rank) * cast_B
-            once = piece.joint_qkv and weight.name in JOINT
+            kept_B, once = kept_B * (not adapters.joins(weight)), piece.joint_qkv and weight.name in JOINT
             if adapters.dropout_frac and not (once and weight.name != first):
                 # Of the input in half precision a copy besides; the one in fp32 is there anyway.
                 kept_B += weight.shape[0] * (MASK_B + piece.element_B * half)

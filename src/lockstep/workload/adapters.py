@@ -3,7 +3,8 @@
     y = x W + (x A) B        W: in x out, frozen;  A: in x r and B: r x out, trained
 
 for every matrix W that is a target: r (in + out) parameters each. Tensor parallelism cuts B like the columns of W, or A
-like its rows (attention out, down). No gradient of W is computed; that of x passes through both products.
+like its rows (attention out, down). No gradient of W is computed; that of x passes through both products. Where software
+makes queries, keys and values, or gate and up, in one product, one adapter adapts them: one A, and B as wide as all.
 
 Source: Hu et al. 2021 (arXiv 2106.09685), section 4; targets by name as in Hugging Face's PEFT (`target_modules`).
 """
@@ -22,9 +23,11 @@ NAMES = {
     "q_proj": ("query", "query down", "query up", "cross query"),
     "k_proj": ("key", "key-value down", "key-value up", "cross key"),
     "v_proj": ("value", "key-value down", "key-value up", "cross value"),
+    "qkv_proj": ("query", "key", "value"),
     "o_proj": ("attention out", "cross attention out"),
     "gate_proj": ("gate", "expert gate", "shared gate"),
     "up_proj": ("up", "expert up", "shared up"),
+    "gate_up_proj": ("gate", "expert gate", "shared gate", "up", "expert up", "shared up"),
     "down_proj": ("down", "expert down", "shared down"),
     "in_proj": ("recurrent in", "recurrent in shared"),
     "out_proj": ("recurrent out",),
@@ -32,10 +35,12 @@ NAMES = {
     "dt_proj": ("time step up",),
 }
 """Targets, and the weights that each is here."""
+JOINED = {"qkv_proj": ("key", "value"), "gate_up_proj": ("up", "expert up", "shared up")}
+"""Targets of several weights, and those of them that share another one's A."""
 GROUPS = {
     "attention": ("q_proj", "k_proj", "v_proj", "o_proj"),
     "mlp": ("gate_proj", "up_proj", "down_proj"),
-    "all-linear": tuple(NAMES),
+    "all-linear": tuple(name for name in NAMES if name not in JOINED),
 }
 """Words for several targets."""
 ROWS = ("attention out", "cross attention out", "down", "shared down", "recurrent out", "recurrent steps")
@@ -60,6 +65,10 @@ class Adapters:
         """Whether a weight is a target."""
         return is_linear(weight) and any(weight.name in NAMES[target] for target in self.targets)
 
+    def joins(self, weight: Weight) -> bool:
+        """Whether the adapter of this weight has no A of its own."""
+        return any(target in self.targets and weight.name in shared for target, shared in JOINED.items())
+
     def found_in(self, weights: Iterable[Weight]) -> tuple[str, ...]:
         """The targets that are among `weights`."""
         names = {weight.name for weight in weights if is_linear(weight)}
@@ -74,7 +83,8 @@ class Adapters:
                 rows = weight.name in ROWS
                 cut_a = weight.cut if rows or weight.cut == "expert" else "none"
                 cut_b = "none" if rows else weight.cut
-                found.append(replace(weight, name=f"{weight.name} A", shape=(inputs, self.rank), cut=cut_a))
+                if not self.joins(weight):
+                    found.append(replace(weight, name=f"{weight.name} A", shape=(inputs, self.rank), cut=cut_a))
                 found.append(replace(weight, name=f"{weight.name} B", shape=(self.rank, outputs), cut=cut_b))
         return tuple(found)
 
@@ -113,4 +123,8 @@ def _targets(text: str, where: str | None) -> tuple[str, ...]:
         if name not in GROUPS and name not in NAMES:
             raise UnknownName("target of lora", word, (*GROUPS, *NAMES), where)
         found += [one for one in GROUPS.get(name, (name,)) if one not in found]
+    for joined in JOINED:
+        twice = [one for one in found if one != joined and set(NAMES[one]) & set(NAMES[joined])]
+        if joined in found and twice:
+            raise BadInput(f"{joined} covers {', '.join(twice)}; name one of them", where)
     return tuple(found)
