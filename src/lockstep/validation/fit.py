@@ -139,7 +139,7 @@ def blank(fitted: Sequence[Group]) -> Constants:
     devices = dict.fromkeys(one.device for one in groups() if one.device in START)
     software = [name for name in dict.fromkeys(one.software for one in fitted) if stack(name).kind == "fitted"]
     names = [(device, name) for device in devices for name in CURVE]
-    names += [(who, name) for who in (SHARED, *software) for name in SOFTWARE]
+    names += [(who, name) for who in (SHARED, *software) for name in SOFTWARE if who == SHARED or name != OF_KERNELS]
     names += [(kernels, OF_KERNELS) for kernels in dict.fromkeys(stack(name).kernels for name in software)]
     return Constants(tuple(names), np.log([_start(*name) for name in names]))
 
