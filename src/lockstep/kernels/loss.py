@@ -37,12 +37,13 @@ PASSES = {
     "in-place": (19.0, 7.0, 10),
     "copied": (23.0, 7.0, 11),
     "upcast": (5.0, 7.0, 3),
-    "fused": (5.0, 4.0, 5),
+    "in-parts": (13.0, 7.0, 7),
+    "fused": (3.0, 2.0, 3),
     "half": (9.0, 11.0, 5),
     "watched": (27.0, 7.0, 12),
-    "chunked": (5.0, 4.0, 5),
+    "chunked": (3.0, 2.0, 3),
     "returned": (11.0, 13.0, 5),
-    "pieces": (5.0, 4.0, 40),
+    "pieces": (3.0, 2.0, 24),
 }
 """Passes forward and backward, and kernels of either."""
 TAKEN = 1.1

@@ -7,6 +7,7 @@ LOSS_B = {
     "upcast": 4.0 + 4.0,
     "in-place": 2.0 + 4.0,
     "copied": 2.0 + 4.0 + 4.0,
+    "in-parts": 2.0 + 4.0,
     "fused": 2.0 + 4.0,
     "half": 2.0 + 2.0,
     "pieces": 2.0 + 2.0 / 8,

@@ -33,7 +33,7 @@ from lockstep.types.arrays import Floats
 from lockstep.types.plain import Json
 from lockstep.validation import dgxc, korthikanti, llm_foundry, narayanan, nemo, vocabulary, vtrain
 from lockstep.validation.case import Case
-from lockstep.validation.unseen import SHARED
+from lockstep.validation.unseen import ALONE, SHARED
 
 CURVE = ("matmul_max_frac", "matmul_bytes_factor")
 SOFTWARE = ("launch_s", "recompute_host_s", "step_s", "elementwise_factor")
@@ -121,12 +121,17 @@ class Constants:
         """Places of the constants that a group's predictions depend on."""
         wanted = [(group.device, name) for name in CURVE if group.device in START]
         if stack(group.software).kind != "assumed":
-            wanted += [owner(group.software, name, self.names) for name in SOFTWARE]
+            wanted += [owner(group.software, name, self.names) for name in times_of(stack(group.software))]
         return [self.names.index(name) for name in wanted]
 
     def named(self, places: Sequence[int], values: Floats) -> dict[str, Floats]:
         """Values of the constants at these places, by what they are."""
         return {self.names[place][1]: value for place, value in zip(places, values, strict=True)}
+
+
+def times_of(software: Stack) -> tuple[str, ...]:
+    """What is fitted of a software."""
+    return tuple(name for name in SOFTWARE if name != OF_KERNELS or software.kernels not in ALONE)
 
 
 def owner(software: str, what: str, names: Sequence[tuple[str, str]]) -> tuple[str, str]:
@@ -140,7 +145,8 @@ def blank(fitted: Sequence[Group]) -> Constants:
     software = [name for name in dict.fromkeys(one.software for one in fitted) if stack(name).kind == "fitted"]
     names = [(device, name) for device in devices for name in CURVE]
     names += [(who, name) for who in (SHARED, *software) for name in SOFTWARE if who == SHARED or name != OF_KERNELS]
-    names += [(kernels, OF_KERNELS) for kernels in dict.fromkeys(stack(name).kernels for name in software)]
+    libraries = dict.fromkeys(stack(name).kernels for name in software if OF_KERNELS in times_of(stack(name)))
+    names += [(kernels, OF_KERNELS) for kernels in libraries]
     return Constants(tuple(names), np.log([_start(*name) for name in names]))
 
 

@@ -18,6 +18,8 @@ from lockstep.validation.case import Case
 
 SHARED = "shared"
 """The constants of software of which no rows were fitted, nor of other software with the same kernels."""
+ALONE = ("torch",)
+"""Libraries whose elementwise kernels were measured alone: no step decides their factor (`operations.py`)."""
 
 
 @cache
@@ -42,4 +44,6 @@ def unseen(case: Case) -> Case:
 
 def _shared(software: Stack, found: dict[str, dict[str, float]]) -> Stack:
     times: Json = {**found[SHARED], **found.get(software.kernels, {})}
+    if software.kernels in ALONE:
+        del times["elementwise_factor"]
     return software if software.kind == "assumed" else replace(software, **times)
