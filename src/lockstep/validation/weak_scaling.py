@@ -15,19 +15,28 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lockstep.validation import dgxc, internlm
+from lockstep.validation import dgxc, internlm, llm_foundry
 from lockstep.validation.case import Case
+from lockstep.workload.parameters import parameters
 
 TABLES = {
     "dgxc_nemo": dgxc.cases,
     "dgxc_nemo_experts": dgxc.expert_cases,
     "dgxc_maxtext": dgxc.maxtext_cases,
     "internlm_7b": internlm.cases,
+    "llm_foundry_mpt": llm_foundry.cases,
+    "llm_foundry_mpt_2023": llm_foundry.older_cases,
 }
 FEWEST = 3
 """Sizes of a series."""
-OF_DEVICE = "h100-sxm"
-"""The device whose spread is fitted: the one with series of several models."""
+SMALLEST = 1e9
+"""Parameters of a model; what smaller ones lose is mostly traffic."""
+FITTED = {
+    "H100 of clouds": ("dgxc_nemo", "dgxc_nemo_experts", "dgxc_maxtext"),
+    "A100 of InternLM": ("internlm_7b",),
+    "A100 of Oracle Cloud": ("llm_foundry_mpt", "llm_foundry_mpt_2023"),
+}
+"""Tables whose series tell the spread of a cluster."""
 STEPS = 12
 """Of the bisection: to 0.1 / 2^12."""
 
@@ -67,7 +76,8 @@ def series() -> tuple[Series, ...]:
     for table, cases in TABLES.items():
         kinds: dict[object, dict[int, list[Case]]] = defaultdict(lambda: defaultdict(list))
         for case in cases():
-            kinds[_kind(case)][case.job.devices].append(case)
+            if parameters(case.job.model).total >= SMALLEST:
+                kinds[_kind(case)][case.job.devices].append(case)
         for sizes in kinds.values():
             if len(sizes) >= FEWEST:
                 smallest, largest = (tuple(sizes[end]) for end in (min(sizes), max(sizes)))
@@ -112,8 +122,9 @@ def main() -> None:
         )
     errors = np.array([one.predicted_frac() - one.measured_frac for one in found])
     print(f"# median |error| {np.median(np.abs(errors)):.3f}, mean {errors.mean():+.3f}, {len(found)} series")
-    own = [one for one in found if one.smallest[0].cluster.device.name == OF_DEVICE]
-    print(f"{OF_DEVICE}.rank_spread_frac = {fitted_spread(own):g}")
+    for cluster, tables in FITTED.items():
+        own = [one for one in found if one.table in tables and cluster[:4].lower() in one.smallest[0].cluster.device.name]
+        print(f"{cluster}: rank_spread_frac = {fitted_spread(own):g} of {len(own)} series")
 
 
 if __name__ == "__main__":
