@@ -111,7 +111,7 @@ def attention_core(shard: Shard, window: int, causal: bool | None = None, bias: 
     if bias and shard.model.positions in ADDED_POSITIONS:
         products += shard.elementwise(count * rows * recipe.seq, *ADDED_POSITIONS[shard.model.positions])
     products += shard.elementwise(count * rows * value_dim, 2.0, 2.0)
-    return products + score_work(shard, count, count * rows * recipe.seq)
+    return products + score_work(shard, count, count * rows * recipe.seq, causal)
 
 
 def cross_projections(shard: Shard) -> Passes:

@@ -1,7 +1,7 @@
 """Kernel work of the cross entropy: passes over the logits, by how the software computes it (`Recipe.cross_entropy`).
 
 A pass reads or writes every logit of a rank's part once, in units of half-precision elements, so that one over fp32
-counts two. Forward and backward:
+counts two. They are kernels of PyTorch or of a compiler, whatever software the layers are of. Forward and backward:
 
     eager      converted to fp32 (3), log-softmax, which reads three times and writes (8); backward zeros filled (2),
                its gradient, which reads the incoming one twice, its own output, and writes (8), converted back (3):
@@ -10,8 +10,10 @@ counts two. Forward and backward:
                scaled (4), converted back (3): Megatron's vocabulary-parallel loss, a kernel after another
     copied     as in-place, on a copy of the fp32 logits (4): BigScience's
     upcast     converted to fp32 (3), read once by one kernel (2); backward read and written (4), converted back (3)
-    fused      read twice (2), written in fp32 (2), picked from; backward read (2), written (1) and scaled: compiled, or
-               Megatron's --cross-entropy-loss-fusion
+    in-parts   converted to fp32 with the maximum (3), subtracted, exponential and sum (6), divided (4); backward as
+               in place (7): Megatron's --cross-entropy-loss-fusion before 2026, which compiles one part after another
+    fused      read twice (2) and its gradient written over it (1); backward scaled (2): one kernel of Transformer
+               Engine or Liger; what torch.compile makes of a loss moves as much
     half       FlashAttention's kernel takes 3; the one program that has it, llm-foundry, computes two training metrics
                besides, each a cross entropy of its own, for 17 more
     watched    as upcast, and what InternEvo's AccPerplex computes of fp32 logits: a loss (2), copied (4), its maximum
@@ -21,7 +23,8 @@ counts two. Forward and backward:
     pieces     as fused, an eighth of the tokens at a time (torchtune's CEWithChunkedOutputLoss)
 
 Sources: NVIDIA/Megatron-LM, megatron/mpu/cross_entropy.py of 2021 and core/tensor_parallel/cross_entropy.py since,
-and gpt_model.py (`output.float()`); bigscience-workshop/Megatron-DeepSpeed, megatron/mpu/cross_entropy.py
+gpt_model.py (`output.float()`) and core/fusions/fused_cross_entropy.py; NVIDIA/TransformerEngine, pytorch/triton/
+cross_entropy.py; bigscience-workshop/Megatron-DeepSpeed, megatron/mpu/cross_entropy.py
 (`vocab_parallel_logits.clone()`, pull request 155); InternLM/InternEvo, internlm/model/metrics.py, and
 train/training_internlm.py (output_to_fp32); EleutherAI/gpt-neox, megatron/model/gpt2_model.py, cross_entropy;
 PyTorch, aten/src/ATen/native/cuda/SoftMax.cu (cunn_SoftMaxForward and Backward, rows too long for shared memory).
@@ -46,8 +49,8 @@ PASSES = {
     "pieces": (3.0, 2.0, 24),
 }
 """Passes forward and backward, and kernels of either."""
-TAKEN = 1.1
-"""Times as long as its bytes at the device's rate that a kernel of a loss takes: the median of PyTorch's on H100."""
+TAKEN = 1.11
+"""Times as long as its bytes that a kernel of a loss takes: the mean of those measured alone on H100 (`products.py`)."""
 
 
 def loss_work(shard: Shard, logits: Number) -> Passes:

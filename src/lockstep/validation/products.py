@@ -14,17 +14,22 @@ November 2026, on random numbers, each the median of 60 ms of repeats with the c
 (`benchmarks/gpu_kernels.py`): h100_kernels.csv. A device that runs nothing but products is held
 back by its power; beside other kernels it may be faster.
 
+Of A100 the products of 2,048 rows and more that Azure publishes, after warming up until clocks are sustained, by the
+same line (gemm_kernels.csv). Of PyTorch what it takes over the bytes of its sums and activations, and of its losses
+(`operations`), measured on H100 with the products.
+
 Other sources: github.com/zzc0721/torch-performance-test-data, issues 77 and 78 (October 2025, PyTorch 2.7, rates by
 size).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from lockstep.hardware import device
+from lockstep.hardware import Device, device, efficiency
 from lockstep.types.arrays import Floats
 from lockstep.validation.case import read_rows
 
@@ -34,7 +39,15 @@ H100_FILE, H100_KINDS = "h100_kernels.csv", ("matmul.", "fp8.tensorwise.", "copy
 H100_FACTOR = 0.5
 """Least c there: products of layers are large and do not tell it, and of c = 0 narrow ones would cost nothing more: one
 of 4,096 x 4,096 x 512 took 41 us, where its arithmetic alone takes 24 (`lockstep bench device`)."""
+A100_FILE, A100_CURVE = "gemm_kernels.csv", ("matmul_max_frac", "matmul_bytes_factor")
 H100_CURVE = ("matmul_max_frac", "matmul_bytes_factor", "fp8_frac", "stream_frac")
+PASSES = {
+    "sum.forward": 3, "gelu.forward": 2, "gelu.backward": 3, "swiglu.eager.forward": 5, "swiglu.eager.backward": 9,
+    "cross-entropy.eager.forward": 11, "cross-entropy.eager.backward": 13, "cross-entropy.in-place.forward": 19,
+}  # fmt: skip
+"""Passes over every number in half precision of operations that were measured alone."""
+LEAST_ELEMENTS = 2**24
+"""Smaller ones stay in the cache or wait for their launch."""
 
 
 def fit(gpu: str) -> tuple[float, float]:
@@ -52,14 +65,11 @@ def fit(gpu: str) -> tuple[float, float]:
 
 def h100() -> dict[str, float]:
     """Constants of the curve of H100."""
-    from scipy.optimize import lsq_linear
-
     found = device("h100-sxm")
-    peak, bandwidth_Bps = found.peak("bf16"), found.memory_bandwidth_Bps
+    bandwidth_Bps = found.memory_bandwidth_Bps
     rows = {kind: [row for row in read_rows(H100_FILE) if row["kernel"].startswith(kind)] for kind in H100_KINDS}
     flops, size_B, time_s = _products(rows["matmul."])
-    relative = np.column_stack([flops / peak, size_B / bandwidth_Bps]) / time_s[:, np.newaxis]
-    slowness, factor = lsq_linear(relative, np.ones(len(time_s)), bounds=([1.0, H100_FACTOR], np.inf)).x
+    slowness, factor = _line(found, flops, size_B, time_s)
     flops, size_B, time_s = _products(rows["fp8.tensorwise."], input_B=1.0)
     alone_s = time_s - factor * size_B / bandwidth_Bps
     fp8_frac = np.median(flops / (found.peak("fp8") * alone_s)) * slowness
@@ -67,6 +77,39 @@ def h100() -> dict[str, float]:
     streams = [passes * 2.0 * elements / (float(row["time_us"]) * 1e-6) for row, passes in _streams(rows)]
     constants = (1.0 / slowness, factor, fp8_frac, np.mean(streams) / bandwidth_Bps)
     return {name: float(f"{value:.3g}") for name, value in zip(H100_CURVE, constants, strict=True)}
+
+
+def a100() -> dict[str, float]:
+    """Constants of the curve of A100."""
+    found, sides = device("a100-sxm-80gb"), ("m", "n", "k")
+    rows = [row for row in read_rows(A100_FILE) if row["gpu"].startswith("A100")]
+    rows = [row for row in rows if min(int(row[side]) for side in sides) >= SMALLEST]
+    m, n, k = np.array([[float(row[side]) for side in sides] for row in rows]).T
+    flops, size_B = 2.0 * m * n * k, 2.0 * (m * n + n * k + m * k)
+    slowness, factor = _line(found, flops, size_B, flops / np.array([float(row["tflops"]) * 1e12 for row in rows]))
+    return {name: float(f"{value:.3g}") for name, value in zip(A100_CURVE, (1.0 / slowness, factor), strict=True)}
+
+
+def _line(found: Device, flops: Floats, size_B: Floats, time_s: Floats) -> tuple[float, float]:
+    """(1/e, c) of seconds = flops / (peak e) + c bytes / bandwidth, by least squares of relative errors."""
+    from scipy.optimize import lsq_linear
+
+    terms = np.column_stack([flops / found.peak("bf16"), size_B / found.memory_bandwidth_Bps]) / time_s[:, np.newaxis]
+    slowness, factor = lsq_linear(terms, np.ones(len(time_s)), bounds=([1.0, H100_FACTOR], np.inf)).x
+    return float(slowness), float(factor)
+
+
+def operations() -> dict[str, float]:
+    """Seconds of PyTorch's sums and activations ("torch") and losses ("loss") over those of their bytes, in the mean."""
+    stream_Bps = device("h100-sxm").memory_bandwidth_Bps * efficiency("h100").stream_frac
+    found: dict[str, list[float]] = {"torch": [], "loss": []}
+    for row in read_rows(H100_FILE):
+        elements = math.prod(map(int, row["shape"].split("x"))) if row["kernel"] in PASSES else 0
+        if elements >= LEAST_ELEMENTS:
+            whose = "loss" if row["kernel"].startswith("cross-entropy") else "torch"
+            size_B = 2.0 * PASSES[row["kernel"]] * elements
+            found[whose].append(float(row["time_us"]) * 1e-6 * stream_Bps / size_B)
+    return {whose: float(f"{np.mean(factors):.3g}") for whose, factors in found.items()}
 
 
 def _products(rows: Sequence[dict[str, str]], input_B: float = 2.0) -> tuple[Floats, Floats, Floats]:
@@ -86,6 +129,8 @@ def main() -> None:
     for gpu, name in DEVICES.items():
         most, factor = fit(gpu)
         print(f"{name}: matmul_max_frac = {most:g}, matmul_bytes_factor = {factor:g}")
+    print("a100:", ", ".join(f"{name} = {value:g}" for name, value in a100().items()))
+    print("operations:", operations())
     print("h100:", ", ".join(f"{name} = {value:g}" for name, value in h100().items()))
 
 
