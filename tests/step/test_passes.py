@@ -18,7 +18,7 @@ from lockstep.kernels.feed_forward import activation
 from lockstep.kernels.layer import head_work, layer_work
 from lockstep.kernels.loss import PASSES
 from lockstep.kernels.norms import NORM, ROTARY, SPLIT_NORM, WRITTEN_NORM, WRITTEN_ROTARY
-from lockstep.kernels.scores import DROPOUT, ONE_KERNEL, SEVERAL, score_work
+from lockstep.kernels.scores import CAUSAL, DROPOUT, ONE_KERNEL, SEVERAL, TAKES, score_work
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.states import states_work
 from lockstep.kernels.sums import bias_sums, residual_sums
@@ -187,10 +187,16 @@ def test_softmax_of_scores_that_no_kernel_takes() -> None:
     # Out of place, as in its gradient, masked_fill copies and then fills in place: unseen here, another 4.
     assert SEVERAL[1] == pytest.approx(backward + 4, rel=0.06)
     shard = _gpt(flash_attention=False)
-    several, one = (score_work(shard, count, 1e9) for count in (6.0, 8.0))
-    for way, place in (("forward", 0), ("backward", 1)):
-        ratio = float(getattr(several, way).stream_s) / float(getattr(one, way).stream_s)
-        assert ratio == pytest.approx((SEVERAL[place] + DROPOUT) / (ONE_KERNEL[place] + DROPOUT))
+    for causal, kernel in ((False, ONE_KERNEL), (True, CAUSAL)):
+        several, one = (score_work(shard, count, 1e9, causal) for count in (6.0, 8.0))
+        for way, place in (("forward", 0), ("backward", 1)):
+            ratio = float(getattr(several, way).stream_s) / float(getattr(one, way).stream_s)
+            assert ratio == pytest.approx((SEVERAL[place] * TAKES[place] + DROPOUT) / (kernel[place] + DROPOUT))
+
+
+def test_a_causal_softmax_reads_what_its_mask_leaves() -> None:
+    """Reads fall by half, writes stay: of the score forward, of the gradient and of the softmax backward."""
+    assert (ONE_KERNEL[0] - CAUSAL[0], ONE_KERNEL[1] - CAUSAL[1]) == (0.5, 2 * 0.5)
 
 
 def _shard(**fields: Any) -> Shard:

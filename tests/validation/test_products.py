@@ -7,8 +7,12 @@ import pytest
 
 from lockstep.hardware import device, efficiency
 from lockstep.kernels.clock import Clock
+from lockstep.kernels.loss import TAKEN
+from lockstep.kernels.norms import NORM_TAKES, ROTARY_TAKES, WRITTEN_NORM, WRITTEN_ROTARY
+from lockstep.kernels.scores import SEVERAL, TAKES
 from lockstep.kernels.states import INSIDE_FRAC
 from lockstep.layout import Recipe
+from lockstep.stacks import stack
 from lockstep.validation import products
 from lockstep.validation.case import read_rows
 
@@ -26,6 +30,36 @@ def test_the_catalog_has_what_kernels_of_h100_alone_reach() -> None:
     curve = efficiency("h100")
     assert {name: getattr(curve, name) for name in products.H100_CURVE} == products.h100()
     assert curve.kind == "measured"
+
+
+def test_the_catalog_has_what_products_of_a100_alone_reach() -> None:
+    curve = efficiency("a100")
+    assert {name: getattr(curve, name) for name in products.A100_CURVE} == products.a100()
+
+
+def test_operations_of_pytorch_are_priced_as_they_were_measured_alone() -> None:
+    assert products.operations() == {
+        "torch": pytest.approx(stack("fsdp-eager").elementwise_factor, abs=0.005),
+        "loss": pytest.approx(TAKEN, abs=0.005),
+    }
+
+
+@pytest.mark.parametrize(
+    ("kernel", "passes", "takes"),
+    [("rmsnorm.eager", WRITTEN_NORM, NORM_TAKES), ("rotary.eager", WRITTEN_ROTARY, ROTARY_TAKES),
+     ("softmax.eager", SEVERAL, TAKES)],
+)  # fmt: skip
+def test_what_is_written_out_takes_what_it_took_alone(
+    kernel: str, passes: tuple[float, ...], takes: tuple[float, float]
+) -> None:
+    stream_Bps = device("h100-sxm").memory_bandwidth_Bps * efficiency("h100").stream_frac
+    for place, way in enumerate(("forward", "backward")):
+        found = []
+        for row in read_rows(products.H100_FILE):
+            elements = math.prod(map(int, row["shape"].split("x"))) if row["kernel"] == f"{kernel}.{way}" else 0
+            if elements >= products.LEAST_ELEMENTS:
+                found.append(float(row["time_us"]) * 1e-6 * stream_Bps / (2.0 * passes[place] * elements))
+        assert np.median(found) == pytest.approx(takes[place], abs=0.01)
 
 
 KERNELS_OF_H100 = [row for row in read_rows(products.H100_FILE) if row["kernel"].startswith(("matmul.", "fp8."))]

@@ -50,6 +50,20 @@ def test_as_many_parameters_as_peft_prints(text: str, printed: int) -> None:
     assert total(text) == printed
 
 
+def test_one_adapter_of_a_product_has_one_a_and_is_faster_than_one_for_each_of_its_parts() -> None:
+    """r (in + q + k + v) parameters, where three adapters have r (3 in + q + k + v)."""
+    hidden, ffn = LLAMA.hidden, 11008
+    assert total("lora:r=8,targets=qkv") == LLAMA.layers * 8 * (hidden + 3 * hidden)
+    assert total("lora:r=8,targets=gate_up") == LLAMA.layers * 8 * (hidden + 2 * ffn)
+    apart, joined = (
+        float(price_step(job(f"lora:r=8,targets={text}"), ONE, Layout().grid()).step_time_s)
+        for text in ("q+k+v", "qkv")
+    )
+    assert joined < apart
+    with pytest.raises(BadInput, match="qkv_proj covers q_proj"):
+        read_training("lora:r=8,targets=qkv+q")
+
+
 @pytest.mark.parametrize("half", [True, False])
 def test_dropout_keeps_a_mask_of_every_adapter_s_input_and_in_half_precision_a_copy(half: bool) -> None:
     """Inputs of q and v are 4,096 wide; the copy in fp32 that PEFT makes is there without dropout too."""

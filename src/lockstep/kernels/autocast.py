@@ -23,7 +23,7 @@ from __future__ import annotations
 import numpy as np
 
 from lockstep.kernels.clock import Work
-from lockstep.kernels.norms import WRITTEN_NORM, norm_passes
+from lockstep.kernels.norms import norm_passes, writes_norms
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout.sharing import widened
 from lockstep.types.arrays import Number, Truth
@@ -43,8 +43,7 @@ def autocast_work(shard: Shard) -> Passes:
     if not shard.recipe.autocast or model.mlp is None:
         return Passes(Work(), Work())
     readers = (1 if shard.recipe.joint_qkv else 3, 2 if model.mlp.gated else 1)
-    written = norm_passes(shard)[:2] == WRITTEN_NORM[:2]
-    norm = (-4.0, 4.0) if written else norm_passes(shard)[:2]
+    norm = (-4.0, 4.0) if writes_norms(shard) else norm_passes(shard)[:2]
     forward = 2.0 * norm[0] + CAST * sum(readers) + RESIDUALS[0]
     backward = 2.0 * norm[1] + CAST * sum(readers) + WIDENED_SUM * (sum(readers) - 2) + RESIDUALS[1]
     found = shard.elementwise(shard.loose_tokens * model.hidden, forward, backward, kernels=2 * sum(readers))

@@ -34,11 +34,13 @@ NORM, SPLIT_NORM, CONVERTED_NORM, WRITTEN_NORM = (
     (2.3, 3.8, 1, 2),
     (2.9, 8.9, 1, 3),
     (6.0, 17.0, 2, 6),
-    (23.7, 55.0, 10, 14),
+    (18.0, 46.0, 10, 14),
 )
 """Passes forward and backward of one norm, and kernels forward and backward; the last adds what its blocks summed."""
 KINDS = {"one": NORM, "split": SPLIT_NORM, "converted": CONVERTED_NORM}
-ROTARY, WRITTEN_ROTARY = (2.0, 2.0, 2), (19.4, 22.3, 12)
+ROTARY, WRITTEN_ROTARY = (2.0, 2.0, 2), (10.0, 14.0, 12)
+NORM_TAKES, ROTARY_TAKES = (1.32, 1.2), (1.94, 1.59)
+"""Times as long as their passes that operations written out take, forward and backward."""
 
 
 def norms(shard: Shard, kind: LayerKind = DENSE) -> Passes:
@@ -51,10 +53,17 @@ def final_norm_work(shard: Shard) -> Passes:
     return _norms(shard, 2 if shard.model.encoder_layers else 1)
 
 
+def writes_norms(shard: Shard) -> bool:
+    """Whether a norm is several operations of PyTorch."""
+    return not shard.recipe.fused_norms and shard.model.norm == "rmsnorm"
+
+
 def norm_passes(shard: Shard) -> tuple[float, float, int, int]:
     """Passes forward and backward of one norm, and kernels of either."""
-    written = not shard.recipe.fused_norms and shard.model.norm == "rmsnorm"
-    return WRITTEN_NORM if written else KINDS[shard.recipe.norm_kernels]
+    if not writes_norms(shard):
+        return KINDS[shard.recipe.norm_kernels]
+    (forward, backward, *kernels), takes = WRITTEN_NORM, NORM_TAKES
+    return forward * takes[0], backward * takes[1], kernels[0], kernels[1]
 
 
 def query_key_norms(shard: Shard, elements: Number) -> Passes:
@@ -75,4 +84,7 @@ def _over(shard: Shard, elements: Number, count: int) -> Passes:
 
 def rotary_work(shard: Shard, elements: Number) -> Passes:
     """Rotary embedding of so many elements of queries and keys."""
-    return shard.elementwise(elements, *(ROTARY if shard.recipe.fused_norms else WRITTEN_ROTARY))
+    if shard.recipe.fused_norms:
+        return shard.elementwise(elements, *ROTARY)
+    forward, backward, kernels = WRITTEN_ROTARY
+    return shard.elementwise(elements, forward * ROTARY_TAKES[0], backward * ROTARY_TAKES[1], kernels)
