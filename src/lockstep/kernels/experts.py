@@ -8,12 +8,28 @@ times as many launches. In narrow formats every expert's input and gradient is c
 
 with the launches of a cast (`CASTS`), and of a product with what lays out the scales of its two operands (`SETS`).
 
+Where experts are run by such a loop, what the layer does to all rows of a rank besides costs, in passes that read or
+write an element in half precision, and for E/ep experts:
+
+    biases (gpt-oss)     of what comes out, times the weights in fp32: forward product (2), sum (5), joined (4), converted
+                         (3); backward converted (3 + 3), two products (8), their sums (4), joined (2). Gate and up are
+                         clamped: 4 and joined in between, 7.5 backward with masks of a byte
+    slices               each expert reads a slice of the rows and writes one of the result: zeros (1), copied (2);
+                         backward 3, of several 6 E/ep + 4, as each gets tensors of the full size, which are added up
+    cut by columns       what tensor-parallel ranks gather of the rows, and reduce, is joined anew: 4 and 4
+
 Sources: NVIDIA/TransformerEngine, pytorch/module/grouped_linear.py (a product and a quantiser per expert) and
 pytorch/csrc/quantizer.cpp (current scaling: clear, largest value, scale, cast); NVIDIA/Megatron-LM,
-core/transformer/moe/router.py and moe_utils.py for the router's operations.
+core/transformer/moe/router.py and moe_utils.py for the router's operations, experts.py (TEGroupedMLP._apply_bias), fusions/
+fused_bias_geglu.py (weighted_bias_quick_geglu_impl); of release 0.9 experts.py (SequentialMLP), token_dispatcher.py and
+tensor_parallel/mappings.py (_gather_along_last_dim, _reduce_scatter_along_last_dim).
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
 
 from lockstep.kernels.clock import Work
 from lockstep.kernels.feed_forward import feed_forward
@@ -28,13 +44,45 @@ ROUTER = 30, 15
 that balances them."""
 
 
+BIASED, CLAMPED = (14.0, 20.0), (4.0, 7.5)
+"""Passes over what comes out of the experts, and over gate and up, forward and backward."""
+
+
 def experts(shard: Shard, moe: Experts) -> Passes:
     """Router, permutation, routed experts and shared ones."""
     h, local, width = shard.model.hidden, moe.experts / shard.grid.ep, moe.ffn / shard.grid.expert_tp
     parts = shard.product(shard.loose_tokens, moe.experts, h)
     parts += feed_forward(shard, width, shard.routed_tokens * moe.top_k / local, local, moe.gated)
     parts += shard.elementwise(shard.loose_tokens * moe.top_k * h, 4.0, 4.0, kernels=4)
+    if not shard.recipe.grouped_experts:
+        parts += _looped(shard, moe, local)
     return parts + _launches(shard, local) + shared_experts(shard, moe)
+
+
+def clamped(shard: Shard, moe: Experts) -> Passes:
+    """Gate and up of experts with biases, which are gpt-oss's, are clamped before their function."""
+    if shard.recipe.grouped_experts or not moe.out_bias:
+        return Passes(Work(), Work())
+    width = 2 * moe.ffn / shard.grid.expert_tp
+    found = shard.elementwise(shard.routed_tokens * moe.top_k * width, *CLAMPED)
+    return Passes(replace(found.forward, kernels=3), replace(found.backward, kernels=7))
+
+
+def _looped(shard: Shard, moe: Experts, local: Number) -> Passes:
+    """What a loop over the experts of a rank does to all its rows, as PyTorch's operations."""
+    recipe, clock = shard.recipe, shard.clock
+    rows = shard.routed_tokens * moe.top_k * shard.model.hidden
+    parts = clamped(shard, moe)
+    if moe.out_bias:
+        found = shard.elementwise(rows, *BIASED)
+        parts += Passes(replace(found.forward, kernels=2 * local + 2), replace(found.backward, kernels=6 * local + 2))
+    if recipe.sliced_experts:
+        apart, size_B = local > 1, rows * clock.element_B
+        back, kernels = np.where(apart, 6 * local + 4, 3), np.where(apart, 7 * local, 2)
+        parts += Passes(clock.stream(3 * size_B, 1 + local), clock.stream(back * size_B, kernels))
+        joined = clock.stream(4 * size_B, 2).when(shard.grid.expert_tp > 1)
+        parts += Passes(joined, joined)
+    return parts
 
 
 def _launches(shard: Shard, local: Number) -> Passes:

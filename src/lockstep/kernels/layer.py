@@ -91,7 +91,8 @@ def attention_core(shard: Shard, window: int, causal: bool | None = None, bias: 
     them); the unfused one computes all scores and moves them through memory for scaling, softmax and dropout. ALiBi's
     bias is then written where the scores go and read by their product, which adds to it (`baddbmm`). Relative positions
     are added to the scores in place, and their gradient is a sum over sequences. The output is copied from heads to
-    tokens. Packed samples do not attend to one another in fused kernels.
+    tokens. Packed samples do not attend to one another in fused kernels. A kernel with a window runs as fast as one
+    over the sequences in whose triangle a query meets as many keys: the tiles on the diagonal are as many.
     """
     attention, recipe, grid = shard.model.attention, shard.recipe, shard.grid
     heads, per_head = attention.heads / grid.tp, grid.micro_batch * recipe.seq / grid.cp
@@ -103,7 +104,7 @@ def attention_core(shard: Shard, window: int, causal: bool | None = None, bias: 
         scores = per_head * keys * heads
         flops = 2.0 * scores * (query_dim + value_dim)
         executed_backward = 2.0 * scores * (3 * query_dim + 2 * value_dim)
-        fused, size = shard.clock.fused_attention, (length, query_dim, causal)
+        fused, size = shard.clock.fused_attention, (2.0 * keys if causal else keys, query_dim, causal)
         both = Passes(fused(flops, *size), fused(executed_backward, *size, backward=True))
         return both + _merging(shard, heads * value_dim)
     count, rows = grid.micro_batch * heads, recipe.seq / grid.cp

@@ -191,6 +191,9 @@ class Recipe(Brief):
     grouped_experts: bool = True
     """The products of a rank's experts are one kernel, not one for each (Transformer Engine's GroupedLinear; loops over
     experts in transformers 4)."""
+    sliced_experts: bool = False
+    """Such a loop gives experts slices of their rows, and rows of experts that are cut are gathered by columns (Megatron
+    Core 0.9 with `moe_grouped_gemm` off)."""
     cuda_graphs: str = "none"
     """What the host replays from CUDA graphs instead of launching it: none; attention, of a layer all but its routed
     experts (Megatron Core's scopes attn, moe_router and moe_preprocess); or step, everything."""

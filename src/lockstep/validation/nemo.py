@@ -28,7 +28,7 @@ from lockstep.layout import Job, Layout, Recipe
 from lockstep.types.plain import Json
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.validation.dgxc import SAMPLE_TOKENS
-from lockstep.workload import Attention, ConvNet, Experts, Transformer, model
+from lockstep.workload import ConvNet, Transformer, model
 
 SOURCE = "NVIDIA NeMo Framework and Megatron Bridge performance summaries, 24.01 to 26.04; a part of their rows"
 MODELS = {
@@ -54,17 +54,7 @@ EXPERT_MODELS = {
     "Qwen3_235B_a22B (tokendrop)": "qwen3-235b-a22b",
     "GPT OSS 120B": "gpt-oss-120b",
 }
-GPT_OSS = Transformer(
-    name="gpt-oss-120b",
-    layers=36,
-    hidden=2880,
-    vocab=201088,
-    attention=Attention(heads=64, kv_heads=8, head_dim=64, qkv_bias=True, out_bias=True, window=128, global_every=2),
-    experts=Experts(experts=128, top_k=4, ffn=2880, router_bias=True),
-    max_positions=131072,
-    source="huggingface.co/openai/gpt-oss-120b config.json; without the experts' biases and the attention's sinks",
-)
-"""No model of the catalog, as its weights are not counted exactly: 0.03 % of them are missing."""
+GPT_OSS = "gpt-oss-120b"
 # Megatron Bridge, src/megatron/bridge/recipes/deepseek/deepseek_v3.py (layout_map) for 16 chunks; for 32
 # scripts/performance/configs/deepseek/deepseek_llm_pretrain.py, "Et|(tt|)*30mL".
 DEEPSEEK_STAGES = {16: (4,) * 15 + (1,), 32: (1,) + (2,) * 30 + (0,)}
@@ -126,7 +116,7 @@ def _cluster(row: dict[str, str]) -> Cluster | None:
 
 def _model(row: dict[str, str], name: str) -> Transformer | ConvNet:
     """The model of the catalog, without its prediction module where the row has none."""
-    found = GPT_OSS if name == GPT_OSS.name else model(name)
+    found = model(name)
     return replace(found, mtp_layers=0) if isinstance(found, Transformer) and "w/o MTP" in row["model"] else found
 
 
@@ -157,7 +147,7 @@ def _recomputed(row: dict[str, str], name: str) -> tuple[str, ...]:
     if name == "deepseek-v3":
         both = gpu == "H100" or (gpu == "B200" and _number(row["pp"]) == 8)
         return ("mla_up_proj", "mlp") if both else ("mla_up_proj",)
-    return ("layernorm", "moe_act") if name == GPT_OSS.name and dtype == "bf16" else ()
+    return ("layernorm", "moe_act") if name == GPT_OSS and dtype == "bf16" else ()
 
 
 def _graphs(row: dict[str, str], name: str) -> str:
@@ -172,7 +162,7 @@ def _graphs(row: dict[str, str], name: str) -> str:
     if "tokendrop" in row["model"]:
         whole = "Qwen3" in row["model"] and (gpu == "GB200" or (gpu == "B200" and "30B" in row["model"]))
         return "step" if whole else "none"
-    if release < "26.02" or gpu == "H100" or name == GPT_OSS.name:
+    if release < "26.02" or gpu == "H100" or name == GPT_OSS:
         return "none"
     none = name == "qwen3-235b-a22b" or (name == "deepseek-v3" and _number(row["pp"]) == 16)
     return "none" if gpu == "B200" and none else "attention"
@@ -189,7 +179,7 @@ def _overlap(row: dict[str, str], name: str) -> str:
         _whole_steps(row),
         name == "qwen3-235b-a22b" and gpu == "H100" and release >= "26.02",
         name == "deepseek-v3" and gpu == "B200" and _number(row["pp"]) == 8,
-        name == GPT_OSS.name and gpu == "GB200" and release >= "26.04",
+        name == GPT_OSS and gpu == "GB200" and release >= "26.04",
     )
     return "passes" if any(beside) else "none"
 
@@ -197,7 +187,7 @@ def _overlap(row: dict[str, str], name: str) -> str:
 def _exchange(row: dict[str, str], name: str) -> str:
     """How tokens travel (moe_token_dispatcher_type): every copy by itself, or once to each node (DeepEP, HybridEP)."""
     alone = name == "qwen3-235b-a22b" and row["gpu"] in ("H100", "B200")
-    alone |= name == GPT_OSS.name and not _whole_steps(row)
+    alone |= name == GPT_OSS and not _whole_steps(row)
     return "copy" if alone or "tokendrop" in row["model"] else "node"
 
 
