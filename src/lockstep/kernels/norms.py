@@ -26,7 +26,7 @@ from __future__ import annotations
 from lockstep.kernels.clock import Work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.types.arrays import Number
-from lockstep.workload import DENSE, LayerKind
+from lockstep.workload import DENSE, LayerKind, Rotary
 
 NORM, SPLIT_NORM, CONVERTED_NORM, WRITTEN_NORM = (
     (2.3, 3.8, 1, 2),
@@ -36,6 +36,7 @@ NORM, SPLIT_NORM, CONVERTED_NORM, WRITTEN_NORM = (
 )
 """Passes forward and backward of one norm, and kernels forward and backward; the last adds what its blocks summed."""
 KINDS = {"one": NORM, "split": SPLIT_NORM, "converted": CONVERTED_NORM}
+ENGINE = "transformer-engine"
 ROTARY, WRITTEN_ROTARY = (2.0, 2.0, 2), (10.0, 14.0, 12)
 
 
@@ -73,4 +74,10 @@ def _over(shard: Shard, elements: Number, count: int) -> Passes:
 
 def rotary_work(shard: Shard, elements: Number) -> Passes:
     """Rotary embedding of so many elements of queries and keys."""
-    return shard.elementwise(elements, *(ROTARY if shard.recipe.fused_norms else WRITTEN_ROTARY))
+    fused = shard.recipe.fused_norms and not (shard.clock.stack.kernels == ENGINE and _stretched(shard.model.rotary))
+    return shard.elementwise(elements, *(ROTARY if fused else WRITTEN_ROTARY))
+
+
+def _stretched(rotary: Rotary | None) -> bool:
+    """Whether sines and cosines are multiplied by a factor other than one."""
+    return rotary is not None and rotary.scaling == "yarn" and rotary.mscale != rotary.mscale_all_dim

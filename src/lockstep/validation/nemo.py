@@ -201,7 +201,7 @@ def _recipe(row: dict[str, str], name: str, layout: Layout) -> Recipe:
     experts: Json = {}
     if name in EXPERT_MODELS.values():
         experts = {"exchange": _exchange(row, name), "routing": "forced", "overlap_ep": _overlap(row, name),
-                   "cuda_graphs": _graphs(row, name)}  # fmt: skip
+                   "cuda_graphs": _graphs(row, name), "grouped_experts": _whole_steps(row)}  # fmt: skip
     if again := _recomputed(row, name):
         experts["recompute_modules"] = again
     if "pre" not in row["task"].lower():
