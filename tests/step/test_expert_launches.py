@@ -35,19 +35,20 @@ def launches(**words: Any) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "forward", "backward"),
+    ("dtype", "current", "forward", "backward"),
     [
         # Two linear layers; forward a product each, backward two.
-        ("bf16", 2 * 1, 2 * 2),
-        # Before them clearing, the largest value, a scale and the cast.
-        ("fp8", 2 * (4 + 1), 2 * (4 + 2)),
+        ("bf16", False, 2 * 1, 2 * 2),
+        # Before them a cast, which current scaling precedes with clearing, the largest value and a scale.
+        ("fp8", False, 2 * (1 + 1), 2 * (1 + 2)),
+        ("fp8", True, 2 * (4 + 1), 2 * (4 + 2)),
         # A cast, and the scales of both operands laid out before every product.
-        ("mxfp8", 2 * (1 + 3), 2 * (1 + 3 * 2)),
+        ("mxfp8", False, 2 * (1 + 3), 2 * (1 + 3 * 2)),
     ],
 )
-def test_every_expert_has_launches_of_its_own(dtype: str, forward: int, backward: int) -> None:
+def test_every_expert_has_launches_of_its_own(dtype: str, current: bool, forward: int, backward: int) -> None:
     """Ranks with twice the experts launch that many more; a kernel for all of them has none more."""
-    few, many = (launches(ep=ep, dtype=dtype, grouped_experts=False) for ep in (8, 4))
+    few, many = (launches(ep=ep, dtype=dtype, grouped_experts=False, current_scaling=current) for ep in (8, 4))
     assert (many[0] - few[0], many[1] - few[1]) == (16 * forward, 16 * backward)
     assert launches(ep=8, dtype=dtype) == launches(ep=4, dtype=dtype)
     grouped = launches(dtype=dtype)

@@ -11,18 +11,18 @@ with the launches of a cast (`CASTS`), and of a product with what lays out the s
 Where experts are run by such a loop, what the layer does to all rows of a rank besides costs, in passes that read or
 write an element in half precision, and for E/ep experts:
 
-    biases (gpt-oss)     of what comes out, times the weights in fp32: forward product (2), sum (5), joined (4), converted
-                         (3); backward converted (3 + 3), two products (8), their sums (4), joined (2). Gate and up are
-                         clamped: 4 and joined in between, 7.5 backward with masks of a byte
+    biases (gpt-oss)     of what comes out, times the weights in fp32: forward product (2), sum (5), joined (4) and
+                         converted (3); backward converted (3 + 3), two products (8), sums (4), joined (2). Gate and up
+                         are clamped (2) and joined (2); backward 7.5, with masks of a byte
     slices               each expert reads a slice of the rows and writes one of the result: zeros (1), copied (2);
-                         backward 3, of several 6 E/ep + 4, as each gets tensors of the full size, which are added up
+                         backward 3, of several E 6 E + 4 - 3/E, as each gets tensors of all rows, which are added up
     cut by columns       what tensor-parallel ranks gather of the rows, and reduce, is joined anew: 4 and 4
 
 Sources: NVIDIA/TransformerEngine, pytorch/module/grouped_linear.py (a product and a quantiser per expert) and
-pytorch/csrc/quantizer.cpp (current scaling: clear, largest value, scale, cast); NVIDIA/Megatron-LM,
-core/transformer/moe/router.py and moe_utils.py for the router's operations, experts.py (TEGroupedMLP._apply_bias), fusions/
-fused_bias_geglu.py (weighted_bias_quick_geglu_impl); of release 0.9 experts.py (SequentialMLP), token_dispatcher.py and
-tensor_parallel/mappings.py (_gather_along_last_dim, _reduce_scatter_along_last_dim).
+pytorch/csrc/quantizer.cpp (casts); NVIDIA/Megatron-LM,
+core/transformer/moe/router.py and moe_utils.py for the router's operations, experts.py (TEGroupedMLP._apply_bias),
+core/fusions/fused_bias_geglu.py (weighted_bias_quick_geglu_impl); of release 0.9 experts.py (SequentialMLP),
+token_dispatcher.py and core/tensor_parallel/mappings.py (_gather_along_last_dim, _reduce_scatter_along_last_dim).
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from lockstep.kernels.shard import Passes, Shard
 from lockstep.types.arrays import Number
 from lockstep.workload import Experts
 
-CASTS = {"fp8": 4, "mxfp8": 1, "nvfp4": 2}
+CASTS, CURRENT = {"fp8": 1, "mxfp8": 1, "nvfp4": 2}, 4
+"""Launches of a cast; in fp8 with current scaling clear, largest value, scale, cast."""
 SETS = {"mxfp8": 3, "nvfp4": 3}
 ROUTER = 30, 15
 """Launches of a router written in PyTorch's operations: gate, scores, choice, map of tokens to experts, and the loss
@@ -75,10 +76,10 @@ def _looped(shard: Shard, moe: Experts, local: Number) -> Passes:
     parts = clamped(shard, moe)
     if moe.out_bias:
         found = shard.elementwise(rows, *BIASED)
-        parts += Passes(replace(found.forward, kernels=2 * local + 2), replace(found.backward, kernels=6 * local + 2))
+        parts += Passes(replace(found.forward, kernels=2 * local + 2), replace(found.backward, kernels=6 * local + 3))
     if recipe.sliced_experts:
         apart, size_B = local > 1, rows * clock.element_B
-        back, kernels = np.where(apart, 6 * local + 4, 3), np.where(apart, 7 * local, 2)
+        back, kernels = np.where(apart, 6 * local + 4 - 3 / local, 3), np.where(apart, 7 * local - 3, 2)
         parts += Passes(clock.stream(3 * size_B, 1 + local), clock.stream(back * size_B, kernels))
         joined = clock.stream(4 * size_B, 2).when(shard.grid.expert_tp > 1)
         parts += Passes(joined, joined)
@@ -92,6 +93,8 @@ def _launches(shard: Shard, local: Number) -> Passes:
     if recipe.grouped_experts:
         return Passes(Work(kernels=forward), Work(kernels=backward))
     casts, each = CASTS.get(dtype, 0), SETS.get(dtype, 1)
+    if dtype == "fp8" and recipe.current_scaling:
+        casts = CURRENT
     more_forward = 2 * (local * (casts + each) - 1 - (casts > 0))
     more_backward = 2 * (local * (casts + 2 * each) - 2 - (casts > 0))
     return Passes(Work(kernels=forward + more_forward), Work(kernels=backward + more_backward))
