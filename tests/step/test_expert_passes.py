@@ -19,6 +19,7 @@ from lockstep.kernels.layer import attention_core
 from lockstep.kernels.norms import ROTARY, WRITTEN_ROTARY, rotary_work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import Layout, Recipe
+from lockstep.validation.expert_layers import WEIGHTED
 from lockstep.workload import Attention, Experts, Rotary, Transformer, model
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
@@ -141,6 +142,18 @@ def test_gate_and_up_are_clamped() -> None:
 
     there, back = measured(program, 2 * HIDDEN)
     assert (there.passes / 2, back.passes / 2) == (pytest.approx(CLAMPED[0]), pytest.approx(CLAMPED[1], rel=0.01))
+
+
+def test_weights_of_rows_apart_from_the_function() -> None:
+    """TEGroupedMLP.forward without bias_activation_fusion."""
+    rows = torch.empty(ROWS, HIDDEN, **HALF, requires_grad=True)
+    weights = torch.empty(ROWS, 1, device="meta", requires_grad=True)
+
+    def program() -> Any:
+        return (torch.nn.functional.gelu(rows) * weights).to(rows.dtype)
+
+    there, back = moved(program, [rows, weights])
+    assert [there.passes, back.passes] == pytest.approx(WEIGHTED, rel=0.01)
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
