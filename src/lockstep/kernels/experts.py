@@ -51,9 +51,20 @@ BIASED, CLAMPED = (14.0, 20.0), (4.0, 7.5)
 
 def experts(shard: Shard, moe: Experts) -> Passes:
     """Router, permutation, routed experts and shared ones."""
+    return router(shard, moe) + dispatched(shard, moe)
+
+
+def router(shard: Shard, moe: Experts) -> Passes:
+    """What chooses experts for the tokens of a rank."""
+    forward, backward = ROUTER if shard.recipe.cuda_graphs == "none" else (0, 0)
+    launches = Passes(Work(kernels=forward), Work(kernels=backward))
+    return shard.product(shard.loose_tokens, moe.experts, shard.model.hidden) + launches
+
+
+def dispatched(shard: Shard, moe: Experts) -> Passes:
+    """What follows when it is known how many tokens each expert gets: permutation, routed experts and shared ones."""
     h, local, width = shard.model.hidden, moe.experts / shard.grid.ep, moe.ffn / shard.grid.expert_tp
-    parts = shard.product(shard.loose_tokens, moe.experts, h)
-    parts += feed_forward(shard, width, shard.routed_tokens * moe.top_k / local, local, moe.gated)
+    parts = feed_forward(shard, width, shard.routed_tokens * moe.top_k / local, local, moe.gated)
     parts += shard.elementwise(shard.loose_tokens * moe.top_k * h, 4.0, 4.0, kernels=4)
     if not shard.recipe.grouped_experts:
         parts += _looped(shard, moe, local)
@@ -89,15 +100,14 @@ def _looped(shard: Shard, moe: Experts, local: Number) -> Passes:
 def _launches(shard: Shard, local: Number) -> Passes:
     """What the host launches beside one kernel for each kind of product."""
     recipe, dtype = shard.recipe, shard.clock.dtype
-    forward, backward = ROUTER if recipe.cuda_graphs == "none" else (0, 0)
     if recipe.grouped_experts:
-        return Passes(Work(kernels=forward), Work(kernels=backward))
+        return Passes(Work(), Work())
     casts, each = CASTS.get(dtype, 0), SETS.get(dtype, 1)
     if dtype == "fp8" and recipe.current_scaling:
         casts = CURRENT
     more_forward = 2 * (local * (casts + each) - 1 - (casts > 0))
     more_backward = 2 * (local * (casts + 2 * each) - 2 - (casts > 0))
-    return Passes(Work(kernels=forward + more_forward), Work(kernels=backward + more_backward))
+    return Passes(Work(kernels=more_forward), Work(kernels=more_backward))
 
 
 def shared_experts(shard: Shard, moe: Experts) -> Passes:
