@@ -68,7 +68,7 @@ QUESTION = {"seq", "batch", "notes"}
 """Fields that other flags say, or that say what was chosen."""
 PYTHON_ONLY = {
     "converted_gradients", "paired_sends", "launch_blocking", "fused_adapters", "half_adapters", "wrapped_adapters",
-    "base_inputs_kept", "joint_qkv", "sliced_experts",
+    "base_inputs_kept", "joint_qkv", "sliced_experts", "padded_experts",
 }  # fmt: skip
 """Habits of DeepSpeed's engine, of a release of Megatron Core, of debugging and of libraries of fine-tuning, for case
 studies and tables."""

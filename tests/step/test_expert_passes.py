@@ -186,6 +186,17 @@ def test_rows_gathered_by_columns() -> None:
     assert (cut[0] - whole[0], cut[1] - whole[1]) == (pytest.approx(both), pytest.approx(both))
 
 
+def test_padded_rows_of_narrow_formats() -> None:
+    """Rows are copied apart before the experts and together after them, the gradients of both likewise."""
+    more = torch.empty(16, HIDDEN, **HALF)
+    there, _ = measured(lambda rows: torch.cat((rows, more))[:ROWS].clone())
+    for dtype, copied in (("fp8", there.passes), ("mxfp8", there.passes), ("bf16", 0.0)):
+        device = cluster("dgx-b200:1").device
+        ranks = [shard(name="mixtral-8x7b", dtype=dtype, padded_experts=padded) for padded in (True, False)]
+        both = [replace(one, clock=Clock.of(device, one.recipe)) for one in ranks]
+        assert [*beyond(both[0], both[1])] == pytest.approx([copied, copied], rel=0.01)
+
+
 def test_one_kernel_for_all_experts_does_none_of_it() -> None:
     apart, together = shard(), shard(grouped_experts=True)
     forward, backward = beyond(apart, together)

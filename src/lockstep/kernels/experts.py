@@ -16,10 +16,12 @@ write an element in half precision, and for E/ep experts:
                          are clamped (2) and joined (2); backward 7.5, with masks of a byte
     slices               each expert reads a slice of the rows and writes one of the result: zeros (1), copied (2);
                          backward 3, of several E 6 E + 4 - 3/E, as each gets tensors of all rows, which are added up
+    padding              rows are copied to where each expert has a multiple of 16 or 32 (2), and what comes out back
+                         (2); backward the same. It is no part of the loop, but of its formats
     cut by columns       what tensor-parallel ranks gather of the rows, and reduce, is joined anew: 4 and 4
 
 Sources: NVIDIA/TransformerEngine, pytorch/module/grouped_linear.py (a product and a quantiser per expert) and
-pytorch/csrc/quantizer.cpp (casts); NVIDIA/Megatron-LM,
+pytorch/csrc/quantizer.cpp (casts), pytorch/module/fp8_padding.py; NVIDIA/Megatron-LM,
 core/transformer/moe/router.py and moe_utils.py for the router's operations, experts.py (TEGroupedMLP._apply_bias),
 core/fusions/fused_bias_geglu.py (weighted_bias_quick_geglu_impl); of release 0.9 experts.py (SequentialMLP),
 token_dispatcher.py and core/tensor_parallel/mappings.py (_gather_along_last_dim, _reduce_scatter_along_last_dim).
@@ -68,6 +70,9 @@ def dispatched(shard: Shard, moe: Experts) -> Passes:
     parts += shard.elementwise(shard.loose_tokens * moe.top_k * h, 4.0, 4.0, kernels=4)
     if not shard.recipe.grouped_experts:
         parts += _looped(shard, moe, local)
+    if shard.recipe.padded_experts and shard.clock.dtype in CASTS:
+        rows_B = shard.routed_tokens * moe.top_k * h * shard.clock.element_B
+        parts += Passes(shard.clock.stream(4 * rows_B, 2), shard.clock.stream(4 * rows_B, 2))
     return parts + _launches(shard, local) + shared_experts(shard, moe)
 
 

@@ -197,6 +197,9 @@ class Recipe(Brief):
     sliced_experts: bool = False
     """Such a loop gives experts slices of their rows, and rows of experts that are cut are gathered by columns
     (Megatron Core 0.9 with `moe_grouped_gemm` off)."""
+    padded_experts: bool = False
+    """In fp8 or narrower the rows of a rank's experts are copied apart, to multiples of what kernels take, and what
+    comes out back (Transformer Engine's Fp8Padding), which HybridEP does in passing."""
     cuda_graphs: str = "none"
     """What the host replays from CUDA graphs instead of launching it: none; attention, of a layer all but its routed
     experts (Megatron Core's scopes attn, moe_router and moe_preprocess); or step, everything."""

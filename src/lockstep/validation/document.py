@@ -245,8 +245,8 @@ NOTES = """
   predicted 20 % too fast: fabric and NVLink are about equally busy there, and the model lets them overlap perfectly.
   Casts to fp8 are priced; what blockwise scales cost more is not: by rates of kernels alone weight gradients take 2.4
   times as long on H100 as other products of experts (pytorch/ao, blockwise_fp8_training). Megatron's layers are met
-  within 12 % but for fp8 with all-to-all (19 %). The four rows of one B200 are 36 to 54 % too fast: torch's grouped
-  products take 1.3 to 1.6 times as long as dense ones by the same source, and the rest is not known.
+  within 12 %. The four rows of one B200 are 36 to 54 % too fast: torch's grouped products take 1.3 to 1.6 times as long
+  as dense ones by the same source, and the rest is not known.
 - **Whole steps with experts.** Nothing was fitted to dgxc_nemo_experts or nvidia_nemo_experts either. Grok-1 in bf16
   comes out 4 to 10 % too fast, in fp8 9 to 16 %, most where a rank holds several experts, which its recipe runs one
   after another on slices. On nvidia_nemo_experts the same model on the same devices became up to 2.8 times

@@ -132,6 +132,7 @@ def _layer_case(row: dict[str, str]) -> Case:
     recipe = Recipe(
         seq=int(row["seq_len"]), batch=devices * micro_batch, dtype="bf16" if row["precision"] == "bf16" else "fp8",
         exchange="copy" if row["dispatcher"] == "all-to-all" else "node", overlap_ep="none",
+        padded_experts="HybridEP" not in row["dispatcher"] and devices > 1,
     )  # fmt: skip
     return Case(
         row=f"{row['row_id']} {row['model_proxy']} {row['gpu']} {row['precision']} {row['dispatcher']}",

@@ -5,12 +5,14 @@ are taken from Megatron Bridge's scripts/performance/configs (*_workload_base_co
 containers may not have had. Gradients are kept and reduced in bf16 (grad_reduce_in_fp32 = False there). Transformer
 Engine overlaps tensor-parallel traffic with products and, with interleaving, hides sends.
 Rows are left out where the model or the number format is not in the catalog or the cluster is not filled evenly. The
-eight on racks used in part came after the fit of the B200 curve.
+eight on racks used in part came after the fit of the B200 curve. fp8 is current scaling in Megatron Bridge's containers
+(fp8_cs of its configurations), delayed before; 25.09, which does not print it, is taken as 25.11.
 
 Models with experts are a table of their own, to which nothing was fitted. Their routing is forced to balance, as the
 rows say; experts are whole (Megatron Bridge's recipes set expert_tensor_parallel_size 1). How tokens travel, what runs
 beside that and what comes from CUDA graphs is not printed, and taken from the recipes of the time; rows that drop
-tokens send every copy by itself, as Megatron Bridge then does without DeepEP. DeepSeek-V3's stages are placed as by
+tokens send every copy by itself, as Megatron Bridge then does without DeepEP. Where whole steps come from CUDA graphs
+one fused kernel runs all experts (NVTE_CUTEDSL_FUSED_GROUPED_MLP of perf_recipes). DeepSeek-V3's stages are placed as by
 Megatron Bridge. One row is left out: 64 ranks of experts in stages of 32 ranks (mb271).
 
 Fine-tuning is a table of its own too: of all parameters, or of adapters on queries, keys and values (target_modules of
@@ -191,6 +193,11 @@ def _exchange(row: dict[str, str], name: str) -> str:
     return "copy" if alone or "tokendrop" in row["model"] else "node"
 
 
+def _padded(row: dict[str, str], name: str) -> bool:
+    """Whether rows of experts are copied to be padded: without dropped tokens, and where HybridEP does not do it."""
+    return "tokendrop" not in row["model"] and (_exchange(row, name) == "copy" or row["container"][:5] < "26.02")
+
+
 def _offloaded(row: dict[str, str], name: str) -> int:
     """Layers whose activations wait in host memory (cpu_offloading_num_layers of the same files)."""
     sharded = name == "llama3-70b" and row["gpu"] == "GB200" and _number(row["pp"]) == 1
@@ -201,7 +208,8 @@ def _recipe(row: dict[str, str], name: str, layout: Layout) -> Recipe:
     experts: Json = {}
     if name in EXPERT_MODELS.values():
         experts = {"exchange": _exchange(row, name), "routing": "forced", "overlap_ep": _overlap(row, name),
-                   "cuda_graphs": _graphs(row, name), "grouped_experts": _whole_steps(row)}  # fmt: skip
+                   "cuda_graphs": _graphs(row, name), "grouped_experts": _whole_steps(row),
+                   "padded_experts": _padded(row, name)}  # fmt: skip
     if again := _recomputed(row, name):
         experts["recompute_modules"] = again
     if "pre" not in row["task"].lower():
