@@ -12,8 +12,8 @@ Models with experts are a table of their own, to which nothing was fitted. Their
 rows say; experts are whole (Megatron Bridge's recipes set expert_tensor_parallel_size 1). How tokens travel, what runs
 beside that and what comes from CUDA graphs is not printed, and taken from the recipes of the time; rows that drop
 tokens send every copy by itself, as Megatron Bridge then does without DeepEP. Where whole steps come from CUDA graphs
-one fused kernel runs all experts (NVTE_CUTEDSL_FUSED_GROUPED_MLP of perf_recipes). DeepSeek-V3's stages are placed as by
-Megatron Bridge. One row is left out: 64 ranks of experts in stages of 32 ranks (mb271).
+one fused kernel runs all experts (NVTE_CUTEDSL_FUSED_GROUPED_MLP of perf_recipes). DeepSeek-V3's stages are placed as
+by Megatron Bridge. One row is left out: 64 ranks of experts in stages of 32 ranks (mb271).
 
 Fine-tuning is a table of its own too: of all parameters, or of adapters on queries, keys and values (target_modules of
 Megatron Bridge's performance recipes), of samples packed as in `dgxc.py`.
