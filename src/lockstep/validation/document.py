@@ -249,7 +249,7 @@ NOTES = """
   as dense ones by the same source, and the rest is not known.
 - **Whole steps with experts.** Nothing was fitted to dgxc_nemo_experts or nvidia_nemo_experts either. Grok-1 in bf16
   comes out 4 to 10 % too fast, in fp8 9 to 16 %, most where a rank holds several experts, which its recipe runs one
-  after another on slices. On nvidia_nemo_experts the same model on the same devices became up to 2.8 times
+  after another on slices; of May 2025, with other software, 9 % too slow in bf16. On nvidia_nemo_experts the same model on the same devices became up to 2.8 times
   as fast within half a year (Qwen3 30B on eight B200: 27.1 s in container 26.02 with micro-batch 1, 9.7 s in 26.04.01
   with 4): with one sequence at a time the host launches every expert's products one by one, which is priced
   (`grouped_experts`, `--cuda-graphs`). GPT OSS, whose experts' biases Megatron Core adds one by one in fp32, is met
