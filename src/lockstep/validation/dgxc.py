@@ -14,7 +14,8 @@ cuts experts over the tensor-parallel ranks; the release of May 2025 prints that
 
 Switches are those of the recipes' own files: gradients are kept and reduced in bf16 (grad_sync_dtype); tensor-parallel
 traffic overlaps in pieces, with Nemotron-4 and Grok-1 too, whose configure.sh overrides the files beside it
-(ub_tp_comm_overlap); GPT-3 has dropout (nemo_megatron/gpt3_175b_hydra.yaml). Until v25.02, on NeMo 24.09, configure.sh
+(ub_tp_comm_overlap), as do later recipes (NVIDIA/NeMo, recipes/nemotron4_340b.py, tp_comm_overlap; Grok-1's of May 2025
+is taken alike); GPT-3 has dropout (nemo_megatron/gpt3_175b_hydra.yaml). Until v25.02, on NeMo 24.09, configure.sh
 of GPT-3, Nemotron-4 340B and Grok-1 turns cuDNN's attention off (NVTE_FUSED_ATTN=0), which leaves FlashAttention, taken
 as the second; and Grok-1's experts are run one after another (moe_grouped_gemm false).
 
