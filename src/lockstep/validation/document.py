@@ -255,9 +255,9 @@ NOTES = """
   expert's products one by one, which is priced (`grouped_experts`, `--cuda-graphs`). GPT OSS, whose experts' biases
   Megatron Core adds one by one in fp32, is met within 12 % on H100 and with expert parallelism of 64 in 26.02 and
   before. Not explained: Qwen3 30B on 16 H100 in two pipeline stages takes up to twice as long as predicted, per token
-  whatever the micro-batch, and the 21 to 35 % that it lacks on one stage of 16 H100 and in 25.09 and 25.11; GPT OSS
-  on B200 with eight ranks of experts, where 1.3 to 1.7 s are missing once per step; and two of its rows with one
-  configuration in 26.06 and 26.06.01, which took 2.8 and 4.5 s.
+  whatever the micro-batch, and the 19 to 35 % that it lacks on one stage of 16 H100 and in 25.09 and 25.11; GPT OSS
+  on B200 with eight ranks of experts, where 1.2 and 1.7 s are missing, with five micro-batches and with two; and two
+  of its rows with one configuration in 26.06 and 26.06.01, which took 2.8 and 4.5 s.
 - **Kernels alone.** H100's curve is what kernels reach alone, A100's and B200's products were fitted to whole steps. On
   TPU v6e products come out 35 % too slow. Products for weight gradients of groups in fp8 ran at a third of the rate of
   the others, which is not modelled.
