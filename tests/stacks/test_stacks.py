@@ -107,6 +107,9 @@ def test_casts_to_fp8_cost_memory_traffic_that_bf16_does_not_have() -> None:
     wide, narrow = (Clock(CLUSTER.device, dtype) for dtype in ("bf16", "fp8"))
     assert wide.quantising(1e9).device_s == 0.0
     assert narrow.quantising(1e9).device_s == pytest.approx(narrow.stream(4e9).device_s)
+    current = replace(narrow, current_scaling=True)
+    assert current.quantising(1e9).device_s == pytest.approx(narrow.stream(6e9).device_s)
+    assert replace(wide, current_scaling=True).quantising(1e9).device_s == 0.0
 
 
 def test_one_s_own_program_is_taken_as_an_object() -> None:

@@ -9,11 +9,13 @@ import pytest
 
 import lockstep
 from lockstep.hardware import cluster
-from lockstep.kernels.clock import Clock
+from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.layer import layer_work
-from lockstep.kernels.shard import Shard
+from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.step import price_step
+from lockstep.step.network import Network
+from lockstep.step.stage import layer_times
 from lockstep.workload import EXPERTS, Transformer, model
 
 CLUSTER = replace(cluster("dgx-b200:1"), own_rank_spread_frac=0.0)
@@ -24,7 +26,7 @@ def shard(ep: int = EP, **words: Any) -> Shard:
     """A rank of Qwen3 30B, one sequence at a time."""
     found = model("qwen3-30b-a3b")
     assert isinstance(found, Transformer)
-    recipe = Recipe(seq=4096, batch=8, **words)
+    recipe = Recipe.by(words.pop("stack", "megatron-te"), seq=4096, batch=8, **{"grouped_experts": True, **words})
     return Shard(found, Layout(dp=8, ep=ep).grid(), recipe, Clock.of(CLUSTER.device, recipe))
 
 
@@ -35,19 +37,20 @@ def launches(**words: Any) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "forward", "backward"),
+    ("dtype", "current", "forward", "backward"),
     [
         # Two linear layers; forward a product each, backward two.
-        ("bf16", 2 * 1, 2 * 2),
-        # Before them clearing, the largest value, a scale and the cast.
-        ("fp8", 2 * (4 + 1), 2 * (4 + 2)),
+        ("bf16", False, 2 * 1, 2 * 2),
+        # Before them a cast, which current scaling precedes with clearing, the largest value and a scale.
+        ("fp8", False, 2 * (1 + 1), 2 * (1 + 2)),
+        ("fp8", True, 2 * (4 + 1), 2 * (4 + 2)),
         # A cast, and the scales of both operands laid out before every product.
-        ("mxfp8", 2 * (1 + 3), 2 * (1 + 3 * 2)),
+        ("mxfp8", False, 2 * (1 + 3), 2 * (1 + 3 * 2)),
     ],
 )
-def test_every_expert_has_launches_of_its_own(dtype: str, forward: int, backward: int) -> None:
+def test_every_expert_has_launches_of_its_own(dtype: str, current: bool, forward: int, backward: int) -> None:
     """Ranks with twice the experts launch that many more; a kernel for all of them has none more."""
-    few, many = (launches(ep=ep, dtype=dtype, grouped_experts=False) for ep in (8, 4))
+    few, many = (launches(ep=ep, dtype=dtype, grouped_experts=False, current_scaling=current) for ep in (8, 4))
     assert (many[0] - few[0], many[1] - few[1]) == (16 * forward, 16 * backward)
     assert launches(ep=8, dtype=dtype) == launches(ep=4, dtype=dtype)
     grouped = launches(dtype=dtype)
@@ -78,6 +81,30 @@ def test_a_step_from_a_graph_takes_what_its_kernels_take() -> None:
     assert steps[True, "step"] == pytest.approx(steps[False, "step"], rel=0.02)
     assert steps[False, "none"] > steps[False, "attention"] > steps[False, "step"]
     assert steps[False, "none"] > 1.5 * steps[True, "none"]
+
+
+def test_a_host_that_counts_tokens_waits_for_the_router() -> None:
+    """What precedes the experts and the launches of what follows take turns; from a graph of the whole step not."""
+
+    def forward_s(one: Shard) -> float:
+        times = layer_times(one, Network(CLUSTER, one.grid), EXPERTS, Passes(Work(), Work()))
+        return float(times.compute_forward_s + times.ep_forward_s)
+
+    def rank(grouped: bool = False, **words: Any) -> Shard:
+        found = shard(dtype="mxfp8", stack="nemo-25", exchange="node", grouped_experts=grouped, **words)
+        return replace(found, grid=Layout(dp=8, ep=EP, micro_batch=4).grid())
+
+    late, eager, step = (rank(cuda_graphs=how) for how in ("attention", "none", "step"))
+    work = layer_work(late, EXPERTS)
+    assert work.counted is not None
+    launches_s = float(work.counted.kernels) * late.clock.launches_s[0]
+    before_s = float(work.forward.device_s - work.counted.device_s)
+    assert forward_s(late) == pytest.approx(before_s + launches_s)
+    assert forward_s(late) > 1.1 * float(work.forward.kernels) * late.clock.launches_s[0]
+    assert forward_s(eager) >= forward_s(late) > 1.1 * forward_s(step)
+    # With one kernel for all experts the host is ahead, and the device sets the pace.
+    ahead = rank(grouped=True, cuda_graphs="attention")
+    assert forward_s(ahead) == pytest.approx(forward_s(step))
 
 
 def test_larger_micro_batches_hide_the_host() -> None:

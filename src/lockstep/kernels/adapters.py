@@ -40,9 +40,9 @@ def adapter_work(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
         if shard.recipe.fused_adapters:
             parts += shard.elementwise(rows * n * count, 3.0, 0.0)
         elif shard.recipe.half_adapters:
-            size_B = rows * count * shard.clock.element_B
-            parts += Passes(shard.clock.stream(5.0 * n * size_B, 2 * own), shard.clock.stream(2.0 * n * size_B, 2 * own))
-            parts += Passes(Work(), shard.clock.stream(3.0 * k * size_B * own, int(own)))
+            parts += shard.operations(rows * n * count, 5.0, 2.0, 2 * own, 2 * own)
+            if own:
+                parts += shard.operations(rows * k * count, 0.0, 3.0, there=0)
         elif shard.recipe.autocast:
             parts += shard.elementwise(rows * n * count, 5.0, 2.0, kernels=2)
             parts += shard.elementwise(rows * k * count, 6.0, 9.0, kernels=3)

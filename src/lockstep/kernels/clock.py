@@ -35,6 +35,10 @@ tests/data, the medians of both threads), 1.2 times in one of MI300X (AMD-AGI/Tr
 errors of vTrain's steps, which wait for the host, had been seen."""
 
 
+OPERATIONS = 1.03
+"""Times as long as their bytes that PyTorch's sums and activations took alone on H100 (`validation/products.py`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """Seconds of device time by kind, FLOPs executed, and kernels launched. Adds up; scales by a count."""
@@ -93,6 +97,7 @@ class Clock:
     stack: Stack = field(default_factory=partial(stack, DEFAULT))
     attention_kernel: str | None = None
     overlap_device_frac: float | None = None
+    current_scaling: bool = False
 
     @classmethod
     def of(cls, device: Device, recipe: Recipe) -> Clock:
@@ -101,7 +106,8 @@ class Clock:
         if recipe.cuda_graphs == "step":
             software = replace(software, launch_s=0.0, recompute_host_s=0.0)
         share = recipe.overlap_device_frac
-        return cls(device, recipe.dtype, recipe.element_B, software, recipe.attention_kernel, share)
+        scaling = recipe.current_scaling
+        return cls(device, recipe.dtype, recipe.element_B, software, recipe.attention_kernel, share, scaling)
 
     @property
     def traffic_device_frac(self) -> float:
@@ -196,13 +202,20 @@ class Clock:
         return seconds * self.device.efficiency.host_factor
 
     def quantising(self, elements: Number) -> Work:
-        """Casting `elements` that products read to a narrow format, once by rows and once by columns."""
+        """Casting `elements` that products read to a narrow format, once by rows and once by columns; with current
+        scaling after a pass that finds the largest value.
+        """
         narrow_B = INPUT_B.get(self.dtype)
-        return Work() if narrow_B is None else self.stream((self.element_B + 2.0 * narrow_B) * elements)
+        read_B = self.element_B * (2.0 if self.current_scaling and self.dtype == "fp8" else 1.0)
+        return Work() if narrow_B is None else self.stream((read_B + 2.0 * narrow_B) * elements)
 
     def elementwise(self, size_B: Number, kernels: Number = 1) -> Work:
         """The software's norms and elementwise kernels, which must move `size_B` bytes in all."""
         return self.stream(size_B * self.stack.elementwise_factor, kernels)
+
+    def operations(self, size_B: Number, kernels: Number = 1) -> Work:
+        """PyTorch's own operations, which must move `size_B` bytes in all."""
+        return self.stream(size_B * OPERATIONS, kernels)
 
     def stream(self, size_B: Number, kernels: Number = 1) -> Work:
         """Kernels that move `size_B` bytes in all, as fast as the device can."""

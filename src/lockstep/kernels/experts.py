@@ -8,12 +8,30 @@ times as many launches. In narrow formats every expert's input and gradient is c
 
 with the launches of a cast (`CASTS`), and of a product with what lays out the scales of its two operands (`SETS`).
 
+Where experts are run by such a loop, what the layer does to all rows of a rank besides costs, in passes that read or
+write an element in half precision, and for E/ep experts:
+
+    biases (gpt-oss)     of what comes out, times the weights in fp32: forward product (2), sum (5), joined (4) and
+                         converted (3); backward converted (3 + 3), two products (8), sums (4), joined (2). Gate and up
+                         are clamped (2) and joined (2); backward 7.5, with masks of a byte
+    slices               each expert reads a slice of the rows and writes one of the result: zeros (1), copied (2);
+                         backward 3, of several E 6 E + 4 - 3/E, as each gets tensors of all rows, which are added up
+    padding              rows are copied to where each expert has a multiple of 16 or 32 (2), and what comes out back
+                         (2); backward the same. It is no part of the loop, but of its formats
+    cut by columns       what tensor-parallel ranks gather of the rows, and reduce, is joined anew: 4 and 4
+
 Sources: NVIDIA/TransformerEngine, pytorch/module/grouped_linear.py (a product and a quantiser per expert) and
-pytorch/csrc/quantizer.cpp (current scaling: clear, largest value, scale, cast); NVIDIA/Megatron-LM,
-core/transformer/moe/router.py and moe_utils.py for the router's operations.
+pytorch/csrc/quantizer.cpp (casts), pytorch/module/fp8_padding.py; NVIDIA/Megatron-LM,
+core/transformer/moe/router.py and moe_utils.py for the router's operations, experts.py (TEGroupedMLP._apply_bias),
+core/fusions/fused_bias_geglu.py (weighted_bias_quick_geglu_impl); of release 0.9 experts.py (SequentialMLP),
+token_dispatcher.py and core/tensor_parallel/mappings.py (_gather_along_last_dim, _reduce_scatter_along_last_dim).
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
 
 from lockstep.kernels.clock import Work
 from lockstep.kernels.feed_forward import feed_forward
@@ -21,32 +39,80 @@ from lockstep.kernels.shard import Passes, Shard
 from lockstep.types.arrays import Number
 from lockstep.workload import Experts
 
-CASTS = {"fp8": 4, "mxfp8": 1, "nvfp4": 2}
+CASTS, CURRENT = {"fp8": 1, "mxfp8": 1, "nvfp4": 2}, 4
+"""Launches of a cast; in fp8 with current scaling clear, largest value, scale, cast."""
 SETS = {"mxfp8": 3, "nvfp4": 3}
 ROUTER = 30, 15
 """Launches of a router written in PyTorch's operations: gate, scores, choice, map of tokens to experts, and the loss
 that balances them."""
 
 
+BIASED, CLAMPED = (14.0, 20.0), (4.0, 7.5)
+"""Passes over what comes out of the experts, and over gate and up, forward and backward."""
+
+
 def experts(shard: Shard, moe: Experts) -> Passes:
     """Router, permutation, routed experts and shared ones."""
+    return router(shard, moe) + dispatched(shard, moe)
+
+
+def router(shard: Shard, moe: Experts) -> Passes:
+    """What chooses experts for the tokens of a rank."""
+    forward, backward = ROUTER if shard.recipe.cuda_graphs == "none" else (0, 0)
+    launches = Passes(Work(kernels=forward), Work(kernels=backward))
+    return shard.product(shard.loose_tokens, moe.experts, shard.model.hidden) + launches
+
+
+def dispatched(shard: Shard, moe: Experts) -> Passes:
+    """What follows when it is known how many tokens each expert gets: permutation, routed experts and shared ones."""
     h, local, width = shard.model.hidden, moe.experts / shard.grid.ep, moe.ffn / shard.grid.expert_tp
-    parts = shard.product(shard.loose_tokens, moe.experts, h)
-    parts += feed_forward(shard, width, shard.routed_tokens * moe.top_k / local, local, moe.gated)
+    parts = feed_forward(shard, width, shard.routed_tokens * moe.top_k / local, local, moe.gated)
     parts += shard.elementwise(shard.loose_tokens * moe.top_k * h, 4.0, 4.0, kernels=4)
+    if not shard.recipe.grouped_experts:
+        parts += _looped(shard, moe, local)
+    if shard.recipe.padded_experts and shard.clock.dtype in CASTS:
+        rows_B = shard.routed_tokens * moe.top_k * h * shard.clock.element_B
+        parts += Passes(shard.clock.stream(4 * rows_B, 2), shard.clock.stream(4 * rows_B, 2))
     return parts + _launches(shard, local) + shared_experts(shard, moe)
+
+
+def clamped(shard: Shard, moe: Experts) -> Passes:
+    """Gate and up of experts with biases, which are gpt-oss's, are clamped before their function."""
+    if shard.recipe.grouped_experts or not moe.out_bias:
+        return Passes(Work(), Work())
+    width = 2 * moe.ffn / shard.grid.expert_tp
+    found = shard.operations(shard.routed_tokens * moe.top_k * width, *CLAMPED)
+    return Passes(replace(found.forward, kernels=3), replace(found.backward, kernels=7))
+
+
+def _looped(shard: Shard, moe: Experts, local: Number) -> Passes:
+    """What a loop over the experts of a rank does to all its rows, as PyTorch's operations."""
+    recipe, clock = shard.recipe, shard.clock
+    rows = shard.routed_tokens * moe.top_k * shard.model.hidden
+    parts = clamped(shard, moe)
+    if moe.out_bias:
+        found = shard.operations(rows, *BIASED)
+        parts += Passes(replace(found.forward, kernels=2 * local + 2), replace(found.backward, kernels=6 * local + 3))
+    if recipe.sliced_experts:
+        apart, size_B = local > 1, rows * clock.element_B
+        back, kernels = np.where(apart, 6 * local + 4 - 3 / local, 3), np.where(apart, 7 * local - 3, 2)
+        parts += Passes(clock.stream(3 * size_B, 1 + local), clock.stream(back * size_B, kernels))
+        joined = clock.stream(4 * size_B, 2).when(shard.grid.expert_tp > 1)
+        parts += Passes(joined, joined)
+    return parts
 
 
 def _launches(shard: Shard, local: Number) -> Passes:
     """What the host launches beside one kernel for each kind of product."""
     recipe, dtype = shard.recipe, shard.clock.dtype
-    forward, backward = ROUTER if recipe.cuda_graphs == "none" else (0, 0)
     if recipe.grouped_experts:
-        return Passes(Work(kernels=forward), Work(kernels=backward))
+        return Passes(Work(), Work())
     casts, each = CASTS.get(dtype, 0), SETS.get(dtype, 1)
+    if dtype == "fp8" and recipe.current_scaling:
+        casts = CURRENT
     more_forward = 2 * (local * (casts + each) - 1 - (casts > 0))
     more_backward = 2 * (local * (casts + 2 * each) - 2 - (casts > 0))
-    return Passes(Work(kernels=forward + more_forward), Work(kernels=backward + more_backward))
+    return Passes(Work(kernels=more_forward), Work(kernels=more_backward))
 
 
 def shared_experts(shard: Shard, moe: Experts) -> Passes:

@@ -18,7 +18,7 @@ import numpy as np
 from lockstep.kernels.adapters import adapter_work, restored_work
 from lockstep.kernels.autocast import autocast_work
 from lockstep.kernels.clock import Work
-from lockstep.kernels.experts import experts, shared_experts
+from lockstep.kernels.experts import dispatched, router, shared_experts
 from lockstep.kernels.feed_forward import feed_forward
 from lockstep.kernels.image import image_head_work, modulation_work, patch_work
 from lockstep.kernels.loss import loss_work
@@ -91,7 +91,8 @@ def attention_core(shard: Shard, window: int, causal: bool | None = None, bias: 
     them); the unfused one computes all scores and moves them through memory for scaling, softmax and dropout. ALiBi's
     bias is then written where the scores go and read by their product, which adds to it (`baddbmm`). Relative positions
     are added to the scores in place, and their gradient is a sum over sequences. The output is copied from heads to
-    tokens. Packed samples do not attend to one another in fused kernels.
+    tokens. Packed samples do not attend to one another in fused kernels. A kernel with a window runs as fast as one
+    over the sequences in whose triangle a query meets as many keys: the tiles on the diagonal are as many.
     """
     attention, recipe, grid = shard.model.attention, shard.recipe, shard.grid
     heads, per_head = attention.heads / grid.tp, grid.micro_batch * recipe.seq / grid.cp
@@ -103,7 +104,7 @@ def attention_core(shard: Shard, window: int, causal: bool | None = None, bias: 
         scores = per_head * keys * heads
         flops = 2.0 * scores * (query_dim + value_dim)
         executed_backward = 2.0 * scores * (3 * query_dim + 2 * value_dim)
-        fused, size = shard.clock.fused_attention, (length, query_dim, causal)
+        fused, size = shard.clock.fused_attention, (2.0 * keys if causal else keys, query_dim, causal)
         both = Passes(fused(flops, *size), fused(executed_backward, *size, backward=True))
         return both + _merging(shard, heads * value_dim)
     count, rows = grid.micro_batch * heads, recipe.seq / grid.cp
@@ -225,6 +226,8 @@ class LayerWork:
     """Of `passes`, shared experts, which need no exchange."""
     frozen: Work | None = None
     """A forward pass without adapters; None where there are none."""
+    counted: Work | None = None
+    """Of a forward pass, what the host launches once it knows how many tokens each expert gets; None: no experts."""
 
     @property
     def forward(self) -> Work:
@@ -259,19 +262,20 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
         around += _added_pieces(shard, kind)
     if shard.model.modulation is not None:
         around += modulation_work(shard, shard.model.modulation)
-    shared = Passes(Work(), Work())
+    shared, counted = Passes(Work(), Work()), None
     if shard.recipe.cuda_graphs == "attention":
         around, core = around.replayed, core.replayed
     if kind.experts and shard.model.experts:
         shared = shared_experts(shard, shard.model.experts)
-        around += experts(shard, shard.model.experts)
+        routed = dispatched(shard, shard.model.experts)
+        around, counted = around + router(shard, shard.model.experts) + routed, routed.forward
     elif kind.block == "dense" and shard.model.mlp:
         around += feed_forward(shard, shard.model.mlp.ffn / shard.grid.tp, shard.tokens, 1, shard.model.mlp.gated)
     if shard.recipe.adapters is not None:
         around += restored_work(shard, kind)
         bare, around = around, around + adapter_work(shard, shard.recipe.adapters, kind)
     frozen = None if bare is None else bare.forward + core.forward
-    return LayerWork(around, core, shared, frozen)
+    return LayerWork(around, core, shared, frozen, counted)
 
 
 def embedding_work(shard: Shard) -> Passes:

@@ -28,7 +28,7 @@ from __future__ import annotations
 from lockstep.kernels.clock import Work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.types.arrays import Number
-from lockstep.workload import DENSE, LayerKind
+from lockstep.workload import DENSE, LayerKind, Rotary
 
 NORM, SPLIT_NORM, CONVERTED_NORM, WRITTEN_NORM = (
     (2.3, 3.8, 1, 2),
@@ -38,6 +38,7 @@ NORM, SPLIT_NORM, CONVERTED_NORM, WRITTEN_NORM = (
 )
 """Passes forward and backward of one norm, and kernels forward and backward; the last adds what its blocks summed."""
 KINDS = {"one": NORM, "split": SPLIT_NORM, "converted": CONVERTED_NORM}
+ENGINE = "transformer-engine"
 ROTARY, WRITTEN_ROTARY = (2.0, 2.0, 2), (10.0, 14.0, 12)
 NORM_TAKES, ROTARY_TAKES = (1.32, 1.2), (1.94, 1.59)
 """Times as long as their passes that operations written out take, forward and backward."""
@@ -78,13 +79,21 @@ def _norms(shard: Shard, count: int) -> Passes:
 def _over(shard: Shard, elements: Number, count: int) -> Passes:
     """`count` norms over so many elements."""
     forward, backward, there, back = norm_passes(shard)
+    if writes_norms(shard):
+        return shard.operations(count * elements, forward, backward, count * there, count * back)
     size_B, software = count * elements * shard.clock.element_B, shard.clock.elementwise
     return Passes(software(forward * size_B, count * there), software(backward * size_B, count * back))
 
 
 def rotary_work(shard: Shard, elements: Number) -> Passes:
     """Rotary embedding of so many elements of queries and keys."""
-    if shard.recipe.fused_norms:
+    fused = shard.recipe.fused_norms and not (shard.clock.stack.kernels == ENGINE and _stretched(shard.model.rotary))
+    if fused:
         return shard.elementwise(elements, *ROTARY)
     forward, backward, kernels = WRITTEN_ROTARY
-    return shard.elementwise(elements, forward * ROTARY_TAKES[0], backward * ROTARY_TAKES[1], kernels)
+    return shard.operations(elements, forward * ROTARY_TAKES[0], backward * ROTARY_TAKES[1], kernels, kernels)
+
+
+def _stretched(rotary: Rotary | None) -> bool:
+    """Whether sines and cosines are multiplied by a factor other than one."""
+    return rotary is not None and rotary.scaling == "yarn" and rotary.mscale != rotary.mscale_all_dim

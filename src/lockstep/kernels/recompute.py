@@ -14,6 +14,7 @@ jax/_src/ad_checkpoint.py (remat_partial_eval removes dead code from what is run
 from __future__ import annotations
 
 from lockstep.kernels.clock import Work
+from lockstep.kernels.experts import clamped
 from lockstep.kernels.feed_forward import activation, feed_forward
 from lockstep.kernels.layer import LayerWork, up_projections
 from lockstep.kernels.norms import norms
@@ -46,6 +47,7 @@ def modules_again(shard: Shard, kind: LayerKind, core: Passes) -> Work:
     if "moe_act" in modules and moe:
         width = moe.ffn / shard.grid.expert_tp
         parts.append(activation(shard, width, shard.routed_tokens * moe.top_k, 1, moe.gated).forward)
+        parts.append(clamped(shard, moe).forward)
         parts.append(activation(shard, moe.shared_ffn / shard.grid.tp, shard.tokens, 1, moe.gated).forward)
     return sum(parts, Work())
 

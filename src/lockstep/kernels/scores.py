@@ -41,8 +41,11 @@ def score_work(shard: Shard, count: Number, scores: Number, causal: bool) -> Pas
 
 
 def _softmax(shard: Shard, count: Number, scores: Number, causal: bool) -> Passes:
-    several, one = np.mod(count, AT_ONCE) != 0, CAUSAL if causal else ONE_KERNEL
-    apart = (SEVERAL[0] * TAKES[0], SEVERAL[1] * TAKES[1], *SEVERAL[2:])
-    there, back, kernels, again = (np.where(several, *both) for both in zip(apart, one, strict=True))
-    size_B, software = scores * shard.clock.element_B, shard.clock.elementwise
-    return Passes(software(there * size_B, kernels), software(back * size_B, again))
+    there, back, *_ = CAUSAL if causal else ONE_KERNEL
+    one = shard.elementwise(scores, there, back)
+    apart = shard.operations(scores, SEVERAL[0] * TAKES[0], SEVERAL[1] * TAKES[1], *SEVERAL[2:])
+    kernel = np.mod(count, AT_ONCE) == 0
+    several = np.logical_not(kernel)
+    return Passes(
+        one.forward.when(kernel) + apart.forward.when(several), one.backward.when(kernel) + apart.backward.when(several)
+    )

@@ -82,3 +82,10 @@ class Shard:
         """A kernel that reads and writes `elements` so many times in either direction."""
         size_B, software = elements * self.clock.element_B, self.clock.elementwise
         return Passes(software(size_B * forward_passes, kernels), software(size_B * backward_passes, kernels))
+
+    def operations(
+        self, elements: Number, forward_passes: Number, backward_passes: Number, there: Number = 1, back: Number = 1
+    ) -> Passes:
+        """So many operations of PyTorch in either pass that read and write `elements` so many times in all."""
+        size_B, apart = elements * self.clock.element_B, self.clock.operations
+        return Passes(apart(size_B * forward_passes, there), apart(size_B * backward_passes, back))

@@ -44,5 +44,4 @@ def written_scores(shard: Shard, scores: Number) -> Passes:
 
 def _each(shard: Shard, elements: Number, passes: Sequence[Number]) -> Passes:
     forward, backward, there, back = passes
-    size_B, software = elements * shard.clock.element_B, shard.clock.elementwise
-    return Passes(software(forward * size_B, there), software(backward * size_B, back))
+    return shard.operations(elements, forward, backward, there, back)

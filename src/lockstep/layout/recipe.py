@@ -123,6 +123,9 @@ class Recipe(Brief):
     optimizer-in-backward): one micro-batch per step, and no clipping by the norm of all gradients."""
     narrow_inputs: bool = False
     """Where products run in fp8 or narrower, linear layers keep their inputs in that format (Transformer Engine)."""
+    current_scaling: bool = False
+    """Casts to fp8 scale by the largest value of the tensor, for which it is read once more, not by those of the steps
+    before (Transformer Engine's Float8CurrentScaling)."""
     overlap_dp: bool = True
     """Data-parallel traffic overlaps with the backward pass (and FSDP's gathers with both passes)."""
     sharding: str = "any"
@@ -191,6 +194,12 @@ class Recipe(Brief):
     grouped_experts: bool = True
     """The products of a rank's experts are one kernel, not one for each (Transformer Engine's GroupedLinear; loops over
     experts in transformers 4)."""
+    sliced_experts: bool = False
+    """Such a loop gives experts slices of their rows, and rows of experts that are cut are gathered by columns
+    (Megatron Core 0.9 with `moe_grouped_gemm` off)."""
+    padded_experts: bool = False
+    """In fp8 or narrower the rows of a rank's experts are copied apart, to multiples of what kernels take, and what
+    comes out back (Transformer Engine's Fp8Padding), which HybridEP does in passing."""
     cuda_graphs: str = "none"
     """What the host replays from CUDA graphs instead of launching it: none; attention, of a layer all but its routed
     experts (Megatron Core's scopes attn, moe_router and moe_preprocess); or step, everything."""

@@ -223,6 +223,8 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, states: Passes)
     host_backward_s = host_backward_s + repeated * clock.recompute_host_s
     host_forward_s = there.kernels * forward_launch_s
     forward_s = _pass_s(there, host_forward_s, waits_s[0], blocking)
+    if work.counted is not None:
+        forward_s = np.maximum(forward_s, _counted_s(shard, there, work.counted) - waits_s[0])
     if shard.grid.stages == 1:
         # What the host is ahead after the forward pass; between stages it waits for what it sends.
         ahead_s = np.maximum(0.0, there.device_s + waits_s[0] - host_forward_s)
@@ -281,6 +283,17 @@ def _blocks(shard: Shard) -> Truth:
 def _pass_s(work: Work, host_s: Number, waits_s: Number, blocking: Truth) -> Number:
     """Seconds of a pass apart from its waits for traffic, during which a host that does not block goes on launching."""
     return np.where(blocking, work.device_s + host_s, np.maximum(work.device_s, host_s - waits_s))
+
+
+def _counted_s(shard: Shard, there: Work, counted: Work) -> Number:
+    """Seconds of a forward pass whose host waits for the router: it launches the experts' kernels only when it has read
+    how many tokens each gets. What is replayed or compiled as a whole has shapes that do not depend on it.
+
+    Source: NVIDIA/Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py (cuda_sync_point).
+    """
+    if shard.clock.stack.compiled or shard.recipe.cuda_graphs == "step":
+        return 0.0
+    return there.device_s - counted.device_s + counted.kernels * shard.clock.launches_s[0]
 
 
 def part_times(clock: Clock, recipe: Recipe, parts: Passes) -> StageTimes:

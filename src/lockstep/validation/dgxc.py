@@ -13,8 +13,12 @@ of one, so that experts get equally many tokens, sends each copy of a token by i
 cuts experts over the tensor-parallel ranks; the release of May 2025 prints that they are whole.
 
 Switches are those of the recipes' own files: gradients are kept and reduced in bf16 (grad_sync_dtype); tensor-parallel
-traffic overlaps in pieces with Llama and GPT-3, and not so with Nemotron-4 and Grok-1 (ub_tp_comm_overlap of
-nemotron/nemotron4-340b-synth.yaml and grok1/grok1_314b.yaml); GPT-3 has dropout (nemo_megatron/gpt3_175b_hydra.yaml).
+traffic overlaps in pieces, with Nemotron-4 and Grok-1 too, whose configure.sh overrides the files beside it
+(ub_tp_comm_overlap), as do later recipes (NVIDIA/NeMo, recipes/nemotron4_340b.py, tp_comm_overlap; Grok-1's of May 2025
+is taken alike); GPT-3 has dropout (nemo_megatron/gpt3_175b_hydra.yaml). Until v25.02, on NeMo 24.09, configure.sh
+of GPT-3, Nemotron-4 340B and Grok-1 turns cuDNN's attention off (NVTE_FUSED_ATTN=0), which leaves FlashAttention, taken
+as the second; and Grok-1's experts are run one after another (moe_grouped_gemm false). Later recipes, of NeMo 2, compute
+nothing again.
 
 MaxText's remat policies are those of its configure.sh. Of Llama 2, November 2024, the projections around attention are
 kept (`save_dot_except_mlp`, and `save_dot_except_mlpwi`, which names the feed-forward block's output besides, though no
@@ -39,6 +43,7 @@ TUNING_SOURCE = "NVIDIA/dgxc-benchmarking, v25.02; its fine-tuning of Llama 3 wi
 SAMPLE_TOKENS = 200
 SAVED_QKV = ("core_attn", "context", "out_proj", "layernorm", "mlp")
 """What MaxText's policies that save queries, keys and values alone run again."""
+EARLY, WITHOUT_CUDNN = ("v24.11.1", "v25.02"), ("gpt3-175b", "nemotron4-340b", "grok1-314b")
 CATALOG = {
     "llama2-70b": "llama2-70b",
     "llama3-8b": "llama3-8b",
@@ -128,7 +133,7 @@ def _layout(row: dict[str, str]) -> Layout:
         micro_batch=int(row["mbs"]),
         zero=1,
         sequence_parallel=tp > 1,
-        recompute="none" if _nemo_2(row) else row["recompute"] or "none",
+        recompute=row["recompute"] if row["recompute"] and row["release"] in EARLY else "none",
     )
 
 
@@ -143,8 +148,11 @@ def _maxtext_case(row: dict[str, str]) -> Case:
 
 def _case(row: dict[str, str]) -> Case:
     layout = _layout(row)
-    switches: Json = {"exchange": "copy", "routing": "forced"} if row["ep"] else {}
-    if _without_cudnn(row):
+    early = row["release"] in EARLY
+    switches: Json = {}
+    if row["ep"]:
+        switches = {"exchange": "copy", "routing": "forced", "sliced_experts": early}
+    if early and row["model"] in WITHOUT_CUDNN:
         switches["attention_kernel"] = "flash2"
     if "gpt3" in row["model"]:
         switches["dropout"] = True
@@ -153,17 +161,6 @@ def _case(row: dict[str, str]) -> Case:
     if row["mode"] == "lora":
         switches["train"] = "lora:r=8,targets=qkv"
     return _asked(row, layout, Recipe.by("nemo-24", **_trained(row), overlap_pp=layout.vpp > 1, **switches))
-
-
-def _without_cudnn(row: dict[str, str]) -> bool:
-    """Whether the recipe's script turns attention of cuDNN off (NVTE_FUSED_ATTN=0)."""
-    asked = any(name in row["model"] for name in ("gpt3", "grok", "340b"))
-    return asked and not _nemo_2(row)
-
-
-def _nemo_2(row: dict[str, str]) -> bool:
-    """Whether NeMo 2's own recipe trains: Llama 3.1 and Nemotron-4 since April 2025, Grok-1 since May."""
-    return row["release"] >= ("v25.05" if row["ep"] else "v25.04")
 
 
 def _trained(row: dict[str, str]) -> Json:

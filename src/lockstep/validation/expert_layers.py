@@ -6,10 +6,13 @@ that are compared. Its test chooses at most four of as many groups of experts as
 
 Megatron's functional test times a layer of experts alone on eight devices, and torchao's benchmark one on a single
 device, both with balanced routing. The dispatchers DeepEP and HybridEP send a token once to each device. The test sets
-neither a gate nor a shared expert; torchao's layer has both.
+neither a gate nor a shared expert; torchao's layer has both. Nor does it set that the experts' function is fused with
+the weights of their rows, which are fp32: GELU (2 passes), product (3), converted (3); backward converted (3), the
+gradients of either factor (4 and 5), converted (3) and summed (2), GELU (3).
 
 Sources: deepseek-ai/DeepEP, docs/legacy.md and tests/test_internode.py (num_rdma_token_sent); NVIDIA/Megatron-LM,
-tests/functional_tests/test_cases/common/moe_perf; pytorch/ao, torchao/prototype/moe_training.
+tests/functional_tests/test_cases/common/moe_perf (its TransformerConfig has no bias_activation_fusion) and
+core/transformer/moe/experts.py (TEGroupedMLP.forward); pytorch/ao, torchao/prototype/moe_training.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.experts import experts
 from lockstep.kernels.layer import layer_work
-from lockstep.kernels.shard import Shard
+from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import Job, Layout, Recipe, choices_of
 from lockstep.parallel.expert.spread import expected_units
 from lockstep.simulate.law import Normal
@@ -35,6 +38,8 @@ NODE = 8
 CLUSTERS = {"H100": "dgx-h100", "B200": "dgx-b200"}
 EXPERTS_OF_TEST = 256
 """In DeepEP's tests, whose table prints none."""
+WEIGHTED, FUSED = (8.0, 20.0), (2.0, 3.0)
+"""Passes of a function without a gate and of its weights, forward and backward, and what of them fused kernels take."""
 TORCHTITAN_TOP_K = 1
 """Default of torchtitan's MoEArgs, which torchao's benchmark does not set."""
 
@@ -73,12 +78,19 @@ def exchange_s(case: Case) -> float:
 def layer_s(case: Case) -> float:
     """Seconds of an expert layer alone, forward and backward: its exchanges wait for the slowest device."""
     shard = _shard(case)
-    work, kernels = layer_work(shard, EXPERTS), experts(shard, _moe(case))
+    work, kernels = layer_work(shard, EXPERTS), experts(shard, _moe(case)) + _weighted(shard, _moe(case))
     sides = layer_pieces(shard, Network(case.cluster, shard.grid), work, EXPERTS)
     waits_s = sum(float(piece.exposed_s) for side in sides for piece in side if piece.part == "ep")
     passes = (kernels.forward, kernels.backward)
     slowest = Normal(1.0, case.cluster.rank_spread_frac or 1e-9).expected_max_s(case.job.devices)
     return waits_s + slowest * sum(float(one.seconds(shard.clock.launch_s, blocking=False)) for one in passes)
+
+
+def _weighted(shard: Shard, moe: Experts) -> Passes:
+    """What Megatron's test, alone without a gate, does to the experts' rows beyond fused kernels."""
+    rows = shard.routed_tokens * moe.top_k * (0 if moe.gated else moe.ffn)
+    forward, backward = (apart - fused for apart, fused in zip(WEIGHTED, FUSED, strict=True))
+    return shard.elementwise(rows, forward, backward, kernels=0 if moe.gated else 4)
 
 
 def exchange_cases() -> tuple[Case, ...]:
@@ -120,6 +132,7 @@ def _layer_case(row: dict[str, str]) -> Case:
     recipe = Recipe(
         seq=int(row["seq_len"]), batch=devices * micro_batch, dtype="bf16" if row["precision"] == "bf16" else "fp8",
         exchange="copy" if row["dispatcher"] == "all-to-all" else "node", overlap_ep="none",
+        padded_experts="HybridEP" not in row["dispatcher"] and devices > 1,
     )  # fmt: skip
     return Case(
         row=f"{row['row_id']} {row['model_proxy']} {row['gpu']} {row['precision']} {row['dispatcher']}",

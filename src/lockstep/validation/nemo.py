@@ -5,13 +5,15 @@ are taken from Megatron Bridge's scripts/performance/configs (*_workload_base_co
 containers may not have had. Gradients are kept and reduced in bf16 (grad_reduce_in_fp32 = False there). Transformer
 Engine overlaps tensor-parallel traffic with products and, with interleaving, hides sends.
 Rows are left out where the model or the number format is not in the catalog or the cluster is not filled evenly. The
-eight on racks used in part came after the fit of the B200 curve.
+eight on racks used in part came after the fit of the B200 curve. fp8 is current scaling in Megatron Bridge's containers
+(fp8_cs of its configurations), delayed before; 25.09, which does not print it, is taken as 25.11.
 
 Models with experts are a table of their own, to which nothing was fitted. Their routing is forced to balance, as the
 rows say; experts are whole (Megatron Bridge's recipes set expert_tensor_parallel_size 1). How tokens travel, what runs
 beside that and what comes from CUDA graphs is not printed, and taken from the recipes of the time; rows that drop
-tokens send every copy by itself, as Megatron Bridge then does without DeepEP. DeepSeek-V3's stages are placed as by
-Megatron Bridge. One row is left out: 64 ranks of experts in stages of 32 ranks (mb271).
+tokens send every copy by itself, as Megatron Bridge then does without DeepEP. Where whole steps come from CUDA graphs
+one fused kernel runs all experts (NVTE_CUTEDSL_FUSED_GROUPED_MLP of perf_recipes). DeepSeek-V3's stages are placed as
+by Megatron Bridge. One row is left out: 64 ranks of experts in stages of 32 ranks (mb271).
 
 Fine-tuning is a table of its own too: of all parameters, or of adapters on queries, keys and values (target_modules of
 Megatron Bridge's performance recipes), of samples packed as in `dgxc.py`.
@@ -28,7 +30,7 @@ from lockstep.layout import Job, Layout, Recipe
 from lockstep.types.plain import Json
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.validation.dgxc import SAMPLE_TOKENS
-from lockstep.workload import Attention, ConvNet, Experts, Transformer, model
+from lockstep.workload import ConvNet, Transformer, model
 
 SOURCE = "NVIDIA NeMo Framework and Megatron Bridge performance summaries, 24.01 to 26.04; a part of their rows"
 MODELS = {
@@ -54,17 +56,7 @@ EXPERT_MODELS = {
     "Qwen3_235B_a22B (tokendrop)": "qwen3-235b-a22b",
     "GPT OSS 120B": "gpt-oss-120b",
 }
-GPT_OSS = Transformer(
-    name="gpt-oss-120b",
-    layers=36,
-    hidden=2880,
-    vocab=201088,
-    attention=Attention(heads=64, kv_heads=8, head_dim=64, qkv_bias=True, out_bias=True, window=128, global_every=2),
-    experts=Experts(experts=128, top_k=4, ffn=2880, router_bias=True),
-    max_positions=131072,
-    source="huggingface.co/openai/gpt-oss-120b config.json; without the experts' biases and the attention's sinks",
-)
-"""No model of the catalog, as its weights are not counted exactly: 0.03 % of them are missing."""
+GPT_OSS = "gpt-oss-120b"
 # Megatron Bridge, src/megatron/bridge/recipes/deepseek/deepseek_v3.py (layout_map) for 16 chunks; for 32
 # scripts/performance/configs/deepseek/deepseek_llm_pretrain.py, "Et|(tt|)*30mL".
 DEEPSEEK_STAGES = {16: (4,) * 15 + (1,), 32: (1,) + (2,) * 30 + (0,)}
@@ -126,7 +118,7 @@ def _cluster(row: dict[str, str]) -> Cluster | None:
 
 def _model(row: dict[str, str], name: str) -> Transformer | ConvNet:
     """The model of the catalog, without its prediction module where the row has none."""
-    found = GPT_OSS if name == GPT_OSS.name else model(name)
+    found = model(name)
     return replace(found, mtp_layers=0) if isinstance(found, Transformer) and "w/o MTP" in row["model"] else found
 
 
@@ -157,7 +149,7 @@ def _recomputed(row: dict[str, str], name: str) -> tuple[str, ...]:
     if name == "deepseek-v3":
         both = gpu == "H100" or (gpu == "B200" and _number(row["pp"]) == 8)
         return ("mla_up_proj", "mlp") if both else ("mla_up_proj",)
-    return ("layernorm", "moe_act") if name == GPT_OSS.name and dtype == "bf16" else ()
+    return ("layernorm", "moe_act") if name == GPT_OSS and dtype == "bf16" else ()
 
 
 def _graphs(row: dict[str, str], name: str) -> str:
@@ -172,7 +164,7 @@ def _graphs(row: dict[str, str], name: str) -> str:
     if "tokendrop" in row["model"]:
         whole = "Qwen3" in row["model"] and (gpu == "GB200" or (gpu == "B200" and "30B" in row["model"]))
         return "step" if whole else "none"
-    if release < "26.02" or gpu == "H100" or name == GPT_OSS.name:
+    if release < "26.02" or gpu == "H100" or name == GPT_OSS:
         return "none"
     none = name == "qwen3-235b-a22b" or (name == "deepseek-v3" and _number(row["pp"]) == 16)
     return "none" if gpu == "B200" and none else "attention"
@@ -189,7 +181,7 @@ def _overlap(row: dict[str, str], name: str) -> str:
         _whole_steps(row),
         name == "qwen3-235b-a22b" and gpu == "H100" and release >= "26.02",
         name == "deepseek-v3" and gpu == "B200" and _number(row["pp"]) == 8,
-        name == GPT_OSS.name and gpu == "GB200" and release >= "26.04",
+        name == GPT_OSS and gpu == "GB200" and release >= "26.04",
     )
     return "passes" if any(beside) else "none"
 
@@ -197,8 +189,13 @@ def _overlap(row: dict[str, str], name: str) -> str:
 def _exchange(row: dict[str, str], name: str) -> str:
     """How tokens travel (moe_token_dispatcher_type): every copy by itself, or once to each node (DeepEP, HybridEP)."""
     alone = name == "qwen3-235b-a22b" and row["gpu"] in ("H100", "B200")
-    alone |= name == GPT_OSS.name and not _whole_steps(row)
+    alone |= name == GPT_OSS and not _whole_steps(row)
     return "copy" if alone or "tokendrop" in row["model"] else "node"
+
+
+def _padded(row: dict[str, str], name: str) -> bool:
+    """Whether rows of experts are copied to be padded: without dropped tokens, and where HybridEP does not do it."""
+    return "tokendrop" not in row["model"] and (_exchange(row, name) == "copy" or row["container"][:5] < "26.02")
 
 
 def _offloaded(row: dict[str, str], name: str) -> int:
@@ -211,7 +208,8 @@ def _recipe(row: dict[str, str], name: str, layout: Layout) -> Recipe:
     experts: Json = {}
     if name in EXPERT_MODELS.values():
         experts = {"exchange": _exchange(row, name), "routing": "forced", "overlap_ep": _overlap(row, name),
-                   "cuda_graphs": _graphs(row, name)}  # fmt: skip
+                   "cuda_graphs": _graphs(row, name), "grouped_experts": _whole_steps(row),
+                   "padded_experts": _padded(row, name)}  # fmt: skip
     if again := _recomputed(row, name):
         experts["recompute_modules"] = again
     if "pre" not in row["task"].lower():
@@ -224,6 +222,7 @@ def _recipe(row: dict[str, str], name: str, layout: Layout) -> Recipe:
         batch=int(row["gbs_seqs"]),
         dtype=DTYPES[row["precision"]],
         overlap_pp=layout.vpp > 1,
+        current_scaling=row["container"][0].isdigit(),
         offload_layers=_offloaded(row, name),
         **experts,
     )

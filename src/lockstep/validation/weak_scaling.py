@@ -123,7 +123,9 @@ def main() -> None:
     errors = np.array([one.predicted_frac() - one.measured_frac for one in found])
     print(f"# median |error| {np.median(np.abs(errors)):.3f}, mean {errors.mean():+.3f}, {len(found)} series")
     for cluster, tables in FITTED.items():
-        own = [one for one in found if one.table in tables and cluster[:4].lower() in one.smallest[0].cluster.device.name]
+        own = [
+            one for one in found if one.table in tables and cluster[:4].lower() in one.smallest[0].cluster.device.name
+        ]
         print(f"{cluster}: rank_spread_frac = {fitted_spread(own):g} of {len(own)} series")
 
 
