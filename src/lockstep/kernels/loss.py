@@ -50,7 +50,7 @@ PASSES = {
 }
 """Passes forward and backward, and kernels of either."""
 TAKEN = 1.11
-"""Times as long as its bytes that a kernel of a loss takes: the mean of those measured alone on H100 (`products.py`)."""
+"""Times as long as its bytes that a kernel of a loss takes: the mean of what was measured on H100 (`products.py`)."""
 
 
 def loss_work(shard: Shard, logits: Number) -> Passes:

@@ -11,8 +11,9 @@ that read or write an element in half precision, so that one in fp32 counts two:
 Dropout is a kernel of its own. What transformers writes out: `written.py`.
 
 Sources: NVIDIA/Megatron-LM, megatron/model/fused_softmax.py (is_kernel_available: attn_batches % 4; and
-forward_torch_softmax) and megatron/fused_kernels/scaled_upper_triang_masked_softmax.h (batch_element_count); the same in bigscience-workshop/Megatron-DeepSpeed, in VIA-Research/vTrain, src/model/, and in
-NVIDIA/TransformerEngine, pytorch/softmax.py.
+forward_torch_softmax) and megatron/fused_kernels/scaled_upper_triang_masked_softmax.h (batch_element_count); the same
+in bigscience-workshop/Megatron-DeepSpeed, in VIA-Research/vTrain, src/model/, and in NVIDIA/TransformerEngine,
+pytorch/softmax.py.
 """
 
 from __future__ import annotations

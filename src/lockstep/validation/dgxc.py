@@ -17,8 +17,8 @@ traffic overlaps in pieces, with Nemotron-4 and Grok-1 too, whose configure.sh o
 (ub_tp_comm_overlap), as do later recipes (NVIDIA/NeMo, recipes/nemotron4_340b.py, tp_comm_overlap; Grok-1's of May 2025
 is taken alike); GPT-3 has dropout (nemo_megatron/gpt3_175b_hydra.yaml). Until v25.02, on NeMo 24.09, configure.sh
 of GPT-3, Nemotron-4 340B and Grok-1 turns cuDNN's attention off (NVTE_FUSED_ATTN=0), which leaves FlashAttention, taken
-as the second; and Grok-1's experts are run one after another (moe_grouped_gemm false). Later recipes, of NeMo 2, compute
-nothing again.
+as the second; and Grok-1's experts are run one after another (moe_grouped_gemm false). Later recipes, of NeMo 2,
+compute nothing again.
 
 MaxText's remat policies are those of its configure.sh. Of Llama 2, November 2024, the projections around attention are
 kept (`save_dot_except_mlp`, and `save_dot_except_mlpwi`, which names the feed-forward block's output besides, though no

@@ -100,7 +100,7 @@ def _line(found: Device, flops: Floats, size_B: Floats, time_s: Floats) -> tuple
 
 
 def operations() -> dict[str, float]:
-    """Seconds of PyTorch's sums and activations ("torch") and losses ("loss") over those of their bytes, in the mean."""
+    """Seconds of PyTorch's sums and activations ("torch") and losses ("loss") over those of their bytes: means."""
     stream_Bps = device("h100-sxm").memory_bandwidth_Bps * efficiency("h100").stream_frac
     found: dict[str, list[float]] = {"torch": [], "loss": []}
     for row in read_rows(H100_FILE):

@@ -57,6 +57,11 @@ class Series:
         return self.smallest[0].job.devices, self.largest[0].job.devices
 
     @property
+    def device(self) -> str:
+        """The device type."""
+        return self.smallest[0].cluster.device.name
+
+    @property
     def measured_frac(self) -> float:
         """Efficiency, measured."""
         return _mean(case.measured for case in self.smallest) / _mean(case.measured for case in self.largest)
@@ -123,9 +128,7 @@ def main() -> None:
     errors = np.array([one.predicted_frac() - one.measured_frac for one in found])
     print(f"# median |error| {np.median(np.abs(errors)):.3f}, mean {errors.mean():+.3f}, {len(found)} series")
     for cluster, tables in FITTED.items():
-        own = [
-            one for one in found if one.table in tables and cluster[:4].lower() in one.smallest[0].cluster.device.name
-        ]
+        own = [one for one in found if one.table in tables and one.device.startswith(cluster[:4].lower())]
         print(f"{cluster}: rank_spread_frac = {fitted_spread(own):g} of {len(own)} series")
 
 

@@ -3,8 +3,8 @@
     y = x W + (x A) B        W: in x out, frozen;  A: in x r and B: r x out, trained
 
 for every matrix W that is a target: r (in + out) parameters each. Tensor parallelism cuts B like the columns of W, or A
-like its rows (attention out, down). No gradient of W is computed; that of x passes through both products. Where software
-makes queries, keys and values, or gate and up, in one product, one adapter adapts them: one A, and B as wide as all.
+like its rows (attention out, down). No gradient of W is computed; that of x passes through both products. Where
+queries, keys and values, or gate and up, are made in one product, one adapter adapts them: one A, B as wide as all.
 
 Source: Hu et al. 2021 (arXiv 2106.09685), section 4; targets by name as in Hugging Face's PEFT (`target_modules`).
 """
