@@ -38,7 +38,7 @@ def _cluster(devices: int) -> Cluster:
     """Nodes with four ports of 100 Gbit/s; the spread of their speeds is what weak scaling shows."""
     found = cluster("a100-80gb-4xhdr", gpus=devices)
     levels = (found.levels[0], replace(found.levels[1], link=link("roce-100")), *found.levels[2:])
-    return replace(found, levels=levels, own_rank_spread_frac=0.022)
+    return replace(found, levels=levels, own_rank_spread_frac=0.021)
 
 
 def _case(row: dict[str, str]) -> Case:

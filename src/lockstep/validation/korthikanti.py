@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout
 from lockstep.validation.case import Case, Table, activations_B, gpt, megatron_recipe, read_rows, state_B, step_time_s
-from lockstep.validation.narayanan import selene
 
 SOURCE = "Korthikanti et al. 2022 (arXiv 2205.05198)"
 FILE = "korthikanti_2022_recompute.csv"
@@ -38,7 +38,7 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
         quantity=quantity,
         measured=measured,
         job=Job(model, recipe, devices),
-        cluster=selene(devices),
+        cluster=cluster("dgx-a100-80gb", gpus=devices),
         layout=layout,
         predict=predict,
     )

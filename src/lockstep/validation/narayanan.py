@@ -7,9 +7,7 @@ ZeRO-3 rows ran on DeepSpeed of 2021, whose gathers reached about one NIC's rate
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from lockstep.hardware import Cluster, cluster
+from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout
 from lockstep.validation.case import Case, Table, gpt, megatron_recipe, read_rows, step_time_s
 
@@ -25,11 +23,6 @@ def cases() -> tuple[Case, ...]:
 
 def _seconds(row: dict[str, str]) -> str:
     return row["step_time_s_reported"] or row["step_time_s_derived"]
-
-
-def selene(devices: int) -> Cluster:
-    """So many A100 of NVIDIA's own cluster, whose steps lose nothing beyond traffic on more of them."""
-    return replace(cluster("dgx-a100-80gb", gpus=devices), own_rank_spread_frac=0.0)
 
 
 def _case(row: dict[str, str], like: dict[str, str]) -> Case:
@@ -53,7 +46,7 @@ def _case(row: dict[str, str], like: dict[str, str]) -> Case:
         quantity="step_time_s",
         measured=float(_seconds(row)),
         job=Job(model, megatron_recipe(batch), devices),
-        cluster=selene(devices),
+        cluster=cluster("dgx-a100-80gb", gpus=devices),
         layout=layout,
         predict=step_time_s,
         note="" if row["mbs"] else "micro-batch taken from the April table",
