@@ -89,8 +89,8 @@ def layer_s(case: Case) -> float:
 def _weighted(shard: Shard, moe: Experts) -> Passes:
     """What Megatron's test, alone without a gate, does to the experts' rows beyond fused kernels."""
     rows = shard.routed_tokens * moe.top_k * (0 if moe.gated else moe.ffn)
-    forward, backward = (apart - fused for apart, fused in zip(WEIGHTED, FUSED, strict=True))
-    return shard.elementwise(rows, forward, backward, kernels=0 if moe.gated else 4)
+    apart, fused = shard.operations(rows, *WEIGHTED, *(0, 0) if moe.gated else (4, 4)), [-one for one in FUSED]
+    return apart + shard.elementwise(rows, *fused, kernels=0)
 
 
 def exchange_cases() -> tuple[Case, ...]:
