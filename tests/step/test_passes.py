@@ -47,6 +47,9 @@ VIEWS = (
     "alias",
     "_unsafe_view",
     "select",
+    "permute",
+    "unbind",
+    "split",
 )
 
 

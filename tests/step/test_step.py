@@ -300,11 +300,27 @@ def test_overlapped_tensor_traffic_hides_behind_products(sequence_parallel: bool
         price_step(Job(large, replace(free, overlap_tp=how), 64), CLUSTER, layout.grid())
         for how in ("none", "gradients", "all")
     )
-    # Forward and backward, gathers and reductions, all take equally long; one or two of four parts are hidden.
-    left = 3 / 4 if sequence_parallel else 1 / 2
+    # Gathers and reductions all take equally long. Without parts kept, the reductions backward hide, two of four parts;
+    # with them also what is gathered again, two of five.
+    left = 3 / 5 if sequence_parallel else 1 / 2
     assert float(gradients.tp_comm_s) == pytest.approx(left * float(none.tp_comm_s), rel=1e-9)
     assert float(everything.tp_comm_s) < float(gradients.tp_comm_s)
     assert float(gradients.compute_s) == pytest.approx(float(none.compute_s), rel=1e-12)
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_parts_that_are_kept_are_gathered_once_more(sequence_parallel: bool) -> None:
+    """One of the two collectives of a pass, in one of both passes; without sequence parallelism all is kept anyway."""
+    layout, large = Layout(tp=4, dp=16, sequence_parallel=sequence_parallel), model("llama3-70b")
+    parts, whole = (
+        price_step(
+            Job(large, replace(LLAMA.recipe, overlap_tp="none", gathers_again=again), 64), CLUSTER, layout.grid()
+        )
+        for again in (True, False)
+    )
+    ratio = 5 / 4 if sequence_parallel else 1.0
+    assert float(parts.tp_comm_s) == pytest.approx(ratio * float(whole.tp_comm_s), rel=1e-9)
+    assert float(parts.compute_s) == pytest.approx(float(whole.compute_s), rel=1e-12)
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])

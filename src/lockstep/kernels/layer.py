@@ -18,6 +18,7 @@ import numpy as np
 from lockstep.kernels.adapters import adapter_work, restored_work
 from lockstep.kernels.autocast import autocast_work
 from lockstep.kernels.clock import Work
+from lockstep.kernels.copies import copied_heads, copied_sums
 from lockstep.kernels.experts import experts, shared_experts
 from lockstep.kernels.feed_forward import feed_forward
 from lockstep.kernels.image import image_head_work, modulation_work, patch_work
@@ -62,7 +63,7 @@ def projections(shard: Shard, rotary: bool = True) -> Passes:
         parts += query_key_norms(shard, tokens * (width + kv_width))
     if rotary and shard.model.positions == "rotary":
         parts += rotary_work(shard, tokens * (width + kv_width))
-    return parts
+    return parts + copied_heads(shard, width, kv_width)
 
 
 def _latent_projections(shard: Shard, latent: LatentAttention, heads: Number) -> Passes:
@@ -149,7 +150,7 @@ def _for_blocks(parts: Passes, kind: LayerKind) -> Passes:
 def residual_and_norms(shard: Shard, kind: LayerKind = DENSE) -> Passes:
     """A norm and a residual addition for each block, with dropout where there is such, and the biases' gradients."""
     recipe, elements = shard.recipe, shard.loose_tokens * shard.model.hidden
-    parts = norms(shard) + residual_sums(shard)
+    parts = norms(shard) + residual_sums(shard) + copied_sums(shard)
     if recipe.dropout:
         parts += shard.elementwise(elements, 1.0, 4.0, kernels=0 if recipe.fused_elementwise else 2)
         if recipe.fused_elementwise:

@@ -36,6 +36,7 @@ EP_OVERLAPS = ("none", "cells", "shared", "passes")
 CUDA_GRAPHS = ("none", "attention", "step")
 EXCHANGES = ("copy", "node")
 NORM_KERNELS = ("one", "split", "converted")
+COPIES = ("none", "gpt-neox", "nanotron")
 MFU_CONVENTIONS = ("full", "causal", "6n")
 NARROW_B = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 """Bytes per element of an input kept in a narrow format, its scales included (one byte per 32 or 16 elements)."""
@@ -95,6 +96,8 @@ class Recipe(Brief):
     """The gradients of a residual stream's two ways and of biases are summed inside other kernels (compiled)."""
     fused_gate: bool = False
     """A gated block's activation and product run as one kernel where other elementwise operations do not (scripted)."""
+    copies: str = "none"
+    """Whose copies and sums between a layer's other kernels are made: none, gpt-neox or nanotron."""
     cross_entropy: str | None = None
     """How the cross entropy treats logits, a word of LOSS_B; None: fused where elementwise kernels are, else eager."""
     fused_adapters: bool = False
@@ -144,6 +147,9 @@ class Recipe(Brief):
     overlaps the product for the weight's (Megatron-LM since late 2021; arXiv 2205.05198 section 4.2.2); all, where
     products are cut in pieces that communicate while others compute (Transformer Engine's userbuffers); or async, where
     each collective overlaps with its own product alone (PyTorch's asynchronous tensor parallelism)."""
+    gathers_again: bool = True
+    """With sequence parallelism a rank keeps its own part of what is gathered for a product, and gathers it once more
+    in the backward pass (Megatron-LM, Transformer Engine, nanotron; arXiv 2205.05198 4.2.2); DTensor does not."""
     cp_kind: str = "ring"
     """How context-parallel ranks share attention: ring, gather (keys and values of all, as in Llama 3), all-to-all (by
     heads, as in DeepSpeed-Ulysses) or mixed (all-to-all among neighbours, a ring across)."""
@@ -240,6 +246,7 @@ class Recipe(Brief):
             ("cross entropy", self.cross_entropy, tuple(LOSS_B), "--cross-entropy"),
             ("optimizer", self.optimizer, tuple(OPTIMIZERS), "--optimizer"),
             ("kernels of a norm", self.norm_kernels, NORM_KERNELS, "norm_kernels"),
+            ("copies between kernels", self.copies, COPIES, "copies"),
             ("what CUDA graphs hold", self.cuda_graphs, CUDA_GRAPHS, "--cuda-graphs"),
         ):
             if said is not None and said not in words:
