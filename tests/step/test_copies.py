@@ -13,11 +13,12 @@ import pytest
 
 from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.copies import ALONE, HEADS, copied_gate, copied_heads, copied_sums
+from lockstep.kernels.copies import ALONE, HEADS, copied_gate, copied_heads, copied_sums, returned_s
 from lockstep.kernels.feed_forward import activation
 from lockstep.kernels.shard import Shard
+from lockstep.kernels.sums import tensors
 from lockstep.layout import Layout, Recipe
-from lockstep.workload import Transformer, model
+from lockstep.workload import DENSE, Transformer, model
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 from .test_passes import HALF_B, Moved  # noqa: E402
@@ -135,3 +136,15 @@ def test_other_software_copies_nothing() -> None:
     shard = _shard("none")
     for found in (copied_heads(shard, WIDTH, WIDTH), copied_gate(shard, WIDTH), copied_sums(shard)):
         assert float(found.forward.device_s + found.backward.device_s) == 0.0
+
+
+def test_what_zero_1_gathered_is_copied_tensor_by_tensor_and_rank_by_rank() -> None:
+    """As often as `all_gather_coalesced` of nanotron copies, which the host launches one by one; nothing without it."""
+    shard = _shard("nanotron")
+    grids = {ranks: Layout(dp=ranks, zero=1).grid() for ranks in (8, 16)}
+    found = {ranks: float(returned_s(shard.clock, grid, shard.recipe, 32)) for ranks, grid in grids.items()}
+    assert found[16] == pytest.approx(2 * found[8])
+    layer = sum(one.name not in ("key", "value", "gate") for one in tensors(shard, DENSE))
+    assert found[8] == pytest.approx(8 * 32 * layer * shard.clock.launches_s[1])
+    assert not returned_s(shard.clock, Layout(dp=8).grid(), shard.recipe, 32)
+    assert not returned_s(shard.clock, grids[8], _shard("none").recipe, 32)

@@ -23,8 +23,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.kernels.clock import Work
+from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.shard import Passes, Shard
+from lockstep.layout import LayoutGrid, Recipe
 from lockstep.types.arrays import Number
 
 Pair = tuple[tuple[float, float], tuple[float, float]]
@@ -33,6 +34,8 @@ HEADS: dict[str, Pair] = {"gpt-neox": ((8.0, 5.0), (9.0, 3.5)), "nanotron": ((4.
 ALONE: dict[str, Pair] = {"gpt-neox": ((4.0, 2.0), (2.0, 0.0)), "nanotron": ((2.0, 0.0), (2.0, 0.0))}
 LAUNCHED = {"gpt-neox": (7, 11), "nanotron": (10, 3)}
 """Kernels of either, nanotron's six forward that count tokens included."""
+TENSORS = 6
+"""Of a layer in nanotron: of queries, keys and values, output, gate and up, down, and two norms."""
 BIASES_APART, HALVES_JOINED = 4.0, 4.0
 
 
@@ -70,3 +73,13 @@ def _turned(
     queries, keys = (most - less * single for most, less in zip(passes, alone, strict=True))
     size_B = shard.tokens * (queries * width + keys * others) * shard.clock.element_B
     return shard.clock.elementwise(size_B, kernels)
+
+
+def returned_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, layers: int) -> Number:
+    """Seconds in which ZeRO-1 of nanotron copies what it gathered into `layers` layers of a rank, one launch for
+    every tensor and rank (src/nanotron/distributed.py, all_gather_coalesced; optim/zero.py, _all_gather_params). No
+    module and no graph is around them: they are taken to launch as fast as autograd's.
+    """
+    if recipe.copies != "nanotron":
+        return 0.0
+    return np.where(grid.zero == 1, TENSORS * layers * grid.shard_ranks * clock.launches_s[1], 0.0)
