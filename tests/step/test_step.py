@@ -484,6 +484,18 @@ def test_a_dense_block_run_again_sends_one_of_the_two_rounds_of_a_layer_again(sp
     assert block.compute_s < full.compute_s
 
 
+def test_recomputation_per_operation_gathers_again_and_reduces_once() -> None:
+    """A gather takes as long as a reduction, and full recomputation repeats both of a forward pass."""
+    recipe = Recipe.by("torchtitan", seq=8192, batch=64, recompute_modules=("op",))
+    job = Job(model("llama3-8b"), recipe, 64)
+    none, each, full = (
+        price_step(job, CLUSTER, Layout(dp=8, tp=8, zero=3, recompute=mode, sequence_parallel=True).grid())
+        for mode in ("none", "selective", "full")
+    )
+    assert full.tp_comm_s - none.tp_comm_s == pytest.approx(2 * (each.tp_comm_s - none.tp_comm_s), rel=1e-9)
+    assert float(each.tp_comm_s) > float(none.tp_comm_s)
+
+
 def test_a_module_that_does_not_exist_is_named() -> None:
     with pytest.raises(UnknownName, match="module to recompute 'layer_norm'; did you mean layernorm"):
         Recipe(seq=1, batch=1, recompute_modules=("layer_norm",))

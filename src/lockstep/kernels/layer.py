@@ -57,13 +57,19 @@ def projections(shard: Shard, rotary: bool = True) -> Passes:
     if attention.gated:
         parts += shard.elementwise(tokens * gate, 3.0, 5.0)
     parts += Passes(Work(), shard.clock.stream(2.0 * tokens * (width + 2 * kv_width) * shard.clock.element_B))
-    if repeats_heads(shard.recipe) and attention.kv_heads < attention.heads:
-        parts += shard.elementwise(2 * tokens * (width + kv_width), 1.0, 1.0, kernels=2)
     if attention.qk_norm != "none":
         parts += query_key_norms(shard, tokens * (width + kv_width))
+    return parts + turned_heads(shard, tokens * width, tokens * kv_width, rotary) + copied_heads(shard, width, kv_width)
+
+
+def turned_heads(shard: Shard, queries: Number, keys: Number, rotary: bool = True) -> Passes:
+    """Rotary embedding of so many elements of queries and keys, and keys and values repeated where software does so."""
+    attention, parts = shard.model.attention, Passes(Work(), Work())
+    if repeats_heads(shard.recipe) and attention.kv_heads < attention.heads:
+        parts += shard.elementwise(2 * (queries + keys), 1.0, 1.0, kernels=2)
     if rotary and shard.model.positions == "rotary":
-        parts += rotary_work(shard, tokens * (width + kv_width))
-    return parts + copied_heads(shard, width, kv_width)
+        parts += rotary_work(shard, queries + keys)
+    return parts
 
 
 def _latent_projections(shard: Shard, latent: LatentAttention, heads: Number) -> Passes:

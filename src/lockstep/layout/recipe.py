@@ -87,6 +87,8 @@ class Recipe(Brief):
     normed values."""
     written_out: bool = False
     """GPT-2's GELU, and attention where it is not fused, are PyTorch's operations one by one (transformers' models)."""
+    complex_rotary: bool = False
+    """Rotary embedding multiplies complex numbers in fp32, which no compiler fuses (torchtitan)."""
     autocast: bool = False
     """Parameters and residuals are fp32, and every product casts what it reads (torch.autocast without FSDP)."""
     norm_kernels: str = "one"

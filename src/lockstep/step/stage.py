@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from operator import add
 from typing import TypeAlias
@@ -181,11 +181,18 @@ def again_frac(shard: Shard) -> Number:
 
 
 def _block_again(shard: Shard, kind: LayerKind, forward: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    """Tensor-parallel traffic that recomputing a dense block repeats: one round's share of the forward pass."""
-    if "mlp" not in shard.recipe.recompute_modules or kind.block != "dense":
+    """Tensor-parallel traffic that selective recomputation repeats: of a dense block one round's share of the forward
+    pass; per operation the gathers, as torchtitan keeps what reductions give and not what gathers give (`_save_list`),
+    beside half of the products that read them, which it keeps the other half of.
+    """
+    modules, selective = shard.recipe.recompute_modules, np.where(shard.grid.recompute == SELECTIVE, 1.0, 0.0)
+    inside = tuple(one for one in forward if one.part == "tp")
+    if "op" in modules:
+        gathers = (one.only("all-gather") for one in inside)
+        return tuple(replace(one, kernels_s=0.5 * one.kernels_s) * selective for one in gathers if one.flows)
+    if "mlp" not in modules or kind.block != "dense":
         return ()
-    share = np.where(shard.grid.recompute == SELECTIVE, 1.0 / tensor_rounds(shard.model, kind), 0.0)
-    return tuple(one * share for one in forward if one.part == "tp")
+    return tuple(one * (selective / tensor_rounds(shard.model, kind)) for one in inside)
 
 
 def _times(pieces: tuple[Piece, ...], count: int) -> tuple[Piece, ...]:
