@@ -18,8 +18,14 @@ from lockstep.kernels.feed_forward import activation
 from lockstep.kernels.layer import head_work, layer_work
 from lockstep.kernels.loss import PASSES
 from lockstep.kernels.norms import (
-    COMPLEX_ROTARY, NORM, ROTARY, SPLIT_NORM, WRITTEN_NORM, WRITTEN_ROTARY, rotary_work,
-)  # fmt: skip
+    COMPLEX_ROTARY,
+    NORM,
+    ROTARY,
+    SPLIT_NORM,
+    WRITTEN_NORM,
+    WRITTEN_ROTARY,
+    rotary_work,
+)
 from lockstep.kernels.scores import DROPOUT, ONE_KERNEL, SEVERAL, score_work
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.states import states_work
