@@ -45,6 +45,21 @@ class Kernel(torch.autograd.Function):  # type: ignore[misc]
         return made if len(made) > 1 else made[0]
 
 
+class Output(torch.autograd.Function):  # type: ignore[misc]
+    """What nanotron's row-parallel product does with what it reads, kept as it comes: a copy for either of its products
+    (_RowLinearAsyncCommunication)."""
+
+    @staticmethod
+    def forward(ctx: Any, given: Any) -> Any:
+        ctx.save_for_backward(given)
+        return given.contiguous()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        ctx.saved_tensors[0].contiguous()
+        return gradient
+
+
 def permuted(made: Any) -> Any:
     """nanotron's, of what the product made: [s, b, 3 heads head] to [s, b, heads head]."""
     seq, samples, _ = made.shape
@@ -53,7 +68,7 @@ def permuted(made: Any) -> Any:
     key, value = torch.split(both, 1, dim=2)
     flat = (one.reshape(samples * seq, NUMBER, HEAD) for one in (query, key, value))
     found = Kernel.apply(*flat)
-    return found.view(samples, seq, WIDTH).transpose(0, 1).contiguous()
+    return Output.apply(found.view(samples, seq, WIDTH).transpose(0, 1))
 
 
 def packed(made: Any) -> Any:

@@ -38,7 +38,7 @@ def test_layers_of_transformers_run_eagerly_and_their_values_are_those_of_compil
     assert [getattr(eager, name) for name in same] == [getattr(compiled, name) for name in same]
     assert compiled.fused_elementwise
     assert compiled.fused_norms
-    assert not (eager.fused_elementwise or eager.fused_norms or eager.autocast)
+    assert not any((eager.fused_elementwise, eager.fused_norms, eager.autocast))
 
 
 def test_what_ran_fits_and_what_did_not_does_not() -> None:

@@ -9,7 +9,7 @@ that wants them the other way round. In passes that read or write an element, of
                gradient is copied (2 of q), those of parts of queries and keys are filled into zeros and added (7)
     nanotron   all three permuted (2), keys and values joined (2) and permuted again (2), the output copied (2 of q).
                Backward gradients of keys and values are joined (2), those of all three stacked (2) and copied, the
-               output's is copied (2 of q); of a gated block those of both halves are joined (4 of its width)
+               output's is copied (2 of q), and the output once more for its product's weights (2 of q); of a gated block those of both halves are joined (4 of its width)
 
 With one sequence at a time what turns s and b over moves nothing: `ALONE` falls away. GPT-NeoX also adds the biases of
 attention and feed-forward block in kernels of their own (4 of the hidden size).
@@ -29,9 +29,9 @@ from lockstep.layout import LayoutGrid, Recipe
 from lockstep.types.arrays import Number
 
 Pair = tuple[tuple[float, float], tuple[float, float]]
-HEADS: dict[str, Pair] = {"gpt-neox": ((8.0, 5.0), (9.0, 3.5)), "nanotron": ((4.0, 6.0), (4.0, 4.0))}
+HEADS: dict[str, Pair] = {"gpt-neox": ((8.0, 5.0), (9.0, 3.5)), "nanotron": ((4.0, 6.0), (6.0, 4.0))}
 """Passes over queries, and over keys and values, forward and backward."""
-ALONE: dict[str, Pair] = {"gpt-neox": ((4.0, 2.0), (2.0, 0.0)), "nanotron": ((2.0, 0.0), (2.0, 0.0))}
+ALONE: dict[str, Pair] = {"gpt-neox": ((4.0, 2.0), (2.0, 0.0)), "nanotron": ((2.0, 0.0), (4.0, 0.0))}
 LAUNCHED = {"gpt-neox": (7, 11), "nanotron": (10, 3)}
 """Kernels of either, nanotron's six forward that count tokens included."""
 TENSORS = 6

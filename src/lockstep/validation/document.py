@@ -161,14 +161,14 @@ NOTES = """
   too fast, no longer 25 to 35. 8B on four and eight ranks stays 29 and 32 % too fast where on two it is 6 %: from two
   to four ranks attention takes half as long again per token and pair; why is not known. Scales by row are 30 % too
   fast. The B200 of torchao are power-limited by an unknown amount: 40 to 60 % too fast.
-- **Facts that were chosen after errors had been seen.** torchtitan's matrix rate (by the power of its devices),
-  that nothing overlaps Llama 3's tensor-parallel traffic (with Megatron's overlap its rows come out 3 points faster),
-  the links of simumax_a100_pcie, that GPT-NeoX's elementwise kernels are PyTorch's own, what transformers, LitGPT and
+- **Facts that were chosen after errors had been seen.** torchtitan's matrix rate (by the power of its devices), that
+  nothing overlaps Llama 3's tensor-parallel traffic (with Megatron's overlap its rows come out 3 points faster), the
+  links of simumax_a100_pcie, that GPT-NeoX's elementwise kernels are PyTorch's own, what transformers, LitGPT and
   bitsandbytes keep for the backward pass (read in their code after memory had come out low), InternEvo's attention
   kernel and what its layers and metrics do (read after its steps had come out fast), where the fit of a launch starts,
-  how much slower hosts of A100 and V100 are, and Python's launches than autograd's, that copies without a graph launch as
-  autograd does, what GPT-NeoX, nanotron, torchtitan and prime-rl copy, gather and compile, BigScience's copy of the logits,
-  from how full a device on a layout is tight, the margin of megatron_ci's memory, and each table's tolerance.
+  how much slower hosts of A100 and V100 are, and Python's launches than autograd's, that copies without a graph launch
+  as autograd does, what GPT-NeoX, nanotron, torchtitan and prime-rl copy, gather and compile, BigScience's copy of the
+  logits, from how full a device on a layout is tight, the margin of megatron_ci's memory, and each table's tolerance.
 - **Where a constant does as well.** nvidia_nemo's rows are showcases at nearly one utilisation, bigscience_a100_sweep's
   lie around its optimum, and torchao, pythia_a100 and prime_rl are one program on one or two machines: a
   constant that saw the answers errs less there than we do.
