@@ -13,8 +13,7 @@ import pytest
 
 from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.copies import ALONE, HEADS, copied_gate, copied_heads, copied_sums, returned_s
-from lockstep.kernels.feed_forward import activation
+from lockstep.kernels.copies import ALONE, HEADS, copied_heads, copied_sums, returned_s
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.sums import tensors
 from lockstep.layout import Layout, Recipe
@@ -124,22 +123,6 @@ def _shard(copies: str, **fields: Any) -> Shard:
     return Shard(known, Layout(dp=8).grid(), recipe, Clock.of(where.device, recipe))
 
 
-def test_the_halves_of_a_gate_are_joined() -> None:
-    def gated(both: Any) -> Any:
-        gate, up = torch.split(both, WIDTH, dim=-1)
-        return torch.nn.functional.silu(gate) * up
-
-    both = torch.empty(SEQ, 2 * WIDTH, dtype=torch.bfloat16, device="meta", requires_grad=True)
-    with Copied():
-        found = gated(both)
-    with Copied() as back:
-        found.backward(torch.empty_like(found))
-    alone, joined = (activation(_shard(kind), WIDTH, SEQ, 1, True) for kind in ("none", "nanotron"))
-    ratio = float(joined.backward.stream_s / alone.backward.stream_s)
-    assert ratio == pytest.approx(back.size_B / (HALF_B * SEQ * WIDTH) / 9.0)
-    assert joined.forward == alone.forward
-
-
 @pytest.mark.parametrize("kind", ["gpt-neox", "nanotron"])
 def test_copies_are_split_as_heads_are(kind: str) -> None:
     whole, half = (copied_heads(_shard(kind), width, width / 4) for width in (WIDTH, WIDTH / 2))
@@ -149,7 +132,7 @@ def test_copies_are_split_as_heads_are(kind: str) -> None:
 
 def test_other_software_copies_nothing() -> None:
     shard = _shard("none")
-    for found in (copied_heads(shard, WIDTH, WIDTH), copied_gate(shard, WIDTH), copied_sums(shard)):
+    for found in (copied_heads(shard, WIDTH, WIDTH), copied_sums(shard)):
         assert float(found.forward.device_s + found.backward.device_s) == 0.0
 
 

@@ -9,14 +9,16 @@ that wants them the other way round. In passes that read or write an element, of
                gradient is copied (2 of q), those of parts of queries and keys are filled into zeros and added (7)
     nanotron   all three permuted (2), keys and values joined (2) and permuted again (2), the output copied (2 of q).
                Backward gradients of keys and values are joined (2), those of all three stacked (2) and copied, the
-               output's is copied (2 of q), and the output once more for its product's weights (2 of q); of a gated block those of both halves are joined (4 of its width)
+               output's is copied (2 of q), and the output once more for its product's weights (2 of q)
 
 With one sequence at a time what turns s and b over moves nothing: `ALONE` falls away. GPT-NeoX also adds the biases of
-attention and feed-forward block in kernels of their own (4 of the hidden size).
+attention and feed-forward block in kernels of their own (4 of the hidden size). Not priced: gradients of the halves of
+nanotron's gated block are joined (4), unless the gate is compiled, as in some of its models.
 
 Sources: EleutherAI/gpt-neox, megatron/model/transformer.py (ParallelSelfAttention.forward and flash_attention,
-ParallelTransformerLayer.forward); huggingface/nanotron, src/nanotron/models/llama.py (CausalSelfAttention.forward,
-GLUActivation); PyTorch, tools/autograd/derivatives.yaml (slice, cat, split, unbind).
+ParallelTransformerLayer.forward); huggingface/nanotron, src/nanotron/models/llama.py (CausalSelfAttention.forward)
+and parallel/tensor_parallel/functional.py (_RowLinearAsyncCommunication); PyTorch, tools/autograd/derivatives.yaml
+(slice, cat, split, unbind).
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ LAUNCHED = {"gpt-neox": (7, 11), "nanotron": (10, 3)}
 """Kernels of either, nanotron's six forward that count tokens included."""
 TENSORS = 6
 """Of a layer in nanotron: of queries, keys and values, output, gate and up, down, and two norms."""
-BIASES_APART, HALVES_JOINED = 4.0, 4.0
+BIASES_APART = 4.0
 
 
 def copied_heads(shard: Shard, width: Number, kv_width: Number) -> Passes:
@@ -56,13 +58,6 @@ def copied_sums(shard: Shard) -> Passes:
     if shard.recipe.copies != "gpt-neox":
         return Passes(Work(), Work())
     return Passes(shard.elementwise(shard.loose_tokens * shard.model.hidden, BIASES_APART, 0.0, 2).forward, Work())
-
-
-def copied_gate(shard: Shard, elements: Number) -> Passes:
-    """Gradients of both halves of a gated block of so many elements, joined before their product."""
-    if shard.recipe.copies != "nanotron":
-        return Passes(Work(), Work())
-    return Passes(Work(), shard.elementwise(elements, 0.0, HALVES_JOINED).backward)
 
 
 def _turned(

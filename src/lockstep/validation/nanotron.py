@@ -12,7 +12,7 @@ gradients are added by passes of their own (optim/gradient_accumulator.py). Stag
 time and wait (state.py of its pipeline_parallel); layers are placed by their FLOPs and the head's (models/base.py). Of
 linear layers the reduction of an input's gradient overlaps the product for the weight's (functional.py of its
 tensor_parallel). Norms, rotary embedding and attention are single kernels, the rest PyTorch's own (models/llama.py),
-with copies around attention and a gate's gradients joined (`kernels/copies.py`); what a rank's products gather is
+with copies around attention (`kernels/copies.py`); what a rank's products gather is
 gathered again in the backward pass (tp_recompute_allgather), and at ZeRO-1 every tensor is copied from every rank's
 part by itself (distributed.py, all_gather_coalesced). Sequences are cut over tensor-parallel ranks and nothing is
 recomputed, as the benchmark's base configuration has it (examples/config_tiny_llama_bench.yaml); the figure prints
