@@ -16,8 +16,8 @@ attention and feed-forward block in kernels of their own (4 of the hidden size).
 nanotron's gated block are joined (4), unless the gate is compiled, as in some of its models.
 
 Sources: EleutherAI/gpt-neox, megatron/model/transformer.py (ParallelSelfAttention.forward and flash_attention,
-ParallelTransformerLayer.forward); huggingface/nanotron, src/nanotron/models/llama.py (CausalSelfAttention.forward)
-and parallel/tensor_parallel/functional.py (_RowLinearAsyncCommunication); PyTorch, tools/autograd/derivatives.yaml
+ParallelTransformerLayer.forward); huggingface/nanotron, src/nanotron/models/llama.py (CausalSelfAttention.forward),
+and _RowLinearAsyncCommunication of its tensor_parallel; PyTorch, tools/autograd/derivatives.yaml
 (slice, cat, split, unbind).
 """
 

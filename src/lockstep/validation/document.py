@@ -150,12 +150,12 @@ NOTES = """
   of which the softmax above explains a part, and two sequences on two ranks 1.4 times as long as one where the hidden
   size is 2,048; why is not known.
 - **nanotron.** With its copies and second gathers priced its mean error is 12 %, before 17, and 90 % of its rows are
-  within 20 %, before 26, but the median rose from 11 to 12: models of 9B and 3.6B in two stages are met within 6 %, while
-  1.3B, which had been 0 to 9 % too slow, is 9 to 14 now, and tensor parallelism at the largest micro-batch is 12 to 14 %
-  too fast on 2 to 32 GPUs alike, before 18 to 26. Why is not known; that gathers begin beside a rank's own part would
-  make it faster still. At ZeRO-1 on 512 GPUs the host copies 17 to 21 thousand slices by themselves; steps of 0.4 and
-  0.5 s are 26 % too fast and 15 % too slow with that, before 60 and 48 % too fast. 80B on 32 GPUs took three times as
-  long as predicted.
+  within 20 %, before 26, but the median rose from 11 to 12: models of 9B and 3.6B in two stages are met within 6 %,
+  while 1.3B, which had been 0 to 9 % too slow, is 9 to 14 now, and tensor parallelism at the largest micro-batch is 12
+  to 14 % too fast on 2 to 32 GPUs alike, before 18 to 26. Why is not known; that gathers begin beside a rank's own
+  part would make it faster still. At ZeRO-1 on 512 GPUs the host copies 17 to 21 thousand slices by themselves; steps
+  of 0.4 and 0.5 s are 26 % too fast and 15 % too slow with that, before 60 and 48 % too fast. 80B on 32 GPUs took
+  three times as long as predicted.
 - **torchtitan and torchao.** Their H100 have 500 W and HBM2e, and how fast they multiply is not known: the clock that
   their power allows is taken. torchtitan copies key and value heads to all query heads before they are exchanged
   (models/llama3/model.py, repeat_kv), and torch adds the parts of attention in fp32 and joins what it sends
