@@ -58,7 +58,7 @@ def test_collectives_of_gpus_run_on_their_multiprocessors_and_those_of_tpus_do_n
 @pytest.mark.parametrize("part", ["tp_comm", "cp_comm", "dp_comm"])
 def test_what_hides_costs_its_share(part: str) -> None:
     """All of it fits beside what lets it through, so each second of it costs the share."""
-    layout = {"tp_comm": TENSOR, "cp_comm": RING, "dp_comm": WHOLE}[part]
+    layout = {"tp_comm": replace(TENSOR, dp=8, tp=4), "cp_comm": RING, "dp_comm": WHOLE}[part]
     words = {"overlap_tp": "all", "overlap_dp": part == "dp_comm"}
     free = price_step(job(**words, overlap_device_frac=0.0), CLUSTER, layout.grid()).breakdown_s()
     hidden_s = hiding(job(**words, overlap_device_frac=0.0), CLUSTER, layout)[part].hidden_s

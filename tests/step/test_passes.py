@@ -17,7 +17,15 @@ from lockstep.kernels.clock import Clock
 from lockstep.kernels.feed_forward import activation
 from lockstep.kernels.layer import head_work, layer_work
 from lockstep.kernels.loss import PASSES
-from lockstep.kernels.norms import NORM, ROTARY, SPLIT_NORM, WRITTEN_NORM, WRITTEN_ROTARY
+from lockstep.kernels.norms import (
+    COMPLEX_ROTARY,
+    NORM,
+    ROTARY,
+    SPLIT_NORM,
+    WRITTEN_NORM,
+    WRITTEN_ROTARY,
+    rotary_work,
+)
 from lockstep.kernels.scores import CAUSAL, DROPOUT, ONE_KERNEL, SEVERAL, TAKES, score_work
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.states import states_work
@@ -47,6 +55,12 @@ VIEWS = (
     "alias",
     "_unsafe_view",
     "select",
+    "permute",
+    "unbind",
+    "split",
+    "view_as_complex",
+    "view_as_real",
+    "_conj",
 )
 
 
@@ -362,3 +376,18 @@ def test_layernorm_is_one_kernel_whoever_writes_the_model() -> None:
     fused = replace(shard, recipe=replace(shard.recipe, fused_norms=True))
     assert float(head_work(plain).forward.stream_s) == float(head_work(fused).forward.stream_s)
     assert float(head_work(shard).forward.stream_s) > float(head_work(fused).forward.stream_s)
+
+
+def test_rotary_embedding_of_complex_numbers() -> None:
+    """As torchtitan writes it, of 64 pairs a head."""
+    angles = torch.empty(TOKENS, 1, 64, dtype=torch.complex64, device="meta")
+
+    def turned(heads: Any) -> Any:
+        pairs = torch.view_as_complex(heads.float().reshape(TOKENS, WIDTH // 128, 64, 2))
+        return torch.view_as_real(pairs * angles).flatten(2).type_as(heads)
+
+    heads = torch.empty(TOKENS, WIDTH // 128, 128, dtype=torch.bfloat16, device="meta", requires_grad=True)
+    found = _passes(turned, TOKENS * WIDTH, heads)
+    assert COMPLEX_ROTARY[:2] == pytest.approx(found, abs=0.3)
+    fused, apart = (rotary_work(_shard(complex_rotary=said), TOKENS * WIDTH) for said in (False, True))
+    assert float(apart.forward.stream_s / fused.forward.stream_s) == pytest.approx(COMPLEX_ROTARY[0] / ROTARY[0])

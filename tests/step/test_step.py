@@ -300,11 +300,27 @@ def test_overlapped_tensor_traffic_hides_behind_products(sequence_parallel: bool
         price_step(Job(large, replace(free, overlap_tp=how), 64), CLUSTER, layout.grid())
         for how in ("none", "gradients", "all")
     )
-    # Forward and backward, gathers and reductions, all take equally long; one or two of four parts are hidden.
-    left = 3 / 4 if sequence_parallel else 1 / 2
+    # Gathers and reductions all take equally long. Without parts kept, the reductions backward hide, two of four parts;
+    # with them also what is gathered again, two of five.
+    left = 3 / 5 if sequence_parallel else 1 / 2
     assert float(gradients.tp_comm_s) == pytest.approx(left * float(none.tp_comm_s), rel=1e-9)
     assert float(everything.tp_comm_s) < float(gradients.tp_comm_s)
     assert float(gradients.compute_s) == pytest.approx(float(none.compute_s), rel=1e-12)
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_parts_that_are_kept_are_gathered_once_more(sequence_parallel: bool) -> None:
+    """One of the two collectives of a pass, in one of both passes; without sequence parallelism all is kept anyway."""
+    layout, large = Layout(tp=4, dp=16, sequence_parallel=sequence_parallel), model("llama3-70b")
+    parts, whole = (
+        price_step(
+            Job(large, replace(LLAMA.recipe, overlap_tp="none", gathers_again=again), 64), CLUSTER, layout.grid()
+        )
+        for again in (True, False)
+    )
+    ratio = 5 / 4 if sequence_parallel else 1.0
+    assert float(parts.tp_comm_s) == pytest.approx(ratio * float(whole.tp_comm_s), rel=1e-9)
+    assert float(parts.compute_s) == pytest.approx(float(whole.compute_s), rel=1e-12)
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
@@ -466,6 +482,18 @@ def test_a_dense_block_run_again_sends_one_of_the_two_rounds_of_a_layer_again(sp
     curve = CLUSTER.device.efficiency
     assert products_s < (block.compute_s - none.compute_s) * curve.matmul_max_frac < 1.6 * products_s
     assert block.compute_s < full.compute_s
+
+
+def test_recomputation_per_operation_gathers_again_and_reduces_once() -> None:
+    """A gather takes as long as a reduction, and full recomputation repeats both of a forward pass."""
+    recipe = Recipe.by("torchtitan", seq=8192, batch=64, recompute_modules=("op",))
+    job = Job(model("llama3-8b"), recipe, 64)
+    none, each, full = (
+        price_step(job, CLUSTER, Layout(dp=8, tp=8, zero=3, recompute=mode, sequence_parallel=True).grid())
+        for mode in ("none", "selective", "full")
+    )
+    assert full.tp_comm_s - none.tp_comm_s == pytest.approx(2 * (each.tp_comm_s - none.tp_comm_s), rel=1e-9)
+    assert float(each.tp_comm_s) > float(none.tp_comm_s)
 
 
 def test_a_module_that_does_not_exist_is_named() -> None:

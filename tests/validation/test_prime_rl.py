@@ -30,6 +30,17 @@ def test_models_have_the_printed_parameters() -> None:
         assert parameters(case.job.model).total / 1e9 == pytest.approx(printed[case.row.split()[0]], rel=0.01)
 
 
+def test_layers_of_transformers_run_eagerly_and_their_values_are_those_of_compiled_ones() -> None:
+    """Only how kernels are launched and fused differs: what is recomputed, sharded and updated is the same."""
+    recipes = {case.job.recipe.software.name: case.job.recipe for case in prime_rl.time_cases()}
+    compiled, eager = recipes["fsdp-compile"], recipes["hf-trainer-5"]
+    same = ("sharding", "wire_B", "working_copy", "gradients_freed", "recompute_stops", "loss_kind", "foreach_update")
+    assert [getattr(eager, name) for name in same] == [getattr(compiled, name) for name in same]
+    assert compiled.fused_elementwise
+    assert compiled.fused_norms
+    assert not any((eager.fused_elementwise, eager.fused_norms, eager.autocast))
+
+
 def test_what_ran_fits_and_what_did_not_does_not() -> None:
     assert sum(map(fits, prime_rl.memory_cases())) == 7
     assert len(prime_rl.out_of_memory()) == 1

@@ -18,6 +18,7 @@ import numpy as np
 from lockstep.kernels.adapters import adapter_work, restored_work
 from lockstep.kernels.autocast import autocast_work
 from lockstep.kernels.clock import Work
+from lockstep.kernels.copies import copied_heads, copied_sums
 from lockstep.kernels.experts import dispatched, router, shared_experts
 from lockstep.kernels.feed_forward import feed_forward
 from lockstep.kernels.image import image_head_work, modulation_work, patch_work
@@ -56,12 +57,18 @@ def projections(shard: Shard, rotary: bool = True) -> Passes:
     if attention.gated:
         parts += shard.elementwise(tokens * gate, 3.0, 5.0)
     parts += Passes(Work(), shard.clock.stream(2.0 * tokens * (width + 2 * kv_width) * shard.clock.element_B))
-    if repeats_heads(shard.recipe) and attention.kv_heads < attention.heads:
-        parts += shard.elementwise(2 * tokens * (width + kv_width), 1.0, 1.0, kernels=2)
     if attention.qk_norm != "none":
         parts += query_key_norms(shard, tokens * (width + kv_width))
+    return parts + turned_heads(shard, tokens * width, tokens * kv_width, rotary) + copied_heads(shard, width, kv_width)
+
+
+def turned_heads(shard: Shard, queries: Number, keys: Number, rotary: bool = True) -> Passes:
+    """Rotary embedding of so many elements of queries and keys, and keys and values repeated where software does so."""
+    attention, parts = shard.model.attention, Passes(Work(), Work())
+    if repeats_heads(shard.recipe) and attention.kv_heads < attention.heads:
+        parts += shard.elementwise(2 * (queries + keys), 1.0, 1.0, kernels=2)
     if rotary and shard.model.positions == "rotary":
-        parts += rotary_work(shard, tokens * (width + kv_width))
+        parts += rotary_work(shard, queries + keys)
     return parts
 
 
@@ -150,7 +157,7 @@ def _for_blocks(parts: Passes, kind: LayerKind) -> Passes:
 def residual_and_norms(shard: Shard, kind: LayerKind = DENSE) -> Passes:
     """A norm and a residual addition for each block, with dropout where there is such, and the biases' gradients."""
     recipe, elements = shard.recipe, shard.loose_tokens * shard.model.hidden
-    parts = norms(shard) + residual_sums(shard)
+    parts = norms(shard) + residual_sums(shard) + copied_sums(shard)
     if recipe.dropout:
         parts += shard.elementwise(elements, 1.0, 4.0, kernels=0 if recipe.fused_elementwise else 2)
         if recipe.fused_elementwise:

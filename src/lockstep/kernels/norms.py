@@ -13,14 +13,17 @@ Where software writes RMSNorm out (`Recipe.fused_norms` false), as the modeling 
                and of the square (14), added to the other way (6), converted back (3)
 
 Rotary embedding takes 2 and 2 in a kernel of its own; written out, two products (4), the halves turned (1) and joined
-(2) and a sum (3), and backward 14, as slices are padded with zeros and added. LayerNorm is one kernel in PyTorch. What
-is written out took 1.32 and 1.2 times these passes (norms) and 1.94 and 1.59 times (rotary) alone on H100
-(h100_kernels.csv, medians), and is priced so.
+(2) and a sum (3), and backward 14, as slices are padded with zeros and added. As a product of complex numbers it is
+converted to fp32 (3), multiplied (4) and converted back (3) either way, compiled or not: Inductor generates no code for
+complex operators and leaves them to PyTorch's kernels. LayerNorm is one kernel in PyTorch. What is written out took
+1.32 and 1.2 times these passes (norms) and 1.94 and 1.59 times (rotary) alone on H100 (h100_kernels.csv, medians), and
+is priced so.
 
 Sources: PyTorch, aten/src/ATen/native/cuda/layer_norm_kernel.cu (LayerNormBackwardKernelImplInternal) and tools/
 autograd/derivatives.yaml (pow, mean, mul, slice); NVIDIA/apex, csrc/layer_norm_cuda_kernel.cu (HostLayerNormGradient);
 InternLM/InternEvo, internlm/model/modeling_internlm.py (`norm1(_residual.float())`, dropout_selective_checkpoint);
-huggingface/transformers, models/llama/modeling_llama.py, LlamaRMSNorm and apply_rotary_pos_emb.
+huggingface/transformers, models/llama/modeling_llama.py, LlamaRMSNorm and apply_rotary_pos_emb; pytorch/torchtitan,
+models/llama3/model.py (apply_rotary_emb); PyTorch, torch/_inductor/lowering.py (its warning of complex operators).
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ NORM, SPLIT_NORM, CONVERTED_NORM, WRITTEN_NORM = (
 """Passes forward and backward of one norm, and kernels forward and backward; the last adds what its blocks summed."""
 KINDS = {"one": NORM, "split": SPLIT_NORM, "converted": CONVERTED_NORM}
 ENGINE = "transformer-engine"
-ROTARY, WRITTEN_ROTARY = (2.0, 2.0, 2), (10.0, 14.0, 12)
+ROTARY, WRITTEN_ROTARY, COMPLEX_ROTARY = (2.0, 2.0, 2), (10.0, 14.0, 12), (10.0, 10.0, 6)
 NORM_TAKES, ROTARY_TAKES = (1.32, 1.2), (1.94, 1.59)
 """Times as long as their passes that operations written out take, forward and backward."""
 
@@ -87,6 +90,8 @@ def _over(shard: Shard, elements: Number, count: int) -> Passes:
 
 def rotary_work(shard: Shard, elements: Number) -> Passes:
     """Rotary embedding of so many elements of queries and keys."""
+    if shard.recipe.complex_rotary:
+        return shard.operations(elements, *COMPLEX_ROTARY, COMPLEX_ROTARY[2])
     fused = shard.recipe.fused_norms and not (shard.clock.stack.kernels == ENGINE and _stretched(shard.model.rotary))
     if fused:
         return shard.elementwise(elements, *ROTARY)

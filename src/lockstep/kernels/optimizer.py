@@ -1,10 +1,17 @@
 """Seconds of the optimizer step on the device: memory traffic over the parameters that a rank updates.
 
 Reads gradient, master and moments, writes master, moments and the half-precision parameter, and reads the gradients
-once more for the global norm. torch's multi-tensor kernels (`Recipe.foreach_update`) pass over states more often. Muon
-also orthogonalises every matrix: 5 Newton-Schulz steps of products m x n by n x m, m x m by m x m and m x m by m x n,
-at most 30 m FLOPs per element with m <= hidden, at the rate of large products and shared by the ranks that share the
-states. Offloaded states are updated by the host: `host.py`.
+once more for the global norm. Around it, except in programs that XLA compiles whole, gradients are scaled in place by
+what clips them (2), filled with zeros where they are not freed (1), and the master is read once more to be copied to
+half precision: 50 bytes for a parameter with AdamW. Megatron-LM's own timers on V100 give 43 to 82
+(bigscience_v100_megatron_step_breakdown.csv, optimizer, in fp16, whose gradients are copied besides). torch's
+multi-tensor kernels (`Recipe.foreach_update`) pass over states more often. Muon also orthogonalises every matrix: 5
+Newton-Schulz steps of products m x n by n x m, m x m by m x m and m x m by m x n, at most 30 m FLOPs per element with
+m <= hidden, at the rate of large products and shared by the ranks that share the states. Offloaded states are updated
+by the host: `host.py`.
+
+Sources: Megatron-LM, megatron/optimizer (unscale, clip_grads.py: multi_tensor_scale; _copy_main_params_to_model_params;
+zero_grad_buffer); nanotron, optim/clip_grads.py and gradient_accumulator.py (step, zero_grad).
 """
 
 from __future__ import annotations
@@ -29,7 +36,7 @@ def optimizer_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: Rank
     matrix, other = updated(grid, parameters)
     products = matrix * recipe.states.matmul_flops_factor * hidden
     rate = clock.matmul_peak_flops * clock.device.efficiency.matmul_max_frac
-    moved_s = clock.stream(updated_B(recipe, matrix, other)).stream_s
+    moved_s = clock.stream(updated_B(recipe, matrix, other) + _around_B(recipe) * (matrix + other)).stream_s
     return clock.device.efficiency.optimizer_factor * (moved_s + products / rate)
 
 
@@ -65,3 +72,12 @@ def updated_B(recipe: Recipe, matrix: Number, other: Number) -> Number:
         elems * (2.0 * state_B + 2.0 * recipe.gradient_B + recipe.parameter_B)
         for elems, state_B in ((matrix, states.matrix_B), (other, states.other_B))
     )
+
+
+def _around_B(recipe: Recipe) -> float:
+    """Bytes per parameter of what precedes and follows an update that is one kernel."""
+    states = recipe.states
+    if recipe.software.kernels == "xla" or (recipe.foreach_update and states.passing_B):
+        return 0.0
+    passes = CLIPPING_PASSES - 1.0 + (0.0 if recipe.gradients_freed else 1.0)
+    return passes * recipe.gradient_B + (states.master_B if recipe.working_copy else 0.0)

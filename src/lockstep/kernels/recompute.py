@@ -16,7 +16,7 @@ from __future__ import annotations
 from lockstep.kernels.clock import Work
 from lockstep.kernels.experts import clamped
 from lockstep.kernels.feed_forward import activation, feed_forward
-from lockstep.kernels.layer import LayerWork, up_projections
+from lockstep.kernels.layer import LayerWork, turned_heads, up_projections
 from lockstep.kernels.norms import norms
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.workload import LayerKind, Mlp
@@ -71,7 +71,7 @@ def _unread(shard: Shard, kind: LayerKind) -> Work:
 
 def _every_second(shard: Shard, kind: LayerKind, mlp: Mlp | None) -> Work:
     """What recomputation per operation runs again of a layer: key and output projection, up (or, without a gate, down),
-    the norms and the activation.
+    the norms, the activation, and what turns queries and keys over to attention: rotary embedding and repeated heads.
     """
     attention, tokens, h = shard.model.attention, shard.tokens, shard.model.hidden
     parts = norms(shard, kind)
@@ -79,6 +79,7 @@ def _every_second(shard: Shard, kind: LayerKind, mlp: Mlp | None) -> Work:
         width = attention.heads / shard.grid.tp * attention.head_dim
         each = shard.product(tokens, shard.kv_heads * attention.head_dim, h) + shard.product(tokens, h, width)
         parts += each + each if kind.crosses else each
+        parts += turned_heads(shard, tokens * width, tokens * shard.kv_heads * attention.head_dim)
     if mlp:
         width = mlp.ffn / shard.grid.tp
         parts += shard.product(tokens, width, h) if mlp.gated else shard.product(tokens, h, width)

@@ -36,6 +36,7 @@ EP_OVERLAPS = ("none", "cells", "shared", "passes")
 CUDA_GRAPHS = ("none", "attention", "step")
 EXCHANGES = ("copy", "node")
 NORM_KERNELS = ("one", "split", "converted")
+COPIES = ("none", "gpt-neox", "nanotron")
 MFU_CONVENTIONS = ("full", "causal", "6n")
 NARROW_B = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 """Bytes per element of an input kept in a narrow format, its scales included (one byte per 32 or 16 elements)."""
@@ -81,11 +82,12 @@ class Recipe(Brief):
     fused_elementwise: bool = True
     """Neighbouring elementwise operations run as one kernel (Megatron's fused kernels, torch.compile)."""
     fused_norms: bool = True
-    """RMSNorm and rotary embedding are a kernel each, not written out in PyTorch's operations (transformers' modeling
-    files; torchtune's and LitGPT's RMSNorm), which keep an RMSNorm's input in fp32 and, where its scale is trained, the
-    normed values."""
+    """RMSNorm and rotary embedding are a kernel each, not written out in PyTorch's operations (transformers, torchtune,
+    LitGPT), which keep an RMSNorm's input in fp32 and, where its scale is trained, the normed values."""
     written_out: bool = False
     """GPT-2's GELU, and attention where it is not fused, are PyTorch's operations one by one (transformers' models)."""
+    complex_rotary: bool = False
+    """Rotary embedding multiplies complex numbers in fp32, which no compiler fuses (torchtitan)."""
     autocast: bool = False
     """Parameters and residuals are fp32, and every product casts what it reads (torch.autocast without FSDP)."""
     norm_kernels: str = "one"
@@ -95,6 +97,8 @@ class Recipe(Brief):
     """The gradients of a residual stream's two ways and of biases are summed inside other kernels (compiled)."""
     fused_gate: bool = False
     """A gated block's activation and product run as one kernel where other elementwise operations do not (scripted)."""
+    copies: str = "none"
+    """Whose copies and sums between a layer's other kernels are made: none, gpt-neox or nanotron."""
     cross_entropy: str | None = None
     """How the cross entropy treats logits, a word of LOSS_B; None: fused where elementwise kernels are, else eager."""
     fused_adapters: bool = False
@@ -102,16 +106,15 @@ class Recipe(Brief):
     half_adapters: bool = False
     """Adapters are stored, trained and passed as other parameters, not in fp32 as by PEFT (autocast_adapter_dtype)."""
     wrapped_adapters: bool = False
-    """Where FSDP shards parameters, each matrix of an adapter is a unit of its own (PEFT's fsdp_auto_wrap_policy): the
-    host, which runs two units ahead at most (`limit_all_gathers`), waits for kernels."""
+    """Where FSDP shards parameters, each matrix of an adapter is a unit of its own (PEFT's fsdp_auto_wrap_policy), and
+    the host, which runs two units ahead at most, waits for kernels."""
     working_copy: bool = True
     """Half-precision parameters are kept beside their master copy; FSDP casts what it gathers instead."""
     base_inputs_kept: bool = False
     """Frozen matrices in a `base` format keep their inputs, which nothing needs (bitsandbytes before 0.43.2)."""
     joint_qkv: bool = False
-    """Values are a view of the product that makes queries, keys and values, which so stays whole for the backward pass
-    (LitGPT's CausalSelfAttention); where keys and values are repeated they are copies, and nothing more stays. Adapters
-    of the three have one dropout (its LoRAQKVLinear)."""
+    """Values are a view of the product that makes queries, keys and values, which so stays whole (LitGPT); where keys
+    and values are repeated they are copies, and nothing more stays. Adapters of the three have one dropout."""
     repeated_heads: bool = False
     """Keys and values are repeated for every query that shares them, before they travel or are read (repeat_kv)."""
     gradients_freed: bool = False
@@ -119,13 +122,12 @@ class Recipe(Brief):
     foreach_update: bool = False
     """The update runs in torch's multi-tensor kernels, which hold `Optimizer.passing_B` besides."""
     update_in_backward: bool = False
-    """Every layer is updated as soon as its gradients are there, which are then freed (LOMO, arXiv 2306.09782; torch's
-    optimizer-in-backward): one micro-batch per step, and no clipping by the norm of all gradients."""
+    """Every layer is updated as soon as its gradients are there, which are then freed (LOMO, arXiv 2306.09782): one
+    micro-batch per step, and no clipping by the norm of all gradients."""
     narrow_inputs: bool = False
     """Where products run in fp8 or narrower, linear layers keep their inputs in that format (Transformer Engine)."""
     current_scaling: bool = False
-    """Casts to fp8 scale by the largest value of the tensor, for which it is read once more, not by those of the steps
-    before (Transformer Engine's Float8CurrentScaling)."""
+    """Casts to fp8 read a tensor once more for its largest value (Transformer Engine's Float8CurrentScaling)."""
     overlap_dp: bool = True
     """Data-parallel traffic overlaps with the backward pass (and FSDP's gathers with both passes)."""
     sharding: str = "any"
@@ -137,8 +139,8 @@ class Recipe(Brief):
     local_steps: int = 1
     """Steps that groups of ranks train apart before they agree (DiLoCo): shard groups, or single ranks at zero 0."""
     fused_accumulation: bool = True
-    """Weight gradients are added to the accumulated ones inside the product that gives them (Megatron-LM since February
-    2022: NVIDIA/apex pull request 1297); without it a pass of its own adds them. Sharded gradients are never fused."""
+    """Weight gradients are added to the accumulated ones inside the product that gives them (NVIDIA/apex pull request
+    1297), not by a pass of its own. Sharded gradients are never fused."""
     converted_gradients: bool = False
     """Gradients that accumulate in a pass of their own are first copied to the accumulated format, then added, as by
     DeepSpeed's BF16_Optimizer (deepspeed/runtime/bf16_optimizer.py, update_hp_grads)."""
@@ -147,6 +149,9 @@ class Recipe(Brief):
     overlaps the product for the weight's (Megatron-LM since late 2021; arXiv 2205.05198 section 4.2.2); all, where
     products are cut in pieces that communicate while others compute (Transformer Engine's userbuffers); or async, where
     each collective overlaps with its own product alone (PyTorch's asynchronous tensor parallelism)."""
+    gathers_again: bool = True
+    """With sequence parallelism a rank keeps its own part of what is gathered for a product, and gathers it once more
+    in the backward pass (Megatron-LM, Transformer Engine, nanotron; arXiv 2205.05198 4.2.2); DTensor does not."""
     cp_kind: str = "ring"
     """How context-parallel ranks share attention: ring, gather (keys and values of all, as in Llama 3), all-to-all (by
     heads, as in DeepSpeed-Ulysses) or mixed (all-to-all among neighbours, a ring across)."""
@@ -192,11 +197,9 @@ class Recipe(Brief):
     """What a stage sends to a neighbour and receives from it travel together (Megatron-LM's combined send-receive). If
     not, they take turns, as in DeepSpeed's pipeline engine (deepspeed/runtime/pipe/schedule.py)."""
     grouped_experts: bool = True
-    """The products of a rank's experts are one kernel, not one for each (Transformer Engine's GroupedLinear; loops over
-    experts in transformers 4)."""
+    """The products of a rank's experts are one kernel, not one for each (as in Transformer Engine's GroupedLinear)."""
     sliced_experts: bool = False
-    """Such a loop gives experts slices of their rows, and rows of experts that are cut are gathered by columns
-    (Megatron Core 0.9 with `moe_grouped_gemm` off)."""
+    """Such a loop slices rows, and gathers those of cut experts by columns (Megatron Core 0.9, moe_grouped_gemm off)."""
     padded_experts: bool = False
     """In fp8 or narrower the rows of a rank's experts are copied apart, to multiples of what kernels take, and what
     comes out back (Transformer Engine's Fp8Padding), which HybridEP does in passing."""
@@ -249,6 +252,7 @@ class Recipe(Brief):
             ("cross entropy", self.cross_entropy, tuple(LOSS_B), "--cross-entropy"),
             ("optimizer", self.optimizer, tuple(OPTIMIZERS), "--optimizer"),
             ("kernels of a norm", self.norm_kernels, NORM_KERNELS, "norm_kernels"),
+            ("copies between kernels", self.copies, COPIES, "copies"),
             ("what CUDA graphs hold", self.cuda_graphs, CUDA_GRAPHS, "--cuda-graphs"),
         ):
             if said is not None and said not in words:

@@ -90,6 +90,13 @@ class Piece:
         )
         return Piece(self.part, self.kernels_s * count, before, beside, after)
 
+    def only(self, op: str) -> Piece:
+        """The same without other collectives than `op`."""
+        before, beside, after = (
+            tuple(one for one in flows if one.op == op) for flows in (self.before, self.beside, self.after)
+        )
+        return replace(self, before=before, beside=beside, after=after)
+
     @property
     def plain(self) -> Piece:
         """The same of one layout: plain numbers, without traffic that takes no time."""

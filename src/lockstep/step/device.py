@@ -12,6 +12,7 @@ import numpy as np
 
 from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
+from lockstep.kernels.copies import returned_s
 from lockstep.kernels.optimizer import bucketing_s, optimizer_s, outer_update_s, updated, updated_B
 from lockstep.layout import (
     KEEP,
@@ -53,6 +54,7 @@ def device_of(
     trained = held * job.recipe.objective.models if job.recipe.adapters is None else fullest_adapters(job, grid)
     update_s = optimizer_s(clock, grid, job.recipe, trained, job.hidden)
     update_s = np.where(grid.on_host, around.host.update_s, update_s) + bucketing_s(clock, job.recipe, held)
+    update_s = update_s + returned_s(clock, grid, job.recipe, layers)
     if job.recipe.local_steps > 1:
         update_s = update_s + outer_update_s(clock, grid, job.recipe, held)
     return Device(body, around, around.waits, update_s)

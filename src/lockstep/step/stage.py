@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from operator import add
 from typing import TypeAlias
@@ -114,15 +114,18 @@ def layer_pieces(shard: Shard, network: Network, work: LayerWork, kind: LayerKin
     exchanged: Pair = _exchange(shard, network, work, routed) if routed else ((), ())
     split, rounds = grid.sequence_parallel > 0, tensor_rounds(model, kind)
     products_s = work.passes.forward.matmul_s, work.passes.backward.matmul_s
-    taken_s = [sum(one.kernels_s for one in side) for side in exchanged]
+    taken_s: list[Number] = [sum(one.kernels_s for one in side) for side in exchanged]
     gathered = tensor.flows(network.levels("tp"), tokens * element_B, split, rounds)
     inside: Pair
     if recipe.overlap_tp == "async":
         beside = asynchronous.pieces(gathered, grid.tp, product_pairs(shard, kind))
         inside = beside, beside
     else:
+        again = tensor.gathered_again(gathered[0], recipe.overlap_tp, products_s[1]) if recipe.gathers_again else None
+        if again and recipe.overlap_tp == "all":
+            taken_s[1] = taken_s[1] + np.where(split, again.kernels_s, 0.0)
         whole = tensor.pieces(gathered, recipe.overlap_tp, products_s, (taken_s[0], taken_s[1]))
-        inside = whole[:1], whole[1:]
+        inside = whole[:1], (*whole[1:], *((again,) if again else ()))
     sides = inside
     if kind.attends:
         core_s = work.core.forward.device_s, work.core.backward.device_s
@@ -178,11 +181,18 @@ def again_frac(shard: Shard) -> Number:
 
 
 def _block_again(shard: Shard, kind: LayerKind, forward: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    """Tensor-parallel traffic that recomputing a dense block repeats: one round's share of the forward pass."""
-    if "mlp" not in shard.recipe.recompute_modules or kind.block != "dense":
+    """Tensor-parallel traffic that selective recomputation repeats: of a dense block one round's share of the forward
+    pass; per operation the gathers, as torchtitan keeps what reductions give and not what gathers give (`_save_list`),
+    beside half of the products that read them, which it keeps the other half of.
+    """
+    modules, selective = shard.recipe.recompute_modules, np.where(shard.grid.recompute == SELECTIVE, 1.0, 0.0)
+    inside = tuple(one for one in forward if one.part == "tp")
+    if "op" in modules:
+        gathers = (one.only("all-gather") for one in inside)
+        return tuple(replace(one, kernels_s=0.5 * one.kernels_s) * selective for one in gathers if one.flows)
+    if "mlp" not in modules or kind.block != "dense":
         return ()
-    share = np.where(shard.grid.recompute == SELECTIVE, 1.0 / tensor_rounds(shard.model, kind), 0.0)
-    return tuple(one * share for one in forward if one.part == "tp")
+    return tuple(one * (selective / tensor_rounds(shard.model, kind)) for one in inside)
 
 
 def _times(pieces: tuple[Piece, ...], count: int) -> tuple[Piece, ...]:

@@ -89,8 +89,9 @@ def layer_s(case: Case) -> float:
 def _weighted(shard: Shard, moe: Experts) -> Passes:
     """What Megatron's test, alone without a gate, does to the experts' rows beyond fused kernels."""
     rows = shard.routed_tokens * moe.top_k * (0 if moe.gated else moe.ffn)
-    apart, fused = shard.operations(rows, *WEIGHTED, *(0, 0) if moe.gated else (4, 4)), [-one for one in FUSED]
-    return apart + shard.elementwise(rows, *fused, kernels=0)
+    kernels = 0 if moe.gated else 4
+    apart = shard.operations(rows, *WEIGHTED, kernels, kernels)
+    return apart + shard.elementwise(rows, -FUSED[0], -FUSED[1], kernels=0)
 
 
 def exchange_cases() -> tuple[Case, ...]:

@@ -164,9 +164,9 @@ def _peak_B(row: dict[str, str]) -> float:
 
 def _software(name: str, like: Stack) -> Stack:
     """A program of the table, whose kernels are those of another and whose host times all software shares; its GELU is
-    one kernel (LitGPT, litgpt/model.py, GptNeoxMLP).
+    one kernel (LitGPT, litgpt/model.py, GptNeoxMLP), and it rotates real numbers (torchtune, position_embeddings.py).
     """
-    switches = {**like.switches, "written_out": False}
+    switches = {**like.switches, "written_out": False, "complex_rotary": False}
     return replace(like, name=name, software=name, kind="shared", source=SOURCE, switches=switches)
 
 

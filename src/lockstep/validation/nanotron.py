@@ -9,11 +9,14 @@ Of nanotron (src/nanotron): without ZeRO gradients are all-reduced in fp32 besid
 model is not wrapped in DDP (trainer.py, _init_model), so whole fp32 gradients are all-reduced when all passes have
 ended, and parameters are gathered after the update, both beside nothing: DeepSpeed's traffic without its overlap. fp32
 gradients are added by passes of their own (optim/gradient_accumulator.py). Stages send and receive one message at a
-time and wait (state.py of its pipeline_parallel); layers are placed by their FLOPs and the head's (models/base.py).
-Of linear layers the reduction of an input's gradient overlaps the product for the weight's
-(functional.py of its tensor_parallel). Norms, rotary embedding and attention are single kernels, the rest PyTorch's
-own (models/llama.py). Sequences are cut over tensor-parallel ranks and nothing is recomputed, as the benchmark's base
-configuration has it (examples/config_tiny_llama_bench.yaml); the figure prints neither.
+time and wait (state.py of its pipeline_parallel); layers are placed by their FLOPs and the head's (models/base.py). Of
+linear layers the reduction of an input's gradient overlaps the product for the weight's (functional.py of its
+tensor_parallel). Norms, rotary embedding and attention are single kernels, the rest PyTorch's own (models/llama.py),
+with copies around attention (`kernels/copies.py`); what a rank's products gather is
+gathered again in the backward pass (tp_recompute_allgather), and at ZeRO-1 every tensor is copied from every rank's
+part by itself (distributed.py, all_gather_coalesced). Sequences are cut over tensor-parallel ranks and nothing is
+recomputed, as the benchmark's base configuration has it (examples/config_tiny_llama_bench.yaml); the figure prints
+neither.
 
 Memory is the allocator's peak on rank 0, of the first stage, in GiB (helpers.py, log_throughput). Which of its two
 columns the figure shows, bytes of tensors or bytes reserved, is not printed; those of tensors are taken. Nothing of it

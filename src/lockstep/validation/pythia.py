@@ -6,6 +6,7 @@ DeepSpeed switches off for it, every layer recomputed, flash attention, no dropo
 feed-forward block in parallel (gpt_j_residual). DeepSpeed's fp16 gradients are of two bytes.
 
 Products neither overlap tensor-parallel traffic nor accumulate gradients (EleutherAI/gpt-neox, megatron/mpu/layers.py).
+Around attention all is turned from [s, b] to [b, s] and packed, and biases are added apart (`kernels/copies.py`).
 The network is not printed; the data lay on /fsx, Amazon's file system, so AWS's nodes of eight A100 40 GB are taken.
 
 What no word of the recipe says: the host waits for the device after every layer (synchronize-each-layer),

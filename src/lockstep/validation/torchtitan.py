@@ -16,10 +16,11 @@ not the very commit) and the page's commands:
 - Context parallelism gathers keys and values (context_parallel_rotate_method: allgather, the default).
 - As many micro-batches as pipeline stages, two stages per rank where interleaved, first and last with fewer layers:
   the defaults, which the page does not contradict. Sends are waited for where they are issued.
-- Elementwise kernels are fused where blocks are compiled. The loss is taken of all logits at once, in fp32. In December
-  2024 it was not compiled (pull request 755), in June 2025 it was (1033).
+- Elementwise kernels are fused where blocks are compiled, but for rotary embedding, a product of complex numbers. The
+  loss is taken of all logits at once, in fp32. In December 2024 it was not compiled (pull request 755), in June 2025 it
+  was (1033).
 - "Selective (per-op)" keeps the attention output and every second product (query, value, gate, down), and computes key,
-  output projection, up and all else again.
+  output projection, up and all else again, gathers of tensor parallelism among it, but not reductions (`_save_list`).
 
 Peak memory is what torch's allocator reserved at most on any rank (max_reserved_gib in metrics.py). It is compared with
 all bytes but the framework's own, which are outside of that allocator; its slack is inside.

@@ -11,8 +11,14 @@ Overlap:
 
 Products beside which other traffic is hidden already (`taken_s`) hide no more.
 
+With sequence parallelism a rank may keep its own part of what layers split by outputs read (`Recipe.gathers_again`).
+It then gathers it a second time for their weight gradients, beside the products for their inputs' gradients, a quarter
+of the backward products; where nothing overlaps, before them.
+
 T tokens on the rank, h hidden. Sources: M. Shoeybi et al., "Megatron-LM" (arXiv 1909.08053) section 3; V. Korthikanti
-et al. (arXiv 2205.05198) sections 4.2.2; S. Wang et al., ASPLOS 2023, for products in pieces (`chunked.py`).
+et al. (arXiv 2205.05198) sections 4.2.2, with the second gather (Megatron-LM, core/tensor_parallel/layers.py,
+LinearWithGradAccumulationAndAsyncCommunication; Transformer Engine, ub_bulk_dgrad; nanotron, tp_recompute_allgather);
+S. Wang et al., ASPLOS 2023, for products in pieces (`chunked.py`).
 """
 
 from __future__ import annotations
@@ -65,6 +71,17 @@ def pieces(
         return alone, alone
     weight_s = np.maximum(0.0, products_s[1] / 4.0 - taken_s[1])
     return alone, Piece("tp", weight_s, before=(gather,), beside=(reduction,))
+
+
+INPUTS_FRAC = 0.25
+"""Of the backward products, those that give gradients of what layers split by outputs read."""
+
+
+def gathered_again(gather: Flow, overlap: str, products_s: Number) -> Piece:
+    """The second gather of a backward pass with `products_s` seconds of products."""
+    if overlap == "none":
+        return Piece("tp", before=(gather,))
+    return Piece("tp", INPUTS_FRAC * products_s, beside=(gather,))
 
 
 def _in_chunks(moved: tuple[Flow, Flow], products_s: Number) -> Piece:

@@ -1,0 +1,80 @@
+"""Kernel work of copies and sums that software makes between a layer's other kernels (`Recipe.copies`).
+
+Software that keeps sequences before samples, [s, b, h], turns queries, keys and values over to a kernel of attention
+that wants them the other way round. In passes that read or write an element, of queries (q) and of keys and values
+(kv); what joins the gradients of all three is counted with the projections:
+
+    gpt-neox   queries and keys joined from the part that is rotated and the part that is not (2), each of the three
+               copied to samples first (2), packed into one (2), the output copied back (2 of q). Backward the output's
+               gradient is copied (2 of q), those of parts of queries and keys are filled into zeros and added (7)
+    nanotron   all three permuted (2), keys and values joined (2) and permuted again (2), the output copied (2 of q).
+               Backward gradients of keys and values are joined (2), those of all three stacked (2) and copied, the
+               output's is copied (2 of q), and the output once more for its product's weights (2 of q)
+
+With one sequence at a time what turns s and b over moves nothing: `ALONE` falls away. GPT-NeoX also adds the biases of
+attention and feed-forward block in kernels of their own (4 of the hidden size). Not priced: gradients of the halves of
+nanotron's gated block are joined (4), unless the gate is compiled, as in some of its models.
+
+Sources: EleutherAI/gpt-neox, megatron/model/transformer.py (ParallelSelfAttention.forward and flash_attention,
+ParallelTransformerLayer.forward); huggingface/nanotron, src/nanotron/models/llama.py (CausalSelfAttention.forward),
+and _RowLinearAsyncCommunication of its tensor_parallel; PyTorch, tools/autograd/derivatives.yaml
+(slice, cat, split, unbind).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lockstep.kernels.clock import Clock, Work
+from lockstep.kernels.shard import Passes, Shard
+from lockstep.layout import LayoutGrid, Recipe
+from lockstep.types.arrays import Number
+
+Pair = tuple[tuple[float, float], tuple[float, float]]
+HEADS: dict[str, Pair] = {"gpt-neox": ((8.0, 5.0), (9.0, 3.5)), "nanotron": ((4.0, 6.0), (6.0, 4.0))}
+"""Passes over queries, and over keys and values, forward and backward."""
+ALONE: dict[str, Pair] = {"gpt-neox": ((4.0, 2.0), (2.0, 0.0)), "nanotron": ((2.0, 0.0), (4.0, 0.0))}
+LAUNCHED = {"gpt-neox": (7, 11), "nanotron": (10, 3)}
+"""Kernels of either, nanotron's six forward that count tokens included."""
+TENSORS = 6
+"""Of a layer in nanotron: of queries, keys and values, output, gate and up, down, and two norms."""
+BIASES_APART = 4.0
+
+
+def copied_heads(shard: Shard, width: Number, kv_width: Number) -> Passes:
+    """Copies of queries of `width` columns on a rank, and of keys and values of `kv_width` each."""
+    kind = shard.recipe.copies
+    if kind not in HEADS:
+        return Passes(Work(), Work())
+    forward, backward = (
+        _turned(shard, width, 2 * kv_width, *side)
+        for side in zip(HEADS[kind], ALONE[kind], LAUNCHED[kind], strict=True)
+    )
+    return Passes(forward, backward)
+
+
+def copied_sums(shard: Shard) -> Passes:
+    """Biases that are added in kernels of their own."""
+    if shard.recipe.copies != "gpt-neox":
+        return Passes(Work(), Work())
+    return Passes(shard.elementwise(shard.loose_tokens * shard.model.hidden, BIASES_APART, 0.0, 2).forward, Work())
+
+
+def _turned(
+    shard: Shard, width: Number, others: Number, passes: tuple[float, float], alone: tuple[float, float], kernels: int
+) -> Work:
+    """The copies of heads in one pass."""
+    single = np.where(shard.grid.micro_batch == 1, 1.0, 0.0)
+    queries, keys = (most - less * single for most, less in zip(passes, alone, strict=True))
+    size_B = shard.tokens * (queries * width + keys * others) * shard.clock.element_B
+    return shard.clock.elementwise(size_B, kernels)
+
+
+def returned_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, layers: int) -> Number:
+    """Seconds in which ZeRO-1 of nanotron copies what it gathered into `layers` layers of a rank, one launch for
+    every tensor and rank (src/nanotron/distributed.py, all_gather_coalesced; optim/zero.py, _all_gather_params). No
+    module and no graph is around them: they are taken to launch as fast as autograd's.
+    """
+    if recipe.copies != "nanotron":
+        return 0.0
+    return np.where(grid.zero == 1, TENSORS * layers * grid.shard_ranks * clock.launches_s[1], 0.0)

@@ -1,0 +1,148 @@
+"""Copies between products and the kernel of attention, against those of torch's own operations.
+
+The programs around the kernel were written from what the sources named in `kernels/copies.py` do, with a kernel that
+moves nothing in its place; `Moved` counts what the rest moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lockstep.hardware import cluster
+from lockstep.kernels.clock import Clock
+from lockstep.kernels.copies import ALONE, HEADS, copied_heads, copied_sums, returned_s
+from lockstep.kernels.shard import Shard
+from lockstep.kernels.sums import tensors
+from lockstep.layout import Layout, Recipe
+from lockstep.workload import DENSE, Transformer, model
+
+torch: Any = pytest.importorskip("torch", reason="needs torch")
+from .test_passes import HALF_B, Moved  # noqa: E402
+
+SEQ, NUMBER, HEAD = 64, 4, 32
+WIDTH = NUMBER * HEAD
+JOINED = 6.0
+"""Passes of one width that join the gradients of queries, keys and values, which the projections count."""
+ROTATED_FRAC = 0.25
+
+
+class Kernel(torch.autograd.Function):  # type: ignore[misc]
+    """Attention that moves nothing: what comes out and its gradients are new tensors of the kernel's shapes."""
+
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> Any:
+        ctx.shapes = [one.shape for one in given]
+        return torch.empty(given[0].shape[0], NUMBER, HEAD, dtype=torch.bfloat16, device="meta")
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        assert gradient.is_contiguous()
+        made = tuple(torch.empty(shape, dtype=torch.bfloat16, device="meta") for shape in ctx.shapes)
+        return made if len(made) > 1 else made[0]
+
+
+class Output(torch.autograd.Function):  # type: ignore[misc]
+    """What nanotron's row-parallel product does with what it reads, kept as it comes: a copy for either of its products
+    (_RowLinearAsyncCommunication)."""
+
+    @staticmethod
+    def forward(ctx: Any, given: Any) -> Any:
+        ctx.save_for_backward(given)
+        return given.contiguous()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        ctx.saved_tensors[0].contiguous()
+        return gradient
+
+
+def permuted(made: Any) -> Any:
+    """nanotron's, of what the product made: [s, b, 3 heads head] to [s, b, heads head]."""
+    seq, samples, _ = made.shape
+    query, key, value = made.view(seq, samples, 3, NUMBER, HEAD).permute(2, 1, 0, 3, 4).contiguous()
+    both = torch.cat([key.unsqueeze(0), value.unsqueeze(0)], dim=0).permute(1, 2, 0, 3, 4).contiguous()
+    key, value = torch.split(both, 1, dim=2)
+    flat = (one.reshape(samples * seq, NUMBER, HEAD) for one in (query, key, value))
+    found = Kernel.apply(*flat)
+    return Output.apply(found.view(samples, seq, WIDTH).transpose(0, 1))
+
+
+def packed(made: Any) -> Any:
+    """GPT-NeoX's, the same: the part that is rotated is left as it is."""
+    seq, samples, _ = made.shape
+    query, key, value = torch.split(made.view(seq, samples, NUMBER, 3 * HEAD), HEAD, dim=-1)
+    cut = int(ROTATED_FRAC * HEAD)
+    query, key = (torch.cat((one[..., :cut], one[..., cut:]), dim=-1) for one in (query, key))
+    flat = [one.transpose(0, 1).reshape(samples * seq, 1, NUMBER, HEAD) for one in (query, key, value)]
+    found = Kernel.apply(torch.concat(flat, dim=1))
+    turned = found.view(samples, seq, NUMBER, HEAD).transpose(1, 2).permute(2, 0, 1, 3).contiguous()
+    return turned.view(seq, samples, WIDTH)
+
+
+class Copied(Moved):  # type: ignore[misc]
+    """Bytes that copies move, without new tensors of the kernel. Slices' gradients are filled, then copied."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        before_B, name = self.size_B, func.overloadpacket.__name__
+        found = super().__torch_dispatch__(func, types, args, kwargs)
+        if name in ("empty", "empty_like"):
+            self.size_B = before_B
+        elif name == "slice_backward":
+            self.size_B += HALF_B * args[0].numel()
+        return found
+
+
+def _moved(program: Callable[[Any], Any], samples: int) -> tuple[float, float]:
+    """Passes over one width, forward and backward."""
+    made = torch.empty(SEQ, samples, 3 * WIDTH, dtype=torch.bfloat16, device="meta", requires_grad=True)
+    with Copied() as there:
+        found = program(made)
+    with Copied() as back:
+        found.backward(torch.empty_like(found))
+    each_B = HALF_B * SEQ * samples * WIDTH
+    return there.size_B / each_B, back.size_B / each_B
+
+
+@pytest.mark.parametrize("samples", [1, 2, 4])
+@pytest.mark.parametrize(("kind", "program"), [("gpt-neox", packed), ("nanotron", permuted)])
+def test_copies_of_heads_are_those_of_torchs_operations(kind: str, program: Callable[[Any], Any], samples: int) -> None:
+    forward, backward = (
+        queries - (samples == 1) * less + 2 * (both - (samples == 1) * fewer)
+        for (queries, both), (less, fewer) in zip(HEADS[kind], ALONE[kind], strict=True)
+    )
+    assert (forward, backward + JOINED) == pytest.approx(_moved(program, samples))
+
+
+def _shard(copies: str, **fields: Any) -> Shard:
+    known, where = model("llama3-8b"), cluster("dgx-h100:1")
+    assert isinstance(known, Transformer)
+    recipe = Recipe(seq=2048, batch=8, copies=copies, fused_elementwise=False, **fields)
+    return Shard(known, Layout(dp=8).grid(), recipe, Clock.of(where.device, recipe))
+
+
+@pytest.mark.parametrize("kind", ["gpt-neox", "nanotron"])
+def test_copies_are_split_as_heads_are(kind: str) -> None:
+    whole, half = (copied_heads(_shard(kind), width, width / 4) for width in (WIDTH, WIDTH / 2))
+    assert float(whole.forward.stream_s) == pytest.approx(2 * float(half.forward.stream_s))
+    assert float(whole.backward.stream_s) == pytest.approx(2 * float(half.backward.stream_s))
+
+
+def test_other_software_copies_nothing() -> None:
+    shard = _shard("none")
+    for found in (copied_heads(shard, WIDTH, WIDTH), copied_sums(shard)):
+        assert float(found.forward.device_s + found.backward.device_s) == 0.0
+
+
+def test_what_zero_1_gathered_is_copied_tensor_by_tensor_and_rank_by_rank() -> None:
+    """As often as `all_gather_coalesced` of nanotron copies, which the host launches one by one; nothing without it."""
+    shard = _shard("nanotron")
+    grids = {ranks: Layout(dp=ranks, zero=1).grid() for ranks in (8, 16)}
+    found = {ranks: float(returned_s(shard.clock, grid, shard.recipe, 32)) for ranks, grid in grids.items()}
+    assert found[16] == pytest.approx(2 * found[8])
+    layer = sum(one.name not in ("key", "value", "gate") for one in tensors(shard, DENSE))
+    assert found[8] == pytest.approx(8 * 32 * layer * shard.clock.launches_s[1])
+    assert not returned_s(shard.clock, Layout(dp=8).grid(), shard.recipe, 32)
+    assert not returned_s(shard.clock, grids[8], _shard("none").recipe, 32)

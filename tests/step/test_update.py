@@ -1,0 +1,48 @@
+"""What precedes and follows an update on the device, against torch's own operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lockstep.hardware import cluster
+from lockstep.kernels.clock import Clock
+from lockstep.kernels.optimizer import optimizer_s
+from lockstep.layout import Layout, Recipe
+from lockstep.workload import RankParameters
+
+torch: Any = pytest.importorskip("torch", reason="needs torch")
+from .test_passes import Moved  # noqa: E402
+
+ELEMENTS = 2**20
+UPDATE_B = 28.0
+"""Gradient, parameter and both moments read, the last three written, in fp32, by one kernel."""
+
+
+def _seconds(**fields: Any) -> float:
+    where, recipe = cluster("dgx-h100:1"), Recipe(seq=2048, batch=8, **fields)
+    held = RankParameters(float(ELEMENTS), 0.0, 0.0)
+    return float(optimizer_s(Clock.of(where.device, recipe), Layout(dp=8).grid(), recipe, held, 4096))
+
+
+def test_an_update_moves_what_torch_moves_around_one_kernel() -> None:
+    """The norm, what scales the gradients by it, the copy in half precision, and zeros for the next step."""
+    gradient, master = (torch.empty(ELEMENTS, dtype=torch.float32, device="meta") for _ in range(2))
+    half, coefficient = torch.empty(ELEMENTS, dtype=torch.bfloat16, device="meta"), torch.ones((), device="meta")
+    with Moved() as counted:
+        torch.linalg.vector_norm(gradient)
+        gradient.mul_(coefficient)
+        half.copy_(master)
+    # The copy overwrites two bytes that it is counted to read; zeros are four.
+    moved_B = counted.size_B / ELEMENTS - 2.0 + 4.0
+    where = cluster("dgx-h100:1").device
+    rate_Bps = where.memory_bandwidth_Bps * where.efficiency.stream_frac
+    assert _seconds() == pytest.approx((UPDATE_B + moved_B) * ELEMENTS / rate_Bps, rel=1e-3)
+
+
+def test_what_software_does_not_keep_is_neither_filled_nor_copied() -> None:
+    assert _seconds(gradients_freed=True) < _seconds()
+    assert _seconds(working_copy=False) < _seconds()
+    freed_s, kept_s = (_seconds(gradients_freed=freed, gradient_B=2.0) for freed in (True, False))
+    assert _seconds() - _seconds(gradients_freed=True) == pytest.approx(2.0 * (kept_s - freed_s))
