@@ -142,8 +142,7 @@ class Recipe(Brief):
     """Weight gradients are added to the accumulated ones inside the product that gives them (NVIDIA/apex pull request
     1297), not by a pass of its own. Sharded gradients are never fused."""
     converted_gradients: bool = False
-    """Gradients that accumulate in a pass of their own are first copied to the accumulated format, then added, as by
-    DeepSpeed's BF16_Optimizer (deepspeed/runtime/bf16_optimizer.py, update_hp_grads)."""
+    """Gradients that accumulate in a pass of their own are first copied to that format (DeepSpeed's BF16_Optimizer)."""
     overlap_tp: str = "gradients"
     """Tensor-parallel traffic overlapped with products: none; gradients, where the reduction of an input's gradient
     overlaps the product for the weight's (Megatron-LM since late 2021; arXiv 2205.05198 section 4.2.2); all, where
@@ -199,7 +198,7 @@ class Recipe(Brief):
     grouped_experts: bool = True
     """The products of a rank's experts are one kernel, not one for each (as in Transformer Engine's GroupedLinear)."""
     sliced_experts: bool = False
-    """Such a loop slices rows, and gathers those of cut experts by columns (Megatron Core 0.9, moe_grouped_gemm off)."""
+    """Such a loop slices rows, and gathers those of cut experts by columns (Megatron Core 0.9)."""
     padded_experts: bool = False
     """In fp8 or narrower the rows of a rank's experts are copied apart, to multiples of what kernels take, and what
     comes out back (Transformer Engine's Fp8Padding), which HybridEP does in passing."""
