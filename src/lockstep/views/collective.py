@@ -13,6 +13,8 @@ from lockstep.views.parts.figure import PALETTE, make_figure, sizes_on, times_on
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from rich.console import Console
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 _TITLES = [("algorithm", "left"), ("time", "right"), ("sent", "right"), ("bus", "right")]
 _COUNTS = [("steps", "right"), ("messages", "right")]
+ASKED = 12
+"""Sizes at which a time is asked for, where a curve would have to be simulated."""
 
 
 def render(found: Collective, out: Console) -> None:
@@ -69,6 +73,8 @@ def _row(row: Row, simulated: bool, crossing: bool) -> list[str]:
 
 def plot_sizes(found: Collective) -> Figure:
     """Sizes from 1 KiB to 4 GiB; dots mark the size asked for, a circle the fastest algorithm there."""
+    if found.seconds_at is not None:
+        return _plot_one(found, found.seconds_at)
     known = found.comparison
     sizes_B = np.geomspace(2.0**10, 2.0**32, 133)
 
@@ -99,6 +105,25 @@ def plot_sizes(found: Collective) -> Figure:
     best = next(row for row in known.rows if row.algorithm == known.best)
     fastest = f"{best.algorithm} is fastest at {format_size(known.size_B)}: {format_time(best.time_s)}"
     return make_figure(f"{known.op} on {known.ranks} ranks: {fastest}", draw)
+
+
+def _plot_one(found: Collective, seconds_at: Callable[[float], float]) -> Figure:
+    """One algorithm whose seconds at each size are asked for: with shards, another order of ranks, or a slow link."""
+    (row,) = found.comparison.rows
+    sizes_B = np.geomspace(2.0**10, 2.0**32, ASKED)
+
+    def draw(axes: Axes) -> None:
+        axes.plot(sizes_B, [seconds_at(float(size_B)) for size_B in sizes_B], "o-", markersize=3, color=PALETTE[0],
+                  label=f"{row.algorithm}: {found.assumptions[0].partition(';')[0]}")  # fmt: skip
+        _mark_best(axes, found.comparison)
+        axes.set(xscale="log", yscale="log", xlabel="size", ylabel="time")
+        sizes_on(axes.xaxis)
+        times_on(axes.yaxis)
+        axes.legend(fontsize=8, frameon=False)
+
+    known = found.comparison
+    took = f"{format_time(row.time_s)} for {format_size(known.size_B)}"
+    return make_figure(f"{known.op} on {known.ranks} ranks, {row.algorithm}: {took}", draw)
 
 
 def _mark_best(axes: Axes, known: Comparison) -> None:
