@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
@@ -20,11 +20,12 @@ from lockstep.verbs.words.question import whole
 from lockstep.verbs.words.shared import OP, RANKS, SIZE, LinkWords
 
 if TYPE_CHECKING:
-    from lockstep.collectives import Comparison
+    from lockstep.collectives import Comparison, Row
     from lockstep.collectives.compare import Simulate
     from lockstep.program import Program
 
 
+RING = "ring"
 INDEXED = 2
 """Bytes of a sparse entry over those of a dense one: a value and an index as large."""
 
@@ -36,8 +37,8 @@ class Collective(Shown):
     comparison: Comparison
     network: Network
     assumptions: tuple[str, ...]
-    seconds_at: Callable[[float], float] | None = None
-    """Seconds of the only algorithm at another size in bytes; None where they are its price on this network."""
+    seconds_at: Mapping[str, Callable[[float], float]] = field(default_factory=dict)
+    """Algorithm -> seconds at another size in bytes, where they are not its price on this network."""
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -59,7 +60,7 @@ def collective(
         str | None,
         Option(
             "O",
-            "Order of a cluster's ranks in the flat ring: node (one node after another), round-robin, or random:SEED; "
+            "Order of a cluster's ranks in one flat ring: node (one node after another), round-robin, or random:SEED; "
             "the ring is then simulated message by message.",
         ),
     ] = None,
@@ -127,7 +128,7 @@ def _served(
         f"{number} shard{'s' * (number > 1)}; a dense ring takes {format_time(ring_s)}, which sparse gradients with "
         f"their indices beat below a density of about {format_frac(ring_s / (INDEXED * whole_s))}"
     )
-    at = partial(_served_s, network, number, sent_frac)
+    at = {"synchronous": partial(_served_s, network, number, sent_frac)}
     return Collective(Comparison(op, network.ranks, size_B, (served,)), network, (said, *_said(op, network)[:1]), at)
 
 
@@ -139,34 +140,37 @@ def _served_s(network: Network, shards: int, sent_frac: float, size_B: float) ->
 
 
 def _ordered(op: str, network: Network, size_B: float, algorithm: str | None, order: str) -> Collective:
-    """The flat ring alone, with ranks in that order, its seconds and the bytes between nodes from its own messages."""
+    """A flat ring with ranks in that order, its seconds and bytes between nodes from its own messages, and others."""
     from lockstep.collectives import Comparison, bus_bandwidth_Bps, get
     from lockstep.collectives.orders import crossing_B, rank_order
 
     if not network.spans_levels or network.node_ranks is None:
         raise BadInput("needs ranks on several nodes of a --cluster", "--order")
-    if algorithm != "ring":
+    names = [] if algorithm is None else read_names(op, algorithm, "--algorithm", network)
+    if RING not in (names or ()):
         raise BadInput("orders the ranks of one ring; add --algorithm ring", "--order")
     with flags("--order"):
         places = rank_order(order, network.ranks, network.node_ranks).tolist()
-        program = get(op, "ring").program(network.ranks, size_B, order=places)
-    (row,) = _compared(op, network, size_B, ["ring"], None, None).rows
+        program = get(op, RING).program(network.ranks, size_B, order=places)
     at = partial(_ordered_s, op, network, places)
-    time_s = at(size_B)
-    rated = replace(
-        row, time_s=time_s, simulated_s=time_s, cross_node_B=crossing_B(program, network.node_ranks),
-        algorithm_bandwidth_Bps=size_B / time_s,
-        bus_bandwidth_Bps=float(bus_bandwidth_Bps(op, network.ranks, size_B, time_s)),
-    )  # fmt: skip
-    said = f"ranks of the ring in the order {order}, simulated message by message"
-    return Collective(Comparison(op, network.ranks, size_B, (rated,)), network, (said, *_said(op, network)[:2]), at)
+    time_s, crossing = at(size_B), crossing_B(program, network.node_ranks)
+
+    def rated(row: Row) -> Row:
+        return row if row.algorithm != RING else replace(
+            row, time_s=time_s, simulated_s=time_s, cross_node_B=crossing, algorithm_bandwidth_Bps=size_B / time_s,
+            bus_bandwidth_Bps=float(bus_bandwidth_Bps(op, network.ranks, size_B, time_s)),
+        )  # fmt: skip
+
+    rows = tuple(map(rated, _compared(op, network, size_B, names, None, None).rows))
+    said = f"one ring with its ranks in the order {order}, simulated message by message"
+    return Collective(Comparison(op, network.ranks, size_B, rows), network, (said, *_said(op, network)[:2]), {RING: at})
 
 
 def _ordered_s(op: str, network: Network, places: list[int], size_B: float) -> float:
     from lockstep.collectives import get
     from lockstep.simulate import simulate
 
-    program = get(op, "ring").program(network.ranks, size_B, order=places)
+    program = get(op, RING).program(network.ranks, size_B, order=places)
     return float(simulate(program, network.cluster).makespan_s)
 
 
@@ -174,7 +178,7 @@ def _slowed(op: str, network: Network, size_B: float, algorithm: str | None, slo
     """A ring alone whose first link has another bandwidth, simulated message by message."""
     from lockstep.collectives import Comparison, bus_bandwidth_Bps
 
-    if network.spans_levels or algorithm != "ring":
+    if network.spans_levels or algorithm != RING:
         raise BadInput("is for a ring on one link; add --algorithm ring, and --latency and --bandwidth", "--slow-link")
     at = partial(_slowed_s, op, network, slow_Bps)
     time_s = at(size_B)
@@ -187,7 +191,7 @@ def _slowed(op: str, network: Network, size_B: float, algorithm: str | None, slo
         f"the link from rank 0 to rank 1 at {format_bandwidth(slow_Bps)}, simulated message by message; "
         f"{format_time(row.time_s)} with equal links"
     )
-    return Collective(Comparison(op, network.ranks, size_B, (slowed,)), network, (said,), at)
+    return Collective(Comparison(op, network.ranks, size_B, (slowed,)), network, (said,), {RING: at})
 
 
 def _slowed_s(op: str, network: Network, slow_Bps: float, size_B: float) -> float:
