@@ -56,7 +56,7 @@ def plot_claim(found: Claims) -> Figure:
 def plot_pictures(pictures: Sequence[Picture]) -> Figure:
     """One or several next to each other, each with its question."""
     draws = [partial(_draw, picture) for picture in pictures]
-    return make_figure(pictures[0].title, *draws, size=(8.0 if len(draws) == 1 else 13.0, 5.0))
+    return make_figure(pictures[0].title, *draws, size=(8.0 if len(draws) == 1 else 6.5 * len(draws), 5.0))
 
 
 def _draw(picture: Picture, axes: Axes) -> None:
