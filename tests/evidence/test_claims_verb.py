@@ -109,6 +109,17 @@ def test_errata_of_an_item_run() -> None:
     assert run("claims", "B.14/1", "--json").json()["errata"][0]["of"] == "B.14"
 
 
+def test_errata_show_the_printed_and_the_found_number_and_one_alone_what_decides_it() -> None:
+    shown = run("claims", "B.12/1", "--run").out
+    assert re.search(r"B\.12/1 .* 8 +1\.0282", shown)
+    assert "Decided by network.crossing_ratio nodes=32 node=8" in shown
+    card = run("claims", "B.12/1").out
+    assert "recomputed" not in card
+    assert "lockstep claims B.12/1 --run" in card
+    (one,) = run("claims", "B.12/1", "--json").json()["errata"]
+    assert (one["claimed"], one["decider"]) == ("8", "network.crossing_ratio nodes=32 node=8")
+
+
 def test_a_fact_of_the_lab_is_found_by_its_id() -> None:
     found = run("claims", "staleness.mean-delay", "--run", "--json")
     assert found.code == 0
@@ -156,8 +167,21 @@ def test_options_without_effect_are_refused(words: dict[str, object], where: str
 
 def test_unknown_names_are_refused_with_close_ones() -> None:
     assert run("claims", "T99").refusal().startswith("ID: unknown claim 'T99'; did you mean")
-    assert "--search lists them" in run("claims", "ring latency").refusal()
+    assert "A.3, B.4, C.1; --search lists them" in run("claims", "ring latency").refusal()
+    assert "C.2 (Stragglers)" in run("claims", "stragglrs").refusal()
     assert "try one of" in run("claims", "no such words").refusal()
+
+
+@pytest.mark.parametrize(
+    ("name", "ids"),
+    [
+        ("homework", ["HW1", "HW2", "HW3"]), ("Ring all-reduce is optimal", ["B.4"]), ("local sgd", ["C.7"]),
+        ("delayed sgd recast", ["B.7"]), ("t-5", ["T5"]), ("exercise C.6", ["C.6"]), ("theorem 3", ["T3", "M3"]),
+    ],
+)  # fmt: skip
+def test_items_are_found_by_their_words(name: str, ids: list[str]) -> None:
+    """A title as it stands, or words that only one item contains."""
+    assert [one["id"] for one in run("claims", name, "--json").json()["claims"]] == ids
 
 
 def test_pages_are_what_the_shelf_says() -> None:
