@@ -10,6 +10,7 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.findings_plot import few_ticks, plot_findings
+from lockstep.views.parts.output import pairs
 from lockstep.views.parts.timelines import draw_timeline
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ CLAIMED = "#D62728"
 
 STYLES = {"claimed": ":", "true": "-", "found": "o", "joined": "o-", "curve": "-", "dashed": "--", "wrong": "x"}
 COLORS = {"claimed": CLAIMED, "wrong": CLAIMED, "true": "#555555"}
+PASSES = {"F": "forward", "B": "backward"}
+"""What labels of a timeline mean."""
 CONVERGE = "lockstep converge "
 
 
@@ -46,8 +49,8 @@ def plot_claim(found: Claims) -> Figure:
     if entry is not None and entry.command.startswith(CONVERGE):
         from lockstep.lab import find_experiment
 
-        name = entry.command.removeprefix(CONVERGE).split()[0]
-        return plot_findings(find_experiment(name).answer({}))
+        name, *more = entry.command.removeprefix(CONVERGE).split()
+        return plot_findings(find_experiment(name).answer(pairs([one for one in more if one != "--set"])))
     named = "this" if entry is None else entry.id
     also = f"; its command has one: {entry.command} --plot FILE" if entry is not None and entry.command else ""
     raise BadInput(f"{named} has no picture of its own{also}", "--plot")
@@ -64,6 +67,9 @@ def _draw(picture: Picture, axes: Axes) -> None:
     if picture.timeline is not None:
         busy_s = picture.timeline.busy_s()
         draw_timeline(picture.timeline, axes, [lane for lane in picture.timeline.lanes if busy_s[lane] > 0])
+        if (legend := axes.get_legend()) is not None:
+            for text in legend.texts:
+                text.set_text(PASSES.get(text.get_text(), text.get_text()))
         return
     others = 0
     for line in picture.lines:
