@@ -23,6 +23,8 @@ from lockstep.evidence.claims.page import anchor, claims_page, exercises_page
 from lockstep.evidence.claims.pictures import PICTURES, pictures
 from lockstep.evidence.claims.shelf import entries
 from lockstep.views import claims as claims_view
+from lockstep.views.parts import claims_plot
+from lockstep.views.parts.claims_compared import compared
 
 ROOT = Path(__file__).parents[2]
 
@@ -131,7 +133,28 @@ def test_pictures_are_drawn(tmp_path: Path) -> None:
         assert run("claims", item, "--plot", str(tmp_path / f"{item}.svg")).code == 0
         assert (tmp_path / f"{item}.svg").stat().st_size > 5000
     assert run("claims", "T9", "--plot", str(tmp_path / "experiment.svg")).code == 0
-    assert run("claims", "E1", "--plot", str(tmp_path / "a.svg")).refusal().startswith("--plot: E1 has no picture")
+    assert run("claims", "M11", "--plot", str(tmp_path / "a.svg")).refusal() == "--plot: M11 has no picture"
+
+
+def test_every_item_has_a_picture() -> None:
+    assert [one.id for one in entries() if one.kind != "missing" and not claims_plot.has_picture(one)] == []
+
+
+@pytest.mark.parametrize("item", ["E1", "A.15", "B.13"])
+def test_a_comparison_has_a_row_for_each_number_with_what_is_claimed_and_found(item: str) -> None:
+    found = lockstep.claims(item)
+    (axes,) = claims_plot.plot_claim(found).axes
+    right, claimed, seen = axes.lines
+    checks = list(compared(found.entries[0].entry))
+    assert set(right.get_xdata()) == {1.0}
+    assert list(claimed.get_xdata()) == pytest.approx([
+        next(v for v in (one.claimed.low, one.claimed.high) if np.isfinite(v)) / one.right.low for one in checks
+    ])  # fmt: skip
+    assert list(seen.get_xdata()) == pytest.approx([1.0] * len(checks), rel=0.1)
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert len(set(names)) == len(checks)
+    assert axes.get_title(loc="left").endswith("?")
+    assert axes.get_xlabel()
 
 
 @pytest.mark.parametrize("name", PICTURES)

@@ -296,7 +296,7 @@ def test_losses_over_steps_seconds_and_megabytes(look: Look) -> None:
     loss = [float(number % 7) for number in range(120)]
     one = SimpleNamespace(loss=loss, time_s=[0.5] * 120, sent_B=[2e6] * 120, method="local-sgd", ranks=2,
                           task=SimpleNamespace(model="mlp", batch=8))  # fmt: skip
-    panels = look(plot_losses, SimpleNamespace(runs=[one]))
+    panels = look(plot_losses, SimpleNamespace(runs=[one], names=["local-sgd"]))
     assert [axes.get_xlabel() for axes in panels] == ["steps", "seconds", "MB sent by all ranks"]
     for axes, each in zip(panels, (1.0, 0.5, 2.0), strict=True):
         faint, strong = axes.lines

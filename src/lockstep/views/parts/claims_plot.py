@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lockstep.errors import BadInput
+from lockstep.views.parts.claims_compared import compared, draw_compared
 from lockstep.views.parts.figure import PALETTE, make_figure
-from lockstep.views.parts.findings_plot import few_ticks, plot_findings
+from lockstep.views.parts.findings_plot import drawn_findings, few_ticks
 from lockstep.views.parts.output import pairs
 from lockstep.views.parts.timelines import draw_timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -35,25 +37,35 @@ CONVERGE = "lockstep converge "
 
 def has_picture(entry: Entry) -> bool:
     """Whether `plot_claim` draws it."""
-    return bool(entry.picture) or entry.command.startswith(CONVERGE)
+    return bool(entry.picture) or entry.command.startswith(CONVERGE) or bool(compared(entry))
 
 
 def plot_claim(found: Claims) -> Figure:
-    """The pictures of the first item: its own, or that of the experiment that decides it."""
+    """The pictures of the first item: its own, or that of its experiment and what is claimed of each number."""
     from lockstep.evidence.claims.pictures import pictures_of
 
     entry = found.entries[0].entry if found.entries else None
-    own = () if entry is None else pictures_of(entry)
-    if own:
+    if entry is None or not has_picture(entry):
+        named = "this" if entry is None else entry.id
+        raise BadInput(f"{named} has no picture", "--plot")
+    if own := pictures_of(entry):
         return plot_pictures(own)
-    if entry is not None and entry.command.startswith(CONVERGE):
+    panels: list[tuple[str, Callable[[Axes], None]]] = []
+    if entry.command.startswith(CONVERGE):
         from lockstep.lab import find_experiment
 
         name, *more = entry.command.removeprefix(CONVERGE).split()
-        return plot_findings(find_experiment(name).answer(pairs([one for one in more if one != "--set"])))
-    named = "this" if entry is None else entry.id
-    also = f"; its command has one: {entry.command} --plot FILE" if entry is not None and entry.command else ""
-    raise BadInput(f"{named} has no picture of its own{also}", "--plot")
+        settings = pairs([one for one in more if one != "--set"])
+        panels.append(drawn_findings(find_experiment(name).answer(settings)))
+    if compared(entry):
+        panels.append((f"How far is what {entry.id} claims from what is found?", draw_compared(entry)))
+    draws = [partial(_titled, fill(title, 58), draw) for title, draw in panels]
+    return make_figure(panels[0][0], *draws, size=(8.0 if len(draws) == 1 else 14.0, 5.0))
+
+
+def _titled(title: str, draw: Callable[[Axes], None], axes: Axes) -> None:
+    draw(axes)
+    axes.set_title(title, loc="left", fontsize=10)
 
 
 def plot_pictures(pictures: Sequence[Picture]) -> Figure:
