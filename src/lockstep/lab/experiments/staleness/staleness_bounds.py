@@ -82,6 +82,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks=(
             *_checks(settings, rows, free, transient, nearly),
             *_times(settings, transient, nearly),
+            *_in_step(settings, rows, seed),
             Check("steps/s with persistent speeds, no bound", free,
                   _steps_per_s(asynchronous(constant), settings.workers), tolerance=4 / settings.steps, holds=ALWAYS),
         ),
@@ -118,12 +119,43 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
 
 def _race(settings: Settings, bound: int, seed: int) -> Json:
     """Mean updates and seconds to the target at a clock gap, with transient slowdowns; empty if a run misses it."""
-    runs = []
-    for generator in (np.random.default_rng([seed, one]) for one in range(RUNS)):
-        times_s = _transient(settings, generator, RUN_STEPS) * generator.uniform(*APART, (RUN_STEPS, settings.workers))
-        runs.append(best_run(times_s, bound, SIZES, CONDITION, TARGET_FRAC))
+    runs = [best_run(times_s, bound, SIZES, CONDITION, TARGET_FRAC) for times_s in _race_times_s(settings, seed)]
     means = [None if None in one else float(np.mean(one)) for one in zip(*runs, strict=True)]
     return dict(zip(("updates_to_target", "time_to_target_s"), means, strict=True))
+
+
+def _race_times_s(settings: Settings, seed: int) -> list[np.ndarray]:
+    """Seconds of every step of every worker, run by run."""
+    found = []
+    for generator in (np.random.default_rng([seed, one]) for one in range(RUNS)):
+        slow = _transient(settings, generator, RUN_STEPS)
+        found.append(slow * generator.uniform(*APART, (RUN_STEPS, settings.workers)))
+    return found
+
+
+def _in_step(settings: Settings, rows: list[Json], seed: int) -> tuple[Check, ...]:
+    """The race without a gap: rounds of which all gradients are of one point, and the slowest worker's time of each."""
+    workers, curvatures = settings.workers, np.array([1.0, 1 / CONDITION])
+    rounds, more = np.divmod(np.arange(RUN_STEPS * workers + 1)[:, np.newaxis], workers)
+    counts = []
+    for size in SIZES:
+        distance = (1 - workers * size * curvatures) ** rounds * (1 - more * size * curvatures)
+        far = distance**2 @ curvatures >= TARGET_FRAC * curvatures.sum()
+        counts += [] if far[-1] else [int(np.flatnonzero(far).max()) + 1]
+    if rows[0]["bound"] > 0 or not counts:
+        return ()
+    whole, left = divmod(min(counts), workers)
+    times_s = [
+        one[:whole].max(axis=1).sum() + (np.sort(one[whole])[left - 1] if left else 0.0)
+        for one in _race_times_s(settings, seed)
+    ]
+    holds = when(True, "a smallest bound of 0, and a target that is reached")
+    expected_s = float(np.mean(times_s))
+    return (
+        Check("updates to the target, gap 0", min(counts), rows[0]["updates_to_target"], holds=holds),
+        Check("time to the target, gap 0 (s)", expected_s, rows[0]["time_to_target_s"], tolerance=1e-9 * expected_s,
+              holds=holds),
+    )  # fmt: skip
 
 
 def _nearly_one() -> TimeLaw:
