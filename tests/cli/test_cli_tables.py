@@ -28,6 +28,19 @@ def test_tables_stay_inside_the_width(verb: str, width: int, monkeypatch: pytest
         assert len(lines) <= SCREEN
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("converge", "summation-error"),
+     ("stragglers", "--workers", "4,1024", "--law", "lognormal:mean=50ms,cv=0.2; lognormal:mean=50ms,cv=0.4")],
+)  # fmt: skip
+def test_titles_break_before_numbers_are_cut(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    found = run(*words)
+    assert found.code == 0
+    assert "\u2026" not in found.out
+    assert max(cell_len(line) for line in found.out.splitlines()) <= 80
+
+
 def test_the_plan_says_everything_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     session = run("plan", "llama3-70b", "--cluster", "dgx-h100:64", "--batch-tokens", "4M", "--tokens", "15T")

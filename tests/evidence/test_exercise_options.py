@@ -4,6 +4,7 @@ slowest of them, drawn speeds, the place of a rank, steps and delays, critical b
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,6 +32,22 @@ def test_orders_of_a_ring_cross_nodes_as_often_as_counted_by_hand(nodes: int, no
     for order, crossing in law.items():
         places = rank_order(order, ranks, node).tolist()
         assert crossing_B(get("all-reduce", "ring").program(ranks, 1.0, order=places), node) == pytest.approx(crossing)
+
+
+def test_a_flat_ring_in_an_order_stands_next_to_other_algorithms() -> None:
+    """The ring takes what it takes alone, the hierarchy what it takes without an order."""
+    words: dict[str, Any] = {"ranks": 32, "size": "700MB", "cluster": "dgx-a100-80gb:4"}
+    both = lockstep.collective("all-reduce", algorithm="ring,hierarchical", order="node", **words)
+    alone = lockstep.collective("all-reduce", algorithm="ring", order="node", **words)
+    plain = lockstep.collective("all-reduce", algorithm="hierarchical", **words)
+    rows = {row.algorithm: row for row in both.comparison.rows}
+    assert rows["ring"] == alone.comparison.rows[0]
+    assert rows["hierarchical"].time_s == plain.comparison.rows[0].time_s
+    # One adapter of a node carries the whole ring, where a hierarchy uses all eight.
+    assert 4 < rows["ring"].time_s / rows["hierarchical"].time_s < 8
+    assert both.comparison.best == "hierarchical"
+    with pytest.raises(BadInput, match="add --algorithm ring"):
+        lockstep.collective("all-reduce", algorithm="hierarchical", order="node", **words)
 
 
 def test_random_orders_cross_on_average_as_their_law_says() -> None:

@@ -66,6 +66,14 @@ def test_steps_against_examples_on_other_networks() -> None:
     assert rows[1]["examples"] < rows[64]["examples"] < rows[256]["examples"]
 
 
+def test_a_target_of_few_steps_raises_no_false_alarm() -> None:
+    """At a loss that all examples reach in a few steps the laws of a whole run say nothing."""
+    found = lockstep.converge("critical-batch-digits", {"target": 1.5})
+    assert found.agrees, found.verdict
+    assert found.rows[-1]["steps"] < critical_batch_digits.LEAST_STEPS
+    assert not any("hyperbola" in check["check"] for check in found.to_dict()["checks"])
+
+
 def test_a_noise_scale_without_the_batch_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = critical_batch_digits._noise_scale
     monkeypatch.setattr(critical_batch_digits, "_noise_scale", lambda *words: 30 * exact(*words))

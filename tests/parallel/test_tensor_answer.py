@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import lockstep
 from lockstep.collectives import PlainLink, expander, pricer
 from lockstep.collectives.levels import WAYS, program_on_levels
+from lockstep.errors import BadInput
 from lockstep.parallel.tensor import Proof, Shape, prove, tensor_layer, traffic
 from lockstep.parallel.tensor import proof as proving
 from lockstep.parallel.tensor.traffic import OVERLAPS
@@ -161,3 +162,16 @@ def test_ranks_asked_for_join_the_powers_of_two() -> None:
     # Seven tokens are not cut by an even number of ranks.
     odd = lockstep.tensor(ranks=7, hidden=56, heads=28, seq=7, flops=1e12, sequence_parallel=True, **LINK)
     assert [row.ranks for row in odd.rows] == [1, 7]
+
+
+def test_at_fixed_parameters_twice_the_width_sends_half_as_much_and_a_boundary_hands_on_the_activations() -> None:
+    words: dict[str, Any] = {"heads": 64, "seq": 2048, "ranks": 8, "flops": 600e12, **LINK}
+    narrow, wide = (lockstep.tensor(hidden=hidden, params="100B", **words) for hidden in (4096, 8192))
+    assert narrow.layers * 12 * 4096**2 == pytest.approx(100e9)
+    assert wide.sent_B == 2 * narrow.sent_B
+    assert wide.model_sent_B == pytest.approx(narrow.model_sent_B / 2)
+    assert wide.boundary_B == 2048 * 8192 * 2
+    assert lockstep.tensor(hidden=8192, sequence_parallel=True, **words).boundary_B == wide.boundary_B / 8
+    assert lockstep.tensor(hidden=8192, **words).model_sent_B is None
+    with pytest.raises(BadInput, match="--params"):
+        lockstep.tensor(hidden=8192, params="1M", **words)

@@ -31,7 +31,7 @@ ASKED: list[tuple[str, dict[str, Any], dict[str, list[Any]]]] = [
     ("messages", {"params": "1M"}, {"workers": [2, 4, 8]}),
     ("pipeline", {"stages": 4}, {"microbatches": [4, 8], "chunks": [1]}),
     ("overlap", {"layers": 8, "backward": "80ms", "gradients": "70MB", **LINK}, {"bucket_size": ["1MB", "9MB"]}),
-    ("tensor", {"ranks": 4, "heads": 8, "hidden": 512, "flops": "10T", **LINK}, {"seq": [128, 256]}),
+    ("tensor", {"ranks": 4, "heads": 8, "hidden": 512, "flops": "10T", "params": "9M", **LINK}, {"seq": [128, 256]}),
     ("experts", {"experts": 8, "tokens": 1024, "ranks": 4, **LINK}, {"skew": [0, 1, 2]}),
     ("stragglers", {"law": "exponential:mean=1s"}, {"workers": [2, 3], "comm": ["0", "10ms"]}),
     ("balance", {"speeds": "1,2,3"}, {"batch": [6, 60]}),

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lockstep
 from lockstep.errors import BadInput
 from lockstep.rows import listed
 from lockstep.rows.rows import MOST_VALUES
 from lockstep.units import COUNT, SIZE, TIME, parse_count, parse_size_B
+from lockstep.verbs.words.calling import laws
 
 
 @pytest.mark.parametrize(
@@ -84,3 +86,17 @@ def test_ends_in_different_units_meet() -> None:
     values = listed("1KB..1MBx10", SIZE, "--size")
     assert values is not None
     assert [parse_size_B(value) for value in values] == [1e3, 1e4, 1e5, 1e6]
+
+
+def test_laws_are_listed_by_semicolons_and_by_a_range_in_place_of_a_number() -> None:
+    assert laws("lognormal:mean=50ms,cv=0.1..0.3+0.1") == [f"lognormal:mean=50ms,cv=0.{k}" for k in (1, 2, 3)]
+    assert laws("exponential:mean=1s; pareto:mean=1s..4sx2,shape=2..3") == [
+        "exponential:mean=1s", *(f"pareto:mean={mean},shape={shape}" for mean in ("1s", "2s", "4s") for shape in (2, 3))
+    ]  # fmt: skip
+    assert laws("lognormal:mean=50ms,cv=0.2") == laws("trace:times.csv") == laws("trace:../times.csv") == []
+    rows = lockstep.stragglers(workers=[4, 16], law="lognormal:mean=50ms,cv=0.1..0.3+0.2")
+    alone = lockstep.stragglers(workers=16, law="lognormal:mean=50ms,cv=0.3")
+    assert len(rows.rows) == 4
+    assert rows.rows[3].answer == alone.to_dict()
+    with pytest.raises(BadInput, match="--law"):
+        laws("lognormal:mean=50ms,cv=0.1..x")

@@ -102,6 +102,24 @@ def test_every_algorithm_takes_at_its_dot_what_the_answer_says(look: Look) -> No
                for y, upper in zip(corners[:, 1], bound_s, strict=True))  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("op", "words"),
+    [
+        ("parameter-server", {"ranks": 64, "shards": 4, "density": 0.01, **LINK}),
+        ("all-reduce", {"ranks": 8, "algorithm": "ring", "slow_link": "2GB/s", **LINK}),
+        ("all-reduce", {"ranks": 16, "algorithm": "ring", "order": "round-robin", "cluster": "dgx-h100:2"}),
+    ],
+)
+def test_a_curve_goes_through_the_time_of_the_answer(op: str, words: dict[str, Any], look: Look) -> None:
+    """Of one algorithm whose time is not its price: the mark lies on the curve, and other sizes are other answers."""
+    found = lockstep.collective(op, size=2.0**20, **words)
+    (axes,) = look(plot_sizes, found)
+    curve, mark = lines(axes).values()
+    same(mark, [2**20], [found.comparison.rows[0].time_s])
+    assert np.interp(2.0**20, *curve) == pytest.approx(mark[1][0], rel=0.1)
+    assert curve[1][3] == pytest.approx(lockstep.collective(op, size=curve[0][3], **words).comparison.rows[0].time_s)
+
+
 def test_a_map_has_at_every_size_and_rank_the_colour_of_its_algorithm(look: Look) -> None:
     found = best_algorithms("all-reduce", ranks=64, **LINK)
     (axes,) = look(plot_map, found)
@@ -278,7 +296,7 @@ def test_losses_over_steps_seconds_and_megabytes(look: Look) -> None:
     loss = [float(number % 7) for number in range(120)]
     one = SimpleNamespace(loss=loss, time_s=[0.5] * 120, sent_B=[2e6] * 120, method="local-sgd", ranks=2,
                           task=SimpleNamespace(model="mlp", batch=8))  # fmt: skip
-    panels = look(plot_losses, SimpleNamespace(runs=[one]))
+    panels = look(plot_losses, SimpleNamespace(runs=[one], names=["local-sgd"]))
     assert [axes.get_xlabel() for axes in panels] == ["steps", "seconds", "MB sent by all ranks"]
     for axes, each in zip(panels, (1.0, 0.5, 2.0), strict=True):
         faint, strong = axes.lines

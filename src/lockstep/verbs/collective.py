@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from lockstep.errors import BadInput
@@ -19,11 +20,12 @@ from lockstep.verbs.words.question import whole
 from lockstep.verbs.words.shared import OP, RANKS, SIZE, LinkWords
 
 if TYPE_CHECKING:
-    from lockstep.collectives import Comparison
+    from lockstep.collectives import Comparison, Row
     from lockstep.collectives.compare import Simulate
     from lockstep.program import Program
 
 
+RING = "ring"
 INDEXED = 2
 """Bytes of a sparse entry over those of a dense one: a value and an index as large."""
 
@@ -35,6 +37,8 @@ class Collective(Shown):
     comparison: Comparison
     network: Network
     assumptions: tuple[str, ...]
+    seconds_at: Mapping[str, Callable[[float], float]] = field(default_factory=dict)
+    """Algorithm -> seconds at another size in bytes, where they are not its price on this network."""
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -56,7 +60,7 @@ def collective(
         str | None,
         Option(
             "O",
-            "Order of a cluster's ranks in the flat ring: node (one node after another), round-robin, or random:SEED; "
+            "Order of a cluster's ranks in one flat ring: node (one node after another), round-robin, or random:SEED; "
             "the ring is then simulated message by message.",
         ),
     ] = None,
@@ -109,7 +113,8 @@ def _served(
     share = 1.0 if density is None else parse_frac(density, "--density")
     if not share > 0:
         raise BadInput("must be above 0", "--density")
-    sent_B = size_B if density is None else INDEXED * share * size_B
+    sent_frac = 1.0 if density is None else INDEXED * share
+    sent_B = sent_frac * size_B
     with flags("--shards"):
         cost = get(op, "synchronous").price(network.ranks, sent_B, network.link, shards=number)
         whole_s = float(get(op, "synchronous").price_time_s(network.ranks, size_B, network.link, shards=number))
@@ -123,42 +128,60 @@ def _served(
         f"{number} shard{'s' * (number > 1)}; a dense ring takes {format_time(ring_s)}, which sparse gradients with "
         f"their indices beat below a density of about {format_frac(ring_s / (INDEXED * whole_s))}"
     )
-    return Collective(Comparison(op, network.ranks, size_B, (served,)), network, (said, *_said(op, network)[:1]))
+    at = {"synchronous": partial(_served_s, network, number, sent_frac)}
+    return Collective(Comparison(op, network.ranks, size_B, (served,)), network, (said, *_said(op, network)[:1]), at)
+
+
+def _served_s(network: Network, shards: int, sent_frac: float, size_B: float) -> float:
+    from lockstep.collectives import get
+
+    server = get("parameter-server", "synchronous")
+    return float(server.price_time_s(network.ranks, sent_frac * size_B, network.link, shards=shards))
 
 
 def _ordered(op: str, network: Network, size_B: float, algorithm: str | None, order: str) -> Collective:
-    """The flat ring alone, with ranks in that order, its seconds and the bytes between nodes from its own messages."""
+    """A flat ring with ranks in that order, its seconds and bytes between nodes from its own messages, and others."""
     from lockstep.collectives import Comparison, bus_bandwidth_Bps, get
     from lockstep.collectives.orders import crossing_B, rank_order
-    from lockstep.simulate import simulate
 
     if not network.spans_levels or network.node_ranks is None:
         raise BadInput("needs ranks on several nodes of a --cluster", "--order")
-    if algorithm != "ring":
+    names = [] if algorithm is None else read_names(op, algorithm, "--algorithm", network)
+    if RING not in (names or ()):
         raise BadInput("orders the ranks of one ring; add --algorithm ring", "--order")
     with flags("--order"):
-        places = rank_order(order, network.ranks, network.node_ranks)
-        program = get(op, "ring").program(network.ranks, size_B, order=places.tolist())
-    (row,) = _compared(op, network, size_B, ["ring"], None, None).rows
-    time_s = float(simulate(program, network.cluster).makespan_s)
-    rated = replace(
-        row, time_s=time_s, simulated_s=time_s, cross_node_B=crossing_B(program, network.node_ranks),
-        algorithm_bandwidth_Bps=size_B / time_s,
-        bus_bandwidth_Bps=float(bus_bandwidth_Bps(op, network.ranks, size_B, time_s)),
-    )  # fmt: skip
-    said = f"ranks of the ring in the order {order}, simulated message by message"
-    return Collective(Comparison(op, network.ranks, size_B, (rated,)), network, (said, *_said(op, network)[:2]))
+        places = rank_order(order, network.ranks, network.node_ranks).tolist()
+        program = get(op, RING).program(network.ranks, size_B, order=places)
+    at = partial(_ordered_s, op, network, places)
+    time_s, crossing = at(size_B), crossing_B(program, network.node_ranks)
+
+    def rated(row: Row) -> Row:
+        return row if row.algorithm != RING else replace(
+            row, time_s=time_s, simulated_s=time_s, cross_node_B=crossing, algorithm_bandwidth_Bps=size_B / time_s,
+            bus_bandwidth_Bps=float(bus_bandwidth_Bps(op, network.ranks, size_B, time_s)),
+        )  # fmt: skip
+
+    rows = tuple(map(rated, _compared(op, network, size_B, names, None, None).rows))
+    said = f"one ring with its ranks in the order {order}, simulated message by message"
+    return Collective(Comparison(op, network.ranks, size_B, rows), network, (said, *_said(op, network)[:2]), {RING: at})
+
+
+def _ordered_s(op: str, network: Network, places: list[int], size_B: float) -> float:
+    from lockstep.collectives import get
+    from lockstep.simulate import simulate
+
+    program = get(op, RING).program(network.ranks, size_B, order=places)
+    return float(simulate(program, network.cluster).makespan_s)
 
 
 def _slowed(op: str, network: Network, size_B: float, algorithm: str | None, slow_Bps: float) -> Collective:
     """A ring alone whose first link has another bandwidth, simulated message by message."""
-    from lockstep.collectives import Comparison, bus_bandwidth_Bps, get
-    from lockstep.simulate import ring_on, simulate_contended
+    from lockstep.collectives import Comparison, bus_bandwidth_Bps
 
-    if network.spans_levels or algorithm != "ring":
+    if network.spans_levels or algorithm != RING:
         raise BadInput("is for a ring on one link; add --algorithm ring, and --latency and --bandwidth", "--slow-link")
-    links = ring_on(network.link, network.ranks, slow_Bps)
-    time_s = float(simulate_contended(get(op, "ring").program(network.ranks, size_B), links).makespan_s)
+    at = partial(_slowed_s, op, network, slow_Bps)
+    time_s = at(size_B)
     (row,) = _compared(op, network, size_B, ["ring"], None, None).rows
     slowed = replace(
         row, time_s=time_s, simulated_s=time_s, algorithm_bandwidth_Bps=size_B / time_s,
@@ -168,7 +191,15 @@ def _slowed(op: str, network: Network, size_B: float, algorithm: str | None, slo
         f"the link from rank 0 to rank 1 at {format_bandwidth(slow_Bps)}, simulated message by message; "
         f"{format_time(row.time_s)} with equal links"
     )
-    return Collective(Comparison(op, network.ranks, size_B, (slowed,)), network, (said,))
+    return Collective(Comparison(op, network.ranks, size_B, (slowed,)), network, (said,), {RING: at})
+
+
+def _slowed_s(op: str, network: Network, slow_Bps: float, size_B: float) -> float:
+    from lockstep.collectives import get
+    from lockstep.simulate import ring_on, simulate_contended
+
+    links = ring_on(network.link, network.ranks, slow_Bps)
+    return float(simulate_contended(get(op, "ring").program(network.ranks, size_B), links).makespan_s)
 
 
 def _compared(

@@ -51,6 +51,10 @@ def tensor(
         str | None,
         Option("W", "Traffic overlapped with products: none, gradients (Megatron) or all. (default: gradients)"),
     ] = None,
+    params: Annotated[
+        Quantity | None,
+        Option("N", "Parameters of a model of such layers; adds its layers and the bytes of all of them."),
+    ] = None,
     sequence_parallel: Annotated[bool, Switch("Split norms and residual by tokens.")] = False,
     run: Annotated[
         bool, Switch("Also run the layer on numpy, split and whole, at a size small enough to run immediately.")
@@ -61,7 +65,8 @@ def tensor(
 
     `ffn`: width of the feed-forward block (4 times `hidden`). `flops`: FLOP/s that a rank's products achieve; with a
     cluster those of its device. `overlap`: none, gradients (the default) or all. `run`: also run it on numpy, scaled
-    down where it is large, and compare it with the layer on one rank. Raises BadInput.
+    down where it is large, and compare it with the layer on one rank. `params`: those of a model of such layers, whose
+    number follows. Raises BadInput.
     """
     from lockstep.parallel.tensor import prove, tensor_layer
 
@@ -78,7 +83,7 @@ def tensor(
         return tensor_layer(
             shape, number, _groups(shape, network, sequence_parallel, link), rate, overlap=policy,
             sequence_parallel=sequence_parallel, element_B=element_B, proof=proof,
-            assumptions=(_linked(network), said, *_assumptions(sequence_parallel)),
+            assumptions=(_linked(network), said, *_assumptions(sequence_parallel)), params=_params(params, shape),
         )  # fmt: skip
 
 
@@ -107,6 +112,16 @@ def _element_B(size: Size) -> float:
     if not 0 < element_B <= MOST_ELEMENT_B:
         raise BadInput(f"must be above 0 and at most {MOST_ELEMENT_B:g} bytes, got {element_B:g}", "--element-size")
     return element_B
+
+
+def _params(params: Quantity | None, shape: Shape) -> float | None:
+    """Parameters of the model, of one such layer or more."""
+    if params is None:
+        return None
+    number = whole(params, "--params")
+    if number < shape.weight_elems:
+        raise BadInput(f"must be at least those of one layer, {shape.weight_elems:,}", "--params")
+    return float(number)
 
 
 def _overlap(overlap: str | None, ranks: int) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lockstep.errors import BadInput, Stopped, UnknownName
+from lockstep.rows import listed
 from lockstep.types.plain import Json, picked
 from lockstep.types.shown import Shown
-from lockstep.units import parse_number
+from lockstep.units import COUNT, parse_number
 from lockstep.verbs.words.calling import strict, verb
 from lockstep.verbs.words.keeping import Record, kept
 from lockstep.verbs.words.network import flags
@@ -58,6 +60,30 @@ class Training(Shown):
     """The run that Ctrl-C ended, after which no other began."""
     profile: Path | None = None
     """The folder of what every rank profiled."""
+    target: float | None = None
+    """Training loss to reach, if asked."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the runs: the method, with the settings in which the runs of one method differ."""
+
+        def name(run: TrainRun) -> str:
+            alike = [one.settings for one in self.runs if one.method == run.method]
+            differing = [key for key in run.settings if len({str(one.get(key)) for one in alike}) > 1]
+            return " ".join([run.method, *(f"{key}={run.settings[key]}" for key in differing)])
+
+        return tuple(map(name, self.runs))
+
+    @property
+    def reached(self) -> tuple[Json, ...]:
+        """Steps and seconds of every run to the target; null where it is not reached. Nothing without a target."""
+        if self.target is None:
+            return ()
+        found = [run.reached(self.target) or (None, None) for run in self.runs]
+        return tuple(
+            {"run": name, "steps": steps, "time_s": time_s}
+            for name, (steps, time_s) in zip(self.names, found, strict=True)
+        )
 
     def diagnosed(self) -> Diagnosis | None:
         """What `diagnose` finds in the profiles of this run; None where none was taken. Raises BadInput."""
@@ -77,7 +103,7 @@ class Training(Shown):
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, "runs stopped assumptions")
+        return picked(self, "runs stopped target reached assumptions")
 
 
 @strict
@@ -120,6 +146,12 @@ def train(
     ] = "float32",
     seed: Annotated[Quantity, SEED] = 0,
     settings: Annotated[Mapping[str, object] | None, SETTINGS] = None,
+    target: Annotated[
+        Quantity | None,
+        Option(
+            "X", "Training loss, mean of 20 steps; adds the steps and the seconds that each run needs.", panel=_TASK
+        ),
+    ] = None,
     checkpoint: Annotated[str | Path | None, Option("DIR", "Folder for checkpoints.", panel=_CHECKPOINTS)] = None,
     every: Annotated[
         Quantity | None,
@@ -155,7 +187,9 @@ def train(
     """Trains a small model on real data by one method, or several between commas, on real processes.
 
     `ranks`: by default those that torchrun or srun started, else two. `batch`: samples per step of all ranks, 64 or a
-    number near it that they share evenly. `settings` go to every method that has them. `checkpoint`: a folder for
+    number near it that they share evenly. `settings` go to every method that has them; for a list of values, such as
+    `period=1,2,4`, the method runs once with each. `target`: a training loss, to which steps and seconds are counted.
+    `checkpoint`: a folder for
     checkpoints after `every` steps (10) and at the end, of which `keep` (2) stay, written `beside` the training or in
     line; `resume` goes on from the newest, and a run that fails does so by itself up to `restarts` times. `root`: where
     runs are kept, by default $LOCKSTEP_RUNS, nowhere without.
@@ -170,8 +204,9 @@ def train(
     from lockstep.measure.train import find_method
     from lockstep.measure.train import train as run
 
-    chosen = [find_method(name.strip()) for name in method.split(",")]
-    per_method = [_for(one, settings or {}, chosen) for one in chosen]
+    named = [find_method(name.strip()) for name in method.split(",")]
+    chosen, per_method = _with_each_setting(named, settings or {})
+    aim = None if target is None else parse_number(target, "--target")
     number, again = world(ranks), whole(restarts, "--restarts", minimum=0)
     samples = _usual_batch(chosen, number) if batch is None else whole(batch, "--batch")
     task = _task(chosen, model, layers, steps, samples, optimizer, learning_rate, dtype, seed)
@@ -188,7 +223,8 @@ def train(
     for one, own in zip(chosen, per_method, strict=True):
         before = len(runs) * task.steps
         words = {"method": one.name, "ranks": number, **asdict(task), "settings": own}
-        with kept("train", words, root, curves and curves / one.name) as record:
+        folder_name = one.name if chosen.count(one) == 1 else f"{one.name}-{len(runs) + 1}"
+        with kept("train", words, root, curves and curves / folder_name) as record:
             seen_by_step: dict[int, Step] = {}
 
             def step(
@@ -211,7 +247,27 @@ def train(
             except KeyboardInterrupt:
                 raise _stopped(one.name, task, number, own, runs, seen_by_step) from None
             record.result = runs[-1].summary()
-    return Training(tuple(runs), profile=folder)
+    return Training(tuple(runs), profile=folder, target=aim)
+
+
+def _with_each_setting(
+    methods: list[Method], settings: Mapping[str, object]
+) -> tuple[list[Method], list[dict[str, object]]]:
+    """The methods, each as often as its settings have combinations of values, and these."""
+    chosen, each = [], []
+    for method in methods:
+        own = _for(method, settings, methods)
+        lists = [_values(name, value) for name, value in own.items()]
+        for values in product(*lists):
+            chosen.append(method)
+            each.append(dict(zip(own, values, strict=True)))
+    return chosen, each
+
+
+def _values(name: str, value: object) -> tuple[object, ...]:
+    """Those of a setting that is given a list or a range."""
+    found = listed(value, COUNT, f"--set {name}") if isinstance(value, str | list) else None
+    return (value,) if found is None else found
 
 
 def _stopped(

@@ -38,7 +38,7 @@ def render(found: Claims, out: Console) -> None:
         _list(found, out)
         return
     if found.asked == ERRATA or found.errata:
-        _errata(found.errata, out)
+        _errata(found.errata, out, ran=found.asked != CARD)
     for entry in found.entries:
         _card(entry, out)
     for fact in found.facts:
@@ -47,7 +47,8 @@ def render(found: Claims, out: Console) -> None:
 
 def _list(found: Claims, out: Console) -> None:
     counts = ", ".join(f"{found.count(name)} {name}" for name in FIRST if found.count(name))
-    out.print(Text(f"{len(found.entries)} items: {counts}" if counts else f"{len(found.entries)} items", style="bold"))
+    items = f"{len(found.entries)} item{'s' * (len(found.entries) != 1)}"
+    out.print(Text(f"{items}: {counts}" if counts else items, style="bold"))
     rows: list[list[str | Text]] = []
     for one in found.entries:
         entry = one.entry
@@ -139,20 +140,34 @@ def _fact(one: Known, out: Console) -> None:
         indented(out, checks_table(one.evidence[:MOST]))
 
 
-def _errata(found: tuple[Corrected, ...], out: Console) -> None:
-    ran = [one for one in found if one.as_registered is not None]
-    bad = [one for one in ran if not one.as_registered]
-    more = f", {len(bad)} not as registered" if bad else ""
-    errata = "erratum" if len(found) == 1 else "errata"
-    out.print(Text(f"{len(found)} {errata}, {len(ran)} recomputed{more}", style="bold"))
-    rows = []
-    for one in found:
-        seen = "-" if one.to_dict()["got"] is None else f"{one.to_dict()['got']:.5g}"
-        rows.append([one.erratum.id, one.erratum.severity, one.erratum.printed, one.erratum.right, seen])
-    indented(out, table([("", "left"), ("", "left"), ("printed", "text"), ("right", "text"), ("found", "right")], rows))
+def _errata(found: tuple[Corrected, ...], out: Console, *, ran: bool) -> None:
+    """Printed and right, with the printed and the found number of what was computed; of one erratum also how."""
+    known = [one for one in found if one.as_registered is not None]
+    bad = [one for one in known if not one.as_registered]
+    more = f", {len(known)} recomputed" * ran + f", {len(bad)} not as registered" * bool(bad)
+    out.print(Text(f"{len(found)} {'erratum' if len(found) == 1 else 'errata'}{more}", style="bold"))
+    if found:
+        _printed_and_right(found, out, ran=ran)
+    if len(found) == 1 and found[0].erratum.check is not None:
+        (one,) = found
+        out.print(f"\n  Decided by {one.to_dict()['decider']}")
+        if not ran:
+            out.print(f"  lockstep claims {one.erratum.id} --run")
     for why in dict.fromkeys(one.erratum.why for one in found if one.erratum.why):
         named = ", ".join(one.erratum.id for one in found if one.erratum.why == why)
         out.print(Text(f"\nNot computed: {named} ({why})", style="dim"))
+
+
+def _printed_and_right(found: tuple[Corrected, ...], out: Console, *, ran: bool) -> None:
+    rows = []
+    for one in found:
+        row = [one.erratum.id, one.erratum.severity, one.erratum.printed, one.erratum.right]
+        if ran:
+            plain = one.to_dict()
+            row += [plain["claimed"] or "-", "-" if plain["got"] is None else f"{plain['got']:.5g}"]
+        rows.append(row)
+    last = [("claimed", "right"), ("found", "right")] if ran else []
+    indented(out, table([("", "left"), ("", "left"), ("printed", "text"), ("right", "text"), *last], rows))
 
 
 def ask(as_json: bool, plot: str | None = None, claim: list[str] | None = None, **words: object) -> None:

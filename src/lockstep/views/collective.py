@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _TITLES = [("algorithm", "left"), ("time", "right"), ("sent", "right"), ("bus", "right")]
 _COUNTS = [("steps", "right"), ("messages", "right")]
+ASKED = 12
+"""Sizes at which a time is asked for, where a curve would have to be simulated."""
 
 
 def render(found: Collective, out: Console) -> None:
@@ -32,7 +34,7 @@ def render(found: Collective, out: Console) -> None:
     ranked = sorted(known.rows, key=lambda row: row.time_s)
     best = next(row for row in ranked if row.algorithm == known.best)
     levels = found.network.spans_levels
-    over = " over the cluster's levels" if levels else ""
+    over = " over the cluster's levels" if levels and best.algorithm not in found.seconds_at else ""
     out.print(Text(f"{best.algorithm}{over}: {format_time(best.time_s)}", style="bold"))
     bound = format_time(best.lower_bound_s)
     ports = "port per level" if levels else "port" if best.ports == 1 else "ports"
@@ -69,6 +71,8 @@ def _row(row: Row, simulated: bool, crossing: bool) -> list[str]:
 
 def plot_sizes(found: Collective) -> Figure:
     """Sizes from 1 KiB to 4 GiB; dots mark the size asked for, a circle the fastest algorithm there."""
+    if found.seconds_at:
+        return _plot_asked(found)
     known = found.comparison
     sizes_B = np.geomspace(2.0**10, 2.0**32, 133)
 
@@ -99,6 +103,27 @@ def plot_sizes(found: Collective) -> Figure:
     best = next(row for row in known.rows if row.algorithm == known.best)
     fastest = f"{best.algorithm} is fastest at {format_size(known.size_B)}: {format_time(best.time_s)}"
     return make_figure(f"{known.op} on {known.ranks} ranks: {fastest}", draw)
+
+
+def _plot_asked(found: Collective) -> Figure:
+    """Algorithms of which one is not priced but asked at each size: with shards, an order of ranks, or a slow link."""
+    known, sizes_B = found.comparison, np.geomspace(2.0**10, 2.0**32, ASKED)
+
+    def draw(axes: Axes) -> None:
+        for row, colour in zip(known.rows, PALETTE, strict=False):
+            at = found.seconds_at.get(row.algorithm)
+            label = row.algorithm if at is None else f"{row.algorithm}: {found.assumptions[0].partition(';')[0]}"
+            times_s = _times_s(found, row.algorithm, sizes_B) if at is None else [at(float(one)) for one in sizes_B]
+            axes.plot(sizes_B, times_s, "o-", markersize=3, color=colour, label=label)
+        _mark_best(axes, known)
+        axes.set(xscale="log", yscale="log", xlabel="size", ylabel="time")
+        sizes_on(axes.xaxis)
+        times_on(axes.yaxis)
+        axes.legend(fontsize=8, frameon=False)
+
+    best = next(row for row in known.rows if row.algorithm == known.best)
+    took = f"{format_time(best.time_s)} for {format_size(known.size_B)}"
+    return make_figure(f"{known.op} on {known.ranks} ranks, {best.algorithm}: {took}", draw)
 
 
 def _mark_best(axes: Axes, known: Comparison) -> None:

@@ -37,6 +37,12 @@ def render(found: TensorLayer, out: Console) -> None:
     indented(out, table([("", "left"), ("forward", "right"), ("backward", "right")], _passes(found)))
     kept = f"{format_size(found.kept_B)} kept for the backward pass, {format_frac(found.kept_frac)} of one rank's"
     indented(out, Text(f"{format_size(found.weights_B)} of weights, {kept}"))
+    indented(
+        out, Text(f"{format_size(found.boundary_B)} to the next pipeline stage for a micro-batch, and as much back")
+    )
+    if found.params is not None and found.layers is not None and found.model_sent_B is not None:
+        sent = f"a rank sends {format_size(found.model_sent_B)} for all of them"
+        indented(out, Text(f"{found.layers:.4g} such layers have {format_count(found.params)} parameters; {sent}"))
     _policies(found, out)
     heading(out, "Ranks", f"overlap {found.overlap}, both passes")
     titles = ["ranks", "compute", "traffic", "exposed", "layer", "kept", "speed-up"]
@@ -145,5 +151,5 @@ COMMAND = Command(
     render=render,
     picture=plot_tensor,
     ok=lambda answer: answer.proof is None or answer.proof.equal,
-    figures=("time_s", "speedup", "sent_B", "kept_B"),
+    figures=("time_s", "speedup", "sent_B", "boundary_B", "kept_B", "model_sent_B"),
 )

@@ -73,12 +73,9 @@ def _methods(found: Training, out: Console) -> None:
     best = min(found.runs, key=lambda run: run.test_loss if math.isfinite(run.test_loss) else math.inf)
     task = best.task
     way = f"loss {_loss(best.loss[0])} to {_loss(best.loss[-1])}" if best.loss else "no step was left to do"
-    out.print(
-        Text(
-            f"{best.method}: {way} in {task.steps:,} steps, {format_frac(best.accuracy_frac)} right on test data",
-            style="bold",
-        )
-    )
+    name = next(name for name, run in zip(found.names, found.runs, strict=True) if run is best)
+    right = f"{format_frac(best.accuracy_frac)} right on test data"
+    out.print(Text(f"{name}: {way} in {task.steps:,} steps, {right}", style="bold"))
     out.print(
         f"{task.model} of {format_count(len(best.weights))} parameters, batch {task.batch}, {task.optimizer}, learning "
         f"rate {task.learning_rate:g}, {best.ranks} ranks, seed {task.seed}."
@@ -88,7 +85,7 @@ def _methods(found: Training, out: Console) -> None:
     columns += [("step", "right"), ("replicas", "left")]
     rows = [
         [
-            run.method,
+            name,
             "-" if run.final_loss is None else _loss(run.final_loss),
             _loss(run.test_loss),
             format_frac(run.accuracy_frac),
@@ -96,12 +93,26 @@ def _methods(found: Training, out: Console) -> None:
             "-" if run.step_time_s is None else format_time(run.step_time_s),
             "equal" if run.replicas_equal else "differ",
         ]
-        for run in found.runs
+        for name, run in zip(found.names, found.runs, strict=True)
     ]
     indented(out, table(columns, rows))
+    _reached(found, out)
     _late(found, out)
     _checkpoints(found, out)
     _notes(found, out)
+
+
+def _reached(found: Training, out: Console) -> None:
+    """Steps and seconds to the target, where one was asked for."""
+    if found.target is None:
+        return
+    heading(out, f"To a training loss of {found.target:g}", "mean of 20 steps; seconds as measured here")
+    rows = [
+        [one["run"], "-", "not reached"] if one["steps"] is None
+        else [one["run"], f"{one['steps']:,}", format_time(one["time_s"])]
+        for one in found.reached
+    ]  # fmt: skip
+    indented(out, table([("", "left"), ("steps", "right"), ("time", "right")], rows))
 
 
 def _profile(found: Training, out: Console) -> None:
@@ -116,7 +127,7 @@ def _profile(found: Training, out: Console) -> None:
 
 def _late(found: Training, out: Console) -> None:
     """What a rank that was made late cost the others."""
-    late = [(run.method, run.lateness) for run in found.runs if run.lateness is not None]
+    late = [(name, run.lateness) for name, run in zip(found.names, found.runs, strict=True) if run.lateness is not None]
     if not late:
         return
     first = late[0][1]
@@ -154,11 +165,11 @@ def _loss(value: float) -> str:
 def _notes(found: Training, out: Console) -> None:
     """Settings, and what only some methods can say."""
     rows = []
-    for run in found.runs:
+    for named, run in zip(found.names, found.runs, strict=True):
         said = [f"{name} {_note(name, value)}" for name, value in run.settings.items()]
         said += [f"{NOTES.get(name, name)}: {_note(name, value)}" for name, value in run.notes.items()]
         if said:
-            rows.append([run.method, ", ".join(said)])
+            rows.append([named, ", ".join(said)])
     if rows:
         heading(out, "Settings and findings")
         indented(out, table([("", "left"), ("", "text")], rows))
@@ -189,10 +200,10 @@ def plot_losses(found: Training) -> Figure:
 
 def _panel(axes: Axes, found: Training, label: str, places: Sequence[Sequence[float]]) -> None:
     """One panel: the mean of neighbours strong, the losses behind it faint."""
-    for number, (run, x) in enumerate(zip(found.runs, places, strict=True)):
+    for number, (name, run, x) in enumerate(zip(found.names, found.runs, places, strict=True)):
         color = PALETTE[number % len(PALETTE)]
         axes.plot(x, run.loss, color=color, alpha=0.25, linewidth=0.8)
-        axes.plot(x, _smoothed(run.loss), color=color, label=run.method)
+        axes.plot(x, _smoothed(run.loss), color=color, label=name)
     axes.set(xlabel=label, ylabel="training loss, nats")
     axes.set_ylim(bottom=0)
     if label == "steps":

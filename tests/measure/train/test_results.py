@@ -55,6 +55,15 @@ def test_one_step_is_its_own_median_and_none_has_none() -> None:
     assert (nothing.final_loss, nothing.step_time_s, nothing.step_sent_B) == (None, None, None)
 
 
+def test_a_loss_is_reached_when_the_mean_of_a_window_is_that_low() -> None:
+    """A loss of 3 for ten steps, then 1: the mean of 20 steps is 2 after 20, and 1.5 five later; each takes 0.5 s."""
+    run = answer(outcome([(3.0, 0.5, 1)] * 10 + [(1.0, 0.5, 1)] * 30))
+    assert run.reached(2.0) == (20, 10.0)
+    assert run.reached(1.5) == (25, 12.5)
+    assert run.reached(0.9) is None
+    assert run.reached(9.0) == (20, 10.0), "a window has to be full"
+
+
 def test_replicas_are_equal_where_all_bits_are() -> None:
     assert answer(*TWO).replicas_equal
     assert not answer(TWO[0], replace(TWO[1], weights=np.array([0.0, 1.0, 2.0, 3.0 + 1e-15 * 4]))).replicas_equal

@@ -54,6 +54,19 @@ def test_keys_of_the_contract() -> None:
     assert {"cores", "scheduling", "congestion_control", "foreign_cores"} <= set(answer["runs"][0]["machine"])
 
 
+def test_a_setting_with_several_values_runs_each_and_counts_to_a_target() -> None:
+    """Two values of one method and one run of another; a loss above the first is reached in the first full window."""
+    words = ("--steps", "20", "--batch", "8", "--set", "period=1,4", "--target")
+    found = run("train", "local-sgd,synchronous", *words, "9", "--json").json()
+    assert [one["settings"].get("period") for one in found["runs"]] == [1, 4, None]
+    assert [one["run"] for one in found["reached"]] == ["local-sgd period=1", "local-sgd period=4", "synchronous"]
+    for one, reached in zip(found["runs"], found["reached"], strict=True):
+        assert (reached["steps"], reached["time_s"]) == (20, sum(one["time_s"]))
+    shown = run("train", "local-sgd", *words, "0.001").out
+    assert shown.count("not reached") == 2
+    assert "local-sgd period=4" in shown
+
+
 def test_a_table_and_a_picture(tmp_path: Path) -> None:
     shown = run("train", "synchronous", *SHORT, "--plot", str(tmp_path / "loss.svg"))
     assert shown.code == 0

@@ -166,6 +166,8 @@ class Corrected:
         return {
             **self.erratum.to_dict(),
             "of": self.erratum.of,
+            "claimed": str(check.claimed) if check else "",
+            "decider": check.by if check else "",
             "got": None if self.found is None or math.isnan(self.found.value) else self.found.value,
             "nature": nature_of(check) if check else "",
             "as_registered": self.as_registered,

@@ -1,4 +1,4 @@
-"""Pictures that answer exercises: what was claimed beside what is priced, solved or simulated."""
+"""Pictures that answer exercises: what was claimed next to what is priced, solved or simulated."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ SIZES = 0.8 / 2 ** (np.arange(9) / 2)
 
 
 def _noisy_runs() -> Picture:
-    """Seconds measured on runs, each K at its best step size, and the law with the penalty of their steps."""
+    """Seconds of simulated runs, each K at its best step size, and the law with the penalty of their steps."""
     from lockstep.evidence.claims.deciders.rounds import local_run
 
     periods = np.array([1, 2, 3, 4, 6, 8, 12, 16, 32])
@@ -291,12 +291,12 @@ def _noisy_runs() -> Picture:
     fine = np.geomspace(1, 32, 100)
     seconds = 0.05 * steps[0] * (1 + penalty * (fine - 1)) * (1 + 2 / fine)
     return Picture(
-        "And measured? 8 workers, noisy gradients and times, r = 2",
+        "And in simulated runs? 8 workers, noisy gradients and times, r = 2",
         "local steps K", "time to the target, seconds",
         (
             Line(f"law of mean times, c = {penalty:.2g} fitted to the steps", fine, seconds, "true"),
             Line("claimed best: sqrt(r)", [2**0.5, 2**0.5], [0.0, float(seconds.max())], "claimed"),
-            Line(f"measured, mean of {RUNS} runs with 95 % interval", periods.astype(float), times_s.mean(axis=1),
+            Line(f"simulated, mean of {RUNS} runs with 95 % interval", periods.astype(float), times_s.mean(axis=1),
                  "found", half=1.96 * times_s.std(axis=1, ddof=1) / RUNS**0.5),
         ),
         log_x=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -78,6 +79,58 @@ def root_of_workers() -> Picture:
         ),
         log_x=True, log_y=True,
     )  # fmt: skip
+
+
+RACE: dict[str, Any] = {
+    "workers": 16, "law": "uniform:low=0.95,high=1.05", "slow_frac": 0.1, "slow": 5.0, "steps": 40, "condition": 30.0,
+    "target": 0.01, "low": 0.05, "high": 1.6, "sizes": 24,
+}  # fmt: skip
+"""The races of A.6: a tenth of the steps takes 5 s instead of 1 s."""
+
+
+def bounded_runs() -> tuple[Picture, ...]:
+    """Updates and seconds to a target over how far workers may run ahead, slowed down now and then."""
+    from lockstep.evidence.claims.deciders.steps import race
+
+    bounds, runs = [0, 1, 2, 3, 4, 5, 7, 10, 15, 20, 30], 100
+    x = list(map(float, bounds))
+
+    def drawn(what: str) -> Line:
+        found = np.array([race(bound, what, runs, 0, **RACE) for bound in bounds])
+        half = 1.96 * found.std(axis=1, ddof=1) / runs**0.5
+        label = f"simulated, mean of {runs} runs with 95 % interval"
+        # All runs in step take as many updates: an interval of nothing has no bar.
+        return Line(label, x, found.mean(axis=1), "found", half=np.maximum(half, 1e-9))
+
+    updates, seconds = drawn("updates"), drawn("s")
+    waits = Line("in step", [0.0, 30.0], [float(seconds.y[0])] * 2, "true")
+    asked = "most steps that a worker may be ahead"
+    return (
+        Picture("How many updates does a bound on staleness need?", asked, "updates to a hundredth of the loss",
+                (Line("in step", [0.0, 30.0], [float(updates.y[0])] * 2, "true"), updates)),
+        Picture("And how long? 16 workers, a tenth of the steps 5 s, others 1 s", asked,
+                "time to a hundredth of the loss, seconds", (waits, seconds)),
+    )  # fmt: skip
+
+
+def delays_and_bounds() -> tuple[Picture, ...]:
+    """Updates over a fixed delay, with the printed ones, and the runs under a bound."""
+    from lockstep.evidence.claims.deciders.steps import best_updates
+
+    delays = [0, 1, 2, 3, 5, 7, 10, 15, 20]
+    printed = Line("claimed", [0.0, 1.0, 5.0, 10.0, 20.0], [100.0, 110.0, 145.0, 200.0, 350.0], "wrong")
+    exact = [best_updates(delay, 100.0, 1e-4) for delay in delays]
+    linear = [exact[0] * (1 + 1.28 * delay) for delay in delays]
+    fixed = Picture(
+        "How many updates does a delay need? Condition number 100, best step",
+        "delay, updates", "updates to 1e-4 of the distance",
+        (
+            printed, Line("in proportion to 1 + 1.28 delay", list(map(float, delays)), linear, "true"),
+            Line("solved, at the best step of each delay", list(map(float, delays)), exact, "found"),
+        ),
+        log_y=True,
+    )  # fmt: skip
+    return fixed, *bounded_runs()
 
 
 def ring_and_tree() -> Picture:
@@ -170,7 +223,8 @@ def noise_floor() -> Picture:
 PICTURES: dict[str, Callable[[], Picture | tuple[Picture, ...]]] = {
     one.__name__.replace("_", "-"): one
     for one in (
-        delay_edge, speed_up, root_of_workers, ring_and_tree, pipeline, checkpoint_interval, noise_floor,
+        delay_edge, speed_up, root_of_workers, bounded_runs, delays_and_bounds, ring_and_tree, pipeline,
+        checkpoint_interval, noise_floor,
         *exercise_pictures.ALL,
     )
 }  # fmt: skip

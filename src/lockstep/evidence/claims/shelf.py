@@ -8,10 +8,11 @@ from __future__ import annotations
 import csv
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from lockstep.errors import UnknownName
 from lockstep.evidence.claims.entry import KINDS, Case, Check, Entry, Erratum, Range
@@ -24,6 +25,12 @@ WORDS = {
     "theorem": "T", "thm": "T", "claim": "A", "statement": "A", "true-false": "A", "question": "A", "problem": "B",
     "proof": "B", "example": "E", "exercise": "C", "homework": "HW",
 }  # fmt: skip
+SHARED = {"homework": "homework", "homeworks": "homework"}
+"""A word that names all items of a kind."""
+FEW = 6
+"""Items that a refusal names."""
+ALIKE = 0.8
+"""Least similarity of a misspelled word to one of a title."""
 _LETTERS = {letter.lower() for letter in KINDS.values()}
 _TRUE_FALSE = re.compile(r"^true(?: or |/| )false")
 _NUMBER = re.compile(r"^(?:([a-z][a-z-]*)\s+)?(?:(hw|[tabcem])[.\s-]?)?(\d{1,2})$")
@@ -107,15 +114,30 @@ def canonical(name: str) -> str:
 
 
 def find_entries(name: str) -> tuple[Entry, ...]:
-    """The entry of that name, or the several that share it (`theorem 3`). Raises UnknownName with close names."""
+    """The entry of that name, or the several that share it (`theorem 3`, `homework`). Raises UnknownName."""
     wanted = canonical(name)
     same = wanted.casefold()
-    found = tuple(one for one in entries() if same == one.id.casefold() or same in one.names)
-    if not found:
-        about = search(name) if name.strip() and not re.search(r"\d", name) else ()
-        why = f"{len(about)} items contain it: --search lists them" if about else None
-        raise UnknownName("claim", name, tuple(one.id for one in entries()), "ID", why=why)
-    return found
+    found = tuple(one for one in entries() if same in (one.id.casefold(), one.title.casefold(), *one.names))
+    if found or not name.strip():
+        return found or _unknown(name)
+    if same in SHARED:
+        return tuple(one for one in entries() if one.kind == SHARED[same])
+    about = () if re.search(r"\d", name) else search(name)
+    return about if len(about) == 1 else _unknown(name, about)
+
+
+def _unknown(name: str, about: Sequence[Entry] = ()) -> NoReturn:
+    """Raises UnknownName: how many items contain the words, or those whose title has a word like one of them."""
+    if about:
+        named = ", ".join(one.id for one in about[:FEW]) + ", ..." * (len(about) > FEW)
+        raise UnknownName("claim", name, (), "ID", why=f"{len(about)} items contain it, {named}; --search lists them")
+    close = {}
+    for word in re.findall(r"[a-z-]{5,}", name.casefold()):
+        for entry in entries():
+            if get_close_matches(word, re.findall(r"[a-z-]{5,}", entry.title.casefold()), 1, ALIKE):
+                close[entry.id] = f"{entry.id} ({entry.title})"
+    why = f"did you mean {' or '.join(list(close.values())[:3])}?" if close else None
+    raise UnknownName("claim", name, tuple(one.id for one in entries()), "ID", why=why)
 
 
 def search(text: str) -> tuple[Entry, ...]:

@@ -28,6 +28,10 @@ LEAST_STEPS = 4
 """One step to warm up, then at least one with and one without."""
 
 
+WINDOW = 20
+"""Steps of whose mini-batches the mean loss counts as reached."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lateness:
     """Median seconds of a step, of the ranks other than the late one."""
@@ -233,6 +237,13 @@ class TrainRun:
     def step_sent_B(self) -> float | None:
         """Mean bytes that a rank sends in a step; None without a step."""
         return sum(self.sent_B) / len(self.sent_B) / self.ranks if self.sent_B else None
+
+    def reached(self, loss: float) -> tuple[int, float] | None:
+        """(steps, seconds) until the mean training loss of WINDOW steps is that low; None where it never is."""
+        for last in range(WINDOW, len(self.loss) + 1):
+            if sum(self.loss[last - WINDOW : last]) / WINDOW <= loss:
+                return last, sum(self.time_s[:last])
+        return None
 
     def summary(self) -> Json:
         """Plain JSON form without the steps, as a kept run's answer."""

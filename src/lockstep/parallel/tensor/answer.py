@@ -125,6 +125,24 @@ class TensorLayer(Shown):
     rows: tuple[Row, ...]
     proof: Proof | None = None
     assumptions: tuple[str, ...] = ()
+    params: float | None = None
+    """Parameters of the model that consists of such layers, if asked."""
+
+    @property
+    def boundary_B(self) -> float:
+        """Bytes that a rank hands to the next pipeline stage for a micro-batch, and gets back: its activations."""
+        whole_B = self.shape.tokens * self.shape.hidden * self.element_B
+        return whole_B / self.ranks if self.sequence_parallel else whole_B
+
+    @property
+    def layers(self) -> float | None:
+        """Such layers that make up that model, not rounded."""
+        return None if self.params is None else self.params / self.shape.weight_elems
+
+    @property
+    def model_sent_B(self) -> float | None:
+        """Bytes that a rank sends for all of them, in both passes of a micro-batch."""
+        return None if self.layers is None else self.layers * self.sent_B
 
     @property
     def chosen(self) -> Policy:
@@ -142,6 +160,7 @@ class TensorLayer(Shown):
             **self.shape.to_dict(),
             **picked(self, without="shape proof assumptions"),
             **picked(self.row, "time_s speedup"),
+            **picked(self, "boundary_B layers model_sent_B"),
             "run": plain(self.proof),
             "assumptions": plain(self.assumptions),
         }
@@ -150,7 +169,7 @@ class TensorLayer(Shown):
 def tensor_layer(
     shape: Shape, ranks: int, groups: Mapping[int, Levels], flops_per_s: float, *, overlap: str = "gradients",
     sequence_parallel: bool = False, element_B: float = 2.0, proof: Proof | None = None,
-    assumptions: tuple[str, ...] = (),
+    assumptions: tuple[str, ...] = (), params: float | None = None,
 ) -> TensorLayer:  # fmt: skip
     """The layer on `ranks` ranks; `groups`: the levels of every number of ranks in the sweep, `ranks` among them.
 
@@ -171,6 +190,7 @@ def tensor_layer(
         rows=tuple(_row(cuts[k], overlap, alone) for k in sorted(groups)),
         proof=proof,
         assumptions=assumptions,
+        params=params,
     )  # fmt: skip
 
 

@@ -14,12 +14,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache, wraps
+from itertools import product
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from lockstep.errors import LONGEST, BadInput, option_hint
 from lockstep.rows import listed
-from lockstep.units import NUMBER, parse_integer
+from lockstep.units import NUMBER, TIME, parse_integer
 from lockstep.verbs.words.plan_file import plan_given
 from lockstep.verbs.words.quantity import UNITS, VECTORS
 
@@ -124,6 +125,8 @@ def several(
             values = listed(value, UNITS[kind], where, vector=kind in VECTORS)
             if values is not None:
                 found[name] = [(one, _in_SI(one, UNITS[kind])) for one in values]
+    if "law" in kinds and (several_laws := laws(named.get("law"))):
+        found["law"] = [(one, one) for one in several_laws]
     return found
 
 
@@ -157,6 +160,22 @@ def machines(value: Any, stack: Any = None) -> dict[str, Any]:
         return dict(one_of_each(parse_integer(count or 1, "--cluster", minimum=1), vendors))
     parts = [part.strip() for part in value.split(",")]
     return {one: one for one in parts} if len(parts) > 1 else {}
+
+
+def laws(value: Any) -> list[str]:
+    """The laws in a list separated by `;`, each of them for every number of a range such as `cv=0.1..0.5+0.1`."""
+    if not isinstance(value, str) or not (";" in value or ".." in value) or os.path.exists(value.partition(":")[2]):
+        return []
+    found: list[str] = []
+    for law in (part.strip() for part in value.split(";")):
+        name, colon, rest = law.partition(":")
+        numbers = [part.partition("=") for part in rest.split(",")]
+        each = [listed(number.strip(), TIME, "--law") or (number,) for _, _, number in numbers]
+        found += [
+            name + colon + ",".join(key + equals + one for (key, equals, _), one in zip(numbers, chosen, strict=True))
+            for chosen in product(*each)
+        ]
+    return list(dict.fromkeys(found)) if len(found) > 1 else []
 
 
 def _in_SI(value: Any, units: Mapping[str, float]) -> Any:

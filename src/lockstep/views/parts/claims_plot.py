@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lockstep.errors import BadInput
+from lockstep.views.parts.claims_compared import compared, draw_compared
 from lockstep.views.parts.figure import PALETTE, make_figure
-from lockstep.views.parts.findings_plot import few_ticks, plot_findings
+from lockstep.views.parts.findings_plot import drawn_findings, few_ticks
+from lockstep.views.parts.output import pairs
 from lockstep.views.parts.timelines import draw_timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -27,36 +30,48 @@ CLAIMED = "#D62728"
 
 STYLES = {"claimed": ":", "true": "-", "found": "o", "joined": "o-", "curve": "-", "dashed": "--", "wrong": "x"}
 COLORS = {"claimed": CLAIMED, "wrong": CLAIMED, "true": "#555555"}
+PASSES = {"F": "forward", "B": "backward"}
+"""What labels of a timeline mean."""
 CONVERGE = "lockstep converge "
 
 
 def has_picture(entry: Entry) -> bool:
     """Whether `plot_claim` draws it."""
-    return bool(entry.picture) or entry.command.startswith(CONVERGE)
+    return bool(entry.picture) or entry.command.startswith(CONVERGE) or bool(compared(entry))
 
 
 def plot_claim(found: Claims) -> Figure:
-    """The pictures of the first item: its own, or that of the experiment that decides it."""
+    """The pictures of the first item: its own, or that of its experiment and what is claimed of each number."""
     from lockstep.evidence.claims.pictures import pictures_of
 
     entry = found.entries[0].entry if found.entries else None
-    own = () if entry is None else pictures_of(entry)
-    if own:
+    if entry is None or not has_picture(entry):
+        named = "this" if entry is None else entry.id
+        raise BadInput(f"{named} has no picture", "--plot")
+    if own := pictures_of(entry):
         return plot_pictures(own)
-    if entry is not None and entry.command.startswith(CONVERGE):
+    panels: list[tuple[str, Callable[[Axes], None]]] = []
+    if entry.command.startswith(CONVERGE):
         from lockstep.lab import find_experiment
 
-        name = entry.command.removeprefix(CONVERGE).split()[0]
-        return plot_findings(find_experiment(name).answer({}))
-    named = "this" if entry is None else entry.id
-    also = f"; its command has one: {entry.command} --plot FILE" if entry is not None and entry.command else ""
-    raise BadInput(f"{named} has no picture of its own{also}", "--plot")
+        name, *more = entry.command.removeprefix(CONVERGE).split()
+        settings = pairs([one for one in more if one != "--set"])
+        panels.append(drawn_findings(find_experiment(name).answer(settings)))
+    if compared(entry):
+        panels.append((f"How far is what {entry.id} claims from what is found?", draw_compared(entry)))
+    draws = [partial(_titled, fill(title, 58), draw) for title, draw in panels]
+    return make_figure(panels[0][0], *draws, size=(8.0 if len(draws) == 1 else 14.0, 5.0))
+
+
+def _titled(title: str, draw: Callable[[Axes], None], axes: Axes) -> None:
+    draw(axes)
+    axes.set_title(title, loc="left", fontsize=10)
 
 
 def plot_pictures(pictures: Sequence[Picture]) -> Figure:
     """One or several next to each other, each with its question."""
     draws = [partial(_draw, picture) for picture in pictures]
-    return make_figure(pictures[0].title, *draws, size=(8.0 if len(draws) == 1 else 13.0, 5.0))
+    return make_figure(pictures[0].title, *draws, size=(8.0 if len(draws) == 1 else 6.5 * len(draws), 5.0))
 
 
 def _draw(picture: Picture, axes: Axes) -> None:
@@ -64,6 +79,9 @@ def _draw(picture: Picture, axes: Axes) -> None:
     if picture.timeline is not None:
         busy_s = picture.timeline.busy_s()
         draw_timeline(picture.timeline, axes, [lane for lane in picture.timeline.lanes if busy_s[lane] > 0])
+        if (legend := axes.get_legend()) is not None:
+            for text in legend.texts:
+                text.set_text(PASSES.get(text.get_text(), text.get_text()))
         return
     others = 0
     for line in picture.lines:

@@ -215,7 +215,8 @@ def _stragglers(found: Sequence[Straggler], step_s: float, out: Console) -> None
          format_frac(one.cost_s / step_s, 2), SLOW[one.why])
         for one in found[:ROWS]
     ]  # fmt: skip
-    columns = [("slowest", "left"), ("it", "left"), ("in steps", "right"), ("costs", "right"), ("of the step", "right")]
+    columns = [("slowest", "left"), ("pattern", "left"), ("in steps", "right"), ("costs", "right")]
+    columns.append(("of the step", "right"))
     indented(out, table([*columns, ("because", "left")], rows))
 
 

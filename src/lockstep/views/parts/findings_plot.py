@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lockstep.errors import BadInput
@@ -26,6 +27,12 @@ PLAIN = (1e-3, 1e5)
 
 def plot_findings(found: Findings) -> Figure:
     """Simulated curves solid or as points, theory dashed or as rings, a cross at a divergence."""
+    title, draw = drawn_findings(found)
+    return make_figure(title, draw)
+
+
+def drawn_findings(found: Findings) -> tuple[str, Callable[[Axes], None]]:
+    """(the question, how the curves are drawn into axes). Raises BadInput where there are none."""
     picture = found.picture
     if picture is None:
         raise BadInput(f"{found.experiment} gives a table; there is nothing to draw", "--plot")
@@ -52,7 +59,7 @@ def plot_findings(found: Findings) -> Figure:
         if len(found.curves) > INSIDE:
             legend.set(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
-    return make_figure(picture.title or found.question, draw)
+    return picture.title or found.question, draw
 
 
 def _theory(axes: Axes, curve: Curve, place: int, paired: bool) -> None:

@@ -5,12 +5,13 @@ Rich decides width and colour: a terminal's own, 80 columns without one, no colo
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -70,17 +71,26 @@ def one_line(cell: str | Text) -> Text:
 
 
 def indented(out: Console, inner: Table | Text) -> None:
-    """Prints two cells in; a table that is too wide stands closer together before anything in it is cut."""
-    if isinstance(inner, Table) and _width(inner) > out.width - 2:
+    """Prints two cells in; a table that is too wide stands closer together and breaks its titles before it is cut."""
+    if isinstance(inner, Table) and _width(inner, 2) > out.width - 2:
         inner.padding = (0, 1, 0, 0)
+        if _width(inner, 1) - 1 > out.width - 2:
+            for column in inner.columns:
+                column.header = _broken(column) if column.no_wrap else column.header
     out.print(Padding(inner, (0, 0, 0, 2), expand=False))
 
 
-def _width(made: Table) -> int:
-    """Cells of a table whose columns are not cut; columns that wrap take what is left."""
+def _width(made: Table, gap: int) -> int:
+    """Cells of a table whose columns are not cut, each with a gap; columns that wrap take what is left."""
     kept = (column for column in made.columns if column.no_wrap)
-    widths = [max(cell_len(str(cell)) for cell in (column.header, *column.cells)) for column in kept]
-    return sum(widths) + 2 * len(made.columns)
+    lines = [[line for cell in (one.header, *one.cells) for line in str(cell).split("\n")] for one in kept]
+    return sum(max(map(cell_len, each)) for each in lines) + gap * len(made.columns)
+
+
+def _broken(column: Column) -> str:
+    """The title of a column on as many lines as make it no wider than its cells, between words."""
+    room = max((cell_len(str(cell)) for cell in column.cells), default=1)
+    return "\n".join(wrap(str(column.header), max(room, 1), break_long_words=False, break_on_hyphens=False))
 
 
 class Bar(Text):

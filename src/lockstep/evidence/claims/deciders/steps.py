@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -10,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from lockstep.evidence.claims.deciders import decides
-from lockstep.lab.descent.delayed import descend, follow
-from lockstep.lab.descent.updates import Updates, asynchronous
+from lockstep.lab.descent.bounded import best_run
+from lockstep.lab.descent.delayed import descend
+from lockstep.lab.descent.updates import asynchronous
 from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.lab.laws import best_step, largest_stable_step
 from lockstep.lab.objectives import digits_perceptron, sharpness
@@ -115,20 +117,9 @@ def _race(
     """
     generator = np.random.default_rng(seed)
     slowdown = slow ** generator.binomial(1, slow_frac, (steps, workers))
-    made = asynchronous(slowdown * parse_law(law).draw(generator, slowdown.size).reshape(slowdown.shape), gap)
-    losses = _losses(made, np.geomspace(low, high, sizes), np.array([1.0, 1 / condition]))
-    far = ~(losses < target * losses[0])
-    updates = min(int(np.flatnonzero(column).max()) + 1 for column in far.T)
-    return updates, float(made.end_s[:updates].max())
-
-
-def _losses(made: Updates, sizes: Array, curvatures: Array) -> Array:
-    """Loss on a quadratic from (1, 1) after every update, one column per step size."""
-    start = np.ones((len(sizes), len(curvatures)))
-    every = np.broadcast_to(sizes[:, None], (len(made), *start.shape))
-    with np.errstate(over="ignore", invalid="ignore"):
-        found = follow(made.read, lambda at: at * curvatures, lambda at: at**2 @ curvatures, start, every)
-    return found.losses
+    times_s = slowdown * parse_law(law).draw(generator, slowdown.size).reshape(slowdown.shape)
+    updates, seconds = best_run(times_s, gap, np.geomspace(low, high, sizes), condition, target)
+    return (steps * workers, math.inf) if updates is None or seconds is None else (updates, seconds)
 
 
 @decides("simulated", kept="races")

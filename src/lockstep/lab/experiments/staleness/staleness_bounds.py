@@ -17,6 +17,7 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
+from lockstep.lab.descent.bounded import best_run
 from lockstep.lab.descent.updates import Updates, asynchronous, cut_off, worker_times_s
 from lockstep.settings import setting
 from lockstep.simulate import Constant, Uniform
@@ -26,6 +27,11 @@ from lockstep.types.plain import Json
 QUESTION = "What does bounding the clock gap between workers cost, and what bounding the age of gradients?"
 SOURCE = "Ho et al. 2013 (stale synchronous parallel); event simulation"
 
+SIZES = np.geomspace(0.05, 1.6, 24)
+CONDITION, TARGET_FRAC, RUNS, RUN_STEPS = 30.0, 0.01, 40, 40
+"""A race to a hundredth of the loss of a quadratic: step sizes to try, condition number, runs, steps of a worker."""
+APART = 0.95, 1.05
+"""Factors on the times of that race, so that workers do not end together."""
 CYCLE_SPREAD_FRAC = 0.01
 """Spread of nearly equal times, so that no two end together."""
 
@@ -60,7 +66,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     slowdown = np.where(np.arange(settings.workers) < settings.workers // 2, 1.0, settings.slow_factor)
     generator = np.random.default_rng(seed)
     constant = worker_times_s(Constant(1.0), slowdown, settings.steps, generator)
-    transient = _transient(settings, generator)
+    transient = _transient(settings, generator, settings.steps)
     nearly = worker_times_s(_nearly_one(), np.ones(settings.workers), settings.steps, generator)
     rows, lasting, passing = [], [], []
     for bound in watched(bounds, progress):
@@ -68,7 +74,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         lasting.append(_steps_per_s(kept, settings.workers))
         passing.append(_steps_per_s(moving, settings.workers))
         refusing = cut_off(nearly, bound)
-        rows.append(_row(bound, kept, lasting[-1], passing[-1], refusing))
+        rows.append(_row(bound, kept, lasting[-1], passing[-1], refusing) | _race(settings, bound, seed))
     fast = settings.workers // 2
     free = (fast + (settings.workers - fast) / settings.slow_factor) / settings.workers
     x = np.array(bounds, dtype=float)
@@ -76,6 +82,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks=(
             *_checks(settings, rows, free, transient, nearly),
             *_times(settings, transient, nearly),
+            *_in_step(settings, rows, seed),
             Check("steps/s with persistent speeds, no bound", free,
                   _steps_per_s(asynchronous(constant), settings.workers), tolerance=4 / settings.steps, holds=ALWAYS),
         ),
@@ -103,8 +110,51 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         assumptions=(
             f"persistent: half of the workers take 1 s, half {settings.slow_factor:g} s; transient: a fraction "
             f"{settings.slow_steps_frac:g} of all steps takes 5 s instead of 1 s",
+            f"to the target: a hundredth of the first loss on a quadratic of condition number {CONDITION:g}, transient "
+            f"slowdowns 5 % apart, the best step size for each clock gap, mean of {RUNS} runs",
             f"server that rejects stale gradients: times of all workers within {CYCLE_SPREAD_FRAC:.0%} of 1 s",
         ),
+    )  # fmt: skip
+
+
+def _race(settings: Settings, bound: int, seed: int) -> Json:
+    """Mean updates and seconds to the target at a clock gap, with transient slowdowns; empty if a run misses it."""
+    runs = [best_run(times_s, bound, SIZES, CONDITION, TARGET_FRAC) for times_s in _race_times_s(settings, seed)]
+    means = [None if None in one else float(np.mean(one)) for one in zip(*runs, strict=True)]
+    return dict(zip(("updates_to_target", "time_to_target_s"), means, strict=True))
+
+
+def _race_times_s(settings: Settings, seed: int) -> list[np.ndarray]:
+    """Seconds of every step of every worker, run by run."""
+    found = []
+    for generator in (np.random.default_rng([seed, one]) for one in range(RUNS)):
+        slow = _transient(settings, generator, RUN_STEPS)
+        found.append(slow * generator.uniform(*APART, (RUN_STEPS, settings.workers)))
+    return found
+
+
+def _in_step(settings: Settings, rows: list[Json], seed: int) -> tuple[Check, ...]:
+    """The race without a gap: rounds of which all gradients are of one point, and the slowest worker's time of each."""
+    workers, curvatures = settings.workers, np.array([1.0, 1 / CONDITION])
+    rounds, more = np.divmod(np.arange(RUN_STEPS * workers + 1)[:, np.newaxis], workers)
+    counts = []
+    for size in SIZES:
+        distance = (1 - workers * size * curvatures) ** rounds * (1 - more * size * curvatures)
+        far = distance**2 @ curvatures >= TARGET_FRAC * curvatures.sum()
+        counts += [] if far[-1] else [int(np.flatnonzero(far).max()) + 1]
+    if rows[0]["bound"] > 0 or not counts:
+        return ()
+    whole, left = divmod(min(counts), workers)
+    times_s = [
+        one[:whole].max(axis=1).sum() + (np.sort(one[whole])[left - 1] if left else 0.0)
+        for one in _race_times_s(settings, seed)
+    ]
+    holds = when(True, "a smallest bound of 0, and a target that is reached")
+    expected_s = float(np.mean(times_s))
+    return (
+        Check("updates to the target, gap 0", min(counts), rows[0]["updates_to_target"], holds=holds),
+        Check("time to the target, gap 0 (s)", expected_s, rows[0]["time_to_target_s"], tolerance=1e-9 * expected_s,
+              holds=holds),
     )  # fmt: skip
 
 
@@ -112,8 +162,8 @@ def _nearly_one() -> TimeLaw:
     return Uniform(1 - CYCLE_SPREAD_FRAC / 2, 1 + CYCLE_SPREAD_FRAC / 2)
 
 
-def _transient(settings: Settings, generator: np.random.Generator) -> np.ndarray:
-    slow = generator.random((settings.steps, settings.workers)) < settings.slow_steps_frac
+def _transient(settings: Settings, generator: np.random.Generator, steps: int) -> np.ndarray:
+    slow = generator.random((steps, settings.workers)) < settings.slow_steps_frac
     return np.where(slow, 5.0, 1.0)
 
 
