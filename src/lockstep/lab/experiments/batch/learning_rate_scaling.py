@@ -176,7 +176,7 @@ def _other_problems(seed: int) -> list[Check]:
     flat, loud = Settings(rate=0.1, curvature=0.25, noise=0.01), Settings(rate=0.1, curvature=0.25, noise=1e6)
     _, _, seen = _ruled(flat, "linear", 4.0, np.random.default_rng([seed, 1]))
     _, _, gone = _ruled(loud, "linear", 100.0, np.random.default_rng([seed, 2]))
-    # E w^2 = (1 + V) q^t - V with q = (1 - 2.5)^2 and V = 10 * 1e10 / (0.25 * 0.5); the limit is 1e12 * 10 * 1e10 / 0.25.
+    # E w^2 = (1 + V) q^t - V with q = 1.5^2 and V = 10 * 1e10 / (0.25 * 0.5), up to 1e12 * 10 * 1e10 / 0.25.
     steps = math.log((1e12 * 4e11 + 8e11) / (1 + 8e11)) / math.log(1.5**2)
     return [
         Check("stationary variance of a flat direction", 0.4 * 0.005**2 / (0.25 * (2 - 0.1)), seen.variance,

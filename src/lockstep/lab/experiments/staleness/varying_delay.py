@@ -75,18 +75,16 @@ def _searched(delay: int, steps: int) -> float:
 
 
 def _grows(step: float, delay: int, steps: int) -> bool:
-    """Whether the adversary makes the run larger in its last quarter than in the one before."""
+    """Whether the adversary leaves the run larger than it was; one that has grown or shrunk a lot goes on so."""
     seen = [1.0] * (delay + 1)
-    largest = [0.0] * 4
     down = True
-    for place in range(steps):
+    for _ in range(steps):
         high, low = max(seen), min(seen)
         # One position may be 0 in passing; all that somebody may still read is what has shrunk.
-        if not SHRUNK < max(high, -low) < GROWN:
-            return max(high, -low) > 1
+        if not SHRUNK < max(map(abs, seen)) < GROWN:
+            break
         down = high > 0 if down else low >= 0
         new = seen[-1] - step * (high if down else low)
         seen.append(new)
         del seen[0]
-        largest[4 * place // steps] = max(largest[4 * place // steps], abs(new))
-    return largest[3] > largest[2]
+    return max(map(abs, seen)) > 1
