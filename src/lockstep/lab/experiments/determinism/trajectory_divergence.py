@@ -167,7 +167,7 @@ def _trained(problem: Problem, ranks: int, settings: Settings) -> Array:
             problem.gradient(weights, slice(low, high)) * weights.dtype.type((high - low) / EXAMPLES)
             for low, high in pairwise(edges)
         ]
-        total = execute(program, {"data": shares})["data"][0] if ranks > 1 else shares[0]
+        total = execute(program, {"data": shares})["data"][0]
         weights = weights - step * total
         path.append(weights.astype(np.float64))
     return np.array(path)
