@@ -202,7 +202,8 @@ def _correlated(settings: Settings, draw: np.random.Generator) -> list[Check]:
     def noise() -> Array:
         """Mean of the k examples of a step, of which each has a part that all share."""
         shared, own = draw.standard_normal(settings.trials), draw.standard_normal((k, settings.trials))
-        return settings.noise * (math.sqrt(r) * shared + math.sqrt(1 - r) * own.mean(axis=0))
+        mean: Array = settings.noise * (math.sqrt(r) * shared + math.sqrt(1 - r) * own.mean(axis=0))
+        return mean
 
     seen = simulate(rate, settings.curvature, math.sqrt(variance), noise)
     return [
