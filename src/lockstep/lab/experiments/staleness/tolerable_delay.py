@@ -76,9 +76,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     what = "late training tolerates less delay, step cut tenfold"
     checks.append(Check(what, 1.0, ratio, relation="at most", false_law=True, holds=ALWAYS))
     expected = _by_arcsine(cut) / max(_by_arcsine(early), 1)
-    checks.append(
-        Check("tolerable delay with the step cut tenfold over that at the start", expected, ratio, holds=ALWAYS)
-    )
+    what = "tolerable delay with the step cut tenfold over that at the start"
+    checks.append(Check(what, expected, ratio, holds=ALWAYS))
     learned = late["loss"] / early["loss"]
     checks += [
         # With a step below 2 / curvature descent lowers the loss.
