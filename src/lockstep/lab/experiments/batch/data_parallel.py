@@ -27,8 +27,7 @@ Gradient = Callable[[Array, Array], Array]
 QUESTION = "Does data parallelism or gradient accumulation take the same step as one device with the large batch?"
 SOURCE = "linearity of the mean; Goyal et al. 2017, section 2.2 (batch norm per worker)"
 EXACT, APART = 1e-12, 1e-4
-OPTIMIZERS = ("sgd", "momentum", "adam")
-RATE = 0.01
+BASE_RATES = {"sgd": 0.25, "momentum": 0.05, "adam": 0.01}
 CLIP = 0.5
 
 
@@ -50,7 +49,7 @@ class Way:
     parts: Gradient
     whole: Gradient
     same: bool
-    optimizers: tuple[str, ...] = OPTIMIZERS
+    optimizers: tuple[str, ...] = tuple(BASE_RATES)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -64,7 +63,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     ways = _ways(network, settings.workers)
     for way in watched(ways, progress):
         for name in way.optimizers:
-            paths = [_path(one, optimizer(name), start, batches, RATE) for one in (way.parts, way.whole)]
+            paths = [_path(one, optimizer(name), start, batches, BASE_RATES[name]) for one in (way.parts, way.whole)]
             apart = np.abs(paths[0] - paths[1]).max(axis=1)
             rows.append({"way": way.name, "optimizer": name, "largest_difference": float(apart.max())})
             checks.append(Check(f"{way.name} = the large batch ({name})", 0.0, float(apart.max()),
@@ -119,10 +118,10 @@ def _ways(network: Perceptron, workers: int) -> tuple[Way, ...]:
         return _clipped(whole(w, batch))
 
     def small_steps(w: Array, batch: Array) -> Array:
-        moved = w
+        rate, moved = BASE_RATES["sgd"], w
         for micro_batch in np.split(batch, workers):
-            moved = moved - RATE / workers * whole(moved, micro_batch)
-        return (w - moved) / RATE
+            moved = moved - rate / workers * whole(moved, micro_batch)
+        return (w - moved) / rate
 
     return (
         Way("equal shards", lambda w, batch: each(w, batch).mean(axis=0), whole, True),
@@ -177,8 +176,9 @@ def _one_by_one(network: Perceptron, batches: list[Array], start: Array, workers
     """Small steps one after another are those of an optimizer at the rate over the workers."""
     (way,) = (one for one in _ways(network, workers) if one.parts.__name__ == "small_steps")
     first, *_ = batches
-    (once,) = _path(way.parts, optimizer("sgd"), start, [first], RATE)
-    *_, small = _path(way.whole, optimizer("sgd"), start, np.split(first, workers), RATE / workers)
+    rate = BASE_RATES["sgd"]
+    (once,) = _path(way.parts, optimizer("sgd"), start, [first], rate)
+    *_, small = _path(way.whole, optimizer("sgd"), start, np.split(first, workers), rate / workers)
     return Check("small steps = steps at the rate over the workers", 0.0, float(np.abs(once - small).max()),
                  tolerance=EXACT, holds=ALWAYS)  # fmt: skip
 
@@ -212,7 +212,7 @@ def _single_precision(network: Perceptron, batches: list[Array], start: Array, w
     """In single precision shards are apart by rounding only: within 1e-5 after 60 steps."""
     single = Perceptron(network.inputs.astype(np.float32), network.classes, 10, network.hidden)
     way, first = _ways(single, workers)[0], start.astype(np.float32)
-    paths = [_path(one, optimizer("sgd"), first, batches[:60], RATE) for one in (way.parts, way.whole)]
+    paths = [_path(one, optimizer("sgd"), first, batches[:60], BASE_RATES["sgd"]) for one in (way.parts, way.whole)]
     return Check("equal shards in fp32 (sgd)", 0.0, float(np.abs(paths[0] - paths[1]).max()),
                  tolerance=1e-5, holds=ALWAYS)  # fmt: skip
 

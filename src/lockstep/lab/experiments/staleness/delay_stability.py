@@ -165,7 +165,7 @@ def _false_laws(delays: list[int], steps: int) -> list[Check]:
               holds=when(True, "a delay of 2 or more")),
         Check(f"a = 1/L converges with delay {first}", 1.0, float(grown < 1), false_law=True,
               holds=when(True, "a delay of 2 or more")),
-        Check(f"factor per step at a = 1/L, delay {first}", rate(1.0, first), grown, tolerance=1e-2,
+        Check(f"factor per step at the step 1 / L, delay {first}", rate(1.0, first), grown, tolerance=1e-2,
               holds=when(True, "a delay of 2 or more")),
     ]  # fmt: skip
 
