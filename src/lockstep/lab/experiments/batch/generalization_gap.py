@@ -230,7 +230,7 @@ def _alike(paths: dict[int, Array]) -> list[Check]:
 def _false_laws(paths: dict[int, Array], ends_at: float) -> list[Check]:
     """Where the printed laws and the runs part; with many examples the gap is too small to tell."""
     wide = when(ends_at >= SEEN, f"so few examples that the gap of the exact fit is at least {SEEN:g}")
-    least, most = min(paths), max(paths)
+    (least, *_), (*_, most) = sorted(paths), sorted(paths)
     early, late = (float(paths[least][:, place].mean()) for place in (0, -1))
     gap, error = mean_and_error(paths[most][:, -1])
     return [
