@@ -75,16 +75,18 @@ def _searched(delay: int, steps: int) -> float:
 
 
 def _grows(step: float, delay: int, steps: int) -> bool:
-    """Whether the adversary leaves the run larger than it was; one that has grown or shrunk a lot goes on so."""
+    """Whether the adversary makes the run larger in its last quarter than in the one before."""
     seen = [1.0] * (delay + 1)
+    largest = [0.0] * 4
     down = True
-    for _ in range(steps):
+    for place in range(steps):
         high, low = max(seen), min(seen)
         # One position may be 0 in passing; all that somebody may still read is what has shrunk.
         if not SHRUNK < max(map(abs, seen)) < GROWN:
-            break
+            return max(map(abs, seen)) > 1
         down = high > 0 if down else low >= 0
         new = seen[-1] - step * (high if down else low)
         seen.append(new)
         del seen[0]
-    return max(map(abs, seen)) > 1
+        largest[4 * place // steps] = max(largest[4 * place // steps], abs(new))
+    return largest[3] > largest[2]
