@@ -20,6 +20,7 @@ COMPUTED = {
     "master-weights": "stall|squared distance",
     "noise-scale": "from two batches$",
     "reduction-orders": "^ring: the error",
+    "trajectory-divergence": "not weighted",
     "varying-delay": "^limit against|^window",
 }
 """Checks whose allowance follows from another number: a bound, a step of a grid, counts, what is left of a start."""
@@ -27,7 +28,7 @@ ODD = {("critical-batch", 0.15)}
 """Two digits: between a tenth and a fifth."""
 
 
-DRAWN = ("bounds the floor", "gap on the digits", "loss of a payload by 5")
+DRAWN = ("bounds the floor", "gap on the digits", "loss of a payload")
 """Examples that draw random numbers; all others are counted, so that nothing about them is uncertain."""
 
 

@@ -83,7 +83,7 @@ SAID: dict[str, float] = {
     "hours of 150,000 iterations, K = 10": 150_000 * 1.0 / 3600,
     "hours of 220,000 iterations, K = 20": 220_000 * 0.75 / 3600,
     "hours of 400,000 iterations, K = 50": 400_000 * 0.6 / 3600,
-    "vectors that SCAFFOLD sends over those of local SGD": 2,
+    "vectors that SCAFFOLD sends a round": 2,
     "int8 loses 15 % of a vector": 0.15,
     "bf16 loses 1 % of a vector": 0.01,
     "top-k at 1 % sends 1 % of the bytes": 0.01,

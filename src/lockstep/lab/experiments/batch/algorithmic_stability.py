@@ -18,12 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, mean_and_error
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, example, mean_and_error
 from lockstep.lab.objectives import Logistic, digits_logistic
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
@@ -87,7 +88,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             pairs[mu, batch] = _coupled(_on_digits(loss, drawn), _start(loss, drawn), rate, n, batch, steps, generator)
     checks = [_below(pair, mu, batch, steepest, rate, n) for (mu, batch), pair in pairs.items()]
     checks += _gaps(whole, drawn, pairs[0.0, min(settings.batches)], steepest, rate, steps)
-    checks += _exact(settings, steepest, rate, np.random.default_rng([seed, 3]))
+    checks += [*_exact(settings, steepest, rate, np.random.default_rng([seed, 3])), _every_draw()]
     checks += _refuted(settings, pairs, _with_workers(settings, whole, drawn, rate, seed))
     progress(len(pairs), len(pairs))
     return Findings(
@@ -192,7 +193,7 @@ def _exact(settings: Settings, steepest: float, rate: float, generator: np.rando
         law = float(bound(steepest, n, rate, settings.steps, mu))
         for batch in (smallest, n):
             found = distance(mu, rate, settings.steps, batch)
-            error = _spread(settings, steepest, rate, mu, batch) / math.sqrt(trials)
+            error = _spread(n, batch, settings.steps, steepest, rate, mu) / math.sqrt(trials)
             checks.append(Check(f"{'quadratics' if mu else 'linear losses'}, batch {batch}: distance = bound", law,
                                 found, error, tolerance=1e-9 * law, holds=ALWAYS))  # fmt: skip
         if mu == 0:
@@ -206,12 +207,24 @@ def _exact(settings: Settings, steepest: float, rate: float, generator: np.rando
     return checks
 
 
-def _spread(settings: Settings, steepest: float, rate: float, mu: float, batch: int) -> float:
+def _spread(examples: int, batch: int, steps: int, steepest: float, rate: float, mu: float) -> float:
     """Standard deviation of the distance there: the example is drawn a binomial number of times at every step."""
-    chance = 1 / settings.examples
-    of_a_step = (2 * rate * steepest) ** 2 * chance * (1 - chance) / batch * (batch < settings.examples)
-    left = (1 - rate * mu) ** (2.0 * np.arange(settings.steps))
+    chance = 1 / examples
+    of_a_step = (2 * rate * steepest) ** 2 * chance * (1 - chance) / batch * (batch < examples)
+    left = (1 - rate * mu) ** (2.0 * np.arange(steps))
     return math.sqrt(of_a_step * float(left.sum()))
+
+
+def _every_draw() -> Check:
+    """That standard deviation over all draws: 3 examples pulled by +-1.5, batches of 2, 2 steps of 0.3, mu 0.7."""
+    ends = []
+    for drawn in product(range(3), repeat=4):
+        apart = 0.0
+        for places in (drawn[:2], drawn[2:]):
+            apart = apart - 0.3 * (0.7 * apart + 3 * places.count(0) / 2)
+        ends.append(abs(apart))
+    return Check("standard deviation of the distance, all draws of two batches of 2 of 3 examples", float(np.std(ends)),
+                 _spread(3, 2, 2, 1.5, 0.3, 0.7), tolerance=1e-12, holds=example("quadratics"))  # fmt: skip
 
 
 def _with_workers(settings: Settings, whole: Logistic, drawn: Array, rate: float, seed: int) -> float:

@@ -33,7 +33,7 @@ from lockstep.types.plain import Json
 
 QUESTION = "How many steps does a network need at each batch size, and does the noise scale predict it?"
 SOURCE = "McCandlish, Kaplan, Amodei 2018, sections 2.2 and 2.3; Shallue et al. 2019"
-WIDE = 0.1 * 2.0 ** (np.arange(13) / 2)
+WIDE = np.geomspace(0.1, 6.4, 13)
 """Rates tried with all examples."""
 NARROW = 2.0 ** (np.arange(-3, 6) / 2)
 """Rates tried with a batch, as multiples of the law's; wider than `FACTOR`, so that the law can fail."""

@@ -81,6 +81,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         _by_powers(d, smallest, settings.trials, seed, paths[smallest]),
         *_alike(paths),
         *_false_laws(paths, fitted_gap(d, smallest)),
+        *_two_dimensions(),
         *_digits(seed),
     ]
     progress(len(counts) + 1, len(counts) + 1)
@@ -139,6 +140,25 @@ def _fit_spread(dimension: int, examples: int, gaps: Array) -> Check:
     return Check(f"variance of the gap of the exact fit to {examples} examples", law, *variance_and_error(gaps),
                  runs=len(gaps), holds=when(examples >= FAR_FROM_SQUARE * dimension,
                                             f"at least {FAR_FROM_SQUARE} examples per dimension"))  # fmt: skip
+
+
+def _two_dimensions(examples: int = 8) -> list[Check]:
+    """Mean and variance of the gap in two dimensions, by the triangular root of the Wishart matrix.
+
+    Its entries are a, c > 0 and b, independent, with a^2 and c^2 chi-square of N and N - 1 degrees of freedom and b
+    normal; tr W^-1 = 1 / a^2 + 1 / c^2 + b^2 / (a^2 c^2), and det W = a^2 c^2.
+    """
+    n = examples
+    a, a2, c, c2 = 1 / (n - 2), 1 / ((n - 2) * (n - 4)), 1 / (n - 3), 1 / ((n - 3) * (n - 5))
+    trace, square = a + c + a * c, a2 + c2 + 3 * a2 * c2 + 2 * (a * c + a2 * c + a * c2)
+    mean = (trace + 2 / n) / 2
+    variance = (square - 2 * a * c) / 2 + (n - 2) / (2 * n**2) + (square - trace**2) / 4
+    return [
+        Check(f"gap in two dimensions, {n} examples", mean, fitted_gap(2, n), tolerance=1e-12,
+              holds=example("d = 2")),
+        Check(f"variance of the gap in two dimensions, {n} examples", variance, fitted_spread(2, n) ** 2,
+              tolerance=1e-12, holds=example("d = 2")),
+    ]  # fmt: skip
 
 
 def stable_rate(dimension: int) -> float:
@@ -210,7 +230,7 @@ def _alike(paths: dict[int, Array]) -> list[Check]:
 def _false_laws(paths: dict[int, Array], ends_at: float) -> list[Check]:
     """Where the printed laws and the runs part; with many examples the gap is too small to tell."""
     wide = when(ends_at >= SEEN, f"so few examples that the gap of the exact fit is at least {SEEN:g}")
-    least, most = min(paths), max(paths)
+    (least, *_), (*_, most) = sorted(paths), sorted(paths)
     early, late = (float(paths[least][:, place].mean()) for place in (0, -1))
     gap, error = mean_and_error(paths[most][:, -1])
     return [

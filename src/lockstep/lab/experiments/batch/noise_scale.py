@@ -51,10 +51,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         raise BadInput("must be above small_batch", "--set large_batch")
     problem = power_law(settings.axes, settings.condition, 0.0)
     problem = replace(problem, noise=np.full(settings.axes, settings.noise))
-    w = problem.start
-    gradient, curvature = problem.curvatures * w, problem.curvatures
-    noise_scale = float((curvature * problem.noise).sum() / (curvature * gradient**2).sum())
-    simple = float(problem.noise.sum() / (gradient**2).sum())
+    noise_scale, simple = noise_scales(problem)
     *generators, last = streams(seed, len(SPAN) + 1)
     rows, checks = [], []
     for share, generator in watched(zip(SPAN, generators, strict=True), progress):
@@ -69,7 +66,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     checks.append(Check("B_simple from two batches", simple, measured.value, measured.standard_error, rounding,
                         holds=when(measured.known, "batch sizes and repetitions that resolve |G|^2")))  # fmt: skip
     digits = _on_digits(settings, np.random.default_rng([seed, 1]))
-    checks += [*estimates, _blind(problem, noise_scale), digits]
+    checks += [*estimates, _blind(problem), _uneven(settings, np.random.default_rng([seed, 2])), digits]
     low, high = measured.interval()
     return Findings(
         checks=tuple(checks),
@@ -84,6 +81,13 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         + (f"measured {measured.value:.4g} (95 % interval {low:.4g} to {high:.4g})" if measured.known else TOO_NOISY),
         assumptions=("at the start of training; the noise scale grows as the loss falls",),
     )
+
+
+def noise_scales(problem: NoisyQuadratic) -> tuple[float, float]:
+    """(B_noise, B_simple) at the start, in examples."""
+    curvature, gradient = problem.curvatures, problem.curvatures * problem.start
+    exact = (curvature * problem.noise).sum() / (curvature * gradient**2).sum()
+    return float(exact), float(problem.noise.sum() / (gradient**2).sum())
 
 
 def _gain(
@@ -121,11 +125,21 @@ def _two_batches(
     return ratio_of_means(parts[1], parts[0]), checks
 
 
-def _blind(problem: NoisyQuadratic, noise_scale: float) -> Check:
+def _blind(problem: NoisyQuadratic) -> Check:
     """The simple scale is the exact one only when the Hessian is a multiple of the identity."""
-    simple = float(problem.noise.sum() / ((problem.curvatures * problem.start) ** 2).sum())
+    noise_scale, simple = noise_scales(problem)
     bent = when(float(np.ptp(problem.curvatures)) > 0, "a condition number above 1")
     return Check("B_simple = B_noise", noise_scale, simple, tolerance=1e-9 * noise_scale, false_law=True, holds=bent)
+
+
+def _uneven(settings: Settings, generator: np.random.Generator) -> Check:
+    """Noise that differs by direction, and is largest where the curvature is."""
+    problem = power_law(settings.axes, settings.condition, 0.0)
+    problem = replace(problem, noise=problem.curvatures)
+    noise_scale, _ = noise_scales(problem)
+    gain, expected, error = _gain(problem, noise_scale, noise_scale, settings.repetitions, generator)
+    return Check("gain of one step at B_noise, noise in proportion to the curvature", expected, gain, error,
+                 holds=ALWAYS)  # fmt: skip
 
 
 def _on_digits(settings: Settings, generator: np.random.Generator) -> Check:

@@ -38,7 +38,7 @@ QUESTION = "What does an error in the averaged gradient cost, and does the cost 
 SOURCE = "Ajalloeian and Stich 2020; Karimireddy et al. 2019"
 
 FEW_STEPS = 30
-"""Fewer are no run to speak of; over the step size, enough to leave e^-30 of the start."""
+"""Fewer are no run to speak of."""
 MANY_STEPS = 400
 """Steps of the random error at most; each is done by every repetition."""
 EARLY_STEPS = 10
@@ -75,7 +75,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks=(
             *checks,
             *_slopes(settings, seen, sizes, longest),
-            *_flat(settings, seed),
+            *_flat(settings, seen["unbiased"], sizes),
             *_uphill(),
             *_feedback(settings),
         ),
@@ -160,17 +160,15 @@ def _huber_gap(size: float, steps: int) -> float:
 def _slopes(
     settings: Settings, seen: dict[str, list[tuple[float, float]]], sizes: Array, steps: int
 ) -> tuple[Check, ...]:
-    """Powers of the error: 2 for both quadratics, 1 on the slope of the Huber function."""
+    """Powers of the error: 2 for both quadratics, 1 on the slope of the Huber function, up to an error of 1."""
     a = settings.step_size
     left = (1 - a) ** min(steps, MANY_STEPS)
     settled = when(left <= 0.05 * sizes[0] * math.sqrt(a), "step_size and steps for which the start no longer matters")
     if not np.ptp(sizes):
         return tuple(absent(f"power of the error, {name}", "at least two errors") for name in KINDS)
-    huber = absent("power of the error, opposing, Huber", "at least two errors of at most 1")
-    below = sizes[sizes <= 1]  # a larger error turns the Huber gradient around
-    if len(below) > 1:
-        gaps, _ = np.array(seen["opposing, Huber"])[: len(below)].T
-        huber = Check(huber.what, 1.0, *_power(below, gaps), tolerance=1e-9, holds=ALWAYS)
+    gaps, _ = np.array(seen["opposing, Huber"]).T
+    # An error above 1 would turn the Huber gradient around, and is as bad as 1.
+    expected, _ = _power(sizes, np.minimum(sizes, 1.0))
     # Settled, the start moves a random floor by 0.5 % at most; a constant error's floor by the factor (1 - q)^2.
     moved, _ = _power(sizes, (1 - _way_left(a, sizes, steps)) ** 2) if settled.here else (0.0, 0.0)
     return (
@@ -178,18 +176,18 @@ def _slopes(
               tolerance=0.05, holds=settled),
         Check("power of the error, biased", 2.0, *_power(sizes, *np.array(seen["biased"]).T),
               tolerance=1e-6 + abs(moved), holds=settled),
-        huber,
+        Check("power of the error, opposing, Huber", expected, *_power(sizes, gaps), tolerance=1e-9, holds=ALWAYS),
     )  # fmt: skip
 
 
-def _flat(settings: Settings, seed: int) -> tuple[Check, ...]:
-    """Floors over the length of the run, and the laws T eps^2 and sqrt(gap / T) beside them."""
-    a, size, long = settings.step_size, max(settings.errors), max(settings.steps)
-    gap, error = mean_and_error(_unbiased_gap(settings, size, MANY_STEPS, seed + 31))
+def _flat(settings: Settings, unbiased: list[tuple[float, float]], sizes: Array) -> tuple[Check, ...]:
+    """Floors of the largest error over the length of the run, and the laws T eps^2 and sqrt(gap / T) beside them."""
+    a, (*_, size), (*_, (gap, error)), lengths = settings.step_size, sizes, unbiased, sorted(set(settings.steps))
+    *_, long = lengths
     needed, error = math.sqrt(gap / long), error / 2 / math.sqrt(gap * long)
-    expected = _floor(a, size) + (1 / 2 - _floor(a, size)) * (1 - a) ** (2 * MANY_STEPS)
+    expected = _floor(a, size) + (1 / 2 - _floor(a, size)) * (1 - a) ** (2 * min(long, MANY_STEPS))
     return (
-        *_over_lengths(a, size, sorted(set(settings.steps))),
+        *_over_lengths(a, size, lengths),
         Check("error that the measured gap allows: sqrt(gap / T)", needed, size, error, false_law=True,
               holds=tells(size, math.sqrt(expected / long), error)),
     )  # fmt: skip
@@ -240,12 +238,17 @@ def _feedback(settings: Settings) -> tuple[Check, ...]:
     return (
         *(
             Check(f"gap with feedback, a = {one:g}", (one * size) ** 2 / 2,
-                  _fed_back(one, size, round(FEW_STEPS / one)), tolerance=1e-12, relation="at most", holds=ALWAYS)
+                  _fed_back(one, size, _forgetting(one)), tolerance=1e-12, relation="at most", holds=ALWAYS)
             for one in steps
         ),
         Check(f"gap with feedback after {EARLY_STEPS} steps", early**2 / 2, _fed_back(a, size, EARLY_STEPS),
               tolerance=ROUNDING, holds=when(size < 1, "errors below 1, so that something is sent at the first step")),
     )  # fmt: skip
+
+
+def _forgetting(a: float) -> int:
+    """Steps after which nothing of the start is left."""
+    return math.ceil(math.log(np.finfo(float).eps) / math.log1p(-a))
 
 
 def _fed_back(a: float, size: float, steps: int) -> float:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.statistics import streams
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
@@ -30,7 +30,9 @@ SOURCE = "Tsitsiklis and Luo 1987; Korhonen and Alistarh 2021"
 BITS_ABOVE = math.log2(math.pi * math.e / 2) / 2 + 2
 """Per entry, of rounding once over the bound: log2(pi e / 2) / 2 and one for rounding up; one for few entries."""
 STEP = 0.5
-"""Of the descent in fp32."""
+"""Of the descent in fp32, which halves the distance."""
+FINE = 2.0**-30
+"""Target per entry from which on fp32 rounds a thousandth of the distance that is left at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Bits of three schemes that reach every target, and the bound."""
     targets = sorted(settings.targets, reverse=True)
     (draw,) = streams(seed, 1)
-    minima = np.concatenate([draw.random((settings.problems, settings.elems)), np.zeros((1, settings.elems))])
+    minima = np.vstack([draw.random((settings.problems, settings.elems)), np.ones(settings.elems)])
     rows: list[dict[str, float]] = []
     checks: list[Check] = []
     for target in watched(targets, progress):
@@ -64,9 +66,13 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         most = max(bound, 0.0) + BITS_ABOVE * settings.elems
         what = f"rounded once, target {target:g}: bits above the bound"
         checks.append(Check(what, most, bits["rounded once"], relation="at most", holds=ALWAYS))
+        what = f"descent in fp32, target {target:g}: bits, of which each step sends 32 for the one of a halving"
+        checks.append(Check(what, 32 * bits["a bit per step"], bits["descent in fp32"],
+                            holds=when(settings.elems >= 8 and target >= settings.elems * FINE,
+                                       "8 entries or more, and targets far above the rounding of fp32")))  # fmt: skip
         rows.append({"target": target, "bound_bits": max(bound, 0.0), **{f"{n}_bits": b for n, b in bits.items()}})
     return Findings(
-        checks=tuple(checks),
+        checks=(*checks, *_next_to_a_halving()),
         theory=tuple(Law(f"bits to {row['target']:g}", row["bound_bits"], "log2(1 / V_d(sqrt(2 eps)))",
                          "Tsitsiklis and Luo 1987") for row in rows),
         rows=tuple({key.replace(" ", "_"): value for key, value in row.items()} for row in rows),
@@ -97,7 +103,8 @@ def _schemes(minima: Array, target: float) -> tuple[dict[str, float], dict[str, 
     """(bits, worst loss) of each scheme."""
     elems = minima.shape[1]
     width = max(0, math.ceil(math.log2(elems / (8 * target)) / 2))
-    once = (np.minimum(np.floor(minima * 2.0**width), 2.0**width - 1) + 0.5) / 2.0**width
+    cells = np.minimum(np.floor(minima * 2.0**width), 2.0**width - 1)
+    once = (cells + 0.5) / 2.0**width
     found = np.full_like(minima, 0.5)
     for bit in range(width):
         found = found + np.where(minima > found, 0.25, -0.25) * 2.0**-bit
@@ -105,9 +112,20 @@ def _schemes(minima: Array, target: float) -> tuple[dict[str, float], dict[str, 
     while _worst(descended, minima) > target:
         descended = descended - np.float32(STEP) * (descended - minima.astype(np.float32))
         steps += 1
-    bits = {"rounded once": elems * width, "a bit per step": elems * width, "descent in fp32": 32 * elems * steps}
+    coded = int(cells.max()).bit_length()
+    bits = {"rounded once": elems * coded, "a bit per step": elems * width, "descent in fp32": 32 * elems * steps}
     points = {"rounded once": once, "a bit per step": found, "descent in fp32": descended}
     return {k: float(v) for k, v in bits.items()}, {name: _worst(point, minima) for name, point in points.items()}
+
+
+def _next_to_a_halving() -> list[Check]:
+    """64 entries at the corner: after 5 halvings the loss is 64 / 8 / 4^5 = 1 / 128, so that 0.0077 takes a sixth."""
+    bits, loss = _schemes(np.ones((1, 64)), 0.0077)
+    return [
+        Check("64 entries at the corner, target 0.0077: bits", 64 * 6, bits["rounded once"], holds=example("a corner")),
+        Check("64 entries at the corner, target 0.0077: loss", 1 / 512, loss["rounded once"], tolerance=1e-15,
+              holds=example("a corner")),
+    ]  # fmt: skip
 
 
 def _worst(points: Array, minima: Array) -> float:

@@ -13,7 +13,7 @@ that quantization matters less at large batches: its share of the noise, omega (
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -154,7 +154,19 @@ def _false_laws(made: RandomK, omega: float, settings: Settings, seed: int) -> t
     added = _second_half((1 - step) ** 2, step**2 * (1 + omega), settings.steps)
     checks.append(Check("relative error only adds to the variance", added, got, spread, false_law=True, runs=runs,
                         holds=tells(right, added, spread, runs=runs)))  # fmt: skip
-    return *checks, *_share_checks(seed + 13)
+    return *checks, *_short(made, omega, step, settings), *_share_checks(seed + 13)
+
+
+def _short(made: RandomK, omega: float, step: float, settings: Settings) -> list[Check]:
+    """The second half of a few steps from the optimum, in which E x^2 still grows."""
+    few = replace(settings, steps=6, repetitions=400)
+    additive, compressed = mean_and_error(_additive(step, few, 1)), mean_and_error(_relative(made, step, 1, few, 2))
+    law = _second_half((1 - step) ** 2, step**2 * EPSILON**2, few.steps)
+    return [
+        Check("additive error, second half of 6 steps", law, *additive, runs=few.repetitions, holds=ALWAYS),
+        Check("random-k, second half of 6 steps", _compressed(step, omega, 1, few.steps), *compressed,
+              runs=few.repetitions, holds=ALWAYS),
+    ]  # fmt: skip
 
 
 def _share_checks(seed: int) -> tuple[Check, ...]:

@@ -65,7 +65,14 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     ]  # fmt: skip
     floors = [_floor_check(batch, settings, seed) for batch in batches]
     return Findings(
-        checks=(*checks.values(), *exact, *floors, *_false_floors(floors, settings, seed), *_false_laws()),
+        checks=(
+            *checks.values(),
+            *exact,
+            *floors,
+            *_false_floors(floors, settings, seed),
+            *_false_laws(),
+            _in_numbers(),
+        ),
         theory=tuple(
             Law(f"floor, batch {batch}, a L = 0.5", _floor(batch), "a s^2 / (2 B (2 - a L))", "stationary variance")
             for batch in batches
@@ -95,6 +102,12 @@ def _curves(batch: int, checks: list[Check], sizes: list[float]) -> tuple[Curve,
 def _bound(objective: Objective, distance: float, step: float, batch: int, steps: int) -> float:
     """Of the first line, over all directions."""
     return objective.dimension * (distance**2 / (2 * step * steps) + step / (2 * batch))
+
+
+def _in_numbers() -> Check:
+    """The bound where both of its parts are seen: four directions from 3, a = 1/2, 10 steps, batches of 5."""
+    return Check("bound on huber, a L = 0.5, 10 steps, batch 5", 4 * (0.9 + 0.05), _bound(*SHAPES["huber"], 0.5, 5, 10),
+                 tolerance=1e-12, holds=example("R = 3 and s = 1 in each of four directions"))  # fmt: skip
 
 
 def mean_gap(step: float, batch: int, steps: int) -> float:

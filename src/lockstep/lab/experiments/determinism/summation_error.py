@@ -52,7 +52,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         found, made = _measured(count, settings, seed + place)
         rows += found
         checks += made
-    patterns = _patterns(min(counts[-1], 1000), settings, seed)
+    *_, longest = counts
+    patterns = _patterns(min(longest, 1000), settings, seed)
     progress(len(counts) + 1, len(counts) + 1)
     return Findings(
         checks=(*checks, *_order_checks(patterns, settings.orders, counts[-1]), *_classics()),

@@ -13,6 +13,7 @@ Source: Li et al., "PyTorch Distributed", VLDB 2020 (equivalence of data paralle
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -82,7 +83,7 @@ def _network_gradient(weights: Array, inputs: Array, labels: Array, hidden: int)
     output = np.tanh(units @ last)
     residual = (output - labels) * (1 - output**2) / len(labels)
     back = np.outer(residual, last) * (1 - units**2)
-    return np.concatenate([(inputs.T @ back).reshape(-1), units.T @ residual])
+    return np.concatenate([(inputs.T @ back).ravel(), units.T @ residual])
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -137,17 +138,22 @@ def _problem(kind: str, precision: str, settings: Settings, seed: int) -> Proble
     number = np.float32 if precision == "fp32" else np.float64
     hidden = settings.hidden if kind == "network" else 0
     inputs = draw.standard_normal((EXAMPLES, INPUTS))
-    labels = np.sign(inputs[:, 0] * inputs[:, 1]) + 0.1 * draw.standard_normal(EXAMPLES)
+    labels = np.sign(draw.standard_normal(EXAMPLES))
     start = draw.standard_normal(INPUTS * hidden + hidden if hidden else INPUTS)
     return Problem(inputs.astype(number), labels.astype(number), start.astype(number), hidden)
 
 
 def _largest_gap(problem: Problem, settings: Settings) -> Array:
     """Largest difference of a parameter between one rank and several, after every step."""
-    alone = _trained(problem, 1, settings)
+    alone = _alone(problem, settings)
     gaps = [np.abs(_trained(problem, n, settings) - alone).max(axis=1) for n in settings.ranks]
     largest: Array = np.max(gaps, axis=0)
     return largest
+
+
+def _alone(problem: Problem, settings: Settings) -> Array:
+    """Parameters of one rank after every step, in float64."""
+    return _trained(problem, 1, settings)
 
 
 def _trained(problem: Problem, ranks: int, settings: Settings) -> Array:
@@ -161,7 +167,7 @@ def _trained(problem: Problem, ranks: int, settings: Settings) -> Array:
             problem.gradient(weights, slice(low, high)) * weights.dtype.type((high - low) / EXAMPLES)
             for low, high in pairwise(edges)
         ]
-        total = execute(program, {"data": shares})["data"][0] if ranks > 1 else shares[0]
+        total = execute(program, {"data": shares})["data"][0]
         weights = weights - step * total
         path.append(weights.astype(np.float64))
     return np.array(path)
@@ -169,8 +175,9 @@ def _trained(problem: Problem, ranks: int, settings: Settings) -> Array:
 
 def _checks(gaps: dict[str, Array], settings: Settings) -> list[Check]:
     """The linear model stays at roundings, the network leaves them, later in more bits."""
-    late = {name: float(gap[-len(gap) // 4 :].max()) for name, gap in gaps.items()}
-    first, most = (float(gaps["network, fp32"][:steps].max()) * 2**24 for steps in (1, None))
+    late = {name: float(gap[-1]) for name, gap in gaps.items()}
+    network = gaps["network, fp32"] * 2**24
+    first, most = float(network[0]), float(network.max())
     left = [int(np.argmax(gaps[f"network, {precision}"] > 1e-4)) for precision in ("fp32", "fp64")]
     return [
         Check("linear, fp32: late gap, in unit roundoffs", FEW, late["linear, fp32"] * 2**24, relation="at most",
@@ -193,20 +200,46 @@ def _shards(settings: Settings, seed: int) -> list[Check]:
     edges = np.cumsum((0, *UNEQUAL))
     rows = [slice(low, high) for low, high in pairwise(edges)]
     paths = {}
-    for name, shares in (("weighted", np.array(UNEQUAL) / EXAMPLES), ("plain", np.full(len(rows), 1 / len(rows)))):
+    ways = {
+        "weighted": [(len(problem.labels[part]) / EXAMPLES, part) for part in rows],
+        "plain": [(1 / len(rows), part) for part in rows],
+        "one": [(1.0, slice(None))],
+    }
+    for name, shares in ways.items():
         weights = problem.start
         for _ in range(settings.steps):
             weights = weights - settings.convex_step_size * sum(
-                share * problem.gradient(weights, part) for share, part in zip(shares, rows, strict=True)
+                share * problem.gradient(weights, part) for share, part in shares
             )
         paths[name] = weights
-    alone = _trained(problem, 1, settings)[-1]
-    weighted, plain = (float(np.abs(paths[name] - alone).max()) for name in ("weighted", "plain"))
+    *_, alone = _alone(problem, settings)
+    weighted, plain, one = (float(np.abs(weights - alone).max()) for weights in paths.values())
+    forgotten = math.exp(-settings.convex_step_size * settings.steps * float(DECAY))
     far = when(settings.convex_step_size * settings.steps >= 1, "convex_step_size x steps of at least 1")
     return [
         Check("unequal shards, weighted by size", 0.0, weighted, tolerance=1e-12, holds=ALWAYS),
+        Check("one rank beside descent on all examples", 0.0, one, holds=ALWAYS),
+        Check(
+            "unequal shards, not weighted: distance of their minimum",
+            _far_minimum(problem, rows),
+            plain,
+            tolerance=10 * forgotten,
+            holds=ALWAYS,
+        ),
         Check("unequal shards may be averaged without weights", 0.0, plain, tolerance=1e-4, false_law=True, holds=far),
     ]
+
+
+def _far_minimum(problem: Problem, rows: list[slice]) -> float:
+    """Largest distance of a parameter between the minima with equal weights of shards and of examples, solved."""
+    minima = []
+    for weights in ([1 / len(problem.labels[part]) / len(rows) for part in rows], [1 / EXAMPLES] * len(rows)):
+        each = np.concatenate(
+            [np.full(len(problem.labels[part]), one) for part, one in zip(rows, weights, strict=True)]
+        )
+        curvature = problem.inputs.T * each @ problem.inputs + 0.1 * np.eye(INPUTS)
+        minima.append(np.linalg.solve(curvature, problem.inputs.T * each @ problem.labels))
+    return float(np.abs(minima[0] - minima[1]).max())
 
 
 def _conclusion(gaps: dict[str, Array]) -> str:

@@ -45,8 +45,7 @@ class Settings:
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Fixed points of the three methods over K."""
-    kinds = min(len(settings.curvatures), len(settings.optima))
-    h, b = np.array(settings.curvatures[:kinds]), np.array(settings.optima[:kinds])
+    h, b = np.array(list(zip(settings.curvatures, settings.optima, strict=False))).T
     objective = WorkerQuadratics(h[:, None], b[:, None])
     best = float(objective.optimum[0])
     periods = sorted(set(settings.periods))
@@ -102,9 +101,9 @@ def _end(h: Array, b: Array, method: LocalMethod, period: int) -> tuple[float, b
         )
         *_, before, then, last = path.ravel()
         settled = abs(before - last) + abs(then - last) < STILL
-        if settled or 4 * rounds * period > MOST_STEPS:
+        rounds += rounds
+        if settled or rounds * period > MOST_STEPS:
             return float(last), settled
-        rounds *= 4
 
 
 def _proximal_point(h: Array, b: Array, step: float, strength: float, period: int) -> float:

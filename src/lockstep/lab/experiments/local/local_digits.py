@@ -69,12 +69,18 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             "gap": ends[name], "accuracy_frac": float(whole.accuracy_frac(path[-1, 0])),
         })  # fmt: skip
     below = min(ends.values())
+    (_, local), (_, post) = ways["local"], ways["post-local"]
     biased = when(settings.period > 1 and settings.concentration < 10,
                   "a period above 1 and a concentration below 10: local steps are biased")  # fmt: skip
     checks = [
         Check("smallest gap to the exact optimum", 0.0, below, tolerance=1e-9, relation="at least", holds=ALWAYS),
-        Check("vectors that SCAFFOLD sends over those of local SGD", 2.0,
-              ways["SCAFFOLD"][0].vectors_per_round / ways["local"][0].vectors_per_round, holds=ALWAYS),
+        *(
+            Check(f"vectors that {name} sends a round", count, ways[way][0].vectors_per_round, holds=ALWAYS)
+            for name, way, count in (("local SGD", "local", 1), ("SCAFFOLD", "SCAFFOLD", 2))
+        ),
+        Check("rounds of post-local beyond those of local SGD", len(local) / 2 * (settings.period - 1),
+              len(post) - len(local), holds=when(len(local) % 2 == 0, "an even number of rounds")),
+        Check("steps of post-local", sum(local), sum(post), holds=ALWAYS),
         Check("gap of SCAFFOLD, at most that of local SGD", ends["local"], ends["SCAFFOLD"], relation="at most",
               holds=biased),
         Check("gap of post-local, at most that of local SGD", ends["local"], ends["post-local"],

@@ -94,8 +94,9 @@ def _laws(settings: Settings) -> tuple[float, float]:
 
 def _false_laws(workers: list[int], spreads: list[tuple[float, float]]) -> tuple[Check, ...]:
     """Growth like sqrt(n) and decay like 1 / n, between the fewest and the most workers."""
-    ratio, error = quotient(spreads[-1], spreads[0])
-    change, slack = workers[-1] / workers[0], 0.2 * ratio
+    (first, *_), (*_, last), (few, *_), (*_, many) = spreads, spreads, workers, workers
+    ratio, error = quotient(last, first)
+    change, slack = many / few, 0.2 * ratio
     apart = when(change >= TELLING, f"numbers of workers that differ by a factor of {TELLING} or more")
     return (
         Check("the spread grows like sqrt(n)", change**0.5, ratio, error, slack, false_law=True, holds=apart),

@@ -23,6 +23,7 @@ from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress,
 from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.lab.objectives import WorkerQuadratics
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
 from lockstep.units import format_time
 
 QUESTION = "How many local steps between averages minimize the training time?"
@@ -43,6 +44,8 @@ WHOLE_S, ROUND_S = 0.8, 0.015
 """Computing of a step on one worker, and an exchange, for strong scaling."""
 STRONG_SCALING = "a fixed batch, 0.8 s of compute, 15 ms per exchange"
 LARGEST_PERIOD = 200
+HALF = (0.5, 0.5, 5.0)
+"""Penalty, computing and exchange in seconds of an example in which 1 - c shows."""
 MISSED = 10.0
 """Loss at the end of local steps over the gap to reach, from which on it is the bias that asks for smaller steps."""
 
@@ -66,8 +69,7 @@ class Settings:
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Steps of tuned runs over K, and seconds over K with a penalty."""
-    kinds = min(len(settings.curvatures), len(settings.optima))
-    h, b = np.array(settings.curvatures[:kinds])[:, None], np.array(settings.optima[:kinds])[:, None]
+    h, b = np.array(list(zip(settings.curvatures, settings.optima, strict=False))).T[:, :, None]
     periods = sorted(set(settings.periods))
     different, equal = [], []
     for period in watched(periods, progress):
@@ -79,18 +81,13 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                 "--set gap",
             )
     best = best_period(settings.penalty_frac, settings.compute_s, settings.exchange_s)
-    counts = np.arange(1, LARGEST_PERIOD + 1)
-    seconds = run_s(1 + settings.penalty_frac * (counts - 1), counts, settings.compute_s, settings.exchange_s)
-    cheapest = int(counts[seconds.argmin()])
+    cheapest = _shortest(settings.penalty_frac, settings.compute_s, settings.exchange_s)
     x = np.array(periods, dtype=float)
     # Seconds fall from K to K + 1 while K (K + 1) < K*^2.
     nearest = max(1.0, min(math.ceil((math.sqrt(1 + 4 * best**2) - 1) / 2), LARGEST_PERIOD))
-    checks = [Check("K of the shortest run", nearest, float(cheapest), holds=ALWAYS), _at_half()]
-    more = x > 1
-    slope, line = math.nan, np.zeros(0)
-    if more.sum() > 2:
-        slope = float(np.polyfit(np.log(x[more] - 1), np.log(np.array(different)[more]), 1)[0])
-        line = different[-1] * (x[more] - 1) / (x[-1] - 1)
+    checks = [Check("K of the shortest run", nearest, float(cheapest), holds=ALWAYS), *_other_bests()]
+    more = x != 1
+    slope = _slope(np.log(x[more] - 1), np.log(np.array(different)[more]))
     biased = when(
         more.sum() > 2 and _missed(WorkerQuadratics(h, b), min(p for p in periods if p > 1)) > MISSED * settings.gap,
         f"3 periods above 1, and data so different that local steps of 1 / L converge at least {MISSED:g} times the "
@@ -123,7 +120,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         curves=(
             Curve("different data, tuned step", x, np.array(different, dtype=float), marks=True),
             Curve("identical data, tuned step", x, np.array(equal, dtype=float), marks=True),
-            Curve("in proportion to K - 1", x[more][: len(line)], line, theory=True),
+            Curve("in proportion to K - 1", x[more], different[-1] * (x[more] - 1) / (x[-1] - 1), theory=True),
         ),
         picture=Picture(
             "local_steps", "steps", log_x=True, log_y=True,
@@ -144,12 +141,32 @@ def best_period(penalty_frac: float, compute_s: float, exchange_s: float) -> flo
     return math.sqrt((1 - penalty_frac) * exchange_s / (penalty_frac * compute_s))
 
 
-def _at_half() -> Check:
-    """K* at a penalty of a half, where 1 - c shows: by trying real numbers."""
-    fine = np.linspace(1, 10, 9001)
-    seconds = run_s(1 + 0.5 * (fine - 1), fine, 0.5, 5.0)
-    return Check("K of the shortest run at a penalty of a half, real numbers", best_period(0.5, 0.5, 5.0),
-                 float(fine[seconds.argmin()]), tolerance=1e-3, holds=example("c = 0.5, X = 10 T"))  # fmt: skip
+def _shortest(penalty: float, compute_s: float, exchange_s: float) -> int:
+    """The whole K up to `LARGEST_PERIOD` of the shortest run, by trying all."""
+    counts = np.arange(1, LARGEST_PERIOD + 1)
+    return int(counts[run_s(1 + penalty * (counts - 1), counts, compute_s, exchange_s).argmin()])
+
+
+def _other_bests() -> list[Check]:
+    """K* at a penalty of a half, where 1 - c shows: whole, and by trying real numbers; and the K at both ends."""
+    half, compute_s, exchange_s = HALF
+    fine = np.linspace(1, exchange_s / compute_s, 9001)
+    seconds = run_s(1 + half * (fine - 1), fine, compute_s, exchange_s)
+    return [
+        Check("K of the shortest run at a penalty of a half, real numbers", best_period(*HALF),
+              float(fine[seconds.argmin()]), tolerance=1e-3, holds=example("c = 0.5, X = 10 T")),
+        Check("K of the shortest run at a penalty of a half", 3, _shortest(*HALF), holds=example("c = 0.5, X = 10 T")),
+        Check("K of the shortest run where exchanges are cheap", 1, _shortest(0.5, 1.0, 0.5),
+              holds=example("c = 0.5, X = T / 2")),
+        Check("K of the shortest run where local steps cost nothing", 200, _shortest(1e-9, 0.5, 5.0),
+              holds=example("c = 1e-9, K of at most 200")),
+    ]  # fmt: skip
+
+
+def _slope(x: Array, y: Array) -> float:
+    """Of the line through the points, by least squares; not a number for fewer than two."""
+    n = len(x)
+    return float((n * (x @ y) - x.sum() * y.sum()) / (n * (x @ x) - x.sum() ** 2))
 
 
 def penalty_frac(steps: float, every_step: float, period: int) -> float:

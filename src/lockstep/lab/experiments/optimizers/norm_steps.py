@@ -107,20 +107,24 @@ def _best_rotation(matrix: Array, alpha: float) -> float:
     return float(-alpha / 4 * max(rotated, reflected) ** 2)
 
 
-def _descended(g: Array, alpha: float, p: float, steps: int = 4000) -> float:
-    """Least value that gradient descent with halving steps reaches, from twice the Euclidean step."""
+def _descended(g: Array, alpha: float, p: float, most_steps: int = 4000) -> float:
+    """Least value that gradient descent reaches before its steps change no number; small entries take most steps."""
 
     def value(u: Array) -> float:
         return float(g @ u + (np.abs(u) ** p).sum() ** (2 / p) / alpha)
 
-    u, rate = -alpha * g, alpha
+    u, rate = g.copy(), alpha
     best = value(u)
-    for _ in range(steps):
+    for _ in range(most_steps):
         size = (np.abs(u) ** p).sum() ** (1 / p)
-        slope = g + 2 / alpha * size ** (2 - p) * np.abs(u) ** (p - 1) * np.sign(u)
-        tried = value(u - rate * slope)
+        slope = g + 2 / alpha * size ** (2 - p) * np.copysign(np.abs(u) ** (p - 1), u)
+        moved = u - rate * slope
+        if (moved == u).all():
+            break
+        tried = value(moved)
         if tried < best:
-            u, best, rate = u - rate * slope, tried, rate * 1.5
+            u, best = moved, tried
+            rate *= 1.5
         else:
             rate /= 2
     return best

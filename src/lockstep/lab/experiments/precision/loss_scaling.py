@@ -66,9 +66,7 @@ class Trained:
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Every policy on the same problem."""
     policies = {
-        "fp32": (SINGLE, static(1.0)),
-        "bf16": (BRAIN, static(1.0)),
-        "fp16": (HALF, static(1.0)),
+        **{chosen.name: (chosen, static(1.0)) for chosen in (SINGLE, BRAIN, HALF)},
         f"fp16, static 2^{settings.static_power}": (HALF, static(2.0**settings.static_power)),
         f"fp16, dynamic from 2^{settings.start_power}": (
             HALF, LossScale(2.0**settings.start_power, interval=settings.interval),
@@ -146,6 +144,8 @@ def _run_checks(runs: list[Trained], settings: Settings) -> list[Check]:
               tolerance=0.75 * most + slowest, holds=ALWAYS),
         Check("fp16 with a dynamic scale "
               "converges", 0.0, float(moving.losses[-1]), tolerance=1e-9 + _left_after(settings), holds=moves),
+        Check("steps before a dynamic scale fits, in the run", _steps_lost(settings),
+              float((moving.losses[1:] == 1).sum()), holds=moves),
         Check("a static scale that is too large loses every step", settings.steps, fixed.skipped,
               holds=when(overflows, "a static scale at which the first gradient overflows")),
         Check("fp16 with a static scale converges", 0.0, float(fixed.losses[-1]), tolerance=1e-6 + slowest,
@@ -178,6 +178,11 @@ def _early(single: Trained, settings: Settings) -> Check:
 def _fitting_power(settings: Settings) -> int:
     """The largest power of two by which the largest gradient stays in range."""
     return math.ceil(math.log2(HALF.overflows_from / settings.curvature)) - 1
+
+
+def _steps_lost(settings: Settings) -> int:
+    """First steps of a run that its scale is halved in."""
+    return min(settings.steps, max(0, settings.start_power - _fitting_power(settings)))
 
 
 def _left_after(settings: Settings) -> float:

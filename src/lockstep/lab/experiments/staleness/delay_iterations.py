@@ -50,7 +50,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     for delay in watched(delays, progress):
         step, slowest = _step(delay, settings)
         predicted.append(math.log(settings.target_frac) / math.log(slowest))
-        simulated.append(_updates(delay, step, settings, int(1.5 * predicted[-1]) + 50))
+        simulated.append(_updates(delay, step, settings, 2 * math.ceil(predicted[-1])))
         noisy.append(_noisy_updates(delay, settings))
         what = f"updates to {settings.target_frac:g} at {_named(settings)}, delay {delay}"
         allowed = 0.05 * predicted[-1] + 3 * (delay + 1)
@@ -105,9 +105,8 @@ def _updates(delay: int, step: float, settings: Settings, steps: int) -> float:
 
 
 def _stays_within(distance: Array, target: float) -> float:
-    """The step after the last one that is farther than the target, or the last step of all."""
-    last = int(np.flatnonzero(distance > target).max())
-    return float(min(last + 1, len(distance) - 1))
+    """The step after the last one that is farther than the target."""
+    return float(np.flatnonzero(distance > target).max() + 1)
 
 
 def _noisy_step(delay: int, settings: Settings) -> float:

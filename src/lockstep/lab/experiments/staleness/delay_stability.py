@@ -15,7 +15,7 @@ import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, example, when
 from lockstep.lab.descent.delayed import RESOLUTION, delayed_shrinks, factor, searched_edge
-from lockstep.lab.laws import largest_stable_step
+from lockstep.lab.laws import largest_stable_step, rate
 from lockstep.settings import setting
 
 QUESTION = "How much smaller must the step be when gradients are stale, with and without momentum?"
@@ -95,13 +95,14 @@ def _map_check(delays: list[int], momenta: list[float], steps: int) -> Check:
 
 def _saddle_checks() -> list[Check]:
     """Along negative curvature every step grows, delayed or not."""
-    factors = [factor(SADDLE, delay) for delay in (0, 5)]
+    plain, delayed = factor(SADDLE, 0), factor(SADDLE, 5)
     where = example("a lambda = -0.01, delays 0 and 5")
     root = float(np.abs(np.roots([1.0, -1.0, 0.0, 0.0, 0.0, 0.0, SADDLE])).max())
     return [
-        Check("runs along negative curvature that diverge, of 2", 2.0, float(sum(one > 1 for one in factors)),
+        Check("runs along negative curvature that diverge, of 2", 2.0, float((plain > 1) + (delayed > 1)),
               holds=where),
-        Check("factor per step along negative curvature, delay 5", root, factors[1], tolerance=1e-6, holds=where),
+        Check("factor per step along negative curvature, delay 5", root, delayed, tolerance=1e-6, holds=where),
+        Check("factor per step along negative curvature, no delay", 1.01, plain, tolerance=1e-6, holds=where),
     ]  # fmt: skip
 
 
@@ -109,22 +110,31 @@ def _rules(delays: list[int], momenta: list[float]) -> list[Check]:
     """What is safe and what is not: a lambda tau <= 1 - beta; 1.5 and 1.6 over the step; a step over mu, not L."""
     pairs = [(delay, momentum) for delay in delays for momentum in momenta if delay > 0]
     room = [largest_stable_step(delay, momentum) * delay / (1 - momentum) for delay, momentum in pairs] or [math.nan]
-    over_mu = 0.1 * CONDITION / (1 + delays[-1])
-    shrinks = float(factor(over_mu, delays[-1]) < 1)
+    *_, longest = delays
+    over_mu = 0.1 * CONDITION / (1 + longest)
+    grown = factor(over_mu, longest)
     late = when(bool(pairs), "a delay of 1 or more")
     found = [
         Check("largest stable a lambda tau over 1 - beta, minimum", 1.0, min(room), relation="at least",
               tolerance=1e-9, holds=late),
         Check("largest stable a lambda tau over 1 - beta, maximum", math.pi / 2, max(room), relation="at most",
               holds=late),
-        Check(f"0.1 / (mu (1 + tau)) is stable, condition number {CONDITION}", 1.0, shrinks, false_law=True,
+        Check(f"0.1 / (mu (1 + tau)) is stable, condition number {CONDITION}", 1.0, float(grown < 1), false_law=True,
               holds=late),
+        Check(f"factor per step at 0.1 / (mu (1 + tau)), delay {longest}", rate(10 / (1 + longest), longest), grown,
+              tolerance=1e-2 * rate(10 / (1 + longest), longest), holds=late),
     ]  # fmt: skip
-    inside, beyond = (float(delayed_shrinks(np.array([0.01]), delay, 0.0, 40_000)[0]) for delay in (150, 160))
-    found.append(Check("a lambda = 0.01, delay 1.5 / a: shrinks (1 = yes)", 1.0, inside, holds=example("delay 150")))
-    found.append(Check("delays in proportion to 1 / a are safe: 1.6 / a, a lambda = 0.01", 1.0, beyond, false_law=True,
-                       holds=example("delay 160")))  # fmt: skip
-    return found
+    inside, beyond = factor(0.01, 150), factor(0.01, 160)
+    return [
+        *found,
+        Check("a lambda = 0.01, delay 1.5 / a: shrinks (1 = yes)", 1.0, float(inside < 1), holds=example("delay 150")),
+        Check("a lambda = 0.01, delay 1.5 / a: factor per step", rate(0.01, 150), inside, tolerance=2e-6,
+              holds=example("delay 150")),
+        Check("delays in proportion to 1 / a are safe: 1.6 / a, a lambda = 0.01", 1.0, float(beyond < 1),
+              false_law=True, holds=example("delay 160")),
+        Check("a lambda = 0.01, delay 1.6 / a: factor per step", rate(0.01, 160), beyond, tolerance=2e-6,
+              holds=example("delay 160")),
+    ]  # fmt: skip
 
 
 def _conclusion(delay: int, momentum: float) -> str:
@@ -145,16 +155,17 @@ def _law(delay: int, momentum: float) -> Law:
 
 def _false_laws(delays: list[int], steps: int) -> list[Check]:
     """a * tau * lambda < 1 as the edge, and a = 1/L with any delay, where the delays show them."""
-    late = [delay for delay in delays if delay >= 2]
-    if not late:
+    first, *_ = [delay for delay in delays if delay >= 2] or [0]
+    if not first:
         return [absent(what, "a delay of 2 or more") for what in ("stability limit at 1 / delay", "a = 1/L converges")]
-    edge = _searched_edge(late[0], 0.0, steps)
-    shrinks = float(delayed_shrinks(np.array([1.0]), late[0], 0.0, steps)[0])
+    edge, grown = _searched_edge(first, 0.0, steps), factor(1.0, first)
     return [
         Check("stability limit at 1 / delay, delay "
-              f"{late[0]}", 1 / late[0], edge, tolerance=2 * RESOLUTION * edge, false_law=True,
+              f"{first}", 1 / first, edge, tolerance=2 * RESOLUTION * edge, false_law=True,
               holds=when(True, "a delay of 2 or more")),
-        Check(f"a = 1/L converges with delay {late[0]}", 1.0, shrinks, false_law=True,
+        Check(f"a = 1/L converges with delay {first}", 1.0, float(grown < 1), false_law=True,
+              holds=when(True, "a delay of 2 or more")),
+        Check(f"factor per step at the step 1 / L, delay {first}", rate(1.0, first), grown, tolerance=1e-2,
               holds=when(True, "a delay of 2 or more")),
     ]  # fmt: skip
 

@@ -58,8 +58,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             noise=noise.draw,
         )
         mean, error = mean_and_error(made.on_the_way)
-        drift = 1 + 2 * step * smoothness * delay
-        bounds.append(2 * first / (step * settings.steps) + step * smoothness * variance * drift)
+        bounds.append(_bound(step, settings.steps, delay, smoothness, variance, first))
         means.append(mean)
         halves.append(1.96 * error)
         what = f"mean squared gradient, delay {delay}"
@@ -68,7 +67,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         )
     x = np.array(delays, dtype=float)
     return Findings(
-        checks=(*checks, _at_the_condition(smoothness, delays), _no_condition(), _last_iterate()),
+        checks=(*checks, _at_the_condition(smoothness, delays), _no_condition(), _last_iterate(), _in_numbers()),
         theory=tuple(
             Law(f"bound, delay {delay}", bound, "2 D/(a T) + a L s^2 (1 + 2 a L tau)", SOURCE)
             for delay, bound in zip(delays, bounds, strict=True)
@@ -82,6 +81,17 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         f"{min(np.array(bounds) / means):.3g}",
         assumptions=("ripples in four dimensions, L = 3", "the largest step with a L + 2 a^2 L^2 tau^2 <= 1"),
     )
+
+
+def _bound(step: float, steps: int, delay: int, smoothness: float, variance: float, gap: float) -> float:
+    """Of the mean squared gradient."""
+    return 2 * gap / (step * steps) + step * smoothness * variance * (1 + 2 * step * smoothness * delay)
+
+
+def _in_numbers() -> Check:
+    """The bound where all of its parts are seen: 2 x 3 / (0.5 x 20) + 0.5 x 0.4 x 7 (1 + 2 x 0.5 x 0.4 x 6)."""
+    return Check("bound at a = 0.5, T = 20, tau = 6, L = 0.4, s^2 = 7, D = 3", 0.6 + 1.4 * 3.4,
+                 _bound(0.5, 20, 6, 0.4, 7.0, 3.0), tolerance=1e-12, holds=example("numbers"))  # fmt: skip
 
 
 def _largest_step(smoothness: float, delay: int) -> float:

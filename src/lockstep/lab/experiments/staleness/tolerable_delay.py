@@ -10,6 +10,7 @@ late, and that late curvature may stay above 2 / a.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,8 +52,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     objective, moments = digits_perceptron(), sorted(set(settings.moments))
     point, at = objective.start(seed), 0
     rows, checks = [], []
-    cases = [(moment, settings.step_size) for moment in moments]
-    cases.append((moments[-1], settings.step_size / 10))
+    *_, end = moments
+    cases = [*((moment, settings.step_size) for moment in moments), (end, settings.step_size / 10)]
     for moment, step in watched(cases, progress):
         for _ in range(moment - at):
             point = point - settings.step_size * objective.gradient(point)
@@ -74,6 +75,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     ratio = cut["tolerable_delay"] / max(early["tolerable_delay"], 1)
     what = "late training tolerates less delay, step cut tenfold"
     checks.append(Check(what, 1.0, ratio, relation="at most", false_law=True, holds=ALWAYS))
+    expected = _by_arcsine(cut) / max(_by_arcsine(early), 1)
+    what = "tolerable delay with the step cut tenfold over that at the start"
+    checks.append(Check(what, expected, ratio, holds=ALWAYS))
     learned = late["loss"] / early["loss"]
     checks += [
         # With a step below 2 / curvature descent lowers the loss.
@@ -129,6 +133,12 @@ def tolerable_delay(step_curvature: float) -> int:
     while found < LONGEST and largest_stable_step(found + 1) > step_curvature:
         found += 1
     return found
+
+
+def _by_arcsine(row: Json) -> int:
+    """The same for the quadratic of a row: 2 tau + 1 below pi / (2 arcsin(a lambda / 2))."""
+    half = row["step_size"] * row["curvature"] / 2
+    return 0 if half >= 1 else min(math.ceil((math.pi / (2 * math.asin(half)) - 1) / 2) - 1, LONGEST)
 
 
 def _at_the_limit(rows: list[Json]) -> Check:

@@ -82,8 +82,8 @@ def _grows(step: float, delay: int, steps: int) -> bool:
     for place in range(steps):
         high, low = max(seen), min(seen)
         # One position may be 0 in passing; all that somebody may still read is what has shrunk.
-        if not SHRUNK < max(high, -low) < GROWN:
-            return max(high, -low) > 1
+        if not SHRUNK < max(map(abs, seen)) < GROWN:
+            return max(map(abs, seen)) > 1
         down = high > 0 if down else low >= 0
         new = seen[-1] - step * (high if down else low)
         seen.append(new)
