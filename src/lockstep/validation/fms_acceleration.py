@@ -145,5 +145,5 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
     )
 
 
-TIME = Table("fms_acceleration", "step_time_s", SOURCE, 0.05, time_cases)
+TIME = Table("fms_acceleration", "step_time_s", SOURCE, 0.08, time_cases)
 MEMORY = Table("fms_acceleration_memory", "memory_B", SOURCE, 0.05, memory_cases)

@@ -14,8 +14,8 @@ November 2026, on random numbers, each the median of 60 ms of repeats with the c
 (`benchmarks/gpu_kernels.py`): h100_kernels.csv. A device that runs nothing but products is held
 back by its power; beside other kernels it may be faster.
 
-Of A100 the products of 2,048 rows and more that Azure publishes, after warming up until clocks are sustained, by the
-same line (gemm_kernels.csv). Of PyTorch what it takes over the bytes of its sums and activations, and of its losses
+Of A100 by the same line the products of 2,048 rows and more that Azure publishes, after warming up until clocks are
+sustained (gemm_kernels.csv), and the fastest of many shapes (matmul_achievable_flops.csv). Of PyTorch what it takes over the bytes of its sums and activations, and of its losses
 (`operations`), measured on H100 with the products.
 
 Other sources: github.com/zzc0721/torch-performance-test-data, issues 77 and 78 (October 2025, PyTorch 2.7, rates by
@@ -39,7 +39,7 @@ H100_FILE, H100_KINDS = "h100_kernels.csv", ("matmul.", "fp8.tensorwise.", "copy
 H100_FACTOR = 0.5
 """Least c there: products of layers are large and do not tell it, and of c = 0 narrow ones would cost nothing more: one
 of 4,096 x 4,096 x 512 took 41 us, where its arithmetic alone takes 24 (`lockstep bench device`)."""
-A100_FILE, A100_CURVE = "gemm_kernels.csv", ("matmul_max_frac", "matmul_bytes_factor")
+A100_FILES, A100_CURVE = ("gemm_kernels.csv", "matmul_achievable_flops.csv"), ("matmul_max_frac", "matmul_bytes_factor")
 H100_CURVE = ("matmul_max_frac", "matmul_bytes_factor", "fp8_frac", "stream_frac")
 PASSES = {
     "sum.forward": 3, "gelu.forward": 2, "gelu.backward": 3, "swiglu.eager.forward": 5, "swiglu.eager.backward": 9,
@@ -81,12 +81,14 @@ def h100() -> dict[str, float]:
 
 def a100() -> dict[str, float]:
     """Constants of the curve of A100."""
-    found, sides = device("a100-sxm-80gb"), ("m", "n", "k")
-    rows = [row for row in read_rows(A100_FILE) if row["gpu"].startswith("A100")]
-    rows = [row for row in rows if min(int(row[side]) for side in sides) >= SMALLEST]
-    m, n, k = np.array([[float(row[side]) for side in sides] for row in rows]).T
+    gemms, best = map(read_rows, A100_FILES)
+    shapes = [[float(row[name]) for name in ("m", "n", "k", "tflops")] for row in gemms if row["gpu"][:4] == "A100"]
+    shapes = [one for one in shapes if min(one[:3]) >= SMALLEST]
+    printed = ("best_M", "best_N", "best_K", "mamf_tflops")
+    shapes += [[float(row[name]) for name in printed] for row in best if row["accelerator"] == "NVIDIA A100 SXM"]
+    m, n, k, tflops = np.array(shapes).T
     flops, size_B = 2.0 * m * n * k, 2.0 * (m * n + n * k + m * k)
-    slowness, factor = _line(found, flops, size_B, flops / np.array([float(row["tflops"]) * 1e12 for row in rows]))
+    slowness, factor = _line(device("a100-sxm-80gb"), flops, size_B, flops / (tflops * 1e12))
     return {name: float(f"{value:.3g}") for name, value in zip(A100_CURVE, (1.0 / slowness, factor), strict=True)}
 
 
