@@ -519,7 +519,7 @@ def test_asynchronous_tensor_parallelism_gains_about_what_torchtitan_measured(
     layout = Layout(dp=dp, tp=8, zero=3, micro_batch=micro_batch, sequence_parallel=True, recompute=recompute)
     seconds = {}
     for overlap in ("gradients", "all", "async"):
-        recipe = Recipe(seq=8192, batch=dp * micro_batch, dtype=dtype, overlap_tp=overlap, sharding="fsdp2")
+        recipe = Recipe.by("torchtitan", seq=8192, batch=dp * micro_batch, dtype=dtype, overlap_tp=overlap)
         hardware = cluster("cloud-h100", gpus=devices)
         seconds[overlap] = float(price_step(Job(model(name), recipe, devices), hardware, layout.grid()).step_time_s)
     gain = seconds["gradients"] / seconds["async"] - 1
