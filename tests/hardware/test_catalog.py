@@ -419,9 +419,9 @@ def test_importing_is_light() -> None:
 
 def test_a_borrowed_efficiency_curve_counts_as_assumed() -> None:
     kinds = {device.name: device.to_dict()["efficiency"]["kind"] for device in hardware.devices()}
-    assert kinds["a100-sxm-80gb"] == kinds["gb200"] == "fitted"
+    assert kinds["gb200"] == "fitted"
     assert kinds["h200"] == kinds["rtx-3090"] == kinds["tpu-v4"] == "assumed"
-    assert kinds["h100-sxm"] == kinds["h20"] == kinds["rtx-4090"] == "measured"
+    assert kinds["a100-sxm-80gb"] == kinds["h100-sxm"] == kinds["h20"] == kinds["rtx-4090"] == "measured"
     borrowed = ("b300", "gb300", "gh200", "h20", "mi355x", "l40s", "rtx-5090", "rtx-pro-6000", "tpu-v7", "trainium2")
     for device in map(hardware.device, borrowed):
         assert device.efficiency.error_frac_on(device.name) >= 0.2
