@@ -207,7 +207,7 @@ def test_one_kernel_for_all_experts_does_none_of_it() -> None:
 
 
 def test_a_factor_on_sines_leaves_rotary_embedding_to_torch() -> None:
-    """Transformer Engine's kernel takes none; YaRN has one unless both of its scales are equal. In passes of PyTorch."""
+    """Transformer Engine's kernel takes none; YaRN has one unless both of its scales are equal."""
 
     def passes(rotary: Rotary | None, stack: str) -> float:
         one = shard(stack=stack)

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import io
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, cast
 from urllib.parse import urlencode
 
 import pytest
+from rich.console import Console
 from starlette.requests import Request
 from starlette.responses import Response
 
 import lockstep
 from lockstep.errors import BadInput
 from lockstep.verbs.words.option import words_of
+from lockstep.views.memory import render_rank
 from lockstep.views.parts.options import verb_function
 from lockstep.web.app import worked
 from lockstep.web.asked import Asked, Server, Superseded, allowed
+from lockstep.web.parts import memory_bar
 from lockstep.web.screen import Screen
 from lockstep.web.screens import ORDER, screen
 from ui.asking import SCREENS, WORDS, Client
@@ -39,6 +44,16 @@ def test_json_is_that_of_the_command_printed(name: str, client: Client) -> None:
     assert found.get("plans", found.get("parts", 0)) == expected.get("plans", expected.get("parts", 0))
     assert found.get("days") == expected.get("days")
     assert found.get("elasticity") == expected.get("elasticity")
+
+
+def test_a_device_that_is_nearly_full_is_said_to_be() -> None:
+    found = lockstep.estimate("llama3-8b", "dgx-h100:1", batch=64, dp=8, zero=1).memory
+    full = replace(found, capacity_B=1.02 * float(found.total_B))
+    assert not memory_bar(found)["tight"]
+    assert "barely fits" in memory_bar(full)["tight"]
+    shown = io.StringIO()
+    render_rank(full, Console(file=shown, width=200))
+    assert "barely fits" in shown.getvalue()
 
 
 @pytest.mark.parametrize("name", ORDER)

@@ -66,9 +66,9 @@ WEAK_HEAD = """
 Seconds of a step on the fewest devices of a series over those on the most; its rows differ in data-parallel ranks and
 in the batch, which grows with them. Predictions are off by {median} points in the median and {mean} in the mean. Beside
 traffic, steps lose by devices of unequal speed: all wait for the slowest. These series tell the standard deviation, a
-number for each cluster (`python -m lockstep.validation.weak_scaling`): 2.6 % of the H100 of clouds and of Oracle's A100,
-2 % of InternLM's A100. NVIDIA's own A100 show none that could be told from traffic, and A100 of a cluster that nobody
-measured have the mean of the three, 1.6 %; `--rank-jitter` says another.
+number for each cluster (`python -m lockstep.validation.weak_scaling`): 2.6 % of the H100 of clouds and of Oracle's
+A100, 2 % of InternLM's A100. NVIDIA's own A100 show none that could be told from traffic, and A100 of a cluster that
+nobody measured have the mean of the three, 1.6 %; `--rank-jitter` says another.
 
 | table | model | devices | measured | predicted |
 |---|---|---|---|---|
@@ -140,8 +140,9 @@ NOTES = """
   a kernel that wants them after; a test counts the bytes of torch's own operations (tests/step/test_copies.py). Pythia
   went from 9.2 to 6.8 %. torchtitan rotates complex numbers, for which Inductor has no code, and what recomputation per
   operation does not keep, rotary embedding, repeated heads and gathers, is run again: 15.2 to 10 %. Sequence
-  parallelism gathers a second time for weight gradients (arXiv 2205.05198, section 4.2.2): on PCIe from 6.2 to 3.0 %. What surrounds an update is 50 bytes a parameter, not 34, which is in the range that
-  Megatron-LM's own timers give on V100 (43 to 82).
+  parallelism gathers a second time for weight gradients (arXiv 2205.05198, section 4.2.2): on PCIe from 6.2 to 3.0 %.
+  What surrounds an update is 50 bytes a parameter, not 34, which is in the range that Megatron-LM's own timers give on
+  V100 (43 to 82).
 - **Compiled in name.** prime-rl asks torch to compile layers that are recomputed, and transformers' attention breaks
   the graph: they run eagerly. As such dense models are 4 % too fast to 7 % too slow, but 0.6B with 8,192 tokens, 12 %
   too fast; as compiled ones they were up to 42. Qwen3 30B, whose layers are prime-rl's own, is 48 % too fast: its

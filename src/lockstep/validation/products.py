@@ -15,8 +15,8 @@ November 2026, on random numbers, each the median of 60 ms of repeats with the c
 back by its power; beside other kernels it may be faster.
 
 Of A100 by the same line the products of 2,048 rows and more that Azure publishes, after warming up until clocks are
-sustained (gemm_kernels.csv), and the fastest of many shapes (matmul_achievable_flops.csv). Of PyTorch what it takes over the bytes of its sums and activations, and of its losses
-(`operations`), measured on H100 with the products.
+sustained (gemm_kernels.csv), and the fastest of many shapes (matmul_achievable_flops.csv). Of PyTorch what it takes
+over the bytes of its sums and activations, and of its losses (`operations`), measured on H100 with the products.
 
 Other sources: github.com/zzc0721/torch-performance-test-data, issues 77 and 78 (October 2025, PyTorch 2.7, rates by
 size).

@@ -76,6 +76,8 @@ def render_rank(memory: Memory, out: Console) -> None:
     fits = "fits" if memory.fits else "does not fit"
     total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
     out.print(Text(f"Memory of one rank: {total} of {capacity}, {fits}", style="bold"))
+    if memory.tight:
+        out.print(tight_words(memory))
     if memory.host_B:
         out.print(host_words(memory))
     heading(out, "What fills the memory")

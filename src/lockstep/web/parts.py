@@ -11,6 +11,7 @@ from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_mo
 from lockstep.verbs.words.plan_file import layout_options
 from lockstep.verbs.words.shared import LAYOUT_WORDS
 from lockstep.views.estimate import PART_WORDS
+from lockstep.views.memory import tight_words
 
 if TYPE_CHECKING:
     from lockstep.layout import Layout, Memory
@@ -132,6 +133,7 @@ def memory_bar(one: Memory, label: str = "") -> Json:
         "text": format_size(total_B),
         "limit": format_size(capacity_B),
         "fits": bool(one.fits),
+        "tight": tight_words(one) if one.tight else "",
         "percent": format_frac(total_B / capacity_B),
         "parts": [
             {"kind": name, "label": name, "text": format_size(size_B), "share": size_B / capacity_B}

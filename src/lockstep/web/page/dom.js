@@ -46,7 +46,7 @@ export function memory(one) {
   const said = `${one.text} of ${one.limit}, ${one.percent}`;
   return h("div", { class: one.fits ? "memory" : "memory over" },
     h("p", { class: "ends" }, h("b", {}, one.text), h("span", {}, `of ${one.limit}`), h("span", { class: "far" }, one.percent)),
-    stack(one.parts, `Memory: ${said}`));
+    stack(one.parts, `Memory: ${said}`), one.tight ? h("p", { class: "yellow" }, one.tight) : "");
 }
 
 /** A scale with an interval and the value in it, all as shares. */

@@ -8,6 +8,7 @@ from lockstep.layout.nodes import rank_coordinates
 from lockstep.types.plain import Json, plain
 from lockstep.units import format_time
 from lockstep.views import estimate as view
+from lockstep.views.memory import tight_words
 from lockstep.views.parts import ranks as shown
 from lockstep.views.parts.groups import MOST_RANKS, groups_of, plot_groups
 from lockstep.views.parts.groups import shown as ranks_shown
@@ -28,6 +29,7 @@ def data(one: Estimate, asked: Asked) -> Json:
         "title": f"{one.job.model.name} on {one.job.devices} x {one.cluster.device.name}",
         "layout": in_words(one.layout),
         "fits": bool(one.memory.fits),
+        "tight": tight_words(one.memory) if one.memory.tight else "",
         "figures": step_figures(one),
         "total": format_time(one.step_time_s),
         "parts": step_parts(one),

@@ -71,6 +71,7 @@ export function draw(element, data, page) {
   element.append(
     h("p", { class: "over" }, data.title), h("h1", {}, data.layout),
     data.fits ? "" : h("p", { class: "red" }, "It does not fit in memory: its times are what they would be if it did."),
+    data.tight ? h("p", { class: "yellow" }, data.tight) : "",
     figures(data.figures),
     h("section", {}, heading("Where the step goes", `${data.total}; hidden traffic costs nothing`), waterfall(data)),
     h("section", {}, heading("Memory by pipeline stage", `${data.fullest} is the fullest; the end of a track is the device's ${data.stages[0].limit}`),
