@@ -84,6 +84,13 @@ def test_a_run_whose_scale_is_too_large_never_moves() -> None:
     assert (stuck.losses == 1).all()
 
 
+@pytest.mark.parametrize("algorithm", ["ring", "naive", "hierarchical"])
+@pytest.mark.parametrize("ranks", [33, 61, 64])
+def test_roundings_of_many_sums_are_not_taken_for_an_overflow(ranks: int, algorithm: str) -> None:
+    found = lockstep.converge("overflow", {"ranks": ranks, "algorithm": algorithm})
+    assert found.agrees, found.verdict
+
+
 def test_golden_sums_of_fp16() -> None:
     assert float(overflow._one_by_one(np.full(6, 1e4))) == 59_968
     assert math.isinf(float(overflow._one_by_one(np.full(7, 1e4))))

@@ -60,7 +60,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     ]  # fmt: skip
     whole = _whole(problem, target)
     checks = [
-        *_sizes(problem, target, steps),
+        *_sizes(problem, target, batch, steps),
         *_shape(problem, target, fit, whole),
         *_simulated(problem, batch, steps, rate, settings.trials, seed),
         *_noise(problem, target, fit, whole),
@@ -94,19 +94,23 @@ def _sweep(problem: NoisyQuadratic, target: float, progress: Progress) -> tuple[
 
 def _batches(problem: NoisyQuadratic, target: float) -> Array:
     """Those of the sweep: none has less than an example."""
-    endless, _ = problem.fewest_steps(target, 1e12)
+    endless, _ = problem.fewest_steps(target, math.inf)
     middle = float(1 / SPAN.min())
     while problem.fewest_steps(target, middle * math.sqrt(2))[0] > 2 * endless:
         middle *= 2
     return np.asarray(middle * SPAN)
 
 
-def _sizes(problem: NoisyQuadratic, target: float, steps: Array) -> list[Check]:
-    """The sweep goes from small batches to large ones, and down to one example where nothing calls for more."""
+def _sizes(problem: NoisyQuadratic, target: float, batch: Array, steps: Array) -> list[Check]:
+    """The sweep goes from small batches to large ones around twice the least steps, down to one example at least."""
     quiet = replace(problem, noise=0 * problem.noise)
+    above = float(batch[len(batch) // 2]) * math.sqrt(2)
+    least, twice = (problem.fewest_steps(target, one)[0] for one in (math.inf, above))
     return [
         Check("largest ratio of steps of a batch to those of half of it", 1.0, float((steps[1:] / steps[:-1]).max()),
               tolerance=SEARCH, relation="at most", holds=ALWAYS),
+        Check("half a power of two above the middle of the sweep: steps over the least", 2.0, twice / least,
+              relation="at most", holds=ALWAYS),
         Check("smallest batch of the sweep without noise", 1.0, float(_batches(quiet, target).min()), holds=ALWAYS),
     ]  # fmt: skip
 

@@ -76,8 +76,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
 
 def _summed(given: list[Array], name: str = "recursive-doubling") -> list[Array]:
     """What every rank holds after an all-reduce in fp16."""
-    program = _program(name, len(given), len(given[0]))
-    empty = [np.zeros(len(given[0]))] * (program.ranks - len(given))
+    first, *_ = given
+    program = _program(name, len(given), len(first))
+    empty = [np.zeros_like(first)] * (program.ranks - len(given))
     return execute(program, {"data": [*given, *empty]}, combine=rounded_sum("fp16"))["data"][: len(given)]
 
 
@@ -92,7 +93,7 @@ def _spread(name: str, ranks: int) -> list[Check]:
     ones, infinity, unknown = (np.full(ranks, value) for value in (1.0, np.inf, np.nan))
     first = np.concatenate([ones, ones, infinity, unknown])
     last = np.concatenate([ones, infinity, -infinity, ones])
-    given = [first, *(np.tile(ones, 4) for _ in range(2, ranks)), last]
+    given = [first, *(np.ones_like(first) for _ in range(2, ranks)), last]
     counts = np.array([[part.sum() for part in _kinds(values, ranks)] for values in _summed(given, name)])
     clean, infinite, lost = (counts == [ranks, ranks, 2 * ranks]).sum(axis=0).tolist()
     return [
@@ -177,7 +178,8 @@ def _row(guard: str, case: str, settings: Settings) -> Json:
         first[:] = np.inf if case == "one rank infinite" else np.nan
     after = _summed([GUARDS[guard](values, ranks) for values in given], settings.algorithm)
     bad = [not np.isfinite(values).all() for values in after]
-    near = 2 * float(HALF.spacing(MAGNITUDE))
+    # Each of n - 1 sums rounds by half a spacing at most, and the n quotients by less than one together.
+    near = ranks * float(HALF.spacing(MAGNITUDE))
     divided = 1 if guard == "divide by n first" else ranks
     right = case == "sum too large" and all(abs(values[0] / divided - MAGNITUDE) <= near for values in after)
     skipped = guard == "check after, skip" and all(bad)
@@ -196,6 +198,8 @@ def _guard_checks(rows: tuple[Json, ...]) -> list[Check]:
         return Check(what, 1.0, float(step[case, guard] == outcome), false_law=false_law, holds=holds)
 
     few = _row("none", "sum too large", Settings(ranks=4))
+    six = _row("clip entries", "one rank infinite", Settings(ranks=6))
+    many = _row("divide by n first", "sum too large", Settings(ranks=61))
     shortened, kept = (_clip_norm(np.full(100, size), 1) for size in (MAGNITUDE, LIMIT / 100))
     infinite, unknown = CASES[:2]
     return [
@@ -210,6 +214,10 @@ def _guard_checks(rows: tuple[Json, ...]) -> list[Check]:
              when(large, "ranks that overflow at 10^4: 7 or more")),
         Check("a sum of 10^4 over 4 ranks is right without a guard", 1.0, float(few["step"] == "right"),
               holds=example("4 ranks, ring")),
+        Check("an infinity over 6 ranks is wrong after clipping, though their mean is 10^4", 1.0,
+              float(six["step"] == "wrong but finite"), holds=example("6 ranks, ring")),
+        Check("a sum of 10^4 over 61 ranks is right where divided first", 1.0, float(many["step"] == "right"),
+              holds=example("61 ranks, ring")),
         Check("length of a gradient after clipping its norm", LIMIT, float(np.linalg.norm(shortened)),
               tolerance=1e-9 * LIMIT, holds=example("100 entries of 10^4")),
         Check("length of a short gradient after clipping its norm", LIMIT / 10, float(np.linalg.norm(kept)),
