@@ -87,7 +87,13 @@ def test_a_run_whose_scale_is_too_large_never_moves() -> None:
 @pytest.mark.parametrize("algorithm", ["ring", "naive", "hierarchical"])
 @pytest.mark.parametrize("ranks", [33, 61, 64])
 def test_roundings_of_many_sums_are_not_taken_for_an_overflow(ranks: int, algorithm: str) -> None:
-    found = lockstep.converge("overflow", {"ranks": ranks, "algorithm": algorithm})
+    settings = overflow.Settings(ranks=ranks, algorithm=algorithm)
+    assert overflow._row("divide by n first", "sum too large", settings)["step"] == "right"
+
+
+@pytest.mark.parametrize("given", [{"convex_step_size": 1.0}, {"steps": 1000}])
+def test_a_run_that_forgot_its_start_agrees_up_to_roundings(given: dict[str, object]) -> None:
+    found = lockstep.converge("trajectory-divergence", {"ranks": (2,), "hidden": 4, **given})
     assert found.agrees, found.verdict
 
 

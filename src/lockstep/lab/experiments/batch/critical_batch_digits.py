@@ -112,6 +112,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks=(
             *_checks(found, fit, noise_scale, settings.hidden),
             _followed(network, paths[0], everything.rate, settings.target, generator),
+            _first_step(network, starts[0], everything.rate, generator),
             _noise_by_examples(network, paths[0]),
         ),
         theory=(
@@ -215,9 +216,18 @@ def _followed(
                  tolerance=ROUNDING if steps <= DENSE else 1 / DENSE, holds=ALWAYS)  # fmt: skip
 
 
+def _first_step(network: Perceptron, start: Array, rate: float, generator: np.random.Generator) -> Check:
+    """A target halfway between the logarithms of the loss before and after the first step."""
+    losses = [float(network.loss(one)) for one in (start, start - rate * network.gradient(start))]
+    size, target = len(network.inputs), math.sqrt(math.prod(losses))
+    (found,) = _arrivals(network, start[np.newaxis], size, np.array([rate]), target, generator)
+    falls = when(losses[1] < losses[0], "a first step after which the loss is lower")
+    return Check("steps to a loss halfway through the first step", 0.5, float(found), tolerance=ROUNDING, holds=falls)
+
+
 def _checks(found: list[Tuned], fit: Hyperbola, noise_scale: float, hidden: int) -> list[Check]:
     """The shape, its prediction, and three rules that hold nowhere near the critical batch."""
-    first, last = found[0], found[-1]
+    first, *_, last = found
     times = last.batch / first.batch
     law_of_rates = float(law.best_rate_frac(first.batch, noise_scale) / law.best_rate_frac(last.batch, noise_scale))
     fall = math.log(last.steps / first.steps)

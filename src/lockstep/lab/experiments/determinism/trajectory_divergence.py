@@ -237,7 +237,7 @@ def _shards(settings: Settings, seed: int) -> list[Check]:
             "unequal shards, not weighted: distance of their minimum",
             _far_minimum(problem, rows),
             plain,
-            tolerance=10 * forgotten,
+            tolerance=1e-12 + 10 * forgotten,
             holds=ALWAYS,
         ),
         Check("unequal shards may be averaged without weights", 0.0, plain, tolerance=1e-4, false_law=True, holds=far),
@@ -251,7 +251,7 @@ def _far_minimum(problem: Problem, rows: list[slice]) -> float:
         each = np.concatenate(
             [np.full(len(problem.labels[part]), one) for part, one in zip(rows, weights, strict=True)]
         )
-        curvature = problem.inputs.T * each @ problem.inputs + 0.1 * np.eye(INPUTS)
+        curvature = problem.inputs.T * each @ problem.inputs + float(DECAY) * np.eye(INPUTS)
         minima.append(np.linalg.solve(curvature, problem.inputs.T * each @ problem.labels))
     return float(np.abs(minima[0] - minima[1]).max())
 
