@@ -11,6 +11,7 @@ import pytest
 import lockstep
 from lockstep.errors import BadInput
 from lockstep.lab.experiments.batch import critical_batch, critical_batch_digits, learning_rate_scaling
+from lockstep.lab.objectives import digits_perceptron
 from lockstep.lab.objectives.quadratic import NoisyQuadratic, power_law
 from lockstep.lab.statistics import fit_hyperbola, quotient, ratio_of_means, share_error, variance_and_error
 from lockstep.methods.critical_batch import steps as hyperbola
@@ -29,6 +30,16 @@ def test_expected_loss_is_the_recursion_of_second_moments() -> None:
     for _ in range(20_000):
         square = (1 - rate * problem.curvatures) ** 2 * square + rate**2 * problem.noise / batch
     assert float(problem.floor(rate, batch)) == pytest.approx(0.5 * problem.curvatures @ square)
+
+
+def test_squared_norms_are_those_of_the_gradients_of_single_examples() -> None:
+    network = digits_perceptron(5, 12)
+    weights = np.array([network.start(seed) for seed in (1, 2)])
+    found = network.squared_norms(weights)
+    assert found.shape == (2, 12)
+    for place in range(12):
+        single = network.part(np.array([place])).gradient(weights)
+        assert found[:, place] == pytest.approx((single**2).sum(axis=1), rel=1e-12)
 
 
 def test_first_passage_and_best_rate() -> None:

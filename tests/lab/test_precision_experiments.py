@@ -84,6 +84,19 @@ def test_a_run_whose_scale_is_too_large_never_moves() -> None:
     assert (stuck.losses == 1).all()
 
 
+@pytest.mark.parametrize("algorithm", ["ring", "naive", "hierarchical"])
+@pytest.mark.parametrize("ranks", [33, 61, 64])
+def test_roundings_of_many_sums_are_not_taken_for_an_overflow(ranks: int, algorithm: str) -> None:
+    settings = overflow.Settings(ranks=ranks, algorithm=algorithm)
+    assert overflow._row("divide by n first", "sum too large", settings)["step"] == "right"
+
+
+@pytest.mark.parametrize("given", [{"convex_step_size": 1.0}, {"steps": 1000}])
+def test_a_run_that_forgot_its_start_agrees_up_to_roundings(given: dict[str, object]) -> None:
+    found = lockstep.converge("trajectory-divergence", {"ranks": (2,), "hidden": 4, **given})
+    assert found.agrees, found.verdict
+
+
 def test_golden_sums_of_fp16() -> None:
     assert float(overflow._one_by_one(np.full(6, 1e4))) == 59_968
     assert math.isinf(float(overflow._one_by_one(np.full(7, 1e4))))

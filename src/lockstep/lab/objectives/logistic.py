@@ -169,11 +169,23 @@ class Perceptron(Classifier):
     def gradient(self, parameters: Array) -> Array:
         hidden, scores = self._forward(parameters)
         errors = self.errors(scores) / scores.shape[-2]
-        second = self.layers(parameters)[2]
-        back = (errors @ np.swapaxes(second, -1, -2)) * (1 - hidden**2)
+        back = self._backward(parameters, hidden, errors)
         parts = (np.swapaxes(self.inputs, -1, -2) @ back, np.swapaxes(hidden, -1, -2) @ errors)
         flat = [part.reshape(*parameters.shape[:-1], -1) for part in parts]
         return np.concatenate([flat[0], back.sum(-2), flat[1], errors.sum(-2)], axis=-1)
+
+    def squared_norms(self, parameters: Array) -> Array:
+        """|gradient|^2 of each sample alone, (..., samples): a layer's is an outer product, so its norms multiply."""
+        hidden, scores = self._forward(parameters)
+        errors = self.errors(scores)
+        back = self._backward(parameters, hidden, errors)
+        first = (back**2).sum(-1) * (1 + (self.inputs**2).sum(-1))
+        return np.asarray(first + (errors**2).sum(-1) * (1 + (hidden**2).sum(-1)))
+
+    def _backward(self, parameters: Array, hidden: Array, errors: Array) -> Array:
+        """Derivatives by the inputs of the hidden units, from those by the scores."""
+        second = self.layers(parameters)[2]
+        return np.asarray((errors @ np.swapaxes(second, -1, -2)) * (1 - hidden**2))
 
     def scores(self, parameters: Array) -> Array:
         return self._forward(parameters)[1]

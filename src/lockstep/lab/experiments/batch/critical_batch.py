@@ -26,6 +26,8 @@ SPAN = 2.0 ** np.arange(-6, 7)
 """Batch sizes of the fit, as multiples of the power of two next to the critical one."""
 ROUNDING = 1e-9
 """Share of a loss: tens of thousands of steps that each round a few times by 2^-53."""
+SEARCH = 1e-3
+"""Share of the fewest steps that the search for the best rate may miss."""
 SHAPE = 0.30
 """Largest error of the hyperbola over a whole run that counts as agreement, as a share of the steps."""
 
@@ -57,8 +59,12 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         for b, s, r in zip(batch, steps, rate, strict=True)
     ]  # fmt: skip
     whole = _whole(problem, target)
-    checks = [*_shape(problem, target, fit, whole), *_simulated(problem, batch, steps, rate, settings.trials, seed),
-              *_noise(problem, target, fit, whole)]  # fmt: skip
+    checks = [
+        *_sizes(problem, target, batch, steps),
+        *_shape(problem, target, fit, whole),
+        *_simulated(problem, batch, steps, rate, settings.trials, seed),
+        *_noise(problem, target, fit, whole),
+    ]
     low, high = fit.critical_batch_ci95
     return Findings(
         checks=tuple(checks),
@@ -80,14 +86,33 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
 
 def _sweep(problem: NoisyQuadratic, target: float, progress: Progress) -> tuple[Array, Array, Array]:
     """(batch sizes, fewest steps, their rates) around the batch that takes twice the steps of an endless one."""
-    endless, _ = problem.fewest_steps(target, 1e12)
-    middle, found = float(1 / SPAN.min()), []
-    while problem.fewest_steps(target, middle * math.sqrt(2))[0] > 2 * endless:
-        middle *= 2
-    for batch in watched(middle * SPAN, progress):
-        found.append((float(batch), *problem.fewest_steps(target, float(batch))))
+    batches = _batches(problem, target).tolist()
+    found = [(batch, *problem.fewest_steps(target, batch)) for batch in watched(batches, progress)]
     batch, steps, rate = np.array(found).T
     return batch, steps, rate
+
+
+def _batches(problem: NoisyQuadratic, target: float) -> Array:
+    """Those of the sweep: none has less than an example."""
+    endless, _ = problem.fewest_steps(target, math.inf)
+    middle = float(1 / SPAN.min())
+    while problem.fewest_steps(target, middle * math.sqrt(2))[0] > 2 * endless:
+        middle *= 2
+    return np.asarray(middle * SPAN)
+
+
+def _sizes(problem: NoisyQuadratic, target: float, batch: Array, steps: Array) -> list[Check]:
+    """The sweep goes from small batches to large ones around twice the least steps, down to one example at least."""
+    quiet = replace(problem, noise=0 * problem.noise)
+    above = float(batch[len(batch) // 2]) * math.sqrt(2)
+    least, twice = (problem.fewest_steps(target, one)[0] for one in (math.inf, above))
+    return [
+        Check("largest ratio of steps of a batch to those of half of it", 1.0, float((steps[1:] / steps[:-1]).max()),
+              tolerance=SEARCH, relation="at most", holds=ALWAYS),
+        Check("half a power of two above the middle of the sweep: steps over the least", 2.0, twice / least,
+              relation="at most", holds=ALWAYS),
+        Check("smallest batch of the sweep without noise", 1.0, float(_batches(quiet, target).min()), holds=ALWAYS),
+    ]  # fmt: skip
 
 
 def _whole(problem: NoisyQuadratic, target: float) -> Domain:

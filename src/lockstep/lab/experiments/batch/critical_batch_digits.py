@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import count as counted
 
 import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.objectives import Perceptron, digits_perceptron
-from lockstep.lab.statistics import Hyperbola, fit_hyperbola
+from lockstep.lab.statistics import Hyperbola, fit_hyperbola, mean_and_error
 from lockstep.methods import critical_batch as law
 from lockstep.settings import setting
 from lockstep.simulate.sample import student_t
@@ -43,15 +44,15 @@ SHAPE = 0.30
 """Largest error of the hyperbola over a whole run that counts as agreement, as a share of the steps."""
 FACTOR = 3.0
 """Between the fitted critical batch and the noise scale; the source finds them "within a small factor"."""
-BETWEEN_LOOKS = 1.05
-"""The loss is looked at after so many times the steps of the last look, and interpolated in its logarithm."""
+DENSE = 32
+"""The loss is looked at after every step up to this one, then after a share 1 / `DENSE` more, and interpolated."""
+ROUNDING = 1e-9
+"""Share of a sum over examples in another order."""
 WIDEST = 32
 """Hidden units; with 64 the best rate with all examples, 1.13, is below that with 128 of them, 1.29."""
 LEAST_STEPS = 10
 """With all examples; a loss that fewer steps reach is decided by the start of the run, not by its noise."""
 MOST_STEPS = 20_000
-MOMENTS = 6
-"""Places of a run at which the noise is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,23 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """The best constant rate of one batch size, and the steps it takes: geometric mean of the starts, 95 % interval."""
+    """The best constant rate of one batch size, and the logarithms of the steps that it takes from each start."""
 
     batch: int
     rate: float
-    steps: float
-    low: float
-    high: float
+    logs: Array
+
+    @property
+    def steps(self) -> float:
+        """Geometric mean of the starts."""
+        return math.exp(self.logs.mean())
+
+    @property
+    def ci95(self) -> tuple[float, float]:
+        """Of the steps."""
+        middle, error = mean_and_error(self.logs)
+        half = student_t(0.975, len(self.logs) - 1) * error
+        return math.exp(middle - half), math.exp(middle + half)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -87,18 +98,22 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     starts = np.array([network.start(seed * settings.starts + one) for one in range(settings.starts)])
     generator = np.random.default_rng([seed, 1])
     everything = _tuned(network, starts, settings.examples, WIDE, settings.target, generator)
-    noise_scale = _noise_scale(network, starts, everything)
-    found = []
-    for batch in watched(batches, progress):
+    paths = [_path(network, one, everything.rate, settings.target) for one in starts]
+    noise_scale = _noise_scale(network, paths)
+
+    def tuned(batch: int) -> Tuned:
         rates = everything.rate * float(law.best_rate_frac(batch, noise_scale)) * NARROW
-        found.append(_tuned(network, starts, batch, rates, settings.target, generator))
-    found.append(everything)
+        return _tuned(network, starts, batch, rates, settings.target, generator)
+
+    found = [*(tuned(batch) for batch in watched(batches, progress)), everything]
     fit = fit_hyperbola(np.array([one.batch for one in found]), np.array([one.steps for one in found]))
     low, high = fit.critical_batch_ci95
     return Findings(
         checks=(
             *_checks(found, fit, noise_scale, settings.hidden),
-            _followed(network, starts, everything.rate, settings.target, generator),
+            _followed(network, paths[0], everything.rate, settings.target, generator),
+            _first_step(network, starts[0], everything.rate, generator),
+            _noise_by_examples(network, paths[0]),
         ),
         theory=(
             Law("noise_scale", noise_scale, "sum tr(Sigma) / sum |G|^2 over the full-batch run", SOURCE),
@@ -124,10 +139,7 @@ def _tuned(
     """The rate at which all starts arrive first, and their steps."""
     logs = np.log(_arrivals(network, starts, batch, rates, target, generator).reshape(len(starts), len(rates)))
     best = int(logs.mean(axis=0).argmin())
-    middle, error = logs[:, best].mean(), logs[:, best].std(ddof=1) / math.sqrt(len(starts))
-    half = student_t(0.975, len(starts) - 1) * error
-    ends = np.exp([middle, middle - half, middle + half])
-    return Tuned(batch, float(rates[best]), *ends.tolist())
+    return Tuned(batch, float(rates[best]), logs[:, best])
 
 
 def _arrivals(
@@ -138,7 +150,11 @@ def _arrivals(
     rate = np.tile(rates, len(starts))[:, np.newaxis]
     arrived = np.full(len(weights), np.inf)
     before, seen, look = network.loss(weights), 0, 1
-    for step in range(1, MOST_STEPS + 1):
+    for step in counted(1):
+        if step > MOST_STEPS:
+            raise BadInput(
+                f"is not reached within {MOST_STEPS:,} steps at batch size {batch}; use a larger target", "--set target"
+            )
         part = network
         if batch < len(network.inputs):
             drawn = generator.integers(len(network.inputs), size=(len(starts), batch))
@@ -151,55 +167,70 @@ def _arrivals(
         share = np.log(before[new] / target) / np.log(before[new] / loss[new])
         arrived[new] = seen + share * (step - seen)
         if np.isfinite(arrived.reshape(len(starts), len(rates))).all(axis=0).any():
-            return arrived
-        before, seen, look = loss, step, max(step + 1, int(step * BETWEEN_LOOKS))
-    raise BadInput(
-        f"is not reached within {MOST_STEPS:,} steps at batch size {batch}; use a larger target", "--set target"
-    )
+            break
+        before, seen, look = loss, step, step + 1 + step // DENSE
+    return arrived
 
 
-def _followed(network: Perceptron, starts: Array, rate: float, target: float, generator: np.random.Generator) -> Check:
-    """One run with all examples, looked at after every step: where the logarithm of its loss passes the target."""
-    weights, *_ = starts
-    losses = [float(network.loss(weights))]
-    while losses[-1] > target:
-        weights = weights - rate * network.gradient(weights)
-        losses.append(float(network.loss(weights)))
-    before, after = np.log(losses[-2:])
-    steps = len(losses) - 2 + (before - math.log(target)) / (before - after)
-    (found,) = _arrivals(network, starts[:1], len(network.inputs), np.array([rate]), target, generator)
-    return Check("steps of a run with all examples, of one looked at after every step", 1.0, float(found / steps),
-                 tolerance=BETWEEN_LOOKS - 1, holds=ALWAYS)  # fmt: skip
+def _path(network: Perceptron, start: Array, rate: float, target: float) -> list[Array]:
+    """Weights before each step of a run with all examples, up to the step that reaches the target."""
+    path = [start]
+    while float(network.loss(after := path[-1] - rate * network.gradient(path[-1]))) > target:
+        path.append(after)
+    return path
 
 
-def _noise_scale(network: Perceptron, starts: Array, tuned: Tuned) -> float:
-    """B_simple of the runs with all examples; the sums over their steps by the midpoint rule."""
-    steps, parts = max(int(tuned.steps), 1), []
-    moments = ((np.arange(MOMENTS) + 0.5) / MOMENTS * steps).astype(int)
-    for start in starts:
-        weights = start
-        for step in range(steps):
-            if step in moments:
-                parts.append(_noise_and_square(network, weights))
-            weights = weights - tuned.rate * network.gradient(weights)
-    noise, square = np.sum(parts, axis=0)
+def _noise_scale(network: Perceptron, paths: list[list[Array]]) -> float:
+    """B_simple: tr(Sigma) over |G|^2, each summed over the steps of the runs."""
+    noise, square = np.sum([_noise_and_square(network, one) for path in paths for one in path], axis=0)
     return float(noise / square)
 
 
 def _noise_and_square(network: Perceptron, weights: Array) -> tuple[float, float]:
-    """(tr Sigma, |G|^2) from the gradient of every example."""
-    count = len(network.inputs)
-    one_by_one = network.part(np.arange(count)[:, np.newaxis])
-    single = one_by_one.gradient(np.broadcast_to(weights, (count, weights.size)))
-    mean = single.mean(axis=0)
-    return float(((single - mean) ** 2).sum(axis=1).mean()), float(mean @ mean)
+    """(tr Sigma, |G|^2): the first is the mean square of one example's gradient less that of the mean."""
+    square = float((network.gradient(weights) ** 2).sum())
+    return float(network.squared_norms(weights).mean()) - square, square
+
+
+def _noise_by_examples(network: Perceptron, path: list[Array]) -> Check:
+    """The noise scale of a run against one from the gradient of every example, with nothing reused."""
+    size = len(network.inputs)
+    one_by_one, noise, square = network.part(np.arange(size)[:, np.newaxis]), 0.0, 0.0
+    for weights in path:
+        single = one_by_one.gradient(np.broadcast_to(weights, (size, weights.size)))
+        noise += float(single.var(axis=0).sum())
+        square += float(single.mean(axis=0) @ single.mean(axis=0))
+    return Check("noise scale of a run, over that from the gradients of single examples", 1.0,
+                 _noise_scale(network, [path]) / (noise / square), tolerance=ROUNDING, holds=ALWAYS)  # fmt: skip
+
+
+def _followed(
+    network: Perceptron, path: list[Array], rate: float, target: float, generator: np.random.Generator
+) -> Check:
+    """One run with all examples, looked at after every step: where the logarithm of its loss passes the target."""
+    last = path[-1]
+    before, after = (math.log(float(network.loss(one))) for one in (last, last - rate * network.gradient(last)))
+    steps = len(path) - 1 + (before - math.log(target)) / (before - after)
+    (found,) = _arrivals(network, path[0][np.newaxis], len(network.inputs), np.array([rate]), target, generator)
+    return Check("steps of a run with all examples, of one looked at after every step", 1.0, float(found / steps),
+                 tolerance=ROUNDING if steps <= DENSE else 1 / DENSE, holds=ALWAYS)  # fmt: skip
+
+
+def _first_step(network: Perceptron, start: Array, rate: float, generator: np.random.Generator) -> Check:
+    """A target halfway between the logarithms of the loss before and after the first step."""
+    losses = [float(network.loss(one)) for one in (start, start - rate * network.gradient(start))]
+    size, target = len(network.inputs), math.sqrt(math.prod(losses))
+    (found,) = _arrivals(network, start[np.newaxis], size, np.array([rate]), target, generator)
+    falls = when(losses[1] < losses[0], "a first step after which the loss is lower")
+    return Check("steps to a loss halfway through the first step", 0.5, float(found), tolerance=ROUNDING, holds=falls)
 
 
 def _checks(found: list[Tuned], fit: Hyperbola, noise_scale: float, hidden: int) -> list[Check]:
     """The shape, its prediction, and three rules that hold nowhere near the critical batch."""
-    first, last = found[0], found[-1]
+    first, *_, last = found
     times = last.batch / first.batch
     law_of_rates = float(law.best_rate_frac(first.batch, noise_scale) / law.best_rate_frac(last.batch, noise_scale))
+    fall = math.log(last.steps / first.steps)
     wide = math.log(FACTOR)
     long = when(last.steps >= LEAST_STEPS, f"targets that all examples reach in {LEAST_STEPS} steps or more")
     noisy = long & when(hidden <= WIDEST, f"at most {WIDEST} hidden units: in wider networks the edge of stability, "
@@ -215,8 +246,10 @@ def _checks(found: list[Tuned], fit: Hyperbola, noise_scale: float, hidden: int)
               tolerance=wide, holds=long),
         Check(f"log of the best rate at batch size {first.batch} over that of the full batch", math.log(law_of_rates),
               math.log(first.rate / last.rate), tolerance=wide + SPACING, holds=noisy),
+        Check("log of full-batch steps over those of the smallest batch, by the noise scale",
+              math.log(law_of_rates), fall, tolerance=wide, holds=long),
         Check("steps fall as 1 / B without limit: log of full-batch steps over those of the smallest batch",
-              -math.log(times), math.log(last.steps / first.steps), tolerance=wide, false_law=True, holds=small),
+              -math.log(times), fall, tolerance=wide, false_law=True, holds=small),
         Check("linear rule without limit: log of the best full-batch rate over that of the smallest batch",
               math.log(times), math.log(last.rate / first.rate), tolerance=wide, false_law=True, holds=small),
         Check("one rate for all batches: best rate of the smallest batch over that of the full batch", 1.0,
@@ -226,7 +259,7 @@ def _checks(found: list[Tuned], fit: Hyperbola, noise_scale: float, hidden: int)
 
 def _row(tuned: Tuned, everything: Tuned, fit: Hyperbola, noise_scale: float) -> Json:
     return {
-        "batch": tuned.batch, "steps": tuned.steps, "ci95": [tuned.low, tuned.high],
+        "batch": tuned.batch, "steps": tuned.steps, "ci95": list(tuned.ci95),
         "examples": tuned.batch * tuned.steps,
         "steps_by_hyperbola": float(law.steps(tuned.batch, fit.least_steps, fit.critical_batch)),
         "rate": tuned.rate,
@@ -238,7 +271,7 @@ def _curves(found: list[Tuned], fit: Hyperbola, noise_scale: float) -> tuple[Cur
     """Steps over examples: measured, fitted, and as the noise scale predicts them."""
     batch = np.array([float(one.batch) for one in found])
     steps = np.array([one.steps for one in found])
-    half = np.array([(one.high - one.low) / 2 for one in found])
+    half = np.array([(one.ci95[1] - one.ci95[0]) / 2 for one in found])
     fine = np.geomspace(batch[0], batch[-1], 100)
     fitted = law.steps(fine, fit.least_steps, fit.critical_batch)
     predicted = law.steps(fine, found[-1].steps, noise_scale)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -218,17 +219,21 @@ def _collective_run_s(one: Priced, settings: Settings, link: PlainLink) -> float
 
 def _ring_limit() -> list[Check]:
     """Ranks up to which gathering the top 1 % is cheaper than a dense ring: 100 with 32-bit indices, 66 with 64."""
-    checks = []
+    elems, checks = Settings().parameters, []
     for index_bits, limit in ((32, 8 / (0.01 * 8)), (64, 8 / (0.01 * 12))):
-        elems, link = 10**8, PlainLink(0.0, 1e9)
-        payload_B = TopK(0.01, index_bits).size_B(elems)
-        dense = [float(get("all-reduce", "ring").price(n, 4 * elems, link).time_s) for n in range(2, 200)]
-        sparse = [float(get("all-gather", "ring").price(n, n * payload_B, link).time_s) for n in range(2, 200)]
-        cheaper = [n for n, d, s in zip(range(2, 200), dense, sparse, strict=True) if s < d * (1 - 1e-12)]
+        dearer = _first_dearer(TopK(0.01, index_bits).size_B(elems), elems)
         expected = math.ceil(limit - 1e-9) - 1
-        checks.append(Check(f"largest number of ranks for top-1 %, {index_bits}-bit indices", expected, max(cheaper),
+        checks.append(Check(f"largest number of ranks for top-1 %, {index_bits}-bit indices", expected, dearer - 1,
                             holds=example("10^8 entries, no latency")))  # fmt: skip
     return checks
+
+
+def _first_dearer(payload_B: float, elems: int) -> int:
+    """Ranks from which gathering everybody's payload takes as long as a dense ring or longer, without latency."""
+    gather, ring, link = get("all-gather", "ring"), get("all-reduce", "ring"), PlainLink(0.0, 1e9)
+    return next(
+        n for n in count(2) if gather.price(n, n * payload_B, link).time_s >= ring.price(n, 4 * elems, link).time_s
+    )
 
 
 def _steps_by_condition() -> list[Check]:

@@ -179,7 +179,7 @@ def _momentum_edge(a: Array, y: float, settings: Settings) -> list[Check]:
     beta, one = settings.momentum, np.ones_like(a)
     method, edge = Momentum(beta), (1 + beta) / _slope(a, 0)
     steps = math.ceil(math.log(np.finfo(float).eps) / math.log(rate(2 * NEAR * (1 + beta), 0, beta)))
-    inside, outside = (_walk(method, a, y, np.full(steps, alpha), one) for alpha in (NEAR * edge, edge / NEAR))
+    inside, outside = (_walk(method, a, y, np.full(steps, share * edge), one) for share in (NEAR, 1 / NEAR))
     return [
         Check("momentum below its stability limit: residual", 0.0, inside.left, tolerance=1e-6 * y, holds=ALWAYS),
         Check("momentum above its stability limit: diverges (1 = yes)", 1.0, float(outside.diverged), holds=ALWAYS),

@@ -76,8 +76,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
 
 def _summed(given: list[Array], name: str = "recursive-doubling") -> list[Array]:
     """What every rank holds after an all-reduce in fp16."""
-    program = _program(name, len(given), len(given[0]))
-    empty = [np.zeros(len(given[0]))] * (program.ranks - len(given))
+    first, *_ = given
+    program = _program(name, len(given), len(first))
+    empty = [np.zeros_like(first)] * (program.ranks - len(given))
     return execute(program, {"data": [*given, *empty]}, combine=rounded_sum("fp16"))["data"][: len(given)]
 
 
@@ -89,20 +90,22 @@ def _program(name: str, ranks: int, elems: int) -> Program:
 
 def _spread(name: str, ranks: int) -> list[Check]:
     """Ranks that hold an infinity, and a not-a-number, where one rank, or two of opposite sign, sent infinity."""
-    given = [np.ones(4 * ranks) for _ in range(ranks)]
-    first, *_, last = given
-    last[1] = np.inf
-    first[2], last[2] = np.inf, -np.inf
-    first[3] = np.nan
-    after = _summed(given, name)
-    infinite = sum(bool(np.isinf(values).sum() == 1) for values in after)
-    unknown = sum(bool(np.isnan(values).sum() == 2) for values in after)
-    clean = sum(bool((values == ranks).sum() == len(values) - 3) for values in after)
+    ones, infinity, unknown = (np.full(ranks, value) for value in (1.0, np.inf, np.nan))
+    first = np.concatenate([ones, ones, infinity, unknown])
+    last = np.concatenate([ones, infinity, -infinity, ones])
+    given = [first, *(np.ones_like(first) for _ in range(2, ranks)), last]
+    counts = np.array([[part.sum() for part in _kinds(values, ranks)] for values in _summed(given, name)])
+    clean, infinite, lost = (counts == [ranks, ranks, 2 * ranks]).sum(axis=0).tolist()
     return [
         Check(f"{name}: ranks with an infinity from one", ranks, infinite, holds=ALWAYS),
-        Check(f"{name}: ranks with NaN", ranks, unknown, holds=ALWAYS),
+        Check(f"{name}: ranks with NaN", ranks, lost, holds=ALWAYS),
         Check(f"{name}: ranks whose other entries are correct", ranks, clean, holds=ALWAYS),
     ]
+
+
+def _kinds(values: Array, right: float) -> tuple[Array, Array, Array]:
+    """Where entries are right, infinite, and not a number."""
+    return values == right, np.isinf(values), np.isnan(values)
 
 
 def _largest_safe(ranks: int) -> float:
@@ -166,15 +169,17 @@ CASES = ("one rank infinite", "one rank NaN", "sum too large")
 def _row(guard: str, case: str, settings: Settings) -> Json:
     """What the ranks do with the mean gradient under a guard."""
     ranks = settings.ranks
-    given = [np.full(2 * ranks, 1.0) for _ in range(ranks)]
+    given = [np.ones(ranks) for _ in range(ranks)]
     if case == "sum too large":
         for values in given:
             values[0] = MAGNITUDE
     else:
-        given[0][0] = np.inf if case == "one rank infinite" else np.nan
+        first, *_ = given
+        first[:] = np.inf if case == "one rank infinite" else np.nan
     after = _summed([GUARDS[guard](values, ranks) for values in given], settings.algorithm)
     bad = [not np.isfinite(values).all() for values in after]
-    near = 2 * float(HALF.spacing(MAGNITUDE))
+    # Each of n - 1 sums rounds by half a spacing at most, and the n quotients by less than one together.
+    near = ranks * float(HALF.spacing(MAGNITUDE))
     divided = 1 if guard == "divide by n first" else ranks
     right = case == "sum too large" and all(abs(values[0] / divided - MAGNITUDE) <= near for values in after)
     skipped = guard == "check after, skip" and all(bad)
@@ -193,7 +198,9 @@ def _guard_checks(rows: tuple[Json, ...]) -> list[Check]:
         return Check(what, 1.0, float(step[case, guard] == outcome), false_law=false_law, holds=holds)
 
     few = _row("none", "sum too large", Settings(ranks=4))
-    shortened = _clip_norm(np.full(100, MAGNITUDE), 1)
+    six = _row("clip entries", "one rank infinite", Settings(ranks=6))
+    many = _row("divide by n first", "sum too large", Settings(ranks=61))
+    shortened, kept = (_clip_norm(np.full(100, size), 1) for size in (MAGNITUDE, LIMIT / 100))
     infinite, unknown = CASES[:2]
     return [
         said("clipping entries repairs an infinity", infinite, "clip entries", "right", True),
@@ -207,6 +214,13 @@ def _guard_checks(rows: tuple[Json, ...]) -> list[Check]:
              when(large, "ranks that overflow at 10^4: 7 or more")),
         Check("a sum of 10^4 over 4 ranks is right without a guard", 1.0, float(few["step"] == "right"),
               holds=example("4 ranks, ring")),
+        Check("an infinity over 6 ranks is wrong after clipping, though their mean is 10^4", 1.0,
+              float(six["step"] == "wrong but finite"), holds=example("6 ranks, ring")),
+        Check("a sum of 10^4 over 61 ranks is right where divided first", 1.0, float(many["step"] == "right"),
+              holds=example("61 ranks, ring")),
         Check("length of a gradient after clipping its norm", LIMIT, float(np.linalg.norm(shortened)),
               tolerance=1e-9 * LIMIT, holds=example("100 entries of 10^4")),
+        Check("length of a short gradient after clipping its norm", LIMIT / 10, float(np.linalg.norm(kept)),
+              tolerance=1e-9 * LIMIT, holds=example("100 entries of 600")),
+        Check("what entries and norms are clipped to, in fp16", HALF.largest, LIMIT, relation="at most", holds=ALWAYS),
     ]  # fmt: skip
