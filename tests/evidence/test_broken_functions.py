@@ -80,7 +80,7 @@ MUTANTS: list[tuple[str, str, Broken, str]] = [
     (f"{DECIDERS}.steps", "descend", words(delay=_more(1)), "E7"),
     (f"{DECIDERS}.steps", "best_step", other(lambda delay, condition: (1.0, 0.99)), "T8"),
     (f"{DECIDERS}.steps", "largest_stable_step", other(lambda delay, momentum=0.0: 1 / (delay + 1)), "A.16"),
-    (f"{DECIDERS}.steps", "asynchronous", lambda real: lambda times_s, bound=None: real(times_s, 0), "A.6"),
+    (f"{LAB}.descent.bounded", "asynchronous", lambda real: lambda times_s, bound=None: real(times_s, 0), "A.6"),
     (f"{DECIDERS}.scaling", "stragglers", words(comm_s=lambda value: 1.3 * value), "T5"),
     (f"{DECIDERS}.scaling", "stragglers", words(comm_s=lambda value: 0.0), "A.8"),
     (f"{DECIDERS}.scaling", "stragglers", words(comm_s=lambda value: 0.0), "B.17"),
