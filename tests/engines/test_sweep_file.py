@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -224,7 +225,9 @@ def known(path: Path) -> int:
 def test_ctrl_c_keeps_what_is_known(tmp_path: Path) -> None:
     path = tmp_path / "a.sweep"
     command = [sys.executable, "-m", "lockstep", "converge", "noise-scale", "--seeds", "4000", "--store", str(path)]
-    client = subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True)
+    # What a shell starts in the background ignores SIGINT, and its children with it.
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    client = subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True, preexec_fn=heard)
     deadline = time.monotonic() + 60
     while not known(path) and time.monotonic() < deadline:
         time.sleep(0.1)
