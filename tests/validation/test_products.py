@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lockstep.hardware import device, efficiency
+from lockstep.kernels.clock import OPERATIONS as PYTORCH
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.loss import TAKEN
 from lockstep.kernels.norms import NORM_TAKES, ROTARY_TAKES, WRITTEN_NORM, WRITTEN_ROTARY
@@ -38,6 +39,7 @@ def test_the_catalog_has_what_products_of_a100_alone_reach() -> None:
 
 
 def test_operations_of_pytorch_are_priced_as_they_were_measured_alone() -> None:
+    assert products.operations()["torch"] == pytest.approx(PYTORCH, abs=0.005)
     assert products.operations() == {
         "torch": pytest.approx(stack("fsdp-eager").elementwise_factor, abs=0.005),
         "loss": pytest.approx(TAKEN, abs=0.005),

@@ -1,14 +1,14 @@
 """`python -m lockstep.validation.fit`: what kernels of a device reach and what software costs, of all tables at once.
 
-Unknown are, for A100 and B200, two constants of the efficiency curve (`CURVE`); for each software the times of
-`SOFTWARE`. Products of H100, and attention kernels, are not fitted here but to benchmarks of kernels alone
-(`products.py`, `attention.py`). Nothing is fitted for a table.
+Unknown are, for B200, two constants of the efficiency curve (`CURVE`); for each software the times of `SOFTWARE`.
+Products of H100 and A100, PyTorch's operations and attention kernels are not fitted here but to benchmarks of kernels
+alone (`products.py`, `attention.py`). Nothing is fitted for a table.
 
 Minimises a soft-L1 norm of log(predicted / measured), each table and device type weighing the same however many rows it
 has, plus weak pulls: of constants of a device towards `START`, of a software's times towards those that all share, so
 that what the rows say nothing about stays where physics, or the other software, would put it. What elementwise kernels
-take is shared first by software that runs the same library's (`Stack.kernels`). Software of which no rows were fitted
-takes the median of those of the others, or of these.
+take is one number for all software that runs the same library's (`Stack.kernels`). Software of which no rows were
+fitted takes the median of the others' times.
 
 With `--leave-out STACK` nothing of that software is fitted to: it keeps its switches, which are facts, and takes the
 shared times; what is then said of its tables is an error out of sample. `--each` does so for every stack in turn, on
@@ -221,8 +221,9 @@ def fit(left_out: str | None = None) -> Constants:
 
 def owners(shared: tuple[str, str], names: Sequence[tuple[str, str]]) -> list[int]:
     """Places of the software's own constants that share `shared`; none where it is not shared."""
-    own = [(place, who) for place, (who, what) in enumerate(names) if what == shared[1] and who in stacks()]
-    return [place for place, who in own if shared[0] in (SHARED, stack(who).kernels)]
+    if shared[0] != SHARED:
+        return []
+    return [place for place, (who, what) in enumerate(names) if what == shared[1] and who in stacks()]
 
 
 def plain_fit(left_out: str | None) -> Json:
@@ -247,8 +248,7 @@ def pulled_to(name: tuple[str, str], names: Sequence[tuple[str, str]]) -> int | 
     who, what = name
     if what not in SOFTWARE or who == SHARED:
         return None
-    of_kernels = (stack(who).kernels, what) if who in stacks() else name
-    return names.index(of_kernels if of_kernels in names and of_kernels != name else (SHARED, what))
+    return names.index((SHARED, what))
 
 
 def errors_of(group: Group, found: Constants) -> Floats:

@@ -36,7 +36,7 @@ from lockstep.validation.case import read_rows
 DEVICES = {"H20": "h20", "RTX 4090": "rtx-4090"}
 SMALLEST, LEAST_FACTOR = 2048, 0.01
 H100_FILE, H100_KINDS = "h100_kernels.csv", ("matmul.", "fp8.tensorwise.", "copy", "add")
-H100_FACTOR = 0.5
+LAYERS_FACTOR = 0.5
 """Least c there: products of layers are large and do not tell it, and of c = 0 narrow ones would cost nothing more: one
 of 4,096 x 4,096 x 512 took 41 us, where its arithmetic alone takes 24 (`lockstep bench device`)."""
 A100_FILES, A100_CURVE = ("gemm_kernels.csv", "matmul_achievable_flops.csv"), ("matmul_max_frac", "matmul_bytes_factor")
@@ -97,7 +97,7 @@ def _line(found: Device, flops: Floats, size_B: Floats, time_s: Floats) -> tuple
     from scipy.optimize import lsq_linear
 
     terms = np.column_stack([flops / found.peak("bf16"), size_B / found.memory_bandwidth_Bps]) / time_s[:, np.newaxis]
-    slowness, factor = lsq_linear(terms, np.ones(len(time_s)), bounds=([1.0, H100_FACTOR], np.inf)).x
+    slowness, factor = lsq_linear(terms, np.ones(len(time_s)), bounds=([1.0, LAYERS_FACTOR], np.inf)).x
     return float(slowness), float(factor)
 
 

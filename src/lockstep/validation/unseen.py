@@ -19,7 +19,7 @@ from lockstep.validation.case import Case
 SHARED = "shared"
 """The constants of software of which no rows were fitted, nor of other software with the same kernels."""
 ALONE = ("torch",)
-"""Libraries whose elementwise kernels were measured alone: no step decides their factor (`operations.py`)."""
+"""Libraries whose elementwise kernels were measured alone: no step decides their factor (`products.py`)."""
 
 
 @cache
