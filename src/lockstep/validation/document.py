@@ -87,13 +87,13 @@ NOTES = """
 ## How to read it
 
 - **Errors.** Median and mean are of absolute errors; the constants' columns are median absolute errors too.
-- **Fitted or not.** Two constants of B200, host times of seven programs and a factor of two libraries were fitted to
-  at most 60 rows per table and device of narayanan (April rows and table 2), korthikanti, llm_foundry, vTrain,
+- **Fitted or not.** Two constants of B200, host times of seven programs and a factor of two libraries were fitted to at
+  most 60 rows per table and device of narayanan (April rows and table 2), korthikanti, llm_foundry, vTrain,
   nvidia_nemo, dgxc_nemo, dgxc_maxtext and vocab_parallelism, of which rows that the authors' own repetition makes 9 to
-  14 % faster are left out. H100, A100, H20 and RTX 4090 have what torch's products and, on H20, attention reach alone. Rates of
-  attention kernels were fitted to benchmarks of those kernels alone; how much slower FlashAttention is in Triton is
-  from the paper of its successor. The spread of devices' speeds was fitted to weak scaling (below). Everything else, and
-  all memory, is not fitted.
+  14 % faster are left out. H100, A100, H20 and RTX 4090 have what torch's products and, on H20, attention reach alone.
+  Rates of attention kernels were fitted to benchmarks of those kernels alone; how much slower FlashAttention is in
+  Triton is from the paper of its successor. The spread of devices' speeds was fitted to weak scaling (below).
+  Everything else, and all memory, is not fitted.
 - **Facts of the software explain most.** One rate of attention for H100, fitted to steps, had hidden that llm-foundry
   runs FlashAttention of 2022 in Triton: with each program's own kernel dgxc_nemo went from 11.3 to 3.8 % and
   dgxc_maxtext from 24.7 to 5.2 % ([decision 3](decisions/0003-device-efficiency.md)). NeMo's recipes keep gradients in
@@ -284,9 +284,9 @@ NOTES = """
   whatever the micro-batch, and the 19 to 35 % that it lacks on one stage of 16 H100 and in 25.09 and 25.11; GPT OSS
   on B200 with eight ranks of experts, where 1.2 and 1.7 s are missing, with five micro-batches and with two; and two
   of its rows with one configuration in 26.06 and 26.06.01, which took 2.8 and 4.5 s.
-- **Kernels alone.** The curves of H100 and A100 are what kernels reach alone, B200's products were fitted to whole steps. On
-  TPU v6e products come out 35 % too slow. Products for weight gradients of groups in fp8 ran at a third of the rate of
-  the others, which is not modelled.
+- **Kernels alone.** The curves of H100 and A100 are what kernels reach alone, B200's products were fitted to whole
+  steps. On TPU v6e products come out 35 % too slow. Products for weight gradients of groups in fp8 ran at a third of
+  the rate of the others, which is not modelled.
 - **Collectives alone.** nccl_collectives and collectives_micro are of at least 1 MB; rows that a link of the catalog
   was fitted to are left out. Where one NVLink switch reduces (52 rows), the median is 3 %, and the rack of 72 GB200
   comes out 23 % too fast. Several such switches are 20 % off and more: NCCL runs its phases side by side, which is not
