@@ -14,7 +14,7 @@ from lockstep.kernels.scores import SEVERAL, TAKES
 from lockstep.kernels.states import INSIDE_FRAC
 from lockstep.layout import Recipe
 from lockstep.stacks import stack
-from lockstep.validation import products
+from lockstep.validation import compiled_layers, products
 from lockstep.validation.case import read_rows
 
 ROWS = [row for row in read_rows("torch_products.csv") if int(row["n"]) >= products.SMALLEST]
@@ -44,6 +44,15 @@ def test_operations_of_pytorch_are_priced_as_they_were_measured_alone() -> None:
         "torch": pytest.approx(stack("fsdp-eager").elementwise_factor, abs=0.005),
         "loss": pytest.approx(TAKEN, abs=0.005),
     }
+
+
+def test_compiled_layers_are_priced_as_they_were_measured() -> None:
+    """The mean over layers; each alone within half of it, and none faster than a stream of its bytes."""
+    found = compiled_layers.factors()
+    assert len(found) == 2 * len(read_rows(compiled_layers.FILE))
+    assert all(0.97 < one < 1.5 for one in found.values()), found
+    for name in ("fsdp-compile", "torchtitan"):
+        assert stack(name).elementwise_factor == pytest.approx(compiled_layers.factor(), abs=0.005)
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def blank(fitted: Sequence[Group]) -> Constants:
     devices = dict.fromkeys(one.device for one in groups() if one.device in START)
     software = [name for name in dict.fromkeys(one.software for one in fitted) if stack(name).kind == "fitted"]
     names = [(device, name) for device in devices for name in CURVE]
-    names += [(who, name) for who in (SHARED, *software) for name in SOFTWARE if who == SHARED or name != OF_KERNELS]
+    names += [(who, name) for who in (SHARED, *software) for name in SOFTWARE if name != OF_KERNELS]
     libraries = dict.fromkeys(stack(name).kernels for name in software if OF_KERNELS in times_of(stack(name)))
     names += [(kernels, OF_KERNELS) for kernels in libraries]
     return Constants(tuple(names), np.log([_start(*name) for name in names]))
@@ -246,7 +246,7 @@ def _pulls(start: Constants) -> Floats:
 def pulled_to(name: tuple[str, str], names: Sequence[tuple[str, str]]) -> int | None:
     """Place of the shared constant towards which `name` is pulled; none where that is its start."""
     who, what = name
-    if what not in SOFTWARE or who == SHARED:
+    if what not in SOFTWARE or what == OF_KERNELS or who == SHARED:
         return None
     return names.index((SHARED, what))
 

@@ -17,9 +17,9 @@ from lockstep.types.plain import Json
 from lockstep.validation.case import Case
 
 SHARED = "shared"
-"""The constants of software of which no rows were fitted, nor of other software with the same kernels."""
-ALONE = ("torch",)
-"""Libraries whose elementwise kernels were measured alone: no step decides their factor (`products.py`)."""
+"""The host times of software of which no rows were fitted."""
+ALONE = ("torch", "inductor")
+"""Libraries whose elementwise kernels were measured: no step decides their factor (`products.py`)."""
 
 
 @cache
@@ -44,6 +44,4 @@ def unseen(case: Case) -> Case:
 
 def _shared(software: Stack, found: dict[str, dict[str, float]]) -> Stack:
     times: Json = {**found[SHARED], **found.get(software.kernels, {})}
-    if software.kernels in ALONE:
-        del times["elementwise_factor"]
     return software if software.kind == "assumed" else replace(software, **times)

@@ -1,0 +1,59 @@
+"""`python -m lockstep.validation.compiled_layers`: what elementwise kernels of torch.compile take over their bytes.
+
+One layer of Llama after another, forward and backward, each compiled as FSDP2 programs compile theirs, on one H200
+(PyTorch 2.11, 27 November 2026, `benchmarks/gpu_layers.py`): compiled_layers.csv has the seconds of the kernels that
+Inductor wrote, by torch's profiler, so that launches and products play no part. `written` layers convert to fp32 in
+RMSNorm as transformers' do, which compiled code takes no longer for. The factor is the mean over layers and passes of
+
+    seconds / (bytes of the layer's norms, gate, rotary embedding and sums / rate of a stream)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from lockstep.hardware import device
+from lockstep.kernels.clock import Clock
+from lockstep.kernels.layer import layer_work
+from lockstep.kernels.shard import Passes, Shard
+from lockstep.layout import Layout, Recipe
+from lockstep.validation.case import read_rows
+from lockstep.workload import DENSE, Transformer, model
+
+FILE, DEVICE, STACK = "compiled_layers.csv", "h200", "fsdp-compile"
+
+
+def factors() -> dict[tuple[str, str], float]:
+    """Measured over priced seconds by row and pass, where kernels took no longer than streams of their bytes."""
+    found = {}
+    for row in read_rows(FILE):
+        once, twice = (_passes(row, factor) for factor in (1.0, 2.0))
+        for way in ("forward", "backward"):
+            priced_s = getattr(twice, way).stream_s - getattr(once, way).stream_s
+            found[row["row_id"], way] = float(row[f"{way}_us"]) * 1e-6 / float(np.asarray(priced_s).item())
+    return found
+
+
+def _passes(row: dict[str, str], factor: float) -> Passes:
+    """Kernels of the row's layer in software whose elementwise ones take `factor` times as long as their bytes."""
+    described, layout = model(row["model"]), Layout(micro_batch=int(row["micro_batch"]))
+    if not isinstance(described, Transformer):
+        raise TypeError(f"{described.name} is no transformer")
+    recipe = Recipe.by(STACK, seq=int(row["seq"]), batch=layout.micro_batch)
+    clock = Clock.of(device(DEVICE), recipe)
+    clock = replace(clock, stack=replace(clock.stack, elementwise_factor=factor))
+    work = layer_work(Shard(described, layout.grid(), recipe, clock), DENSE)
+    return Passes(work.forward, work.backward)
+
+
+def factor() -> float:
+    """The mean over rows and passes."""
+    return float(f"{np.mean(list(factors().values())):.3g}")
+
+
+if __name__ == "__main__":
+    for place, value in factors().items():
+        print(*place, f"{value:.2f}")
+    print(f"inductor.elementwise_factor = {factor():g}")
