@@ -68,7 +68,8 @@ class Layer(nn.Module):
         found = F.scaled_dot_product_attention(turned(q, angles), k, v, is_causal=True)
         x = x + self.o(found.transpose(1, 2).reshape(count, tokens, -1))
         y = self.between(x)
-        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+        out: Tensor = x + self.down(F.silu(self.gate(y)) * self.up(y))
+        return out
 
 
 def seconds_by_kind(step: Callable[[], object]) -> Counter[str]:
