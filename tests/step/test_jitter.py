@@ -64,6 +64,76 @@ def test_devices_that_differ_cost_the_slowest_of_all(ranks: int) -> None:
     assert float(found.waiting_s(100.0, 1.0, 1.0)) == pytest.approx(100 * (slowest.mean() - 1), rel=0.02)
 
 
+def one_f_one_b_s(stages_s: list[tuple[float, float]], microbatches: int) -> float:
+    """Makespan of 1F1B on stages of (forward, backward) seconds each, operation after operation."""
+    stages, done, free_s = len(stages_s), dict[tuple[str, int, int], float](), [0.0] * len(stages_s)
+    waiting = []
+    for stage in range(stages):
+        ahead = min(microbatches, stages - stage)
+        alternate = [[("B", k)] + [("F", ahead + k)] * (ahead + k < microbatches) for k in range(microbatches)]
+        waiting.append([("F", k) for k in range(ahead)] + [one for pair in alternate for one in pair])
+    while any(waiting):
+        for stage, order in enumerate(waiting):
+            while order:
+                kind, k = order[0]
+                if kind == "F":
+                    before = ("F", stage - 1, k) if stage else None
+                else:
+                    before = ("B", stage + 1, k) if stage < stages - 1 else ("F", stage, k)
+                if before is not None and before not in done:
+                    break
+                order.pop(0)
+                start_s = free_s[stage] if before is None else max(free_s[stage], done[before])
+                free_s[stage] = done[kind, stage, k] = start_s + stages_s[stage][kind == "B"]
+    return max(free_s)
+
+
+@pytest.mark.parametrize(
+    ("stages", "microbatches", "inner", "groups", "more"),
+    [(2, 16, 8, 16, 0.0), (4, 32, 1, 16, 0.0), (8, 16, 8, 4, 0.0), (16, 16, 8, 4, 0.1), (8, 8, 2, 16, 0.1)],
+)
+def test_devices_that_differ_in_a_pipeline_cost_what_drawn_ones_do(
+    stages: int, microbatches: int, inner: int, groups: int, more: float
+) -> None:
+    law, draws = "normal:mean=1,cv=0.016", 60
+    even = [(FORWARD_S, BACKWARD_S)] * (stages - 1) + [((1 + more) * FORWARD_S, (1 + more) * BACKWARD_S)]
+    nominal_s, rng, late_s = one_f_one_b_s(even, microbatches), np.random.default_rng(2), []
+    for _ in range(draws):
+        slowest = factor_law(law).draw(rng, groups * stages * inner).reshape(groups, stages, inner).max(axis=2)
+        steps_s = [
+            one_f_one_b_s([(x * one, y * one) for (x, y), one in zip(even, row, strict=True)], microbatches)
+            for row in slowest
+        ]
+        late_s.append(max(steps_s) - nominal_s)
+    found = slower(
+        None, law, inner=np.array(inner), stages=stages, replicas=np.array(groups), ranks=inner * stages * groups,
+        microbatches=microbatches,
+    )  # fmt: skip
+    assert found is not None
+    pass_s = microbatches * (FORWARD_S + BACKWARD_S)
+    fill_s = nominal_s - (1 + more) * pass_s
+    waiting_s = float(found.waiting_s(nominal_s, FORWARD_S, BACKWARD_S, fill_s, more * pass_s))
+    error_s = 4 * np.std(late_s) / np.sqrt(draws)
+    assert waiting_s == pytest.approx(np.mean(late_s), abs=error_s + 0.12 * waiting_s)
+    if stages > 2:
+        assert waiting_s < 0.95 * float(found.waiting_s(nominal_s, FORWARD_S, BACKWARD_S))
+
+
+@pytest.mark.parametrize("layout", [
+    Layout(dp=2, tp=8, pp=4, micro_batch=4, recompute="full"),
+    Layout(dp=2, tp=8, pp=4, schedule="interleaved", vpp=4),
+    Layout(dp=2, tp=8, pp=4, schedule="gpipe"),
+    Layout(dp=4, tp=8, pp=2, stages=(20, 12)),
+])  # fmt: skip
+def test_a_pipeline_waits_for_a_stage_at_least_and_for_all_ranks_at_most(layout: Layout) -> None:
+    machine = replace(cluster("dgx-h100:8"), own_rank_spread_frac=0.02)
+    step, found = price_step(job(64), machine, layout.grid()), compose(job(64), machine, layout.grid()).slower
+    assert found is not None
+    assert 0 < float(found.of_fill) < float(found.of_stage) < float(found.of_path)
+    busy_s, path_s = float(step.compute_s), float(step.compute_s + step.bubble_s)
+    assert float(found.of_fill) * busy_s < float(step.waiting_s) < float(found.of_path) * path_s
+
+
 @pytest.mark.parametrize(("stages", "microbatches"), [(2, 32), (4, 16), (8, 32)])
 @pytest.mark.parametrize("name", ["1f1b", "gpipe", "zb-h1"])
 def test_a_pipeline_waits_no_longer_than_if_every_round_waited(name: str, stages: int, microbatches: int) -> None:
