@@ -19,8 +19,8 @@ more than the others, S the rest; h = sqrt(F^2 + B^2), the kernels of a forward 
 micro-batch; c(n) the expected largest of n standard normals, c(1) = 0; chunks of the model on a stage.
 
 Without stages it is exact but for sums of many passes, which are taken as normal, and for traffic that longer kernels
-would hide. With stages what R costs is close to exact (tests/step/test_jitter.py) and what jitter costs an upper bound:
-not every round of a pipeline waits for its slowest stage.
+would hide. With stages what R costs is close to exact, with chunks that take turns up to a half too much
+(tests/step/test_jitter.py), and what jitter costs an upper bound: not every round waits for its slowest stage.
 
 Source: H. A. David and H. N. Nagaraja, Order Statistics, 3rd ed. 2003, section 4.2 (expected maxima); for pipelines,
 F. Baccelli et al., Synchronization and Linearity, 1992, section 8.3 (stochastic max-plus systems and their bounds).
