@@ -17,6 +17,7 @@ from lockstep.workload import model
 FORWARD_S, BACKWARD_S = 1.0, 2.0
 LAWS = ("normal:mean=1,cv=0.05", "lognormal:mean=1,cv=0.2", "uniform:low=0.9,high=1.1", "exponential:mean=0.3")
 NARROW = LAWS[:3]
+SPREAD, DRAWS = "normal:mean=1,cv=0.016", 40
 
 
 MACHINE = replace(cluster("dgx-h100:2"), own_rank_spread_frac=0.0)
@@ -62,6 +63,66 @@ def test_devices_that_differ_cost_the_slowest_of_all(ranks: int) -> None:
     assert found is not None
     slowest = factor_law(law).draw(np.random.default_rng(0), 20_000 * ranks).reshape(-1, ranks).max(axis=1)
     assert float(found.waiting_s(100.0, 1.0, 1.0)) == pytest.approx(100 * (slowest.mean() - 1), rel=0.02)
+
+
+def drawn_steps_s(
+    name: str, size: tuple[int, int, int], inner: int, groups: int, times: pipelines.Times
+) -> tuple[float, np.ndarray]:
+    """Seconds of a step, and those of steps whose devices have a speed each, of which a stage has its slowest's."""
+    schedule, (stages, _, chunks) = pipelines.get(name), size
+    program = pipelines.program_of(schedule, schedule.order(*size), chunks, times)
+    rng, columns, steps_s = np.random.default_rng(2), program.columns, []
+    for _ in range(DRAWS):
+        factors = factor_law(SPREAD).draw(rng, groups * stages * inner).reshape(groups, stages, inner).max(axis=2)
+        slowed = (columns["duration_s"] * one[columns["rank"]] for one in factors)
+        steps = (replace(program, columns={**columns, "duration_s": duration_s}) for duration_s in slowed)
+        steps_s.append(max(simulate(one).makespan_s for one in steps))
+    return simulate(program).makespan_s, np.array(steps_s)
+
+
+@pytest.mark.parametrize(
+    ("name", "stages", "microbatches", "chunks", "inner", "groups", "more"),
+    [
+        ("1f1b", 2, 16, 1, 8, 8, 0.0), ("1f1b", 8, 16, 1, 8, 4, 0.0), ("1f1b", 16, 16, 1, 8, 4, 0.1),
+        ("1f1b", 8, 8, 1, 2, 16, 0.1), ("gpipe", 4, 16, 1, 8, 4, 0.0), ("interleaved", 4, 16, 2, 8, 4, 0.0),
+    ],
+)  # fmt: skip
+def test_devices_that_differ_in_a_pipeline_cost_what_drawn_ones_do(
+    name: str, stages: int, microbatches: int, chunks: int, inner: int, groups: int, more: float
+) -> None:
+    """Of 1F1B about as much, of chunks that take turns at most a half more; never more than if all were the slowest."""
+    times = pipelines.Times(
+        FORWARD_S, BACKWARD_S, weight_s=1.0, last_forward_s=more * FORWARD_S, last_backward_s=more * BACKWARD_S
+    )
+    nominal_s, steps_s = drawn_steps_s(name, (stages, microbatches, chunks), inner, groups, times)
+    found = slower(
+        None, SPREAD, inner=np.array(inner), stages=stages, replicas=np.array(groups), ranks=inner * stages * groups,
+        microbatches=microbatches, chunks=chunks,
+    )  # fmt: skip
+    assert found is not None
+    pass_s, late_s = microbatches * (FORWARD_S + BACKWARD_S), steps_s - nominal_s
+    fill_s = nominal_s - (1 + more) * pass_s
+    waiting_s = float(found.waiting_s(nominal_s, FORWARD_S, BACKWARD_S, fill_s, more * pass_s))
+    error_s = 4 * late_s.std() / np.sqrt(DRAWS)
+    assert 0.8 * late_s.mean() - error_s < waiting_s < 1.5 * late_s.mean() + error_s
+    if name == "1f1b":
+        assert waiting_s == pytest.approx(late_s.mean(), abs=error_s + 0.12 * waiting_s)
+    assert waiting_s <= float(found.waiting_s(nominal_s, FORWARD_S, BACKWARD_S))
+
+
+@pytest.mark.parametrize("layout", [
+    Layout(dp=2, tp=8, pp=4, micro_batch=4, recompute="full"),
+    Layout(dp=2, tp=8, pp=4, schedule="interleaved", vpp=4),
+    Layout(dp=2, tp=8, pp=4, schedule="gpipe"),
+    Layout(dp=4, tp=8, pp=2, stages=(20, 12)),
+])  # fmt: skip
+def test_a_pipeline_waits_for_a_stage_at_least_and_for_all_ranks_at_most(layout: Layout) -> None:
+    machine = replace(cluster("dgx-h100:8"), own_rank_spread_frac=0.02)
+    step, found = price_step(job(64), machine, layout.grid()), compose(job(64), machine, layout.grid()).slower
+    assert found is not None
+    assert 0 < float(found.of_fill) < float(found.of_stage) < float(found.of_path)
+    busy_s, path_s = float(step.compute_s), float(step.compute_s + step.bubble_s)
+    assert float(found.of_fill) * busy_s < float(step.waiting_s) < float(found.of_path) * path_s
 
 
 @pytest.mark.parametrize(("stages", "microbatches"), [(2, 32), (4, 16), (8, 32)])

@@ -12,7 +12,7 @@ import pytest
 from lockstep.errors import UnknownName
 from lockstep.hardware.device import curves
 from lockstep.layout import check, memory
-from lockstep.validation import TABLES, Report, TableReport, collectives, nemo, validate, vocabulary
+from lockstep.validation import TABLES, Report, TableReport, bigscience_sweep, collectives, nemo, validate, vocabulary
 from lockstep.validation.case import SEQ, VOCAB, gpt, read_rows
 from lockstep.validation.dgxc import left_out
 from lockstep.validation.document import page
@@ -268,6 +268,16 @@ def test_what_deepspeed_does_differently_is_half_of_the_error_on_its_sweep() -> 
             known = replace(case, job=replace(case.job, recipe=recipe))
             errors[told].append(abs(case.predict(known) / case.measured - 1))
     assert float(np.median(errors[True])) < 0.6 * float(np.median(errors[False]))
+
+
+@pytest.mark.parametrize(
+    ("layers", "stages", "printed"),
+    [(72, 12, ()), (70, 12, (5, *(6,) * 10, 5)), (78, 12, (*(7,) * 11, 1)), (100, 6, (16, 17, 17, 17, 17, 16))],
+)
+def test_stages_of_bigscience_hold_what_the_team_wrote(layers: int, stages: int, printed: tuple[int, ...]) -> None:
+    """README.md: "[embed | 5 transformer blocks]", ten times 6, "[5 transformer blocks | embed]"; prequel: "78/12=6.5 -
+    so the last stage has 1 block, while the rest have 7"; two layers less where embedding and head have their slots."""
+    assert bigscience_sweep.stages_of(layers, stages) == printed
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,20 @@ r of a law R, drawn once for every rank (devices that differ). Both laws are tak
                        on average, with standard deviation v(n)
     along a pipeline   p stages hand over in every one of m rounds:      at most  c(p) v(n) h  more per round
     at the end         d groups meet after m micro-batches:              c(d) v(n) h sqrt(m / chunks)  more
-    all ranks          w in all; the slowest of them is waited for:      rho = E[max of w R]  times everything
+    in every round     the slowest of all w ranks is waited for:         rho(w) = E[max of w R]  times as long,
+                       or, of a stage that takes longer than others, the slowest of its own: rho(n d)
+    filling, draining  stages follow one another, each at the pace of its own slowest rank: rho(n)
 
-    waiting = (rho e(n) - 1) K + rho v(n) h (m c(p) + sqrt(m / chunks) c(d))
+    waiting = max{rho(w) e(n) S, rho(n d) e(n) (S + X)} - (S + X) + (rho(n) e(n) - 1) G
+              + rho(w) v(n) h (m c(p) + sqrt(m / chunks) c(d))
 
-K seconds of kernels on the step's critical path; h = sqrt(F^2 + B^2), the kernels of a forward and of a backward pass
-of one micro-batch; c(n) the expected largest of n standard normals, c(1) = 0; chunks of the model on a stage.
+Of the kernels on the step's critical path G seconds fill and drain the pipeline, X are what its heaviest stage takes
+more than the others, S the rest; h = sqrt(F^2 + B^2), the kernels of a forward and of a backward pass of one
+micro-batch; c(n) the expected largest of n standard normals, c(1) = 0; chunks of the model on a stage.
 
 Without stages it is exact but for sums of many passes, which are taken as normal, and for traffic that longer kernels
-would hide. With stages it is an upper bound: not every round of a pipeline waits for its slowest stage.
+would hide. With stages what R costs is close to exact, with chunks that take turns up to a half too much
+(tests/step/test_jitter.py), and what jitter costs an upper bound: not every round waits for its slowest stage.
 
 Source: H. A. David and H. N. Nagaraja, Order Statistics, 3rd ed. 2003, section 4.2 (expected maxima); for pipelines,
 F. Baccelli et al., Synchronization and Linearity, 1992, section 8.3 (stochastic max-plus systems and their bounds).
@@ -49,12 +54,23 @@ class Slower:
 
     of_path: Number
     """Of the kernels on the critical path."""
+    of_stage: Number
+    """Of those of a stage that takes longer than the others."""
+    of_fill: Number
+    """Of those in which a pipeline fills and drains."""
     of_round: Number
     """Of the root of the squared seconds of a forward and a backward pass."""
 
-    def waiting_s(self, path_s: Number, forward_s: Number, backward_s: Number) -> Number:
-        """Seconds of waiting in a step with `path_s` of kernels on its critical path, passes of so many each."""
-        return self.of_path * path_s + self.of_round * np.hypot(forward_s, backward_s)
+    def waiting_s(
+        self, path_s: Number, forward_s: Number, backward_s: Number, fill_s: Number = 0.0, more_s: Number = 0.0
+    ) -> Number:
+        """Seconds of waiting in a step with `path_s` of kernels on its critical path, passes of so many each.
+
+        Of the path `fill_s` fill and drain a pipeline, and `more_s` are what its heaviest stage alone takes.
+        """
+        rounds_s = path_s - fill_s
+        late_s = np.maximum(self.of_path * (rounds_s - more_s) - more_s, self.of_stage * rounds_s)
+        return late_s + self.of_fill * fill_s + self.of_round * np.hypot(forward_s, backward_s)
 
 
 def slower(
@@ -69,11 +85,12 @@ def slower(
         return None
     each, whole = factor_law(jitter), factor_law(rank_jitter)
     rho = _slowest(whole, ranks)
+    fill, stage = (_over(lambda n: _slowest(whole, n), of) for of in (inner, inner * replicas))
     mean, spread = _over(lambda n: _slowest(each, n), inner), _over(lambda n: _spread(each, n), inner)
     normal = Normal(0.0, 1.0)
     rounds = microbatches * normal.expected_max_s(stages)
     end = np.sqrt(microbatches / chunks) * _over(normal.expected_max_s, replicas)
-    return Slower(rho * mean - 1.0, rho * spread * (rounds + end))
+    return Slower(rho * mean - 1.0, stage * mean - 1.0, fill * mean - 1.0, rho * spread * (rounds + end))
 
 
 def factor_law(text: str | None, where: str | None = None) -> Law:

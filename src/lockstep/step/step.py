@@ -295,34 +295,50 @@ def step_time_s(parts: Composition, grid: LayoutGrid) -> Number:
     """Seconds of a whole step: pipeline makespan, exposed data-parallel traffic, update and fixed host time."""
     makespan_s = _makespan_s(grid, parts)
     once_s = parts.waits.once_s + parts.around.host.once_s + parts.update_s + parts.fixed_s
-    trained_s = makespan_s + (once_s if parts.slower is None else once_s + waiting_s(parts, makespan_s))
+    trained_s = makespan_s + (once_s if parts.slower is None else once_s + waiting_s(parts, grid, makespan_s))
     return trained_s / (1.0 - parts.generation_frac) if parts.generation_frac else trained_s
 
 
-def waiting_s(parts: Composition, makespan_s: Number) -> Number:
-    """Seconds that ranks wait for slower ones, with passes that take `makespan_s` when all are equally fast."""
+def waiting_s(parts: Composition, grid: LayoutGrid, makespan_s: Number) -> Number:
+    """Seconds that ranks wait for slower ones, with passes that take `makespan_s` when all are equally fast.
+
+    Kernels are taken to be as large a part of the makespan as of a pass.
+    """
     if parts.slower is None:
         return 0.0
     busy, times = parts.body, parts.times()
-    pass_s = times.forward_s + times.backward_s
+    pass_s, more_s = times.forward_s + times.backward_s, parts.extra.total_s
     if parts.devices:
         device = parts.devices[parts.busiest]
+        others_s = [one.pass_s for place, one in enumerate(parts.devices) if place != parts.busiest]
         busy, pass_s = device.body + device.extra, device.pass_s
+        more_s = pass_s - max(others_s, default=pass_s)
     kernels_s = busy.compute_forward_s, busy.compute_backward_s
-    path_s = makespan_s * (kernels_s[0] + kernels_s[1]) / pass_s
-    return parts.slower.waiting_s(path_s, *kernels_s)
+    share = (kernels_s[0] + kernels_s[1]) / pass_s
+    if parts.stages == 1:
+        return parts.slower.waiting_s(share * makespan_s, *kernels_s)
+    m, heaviest_s = parts.microbatches, pass_s if parts.devices else pass_s + more_s
+    fill_s = np.maximum(0.0, makespan_s - m * (heaviest_s + _hold_s(parts, grid)))
+    # Of two copies of the model, first and last stage share a device, and two devices do.
+    alone_s = m * more_s if parts.copies == 1 else 0.0
+    return parts.slower.waiting_s(share * makespan_s, *kernels_s, share * fill_s, share * alone_s)
+
+
+def _hold_s(parts: Composition, grid: LayoutGrid) -> Number:
+    """Seconds that a device is held by what it hands over of one micro-batch."""
+    held = parts.blocking and parts.stages > 1
+    return 2.0 * parts.transfer_s * (grid.vpp // parts.copies) if held else 0.0
 
 
 def priced(parts: Composition, grid: LayoutGrid) -> Step:
     """The same seconds, told apart by what the most loaded device does; waiting for other stages is the bubble."""
     m, busy = parts.microbatches, parts.body + parts.extra
-    chunks = grid.vpp // parts.copies
-    hold_s = 2.0 * parts.transfer_s * chunks if parts.blocking and parts.stages > 1 else 0.0
+    hold_s = _hold_s(parts, grid)
     hidden_s = _hidden_s(grid, parts)
     each_s = parts.waits.forward_s + parts.waits.backward_s
     host_s = parts.waits.host_s
     makespan_s = _makespan_s(grid, parts)
-    slower_s = waiting_s(parts, makespan_s)
+    slower_s = waiting_s(parts, grid, makespan_s)
     idle_s = makespan_s - m * (busy.total_s + each_s + host_s + hold_s) + hidden_s
     step = Step(
         compute_s=m * (busy.compute_forward_s + busy.compute_backward_s),

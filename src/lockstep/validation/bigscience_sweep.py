@@ -1,7 +1,11 @@
 """BigScience's scouting sweep for BLOOM: steps of 176B to 203B models on 48 nodes of Jean Zay in February 2022.
 
 Megatron-DeepSpeed with DeepSpeed's pipeline engine and its ZeRO-1, or in bf16 its own optimizer, which accumulates in
-fp32 after a copy; CUDA_LAUNCH_BLOCKING=1, without which 40 nodes always hung. Nothing was fitted to these rows.
+fp32 after a copy; CUDA_LAUNCH_BLOCKING=1, without which 40 nodes always hung; Megatron's dropout, which the README says
+is inherited. Nothing was fitted to these rows.
+
+DeepSpeed fills stages with as many layers each as the fullest must have, from the first on. Where two layers more would
+divide evenly, embedding and head count as a layer each, as the team's `type:transformer|embedding` has it.
 
 Left out are rows before 25 February, when a fault of PCI Express and NUMA was mended that made everything slower (the
 source warns against comparing them), and rows whose shards do not fill the tiles of tensor cores: heads of 108 elements
@@ -16,7 +20,7 @@ from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout
 from lockstep.validation.case import Case, Table, bigscience_recipe, gpt, read_rows, step_time_s
 
-SOURCE = "bigscience-workshop/bigscience: train/tr11-176B-ml/chronicles-prequel.md, whole tiles only"
+SOURCE = "bigscience-workshop/bigscience: train/tr11-176B-ml, chronicles-prequel.md and README.md, whole tiles only"
 MENDED = "02-25"
 """The day of 2022 since which the machine was as in BLOOM's run."""
 TILE = 64
@@ -38,13 +42,22 @@ def _usable(row: dict[str, str]) -> bool:
     return whole and int(row["gbs_seqs"]) % (int(row["mbs"]) * int(row["dp"])) == 0
 
 
+def stages_of(layers: int, stages: int) -> tuple[int, ...]:
+    """Layers of each stage where they are not equally many; empty where they are."""
+    if layers % stages == 0:
+        return ()
+    most = -(-layers // stages)
+    if (layers + 2) % stages == 0:
+        return most - 1, *(most,) * (stages - 2), most - 1
+    return tuple(max(0, min(most, layers - most * stage)) for stage in range(stages))
+
+
 def _case(row: dict[str, str]) -> Case:
     devices, seq, bf16 = int(row["n_gpus"]), int(row["seq_len"]), row["dtype"] == "bf16"
     model = gpt(f"h{row['hidden']}", int(row["layers"]), int(row["hidden"]), int(row["heads"]), seq, int(row["vocab"]))
     recipe = replace(
         bigscience_recipe(int(row["gbs_seqs"]), seq),
         dtype=row["dtype"],
-        dropout=False,
         gradient_B=4.0 if bf16 else 2.0,
         converted_gradients=bf16,
         paired_sends=False,
@@ -57,6 +70,7 @@ def _case(row: dict[str, str]) -> Case:
         micro_batch=int(row["mbs"]),
         zero=int(row["zero_stage"]),
         recompute="full",
+        stages=stages_of(int(row["layers"]), int(row["pp"])),
     )
     return Case(
         row=f"{row['row_id']} {row['n_params_label']} {layout}",

@@ -27,7 +27,7 @@ import os
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
@@ -56,7 +56,7 @@ def _words_of(record: type[Any], *leave: str) -> Any:
     fields: Json = {}
     for name, hint in get_type_hints(record).items():
         if name not in leave:
-            said = list[str] if hint == tuple[str, ...] else hint
+            said = list[get_args(hint)[0]] if get_origin(hint) is tuple else hint  # type: ignore[misc]
             fields[name] = (said | Literal["unknown"] if name in OFTEN_UNKNOWN else said, None)
     return create_model(record.__name__, __config__=ConfigDict(extra="forbid", strict=True), **fields)
 
@@ -166,7 +166,7 @@ def _stretch(given: StudyEntry, index: int, locate: Locate) -> Stretch:
     if not isinstance(given.layout, str):
         words = given.layout.model_dump(exclude_unset=True) | entry.layout.model_dump(exclude_unset=True)
     chosen = tuple(word for word, value in words.items() if value == UNKNOWN)
-    known = {word: value for word, value in words.items() if value != UNKNOWN}
+    known = {word: _frozen(value) for word, value in words.items() if value != UNKNOWN}
     said = given.recipe.model_dump(exclude_unset=True) | entry.recipe.model_dump(exclude_unset=True)
     try:
         software = said.pop("stack", DEFAULT)
