@@ -27,7 +27,8 @@ from lockstep.kernels.norms import final_norm_work, norms, query_key_norms, rota
 from lockstep.kernels.recurrent import first_width, recurrent_core, recurrent_projections
 from lockstep.kernels.scores import score_work
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.sums import bias_sums, residual_sums
+from lockstep.kernels.sums import bias_sums, input_sums, residual_sums
+from lockstep.kernels.wide import wide_work
 from lockstep.layout.sharing import repeats_heads
 from lockstep.parallel.context import partials
 from lockstep.types.arrays import Number
@@ -162,7 +163,7 @@ def residual_and_norms(shard: Shard, kind: LayerKind = DENSE) -> Passes:
         parts += shard.elementwise(elements, 1.0, 4.0, kernels=0 if recipe.fused_elementwise else 2)
         if recipe.fused_elementwise:
             parts += Passes(Work(), Work(kernels=2))
-    return _for_blocks(parts + autocast_work(shard), kind) + bias_sums(shard, kind)
+    return _for_blocks(parts + autocast_work(shard), kind) + bias_sums(shard, kind) + input_sums(shard, kind)
 
 
 def product_pairs(shard: Shard, kind: LayerKind) -> tuple[tuple[Number, Number], ...]:
@@ -279,7 +280,7 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
     elif kind.block == "dense" and shard.model.mlp:
         around += feed_forward(shard, shard.model.mlp.ffn / shard.grid.tp, shard.tokens, 1, shard.model.mlp.gated)
     if shard.recipe.adapters is not None:
-        around += restored_work(shard, kind)
+        around += restored_work(shard, kind) + wide_work(shard, kind)
         bare, around = around, around + adapter_work(shard, shard.recipe.adapters, kind)
     frozen = None if bare is None else bare.forward + core.forward
     return LayerWork(around, core, shared, frozen, counted)

@@ -72,6 +72,8 @@ def _recipe(row: dict[str, str]) -> Recipe:
         optimizer="adamw",
         train=f"lora:r={int(float(row['lora_rank']))},targets={targets},dropout={DROPOUT_FRAC}",
         autocast=bool(row["amp"]),
+        prepared_base="baseline" in kernels,
+        dropout=narrow,
         base=next((base for word, base in BASES.items() if word in kernels), None),
         reduce_B=2.0,
         fused_norms=fused,
