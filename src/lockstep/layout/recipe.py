@@ -160,9 +160,8 @@ class Recipe(Brief):
     heads, as in DeepSpeed-Ulysses) or mixed (all-to-all among neighbours, a ring across)."""
     overlap_ep: str = "cells"
     """The expert exchange overlapped with compute: none; cells, during the other pass where the schedule runs a forward
-    and a backward pass as one cell (dualpipe, dualpipe-v); shared, during the shared experts of the same layer
-    (Megatron Core's --moe-shared-expert-overlap); or passes, during the kernels of another micro-batch's pass
-    (--overlap-moe-expert-parallel-comm)."""
+    and a backward pass as one cell (dualpipe, dualpipe-v); shared, during the same layer's shared experts; or passes,
+    during another micro-batch's (Megatron Core's --moe-shared-expert-overlap, --overlap-moe-expert-parallel-comm)."""
     overlap_device_frac: float | None = None
     """Share of the device, arithmetic and memory bandwidth alike, that traffic takes from the kernels beside it. None:
     of the experts' exchange 20 of 132 multiprocessors, as DeepSeek-V3 gave it (arXiv 2412.19437, section 3.2.2), of
