@@ -199,6 +199,32 @@ def operations() -> Iterator[Row]:
         )
 
 
+def adapters() -> Iterator[Row]:
+    """What adapters run: products with A and B of a rank, and their gradients, dropout, numbers times a mask."""
+    for m in (4096, 16384):
+        for h, rank in ((1024, 16), (4096, 8), (4096, 16), (4096, 64), (6144, 16), (8192, 16), (14336, 16)):
+            wide, narrow, weight, second = drawn(m, h), drawn(m, rank), drawn(rank, h), drawn(h, rank)
+            for name, run in {
+                "a.forward": lambda x=wide, weight=weight: x @ weight.t(),
+                "a.input-grad": lambda x=narrow, weight=weight: x @ weight,
+                "a.weight-grad": lambda x=wide, y=narrow: y.t() @ x,
+                "b.forward": lambda x=narrow, weight=second: x @ weight.t(),
+                "b.input-grad": lambda x=wide, weight=second: x @ weight,
+                "b.weight-grad": lambda x=wide, y=narrow: x.t() @ y,
+            }.items():
+                yield f"narrow.{name}", f"{m}x{h}x{rank}", run
+    for name, dtype in (("bf16", torch.bfloat16), ("fp32", torch.float32)):
+        x = drawn(16384, 4096, dtype=dtype)
+        found, mask = torch.native_dropout(x, 0.1, True)
+        yield f"dropout.{name}.forward", "16384x4096", lambda x=x: torch.native_dropout(x, 0.1, True)
+        yield (
+            f"dropout.{name}.backward", "16384x4096",
+            lambda x=found, mask=mask: torch.ops.aten.native_dropout_backward(x, mask, 1.0 / 0.9),
+        )  # fmt: skip
+    x, mask = drawn(16384, 4096), drawn(16384, 4096) > 0
+    yield "masked", "16384x4096", lambda x=x, mask=mask: mask * x
+
+
 def states() -> Iterator[Row]:
     """Updates, and streams of as many numbers as an average model has."""
     for name in ("fused", "foreach"):
@@ -226,7 +252,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--out", type=Path, required=True, help="CSV file of the rows")
-    parts = (products, narrow_products, attention, elementwise, losses, operations, states, grouped)
+    parts = (products, narrow_products, attention, elementwise, losses, operations, adapters, states, grouped)
     named = [part.__name__ for part in parts]
     parser.add_argument("--only", nargs="+", choices=named, default=named, help="what to measure (default: everything)")
     arguments = parser.parse_args()

@@ -62,13 +62,14 @@ OF_SOFTWARE = {
     "fused_gate", "fused_norms", "working_copy", "gradients_freed", "foreach_update", "narrow_inputs",
     "repeated_heads", "recompute_stops", "norm_kernels", "fused_sums", "autocast", "grouped_experts", "written_out",
     "current_scaling", "copies", "gathers_again", "complex_rotary",
+    "own_projections",
 }  # fmt: skip
 """Habits that a stack decides: said by --stack."""
 QUESTION = {"seq", "batch", "notes"}
 """Fields that other flags say, or that say what was chosen."""
 PYTHON_ONLY = {
     "converted_gradients", "paired_sends", "launch_blocking", "fused_adapters", "half_adapters", "wrapped_adapters",
-    "base_inputs_kept", "joint_qkv", "sliced_experts", "padded_experts",
+    "base_inputs_kept", "joint_qkv", "sliced_experts", "padded_experts", "prepared_base",
 }  # fmt: skip
 """Habits of DeepSpeed's engine, of a release of Megatron Core, of debugging and of libraries of fine-tuning, for case
 studies and tables."""

@@ -100,17 +100,23 @@ def test_a_format_that_the_device_lacks_is_named() -> None:
 
 
 def test_ring_attention_pays_for_merging_its_partial_outputs() -> None:
-    """As many tokens on a rank, whether of one whole sequence or of a half and a quarter of longer batches."""
+    """As many tokens on a rank, whether of one whole sequence or of a half and a quarter of longer batches. Queries: as
+    much as zeros, and three times for each part; keys and values joined."""
     described, clock = model("llama3-8b"), Clock(H100, "bf16")
     recipe = Recipe(seq=8192, batch=8)
     cores = [
         attention_core(Shard(described, Layout(cp=cp, micro_batch=cp).grid(), recipe, clock), 0) for cp in (1, 2, 4)
     ]
-    merges_B = [3.0 * (cp - 1) * 8192 * described.attention.out_width * 2.0 for cp in (1, 2, 4)]
+    attention = described.attention
+    keys_B = 2.0 * 2 * 8192 * 2 * attention.kv_heads * attention.head_dim
+    merges_B = [(cp > 1) * ((1.0 + 3.0 * cp) * 8192 * attention.out_width * 2.0 + keys_B) for cp in (1, 2, 4)]
     rate_Bps = H100.memory_bandwidth_Bps * H100.efficiency.stream_frac
     for core, merged_B in zip(cores, merges_B, strict=True):
-        assert float(core.forward.device_s - cores[0].forward.device_s) == pytest.approx(merged_B / rate_Bps, abs=1e-15)
+        assert float(core.forward.stream_s - cores[0].forward.stream_s) == pytest.approx(merged_B / rate_Bps, abs=1e-15)
         assert float(core.forward.flops) == pytest.approx(float(cores[0].forward.flops), rel=1e-12)
+    # Shorter sequences are slower, and parts without a mask are not.
+    assert float(cores[0].forward.attention_s) < float(cores[1].forward.attention_s)
+    assert float(cores[2].forward.attention_s) < 1.2 * float(cores[0].forward.attention_s)
 
 
 @pytest.mark.parametrize("flash", [True, False])

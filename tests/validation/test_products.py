@@ -1,11 +1,13 @@
 """Curves from products alone: the catalog has what the fit finds, and they meet the products that they are from."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from lockstep.hardware import device, efficiency
+from lockstep.kernels.adapters import DROPOUT, MASKED
 from lockstep.kernels.clock import OPERATIONS as PYTORCH
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.loss import TAKEN
@@ -71,6 +73,40 @@ def test_what_is_written_out_takes_what_it_took_alone(
             if elements >= products.LEAST_ELEMENTS:
                 found.append(float(row["time_us"]) * 1e-6 * stream_Bps / (2.0 * passes[place] * elements))
         assert np.median(found) == pytest.approx(takes[place], abs=0.01)
+
+
+def taken(kernel: str, size_B: Callable[[list[int]], float]) -> list[float]:
+    """Times a stream of their bytes that kernels took on H100, of numbers that fill more than a cache."""
+    stream_Bps = device("h100-sxm").memory_bandwidth_Bps * efficiency("h100").stream_frac
+    found = [row for row in read_rows(products.H100_FILE) if row["kernel"].startswith(kernel)]
+    shapes = [[int(side) for side in row["shape"].split("x")] for row in found]
+    return [
+        float(row["time_us"]) * 1e-6 * stream_Bps / size_B(shape)
+        for row, shape in zip(found, shapes, strict=True)
+        if shape[0] * shape[1] >= products.LEAST_ELEMENTS
+    ]
+
+
+def test_dropout_and_masks_take_what_they_took_alone() -> None:
+    """A mask is a byte for each number."""
+    wide = {"bf16": 5.0, "fp32": 9.0}
+    forward, backward = (
+        [
+            one
+            for name, each_B in wide.items()
+            for one in taken(f"dropout.{name}.{way}", lambda s, e=each_B: e * s[0] * s[1])
+        ]
+        for way in ("forward", "backward")
+    )
+    assert np.mean(forward) == pytest.approx(DROPOUT, abs=0.02)
+    assert np.mean(backward) == pytest.approx(PYTORCH, abs=0.02)
+    assert taken("masked", lambda sides: 5.0 * sides[0] * sides[1]) == [pytest.approx(MASKED, abs=0.01)]
+
+
+def test_products_of_a_rank_take_alone_what_the_page_says() -> None:
+    found = taken("narrow.", lambda sides: 2.0 * (sides[0] * sides[1] + sides[2] * (sides[0] + sides[1])))
+    assert len(found) >= 50
+    assert np.median(found) == pytest.approx(1.36, abs=0.01)
 
 
 KERNELS_OF_H100 = [row for row in read_rows(products.H100_FILE) if row["kernel"].startswith(("matmul.", "fp8."))]

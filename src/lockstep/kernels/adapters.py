@@ -1,24 +1,92 @@
-"""Kernel work of adapters beside a layer's frozen matrices, and of bringing quantised ones to half precision."""
+"""Kernel work of adapters beside a layer's frozen matrices, and of bringing quantised ones to half precision.
+
+Passes over what a matrix gives (outputs) and reads (inputs), forward and backward, in units of half-precision elements,
+so that one in fp32 counts two. All are kernels of PyTorch, one after another:
+
+    fp32       PEFT's without autocast: inputs converted (3) and read wide (1); what comes out written wide (1), scaled
+               (4), added (5), converted back (3). Backward: converted (3), for the frozen matrix back (3), scaled (4),
+               read wide twice (2); inputs written and read wide (2), converted (3), added to the frozen matrix's (3)
+    autocast   inputs converted there and back (6), outputs scaled (2) and added (3); backward scaled (2), inputs
+               converted back and there (6), added (3)
+    half       nothing is converted: outputs scaled and added (5), backward 2 and 3. So do PEFT's layers on quantised
+               matrices under autocast (those of bitsandbytes in four bits copy what comes out first, 2)
+    fused      outputs added (3), backward inputs added (3). What A gives is computed again, as is its gradient, which
+               makes two products more in the backward pass
+
+A dropout before A reads and writes its inputs and a mask of one byte each, in fp32 where these were converted; fused
+kernels keep no mask, but compare what came out with zero (1.5) and multiply by the result (2.5). Dropouts, and products
+of two formats, are far from the memory's rate: DROPOUT and MASKED. Products with a rank took 1.36 times as long as a
+stream of their bytes alone (h100_kernels.csv), with what they read out of the cache; in steps they do not.
+
+Sources: huggingface/peft 0.13, peft/tuners/lora/layer.py (Linear), bnb.py (Linear4bit) and gptq.py (QuantLinear);
+NVIDIA-NeMo/Megatron-Bridge@0191fc5, src/megatron/bridge/peft/lora_layers.py; foundation-model-stack/fms-acceleration,
+plugins/fused-ops-and-kernels, fused_ops/unsloth_lora/bnb/fast_lora.py (LoRA_QKV and LoRA_W).
+"""
 
 from __future__ import annotations
 
-from lockstep.kernels.clock import Work
+from dataclasses import dataclass
+
+from lockstep.kernels.clock import OPERATIONS, Work
 from lockstep.kernels.shard import Passes, Shard
+from lockstep.layout import Recipe
 from lockstep.types.arrays import Number
 from lockstep.workload import Adapters, LayerKind, is_linear, layer_weights
 from lockstep.workload.adapters import ROWS
 
+Pair = tuple[float, float]
+MASK = 0.5
+"""Passes in which a mask of one byte each is read or written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """Passes around the products of an adapter, forward and backward."""
+
+    outputs: Pair
+    inputs: Pair
+    kernels: tuple[int, int, int, int]
+    """Forward and backward over outputs, then over inputs."""
+    dropout: Pair = (2.0 + MASK, 2.0 + MASK)
+    again: bool = False
+    """Whether what A gives, and the gradient of that, are computed once more."""
+
+    @property
+    def dropout_takes(self) -> Pair:
+        """Passes that a dropout takes as long as."""
+        there, back = self.dropout
+        multiplied = 2.0 + MASK if self.again else 0.0
+        return there * DROPOUT / OPERATIONS, back + multiplied * (MASKED / OPERATIONS - 1.0)
+
+
+DROPOUT, MASKED = 1.2, 2.24
+"""Times as long as a stream of their bytes that a dropout and numbers times a mask took on H100 (h100_kernels.csv)."""
+WIDE_DROPOUT = 4.0 + MASK, 4.0 + MASK
+KINDS = {
+    "fp32": Around((13.0, 12.0), (4.0, 8.0), (4, 4, 2, 2), WIDE_DROPOUT),
+    "autocast": Around((5.0, 2.0), (6.0, 9.0), (2, 2, 3, 3), WIDE_DROPOUT),
+    "half": Around((5.0, 2.0), (0.0, 3.0), (2, 2, 0, 1)),
+    "copied": Around((7.0, 2.0), (0.0, 3.0), (3, 1, 0, 1)),
+    "fused": Around((3.0, 0.0), (0.0, 3.0), (1, 0, 0, 1), (2.0 + MASK, 4.0), again=True),
+}
+COPYING = ("nf4", "nf4-single")
+"""Bases of bitsandbytes in four bits."""
+
+
+def around(recipe: Recipe) -> Around:
+    """What runs around the products of an adapter."""
+    if recipe.fused_adapters:
+        return KINDS["fused"]
+    if recipe.half_adapters:
+        return KINDS["half"]
+    if not recipe.autocast:
+        return KINDS["fp32"]
+    return KINDS["autocast" if recipe.base is None else "copied" if recipe.base in COPYING else "half"]
+
 
 def adapter_work(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
-    """The two products of every adapter of a layer, and adding what they give to what the frozen matrix gives.
-
-    PEFT's kernels, one after another, cast inputs to the adapters' fp32, scale, add and cast back: 4 and 13 passes of
-    half-precision elements over inputs and outputs forward, 8 and 7 backward (peft/tuners/lora/layer.py, Linear). Under
-    autocast the products are in half precision all the same: 6 and 5 forward, 9 (casts there and back, a sum) and 2. In
-    half precision they only scale and add: 5 over outputs forward, 2 over outputs and 3 over inputs backward
-    (NVIDIA-NeMo/Megatron-Bridge@0191fc5, src/megatron/bridge/peft/lora_layers.py).
-    """
-    model, grid, parts = shard.model, shard.grid, Passes(Work(), Work())
+    """The two products of every adapter of a layer, and adding what they give to what the frozen matrix gives."""
+    model, grid, parts, kernels = shard.model, shard.grid, Passes(Work(), Work()), around(shard.recipe)
     for weight in layer_weights(model, kind.stored):
         if not adapters.adapts(weight):
             continue
@@ -28,27 +96,26 @@ def adapter_work(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
         if weight.cut == "expert" and model.experts:
             count = weight.copies / grid.ep
             rows = shard.routed_tokens * model.experts.top_k / count
-        by_rows, own = weight.name in ROWS, not adapters.joins(weight)
+        by_rows = weight.name in ROWS
         k, n = (inputs / ways, outputs) if by_rows else (inputs, outputs / ways)
-        if own:
-            parts += shard.trained_product(rows, adapters.rank, k, count)
-        parts += shard.trained_product(rows, n, adapters.rank, count)
-        if adapters.dropout_frac and own:
-            # Reads and writes elements and a mask of one byte each, in either pass.
-            width = 1.0 if shard.recipe.half_adapters else 2.0
-            parts += shard.elementwise(rows * k * count, 2.0 * width + 0.5, 2.0 * width + 0.5)
-        if shard.recipe.fused_adapters:
-            parts += shard.elementwise(rows * n * count, 3.0, 0.0)
-        elif shard.recipe.half_adapters:
-            parts += shard.operations(rows * n * count, 5.0, 2.0, 2 * own, 2 * own)
-            if own:
-                parts += shard.operations(rows * k * count, 0.0, 3.0, there=0)
-        elif shard.recipe.autocast:
-            parts += shard.elementwise(rows * n * count, 5.0, 2.0, kernels=2)
-            parts += shard.elementwise(rows * k * count, 6.0, 9.0, kernels=3)
-        else:
-            parts += shard.elementwise(rows * n * count, 13.0, 7.0, kernels=4)
-            parts += shard.elementwise(rows * k * count, 4.0, 8.0, kernels=2)
+        parts += _products(shard, adapters.rank, (rows, k, n, count), not adapters.joins(weight), kernels.again)
+        parts += shard.operations(rows * n * count, *kernels.outputs, *kernels.kernels[:2])
+        if not adapters.joins(weight):
+            parts += shard.operations(rows * k * count, *kernels.inputs, *kernels.kernels[2:])
+            if adapters.dropout_frac:
+                parts += shard.operations(rows * k * count, *kernels.dropout_takes)
+    return parts
+
+
+def _products(shard: Shard, rank: int, sides: tuple[Number, Number, Number, Number], own: bool, again: bool) -> Passes:
+    """The products with A, if it is an adapter's own, and B, of so many rows, inputs, outputs and copies."""
+    rows, k, n, count = sides
+    several = [(n, rank), (rank, k)] if own else [(n, rank)]
+    parts = Passes(Work(), Work())
+    for columns, inner in several:
+        parts += shard.trained_product(rows, columns, inner, count)
+        if again:
+            parts += Passes(Work(), shard.clock.matmul(rows, columns, inner, count))
     return parts
 
 

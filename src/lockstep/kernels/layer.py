@@ -27,7 +27,8 @@ from lockstep.kernels.norms import final_norm_work, norms, query_key_norms, rota
 from lockstep.kernels.recurrent import first_width, recurrent_core, recurrent_projections
 from lockstep.kernels.scores import score_work
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.sums import bias_sums, residual_sums
+from lockstep.kernels.sums import bias_sums, input_sums, residual_sums
+from lockstep.kernels.wide import wide_work
 from lockstep.layout.sharing import repeats_heads
 from lockstep.parallel.context import partials
 from lockstep.types.arrays import Number
@@ -42,6 +43,12 @@ operation after another: a part in fp32 (3), its difference from the sum (6), we
 values joined for the next exchange (4); backward these (4), the gradient of queries added in fp32 (5), of half of keys
 and values each added and joined (13), joined for sending (8). PyTorch 2.6, torch/distributed/tensor/experimental/
 _attention.py: _SDPAMerger, _templated_ring_attention and _templated_ring_attention_backward."""
+
+RING = (((1.0, 3.0), (2.0, 0.0), 3), ((-1.0, 3.0), (0.0, 5.0), 4))
+"""Passes over queries and over keys and values, forward and backward, once and for each step of a ring, and kernels of
+a step. Forward the output is filled with zeros (1), that of every step is weighted and added (3), keys and values are
+joined for sending (2). Backward the first gradient of queries is copied (2), the others added (3), those of keys and
+values are joined (2) and added (3). NVIDIA/TransformerEngine 1.13, pytorch/attention.py, AttnFuncWithCPAndKVP2P."""
 
 
 def projections(shard: Shard, rotary: bool = True) -> Passes:
@@ -99,7 +106,8 @@ def attention_core(shard: Shard, window: int, causal: bool | None = None, bias: 
     bias is then written where the scores go and read by their product, which adds to it (`baddbmm`). Relative positions
     are added to the scores in place, and their gradient is a sum over sequences. The output is copied from heads to
     tokens. Packed samples do not attend to one another in fused kernels. A kernel with a window runs as fast as one
-    over the sequences in whose triangle a query meets as many keys: the tiles on the diagonal are as many.
+    over the sequences in whose triangle a query meets as many keys: the tiles on the diagonal are as many. In a ring
+    one step has a rank's own tokens under the mask, the others all queries and half of the keys, or the reverse.
     """
     attention, recipe, grid = shard.model.attention, shard.recipe, shard.grid
     heads, per_head = attention.heads / grid.tp, grid.micro_batch * recipe.seq / grid.cp
@@ -112,7 +120,13 @@ def attention_core(shard: Shard, window: int, causal: bool | None = None, bias: 
         flops = 2.0 * scores * (query_dim + value_dim)
         executed_backward = 2.0 * scores * (3 * query_dim + 2 * value_dim)
         fused, size = shard.clock.fused_attention, (2.0 * keys if causal else keys, query_dim, causal)
-        both = Passes(fused(flops, *size), fused(executed_backward, *size, backward=True))
+        own, both = 1.0, Passes(Work(), Work())
+        if causal and not window and recipe.cp_kind == "ring" and recipe.sample_tokens is None:
+            own, size = 1.0 / grid.cp, (length / grid.cp, query_dim, True)
+            apart, half = 1.0 - own, (length / grid.cp / 2, query_dim, False)
+            steps = fused(apart * flops, *half), fused(apart * executed_backward, *half, backward=True)
+            both = Passes(*(replace(work, kernels=grid.cp - 1) for work in steps))
+        both += Passes(fused(own * flops, *size), fused(own * executed_backward, *size, backward=True))
         return both + _merging(shard, heads * value_dim)
     count, rows = grid.micro_batch * heads, recipe.seq / grid.cp
     products = shard.product(rows, recipe.seq, query_dim, count) + shard.product(rows, value_dim, recipe.seq, count)
@@ -132,8 +146,8 @@ def cross_projections(shard: Shard) -> Passes:
 
 
 def _merging(shard: Shard, width: Number) -> Passes:
-    """A ring adds the partial outputs of its steps, two reads and a write for each but the first; torch's context
-    parallelism, which is what FSDP2 comes with, those of every rank whose keys it gathers.
+    """What surrounds the steps of a ring (RING); torch's context parallelism, which is what FSDP2 comes with, adds the
+    outputs of every rank whose keys it gathers.
     """
     recipe, ranks = shard.recipe, shard.grid.cp
     if recipe.sharding == "fsdp2" and recipe.cp_kind == "gather":
@@ -143,9 +157,14 @@ def _merging(shard: Shard, width: Number) -> Passes:
         several = np.where(ranks > 1, ranks, 0)
         later = np.maximum(0, ranks - 1)
         return Passes(stream(forward * later * size_B, 5 * later), stream(backward * several * size_B, 8 * several))
-    more = partials(recipe.cp_kind, ranks, shard.kv_heads) - 1
-    size_B = 3.0 * more * shard.tokens * width * shard.clock.element_B
-    return Passes(shard.clock.stream(size_B, more), shard.clock.stream(size_B, more))
+    parts = partials(recipe.cp_kind, ranks, shard.kv_heads)
+    keys = 2.0 * shard.kv_heads * shard.model.attention.head_dim
+    found = []
+    for (once, each), (keys_once, keys_each), kernels in RING:
+        passes = width * (once + each * parts) + keys * (keys_once + keys_each * parts)
+        size_B = np.where(parts > 1, passes, 0.0) * shard.tokens * shard.clock.element_B
+        found.append(shard.clock.stream(size_B, np.where(parts > 1, kernels * parts, 0)))
+    return Passes(*found)
 
 
 def _for_blocks(parts: Passes, kind: LayerKind) -> Passes:
@@ -162,7 +181,7 @@ def residual_and_norms(shard: Shard, kind: LayerKind = DENSE) -> Passes:
         parts += shard.elementwise(elements, 1.0, 4.0, kernels=0 if recipe.fused_elementwise else 2)
         if recipe.fused_elementwise:
             parts += Passes(Work(), Work(kernels=2))
-    return _for_blocks(parts + autocast_work(shard), kind) + bias_sums(shard, kind)
+    return _for_blocks(parts + autocast_work(shard), kind) + bias_sums(shard, kind) + input_sums(shard, kind)
 
 
 def product_pairs(shard: Shard, kind: LayerKind) -> tuple[tuple[Number, Number], ...]:
@@ -279,7 +298,7 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
     elif kind.block == "dense" and shard.model.mlp:
         around += feed_forward(shard, shard.model.mlp.ffn / shard.grid.tp, shard.tokens, 1, shard.model.mlp.gated)
     if shard.recipe.adapters is not None:
-        around += restored_work(shard, kind)
+        around += restored_work(shard, kind) + wide_work(shard, kind)
         bare, around = around, around + adapter_work(shard, shard.recipe.adapters, kind)
     frozen = None if bare is None else bare.forward + core.forward
     return LayerWork(around, core, shared, frozen, counted)

@@ -40,6 +40,8 @@ NORM, SPLIT_NORM, CONVERTED_NORM, WRITTEN_NORM = (
     (18.0, 46.0, 10, 14),
 )
 """Passes forward and backward of one norm, and kernels forward and backward; the last adds what its blocks summed."""
+OF_WEIGHT = 4.0
+"""Of the last, backward passes for the gradient of its weight, which frozen norms have not."""
 KINDS = {"one": NORM, "split": SPLIT_NORM, "converted": CONVERTED_NORM}
 ENGINE = "transformer-engine"
 ROTARY, WRITTEN_ROTARY, COMPLEX_ROTARY = (2.0, 2.0, 2), (10.0, 14.0, 12), (10.0, 10.0, 6)
@@ -67,7 +69,8 @@ def norm_passes(shard: Shard) -> tuple[float, float, int, int]:
     if not writes_norms(shard):
         return KINDS[shard.recipe.norm_kernels]
     (forward, backward, *kernels), takes = WRITTEN_NORM, NORM_TAKES
-    return forward * takes[0], backward * takes[1], kernels[0], kernels[1]
+    trained = shard.recipe.adapters is None
+    return forward * takes[0], (backward - OF_WEIGHT * (not trained)) * takes[1], kernels[0], kernels[1] - (not trained)
 
 
 def query_key_norms(shard: Shard, elements: Number) -> Passes:

@@ -1,26 +1,34 @@
-"""Kernel work of what autograd adds up: both ways of a residual stream, and biases' gradients.
+"""Kernel work of what autograd adds up: both ways of a residual stream, all readers of a norm, and biases' gradients.
 
 In passes over activations, forward and backward:
 
     residual   addition (3); backward the gradients of both ways are read, and their sum written (3), of which one that
                is added inside the norm's backward pass reads the other way's gradient alone (1)
+    inputs     backward the gradients of what queries, keys, values, a gate and its other half read, where each is a
+               product of its own: every one but the first of each block is added (3); under autocast: `autocast.py`
     bias       backward the gradient of what the layer gives is read once more (1), a kernel for each layer
 
 Software that compiles layers as a whole does both inside other kernels (`Recipe.fused_sums`).
 
-Sources: PyTorch, torch/csrc/autograd/input_buffer.cpp (accumulate), for gradients that meet; tools/autograd/
+Sources: PyTorch, torch/csrc/autograd/input_buffer.cpp (accumulate), for gradients that meet; huggingface/transformers,
+models/llama/modeling_llama.py (LlamaAttention and LlamaMLP), for products of their own; tools/autograd/
 derivatives.yaml (addmm: the bias is expanded, its gradient summed); Megatron-LM, megatron/model/fused_bias_dropout.py
 and fused_bias_gelu.py, whose biases have their gradients summed by autograd too.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
+from lockstep.kernels.autocast import casts
 from lockstep.kernels.clock import Work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.workload import LayerKind, Weight, layer_weights
 
 JOINT = {"key": "query", "value": "query", "gate": "up"}
 """Matrices that are one tensor with another."""
+SUM = 3.0
+"""Passes of a sum of two gradients."""
 
 
 def residual_sums(shard: Shard) -> Passes:
@@ -29,6 +37,17 @@ def residual_sums(shard: Shard) -> Passes:
     if shard.recipe.fused_sums:
         return shard.elementwise(elements, 6.0, 2.0, kernels=2)
     return shard.elementwise(elements, 6.0, 6.0, kernels=2)
+
+
+def input_sums(shard: Shard, kind: LayerKind) -> Passes:
+    """Sums of the gradients of what several products read."""
+    model, recipe = shard.model, shard.recipe
+    block = model.mlp if kind.block == "dense" else model.experts
+    if not recipe.own_projections or block is None or not block.gated:
+        return Passes(Work(), Work())
+    count = 2 * (kind.attends and not recipe.joint_qkv) + (kind.block == "dense")
+    found = shard.operations(shard.loose_tokens * model.hidden, 0.0, SUM * count, 0, count)
+    return Passes(Work(), found.backward.when(np.logical_not(casts(shard))))
 
 
 def bias_sums(shard: Shard, kind: LayerKind) -> Passes:

@@ -25,6 +25,7 @@ BASE_B = {"nf4": 0.5 + 1 / 64 * (1 + 4 / 256), "nf4-single": 0.5 + 4 / 64, "int8
 (QLoRA, arXiv 2305.14314, section 3); nf4-single with scales in fp32 (without QLoRA's double quantisation); int8 with a
 scale per row (arXiv 2208.07339); GPTQ in four bits with groups of 128, a half-precision scale and a zero each (arXiv
 2210.17323)."""
+BITSANDBYTES = ("nf4", "nf4-single", "int8")
 ADAPTER_B = 4.0
 """Bytes of an adapter's element, and of its gradient, in PEFT."""
 NOT_TRAINED = {
@@ -106,15 +107,18 @@ class Recipe(Brief):
     half_adapters: bool = False
     """Adapters are stored, trained and passed as other parameters, not in fp32 as by PEFT (autocast_adapter_dtype)."""
     wrapped_adapters: bool = False
-    """Where FSDP shards parameters, each matrix of an adapter is a unit of its own (PEFT's fsdp_auto_wrap_policy), and
-    the host, which runs two units ahead at most, waits for kernels."""
+    """Where FSDP shards, each matrix of an adapter is a unit (fsdp_auto_wrap_policy), and the host runs two ahead."""
     working_copy: bool = True
     """Half-precision parameters are kept beside their master copy; FSDP casts what it gathers instead."""
     base_inputs_kept: bool = False
     """Frozen matrices in a `base` format keep their inputs, which nothing needs (bitsandbytes before 0.43.2)."""
     joint_qkv: bool = False
-    """Values are a view of the product that makes queries, keys and values, which so stays whole (LitGPT); where keys
-    and values are repeated they are copies, and nothing more stays. Adapters of the three have one dropout."""
+    """Values are a view of the product that makes queries, keys and values, which stays whole where keys and values are
+    not repeated (LitGPT). Adapters of the three have one dropout."""
+    own_projections: bool = False
+    """Queries, keys, values, a gate and what it multiplies are products of their own (transformers, torchtune)."""
+    prepared_base: bool = False
+    """Norms above an unsharded nf4 base are fp32, and so what it gives (PEFT's prepare_model_for_kbit_training)."""
     repeated_heads: bool = False
     """Keys and values are repeated for every query that shares them, before they travel or are read (repeat_kv)."""
     gradients_freed: bool = False
@@ -149,16 +153,15 @@ class Recipe(Brief):
     products are cut in pieces that communicate while others compute (Transformer Engine's userbuffers); or async, where
     each collective overlaps with its own product alone (PyTorch's asynchronous tensor parallelism)."""
     gathers_again: bool = True
-    """With sequence parallelism a rank keeps its own part of what is gathered for a product, and gathers it once more
-    in the backward pass (Megatron-LM, Transformer Engine, nanotron; arXiv 2205.05198 4.2.2); DTensor does not."""
+    """With sequence parallelism what is gathered for a product is gathered once more in the backward pass (Megatron-LM,
+    Transformer Engine, nanotron; arXiv 2205.05198 4.2.2); DTensor keeps it."""
     cp_kind: str = "ring"
     """How context-parallel ranks share attention: ring, gather (keys and values of all, as in Llama 3), all-to-all (by
     heads, as in DeepSpeed-Ulysses) or mixed (all-to-all among neighbours, a ring across)."""
     overlap_ep: str = "cells"
     """The expert exchange overlapped with compute: none; cells, during the other pass where the schedule runs a forward
-    and a backward pass as one cell (dualpipe, dualpipe-v); shared, during the shared experts of the same layer
-    (Megatron Core's --moe-shared-expert-overlap); or passes, during the kernels of another micro-batch's pass
-    (--overlap-moe-expert-parallel-comm)."""
+    and a backward pass as one cell (dualpipe, dualpipe-v); shared, during the same layer's shared experts; or passes,
+    during another micro-batch's (Megatron Core's --moe-shared-expert-overlap, --overlap-moe-expert-parallel-comm)."""
     overlap_device_frac: float | None = None
     """Share of the device, arithmetic and memory bandwidth alike, that traffic takes from the kernels beside it. None:
     of the experts' exchange 20 of 132 multiprocessors, as DeepSeek-V3 gave it (arXiv 2412.19437, section 3.2.2), of
@@ -175,8 +178,7 @@ class Recipe(Brief):
     """What selective recomputation computes again: core_attn, layernorm, mla_up_proj, mlp, moe_act (Megatron Core's
     words, see `workload/piece.py`); a module that the model does not have changes nothing."""
     recompute_stops: bool = False
-    """What is computed again ends with the last tensor that the backward pass reads, so that the product which ends a
-    layer is not run again (XLA; PyTorch's checkpointing without re-entry since 2.1)."""
+    """The product that ends a layer is not computed again (XLA; PyTorch's checkpointing without re-entry since 2.1)."""
     recompute_layers: int = 0
     """Layers of every stage, or chunk, that full recomputation runs again, the others keeping all (Megatron-LM's method
     block); 0 for all of them."""
@@ -193,15 +195,13 @@ class Recipe(Brief):
     overlap_pp: bool = False
     """Pipeline sends overlap with compute."""
     paired_sends: bool = True
-    """What a stage sends to a neighbour and receives from it travel together (Megatron-LM's combined send-receive). If
-    not, they take turns, as in DeepSpeed's pipeline engine (deepspeed/runtime/pipe/schedule.py)."""
+    """What a stage sends to a neighbour and receives from it travel together, not in turns (DeepSpeed's engine)."""
     grouped_experts: bool = True
     """The products of a rank's experts are one kernel, not one for each (as in Transformer Engine's GroupedLinear)."""
     sliced_experts: bool = False
     """Such a loop slices rows, and gathers those of cut experts by columns (Megatron Core 0.9)."""
     padded_experts: bool = False
-    """In fp8 or narrower the rows of a rank's experts are copied apart, to multiples of what kernels take, and what
-    comes out back (Transformer Engine's Fp8Padding), which HybridEP does in passing."""
+    """In fp8 or narrower experts' rows are copied to multiples of what kernels take, and back (TE's Fp8Padding)."""
     cuda_graphs: str = "none"
     """What the host replays from CUDA graphs instead of launching it: none; attention, of a layer all but its routed
     experts (Megatron Core's scopes attn, moe_router and moe_preprocess); or step, everything."""

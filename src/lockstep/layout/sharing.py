@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lockstep.layout.layout import LayoutGrid
-from lockstep.layout.recipe import Recipe
+from lockstep.layout.recipe import BITSANDBYTES, Recipe
 from lockstep.parallel.data.sharing import Sharing, sharing
 from lockstep.types.arrays import Bools, Truth
 
@@ -20,6 +20,15 @@ def widened(recipe: Recipe, grid: LayoutGrid) -> Truth:
     nor above frozen ones in half precision.
     """
     return recipe.autocast & (recipe.adapters is None) & (grid.zero < 3)
+
+
+def wide_base(recipe: Recipe, grid: LayoutGrid, norm: str) -> Truth:
+    """Where quantised matrices of bitsandbytes read fp32 under torch.autocast, and so give it: PEFT has prepared a base
+    that is not sharded, or the model's norm is LayerNorm, which autocast runs in fp32.
+    """
+    if not recipe.autocast or recipe.base not in BITSANDBYTES or recipe.fused_adapters:
+        return np.zeros((), dtype=bool)
+    return (recipe.prepared_base & (grid.zero < 3)) | (norm == "layernorm")
 
 
 def repeats_heads(recipe: Recipe) -> bool:

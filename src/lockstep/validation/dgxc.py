@@ -159,7 +159,7 @@ def _case(row: dict[str, str]) -> Case:
     if row["mode"] != "pretrain":
         switches["sample_tokens"] = SAMPLE_TOKENS
     if row["mode"] == "lora":
-        switches["train"] = "lora:r=8,targets=qkv"
+        switches |= {"train": "lora:r=8,targets=qkv", "cross_entropy": "in-place", "overlap_tp": "none"}
     return _asked(row, layout, Recipe.by("nemo-24", **_trained(row), overlap_pp=layout.vpp > 1, **switches))
 
 

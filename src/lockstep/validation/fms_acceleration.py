@@ -103,7 +103,7 @@ def loss_of(row: dict[str, str]) -> str:
         return "chunked"
     if "foak" in kernels:
         return "fused" if narrow else "upcast"
-    return "upcast" if narrow else "eager"
+    return "upcast" if narrow and not row["amp"] else "eager"
 
 
 def _recipe(row: dict[str, str], seq: int) -> Recipe:
@@ -115,7 +115,7 @@ def _recipe(row: dict[str, str], seq: int) -> Recipe:
         optimizer="adamw" if wide else "adamw-bf16",
         gradient_B=4.0 if wide else 2.0,
         reduce_B=2.0,
-        fused_elementwise="foak" in row["framework_config"] and "santacoder" not in row["model"],
+        dropout="santacoder" in row["model"],
         fused_norms="foak" in row["framework_config"],
         cross_entropy=loss_of(row),
     )

@@ -24,6 +24,7 @@ from lockstep.validation.vocabulary import allocated_B
 
 SOURCE = "foundation-model-stack/fms-acceleration@876e2ed, scripts/benchmarks/refs; its fine-tuning of adapters"
 FILE = "fms_acceleration_adapters.csv"
+DROPOUT_FRAC = 0.1
 BASES = {"bnb": "nf4", "autogptq": "gptq"}
 
 
@@ -61,17 +62,20 @@ def _sequences(row: dict[str, str]) -> int:
 
 def _recipe(row: dict[str, str]) -> Recipe:
     kernels = row["framework_config"]
-    fused = "foak" in kernels and "santacoder" not in row["model"]
+    narrow = "santacoder" in row["model"]
+    fused, targets = "foak" in kernels and not narrow, "qkv" if narrow else "attention"
     return Recipe.by(
         "hf-trainer",
-        seq=2048 if "santacoder" in row["model"] else 4096,
+        seq=2048 if narrow else 4096,
         batch=_sequences(row),
         dtype="fp16" if row["torch_dtype"] == "float16" else "bf16",
         optimizer="adamw",
-        train=f"lora:r={int(float(row['lora_rank']))},targets=attention",
+        train=f"lora:r={int(float(row['lora_rank']))},targets={targets},dropout={DROPOUT_FRAC}",
+        autocast=bool(row["amp"]),
+        prepared_base="baseline" in kernels,
+        dropout=narrow,
         base=next((base for word, base in BASES.items() if word in kernels), None),
         reduce_B=2.0,
-        fused_elementwise=fused,
         fused_norms=fused,
         fused_adapters=fused and "accelerated" in kernels,
         cross_entropy=loss_of(row),

@@ -11,8 +11,8 @@ Of H100 there are all three products of a linear layer at shapes of training, in
 numbers (`h100`): the same line in relative errors, c not below 0.5; of fp8, with one scale per tensor, the median over
 what the curve says in bf16. Measured for this purpose on one H100 SXM of 700 W, PyTorch 2.11.0 with CUDA 13.0, 26
 November 2026, on random numbers, each the median of 60 ms of repeats with the cache emptied between them
-(`benchmarks/gpu_kernels.py`): h100_kernels.csv. A device that runs nothing but products is held
-back by its power; beside other kernels it may be faster.
+(`benchmarks/gpu_kernels.py`): h100_kernels.csv; what adapters run (narrow, dropout, masked), medians of 20, on 27
+November. A device that runs nothing but products is held back by its power; beside other kernels it may be faster.
 
 Of A100 by the same line the products of 2,048 rows and more that Azure publishes, after warming up until clocks are
 sustained (gemm_kernels.csv), and the fastest of many shapes (matmul_achievable_flops.csv). Of PyTorch what it takes

@@ -1,0 +1,99 @@
+"""Kernel work that a quantised base adds where its matrices read fp32, and so give it (bitsandbytes under autocast).
+
+PEFT prepares such a base by keeping norms and embeddings in fp32 (`Recipe.prepared_base`), and torch.autocast runs
+LayerNorm in fp32. What a norm gives is then fp32, a four- or eight-bit matrix converts it for its product, and converts
+what comes out to the format that it read. The residual stream, queries, keys, values and all inside a feed-forward
+block are so in fp32. In passes over elements of half precision, beside what is counted without it:
+
+    norms      RMSNorm written out needs no conversions: 4 less forward and 4 less backward, one of whose gradients is
+               wide; a kernel of its own moves twice the bytes
+    products   inputs converted (3), what comes out too (3); backward both ways (3 and 3), and gradients of what several
+               read are added in fp32 (3 more)
+    attention  rotary embedding and repeated heads once more, as wide; converted for the kernel (3), and backward (3)
+    block      the activation once more, as wide
+    residuals  added to half precision (2 more) and in fp32 (3 more); backward both sums are fp32 (6 more), and what
+               returns to attention's output is narrowed (3)
+    adapters   outputs copied and added as wide (4), inputs narrowed for A (3); backward both (3 and 3), the sum in fp32
+               (3), and a dropout in fp32 (2 more either way)
+
+Attention's output is in half precision, and so is what its projection gives.
+
+Sources: huggingface/peft 0.13, peft/utils/other.py (prepare_model_for_kbit_training) and tuners/lora/bnb.py;
+huggingface/trl, trainer/sft_trainer.py (which prepares what is not sharded); bitsandbytes 0.43, nn/modules.py
+(Linear4bit.forward: `out.to(inp_dtype)`); PyTorch, aten/src/ATen/autocast_mode.cpp (fp32: layer_norm);
+huggingface/transformers 4.45, modeling_flash_attention_utils.py (fp32 is cast back for the kernel).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lockstep.kernels.clock import Work
+from lockstep.kernels.feed_forward import activation
+from lockstep.kernels.norms import norm_passes, rotary_work, writes_norms
+from lockstep.kernels.shard import Passes, Shard
+from lockstep.layout.sharing import repeats_heads, wide_base
+from lockstep.types.arrays import Number
+from lockstep.workload import Adapters, LayerKind, Mlp, layer_weights
+
+CAST = 3.0
+READERS = ("query", "key", "value", "gate", "up", "down")
+"""Matrices that read what is fp32."""
+
+
+def wide_work(shard: Shard, kind: LayerKind) -> Passes:
+    """What it adds to a layer of attention and a dense block."""
+    model, adapters = shard.model, shard.recipe.adapters
+    wide = wide_base(shard.recipe, shard.grid, model.norm)
+    if adapters is None or model.mlp is None or kind.block != "dense" or not kind.attends or not np.any(wide):
+        return Passes(Work(), Work())
+    found = _stream(shard, model.mlp) + _attention(shard) + _block(shard, model.mlp) + _adapters(shard, adapters, kind)
+    return Passes(found.forward.when(wide), found.backward.when(wide))
+
+
+def _stream(shard: Shard, mlp: Mlp) -> Passes:
+    """Norms, residuals, and what the products read."""
+    elements = shard.loose_tokens * shard.model.hidden
+    readers = (3 if shard.recipe.own_projections and mlp.gated else 1) + (2 if mlp.gated else 1)
+    norm = (-4.0, -4.0) if writes_norms(shard) else norm_passes(shard)[:2]
+    found = shard.operations(elements, CAST * readers, CAST * (2 * readers - 2), readers, readers)
+    found += shard.operations(elements, 2.0 * norm[0] + 5.0, 2.0 * norm[1] + 9.0, 0, 1)
+    # What the block gives is converted too.
+    return found + shard.operations(elements, CAST, CAST)
+
+
+def _attention(shard: Shard) -> Passes:
+    """Queries, keys and values between their products and the kernel."""
+    attention, tokens = shard.model.attention, shard.tokens
+    queries = tokens * attention.heads / shard.grid.tp * attention.head_dim
+    keys = tokens * shard.kv_heads * attention.head_dim
+    repeats = repeats_heads(shard.recipe) and attention.kv_heads < attention.heads
+    read = 3 * queries if repeats else queries + 2 * keys
+    found = shard.operations(queries + 2 * keys, CAST, CAST, 3, 3) + shard.operations(read, CAST, CAST, 3, 3)
+    if repeats:
+        found += shard.operations(2 * (queries + keys), 1.0, 1.0, 0, 0)
+    if shard.model.positions == "rotary":
+        found += rotary_work(shard, queries + keys)
+    return found
+
+
+def _block(shard: Shard, mlp: Mlp) -> Passes:
+    """What the up products give, the activation, and what the down product reads."""
+    width = mlp.ffn / shard.grid.tp
+    sides = 3 if mlp.gated else 2
+    casts = shard.operations(shard.tokens * width, CAST * sides, CAST * sides, sides, sides)
+    return casts + activation(shard, width, shard.tokens, 1, mlp.gated)
+
+
+def _adapters(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
+    """Adapters that read what is fp32."""
+    found, tp = Passes(Work(), Work()), shard.grid.tp
+    dropout = 2.0 if adapters.dropout_frac else 0.0
+    for weight in layer_weights(shard.model, kind.stored):
+        if weight.name in READERS and adapters.adapts(weight):
+            inputs, outputs = weight.shape
+            sides: tuple[Number, Number] = (inputs, outputs / tp) if weight.name != "down" else (inputs / tp, outputs)
+            found += shard.operations(shard.tokens * sides[1], 4.0, CAST, 0, 1)
+            if not adapters.joins(weight):
+                found += shard.operations(shard.tokens * sides[0], CAST + dropout, 2 * CAST + dropout)
+    return found

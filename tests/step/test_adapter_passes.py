@@ -1,0 +1,210 @@
+"""Passes around adapters, and over a quantised base that reads fp32, against the bytes that torch's operations move."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lockstep.hardware import cluster
+from lockstep.kernels.adapters import KINDS, adapter_work, around
+from lockstep.kernels.clock import Clock
+from lockstep.kernels.feed_forward import activation
+from lockstep.kernels.layer import residual_and_norms
+from lockstep.kernels.norms import NORM_TAKES, WRITTEN_NORM
+from lockstep.kernels.shard import Shard
+from lockstep.kernels.sums import input_sums
+from lockstep.kernels.wide import wide_work
+from lockstep.layout import Layout, Recipe
+from lockstep.workload import DENSE, Adapters, Attention, Mlp, Transformer, model, read_training
+
+torch: Any = pytest.importorskip("torch", reason="needs torch")
+from .test_autocast import Core, Streams  # noqa: E402
+
+HALF = torch.bfloat16
+TOKENS, DROPOUT = 4096, 0.1
+WIDE_OPERANDS = {"fp32": ((1.0, 2.0), (1.0, 2.0))}
+"""Of outputs and inputs, passes that products take longer as they read and write fp32, which are not seen here."""
+
+
+def dropped(tensor: Any, frac: float) -> Any:
+    return torch.native_dropout(tensor, frac, True)[0] if frac else tensor
+
+
+def beside(kind: str, given: Any, read: Any, both: tuple[Any, Any], frac: float) -> Any:
+    """What PEFT's layer makes of what its frozen matrix `given` for `read`."""
+    linear = torch.nn.functional.linear
+    first, second = both
+    if kind == "copied":
+        given = given.clone()
+    if kind in ("fp32", "autocast"):
+        found = given + linear(linear(dropped(read.to(first.dtype), frac), first), second) * 2.0
+        return found.to(given.dtype)
+    return given + linear(linear(dropped(read, frac), first), second) * 2.0
+
+
+class Fused(torch.autograd.Function):  # type: ignore[misc]
+    """The fused adapter of fms-acceleration, as its code describes it."""
+
+    @staticmethod
+    def forward(ctx: Any, read: Any, matrix: Any, first: Any, second: Any, frac: float) -> Any:
+        found = read @ matrix.t()
+        kept = dropped(read, frac)
+        found += (kept @ first.t().to(HALF)) @ (2.0 * second.t().to(HALF))
+        ctx.save_for_backward(matrix, first, second, kept)
+        ctx.frac = frac
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        matrix, first, second, kept = ctx.saved_tensors
+        first_half, second_half = first.to(HALF), second.to(HALF)
+        of_first = (gradient @ second_half).t() @ kept
+        of_second = gradient.t() @ (kept @ first_half.t())
+        found = gradient @ matrix
+        more = (gradient @ second_half) @ (2.0 * first_half)
+        found += (kept != 0) * more if ctx.frac else more
+        return found, None, of_first, of_second, None
+
+
+def moved(kind: str, inputs: int, outputs: int, frac: float) -> tuple[float, float]:
+    """Passes per token of an adapter of rank one, forward and backward."""
+    matrix, start = torch.zeros(outputs, inputs, dtype=HALF), torch.zeros(TOKENS, inputs, dtype=HALF)
+    sides = (1, inputs), (outputs, 1)
+    wide = HALF if kind == "half" else torch.float32
+    both = tuple(torch.zeros(side, dtype=wide, requires_grad=True) for side in sides)
+    start.requires_grad_(True)
+    cast = kind in ("autocast", "copied", "quantised")
+    with Streams() as there, torch.autocast("cpu", HALF) if cast else nullcontext():
+        read = start.view_as(start)
+        if kind == "fused":
+            found = Fused.apply(read, matrix, *both, frac)
+        else:
+            found = beside(kind, torch.nn.functional.linear(read, matrix), read, both, frac)  # type: ignore[arg-type]
+    gradient = torch.zeros_like(found)
+    with Streams() as back:
+        found.backward(gradient)
+    return there.size_B / (2 * TOKENS), back.size_B / (2 * TOKENS)
+
+
+@pytest.mark.parametrize("frac", [0.0, DROPOUT])
+@pytest.mark.parametrize("kind", [*KINDS, "quantised"])
+def test_an_adapter_moves_what_torch_moves(kind: str, frac: float) -> None:
+    """A wider input, or output, moves as many passes more as are counted. GPTQ's matrices are as in half precision."""
+    counted, passes = KINDS.get(kind, KINDS["half"]), (256, 256)
+    plain, wider, taller = (moved(kind, *sides, frac) for sides in (passes, (512, 256), (256, 512)))
+    unseen = WIDE_OPERANDS.get(kind, ((0.0, 0.0), (0.0, 0.0)))
+    for way in (0, 1):
+        inputs = counted.inputs[way] + (counted.dropout[way] if frac else 0.0) - unseen[1][way]
+        outputs = counted.outputs[way] - unseen[0][way]
+        assert (wider[way] - plain[way]) / 256 == pytest.approx(inputs, abs=0.02)
+        assert (taller[way] - plain[way]) / 256 == pytest.approx(outputs, abs=0.02)
+
+
+def test_which_kernels_run_is_read_off_the_recipe() -> None:
+    def found(**words: Any) -> Any:
+        return around(Recipe.by("hf-trainer", seq=1, batch=1, train="lora:r=8", **words))
+
+    assert found() == KINDS["fp32"]
+    assert found(half_adapters=True) == found(autocast=True, base="gptq") == KINDS["half"]
+    assert found(autocast=True, base="nf4") == KINDS["copied"]
+    assert found(autocast=True) == KINDS["autocast"]
+    assert found(autocast=True, base="nf4", fused_adapters=True) == KINDS["fused"]
+
+
+WIDTH, FFN = 32, 64
+
+
+class Quantised(torch.nn.Module):  # type: ignore[misc]
+    """A matrix of bitsandbytes, which converts what it reads, and what it gives to the format that it read."""
+
+    def __init__(self, outputs: int, inputs: int, adapted: bool) -> None:
+        super().__init__()
+        self.matrix = torch.zeros(outputs, inputs, dtype=HALF)
+        self.both = [torch.zeros(1, inputs), torch.zeros(outputs, 1)] if adapted else []
+        for one in self.both:
+            one.requires_grad_(True)
+
+    def forward(self, read: Any) -> Any:
+        given = torch.nn.functional.linear(read.to(HALF), self.matrix).to(read.dtype)
+        return beside("copied", given, read, tuple(self.both), DROPOUT) if self.both else given  # type: ignore[arg-type]
+
+
+def layer(stream: Any) -> Any:
+    """A layer of transformers without rotary embedding, whose scales of norms are fp32."""
+    query, key, value, out = (Quantised(WIDTH, WIDTH, True) for _ in range(4))
+    gate, up, down = (Quantised(*sides, False) for sides in ((FFN, WIDTH), (FFN, WIDTH), (WIDTH, FFN)))
+
+    def norm(read: Any) -> Any:
+        wide = read.to(torch.float32)
+        normed = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return torch.ones(WIDTH) * normed.to(read.dtype)
+
+    normed = norm(stream)
+    given = Core.apply(*(one(normed).to(HALF) for one in (query, key, value)))
+    stream = stream + out(given)
+    normed = norm(stream)
+    return stream + down(torch.nn.functional.silu(gate(normed)) * up(normed))
+
+
+def test_a_prepared_base_moves_what_torch_moves() -> None:
+    described = Transformer(
+        name="small", layers=1, hidden=WIDTH, vocab=WIDTH, attention=Attention(heads=2, kv_heads=2, head_dim=16),
+        mlp=Mlp(ffn=FFN), positions="learned", max_positions=TOKENS, norm="rmsnorm", tied_embeddings=False,
+    )  # fmt: skip
+    words = {"autocast": True, "base": "nf4", "train": f"lora:r=1,targets=attention,dropout={DROPOUT}"}
+    recipe = Recipe.by("hf-trainer", seq=TOKENS, batch=1, prepared_base=True, **words)
+    shard = Shard(described, Layout().grid(), recipe, Clock.of(cluster("dgx-h100:1").device, recipe))
+    adapters = read_training(words["train"]).adapters
+    assert isinstance(adapters, Adapters)
+    found = residual_and_norms(shard) + activation(shard, FFN, TOKENS, 1, gated=True)
+    found += adapter_work(shard, adapters, DENSE) + wide_work(shard, DENSE)
+    start = torch.zeros(TOKENS, WIDTH, requires_grad=True)
+    with Streams() as there, torch.autocast("cpu", HALF):
+        given = layer(start.view_as(start))
+    gradient = torch.zeros_like(given)
+    with Streams() as back:
+        given.backward(gradient)
+    per_pass_s = float(shard.clock.operations(2.0 * TOKENS * WIDTH).stream_s)
+    longer = [2.0 * passes * (takes - 1.0) for passes, takes in zip(WRITTEN_NORM[:2], NORM_TAKES, strict=True)]
+    assert float(found.forward.stream_s) / per_pass_s == pytest.approx(
+        there.size_B / (2.0 * TOKENS * WIDTH) + longer[0], rel=0.03
+    )
+    assert float(found.backward.stream_s) / per_pass_s == pytest.approx(
+        back.size_B / (2.0 * TOKENS * WIDTH) + longer[1], rel=0.03
+    )
+    for other, layout in (
+        ({"base": "gptq"}, Layout()), ({"prepared_base": False}, Layout()), ({}, Layout(dp=2, zero=3)),
+    ):  # fmt: skip
+        elsewhere = replace(shard, recipe=replace(recipe, **other), grid=layout.grid())
+        assert float(wide_work(elsewhere, DENSE).forward.stream_s) == 0.0
+
+
+def test_gradients_of_what_several_products_read_are_added() -> None:
+    described = model("llama3-8b")
+    assert isinstance(described, Transformer)
+
+    def summed(readers: int) -> float:
+        start = torch.zeros(TOKENS, WIDTH, dtype=HALF, requires_grad=True)
+        read = start.view_as(start)
+        given = [torch.nn.functional.linear(read, torch.zeros(WIDTH, WIDTH, dtype=HALF)) for _ in range(readers)]
+        gradients = [torch.zeros_like(one) for one in given]
+        with Streams() as back:
+            torch.autograd.backward(given, gradients)
+        return back.size_B / (2 * TOKENS * WIDTH)
+
+    gate, passes = summed(2), summed(3) + summed(2)
+    for recipe, layout, expected in (
+        (Recipe.by("hf-trainer", seq=TOKENS, batch=2), Layout(), passes),
+        (Recipe.by("hf-trainer", seq=TOKENS, batch=2, joint_qkv=True), Layout(), gate),
+        (Recipe.by("hf-trainer-5", seq=TOKENS, batch=2), Layout(), 0.0),
+        (Recipe.by("hf-trainer-5", seq=TOKENS, batch=2), Layout(dp=2, zero=3), passes),
+        (Recipe.by("torchtitan", seq=TOKENS, batch=2), Layout(), 0.0),
+    ):
+        shard = Shard(described, layout.grid(), recipe, Clock.of(cluster("dgx-h100:1").device, recipe))
+        per_pass_s = float(shard.clock.operations(2.0 * TOKENS * described.hidden).stream_s)
+        found = input_sums(shard, described.kinds[0])
+        assert float(found.backward.stream_s) / per_pass_s == pytest.approx(expected)
+        assert float(found.forward.stream_s) == 0.0
