@@ -31,11 +31,14 @@ from lockstep.layout import LayoutGrid, Recipe
 from lockstep.types.arrays import Number
 
 Pair = tuple[tuple[float, float], tuple[float, float]]
+TURNED = 2.0
 HEADS: dict[str, Pair] = {"gpt-neox": ((8.0, 5.0), (9.0, 3.5)), "nanotron": ((4.0, 6.0), (6.0, 4.0))}
 """Passes over queries, and over keys and values, forward and backward."""
 ALONE: dict[str, Pair] = {"gpt-neox": ((4.0, 2.0), (2.0, 0.0)), "nanotron": ((2.0, 0.0), (4.0, 0.0))}
+TAKES: dict[str, tuple[float, float]] = {"gpt-neox": (TURNED, TURNED), "nanotron": (1.9, 2.45)}
 LAUNCHED = {"gpt-neox": (7, 11), "nanotron": (10, 3)}
 """Kernels of either, nanotron's six forward that count tokens included."""
+CUT_GATE, JOINED = (3.7, 3.1), 4.0
 TENSORS = 6
 """Of a layer in nanotron: of queries, keys and values, output, gate and up, down, and two norms."""
 BIASES_APART = 4.0
@@ -48,9 +51,17 @@ def copied_heads(shard: Shard, width: Number, kv_width: Number) -> Passes:
         return Passes(Work(), Work())
     forward, backward = (
         _turned(shard, width, 2 * kv_width, *side)
-        for side in zip(HEADS[kind], ALONE[kind], LAUNCHED[kind], strict=True)
+        for side in zip(HEADS[kind], ALONE[kind], TAKES[kind], LAUNCHED[kind], strict=True)
     )
     return Passes(forward, backward)
+
+
+def cut_gate(shard: Shard, elements: Number) -> Passes:
+    """What a gate over halves of one tensor takes beyond one over two tensors, and the halves' joined gradients."""
+    if shard.recipe.copies != "nanotron":
+        return Passes(Work(), Work())
+    there, back = CUT_GATE
+    return shard.operations(elements, there, back + JOINED, 0, 1)
 
 
 def copied_sums(shard: Shard) -> Passes:
@@ -61,13 +72,14 @@ def copied_sums(shard: Shard) -> Passes:
 
 
 def _turned(
-    shard: Shard, width: Number, others: Number, passes: tuple[float, float], alone: tuple[float, float], kernels: int
-) -> Work:
+    shard: Shard, width: Number, others: Number, passes: tuple[float, float], alone: tuple[float, float],
+    takes: float, kernels: int,
+) -> Work:  # fmt: skip
     """The copies of heads in one pass."""
     single = np.where(shard.grid.micro_batch == 1, 1.0, 0.0)
     queries, keys = (most - less * single for most, less in zip(passes, alone, strict=True))
     size_B = shard.tokens * (queries * width + keys * others) * shard.clock.element_B
-    return shard.clock.elementwise(size_B, kernels)
+    return shard.clock.stream(takes * size_B, kernels)
 
 
 def returned_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, layers: int) -> Number:

@@ -36,6 +36,28 @@ def states_work(shard: Shard, kind: LayerKind, parameters: Number) -> Passes:
     )
 
 
+def table_work(shard: Shard, ways: Number, looked_up: bool) -> Passes:
+    """What the gradient of one of the vocabulary's tables, divided into `ways`, costs beside the product that gives it.
+
+    It is added in a pass of its own where those of layers are; that of a table that is looked up in is dense, so that it
+    is filled with zeros before tokens add to it.
+    """
+    recipe, clock = shard.recipe, shard.clock
+    if recipe.fused_accumulation or recipe.adapters is not None:
+        return Passes(Work(), Work())
+    elements = shard.model.vocab / ways * shard.model.hidden
+    filled = clock.element_B if looked_up else 0.0
+    alone = np.logical_not(sharing_of(recipe, shard.grid).scatters)
+    added = clock.stream(_sum_B(shard) * elements).when(alone)
+    return Passes(Work(), clock.stream(filled * elements, 1 if looked_up else 0) + added)
+
+
+def _sum_B(shard: Shard) -> float:
+    """Bytes per parameter of a pass that adds a gradient."""
+    recipe = shard.recipe
+    return shard.clock.element_B + (4.0 if recipe.converted_gradients else 2.0) * recipe.gradient_B
+
+
 def _copies(shard: Shard, parameters: Number) -> Passes:
     """What FSDP2 copies; adapters' frozen matrices are gathered too, their gradients are few."""
     recipe, clock = shard.recipe, shard.clock
@@ -59,8 +81,7 @@ def _accumulation(shard: Shard, kind: LayerKind, parameters: Number) -> Work:
     the part that a rank keeps.
     """
     recipe, clock = shard.recipe, shard.clock
-    accumulated = 4.0 if recipe.converted_gradients else 2.0
-    size_B = (clock.element_B + accumulated * recipe.gradient_B) * parameters
+    size_B = _sum_B(shard) * parameters
     own = [one for one in tensors(shard, kind) if stands_alone(one)]
     scattered = sharing_of(recipe, shard.grid).scatters
     if recipe.sharding == "fsdp2":
