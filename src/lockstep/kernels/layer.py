@@ -27,8 +27,8 @@ from lockstep.kernels.norms import final_norm_work, norms, query_key_norms, rota
 from lockstep.kernels.recurrent import first_width, recurrent_core, recurrent_projections
 from lockstep.kernels.scores import score_work
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.sums import bias_sums, residual_sums
 from lockstep.kernels.states import table_work
+from lockstep.kernels.sums import bias_sums, residual_sums
 from lockstep.layout.sharing import repeats_heads
 from lockstep.parallel.context import partials
 from lockstep.types.arrays import Number

@@ -37,10 +37,10 @@ def states_work(shard: Shard, kind: LayerKind, parameters: Number) -> Passes:
 
 
 def table_work(shard: Shard, ways: Number, looked_up: bool) -> Passes:
-    """What the gradient of one of the vocabulary's tables, divided into `ways`, costs beside the product that gives it.
+    """What the gradient of one of the vocabulary's tables costs with every micro-batch, divided into `ways`.
 
-    It is added in a pass of its own where those of layers are; that of a table that is looked up in is dense, so that it
-    is filled with zeros before tokens add to it.
+    It is added in a pass of its own where those of layers are. PyTorch's of a table that is `looked_up` in is dense:
+    filled with zeros before tokens add to it (aten/src/ATen/native/cuda/Embedding.cu, embedding_dense_backward_cuda).
     """
     recipe, clock = shard.recipe, shard.clock
     if recipe.fused_accumulation or recipe.adapters is not None:
