@@ -48,8 +48,8 @@ from lockstep.workload import Attention, Mlp, Transformer
 SOURCE = "huggingface/nanotron, docs/benchmark_summary.svg and scripts/scaling_benchmarks.py (February 2025)"
 FILE = "nanotron_ultrascale.csv"
 PEAK_FLOPS = 989.5e12
-RING_FRAC = 0.58
-"""Of NVLink's wire rate what rings in a node reach: gathers of 256 MB on eight ranks have a bus bandwidth of 250 GB/s."""
+RING_FRAC = 0.57
+"""Of NVLink's wire rate what rings in a node reach: gathers of 256 MB on eight ranks, at 250 GB/s of bus bandwidth."""
 
 
 def cases() -> tuple[Case, ...]:
