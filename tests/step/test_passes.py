@@ -28,7 +28,7 @@ from lockstep.kernels.norms import (
 )
 from lockstep.kernels.scores import CAUSAL, DROPOUT, ONE_KERNEL, SEVERAL, TAKES, score_work
 from lockstep.kernels.shard import Shard
-from lockstep.kernels.states import states_work, table_work
+from lockstep.kernels.states import MIXED, states_work, table_work
 from lockstep.kernels.sums import bias_sums, residual_sums
 from lockstep.layout import Layout, Recipe
 from lockstep.validation.case import gpt, read_rows
@@ -418,7 +418,8 @@ def test_gradients_of_tables_are_dense_and_added_apart(tp: int) -> None:
             assert not float(work.forward.device_s)
             found[fused, looked_up] = float(work.backward.stream_s)
     each_s = float(shard.clock.stream(known.vocab / tp * known.hidden).stream_s)
-    more = _lookup(1, 2 * WIDTH) - _lookup(1, WIDTH)
-    assert found[False, True] == pytest.approx(more / WIDTH**2 * each_s)
-    assert found[False, True] - found[False, False] == pytest.approx(HALF_B * each_s)
+    more_B = (_lookup(1, 2 * WIDTH) - _lookup(1, WIDTH)) / WIDTH**2
+    filled_B = found[False, True] / each_s - found[False, False] / each_s
+    assert filled_B == pytest.approx(HALF_B)
+    assert found[False, False] / each_s == pytest.approx(MIXED * (more_B - filled_B))
     assert found[True, True] == found[True, False] == 0.0

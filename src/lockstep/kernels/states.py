@@ -20,6 +20,10 @@ from lockstep.layout import sharing_of
 from lockstep.types.arrays import Number
 from lockstep.workload import LayerKind
 
+MIXED = 1.3
+"""Times as long as its bytes that torch takes to add a gradient in half precision to a sum in fp32, in one kernel that
+is not vectorised: 1.29 to 1.36 in layers of 50 million weights and more on a rank, 1.5 and more in smaller ones (H100,
+as in `copies.py`)."""
 INSIDE_FRAC = 0.5
 """Of the traffic of sums inside products, what does not hide behind them: the median of ten products on H100."""
 
@@ -53,9 +57,12 @@ def table_work(shard: Shard, ways: Number, looked_up: bool) -> Passes:
 
 
 def _sum_B(shard: Shard) -> float:
-    """Bytes per parameter of a pass that adds a gradient."""
-    recipe = shard.recipe
-    return shard.clock.element_B + (4.0 if recipe.converted_gradients else 2.0) * recipe.gradient_B
+    """Bytes per parameter of a pass that adds a gradient, with as many more as it takes longer than its bytes."""
+    recipe, element_B = shard.recipe, shard.clock.element_B
+    if recipe.converted_gradients:
+        return element_B + 4.0 * recipe.gradient_B
+    mixed = recipe.gradient_B != element_B and recipe.sharding != "fsdp2"
+    return (MIXED if mixed else 1.0) * (element_B + 2.0 * recipe.gradient_B)
 
 
 def _copies(shard: Shard, parameters: Number) -> Passes:
