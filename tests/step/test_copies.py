@@ -7,13 +7,16 @@ moves nothing in its place; `Moved` counts what the rest moves.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.copies import ALONE, HEADS, copied_heads, copied_sums, returned_s
+from lockstep.kernels.copies import ALONE, CUT_GATE, HEADS, TAKES, copied_heads, copied_sums, returned_s
+from lockstep.kernels.copies import JOINED as JOINED_HALVES
+from lockstep.kernels.feed_forward import activation
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.sums import tensors
 from lockstep.layout import Layout, Recipe
@@ -130,6 +133,20 @@ def test_copies_are_split_as_heads_are(kind: str) -> None:
     assert float(whole.backward.stream_s) == pytest.approx(2 * float(half.backward.stream_s))
 
 
+@pytest.mark.parametrize("samples", [1, 4])
+@pytest.mark.parametrize("kind", ["gpt-neox", "nanotron"])
+def test_kernels_over_turned_tensors_take_longer_than_their_bytes(kind: str, samples: int) -> None:
+    shard = _shard(kind)
+    shard = replace(shard, grid=Layout(dp=8, micro_batch=samples).grid())
+    found = copied_heads(shard, WIDTH, WIDTH)
+    pass_s = float(shard.clock.stream(shard.tokens * WIDTH * HALF_B).stream_s)
+    for side, work in enumerate((found.forward, found.backward)):
+        (queries, both), (less, fewer) = HEADS[kind][side], ALONE[kind][side]
+        passes = queries - (samples == 1) * less + 2 * (both - (samples == 1) * fewer)
+        assert float(work.stream_s) == pytest.approx(TAKES[kind][side] * passes * pass_s)
+        assert TAKES[kind][side] > 1.0
+
+
 def test_other_software_copies_nothing() -> None:
     shard = _shard("none")
     for found in (copied_heads(shard, WIDTH, WIDTH), copied_sums(shard)):
@@ -146,3 +163,29 @@ def test_what_zero_1_gathered_is_copied_tensor_by_tensor_and_rank_by_rank() -> N
     assert found[8] == pytest.approx(8 * 32 * layer * shard.clock.launches_s[1])
     assert not returned_s(shard.clock, Layout(dp=8).grid(), shard.recipe, 32)
     assert not returned_s(shard.clock, grids[8], _shard("none").recipe, 32)
+
+
+def gate(made: Any) -> Any:
+    """nanotron's, over halves of what one product made (GLUActivation)."""
+    half, other = torch.split(made, made.shape[-1] // 2, dim=-1)
+    return torch.nn.functional.silu(half) * other
+
+
+def test_a_gate_over_halves_joins_their_gradients() -> None:
+    """Beside the passes of a gate over two tensors, of which kernels over halves take more than their bytes."""
+    made = torch.empty(SEQ, 2 * WIDTH, dtype=torch.bfloat16, device="meta", requires_grad=True)
+    with Moved() as there:
+        found = gate(made)
+    gradient = torch.empty_like(found)
+    with Moved() as back:
+        found.backward(gradient)
+    each_B = HALF_B * SEQ * WIDTH
+    whole, cut = (activation(_shard(kind), WIDTH, SEQ, 1, gated=True) for kind in ("none", "nanotron"))
+    assert (there.size_B / each_B, back.size_B / each_B) == (5.0, 9.0 + JOINED_HALVES)
+    pass_s = float(_shard("nanotron").clock.operations(each_B).stream_s)
+    more_s = [
+        float(one.stream_s - other.stream_s)
+        for one, other in ((cut.forward, whole.forward), (cut.backward, whole.backward))
+    ]
+    assert more_s == pytest.approx([CUT_GATE[0] * pass_s, (CUT_GATE[1] + JOINED_HALVES) * pass_s])
+    assert float(cut.backward.kernels) == float(whole.backward.kernels) + 1

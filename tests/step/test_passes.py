@@ -28,7 +28,7 @@ from lockstep.kernels.norms import (
 )
 from lockstep.kernels.scores import CAUSAL, DROPOUT, ONE_KERNEL, SEVERAL, TAKES, score_work
 from lockstep.kernels.shard import Shard
-from lockstep.kernels.states import states_work
+from lockstep.kernels.states import MIXED, states_work, table_work
 from lockstep.kernels.sums import bias_sums, residual_sums
 from lockstep.layout import Layout, Recipe
 from lockstep.validation.case import gpt, read_rows
@@ -391,3 +391,35 @@ def test_rotary_embedding_of_complex_numbers() -> None:
     assert COMPLEX_ROTARY[:2] == pytest.approx(found, abs=0.3)
     fused, apart = (rotary_work(_shard(complex_rotary=said, stack="llama3"), TOKENS * WIDTH) for said in (False, True))
     assert float(apart.forward.stream_s / fused.forward.stream_s) == pytest.approx(COMPLEX_ROTARY[0] / ROTARY[0])
+
+
+def _lookup(tokens: int, vocab: int) -> float:
+    """Bytes that torch moves for the gradient of a table that tokens are looked up in, its sum in fp32 included."""
+    table = torch.empty(vocab, WIDTH, dtype=torch.bfloat16, device="meta", requires_grad=True)
+    total = torch.empty(vocab, WIDTH, dtype=torch.float32, device="meta")
+    found = torch.nn.functional.embedding(torch.empty(tokens, dtype=torch.int32, device="meta"), table)
+    with Moved() as back:
+        (gradient,) = torch.autograd.grad(found, table, torch.empty_like(found))
+        total += gradient
+    return back.size_B
+
+
+@pytest.mark.parametrize("tp", [1, 4])
+def test_gradients_of_tables_are_dense_and_added_apart(tp: int) -> None:
+    """What is there however few tokens there are; inside products where those of layers are added there."""
+    known, where = model("llama3-8b"), cluster("dgx-h100:1")
+    assert isinstance(known, Transformer)
+    found = {}
+    for fused in (False, True):
+        recipe = Recipe(seq=2048, batch=8, fused_accumulation=fused)
+        shard = Shard(known, Layout(dp=8 // tp, tp=tp).grid(), recipe, Clock.of(where.device, recipe))
+        for looked_up in (False, True):
+            work = table_work(shard, tp, looked_up)
+            assert not float(work.forward.device_s)
+            found[fused, looked_up] = float(work.backward.stream_s)
+    each_s = float(shard.clock.stream(known.vocab / tp * known.hidden).stream_s)
+    more_B = (_lookup(1, 2 * WIDTH) - _lookup(1, WIDTH)) / WIDTH**2
+    filled_B = found[False, True] / each_s - found[False, False] / each_s
+    assert filled_B == pytest.approx(HALF_B)
+    assert found[False, False] / each_s == pytest.approx(MIXED * (more_B - filled_B))
+    assert found[True, True] == found[True, False] == 0.0

@@ -11,7 +11,7 @@ from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.layer import MERGING, attention_core, layer_work
 from lockstep.kernels.optimizer import bucketing_s
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.states import states_work
+from lockstep.kernels.states import MIXED, states_work
 from lockstep.layout import Layout, Recipe
 from lockstep.stacks import stack
 from lockstep.step.network import Network
@@ -45,6 +45,15 @@ def test_fsdp2_copies_what_it_gathers_in_every_pass_that_gathers() -> None:
     added = (2 + 2 * shard.recipe.gradient_B) / 8
     assert kept[1] == pytest.approx(2 + 4 + added)
     assert _moved_B(_shard("nanotron", zero=1))[0] == 0.0
+
+
+def test_sums_of_two_formats_take_longer_than_their_bytes() -> None:
+    """nanotron adds gradients in half precision to sums in fp32; InternEvo's sums are in half precision themselves."""
+    shards = _shard("nanotron"), _shard("internevo")
+    bytes_each = [2 + 2 * shard.recipe.gradient_B for shard in shards]
+    assert bytes_each == [10, 6]
+    factors = [_moved_B(shard)[1] / each_B for shard, each_B in zip(shards, bytes_each, strict=True)]
+    assert factors == pytest.approx([MIXED, 1.0])
 
 
 def test_gradients_travel_through_flat_buckets_in_internevo_alone() -> None:

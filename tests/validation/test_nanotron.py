@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from lockstep.collectives import best_on_levels_time_s, bus_factor
 from lockstep.planner.estimate import model_flops
 from lockstep.validation import nanotron
 from lockstep.validation.case import read_rows
@@ -43,3 +44,27 @@ def test_stages_close_as_nanotron_closes_them(row: dict[str, str]) -> None:
         found[stage] += int(cost > 0 and block <= model.layers)
         stage += here > total[-1] * ((stage + 1) / pp)
     assert nanotron.stages(model, pp) == tuple(found)
+
+
+MEASURED_B = 256e6
+IN_A_NODE = {"all-reduce": 436.0, "all-gather": 249.8, "reduce-scatter": 249.7}
+"""Bus bandwidth in GB/s of the playbook's figure (pp_comm_bandwidth), on eight GPUs of a node."""
+FASTEST = {2: 226.3, 4: 229.4, 8: 178.5, 16: 126.7, 32: 77.0, 64: 44.4}
+"""That of all-gathers by number of nodes, of the fastest twentieth of the runs."""
+
+
+def _bus_GBps(op: str, nodes: int) -> float:
+    where = nanotron._cluster(8 * nodes)
+    seconds = best_on_levels_time_s(op, where.levels_of(8 * nodes), MEASURED_B)
+    return float(bus_factor(op, 8 * nodes)) * MEASURED_B / float(seconds) / 1e9
+
+
+@pytest.mark.parametrize("op", IN_A_NODE)
+def test_collectives_in_a_node_are_as_fast_as_measured(op: str) -> None:
+    assert _bus_GBps(op, 1) == pytest.approx(IN_A_NODE[op], rel=0.02)
+
+
+def test_gathers_between_nodes_are_no_faster_than_measured_at_best() -> None:
+    found = {nodes: _bus_GBps("all-gather", nodes) / fastest for nodes, fastest in FASTEST.items()}
+    assert np.mean([abs(share - 1.0) for share in found.values()]) < 0.25, found
+    assert max(found.values()) < 1.2, found

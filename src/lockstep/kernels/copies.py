@@ -12,13 +12,18 @@ that wants them the other way round. In passes that read or write an element, of
                output's is copied (2 of q), and the output once more for its product's weights (2 of q)
 
 With one sequence at a time what turns s and b over moves nothing: `ALONE` falls away. GPT-NeoX also adds the biases of
-attention and feed-forward block in kernels of their own (4 of the hidden size). Not priced: gradients of the halves of
-nanotron's gated block are joined (4), unless the gate is compiled, as in some of its models.
+attention and feed-forward block in kernels of their own (4 of the hidden size). nanotron's gate reads both halves of
+what one product gives, and the gradients of the halves are joined (4).
+
+PyTorch's kernels over tensors that are turned over or cut are not vectorised, and take longer than their bytes
+(`TAKES`, `CUT_GATE`): measured on H100, and taken as there elsewhere.
 
 Sources: EleutherAI/gpt-neox, megatron/model/transformer.py (ParallelSelfAttention.forward and flash_attention,
 ParallelTransformerLayer.forward); huggingface/nanotron, src/nanotron/models/llama.py (CausalSelfAttention.forward),
 and _RowLinearAsyncCommunication of its tensor_parallel; PyTorch, tools/autograd/derivatives.yaml
 (slice, cat, split, unbind).
+Times: one H100 SXM of 700 W, PyTorch 2.11.0 with CUDA 13.0, 27 November 2026. Tensors turned over alone, at 1.4 to 1.5
+TB/s where sums reach 3.0, and nanotron's layers without their collectives, 17 of 1.3B to 80B on one to 16 ranks.
 """
 
 from __future__ import annotations
@@ -31,11 +36,19 @@ from lockstep.layout import LayoutGrid, Recipe
 from lockstep.types.arrays import Number
 
 Pair = tuple[tuple[float, float], tuple[float, float]]
+TURNED = 2.0
+"""Times as long as its bytes that a copy takes which turns a tensor over: 1.95 to 2.15 in five shapes."""
 HEADS: dict[str, Pair] = {"gpt-neox": ((8.0, 5.0), (9.0, 3.5)), "nanotron": ((4.0, 6.0), (6.0, 4.0))}
 """Passes over queries, and over keys and values, forward and backward."""
 ALONE: dict[str, Pair] = {"gpt-neox": ((4.0, 2.0), (2.0, 0.0)), "nanotron": ((2.0, 0.0), (4.0, 0.0))}
+TAKES: dict[str, tuple[float, float]] = {"gpt-neox": (TURNED, TURNED), "nanotron": (1.9, 3.1)}
+"""Times as long as their bytes that the copies take, forward and backward. Of nanotron 1.8 to 2.0, and 2.9 to 3.4 with
+what joining the three gradients takes beyond its bytes."""
 LAUNCHED = {"gpt-neox": (7, 11), "nanotron": (10, 3)}
 """Kernels of either, nanotron's six forward that count tokens included."""
+CUT_GATE, JOINED = (3.7, 3.1), 4.0
+"""Passes that a gate over halves of one tensor takes beyond its 5 and 9: 8.8 to 9.5 and 12.3 to 13.2 in those layers.
+Alone, its function takes 2.0 times its bytes, products with a half 1.45, the function's gradient 1.6."""
 TENSORS = 6
 """Of a layer in nanotron: of queries, keys and values, output, gate and up, down, and two norms."""
 BIASES_APART = 4.0
@@ -48,9 +61,17 @@ def copied_heads(shard: Shard, width: Number, kv_width: Number) -> Passes:
         return Passes(Work(), Work())
     forward, backward = (
         _turned(shard, width, 2 * kv_width, *side)
-        for side in zip(HEADS[kind], ALONE[kind], LAUNCHED[kind], strict=True)
+        for side in zip(HEADS[kind], ALONE[kind], TAKES[kind], LAUNCHED[kind], strict=True)
     )
     return Passes(forward, backward)
+
+
+def cut_gate(shard: Shard, elements: Number) -> Passes:
+    """What a gate over halves of one tensor takes beyond one over two tensors, and the halves' joined gradients."""
+    if shard.recipe.copies != "nanotron":
+        return Passes(Work(), Work())
+    there, back = CUT_GATE
+    return shard.operations(elements, there, back + JOINED, 0, 1)
 
 
 def copied_sums(shard: Shard) -> Passes:
@@ -61,13 +82,14 @@ def copied_sums(shard: Shard) -> Passes:
 
 
 def _turned(
-    shard: Shard, width: Number, others: Number, passes: tuple[float, float], alone: tuple[float, float], kernels: int
-) -> Work:
+    shard: Shard, width: Number, others: Number, passes: tuple[float, float], alone: tuple[float, float],
+    takes: float, kernels: int,
+) -> Work:  # fmt: skip
     """The copies of heads in one pass."""
     single = np.where(shard.grid.micro_batch == 1, 1.0, 0.0)
     queries, keys = (most - less * single for most, less in zip(passes, alone, strict=True))
     size_B = shard.tokens * (queries * width + keys * others) * shard.clock.element_B
-    return shard.clock.elementwise(size_B, kernels)
+    return shard.clock.stream(takes * size_B, kernels)
 
 
 def returned_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, layers: int) -> Number:

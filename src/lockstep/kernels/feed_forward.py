@@ -7,6 +7,7 @@ gate) and T x f by f x h; backward two products for each. Source: N. Shazeer, "G
 
 from __future__ import annotations
 
+from lockstep.kernels.copies import cut_gate
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.kernels.written import written_gelu
 from lockstep.types.arrays import Number
@@ -29,5 +30,5 @@ def activation(shard: Shard, width: Number, tokens: Number, count: Number, gated
     if recipe.written_out and not gated and shard.model.mlp and shard.model.mlp.activation == "gelu_new":
         return written_gelu(shard, elements)
     if gated and not (recipe.fused_elementwise or recipe.fused_gate):
-        return shard.elementwise(elements, 5.0, 9.0, kernels=2)
+        return shard.elementwise(elements, 5.0, 9.0, kernels=2) + cut_gate(shard, elements)
     return shard.elementwise(elements, 3.0 if gated else 2.0, 5.0 if gated else 3.0)

@@ -27,6 +27,7 @@ from lockstep.kernels.norms import final_norm_work, norms, query_key_norms, rota
 from lockstep.kernels.recurrent import first_width, recurrent_core, recurrent_projections
 from lockstep.kernels.scores import score_work
 from lockstep.kernels.shard import Passes, Shard
+from lockstep.kernels.states import table_work
 from lockstep.kernels.sums import bias_sums, input_sums, residual_sums
 from lockstep.kernels.wide import wide_work
 from lockstep.layout.sharing import repeats_heads
@@ -309,7 +310,7 @@ def embedding_work(shard: Shard) -> Passes:
     if shard.model.patches is not None:
         return patch_work(shard, shard.model.patches)
     found = shard.elementwise(shard.loose_tokens * shard.model.hidden, 2.0, 4.0, kernels=2)
-    return found + found if shard.model.encoder_layers else found
+    return (found + found if shard.model.encoder_layers else found) + table_work(shard, shard.grid.tp, looked_up=True)
 
 
 def head_work(shard: Shard) -> Passes:
@@ -327,7 +328,7 @@ def logits_work(shard: Shard, ways: Number) -> Passes:
         return image_head_work(shard, shard.model.patches)
     tokens, vocabulary = shard.tokens, shard.model.vocab / ways
     parts = replace(shard, clock=shard.clock.wide).product(tokens, vocabulary, shard.model.hidden)
-    return parts + loss_work(shard, tokens * vocabulary)
+    return parts + loss_work(shard, tokens * vocabulary) + table_work(shard, ways, looked_up=False)
 
 
 def vocabulary_work(shard: Shard) -> Passes:

@@ -20,6 +20,10 @@ from lockstep.layout import sharing_of
 from lockstep.types.arrays import Number
 from lockstep.workload import LayerKind
 
+MIXED = 1.3
+"""Times as long as its bytes that torch takes to add a gradient in half precision to a sum in fp32, in one kernel that
+is not vectorised: 1.29 to 1.36 in layers of 50 million weights and more on a rank, 1.5 and more in smaller ones (H100,
+as in `copies.py`)."""
 INSIDE_FRAC = 0.5
 """Of the traffic of sums inside products, what does not hide behind them: the median of ten products on H100."""
 
@@ -34,6 +38,31 @@ def states_work(shard: Shard, kind: LayerKind, parameters: Number) -> Passes:
     return Passes(
         cast.forward.when(mask) + found.forward.when(other), cast.backward.when(mask) + found.backward.when(other)
     )
+
+
+def table_work(shard: Shard, ways: Number, looked_up: bool) -> Passes:
+    """What the gradient of one of the vocabulary's tables costs with every micro-batch, divided into `ways`.
+
+    It is added in a pass of its own where those of layers are. PyTorch's of a table that is `looked_up` in is dense:
+    filled with zeros before tokens add to it (aten/src/ATen/native/cuda/Embedding.cu, embedding_dense_backward_cuda).
+    """
+    recipe, clock = shard.recipe, shard.clock
+    if recipe.fused_accumulation or recipe.adapters is not None:
+        return Passes(Work(), Work())
+    elements = shard.model.vocab / ways * shard.model.hidden
+    filled = clock.element_B if looked_up else 0.0
+    alone = np.logical_not(sharing_of(recipe, shard.grid).scatters)
+    added = clock.stream(_sum_B(shard) * elements).when(alone)
+    return Passes(Work(), clock.stream(filled * elements, 1 if looked_up else 0) + added)
+
+
+def _sum_B(shard: Shard) -> float:
+    """Bytes per parameter of a pass that adds a gradient, with as many more as it takes longer than its bytes."""
+    recipe, element_B = shard.recipe, shard.clock.element_B
+    if recipe.converted_gradients:
+        return element_B + 4.0 * recipe.gradient_B
+    mixed = recipe.gradient_B != element_B and recipe.sharding != "fsdp2"
+    return (MIXED if mixed else 1.0) * (element_B + 2.0 * recipe.gradient_B)
 
 
 def _copies(shard: Shard, parameters: Number) -> Passes:
@@ -59,8 +88,7 @@ def _accumulation(shard: Shard, kind: LayerKind, parameters: Number) -> Work:
     the part that a rank keeps.
     """
     recipe, clock = shard.recipe, shard.clock
-    accumulated = 4.0 if recipe.converted_gradients else 2.0
-    size_B = (clock.element_B + accumulated * recipe.gradient_B) * parameters
+    size_B = _sum_B(shard) * parameters
     own = [one for one in tensors(shard, kind) if stands_alone(one)]
     scattered = sharing_of(recipe, shard.grid).scatters
     if recipe.sharding == "fsdp2":

@@ -3,20 +3,30 @@ of 2 to 32 ranks at the largest micro-batch (Hugging Face, The Ultra-Scale Playb
 
 Step times are those behind the printed tokens/s per GPU or, in the figure, behind the printed MFU. nanotron's get_flops
 (models/llama.py) counts attention in full and the head, which gives the TFLOP/s that are printed beside tokens/s; the
-peak is taken as 989.5 TFLOP/s. Nodes are taken as AWS p5 with EFA, whose link the catalog assumes; none are named.
+peak is taken as 989.5 TFLOP/s. A row is one step, the third of its job (trainer.py), of the layout that was fastest.
 
-Of nanotron (src/nanotron): without ZeRO gradients are all-reduced in fp32 beside the last backward pass; at ZeRO-1 the
-model is not wrapped in DDP (trainer.py, _init_model), so whole fp32 gradients are all-reduced when all passes have
-ended, and parameters are gathered after the update, both beside nothing: DeepSpeed's traffic without its overlap. fp32
-gradients are added by passes of their own (optim/gradient_accumulator.py). Stages send and receive one message at a
-time and wait (state.py of its pipeline_parallel); layers are placed by their FLOPs and the head's (models/base.py). Of
-linear layers the reduction of an input's gradient overlaps the product for the weight's (functional.py of its
-tensor_parallel). Norms, rotary embedding and attention are single kernels, the rest PyTorch's own (models/llama.py),
-with copies around attention (`kernels/copies.py`); what a rank's products gather is
-gathered again in the backward pass (tp_recompute_allgather), and at ZeRO-1 every tensor is copied from every rank's
-part by itself (distributed.py, all_gather_coalesced). Sequences are cut over tensor-parallel ranks and nothing is
-recomputed, as the benchmark's base configuration has it (examples/config_tiny_llama_bench.yaml); the figure prints
-neither.
+Nodes are taken as AWS p5 with EFA; none are named. Their network is what the same jobs measured before they trained, as
+the playbook shows it (pp_comm_bandwidth.html: collectives of 256 MB on one to 64 nodes): rings inside a node are slower
+than those that the catalog's NVLink was fitted to (`RING_FRAC`), and the link of p5 is fitted to those between nodes.
+
+Of nanotron (src/nanotron at commit 67c5ebb, which has the benchmark's base configuration): without ZeRO gradients are
+all-reduced in fp32 beside the last backward pass; at ZeRO-1 the model is not wrapped in DDP (trainer.py, _init_model),
+so whole fp32 gradients are all-reduced when all passes have ended, and parameters are gathered after the update, both
+beside nothing: DeepSpeed's traffic without its overlap. fp32 gradients are added by passes of their own
+(optim/gradient_accumulator.py). Stages send and receive one message at a time and wait (state.py of its
+pipeline_parallel); layers are placed by their FLOPs and the head's (models/base.py). Of linear layers the reduction of
+an input's gradient overlaps the product for the weight's (functional.py of its tensor_parallel). Norms, rotary
+embedding and attention are single kernels, the rest PyTorch's own (models/llama.py), with copies around attention and a
+gate over halves of one tensor (`kernels/copies.py`); what a rank's products gather is gathered again in the backward
+pass (tp_recompute_allgather), and at ZeRO-1 every tensor is copied from every rank's part by itself (distributed.py,
+all_gather_coalesced). Sequences are cut over tensor-parallel ranks and nothing is recomputed, as the base configuration
+has it (examples/config_tiny_llama_bench.yaml); the figure prints neither.
+
+Two things in the rows contradict that code. 1.3B in two stages: eleven layers, which it places first, take 202 ms alone
+for four sequences on one H100 (`kernels/copies.py`), 3.2 s for the 16 micro-batches of a step of 2.9 s, and no other
+division takes less; its four rows come out 16 to 23 % too slow. 80B on 32 GPUs took 0.29 s more per micro-batch than is
+predicted: the stored p2p.py looks every 0.1 s whether one of its messages of sizes has come, which rows of other
+pipelines, with less than 0.1 s for a micro-batch, cannot have run.
 
 Memory is the allocator's peak on rank 0, of the first stage, in GiB (helpers.py, log_throughput). Which of its two
 columns the figure shows, bytes of tensors or bytes reserved, is not printed; those of tensors are taken. Nothing of it
@@ -26,8 +36,9 @@ was fitted.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
-from lockstep.hardware import cluster
+from lockstep.hardware import Cluster, cluster
 from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Recipe, stage_memory
 from lockstep.planner.estimate import model_flops
 from lockstep.types.plain import Json
@@ -37,6 +48,8 @@ from lockstep.workload import Attention, Mlp, Transformer
 SOURCE = "huggingface/nanotron, docs/benchmark_summary.svg and scripts/scaling_benchmarks.py (February 2025)"
 FILE = "nanotron_ultrascale.csv"
 PEAK_FLOPS = 989.5e12
+RING_FRAC = 0.57
+"""Of NVLink's wire rate what rings in a node reach: gathers of 256 MB on eight ranks, at 250 GB/s of bus bandwidth."""
 
 
 def cases() -> tuple[Case, ...]:
@@ -95,6 +108,14 @@ def _step_s(row: dict[str, str], job: Job) -> float:
     return model_flops(job) / (float(row["mfu_pct"]) / 100.0 * PEAK_FLOPS * job.devices)
 
 
+def _cluster(devices: int) -> Cluster:
+    """Nodes of p5 whose rings are as fast as the authors measured them."""
+    found = cluster("aws-p5", gpus=devices)
+    node, *fabric = found.levels
+    link = replace(node.link, achieved_frac=RING_FRAC)
+    return replace(found, levels=(replace(node, link=link), *fabric))
+
+
 def _layout(row: dict[str, str], model: Transformer) -> Layout:
     dp, tp, pp, zero = (int(row[name]) for name in ("dp", "tp", "pp", "zero_stage"))
     placed = stages(model, pp) if pp > 1 else ()
@@ -116,7 +137,7 @@ def _case(row: dict[str, str]) -> Case:
         quantity="step_time_s",
         measured=_step_s(row, job),
         job=job,
-        cluster=cluster("aws-p5", gpus=devices),
+        cluster=_cluster(devices),
         layout=layout,
         predict=step_time_s,
     )
