@@ -22,7 +22,8 @@ Attention's output is in half precision, and so is what its projection gives.
 Sources: huggingface/peft 0.13, peft/utils/other.py (prepare_model_for_kbit_training) and tuners/lora/bnb.py;
 huggingface/trl 0.11, trainer/sft_trainer.py (which prepares what is not sharded) and utils.py
 (peft_module_casting_to_bf16); bitsandbytes 0.43, nn/modules.py (Linear4bit.forward: `out.to(inp_dtype)`); PyTorch,
-aten/src/ATen/autocast_mode.cpp (fp32: layer_norm); huggingface/transformers 4.45, modeling_flash_attention_utils.py (fp32 is cast back for the kernel).
+aten/src/ATen/autocast_mode.cpp (fp32: layer_norm); huggingface/transformers 4.45, modeling_flash_attention_utils.py
+(fp32 is cast back for the kernel).
 """
 
 from __future__ import annotations

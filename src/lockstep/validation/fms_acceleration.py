@@ -8,7 +8,8 @@ and `liger` fuse norms, rotary embedding and loss, not the feed-forward block, o
 rows run PyTorch's kernels (sample-configurations/foak-*.yaml; fms_acceleration_foak/models). Santacoder has dropout
 (transformers, GPTBigCodeConfig: resid_pdrop and attn_pdrop 0.1). Hugging Face's models convert logits to fp32 before
 the loss, but for santacoder's, whose kernels hold four copies in half precision, as many bytes as one kernel on fp32
-(`upcast`), and with `amp` the logits in fp32 too (accelerate, convert_outputs_to_fp32); `liger` never has all logits at once. Rates are means over a whole run, its start included.
+(`upcast`), and with `amp` the logits in fp32 too (accelerate, convert_outputs_to_fp32); `liger` never has all logits at
+once. Rates are means over a whole run, its start included.
 
 Memory is the peak of allocated tensors on rank 0. Half of the peaks are those of the update: torch's AdamW in
 multi-tensor kernels holds one more tensor per parameter.
