@@ -18,7 +18,8 @@ from lockstep.kernels.shard import Shard
 from lockstep.kernels.sums import input_sums
 from lockstep.kernels.wide import wide_work
 from lockstep.layout import Layout, Recipe
-from lockstep.workload import DENSE, Adapters, Attention, Mlp, Transformer, model, read_training
+from lockstep.layout.kept import piece
+from lockstep.workload import DENSE, Adapters, Attention, Mlp, Transformer, kept_tensors, model, read_training
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 from .test_autocast import Core, Streams  # noqa: E402
@@ -133,14 +134,14 @@ class Quantised(torch.nn.Module):  # type: ignore[misc]
 
 
 def layer(stream: Any) -> Any:
-    """A layer of transformers without rotary embedding, whose scales of norms are fp32."""
+    """A layer of transformers without rotary embedding, whose scales of norms are as wide as the stream."""
     query, key, value, out = (Quantised(WIDTH, WIDTH, True) for _ in range(4))
     gate, up, down = (Quantised(*sides, False) for sides in ((FFN, WIDTH), (FFN, WIDTH), (WIDTH, FFN)))
 
     def norm(read: Any) -> Any:
         wide = read.to(torch.float32)
         normed = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
-        return torch.ones(WIDTH) * normed.to(read.dtype)
+        return torch.ones(WIDTH, dtype=stream.dtype) * normed.to(read.dtype)
 
     normed = norm(stream)
     given = Core.apply(*(one(normed).to(HALF) for one in (query, key, value)))
@@ -149,11 +150,16 @@ def layer(stream: Any) -> Any:
     return stream + down(torch.nn.functional.silu(gate(normed)) * up(normed))
 
 
-def test_a_prepared_base_moves_what_torch_moves() -> None:
-    described = Transformer(
+def small() -> Transformer:
+    """The model of such layers."""
+    return Transformer(
         name="small", layers=1, hidden=WIDTH, vocab=WIDTH, attention=Attention(heads=2, kv_heads=2, head_dim=16),
         mlp=Mlp(ffn=FFN), positions="learned", max_positions=TOKENS, norm="rmsnorm", tied_embeddings=False,
     )  # fmt: skip
+
+
+def test_a_prepared_base_moves_what_torch_moves() -> None:
+    described = small()
     words = {"autocast": True, "base": "nf4", "train": f"lora:r=1,targets=attention,dropout={DROPOUT}"}
     recipe = Recipe.by("hf-trainer", seq=TOKENS, batch=1, prepared_base=True, **words)
     shard = Shard(described, Layout().grid(), recipe, Clock.of(cluster("dgx-h100:1").device, recipe))
@@ -180,6 +186,36 @@ def test_a_prepared_base_moves_what_torch_moves() -> None:
     ):  # fmt: skip
         elsewhere = replace(shard, recipe=replace(recipe, **other), grid=layout.grid())
         assert float(wide_work(elsewhere, DENSE).forward.stream_s) == 0.0
+
+
+def test_a_prepared_base_keeps_as_much_more_as_torch() -> None:
+    """Stream and feed-forward block; what is kept of attention and for adapters is as narrow as without it."""
+
+    def kept_B(dtype: Any) -> float:
+        found: dict[int, int] = {}
+
+        def keep(tensor: Any) -> Any:
+            # Scales, weights and means of a row are not activations.
+            if tensor.numel() >= TOKENS * WIDTH:
+                found[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        start = torch.zeros(TOKENS, WIDTH, dtype=dtype, requires_grad=True)
+        hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one)
+        with hooks, torch.autocast("cpu", HALF):
+            given = layer(start)
+        return sum(found.values()) / TOKENS * (given is not None)
+
+    words = {"autocast": True, "base": "nf4", "train": f"lora:r=1,targets=attention,dropout={DROPOUT}"}
+    described, grid = small(), Layout().grid()
+    plain, wide = (
+        sum(
+            float(one.size_B)
+            for one in kept_tensors(described, piece(Recipe.by("hf-trainer", seq=1, batch=1, **words, **more), grid))
+        )
+        for more in ({}, {"prepared_base": True})
+    )
+    assert wide - plain == pytest.approx(kept_B(torch.float32) - kept_B(HALF))
 
 
 def test_gradients_of_what_several_products_read_are_added() -> None:

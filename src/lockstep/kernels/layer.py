@@ -121,7 +121,8 @@ def attention_core(shard: Shard, window: int, causal: bool | None = None, bias: 
         flops = 2.0 * scores * (query_dim + value_dim)
         executed_backward = 2.0 * scores * (3 * query_dim + 2 * value_dim)
         fused, size = shard.clock.fused_attention, (2.0 * keys if causal else keys, query_dim, causal)
-        own, both = 1.0, Passes(Work(), Work())
+        own: Number = 1.0
+        both = Passes(Work(), Work())
         if causal and not window and recipe.cp_kind == "ring" and recipe.sample_tokens is None:
             own, size = 1.0 / grid.cp, (length / grid.cp, query_dim, True)
             apart, half = 1.0 - own, (length / grid.cp / 2, query_dim, False)

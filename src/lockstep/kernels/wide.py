@@ -1,9 +1,10 @@
 """Kernel work that a quantised base adds where its matrices read fp32, and so give it (bitsandbytes under autocast).
 
-PEFT prepares such a base by keeping norms and embeddings in fp32 (`Recipe.prepared_base`), and torch.autocast runs
-LayerNorm in fp32. What a norm gives is then fp32, a four- or eight-bit matrix converts it for its product, and converts
-what comes out to the format that it read. The residual stream, queries, keys, values and all inside a feed-forward
-block are so in fp32. In passes over elements of half precision, beside what is counted without it:
+PEFT prepares such a base by bringing norms to fp32 (`Recipe.prepared_base`; trl casts embeddings and head back, as the
+memory of fms_adapters' baseline before training says to the byte), and torch.autocast runs LayerNorm in fp32. What a
+norm gives is then fp32; a four- or eight-bit matrix converts it for its product, and what comes out to the format that
+it read. The residual stream, queries, keys, values and all inside a feed-forward block are so in fp32. In passes over
+elements of half precision, beside what is counted without it:
 
     norms      RMSNorm written out needs no conversions: 4 less forward and 4 less backward, one of whose gradients is
                wide; a kernel of its own moves twice the bytes
@@ -19,9 +20,10 @@ block are so in fp32. In passes over elements of half precision, beside what is 
 Attention's output is in half precision, and so is what its projection gives.
 
 Sources: huggingface/peft 0.13, peft/utils/other.py (prepare_model_for_kbit_training) and tuners/lora/bnb.py;
-huggingface/trl, trainer/sft_trainer.py (which prepares what is not sharded); bitsandbytes 0.43, nn/modules.py
-(Linear4bit.forward: `out.to(inp_dtype)`); PyTorch, aten/src/ATen/autocast_mode.cpp (fp32: layer_norm);
-huggingface/transformers 4.45, modeling_flash_attention_utils.py (fp32 is cast back for the kernel).
+huggingface/trl 0.11, trainer/sft_trainer.py (which prepares what is not sharded) and utils.py
+(peft_module_casting_to_bf16); bitsandbytes 0.43, nn/modules.py (Linear4bit.forward: `out.to(inp_dtype)`); PyTorch,
+aten/src/ATen/autocast_mode.cpp (fp32: layer_norm); huggingface/transformers 4.45, modeling_flash_attention_utils.py
+(fp32 is cast back for the kernel).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from lockstep.layout.layout import LayoutGrid
 from lockstep.layout.losses import LOSS_B
 from lockstep.layout.recipe import Recipe
 from lockstep.layout.routing import busiest_rank_frac
-from lockstep.layout.sharing import repeats_heads, widened
+from lockstep.layout.sharing import repeats_heads, wide_base, widened
 from lockstep.parallel.context import Blocks, held_B
 from lockstep.parallel.pipeline import SCHEDULES, peak_held, peak_live_by_code, vocabulary
 from lockstep.types.arrays import Floats, Number
@@ -50,8 +50,8 @@ def by_stored(held: Counter[LayerKind]) -> Counter[LayerKind]:
     return found
 
 
-def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None) -> Piece:
-    """What one rank pushes through a layer at a time; of `experts` the one that gets most of them."""
+def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None, norm: str = "") -> Piece:
+    """What one rank pushes through a layer with such norms at a time; of `experts` the one that gets most of them."""
     return Piece(
         micro_batch=grid.micro_batch,
         seq=recipe.seq,
@@ -75,6 +75,7 @@ def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None) -> P
         inputs_kept=recipe.base_inputs_kept and recipe.base is not None,
         joint_qkv=recipe.joint_qkv,
         repeated_heads=repeats_heads(recipe),
+        wide_base=wide_base(recipe, grid, norm),
         written_out=recipe.written_out,
         autocast=recipe.autocast,
         fused_elementwise=recipe.fused_elementwise,
@@ -100,7 +101,7 @@ def activations_B(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKin
     model, recipe = job.model, job.recipe
     if isinstance(model, ConvNet):
         return convnet_activation_B(model, grid.micro_batch, recipe.element_B), 0.0, 0.0
-    one = piece(recipe, grid, model.experts)
+    one = piece(recipe, grid, model.experts, model.norm)
     first, last, modules = grid.pieces_on(stage)
     kept, layer_B = _kept(model, recipe, one, grid, held, (first, modules))
     if recipe.cp_kind != "ring" and np.any(grid.cp > 1):
@@ -150,7 +151,7 @@ def leaving_B(
     gone = job.recipe.offloaded_of(layers)
     if model is None or not gone:
         return 0.0
-    each_B, counts = _layer_B(model, piece(job.recipe, grid, model.experts), grid, held), by_stored(held)
+    each_B, counts = _layer_B(model, piece(job.recipe, grid, model.experts, model.norm), grid, held), by_stored(held)
     total_B: Number = sum(count * each_B[kind] for kind, count in counts.items())
     return gone / layers * total_B
 
@@ -168,7 +169,7 @@ def chunk_activations_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[float, 
     model, found = job.model, {}
     if not isinstance(model, Transformer):
         return ()
-    one = piece(job.recipe, grid, model.experts)
+    one = piece(job.recipe, grid, model.experts, model.norm)
     whole = job.device_layers(grid.stages, grid.placement, grid.split)[stage]
     for at, ((device, chunk), held) in enumerate(zip(grid.route, job.chunk_layers(grid.split), strict=True)):
         if device == stage:

@@ -4,9 +4,10 @@ Of 248 rows 235 are described here: 155 of dense models by NeMo, 38 of Grok-1 an
 tables of their own. Left out, and counted by `left_out`: Paxml, whose sharding is not printed. Nothing of the others
 was fitted.
 
-Fine-tuning, of all parameters or of adapters on queries, keys and values (the recipes' performance mode, with rank 8:
-nemo/collections/llm/recipes/llama3_8b.py), packs samples of SQuAD, which are assumed to take 200 tokens each, into
-sequences. NeMo's one adapter for the three is priced as three of their own.
+Fine-tuning, of all parameters or of one adapter on queries, keys and values (the recipes' performance mode, with rank
+8: nemo/collections/llm/recipes/llama3_8b.py and llama3_70b.py), packs samples of SQuAD, which are assumed to take 200
+tokens each, into sequences. With adapters these recipes do not fuse the loss (cross_entropy_loss_fusion False) and
+overlap no tensor-parallel traffic (tp_comm_overlap False; llama3/finetuning/llama3_finetune.py leaves it so).
 
 Grok-1's recipe (grok1/grok1_314b.yaml and configure.sh of the same repository) pads every expert's input to a capacity
 of one, so that experts get equally many tokens, sends each copy of a token by itself (the all-to-all dispatcher) and

@@ -4,10 +4,12 @@ The benchmarks run Hugging Face's Trainer on packed sequences, with FlashAttenti
 (scripts/benchmarks/defaults.yaml), on several GPUs under FSDP, all states sharded (scripts/benchmarks/accelerate.yaml).
 Parameters, gradients and both moments are bf16, except where FSDP meets mixed precision (`amp`): then the states are
 fp32, and bf16 only on the wire (Hugging Face's accelerate, which widens them; the allocated memory says so too). `foak`
-and `liger` fuse norms, rotary embedding and loss, of santacoder the loss alone; the other rows run PyTorch's kernels
-(sample-configurations/foak-*.yaml; fms_acceleration_foak/models). Hugging Face's models convert logits to fp32 before
+and `liger` fuse norms, rotary embedding and loss, not the feed-forward block, of santacoder the loss alone; the other
+rows run PyTorch's kernels (sample-configurations/foak-*.yaml; fms_acceleration_foak/models). Santacoder has dropout
+(transformers, GPTBigCodeConfig: resid_pdrop and attn_pdrop 0.1). Hugging Face's models convert logits to fp32 before
 the loss, but for santacoder's, whose kernels hold four copies in half precision, as many bytes as one kernel on fp32
-(`upcast`); `liger` never has all logits at once. Rates are means over a whole run, its start included.
+(`upcast`), and with `amp` the logits in fp32 too (accelerate, convert_outputs_to_fp32); `liger` never has all logits at
+once. Rates are means over a whole run, its start included.
 
 Memory is the peak of allocated tensors on rank 0. Half of the peaks are those of the update: torch's AdamW in
 multi-tensor kernels holds one more tensor per parameter.
@@ -103,7 +105,7 @@ def loss_of(row: dict[str, str]) -> str:
         return "chunked"
     if "foak" in kernels:
         return "fused" if narrow else "upcast"
-    return "upcast" if narrow and not row["amp"] else "eager"
+    return ("returned" if row["amp"] else "upcast") if narrow else "eager"
 
 
 def _recipe(row: dict[str, str], seq: int) -> Recipe:

@@ -3,10 +3,12 @@
 Hugging Face's Trainer and PEFT on packed sequences, with FlashAttention 2 and every layer recomputed, as in
 `fms_acceleration.py`; `baseline-peft-bnb` and `accelerated-peft-bnb` keep the base in nf4 (bitsandbytes), `autogptq` in
 GPTQ's four bits; with `foak` these two fuse adapters too, which `foak-fast-kernels` alone does not; of santacoder it
-replaces the loss alone (plugins/fused-ops-and-kernels, models/gpt_bigcode.py). Adapters are on the
-attention's four matrices (santacoder: on the one that makes queries, keys and values, whose parts have adapters of
-their own here). Memory is the peak of allocated tensors on rank 0. On several GPUs FSDP shards base and adapters;
-`baseline` prepares the base for training as PEFT does, which keeps norms and the stream between layers in fp32.
+replaces the loss alone (plugins/fused-ops-and-kernels, models/gpt_bigcode.py). No feed-forward block is fused, as none
+has adapters (models/mistral.py, trigger_fused_ops). Adapters are on the attention's four matrices (santacoder: one on
+the matrix that makes queries, keys and values), with a dropout of 0.1 (lora_dropout of the CSV files); `amp` is
+torch.autocast over parameters in half precision. Memory is the peak of allocated tensors on rank 0. On several GPUs
+FSDP shards base and adapters; `baseline` has the base prepared by PEFT (`Recipe.prepared_base`), the others do not
+(framework_plugin_bnb.py, _prepare_model_for_kbit_training).
 
 Left out, by `left_out`: what ran out of memory, which `out_of_memory` asks.
 """

@@ -31,6 +31,7 @@ from lockstep.workload.adapters import ROWS, Adapters
 from lockstep.workload.architecture import Attention, Experts, LatentAttention, Mlp, Transformer
 from lockstep.workload.kind import DENSE, LayerKind
 from lockstep.workload.piece import FULL, NONE, SELECTIVE, Piece, Recompute, Row, Spread, recompute_code
+from lockstep.workload.stream import INPUT_OF, NORMED, STREAM
 from lockstep.workload.weights import layer_weights
 
 MASK_B = 1.0
@@ -191,6 +192,7 @@ def _layer(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
         yield from model.recurrent.rows(piece)
     if piece.adapters is not None:
         yield from _adapter_inputs(model, piece.adapters, piece, kind)
+        yield from _wide(model, piece)
     if piece.dropout and kind.mixer != "none":
         yield _mask("attention residual dropout mask", model, SELECTIVE)
     if piece.dropout and kind.crosses:
@@ -213,35 +215,6 @@ def _attention(attention: Attention, piece: Piece) -> Iterator[Row]:
             yield Row(name, attention.out_width * piece.element_B, "tp")
 
 
-STREAM = {
-    "pre": ("attention input", "norm 2 input", "mlp input"),
-    "post": ("norm 1 input", "mlp input", "norm 2 input"),
-    "output": ("attention output norm input", "mlp input", "mlp output norm input"),
-    "sandwich": (
-        "attention input",
-        "attention output norm input",
-        "norm 2 input",
-        "mlp input",
-        "mlp output norm input",
-    ),
-}
-
-
-INPUT_OF = {
-    "attention input": ("q_proj", "k_proj", "v_proj", "qkv_proj", "in_proj"),
-    "cross attention input": ("q_proj",),
-    "mlp input": ("gate_proj", "up_proj", "gate_up_proj"),
-}
-"""Linear layers that read it."""
-NORMED = {
-    "pre": ("attention input", "cross attention input", "mlp input"),
-    "post": ("mlp input",),
-    "output": (),
-    "sandwich": ("attention input", "mlp input"),
-}
-"""Which of them are outputs of a norm."""
-
-
 def _stream(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     """Tensors of hidden width: the layer's input, inputs of norms, inputs of the two blocks.
 
@@ -250,7 +223,9 @@ def _stream(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     yield _hidden("layer input", model, piece, FULL)
     if model.norm == "rmsnorm" and piece.wide_norms:
         copied_B = FP32_B - piece.element_B + (piece.element_B if piece.adapters is None else 0.0)
-        yield Row("norms' wide copies", model.norms_of(kind) * model.hidden * copied_B, "sequence")
+        # Of an fp32 stream the first norm keeps the layer's input itself.
+        copies = model.norms_of(kind) - np.where(piece.wide_base, 1, 0)
+        yield Row("norms' wide copies", copies * model.hidden * copied_B, "sequence")
     if np.any(piece.own_casts) and model.mlp is not None and piece.adapters is None:
         more = (0 if piece.joint_qkv else 2) + model.mlp.gated
         yield Row("casts of products", model.hidden * piece.element_B * more * piece.own_casts, "sequence")
@@ -381,6 +356,17 @@ def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: 
                 # Of the input in half precision a copy besides; the one in fp32 is there anyway.
                 kept_B += weight.shape[0] * (MASK_B + piece.element_B * half)
             yield Row(f"{weight.name} adapter input", times * kept_B, spread)
+
+
+def _wide(model: Transformer, piece: Piece) -> Iterator[Row]:
+    """Beyond half precision, what is fp32 where a quantised base reads it: stream, and all around the activation."""
+    if not np.any(piece.wide_base):
+        return
+    wider_B = (FP32_B - piece.element_B) * piece.wide_base
+    yield Row("layer input in fp32", model.hidden * wider_B, "sequence", FULL)
+    if model.mlp is not None:
+        columns = (3 if model.mlp.gated else 1) * model.mlp.ffn
+        yield Row("mlp in fp32", columns * wider_B, "tp", piece.kept_up_to("mlp"))
 
 
 def _inside(experts: Experts, piece: Piece, prefix: str, elems: float, spread: Spread) -> Iterator[Row]:

@@ -120,6 +120,8 @@ class Piece:
     """Values are a view of what one product makes of queries, keys and values."""
     repeated_heads: bool = False
     """Keys and values are as wide as the queries."""
+    wide_base: Number | Truth = False
+    """Where the matrices of a quantised base read fp32, and so give it."""
     written_out: bool = False
     """GPT-2's GELU, and attention where it is not fused, are operations that each keep what they read."""
     autocast: bool = False
