@@ -55,13 +55,18 @@ def table_work(shard: Shard, ways: Number, looked_up: bool) -> Passes:
     return Passes(Work(), clock.stream(each_B / ways, 2 if looked_up else 1).when(apart))
 
 
-def _sum_B(shard: Shard) -> float:
-    """Bytes per parameter of a pass that adds a gradient, with as many more as it takes longer than its bytes."""
+def _sum_B(shard: Shard) -> Number:
+    """Bytes per parameter of a pass that adds a gradient, with as many more as it takes longer than its bytes.
+
+    A gradient that was scattered comes in the format of the sum, or nearly: its bytes are moved as they are.
+    """
     recipe, element_B = shard.recipe, shard.clock.element_B
-    if recipe.converted_gradients:
-        return WIDENED * (element_B + recipe.gradient_B) + 3.0 * recipe.gradient_B
-    mixed = recipe.gradient_B != element_B and recipe.sharding != "fsdp2"
-    return (MIXED if mixed else 1.0) * (element_B + 2.0 * recipe.gradient_B)
+    bare_B = element_B + (4.0 if recipe.converted_gradients else 2.0) * recipe.gradient_B
+    if recipe.gradient_B == element_B or recipe.software.kernels == "xla":
+        return bare_B
+    slow_B = WIDENED * (element_B + recipe.gradient_B) + 3.0 * recipe.gradient_B
+    whole_B = slow_B if recipe.converted_gradients else MIXED * bare_B
+    return np.where(sharing_of(recipe, shard.grid).scatters, bare_B, whole_B)
 
 
 def _copies(shard: Shard, parameters: Number) -> Passes:
