@@ -58,11 +58,13 @@ def table_work(shard: Shard, ways: Number, looked_up: bool) -> Passes:
 def _sum_B(shard: Shard) -> Number:
     """Bytes per parameter of a pass that adds a gradient, with as many more as it takes longer than its bytes.
 
-    A gradient that was scattered comes in the format of the sum, or nearly: its bytes are moved as they are.
+    A gradient that was scattered comes in the format of the sum, or nearly: its bytes are moved as they are. So are
+    gradients of fp16, which Megatron-LM sums in their own format unless told otherwise (megatron/arguments.py).
     """
     recipe, element_B = shard.recipe, shard.clock.element_B
     bare_B = element_B + (4.0 if recipe.converted_gradients else 2.0) * recipe.gradient_B
-    if recipe.gradient_B == element_B or recipe.software.kernels == "xla":
+    one_format = recipe.gradient_B == element_B or recipe.dtype == "fp16"
+    if one_format or recipe.software.kernels == "xla":
         return bare_B
     slow_B = WIDENED * (element_B + recipe.gradient_B) + 3.0 * recipe.gradient_B
     whole_B = slow_B if recipe.converted_gradients else MIXED * bare_B
