@@ -225,6 +225,26 @@ def adapters() -> Iterator[Row]:
     yield "masked", "16384x4096", lambda x=x, mask=mask: mask * x
 
 
+def turned() -> Iterator[Row]:
+    """Kernels that PyTorch does not vectorise: over tensors that are turned over or cut, and to another format."""
+    for s, b, heads, size in ((4096, 4, 32, 64), (4096, 2, 32, 96), (4096, 3, 16, 96), (4096, 1, 32, 128)):
+        made, both, out = drawn(s, b, 3 * heads * size), drawn(2, b, s, heads, size), drawn(b, s, heads * size)
+        shape, three = f"{s}x{b}x{heads}x{size}", (s, b, 3, heads, size)
+        yield "turned.qkv", shape, lambda at=made, to=three: at.view(to).permute(2, 1, 0, 3, 4).contiguous()
+        yield "turned.kv", shape, lambda at=both: at.permute(1, 2, 0, 3, 4).contiguous()
+        if b > 1:
+            yield "turned.output", shape, lambda at=out: at.transpose(0, 1).contiguous()
+    for m, f in ((16384, 8192), (8192, 8192), (12288, 4096), (4096, 14336)):
+        gate, up = drawn(m, 2 * f).split(f, dim=-1)
+        acted, gradient, shape = F.silu(gate), drawn(m, f), f"{m}x{f}"
+        yield "cut.silu.forward", shape, lambda gate=gate: F.silu(gate)
+        yield "cut.product", shape, lambda acted=acted, up=up: acted * up
+        yield "cut.silu.backward", shape, lambda gate=gate, g=gradient: torch.ops.aten.silu_backward(g, gate)
+        yield "joined.halves", shape, lambda acted=acted, g=gradient: torch.cat((g, acted), dim=-1)
+    for m, n in ((4096, 131072), (12288, 65536), (36864, 32768)):
+        yield "widened.fp32", f"{m}x{n}", lambda half=drawn(m, n): half.float()  # noqa: B008
+
+
 def states() -> Iterator[Row]:
     """Updates, and streams of as many numbers as an average model has."""
     for name in ("fused", "foreach"):
@@ -252,7 +272,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--out", type=Path, required=True, help="CSV file of the rows")
-    parts = (products, narrow_products, attention, elementwise, losses, operations, adapters, states, grouped)
+    parts = (products, narrow_products, attention, elementwise, losses, operations, adapters, turned, states, grouped)
     named = [part.__name__ for part in parts]
     parser.add_argument("--only", nargs="+", choices=named, default=named, help="what to measure (default: everything)")
     arguments = parser.parse_args()

@@ -54,6 +54,8 @@ def test_sums_of_two_formats_take_longer_than_their_bytes() -> None:
     assert bytes_each == [10, 6]
     factors = [_moved_B(shard)[1] / each_B for shard, each_B in zip(shards, bytes_each, strict=True)]
     assert factors == pytest.approx([MIXED, 1.0])
+    whole = replace(shards[0], recipe=replace(shards[0].recipe, dtype="fp16"))
+    assert _moved_B(whole)[1] == pytest.approx(bytes_each[0])
 
 
 def test_gradients_travel_through_flat_buckets_in_internevo_alone() -> None:

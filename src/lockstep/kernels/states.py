@@ -20,10 +20,10 @@ from lockstep.layout import sharing_of
 from lockstep.types.arrays import Number
 from lockstep.workload import LayerKind
 
-MIXED = 1.3
-"""Times as long as its bytes that torch takes to add a gradient in half precision to a sum in fp32, in one kernel that
-is not vectorised: 1.29 to 1.36 in layers of 50 million weights and more on a rank, 1.5 and more in smaller ones (H100,
-as in `copies.py`)."""
+MIXED, WIDENED = 1.3, 1.5
+"""Times as long as its bytes that torch takes to add a gradient in half precision to a sum in fp32, and to copy one to
+fp32, both in kernels that are not vectorised: 1.29 to 1.36 in layers of 50 million weights and more on a rank, 1.5 and
+more in smaller ones; 1.51 in three sizes alone (H100, as in `copies.py`)."""
 INSIDE_FRAC = 0.5
 """Of the traffic of sums inside products, what does not hide behind them: the median of ten products on H100."""
 
@@ -49,20 +49,26 @@ def table_work(shard: Shard, ways: Number, looked_up: bool) -> Passes:
     recipe, clock = shard.recipe, shard.clock
     if recipe.fused_accumulation or recipe.adapters is not None:
         return Passes(Work(), Work())
-    elements = shard.model.vocab / ways * shard.model.hidden
-    filled = clock.element_B if looked_up else 0.0
-    alone = np.logical_not(sharing_of(recipe, shard.grid).scatters)
-    added = clock.stream(_sum_B(shard) * elements).when(alone)
-    return Passes(Work(), clock.stream(filled * elements, 1 if looked_up else 0) + added)
+    filled_B = clock.element_B if looked_up else 0.0
+    each_B = (filled_B + _sum_B(shard)) * shard.model.vocab * shard.model.hidden
+    apart = np.logical_not(sharing_of(recipe, shard.grid).scatters)
+    return Passes(Work(), clock.stream(each_B / ways, 2 if looked_up else 1).when(apart))
 
 
-def _sum_B(shard: Shard) -> float:
-    """Bytes per parameter of a pass that adds a gradient, with as many more as it takes longer than its bytes."""
+def _sum_B(shard: Shard) -> Number:
+    """Bytes per parameter of a pass that adds a gradient, with as many more as it takes longer than its bytes.
+
+    A gradient that was scattered comes in the format of the sum, or nearly: its bytes are moved as they are. So are
+    gradients of fp16, which Megatron-LM sums in their own format unless told otherwise (megatron/arguments.py).
+    """
     recipe, element_B = shard.recipe, shard.clock.element_B
-    if recipe.converted_gradients:
-        return element_B + 4.0 * recipe.gradient_B
-    mixed = recipe.gradient_B != element_B and recipe.sharding != "fsdp2"
-    return (MIXED if mixed else 1.0) * (element_B + 2.0 * recipe.gradient_B)
+    bare_B = element_B + (4.0 if recipe.converted_gradients else 2.0) * recipe.gradient_B
+    one_format = recipe.gradient_B == element_B or recipe.dtype == "fp16"
+    if one_format or recipe.software.kernels == "xla":
+        return bare_B
+    slow_B = WIDENED * (element_B + recipe.gradient_B) + 3.0 * recipe.gradient_B
+    whole_B = slow_B if recipe.converted_gradients else MIXED * bare_B
+    return np.where(sharing_of(recipe, shard.grid).scatters, bare_B, whole_B)
 
 
 def _copies(shard: Shard, parameters: Number) -> Passes:

@@ -1,7 +1,7 @@
 """`python -m lockstep.validation.compiled_layers`: what elementwise kernels of torch.compile take over their bytes.
 
 One layer of Llama after another, forward and backward, each compiled as FSDP2 programs compile theirs, on one H200
-(PyTorch 2.11, 27 November 2026, `benchmarks/gpu_layers.py`): compiled_layers.csv has the seconds of the kernels that
+(PyTorch 2.11, 27 November 2026, `benchmarks/gpu_compiled.py`): compiled_layers.csv has the seconds of the kernels that
 Inductor wrote, by torch's profiler, so that launches and products play no part. `written` layers convert to fp32 in
 RMSNorm as transformers' do, which compiled code takes no longer for. The factor is the mean over layers and passes of
 

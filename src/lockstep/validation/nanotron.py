@@ -24,7 +24,7 @@ has it (examples/config_tiny_llama_bench.yaml); the figure prints neither.
 
 Two things in the rows contradict that code. 1.3B in two stages: eleven layers, which it places first, take 202 ms alone
 for four sequences on one H100 (`kernels/copies.py`), 3.2 s for the 16 micro-batches of a step of 2.9 s, and no other
-division takes less; its four rows come out 16 to 23 % too slow. 80B on 32 GPUs took 0.29 s more per micro-batch than is
+division takes less; its four rows come out 19 to 26 % too slow. 80B on 32 GPUs took 0.29 s more per micro-batch than is
 predicted: the stored p2p.py looks every 0.1 s whether one of its messages of sizes has come, which rows of other
 pipelines, with less than 0.1 s for a micro-batch, cannot have run.
 

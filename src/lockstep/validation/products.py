@@ -16,7 +16,9 @@ November. A device that runs nothing but products is held back by its power; bes
 
 Of A100 by the same line the products of 2,048 rows and more that Azure publishes, after warming up until clocks are
 sustained (gemm_kernels.csv), and the fastest of many shapes (matmul_achievable_flops.csv). Of PyTorch what it takes
-over the bytes of its sums and activations, and of its losses (`operations`), measured on H100 with the products.
+over the bytes of its sums and activations, and of its losses (`operations`), measured on H100 with the products. What
+it does not vectorise was measured the day after on another such H100, alone (30 ms of repeats) and inside layers of
+nanotron (h100_layers.csv, `benchmarks/gpu_layers.py`): constants of `kernels/copies.py` and `kernels/states.py`.
 
 Other sources: github.com/zzc0721/torch-performance-test-data, issues 77 and 78 (October 2025, PyTorch 2.7, rates by
 size).
