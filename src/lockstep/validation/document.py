@@ -271,8 +271,8 @@ NOTES = """
   is assumed as on GPUs, and v6e's losses over 128,256 logits are not cut in pieces here.
 - **Links of a PCIe server.** simumax_a100_pcie is priced on two halves of four cards, at rates of SimuMax's own file;
   that description was made after the flat server of the catalog had come out 34 % too fast in the median.
-- **Experts alone.** Nothing was fitted to deepep_all_to_all or moe_layer_perf. DeepEP's exchange over two nodes is
-  predicted 20 % too fast: fabric and NVLink are about equally busy there, and the model lets them overlap perfectly.
+- **Experts alone.** H800's NVLink has the rate of DeepEP's two rows in one node; nothing else was fitted to
+  deepep_all_to_all or moe_layer_perf. DeepEP's exchange over two nodes, where NVLink binds, is met within 8 %.
   Casts to fp8 are priced; what blockwise scales cost more is not: by rates of kernels alone weight gradients take 2.4
   times as long on H100 as other products of experts (pytorch/ao, blockwise_fp8_training). Megatron's layers are met
   within 12 %. The four rows of one B200 are 36 to 54 % too fast: torch's grouped products take 1.3 to 1.6 times as long
