@@ -101,7 +101,7 @@ def test_a_host_that_counts_tokens_waits_for_the_router() -> None:
     before_s = float(work.forward.device_s - work.counted.device_s)
     assert forward_s(late) == pytest.approx(before_s + launches_s)
     assert forward_s(late) > 1.1 * float(work.forward.kernels) * late.clock.launches_s[0]
-    assert forward_s(eager) >= forward_s(late) > 1.1 * forward_s(step)
+    assert forward_s(eager) >= forward_s(late) > 1.05 * forward_s(step)
     # With one kernel for all experts the host is ahead, and the device sets the pace.
     ahead = rank(grouped=True, cuda_graphs="attention")
     assert forward_s(ahead) == pytest.approx(forward_s(step))
