@@ -93,7 +93,6 @@ SAID: dict[str, float] = {
     "int8 sends an eighth of fp32": 1 / 8,
     "published bound without noise and quantizer": 0,
     "additive floor at a = 1/2: eps^2 / 12": 1 / 12,
-    "quantization matters less at large batches": 1,
     "power of the error, unbiased": 2,
     "power of the error, biased": 2,
     "power of the error, opposing, Huber": 1,

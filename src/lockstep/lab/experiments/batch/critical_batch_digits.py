@@ -24,6 +24,7 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
+from lockstep.lab.findings import CREDIBLE_ERRORS
 from lockstep.lab.objectives import Perceptron, digits_perceptron
 from lockstep.lab.statistics import Hyperbola, fit_hyperbola, mean_and_error
 from lockstep.methods import critical_batch as law
@@ -82,11 +83,15 @@ class Tuned:
         return math.exp(self.logs.mean())
 
     @property
+    def error(self) -> float:
+        """Standard error of the logarithm of the steps."""
+        return mean_and_error(self.logs)[1]
+
+    @property
     def ci95(self) -> tuple[float, float]:
         """Of the steps."""
-        middle, error = mean_and_error(self.logs)
-        half = student_t(0.975, len(self.logs) - 1) * error
-        return math.exp(middle - half), math.exp(middle + half)
+        widen = math.exp(student_t(0.975, len(self.logs) - 1) * self.error)
+        return self.steps / widen, self.steps * widen
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -235,13 +240,16 @@ def _checks(found: list[Tuned], fit: Hyperbola, noise_scale: float, hidden: int)
     long = when(last.steps >= LEAST_STEPS, f"targets that all examples reach in {LEAST_STEPS} steps or more")
     noisy = long & when(hidden <= WIDEST, f"at most {WIDEST} hidden units: in wider networks the edge of stability, "
                         "not the noise, limits the full-batch learning rate")  # fmt: skip
+    scatter = math.sqrt(np.mean([one.error**2 for one in found]))
+    known = long & when(CREDIBLE_ERRORS * scatter <= SHAPE, "initializations that agree well enough: a standard error "
+                        f"of the steps of at most {SHAPE / CREDIBLE_ERRORS:.1%}")  # fmt: skip
     small = when(
         times >= 16 and first.batch <= noise_scale / 4,
         "a smallest batch of at most 1/16 of the examples and 1/4 of the noise scale",
     )
     return [
         Check("hyperbola: largest error, as a fraction of the "
-              "steps", 0.0, fit.worst_frac, tolerance=SHAPE, holds=long),
+              "steps", 0.0, fit.worst_frac, tolerance=SHAPE, holds=known),
         Check("log of the fitted critical batch over the noise scale", 0.0, math.log(fit.critical_batch / noise_scale),
               tolerance=wide, holds=long),
         Check(f"log of the best rate at batch size {first.batch} over that of the full batch", math.log(law_of_rates),
