@@ -35,16 +35,14 @@ from lockstep.types.plain import Json
 
 QUESTION = "How many steps does a network need at each batch size, and does the noise scale predict it?"
 SOURCE = "McCandlish, Kaplan, Amodei 2018, sections 2.2 and 2.3; Shallue et al. 2019"
-WIDE = np.geomspace(0.1, 6.4, 13)
-"""Rates tried with all examples."""
-NARROW = 2.0 ** (np.arange(-3, 6) / 2)
-"""Rates tried with a batch, as multiples of the law's; wider than `FACTOR`, so that the law can fail."""
-SPACING = math.log(NARROW[1] / NARROW[0])
+FACTOR = 3.0
+"""Between the fitted critical batch and the noise scale; the source finds them "within a small factor"."""
+RATES = np.geomspace(FACTOR**-1.5, FACTOR**1.5, 9)
+"""Rates tried, as multiples of the law's, and of 1 with all examples; wider than `FACTOR`, so that the law can fail."""
+SPACING = math.log(RATES[1] / RATES[0])
 """Of the logarithms of tried rates: the quotient of two best ones is not known better, as each may miss by a half."""
 SHAPE = 0.30
 """Largest error of the hyperbola over a whole run that counts as agreement, as a share of the steps."""
-FACTOR = 3.0
-"""Between the fitted critical batch and the noise scale; the source finds them "within a small factor"."""
 DENSE = 32
 """The loss is looked at after every step up to this one, then after a share 1 / `DENSE` more, and interpolated."""
 ROUNDING = 1e-9
@@ -102,12 +100,12 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     network = digits_perceptron(settings.hidden, settings.examples)
     starts = np.array([network.start(seed * settings.starts + one) for one in range(settings.starts)])
     generator = np.random.default_rng([seed, 1])
-    everything = _tuned(network, starts, settings.examples, WIDE, settings.target, generator)
+    everything = _tuned(network, starts, settings.examples, RATES, settings.target, generator)
     paths = [_path(network, one, everything.rate, settings.target) for one in starts]
     noise_scale = _noise_scale(network, paths)
 
     def tuned(batch: int) -> Tuned:
-        rates = everything.rate * float(law.best_rate_frac(batch, noise_scale)) * NARROW
+        rates = everything.rate * float(law.best_rate_frac(batch, noise_scale)) * RATES
         return _tuned(network, starts, batch, rates, settings.target, generator)
 
     found = [*(tuned(batch) for batch in watched(batches, progress)), everything]
@@ -131,8 +129,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         conclusion=f"Critical batch size {fit.critical_batch:.3g} (95 % interval {low:.3g} to {high:.3g}); the noise "
         f"scale predicts {noise_scale:.3g}. The hyperbola is up to {fit.worst_frac:.0%} off",
         assumptions=(
-            f"a constant learning rate per batch size, the best of {len(NARROW)} spaced by a factor of "
-            f"{NARROW[1] / NARROW[0]:.2f}",
+            f"a constant learning rate per batch size, the best of {len(RATES)} spaced by a factor of "
+            f"{math.exp(SPACING):.2f}",
             f"{settings.starts} initializations; intervals from the residuals of the fit",
         ),
     )
@@ -248,6 +246,8 @@ def _checks(found: list[Tuned], fit: Hyperbola, noise_scale: float, hidden: int)
         "a smallest batch of at most 1/16 of the examples and 1/4 of the noise scale",
     )
     return [
+        Check("distance of the tried rates from that of the law, logarithm", 0.0, float(np.abs(np.log(RATES)).min()),
+              tolerance=ROUNDING, holds=ALWAYS),
         Check("hyperbola: largest error, as a fraction of the "
               "steps", 0.0, fit.worst_frac, tolerance=SHAPE, holds=known),
         Check("log of the fitted critical batch over the noise scale", 0.0, math.log(fit.critical_batch / noise_scale),

@@ -88,7 +88,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
 
 def _batches(settings: Settings, seed: int, samples: int) -> list[Array]:
     generator = np.random.default_rng(np.random.SeedSequence(seed))
-    return [generator.choice(samples, settings.batch, replace=False) for _ in range(settings.steps)]
+    return [generator.integers(samples, size=settings.batch) for _ in range(settings.steps)]
 
 
 def _ways(network: Perceptron, workers: int) -> tuple[Way, ...]:

@@ -33,6 +33,8 @@ DIVERGED = 1e12
 """Mean square that counts as divergence, over the larger of the start and the scale of the noise."""
 SETTLED = float(np.finfo(np.float32).eps)
 """Share of the start's square that is left when the variance is measured, about 1e-7."""
+LARGER = 16
+"""Times the batch in the checks of a step's noise and of correlated examples."""
 LEAST_PRODUCT = 1e-3
 LONGEST = math.ceil(math.log(SETTLED) / (2 * math.log(1 - LEAST_PRODUCT)))
 """Steps of the slowest run, in which one past the edge should diverge; nearer to the edge nothing is checked."""
@@ -152,7 +154,7 @@ def _check(settings: Settings, name: str, k: float, rate: float, expected: float
 
 def _kept(settings: Settings, draw: np.random.Generator) -> list[Check]:
     """What the rules keep of a step's noise, measured on means of 1 and of 16 examples, and what they do not."""
-    k = 16
+    k = LARGER
     single = settings.noise * draw.standard_normal(settings.trials)
     mean = settings.noise * draw.standard_normal((k, settings.trials)).mean(axis=0)
     squared, of_square = quotient(mean_and_error(mean**2), mean_and_error(single**2))
@@ -188,7 +190,7 @@ def _other_problems(seed: int) -> list[Check]:
 
 def _correlated(settings: Settings, draw: np.random.Generator) -> list[Check]:
     """Correlated examples: the variance has a part that no batch averages away."""
-    k, r = 16, settings.correlation
+    k, r = LARGER, settings.correlation
     rate, variance = float(rule("linear")(settings.rate, k)), settings.noise**2 * ((1 - r) / k + r)
     one = stationary(settings.rate, settings.curvature, settings.noise**2)
     expected = stationary(rate, settings.curvature, variance)

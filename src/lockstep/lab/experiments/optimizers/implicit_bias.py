@@ -202,7 +202,7 @@ def _band(a: Array) -> list[Check]:
 
 def _projection(a: Array, y: float) -> list[Check]:
     """From elsewhere than 0 the limit is the projection of the start, in each norm, not the least norm."""
-    start = np.cumsum(np.ones_like(a)) * y
+    start = np.cumsum(np.ones_like(a))
     paths = ((NAMES[s], s, _scaled(a, y, s, SHARE / _slope(a, s), 200, start)) for s in (0.0, 1.0))
     return [
         _close(f"limit of {name} from another initial point", nearest(a, y, a**-s, start), path.theta)
@@ -220,7 +220,7 @@ def _printed_series() -> Check:
 
 def _close(what: str, limit: Array, theta: Array, tolerance: float = 0.0) -> Check:
     """Largest difference of a coordinate, beside the largest coordinate."""
-    return Check(what + ": largest error of a coordinate", 0.0, float(np.abs(theta - limit).max()),
+    return Check(what + ": largest error of a coordinate", 0.0, float(np.linalg.norm(theta - limit, np.inf)),
                  tolerance=1e-6 * float(np.abs(limit).max()) + tolerance, holds=ALWAYS)  # fmt: skip
 
 

@@ -59,7 +59,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     more = _more_checks(ages, np.array(simulated), np.array(noisy), settings)
     x = np.array(delays, dtype=float)
     return Findings(
-        checks=(*checks, *more, _at_the_target(settings)),
+        checks=(*checks, *more, _at_the_target(settings), _without_delay(settings)),
         theory=tuple(
             Law(f"updates, delay {delay}", value, "log(eps) / log(rate)", LAW_SOURCE)
             for delay, value in zip(delays, predicted, strict=True)
@@ -133,6 +133,13 @@ def _at_the_target(settings: Settings) -> Check:
     loss = (mean**2 + float(stationary_variance(step, 1.0, settings.noise_std**2))) / 2
     return Check("loss after the updates that noise asks for, no delay", settings.noisy_gap, loss,
                  tolerance=1e-6 * settings.noisy_gap, holds=ALWAYS)  # fmt: skip
+
+
+def _without_delay(settings: Settings) -> Check:
+    """Updates at half of the inverse curvature, where the slow direction shrinks by 1 - 1 / (2 condition) an update."""
+    law = math.log(settings.target_frac) / math.log(1 - 0.5 / settings.condition)
+    return Check("updates without delay at a step of 1 / (2 L)", law + 0.5,
+                 _updates(0, 0.5, settings, 2 * math.ceil(law)), tolerance=0.6, holds=ALWAYS)  # fmt: skip
 
 
 def _more_checks(ages: np.ndarray, simulated: np.ndarray, noisy: np.ndarray, settings: Settings) -> tuple[Check, ...]:
