@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -135,13 +136,12 @@ def _train(recipe: Recipe, settings: Settings, seed: int) -> tuple[float, float,
     training, test = _digits(settings.hidden, seed)
     generator = np.random.default_rng([seed, 1])
     layers: Sequence[Array] = training.layers(training.start(seed))
-    state, at = recipe.method.start(layers), 0
+    state, steps = recipe.method.start(layers), count()
     for _ in range(settings.epochs):
         for batch in generator.permutation(TRAINING).reshape(-1, recipe.batch):
             gradient = training.layers(training.part(batch).gradient(_flat(layers)))
-            rate = recipe.rate * float(warm_up_frac(at, recipe.warm_up_steps))
+            rate = recipe.rate * float(warm_up_frac(next(steps), recipe.warm_up_steps))
             layers, state = step(recipe.method, layers, gradient, state, rate)
-            at += 1
     flat = _flat(layers)
     if not np.isfinite(flat).all():
         return WORST, WORST, 0.0
