@@ -73,6 +73,10 @@ def _counting(tree: ast.Module) -> Iterator[ast.expr]:
                 yield from _plain(args)
             case ast.Call(func=ast.Attribute(attr="full"), args=[number, *_]):  # of equal steps
                 yield from _plain([number])
+            case ast.Call(func=ast.Attribute(attr="arange"), args=[number]):  # of steps or terms
+                yield from _plain([number])
+            case ast.Call(func=ast.Name(id="streams"), args=[_, number]):
+                yield from _plain([number])
             case ast.keyword(arg=name, value=value) if name in COUNTS:
                 yield from _plain([value])
             case ast.FunctionDef(args=given):

@@ -17,6 +17,7 @@ method of tuning and counting: Shallue et al., "Measuring the effects of data pa
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count as counted
 
@@ -114,7 +115,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=(
             *_checks(found, fit, noise_scale, settings.hidden),
-            _followed(network, paths[0], everything.rate, settings.target, generator),
+            *_followed(network, starts[0], everything.rate, settings.target, generator),
             _first_step(network, starts[0], everything.rate, generator),
             _noise_by_examples(network, paths[0]),
         ),
@@ -208,15 +209,17 @@ def _noise_by_examples(network: Perceptron, path: list[Array]) -> Check:
 
 
 def _followed(
-    network: Perceptron, path: list[Array], rate: float, target: float, generator: np.random.Generator
-) -> Check:
-    """One run with all examples, looked at after every step: where the logarithm of its loss passes the target."""
-    last = path[-1]
-    before, after = (math.log(float(network.loss(one))) for one in (last, last - rate * network.gradient(last)))
-    steps = len(path) - 1 + (before - math.log(target)) / (before - after)
-    (found,) = _arrivals(network, path[0][np.newaxis], len(network.inputs), np.array([rate]), target, generator)
-    return Check("steps of a run with all examples, of one looked at after every step", 1.0, float(found / steps),
-                 tolerance=ROUNDING if steps <= DENSE else 1 / DENSE, holds=ALWAYS)  # fmt: skip
+    network: Perceptron, start: Array, fastest: float, target: float, generator: np.random.Generator
+) -> Iterator[Check]:
+    """Runs with all examples looked at after every step, the second slow: where the log of the loss passes the target."""
+    for name, rate, interpolated in (("a run", fastest, 1 / DENSE), ("a slow run", fastest / 8, 0.1 / DENSE)):
+        path = _path(network, start, rate, target)
+        last = path[-1]
+        before, after = (math.log(float(network.loss(one))) for one in (last, last - rate * network.gradient(last)))
+        steps = len(path) - 1 + (before - math.log(target)) / (before - after)
+        (found,) = _arrivals(network, start[np.newaxis], len(network.inputs), np.array([rate]), target, generator)
+        yield Check(f"steps of {name} with all examples, of one looked at after every step", 1.0, float(found / steps),
+                    tolerance=ROUNDING if steps <= DENSE else interpolated, holds=ALWAYS)  # fmt: skip
 
 
 def _first_step(network: Perceptron, start: Array, rate: float, generator: np.random.Generator) -> Check:

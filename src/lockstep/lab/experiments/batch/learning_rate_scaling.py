@@ -195,11 +195,11 @@ def _correlated(settings: Settings, draw: np.random.Generator) -> list[Check]:
     one = stationary(settings.rate, settings.curvature, settings.noise**2)
     expected = stationary(rate, settings.curvature, variance)
     names = (
-        f"correlation {r:g}, linear rule, 16 times the batch: stationary variance",
+        f"correlation {r:g}, linear rule, {LARGER} times the batch: stationary variance",
         "the linear rule keeps the variance even for correlated examples",
     )
     if one is None or expected is None:
-        return [absent(name, "a rate x curvature that is stable at 16 times the batch") for name in names]
+        return [absent(name, f"a rate x curvature that is stable at {LARGER} times the batch") for name in names]
 
     def noise() -> Array:
         """Mean of the k examples of a step, of which each has a part that all share."""

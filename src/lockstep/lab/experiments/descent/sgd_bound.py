@@ -148,7 +148,7 @@ def _false_floors(floors: list[Check], settings: Settings, seed: int) -> list[Ch
     few, many = floors[0], floors[-1]
     ratio, spread = quotient((many.got, many.standard_error), (few.got, few.standard_error))
     return [
-        Check("noise term L s^2 / (2 B T), after 400 steps", 1 / (2 * STEPS * sizes[0]), few.got,
+        Check(f"noise term L s^2 / (2 B T), after {STEPS} steps", 1 / (2 * STEPS * sizes[0]), few.got,
               few.standard_error, relation="at most", false_law=True, holds=ALWAYS),
         Check("a s^2 / (2 mu) bounds the floor, L = mu = 100, a = 0.01", 0.01 / 200, above, error, relation="at most",
               false_law=True, holds=example("L = mu = 100, a = 0.01, batch 1")),

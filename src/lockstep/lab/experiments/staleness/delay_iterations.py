@@ -59,7 +59,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     more = _more_checks(ages, np.array(simulated), np.array(noisy), settings)
     x = np.array(delays, dtype=float)
     return Findings(
-        checks=(*checks, *more, _at_the_target(settings), _without_delay(settings)),
+        checks=(*checks, *more, _at_the_target(settings), _without_delay(settings), _quiet_step()),
         theory=tuple(
             Law(f"updates, delay {delay}", value, "log(eps) / log(rate)", LAW_SOURCE)
             for delay, value in zip(delays, predicted, strict=True)
@@ -133,6 +133,13 @@ def _at_the_target(settings: Settings) -> Check:
     loss = (mean**2 + float(stationary_variance(step, 1.0, settings.noise_std**2))) / 2
     return Check("loss after the updates that noise asks for, no delay", settings.noisy_gap, loss,
                  tolerance=1e-6 * settings.noisy_gap, holds=ALWAYS)  # fmt: skip
+
+
+def _quiet_step() -> Check:
+    """Where noise hardly matters the step is the largest that is tried, and not the edge of stability at 2."""
+    found = _noisy_step(0, Settings(noise_std=1e-3, noisy_gap=1.0))
+    return Check("step that a noise of 1/1000 allows, no delay", 0.5, found, tolerance=1e-9,
+                 holds=example("a loss of 1 to reach, curvature 1"))  # fmt: skip
 
 
 def _without_delay(settings: Settings) -> Check:

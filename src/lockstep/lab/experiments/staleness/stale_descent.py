@@ -35,7 +35,7 @@ class Settings:
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Share of random displacements after which the old gradient still goes downhill."""
     objective = LANDSCAPES["ripples"]
-    smoothness = float(objective.smoothness or 1)
+    smoothness = float(objective.smoothness or np.nan)
     generator = np.random.default_rng(seed)
     shares, outside, inside = [], [], []
     for radius in watched(RADII, progress):
