@@ -211,7 +211,7 @@ def _noise_by_examples(network: Perceptron, path: list[Array]) -> Check:
 def _followed(
     network: Perceptron, start: Array, fastest: float, target: float, generator: np.random.Generator
 ) -> Iterator[Check]:
-    """Runs with all examples looked at after every step, the second slow: where the log of the loss passes the target."""
+    """Runs with all examples looked at after every step, the second slow: where the log loss passes the target."""
     for name, rate, interpolated in (("a run", fastest, 1 / DENSE), ("a slow run", fastest / 8, 0.1 / DENSE)):
         path = _path(network, start, rate, target)
         last = path[-1]
