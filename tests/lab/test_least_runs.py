@@ -126,7 +126,7 @@ SAID: dict[str, float] = {
     "overflow at scale 2^28": 0.0148,
     "zero at scale 1": 0.00024,
     "subnormal at scale 1": 0.457,
-    "bf16 needs a scale: 1/1000 of the loss is left": 1,
+    "bf16 needs a scale: 1/1000 of the loss is left": 1e-3,
     "norm, clipped after unscaling": 1,
     "norm, clipped before unscaling: limit / S": 1 / 1024,
     "clipping may come before unscaling": 1,
