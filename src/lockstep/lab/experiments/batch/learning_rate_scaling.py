@@ -155,8 +155,8 @@ def _check(settings: Settings, name: str, k: float, rate: float, expected: float
 def _kept(settings: Settings, draw: np.random.Generator) -> list[Check]:
     """What the rules keep of a step's noise, measured on means of 1 and of 16 examples, and what they do not."""
     k = LARGER
-    single = settings.noise * draw.standard_normal(settings.trials)
-    mean = settings.noise * draw.standard_normal((k, settings.trials)).mean(axis=0)
+    single = settings.noise * draw.standard_normal(20 * settings.trials)
+    mean = settings.noise * draw.standard_normal((k, 20 * settings.trials)).mean(axis=0)
     squared, of_square = quotient(mean_and_error(mean**2), mean_and_error(single**2))
     size, length = mean_and_error(np.abs(single)), mean_and_error(np.abs(mean))
     ratio, error = quotient(length, size)
