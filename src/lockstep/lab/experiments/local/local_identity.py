@@ -47,7 +47,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     periods = sorted(set(settings.periods))
     common, periods = _together(periods)
     steps = -(-settings.steps // common) * common
-    curvatures = spectrum("logarithmic", DIMENSION, DIMENSION)
+    curvatures = spectrum("logarithmic", DIMENSION, 10.0)
     ends, curves = [], []
     for period in watched(periods, progress):
         shape = (settings.workers, 1, DIMENSION)
