@@ -1,8 +1,8 @@
 """Two classes of mutants that no right check can notice, told by a rule and not one by one.
 
 repeats        an integer from ten on that only says how many: turns of a loop that does not count them, points of
-               a grid, random numbers that are drawn, steps or trials of a run. A check that is right for N of them
-               is right for N + 1, as it is for every seed.
+               a grid, random numbers that are drawn, entries of an array, steps or trials of a run. A check that
+               is right for N of them is right for N + 1, as it is for every seed.
 coincidences   < that becomes <=, or > that becomes >=, or back, where floats are compared that were never equal
                while the checks ran: nothing that ran was different.
 """
@@ -22,8 +22,8 @@ LEAST = 10
 """From which number on one more is a small change."""
 GRIDS = {"linspace": 2, "geomspace": 2, "logspace": 2}
 """Functions that make a grid -> place of the number of points."""
-DRAWS = {"standard_normal", "random", "permutation"}
-"""Methods of random generators whose arguments are a number or a shape of what is drawn."""
+DRAWS = {"standard_normal", "random", "permutation", "ones", "zeros", "empty"}
+"""Functions whose arguments are a number or a shape of what is drawn or made."""
 COUNTS = {
     "steps", "most_steps", "trials", "repetitions", "draws", "runs", "rounds", "epochs", "pairs", "vectors", "terms",
     "size", "num",
@@ -77,6 +77,12 @@ def _counting(tree: ast.Module) -> Iterator[ast.expr]:
                 yield from _plain([number])
             case ast.Call(func=ast.Name(id="streams"), args=[_, number]):
                 yield from _plain([number])
+            case ast.Call(func=ast.Name(id="spectrum"), args=[_, number, _]):  # of curvatures
+                yield from _plain([number])
+            case ast.Call(func=ast.Attribute(attr="of"), args=[_, shape, _]):  # of noise
+                yield from _plain([shape])
+            case ast.Assign(targets=[ast.Name(id="shape")], value=shape):
+                yield from _plain([shape])
             case ast.keyword(arg=name, value=value) if name in COUNTS:
                 yield from _plain([value])
             case ast.FunctionDef(args=given):
