@@ -187,7 +187,6 @@ FOUND: dict[str, float] = {
     "indices of the top 10 % are larger than the vector": 0.1 * 30 / 32,
     "code 2^8 fits in 8 bits": 256,
     "clipping may come before unscaling": 1 / 1024,
-    "bf16 needs a scale: 1/1000 of the loss is left": 0,
     "seven times 10^4 is finite": 0,
     "u = -alpha g / |g|_inf minimizes for l1": -(4**2) / 8,
     "signSGD with step alpha minimizes for linf": -(8**2) / 8,

@@ -212,7 +212,7 @@ def _followed(
     network: Perceptron, start: Array, fastest: float, target: float, generator: np.random.Generator
 ) -> Iterator[Check]:
     """Runs with all examples looked at after every step, the second slow: where the log loss passes the target."""
-    for name, rate, interpolated in (("a run", fastest, 1 / DENSE), ("a slow run", fastest / 8, 0.1 / DENSE)):
+    for name, rate, interpolated in (("a run", fastest, 1 / DENSE), ("a slow run", fastest / 8, 3e-3)):
         path = _path(network, start, rate, target)
         last = path[-1]
         before, after = (math.log(float(network.loss(one))) for one in (last, last - rate * network.gradient(last)))

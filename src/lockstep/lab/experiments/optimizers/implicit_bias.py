@@ -180,7 +180,15 @@ def _momentum_edge(a: Array, y: float, settings: Settings) -> list[Check]:
     method, edge = Momentum(beta), (1 + beta) / _slope(a, 0)
     steps = math.ceil(math.log(np.finfo(float).eps) / math.log(rate(2 * NEAR * (1 + beta), 0, beta)))
     inside, outside = (_walk(method, a, y, np.full(steps, share * edge), one) for share in (NEAR, 1 / NEAR))
+    root = float(np.abs(np.roots([1, 2 * NEAR * (1 + beta) - 1 - beta, beta])).max())
     return [
+        Check(
+            "momentum below its stability limit: logarithm of what its steps leave",
+            math.log(np.finfo(float).eps),
+            steps * math.log(root),
+            tolerance=-math.log(root),
+            holds=ALWAYS,
+        ),
         Check("momentum below its stability limit: residual", 0.0, inside.left, tolerance=1e-6 * y, holds=ALWAYS),
         Check("momentum above its stability limit: diverges (1 = yes)", 1.0, float(outside.diverged), holds=ALWAYS),
     ]
