@@ -103,7 +103,7 @@ def _plain(parts: list[ast.expr]) -> Iterator[ast.expr]:
 
 def watching(mutant: Mutant) -> Mutant | None:
     """The mutant that only notes whether its floats are ever equal; None where it changes no such comparison."""
-    before, after = (ast.parse(text, mode="eval").body for text in (mutant.before, mutant.after))
+    before, after = (getattr(ast.parse(text).body[0], "value", None) for text in (mutant.before, mutant.after))
     if not (isinstance(before, ast.Compare) and isinstance(after, ast.Compare) and len(before.ops) == len(after.ops)):
         return None
     ops = list(zip(before.ops, after.ops, strict=True))

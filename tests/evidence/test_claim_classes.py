@@ -53,7 +53,13 @@ def test_whole_numbers_and_other_changes_are_no_coincidence() -> None:
     claim_classes._seen.clear()
     claim_classes.compared((1, 2), ["Lt"], 0)
     assert not claim_classes.never_equal()
-    for before, after in (("a < b", "(a > b)"), ("a == b", "(a != b)"), ("a + b", "(a - b)")):
+    for before, after in (
+        ("a < b", "(a > b)"),
+        ("a == b", "(a != b)"),
+        ("a + b", "(a - b)"),
+        ("a(b)", "pass"),
+        ("a += b", "a -= b"),
+    ):
         assert claim_classes.watching(Mutant("x.py", 1, 1, 0, 5, before, after)) is None
 
 
