@@ -143,10 +143,13 @@ class Slice:
         """Whether that part of the source belongs to a check."""
         return _within(place, self.places) and not _within(place, self.guards)
 
-    def follow(self, way: tuple[Step, ...]) -> None:
-        """Adds what a check reads that was made on that way."""
+    def called(self, way: tuple[Step, ...]) -> None:
+        """Notes who called whom on the way to a check; of all ways before the first is followed."""
         for inner, outer in pairwise(way):
             self.callers[inner[0]].add(outer)
+
+    def follow(self, way: tuple[Step, ...]) -> None:
+        """Adds what a check reads that was made on that way."""
         for node in self._at(way[0][1]):
             named = dict(zip(ORDER, node.args, strict=False)) | {one.arg: one.value for one in node.keywords if one.arg}
             for word in READ:
@@ -341,8 +344,10 @@ def _binds(node: ast.AST) -> Iterator[str]:
 def slice_of(file: Path, ways: Ways, checks: Iterable[str]) -> Slice:
     """What the checks of these names read. Raises KeyError for one that was not made."""
     found = Slice(ast.parse(file.read_text()))
-    for way in [way for name in checks for way in dict(ways)[name]]:
-        found.follow(way)
+    chosen = [way for name in checks for way in dict(ways)[name]]
+    for take in (found.called, found.follow):
+        for way in chosen:
+            take(way)
     return found
 
 
