@@ -122,10 +122,10 @@ def _measured(case: Case, settings: Settings, seed: int) -> tuple[float, float, 
         laws.append(case.lost(vector.astype(np.float64)))
         beyond.append(float((difference**2).sum()) / squared - laws[-1])
         sizes.append(payload.size_B)
-    law, (more, spread) = float(np.mean(laws)), mean_and_error(np.array(beyond))
+    law, (_, spread) = float(np.mean(laws)), mean_and_error(np.array(beyond))
+    got, own_spread = mean_and_error(np.array(beyond) + np.array(laws))
     # A law that is wrong for single vectors varies as well, and is no excuse for itself.
-    error = min(spread, mean_and_error(np.array(beyond) + np.array(laws))[1])
-    got = law + more
+    error = min(spread, own_spread)
     named = _label(case.made)
     # A finite vector's own quantile and fp32 arithmetic move the loss by less than this.
     slack = law * (2 / settings.elems**0.5 if isinstance(case.made, Half) else 1 / settings.elems + 1e-5)

@@ -211,7 +211,7 @@ def _band(a: Array) -> list[Check]:
 def _projection(a: Array, y: float) -> list[Check]:
     """From elsewhere than 0 the limit is the projection of the start, in each norm, not the least norm."""
     start = np.cumsum(np.ones_like(a))
-    paths = ((NAMES[s], s, _scaled(a, y, s, SHARE / _slope(a, s), 200, start)) for s in (0.0, 1.0))
+    paths = ((NAMES[s], s, _scaled(a, y, s, SHARE / _slope(a, s), steps=200, start=start)) for s in (0.0, 1.0))
     return [
         _close(f"limit of {name} from another initial point", nearest(a, y, a**-s, start), path.theta)
         for name, s, path in paths

@@ -180,7 +180,7 @@ def _more_checks(ages: np.ndarray, simulated: np.ndarray, noisy: np.ndarray, set
 
 def _updates_at_once(delay: int) -> float:
     """Updates until |x| stays below a hundredth of the start, one curvature, a lambda = 1 / (2 tau)."""
-    return _stays_within(distances(0.5 / delay, 40 * delay, delay), 0.01)
+    return _stays_within(distances(0.5 / delay, steps=40 * delay, delay=delay), 0.01)
 
 
 def _fixed_step_updates(delay: int) -> float:
