@@ -161,8 +161,9 @@ def _kept(settings: Settings, draw: np.random.Generator) -> list[Check]:
     size, length = mean_and_error(np.abs(single)), mean_and_error(np.abs(mean))
     ratio, error = quotient(length, size)
     linear, root = (float(rule(name)(1.0, k)) for name in ("linear", "square-root"))
+    per_time = linear**2 / k
     return [
-        Check("linear rule: noise per training time, ratio", 1.0, linear**2 / k * squared, linear**2 / k * of_square,
+        Check("linear rule: noise per training time, ratio", 1.0, per_time * squared, per_time * of_square,
               holds=ALWAYS),
         Check("linear rule: noise of one step, ratio", 4.0, linear * ratio, linear * error, holds=ALWAYS),
         Check("square-root rule: noise of one step, ratio", 1.0, root * ratio, root * error, holds=ALWAYS),
