@@ -7,11 +7,11 @@
 
 A mutant is one of those of `mutants.py`. Only checks and errata run that name a function which uses the changed line,
 each in a process of its own; of an experiment those that name one of its checks, and mutants are drawn from what these
-read (`claim_slices.py`). One on whose expression no number of a check depends, however drastically it is changed, is
-counted apart. A mutant is caught when a check does not find its right value or stops. One that takes longer than
-`LIMIT_S` of processor time, as a search that never ends does, gives no verdict, so it is caught too; how many of these
-there are is printed. Mutants that no caller can tell from the code as it is are listed with the reason in
-`equivalent_mutants.toml`.
+read (`claim_slices.py`). One on whose expression no number of a check depends, however drastically it is changed, and
+one that differs only for equal floats, of which there were none (`claim_classes.py`), are counted apart. A mutant is
+caught when a check does not find its right value or stops. One that takes longer than `LIMIT_S` of processor time, as a
+search that never ends does, gives no verdict, so it is caught too; how many of these there are is printed. Mutants that
+no caller can tell from the code as it is are listed with the reason in `equivalent_mutants.toml`.
 
     score = caught / (mutants - equivalent)
 """
@@ -38,6 +38,7 @@ from types import ModuleType
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 sys.path.insert(0, str(Path(__file__).parent))
 
+import claim_classes
 from claim_slices import Slice, drastic, made_at, slice_of
 from mutants import EQUIVALENT, SOURCE, Mutant, mutants_of
 
@@ -174,13 +175,22 @@ def in_child(work: Callable[[], object]) -> object:
 
 
 def tried(mutant: Mutant) -> str:
-    """`caught`, `survived`, `endless`, or `unread` where no number of a check depends on what is changed."""
+    """`caught`, `survived`, `endless`; `equal` or `unread` where the checks cannot depend on what is changed."""
     found = in_child(partial(notices, mutant))
     if found == "endless":
         return "endless"
     if found is not False:
         return "caught"
+    watched = claim_classes.watching(mutant)
+    if watched is not None and in_child(partial(_never_equal, watched)) is True:
+        return "equal"
     return "survived" if mutant.file.startswith(DECIDERS) or is_read(mutant) else "unread"
+
+
+def _never_equal(watched: Mutant) -> bool:
+    """Whether the floats that are compared were never equal while its checks ran."""
+    _numbers(watched)
+    return claim_classes.never_equal()
 
 
 def mutants(lab: bool, only: Sequence[str] = ()) -> list[Mutant]:
@@ -246,10 +256,11 @@ def main() -> None:
             print(f"{verdict:9} {mutant.id}", flush=True)
     caught = counts["caught"] + counts["endless"]
     ends = f" ({counts['endless']} by never ending)" if counts["endless"] else ""
-    of = len(chosen) - counts["unread"]
+    of = len(chosen) - counts["unread"] - counts["equal"]
     print(f"{caught} of {of} caught = {caught / max(1, of):.1%}{ends}")
     if given.lab:
         print(f"{counts['unread']} more change what no number of a check depends on")
+    print(f"{counts['equal']} more differ only for equal floats, of which there were none")
 
 
 if __name__ == "__main__":

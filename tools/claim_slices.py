@@ -10,8 +10,10 @@ limits of settings, checks of its own that no item names. The rule for what belo
     around    the conditions and loops that such a statement stands in, and what leaves such a loop
     inputs    defaults and limits of settings are what the experiment is asked, as the arguments are that the text of a
               check gives to a decider: neither belongs
-    draws     which random numbers are drawn (`SEEDS`) does not belong: a right check accepts every seed
-    guards    `strict=`, `raise` and reports of progress change no value, so they do not belong
+    draws     which random numbers are drawn (`SEEDS`) does not belong, nor how many (`claim_classes.repeats`): a right
+              check accepts every seed, and one number more
+    guards    `strict=`, `raise` and reports of progress change no value, so they do not belong; nor does what a name is
+              given that is only ever the `tolerance` of a check, which the checks of claims do not read
 
 Names are followed without regard to the order of statements or to parts of containers, so that a slice has too much.
 `drastic` changes an expression beyond all measure, to ask whether a number depends on it at all.
@@ -28,6 +30,8 @@ from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+from claim_classes import repeats
 
 from lockstep.lab.experiment import Experiment
 from lockstep.lab.findings import Check
@@ -97,12 +101,26 @@ class Slice:
         self.guards = [place_of(one) for one in self.parent if isinstance(one, ast.keyword) and one.arg in GUARDS]
         calls = [one for one in self.parent if isinstance(one, ast.Call)]
         self.guards += [place_of(seed) for one in calls if _last_name(one) in SEEDS for seed in one.args]
+        self.guards += [place_of(one) for one in repeats(self.tree)]
         for node in ast.walk(self.tree):
             for name in _binds(node):
                 self.bound[self.scope(node), name].append(node)
+        self.guards += self._allowances(calls)
         for node in ast.walk(self.tree):
             if isinstance(node, ast.For | ast.comprehension):
                 self._alias(node)
+
+    def _allowances(self, calls: list[ast.Call]) -> list[Place]:
+        """Statements that give a value to a name of a function that is only ever the tolerance of a check."""
+        checks = [dict(zip(ORDER, one.args, strict=False)) | {word.arg: word.value for word in one.keywords}
+                  for one in calls if _called(one) == "Check"]  # fmt: skip
+        allowed = {one.get("tolerance") for one in checks}
+        uses = defaultdict[tuple[ast.AST, str], list[ast.Name]](list)
+        for one in self.parent:
+            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load):
+                uses[self.scope(one), one.id].append(one)
+        only = [key for key, names in uses.items() if isinstance(key[0], Function) and allowed.issuperset(names)]
+        return [place_of(node) for key in only for node in self.bound[key] if isinstance(node, ast.Assign)]
 
     def _alias(self, loop: ast.For | ast.comprehension) -> None:
         """What changes one of several changes all of them."""
@@ -125,10 +143,13 @@ class Slice:
         """Whether that part of the source belongs to a check."""
         return _within(place, self.places) and not _within(place, self.guards)
 
-    def follow(self, way: tuple[Step, ...]) -> None:
-        """Adds what a check reads that was made on that way."""
+    def called(self, way: tuple[Step, ...]) -> None:
+        """Notes who called whom on the way to a check; of all ways before the first is followed."""
         for inner, outer in pairwise(way):
             self.callers[inner[0]].add(outer)
+
+    def follow(self, way: tuple[Step, ...]) -> None:
+        """Adds what a check reads that was made on that way."""
         for node in self._at(way[0][1]):
             named = dict(zip(ORDER, node.args, strict=False)) | {one.arg: one.value for one in node.keywords if one.arg}
             for word in READ:
@@ -323,8 +344,10 @@ def _binds(node: ast.AST) -> Iterator[str]:
 def slice_of(file: Path, ways: Ways, checks: Iterable[str]) -> Slice:
     """What the checks of these names read. Raises KeyError for one that was not made."""
     found = Slice(ast.parse(file.read_text()))
-    for way in [way for name in checks for way in dict(ways)[name]]:
-        found.follow(way)
+    chosen = [way for name in checks for way in dict(ways)[name]]
+    for take in (found.called, found.follow):
+        for way in chosen:
+            take(way)
     return found
 
 

@@ -30,7 +30,12 @@ def belongs(words: str) -> bool:
 
 @pytest.mark.parametrize(
     "words",
-    ["SLOW / (2 * (1 + delay))", "math.log(rate(step, delay))", "1 / (2 * (1 + delay))", "exact[-1] / exact[0]"],
+    [
+        "SLOW * largest_stable_step(delay)",
+        "math.log(rate(step, delay))",
+        "1 / (2 * (1 + delay))",
+        "exact[-1] / exact[0]",
+    ],
 )
 def test_what_a_value_comes_from_belongs_to_its_check(words: str) -> None:
     assert belongs(words)

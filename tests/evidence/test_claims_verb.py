@@ -207,6 +207,34 @@ def test_items_are_found_by_their_words(name: str, ids: list[str]) -> None:
     assert [one["id"] for one in run("claims", name, "--json").json()["claims"]] == ids
 
 
+@pytest.mark.parametrize(
+    ("names", "ids"),
+    [
+        ("C.3 A.6", ["C.3", "A.6"]), ("theorem 5 t4 Ring all-reduce is optimal", ["T5", "T4", "B.4"]),
+        ("A.7 a7 theorem 3", ["A.7", "T3", "M3"]), ("T5 staleness.delay-limit", ["T5", "staleness.delay-limit"]),
+    ],
+)  # fmt: skip
+def test_several_names_are_several_items_each_shown_once(names: str, ids: list[str]) -> None:
+    found = run("claims", *names.split(), "--json").json()
+    assert [one["id"] for one in found["claims"]] == ids
+    assert run("claims", *names.split()).out.count(" is false: Upper bound of the speed-up") == ids.count("T5")
+
+
+def test_several_items_run_together_and_one_that_is_not_true_ends_with_1() -> None:
+    found = run("claims", "A.11", "T5", "B.14/1", "--run", "--json")
+    assert found.code == 1
+    true, false = found.json()["claims"]
+    (erratum,) = found.json()["errata"]
+    assert (true["verdict"], false["verdict"]) == ("true", "false")
+    assert [one["as_registered"] for one in (true, false, erratum)] == [True, True, True]
+
+
+def test_of_several_names_the_unknown_one_is_refused_and_several_are_not_drawn(tmp_path: Path) -> None:
+    assert run("claims", "C.3", "T99").refusal().startswith("ID: unknown claim 'T99'")
+    refused = run("claims", "T5", "B.14", "--plot", str(tmp_path / "both.svg")).refusal()
+    assert refused == "--plot: draws one item, not T5, B.14"
+
+
 def test_pages_are_what_the_shelf_says() -> None:
     page = ROOT / "docs" / "reference" / "claims.md"
     assert page.read_text(encoding="utf-8") == claims_page()

@@ -9,12 +9,13 @@ from lockstep.lab import Findings
 
 SHARES = [digit * 10.0**power for power in range(-12, 1) for digit in range(1, 10)]
 COMPUTED = {
+    "aggregation-error": "^gap under a constant error after",
     "compression-factors": "^lost by|power-sgd|PowerSGD|sends|payload",
     "critical-batch-digits": "^log of",
     "delay-stability": "^stability limit at",
     "gradient-range": " at scale 2",
-    "implicit-bias": "largest error of a coordinate$",
-    "implicit-bias-epochs": ": residual$",
+    "implicit-bias": "largest error of a coordinate$|what its steps leave$",
+    "implicit-bias-epochs": ": residual$|what the first epoch leaves|largest error of a coordinate$",
     "index-bits": "^coded gaps",
     "loss-scaling": "converges$|flushed$",
     "master-weights": "stall|squared distance",
@@ -28,7 +29,10 @@ ODD = {("critical-batch", 0.15)}
 """Two digits: between a tenth and a fifth."""
 
 
-DRAWN = ("bounds the floor", "gap on the digits", "loss of a payload")
+DRAWN = (
+    "bounds the floor", "gap on the digits", "loss of a payload", "variance of a flat direction",
+    "spread under curvature and unequal optima", "compression over sampling noise", "less at large batches",
+)  # fmt: skip
 """Examples that draw random numbers; all others are counted, so that nothing about them is uncertain."""
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lockstep.engines import Engine
     from lockstep.evidence.claims.decide import Corrected, Decided, Known
     from lockstep.evidence.claims.entry import Entry, Erratum
+    from lockstep.lab.facts import Fact
 
 FACT = re.compile(r"[a-z]+\.[a-z0-9-]{2,}")
 """Ids of facts: a group of the lab, and words."""
@@ -79,8 +80,8 @@ def claims(
         str,
         Argument(
             "ID",
-            "Item, such as T5, A.7, 'theorem 5' or 'exercise C.6'; a fact of the lab or an erratum by its id. All "
-            "items are listed when omitted.",
+            "Items, such as T5, A.7, theorem 5 or exercise C.6; a fact of the lab or an erratum by its id. All items "
+            "are listed when omitted.",
             repeated=True,
         ),
     ],
@@ -112,17 +113,18 @@ def claims(
 ) -> Claims:
     """What a textbook chapter on distributed training says, whether it is so, and what decides it.
 
-    Without an id the items are listed; with one its card is shown, and `run` runs its checks. `all` runs every item,
-    the cheapest first, as long as `within` allows. `errata` is the id of an item. `seed`: 0 when left out. The answer
-    does not depend on `engine`. `progress(experiments and deciders done, of)`. Raises BadInput, UnknownName, RunFailed.
+    Without an id the items are listed; with ids their cards are shown, and `run` runs their checks. `all` runs every
+    item, the cheapest first, as long as `within` allows. `errata` is the id of an item. `seed`: 0 when left out. The
+    answer does not depend on `engine`. `progress(experiments and deciders done, of)`. Raises BadInput, UnknownName,
+    RunFailed.
     """
     from lockstep.engines import find_engine, silent
     from lockstep.evidence.claims import decide, running
     from lockstep.evidence.claims.shelf import entries
 
-    name = " ".join(claim).strip()
+    words = " ".join(claim).split()
     runs = run or all or errata is not None
-    _check(name, run, all, within, errata, severity, (kind, verdict, search), seed, engine, runs)
+    _check(bool(words), run, all, within, errata, severity, (kind, verdict, search), seed, engine, runs)
     place, report = find_engine(engine or "serial"), progress or silent
     number = 0 if seed is None else whole(seed, "--seed", minimum=0)
     if errata is not None:
@@ -131,27 +133,27 @@ def claims(
         limit_s = float("inf") if within is None else parse_time_s(within, "--within")
         found, stopped = running.run(entries(), number, limit_s, place, report)
         return Claims(ALL, found, stopped=stopped)
-    if not name:
+    if not words:
         return Claims(LIST, tuple(decide.Decided(one) for one in _listed(kind, verdict, search)))
-    return _one(name, run, number, place, report)
+    return _asked(words, run, number, place, report)
 
 
 def _check(
-    name: str, run: bool, every: bool, within: Time | None, errata: str | None, severity: str | None,
+    named: bool, run: bool, every: bool, within: Time | None, errata: str | None, severity: str | None,
     filters: tuple[str | None, ...], seed: Quantity | None, engine: object, runs: bool,
 ) -> None:  # fmt: skip
     """Refuses options that would have no effect or that contradict one another."""
-    if run and not name:
+    if run and not named:
         raise BadInput("needs the id of an item; use --all for every one", "--run")
-    if sum((bool(name), every, errata is not None)) > 1:
-        raise BadInput("an item, --all and --errata are three questions; ask one of them", "ID" if name else "--all")
+    if sum((named, every, errata is not None)) > 1:
+        raise BadInput("items, --all and --errata are three questions; ask one of them", "ID" if named else "--all")
     if within is not None and not every:
         raise BadInput("limits --all and has no effect without it", "--within")
     if severity is not None and errata is None:
         raise BadInput("selects errata and has no effect without --errata", "--severity")
     if severity not in (None, "high", "medium", "small"):
         raise BadInput(f"must be high, medium or small, got {severity!r}", "--severity")
-    if any(one is not None for one in filters) and (name or runs):
+    if any(one is not None for one in filters) and (named or runs):
         raise BadInput("--kind, --verdict and --search select items of the list; leave them out here", "--kind")
     for given, flag in ((seed, "--seed"), (engine, "--engine")):
         if given is not None and not runs:
@@ -182,25 +184,43 @@ def _errata_of(item: str, severity: str | None) -> tuple[Erratum, ...]:
     return tuple(one for entry in find_entries(item) for one in errata_of(entry.id, severity or ""))
 
 
-def _one(name: str, run: bool, seed: int, engine: Engine, progress: Callable[[int, int], None]) -> Claims:
-    """An item, a fact of the lab or an erratum, by its name."""
+def _asked(words: list[str], run: bool, seed: int, engine: Engine, progress: Callable[[int, int], None]) -> Claims:
+    """The items, facts of the lab and errata that the words name, each once."""
     from lockstep.evidence.claims import decide, running
-    from lockstep.evidence.claims.shelf import errata, find_entries
+    from lockstep.evidence.claims.entry import Entry, Erratum
+    from lockstep.lab.facts import Fact
 
-    asked = RUN if run else CARD
-    for one in errata() if "/" in name else ():
-        if one.id.casefold() == name.casefold():
-            ran = running.correct((one,), seed, engine, progress) if run else (decide.Corrected(one),)
-            return Claims(asked, errata=ran)
-    if FACT.fullmatch(name):
-        from lockstep.lab.facts import find_fact
-
-        fact = find_fact(name)
-        return Claims(asked, facts=(decide.know(fact, seed) if run else decide.Known(fact),))
-    found = find_entries(name)
+    found = dict.fromkeys(_found(words))
+    entries = tuple(one for one in found if isinstance(one, Entry))
+    facts = tuple(one for one in found if isinstance(one, Fact))
+    errata = tuple(one for one in found if isinstance(one, Erratum))
     if not run:
-        return Claims(asked, tuple(map(decide.Decided, found)))
-    decided, stopped = running.run(found, seed, engine=engine, progress=progress)
+        known = tuple(map(decide.Known, facts))
+        return Claims(CARD, tuple(map(decide.Decided, entries)), known, tuple(map(decide.Corrected, errata)))
+    decided, stopped = running.run(entries, seed, engine=engine, progress=progress)
     if stopped:
         raise RunFailed(stopped)
-    return Claims(asked, decided)
+    corrected = running.correct(errata, seed, engine, progress)
+    return Claims(RUN, decided, tuple(decide.know(fact, seed) for fact in facts), corrected)
+
+
+def _found(words: list[str]) -> tuple[Entry | Fact | Erratum, ...]:
+    """What each name among the words means; a name may be several words, such as `theorem 5`, and takes the most."""
+    for count in range(len(words), 0, -1):
+        try:
+            found = _find(" ".join(words[:count]))
+        except UnknownName:
+            continue
+        return (*found, *_found(words[count:]))
+    return _find(" ".join(words)) if words else ()
+
+
+def _find(name: str) -> tuple[Entry, ...] | tuple[Fact] | tuple[Erratum]:
+    """Items, a fact of the lab or an erratum, by one name. Raises UnknownName."""
+    from lockstep.evidence.claims.shelf import errata, find_entries
+    from lockstep.lab.facts import find_fact
+
+    for one in errata() if "/" in name else ():
+        if one.id.casefold() == name.casefold():
+            return (one,)
+    return (find_fact(name),) if FACT.fullmatch(name) else find_entries(name)

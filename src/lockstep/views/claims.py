@@ -39,9 +39,13 @@ def render(found: Claims, out: Console) -> None:
         return
     if found.asked == ERRATA or found.errata:
         _errata(found.errata, out, ran=found.asked != CARD)
-    for entry in found.entries:
+    for place, entry in enumerate(found.entries):
+        if place or found.errata:
+            out.print()
         _card(entry, out)
-    for fact in found.facts:
+    for place, fact in enumerate(found.facts):
+        if place or found.errata or found.entries:
+            out.print()
         _fact(fact, out)
 
 
@@ -191,7 +195,7 @@ COMMAND = Command(
     examples=(
         "lockstep claims",
         "lockstep claims T5",
-        "lockstep claims T4 --run",
+        "lockstep claims T4 C.3 --run",
         "lockstep claims --all --within 60s --engine processes:4",
         "lockstep claims --errata B.13 --severity high",
         "lockstep claims B.14 --plot b14.svg",

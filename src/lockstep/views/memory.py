@@ -59,7 +59,7 @@ def render(found: StageMemories, out: Console) -> None:
         heading(out, "What the rest could be spent on", "each change alone")
         _uses([Use("as it is", float(memory.total_B), found.estimate.tokens_per_s), *found.room], found.job.unit, out)
     if found.place:
-        heading(out, "Place of the rank", "along each axis that is split, from 0")
+        heading(out, "Place of the rank", "along each axis that is split, innermost first, from 0")
         _place(found.place, out)
     from lockstep.planner import memory_assumptions
 

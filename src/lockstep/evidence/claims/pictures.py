@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.evidence.claims import exercise_pictures
+from lockstep.evidence.claims import exercise_pictures, statement_pictures
 from lockstep.evidence.claims.entry import Entry
 from lockstep.evidence.claims.picture import Line, Picture
 
@@ -225,7 +225,7 @@ PICTURES: dict[str, Callable[[], Picture | tuple[Picture, ...]]] = {
     for one in (
         delay_edge, speed_up, root_of_workers, bounded_runs, delays_and_bounds, ring_and_tree, pipeline,
         checkpoint_interval, noise_floor,
-        *exercise_pictures.ALL,
+        *exercise_pictures.ALL, *statement_pictures.ALL,
     )
 }  # fmt: skip
 """By the names that entries give them."""

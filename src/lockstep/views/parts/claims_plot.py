@@ -41,13 +41,15 @@ def has_picture(entry: Entry) -> bool:
 
 
 def plot_claim(found: Claims) -> Figure:
-    """The pictures of the first item: its own, or that of its experiment and what is claimed of each number."""
+    """The pictures of an item: its own, or that of its experiment and what is claimed of each number."""
     from lockstep.evidence.claims.pictures import pictures_of
 
-    entry = found.entries[0].entry if found.entries else None
-    if entry is None or not has_picture(entry):
-        named = "this" if entry is None else entry.id
-        raise BadInput(f"{named} has no picture", "--plot")
+    drawn = [one.entry for one in found.entries if has_picture(one.entry)]
+    if not drawn:
+        raise BadInput(f"{found.entries[0].entry.id if found.entries else 'this'} has no picture", "--plot")
+    if len(drawn) > 1:
+        raise BadInput(f"draws one item, not {', '.join(one.id for one in drawn)}", "--plot")
+    (entry,) = drawn
     if own := pictures_of(entry):
         return plot_pictures(own)
     panels: list[tuple[str, Callable[[Axes], None]]] = []

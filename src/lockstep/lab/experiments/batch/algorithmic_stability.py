@@ -16,7 +16,7 @@ Source: Hardt, Recht, Singer, "Train faster, generalize better", 2016, theorems 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -67,6 +67,11 @@ class Pair:
     first: Array
     second: Array
 
+    @property
+    def last(self) -> Array:
+        """Distance at the end of every trial."""
+        return np.asarray(self.distance[:, -1])
+
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Distances of coupled runs on the digits and on the two losses that meet the bounds; gaps beside them."""
@@ -88,7 +93,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             pairs[mu, batch] = _coupled(_on_digits(loss, drawn), _start(loss, drawn), rate, n, batch, steps, generator)
     checks = [_below(pair, mu, batch, steepest, rate, n) for (mu, batch), pair in pairs.items()]
     checks += _gaps(whole, drawn, pairs[0.0, min(settings.batches)], steepest, rate, steps)
-    checks += [*_exact(settings, steepest, rate, np.random.default_rng([seed, 3])), _every_draw()]
+    checks += [*_exact(settings, steepest, rate, np.random.default_rng([seed, 3])), *_every_draw()]
     checks += _refuted(settings, pairs, _with_workers(settings, whole, drawn, rate, seed))
     progress(len(pairs), len(pairs))
     return Findings(
@@ -150,7 +155,7 @@ def _kind(mu: float) -> str:
 
 def _below(pair: Pair, mu: float, batch: int, steepest: float, rate: float, examples: int) -> Check:
     """The distance at the end beside its bound."""
-    mean, error = mean_and_error(pair.distance[:, -1])
+    mean, error = mean_and_error(pair.last)
     largest = float(bound(steepest, examples, rate, pair.distance.shape[1], mu))
     return Check(
         f"{_kind(mu)}, batch {batch}: distance at the end", largest, mean, error, relation="at most", holds=ALWAYS
@@ -176,7 +181,7 @@ def _gaps(whole: Logistic, drawn: Array, pair: Pair, steepest: float, rate: floa
 
 def _exact(settings: Settings, steepest: float, rate: float, generator: np.random.Generator) -> list[Check]:
     """Losses w z and mu w^2 / 2 + w z with z = G in one data set and -G in the other meet the bounds."""
-    n, trials, smallest = settings.examples, settings.trials, min(settings.batches)
+    n, trials = settings.examples, settings.trials
     pulls = generator.uniform(-steepest, steepest, (trials, n + 1))
     pulls[:, 0], pulls[:, -1] = steepest, -steepest
     rows, checks = np.arange(trials)[:, np.newaxis], []
@@ -187,11 +192,11 @@ def _exact(settings: Settings, steepest: float, rate: float, generator: np.rando
             return pulled
 
         start = np.zeros((trials, 1))
-        return float(_coupled(gradient, start, step, n, batch, steps, generator).distance[:, -1].mean())
+        return float(_coupled(gradient, start, step, n, batch, steps, generator).last.mean())
 
     for mu in (0.0, settings.penalty):
         law = float(bound(steepest, n, rate, settings.steps, mu))
-        for batch in (smallest, n):
+        for batch in sorted({*settings.batches, n}):
             found = distance(mu, rate, settings.steps, batch)
             error = _spread(n, batch, settings.steps, steepest, rate, mu) / math.sqrt(trials)
             checks.append(Check(f"{'quadratics' if mu else 'linear losses'}, batch {batch}: distance = bound", law,
@@ -199,7 +204,7 @@ def _exact(settings: Settings, steepest: float, rate: float, generator: np.rando
         if mu == 0:
             checks.append(Check("half the bound, (G / N) sum a, on linear losses", law / 2, found, relation="at most",
                                 false_law=True, holds=ALWAYS))  # fmt: skip
-    found = distance(1.0, TOO_FAR, TOO_FAR_STEPS, smallest)
+    found = distance(1.0, TOO_FAR, TOO_FAR_STEPS, n)
     at_any_rate = float(bound(steepest, n, TOO_FAR, TOO_FAR_STEPS, 0.0))
     checks.append(Check(f"(2 G / N) sum a at any rate: log10 of the distance at a beta = {TOO_FAR}",
                         math.log10(at_any_rate), math.log10(found), relation="at most", false_law=True,
@@ -215,16 +220,18 @@ def _spread(examples: int, batch: int, steps: int, steepest: float, rate: float,
     return math.sqrt(of_a_step * float(left.sum()))
 
 
-def _every_draw() -> Check:
-    """That standard deviation over all draws: 3 examples pulled by +-1.5, batches of 2, 2 steps of 0.3, mu 0.7."""
+def _every_draw() -> Iterator[Check]:
+    """That standard deviation over all draws: 4 examples pulled by +-1.5, batches of 2, 2 steps of 0.3, mu 0.7."""
     ends = []
-    for drawn in product(range(3), repeat=4):
+    for drawn in product(range(4), repeat=4):
         apart = 0.0
         for places in (drawn[:2], drawn[2:]):
             apart = apart - 0.3 * (0.7 * apart + 3 * places.count(0) / 2)
         ends.append(abs(apart))
-    return Check("standard deviation of the distance, all draws of two batches of 2 of 3 examples", float(np.std(ends)),
-                 _spread(3, 2, 2, 1.5, 0.3, 0.7), tolerance=1e-12, holds=example("quadratics"))  # fmt: skip
+    for batch, words, law in ((2, "all draws of two batches of 2 of 4 examples", float(np.std(ends))),
+                              (4, "two full batches of 4 examples", 0.0)):  # fmt: skip
+        yield Check(f"standard deviation of the distance, {words}", law, _spread(4, batch, 2, 1.5, 0.3, 0.7),
+                    tolerance=1e-12, holds=example("quadratics"))  # fmt: skip
 
 
 def _with_workers(settings: Settings, whole: Logistic, drawn: Array, rate: float, seed: int) -> float:
@@ -238,7 +245,7 @@ def _with_workers(settings: Settings, whole: Logistic, drawn: Array, rate: float
 
     ends = [
         _coupled(gradient, _start(whole, drawn), rate, settings.examples, settings.workers, settings.steps,
-                 np.random.default_rng([seed, 2])).distance[:, -1].mean()
+                 np.random.default_rng([seed, 2])).last.mean()
         for gradient in (shards, averaged)
     ]  # fmt: skip
     return float(ends[1] / ends[0])
@@ -248,7 +255,7 @@ def _refuted(settings: Settings, pairs: dict[tuple[float, int], Pair], ratio: fl
     """The forms in print that the coupled runs contradict."""
     smallest, full = pairs[0.0, min(settings.batches)], pairs[0.0, settings.examples]
     early, late = settings.steps // 10, settings.steps
-    mean, error = mean_and_error(full.distance[:, -1])
+    mean, error = mean_and_error(full.last)
     workers = settings.workers
     return [
         Check(f"{workers} workers at the same batch: distance over that of one worker", 1.0, ratio, tolerance=1e-9,
@@ -270,7 +277,7 @@ def _growth(pair: Pair, early: int, late: int) -> Check:
 
 
 def _row(pair: Pair, mu: float, batch: int, steepest: float, rate: float, examples: int) -> Json:
-    mean, error = mean_and_error(pair.distance[:, -1])
+    mean, error = mean_and_error(pair.last)
     return {
         "loss": _kind(mu), "examples": examples, "batch": batch, "distance": mean,
         "ci95": [mean - 1.96 * error, mean + 1.96 * error],
@@ -294,7 +301,7 @@ def _curves(
 
 
 def _conclusion(pairs: dict[tuple[float, int], Pair], settings: Settings, largest: float) -> str:
-    ends = [float(pairs[0.0, batch].distance[:, -1].mean()) for batch in sorted({*settings.batches, settings.examples})]
+    ends = [float(pairs[0.0, batch].last.mean()) for batch in sorted({*settings.batches, settings.examples})]
     return (
         f"One example of {settings.examples} moves the parameters by {min(ends):.3g} to {max(ends):.3g} in"
         f" {settings.steps} steps, at most {largest:.3g}: it depends on the sum of the learning rates, hardly on the "

@@ -17,6 +17,7 @@ method of tuning and counting: Shallue et al., "Measuring the effects of data pa
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count as counted
 
@@ -24,6 +25,7 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
+from lockstep.lab.findings import CREDIBLE_ERRORS
 from lockstep.lab.objectives import Perceptron, digits_perceptron
 from lockstep.lab.statistics import Hyperbola, fit_hyperbola, mean_and_error
 from lockstep.methods import critical_batch as law
@@ -34,16 +36,14 @@ from lockstep.types.plain import Json
 
 QUESTION = "How many steps does a network need at each batch size, and does the noise scale predict it?"
 SOURCE = "McCandlish, Kaplan, Amodei 2018, sections 2.2 and 2.3; Shallue et al. 2019"
-WIDE = np.geomspace(0.1, 6.4, 13)
-"""Rates tried with all examples."""
-NARROW = 2.0 ** (np.arange(-3, 6) / 2)
-"""Rates tried with a batch, as multiples of the law's; wider than `FACTOR`, so that the law can fail."""
-SPACING = math.log(NARROW[1] / NARROW[0])
+FACTOR = 3.0
+"""Between the fitted critical batch and the noise scale; the source finds them "within a small factor"."""
+RATES = np.geomspace(FACTOR**-1.5, FACTOR**1.5, 9)
+"""Rates tried, as multiples of the law's, and of 1 with all examples; wider than `FACTOR`, so that the law can fail."""
+SPACING = math.log(RATES[1] / RATES[0])
 """Of the logarithms of tried rates: the quotient of two best ones is not known better, as each may miss by a half."""
 SHAPE = 0.30
 """Largest error of the hyperbola over a whole run that counts as agreement, as a share of the steps."""
-FACTOR = 3.0
-"""Between the fitted critical batch and the noise scale; the source finds them "within a small factor"."""
 DENSE = 32
 """The loss is looked at after every step up to this one, then after a share 1 / `DENSE` more, and interpolated."""
 ROUNDING = 1e-9
@@ -82,11 +82,15 @@ class Tuned:
         return math.exp(self.logs.mean())
 
     @property
+    def error(self) -> float:
+        """Standard error of the logarithm of the steps."""
+        return mean_and_error(self.logs)[1]
+
+    @property
     def ci95(self) -> tuple[float, float]:
         """Of the steps."""
-        middle, error = mean_and_error(self.logs)
-        half = student_t(0.975, len(self.logs) - 1) * error
-        return math.exp(middle - half), math.exp(middle + half)
+        widen = math.exp(student_t(0.975, len(self.logs) - 1) * self.error)
+        return self.steps / widen, self.steps * widen
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -97,12 +101,12 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     network = digits_perceptron(settings.hidden, settings.examples)
     starts = np.array([network.start(seed * settings.starts + one) for one in range(settings.starts)])
     generator = np.random.default_rng([seed, 1])
-    everything = _tuned(network, starts, settings.examples, WIDE, settings.target, generator)
+    everything = _tuned(network, starts, settings.examples, RATES, settings.target, generator)
     paths = [_path(network, one, everything.rate, settings.target) for one in starts]
     noise_scale = _noise_scale(network, paths)
 
     def tuned(batch: int) -> Tuned:
-        rates = everything.rate * float(law.best_rate_frac(batch, noise_scale)) * NARROW
+        rates = everything.rate * float(law.best_rate_frac(batch, noise_scale)) * RATES
         return _tuned(network, starts, batch, rates, settings.target, generator)
 
     found = [*(tuned(batch) for batch in watched(batches, progress)), everything]
@@ -111,7 +115,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=(
             *_checks(found, fit, noise_scale, settings.hidden),
-            _followed(network, paths[0], everything.rate, settings.target, generator),
+            *_followed(network, starts[0], everything.rate, settings.target, generator),
             _first_step(network, starts[0], everything.rate, generator),
             _noise_by_examples(network, paths[0]),
         ),
@@ -126,8 +130,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         conclusion=f"Critical batch size {fit.critical_batch:.3g} (95 % interval {low:.3g} to {high:.3g}); the noise "
         f"scale predicts {noise_scale:.3g}. The hyperbola is up to {fit.worst_frac:.0%} off",
         assumptions=(
-            f"a constant learning rate per batch size, the best of {len(NARROW)} spaced by a factor of "
-            f"{NARROW[1] / NARROW[0]:.2f}",
+            f"a constant learning rate per batch size, the best of {len(RATES)} spaced by a factor of "
+            f"{math.exp(SPACING):.2f}",
             f"{settings.starts} initializations; intervals from the residuals of the fit",
         ),
     )
@@ -205,15 +209,17 @@ def _noise_by_examples(network: Perceptron, path: list[Array]) -> Check:
 
 
 def _followed(
-    network: Perceptron, path: list[Array], rate: float, target: float, generator: np.random.Generator
-) -> Check:
-    """One run with all examples, looked at after every step: where the logarithm of its loss passes the target."""
-    last = path[-1]
-    before, after = (math.log(float(network.loss(one))) for one in (last, last - rate * network.gradient(last)))
-    steps = len(path) - 1 + (before - math.log(target)) / (before - after)
-    (found,) = _arrivals(network, path[0][np.newaxis], len(network.inputs), np.array([rate]), target, generator)
-    return Check("steps of a run with all examples, of one looked at after every step", 1.0, float(found / steps),
-                 tolerance=ROUNDING if steps <= DENSE else 1 / DENSE, holds=ALWAYS)  # fmt: skip
+    network: Perceptron, start: Array, fastest: float, target: float, generator: np.random.Generator
+) -> Iterator[Check]:
+    """Runs with all examples looked at after every step, the second slow: where the log loss passes the target."""
+    for name, rate, interpolated in (("a run", fastest, 1 / DENSE), ("a slow run", fastest / 8, 3e-3)):
+        path = _path(network, start, rate, target)
+        last = path[-1]
+        before, after = (math.log(float(network.loss(one))) for one in (last, last - rate * network.gradient(last)))
+        steps = len(path) - 1 + (before - math.log(target)) / (before - after)
+        (found,) = _arrivals(network, start[np.newaxis], len(network.inputs), np.array([rate]), target, generator)
+        yield Check(f"steps of {name} with all examples, of one looked at after every step", 1.0, float(found / steps),
+                    tolerance=ROUNDING if steps <= DENSE else interpolated, holds=ALWAYS)  # fmt: skip
 
 
 def _first_step(network: Perceptron, start: Array, rate: float, generator: np.random.Generator) -> Check:
@@ -235,13 +241,18 @@ def _checks(found: list[Tuned], fit: Hyperbola, noise_scale: float, hidden: int)
     long = when(last.steps >= LEAST_STEPS, f"targets that all examples reach in {LEAST_STEPS} steps or more")
     noisy = long & when(hidden <= WIDEST, f"at most {WIDEST} hidden units: in wider networks the edge of stability, "
                         "not the noise, limits the full-batch learning rate")  # fmt: skip
+    scatter = math.sqrt(np.mean([one.error**2 for one in found]))
+    known = long & when(CREDIBLE_ERRORS * scatter <= SHAPE, "initializations that agree well enough: a standard error "
+                        f"of the steps of at most {SHAPE / CREDIBLE_ERRORS:.1%}")  # fmt: skip
     small = when(
         times >= 16 and first.batch <= noise_scale / 4,
         "a smallest batch of at most 1/16 of the examples and 1/4 of the noise scale",
     )
     return [
+        Check("distance of the tried rates from that of the law, logarithm", 0.0, float(np.abs(np.log(RATES)).min()),
+              tolerance=ROUNDING, holds=ALWAYS),
         Check("hyperbola: largest error, as a fraction of the "
-              "steps", 0.0, fit.worst_frac, tolerance=SHAPE, holds=long),
+              "steps", 0.0, fit.worst_frac, tolerance=SHAPE, holds=known),
         Check("log of the fitted critical batch over the noise scale", 0.0, math.log(fit.critical_batch / noise_scale),
               tolerance=wide, holds=long),
         Check(f"log of the best rate at batch size {first.batch} over that of the full batch", math.log(law_of_rates),

@@ -156,6 +156,11 @@ def _two_dimensions(examples: int = 8) -> list[Check]:
     return [
         Check(f"gap in two dimensions, {n} examples", mean, fitted_gap(2, n), tolerance=1e-12,
               holds=example("d = 2")),
+        Check("1 over the standard deviation with 3 examples more than dimensions", 0.0, 1 / fitted_spread(2, 5),
+              holds=example("d = 2")),
+        # E |x|^2 x_1^2 of normal numbers: 3 from x_1^4, and 1 for each other direction.
+        Check("learning rate, times the mean of |x|^2 x_1^2", 1.0, stable_rate(7) * (3 + 6), tolerance=1e-12,
+              holds=example("d = 7")),
         Check(f"variance of the gap in two dimensions, {n} examples", variance, fitted_spread(2, n) ** 2,
               tolerance=1e-12, holds=example("d = 2")),
     ]  # fmt: skip

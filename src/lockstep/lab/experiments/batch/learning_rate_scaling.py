@@ -33,6 +33,8 @@ DIVERGED = 1e12
 """Mean square that counts as divergence, over the larger of the start and the scale of the noise."""
 SETTLED = float(np.finfo(np.float32).eps)
 """Share of the start's square that is left when the variance is measured, about 1e-7."""
+LARGER = 16
+"""Times the batch in the checks of a step's noise and of correlated examples."""
 LEAST_PRODUCT = 1e-3
 LONGEST = math.ceil(math.log(SETTLED) / (2 * math.log(1 - LEAST_PRODUCT)))
 """Steps of the slowest run, in which one past the edge should diverge; nearer to the edge nothing is checked."""
@@ -152,15 +154,16 @@ def _check(settings: Settings, name: str, k: float, rate: float, expected: float
 
 def _kept(settings: Settings, draw: np.random.Generator) -> list[Check]:
     """What the rules keep of a step's noise, measured on means of 1 and of 16 examples, and what they do not."""
-    k = 16
-    single = settings.noise * draw.standard_normal(settings.trials)
-    mean = settings.noise * draw.standard_normal((k, settings.trials)).mean(axis=0)
+    k = LARGER
+    single = settings.noise * draw.standard_normal(20 * settings.trials)
+    mean = settings.noise * draw.standard_normal((k, 20 * settings.trials)).mean(axis=0)
     squared, of_square = quotient(mean_and_error(mean**2), mean_and_error(single**2))
     size, length = mean_and_error(np.abs(single)), mean_and_error(np.abs(mean))
     ratio, error = quotient(length, size)
     linear, root = (float(rule(name)(1.0, k)) for name in ("linear", "square-root"))
+    per_time = linear**2 / k
     return [
-        Check("linear rule: noise per training time, ratio", 1.0, linear**2 / k * squared, linear**2 / k * of_square,
+        Check("linear rule: noise per training time, ratio", 1.0, per_time * squared, per_time * of_square,
               holds=ALWAYS),
         Check("linear rule: noise of one step, ratio", 4.0, linear * ratio, linear * error, holds=ALWAYS),
         Check("square-root rule: noise of one step, ratio", 1.0, root * ratio, root * error, holds=ALWAYS),
@@ -188,16 +191,16 @@ def _other_problems(seed: int) -> list[Check]:
 
 def _correlated(settings: Settings, draw: np.random.Generator) -> list[Check]:
     """Correlated examples: the variance has a part that no batch averages away."""
-    k, r = 16, settings.correlation
+    k, r = LARGER, settings.correlation
     rate, variance = float(rule("linear")(settings.rate, k)), settings.noise**2 * ((1 - r) / k + r)
     one = stationary(settings.rate, settings.curvature, settings.noise**2)
     expected = stationary(rate, settings.curvature, variance)
     names = (
-        f"correlation {r:g}, linear rule, 16 times the batch: stationary variance",
+        f"correlation {r:g}, linear rule, {LARGER} times the batch: stationary variance",
         "the linear rule keeps the variance even for correlated examples",
     )
     if one is None or expected is None:
-        return [absent(name, "a rate x curvature that is stable at 16 times the batch") for name in names]
+        return [absent(name, f"a rate x curvature that is stable at {LARGER} times the batch") for name in names]
 
     def noise() -> Array:
         """Mean of the k examples of a step, of which each has a part that all share."""

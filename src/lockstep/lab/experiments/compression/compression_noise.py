@@ -12,6 +12,7 @@ that quantization matters less at large batches: its share of the noise, omega (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -172,7 +173,7 @@ def _short(made: RandomK, omega: float, step: float, settings: Settings) -> list
 def _share_checks(seed: int) -> tuple[Check, ...]:
     """Variance of compression over that of sampling at two batches, measured on gradients with noise."""
     made, found = RandomK(BATCH_KEPT_FRAC), []
-    omega = made.variance_factor(BATCH_ELEMS) or 0.0
+    omega = made.variance_factor(BATCH_ELEMS) or math.nan
     for batch, draw in zip(BATCHES, streams(seed, len(BATCHES)), strict=True):
         value, error = mean_and_error(_shares(made, batch, draw))
         right = omega * (1 + batch * SQUARED / VARIANCE)

@@ -215,12 +215,13 @@ def _losses(memory: bool, seed: int) -> Array:
     """Mean relative loss of a payload of top-10 % on Gaussian gradients, of every run: 100 payloads from no memory."""
     plain = TopK(0.1)
     made: Compressor = ErrorFeedback(plain) if memory else plain
-    lost = np.empty((RUNS, 100))
-    for run, draw in enumerate(streams(seed, RUNS)):
-        state = made.start(np.zeros(500))
-        for at in range(100):
+    means = []
+    for draw in streams(seed, RUNS):
+        state, lost = made.start(np.zeros(500)), []
+        for _ in range(100):
             gradient = draw.standard_normal(500)
             wanted = gradient + state[0] if memory else gradient
             payload, state = made.compress(gradient, state, draw)
-            lost[run, at] = ((made.decompress(payload) - wanted) ** 2).sum() / (wanted**2).sum()
-    return np.asarray(lost.mean(axis=1))
+            lost.append(((made.decompress(payload) - wanted) ** 2).sum() / (wanted**2).sum())
+        means.append(np.mean(lost))
+    return np.array(means)

@@ -148,7 +148,7 @@ def _false_floors(floors: list[Check], settings: Settings, seed: int) -> list[Ch
     few, many = floors[0], floors[-1]
     ratio, spread = quotient((many.got, many.standard_error), (few.got, few.standard_error))
     return [
-        Check("noise term L s^2 / (2 B T), after 400 steps", 1 / (2 * STEPS * sizes[0]), few.got,
+        Check(f"noise term L s^2 / (2 B T), after {STEPS} steps", 1 / (2 * STEPS * sizes[0]), few.got,
               few.standard_error, relation="at most", false_law=True, holds=ALWAYS),
         Check("a s^2 / (2 mu) bounds the floor, L = mu = 100, a = 0.01", 0.01 / 200, above, error, relation="at most",
               false_law=True, holds=example("L = mu = 100, a = 0.01, batch 1")),
@@ -163,7 +163,7 @@ def _false_floors(floors: list[Check], settings: Settings, seed: int) -> list[Ch
 def _false_laws() -> tuple[Check, ...]:
     """Printed bounds a L B s^2 / (2 (1 - a L)) + 2 L R^2 / T, on x^2 / 2 from 1 without noise."""
     *_, slow = distances(0.01, 10) ** 2 / 2
-    *_, swinging = distances(2.0, 100) ** 2 / 2
+    *_, swinging = distances(2.0, steps=100) ** 2 / 2
     return (
         Check("the gap falls like 2 L R^2 / T at any step, a = 0.01 / L", 0.2, float(slow), relation="at most",
               false_law=True, holds=example("x^2 / 2 from 1, T = 10, no noise")),

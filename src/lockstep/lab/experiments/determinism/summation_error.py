@@ -52,11 +52,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         found, made = _measured(count, settings, seed + place)
         rows += found
         checks += made
-    *_, longest = counts
-    patterns = _patterns(min(longest, 1000), settings, seed)
+    patterns = _patterns(settings, seed, terms=1000)
     progress(len(counts) + 1, len(counts) + 1)
     return Findings(
-        checks=(*checks, *_order_checks(patterns, settings.orders, counts[-1]), *_classics()),
+        checks=(*checks, *_order_checks(patterns, settings.orders), *_classics()),
         theory=(
             Law("bound, sequential, per term", U, "(n - 1) u", "Higham 2002, 4.4"),
             Law("bound, compensated", 2 * U, "2 u", "Higham 2002, 4.8"),
@@ -106,27 +105,30 @@ def _measured(count: int, settings: Settings, seed: int) -> tuple[list[Json], li
     return rows, checks
 
 
-def _patterns(count: int, settings: Settings, seed: int) -> dict[str, int]:
+def _patterns(settings: Settings, seed: int, terms: int) -> dict[str, int]:
     """Different bits over random orders of the same terms, for every way; sums that differ count once."""
-    terms = _terms(count, settings, seed)
+    given = _terms(terms, settings, seed)
     found: dict[str, set[bytes]] = {name: set() for name in SUMS}
     for draw in streams(seed + 1, settings.orders):
-        mixed = [terms[i] for i in draw.permutation(count)]
+        mixed = [given[i] for i in draw.permutation(terms)]
         for name, add in SUMS.items():
             found[name].add(add(mixed).tobytes())
     return {name: len(patterns) for name, patterns in found.items()}
 
 
-def _order_checks(patterns: dict[str, int], orders: int, terms: int) -> list[Check]:
-    many = when(terms >= 10, "at least 10 terms; 2 or 3 have few orders")
-    seen = when(terms >= 100 and orders >= 10, "at least 100 terms and 10 orders")
+def _order_checks(patterns: dict[str, int], orders: int) -> list[Check]:
+    seen = when(orders >= 10, "at least 10 orders")
     return [
         Check("different sums over orders, reproducible", 1, patterns["reproducible"], holds=ALWAYS),
         Check(
-            "different sums over orders, sequential", orders, patterns["sequential"], tolerance=orders // 2, holds=many
+            "different sums over orders, sequential",
+            orders,
+            patterns["sequential"],
+            tolerance=orders // 2,
+            holds=ALWAYS,
         ),
         Check(
-            "sequential summation gives one sum in every order", 1, patterns["sequential"], false_law=True, holds=many
+            "sequential summation gives one sum in every order", 1, patterns["sequential"], false_law=True, holds=ALWAYS
         ),
         Check("compensation makes sums reproducible", 1, patterns["Kahan"], false_law=True, holds=seen),
     ]
@@ -145,7 +147,7 @@ def _classics() -> list[Check]:
         Check("1e30 + 1 - 1e30, forwards and backwards", 0.0, abs(hidden[0]) + abs(hidden[1]), holds=example("fp32")),
         Check("1e30 - 1e30 + 1, forwards", 1.0, shown[0], holds=example("fp32")),
         Check("1e30 - 1e30 + 1, backwards", 0.0, shown[1], holds=example("fp32")),
-        Check("1e30 + 1 - 1e30 depends on the order: a gap of 5e30", 5e30, abs(hidden[0] - hidden[1]), false_law=True,
+        Check("1e30 + 1 - 1e30 depends on the order: a gap of 5e30", 5e30, float(np.ptp(hidden)), false_law=True,
               holds=example("fp32")),
         Check("Kahan: 1 + 1e100 + 1 - 1e100 is 2", 2.0, float(kahan(large)), false_law=True, holds=example("fp64")),
         Check("Neumaier: 1 + 1e100 + 1 - 1e100", 2.0, float(neumaier(large)), holds=example("fp64")),

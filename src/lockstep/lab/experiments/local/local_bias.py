@@ -24,8 +24,8 @@ QUESTION = "Where do local steps converge when workers have different data?"
 SOURCE = "fixed point of one round; Li et al. 2020 (FedProx); Karimireddy et al. 2020 (SCAFFOLD)"
 
 CLOSE, BIASED = 1e-9, 1e-2
-FEWEST_ROUNDS, MOST_STEPS = 30, 400_000
-"""Of a run; the steps are those of one worker in all its rounds."""
+MOST_STEPS = 400_000
+"""Of a run: those of one worker in all its rounds."""
 STILL = 1e-13
 """Changes of the last rounds together, in units of the optima, from which on a run stands still."""
 
@@ -92,15 +92,14 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     )
 
 
-def _end(h: Array, b: Array, method: LocalMethod, period: int) -> tuple[float, bool]:
+def _end(h: Array, b: Array, method: LocalMethod, period: int, rounds: int = 30) -> tuple[float, bool]:
     """Where rounds of that many local steps end, and whether they stand still within `MOST_STEPS`."""
-    rounds = FEWEST_ROUNDS
     while True:
         path = run_rounds(
             lambda y: h[:, None, None] * (y - b[:, None, None]), len(h), np.zeros((1, 1)), method, [period] * rounds
         )
         *_, before, then, last = path.ravel()
-        settled = abs(before - last) + abs(then - last) < STILL
+        settled = bool(np.ptp([before, then, last]) < STILL)
         rounds += rounds
         if settled or rounds * period > MOST_STEPS:
             return float(last), settled

@@ -108,8 +108,8 @@ def _edge(settings: Settings) -> float:
 
 def _like_a_delay(settings: Settings) -> Check:
     """Local SGD with K = 2, no noise, beside descent with a delay of 2 (n - 1): the size after 200 steps."""
-    step = min(2 * _edge(settings), 1.9)
-    *_, grown = distances(step, 400, delay=2 * (settings.workers - 1))
+    step = 2 * _edge(settings)
+    *_, grown = distances(step, steps=400, delay=2 * (settings.workers - 1))
     path = run_rounds(lambda y: y, settings.workers, np.ones((1, 1)), LocalMethod(step), [2] * 200)
     what = f"K = 2 diverges at a L = {step:.3g} like a delay of {2 * (settings.workers - 1)}"
     return Check(what, float(grown), float(abs(path[-1, 0, 0])), tolerance=0.1 * grown, false_law=True, holds=ALWAYS)

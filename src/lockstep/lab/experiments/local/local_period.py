@@ -241,7 +241,8 @@ def _fewest_steps(objective: WorkerQuadratics, period: int, gap: float) -> float
     above = objective.loss(path) - objective.lowest > gap
     last = ROUNDS - above[::-1].argmax(axis=0)
     rounds = np.where(above.any(axis=0), last + 1, 0)
-    usable = rounds[rounds <= ROUNDS]
+    *_, missed = above
+    usable = rounds[~missed]
     return float(usable.min() * period) if usable.size else 0.0
 
 

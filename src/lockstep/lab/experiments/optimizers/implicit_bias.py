@@ -180,7 +180,15 @@ def _momentum_edge(a: Array, y: float, settings: Settings) -> list[Check]:
     method, edge = Momentum(beta), (1 + beta) / _slope(a, 0)
     steps = math.ceil(math.log(np.finfo(float).eps) / math.log(rate(2 * NEAR * (1 + beta), 0, beta)))
     inside, outside = (_walk(method, a, y, np.full(steps, share * edge), one) for share in (NEAR, 1 / NEAR))
+    root = float(np.abs(np.roots([1, 2 * NEAR * (1 + beta) - 1 - beta, beta])).max())
     return [
+        Check(
+            "momentum below its stability limit: logarithm of what its steps leave",
+            math.log(np.finfo(float).eps),
+            steps * math.log(root),
+            tolerance=-math.log(root),
+            holds=ALWAYS,
+        ),
         Check("momentum below its stability limit: residual", 0.0, inside.left, tolerance=1e-6 * y, holds=ALWAYS),
         Check("momentum above its stability limit: diverges (1 = yes)", 1.0, float(outside.diverged), holds=ALWAYS),
     ]
@@ -202,8 +210,8 @@ def _band(a: Array) -> list[Check]:
 
 def _projection(a: Array, y: float) -> list[Check]:
     """From elsewhere than 0 the limit is the projection of the start, in each norm, not the least norm."""
-    start = np.cumsum(np.ones_like(a)) * y
-    paths = ((NAMES[s], s, _scaled(a, y, s, SHARE / _slope(a, s), 200, start)) for s in (0.0, 1.0))
+    start = np.cumsum(np.ones_like(a))
+    paths = ((NAMES[s], s, _scaled(a, y, s, SHARE / _slope(a, s), steps=200, start=start)) for s in (0.0, 1.0))
     return [
         _close(f"limit of {name} from another initial point", nearest(a, y, a**-s, start), path.theta)
         for name, s, path in paths
@@ -220,7 +228,7 @@ def _printed_series() -> Check:
 
 def _close(what: str, limit: Array, theta: Array, tolerance: float = 0.0) -> Check:
     """Largest difference of a coordinate, beside the largest coordinate."""
-    return Check(what + ": largest error of a coordinate", 0.0, float(np.abs(theta - limit).max()),
+    return Check(what + ": largest error of a coordinate", 0.0, float(np.linalg.norm(theta - limit, np.inf)),
                  tolerance=1e-6 * float(np.abs(limit).max()) + tolerance, holds=ALWAYS)  # fmt: skip
 
 

@@ -63,10 +63,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         laws.append(_laws(chosen, settings, 2.0**power))
         progress(power + 1, len(powers))
     return Findings(
-        checks=(*_checks(counted, laws, settings), *_edge_checks(chosen), *_false_laws(seed)),
+        checks=(*_checks(counted, laws, settings), *_edge_checks(chosen), _log_normal(), *_false_laws(seed)),
         theory=tuple(
-            Law(f"{name} at scale 2^{power}", laws[power][at], "P of the law beyond the format's edges", chosen.name)
-            for power in {0, settings.most_doublings // 2, settings.most_doublings}
+            Law(f"{name} at scale 2^{twice}", laws[twice][at], "P of the law beyond the format's edges", chosen.name)
+            for twice in {0, settings.most_doublings // 2, settings.most_doublings}
             for at, name in enumerate(SHARES)
         ),
         rows=tuple({"loss_scale": 2.0**p, **{f"{name}_frac": counted[p][at] for at, name in enumerate(SHARES)}}
@@ -110,6 +110,14 @@ def _beyond(edge: float, settings: Settings) -> float:
     if settings.law == "normal":
         return tail(edge / settings.size)
     return 1 - NormalDist().cdf(math.log(edge / settings.size) / settings.width)
+
+
+def _log_normal() -> Check:
+    """P(|g| > 20) for a median of 10 and a width of 3: half of erfc(log 2 / (3 sqrt 2))."""
+    return Check("share of log-normal gradients above twice their median, width 3",
+                 math.erfc(math.log(2) / (3 * math.sqrt(2))) / 2,
+                 _beyond(20.0, Settings(law="log-normal", size=10.0, width=3.0)), tolerance=1e-12,
+                 holds=example("log-normal gradients"))  # fmt: skip
 
 
 def _checks(

@@ -138,7 +138,7 @@ def _run_checks(runs: list[Trained], settings: Settings) -> list[Check]:
         Check("fp32 converges", 0.0, float(single.losses[-1]), tolerance=1e-9 + slowest, holds=wide),
         Check("bf16 without a scale converges", 0.0, float(brain.losses[-1]), tolerance=1e-9 + slowest, holds=wide),
         Check("bf16 needs a scale: 1/1000 of the "
-              "loss is left", 1.0, float(brain.losses[-1] > 1e-3), false_law=True,
+              "loss is left", 1e-3, float(brain.losses[-1]), relation="at least", false_law=True,
               holds=wide & when(slowest < 1e-3, "steps enough for plain descent to get there")),
         Check("fp16 without a scale: loss where gradients are flushed", most, float(plain.losses[-1]),
               tolerance=0.75 * most + slowest, holds=ALWAYS),

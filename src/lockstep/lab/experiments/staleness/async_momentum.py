@@ -89,6 +89,9 @@ def _limits() -> tuple[Check, ...]:
               float(wild < 1), false_law=True, holds=example("a = 0.05, momentum 0.9, delay 10")),
         Check("factor per step, momentum 0.9, delay 10, a = 0.05", rate(0.05, 10, 0.9), wild, tolerance=1e-4,
               holds=example("a = 0.05, momentum 0.9, delay 10")),
+        Check("gradient of curvature 1 between 1 and 2 and of 25 elsewhere: sum at 0.999, 1, 1.999, 2 and 3",
+              24.975 + 25 + 25.999 + 26 + 51, sum(map(_kinked, (0.999, 1.0, 1.999, 2.0, 3.0))), tolerance=1e-9,
+              holds=example("Lessard, Recht and Packard 2016, section 4.6")),
         Check("heavy ball tuned for quadratics converges on every strongly convex loss", 0.0, _cycling(),
               tolerance=0.1, false_law=True,
               holds=example("curvature 1 or 25, a = 1/9, momentum 4/9; Lessard, Recht and Packard 2016, section 4.6")),
@@ -102,6 +105,10 @@ def _cycling() -> float:
     """
     before = now = 3.3
     for _ in range(3000):
-        gradient = 25 * now if now < 1 else now + 24 if now < 2 else 25 * now - 24
-        before, now = now, now - gradient / 9 + 4 / 9 * (now - before)
+        before, now = now, now - _kinked(now) / 9 + 4 / 9 * (now - before)
     return max(abs(now), abs(before))
+
+
+def _kinked(x: float) -> float:
+    """The gradient of that loss."""
+    return 25 * x if x < 1 else x + 24 if x < 2 else 25 * x - 24

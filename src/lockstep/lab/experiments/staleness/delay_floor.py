@@ -15,7 +15,7 @@ import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched, when
 from lockstep.lab.descent.delayed import settled
-from lockstep.lab.laws import floor, rate
+from lockstep.lab.laws import floor, largest_stable_step, rate
 from lockstep.settings import setting
 
 QUESTION = "How does a delay change the floor that gradient noise leaves?"
@@ -84,7 +84,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
 
 def _slow_roots(delays: list[int]) -> list[Check]:
     """A delay does not slow down a flat direction: its root is 1 - a mu at most."""
-    steps = [SLOW / (2 * (1 + delay)) for delay in delays]
+    steps = [SLOW * largest_stable_step(delay) for delay in delays]
     excess = max(rate(step, delay) - (1 - step) for step, delay in zip(steps, delays, strict=True))
     known = 1.0
     for _ in range(20):  # of r = 1 - p / r^5, which is r^6 - r^5 + p = 0

@@ -59,7 +59,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     more = _more_checks(ages, np.array(simulated), np.array(noisy), settings)
     x = np.array(delays, dtype=float)
     return Findings(
-        checks=(*checks, *more, _at_the_target(settings)),
+        checks=(*checks, *more, _at_the_target(settings), _without_delay(settings), _quiet_step()),
         theory=tuple(
             Law(f"updates, delay {delay}", value, "log(eps) / log(rate)", LAW_SOURCE)
             for delay, value in zip(delays, predicted, strict=True)
@@ -135,6 +135,20 @@ def _at_the_target(settings: Settings) -> Check:
                  tolerance=1e-6 * settings.noisy_gap, holds=ALWAYS)  # fmt: skip
 
 
+def _quiet_step() -> Check:
+    """Where noise hardly matters the step is the largest that is tried, and not the edge of stability at 2."""
+    found = _noisy_step(0, Settings(noise_std=1e-3, noisy_gap=1.0))
+    return Check("step that a noise of 1/1000 allows, no delay", 0.5, found, tolerance=1e-9,
+                 holds=example("a loss of 1 to reach, curvature 1"))  # fmt: skip
+
+
+def _without_delay(settings: Settings) -> Check:
+    """Updates at half of the inverse curvature, where the slow direction shrinks by 1 - 1 / (2 condition) an update."""
+    law = math.log(settings.target_frac) / math.log(1 - 0.5 / settings.condition)
+    return Check("updates without delay at a step of 1 / (2 L)", law + 0.5,
+                 _updates(0, 0.5, settings, 2 * math.ceil(law)), tolerance=0.6, holds=ALWAYS)  # fmt: skip
+
+
 def _more_checks(ages: np.ndarray, simulated: np.ndarray, noisy: np.ndarray, settings: Settings) -> tuple[Check, ...]:
     """Straight line without noise, no cost with it, and what is wrongly said."""
     r2 = float(np.corrcoef(ages, simulated)[0, 1] ** 2) if len(ages) > 2 else math.nan
@@ -166,7 +180,7 @@ def _more_checks(ages: np.ndarray, simulated: np.ndarray, noisy: np.ndarray, set
 
 def _updates_at_once(delay: int) -> float:
     """Updates until |x| stays below a hundredth of the start, one curvature, a lambda = 1 / (2 tau)."""
-    return _stays_within(distances(0.5 / delay, 40 * delay, delay), 0.01)
+    return _stays_within(distances(0.5 / delay, steps=40 * delay, delay=delay), 0.01)
 
 
 def _fixed_step_updates(delay: int) -> float:

@@ -39,7 +39,7 @@ class Settings:
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Mean squared gradient on the ripples, at the largest step that the condition allows."""
     objective = LANDSCAPES["ripples"]
-    smoothness = float(objective.smoothness or 0)
+    smoothness = float(objective.smoothness or math.nan)
     shape = (settings.trials, objective.dimension)
     start = np.full(shape, 2.0)
     first = float(objective.loss(start[0]))
@@ -119,7 +119,7 @@ def _no_condition() -> Check:
 def _last_iterate() -> Check:
     """2 D / ((T - 1) a) for the last iterate, T the step at which the run goes over the edge of the plateau."""
     objective = LANDSCAPES["cliff"]
-    step = 0.3 / float(objective.smoothness or 1)
+    step = 0.3 / float(objective.smoothness or math.nan)
     read = np.arange(6000)
     made = follow(read, objective.gradient, lambda x: (objective.gradient(x) ** 2).sum(-1), np.full((1, 1), 2.5), step)
     squared = made.losses[:, 0]

@@ -21,7 +21,8 @@ from lockstep.settings import setting
 QUESTION = "How far may parameters move before a stale gradient points uphill?"
 SOURCE = "Cauchy-Schwarz with a bounded Hessian"
 
-RADII = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+INSIDE, OUTSIDE = (0.25, 0.5, 0.75, 1.0), (1.5, 2.0, 3.0)
+RADII = (*INSIDE, *OUTSIDE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Settings:
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Share of random displacements after which the old gradient still goes downhill."""
     objective = LANDSCAPES["ripples"]
-    smoothness = float(objective.smoothness or 1)
+    smoothness = float(objective.smoothness or np.nan)
     generator = np.random.default_rng(seed)
     shares, outside, inside = [], [], []
     for radius in watched(RADII, progress):
@@ -46,7 +47,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         product = (objective.gradient(old + length * direction) * gradient).sum(-1)
         uphill = product < 0
         shares.append(1 - uphill.mean())
-        if radius <= 1:
+        if radius in INSIDE:
             inside.append(uphill)
         else:
             outside.append(1.0 - uphill)
@@ -67,7 +68,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             Curve("always sufficient", np.array([1.0, 1.0]), np.array([min(shares), 1.0]), theory=True),
         ),
         picture=Picture("distance_over_gradient_per_smoothness", "downhill_frac"),
-        conclusion=f"none of {sum(r <= 1 for r in RADII) * settings.pairs:,} pairs inside the radius points uphill; "
+        conclusion=f"none of {len(INSIDE) * settings.pairs:,} pairs inside the radius points uphill; "
         f"outside {downhill:.0%} still point downhill",
         assumptions=("ripples in four dimensions, L = 3; displacements in random directions",),
     )  # fmt: skip

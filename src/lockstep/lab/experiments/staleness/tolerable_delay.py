@@ -61,14 +61,20 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         rows.append(_row(objective, point, moment, step, settings, seed))
     for row in rows[:-1]:
         name = f"after {row['step']} steps, step {row['step_size']:g}"
-        ratio = row["beyond"] / row["inside"]
+        ratio = row["loss_beyond"] / row["loss_inside"]
         most = row["tolerable_delay"] * settings.beyond
         short, grows = (
             when(most < longest, f"a delay beyond the limit of less than {longest} updates")
             for longest in (LONGEST, SEEN)
         )
         checks += [
-            Check(f"loss after / before, delay inside, {name}", 1.0, row["inside"], relation="at most", holds=short),
+            Check(
+                f"loss after / before, delay inside, {name}",
+                1.0,
+                row["loss_inside"] / row["loss"],
+                relation="at most",
+                holds=short,
+            ),
             Check(f"loss with the delay beyond / inside, {name}", 1.0, ratio, relation="at least", holds=grows),
         ]
     early, (late, cut) = rows[0], rows[-2:]
@@ -83,6 +89,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         # With a step below 2 / curvature descent lowers the loss.
         Check("loss late in training over that at the start", 1.0, learned, relation="at most",
               holds=when(moments[-1] > moments[0], "at least two moments")),
+        Check("step after the cut over that before", 0.1, cut["step_size"] / late["step_size"], tolerance=1e-12,
+              holds=ALWAYS),
+        Check("tolerable delay where far more is stable", LONGEST, tolerable_delay(1e-6),
+              holds=example("a lambda = 1e-6")),
         *_settled(),
         _at_the_limit(rows),
     ]  # fmt: skip
@@ -154,12 +164,12 @@ def _at_the_limit(rows: list[Json]) -> Check:
 def _row(objective: Perceptron, point: Array, moment: int, step: float, settings: Settings, seed: int) -> Json:
     curvature = sharpness(objective, point, seed)
     limit = tolerable_delay(step * curvature)
-    before = float(objective.loss(point))
     inside = _continued(objective, point, step, int(settings.inside_frac * limit))
     beyond = _continued(objective, point, step, min(int(settings.beyond * max(limit, 1)), LONGEST))
     return {
-        "step": moment, "step_size": step, "curvature": curvature, "tolerable_delay": limit, "loss": before,
-        "inside": inside / before, "beyond": beyond / before,
+        "step": moment, "step_size": step, "curvature": curvature, "tolerable_delay": limit,
+        "loss": float(objective.loss(point)),
+        "loss_inside": inside, "loss_beyond": beyond,
     }  # fmt: skip
 
 

@@ -82,8 +82,11 @@ def _grows(step: float, delay: int, steps: int) -> bool:
     for place in range(steps):
         high, low = max(seen), min(seen)
         # One position may be 0 in passing; all that somebody may still read is what has shrunk.
-        if not SHRUNK < max(map(abs, seen)) < GROWN:
-            return max(map(abs, seen)) > 1
+        size = max(map(abs, seen))
+        if size > GROWN:
+            return True
+        if size < SHRUNK:
+            return False
         down = high > 0 if down else low >= 0
         new = seen[-1] - step * (high if down else low)
         seen.append(new)
