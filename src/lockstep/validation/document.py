@@ -122,32 +122,28 @@ NOTES = """
   operations (tests/step/test_passes.py). GPT-NeoX pads heads of 80 to 128 in FlashAttention-1 and, through DeepSpeed,
   reduces gradients beside nothing: from 17.2 to 10.7 %. FlashAttention-2 is no faster on B200 than on H100, by rates of
   the kernel alone: prime_rl from 37 to 16 %.
-- **FlashAttention in Triton** was fitted to llm-foundry, its only user, whose steps of 32,768 tokens and more were 12
-  to 34 % too slow where its rows were left out. With the rates that the paper of FlashAttention-2 gives (1.3 to 1.5
-  times slower forward, twice backward) they are within 10 %, and nothing is fitted to them.
+- **FlashAttention in Triton** runs 1.3 to 1.5 times slower forward and twice backward, as the paper of FlashAttention-2
+  says: llm-foundry's steps of 32,768 tokens and more, 12 to 34 % too slow before, are within 10 %.
 - **Adapters as units of FSDP.** PEFT wraps each matrix of an adapter alone, and FSDP lets the host run two units ahead.
-  With its waits priced, and as fused kernels replace the loss alone in santacoder, fms_adapters went from 7.6 to 5.2 %.
 - **Softmax without a kernel.** Megatron's runs where sequences times heads of a rank are a multiple of four; with one
   sequence and two heads, as in vTrain on eight ranks, PyTorch's operations take its place: about 25 % too fast, not 30.
 - **Operations alone.** PyTorch's sums and activations take 1.03 times their bytes on H100, its losses 1.11, norms and
-  rotary embedding as transformers writes them 1.2 to 1.9 times (h100_kernels.csv). They are priced so in whatever
-  software runs them, where the factor of the software's own kernels had been taken, and products of A100 are those of
-  kernels alone too: no step decides any of them. Errors no longer change with the vocabulary (32k to 256k tokens, from
-  6.9 to 4.5 %), and llm-foundry, of which nothing but host times is fitted now, is met within 5 %. What NeMo's layers
-  take beside is one factor for all that runs Transformer Engine, 2.8; of that of Megatron Core alone vocab_parallelism
-  had said 1.4. Why it is not nearer to one is not known.
+  rotary embedding as transformers writes them 1.2 to 1.9 times, tensors that are turned over 2.0, sums of half
+  precision in fp32 1.3, and what Inductor writes 1.13 inside of compiled layers; products of A100 are those of kernels
+  alone too. No step decides any of them. What NeMo's layers take beside is one factor for all that runs Transformer
+  Engine, 2.9; why it is not nearer to one is not known.
 - **What turns tensors over.** GPT-NeoX and nanotron keep sequences before samples and copy queries, keys and values for
   a kernel that wants them after; a test counts the bytes of torch's own operations (tests/step/test_copies.py). Pythia
-  went from 9.2 to 6.8 %. torchtitan rotates complex numbers, for which Inductor has no code, and what recomputation per
-  operation does not keep, rotary embedding, repeated heads and gathers, is run again: 15.2 to 10 %. Sequence
-  parallelism gathers a second time for weight gradients (arXiv 2205.05198, section 4.2.2): on PCIe from 6.2 to 3.0 %.
-  What surrounds an update is 50 bytes a parameter, not 34, which is in the range that Megatron-LM's own timers give on
-  V100 (43 to 82).
+  went from 9.2 to 2.6 %, the last 4 points as such copies take twice their bytes alone on H100. torchtitan rotates
+  complex numbers, for which Inductor has no code, and what recomputation per operation does not keep, rotary embedding,
+  repeated heads and gathers, is run again. Sequence parallelism gathers a second time for weight gradients (arXiv
+  2205.05198, section 4.2.2): on PCIe from 6.2 to 3.0 %. What surrounds an update is 50 bytes a parameter, not 34, which
+  is in the range that Megatron-LM's own timers give on V100 (43 to 82).
 - **Compiled in name.** prime-rl asks torch to compile layers that are recomputed, and transformers' attention breaks
   the graph: they run eagerly. As such dense models are 4 % too fast to 7 % too slow, but 0.6B with 8,192 tokens, 12 %
   too fast; as compiled ones they were up to 42. Qwen3 30B, whose layers are prime-rl's own, is 48 % too fast: its
   benchmark repeats one token, so that all choose one expert.
-- **Above 10 % by software, and why.** *nanotron* and *torchtitan*: see below. Without the rows of *nemo-25* no B200 was
+- **Above 10 % by software, and why.** *torchtitan*: see below. Without the rows of *nemo-25* no B200 was
   ever seen: dense models are then 10 % off there and 4 % on H100.
 - **What surrounds an adapter.** PEFT's casts, torch.autocast's, dropout with its mask, a quantised base whose matrices
   read fp32 and gradients of what several products read are each priced by the kernels they run; a test counts the bytes
@@ -155,28 +151,33 @@ NOTES = """
   2.8 to 1.2, fms_acceleration from 6.5 to 4.6. Left are small models with two sequences on each of two devices, up to
   21 % too fast, and santacoder on one, 11 to 17.
 - **Above 6 % by table, and why.** *dgxc_tuning* (10): Llama 3 8B is 10 to 12 % too slow, with adapters 19 to 28. They
-  ask for 1.6 and 1.0 where Transformer Engine's memory-bound kernels have a factor of 2.8; why is not known.
-  *bigscience_v100_logs* (12) and *bert* (6.2): V100's curve is assumed, see there. *fine_tuning_open* (7.8): rows of
-  one model differ by 22 points from one launcher to another. *llama3_405b* (6.7) is three rows, and *pythia_a100* (6.8)
-  all of one sign, 5 to 10 % too fast. *maxtext_tpu* (6.6): TPU v5e comes out up to 25 % too slow at 16B to 64B, and no
-  curve was fitted to it. *vtrain* (7 and 8): see below. *zero_bubble* (6.1): 4 % too fast. *dgxc_nemo_experts* (7.4)
-  and *nvidia_nemo_experts* (11): see experts.
+  ask for 1.6 and 1.0 where Transformer Engine's memory-bound kernels have a factor of 2.9; why is not known.
+  *bigscience_v100_logs* (11) and *bert* (6.2): V100's curve is assumed, see there. *fine_tuning_open* (7.8): rows of
+  one model differ by 22 points from one launcher to another. *llama3_405b* (7.0) is three rows. *megatron_2020* (6.0),
+  all too slow: its V100 by up to 13 %, and since gradients of the vocabulary's tables are summed as PyTorch does.
+  *maxtext_tpu* (6.6): TPU v5e comes out up to 25 % too slow at 16B to 64B, and no curve was fitted to it. *vtrain* (7
+  and 8): see below. *zero_bubble* (6.5): 5 % too fast. *memory_finetune_steps* (6.4) is 15 rows of three programs.
+  *dgxc_nemo_experts* (7.1) and *nvidia_nemo_experts* (11): see experts.
 - **Small models of vTrain** on eight tensor-parallel ranks with one sequence take 1.4 to 1.6 times as long as on four,
   of which the softmax above explains a part, and two sequences on two ranks 1.4 times as long as one where the hidden
   size is 2,048; why is not known. Eight sequences on one device come out 15 % too slow.
-- **nanotron.** With its copies and second gathers priced its mean error is 13 %, before 17, and 90 % of its rows are
-  within 22 %, before 26: models of 9B and 3.6B in two stages are met within 5 %, while 1.3B is 6 to 10 % too slow, and
-  tensor parallelism at the largest micro-batch is 14 to 16 % too fast on 2 to 32 GPUs alike, before 18 to 26. Why is
-  not known; that gathers begin beside a rank's own part would make it faster still. At ZeRO-1 on 512 GPUs the host
-  copies 17 to 21 thousand slices by themselves; steps of 0.4 and 0.5 s are 28 % too fast and 14 % too slow with that,
-  before 60 and 48 % too fast. 80B on 32 GPUs took three times as long as predicted.
+- **nanotron.** Kernels of its layers, measured on one H100 without collectives, take what they are priced at within 4 %
+  (h100_layers.csv). The network of its nodes is what its own jobs measured, slower rings inside a node and gathers
+  between nodes that start later, and was taken after its steps had come out fast. Tensor parallelism at the largest
+  micro-batch is then within 7 % on 2 to 32 GPUs, before 14 to 16 % too fast, and models of 9B and 3.6B in two stages
+  within 7. 1.3B in two stages is 18 to 24 % too slow: the kernels of its first stage alone take longer on our H100 than
+  the whole published step, so one of both does not tell what ran. At ZeRO-1 on 512 GPUs the host copies 17 to 21
+  thousand slices by themselves; steps of 0.4 and 0.5 s are 23 % too fast and 19 % too slow. 80B on 32 GPUs took three
+  times as long as predicted.
 - **torchtitan and torchao.** Their H100 have 500 W and HBM2e, and how fast they multiply is not known: the clock that
   their power allows is taken. torchtitan copies key and value heads to all query heads before they are exchanged
   (models/llama3/model.py, repeat_kv), and torch adds the parts of attention in fp32 and joins what it sends
-  (torch/distributed/tensor/experimental/_attention.py); with these priced 405B with context parallelism is 10 to 18 %
-  too fast, no longer 25 to 35. 8B on four and eight ranks stays 29 and 32 % too fast where on two it is 6 %: from two
-  to four ranks attention takes half as long again per token and pair; why is not known. Scales by row are 30 % too
-  fast. The B200 of torchao are power-limited by an unknown amount: 40 to 60 % too fast.
+  (torch/distributed/tensor/experimental/_attention.py); with these priced 405B with context parallelism is 12 to 19 %
+  too fast, no longer 25 to 35. 8B on four and eight ranks stays 30 and 33 % too fast where on two it is 7 %: from two
+  to four ranks attention takes half as long again per token and pair; why is not known. Scales by row are 35 to 39 %
+  too fast. Compiled kernels, as compiled layers show them, made all of it 3 points faster; attention, which a lower
+  power limit slows more than alone is seen, may be what lacks (decision 3). The B200 of torchao are power-limited by an
+  unknown amount: 40 to 60 % too fast.
 - **Facts that were chosen after errors had been seen.** torchtitan's matrix rate (by the power of its devices), that
   nothing overlaps Llama 3's tensor-parallel traffic (with Megatron's overlap its rows come out 3 points faster), the
   links of simumax_a100_pcie, that GPT-NeoX's elementwise kernels are PyTorch's own, what transformers, LitGPT and
@@ -186,10 +187,12 @@ NOTES = """
   as autograd does, what GPT-NeoX, nanotron, torchtitan and prime-rl copy, gather and compile, BigScience's copy of the
   logits, what Grok-1's and Nemotron-4's configure.sh override, FlashAttention's release where it turns cuDNN's off,
   what gpt-oss's biases cost and which scaling fp8 had in container 25.09 (looked for after steps had come out fast),
-  from how full a device on a layout is tight, the margin of megatron_ci's memory, and each table's tolerance.
-- **Where a constant does as well.** nvidia_nemo's rows are showcases at nearly one utilisation, bigscience_a100_sweep's
-  lie around its optimum, and torchao, pythia_a100 and prime_rl are one program on one or two machines: a
-  constant that saw the answers errs less there than we do.
+  the network of nanotron's jobs and the latency of p5's EFA, what a gate over halves of one tensor takes, that fp16
+  gradients are summed in fp16, that BigScience's dropout is on, how often PEFT casts and drops, from how full a device
+  on a layout is tight, the margin of megatron_ci's memory, and each table's tolerance.
+- **Where a constant does as well.** bigscience_v100, bert and torchao are one program on one or two machines, and
+  llama3_405b and tpu_recipes lie at nearly one utilisation: a constant that saw the answers errs no more there than
+  we do.
 - **The same program a year before.** llm_foundry_mpt_2023 has 84 rows of July 2023 that nothing was fitted to: 4.1 % in
   the median. Its worst are 30B on eight GPUs, 10 to 19 % too fast, and 7B with 65,536 tokens, 14 %.
 - **BERT.** Samples of 128 tokens are met within 4 % in fp16 and 8 % in TF32 on 1 to 256 A100, nothing of which was
@@ -208,8 +211,10 @@ NOTES = """
   written down from a profile of the first run; 11 further cases were predicted before they were measured: 7 % off in
   the median, 18 % at most, their memory 2 % in the median. Memory of twelve more, 0.6 % off in the median and up to 12,
   showed that norms keep copies in fp32 under autocast; with these all 37 are within 4 %, half within 0.4. Nothing is
-  fitted to these rows. Products alone are held back by power: beside other kernels they reach 80 % of the peak, which
-  nothing here prices. Steps compiled by torch come out 8 and 13 % too slow. Attention written out in transformers was
+  fitted to these rows. Products alone are held back by power: inside of layers they take 82 to 98 % of that
+  time and FlashAttention-2 1.1 to 1.3 times as long as alone, which is measured and not priced
+  ([decision 3](decisions/0003-device-efficiency.md)). Steps compiled by torch come out 4 and 9 % too slow, 8 and 13
+  before compiled layers were measured. Attention written out in transformers was
   34 % too fast and GPT-2, whose activation is written out in fp32, 35 %; with both as its code has them they are 11 %
   and 1 to 3 % too fast, their memory 1 % low. NeMo's steps take twice the time of their memory-bound kernels'
   bytes and more; what else they do is not known.
