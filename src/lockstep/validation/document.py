@@ -124,7 +124,6 @@ NOTES = """
   the kernel alone: prime_rl from 37 to 16 %.
 - **FlashAttention in Triton** runs 1.3 to 1.5 times slower forward and twice backward, as the paper of FlashAttention-2
   says: llm-foundry's steps of 32,768 tokens and more, 12 to 34 % too slow before, are within 10 %.
-- **Adapters as units of FSDP.** PEFT wraps each matrix of an adapter alone, and FSDP lets the host run two units ahead.
 - **Softmax without a kernel.** Megatron's runs where sequences times heads of a rank are a multiple of four; with one
   sequence and two heads, as in vTrain on eight ranks, PyTorch's operations take its place: about 25 % too fast, not 30.
 - **Operations alone.** PyTorch's sums and activations take 1.03 times their bytes on H100, its losses 1.11, norms and
