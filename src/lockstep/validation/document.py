@@ -142,8 +142,8 @@ NOTES = """
   the graph: they run eagerly. As such dense models are 4 % too fast to 7 % too slow, but 0.6B with 8,192 tokens, 12 %
   too fast; as compiled ones they were up to 42. Qwen3 30B, whose layers are prime-rl's own, is 48 % too fast: its
   benchmark repeats one token, so that all choose one expert.
-- **Above 10 % by software, and why.** *torchtitan*: see below. Without the rows of *nemo-25* no B200 was
-  ever seen: dense models are then 10 % off there and 4 % on H100.
+- **Above 10 % by software, and why.** *torchtitan* and *fsdp-qlora* (two RTX 4090): see below. Without the rows of
+  *nemo-25* no B200 was ever seen: dense models are then 10 % off there and 4 % on H100.
 - **What surrounds an adapter.** PEFT's casts, torch.autocast's, dropout with its mask, a quantised base whose matrices
   read fp32 and gradients of what several products read are each priced by the kernels they run; a test counts the bytes
   of torch's own operations (tests/step/test_adapter_passes.py). fms_adapters went from 9.1 to 4.0 %, its memory from
