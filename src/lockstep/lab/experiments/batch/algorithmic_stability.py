@@ -82,7 +82,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     longest = float((whole.inputs**2).sum(axis=1).max())
     # |p - y| <= sqrt(2) bounds a gradient by sqrt(2) |x|; the Hessian is at most |x|^2 / 2.
     steepest, rate = math.sqrt(2 * longest), 2 / (longest + 4 * settings.penalty)
-    drawn = _data_sets(len(whole.inputs), n, settings.trials, np.random.default_rng([seed, 0]))
+    drawn = _orders(len(whole.inputs), settings.trials, np.random.default_rng([seed, 0]))
     batches = sorted({*settings.batches, n})
     pairs: dict[tuple[float, int], Pair] = {}
     for mu in (0.0, settings.penalty):
@@ -92,7 +92,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             generator = np.random.default_rng([seed, 1, batch])
             pairs[mu, batch] = _coupled(_on_digits(loss, drawn), _start(loss, drawn), rate, n, batch, steps, generator)
     checks = [_below(pair, mu, batch, steepest, rate, n) for (mu, batch), pair in pairs.items()]
-    checks += _gaps(whole, drawn, pairs[0.0, min(settings.batches)], steepest, rate, steps)
+    checks += _gaps(whole, drawn, pairs[0.0, min(settings.batches)], steepest, rate, settings)
     checks += [*_exact(settings, steepest, rate, np.random.default_rng([seed, 3])), *_every_draw()]
     checks += _refuted(settings, pairs, _with_workers(settings, whole, drawn, rate, seed))
     progress(len(pairs), len(pairs))
@@ -121,9 +121,9 @@ def bound(steepest: float, examples: int, rate: float, steps: Any, mu: float) ->
     return 2 * steepest / (mu * examples) * (1 - (1 - rate * mu) ** steps)
 
 
-def _data_sets(pool: int, examples: int, trials: int, generator: np.random.Generator) -> Array:
-    """Places of N + 1 examples of the pool for every trial; the last is the one that replaces the first."""
-    return np.array([generator.permutation(pool)[: examples + 1] for _ in range(trials)])
+def _orders(pool: int, trials: int, generator: np.random.Generator) -> Array:
+    """Places of the pool in an order of every trial: N examples, then the one that replaces the first."""
+    return np.array([generator.permutation(pool) for _ in range(trials)])
 
 
 def _on_digits(loss: Logistic, drawn: Array) -> Gradient:
@@ -162,9 +162,9 @@ def _below(pair: Pair, mu: float, batch: int, steepest: float, rate: float, exam
     )
 
 
-def _gaps(whole: Logistic, drawn: Array, pair: Pair, steepest: float, rate: float, steps: int) -> list[Check]:
+def _gaps(whole: Logistic, drawn: Array, pair: Pair, steepest: float, rate: float, settings: Settings) -> list[Check]:
     """The gap on digits that were not trained on is what replacing one example changes at that example."""
-    examples, pool = drawn.shape[1] - 1, len(whole.inputs)
+    examples, pool = settings.examples, len(whole.inputs)
     training = whole.part(drawn[:, :examples]).loss(pair.first)
     test = (pool * whole.loss(pair.first) - examples * training) / (pool - examples)
     one = whole.part(drawn[:, :1])
@@ -172,7 +172,7 @@ def _gaps(whole: Logistic, drawn: Array, pair: Pair, steepest: float, rate: floa
     gap, error = mean_and_error(test - training)
     # Both means are of the same trials: their difference has its own error, smaller or larger than either.
     difference, apart = mean_and_error(test - training - replaced)
-    largest = float(steepest * bound(steepest, examples, rate, steps, 0.0))
+    largest = float(steepest * bound(steepest, examples, rate, settings.steps, 0.0))
     return [
         Check("gap minus the change of loss at the replaced example", 0.0, difference, apart, holds=ALWAYS),
         Check("gap on the digits, at most (2 G^2 / N) sum a", largest, gap, error, relation="at most", holds=ALWAYS),

@@ -20,6 +20,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count as counted
+from itertools import takewhile
 
 import numpy as np
 
@@ -118,6 +119,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             *_followed(network, starts[0], everything.rate, settings.target, generator),
             _first_step(network, starts[0], everything.rate, generator),
             _noise_by_examples(network, paths[0]),
+            _number_of_looks(),
         ),
         theory=(
             Law("noise_scale", noise_scale, "sum tr(Sigma) / sum |G|^2 over the full-batch run", SOURCE),
@@ -153,7 +155,8 @@ def _arrivals(
     weights = np.repeat(starts, len(rates), axis=0)
     rate = np.tile(rates, len(starts))[:, np.newaxis]
     arrived = np.full(len(weights), np.inf)
-    before, seen, look = network.loss(weights), 0, 1
+    before, seen, looks = network.loss(weights), 0, _looks()
+    look = next(looks)
     for step in counted(1):
         if step > MOST_STEPS:
             raise BadInput(
@@ -172,8 +175,24 @@ def _arrivals(
         arrived[new] = seen + share * (step - seen)
         if np.isfinite(arrived.reshape(len(starts), len(rates))).all(axis=0).any():
             break
-        before, seen, look = loss, step, step + 1 + step // DENSE
+        before, seen, look = loss, step, next(looks)
     return arrived
+
+
+def _looks() -> Iterator[int]:
+    """Steps after which the loss is looked at."""
+    step = 1
+    while True:
+        yield step
+        step += 1 + step // DENSE
+
+
+def _number_of_looks() -> Check:
+    """`DENSE` / k looks in the k-th stretch of `DENSE` steps."""
+    expected = DENSE * float(np.sum(1 / np.arange(1, MOST_STEPS // DENSE + 1)))
+    found = sum(1 for _ in takewhile(lambda step: step <= MOST_STEPS, _looks()))
+    return Check("steps of the longest run after which the loss is looked at", expected, found, tolerance=DENSE / 4,
+                 holds=ALWAYS)  # fmt: skip
 
 
 def _path(network: Perceptron, start: Array, rate: float, target: float) -> list[Array]:

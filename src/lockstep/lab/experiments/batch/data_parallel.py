@@ -107,7 +107,8 @@ def _ways(network: Perceptron, workers: int) -> tuple[Way, ...]:
         return total
 
     def unequal(w: Array, batch: Array, weighted: bool) -> Array:
-        shards = np.split(batch, [1])
+        first, *others = batch
+        shards = [np.array([first]), np.array(others)]
         sizes = [len(shard) for shard in shards] if weighted else None
         return np.asarray(np.average([whole(w, shard) for shard in shards], axis=0, weights=sizes))
 
@@ -187,7 +188,7 @@ def _one_by_one(network: Perceptron, batches: list[Array], start: Array, workers
 def _bitwise() -> list[Check]:
     """Squares of sums of small whole numbers, at a rate of 1: every sum is exact, in any order."""
     generator = np.random.default_rng(0)
-    inputs = generator.integers(8, size=(64, 4)).astype(np.float64)
+    inputs = np.rint(generator.standard_normal((64, 4)))
 
     def whole(w: Array, places: Array) -> Array:
         return np.asarray(inputs[places] @ w @ inputs[places])

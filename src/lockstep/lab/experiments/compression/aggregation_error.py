@@ -232,18 +232,23 @@ def _uphill() -> Iterator[Check]:
 def _feedback(settings: Settings) -> tuple[Check, ...]:
     """Dropping the same amount every step: with memory it is only late, and the floor follows the squared step."""
     size, a = max(settings.errors), settings.step_size
-    steps = (a, a / 4)
     # The first payload lacks what is dropped; from then on memory and drop cancel, and descent is plain.
     early = (1 - a * (1 - size)) * (1 - a) ** (EARLY_STEPS - 1)
     return (
-        *(
-            Check(f"gap with feedback, a = {one:g}", (one * size) ** 2 / 2,
-                  _fed_back(one, size, _forgetting(one)), tolerance=1e-12, relation="at most", holds=ALWAYS)
-            for one in steps
-        ),
+        _late(a, size),
+        _late(a / 4, size),
+        # The last of the steps brings what they leave of the start to a rounding.
+        Check("logarithm of what the steps under feedback leave", math.log(np.finfo(float).eps) + math.log1p(-a) / 2,
+              _forgetting(a) * math.log1p(-a), tolerance=-math.log1p(-a) / 2, holds=ALWAYS),
         Check(f"gap with feedback after {EARLY_STEPS} steps", early**2 / 2, _fed_back(a, size, EARLY_STEPS),
               tolerance=ROUNDING, holds=when(size < 1, "errors below 1, so that something is sent at the first step")),
     )  # fmt: skip
+
+
+def _late(a: float, size: float) -> Check:
+    """The gap that is left under feedback, of the square of the step."""
+    return Check(f"gap with feedback, a = {a:g}", (a * size) ** 2 / 2, _fed_back(a, size, _forgetting(a)),
+                 tolerance=1e-12, relation="at most", holds=ALWAYS)  # fmt: skip
 
 
 def _forgetting(a: float) -> int:

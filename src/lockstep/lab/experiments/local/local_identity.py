@@ -18,7 +18,6 @@ from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress,
 from lockstep.lab.descent.delayed import distances
 from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.lab.laws import largest_stable_step
-from lockstep.lab.objectives import spectrum
 from lockstep.lab.statistics import SignNoise
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
@@ -37,7 +36,7 @@ class Settings:
 
     workers: int = setting(8, "Number of workers, all with the same data.", least=2, most=512)
     periods: tuple[int, ...] = setting((1, 2, 4, 8, 16, 32, 64), "Local steps K between averages.", least=1, most=1024)
-    step_size: float = setting(0.5, "Step size, for a largest curvature of 1.", above=0, below=2)
+    step_size: float = setting(0.5, "Step size, for curvatures up to 1.", above=0, below=2)
     noise_std: float = setting(1.0, "Standard deviation of the gradient noise in every direction.", least=0, most=100)
     steps: int = setting(128, "Steps of a run, rounded up to whole rounds of every period.", least=8, most=10_000)
 
@@ -47,7 +46,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     periods = sorted(set(settings.periods))
     common, periods = _together(periods)
     steps = -(-settings.steps // common) * common
-    curvatures = spectrum("logarithmic", DIMENSION, 10.0)
+    curvatures = np.random.default_rng([seed, 1]).random(DIMENSION)
     ends, curves = [], []
     for period in watched(periods, progress):
         shape = (settings.workers, 1, DIMENSION)

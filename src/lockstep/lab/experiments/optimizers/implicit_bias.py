@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
+from lockstep.lab import ALWAYS, Check, Curve, Domain, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.laws import rate
 from lockstep.lab.objectives.quadratic import least_norm_solution
 from lockstep.methods.optimizers import Momentum, Optimizer, Sgd, Sign, step
@@ -178,20 +178,28 @@ def _momentum_edge(a: Array, y: float, settings: Settings) -> list[Check]:
     """Heavy ball: alpha < (1 + beta) / a'a. Inside, steps until the roots of its recursion leave nothing."""
     beta, one = settings.momentum, np.ones_like(a)
     method, edge = Momentum(beta), (1 + beta) / _slope(a, 0)
-    steps = math.ceil(math.log(np.finfo(float).eps) / math.log(rate(2 * NEAR * (1 + beta), 0, beta)))
-    inside, outside = (_walk(method, a, y, np.full(steps, share * edge), one) for share in (NEAR, 1 / NEAR))
-    root = float(np.abs(np.roots([1, 2 * NEAR * (1 + beta) - 1 - beta, beta])).max())
+    inside, outside = (
+        _walk(method, a, y, np.full(_steps_inside(beta), share * edge), one) for share in (NEAR, 1 / NEAR)
+    )
     return [
-        Check(
-            "momentum below its stability limit: logarithm of what its steps leave",
-            math.log(np.finfo(float).eps),
-            steps * math.log(root),
-            tolerance=-math.log(root),
-            holds=ALWAYS,
-        ),
+        _settled("momentum", beta, ALWAYS),
+        _settled("momentum 0.5", 0.5, example("both roots are real")),
         Check("momentum below its stability limit: residual", 0.0, inside.left, tolerance=1e-6 * y, holds=ALWAYS),
         Check("momentum above its stability limit: diverges (1 = yes)", 1.0, float(outside.diverged), holds=ALWAYS),
     ]
+
+
+def _steps_inside(beta: float) -> int:
+    """Steps of heavy ball beside its edge until nothing is left."""
+    return math.ceil(math.log(np.finfo(float).eps) / math.log(rate(2 * NEAR * (1 + beta), 0, beta)))
+
+
+def _settled(name: str, beta: float, holds: Domain) -> Check:
+    """The last of those steps takes what is left below a rounding, by the roots of the recursion."""
+    decay = math.log(float(np.abs(np.roots([1, 2 * NEAR * (1 + beta) - 1 - beta, beta])).max()))
+    return Check(f"{name} below its stability limit: logarithm of what its steps leave",
+                 math.log(np.finfo(float).eps) + decay / 2, _steps_inside(beta) * decay,
+                 tolerance=-decay / 2, holds=holds)  # fmt: skip
 
 
 def _band(a: Array) -> list[Check]:

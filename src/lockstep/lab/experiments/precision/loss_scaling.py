@@ -67,9 +67,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Every policy on the same problem."""
     policies = {
         **{chosen.name: (chosen, static(1.0)) for chosen in (SINGLE, BRAIN, HALF)},
-        f"fp16, static 2^{settings.static_power}": (HALF, static(2.0**settings.static_power)),
+        f"fp16, static 2^{settings.static_power}": (HALF, static(float(np.exp2(settings.static_power)))),
         f"fp16, dynamic from 2^{settings.start_power}": (
-            HALF, LossScale(2.0**settings.start_power, interval=settings.interval),
+            HALF, LossScale(float(np.exp2(settings.start_power)), interval=settings.interval),
         ),
     }  # fmt: skip
     runs = {}
@@ -194,7 +194,7 @@ def _left_after(settings: Settings) -> float:
 def _lost_steps(settings: Settings) -> list[Check]:
     """Skips until the first good step, and the long-run share with gradients of steady size, by running the rule."""
     fit = _fitting_power(settings)
-    scale, lost = LossScale(2.0**settings.start_power, interval=settings.interval), 0
+    scale, lost = LossScale(float(np.exp2(settings.start_power)), interval=settings.interval), 0
     while not math.isfinite(float(HALF.rounded(scale.scale * settings.curvature))):
         scale, lost = scale.after(False), lost + 1
     expected = max(0, settings.start_power - fit)

@@ -35,14 +35,16 @@ HALF = number_format("fp16")
 LIMIT = 60_000.0
 """Below the largest fp16 number: what the false law takes for safe."""
 MAGNITUDE = 1e4
-DRAWN_RANKS = tuple(2**power for power in range(1, 7))
+MOST_RANKS = 64
+FEWER_RANKS = (2, 4, 8, 16, 32)
+"""Those of the picture beside the most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The ranks of the all-reduce."""
 
-    ranks: int = setting(8, "Number of ranks.", least=2, most=64)
+    ranks: int = setting(8, "Number of ranks.", least=2, most=MOST_RANKS)
     algorithm: str = setting(
         "ring", "All-reduce algorithm of the table of guards.", choices=own_algorithms("all-reduce")
     )
@@ -53,11 +55,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     names = own_algorithms("all-reduce")
     spread = [_spread(name, settings.ranks) for name in watched(names, progress, more=1)]
     rows = tuple(_row(guard, case, settings) for case in CASES for guard in GUARDS)
-    counts = list(DRAWN_RANKS)
-    largest = [_largest_safe(n) for n in counts]
+    fewer, most = [_safe(n) for n in FEWER_RANKS], _safe(MOST_RANKS)
+    counts, largest = [*FEWER_RANKS, MOST_RANKS], [one.got for one in (*fewer, most)]
     progress(len(names) + 1, len(names) + 1)
     return Findings(
-        checks=(*(check for found in spread for check in found), *_bounds(counts, largest), *_guard_checks(rows)),
+        checks=(*(check for found in spread for check in found), *fewer, most, *_sums(), *_guard_checks(rows)),
         theory=tuple(Law(f"largest safe entry, {n} ranks", HALF.overflows_from / n, "65520 / n", "n M < 65520")
                      for n in counts),
         rows=rows,
@@ -119,23 +121,19 @@ def _largest_safe(ranks: int) -> float:
         low, high = (middle, high) if finite else (low, middle)
 
 
-def _bounds(counts: list[int], largest: list[float]) -> list[Check]:
-    """65520 / n, and the sums of 10^4 one after the other."""
-    checks = [
-        Check(
-            f"largest safe entry, {n} ranks",
-            HALF.overflows_from / n,
-            got,
-            tolerance=float(HALF.spacing(got)),
-            holds=ALWAYS,
-        )
-        for n, got in zip(counts, largest, strict=True)
-    ]
-    sums = [float(_one_by_one(np.full(n, MAGNITUDE))) for n in (6, 7)]
+def _safe(ranks: int) -> Check:
+    """The largest entry that so many ranks can sum: 65520 / n."""
+    got = _largest_safe(ranks)
+    return Check(f"largest safe entry, {ranks} ranks", HALF.overflows_from / ranks, got,
+                 tolerance=float(HALF.spacing(got)), holds=ALWAYS)  # fmt: skip
+
+
+def _sums() -> list[Check]:
+    """The sums of 10^4 one after the other."""
+    six, seven = (float(_one_by_one(np.full(n, MAGNITUDE))) for n in (6, 7))
     return [
-        *checks,
-        Check("six times 10^4, added one by one", 59_968.0, sums[0], holds=example("fp16")),
-        Check("seven times 10^4 is finite", 1.0, float(np.isfinite(sums[1])), false_law=True, holds=example("fp16")),
+        Check("six times 10^4, added one by one", 59_968.0, six, holds=example("fp16")),
+        Check("seven times 10^4 is finite", 1.0, float(np.isfinite(seven)), false_law=True, holds=example("fp16")),
     ]
 
 

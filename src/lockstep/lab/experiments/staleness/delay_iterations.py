@@ -146,12 +146,12 @@ def _without_delay(settings: Settings) -> Check:
     """Updates at half of the inverse curvature, where the slow direction shrinks by 1 - 1 / (2 condition) an update."""
     law = math.log(settings.target_frac) / math.log(1 - 0.5 / settings.condition)
     return Check("updates without delay at a step of 1 / (2 L)", law + 0.5,
-                 _updates(0, 0.5, settings, 2 * math.ceil(law)), tolerance=0.6, holds=ALWAYS)  # fmt: skip
+                 _updates(0, 0.5, settings, math.ceil(law)), tolerance=0.6, holds=ALWAYS)  # fmt: skip
 
 
 def _more_checks(ages: np.ndarray, simulated: np.ndarray, noisy: np.ndarray, settings: Settings) -> tuple[Check, ...]:
     """Straight line without noise, no cost with it, and what is wrongly said."""
-    r2 = float(np.corrcoef(ages, simulated)[0, 1] ** 2) if len(ages) > 2 else math.nan
+    r2 = float(np.corrcoef(ages, simulated)[0, 1] ** 2) if np.ptp(ages) else math.nan
     growth, cost, longest = (float(many[-1] / many[0]) for many in (simulated, noisy, ages))
     faster = _fixed_step_updates(4) / _fixed_step_updates(0)
     decides = when(

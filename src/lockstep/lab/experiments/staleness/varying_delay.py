@@ -82,7 +82,7 @@ def _grows(step: float, delay: int, steps: int) -> bool:
     for place in range(steps):
         high, low = max(seen), min(seen)
         # One position may be 0 in passing; all that somebody may still read is what has shrunk.
-        size = max(map(abs, seen))
+        size = max(high, -low)
         if size > GROWN:
             return True
         if size < SHRUNK:

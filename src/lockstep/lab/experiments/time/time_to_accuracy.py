@@ -213,7 +213,8 @@ def _refuted(arrivals: list[Arrival], period: int) -> Check:
     local_s = share * _gradient_s(synchronous) * float(local.gradients.mean())
     leg = fewest.leg
     busy_s = (leg.computing_frac + leg.sending_frac) * _gradient_s(fewest) * float(fewest.gradients.mean())
-    fewest_s, quickest_s = float(fewest.time_s.mean()), min(float(one.time_s.mean()) for one in arrived)
+    fewest_s = float(fewest.time_s.mean())
+    quickest_s = min(float(one.time_s.mean()) for one in arrived)
     return Check(what, fewest_s, quickest_s, tolerance=1e-9 * fewest_s, false_law=True,
                  holds=when(busy_s >= MORE * local_s, words))  # fmt: skip
 
