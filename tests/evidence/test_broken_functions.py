@@ -111,7 +111,8 @@ MUTANTS: list[tuple[str, str, Broken, str]] = [
         steps, 1, compute_s, exchange_s), "C.7"),
     (f"{LAB}.descent.delayed", "descend", words(noise_std=lambda value: 2 * value), "T1"),
     (f"{LAB}.descent.delayed", "descend", words(delay=_more(1)), "T2"),
-    (f"{LAB}.experiments.staleness.delay_adaptive", "factor", lambda real: lambda step_size, delay: real(step_size, 0), "T3"),
+    (f"{LAB}.experiments.staleness.delay_adaptive", "factor",
+     lambda real: lambda step_size, delay: real(step_size, 0), "T3"),
     (f"{LAB}.experiments.compression.aggregation_error", "_biased_gap", scaled(2.0), "T7"),
     (f"{LAB}.experiments.batch.noise_scale", "mean_and_error", lambda real: lambda values: (
         1.5 * real(values)[0], real(values)[1]), "T6"),
