@@ -13,8 +13,8 @@ FORMATS: Mapping[str, Callable[[float], str]] = {
     "_per_token": lambda usd: f"{1e6 * usd:.3g}", "_per_s": format_count, "_Bps": format_bandwidth, "_s": format_time,
     "_B": format_size, "_frac": format_frac,
 }  # fmt: skip
-Series = tuple[str, str]
-"""Of an answer that is rows itself: what names a row, and its figure."""
+Series = tuple[str, str] | tuple[str, str, str]
+"""Of an answer that is rows itself, or has them under a third name: what names a row, and its figure."""
 LABELS = {
     "plans.0.cost_per_token": "$/Mtoken",
     "plans.0.tokens_per_s": "tokens/s",
@@ -83,8 +83,9 @@ def columns(found: Rows, figures: Sequence[str], series: Series | None) -> list[
     if series is None:
         made = [Column(key, label(key), tuple(at(one, key) for one in answers)) for key in figures or found.differing()]
         return [column for column in made if any(value is not None for value in column.values)]
-    names, figure = series
-    by_name = [{str(one[names]): one.get(figure) for one in (answer or {}).get("rows", ())} for answer in answers]
+    names, figure, *under = series
+    key = under[0] if under else "rows"
+    by_name = [{str(one[names]): one.get(figure) for one in (answer or {}).get(key, ())} for answer in answers]
     every = dict.fromkeys(name for one in by_name for name in one)
     made = [Column(figure, name, tuple(one.get(name) for one in by_name)) for name in every]
     return sorted(made, key=lambda column: -_wins(column, by_name))

@@ -85,6 +85,17 @@ class Training(Shown):
             for name, (steps, time_s) in zip(self.names, found, strict=True)
         )
 
+    @property
+    def seconds(self) -> tuple[Json, ...]:
+        """Of every run its name, without the method where all have one, and measured seconds: to the target where there
+        is one, of the median step otherwise. Over a list of seeds they tell how far such times scatter.
+        """
+        methods = {run.method for run in self.runs}
+        same = f"{methods.pop()} " if len(methods) == 1 else ""
+        times_s = [one["time_s"] for one in self.reached] or [run.step_time_s for run in self.runs]
+        named = zip(self.names, times_s, strict=True)
+        return tuple({"run": name.removeprefix(same), "time_s": time_s} for name, time_s in named)
+
     def diagnosed(self) -> Diagnosis | None:
         """What `diagnose` finds in the profiles of this run; None where none was taken. Raises BadInput."""
         from lockstep.measure.profiling import PROFILE
@@ -103,7 +114,7 @@ class Training(Shown):
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, "runs stopped target reached assumptions")
+        return picked(self, "runs stopped target reached seconds assumptions")
 
 
 @strict

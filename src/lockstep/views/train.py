@@ -262,8 +262,10 @@ COMMAND = Command(
         "lockstep train zero-1 --checkpoint saves --every 20 --restarts 2 --runs runs",
         "torchrun --nproc-per-node 2 -m lockstep train diloco --optimizer adam --learning-rate 0.003",
         "lockstep train pipeline --ranks 2 --layers 8 --set schedule=zb-v --set microbatches=8 --json",
+        "lockstep train local-sgd --ranks 2 --set period=1,4,16 --target 0.5 --seed 0..4",
     ),
     render=render,
     picture=plot_losses,
     ask=ask,
+    series=("run", "time_s", "seconds"),
 )

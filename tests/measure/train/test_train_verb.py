@@ -67,6 +67,23 @@ def test_a_setting_with_several_values_runs_each_and_counts_to_a_target() -> Non
     assert "local-sgd period=4" in shown
 
 
+def test_several_seeds_show_the_seconds_of_every_run() -> None:
+    """By name without the method that all have: to the target where it is reached, of the median step without one."""
+    words = ("local-sgd", "--steps", "20", "--batch", "8", "--set", "period=1,4", "--seed", "0,1")
+    for more in ((), ("--target", "9")):
+        found = run("train", *words, *more, "--json").json()
+        assert [row["seed"] for row in found["rows"]] == [0, 1]
+        for row in found["rows"]:
+            assert [one["run"] for one in row["seconds"]] == ["period=1", "period=4"]
+            for one, trained in zip(row["seconds"], row["runs"], strict=True):
+                assert one["time_s"] == (sum(trained["time_s"]) if more else trained["step_time_s"]) > 0
+    shown = run("train", *words).out
+    assert "time by run" in shown
+    assert shown.count("period=1") == shown.count("period=4") == 1
+    two = run("train", "local-sgd,synchronous", *words[1:5], "--json").json()
+    assert [one["run"] for one in two["seconds"]] == ["local-sgd", "synchronous"]
+
+
 def test_a_table_and_a_picture(tmp_path: Path) -> None:
     shown = run("train", "synchronous", *SHORT, "--plot", str(tmp_path / "loss.svg"))
     assert shown.code == 0
