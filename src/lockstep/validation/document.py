@@ -68,7 +68,7 @@ in the batch, which grows with them. Predictions are off by {median} points in t
 traffic, steps lose by devices of unequal speed: all wait for the slowest. These series tell the standard deviation, a
 number for each cluster (`python -m lockstep.validation.weak_scaling`): 2.6 % of the H100 of clouds and of Oracle's
 A100, 2 % of InternLM's A100. NVIDIA's own A100 show none that could be told from traffic, and A100 of a cluster that
-nobody measured have the mean of the three, 1.6 %; `--rank-jitter` says another.
+nobody measured have about their mean, 1.6 %; `--rank-jitter` says another.
 
 | table | model | devices | measured | predicted |
 |---|---|---|---|---|
@@ -139,8 +139,8 @@ NOTES = """
   2205.05198, section 4.2.2): on PCIe from 6.2 to 3.0 %. What surrounds an update is 50 bytes a parameter, not 34, which
   is in the range that Megatron-LM's own timers give on V100 (43 to 82).
 - **Compiled in name.** prime-rl asks torch to compile layers that are recomputed, and transformers' attention breaks
-  the graph: they run eagerly. As such dense models are 4 % too fast to 7 % too slow, but 0.6B with 8,192 tokens, 12 %
-  too fast; as compiled ones they were up to 42. Qwen3 30B, whose layers are prime-rl's own, is 48 % too fast: its
+  the graph: they run eagerly. As such dense models are 4 % too fast to 7 % too slow, but 0.6B with 8,192 tokens, 11 %
+  too fast; as compiled ones they were up to 42. Qwen3 30B, whose layers are prime-rl's own, is 51 % too fast: its
   benchmark repeats one token, so that all choose one expert.
 - **Above 10 % by software, and why.** *torchtitan* and *fsdp-qlora* (two RTX 4090): see below. Without the rows of
   *nemo-25* no B200 was ever seen: dense models are then 10 % off there and 4 % on H100.
@@ -155,7 +155,7 @@ NOTES = """
   one model differ by 22 points from one launcher to another. *llama3_405b* (7.0) is three rows. *megatron_2020* (6.0),
   all too slow: its V100 by up to 13 %, and since gradients of the vocabulary's tables are summed as PyTorch does.
   *maxtext_tpu* (6.6): TPU v5e comes out up to 25 % too slow at 16B to 64B, and no curve was fitted to it. *vtrain* (7
-  and 8): see below. *zero_bubble* (6.5): 5 % too fast. *memory_finetune_steps* (6.4) is 15 rows of three programs.
+  and 7): see below. *zero_bubble* (6.5): 5 % too fast. *memory_finetune_steps* (6.4) is 15 rows of three programs.
   *dgxc_nemo_experts* (7.1) and *nvidia_nemo_experts* (11): see experts.
 - **Small models of vTrain** on eight tensor-parallel ranks with one sequence take 1.4 to 1.6 times as long as on four,
   of which the softmax above explains a part, and two sequences on two ranks 1.4 times as long as one where the hidden
