@@ -24,6 +24,7 @@ from importlib import resources
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware.attention import AttentionKernel
 from lockstep.hardware.link import Link
+from lockstep.hardware.power import PowerLimit
 from lockstep.hardware.source import Provenance, check_positive
 from lockstep.types.brief import Brief
 from lockstep.types.plain import Json, picked, plain
@@ -82,6 +83,10 @@ class Efficiency:
     """Share of the device, arithmetic and memory bandwidth alike, that collectives take from kernels beside them."""
     rank_spread_frac: float = 0.0
     """Standard deviation of the speeds of such devices over their mean, found with the other constants."""
+    gap_s: float = 1.5e-6
+    """From the end of one kernel to the start of the next that has been launched."""
+    power: PowerLimit | None = None
+    """What holds back products and attention that share a step; None: rates are those of kernels inside of steps."""
 
     def kernel(self, wanted: Iterable[str]) -> tuple[str, AttentionKernel]:
         """Name and rates of the first attention kernel of `wanted` that was measured here; else of `fused`, any.
@@ -127,6 +132,16 @@ class Efficiency:
             optimizer_factor=self.optimizer_factor * updates / streams,
         )
 
+    def limited(self, limit_W: float) -> Efficiency:
+        """The curve of the same device held to another power. Raises BadInput where what it draws is not known."""
+        if self.power is None:
+            raise BadInput(f"curve {self.name} does not say what its kernels draw")
+        lower = replace(self.power, limit_W=limit_W)
+        alone, fp8 = (lower.alone_frac(dtype) / self.power.alone_frac(dtype) for dtype in ("bf16", "fp8"))
+        return replace(
+            self, matmul_max_frac=self.matmul_max_frac * alone, fp8_frac=self.fp8_frac * fp8 / alone, power=lower
+        )
+
     def to_dict(self) -> Json:
         """Plain JSON form."""
         return picked(self, without="host_factor step_factor optimizer_factor")
@@ -150,7 +165,9 @@ def _curve(name: str, entry: Json, typical: Json) -> Efficiency:
         for kernel, rates in entry.get("attention", {}).items()
     }
     error = {"typical_error_frac": typical[name]} if name in typical else {}
-    return Efficiency(name=name, **{**entry, **error, "devices": tuple(entry["devices"]), "attention": kernels})
+    power = PowerLimit(**entry["power"]) if "power" in entry else None
+    several = {"devices": tuple(entry["devices"]), "attention": kernels, "power": power}
+    return Efficiency(name=name, **{**entry, **error, **several})
 
 
 def efficiency(name: str) -> Efficiency:

@@ -14,9 +14,8 @@ so that one in fp32 counts two. All are kernels of PyTorch, one after another:
                makes two products more in the backward pass
 
 A dropout before A reads and writes its inputs and a mask of one byte each, in fp32 where these were converted; fused
-kernels keep no mask, but compare what came out with zero (1.5) and multiply by the result (2.5). Dropouts, and products
-of two formats, are far from the memory's rate: DROPOUT and MASKED. Products with a rank took 1.36 times as long as a
-stream of their bytes alone (h100_kernels.csv), with what they read out of the cache; in steps they do not.
+kernels keep no mask, but compare what came out with zero (1.5) and multiply by the result (2.5). Dropouts, products of
+two formats and products with a rank are far from the memory's rate: DROPOUT, MASKED and THIN.
 
 Sources: huggingface/peft 0.13, peft/tuners/lora/layer.py (Linear), bnb.py (Linear4bit) and gptq.py (QuantLinear);
 NVIDIA-NeMo/Megatron-Bridge@0191fc5, src/megatron/bridge/peft/lora_layers.py; foundation-model-stack/fms-acceleration,
@@ -25,9 +24,11 @@ plugins/fused-ops-and-kernels, fused_ops/unsloth_lora/bnb/fast_lora.py (LoRA_QKV
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from lockstep.kernels.clock import OPERATIONS, Work
+import numpy as np
+
+from lockstep.kernels.clock import OPERATIONS, WIDENED, Work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import Recipe
 from lockstep.types.arrays import Number
@@ -61,10 +62,14 @@ class Around:
 
 DROPOUT, MASKED = 1.2, 2.24
 """Times as long as a stream of their bytes that a dropout and numbers times a mask took on H100 (h100_kernels.csv)."""
+THIN = 1.36
+"""The same of a product with a rank, in the median of 62 alone."""
 WIDE_DROPOUT = 4.0 + MASK, 4.0 + MASK
+SLOWER = 3.0 * (WIDENED - 1.0)
+"""Passes more that a copy of half precision to fp32 takes as long as."""
 KINDS = {
-    "fp32": Around((13.0, 12.0), (4.0, 8.0), (4, 4, 2, 2), WIDE_DROPOUT),
-    "autocast": Around((5.0, 2.0), (6.0, 9.0), (2, 2, 3, 3), WIDE_DROPOUT),
+    "fp32": Around((13.0, 12.0 + SLOWER), (4.0 + SLOWER, 8.0), (4, 4, 2, 2), WIDE_DROPOUT),
+    "autocast": Around((5.0, 2.0), (6.0 + SLOWER, 9.0 + SLOWER), (2, 2, 3, 3), WIDE_DROPOUT),
     "half": Around((5.0, 2.0), (0.0, 3.0), (2, 2, 0, 1)),
     "copied": Around((7.0, 2.0), (0.0, 3.0), (3, 1, 0, 1)),
     "fused": Around((3.0, 0.0), (0.0, 3.0), (1, 0, 0, 1), (2.0 + MASK, 4.0), again=True),
@@ -113,10 +118,18 @@ def _products(shard: Shard, rank: int, sides: tuple[Number, Number, Number, Numb
     several = [(n, rank), (rank, k)] if own else [(n, rank)]
     parts = Passes(Work(), Work())
     for columns, inner in several:
-        parts += shard.trained_product(rows, columns, inner, count)
+        size_B = (rows * inner + inner * columns + rows * columns) * count * shard.clock.element_B
+        least_s = shard.clock.stream(THIN * size_B).stream_s
+        found = shard.trained_product(rows, columns, inner, count)
+        parts += Passes(_at_least(found.forward, least_s), _at_least(found.backward, 2.0 * least_s))
         if again:
-            parts += Passes(Work(), shard.clock.matmul(rows, columns, inner, count))
+            parts += Passes(Work(), _at_least(shard.clock.matmul(rows, columns, inner, count), least_s))
     return parts
+
+
+def _at_least(product: Work, seconds: Number) -> Work:
+    """The work of products that take no less than `seconds`."""
+    return replace(product, matmul_s=np.maximum(product.matmul_s, seconds))
 
 
 def restored_work(shard: Shard, kind: LayerKind) -> Passes:

@@ -11,6 +11,8 @@ of the feed-forward block.
     residuals  additions are of fp32 and half precision (5 each); gradients of two ways add in fp32 (6), and are cast
                for the product before (3): 4 and 12 more than in half precision
 
+Sums of two formats and copies to fp32 take longer than their bytes (MIXED, WIDENED).
+
 Of the parameters of a layer, once per micro-batch: 6 bytes to cast each, 6 to widen its gradient, and 12 to add it to
 that of the micro-batches before. FSDP casts what it gathers instead, and its activations are in half precision.
 
@@ -22,14 +24,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.kernels.clock import Work
+from lockstep.kernels.clock import MIXED, WIDENED, Work
 from lockstep.kernels.norms import norm_passes, writes_norms
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout.sharing import widened
 from lockstep.types.arrays import Number, Truth
 
 CAST, WIDENED_SUM, PARAMETER_B, SUM_B = 3.0, 6.0, 6.0, 12.0
-RESIDUALS = (4.0, 12.0)
+RESIDUALS = (2.0 * (5.0 * MIXED - 3.0), 12.0)
 
 
 def casts(shard: Shard) -> Truth:
@@ -45,7 +47,7 @@ def autocast_work(shard: Shard) -> Passes:
     readers = (1 if shard.recipe.joint_qkv else 3, 2 if model.mlp.gated else 1)
     norm = (-4.0, 4.0) if writes_norms(shard) else norm_passes(shard)[:2]
     forward = 2.0 * norm[0] + CAST * sum(readers) + RESIDUALS[0]
-    backward = 2.0 * norm[1] + CAST * sum(readers) + WIDENED_SUM * (sum(readers) - 2) + RESIDUALS[1]
+    backward = 2.0 * norm[1] + WIDENED * CAST * sum(readers) + WIDENED_SUM * (sum(readers) - 2) + RESIDUALS[1]
     found = shard.elementwise(shard.loose_tokens * model.hidden, forward, backward, kernels=2 * sum(readers))
     return Passes(found.forward.when(casts(shard)), found.backward.when(casts(shard)))
 
@@ -53,5 +55,5 @@ def autocast_work(shard: Shard) -> Passes:
 def parameter_work(shard: Shard, parameters: Number, tensors: int) -> Passes:
     """Casts of a layer's parameters and their gradients, and sums over micro-batches."""
     count = np.maximum(1.0, shard.grid.microbatches(shard.recipe.batch))
-    stream, widened_B = shard.clock.stream, PARAMETER_B + SUM_B * (1.0 - 1.0 / count)
+    stream, widened_B = shard.clock.stream, WIDENED * PARAMETER_B + SUM_B * (1.0 - 1.0 / count)
     return Passes(stream(PARAMETER_B * parameters, tensors), stream(widened_B * parameters, 2 * tensors))

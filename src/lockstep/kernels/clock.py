@@ -37,6 +37,9 @@ errors of vTrain's steps, which wait for the host, had been seen."""
 
 OPERATIONS = 1.03
 """Times as long as their bytes that PyTorch's sums and activations took alone on H100 (`validation/products.py`)."""
+MIXED, WIDENED = 1.3, 1.5
+"""The same of sums of half precision and fp32, and of copies of half precision to fp32, which are not vectorised: 1.27
+to 1.36 and 1.43 to 1.57 inside of steps, 1.51 in three sizes alone; smaller tensors more (H100, as in `copies.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,13 @@ class Work:
     def when(self, mask: Truth) -> Work:
         """This work where `mask` holds, nothing elsewhere."""
         return self * np.where(mask, 1.0, 0.0)
+
+    def mixed(self, factors: tuple[Number, Number, float]) -> Work:
+        """This work inside a step: `factors` of products and of attention, and seconds between kernels (`mixing`)."""
+        return replace(
+            self, matmul_s=self.matmul_s * factors[0], attention_s=self.attention_s * factors[1],
+            stream_s=self.stream_s + self.kernels * factors[2],
+        )
 
     @property
     def device_s(self) -> Number:
@@ -216,6 +226,14 @@ class Clock:
     def operations(self, size_B: Number, kernels: Number = 1) -> Work:
         """PyTorch's own operations, which must move `size_B` bytes in all."""
         return self.stream(size_B * OPERATIONS, kernels)
+
+    def mixing(self, whole: Work) -> tuple[Number, Number, float]:
+        """Seconds of products and of attention over those alone, in passes of kernels `whole`, and between kernels."""
+        curve = self.device.efficiency
+        if curve.power is None:
+            return 1.0, 1.0, curve.gap_s
+        dtype = SCALED.get(self.dtype, self.dtype)
+        return *curve.power.factors(dtype, whole.matmul_s, whole.attention_s, whole.stream_s), curve.gap_s
 
     def stream(self, size_B: Number, kernels: Number = 1) -> Work:
         """Kernels that move `size_B` bytes in all, as fast as the device can."""

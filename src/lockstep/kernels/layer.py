@@ -267,6 +267,16 @@ class LayerWork:
         """One backward pass without recomputation."""
         return self.passes.backward + self.core.backward
 
+    def mixed(self, factors: tuple[Number, Number, float]) -> LayerWork:
+        """The same where products and attention take `factors` times as long (`Clock.mixing`)."""
+        return LayerWork(
+            self.passes.mixed(factors),
+            self.core.mixed(factors),
+            self.shared.mixed(factors),
+            None if self.frozen is None else self.frozen.mixed(factors),
+            None if self.counted is None else self.counted.mixed(factors),
+        )
+
 
 def mixer_work(shard: Shard, kind: LayerKind) -> tuple[Passes, Passes]:
     """(projections, core) of attention, of a recurrent mixer, or of neither."""

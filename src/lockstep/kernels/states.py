@@ -13,17 +13,13 @@ from __future__ import annotations
 import numpy as np
 
 from lockstep.kernels.autocast import casts, parameter_work
-from lockstep.kernels.clock import Work
+from lockstep.kernels.clock import MIXED, WIDENED, Work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.kernels.sums import stands_alone, tensors
 from lockstep.layout import sharing_of
 from lockstep.types.arrays import Number
 from lockstep.workload import LayerKind
 
-MIXED, WIDENED = 1.3, 1.5
-"""Times as long as its bytes that torch takes to add a gradient in half precision to a sum in fp32, and to copy one to
-fp32, both in kernels that are not vectorised: 1.29 to 1.36 in layers of 50 million weights and more on a rank, 1.5 and
-more in smaller ones; 1.51 in three sizes alone (H100, as in `copies.py`)."""
 INSIDE_FRAC = 0.5
 """Of the traffic of sums inside products, what does not hide behind them: the median of ten products on H100."""
 

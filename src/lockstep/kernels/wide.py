@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.kernels.clock import Work
+from lockstep.kernels.clock import WIDENED, Work
 from lockstep.kernels.feed_forward import activation
 from lockstep.kernels.norms import norm_passes, rotary_work, writes_norms
 from lockstep.kernels.shard import Passes, Shard
@@ -38,7 +38,9 @@ from lockstep.layout.sharing import repeats_heads, wide_base
 from lockstep.types.arrays import Number
 from lockstep.workload import Adapters, LayerKind, Mlp, layer_weights
 
-CAST = 3.0
+SUM = 3.0
+TO_HALF, TO_FP32 = (3.0, 3.0 * WIDENED), (3.0 * WIDENED, 3.0)
+"""Passes that a copy to half precision, and one to fp32, take as long as forward, and what undoes it backward."""
 READERS = ("query", "key", "value", "gate", "up", "down")
 """Matrices that read what is fp32."""
 
@@ -58,10 +60,10 @@ def _stream(shard: Shard, mlp: Mlp) -> Passes:
     elements = shard.loose_tokens * shard.model.hidden
     readers = (3 if shard.recipe.own_projections and mlp.gated else 1) + (2 if mlp.gated else 1)
     norm = (-4.0, -4.0) if writes_norms(shard) else norm_passes(shard)[:2]
-    found = shard.operations(elements, CAST * readers, CAST * (2 * readers - 2), readers, readers)
+    found = shard.operations(elements, TO_HALF[0] * readers, TO_HALF[1] * readers + SUM * (readers - 2), readers, readers)
     found += shard.operations(elements, 2.0 * norm[0] + 5.0, 2.0 * norm[1] + 9.0, 0, 1)
     # What the block gives is converted too.
-    return found + shard.operations(elements, CAST, CAST)
+    return found + shard.operations(elements, *TO_FP32)
 
 
 def _attention(shard: Shard) -> Passes:
@@ -71,7 +73,7 @@ def _attention(shard: Shard) -> Passes:
     keys = tokens * shard.kv_heads * attention.head_dim
     repeats = repeats_heads(shard.recipe) and attention.kv_heads < attention.heads
     read = 3 * queries if repeats else queries + 2 * keys
-    found = shard.operations(queries + 2 * keys, CAST, CAST, 3, 3) + shard.operations(read, CAST, CAST, 3, 3)
+    found = shard.operations(queries + 2 * keys, *TO_FP32, 3, 3) + shard.operations(read, *TO_HALF, 3, 3)
     if repeats:
         found += shard.operations(2 * (queries + keys), 1.0, 1.0, 0, 0)
     if shard.model.positions == "rotary":
@@ -83,7 +85,8 @@ def _block(shard: Shard, mlp: Mlp) -> Passes:
     """What the up products give, the activation, and what the down product reads."""
     width = mlp.ffn / shard.grid.tp
     sides = 3 if mlp.gated else 2
-    casts = shard.operations(shard.tokens * width, CAST * sides, CAST * sides, sides, sides)
+    there, back = ((sides - 1) * TO_FP32[way] + TO_HALF[way] for way in (0, 1))
+    casts = shard.operations(shard.tokens * width, there, back, sides, sides)
     return casts + activation(shard, width, shard.tokens, 1, mlp.gated)
 
 
@@ -95,7 +98,7 @@ def _adapters(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
         if weight.name in READERS and adapters.adapts(weight):
             inputs, outputs = weight.shape
             sides: tuple[Number, Number] = (inputs, outputs / tp) if weight.name != "down" else (inputs / tp, outputs)
-            found += shard.operations(shard.tokens * sides[1], 4.0, CAST, 0, 1)
+            found += shard.operations(shard.tokens * sides[1], 4.0, SUM, 0, 1)
             if not adapters.joins(weight):
-                found += shard.operations(shard.tokens * sides[0], CAST + dropout, 2 * CAST + dropout)
+                found += shard.operations(shard.tokens * sides[0], TO_HALF[0] + dropout, TO_HALF[1] + SUM + dropout)
     return found

@@ -210,12 +210,14 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, states: Passes)
     is added instead.
     """
     work, clock, mode = layer_work(shard, kind), shard.clock, shard.grid.recompute
-    forward, backward = layer_pieces(shard, network, work, kind)
-    backward = (*_block_again(shard, kind, forward), *backward)
     repeated = np.where(mode == FULL, again_frac(shard), 0.0)
     again = whole_again(shard, kind, work) * repeated
     if np.any(mode == SELECTIVE):
         again += modules_again(shard, kind, work.core).when(mode == SELECTIVE)
+    mixing = clock.mixing(work.forward + work.backward + again)
+    work, again, states = work.mixed(mixing), again.mixed(mixing), states.mixed(mixing)
+    forward, backward = layer_pieces(shard, network, work, kind)
+    backward = (*_block_again(shard, kind, forward), *backward)
     there, kernels = work.forward + states.forward, work.backward + states.backward + again
     exposed = _exposed(forward, "forward_s") | _exposed(backward, "backward_s")
     for one in {one.part for one in backward}:
@@ -309,6 +311,7 @@ def _counted_s(shard: Shard, there: Work, counted: Work) -> Number:
 def part_times(clock: Clock, recipe: Recipe, parts: Passes) -> StageTimes:
     """Seconds of work outside the layers (embedding, head), or of a whole ConvNet: never recomputed."""
     launch_s, blocking = clock.launches_s, recipe.launch_blocking
+    parts = parts.mixed(clock.mixing(parts.forward + parts.backward))
     return StageTimes(
         compute_forward_s=parts.forward.seconds(launch_s[0], blocking),
         compute_backward_s=parts.backward.seconds(launch_s[1], blocking),

@@ -107,9 +107,9 @@ def _cluster(row: dict[str, str], devices: int) -> Cluster:
 def hbm2e(devices: int) -> Cluster:
     """Nodes of eight H100 with HBM2e and 500 W."""
     found = cluster("cloud-h100", gpus=devices)
-    peaks = {dtype: rate * PEAK_FRAC for dtype, rate in found.device.peak_flops.items()}
+    curve = found.device.efficiency.limited(500.0)
     device = replace(
-        found.device, name="h100-hbm2e", memory_B=95.0 * GIB, memory_bandwidth_Bps=2.4e12, tdp_W=500.0, peak_flops=peaks
+        found.device, name="h100-hbm2e", memory_B=95.0 * GIB, memory_bandwidth_Bps=2.4e12, tdp_W=500.0, efficiency=curve
     )
     return replace(found, device=device)
 
