@@ -21,10 +21,10 @@ import csv
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -32,96 +32,49 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
 
-
-class Shape(NamedTuple):
-    """A rank's layer and its micro-batch."""
-
-    case: str
-    hidden: int
-    ffn: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    gated: int
-    seq: int
-    micro_batch: int
-
-
-class Run(NamedTuple):
-    """What a row of the table measures."""
-
-    shape: Shape
-    compiled: bool
-    dtype: str
-    asked: str
-    alone: tuple[str, ...]
-
-
-class Loop(NamedTuple):
-    """What was seen of a loop: microseconds of a pass by part, whose attention ran, the clock and the power."""
-
-    time_us: dict[str, float]
-    attention: str = ""
-    clock_MHz: str = ""  # noqa: N815
-    power_W: str = ""  # noqa: N815
-
-
-SHAPES = (
-    Shape("llama-1b", 2048, 8192, 32, 8, 64, 1, 2048, 4), Shape("llama-8b", 4096, 14336, 32, 8, 128, 1, 8192, 1),
-    Shape("llama-8b at 2k", 4096, 14336, 32, 8, 128, 1, 2048, 4),
-    Shape("llama-70b", 8192, 28672, 64, 8, 128, 1, 8192, 1),
-    Shape("gpt3-175b tp4", 12288, 12288, 24, 24, 128, 0, 2048, 2),
-    Shape("1.3b at 4k", 2048, 8192, 32, 32, 64, 1, 4096, 4),
-    Shape("llama-405b tp8", 16384, 6656, 16, 1, 128, 1, 8192, 1),
-)  # fmt: skip
-TINY = (Shape("tiny", 64, 128, 4, 2, 16, 1, 32, 2), Shape("tiny without gate", 64, 128, 4, 1, 16, 0, 32, 2))
-COMPILED = ("llama-1b", "llama-8b", "llama-8b at 2k", "llama-70b", "gpt3-175b tp4", "1.3b at 4k", "tiny without gate")
-EAGER: dict[str, tuple[str, ...]] = {
-    "llama-1b": ("cudnn",), "llama-8b": ("cudnn", "flash2"), "llama-8b at 2k": ("cudnn",), "llama-70b": ("cudnn",),
-    "gpt3-175b tp4": ("cudnn", "flash2"), "llama-405b tp8": (), "tiny": ("cudnn",),
+CASES = {
+    "llama-1b": (2048, 8192, 32, 8, 64, 1, 2048, 4), "llama-8b": (4096, 14336, 32, 8, 128, 1, 8192, 1),
+    "llama-8b at 2k": (4096, 14336, 32, 8, 128, 1, 2048, 4), "llama-70b": (8192, 28672, 64, 8, 128, 1, 8192, 1),
+    "gpt3-175b tp4": (12288, 12288, 24, 24, 128, 0, 2048, 2), "1.3b at 4k": (2048, 8192, 32, 32, 64, 1, 4096, 4),
+    "llama-405b tp8": (16384, 6656, 16, 1, 128, 1, 8192, 1),
 }  # fmt: skip
-"""Attention beside products in fp8; each of these cases also runs in bf16, with cuDNN's attention."""
+"""A rank's layer and micro-batch, as the table's columns from `hidden` to `micro_batch`."""
+TINY = {"tiny": (64, 128, 4, 2, 16, 1, 32, 2), "tiny without gate": (64, 128, 4, 1, 16, 0, 32, 2)}
+ONLY_COMPILED, ONLY_EAGER_BF16, TWICE_FP8 = "1.3b at 4k", "llama-405b tp8", ("llama-8b", "gpt3-175b tp4")
 BACKENDS = {"flash2": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
-SECONDS = {"layers": 1.0, "attention": 0.6, "product": 0.8}
-PROFILED = 4
+SECONDS, PASSES = {"layers": 1.0, "attention": 0.6, "product": 0.8}, 4
 PARTS = ("product", "attention_forward", "attention_backward", "other")
 COLUMNS = (
-    "row_id", *Shape._fields, "dtype", "attention", *(f"{part}_us" for part in PARTS), "clock_MHz", "power_W",
-    "alone_product_us", "alone_product_MHz", "alone_attention_forward_us", "alone_attention_backward_us",
-    "alone_attention_MHz", "alone_attention_W",
+    "row_id", "case", "hidden", "ffn", "heads", "kv_heads", "head_dim", "gated", "seq", "micro_batch", "dtype",
+    "attention", *(f"{part}_us" for part in PARTS), "clock_MHz", "power_W", "alone_product_us", "alone_product_MHz",
+    "alone_attention_forward_us", "alone_attention_backward_us", "alone_attention_MHz", "alone_attention_W",
 )  # fmt: skip
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+Step = Callable[[], None]
 
 
-def runs(shapes: tuple[Shape, ...]) -> Iterator[Run]:
-    """Those of compiled layers, then those of eager ones."""
-    for shape in shapes:
-        if shape.case in COMPILED:
-            yield Run(shape, True, "bf16", "flash2", ("product", "attention"))
-            yield Run(shape, True, "bf16", "cudnn", ())
-    for shape in shapes:
-        if shape.case in EAGER:
-            yield Run(shape, False, "bf16", "cudnn", ("attention",))
-            for asked in EAGER[shape.case]:
-                yield Run(shape, False, "fp8", asked, ("product",))
-
-
-@cache
-def one(device: torch.device) -> Tensor:
-    """The scale of every tensor."""
-    return torch.ones((), device=device)
+def runs(cases: Iterable[str]) -> Iterator[tuple[str, bool, str, str]]:
+    """Case, whether compiled, precision of products, attention asked for."""
+    yield from ((case, True, "bf16", asked) for case in cases if case != ONLY_EAGER_BF16 for asked in BACKENDS)
+    for case in cases:
+        if case != ONLY_COMPILED:
+            yield case, False, "bf16", "cudnn"
+            if case != ONLY_EAGER_BF16:
+                yield case, False, "fp8", "cudnn"
+            if case in TWICE_FP8:
+                yield case, False, "fp8", "flash2"
 
 
 def narrow(a: Tensor, b: Tensor, fast: bool = False) -> Tensor:
-    """The product of matrices in fp8, in bf16; `b` lies in memory column by column."""
-    if a.device.type == "cpu":
-        return a.bfloat16() @ b.bfloat16()
-    scale = one(a.device)
-    return torch._scaled_mm(a, b, scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16, use_fast_accum=fast)
+    """In bf16, the product of `a` with the transposed `b`, both in fp8."""
+    one = scale(a.device)
+    return torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=fast)
 
 
-def by_column(x: Tensor) -> Tensor:
-    """The same matrix, column by column in memory."""
-    return x.t().contiguous().t()
+@cache
+def scale(device: torch.device) -> Tensor:
+    """That of every tensor."""
+    return torch.ones((), device=device)
 
 
 class Product(torch.autograd.Function):
@@ -130,53 +83,48 @@ class Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         ctx.shape = x.shape
-        x, weight = (side.to(torch.float8_e4m3fn) for side in (x.reshape(-1, x.shape[-1]), weight))
+        x, weight = x.reshape(-1, x.shape[-1]).to(E4M3), weight.to(E4M3)
         ctx.save_for_backward(x, weight)
-        return narrow(x, weight.t(), fast=True).view(*ctx.shape[:-1], -1)
+        return narrow(x, weight, fast=True).view(*ctx.shape[:-1], -1)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         x, weight = ctx.saved_tensors
-        gradient = gradients[0].reshape(-1, len(weight)).to(torch.float8_e5m2)
-        of_input = narrow(gradient, by_column(weight)).view(ctx.shape)
-        return of_input, narrow(gradient.t().contiguous(), by_column(x))
+        gradient = gradients[0].reshape(-1, len(weight)).to(E5M2)
+        of_weight = narrow(gradient.t().contiguous(), x.t().contiguous())
+        return narrow(gradient, weight.t().contiguous()).view(ctx.shape), of_weight
 
 
 class NarrowLinear(nn.Linear):
     """With products in fp8."""
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = Product.apply(x, self.weight)
-        return out
+        return Product.apply(x, self.weight)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class Layer(nn.Module):
     """A rank's part of a layer, without positions and collectives."""
 
-    def __init__(self, shape: Shape, linear: type[nn.Linear]) -> None:
+    def __init__(self, shape: tuple[int, ...], fp8: bool) -> None:
         super().__init__()
-        self.shape, h, wide = shape, shape.hidden, shape.heads * shape.head_dim
-        self.widths = [wide, *[shape.kv_heads * shape.head_dim] * 2]
-        self.before, self.between = nn.RMSNorm(h), nn.RMSNorm(h)
-        sides = ((h, sum(self.widths)), (wide, h), (h, shape.ffn * (1 + shape.gated)), (shape.ffn, h))
-        self.qkv, self.out, self.up, self.down = (linear(*side, bias=False) for side in sides)
+        hidden, ffn, self.heads, self.kv_heads, self.size, self.gated, *_ = shape
+        self.widths = [heads * self.size for heads in (self.heads, self.kv_heads, self.kv_heads)]
+        self.before, self.between = nn.RMSNorm(hidden), nn.RMSNorm(hidden)
+        kind = NarrowLinear if fp8 else nn.Linear
+        sides = ((hidden, sum(self.widths)), (self.widths[0], hidden), (hidden, ffn * (1 + self.gated)), (ffn, hidden))
+        self.qkv, self.out, self.up, self.down = (kind(*side, bias=False) for side in sides)
 
     def forward(self, x: Tensor) -> Tensor:
         """What comes out for `x` (sequences, tokens, hidden)."""
         count, tokens, _ = x.shape
         parts = self.qkv(self.before(x)).split(self.widths, -1)
-        q, k, v = (part.view(count, tokens, -1, self.shape.head_dim).transpose(1, 2) for part in parts)
-        several = self.shape.heads // self.shape.kv_heads
-        if several > 1:
-            k, v = (side[:, :, None].expand(-1, -1, several, -1, -1).reshape(q.shape) for side in (k, v))
+        q, k, v = (part.view(count, tokens, -1, self.size).transpose(1, 2) for part in parts)
+        each = self.heads // self.kv_heads
+        k, v = (side[:, :, None].expand(-1, -1, each, -1, -1).reshape(q.shape) for side in (k, v))
         found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(found.transpose(1, 2).reshape(count, tokens, -1))
-        inner = self.up(self.between(x))
-        if self.shape.gated:
-            gate, value = inner.chunk(2, -1)
-            inner = F.silu(gate) * value
-        else:
-            inner = F.gelu(inner, approximate="tanh")
+        gate, *value = self.up(self.between(x)).chunk(1 + self.gated, -1)
+        inner = F.silu(gate) * value[0] if value else F.gelu(gate, approximate="tanh")
         out: Tensor = x + self.down(inner)
         return out
 
@@ -187,125 +135,96 @@ def part_of(kernel: str) -> str:
     if low.startswith("triton"):  # First, because Inductor's kernels are named after all that they fuse.
         return "other"
     if "flash" in low or "fmha" in low or ("cudnn" in low and "sdpa" in low):
-        return (
-            "attention_backward" if any(word in low for word in ("bwd", "bprop", "backward")) else "attention_forward"
-        )
+        back = any(word in low for word in ("bwd", "bprop", "backward"))
+        return "attention_backward" if back else "attention_forward"
     if any(word in low for word in ("gemm", "nvjet", "cutlass", "xmma")):
         return "product"
     return "driver" if "memcpy" in low or "memset" in low else "other"
 
 
-def looped(step: Callable[[], object], seconds: float, device: str) -> Loop:
-    """Repeats a step for so long and until the clock was read, then profiles some more."""
-
-    def several(times: int) -> None:
-        for _ in range(times):
-            step()
-        if device == "cuda":
-            torch.cuda.synchronize()
-
-    several(2)
-    if device == "cpu":
-        return Loop({})
+def looped(step: Step, seconds: float) -> tuple[Counter[str], str, list[str]]:
+    """Microseconds of a pass by part, whose attention ran, the clock in MHz and the power in W."""
     start = time.perf_counter()
     while time.perf_counter() - start < seconds:
-        several(3)
+        repeated(step, 3)
     query = ("--id=0", "--query-gpu=clocks.sm,power.draw", "--format=csv,noheader,nounits")
     with subprocess.Popen(("nvidia-smi", *query), stdout=subprocess.PIPE, text=True) as reading:
         while reading.poll() is None:
-            several(3)
-        clock, power = reading.communicate()[0].strip().split(", ")
+            repeated(step, 3)
+        read = reading.communicate()[0].strip().split(", ")
     with profile(activities=[ProfilerActivity.CUDA]) as found:
-        several(PROFILED)
-    total: Counter[str] = Counter()
-    attention = ""
-    for event in found.events():
-        if event.device_type == torch.autograd.DeviceType.CUDA:
-            part = part_of(event.name)
-            total[part] += event.device_time / PROFILED
-            if part.startswith("attention"):
-                attention = "cudnn" if "cudnn" in event.name.lower() else "flash2"
-    return Loop(dict(total), attention, clock, power)
+        repeated(step, PASSES)
+    kernels = [event for event in found.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    time_us = Counter[str]()
+    for kernel in kernels:
+        time_us[part_of(kernel.name)] += kernel.device_time / PASSES
+    return time_us, "cudnn" if any("cudnn" in kernel.name.lower() for kernel in kernels) else "flash2", read
 
 
-def whole(layers: list[Layer], x: Tensor) -> Callable[[], None]:
-    """Forward and backward of layers in a row."""
-    gradient, inputs = torch.randn_like(x), (x, *(weight for layer in layers for weight in layer.parameters()))
-
-    def step() -> None:
-        y = x
-        for layer in layers:
-            y = layer(y)
-        for given in inputs:
-            given.grad = None
-        y.backward(gradient)
-
-    return step
+def repeated(step: Step, times: int) -> None:
+    """Does a step so often and waits for it."""
+    for _ in range(times):
+        step()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
-def attention_alone(like: Tensor, shape: Shape) -> Callable[[], None]:
-    """Forward and backward of one layer's attention, all heads with keys and values of their own."""
-    sides = [like.new_empty(shape.micro_batch, shape.heads, shape.seq, shape.head_dim).normal_() for _ in range(4)]
-    inputs, gradient = [side.requires_grad_() for side in sides[:3]], sides[3]
-
-    def step() -> None:
-        out = F.scaled_dot_product_attention(*inputs, is_causal=True)
-        torch.autograd.grad(out, inputs, gradient)
-
-    return step
-
-
-def products_alone(layer: Layer, rows: int, dtype: str) -> Callable[[], None]:
-    """All three products of each linear layer, of operands cast and laid out before."""
-    pairs: list[tuple[Tensor, Tensor]] = []
-    for linear in (module for module in layer.modules() if isinstance(module, nn.Linear)):
-        weight = linear.weight.detach()
-        x, gradient = (weight.new_empty(rows, width).normal_() for width in (weight.shape[1], weight.shape[0]))
-        if dtype == "fp8":
-            x, weight, gradient = (
-                x.to(torch.float8_e4m3fn),
-                weight.to(torch.float8_e4m3fn),
-                gradient.to(torch.float8_e5m2),
-            )
-            pairs += [(x, weight.t()), (gradient, by_column(weight)), (gradient.t().contiguous(), by_column(x))]
+def steps_of(layers: nn.Sequential, heads: int, size: int, x: Tensor, fp8: bool) -> dict[str, Step]:
+    """Passes through the layers, through one layer's attention, and one layer's products."""
+    gradient, (count, tokens, _) = torch.randn_like(x), x.shape
+    q, k, v = (x.new_empty(count, heads, tokens, size).normal_().requires_grad_() for _ in range(3))
+    of_attention, pairs = torch.randn_like(q), []
+    for linear in (module for module in layers[0].modules() if isinstance(module, nn.Linear)):
+        w = linear.weight.detach()
+        a, g = (w.new_empty(count * tokens, width).normal_() for width in (w.shape[1], w.shape[0]))
+        if fp8:  # Cast and laid out here, not in the loop.
+            a, w, g = a.to(E4M3), w.to(E4M3), g.to(E5M2)
+            pairs += [(a, w), (g, w.t().contiguous()), (g.t().contiguous(), a.t().contiguous())]
         else:
-            pairs += [(x, weight.t()), (gradient, weight), (gradient.t(), x)]
-    multiply = narrow if dtype == "fp8" else torch.mm
+            pairs += [(a, w.t()), (g, w), (g.t(), a)]
 
-    def step() -> None:
+    def whole() -> None:
+        out = layers(x)
+        x.grad = None
+        layers.zero_grad()
+        out.backward(gradient)
+
+    def attention() -> None:
+        found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        torch.autograd.grad(found, (q, k, v), of_attention)
+
+    def products() -> None:
         for left, right in pairs:
-            multiply(left, right)
+            (narrow if fp8 else torch.mm)(left, right)
 
-    return step
+    return {"layers": whole, "attention": attention, "product": products}
 
 
-def measured(run: Run, device: str) -> dict[str, str]:
-    """What a row of the table says beside the shape."""
-    shape, fp8 = run.shape, run.dtype == "fp8"
+def measured(shape: tuple[int, ...], compiled: bool, dtype: str, asked: str, device: str) -> dict[str, str]:
+    """A row of the table without its case; on a CPU, which is only tried, without what was measured."""
     torch.compiler.reset()  # Otherwise the next shape would be compiled for any shape.
     torch.manual_seed(0)
-    count = 3 if run.compiled else 2
-    layers = [Layer(shape, NarrowLinear if fp8 else nn.Linear).to(device, torch.bfloat16) for _ in range(count)]
-    if run.compiled:
-        for layer in layers:
-            layer.compile()
-    x = torch.randn(shape.micro_batch, shape.seq, shape.hidden, device=device, dtype=torch.bfloat16, requires_grad=True)
-    steps = {"layers": whole(layers, x)}
-    if "attention" in run.alone:
-        steps["attention"] = attention_alone(x.detach(), shape)
-    if "product" in run.alone:
-        steps["product"] = products_alone(layers[0], shape.micro_batch * shape.seq, run.dtype)
-    with sdpa_kernel(SDPBackend.MATH if device == "cpu" else BACKENDS[run.asked]):
-        loops = {name: looped(step, SECONDS[name], device) for name, step in steps.items()}
-    inside = loops.pop("layers")
-    row = {"dtype": run.dtype, "attention": inside.attention}
-    row |= {f"{part}_us": f"{inside.time_us[part] / count:.1f}" for part in PARTS if part in inside.time_us}
-    row |= {"clock_MHz": inside.clock_MHz, "power_W": inside.power_W}
-    for name, loop in loops.items():
-        row |= {f"alone_{part}_us": f"{us:.1f}" for part, us in loop.time_us.items() if part.startswith(name)}
-        row[f"alone_{name}_MHz"] = loop.clock_MHz
-        if name == "attention":
-            row["alone_attention_W"] = loop.power_W
+    hidden, _, heads, _, size, _, seq, micro_batch = shape
+    count, fp8 = 3 if compiled else 2, dtype == "fp8"
+    x = torch.randn(micro_batch, seq, hidden, device=device, dtype=torch.bfloat16, requires_grad=True)
+    layers = nn.Sequential(*(Layer(shape, fp8) for _ in range(count))).to(x.device, x.dtype)
+    for layer in layers if compiled else ():
+        layer.compile()
+    steps, first = steps_of(layers, heads, size, x, fp8), compiled and asked == "flash2"
+    chosen = {"layers": True, "attention": first or not (compiled or fp8), "product": first or fp8}
+    row = {"dtype": dtype}
+    with sdpa_kernel(BACKENDS[asked] if device == "cuda" else SDPBackend.MATH):
+        for name in (name for name, wanted in chosen.items() if wanted):
+            repeated(steps[name], 2)
+            if device == "cpu":
+                continue
+            time_us, attention, (clock, power) = looped(steps[name], SECONDS[name])
+            if name == "layers":
+                row |= {"attention": attention, "clock_MHz": clock, "power_W": power}
+                row |= {f"{part}_us": f"{time_us[part] / count:.1f}" for part in PARTS}
+            else:
+                row |= {f"alone_{part}_us": f"{time_us[part]:.1f}" for part in PARTS if part.startswith(name)}
+                row |= {f"alone_{name}_MHz": clock, f"alone_{name}_W": power}  # Products': not in the table.
     return row
 
 
@@ -315,15 +234,14 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path, required=True, help="CSV file of the rows")
     parser.add_argument("--cpu", action="store_true", help="try tiny layers on the CPU, measuring nothing")
     given = parser.parse_args()
-    device, shapes = ("cpu", TINY) if given.cpu else ("cuda", SHAPES)
-    print(f"{'CPU' if given.cpu else torch.cuda.get_device_name()}, torch {torch.__version__}")
+    device, cases = ("cpu", TINY) if given.cpu else ("cuda", CASES)
     with given.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+        writer = csv.DictWriter(file, COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
-        for number, run in enumerate(runs(shapes), 1):
-            row = measured(run, device)
-            writer.writerow({"row_id": f"hc{number:02d}", **run.shape._asdict(), **row})
-            print(f"{run.shape.case}, {'compiled' if run.compiled else 'eager'}, {run.dtype}, {run.asked}", flush=True)
+        for number, (case, compiled, dtype, asked) in enumerate(runs(cases), 1):
+            row = dict(zip(COLUMNS, (f"hc{number:02d}", case, *cases[case]), strict=False))
+            writer.writerow(row | measured(cases[case], compiled, dtype, asked, device))
+            print(f"{case}, {'compiled' if compiled else 'eager'}, {dtype}, {asked}", flush=True)
             torch.cuda.empty_cache()
 
 

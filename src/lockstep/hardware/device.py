@@ -83,8 +83,8 @@ class Efficiency:
     """Share of the device, arithmetic and memory bandwidth alike, that collectives take from kernels beside them."""
     rank_spread_frac: float = 0.0
     """Standard deviation of the speeds of such devices over their mean, found with the other constants."""
-    gap_s: float = 1.5e-6
-    """From the end of one kernel to the start of the next that has been launched."""
+    gap_s: float = 0.0
+    """Seconds from the end of a kernel to the start of the next, where the host is ahead."""
     power: PowerLimit | None = None
     """What holds back products and attention that share a step; None: rates are those of kernels inside of steps."""
 
@@ -127,6 +127,7 @@ class Efficiency:
             attention_backward_frac=self.attention_backward_frac / attends,
             attention={name: one.slowed(attends) for name, one in self.attention.items()},
             launch_s=self.launch_s * factor,
+            gap_s=self.gap_s * factor,
             host_factor=self.host_factor * launches,
             step_factor=self.step_factor * steps / launches,
             optimizer_factor=self.optimizer_factor * updates / streams,

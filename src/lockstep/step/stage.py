@@ -161,16 +161,31 @@ def _exchange(shard: Shard, network: Network, work: LayerWork, routed: Experts) 
 def stage_pieces(shard: Shard, network: Network, held: Mapping[LayerKind, int]) -> Pair:
     """Traffic of the layers `held` by a stage as pieces of its forward and its backward pass."""
     found: Pair = ((), ())
-    whole = np.where(shard.grid.recompute == FULL, again_frac(shard), 0.0)
+    whole = _repeated(shard)
     forwards, backwards = shard.recipe.objective.passes
     for kind, count in sorted(held.items()):
-        forward, backward = layer_pieces(shard, network, layer_work(shard, kind), kind)
+        forward, backward = layer_pieces(shard, network, _inside(shard, kind)[0], kind)
         again = (*_block_again(shard, kind, forward), *(one * whole for one in forward))
         found = (
             found[0] + _times(forward, count * forwards),
             found[1] + _times((*again, *backward), count * backwards),
         )
     return found
+
+
+def _inside(shard: Shard, kind: LayerKind, states: Passes | None = None) -> tuple[LayerWork, Work, Passes]:
+    """Work of a layer as its kernels run beside each other, what is recomputed of it, and its `states`."""
+    work, mode = layer_work(shard, kind), shard.grid.recompute
+    again = whole_again(shard, kind, work) * _repeated(shard)
+    if np.any(mode == SELECTIVE):
+        again += modules_again(shard, kind, work.core).when(mode == SELECTIVE)
+    mixing = shard.clock.mixing(work.forward + work.backward + again)
+    return work.mixed(mixing), again.mixed(mixing), (states or Passes(Work(), Work())).mixed(mixing)
+
+
+def _repeated(shard: Shard) -> Number:
+    """Forward passes of a layer that full recomputation runs again, in the mean over those of a stage."""
+    return np.where(shard.grid.recompute == FULL, again_frac(shard), 0.0)
 
 
 def again_frac(shard: Shard) -> Number:
@@ -209,13 +224,8 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, states: Passes)
     host is ahead after the forward pass it has less to do in the backward pass. If it waits for every kernel, its time
     is added instead.
     """
-    work, clock, mode = layer_work(shard, kind), shard.clock, shard.grid.recompute
-    repeated = np.where(mode == FULL, again_frac(shard), 0.0)
-    again = whole_again(shard, kind, work) * repeated
-    if np.any(mode == SELECTIVE):
-        again += modules_again(shard, kind, work.core).when(mode == SELECTIVE)
-    mixing = clock.mixing(work.forward + work.backward + again)
-    work, again, states = work.mixed(mixing), again.mixed(mixing), states.mixed(mixing)
+    work, again, states = _inside(shard, kind, states)
+    clock, repeated = shard.clock, _repeated(shard)
     forward, backward = layer_pieces(shard, network, work, kind)
     backward = (*_block_again(shard, kind, forward), *backward)
     there, kernels = work.forward + states.forward, work.backward + states.backward + again
@@ -311,7 +321,7 @@ def _counted_s(shard: Shard, there: Work, counted: Work) -> Number:
 def part_times(clock: Clock, recipe: Recipe, parts: Passes) -> StageTimes:
     """Seconds of work outside the layers (embedding, head), or of a whole ConvNet: never recomputed."""
     launch_s, blocking = clock.launches_s, recipe.launch_blocking
-    parts = parts.mixed(clock.mixing(parts.forward + parts.backward))
+    parts = parts.mixed((1.0, 1.0, clock.device.efficiency.gap_s))
     return StageTimes(
         compute_forward_s=parts.forward.seconds(launch_s[0], blocking),
         compute_backward_s=parts.backward.seconds(launch_s[1], blocking),
