@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lockstep.hardware import cluster
-from lockstep.kernels.adapters import KINDS, adapter_work, around
+from lockstep.kernels.adapters import KINDS, SLOWER, adapter_work, around
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.feed_forward import activation
 from lockstep.kernels.layer import residual_and_norms
@@ -28,6 +28,8 @@ HALF = torch.bfloat16
 TOKENS, DROPOUT = 4096, 0.1
 WIDE_OPERANDS = {"fp32": ((1.0, 2.0), (1.0, 2.0))}
 """Of outputs and inputs, passes that products take longer as they read and write fp32, which are not seen here."""
+SLOW = {"fp32": ((0.0, SLOWER), (SLOWER, 0.0)), "autocast": ((0.0, 0.0), (SLOWER, SLOWER))}
+"""The same that copies to fp32 take longer than their bytes."""
 
 
 def dropped(tensor: Any, frac: float) -> Any:
@@ -96,10 +98,10 @@ def test_an_adapter_moves_what_torch_moves(kind: str, frac: float) -> None:
     """A wider input, or output, moves as many passes more as are counted. GPTQ's matrices are as in half precision."""
     counted, passes = KINDS.get(kind, KINDS["half"]), (256, 256)
     plain, wider, taller = (moved(kind, *sides, frac) for sides in (passes, (512, 256), (256, 512)))
-    unseen = WIDE_OPERANDS.get(kind, ((0.0, 0.0), (0.0, 0.0)))
+    unseen, slow = (known.get(kind, ((0.0, 0.0), (0.0, 0.0))) for known in (WIDE_OPERANDS, SLOW))
     for way in (0, 1):
-        inputs = counted.inputs[way] + (counted.dropout[way] if frac else 0.0) - unseen[1][way]
-        outputs = counted.outputs[way] - unseen[0][way]
+        inputs = counted.inputs[way] + (counted.dropout[way] if frac else 0.0) - unseen[1][way] - slow[1][way]
+        outputs = counted.outputs[way] - unseen[0][way] - slow[0][way]
         assert (wider[way] - plain[way]) / 256 == pytest.approx(inputs, abs=0.02)
         assert (taller[way] - plain[way]) / 256 == pytest.approx(outputs, abs=0.02)
 
@@ -174,7 +176,12 @@ def test_a_prepared_base_moves_what_torch_moves() -> None:
     with Streams() as back:
         given.backward(gradient)
     per_pass_s = float(shard.clock.operations(2.0 * TOKENS * WIDTH).stream_s)
-    longer = [2.0 * passes * (takes - 1.0) for passes, takes in zip(WRITTEN_NORM[:2], NORM_TAKES, strict=True)]
+    # Copies to fp32: what the attention's and the block's products give, and gradients of what all products read.
+    copies = (1 + 3 + 2 * FFN / WIDTH) * SLOWER, (5 + 3 + FFN / WIDTH + 3) * SLOWER
+    longer = [
+        2.0 * passes * (takes - 1.0) + slow
+        for passes, takes, slow in zip(WRITTEN_NORM[:2], NORM_TAKES, copies, strict=True)
+    ]
     assert float(found.forward.stream_s) / per_pass_s == pytest.approx(
         there.size_B / (2.0 * TOKENS * WIDTH) + longer[0], rel=0.03
     )

@@ -18,7 +18,9 @@ from lockstep.step.network import Network
 from lockstep.step.stage import layer_times
 from lockstep.workload import EXPERTS, Transformer, model
 
-CLUSTER = replace(cluster("dgx-b200:1"), own_rank_spread_frac=0.0)
+from .undisturbed import undisturbed
+
+CLUSTER = undisturbed(replace(cluster("dgx-b200:1"), own_rank_spread_frac=0.0))
 EP = 8
 
 
@@ -117,7 +119,7 @@ def test_larger_micro_batches_hide_the_host() -> None:
 def test_an_answer_says_that_the_device_waits_for_the_host() -> None:
     words = {"seq": 4096, "batch": 512, "dtype": "mxfp8", "stack": "nemo-25", "ep": 8, "zero": 1}
     late, captured = (
-        lockstep.estimate("qwen3-30b-a3b", "dgx-b200:1", cuda_graphs=how, **words)  # type: ignore[arg-type]
+        lockstep.estimate("qwen3-30b-a3b", CLUSTER, cuda_graphs=how, **words)  # type: ignore[arg-type]
         for how in ("none", "step")
     )
     said = [line for line in late.assumptions() if "waits for the host" in line]

@@ -24,7 +24,9 @@ from lockstep.step import Clock, compose, price_step, step_time_s
 from lockstep.step.program import step_program
 from lockstep.workload import EXPERTS, Transformer, model
 
-CLUSTER = replace(cluster("hgx-h800:16"), own_rank_spread_frac=0.0)
+from .undisturbed import undisturbed
+
+CLUSTER = undisturbed(replace(cluster("hgx-h800:16"), own_rank_spread_frac=0.0))
 
 
 def even(name: str, **changes: Any) -> Transformer:

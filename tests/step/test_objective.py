@@ -16,8 +16,10 @@ from lockstep.step import compose, price_step
 from lockstep.step.program import step_program
 from lockstep.workload import parameters
 
+from .undisturbed import undisturbed
+
 LLAMA = workload.model("llama3-8b")
-MACHINE = cluster("dgx-h100:2")
+MACHINE = undisturbed(cluster("dgx-h100:2"))
 GIVEN = {
     "dpo": (2, 1, 1), "grpo": (3, 1, 1), "ppo": (6, 2, 2), "dpo:reference=none": (1, 1, 0),
     "grpo:reward=model": (4, 1, 2), "ppo:reward=apart": (5, 2, 1), "ppo:reference=apart,reward=apart": (4, 2, 0),

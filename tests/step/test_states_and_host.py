@@ -7,22 +7,24 @@ from dataclasses import replace
 import pytest
 
 from lockstep.hardware import cluster
-from lockstep.kernels.clock import Clock, Work
+from lockstep.kernels.clock import MIXED, Clock, Work
 from lockstep.kernels.layer import MERGING, attention_core, layer_work
 from lockstep.kernels.optimizer import bucketing_s
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.states import MIXED, states_work
+from lockstep.kernels.states import states_work
 from lockstep.layout import Layout, Recipe
 from lockstep.stacks import stack
 from lockstep.step.network import Network
 from lockstep.step.stage import layer_times
 from lockstep.workload import DENSE, RankParameters, Transformer, model
 
+from .undisturbed import undisturbed
+
 PARAMETERS = 1e8
 
 
 def _shard(software: str, launch_s: float = 1e-9, seq: int = 2048, **where: int) -> Shard:
-    known, machine = model("llama3-8b"), cluster("dgx-h100:1")
+    known, machine = model("llama3-8b"), undisturbed(cluster("dgx-h100:1"))
     assert isinstance(known, Transformer)
     own = replace(stack(software), launch_s=launch_s, recompute_host_s=0.0)
     recipe = replace(Recipe.by(software, seq=seq, batch=64), stack=own)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from effort import drawn
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import Cluster, Link, cluster
+from lockstep.kernels.clock import MIXED, WIDENED
 from lockstep.kernels.norms import NORM
-from lockstep.kernels.states import INSIDE_FRAC, MIXED, WIDENED
+from lockstep.kernels.states import INSIDE_FRAC
 from lockstep.layout import Job, Layout, Recipe, check, memory
 from lockstep.layout.layout import GRID_FIELDS
 from lockstep.parallel.data.around import Around
@@ -25,9 +26,12 @@ from lockstep.step import PARTS, Step, compose, price_step, step_time_s
 from lockstep.step.program import step_program
 from lockstep.workload import ConvNet, convnet_forward_flops, model, training_flops
 
+from .undisturbed import undisturbed
+
 SOFTWARE = stack("megatron-te")
 
 CLUSTER = replace(cluster("dgx-h100:8"), own_rank_spread_frac=0.0)
+APART = undisturbed(CLUSTER)
 LLAMA = Job(model("llama3-8b"), Recipe(seq=4096, batch=256), 64)
 MIXTRAL = Job(model("mixtral-8x7b"), Recipe(seq=4096, batch=256), 64)
 
@@ -108,6 +112,7 @@ def scaled(hardware: Cluster, factor: float) -> Cluster:
     curve = replace(
         device.efficiency,
         launch_s=device.efficiency.launch_s / factor,
+        gap_s=device.efficiency.gap_s / factor,
         host_factor=device.efficiency.host_factor / factor,
     )
     faster = replace(
@@ -235,7 +240,7 @@ def bottleneck_passes(fused: bool) -> tuple[float, float]:
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_resnet_moves_what_its_norms_activations_and_additions_move(fused: bool) -> None:
     """With arithmetic, operands and launches for nothing, streams are all that is left."""
-    machine = cluster("big-basin-p100:1", gpus=1)
+    machine = undisturbed(cluster("big-basin-p100:1", gpus=1))
     curve = replace(machine.device.efficiency, matmul_max_frac=1e12, matmul_bytes_factor=0.0, launch_s=0.0)
     free = replace(machine, device=replace(machine.device, efficiency=curve))
     quick = replace(stack("megatron-te"), launch_s=0.0)
@@ -246,7 +251,7 @@ def test_a_resnet_moves_what_its_norms_activations_and_additions_move(fused: boo
 
 
 def test_a_convolution_multiplies_three_times_but_the_stem_twice() -> None:
-    machine = cluster("big-basin-p100:1", gpus=1)
+    machine = undisturbed(cluster("big-basin-p100:1", gpus=1))
     curve = replace(machine.device.efficiency, stream_frac=1e12, matmul_bytes_factor=0.0, launch_s=0.0)
     free = replace(machine, device=replace(machine.device, efficiency=curve))
     step = price_step(
@@ -331,10 +336,10 @@ TABLE = 128256 * 4096 / 4
 def test_accumulating_inside_products_saves_a_pass_unless_gradients_are_sharded(zero: int) -> None:
     layout = Layout(tp=4, dp=16, zero=zero)
     inside, apart = (
-        price_step(replace(LLAMA, recipe=replace(LLAMA.recipe, fused_accumulation=fused)), CLUSTER, layout.grid())
+        price_step(replace(LLAMA, recipe=replace(LLAMA.recipe, fused_accumulation=fused)), APART, layout.grid())
         for fused in (True, False)
     )
-    device, microbatches = CLUSTER.device, 256 / 16
+    device, microbatches = APART.device, 256 / 16
     held = 32 * (4096 * (4096 * 2 + 1024 * 2) + 3 * 4096 * 14336) / 4
     rate = device.memory_bandwidth_Bps * device.efficiency.stream_frac
     more_B = held * (MIXED * 10.0 - INSIDE_FRAC * 6.0) + TABLE * (2 * MIXED * 10.0 + 2.0)
@@ -348,8 +353,8 @@ def test_a_gradient_that_is_copied_before_it_is_added_is_written_and_read_once_m
     apart = replace(LLAMA, recipe=replace(LLAMA.recipe, fused_accumulation=False))
     copied = replace(apart, recipe=replace(apart.recipe, converted_gradients=True))
     held = 32 * (4096 * (4096 * 2 + 1024 * 2) + 3 * 4096 * 14336) / 4
-    rate_Bps = CLUSTER.device.memory_bandwidth_Bps * CLUSTER.device.efficiency.stream_frac
-    computing = [float(price_step(job, CLUSTER, layout.grid()).compute_s) for job in (apart, copied)]
+    rate_Bps = APART.device.memory_bandwidth_Bps * APART.device.efficiency.stream_frac
+    computing = [float(price_step(job, APART, layout.grid()).compute_s) for job in (apart, copied)]
     more_B = WIDENED * 6.0 + 12.0 - MIXED * 10.0
     assert computing[1] - computing[0] == pytest.approx(256 / 16 * more_B * (held + 2 * TABLE) / rate_Bps, rel=1e-3)
 
@@ -406,12 +411,12 @@ def test_the_bias_of_alibi_moves_the_scores_twice_more_unless_attention_is_fused
     for flash in (True, False):
         recipe = replace(LLAMA.recipe, flash_attention=flash)
         plain, biased = (
-            price_step(Job(replace(model("llama3-8b"), positions=positions), recipe, 64), CLUSTER, layout.grid())
+            price_step(Job(replace(model("llama3-8b"), positions=positions), recipe, 64), APART, layout.grid())
             for positions in ("none", "alibi")
         )
         extra_s[flash] = float(biased.compute_s - plain.compute_s)
     scores_B = 2.0 * 32 / 4 * 4096.0**2
-    rate_Bps = CLUSTER.device.memory_bandwidth_Bps * CLUSTER.device.efficiency.stream_frac / SOFTWARE.elementwise_factor
+    rate_Bps = APART.device.memory_bandwidth_Bps * APART.device.efficiency.stream_frac / SOFTWARE.elementwise_factor
     forwards = 256 / 16 * 32 * (2 if recompute == "full" else 1)
     assert extra_s[True] == 0.0
     assert extra_s[False] == pytest.approx(forwards * 2.0 * scores_B / rate_Bps, rel=1e-9)
@@ -458,13 +463,13 @@ def test_recomputed_modules_cost_their_forward_kernels() -> None:
 
     def compute_s(mode: str, *modules: str) -> float:
         asked = replace(job, recipe=replace(job.recipe, recompute_modules=modules))
-        return float(price_step(asked, CLUSTER, Layout(dp=64, ep=64, zero=3, recompute=mode).grid()).compute_s)
+        return float(price_step(asked, APART, Layout(dp=64, ep=64, zero=3, recompute=mode).grid()).compute_s)
 
     bare, each = compute_s("none"), ("core_attn", "layernorm", "mla_up_proj", "moe_act")
     extra = {name: compute_s("selective", name) - bare for name in each}
     assert compute_s("selective") == pytest.approx(bare, rel=1e-12)
     assert compute_s("selective", *each) - bare == pytest.approx(sum(extra.values()), rel=1e-9)
-    device, layers, microbatches = CLUSTER.device, 62, 256 // 64
+    device, layers, microbatches = APART.device, 62, 256 // 64
     rate_Bps = device.memory_bandwidth_Bps * device.efficiency.stream_frac / SOFTWARE.elementwise_factor
     passes = 2 * NORM[0]
     assert extra["layernorm"] == pytest.approx(microbatches * layers * passes * 4096 * 7168 * 2 / rate_Bps, rel=1e-9)

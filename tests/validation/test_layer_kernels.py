@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from lockstep.hardware import device, efficiency
-from lockstep.kernels.clock import OPERATIONS
+from lockstep.kernels.clock import MIXED, OPERATIONS, WIDENED
 from lockstep.kernels.copies import ALONE, CUT_GATE, HEADS, JOINED, TAKES, TURNED
-from lockstep.kernels.states import MIXED, WIDENED
 from lockstep.validation.case import read_rows
 
 STREAM_BPS = device("h100-sxm").memory_bandwidth_Bps * efficiency("h100").stream_frac

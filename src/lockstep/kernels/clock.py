@@ -70,7 +70,9 @@ class Work:
     def mixed(self, factors: tuple[Number, Number, float]) -> Work:
         """This work inside a step: `factors` of products and of attention, and seconds between kernels (`mixing`)."""
         return replace(
-            self, matmul_s=self.matmul_s * factors[0], attention_s=self.attention_s * factors[1],
+            self,
+            matmul_s=self.matmul_s * factors[0],
+            attention_s=self.attention_s * factors[1],
             stream_s=self.stream_s + self.kernels * factors[2],
         )
 
@@ -229,11 +231,15 @@ class Clock:
 
     def mixing(self, whole: Work) -> tuple[Number, Number, float]:
         """Seconds of products and of attention over those alone, in passes of kernels `whole`, and between kernels."""
-        curve = self.device.efficiency
-        if curve.power is None:
-            return 1.0, 1.0, curve.gap_s
-        dtype = SCALED.get(self.dtype, self.dtype)
-        return *curve.power.factors(dtype, whole.matmul_s, whole.attention_s, whole.stream_s), curve.gap_s
+        power, dtype = self.device.efficiency.power, SCALED.get(self.dtype, self.dtype)
+        if power is None:
+            return 1.0, 1.0, self.gap_s
+        return *power.factors(dtype, whole.matmul_s, whole.attention_s, whole.stream_s), self.gap_s
+
+    @property
+    def gap_s(self) -> float:
+        """Seconds between kernels that the host has launched ahead; none where a graph of the whole step does."""
+        return self.device.efficiency.gap_s if self.stack.launch_s > 0.0 else 0.0
 
     def stream(self, size_B: Number, kernels: Number = 1) -> Work:
         """Kernels that move `size_B` bytes in all, as fast as the device can."""

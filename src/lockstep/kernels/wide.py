@@ -60,7 +60,9 @@ def _stream(shard: Shard, mlp: Mlp) -> Passes:
     elements = shard.loose_tokens * shard.model.hidden
     readers = (3 if shard.recipe.own_projections and mlp.gated else 1) + (2 if mlp.gated else 1)
     norm = (-4.0, -4.0) if writes_norms(shard) else norm_passes(shard)[:2]
-    found = shard.operations(elements, TO_HALF[0] * readers, TO_HALF[1] * readers + SUM * (readers - 2), readers, readers)
+    found = shard.operations(
+        elements, TO_HALF[0] * readers, TO_HALF[1] * readers + SUM * (readers - 2), readers, readers
+    )
     found += shard.operations(elements, 2.0 * norm[0] + 5.0, 2.0 * norm[1] + 9.0, 0, 1)
     # What the block gives is converted too.
     return found + shard.operations(elements, *TO_FP32)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lockstep.errors import BadInput
 from lockstep.hardware import device, efficiency
 from lockstep.hardware.power import PowerLimit
 from lockstep.types.arrays import Floats
@@ -121,16 +122,22 @@ def fit() -> dict[str, float]:
     }
 
 
+def of_catalog() -> Floats:
+    """The constants as `predicted` takes them, at the full clock."""
+    curve = efficiency(CURVE)
+    law = curve.power
+    if law is None:
+        raise BadInput(f"curve {CURVE} has no limit of power")
+    full = curve.matmul_max_frac / law.alone_frac("bf16")
+    full8 = curve.matmul_max_frac * curve.fp8_frac / law.alone_frac("fp8")
+    return np.array([full, curve.matmul_bytes_factor, full8, *law.products_W.values(), law.memory_W])
+
+
 def main() -> None:
-    """Prints the constants, and how products and attention of every layer are met."""
-    found = fit()
-    print(", ".join(f"{name} = {value:g}" for name, value in found.items()))
-    law = limit(found["bf16_W"], found["fp8_W"], found["memory_W"])
-    full = found["matmul_max_frac"] / law.alone_frac("bf16")
-    full8 = found["matmul_max_frac"] * found["fp8_frac"] / law.alone_frac("fp8")
-    constants = np.array([full, found["matmul_bytes_factor"], full8, *law.products_W.values(), law.memory_W])
+    """Prints the constants of the fit, and how those of the catalog meet every layer."""
+    print(", ".join(f"{name} = {value:g}" for name, value in fit().items()))
     for one in layers():
-        inside_s, alone_s, factor = predicted(constants, one)
+        inside_s, alone_s, factor = predicted(of_catalog(), one)
         attention_s = factor * one.attention_s
         alone = f", alone {alone_s / one.alone_s - 1:+.1%}" if one.alone_s else ""
         print(

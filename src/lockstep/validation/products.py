@@ -7,12 +7,12 @@ torch.matmul of n x n by n x n in bf16 takes 2 n^3 / (peak e) + c 6 n^2 / bandwi
 is a line, fitted by least squares with c not below 0.01 and e not above 1. Products of 1,024 rows, which wait for their
 launch, are left out. What else the curve needs is that of the same generation's device.
 
-Of H100 there are all three products of a linear layer at shapes of training, in bf16 and fp8, and streams of 2**28
-numbers (`h100`): the same line in relative errors, c not below 0.5; of fp8, with one scale per tensor, the median over
-what the curve says in bf16. Measured for this purpose on one H100 SXM of 700 W, PyTorch 2.11.0 with CUDA 13.0, 26
-November 2026, on random numbers, each the median of 60 ms of repeats with the cache emptied between them
+Of H100 streams of 2**28 numbers (`h100_stream_frac`), and as a check of its curve, which is fitted to layers on another
+card (`power.py`), all three products of a linear layer at shapes of training, in bf16 and in fp8 with one scale per
+tensor (`h100_errors`). Measured for this purpose on one H100 SXM of 700 W, PyTorch 2.11.0 with CUDA 13.0, 26 November
+2026, on random numbers, each the median of 60 ms of repeats with the cache emptied between them
 (`benchmarks/gpu_kernels.py`): h100_kernels.csv; what adapters run (narrow, dropout, masked), medians of 20, on 27
-November. A device that runs nothing but products is held back by its power; beside other kernels it may be faster.
+November.
 
 Of A100 by the same line the products of 2,048 rows and more that Azure publishes, after warming up until clocks are
 sustained (gemm_kernels.csv), and the fastest of many shapes (matmul_achievable_flops.csv). Of PyTorch what it takes
@@ -27,22 +27,21 @@ size).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from lockstep.hardware import Device, device, efficiency
+from lockstep.kernels.clock import Clock
 from lockstep.types.arrays import Floats
 from lockstep.validation.case import read_rows
 
 DEVICES = {"H20": "h20", "RTX 4090": "rtx-4090"}
 SMALLEST, LEAST_FACTOR = 2048, 0.01
-H100_FILE, H100_KINDS = "h100_kernels.csv", ("matmul.", "fp8.tensorwise.", "copy", "add")
+H100_FILE = "h100_kernels.csv"
 LAYERS_FACTOR = 0.5
 """Least c there: products of layers are large and do not tell it, and of c = 0 narrow ones would cost nothing more: one
 of 4,096 x 4,096 x 512 took 41 us, where its arithmetic alone takes 24 (`lockstep bench device`)."""
 A100_FILES, A100_CURVE = ("gemm_kernels.csv", "matmul_achievable_flops.csv"), ("matmul_max_frac", "matmul_bytes_factor")
-H100_CURVE = ("matmul_max_frac", "matmul_bytes_factor", "fp8_frac", "stream_frac")
 PASSES = {
     "sum.forward": 3, "gelu.forward": 2, "gelu.backward": 3, "swiglu.eager.forward": 5, "swiglu.eager.backward": 9,
     "cross-entropy.eager.forward": 11, "cross-entropy.eager.backward": 13, "cross-entropy.in-place.forward": 19,
@@ -65,20 +64,21 @@ def fit(gpu: str) -> tuple[float, float]:
     return float(f"{1.0 / slowness:.3g}"), float(f"{factor:.3g}")
 
 
-def h100() -> dict[str, float]:
-    """Constants of the curve of H100."""
-    found = device("h100-sxm")
-    bandwidth_Bps = found.memory_bandwidth_Bps
-    rows = {kind: [row for row in read_rows(H100_FILE) if row["kernel"].startswith(kind)] for kind in H100_KINDS}
-    flops, size_B, time_s = _products(rows["matmul."])
-    slowness, factor = _line(found, flops, size_B, time_s)
-    flops, size_B, time_s = _products(rows["fp8.tensorwise."], input_B=1.0)
-    alone_s = time_s - factor * size_B / bandwidth_Bps
-    fp8_frac = np.median(flops / (found.peak("fp8") * alone_s)) * slowness
-    elements = 2.0**28
-    streams = [passes * 2.0 * elements / (float(row["time_us"]) * 1e-6) for row, passes in _streams(rows)]
-    constants = (1.0 / slowness, factor, fp8_frac, np.mean(streams) / bandwidth_Bps)
-    return {name: float(f"{value:.3g}") for name, value in zip(H100_CURVE, constants, strict=True)}
+def h100_stream_frac() -> float:
+    """Share of H100's bandwidth of a copy, which reads and writes, and an addition, which reads twice: the mean."""
+    seconds = {row["kernel"]: float(row["time_us"]) * 1e-6 for row in read_rows(H100_FILE)}
+    rates = [passes * 2.0 * 2**28 / seconds[kernel] for kernel, passes in (("copy", 2), ("add", 3))]
+    return float(f"{np.mean(rates) / device('h100-sxm').memory_bandwidth_Bps:.3g}")
+
+
+def h100_errors(kind: str) -> list[float]:
+    """Priced over measured seconds, less one, of H100's products alone, of kernels whose name begins with `kind`."""
+    clock, found = Clock(device("h100-sxm"), "fp8" if kind.startswith("fp8") else "bf16"), []
+    for row in read_rows(H100_FILE):
+        if row["kernel"].startswith(kind):
+            m, n, k = map(float, row["shape"].split("x"))
+            found.append(float(clock.matmul(m, n, k).device_s) / (float(row["time_us"]) * 1e-6) - 1.0)
+    return found
 
 
 def a100() -> dict[str, float]:
@@ -116,18 +116,6 @@ def operations() -> dict[str, float]:
     return {whose: float(f"{np.mean(factors):.3g}") for whose, factors in found.items()}
 
 
-def _products(rows: Sequence[dict[str, str]], input_B: float = 2.0) -> tuple[Floats, Floats, Floats]:
-    """FLOPs, bytes of inputs and of a result in half precision, and seconds."""
-    m, n, k = np.array([[float(side) for side in row["shape"].split("x")] for row in rows]).T
-    time_s = np.array([float(row["time_us"]) for row in rows]) * 1e-6
-    return 2.0 * m * n * k, 2.0 * m * n + input_B * (m * k + n * k), time_s
-
-
-def _streams(rows: dict[str, list[dict[str, str]]]) -> list[tuple[dict[str, str], int]]:
-    """A copy, which reads and writes, and an addition, which reads twice."""
-    return [(rows["copy"][0], 2), (rows["add"][0], 3)]
-
-
 def main() -> None:
     """Prints the constants of every device."""
     for gpu, name in DEVICES.items():
@@ -135,7 +123,9 @@ def main() -> None:
         print(f"{name}: matmul_max_frac = {most:g}, matmul_bytes_factor = {factor:g}")
     print("a100:", ", ".join(f"{name} = {value:g}" for name, value in a100().items()))
     print("operations:", operations())
-    print("h100:", ", ".join(f"{name} = {value:g}" for name, value in h100().items()))
+    print(f"h100: stream_frac = {h100_stream_frac():g}")
+    for kind in ("matmul.", "fp8.tensorwise."):
+        print(f"h100, {kind}*: off by {np.median(np.abs(h100_errors(kind))):.1%} in the median")
 
 
 if __name__ == "__main__":
