@@ -62,12 +62,12 @@ def test_factors_depend_on_shares_alone_and_broadcast(
 
 
 @given(st.floats(300.0, 1200.0), st.floats(1.0, 2.0), seconds, seconds, seconds)
-def test_a_higher_limit_never_slows(
-    limit_W: float, more: float, products_s: float, attention_s: float, u: float
-) -> None:
-    """In time of attention, whose rate does not depend on the limit, and in rates of products alone."""
+def test_a_higher_limit_never_slows(limit_W: float, more: float, full_s: float, attention_s: float, u: float) -> None:
+    """Attention beside products of so many seconds at the full clock, and products alone."""
     low, high = (replace(LAW, limit_W=watts) for watts in (limit_W, more * limit_W))
-    slower, faster = (float(law.factors("bf16", products_s, attention_s, u)[1]) for law in (low, high))
+    slower, faster = (
+        float(law.factors("bf16", full_s / law.alone_frac("bf16"), attention_s, u)[1]) for law in (low, high)
+    )
     assert faster <= slower + 1e-9
     assert high.alone_frac("fp8") >= low.alone_frac("fp8")
 
