@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lockstep.hardware import device, efficiency
-from lockstep.validation import power
+from lockstep.validation import compiled_layers, power
 from lockstep.validation.case import read_rows
 from published_traces import published_trace
 
@@ -80,3 +80,11 @@ def test_kernels_of_published_traces_are_as_far_apart(file: str, name: str) -> N
     followed = [gap for gap in gaps_us if 0.0 < gap < 5.0]
     assert len(followed) > 500
     assert median(followed) * 1e-6 == pytest.approx(device(name).efficiency.gap_s, rel=0.3)
+
+
+@pytest.mark.parametrize("row", read_rows(compiled_layers.FILE), ids=lambda row: f"{row['row_id']} {row['model']}")
+def test_layers_on_an_h200_take_what_the_limit_of_h100_says(row: dict[str, str]) -> None:
+    """Another card, of the same 700 W and with faster memory: products, and attention where it is not short."""
+    found = compiled_layers.layer(row)
+    assert found.matmul_s == pytest.approx(float(row["product_us"]) * 1e-6, rel=0.06)
+    assert found.attention_s == pytest.approx(float(row["attention_us"]) * 1e-6, rel=0.12)

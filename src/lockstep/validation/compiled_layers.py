@@ -2,7 +2,8 @@
 
 One layer of Llama after another, forward and backward, each compiled as FSDP2 programs compile theirs, on one H200
 (PyTorch 2.11, 27 November 2026, `benchmarks/gpu_compiled.py`): compiled_layers.csv has the seconds of the kernels that
-Inductor wrote, by torch's profiler, so that launches and products play no part. `written` layers convert to fp32 in
+Inductor wrote, by torch's profiler, so that launches and products play no part, and those of products and attention,
+which nothing here is fitted to (`power.py`). `written` layers convert to fp32 in
 RMSNorm as transformers' do, which compiled code takes no longer for. The factor is the mean over layers and passes of
 
     seconds / (bytes of the layer's norms, gate, rotary embedding and sums / rate of a stream)
@@ -15,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from lockstep.hardware import device
-from lockstep.kernels.clock import Clock
+from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.layer import layer_work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import Layout, Recipe
@@ -36,13 +37,24 @@ def factors() -> dict[tuple[str, str], float]:
     return found
 
 
+def layer(row: dict[str, str]) -> Work:
+    """Kernels of the row's layer as they run beside each other, forward and backward."""
+    found = _passes(row, factor())
+    whole = found.forward + found.backward
+    return whole.mixed(_clock(row).mixing(whole))
+
+
+def _clock(row: dict[str, str]) -> Clock:
+    return Clock.of(device(DEVICE), Recipe.by(STACK, seq=int(row["seq"]), batch=int(row["micro_batch"])))
+
+
 def _passes(row: dict[str, str], factor: float) -> Passes:
     """Kernels of the row's layer in software whose elementwise ones take `factor` times as long as their bytes."""
     described, layout = model(row["model"]), Layout(micro_batch=int(row["micro_batch"]))
     if not isinstance(described, Transformer):
         raise TypeError(f"{described.name} is no transformer")
     recipe = Recipe.by(STACK, seq=int(row["seq"]), batch=layout.micro_batch)
-    clock = Clock.of(device(DEVICE), recipe)
+    clock = _clock(row)
     clock = replace(clock, stack=replace(clock.stack, elementwise_factor=factor))
     work = layer_work(Shard(described, layout.grid(), recipe, clock), DENSE)
     return Passes(work.forward, work.backward)
