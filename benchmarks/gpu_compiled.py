@@ -110,8 +110,9 @@ def measured(name: str, norms: str, seq: int, micro_batch: int) -> list[str]:
             one.grad = None
         forward().backward(gradient)
 
-    there, whole = seconds_by_kind(forward)["compiled"], seconds_by_kind(both)["compiled"]
-    return [name, norms, str(seq), str(micro_batch), f"{there:.1f}", f"{whole - there:.1f}"]
+    there, whole = seconds_by_kind(forward)["compiled"], seconds_by_kind(both)
+    kinds = there, whole["compiled"] - there, whole["products"], whole["attention"]
+    return [name, norms, str(seq), str(micro_batch), *(f"{microseconds:.1f}" for microseconds in kinds)]
 
 
 if __name__ == "__main__":

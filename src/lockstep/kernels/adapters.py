@@ -49,6 +49,8 @@ class Around:
     kernels: tuple[int, int, int, int]
     """Forward and backward over outputs, then over inputs."""
     dropout: Pair = (2.0 + MASK, 2.0 + MASK)
+    widened: tuple[Pair, Pair] = ((0.0, 0.0), (0.0, 0.0))
+    """Of these, copies to fp32 (3 each), which take longer than their bytes, of outputs and of inputs."""
     again: bool = False
     """Whether what A gives, and the gradient of that, are computed once more."""
 
@@ -65,11 +67,9 @@ DROPOUT, MASKED = 1.2, 2.24
 THIN = 1.36
 """The same of a product with a rank, in the median of 62 alone."""
 WIDE_DROPOUT = 4.0 + MASK, 4.0 + MASK
-SLOWER = 3.0 * (WIDENED - 1.0)
-"""Passes more that a copy of half precision to fp32 takes as long as."""
 KINDS = {
-    "fp32": Around((13.0, 12.0 + SLOWER), (4.0 + SLOWER, 8.0), (4, 4, 2, 2), WIDE_DROPOUT),
-    "autocast": Around((5.0, 2.0), (6.0 + SLOWER, 9.0 + SLOWER), (2, 2, 3, 3), WIDE_DROPOUT),
+    "fp32": Around((13.0, 12.0), (4.0, 8.0), (4, 4, 2, 2), WIDE_DROPOUT, ((0.0, 1.0), (1.0, 0.0))),
+    "autocast": Around((5.0, 2.0), (6.0, 9.0), (2, 2, 3, 3), WIDE_DROPOUT, ((0.0, 0.0), (1.0, 1.0))),
     "half": Around((5.0, 2.0), (0.0, 3.0), (2, 2, 0, 1)),
     "copied": Around((7.0, 2.0), (0.0, 3.0), (3, 1, 0, 1)),
     "fused": Around((3.0, 0.0), (0.0, 3.0), (1, 0, 0, 1), (2.0 + MASK, 4.0), again=True),
@@ -104,12 +104,23 @@ def adapter_work(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
         by_rows = weight.name in ROWS
         k, n = (inputs / ways, outputs) if by_rows else (inputs, outputs / ways)
         parts += _products(shard, adapters.rank, (rows, k, n, count), not adapters.joins(weight), kernels.again)
-        parts += shard.operations(rows * n * count, *kernels.outputs, *kernels.kernels[:2])
+        outputs_take, inputs_take = _taken(shard, kernels)
+        parts += shard.operations(rows * n * count, *outputs_take, *kernels.kernels[:2])
         if not adapters.joins(weight):
-            parts += shard.operations(rows * k * count, *kernels.inputs, *kernels.kernels[2:])
+            parts += shard.operations(rows * k * count, *inputs_take, *kernels.kernels[2:])
             if adapters.dropout_frac:
                 parts += shard.operations(rows * k * count, *kernels.dropout_takes)
     return parts
+
+
+def _taken(shard: Shard, kernels: Around) -> tuple[Pair, Pair]:
+    """Passes that what is around an adapter takes as long as, over outputs and over inputs."""
+    slower = 3.0 * (shard.clock.over(WIDENED) - 1.0)
+    outputs, inputs = (
+        (moved[0] + slower * many[0], moved[1] + slower * many[1])
+        for moved, many in zip((kernels.outputs, kernels.inputs), kernels.widened, strict=True)
+    )
+    return outputs, inputs
 
 
 def _products(shard: Shard, rank: int, sides: tuple[Number, Number, Number, Number], own: bool, again: bool) -> Passes:
@@ -119,7 +130,7 @@ def _products(shard: Shard, rank: int, sides: tuple[Number, Number, Number, Numb
     parts = Passes(Work(), Work())
     for columns, inner in several:
         size_B = (rows * inner + inner * columns + rows * columns) * count * shard.clock.element_B
-        least_s = shard.clock.stream(THIN * size_B).stream_s
+        least_s = shard.clock.stream(shard.clock.over(THIN) * size_B).stream_s
         found = shard.trained_product(rows, columns, inner, count)
         parts += Passes(_at_least(found.forward, least_s), _at_least(found.backward, 2.0 * least_s))
         if again:

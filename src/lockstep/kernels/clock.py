@@ -37,6 +37,8 @@ errors of vTrain's steps, which wait for the host, had been seen."""
 
 OPERATIONS = 1.03
 """Times as long as their bytes that PyTorch's sums and activations took alone on H100 (`validation/products.py`)."""
+BYTES_PER_FLOP = 3.35 / 66.9
+"""Memory bandwidth of H100 over its fp32 peak, where what kernels take over their bytes was measured."""
 MIXED, WIDENED = 1.3, 1.5
 """The same of sums of half precision and fp32, and of copies of half precision to fp32, which are not vectorised: 1.27
 to 1.36 and 1.43 to 1.57 inside of steps, 1.51 in three sizes alone; smaller tensors more (H100, as in `copies.py`)."""
@@ -67,7 +69,7 @@ class Work:
         """This work where `mask` holds, nothing elsewhere."""
         return self * np.where(mask, 1.0, 0.0)
 
-    def mixed(self, factors: tuple[Number, Number, float]) -> Work:
+    def mixed(self, factors: tuple[Number, Number, Number]) -> Work:
         """This work inside a step: `factors` of products and of attention, and seconds between kernels (`mixing`)."""
         return replace(
             self,
@@ -229,7 +231,7 @@ class Clock:
         """PyTorch's own operations, which must move `size_B` bytes in all."""
         return self.stream(size_B * OPERATIONS, kernels)
 
-    def mixing(self, whole: Work) -> tuple[Number, Number, float]:
+    def mixing(self, whole: Work) -> tuple[Number, Number, Number]:
         """Seconds of products and of attention over those alone, in passes of kernels `whole`, and between kernels."""
         power, dtype = self.device.efficiency.power, SCALED.get(self.dtype, self.dtype)
         if power is None:
@@ -237,9 +239,19 @@ class Clock:
         return *power.factors(dtype, whole.matmul_s, whole.attention_s, whole.stream_s), self.gap_s
 
     @property
-    def gap_s(self) -> float:
+    def gap_s(self) -> Number:
         """Seconds between kernels that the host has launched ahead; none where a graph of the whole step does."""
-        return self.device.efficiency.gap_s if self.stack.launch_s > 0.0 else 0.0
+        return np.where(self.stack.launch_s > 0.0, self.device.efficiency.gap_s, 0.0)
+
+    def over(self, factor: float) -> float:
+        """Times as long as its bytes that a kernel takes here that takes `factor` times as long on H100.
+
+        Such kernels wait for their instructions, not for the memory. Devices with fewer bytes of bandwidth for each
+        FLOP/s of fp32, as those with graphics memory, leave them more time; elsewhere the factor is taken as it is.
+        """
+        peak = self.device.peak_flops.get("fp32")
+        share = 1.0 if peak is None else min(1.0, self.device.memory_bandwidth_Bps / peak / BYTES_PER_FLOP)
+        return max(1.0, factor * share)
 
     def stream(self, size_B: Number, kernels: Number = 1) -> Work:
         """Kernels that move `size_B` bytes in all, as fast as the device can."""

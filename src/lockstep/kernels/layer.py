@@ -267,7 +267,7 @@ class LayerWork:
         """One backward pass without recomputation."""
         return self.passes.backward + self.core.backward
 
-    def mixed(self, factors: tuple[Number, Number, float]) -> LayerWork:
+    def mixed(self, factors: tuple[Number, Number, Number]) -> LayerWork:
         """The same where products and attention take `factors` times as long (`Clock.mixing`)."""
         return LayerWork(
             self.passes.mixed(factors),

@@ -57,13 +57,13 @@ def _sum_B(shard: Shard) -> Number:
     A gradient that was scattered comes in the format of the sum, or nearly: its bytes are moved as they are. So are
     gradients of fp16, which Megatron-LM sums in their own format unless told otherwise (megatron/arguments.py).
     """
-    recipe, element_B = shard.recipe, shard.clock.element_B
+    recipe, clock, element_B = shard.recipe, shard.clock, shard.clock.element_B
     bare_B = element_B + (4.0 if recipe.converted_gradients else 2.0) * recipe.gradient_B
     one_format = recipe.gradient_B == element_B or recipe.dtype == "fp16"
     if one_format or recipe.software.kernels == "xla":
         return bare_B
-    slow_B = WIDENED * (element_B + recipe.gradient_B) + 3.0 * recipe.gradient_B
-    whole_B = slow_B if recipe.converted_gradients else MIXED * bare_B
+    slow_B = clock.over(WIDENED) * (element_B + recipe.gradient_B) + 3.0 * recipe.gradient_B
+    whole_B = slow_B if recipe.converted_gradients else clock.over(MIXED) * bare_B
     return np.where(sharing_of(recipe, shard.grid).scatters, bare_B, whole_B)
 
 

@@ -38,9 +38,7 @@ from lockstep.layout.sharing import repeats_heads, wide_base
 from lockstep.types.arrays import Number
 from lockstep.workload import Adapters, LayerKind, Mlp, layer_weights
 
-SUM = 3.0
-TO_HALF, TO_FP32 = (3.0, 3.0 * WIDENED), (3.0 * WIDENED, 3.0)
-"""Passes that a copy to half precision, and one to fp32, take as long as forward, and what undoes it backward."""
+CAST = SUM = 3.0
 READERS = ("query", "key", "value", "gate", "up", "down")
 """Matrices that read what is fp32."""
 
@@ -60,12 +58,20 @@ def _stream(shard: Shard, mlp: Mlp) -> Passes:
     elements = shard.loose_tokens * shard.model.hidden
     readers = (3 if shard.recipe.own_projections and mlp.gated else 1) + (2 if mlp.gated else 1)
     norm = (-4.0, -4.0) if writes_norms(shard) else norm_passes(shard)[:2]
-    found = shard.operations(
-        elements, TO_HALF[0] * readers, TO_HALF[1] * readers + SUM * (readers - 2), readers, readers
-    )
+    found = _to_half(shard, readers * elements, readers) + shard.operations(elements, 0.0, SUM * (readers - 2), 0, 0)
     found += shard.operations(elements, 2.0 * norm[0] + 5.0, 2.0 * norm[1] + 9.0, 0, 1)
     # What the block gives is converted too.
-    return found + shard.operations(elements, *TO_FP32)
+    return found + _to_fp32(shard, elements, 1)
+
+
+def _to_half(shard: Shard, elements: Number, kernels: int) -> Passes:
+    """Copies to half precision, and of their gradients to fp32."""
+    return shard.operations(elements, CAST, CAST * shard.clock.over(WIDENED), kernels, kernels)
+
+
+def _to_fp32(shard: Shard, elements: Number, kernels: int) -> Passes:
+    """Copies to fp32, and of their gradients to half precision."""
+    return shard.operations(elements, CAST * shard.clock.over(WIDENED), CAST, kernels, kernels)
 
 
 def _attention(shard: Shard) -> Passes:
@@ -75,7 +81,7 @@ def _attention(shard: Shard) -> Passes:
     keys = tokens * shard.kv_heads * attention.head_dim
     repeats = repeats_heads(shard.recipe) and attention.kv_heads < attention.heads
     read = 3 * queries if repeats else queries + 2 * keys
-    found = shard.operations(queries + 2 * keys, *TO_FP32, 3, 3) + shard.operations(read, *TO_HALF, 3, 3)
+    found = _to_fp32(shard, queries + 2 * keys, 3) + _to_half(shard, read, 3)
     if repeats:
         found += shard.operations(2 * (queries + keys), 1.0, 1.0, 0, 0)
     if shard.model.positions == "rotary":
@@ -86,9 +92,8 @@ def _attention(shard: Shard) -> Passes:
 def _block(shard: Shard, mlp: Mlp) -> Passes:
     """What the up products give, the activation, and what the down product reads."""
     width = mlp.ffn / shard.grid.tp
-    sides = 3 if mlp.gated else 2
-    there, back = ((sides - 1) * TO_FP32[way] + TO_HALF[way] for way in (0, 1))
-    casts = shard.operations(shard.tokens * width, there, back, sides, sides)
+    given = 2 if mlp.gated else 1
+    casts = _to_fp32(shard, given * shard.tokens * width, given) + _to_half(shard, shard.tokens * width, 1)
     return casts + activation(shard, width, shard.tokens, 1, mlp.gated)
 
 
@@ -102,5 +107,6 @@ def _adapters(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
             sides: tuple[Number, Number] = (inputs, outputs / tp) if weight.name != "down" else (inputs / tp, outputs)
             found += shard.operations(shard.tokens * sides[1], 4.0, SUM, 0, 1)
             if not adapters.joins(weight):
-                found += shard.operations(shard.tokens * sides[0], TO_HALF[0] + dropout, TO_HALF[1] + SUM + dropout)
+                found += shard.operations(shard.tokens * sides[0], dropout, SUM + dropout, 0, 1)
+                found += _to_half(shard, shard.tokens * sides[0], 1)
     return found
