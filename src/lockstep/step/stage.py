@@ -321,7 +321,7 @@ def _counted_s(shard: Shard, there: Work, counted: Work) -> Number:
 def part_times(clock: Clock, recipe: Recipe, parts: Passes) -> StageTimes:
     """Seconds of work outside the layers (embedding, head), or of a whole ConvNet: never recomputed."""
     launch_s, blocking = clock.launches_s, recipe.launch_blocking
-    parts = parts.mixed((1.0, 1.0, clock.gap_s))
+    parts = parts.mixed(clock.mixing(parts.forward + parts.backward))
     return StageTimes(
         compute_forward_s=parts.forward.seconds(launch_s[0], blocking),
         compute_backward_s=parts.backward.seconds(launch_s[1], blocking),
