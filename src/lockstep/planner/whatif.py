@@ -21,7 +21,7 @@ def scaled(
     """`cluster` with each kind of number multiplied by its factor.
 
     `bandwidth` is one factor or one per level, innermost first. `latency` scales the links' latency and reduction time,
-    `host` all host times of the software. Rates go up with their factor, times too.
+    `host` all host times of the software and gaps between kernels. Rates go up with their factor, times too.
     """
     device, curve = cluster.device, cluster.device.efficiency
     factors = [bandwidth] * len(cluster.levels) if isinstance(bandwidth, float | int) else list(bandwidth)
@@ -32,7 +32,12 @@ def scaled(
             peak_flops={dtype: rate * peak_flops for dtype, rate in device.peak_flops.items()},
             memory_bandwidth_Bps=device.memory_bandwidth_Bps * memory_bandwidth,
             memory_B=device.memory_B * memory,
-            efficiency=replace(curve, launch_s=curve.launch_s * host, host_factor=curve.host_factor * host),
+            efficiency=replace(
+                curve,
+                launch_s=curve.launch_s * host,
+                gap_s=curve.gap_s * host,
+                host_factor=curve.host_factor * host,
+            ),
         ),
         levels=tuple(_level(level, factor, latency) for level, factor in zip(cluster.levels, factors, strict=True)),
     )
