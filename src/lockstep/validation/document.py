@@ -207,18 +207,16 @@ NOTES = """
 - **One H100, measured for this page.** Kernels alone and 37 training steps of Hugging Face models were measured on one
   H100 on 26 and 27 November 2026 (benchmarks/gpu_kernels.py, one_gpu.py). The curve of H100 is that of kernels, not of
   steps: products alone at 73 % of the peak and a third of their operands' traffic besides, streams at 90 % of the
-  bandwidth. The curve fitted to steps before had streams at 47 % and predicted the first 11 steps 10 to 57 % too slow:
-  it had taken up what software does besides, which is now a factor of each software (`elementwise_factor`). What
-  autocast does was then written down from a profile of the first run; 11 further cases were predicted before they were
-  measured: 7 % off in the median, 18 % at most, their memory 2 % in the median. Memory of twelve more, 0.6 % off in
-  the median and up to 12, showed that norms keep copies in fp32 under autocast; with these all 37 are within 4 %, half
-  within 0.4. Nothing is fitted to these rows. Alone, products are held back by power: inside of layers they take 0.82
-  to 0.98 of that time and FlashAttention-2 1.1 to 1.3 times as long as alone, which is priced since ([decision
-  3](decisions/0003-device-efficiency.md)). In profiles of three of these steps products then take what is priced, and
-  so do copies, updates and gaps between kernels as measured alone: 1.9 % off in the median, before 3.3. Steps compiled
-  by torch come out 4 and 9 % too slow. Attention written out in transformers was 34 % too fast and GPT-2, whose
-  activation is written out in fp32, 35 %; with both as its code has them they are 17 % and 3 to 9 % too fast, their
-  memory 1 % low. NeMo's steps take twice the time of their memory-bound kernels' bytes and more.
+  bandwidth. What autocast does was written down from a profile of the first run; 11 further cases were predicted
+  before they were measured: 7 % off in the median, 18 % at most, their memory 2 % in the median. Memory of twelve
+  more, 0.6 % off in the median and up to 12, showed that norms keep copies in fp32 under autocast; with these all 37
+  are within 4 %, half within 0.4. Nothing is fitted to these rows. Alone, products are held back by power: inside of
+  layers they take 0.82 to 0.98 of that time and FlashAttention-2 1.1 to 1.3 times as long as alone, which is priced
+  since ([decision 3](decisions/0003-device-efficiency.md)). In profiles of three of these steps products then take
+  what is priced, and so do copies, updates and gaps between kernels as measured alone: 1.9 % off in the median, before
+  3.3. Steps compiled by torch come out 4 and 9 % too slow. Attention written out in transformers was 34 % too fast and
+  GPT-2, whose activation is written out in fp32, 35 %; with both as its code has them they are 17 % and 3 to 9 % too
+  fast, their memory 1 % low. NeMo's steps take twice the time of their memory-bound kernels' bytes and more.
 - **Choices.** On one node choosing by prediction costs 3 % in the mean. Over several nodes one vTrain question of four
   goes wrong: 39.1B with tp 2, pp 8, dp 32 and micro-batches of two sequences took 21.9 s where 14.5 are predicted, and
   19.1 s with three. These two contradict one another; in no other table do rows (the last column).
