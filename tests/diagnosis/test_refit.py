@@ -19,12 +19,13 @@ from lockstep.diagnosis.write_kineto import write_kineto
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster as find_cluster
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.layer import embedding_work, head_work, layer_work
+from lockstep.kernels.layer import embedding_work, head_work
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.states import states_work
 from lockstep.layout import layer_parameters
 from lockstep.planner import Estimate
 from lockstep.planner import estimate as price
+from lockstep.step.stage import layer_inside, part_inside
 from lockstep.verbs.estimate import estimate
 
 
@@ -106,8 +107,9 @@ def test_classes_of_a_step_are_those_of_its_kernels() -> None:
     job, clock = estimated.job, Clock.of(estimated.cluster.device, estimated.job.recipe)
     shard = Shard(job.transformer, estimated.layout.grid(), job.recipe, clock)
     whole = layer_parameters(job, estimated.layout.grid())
-    works = [*(layer_work(shard, kind) for kind in job.kinds), head_work(shard), embedding_work(shard)]
-    works += [states_work(shard, kind, whole[kind.stored]) for kind in job.kinds]
+    insides = [layer_inside(shard, kind, states_work(shard, kind, whole[kind.stored])) for kind in job.kinds]
+    works = [*(work for work, _, _ in insides), *(states for _, _, states in insides)]
+    works += [part_inside(clock, one) for one in (head_work(shard), embedding_work(shard))]
     passes = [*(work.forward for work in works), *(work.backward for work in works)]
     expected_s = sum(float(np.asarray(one.matmul_s)) for one in passes)
     mine = (one.program.rank == 0) & (np.array(one.part) == "compute")

@@ -69,8 +69,12 @@ class ProductFit:
         return found | {"left_out": [one.to_dict() | {"times": times} for one, times in self.left_out]}
 
 
-def fit_products(products: Sequence[Product], device: Device) -> ProductFit:
-    """The constants on a device by recorded shapes. Raises BadInput, in words, where too few are recorded."""
+def fit_products(products: Sequence[Product], device: Device, beside: float = 1.0) -> ProductFit:
+    """The constants on a device by recorded shapes. Raises BadInput, in words, where too few are recorded.
+
+    `beside` is what products take in the step that was recorded over what they take alone (`hardware/power.py`), as the
+    curve is that of products alone.
+    """
     chosen = [one for one in products if _tells(one, device)]
     if len(chosen) < LEAST_SHAPES:
         raise BadInput(
@@ -78,7 +82,7 @@ def fit_products(products: Sequence[Product], device: Device) -> ProductFit:
             f"{LEAST_SHAPES} are needed; profile with record_shapes=True"
         )
     terms = np.array([_terms(one, device) for one in chosen])
-    time_s = np.array([one.time_s for one in chosen])
+    time_s = np.array([one.time_s for one in chosen]) / beside
     before = np.array((1 / device.efficiency.matmul_max_frac, device.efficiency.matmul_bytes_factor))
     kept = _following(terms, time_s, _constants(terms / time_s[:, np.newaxis], before)[0])
     found, deviation = _constants((terms / time_s[:, np.newaxis])[kept], before)

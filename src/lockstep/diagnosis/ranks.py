@@ -16,7 +16,6 @@ from lockstep.errors import BadInput
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.convolution import convolution_work
 from lockstep.kernels.layer import embedding_work, head_work, layer_work
-from lockstep.kernels.recompute import modules_again, whole_again
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.states import states_work
 from lockstep.layout import Job, Layout, layer_parameters, process_groups
@@ -24,7 +23,7 @@ from lockstep.planner import Estimate
 from lockstep.program import Kind, Program, ProgramBuilder
 from lockstep.step import step_program
 from lockstep.step.passes import WAITING
-from lockstep.step.stage import part_times
+from lockstep.step.stage import layer_inside, part_inside, part_times
 from lockstep.types.arrays import Floats, Ints
 
 LANES = {
@@ -186,8 +185,8 @@ def _ends(job: Job, estimate: Estimate) -> list[tuple[str, float, Floats]]:
     clock = Clock.of(estimate.cluster.device, job.recipe)
     shard = Shard(job.transformer, estimate.layout.grid(), job.recipe, clock)
     rows = []
-    for passes in (embedding_work(shard), head_work(shard)):
-        times = part_times(clock, job.recipe, passes)
+    for alone in (embedding_work(shard), head_work(shard)):
+        passes, times = part_inside(clock, alone), part_times(clock, job.recipe, alone)
         rows.append(("F", float(np.asarray(times.compute_forward_s)), _share(passes.forward)))
         rows.append(("B", float(np.asarray(times.compute_backward_s)), _share(passes.backward)))
     return rows
@@ -195,23 +194,31 @@ def _ends(job: Job, estimate: Estimate) -> list[tuple[str, float, Floats]]:
 
 def _work(job: Job, estimate: Estimate) -> tuple[Floats, Floats]:
     """Shares of products, attention and the rest in a forward and a backward pass of a layer, all kinds together."""
-    layout, recipe = estimate.layout, job.recipe
-    clock, grid = Clock.of(estimate.cluster.device, recipe), layout.grid()
+    recipe, grid = job.recipe, estimate.layout.grid()
+    clock = Clock.of(estimate.cluster.device, recipe)
     if job.transformer is None:
-        passes = convolution_work(job, grid, clock)
+        passes = part_inside(clock, convolution_work(job, grid, clock))
         return _share(passes.forward), _share(passes.backward)
     shard = Shard(job.transformer, grid, recipe, clock)
     forward, backward, whole = Work(), Work(), layer_parameters(job, grid)
     for kind in job.kinds:
-        work = layer_work(shard, kind)
-        states = states_work(shard, kind, whole[kind.stored])
-        backward = backward + work.backward + states.backward
+        work, again, states = layer_inside(shard, kind, states_work(shard, kind, whole[kind.stored]))
+        backward = backward + work.backward + states.backward + again
         forward = forward + work.forward + states.forward
-        if layout.recompute == "full":
-            backward = backward + whole_again(shard, kind, work)
-        elif layout.recompute == "selective":
-            backward = backward + modules_again(shard, kind, work.core)
     return _share(forward), _share(backward)
+
+
+def products_beside(estimate: Estimate) -> float:
+    """Seconds of products inside of the predicted layers over those of the same products alone."""
+    job = estimate.job
+    if job.transformer is None:
+        return 1.0
+    shard = Shard(job.transformer, estimate.layout.grid(), job.recipe, Clock.of(estimate.cluster.device, job.recipe))
+    works = [(layer_inside(shard, kind)[0], layer_work(shard, kind)) for kind in job.kinds]
+    inside_s, alone_s = (
+        sum(float(np.asarray(one.forward.matmul_s)) for one in side) for side in zip(*works, strict=True)
+    )
+    return inside_s / alone_s if alone_s else 1.0
 
 
 def _share(work: Work) -> Floats:

@@ -18,6 +18,7 @@ from lockstep.diagnosis.late_host import host_factors
 from lockstep.diagnosis.link_times import FittedLink, fit_links, reached_frac
 from lockstep.diagnosis.measure import Seen
 from lockstep.diagnosis.product_rates import ProductFit, fit_products
+from lockstep.diagnosis.ranks import products_beside
 from lockstep.diagnosis.read.products import Product, read_products
 from lockstep.diagnosis.refit import SAME_FRAC, SIGMAS, SOURCE, Refit
 from lockstep.documents.files import File
@@ -268,7 +269,8 @@ def _products(one: Estimate, refit: Refit, traces: Sequence[File]) -> tuple[Prod
     if not times:
         return None, ("shapes of matrix products were not recorded (record_shapes=True), so their curve stays",)
     try:
-        found = fit_products([Product(*key, of) for key, of in times.items()], one.cluster.device)
+        products = [Product(*key, of) for key, of in times.items()]
+        found = fit_products(products, one.cluster.device, products_beside(one))
     except BadInput as error:
         return None, (f"the curve of matrix products stays: {error.message}",)
     slow = tuple(

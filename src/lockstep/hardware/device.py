@@ -128,6 +128,7 @@ class Efficiency:
             attention={name: one.slowed(attends) for name, one in self.attention.items()},
             launch_s=self.launch_s * factor,
             gap_s=self.gap_s * factor,
+            power=self.power and self.power.slowed(products, attends, streams),
             host_factor=self.host_factor * launches,
             step_factor=self.step_factor * steps / launches,
             optimizer_factor=self.optimizer_factor * updates / streams,

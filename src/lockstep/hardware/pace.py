@@ -14,7 +14,10 @@ def paced(device: Device, entry: PaceEntry) -> Device:
     curve = device.efficiency.slowed(entry.factor, *(_factor(one) for one in of))
     if entry.products is not None:
         found = entry.products
-        curve = replace(curve, matmul_max_frac=found.max_frac, matmul_bytes_factor=found.bytes_factor)
+        before = device.efficiency
+        slower = before.matmul_max_frac / found.max_frac
+        power = before.power and before.power.slowed(slower, *(_factor(one) or entry.factor for one in of[1:3]))
+        curve = replace(curve, matmul_max_frac=found.max_frac, matmul_bytes_factor=found.bytes_factor, power=power)
     return device.calibrated(curve, entry.error, entry.source, entry.date)
 
 

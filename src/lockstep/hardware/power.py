@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from lockstep.types.arrays import Number
+from lockstep.types.plain import Json, picked
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,18 @@ class PowerLimit:
     """Of matrix products, by number format."""
     attention_W: float
     memory_W: float
+    paces: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """Times as long as without them that products, attention and kernels that move memory take since steps told how
+    slow they are: the clock is that which the kernels without them keep."""
+
+    def slowed(self, products: float, attention: float, memory: float) -> PowerLimit:
+        """The same limit where kernels take so many times as long inside of the same steps."""
+        were = self.paces
+        return replace(self, paces=(were[0] * products, were[1] * attention, were[2] * memory))
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return picked(self, without="paces")
 
     def alone_frac(self, dtype: str) -> float:
         """Clock over the full clock of a device that runs nothing but products in `dtype`; of other formats bf16's."""
@@ -45,6 +58,8 @@ class PowerLimit:
         `products_s` as alone at the limit, `attention_s` at the full clock. Both factors are 1 where nothing computes.
         """
         alone = self.alone_frac(dtype)
+        kinds = zip((products_s, attention_s, memory_s), self.paces, strict=True)
+        products_s, attention_s, memory_s = (seconds / pace for seconds, pace in kinds)
         full_s = products_s * alone
         drawn_J = full_s * self.products_W.get(dtype, self.products_W["bf16"]) + attention_s * self.attention_W
         half_J = 0.5 * memory_s * (self.memory_W - self.limit_W)

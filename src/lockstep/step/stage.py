@@ -164,7 +164,7 @@ def stage_pieces(shard: Shard, network: Network, held: Mapping[LayerKind, int]) 
     whole = _repeated(shard)
     forwards, backwards = shard.recipe.objective.passes
     for kind, count in sorted(held.items()):
-        forward, backward = layer_pieces(shard, network, _inside(shard, kind)[0], kind)
+        forward, backward = layer_pieces(shard, network, layer_inside(shard, kind)[0], kind)
         again = (*_block_again(shard, kind, forward), *(one * whole for one in forward))
         found = (
             found[0] + _times(forward, count * forwards),
@@ -173,7 +173,7 @@ def stage_pieces(shard: Shard, network: Network, held: Mapping[LayerKind, int]) 
     return found
 
 
-def _inside(shard: Shard, kind: LayerKind, states: Passes | None = None) -> tuple[LayerWork, Work, Passes]:
+def layer_inside(shard: Shard, kind: LayerKind, states: Passes | None = None) -> tuple[LayerWork, Work, Passes]:
     """Work of a layer as its kernels run beside each other, what is recomputed of it, and its `states`."""
     work, mode = layer_work(shard, kind), shard.grid.recompute
     again = whole_again(shard, kind, work) * _repeated(shard)
@@ -224,7 +224,7 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, states: Passes)
     host is ahead after the forward pass it has less to do in the backward pass. If it waits for every kernel, its time
     is added instead.
     """
-    work, again, states = _inside(shard, kind, states)
+    work, again, states = layer_inside(shard, kind, states)
     clock, repeated = shard.clock, _repeated(shard)
     forward, backward = layer_pieces(shard, network, work, kind)
     backward = (*_block_again(shard, kind, forward), *backward)
@@ -318,10 +318,15 @@ def _counted_s(shard: Shard, there: Work, counted: Work) -> Number:
     return there.device_s - counted.device_s + counted.kernels * shard.clock.launches_s[0]
 
 
+def part_inside(clock: Clock, parts: Passes) -> Passes:
+    """Work outside the layers as its kernels run beside each other."""
+    return parts.mixed(clock.mixing(parts.forward + parts.backward))
+
+
 def part_times(clock: Clock, recipe: Recipe, parts: Passes) -> StageTimes:
     """Seconds of work outside the layers (embedding, head), or of a whole ConvNet: never recomputed."""
     launch_s, blocking = clock.launches_s, recipe.launch_blocking
-    parts = parts.mixed(clock.mixing(parts.forward + parts.backward))
+    parts = part_inside(clock, parts)
     return StageTimes(
         compute_forward_s=parts.forward.seconds(launch_s[0], blocking),
         compute_backward_s=parts.backward.seconds(launch_s[1], blocking),
