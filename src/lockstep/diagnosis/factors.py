@@ -79,6 +79,8 @@ def sums(seen: Seen) -> Sums:
             for name, seconds in one.compute_s.items():
                 if name in CLASS_OF:
                     classes[CLASS_OF[name]][step, place] += seconds
+            # Priced with the kernels that they follow, most of which are elementwise (`Efficiency.gap_s`).
+            classes["elementwise"][step, place] += one.idle_s.get("idle.gaps", 0.0)
             mine = one.exposed.span
             # Of collectives that lost their group, as many are of each kind as of the others.
             named = float(np.mean(spans.group[mine] >= 0)) if len(mine) else 1.0
