@@ -44,3 +44,16 @@ def test_a_profile_s_file_predicts_the_step_without_a_late_host(name: str, micro
     assert any("late by so different times" in note for note in found.recalibrated.notes)
     steady_s = float(found.operations.step_s.min())
     assert lockstep.estimate(cluster=mine, **words).step_time_s == pytest.approx(steady_s, rel=0.02)
+
+
+def test_kernels_of_a_step_take_what_is_priced() -> None:
+    """Products under the power limit, everything else as it is measured alone, and 1.5 us after each kernel."""
+    found = lockstep.diagnose(
+        [TRACES / "fused.json.gz"], model="llama3.2-1b", cluster="dgx-h100:1", gpus=1, micro_batch=4, batch=4, seq=2048,
+        stack="hf-trainer-5",
+    )  # fmt: skip
+    parts = {one["part"]: (one["predicted_s"], one["measured_s"]) for one in found.to_dict()["parts"]}
+    between_s = parts["idle.gaps"][1] + parts["copies"][1]
+    assert parts["compute.matmul"][0] == pytest.approx(parts["compute.matmul"][1], rel=0.07)
+    assert parts["compute.stream"][0] == pytest.approx(parts["compute.stream"][1] + between_s, rel=0.06)
+    assert parts["optimizer"][0] == pytest.approx(parts["optimizer"][1], rel=0.03)

@@ -212,11 +212,12 @@ NOTES = """
   more, 0.6 % off in the median and up to 12, showed that norms keep copies in fp32 under autocast; with these all 37
   are within 4 %, half within 0.4. Nothing is fitted to these rows. Alone, products are held back by power: inside of
   layers they take 0.82 to 0.98 of that time and FlashAttention-2 1.1 to 1.3 times as long as alone, which is priced
-  since ([decision 3](decisions/0003-device-efficiency.md)). In profiles of three of these steps products then take
-  what is priced, and so do copies, updates and gaps between kernels as measured alone: 1.9 % off in the median, before
-  3.3. Steps compiled by torch come out 4 and 9 % too slow. Attention written out in transformers was 34 % too fast and
-  GPT-2, whose activation is written out in fp32, 35 %; with both as its code has them they are 17 % and 3 to 9 % too
-  fast, their memory 1 % low. NeMo's steps take twice the time of their memory-bound kernels' bytes and more.
+  since ([decision 3](decisions/0003-device-efficiency.md)). In the profile of one of these steps products take 6 %
+  longer than priced then, kernels that move memory and what lies between kernels 6 %, updates 2 % less; steps went
+  from 3.3 to 1.9 % off in the median. Steps compiled by torch come out 4 and 9 % too slow. Attention written out in
+  transformers was 34 % too fast and GPT-2, whose activation is written out in fp32, 35 %; with both as its code has
+  them they are 17 % and 3 to 9 % too fast, their memory 1 % low. NeMo's steps take twice the time of their
+  memory-bound kernels' bytes and more.
 - **Choices.** On one node choosing by prediction costs 3 % in the mean. Over several nodes one vTrain question of four
   goes wrong: 39.1B with tp 2, pp 8, dp 32 and micro-batches of two sequences took 21.9 s where 14.5 are predicted, and
   19.1 s with three. These two contradict one another; in no other table do rows (the last column).
