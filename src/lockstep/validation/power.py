@@ -1,6 +1,6 @@
 """`python -m lockstep.validation.power`: how an H100's power limit slows its kernels, from layers and kernels alone.
 
-Layers of eight models ran in a loop on one H100 SXM of 700 W (PyTorch 2.11, CUDA 13.0, 27 November 2026,
+Layers of six models ran in a loop on one H100 SXM of 700 W (PyTorch 2.11, CUDA 13.0, 27 November 2026,
 `benchmarks/gpu_clocks.py`), and their products and attention alone: h100_clocks.csv has seconds by torch's profiler and
 the clock beside them. Alone products hold the device at 1,110 to 1,350 of 1,980 MHz, FlashAttention-2 leaves it at
 1,980 on short sequences and draws 650 W there; inside of layers it runs at 1,340 to 1,980. Fitted by least squares to
