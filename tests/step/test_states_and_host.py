@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep.hardware import cluster
+from lockstep.hardware import cluster, device
 from lockstep.kernels.clock import MIXED, Clock, Work
 from lockstep.kernels.layer import MERGING, attention_core, layer_work
 from lockstep.kernels.optimizer import bucketing_s
@@ -97,3 +97,29 @@ def test_a_host_that_is_ahead_has_less_to_do_later(launch_s: float) -> None:
     assert total_s <= max(device_s[0], host_s[0]) + max(device_s[1], host_s[1]) + 1e-12
     if device_s[0] >= host_s[0]:
         assert total_s == pytest.approx(max(sum(device_s), sum(host_s)))
+
+
+def test_every_kernel_that_the_host_has_launched_ahead_costs_a_gap() -> None:
+    """None where a graph of the whole step is replayed."""
+    shard = _shard("megatron-te")
+    bare, work = Passes(Work(), Work()), layer_work(shard, DENSE)
+    curve = replace(shard.clock.device.efficiency, gap_s=1e-6)
+    spaced = replace(shard, clock=replace(shard.clock, device=replace(shard.clock.device, efficiency=curve)))
+    replayed = replace(spaced, clock=replace(spaced.clock, stack=replace(spaced.clock.stack, launch_s=0.0)))
+    seconds = []
+    for one in (shard, spaced, replayed):
+        found = layer_times(one, Network(cluster("dgx-h100:1"), one.grid), DENSE, bare)
+        seconds.append(float(found.compute_forward_s + found.compute_backward_s))
+    kernels = float(work.forward.kernels + work.backward.kernels)
+    assert seconds[1] - seconds[0] == pytest.approx(1e-6 * kernels, rel=1e-9)
+    assert seconds[2] == pytest.approx(seconds[0], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "slow"), [("h100-sxm", True), ("a100-sxm-80gb", True), ("h200", True), ("rtx-4090", False), ("l4", False)]
+)
+def test_kernels_wait_for_instructions_where_memory_is_fast(name: str, slow: bool) -> None:
+    """By bandwidth over the fp32 rate; no kernel takes less than its bytes."""
+    clock = Clock(device(name), "bf16")
+    assert clock.over(1.5) == (1.5 if slow else 1.0)
+    assert clock.over(1.0) == 1.0
