@@ -4,11 +4,17 @@ Recorded by `benchmarks/one_gpu.py --keep` on 26 November 2026 with PyTorch 2.11
 events that reading does not need.
 """
 
+import gzip
+import json
 from pathlib import Path
+from statistics import median
 
 import pytest
 
 import lockstep
+from lockstep.hardware import device, efficiency
+from lockstep.kernels.clock import WIDENED
+from lockstep.kernels.written import MASKED
 
 TRACES = Path(__file__).parent / "h100"
 
@@ -57,3 +63,15 @@ def test_kernels_of_a_step_take_what_is_priced() -> None:
     assert parts["compute.matmul"][0] == pytest.approx(parts["compute.matmul"][1], rel=0.07)
     assert parts["compute.stream"][0] == pytest.approx(parts["compute.stream"][1] + between_s, rel=0.06)
     assert parts["optimizer"][0] == pytest.approx(parts["optimizer"][1], rel=0.03)
+
+
+def test_kernels_over_scores_take_what_is_priced() -> None:
+    """Scores of two sequences and 32 heads: a mask in fp32 is added, and their gradients are copied to fp32."""
+    with gzip.open(TRACES / "unfused.json.gz", "rt") as read:
+        kernels = [one for one in json.load(read)["traceEvents"] if one.get("cat") == "kernel"]
+    rate_Bps = device("h100-sxm").memory_bandwidth_Bps * efficiency("h100").stream_frac
+    bytes_s = 6.0 * 2 * 32 * 2048**2 / rate_Bps
+    for name, factor in (("gpu_kernel_impl<at::native::CUDAFunctor_add<float>", MASKED), ("direct_copy", WIDENED)):
+        long = [one["dur"] * 1e-6 for one in kernels if name in one["name"] and one["dur"] * 1e-6 > 1.2 * bytes_s]
+        assert len(long) >= 16
+        assert median(long) / bytes_s == pytest.approx(factor, rel=0.05)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lockstep.hardware import cluster
-from lockstep.kernels.clock import Clock
+from lockstep.kernels.clock import MIXED, WIDENED, Clock
 from lockstep.kernels.feed_forward import activation
 from lockstep.kernels.layer import attention_core
 from lockstep.kernels.shard import Shard
@@ -112,7 +112,9 @@ def test_only_what_transformers_writes_out_is_written_out() -> None:
         activation(_shard(_recipe(written_out=out), name), 4096, 2048, 1, gated=False)
         for out, name in ((True, "gpt2-medium"), (False, "gpt2-medium"), (True, "vit-l-16"))
     )
-    assert float(written.forward.stream_s) == pytest.approx(38 / 2 * float(fused.forward.stream_s))
+    # Three passes of a copy to fp32 and ten of kernels that read both formats take longer than their bytes.
+    passes = 38 + 3 * (WIDENED - 1) + 10 * (MIXED - 1)
+    assert float(written.forward.stream_s) == pytest.approx(passes / 2 * float(fused.forward.stream_s))
     assert float(other.forward.stream_s) == float(fused.forward.stream_s)
     cores = [attention_core(_shard(_recipe(flash_attention=True, written_out=out)), 0) for out in (True, False)]
     assert cores[0] == cores[1]
