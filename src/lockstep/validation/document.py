@@ -214,9 +214,9 @@ NOTES = """
   layers they take 0.82 to 0.98 of that time and FlashAttention-2 1.1 to 1.3 times as long as alone, which is priced
   since ([decision 3](decisions/0003-device-efficiency.md)). In the profile of one of these steps products take 6 %
   longer than priced then, kernels that move memory and what lies between kernels 6 %, updates 2 % less; steps went
-  from 3.3 to 1.9 % off in the median. Steps compiled by torch come out 4 and 9 % too slow. Attention written out in
+  from 3.3 to 1.6 % off in the median. Steps compiled by torch come out 4 and 9 % too slow. Attention written out in
   transformers was 34 % too fast and GPT-2, whose activation is written out in fp32, 35 %; with both as its code has
-  them they are 17 % and 3 to 9 % too fast, their memory 1 % low.
+  them, and kernels as in that profile, they are 1 % and 2 to 7 % too fast, their memory 1 % low.
 - **Choices.** On one node choosing by prediction costs 3 % in the mean. Over several nodes one vTrain question of four
   goes wrong: 39.1B with tp 2, pp 8, dp 32 and micro-batches of two sequences took 21.9 s where 14.5 are predicted, and
   19.1 s with three. These two contradict one another; in no other table do rows (the last column).
