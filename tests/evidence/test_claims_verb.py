@@ -109,6 +109,8 @@ def test_errata_of_an_item_run() -> None:
     assert {one["severity"] for one in found.json()["errata"]} == {"high"}
     assert all(one["as_registered"] for one in found.json()["errata"])
     assert run("claims", "B.14/1", "--json").json()["errata"][0]["of"] == "B.14"
+    (one,) = run("claims", "--errata", "b.14/1", "--json").json()["errata"]
+    assert one["id"] == "B.14/1"
 
 
 def test_errata_show_the_printed_and_the_found_number_and_one_alone_what_decides_it() -> None:

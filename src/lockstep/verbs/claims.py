@@ -88,7 +88,9 @@ def claims(
     run: Annotated[bool, Switch("Run what decides the item; without it nothing runs.")] = False,
     all: Annotated[bool, Switch("Run what decides every item, the cheapest first.")] = False,
     within: Annotated[Time | None, Option("TIME", "Longest time for --all; items that do not fit are named.")] = None,
-    errata: Annotated[str | None, Option("ID", "Item whose errata are listed and run, or all.")] = None,
+    errata: Annotated[
+        str | None, Option("ID", "Item whose errata are listed and run, one of them such as B.14/1, or all.")
+    ] = None,
     severity: Annotated[
         str | None, Option("LEVEL", "Severity of the errata: high, medium or small. (default: all)")
     ] = None,
@@ -177,11 +179,21 @@ def _listed(kind: str | None, verdict: str | None, search: str | None) -> tuple[
 
 
 def _errata_of(item: str, severity: str | None) -> tuple[Erratum, ...]:
-    from lockstep.evidence.claims.shelf import errata, errata_of, find_entries
+    from lockstep.evidence.claims.shelf import errata, find_entries
 
     if item == ALL:
-        return tuple(one for one in errata() if severity in (None, one.severity))
-    return tuple(one for entry in find_entries(item) for one in errata_of(entry.id, severity or ""))
+        found = errata()
+    elif not (found := _erratum(item)):
+        items = {entry.id for entry in find_entries(item)}
+        found = tuple(one for one in errata() if one.of in items)
+    return tuple(one for one in found if severity in (None, one.severity))
+
+
+def _erratum(name: str) -> tuple[Erratum, ...]:
+    """The erratum of that id, if there is one."""
+    from lockstep.evidence.claims.shelf import errata
+
+    return tuple(one for one in errata() if one.id.casefold() == name.casefold())
 
 
 def _asked(words: list[str], run: bool, seed: int, engine: Engine, progress: Callable[[int, int], None]) -> Claims:
@@ -215,12 +227,11 @@ def _found(words: list[str]) -> tuple[Entry | Fact | Erratum, ...]:
     return _find(" ".join(words)) if words else ()
 
 
-def _find(name: str) -> tuple[Entry, ...] | tuple[Fact] | tuple[Erratum]:
+def _find(name: str) -> tuple[Entry, ...] | tuple[Fact] | tuple[Erratum, ...]:
     """Items, a fact of the lab or an erratum, by one name. Raises UnknownName."""
-    from lockstep.evidence.claims.shelf import errata, find_entries
+    from lockstep.evidence.claims.shelf import find_entries
     from lockstep.lab.facts import find_fact
 
-    for one in errata() if "/" in name else ():
-        if one.id.casefold() == name.casefold():
-            return (one,)
+    if found := _erratum(name):
+        return found
     return (find_fact(name),) if FACT.fullmatch(name) else find_entries(name)
