@@ -89,9 +89,9 @@ def errata() -> tuple[Erratum, ...]:
     return tuple(found)
 
 
-def errata_of(item: str, severity: str = "") -> tuple[Erratum, ...]:
-    """Those of one item; of one severity, if named."""
-    return tuple(one for one in errata() if one.of == item and severity in ("", one.severity))
+def errata_of(item: str) -> tuple[Erratum, ...]:
+    """Those of one item."""
+    return tuple(one for one in errata() if one.of == item)
 
 
 @cache
