@@ -116,9 +116,9 @@ def claims(
     """What a textbook chapter on distributed training says, whether it is so, and what decides it.
 
     Without an id the items are listed; with ids their cards are shown, and `run` runs their checks. `all` runs every
-    item, the cheapest first, as long as `within` allows. `errata` is the id of an item or of an erratum. `seed`: 0 when left out. The
-    answer does not depend on `engine`. `progress(experiments and deciders done, of)`. Raises BadInput, UnknownName,
-    RunFailed.
+    item, the cheapest first, as long as `within` allows. `errata` is the id of an item or of an erratum. `seed`: 0 when
+    left out. The answer does not depend on `engine`. `progress(experiments and deciders done, of)`. Raises BadInput,
+    UnknownName, RunFailed.
     """
     from lockstep.engines import find_engine, silent
     from lockstep.evidence.claims import decide, running
