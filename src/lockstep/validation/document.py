@@ -306,13 +306,14 @@ NOTES = """
   to GPipe's formula (tests/parallel). Megatron-LM's tests print no number of GPUs where a step is not bound by the
   host. DeepSeek-V3's training trace has no licence: a test reads it where it lies
   (tests/validation/test_deepseek_profile.py).
-- **The worst rows.** Narayanan's ZeRO-3 rows ran DeepSpeed of 2021 ([errata](errata.md)). Seven of vTrain's 29
-  rows on several nodes take 0.09 to 0.24 s longer for every turn of the pipeline than predicted, whatever the
-  micro-batch: all on two tensor-parallel ranks at 39.1B, and one each of 3.6B, 18.4B and 39.1B on more. Neither a full
-  allocator explains it (they fill 10 to 55 GB, rows that fill 60 to 76 are met within 12 %) nor gradients reduced
-  after every micro-batch, with which tp 8, pp 2, dp 32 would take 12 s more and takes less than predicted; the other
-  22 rows are off by 7 % in the mean. llm_foundry's are 8-GPU runs of 13B to 30B models and 40 GB GPUs with little room
-  for activations; what slowed them is not known.
+- **The worst rows.** Narayanan's ZeRO-3 rows ran DeepSpeed of 2021 ([errata](errata.md)). Seven of vTrain's 29 rows on
+  several nodes take 0.09 to 0.24 s longer for every turn of the pipeline than predicted, whatever the micro-batch: all
+  on two tensor-parallel ranks at 39.1B, and one each of 3.6B, 18.4B and 39.1B on more. At 39.1B a layer and sequence
+  takes 2.4 to 3.2 times as long on two ranks as on four, where products can at most double, and 1.3 times as long in
+  16 stages on four ranks as in eight. Neither a full allocator explains it nor gradients reduced after every
+  micro-batch, with which tp 8, pp 2, dp 32 would take 12 s more; the other 22 rows are off by 7 % in the mean.
+  llm_foundry's are 8-GPU runs of 13B to 30B models and 40 GB GPUs with little room for activations; what slowed them
+  is not known.
 """
 
 
