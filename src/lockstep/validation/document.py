@@ -311,9 +311,8 @@ NOTES = """
   on two tensor-parallel ranks at 39.1B, and one each of 3.6B, 18.4B and 39.1B on more. At 39.1B a layer and sequence
   takes 2.4 to 3.2 times as long on two ranks as on four, where products can at most double, and 1.3 times as long in
   16 stages on four ranks as in eight. Neither a full allocator explains it nor gradients reduced after every
-  micro-batch, with which tp 8, pp 2, dp 32 would take 12 s more; the other 22 rows are off by 7 % in the mean.
-  llm_foundry's are 8-GPU runs of 13B to 30B models and 40 GB GPUs with little room for activations; what slowed them
-  is not known.
+  micro-batch; the other 22 rows are off by 7 % in the mean. llm_foundry's are 8-GPU runs of 13B to 30B models and 40
+  GB GPUs with little room for activations; what slowed them is not known.
 """
 
 
