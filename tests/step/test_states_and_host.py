@@ -121,5 +121,5 @@ def test_every_kernel_that_the_host_has_launched_ahead_costs_a_gap() -> None:
 def test_kernels_wait_for_instructions_where_memory_is_fast(name: str, slow: bool) -> None:
     """By bandwidth over the fp32 rate; no kernel takes less than its bytes."""
     clock = Clock(device(name), "bf16")
-    assert clock.over(1.5) == (1.5 if slow else 1.0)
-    assert clock.over(1.0) == 1.0
+    assert clock.instruction_bound(1.5) == (1.5 if slow else 1.0)
+    assert clock.instruction_bound(1.0) == 1.0

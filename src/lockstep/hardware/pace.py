@@ -10,14 +10,12 @@ from lockstep.hardware.schema import FactorEntry, PaceEntry
 
 def paced(device: Device, entry: PaceEntry) -> Device:
     """The device with its kernels and its host as slow as the entry says."""
-    of = (entry.matmul, entry.attention, entry.stream, entry.optimizer, entry.launch, entry.step)
-    curve = device.efficiency.slowed(entry.factor, *(_factor(one) for one in of))
-    if entry.products is not None:
-        found = entry.products
-        before = device.efficiency
-        slower = before.matmul_max_frac / found.max_frac
-        power = before.power and before.power.slowed(slower, *(_factor(one) or entry.factor for one in of[1:3]))
-        curve = replace(curve, matmul_max_frac=found.max_frac, matmul_bytes_factor=found.bytes_factor, power=power)
+    before, products = device.efficiency, entry.products
+    of = (entry.attention, entry.stream, entry.optimizer, entry.launch, entry.step)
+    matmul = _factor(entry.matmul) if products is None else before.matmul_max_frac / products.max_frac
+    curve = before.slowed(entry.factor, matmul, *(_factor(one) for one in of))
+    if products is not None:
+        curve = replace(curve, matmul_bytes_factor=products.bytes_factor)
     return device.calibrated(curve, entry.error, entry.source, entry.date)
 
 

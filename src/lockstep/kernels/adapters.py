@@ -115,7 +115,7 @@ def adapter_work(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
 
 def _taken(shard: Shard, kernels: Around) -> tuple[Pair, Pair]:
     """Passes that what is around an adapter takes as long as, over outputs and over inputs."""
-    slower = 3.0 * (shard.clock.over(WIDENED) - 1.0)
+    slower = 3.0 * (shard.clock.instruction_bound(WIDENED) - 1.0)
     outputs, inputs = (
         (moved[0] + slower * many[0], moved[1] + slower * many[1])
         for moved, many in zip((kernels.outputs, kernels.inputs), kernels.widened, strict=True)
@@ -130,7 +130,7 @@ def _products(shard: Shard, rank: int, sides: tuple[Number, Number, Number, Numb
     parts = Passes(Work(), Work())
     for columns, inner in several:
         size_B = (rows * inner + inner * columns + rows * columns) * count * shard.clock.element_B
-        least_s = shard.clock.stream(shard.clock.over(THIN) * size_B).stream_s
+        least_s = shard.clock.stream(shard.clock.instruction_bound(THIN) * size_B).stream_s
         found = shard.trained_product(rows, columns, inner, count)
         parts += Passes(_at_least(found.forward, least_s), _at_least(found.backward, 2.0 * least_s))
         if again:

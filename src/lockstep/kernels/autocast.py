@@ -46,7 +46,7 @@ def autocast_work(shard: Shard) -> Passes:
         return Passes(Work(), Work())
     readers = (1 if shard.recipe.joint_qkv else 3, 2 if model.mlp.gated else 1)
     norm = (-4.0, 4.0) if writes_norms(shard) else norm_passes(shard)[:2]
-    widened, slower = shard.clock.over(WIDENED), 2.0 * ADDED * (shard.clock.over(MIXED) - 1.0)
+    widened, slower = shard.clock.instruction_bound(WIDENED), 2.0 * ADDED * (shard.clock.instruction_bound(MIXED) - 1.0)
     forward = 2.0 * norm[0] + CAST * sum(readers) + RESIDUALS[0] + slower
     backward = 2.0 * norm[1] + widened * CAST * sum(readers) + WIDENED_SUM * (sum(readers) - 2) + RESIDUALS[1]
     found = shard.elementwise(shard.loose_tokens * model.hidden, forward, backward, kernels=2 * sum(readers))
@@ -56,5 +56,6 @@ def autocast_work(shard: Shard) -> Passes:
 def parameter_work(shard: Shard, parameters: Number, tensors: int) -> Passes:
     """Casts of a layer's parameters and their gradients, and sums over micro-batches."""
     count = np.maximum(1.0, shard.grid.microbatches(shard.recipe.batch))
-    stream, widened_B = shard.clock.stream, shard.clock.over(WIDENED) * PARAMETER_B + SUM_B * (1.0 - 1.0 / count)
+    stream, widened = shard.clock.stream, shard.clock.instruction_bound(WIDENED)
+    widened_B = widened * PARAMETER_B + SUM_B * (1.0 - 1.0 / count)
     return Passes(stream(PARAMETER_B * parameters, tensors), stream(widened_B * parameters, 2 * tensors))

@@ -37,11 +37,11 @@ errors of vTrain's steps, which wait for the host, had been seen."""
 
 OPERATIONS = 1.03
 """Times as long as their bytes that PyTorch's sums and activations took alone on H100 (`validation/products.py`)."""
-BYTES_PER_FLOP = 3.35 / 66.9
-"""Memory bandwidth of H100 over its fp32 peak, where what kernels take over their bytes was measured."""
 MIXED, WIDENED = 1.3, 1.5
 """The same of sums of half precision and fp32, and of copies of half precision to fp32, which are not vectorised: 1.27
 to 1.36 and 1.43 to 1.57 inside of steps, 1.51 in three sizes alone; smaller tensors more (H100, as in `copies.py`)."""
+BYTES_PER_FLOP = 3.35 / 66.9
+"""Memory bandwidth of H100 over its fp32 peak, where what kernels take over their bytes was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ class Work:
         """This work where `mask` holds, nothing elsewhere."""
         return self * np.where(mask, 1.0, 0.0)
 
-    def mixed(self, factors: tuple[Number, Number, Number]) -> Work:
-        """This work inside a step: `factors` of products and of attention, and seconds between kernels (`mixing`)."""
+    def inside(self, factors: tuple[Number, Number, Number]) -> Work:
+        """This work inside a step, by factors of products and attention and seconds between kernels."""
         return replace(
             self,
             matmul_s=self.matmul_s * factors[0],
@@ -231,7 +231,7 @@ class Clock:
         """PyTorch's own operations, which must move `size_B` bytes in all."""
         return self.stream(size_B * OPERATIONS, kernels)
 
-    def mixing(self, whole: Work) -> tuple[Number, Number, Number]:
+    def factors_inside(self, whole: Work) -> tuple[Number, Number, Number]:
         """Seconds of products and of attention over those alone, in passes of kernels `whole`, and between kernels."""
         power, dtype = self.device.efficiency.power, SCALED.get(self.dtype, self.dtype)
         if power is None:
@@ -243,7 +243,7 @@ class Clock:
         """Seconds between kernels that the host has launched ahead; none where a graph of the whole step does."""
         return np.where(self.stack.launch_s > 0.0, self.device.efficiency.gap_s, 0.0)
 
-    def over(self, factor: float) -> float:
+    def instruction_bound(self, factor: float) -> float:
         """Times as long as its bytes that a kernel takes here that takes `factor` times as long on H100.
 
         Such kernels wait for their instructions, not for the memory. Devices with fewer bytes of bandwidth for each

@@ -267,14 +267,14 @@ class LayerWork:
         """One backward pass without recomputation."""
         return self.passes.backward + self.core.backward
 
-    def mixed(self, factors: tuple[Number, Number, Number]) -> LayerWork:
-        """The same where products and attention take `factors` times as long (`Clock.mixing`)."""
+    def inside(self, factors: tuple[Number, Number, Number]) -> LayerWork:
+        """The same inside a step (`Work.inside`)."""
         return LayerWork(
-            self.passes.mixed(factors),
-            self.core.mixed(factors),
-            self.shared.mixed(factors),
-            None if self.frozen is None else self.frozen.mixed(factors),
-            None if self.counted is None else self.counted.mixed(factors),
+            self.passes.inside(factors),
+            self.core.inside(factors),
+            self.shared.inside(factors),
+            None if self.frozen is None else self.frozen.inside(factors),
+            None if self.counted is None else self.counted.inside(factors),
         )
 
 

@@ -68,7 +68,7 @@ def norm_passes(shard: Shard) -> tuple[float, float, int, int]:
     """Passes forward and backward of one norm, and kernels of either."""
     if not writes_norms(shard):
         return KINDS[shard.recipe.norm_kernels]
-    (forward, backward, *kernels), takes = WRITTEN_NORM, [shard.clock.over(one) for one in NORM_TAKES]
+    (forward, backward, *kernels), takes = WRITTEN_NORM, [shard.clock.instruction_bound(one) for one in NORM_TAKES]
     trained = shard.recipe.adapters is None
     return forward * takes[0], (backward - OF_WEIGHT * (not trained)) * takes[1], kernels[0], kernels[1] - (not trained)
 
@@ -98,7 +98,7 @@ def rotary_work(shard: Shard, elements: Number) -> Passes:
     fused = shard.recipe.fused_norms and not (shard.clock.stack.kernels == ENGINE and _stretched(shard.model.rotary))
     if fused:
         return shard.elementwise(elements, *ROTARY)
-    (forward, backward, kernels), takes = WRITTEN_ROTARY, [shard.clock.over(one) for one in ROTARY_TAKES]
+    (forward, backward, kernels), takes = WRITTEN_ROTARY, [shard.clock.instruction_bound(one) for one in ROTARY_TAKES]
     return shard.operations(elements, forward * takes[0], backward * takes[1], kernels, kernels)
 
 

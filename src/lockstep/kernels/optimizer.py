@@ -39,7 +39,7 @@ def optimizer_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: Rank
     matrix, other = updated(grid, parameters)
     products = matrix * recipe.states.matmul_flops_factor * hidden
     rate = clock.matmul_peak_flops * clock.device.efficiency.matmul_max_frac
-    takes = 1.0 if recipe.software.kernels == "xla" else clock.over(MULTI_TENSOR)
+    takes = 1.0 if recipe.software.kernels == "xla" else clock.instruction_bound(MULTI_TENSOR)
     moved_s = clock.stream(takes * (updated_B(recipe, matrix, other) + _around_B(recipe) * (matrix + other))).stream_s
     return clock.device.efficiency.optimizer_factor * (moved_s + products / rate)
 

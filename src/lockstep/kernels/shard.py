@@ -26,9 +26,9 @@ class Passes:
     def __add__(self, other: Passes) -> Passes:
         return Passes(self.forward + other.forward, self.backward + other.backward)
 
-    def mixed(self, factors: tuple[Number, Number, Number]) -> Passes:
-        """The same where products and attention take `factors` times as long."""
-        return Passes(self.forward.mixed(factors), self.backward.mixed(factors))
+    def inside(self, factors: tuple[Number, Number, Number]) -> Passes:
+        """The same inside a step (`Work.inside`)."""
+        return Passes(self.forward.inside(factors), self.backward.inside(factors))
 
     @property
     def replayed(self) -> Passes:

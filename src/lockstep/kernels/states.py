@@ -62,8 +62,8 @@ def _sum_B(shard: Shard) -> Number:
     one_format = recipe.gradient_B == element_B or recipe.dtype == "fp16"
     if one_format or recipe.software.kernels == "xla":
         return bare_B
-    slow_B = clock.over(WIDENED) * (element_B + recipe.gradient_B) + 3.0 * recipe.gradient_B
-    whole_B = slow_B if recipe.converted_gradients else clock.over(MIXED) * bare_B
+    slow_B = clock.instruction_bound(WIDENED) * (element_B + recipe.gradient_B) + 3.0 * recipe.gradient_B
+    whole_B = slow_B if recipe.converted_gradients else clock.instruction_bound(MIXED) * bare_B
     return np.where(sharing_of(recipe, shard.grid).scatters, bare_B, whole_B)
 
 

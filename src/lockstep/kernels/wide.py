@@ -66,12 +66,12 @@ def _stream(shard: Shard, mlp: Mlp) -> Passes:
 
 def _to_half(shard: Shard, elements: Number, kernels: int) -> Passes:
     """Copies to half precision, and of their gradients to fp32."""
-    return shard.operations(elements, CAST, CAST * shard.clock.over(WIDENED), kernels, kernels)
+    return shard.operations(elements, CAST, CAST * shard.clock.instruction_bound(WIDENED), kernels, kernels)
 
 
 def _to_fp32(shard: Shard, elements: Number, kernels: int) -> Passes:
     """Copies to fp32, and of their gradients to half precision."""
-    return shard.operations(elements, CAST * shard.clock.over(WIDENED), CAST, kernels, kernels)
+    return shard.operations(elements, CAST * shard.clock.instruction_bound(WIDENED), CAST, kernels, kernels)
 
 
 def _attention(shard: Shard) -> Passes:

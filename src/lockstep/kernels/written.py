@@ -44,18 +44,18 @@ def written_gelu(shard: Shard, elements: Number) -> Passes:
     """GPT-2's activation on so many elements."""
     if not shard.recipe.autocast:
         return _each(shard, elements, GELU)
-    (forward, backward, *kernels), over = AUTOCAST_GELU, shard.clock.over
-    slower = (over(WIDENED) - 1.0, over(MIXED) - 1.0)
-    more = (sum(times * passes for times, passes in zip(slower, side, strict=True)) for side in SLOW_GELU)
-    return _each(shard, elements, (forward + next(more), backward + next(more), *kernels))
+    (forward, backward, *kernels), bound = AUTOCAST_GELU, shard.clock.instruction_bound
+    slower = bound(WIDENED) - 1.0, bound(MIXED) - 1.0
+    there, back = (slower[0] * copied + slower[1] * both for copied, both in SLOW_GELU)
+    return _each(shard, elements, (forward + there, backward + back, *kernels))
 
 
 def written_scores(shard: Shard, scores: Number) -> Passes:
     """What attention does to so many scores between its two products."""
-    wide, over = casts(shard), shard.clock.over
+    wide, bound = casts(shard), shard.clock.instruction_bound
     forward, backward, there, back = (np.where(wide, *both) for both in zip(AUTOCAST_SCORES, SCORES, strict=True))
-    widened = 3.0 * (over(WIDENED) - 1.0)
-    forward = forward + np.where(wide, 3.0 * (over(MASKED) - 1.0), widened)
+    widened = 3.0 * (bound(WIDENED) - 1.0)
+    forward = forward + np.where(wide, 3.0 * (bound(MASKED) - 1.0), widened)
     return _each(shard, scores, (forward, backward + widened + PRODUCT, there, back + 1))
 
 

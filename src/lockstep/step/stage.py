@@ -179,8 +179,8 @@ def layer_inside(shard: Shard, kind: LayerKind, states: Passes | None = None) ->
     again = whole_again(shard, kind, work) * _repeated(shard)
     if np.any(mode == SELECTIVE):
         again += modules_again(shard, kind, work.core).when(mode == SELECTIVE)
-    mixing = shard.clock.mixing(work.forward + work.backward + again)
-    return work.mixed(mixing), again.mixed(mixing), (states or Passes(Work(), Work())).mixed(mixing)
+    factors = shard.clock.factors_inside(work.forward + work.backward + again)
+    return work.inside(factors), again.inside(factors), (states or Passes(Work(), Work())).inside(factors)
 
 
 def _repeated(shard: Shard) -> Number:
@@ -320,7 +320,7 @@ def _counted_s(shard: Shard, there: Work, counted: Work) -> Number:
 
 def part_inside(clock: Clock, parts: Passes) -> Passes:
     """Work outside the layers as its kernels run beside each other."""
-    return parts.mixed(clock.mixing(parts.forward + parts.backward))
+    return parts.inside(clock.factors_inside(parts.forward + parts.backward))
 
 
 def part_times(clock: Clock, recipe: Recipe, parts: Passes) -> StageTimes:

@@ -41,7 +41,7 @@ def layer(row: dict[str, str]) -> Work:
     """Kernels of the row's layer as they run beside each other, forward and backward."""
     found = _passes(row, factor())
     whole = found.forward + found.backward
-    return whole.mixed(_clock(row).mixing(whole))
+    return whole.inside(_clock(row).factors_inside(whole))
 
 
 def _clock(row: dict[str, str]) -> Clock:

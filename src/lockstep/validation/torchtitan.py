@@ -46,8 +46,6 @@ GIB = 2.0**30
 SOURCE = "pytorch/torchtitan, benchmarks: llama3_h100_202412, asyncTP_llama3_h100_2025-06, llama3-8b_h200_202506"
 FILE = "torchtitan.csv"
 MODELS = {"Llama 3.1 8B": "llama3-8b", "Llama 3.1 70B": "llama3-70b", "Llama 3.1 405B": "llama3-405b"}
-PEAK_FRAC = (500 / 700) ** (1 / 3)
-"""Of SXM's rate at 700 W."""
 RECOMPUTED = ("op",)
 
 
