@@ -7,6 +7,7 @@ import pytest
 from lockstep.errors import UnknownName
 from lockstep.hardware import cluster
 from lockstep.hardware.device import curves
+from lockstep.kernels.casts import casts
 from lockstep.kernels.clock import Clock
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, default_stack, stack, stacks
@@ -105,11 +106,10 @@ def test_a_faster_attention_kernel_shortens_a_step() -> None:
 def test_casts_to_fp8_cost_memory_traffic_that_bf16_does_not_have() -> None:
     """Two bytes read and two written for each element of an input."""
     wide, narrow = (Clock(CLUSTER.device, dtype) for dtype in ("bf16", "fp8"))
-    assert wide.quantising(1e9).device_s == 0.0
-    assert narrow.quantising(1e9).device_s == pytest.approx(narrow.stream(4e9).device_s)
-    current = replace(narrow, current_scaling=True)
-    assert current.quantising(1e9).device_s == pytest.approx(narrow.stream(6e9).device_s)
-    assert replace(wide, current_scaling=True).quantising(1e9).device_s == 0.0
+    for scaling, each_B in (("delayed", 4.0), ("current", 6.0)):
+        assert [one.device_s for one in casts(wide, scaling, 1e9, 1e9)] == [0.0, 0.0]
+        for one in casts(narrow, scaling, 1e9, 1e9):
+            assert one.device_s == pytest.approx(narrow.stream(each_B * 1e9).device_s)
 
 
 def test_one_s_own_program_is_taken_as_an_object() -> None:

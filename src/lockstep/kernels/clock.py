@@ -111,7 +111,6 @@ class Clock:
     stack: Stack = field(default_factory=partial(stack, DEFAULT))
     attention_kernel: str | None = None
     overlap_device_frac: float | None = None
-    current_scaling: bool = False
 
     @classmethod
     def of(cls, device: Device, recipe: Recipe) -> Clock:
@@ -120,8 +119,7 @@ class Clock:
         if recipe.cuda_graphs == "step":
             software = replace(software, launch_s=0.0, recompute_host_s=0.0)
         share = recipe.overlap_device_frac
-        scaling = recipe.current_scaling
-        return cls(device, recipe.dtype, recipe.element_B, software, recipe.attention_kernel, share, scaling)
+        return cls(device, recipe.dtype, recipe.element_B, software, recipe.attention_kernel, share)
 
     @property
     def traffic_device_frac(self) -> float:
@@ -214,14 +212,6 @@ class Clock:
 
     def _host(self, seconds: float) -> float:
         return seconds * self.device.efficiency.host_factor
-
-    def quantising(self, elements: Number) -> Work:
-        """Casting `elements` that products read to a narrow format, once by rows and once by columns; with current
-        scaling after a pass that finds the largest value.
-        """
-        narrow_B = INPUT_B.get(self.dtype)
-        read_B = self.element_B * (2.0 if self.current_scaling and self.dtype == "fp8" else 1.0)
-        return Work() if narrow_B is None else self.stream((read_B + 2.0 * narrow_B) * elements)
 
     def elementwise(self, size_B: Number, kernels: Number = 1) -> Work:
         """The software's norms and elementwise kernels, which must move `size_B` bytes in all."""

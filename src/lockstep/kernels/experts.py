@@ -35,6 +35,7 @@ import numpy as np
 
 from lockstep.kernels.clock import Work
 from lockstep.kernels.feed_forward import feed_forward
+from lockstep.kernels.permutation import grouped, permuted
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.types.arrays import Number
 from lockstep.workload import Experts
@@ -65,13 +66,14 @@ def router(shard: Shard, moe: Experts) -> Passes:
 
 def dispatched(shard: Shard, moe: Experts) -> Passes:
     """What follows when it is known how many tokens each expert gets: permutation, routed experts and shared ones."""
-    h, local, width = shard.model.hidden, moe.experts / shard.grid.ep, moe.ffn / shard.grid.expert_tp
-    parts = feed_forward(shard, width, shard.routed_tokens * moe.top_k / local, local, moe.gated)
-    parts += shard.elementwise(shard.loose_tokens * moe.top_k * h, 4.0, 4.0, kernels=4)
+    local, width = moe.experts / shard.grid.ep, moe.ffn / shard.grid.expert_tp
+    rows = shard.routed_tokens * moe.top_k / local
+    parts = feed_forward(shard, width, rows, local, moe.gated) + grouped(shard, width, rows, local, moe.gated)
+    parts += permuted(shard, moe, local)
     if not shard.recipe.grouped_experts:
         parts += _looped(shard, moe, local)
     if shard.recipe.padded_experts and shard.clock.dtype in CASTS:
-        rows_B = shard.routed_tokens * moe.top_k * h * shard.clock.element_B
+        rows_B = rows * local * shard.model.hidden * shard.clock.element_B
         parts += Passes(shard.clock.stream(4 * rows_B, 2), shard.clock.stream(4 * rows_B, 2))
     return parts + _launches(shard, local) + shared_experts(shard, moe)
 
@@ -108,7 +110,7 @@ def _launches(shard: Shard, local: Number) -> Passes:
     if recipe.grouped_experts:
         return Passes(Work(), Work())
     casts, each = CASTS.get(dtype, 0), SETS.get(dtype, 1)
-    if dtype == "fp8" and recipe.current_scaling:
+    if dtype == "fp8" and recipe.scaling == "current":
         casts = CURRENT
     more_forward = 2 * (local * (casts + each) - 1 - (casts > 0))
     more_backward = 2 * (local * (casts + 2 * each) - 2 - (casts > 0))

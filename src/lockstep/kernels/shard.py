@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lockstep.kernels.casts import casts
 from lockstep.kernels.clock import Clock, Work
 from lockstep.layout import LayoutGrid, Recipe, busiest_rank_frac
 from lockstep.types.arrays import Number
@@ -73,14 +74,15 @@ class Shard:
         """
         if self.recipe.adapters is None:
             return self.trained_product(m, n, k, count)
-        casts = self.clock.quantising(m * k * count), self.clock.quantising(m * n * count)
-        return Passes(self.clock.matmul(m, n, k, count) + casts[0], self.clock.matmul(m, k, n, count) + casts[1])
+        return self._cast(m, n, k, count) + Passes(self.clock.matmul(m, n, k, count), self.clock.matmul(m, k, n, count))
 
     def trained_product(self, m: Number, n: Number, k: Number, count: Number = 1) -> Passes:
         """The same of weights that are trained."""
         forward, backward = self.clock.matmul(m, n, k, count), self.clock.matmul_backward(m, n, k, count)
-        casts = self.clock.quantising(m * k * count), self.clock.quantising(m * n * count)
-        return Passes(forward + casts[0], backward + casts[1])
+        return self._cast(m, n, k, count) + Passes(forward, backward)
+
+    def _cast(self, m: Number, n: Number, k: Number, count: Number) -> Passes:
+        return Passes(*casts(self.clock, self.recipe.scaling, m * k * count, m * n * count, n * k * count))
 
     def elementwise(self, elements: Number, forward_passes: float, backward_passes: float, kernels: int = 1) -> Passes:
         """A kernel that reads and writes `elements` so many times in either direction."""

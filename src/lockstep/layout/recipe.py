@@ -38,6 +38,8 @@ CUDA_GRAPHS = ("none", "attention", "step")
 EXCHANGES = ("copy", "node")
 NORM_KERNELS = ("one", "split", "converted")
 COPIES = ("none", "gpt-neox", "nanotron")
+SCALINGS = ("delayed", "current", "rows")
+PERMUTATIONS = ("fused", "torchtitan", "transformers-5", "transformers-4")
 MFU_CONVENTIONS = ("full", "causal", "6n")
 NARROW_B = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 """Bytes per element of an input kept in a narrow format, its scales included (one byte per 32 or 16 elements)."""
@@ -130,8 +132,9 @@ class Recipe(Brief):
     micro-batch per step, and no clipping by the norm of all gradients."""
     narrow_inputs: bool = False
     """Where products run in fp8 or narrower, linear layers keep their inputs in that format (Transformer Engine)."""
-    current_scaling: bool = False
-    """Casts to fp8 read a tensor once more for its largest value (Transformer Engine's Float8CurrentScaling)."""
+    scaling: str = "delayed"
+    """Scales of fp8: delayed, of steps before; current, of the tensor at hand, which is read once more for its largest
+    value; or rows, one for each of its rows (torchao's rowwise recipe)."""
     overlap_dp: bool = True
     """Data-parallel traffic overlaps with the backward pass (and FSDP's gathers with both passes)."""
     sharding: str = "any"
@@ -196,6 +199,9 @@ class Recipe(Brief):
     """Pipeline sends overlap with compute."""
     paired_sends: bool = True
     """What a stage sends to a neighbour and receives from it travel together, not in turns (DeepSpeed's engine)."""
+    permutation: str = "fused"
+    """How rows of tokens are brought to their experts and back: in fused kernels, as torchtitan's code does it, or as
+    that of transformers 5, or of transformers 4, which runs experts in turn (`kernels/permutation.py`)."""
     grouped_experts: bool = True
     """The products of a rank's experts are one kernel, not one for each (as in Transformer Engine's GroupedLinear)."""
     sliced_experts: bool = False
@@ -252,6 +258,8 @@ class Recipe(Brief):
             ("optimizer", self.optimizer, tuple(OPTIMIZERS), "--optimizer"),
             ("kernels of a norm", self.norm_kernels, NORM_KERNELS, "norm_kernels"),
             ("copies between kernels", self.copies, COPIES, "copies"),
+            ("scaling of fp8", self.scaling, SCALINGS, "scaling"),
+            ("permutation of tokens", self.permutation, PERMUTATIONS, "permutation"),
             ("what CUDA graphs hold", self.cuda_graphs, CUDA_GRAPHS, "--cuda-graphs"),
         ):
             if said is not None and said not in words:

@@ -222,7 +222,7 @@ def _recipe(row: dict[str, str], name: str, layout: Layout) -> Recipe:
         batch=int(row["gbs_seqs"]),
         dtype=DTYPES[row["precision"]],
         overlap_pp=layout.vpp > 1,
-        current_scaling=row["container"][0].isdigit(),
+        scaling="current" if row["container"][0].isdigit() else "delayed",
         offload_layers=_offloaded(row, name),
         **experts,
     )

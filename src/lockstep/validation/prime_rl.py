@@ -6,7 +6,10 @@ January 2026: each layer is recomputed and is to be compiled (benchmarks/scripts
 of position_ids whether samples are packed (modeling_flash_attention_utils.py, _is_packed_sequence), which breaks the
 graph, and a checkpointed layer that cannot be traced as a whole runs eagerly, with the compiler off inside (PyTorch,
 torch/utils/checkpoint.py, the note before `checkpoint`). Found after their steps had come out 9 to 42 % too fast. The
-model with experts is prime-rl's own and is told where samples begin. Parameters in fp32, gathered in bf16 and given up
+model with experts is prime-rl's own and is told where samples begin, but FlashAttention 3 is a function of autograd
+that the compiler does not trace either; prime-rl says so of FlashAttention 4, and that a checkpointed block is eager
+then (trainer/models/layers/attn.py). Its experts are torchtitan's (layers/moe.py). It had come out 49 % too fast.
+Parameters in fp32, gathered in bf16 and given up
 after each pass, gradients reduced in fp32 after every micro-batch (trainer/config.py: optimization_dtype, reduce_dtype,
 reshard_after_forward; trainer/model.py, setup_fsdp).
 The head and the loss are not compiled. FlashAttention 2 and 3 are not told apart.
@@ -37,7 +40,6 @@ FILE = "prime_rl_benchmarks.csv"
 CLUSTERS = {"NVIDIA H100 80GB HBM3": "dgx-h100", "NVIDIA H200": "dgx-h200", "NVIDIA B200": "dgx-b200"}
 CATALOG = {"Qwen3-30B-A3B-Instruct-2507": "qwen3-30b-a3b"}
 KERNELS = {"flash_attention_2": "flash2", "flash_attention_3": "flash3"}
-COMPILED: Json = {"name": "fsdp-compile"}
 EAGER: Json = {"name": "hf-trainer-5", "sharding": "fsdp2", "autocast": False, "recompute_stops": True}
 MEMORY_ERROR = "torch.OutOfMemoryError"
 
@@ -110,8 +112,8 @@ def _model(row: dict[str, str]) -> Transformer | ConvNet:
 def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable[[Case], float]) -> Case:
     devices = int(row["n_gpus"])
     recipe = Recipe.by(
-        **(COMPILED if row["model"] in CATALOG else EAGER), seq=int(row["seq_len"]),
-        batch=int(row["micro_batches"]) * devices, attention_kernel=KERNELS[row["attention_kernel"]],
+        **EAGER, seq=int(row["seq_len"]), batch=int(row["micro_batches"]) * devices,
+        attention_kernel=KERNELS[row["attention_kernel"]], permutation="torchtitan",
     )  # fmt: skip
     return Case(
         row=f"{row['row_id']} {row['model']} seq {row['seq_len']} {row['gpu_type'].split()[1]} x{devices}",

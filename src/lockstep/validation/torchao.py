@@ -17,7 +17,7 @@ from collections import Counter
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
-from lockstep.validation.torchtitan import fsdp2, hbm2e
+from lockstep.validation.torchtitan import fsdp2, hbm2e, scaling_of
 from lockstep.workload import model
 
 SOURCE = "pytorch/ao@36027d8, docs/source/workflows/training.md"
@@ -46,7 +46,7 @@ def _why_not(row: dict[str, str]) -> str:
 def _case(row: dict[str, str]) -> Case:
     devices, seq, batch = (int(row[name]) for name in ("n_gpus", "seq_len", "gbs_seqs_derived"))
     dtype = "bf16" if row["recipe"] == "bf16" else "fp8"
-    recipe = fsdp2(seq, batch, dtype, compiled=True)
+    recipe = fsdp2(seq, batch, dtype, True, scaling_of(row["recipe"]))
     return Case(
         row=f"{row['row_id']} {row['gpu']} {row['recipe']}",
         quantity="step_time_s",

@@ -70,18 +70,24 @@ def left_out() -> Counter[str]:
     return Counter(why for row in read_rows(FILE) if (why := _why_not(row)))
 
 
-def fsdp2(seq: int, batch: int, dtype: str, compiled: bool) -> Recipe:
+def fsdp2(seq: int, batch: int, dtype: str, compiled: bool, scaling: str = "current") -> Recipe:
     """How torchtitan trains with FSDP2 and neither tensor, pipeline nor context parallelism."""
     return Recipe.by(
         "torchtitan",
         seq=seq,
         batch=batch,
         dtype=dtype,
+        scaling=scaling,
         fused_elementwise=compiled,
         fused_norms=compiled,
         fused_sums=compiled,
         recompute_modules=RECOMPUTED,
     )
+
+
+def scaling_of(recipe: str) -> str:
+    """The word for a recipe of torchao's."""
+    return "rows" if "rowwise" in recipe else "current"
 
 
 def _described() -> list[dict[str, str]]:
@@ -150,7 +156,7 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
     layout = _layout(row, found.layers if isinstance(found, Transformer) else 0)
     dtype = "fp8" if row["float8"] == "1" else "bf16"
     recipe = replace(
-        fsdp2(int(row["seq_len"]), int(row["gbs_seqs"]), dtype, compiled),
+        fsdp2(int(row["seq_len"]), int(row["gbs_seqs"]), dtype, compiled, scaling_of(row["precision_note"])),
         cross_entropy="eager" if "202412" in row["source"] else None,
         reshard=layout.pp == 1,
         overlap_tp="async" if row["async_tp"] == "1" else "none",
