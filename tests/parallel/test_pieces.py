@@ -101,7 +101,7 @@ def test_products_in_pieces_expose_at_most_a_product_less_than_chunks_that_alter
 ) -> None:
     """Chunks that alternate leave the first product alone; here all products have traffic beside them."""
     flows = (Flow("all-gather", "tp", 0.0, 0.0), Flow("reduce-scatter", "tp", 1.0, comm_s))
-    one, _ = tensor.pieces(flows, "all", (work_s, work_s))
+    one, _ = tensor.pieces((flows, flows), "all", (work_s, work_s))
     link = PlainLink(0.0, 0.5 / comm_s)
     apart = chunked.price(chunked.Product(work_s, 1.0), Collectives(on_link(2, link), "ring"), tensor.CHUNKS)
     left_s = float(apart.exposed_comm_s)

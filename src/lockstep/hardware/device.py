@@ -77,6 +77,8 @@ class Efficiency:
     """Further factor on what a step costs the host beside its launches."""
     fp8_frac: float = 1.0
     """Fraction of the peak that products reach in fp8, over that in half precision."""
+    fp8_bytes_factor: float = 1.0
+    """Factor on `matmul_bytes_factor` of products in fp8."""
     optimizer_factor: float = 1.0
     """Factor on the seconds of an update beyond what its memory traffic at `stream_frac` takes."""
     traffic_device_frac: float = 0.0

@@ -158,14 +158,19 @@ class Clock:
     def arithmetic(self, flops: Number) -> Work:
         """`flops` of products in one kernel, as if their operands were on chip."""
         curve = self.device.efficiency
-        most_frac = curve.matmul_max_frac * (curve.fp8_frac if SCALED.get(self.dtype, self.dtype) == "fp8" else 1.0)
+        most_frac = curve.matmul_max_frac * (curve.fp8_frac if self._fp8 else 1.0)
         seconds = flops / (self.matmul_peak_flops * most_frac)
         return Work(matmul_s=seconds, flops=flops, kernels=1)
 
     def operands(self, size_B: Number) -> Work:
         """Bytes that products read or write: what of them does not hide behind their arithmetic."""
-        factor = self.device.efficiency.matmul_bytes_factor
+        curve = self.device.efficiency
+        factor = curve.matmul_bytes_factor * (curve.fp8_bytes_factor if self._fp8 else 1.0)
         return Work(matmul_s=factor * size_B / self.device.memory_bandwidth_Bps)
+
+    @property
+    def _fp8(self) -> bool:
+        return SCALED.get(self.dtype, self.dtype) == "fp8"
 
     def matmul_backward(self, m: Number, n: Number, k: Number, count: Number = 1) -> Work:
         """The two products that give the gradients of both operands."""

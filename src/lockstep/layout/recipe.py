@@ -132,6 +132,8 @@ class Recipe(Brief):
     micro-batch per step, and no clipping by the norm of all gradients."""
     narrow_inputs: bool = False
     """Where products run in fp8 or narrower, linear layers keep their inputs in that format (Transformer Engine)."""
+    narrow_reductions: bool = False
+    """What forward products in fp8 give is sent in fp8 to be added by tensor-parallel ranks (NeMo's on H100)."""
     scaling: str = "delayed"
     """Scales of fp8: delayed, of steps before; current, of the tensor at hand, which is read once more for its largest
     value; or rows, one for each of its rows (torchao's rowwise recipe)."""
@@ -361,6 +363,14 @@ class Recipe(Brief):
         """Bytes per element that linear layers keep of their inputs; None means as activations."""
         narrow = self.narrow_inputs and self.dtype in NARROW_B
         return NARROW_B[self.dtype] if self.cached_B is None and narrow else self.cached_B
+
+    @property
+    def narrow_traffic(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Shares of an element's bytes in which tensor-parallel ranks gather, and reduce, forward and backward."""
+        narrow = self.narrow_inputs and self.dtype in NARROW_B
+        gathered = NARROW_B[self.dtype] / self.element_B if narrow else 1.0
+        reduced = NARROW_B[self.dtype] / self.element_B if self.narrow_reductions and self.dtype == "fp8" else 1.0
+        return (gathered, reduced), (gathered, 1.0)
 
     @property
     def attention_output_B(self) -> float | None:

@@ -115,16 +115,18 @@ def layer_pieces(shard: Shard, network: Network, work: LayerWork, kind: LayerKin
     split, rounds = grid.sequence_parallel > 0, tensor_rounds(model, kind)
     products_s = work.passes.forward.matmul_s, work.passes.backward.matmul_s
     taken_s: list[Number] = [sum(one.kernels_s for one in side) for side in exchanged]
-    gathered = tensor.flows(network.levels("tp"), tokens * element_B, split, rounds)
+    there, back = (
+        tensor.flows(network.levels("tp"), tokens * element_B, split, rounds, narrow) for narrow in recipe.narrow_traffic
+    )
     inside: Pair
     if recipe.overlap_tp == "async":
-        beside = asynchronous.pieces(gathered, grid.tp, product_pairs(shard, kind))
+        beside = asynchronous.pieces(there, grid.tp, product_pairs(shard, kind))
         inside = beside, beside
     else:
-        again = tensor.gathered_again(gathered[0], recipe.overlap_tp, products_s[1]) if recipe.gathers_again else None
+        again = tensor.gathered_again(back[0], recipe.overlap_tp, products_s[1]) if recipe.gathers_again else None
         if again and recipe.overlap_tp == "all":
             taken_s[1] = taken_s[1] + np.where(split, again.kernels_s, 0.0)
-        whole = tensor.pieces(gathered, recipe.overlap_tp, products_s, (taken_s[0], taken_s[1]))
+        whole = tensor.pieces((there, back), recipe.overlap_tp, products_s, (taken_s[0], taken_s[1]))
         inside = whole[:1], (*whole[1:], *((again,) if again else ()))
     sides = inside
     if kind.attends:

@@ -6,10 +6,11 @@ the clock beside them. Alone products hold the device at 1,110 to 1,350 of 1,980
 1,980 on short sequences and draws 650 W there; inside of layers it runs at 1,340 to 1,980. Fitted by least squares to
 logarithms of the seconds of products in layers, and with half the weight alone:
 
-    e, c, e8     rate and operand traffic of products at the full clock (`products.py`), and the rate in fp8
+    e, c         rate and operand traffic of products at the full clock (`products.py`)
+    e8, c8       the same in fp8
     W, W8, V     watts of products in either format, and of kernels that move memory, at the full clock
 
-under `PowerLimit`, with weak pulls of e and e8 to 0.92 and 0.9, of c to 0.3 and of V to 450 W. Attention is priced by
+under `PowerLimit`, with weak pulls of e and e8 to 0.92 and 0.9, of c and c8 to 0.3 and of V to 450 W. Attention is priced by
 its curve. The rates of the catalog are those of products alone: e times the clock that they keep.
 """
 
@@ -28,8 +29,8 @@ from lockstep.validation.case import read_rows
 FILE, DEVICE, CURVE = "h100_clocks.csv", "h100-sxm", "h100"
 LIMIT_W, ATTENTION_W = 700.0, 650.0
 ALONE_WEIGHT = 0.5
-START = (0.92, 0.3, 0.9, 1130.0, 1370.0, 450.0)
-PULLS = ((0, 0.92, 0.06), (1, 0.3, 0.5), (2, 0.9, 0.06), (5, 450.0, 100.0))
+START = (0.92, 0.3, 0.9, 0.6, 1130.0, 1200.0, 450.0)
+PULLS = ((0, 0.92, 0.06), (1, 0.3, 0.5), (2, 0.9, 1.0), (3, 0.3, 5.0), (6, 450.0, 100.0))
 """Place of a constant, the value that it is pulled to, and how far from it counts as much as an error of one."""
 
 
@@ -86,10 +87,10 @@ def limit(products_W: float, fp8_W: float, memory_W: float) -> PowerLimit:
 
 def predicted(constants: Floats, one: Layer) -> tuple[float, float, float]:
     """Seconds of products in the layer and alone, and of attention over those at the full clock."""
-    full_frac, traffic, fp8_frac, *watts = map(float, constants)
-    law = limit(watts[0], watts[1], watts[2])
-    frac = (fp8_frac if one.dtype == "fp8" else full_frac) * law.alone_frac(one.dtype)
-    alone_s = one.arithmetic_s / frac + traffic * one.traffic_s
+    *rates, products_W, fp8_W, memory_W = map(float, constants)
+    law, fp8 = limit(products_W, fp8_W, memory_W), one.dtype == "fp8"
+    full_frac, traffic = rates[2:] if fp8 else rates[:2]
+    alone_s = one.arithmetic_s / (full_frac * law.alone_frac(one.dtype)) + traffic * one.traffic_s
     products, attention = law.factors(one.dtype, alone_s, one.attention_s, one.memory_s)
     return alone_s * float(products), alone_s, float(attention)
 
@@ -109,13 +110,14 @@ def fit() -> dict[str, float]:
                 found.append(ALONE_WEIGHT * np.log(alone_s / one.alone_s))
         return found + [(constants[place] - value) / width for place, value, width in PULLS]
 
-    full_frac, traffic, fp8_frac, *watts = least_squares(errors, START, x_scale=START).x
+    full_frac, traffic, fp8_frac, fp8_traffic, *watts = least_squares(errors, START, x_scale=START).x
     law = limit(*watts)
     rate = full_frac * law.alone_frac("bf16")
     return {
         "matmul_max_frac": float(f"{rate:.3g}"),
         "matmul_bytes_factor": float(f"{traffic:.3g}"),
         "fp8_frac": float(f"{fp8_frac * law.alone_frac('fp8') / rate:.3g}"),
+        "fp8_bytes_factor": float(f"{fp8_traffic / traffic:.3g}"),
         "bf16_W": float(f"{watts[0]:.4g}"),
         "fp8_W": float(f"{watts[1]:.4g}"),
         "memory_W": float(f"{watts[2]:.3g}"),
@@ -130,7 +132,9 @@ def of_catalog() -> Floats:
         raise BadInput(f"curve {CURVE} has no limit of power")
     full = curve.matmul_max_frac / law.alone_frac("bf16")
     full8 = curve.matmul_max_frac * curve.fp8_frac / law.alone_frac("fp8")
-    return np.array([full, curve.matmul_bytes_factor, full8, *law.products_W.values(), law.memory_W])
+    traffic = curve.matmul_bytes_factor
+    rates = full, traffic, full8, traffic * curve.fp8_bytes_factor
+    return np.array([*rates, *law.products_W.values(), law.memory_W])
 
 
 def main() -> None:

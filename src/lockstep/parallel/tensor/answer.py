@@ -224,7 +224,7 @@ def policies(layer: Layer, moved: tuple[Flow, Flow], flops_per_s: float) -> tupl
     compute_s = tuple(flops(parts) / flops_per_s for parts in passes)
     found = []
     for overlap in traffic.OVERLAPS:
-        sides = traffic.pieces(moved, overlap, (forward_s, backward_s))
+        sides = traffic.pieces((moved, moved), overlap, (forward_s, backward_s))
         found.append(Policy(overlap, *(_pass(one, time_s) for one, time_s in zip(sides, compute_s, strict=True))))
     return tuple(found)
 

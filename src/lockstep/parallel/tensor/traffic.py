@@ -9,6 +9,9 @@ Overlap:
                 products half give weight gradients, and half of these belong to layers split by outputs
     all         products are cut in CHUNKS pieces that talk while others compute; the last piece is always exposed
 
+Transformer Engine gathers what products read in their format (`Recipe.narrow_inputs`), and NeMo's recipes for H100 send
+what fp8 products give in fp8 to be added (`narrow_reductions`; fp8_buf of tp_overlap_configs/userbuffers.py).
+
 Products beside which other traffic is hidden already (`taken_s`) hide no more.
 
 With sequence parallelism a rank may keep its own part of what layers split by outputs read (`Recipe.gathers_again`).
@@ -35,16 +38,19 @@ CHUNKS = 4
 """Pieces into which overlapped products are cut: assumed, as in Transformer Engine's examples."""
 
 
-def flows(group: Levels, size_B: Number, split: Truth, rounds: float = 2) -> tuple[Flow, Flow]:
-    """(gather, reduction) of one pass of a layer: `rounds` collectives of `size_B` each, `split` by sequence or not."""
-    gather_s, scatter_s, whole_s = (
-        collective_s(op, group, size_B) for op in ("all-gather", "reduce-scatter", "all-reduce")
-    )
+def flows(
+    group: Levels, size_B: Number, split: Truth, rounds: float = 2, narrow: tuple[float, float] = (1.0, 1.0)
+) -> tuple[Flow, Flow]:
+    """(gather, reduction) of one pass of a layer: `rounds` collectives of `size_B` each, `split` by sequence or not, of
+    which what is split moves the shares `narrow` in either.
+    """
+    gather_B, scatter_B = (share * size_B for share in narrow)
+    gather_s, scatter_s = collective_s("all-gather", group, gather_B), collective_s("reduce-scatter", group, scatter_B)
     op = "reduce-scatter" if np.all(split) else "all-reduce"
-    moved_B = rounds * size_B
+    reduced_s = np.where(split, scatter_s, collective_s("all-reduce", group, size_B))
     return (
-        Flow("all-gather", "tp", moved_B * split, rounds * np.where(split, gather_s, 0.0)),
-        Flow(op, "tp", moved_B, rounds * np.where(split, scatter_s, whole_s)),
+        Flow("all-gather", "tp", rounds * gather_B * split, rounds * np.where(split, gather_s, 0.0)),
+        Flow(op, "tp", rounds * np.where(split, scatter_B, size_B), rounds * reduced_s),
     )
 
 
@@ -57,20 +63,19 @@ def sent_B(moved: tuple[Flow, ...], ranks: Whole) -> Number:
 
 
 def pieces(
-    moved: tuple[Flow, Flow],
+    moved: tuple[tuple[Flow, Flow], tuple[Flow, Flow]],
     overlap: str,
     products_s: tuple[Number, Number],
     taken_s: tuple[Number, Number] = (0.0, 0.0),
 ) -> tuple[Piece, Piece]:
-    """The traffic of a forward and of a backward pass beside `products_s` seconds of products in each."""
-    gather, reduction = moved
+    """The traffic `moved` of a forward and of a backward pass beside `products_s` seconds of products in each."""
     if overlap == "all":
-        return _in_chunks(moved, products_s[0] - taken_s[0]), _in_chunks(moved, products_s[1] - taken_s[1])
-    alone = Piece("tp", before=(gather,), after=(reduction,))
+        return _in_chunks(moved[0], products_s[0] - taken_s[0]), _in_chunks(moved[1], products_s[1] - taken_s[1])
+    there, back = (Piece("tp", before=(gather,), after=(reduction,)) for gather, reduction in moved)
     if overlap == "none":
-        return alone, alone
+        return there, back
     weight_s = np.maximum(0.0, products_s[1] / 4.0 - taken_s[1])
-    return alone, Piece("tp", weight_s, before=(gather,), beside=(reduction,))
+    return there, Piece("tp", weight_s, before=back.before, beside=back.after)
 
 
 INPUTS_FRAC = 0.25
