@@ -11,6 +11,9 @@ that wants them the other way round. In passes that read or write an element, of
                Backward gradients of keys and values are joined (2), those of all three stacked (2) and copied, the
                output's is copied (2 of q), and the output once more for its product's weights (2 of q)
 
+    dtensor    what tensor-parallel ranks gather of every sequence arrives rank by rank and is joined anew (2), what they
+               reduce is taken apart so before (2), with sequence parallelism; not where products run in pieces
+
 With one sequence at a time what turns s and b over moves nothing: `ALONE` falls away. GPT-NeoX also adds the biases of
 attention and feed-forward block in kernels of their own (4 of the hidden size). nanotron's gate reads both halves of
 what one product gives, and the gradients of the halves are joined (4).
@@ -20,8 +23,8 @@ PyTorch's kernels over tensors that are turned over or cut are not vectorised, a
 
 Sources: EleutherAI/gpt-neox, megatron/model/transformer.py (ParallelSelfAttention.forward and flash_attention,
 ParallelTransformerLayer.forward); huggingface/nanotron, src/nanotron/models/llama.py (CausalSelfAttention.forward),
-and _RowLinearAsyncCommunication of its tensor_parallel; PyTorch, tools/autograd/derivatives.yaml
-(slice, cat, split, unbind).
+and _RowLinearAsyncCommunication of its tensor_parallel; PyTorch 2.5 to 2.8, tools/autograd/derivatives.yaml (slice,
+cat, split, unbind) and torch/distributed/_functional_collectives.py (all_gather_tensor and reduce_scatter_tensor).
 Times: one H100 SXM of 700 W, PyTorch 2.11.0 with CUDA 13.0, 27 November 2026 (h100_kernels.csv, h100_layers.csv).
 Tensors turned over alone, at 1.4 to 1.5 TB/s where sums reach 3.0, and 17 layers of nanotron without their collectives.
 """
@@ -52,6 +55,7 @@ Alone, its function takes 2.0 times its bytes, products with a half 1.45, the fu
 TENSORS = 6
 """Of a layer in nanotron: of queries, keys and values, output, gate and up, down, and two norms."""
 BIASES_APART = 4.0
+JOINED_PASSES = 2.0
 
 
 def copied_heads(shard: Shard, width: Number, kv_width: Number) -> Passes:
@@ -79,6 +83,16 @@ def copied_sums(shard: Shard) -> Passes:
     if shard.recipe.copies != "gpt-neox":
         return Passes(Work(), Work())
     return Passes(shard.elementwise(shard.loose_tokens * shard.model.hidden, BIASES_APART, 0.0, 2).forward, Work())
+
+
+def joined_sequences(shard: Shard, rounds: float) -> Passes:
+    """Sequences of which tensor-parallel ranks gather and reduce parts, `rounds` times either in a pass."""
+    recipe, grid = shard.recipe, shard.grid
+    if recipe.copies != "dtensor" or recipe.overlap_tp == "async":
+        return Passes(Work(), Work())
+    passes = JOINED_PASSES * rounds * (1.0 + recipe.narrow_traffic[0][0]) * np.where(grid.sequence_parallel > 0, 1, 0)
+    copied = shard.clock.stream(passes * shard.tokens * shard.model.hidden * shard.clock.element_B, 2 * rounds)
+    return Passes(copied, copied)
 
 
 def _turned(

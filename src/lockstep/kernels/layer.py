@@ -18,7 +18,7 @@ import numpy as np
 from lockstep.kernels.adapters import adapter_work, restored_work
 from lockstep.kernels.autocast import autocast_work
 from lockstep.kernels.clock import Work
-from lockstep.kernels.copies import copied_heads, copied_sums
+from lockstep.kernels.copies import copied_heads, copied_sums, joined_sequences
 from lockstep.kernels.experts import dispatched, router, shared_experts
 from lockstep.kernels.feed_forward import feed_forward
 from lockstep.kernels.image import image_head_work, modulation_work, patch_work
@@ -49,6 +49,9 @@ _attention.py: _SDPAMerger, _templated_ring_attention and _templated_ring_attent
 PIECES = 0.07
 """Of its time, what a product in four pieces on two streams takes longer on H100: 0.06 in the median of ten shapes, 0.07
 of all their seconds, one after another 0.06 and 0.10 (one H100 SXM, PyTorch 2.11.0, 27 November 2026)."""
+CUT_BACKWARD = {"all": INPUTS_FRAC, "async": 0.5}
+"""Of the backward products those that are cut: with Transformer Engine those of the inputs of layers split by inputs
+(NVIDIA/NeMo, collections/llm/recipes/tp_overlap_configs/userbuffers.py), of PyTorch those of all inputs."""
 
 RING = (((1.0, 3.0), (2.0, 0.0), 3), ((-1.0, 3.0), (0.0, 5.0), 4))
 """Passes over queries and over keys and values, forward and backward, once and for each step of a ring, and kernels of
@@ -243,11 +246,9 @@ def _added_pieces(shard: Shard, kind: LayerKind) -> Passes:
 
 
 def _in_pieces(shard: Shard, products: Passes) -> Passes:
-    """What products that are cut in pieces beside their traffic take longer: all forward, backward those of the inputs
-    of layers split by inputs, a quarter (NVIDIA/NeMo, collections/llm/recipes/tp_overlap_configs/userbuffers.py).
-    """
-    longer = np.where(shard.grid.tp > 1, PIECES, 0.0)
-    forward_s, backward_s = products.forward.matmul_s, INPUTS_FRAC * products.backward.matmul_s
+    """What products that are cut in pieces beside their traffic take longer, all of them forward."""
+    longer, backward_frac = np.where(shard.grid.tp > 1, PIECES, 0.0), CUT_BACKWARD[shard.recipe.overlap_tp]
+    forward_s, backward_s = products.forward.matmul_s, backward_frac * products.backward.matmul_s
     return Passes(Work(matmul_s=longer * forward_s), Work(matmul_s=longer * backward_s))
 
 
@@ -310,6 +311,7 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
     """Work of one layer of the given kind."""
     mixed, core = mixer_work(shard, kind)
     around, bare = mixed + residual_and_norms(shard, kind) + _collectives(shard, kind), None
+    around += joined_sequences(shard, tensor_rounds(shard.model, kind))
     if shard.recipe.overlap_tp == "async":
         around += _added_pieces(shard, kind)
     if shard.model.modulation is not None:
@@ -324,7 +326,7 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
     elif kind.block == "dense" and shard.model.mlp:
         dense = feed_forward(shard, shard.model.mlp.ffn / shard.grid.tp, shard.tokens, 1, shard.model.mlp.gated)
         around, mixed = around + dense, mixed + dense
-    if shard.recipe.overlap_tp == "all":
+    if shard.recipe.overlap_tp in CUT_BACKWARD:
         around += _in_pieces(shard, mixed)
     if shard.recipe.adapters is not None:
         around += restored_work(shard, kind) + wide_work(shard, kind)

@@ -37,7 +37,7 @@ EP_OVERLAPS = ("none", "cells", "shared", "passes")
 CUDA_GRAPHS = ("none", "attention", "step")
 EXCHANGES = ("copy", "node")
 NORM_KERNELS = ("one", "split", "converted")
-COPIES = ("none", "gpt-neox", "nanotron")
+COPIES = ("none", "gpt-neox", "nanotron", "dtensor")
 SCALINGS = ("delayed", "current", "rows")
 PERMUTATIONS = ("fused", "torchtitan", "transformers-5", "transformers-4")
 MFU_CONVENTIONS = ("full", "causal", "6n")
@@ -101,7 +101,7 @@ class Recipe(Brief):
     fused_gate: bool = False
     """A gated block's activation and product run as one kernel where other elementwise operations do not (scripted)."""
     copies: str = "none"
-    """Whose copies and sums between a layer's other kernels are made: none, gpt-neox or nanotron."""
+    """Whose copies and sums between a layer's other kernels are made: none, gpt-neox, nanotron or torch's DTensor."""
     cross_entropy: str | None = None
     """How the cross entropy treats logits, a word of LOSS_B; None: fused where elementwise kernels are, else eager."""
     fused_adapters: bool = False
@@ -132,6 +132,8 @@ class Recipe(Brief):
     micro-batch per step, and no clipping by the norm of all gradients."""
     narrow_inputs: bool = False
     """Where products run in fp8 or narrower, linear layers keep their inputs in that format (Transformer Engine)."""
+    narrow_gathers: bool = False
+    """In fp8 and narrower tensor-parallel ranks gather what products read in their format, after the cast."""
     narrow_reductions: bool = False
     """What forward products in fp8 give is sent in fp8 to be added by tensor-parallel ranks (NeMo's on H100)."""
     scaling: str = "delayed"
@@ -367,7 +369,7 @@ class Recipe(Brief):
     @property
     def narrow_traffic(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Shares of an element's bytes in which tensor-parallel ranks gather, and reduce, forward and backward."""
-        narrow = self.narrow_inputs and self.dtype in NARROW_B
+        narrow = self.narrow_gathers and self.dtype in NARROW_B
         gathered = NARROW_B[self.dtype] / self.element_B if narrow else 1.0
         reduced = NARROW_B[self.dtype] / self.element_B if self.narrow_reductions and self.dtype == "fp8" else 1.0
         return (gathered, reduced), (gathered, 1.0)
