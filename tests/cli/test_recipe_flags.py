@@ -61,7 +61,7 @@ ADAPTERS = {"train", "base"}
 OF_SOFTWARE = {
     "fused_gate", "fused_norms", "working_copy", "gradients_freed", "foreach_update", "narrow_inputs",
     "repeated_heads", "recompute_stops", "norm_kernels", "fused_sums", "autocast", "grouped_experts", "written_out",
-    "scaling", "copies", "gathers_again", "complex_rotary", "permutation",
+    "scaling", "copies", "gathers_again", "complex_rotary", "permutation", "narrow_gathers", "narrow_reductions",
     "own_projections",
 }  # fmt: skip
 """Habits that a stack decides: said by --stack."""

@@ -25,8 +25,8 @@ CLUSTERS = {cluster.name: cluster for cluster in hardware.clusters()}
 # An update beyond its memory traffic, which is slower with `stream_frac` already, and the host at a step beyond what
 # it takes longer at launches; fp8 beside half precision.
 NEVER_SLOWER = (
-    "devices", "kind", "source", "typical_error_frac", "rank_spread_frac", "fp8_frac", "optimizer_factor",
-    "step_factor", "traffic_device_frac",
+    "devices", "kind", "source", "typical_error_frac", "rank_spread_frac", "fp8_frac", "fp8_bytes_factor",
+    "optimizer_factor", "step_factor", "traffic_device_frac",
 )  # fmt: skip
 
 

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from lockstep.hardware import device, efficiency
+from lockstep.kernels import casts
 from lockstep.kernels.adapters import DROPOUT, MASKED
 from lockstep.kernels.clock import OPERATIONS as PYTORCH
 from lockstep.kernels.clock import Clock
+from lockstep.kernels.layer import PIECES
 from lockstep.kernels.loss import TAKEN
 from lockstep.kernels.norms import NORM_TAKES, ROTARY_TAKES, WRITTEN_NORM, WRITTEN_ROTARY
 from lockstep.kernels.scores import SEVERAL, TAKES
@@ -53,6 +55,21 @@ def test_operations_of_pytorch_are_priced_as_they_were_measured_alone() -> None:
         "torch": pytest.approx(stack("fsdp-eager").elementwise_factor, abs=0.005),
         "loss": pytest.approx(TAKEN, abs=0.005),
     }
+
+
+def test_products_take_longer_in_pieces_and_beside_a_kernel_that_holds_multiprocessors() -> None:
+    rows = [{name: float(row[name]) for name in row if name.endswith("_us")} for row in read_rows("product_pieces.csv")]
+    longer = {name: sum(row[name] for row in rows) / sum(row["whole_us"] for row in rows) - 1.0 for name in rows[0]}
+    assert longer["two_streams_us"] == pytest.approx(PIECES, abs=0.005)
+    for held in (4, 8, 16, 24):
+        assert 0.15 < longer[f"beside_{held}_us"] < 0.26
+    assert 1.0 / (1.0 - efficiency("h100").traffic_device_frac) - 1.0 == pytest.approx(longer["beside_8_us"], abs=0.05)
+
+
+def test_casts_of_compiled_code_are_those_that_layers_show() -> None:
+    for scaling, passes in compiled_layers.casts().items():
+        assert [one for one, _ in passes] == pytest.approx(casts.COMPILED[scaling], rel=0.02)
+    assert [weight for _, weight in compiled_layers.casts()["rows"]] == pytest.approx(casts.WEIGHTS["rows"], rel=0.02)
 
 
 def test_compiled_layers_are_priced_as_they_were_measured() -> None:

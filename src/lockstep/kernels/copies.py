@@ -12,7 +12,8 @@ that wants them the other way round. In passes that read or write an element, of
                output's is copied (2 of q), and the output once more for its product's weights (2 of q)
 
     dtensor    what tensor-parallel ranks gather of every sequence arrives rank by rank and is joined anew (2), what they
-               reduce is taken apart so before (2), with sequence parallelism; not where products run in pieces
+               reduce is taken apart so before (2), with sequence parallelism; where products run in pieces only what
+               is reduced backward (`parallel/tensor/asynchronous.py`)
 
 With one sequence at a time what turns s and b over moves nothing: `ALONE` falls away. GPT-NeoX also adds the biases of
 attention and feed-forward block in kernels of their own (4 of the hidden size). nanotron's gate reads both halves of
@@ -88,10 +89,13 @@ def copied_sums(shard: Shard) -> Passes:
 def joined_sequences(shard: Shard, rounds: float) -> Passes:
     """Sequences of which tensor-parallel ranks gather and reduce parts, `rounds` times either in a pass."""
     recipe, grid = shard.recipe, shard.grid
-    if recipe.copies != "dtensor" or recipe.overlap_tp == "async":
+    if recipe.copies != "dtensor":
         return Passes(Work(), Work())
-    passes = JOINED_PASSES * rounds * (1.0 + recipe.narrow_traffic[0][0]) * np.where(grid.sequence_parallel > 0, 1, 0)
-    copied = shard.clock.stream(passes * shard.tokens * shard.model.hidden * shard.clock.element_B, 2 * rounds)
+    once_B = JOINED_PASSES * rounds * np.where(grid.sequence_parallel > 0, 1, 0)
+    once_B = once_B * shard.tokens * shard.model.hidden * shard.clock.element_B
+    if recipe.overlap_tp == "async":
+        return Passes(Work(), shard.clock.stream(once_B, rounds))
+    copied = shard.clock.stream((1.0 + recipe.narrow_traffic[0][0]) * once_B, 2 * rounds)
     return Passes(copied, copied)
 
 

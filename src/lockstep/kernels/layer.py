@@ -48,10 +48,11 @@ _attention.py: _SDPAMerger, _templated_ring_attention and _templated_ring_attent
 
 PIECES = 0.07
 """Of its time, what a product in four pieces on two streams takes longer on H100: 0.06 in the median of ten shapes, 0.07
-of all their seconds, one after another 0.06 and 0.10 (one H100 SXM, PyTorch 2.11.0, 27 November 2026)."""
-CUT_BACKWARD = {"all": INPUTS_FRAC, "async": 0.5}
-"""Of the backward products those that are cut: with Transformer Engine those of the inputs of layers split by inputs
-(NVIDIA/NeMo, collections/llm/recipes/tp_overlap_configs/userbuffers.py), of PyTorch those of all inputs."""
+of all their seconds, one after another 0.06 and 0.10 (one H100 SXM, PyTorch 2.11.0, 27 November 2026;
+product_pieces.csv)."""
+CUT_BACKWARD = {"all": INPUTS_FRAC, "async": INPUTS_FRAC}
+"""Of the backward products those that are cut, which give gradients of what layers split by inputs read (NVIDIA/NeMo,
+collections/llm/recipes/tp_overlap_configs/userbuffers.py; PyTorch's as in `parallel/tensor/asynchronous.py`)."""
 
 RING = (((1.0, 3.0), (2.0, 0.0), 3), ((-1.0, 3.0), (0.0, 5.0), 4))
 """Passes over queries and over keys and values, forward and backward, once and for each step of a ring, and kernels of
@@ -239,10 +240,10 @@ def tensor_rounds(model: Transformer, kind: LayerKind) -> float:
 
 
 def _added_pieces(shard: Shard, kind: LayerKind) -> Passes:
-    """Asynchronous tensor parallelism adds the pieces of its reductions in kernels of its own."""
+    """Asynchronous tensor parallelism adds the pieces of its forward reductions in kernels of its own."""
     rounds, tp = tensor_rounds(shard.model, kind), shard.grid.tp
     split = np.where(tp > 1, 1.0 + 1.0 / tp, 0.0)
-    return shard.elementwise(rounds * shard.tokens * shard.model.hidden * split, 1.0, 1.0, kernels=0)
+    return shard.elementwise(rounds * shard.tokens * shard.model.hidden * split, 1.0, 0.0, kernels=0)
 
 
 def _in_pieces(shard: Shard, products: Passes) -> Passes:

@@ -120,8 +120,8 @@ def layer_pieces(shard: Shard, network: Network, work: LayerWork, kind: LayerKin
     )
     inside: Pair
     if recipe.overlap_tp == "async":
-        beside = asynchronous.pieces(there, grid.tp, product_pairs(shard, kind))
-        inside = beside, beside
+        pairs = product_pairs(shard, kind)
+        inside = asynchronous.pieces(there, grid.tp, pairs), asynchronous.pieces(back, grid.tp, pairs, backward=True)
     else:
         again = tensor.gathered_again(back[0], recipe.overlap_tp, products_s[1]) if recipe.gathers_again else None
         if again and recipe.overlap_tp == "all":

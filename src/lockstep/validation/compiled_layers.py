@@ -7,6 +7,11 @@ which nothing here is fitted to (`power.py`). `written` layers convert to fp32 i
 RMSNorm as transformers' do, which compiled code takes no longer for. The factor is the mean over layers and passes of
 
     seconds / (bytes of the layer's norms, gate, rotary embedding and sums / rate of a stream)
+
+The same layers with torchao's linear ones in fp8 ran on two H100 (torchao 0.18.0, the same day): compiled_fp8.csv has
+the kernels that are neither products nor attention. What they take longer than in bf16 is fitted, for each pass, by
+bytes for each element of what is cast and of the weights (`casts`), by least squares of relative errors. Of one
+sequence of Llama 3 8B a single kernel took five times as long as of two (`odd_us`): that pass is left out.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from lockstep.validation.case import read_rows
 from lockstep.workload import DENSE, Transformer, model
 
 FILE, DEVICE, STACK = "compiled_layers.csv", "h200", "fsdp-compile"
+FP8_FILE, FP8_DEVICE, SCALINGS = "compiled_fp8.csv", "h100-sxm", {"tensorwise": "current", "rowwise": "rows"}
 
 
 def factors() -> dict[tuple[str, str], float]:
@@ -65,7 +71,43 @@ def factor() -> float:
     return float(f"{np.mean(list(factors().values())):.3g}")
 
 
+def casts() -> dict[str, tuple[tuple[float, float], tuple[float, float]]]:
+    """By scaling, forward and backward: bytes for each element cast, and for each weight, by the kernels' seconds."""
+    rows, found = read_rows(FP8_FILE), device(FP8_DEVICE)
+    rate_Bps = found.memory_bandwidth_Bps * found.efficiency.stream_frac
+    alone = {_shape(row): row for row in rows if row["recipe"] == "bf16"}
+    fitted = {}
+    for recipe, scaling in SCALINGS.items():
+        passes = []
+        for place, way in enumerate(("forward_us", "backward_us")):
+            here = [row for row in rows if row["recipe"] == recipe and not (place and row["odd_us"])]
+            longer_B = [(float(row[way]) - float(alone[_shape(row)][way])) * 1e-6 * rate_Bps for row in here]
+            sides = np.array([_elements(row)[place::2] for row in here]) / np.array(longer_B)[:, None]
+            each_B, weight_B = np.linalg.lstsq(sides, np.ones(len(here)), rcond=None)[0]
+            passes.append((float(each_B), float(weight_B)))
+        fitted[scaling] = passes[0], passes[1]
+    return fitted
+
+
+def _shape(row: dict[str, str]) -> tuple[str, ...]:
+    return row["model"], row["seq"], row["micro_batch"]
+
+
+def _elements(row: dict[str, str]) -> tuple[float, float, float, float]:
+    """Inputs of a layer's products, gradients of what they give, and twice their weights."""
+    described = model(row["model"])
+    if not isinstance(described, Transformer) or described.mlp is None:
+        raise TypeError(f"{described.name} is no transformer with a block of one kind")
+    attention, h, ffn = described.attention, described.hidden, described.mlp.ffn
+    queries, tokens = attention.heads * attention.head_dim, int(row["seq"]) * int(row["micro_batch"])
+    joint = queries + 2 * attention.kv_heads * attention.head_dim
+    weights = float(h * (joint + queries + 3 * ffn))
+    return float(tokens * (2 * h + queries + ffn)), float(tokens * (joint + 2 * h + 2 * ffn)), weights, weights
+
+
 if __name__ == "__main__":
     for place, value in factors().items():
         print(*place, f"{value:.2f}")
     print(f"inductor.elementwise_factor = {factor():g}")
+    for scaling, passes in casts().items():
+        print(scaling, *(f"{each_B:.1f} {weight_B:.1f}" for each_B, weight_B in passes))

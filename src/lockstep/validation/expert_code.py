@@ -1,0 +1,71 @@
+"""`python -m lockstep.validation.expert_code`: layers of experts in PyTorch's operations, priced and measured.
+
+One layer alone, forward and backward in bf16, on one H100 SXM of 700 W (PyTorch 2.11.0, 27 November 2026;
+`benchmarks/gpu_experts.py`): expert_code.csv has microseconds of its kernels, of the products among them and of the
+wall. Rows of transformers 5.17 are halves of models of two layers with their attention, in sequences of 4,096 tokens,
+and 1,024 words. The times of single operations of `kernels/permutation.py` are from the same profiles: those of the
+rows of Qwen3 30B, and of transformers 5; the other rows tell whether they hold for other shapes. Of rows without
+padding, torchtitan's before August 2025, the products are compared. Where much else runs they come out 11 to 15 % too
+fast: torch's grouped kernel does not follow the clock (`hardware/power.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lockstep.hardware import device
+from lockstep.kernels.clock import Clock
+from lockstep.kernels.experts import experts
+from lockstep.kernels.layer import layer_work
+from lockstep.kernels.shard import Passes, Shard
+from lockstep.layout import Layout, Recipe
+from lockstep.validation.case import read_rows
+from lockstep.workload import EXPERTS, Transformer, model
+
+FILE, DEVICE = "expert_code.csv", "h100-sxm"
+EAGER, COMPILED = "hf-trainer-5", "torchtitan"
+MODELS = {"768": "qwen3-30b-a3b", "14336": "mixtral-8x7b", "1408": "qwen3-30b-a3b"}
+"""Of rows of so many numbers in an expert; DeepSeek-V2 Lite's experts in Qwen3's model, alone."""
+
+
+def priced(row: dict[str, str]) -> tuple[Passes, Clock]:
+    """Kernels of the row's layer as they run beside each other, and their clock."""
+    whole, tokens = row["code"] == "transformers-5", int(row["tokens"])
+    code = "torchtitan" if row["code"] == "unpadded" else row["code"]
+    seq = 4096 if whole else tokens
+    software = COMPILED if row["compiled"] == "1" else EAGER
+    recipe = Recipe.by(software, seq=seq, batch=tokens // seq, permutation=code, autocast=False)
+    clock, grid = Clock.of(device(DEVICE), recipe), Layout(micro_batch=tokens // seq).grid()
+    found = model(MODELS[row["ffn"]])
+    if not isinstance(found, Transformer) or found.experts is None:
+        raise TypeError(f"{found.name} has no experts")
+    moe = replace(found.experts, **{name: int(row[name]) for name in ("experts", "top_k", "ffn")}, shared_ffn=0)
+    shard = Shard(replace(found, hidden=int(row["hidden"]), experts=moe), grid, recipe, clock)
+    layer = layer_work(shard, EXPERTS)
+    work = Passes(layer.forward, layer.backward) if whole else experts(shard, moe)
+    return work.inside(clock.factors_inside(work.forward + work.backward)), clock
+
+
+def errors() -> dict[str, float]:
+    """Priced over measured seconds less one, by row and what is compared."""
+    found = {}
+    for row in read_rows(FILE):
+        work, clock = priced(row)
+        name = f"{row['row_id']} {row['code']} {'compiled ' if row['compiled'] == '1' else ''}{row['ffn']}"
+        both = work.forward + work.backward
+        if row["products_us"] and row["code"] != "transformers-4":
+            found[f"{name} products"] = float(both.matmul_s) / (float(row["products_us"]) * 1e-6) - 1.0
+        wall_s = sum(
+            float(one.seconds(launch_s))
+            for one, launch_s in zip((work.forward, work.backward), clock.launches_s, strict=True)
+        )
+        if row["code"] == "transformers-4":
+            found[f"{name} wall"] = wall_s / (float(row["wall_both_us"]) * 1e-6) - 1.0
+        elif row["code"] != "unpadded":
+            found[f"{name} kernels"] = float(both.device_s) / (float(row["both_us"]) * 1e-6) - 1.0
+    return found
+
+
+if __name__ == "__main__":
+    for place, error in errors().items():
+        print(f"{place}: {error:+.1%}")
