@@ -52,7 +52,10 @@ def launches(**words: Any) -> tuple[float, float]:
 )
 def test_every_expert_has_launches_of_its_own(dtype: str, current: bool, forward: int, backward: int) -> None:
     """Ranks with twice the experts launch that many more; a kernel for all of them has none more."""
-    few, many = (launches(ep=ep, dtype=dtype, grouped_experts=False, scaling="current" if current else "delayed") for ep in (8, 4))
+    few, many = (
+        launches(ep=ep, dtype=dtype, grouped_experts=False, scaling="current" if current else "delayed")
+        for ep in (8, 4)
+    )
     assert (many[0] - few[0], many[1] - few[1]) == (16 * forward, 16 * backward)
     assert launches(ep=8, dtype=dtype) == launches(ep=4, dtype=dtype)
     grouped = launches(dtype=dtype)

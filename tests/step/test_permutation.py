@@ -22,7 +22,9 @@ CLUSTER = cluster("dgx-h100:1")
 CODES = ("fused", "torchtitan", "transformers-5", "transformers-4")
 
 
-def shard(name: str = "qwen3-30b-a3b", stack: str = "hf-trainer-5", layout: Layout | None = None, **fields: Any) -> Shard:
+def shard(
+    name: str = "qwen3-30b-a3b", stack: str = "hf-trainer-5", layout: Layout | None = None, **fields: Any
+) -> Shard:
     """A rank of a model on H100."""
     found, recipe = model(name), Recipe.by(stack, seq=4096, batch=8, **fields)
     assert isinstance(found, Transformer)

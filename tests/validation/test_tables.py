@@ -56,7 +56,7 @@ def test_a_layer_of_experts_in_bf16_is_within_fourteen_percent_in_the_median() -
 # construction. On prime_rl attention kernels decide.
 SHOWCASES = (
     "nvidia_nemo", "nvidia_nemo_experts", "bigscience_a100_sweep", "llama3_405b", "internlm_7b", "dgxc_nemo",
-    "dgxc_nemo_experts", "dgxc_tuning", "nvidia_nemo_tuning", "dgxc_maxtext", "torchao", "prime_rl",
+    "dgxc_nemo_experts", "dgxc_tuning", "nvidia_nemo_tuning", "dgxc_maxtext", "prime_rl",
     "fms_acceleration", "fms_adapters", "pythia_a100", "maxtext_tpu", "tpu_recipes",
     "fine_tuning_open", "bert", "bigscience_v100",
 )  # fmt: skip
@@ -255,7 +255,7 @@ def test_typical_errors_of_curves_are_those_of_the_tables() -> None:
     from lockstep.validation.support import typical_errors
 
     found = typical_errors()
-    assert set(found) == {"a100", "h100", "b200"}
+    assert set(found) == {"a100", "h100"}
     assert found == {name: curves()[name].typical_error_frac for name in found}
 
 

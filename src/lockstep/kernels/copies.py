@@ -10,10 +10,9 @@ that wants them the other way round. In passes that read or write an element, of
     nanotron   all three permuted (2), keys and values joined (2) and permuted again (2), the output copied (2 of q).
                Backward gradients of keys and values are joined (2), those of all three stacked (2) and copied, the
                output's is copied (2 of q), and the output once more for its product's weights (2 of q)
-
-    dtensor    what tensor-parallel ranks gather of every sequence arrives rank by rank and is joined anew (2), what they
-               reduce is taken apart so before (2), with sequence parallelism; where products run in pieces only what
-               is reduced backward (`parallel/tensor/asynchronous.py`)
+    dtensor    with sequence parallelism, what ranks gather of every sequence arrives rank by rank and is joined anew
+               (2), and what they reduce is taken apart before (2); where products run in pieces only what is reduced
+               backward (`parallel/tensor/asynchronous.py`)
 
 With one sequence at a time what turns s and b over moves nothing: `ALONE` falls away. GPT-NeoX also adds the biases of
 attention and feed-forward block in kernels of their own (4 of the hidden size). nanotron's gate reads both halves of

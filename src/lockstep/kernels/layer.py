@@ -50,10 +50,6 @@ PIECES = 0.07
 """Of its time, what a product in four pieces on two streams takes longer on H100: 0.06 in the median of ten shapes, 0.07
 of all their seconds, one after another 0.06 and 0.10 (one H100 SXM, PyTorch 2.11.0, 27 November 2026;
 product_pieces.csv)."""
-CUT_BACKWARD = {"all": INPUTS_FRAC, "async": INPUTS_FRAC}
-"""Of the backward products those that are cut, which give gradients of what layers split by inputs read (NVIDIA/NeMo,
-collections/llm/recipes/tp_overlap_configs/userbuffers.py; PyTorch's as in `parallel/tensor/asynchronous.py`)."""
-
 RING = (((1.0, 3.0), (2.0, 0.0), 3), ((-1.0, 3.0), (0.0, 5.0), 4))
 """Passes over queries and over keys and values, forward and backward, once and for each step of a ring, and kernels of
 a step. Forward the output is filled with zeros (1), that of every step is weighted and added (3), keys and values are
@@ -247,9 +243,12 @@ def _added_pieces(shard: Shard, kind: LayerKind) -> Passes:
 
 
 def _in_pieces(shard: Shard, products: Passes) -> Passes:
-    """What products that are cut in pieces beside their traffic take longer, all of them forward."""
-    longer, backward_frac = np.where(shard.grid.tp > 1, PIECES, 0.0), CUT_BACKWARD[shard.recipe.overlap_tp]
-    forward_s, backward_s = products.forward.matmul_s, backward_frac * products.backward.matmul_s
+    """What products that are cut in pieces beside their traffic take longer: all forward, backward those that give
+    gradients of what layers split by inputs read, as many as of what layers split by outputs read (NVIDIA/NeMo,
+    tp_overlap_configs/userbuffers.py; PyTorch's as in `parallel/tensor/asynchronous.py`).
+    """
+    longer = np.where(shard.grid.tp > 1, PIECES, 0.0)
+    forward_s, backward_s = products.forward.matmul_s, INPUTS_FRAC * products.backward.matmul_s
     return Passes(Work(matmul_s=longer * forward_s), Work(matmul_s=longer * backward_s))
 
 
@@ -327,7 +326,7 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
     elif kind.block == "dense" and shard.model.mlp:
         dense = feed_forward(shard, shard.model.mlp.ffn / shard.grid.tp, shard.tokens, 1, shard.model.mlp.gated)
         around, mixed = around + dense, mixed + dense
-    if shard.recipe.overlap_tp in CUT_BACKWARD:
+    if shard.recipe.overlap_tp in ("all", "async"):
         around += _in_pieces(shard, mixed)
     if shard.recipe.adapters is not None:
         around += restored_work(shard, kind) + wide_work(shard, kind)

@@ -14,10 +14,11 @@ a row in half precision, each with the times over its bytes that PyTorch takes w
                      too, weighed (2 x `HALF_WEIGHED`), gathered (2), summed (1). Backward copied (1), put back (1 and
                      `INDEXED` twice), products (2 x `HALF_WEIGHED`, 3), sums (1), copied and filled twice, gate and up
                      once. A gate over halves of one tensor as in `copies.py`
-    transformers-4   experts in turn, each gathers (2), weighs (2 x `HALF_WEIGHED`) and adds to the result (`INDEX_ADDED`);
-                     backward gathered (2), products (2 x `HALF_WEIGHED`, 3), sums (1), and for each expert a tensor of
-                     all tokens filled (1) and added to the gradient (3), rows into it (`INDEXED`). The host asks for
-                     each expert which tokens chose it, and waits: the device then idles for `ASKED` launches
+    transformers-4   experts in turn, each gathers (2), weighs (2 x `HALF_WEIGHED`) and adds to the result
+                     (`INDEX_ADDED`); backward gathered (2), products (2 x `HALF_WEIGHED`, 3), sums (1), and for each
+                     expert a tensor of all tokens filled (1) and added to the gradient (3), rows into it (`INDEXED`).
+                     The host asks for each expert which tokens chose it, and waits: the device then idles for `ASKED`
+                     launches
 
 torch's grouped products hide less of their operands' traffic than one product of as many rows: `EXPOSED` of it more.
 

@@ -116,7 +116,8 @@ def layer_pieces(shard: Shard, network: Network, work: LayerWork, kind: LayerKin
     products_s = work.passes.forward.matmul_s, work.passes.backward.matmul_s
     taken_s: list[Number] = [sum(one.kernels_s for one in side) for side in exchanged]
     there, back = (
-        tensor.flows(network.levels("tp"), tokens * element_B, split, rounds, narrow) for narrow in recipe.narrow_traffic
+        tensor.flows(network.levels("tp"), tokens * element_B, split, rounds, narrow)
+        for narrow in recipe.narrow_traffic
     )
     inside: Pair
     if recipe.overlap_tp == "async":

@@ -39,7 +39,8 @@ def priced(row: dict[str, str]) -> tuple[Passes, Clock]:
     found = model(MODELS[row["ffn"]])
     if not isinstance(found, Transformer) or found.experts is None:
         raise TypeError(f"{found.name} has no experts")
-    moe = replace(found.experts, **{name: int(row[name]) for name in ("experts", "top_k", "ffn")}, shared_ffn=0)
+    number, top_k, ffn = (int(row[name]) for name in ("experts", "top_k", "ffn"))
+    moe = replace(found.experts, experts=number, top_k=top_k, ffn=ffn, shared_ffn=0)
     shard = Shard(replace(found, hidden=int(row["hidden"]), experts=moe), grid, recipe, clock)
     layer = layer_work(shard, EXPERTS)
     work = Passes(layer.forward, layer.backward) if whole else experts(shard, moe)

@@ -10,8 +10,9 @@ logarithms of the seconds of products in layers, and with half the weight alone:
     e8, c8       the same in fp8
     W, W8, V     watts of products in either format, and of kernels that move memory, at the full clock
 
-under `PowerLimit`, with weak pulls of e and e8 to 0.92 and 0.9, of c and c8 to 0.3 and of V to 450 W. Attention is priced by
-its curve. The rates of the catalog are those of products alone: e times the clock that they keep.
+under `PowerLimit`, with weak pulls of e and e8 to 0.92 and 0.9, of c and c8 to 0.3 and of V to 450 W. Attention is
+priced by its curve. The rates of the catalog are those of products alone: e times the clock that they keep. Compiled
+layers in bf16 and torchao's fp8, hc26 and on, ran on two other such cards (`compiled_layers.py`), without their clocks.
 """
 
 from __future__ import annotations

@@ -9,9 +9,8 @@ torch/utils/checkpoint.py, the note before `checkpoint`). Found after their step
 model with experts is prime-rl's own and is told where samples begin, but FlashAttention 3 is a function of autograd
 that the compiler does not trace either; prime-rl says so of FlashAttention 4, and that a checkpointed block is eager
 then (trainer/models/layers/attn.py). Its experts are torchtitan's (layers/moe.py). It had come out 49 % too fast.
-Parameters in fp32, gathered in bf16 and given up
-after each pass, gradients reduced in fp32 after every micro-batch (trainer/config.py: optimization_dtype, reduce_dtype,
-reshard_after_forward; trainer/model.py, setup_fsdp).
+Parameters in fp32, gathered in bf16 and given up after each pass, gradients reduced in fp32 after every micro-batch
+(trainer/config.py: optimization_dtype, reduce_dtype, reshard_after_forward; trainer/model.py, setup_fsdp).
 The head and the loss are not compiled. FlashAttention 2 and 3 are not told apart.
 A sequence repeats one token (trainer/sft/config.py: FakeDataConfig), so all its tokens may choose the same experts.
 

@@ -26,8 +26,8 @@ from lockstep.validation.coverage import CONSTANTS, Observed, observed
 from lockstep.validation.report import TABLES
 
 DIGITS = 3
-LEFT_OUT_FRAC = 0.005
-"""What is added to the level: programs left out are covered less often than those fitted to, 89.4 % at 90 %."""
+LEFT_OUT_FRAC = 0.01
+"""What is added to the level: programs left out are covered less often than those fitted to, 89.2 % at 90 %."""
 
 
 def fitted(rows: Sequence[Observed], level_frac: float) -> dict[str, float]:

@@ -168,5 +168,5 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
     return Case(name, quantity, measured, job, _cluster(row, devices), layout, predict, row["precision_note"])
 
 
-TIME = Table("torchtitan", "step_time_s", SOURCE, 0.12, time_cases)
+TIME = Table("torchtitan", "step_time_s", SOURCE, 0.10, time_cases)
 MEMORY = Table("torchtitan_memory", "memory_B", SOURCE, 0.20, memory_cases)

@@ -10,8 +10,9 @@ for attention and one for feed-forward; those of experts are not of the pattern 
 are the products that give gradients of inputs, as long as forward. What is reduced there is a sum of several products
 (of queries, keys and values, of a gate and what it multiplies), which is not of the pattern: nothing hides it.
 
-Sources: PyTorch, torch/_inductor/fx_passes/micro_pipeline_tp.py (patterns, _find_producer_matmul) and torch/distributed/_symmetric_memory
-(_pipelined_all_gather_and_consume, _pipelined_produce_and_all2all, and the sum in _fused_matmul_reduce_scatter_impl).
+Sources: PyTorch, torch/_inductor/fx_passes/micro_pipeline_tp.py (patterns, _find_producer_matmul) and
+torch/distributed/_symmetric_memory (_pipelined_all_gather_and_consume, _pipelined_produce_and_all2all, and the sum in
+_fused_matmul_reduce_scatter_impl).
 """
 
 from __future__ import annotations

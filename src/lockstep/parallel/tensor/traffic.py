@@ -9,8 +9,8 @@ Overlap:
                 products half give weight gradients, and half of these belong to layers split by outputs
     all         products are cut in CHUNKS pieces that talk while others compute; the last piece is always exposed
 
-Transformer Engine, and torchao with scales of tensors, gather what products read in their format (`narrow_gathers`), and
-NeMo's recipes for H100 send what fp8 products give in fp8 to be added (`narrow_reductions`; fp8_buf of NeMo's
+Transformer Engine, and torchao with scales of tensors, gather what products read in their format (`narrow_gathers`);
+NeMo's recipes for H100 send what forward products in fp8 give in fp8 to be added (`narrow_reductions`; fp8_buf of its
 tp_overlap_configs/userbuffers.py). Transformer Engine: pytorch/distributed.py, gather_along_first_dim; pytorch/ao:
 torchao/float8/float8_tensor_parallel.py, PrepareFloat8ModuleInput and, backward, Float8RowwiseParallel.
 
