@@ -47,9 +47,8 @@ and values each added and joined (13), joined for sending (8). PyTorch 2.6, torc
 _attention.py: _SDPAMerger, _templated_ring_attention and _templated_ring_attention_backward."""
 
 PIECES = 0.07
-"""Of its time, what a product in four pieces on two streams takes longer on H100: 0.06 in the median of ten shapes, 0.07
-of all their seconds, one after another 0.06 and 0.10 (one H100 SXM, PyTorch 2.11.0, 27 November 2026;
-product_pieces.csv)."""
+"""Of its time, what a product in four pieces on two streams takes longer: 0.06 in the median of ten shapes, 0.07 of all
+their seconds, one after another 0.06 and 0.10 (one H100 SXM, PyTorch 2.11.0, 27 November 2026; product_pieces.csv)."""
 RING = (((1.0, 3.0), (2.0, 0.0), 3), ((-1.0, 3.0), (0.0, 5.0), 4))
 """Passes over queries and over keys and values, forward and backward, once and for each step of a ring, and kernels of
 a step. Forward the output is filled with zeros (1), that of every step is weighted and added (3), keys and values are
