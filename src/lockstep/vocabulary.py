@@ -42,6 +42,7 @@ _SAME: dict[str, tuple[str, ...]] = {
     "world_size nproc num_ranks nranks n_ranks num_workers n_workers num_processes": ("ranks", "workers", "gpus"),
     "zero_stage stage zero_optimization sharding_strategy data_parallel_sharding_strategy": ("zero",),
     "precision mixed_precision torch_dtype data_type params_dtype compute_dtype number_format": ("dtype",),
+    "fp8_recipe float8_recipe scaling_type quantization_recipe": ("fp8_scaling",),
     "sp seq_parallel sequence_parallelism enable_sequence_parallel": ("sequence_parallel",),
     "flash_attention flash_attn use_flash_attn use_flash_attention attn_implementation": ("flash",),
     "optim optimizer_type optimizer_name": ("optimizer",),

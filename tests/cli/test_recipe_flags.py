@@ -20,6 +20,7 @@ from lockstep.verbs.words.recipe import RecipeWords
 FLAGS = {
     "dtype": ("fp8", "dtype", "fp8"),
     "attention_kernel": ("flash2", "attention_kernel", "flash2"),
+    "fp8_scaling": ("current", "scaling", "current"),
     "optimizer": ("adamw-8bit", "optimizer", "adamw-8bit"),
     "cross_entropy": ("eager", "cross_entropy", "eager"),
     "parameter_bytes": ("4", "parameter_B", 4.0),
@@ -61,7 +62,7 @@ ADAPTERS = {"train", "base"}
 OF_SOFTWARE = {
     "fused_gate", "fused_norms", "working_copy", "gradients_freed", "foreach_update", "narrow_inputs",
     "repeated_heads", "recompute_stops", "norm_kernels", "fused_sums", "autocast", "grouped_experts", "written_out",
-    "scaling", "copies", "gathers_again", "complex_rotary", "permutation", "narrow_gathers", "narrow_reductions",
+    "copies", "gathers_again", "complex_rotary", "permutation", "narrow_gathers", "narrow_reductions",
     "own_projections",
 }  # fmt: skip
 """Habits that a stack decides: said by --stack."""

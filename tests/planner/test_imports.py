@@ -386,3 +386,20 @@ def test_adapters_go_to_pefts_values_and_back(said: str, tmp_path: Path) -> None
     assert back.recipe.adapters.dropout_frac == before.dropout_frac
     assert set(back.recipe.adapters.found_in(weights)) == set(before.found_in(weights))
     assert placed.zero == 3
+
+
+def test_scales_of_fp8_go_to_megatron_and_back_and_come_from_torchtitan(tmp_path: Path) -> None:
+    for scaling in ("delayed", "current"):
+        recipe = Recipe(seq=4096, batch=64, dtype="fp8", scaling=scaling)
+        placed = Placed(Job(model("llama3-8b"), recipe, 8), Layout(dp=8, zero=1))
+        for target, suffix in (("megatron", "sh"), ("bridge", "yaml")):
+            (file := tmp_path / f"{scaling}.{suffix}").write_text(TARGETS[target](placed), encoding="utf-8")
+            back = lockstep.estimate(f"llama3-8b@{file}", "dgx-h100:1", seq=4096).job.recipe
+            assert (back.dtype, back.scaling) == ("fp8", scaling)
+    with pytest.raises(Infeasible, match="--fp8-scaling rows"):
+        TARGETS["megatron"](replace(placed, job=replace(placed.job, recipe=replace(recipe, scaling="rows"))))
+    for name, wanted in (("tensorwise", "current"), ("rowwise", "rows")):
+        text = '[model]\nname = "llama3"\nflavor = "8B"\nconverters = ["float8"]\n[training]\nlocal_batch_size = 1\n'
+        text += f'[parallelism]\ndata_parallel_shard_degree = -1\n[float8]\nrecipe_name = "{name}"\n'
+        (file := tmp_path / f"{name}.toml").write_text(text, encoding="utf-8")
+        assert lockstep.estimate(f"llama3-8b@{file}", "dgx-h100:1").job.recipe.scaling == wanted

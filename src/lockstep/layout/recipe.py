@@ -133,7 +133,8 @@ class Recipe(Brief):
     narrow_inputs: bool = False
     """Where products run in fp8 or narrower, linear layers keep their inputs in that format (Transformer Engine)."""
     narrow_gathers: bool = False
-    """In fp8 and narrower tensor-parallel ranks gather what products read in their format, after the cast."""
+    """In fp8 and narrower tensor-parallel ranks gather what products read in their format, after the cast; not with
+    scales of rows."""
     narrow_reductions: bool = False
     """What forward products in fp8 give is sent in fp8 to be added by tensor-parallel ranks (NeMo's on H100)."""
     scaling: str = "delayed"
@@ -262,7 +263,7 @@ class Recipe(Brief):
             ("optimizer", self.optimizer, tuple(OPTIMIZERS), "--optimizer"),
             ("kernels of a norm", self.norm_kernels, NORM_KERNELS, "norm_kernels"),
             ("copies between kernels", self.copies, COPIES, "copies"),
-            ("scaling of fp8", self.scaling, SCALINGS, "scaling"),
+            ("scaling of fp8", self.scaling, SCALINGS, "--fp8-scaling"),
             ("permutation of tokens", self.permutation, PERMUTATIONS, "permutation"),
             ("what CUDA graphs hold", self.cuda_graphs, CUDA_GRAPHS, "--cuda-graphs"),
         ):
@@ -369,7 +370,7 @@ class Recipe(Brief):
     @property
     def narrow_traffic(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Shares of an element's bytes in which tensor-parallel ranks gather, and reduce, forward and backward."""
-        narrow = self.narrow_gathers and self.dtype in NARROW_B
+        narrow = self.narrow_gathers and self.dtype in NARROW_B and self.scaling != "rows"
         gathered = NARROW_B[self.dtype] / self.element_B if narrow else 1.0
         reduced = NARROW_B[self.dtype] / self.element_B if self.narrow_reductions and self.dtype == "fp8" else 1.0
         return (gathered, reduced), (gathered, 1.0)

@@ -78,7 +78,6 @@ def fsdp2(seq: int, batch: int, dtype: str, compiled: bool, scaling: str = "curr
         batch=batch,
         dtype=dtype,
         scaling=scaling,
-        narrow_gathers=scaling == "current",
         fused_elementwise=compiled,
         fused_norms=compiled,
         fused_sums=compiled,

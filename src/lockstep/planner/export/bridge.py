@@ -6,7 +6,8 @@ keys are Megatron Core's fields, so what Megatron-LM's flags say is said here in
     flags of the layout          model.tensor_model_parallel_size ... model.virtual_pipeline_model_parallel_size
     batch                        train.micro_batch_size, train.global_batch_size
     ZeRO, overlap                ddp.*, optimizer.use_distributed_optimizer
-    number formats               mixed_precision: bf16_mixed, fp16_mixed, bf16_with_fp8_delayed_scaling_mixed
+    number formats               mixed_precision: bf16_mixed, fp16_mixed, bf16_with_fp8_delayed_scaling_mixed, or
+                                 bf16_with_fp8_current_scaling_mixed
 
 Source: src/megatron/bridge/training of Megatron-Bridge 0.6.2 (config.py, mixed_precision.py, utils/omegaconf_utils.py,
 September 2026), and recipes/common.py, where `comm_overlap` is None unless a recipe sets it.
@@ -86,8 +87,8 @@ def _ways() -> dict[str, Way]:
 
 WAYS = _ways()
 ELSEWHERE = (
-    "num-layers-per-virtual-pipeline-stage", "bf16", "fp16", "fp8-format", "accumulate-allreduce-grads-in-fp32",
-    "grad-reduce-in-bf16", "attention-backend",
+    "num-layers-per-virtual-pipeline-stage", "bf16", "fp16", "fp8-format", "fp8-recipe",
+    "accumulate-allreduce-grads-in-fp32", "grad-reduce-in-bf16", "attention-backend",
 )  # fmt: skip
 """Flags that are written otherwise, as chunks or a number format; the kernel of attention is left to the recipe."""
 OFF = (
@@ -111,10 +112,16 @@ def bridge(found: Placed) -> str:
     for name, value in said.items():
         section, key = name.split(".", 1)
         sections.setdefault(section, {})[key] = list(value) if isinstance(value, tuple) else value
-    body = [f"mixed_precision: {FORMATS[recipe.dtype]}\n"]
+    body = [f"mixed_precision: {_format(recipe)}\n"]
     for section, values in sections.items():
         body.append(f"{section}:\n" + "".join(f"  {key}: {json.dumps(value)}\n" for key, value in values.items()))
     return "".join(f"# {sentence}\n" for sentence in LEFT) + "".join(body)
+
+
+def _format(recipe: Recipe) -> str:
+    """The name of a recipe's formats."""
+    named = FORMATS[recipe.dtype]
+    return named.replace("delayed", recipe.scaling) if recipe.dtype == "fp8" else named
 
 
 def _settings(flags: Flags, found: Placed) -> Flags:
@@ -138,6 +145,6 @@ def _refuse(recipe: Recipe, no: Refusals) -> None:
     wanted = GRADIENT_B[recipe.dtype]
     no.when(
         recipe.gradient_B != wanted,
-        f"gradients of {recipe.gradient_B:g} bytes: {FORMATS[recipe.dtype]} reduces in {wanted:g} (--gradient-bytes)",
+        f"gradients of {recipe.gradient_B:g} bytes: {_format(recipe)} reduces in {wanted:g} (--gradient-bytes)",
     )
     no.when(not recipe.flash_attention, "attention that is not fused: a recipe leaves the kernel to Transformer Engine")

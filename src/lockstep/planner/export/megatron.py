@@ -186,6 +186,8 @@ def _recipe(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
     flags: Flags = {"optimizer": OPTIMIZERS[recipe.optimizer]}
     for name in DTYPES[recipe.dtype]:
         flags[name] = "hybrid" if name == "fp8-format" else True
+    if recipe.dtype == "fp8" and recipe.scaling == "current":
+        flags["fp8-recipe"] = "tensorwise"
     if recipe.gradient_B == 4.0:
         flags["accumulate-allreduce-grads-in-fp32"] = True
     elif recipe.dtype != "fp16":

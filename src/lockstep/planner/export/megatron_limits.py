@@ -133,6 +133,7 @@ def _refuse_experts(layout: Layout, recipe: Recipe, model: Transformer, no: Refu
 
 def _refuse_recipe(layout: Layout, recipe: Recipe, model: Transformer, no: Refusals) -> None:
     """Notes everything about the recipe that has no flag."""
+    no.when(recipe.dtype == "fp8" and recipe.scaling == "rows", "--fp8-scaling rows")
     no.when(recipe.dtype not in DTYPES, f"matrix products in {recipe.dtype}: export has {', '.join(DTYPES)}")
     no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: export has {', '.join(OPTIMIZERS)}")
     no.when(recipe.gradient_B != recipe.wire_B, "gradients reduced in another format than they are accumulated in")

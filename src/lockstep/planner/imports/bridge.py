@@ -81,8 +81,9 @@ def _precision(said: object) -> Flags:
     found: Flags = {"bf16" if dtype != "fp16" else "fp16": True}
     if dtype in ("fp8", "mxfp8"):
         found["fp8-format"] = "hybrid"
-    if "mxfp8" in str(said):
-        found["fp8-recipe"] = "mxfp8"
+    for word, recipe in (("mxfp8", "mxfp8"), ("current", "tensorwise")):
+        if word in str(said) or (isinstance(said, dict) and said.get("fp8_recipe") == recipe):
+            found["fp8-recipe"] = recipe
     if dtype == "nvfp4":
         found["fp4-format"] = "e2m1"
     return found | ({"accumulate-allreduce-grads-in-fp32": True} if whole else {"grad-reduce-in-bf16": True})

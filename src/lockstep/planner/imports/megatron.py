@@ -52,8 +52,9 @@ def from_flags(flags: Flags, software: str, name: str, model: Model | None) -> I
     _formats(found, flags)
     _overlap(found, flags, model)
     left = {one: value for one, value in flags.items() if str(value) != HARMLESS.get(one)}
-    if "cuda_graphs" in found.words:
-        del left["cuda-graph-impl"]
+    for word, flag in (("cuda_graphs", "cuda-graph-impl"), ("fp8_scaling", "fp8-recipe")):
+        if word in found.words:
+            del left[flag]
     found.missing(UNREAD, left)
     return found
 
@@ -159,6 +160,7 @@ def _formats(found: Imported, flags: Mapping[str, Any]) -> None:
     narrow = "nvfp4" if "fp4-format" in flags else None
     if "fp8-format" in flags:
         narrow = "mxfp8" if flags.get("fp8-recipe") == "mxfp8" else "fp8"
+        found.set(found.words, fp8_scaling="current" if flags.get("fp8-recipe") == "tensorwise" else None)
     found.set(found.words, dtype=narrow or half)
     if half is None and narrow is None:
         found.unread.append("fp32, as neither --bf16 nor --fp16 is given")

@@ -115,6 +115,8 @@ def _training(found: Imported, said: Json) -> None:
     found.words["seq"] = integer(said, "training.seq_len", 2048)
     converters = " ".join(map(str, said.get("model.converters", [])))
     found.words["dtype"] = "mxfp8" if "mx" in converters else "fp8" if "float8" in converters else "bf16"
+    recipe = next((value for name, value in said.items() if name.endswith("float8.recipe_name")), None)
+    found.set(found.words, fp8_scaling="rows" if recipe == "rowwise" and "float8" in converters else None)
     if said.get("training.dtype") == "bfloat16":
         found.unread.append(WHOLE_BF16)
     optimizer = str(said.get("optimizer.name", "AdamW")).lower()

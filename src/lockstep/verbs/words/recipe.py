@@ -100,6 +100,15 @@ class RecipeWords(TypedDict, total=False):
     dtype: Annotated[
         str | None, Option("T", "Number format of matrix products: bf16, fp16, fp8, mxfp8 or nvfp4. (default: bf16)")
     ]
+    fp8_scaling: Annotated[
+        str | None,
+        Option(
+            "W",
+            "Scales of fp8: delayed (of earlier steps), current (of the tensor at hand) or rows (one for each row, as "
+            "in torchao's rowwise recipe). (default: as the software)",
+        ),
+        Field("scaling"),
+    ]
     stack: Annotated[
         str | None,
         Option(
