@@ -38,7 +38,7 @@ def step(layout: Layout, on: Cluster, seq: int = 1024) -> Measured:
 def test_steps_of_one_node_give_the_pace(pace: float) -> None:
     true = changed(MACHINE, [pace] * 4, [level.link.achieved_frac for level in MACHINE.levels])
     found = calibrate(MACHINE, [step(layout, true) for layout in ONE_NODE])
-    assert found.pace == pytest.approx(pace, rel=0.06)
+    assert found.pace == pytest.approx(pace, rel=0.065)
     assert found.factors[0].ci95[0] < pace < found.factors[0].ci95[1]
     told = [one.what.split()[0] for one in found.factors]
     assert (told[0], *told[-2:]) == ("matrix", "host", "node")

@@ -4,6 +4,7 @@ from lockstep.layout.broken import broken_by as broken_by
 from lockstep.layout.broken import broken_rules as broken_rules
 from lockstep.layout.broken import check as check
 from lockstep.layout.broken import refuse as refuse
+from lockstep.layout.formats import ADAPTER_B as ADAPTER_B
 from lockstep.layout.groups import GROUPS as GROUPS
 from lockstep.layout.groups import Span as Span
 from lockstep.layout.groups import coordinates as coordinates
@@ -43,7 +44,6 @@ from lockstep.layout.memory import peak_B as peak_B
 from lockstep.layout.memory import stage_memory as stage_memory
 from lockstep.layout.optimizers import OPTIMIZERS as OPTIMIZERS
 from lockstep.layout.optimizers import Optimizer as Optimizer
-from lockstep.layout.recipe import ADAPTER_B as ADAPTER_B
 from lockstep.layout.recipe import Recipe as Recipe
 from lockstep.layout.routing import busiest_rank_frac as busiest_rank_frac
 from lockstep.layout.routing import choices_of as choices_of

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.layout.formats import ACTIVATION_B, ADAPTER_B, BASE_B, NARROW_B, NOT_TRAINED
 from lockstep.layout.losses import LOSS_B
 from lockstep.layout.optimizers import OPTIMIZERS, Optimizer
 from lockstep.parallel.context import KINDS
@@ -20,31 +21,14 @@ from lockstep.types.brief import Brief
 from lockstep.types.plain import Json, picked
 from lockstep.workload import MODULES, Adapters, Objective, Training, read_training
 
-BASE_B = {"nf4": 0.5 + 1 / 64 * (1 + 4 / 256), "nf4-single": 0.5 + 4 / 64, "int8": 1.0, "gptq": 0.5 + 2.5 / 128}
-"""Bytes per element of a frozen matrix: nf4 with scales of 64 elements quantised to one byte, and those of 256 in four
-(QLoRA, arXiv 2305.14314, section 3); nf4-single with scales in fp32 (without QLoRA's double quantisation); int8 with a
-scale per row (arXiv 2208.07339); GPTQ in four bits with groups of 128, a half-precision scale and a zero each (arXiv
-2210.17323)."""
-BITSANDBYTES = ("nf4", "nf4-single", "int8")
-ADAPTER_B = 4.0
-"""Bytes of an adapter's element, and of its gradient, in PEFT."""
-NOT_TRAINED = {
-    "int8": "a step's products need a floating-point format: bf16, fp16 or, if the device has them, fp8, mxfp8, nvfp4"
-}
-"""Formats of `Device.peak_flops` that nothing here is trained in, and what to say instead: integers serve inference."""
 TP_OVERLAPS = ("none", "gradients", "all", "async")
 EP_OVERLAPS = ("none", "cells", "shared", "passes")
-CUDA_GRAPHS = ("none", "attention", "step")
-EXCHANGES = ("copy", "node")
+CUDA_GRAPHS, EXCHANGES = ("none", "attention", "step"), ("copy", "node")
 NORM_KERNELS = ("one", "split", "converted")
 COPIES = ("none", "gpt-neox", "nanotron", "dtensor")
 SCALINGS = ("delayed", "current", "rows")
 PERMUTATIONS = ("fused", "torchtitan", "transformers-5", "transformers-4")
 MFU_CONVENTIONS = ("full", "causal", "6n")
-NARROW_B = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
-"""Bytes per element of an input kept in a narrow format, its scales included (one byte per 32 or 16 elements)."""
-ACTIVATION_B = {"fp64": 8.0, "fp32": 4.0, "tf32": 4.0}
-"""Bytes per activation element where products run in a wide format: tf32 rounds inside the unit, memory holds fp32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -133,13 +117,11 @@ class Recipe(Brief):
     narrow_inputs: bool = False
     """Where products run in fp8 or narrower, linear layers keep their inputs in that format (Transformer Engine)."""
     narrow_gathers: bool = False
-    """In fp8 and narrower tensor-parallel ranks gather what products read in their format, after the cast; not with
-    scales of rows."""
+    """Tensor-parallel ranks gather what products read in their narrow format, but with scales of rows."""
     narrow_reductions: bool = False
     """What forward products in fp8 give is sent in fp8 to be added by tensor-parallel ranks (NeMo's on H100)."""
     scaling: str = "delayed"
-    """Scales of fp8: delayed, of steps before; current, of the tensor at hand, which is read once more for its largest
-    value; or rows, one for each of its rows (torchao's rowwise recipe)."""
+    """Scales of fp8: delayed, of steps before; current, of the tensor at hand; or rows, one for each of its rows."""
     overlap_dp: bool = True
     """Data-parallel traffic overlaps with the backward pass (and FSDP's gathers with both passes)."""
     sharding: str = "any"
@@ -205,8 +187,7 @@ class Recipe(Brief):
     paired_sends: bool = True
     """What a stage sends to a neighbour and receives from it travel together, not in turns (DeepSpeed's engine)."""
     permutation: str = "fused"
-    """How rows of tokens are brought to their experts and back: in fused kernels, as torchtitan's code does it, or as
-    that of transformers 5, or of transformers 4, which runs experts in turn (`kernels/permutation.py`)."""
+    """Whose code brings rows of tokens to their experts and back (`kernels/permutation.py`)."""
     grouped_experts: bool = True
     """The products of a rank's experts are one kernel, not one for each (as in Transformer Engine's GroupedLinear)."""
     sliced_experts: bool = False
@@ -235,9 +216,8 @@ class Recipe(Brief):
         for name in ("seq", "batch", "local_steps"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise BadInput(
-                    f"{name} must be a whole number of at least 1, got {value!r}", f"--{name.replace('_', '-')}"
-                )
+                flag = f"--{name.replace('_', '-')}"
+                raise BadInput(f"{name} must be a whole number of at least 1, got {value!r}", flag)
         if self.sample_tokens is not None and not (isinstance(self.sample_tokens, int) and self.sample_tokens > 0):
             raise BadInput(f"sample_tokens must be at least 1, got {self.sample_tokens!r}", "--sample-tokens")
         layers = self.offload_layers
@@ -370,10 +350,9 @@ class Recipe(Brief):
     @property
     def narrow_traffic(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Shares of an element's bytes in which tensor-parallel ranks gather, and reduce, forward and backward."""
-        narrow = self.narrow_gathers and self.dtype in NARROW_B and self.scaling != "rows"
-        gathered = NARROW_B[self.dtype] / self.element_B if narrow else 1.0
-        reduced = NARROW_B[self.dtype] / self.element_B if self.narrow_reductions and self.dtype == "fp8" else 1.0
-        return (gathered, reduced), (gathered, 1.0)
+        narrow = NARROW_B.get(self.dtype, self.element_B) / self.element_B
+        gathered = narrow if self.narrow_gathers and self.scaling != "rows" else 1.0
+        return (gathered, narrow if self.narrow_reductions and self.dtype == "fp8" else 1.0), (gathered, 1.0)
 
     @property
     def attention_output_B(self) -> float | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from lockstep.layout.formats import BITSANDBYTES
 from lockstep.layout.layout import LayoutGrid
-from lockstep.layout.recipe import BITSANDBYTES, Recipe
+from lockstep.layout.recipe import Recipe
 from lockstep.parallel.data.sharing import Sharing, sharing
 from lockstep.types.arrays import Bools, Truth
 

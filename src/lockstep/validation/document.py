@@ -170,7 +170,7 @@ NOTES = """
   two stages within 5. 1.3B in two stages is 15 to 21 % too slow: the kernels of its first stage alone take longer on
   our H100 than the whole published step, so one of both does not tell what ran. At ZeRO-1 on 512 GPUs the host copies
   17 to 21 thousand slices by themselves; steps of 0.4 and 0.5 s are 24 % too fast and 19 % too slow. 80B on 32 GPUs
-  took three times as long as predicted. These, and 80B on 64, are the eight of 31 rows outside of their intervals.
+  took three times as long as predicted. These, and 80B on 64, are those outside of their intervals.
 - **torchtitan and torchao.** Their H100 have 500 W and HBM2e: the clock that their power allows is taken. With key and
   value heads copied to all query heads (repeat_kv), and parts of attention added in fp32, 405B with context parallelism
   is 5 to 15 % too fast; 8B on four and eight ranks is 28 and 31 where on two it is 4, and why is not known. DTensor

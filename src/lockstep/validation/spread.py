@@ -26,8 +26,10 @@ from lockstep.validation.coverage import CONSTANTS, Observed, observed
 from lockstep.validation.report import TABLES
 
 DIGITS = 3
-LEFT_OUT_FRAC = 0.01
-"""What is added to the level: programs left out are covered less often than those fitted to, 89.2 % at 90 %."""
+LEFT_OUT_FRAC = 0.04
+"""What is added to the level: programs left out are covered less often than those fitted to, 89.2 % at 90 %, and not
+alike. With this the least covered one of twenty rows has three quarters of them inside: nanotron, of which 90 % covers
+23 of 31."""
 
 
 def fitted(rows: Sequence[Observed], level_frac: float) -> dict[str, float]:
