@@ -115,10 +115,10 @@ def layer_pieces(shard: Shard, network: Network, work: LayerWork, kind: LayerKin
     split, rounds = grid.sequence_parallel > 0, tensor_rounds(model, kind)
     products_s = work.passes.forward.matmul_s, work.passes.backward.matmul_s
     taken_s: list[Number] = [sum(one.kernels_s for one in side) for side in exchanged]
-    there, back = (
-        tensor.flows(network.levels("tp"), tokens * element_B, split, rounds, narrow)
-        for narrow in recipe.narrow_traffic
-    )
+    narrow, levels = recipe.narrow_traffic, network.levels("tp")
+    there = back = tensor.flows(levels, tokens * element_B, split, rounds, narrow[0])
+    if narrow[1] != narrow[0]:
+        back = tensor.flows(levels, tokens * element_B, split, rounds, narrow[1])
     inside: Pair
     if recipe.overlap_tp == "async":
         pairs = product_pairs(shard, kind)
