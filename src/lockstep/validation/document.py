@@ -171,13 +171,13 @@ NOTES = """
   our H100 than the whole published step, so one of both does not tell what ran. At ZeRO-1 on 512 GPUs the host copies
   17 to 21 thousand slices by themselves; steps of 0.4 and 0.5 s are 24 % too fast and 19 % too slow. 80B on 32 GPUs
   took three times as long as predicted. These, and 80B on 64, are those outside of their intervals.
-- **torchtitan and torchao.** Their H100 have 500 W and HBM2e: the clock that their power allows is taken. With key and
-  value heads copied to all query heads (repeat_kv), and parts of attention added in fp32, 405B with context parallelism
-  is 5 to 15 % too fast; 8B on four and eight ranks is 28 and 31 where on two it is 4, and why is not known. DTensor
-  joins anew what ranks gather along the sequence, asynchronous reductions hide nothing backward, fp8 is gathered in
-  fp8, and casts by rows take what compiled layers show: scales by row are 23 and 28 % too fast, were 32 and 38, others
-  on eight tensor-parallel ranks within 12. 405B with interleaved stages is 20 % too fast. torchao's B200 are
-  power-limited by an unknown amount, and left out.
+- **torchtitan and torchao.** Their H100 have 500 W and HBM2e: the clock that their power allows is taken. With heads
+  copied (repeat_kv) and parts of attention added in fp32 405B with context parallelism is 5 to 15 % too fast; 8B on
+  four and eight ranks is 28 and 31 where on two it is 4, and why is not known. With DTensor's copies of sequences,
+  asynchronous reductions that hide nothing backward, gathers in fp8 and casts by rows, scales by row are 23 and 28 %
+  too fast, were 32 and 38, others on eight tensor-parallel ranks within 12. 405B with interleaved stages is 20 % too
+  fast: PyTorch of 2024 ran them slot by slot, neighbours waiting for one another, which by the count of slots makes
+  33 s of 25.7, measured 32; not priced. torchao's B200, of an unknown power, are left out.
 - **Facts that were chosen after errors had been seen.** torchtitan's matrix rate (by the power of its devices), that
   nothing overlaps Llama 3's tensor-parallel traffic (with Megatron's overlap its rows come out 3 points faster), the
   links of simumax_a100_pcie, that GPT-NeoX's elementwise kernels are PyTorch's own, what transformers, LitGPT and
