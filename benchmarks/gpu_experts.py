@@ -79,9 +79,9 @@ class Looped(nn.Module):
         super().__init__()
         hidden, ffn, self.experts, self.choices = shape
         self.gate = nn.Linear(hidden, self.experts, bias=False)
-        sides = (hidden, ffn), (hidden, ffn), (ffn, hidden)
-        self.parts = nn.ModuleList(
-            nn.ModuleList(nn.Linear(*side, bias=False) for side in sides) for _ in range(self.experts)
+        self.gates, self.ups, self.downs = (
+            nn.ModuleList(nn.Linear(*side, bias=False) for _ in range(self.experts))
+            for side in ((hidden, ffn), (hidden, ffn), (ffn, hidden))
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -89,8 +89,8 @@ class Looped(nn.Module):
         weights, chosen = torch.topk(F.softmax(self.gate(x), dim=1, dtype=torch.float), self.choices, dim=-1)
         weights = (weights / weights.sum(-1, keepdim=True)).to(x.dtype)
         out, mask = torch.zeros_like(x), F.one_hot(chosen, num_classes=self.experts).permute(2, 1, 0)
-        for number, (gate, up, down) in enumerate(self.parts):  # type: ignore[misc]
-            place, token = torch.where(mask[number])
+        for chosen_by, gate, up, down in zip(mask, self.gates, self.ups, self.downs, strict=True):
+            place, token = torch.where(chosen_by)
             rows = x[None, token].reshape(-1, x.shape[1])
             rows = down(F.silu(gate(rows)) * up(rows)) * weights[token, place, None]
             out.index_add_(0, token, rows)

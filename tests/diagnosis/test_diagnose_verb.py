@@ -200,7 +200,7 @@ def test_the_open_pair_names_the_reduce_scatter():
 
 
 def test_a_log_with_arguments_needs_no_model():
-    """It is the model's own description. Without what it waits for the tables' gradients the step is as predicted."""
+    """It is the model's own description. Less the all-reduce of the embeddings' gradients the step is as predicted."""
     log = published_trace("bigscience_meg_gpt2_v100_tp4_pp8.log.gz")
     done = run("diagnose", str(log), "-c", "dgx-v100", "--json")
     found = json.loads(done.out)

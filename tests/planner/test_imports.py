@@ -396,6 +396,8 @@ def test_scales_of_fp8_go_to_megatron_and_back_and_come_from_torchtitan(tmp_path
             (file := tmp_path / f"{scaling}.{suffix}").write_text(TARGETS[target](placed), encoding="utf-8")
             back = lockstep.estimate(f"llama3-8b@{file}", "dgx-h100:1", seq=4096).job.recipe
             assert (back.dtype, back.scaling) == ("fp8", scaling)
+            told = "first and the last layer in bf16" in file.read_text(encoding="utf-8")
+            assert told == (target == "bridge" and scaling == "current")
     with pytest.raises(Infeasible, match="--fp8-scaling rows"):
         TARGETS["megatron"](replace(placed, job=replace(placed.job, recipe=replace(recipe, scaling="rows"))))
     for name, wanted in (("tensorwise", "current"), ("rowwise", "rows")):

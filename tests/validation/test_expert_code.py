@@ -28,10 +28,6 @@ def test_a_loop_over_small_experts_waits_for_the_host() -> None:
     walls = {row["ffn"]: row for row in ROWS if row["code"] == "transformers-4"}
     for ffn, least, most in (("768", 4.0, 6.0), ("14336", 1.0, 1.2)):
         row = walls[ffn]
-        work, clock = expert_code.priced(row)
-        priced_s = sum(
-            float(one.seconds(launch_s))
-            for one, launch_s in zip((work.forward, work.backward), clock.launches_s, strict=True)
-        )
+        priced_s = expert_code.wall_s(*expert_code.priced(row))
         assert least < float(row["wall_both_us"]) / float(row["both_us"]) < most
         assert least < priced_s / (float(row["both_us"]) * 1e-6) < most

@@ -30,6 +30,7 @@ Times: one H100 SXM of 700 W, PyTorch 2.11.0, 27 November 2026 (`validation/expe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from lockstep.kernels.clock import WIDENED, Clock, Work
@@ -48,24 +49,23 @@ EXPOSED = 0.4
 """Products took 1.03 to 1.06 times as long as one of as many rows with 14,336 numbers in an expert, with 768 1.16."""
 ASKED, LOOPED = 5.5, (16, 33)
 """Launches of the host that an expert in a loop waits for, and launches of its own."""
-LAUNCHED = {"fused": (4, 4), "torchtitan": (45, 50), "transformers-5": (40, 50), "transformers-4": (20, 30)}
-LAUNCHED_COMPILED = 10, 10
+LAUNCHED = {"compiled": (10, 10), "torchtitan": (45, 50), "transformers-5": (40, 50), "transformers-4": (20, 30)}
+"""Kernels of a layer forward and backward, of torchtitan's as profiles show, of transformers' estimated."""
 
 
 def permuted(shard: Shard, moe: Experts, local: Number) -> Passes:
     """The work of one layer with `local` experts on a rank."""
-    kind, rows = shard.recipe.permutation, shard.loose_tokens * moe.top_k * shard.model.hidden
-    there, back = LAUNCHED[kind]
+    kind, clock = shard.recipe.permutation, shard.clock
+    rows = shard.loose_tokens * moe.top_k * shard.model.hidden
     if kind == "fused":
         return shard.elementwise(rows, 4.0, 4.0, kernels=4)
-    if kind == "torchtitan" and shard.clock.stack.compiled:
-        return _streams(shard.clock, rows, COMPILED, LAUNCHED_COMPILED)
-    if kind == "torchtitan":
-        return _streams(shard.clock, rows, _torchtitan(shard.clock), (there, back))
+    if kind == "torchtitan" and clock.stack.compiled:
+        kind = "compiled"
+    passes, size_B = PASSES[kind](clock), rows * clock.element_B
+    found = Passes(*(clock.stream(many * size_B, count) for many, count in zip(passes, LAUNCHED[kind], strict=True)))
     if kind == "transformers-4":
-        looped = _streams(shard.clock, rows, _transformers_4(shard.clock), (there, back))
-        return looped + _turns(shard, local)
-    return _streams(shard.clock, rows, _transformers_5(shard.clock), (there, back)) + _halves(shard, moe)
+        return found + _turns(shard, local)
+    return found + _halves(shard, moe) if kind == "transformers-5" else found
 
 
 def grouped(shard: Shard, width: Number, rows: Number, local: Number, gated: bool) -> Passes:
@@ -76,11 +76,6 @@ def grouped(shard: Shard, width: Number, rows: Number, local: Number, gated: boo
     numbers = rows * (2 * h + columns + width) + h * (columns + width)
     exposed_s = EXPOSED * local * numbers * shard.clock.element_B / shard.clock.device.memory_bandwidth_Bps
     return Passes(Work(matmul_s=exposed_s), Work(matmul_s=2.0 * exposed_s))
-
-
-def _streams(clock: Clock, rows: Number, passes: tuple[float, float], kernels: tuple[int, int]) -> Passes:
-    size_B = rows * clock.element_B
-    return Passes(*(clock.stream(many * size_B, count) for many, count in zip(passes, kernels, strict=True)))
 
 
 def _torchtitan(clock: Clock) -> tuple[float, float]:
@@ -113,3 +108,12 @@ def _turns(shard: Shard, local: Number) -> Passes:
     whole_B = shard.loose_tokens * shard.model.hidden * clock.element_B
     waits = Work(stream_s=ASKED * local * clock.launches_s[0], kernels=(there + ASKED) * local)
     return Passes(waits, replace(clock.stream(4.0 * local * whole_B), kernels=back * local))
+
+
+PASSES: dict[str, Callable[[Clock], tuple[float, float]]] = {
+    "compiled": lambda _: COMPILED,
+    "torchtitan": _torchtitan,
+    "transformers-5": _transformers_5,
+    "transformers-4": _transformers_4,
+}
+"""Passes over the rows forward and backward, as long as each takes."""

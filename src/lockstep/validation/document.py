@@ -143,8 +143,8 @@ NOTES = """
   the graph: they run eagerly. As such dense models are 7 % too fast to 7 % too slow, but 0.6B with 8,192 tokens, 12 %
   too fast; as compiled ones they were up to 42. Qwen3 30B, whose layers are prime-rl's own, breaks it in FlashAttention
   3: 25 % too fast, where it was 52 as compiled with fused experts.
-- **Experts in PyTorch's operations.** What brings rows to them takes as long as the products of small experts, and a
-  loop over 128 waits for the host. Such layers on one H100 (expert_code.csv) are met within 4 %, transformers 5's 10.
+- **Experts in PyTorch's operations.** What brings rows to small experts takes 2.5 times as long as their products, 0.7
+  compiled, and a loop over 128 waits for the host. Layers on one H100 (expert_code.csv) are met within 4 to 10 %.
 - **Above 10 % by software, and why.** *torchtitan*: see below. Without the rows of *nemo-25* no B200 was ever seen:
   dense models are then 10 % off there and 4 % on H100.
 - **What surrounds an adapter.** PEFT's casts, torch.autocast's, dropout with its mask, a quantised base whose matrices
@@ -170,7 +170,7 @@ NOTES = """
   two stages within 5. 1.3B in two stages is 15 to 21 % too slow: the kernels of its first stage alone take longer on
   our H100 than the whole published step, so one of both does not tell what ran. At ZeRO-1 on 512 GPUs the host copies
   17 to 21 thousand slices by themselves; steps of 0.4 and 0.5 s are 24 % too fast and 19 % too slow. 80B on 32 GPUs
-  took three times as long as predicted. These, and 80B on 64, are those outside of their intervals.
+  took three times as long as predicted. Of 31 rows these two, 80B on 32 and 64 and three of 1.3B miss their intervals.
 - **torchtitan and torchao.** Their H100 have 500 W and HBM2e: the clock that their power allows is taken. With heads
   copied (repeat_kv) and parts of attention added in fp32 405B with context parallelism is 5 to 15 % too fast; 8B on
   four and eight ranks is 28 and 31 where on two it is 4, and why is not known. With DTensor's copies of sequences,

@@ -47,6 +47,12 @@ def priced(row: dict[str, str]) -> tuple[Passes, Clock]:
     return work.inside(clock.factors_inside(work.forward + work.backward)), clock
 
 
+def wall_s(work: Passes, clock: Clock) -> float:
+    """Seconds of both passes with the host that launches them."""
+    sides = zip((work.forward, work.backward), clock.launches_s, strict=True)
+    return sum(float(one.seconds(launch_s)) for one, launch_s in sides)
+
+
 def errors() -> dict[str, float]:
     """Priced over measured seconds less one, by row and what is compared."""
     found = {}
@@ -56,12 +62,8 @@ def errors() -> dict[str, float]:
         both = work.forward + work.backward
         if row["products_us"] and row["code"] != "transformers-4":
             found[f"{name} products"] = float(both.matmul_s) / (float(row["products_us"]) * 1e-6) - 1.0
-        wall_s = sum(
-            float(one.seconds(launch_s))
-            for one, launch_s in zip((work.forward, work.backward), clock.launches_s, strict=True)
-        )
         if row["code"] == "transformers-4":
-            found[f"{name} wall"] = wall_s / (float(row["wall_both_us"]) * 1e-6) - 1.0
+            found[f"{name} wall"] = wall_s(work, clock) / (float(row["wall_both_us"]) * 1e-6) - 1.0
         elif row["code"] != "unpadded":
             found[f"{name} kernels"] = float(both.device_s) / (float(row["both_us"]) * 1e-6) - 1.0
     return found

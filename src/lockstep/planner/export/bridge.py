@@ -29,6 +29,7 @@ LEFT = (
     "left to you: the recipe, which has the model, its tokenizer and the data",
     "comm_overlap of the recipe, where it has one, goes before model.tp_comm_overlap and ddp.overlap_*",
 )
+WIDE_ENDS = "with current scaling Megatron-Bridge keeps the first and the last layer in bf16; the plan has them in fp8"
 FORMATS = {"bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8": "bf16_with_fp8_delayed_scaling_mixed"}
 DROPOUT = 0.1
 """Megatron-LM's own rate, where there is dropout."""
@@ -115,7 +116,8 @@ def bridge(found: Placed) -> str:
     body = [f"mixed_precision: {_format(recipe)}\n"]
     for section, values in sections.items():
         body.append(f"{section}:\n" + "".join(f"  {key}: {json.dumps(value)}\n" for key, value in values.items()))
-    return "".join(f"# {sentence}\n" for sentence in LEFT) + "".join(body)
+    current = recipe.dtype == "fp8" and recipe.scaling == "current"
+    return "".join(f"# {sentence}\n" for sentence in (*LEFT, *((WIDE_ENDS,) if current else ()))) + "".join(body)
 
 
 def _format(recipe: Recipe) -> str:
