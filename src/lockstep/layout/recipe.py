@@ -117,7 +117,7 @@ class Recipe(Brief):
     narrow_inputs: bool = False
     """Where products run in fp8 or narrower, linear layers keep their inputs in that format (Transformer Engine)."""
     narrow_gathers: bool = False
-    """Tensor-parallel ranks gather what products read in their narrow format, but with scales of rows."""
+    """Tensor-parallel ranks gather what products read in their narrow format, except with scales of rows."""
     narrow_reductions: bool = False
     """What forward products in fp8 give is sent in fp8 to be added by tensor-parallel ranks (NeMo's on H100)."""
     scaling: str = "delayed"
