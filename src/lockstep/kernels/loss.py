@@ -6,6 +6,8 @@ counts two. They are kernels of PyTorch or of a compiler, whatever software the 
     eager      converted to fp32 (3), log-softmax, which reads three times and writes (8); backward zeros filled (2),
                its gradient, which reads the incoming one twice, its own output, and writes (8), converted back (3):
                torch's cross entropy, a kernel after another
+    sharded    converted to fp32 (3), maximum (2), subtracted (4), exponential (4), sum (2), subtracted (4); backward
+               zeros filled (2), exponential (4), added (6), scaled (4), converted back (3): DTensor's, of a rank's part
     in-place   converted to fp32 (3), maximum (2), subtracted (4), exponential (4), sum (2), divided (4); backward
                scaled (4), converted back (3): Megatron's vocabulary-parallel loss, a kernel after another
     copied     as in-place, on a copy of the fp32 logits (4): BigScience's
@@ -13,7 +15,8 @@ counts two. They are kernels of PyTorch or of a compiler, whatever software the 
     in-parts   converted to fp32 with the maximum (3), subtracted, exponential and sum (6), divided (4); backward as
                in place (7): Megatron's --cross-entropy-loss-fusion before 2026, which compiles one part after another
     fused      read twice (2) and its gradient written over it (1); backward scaled (2): one kernel of Transformer
-               Engine or Liger; what torch.compile makes of a loss moves as much
+               Engine or Liger
+    compiled   read twice (2); backward read and its gradient written (2): what torch.compile makes of a loss
     half       FlashAttention's kernel takes 3; the one program that has it, llm-foundry, computes two training metrics
                besides, each a cross entropy of its own, for 17 more
     watched    as upcast, and what InternEvo's AccPerplex computes of fp32 logits: a loss (2), copied (4), its maximum
@@ -27,21 +30,27 @@ gpt_model.py (`output.float()`) and core/fusions/fused_cross_entropy.py; NVIDIA/
 cross_entropy.py; bigscience-workshop/Megatron-DeepSpeed, megatron/mpu/cross_entropy.py
 (`vocab_parallel_logits.clone()`, pull request 155); InternLM/InternEvo, internlm/model/metrics.py, and
 train/training_internlm.py (output_to_fp32); EleutherAI/gpt-neox, megatron/model/gpt2_model.py, cross_entropy;
-PyTorch, aten/src/ATen/native/cuda/SoftMax.cu (cunn_SoftMaxForward and Backward, rows too long for shared memory).
+PyTorch, aten/src/ATen/native/cuda/SoftMax.cu (cunn_SoftMaxForward and Backward, rows too long for shared memory) and
+torch/distributed/tensor/parallel/loss.py (_log_softmax, _nll_loss_and_log_softmax_backward).
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from lockstep.kernels.shard import Passes, Shard
+from lockstep.layout.losses import across_ranks
 from lockstep.types.arrays import Number
 
 PASSES = {
     "eager": (11.0, 13.0, 5),
+    "sharded": (19.0, 19.0, 12),
     "in-place": (19.0, 7.0, 10),
     "copied": (23.0, 7.0, 11),
     "upcast": (5.0, 7.0, 3),
     "in-parts": (13.0, 7.0, 7),
     "fused": (3.0, 2.0, 3),
+    "compiled": (2.0, 2.0, 3),
     "half": (9.0, 11.0, 5),
     "watched": (27.0, 7.0, 12),
     "chunked": (3.0, 2.0, 3),
@@ -55,6 +64,8 @@ TAKEN = 1.11
 
 def loss_work(shard: Shard, logits: Number) -> Passes:
     """Work of the cross entropy over so many `logits` of a rank."""
-    forward, backward, kernels = PASSES[shard.recipe.loss_kind]
+    kind = shard.recipe.loss_kind
+    ways = PASSES[kind], PASSES[across_ranks(kind, shard.recipe.copies)]
+    forward, backward, kernels = (np.where(shard.grid.tp > 1, far, near) for near, far in zip(*ways, strict=True))
     size_B, stream = logits * shard.clock.element_B * TAKEN, shard.clock.stream
     return Passes(stream(size_B * forward, kernels), stream(size_B * backward, kernels))

@@ -15,7 +15,7 @@ import numpy as np
 
 from lockstep.layout.job import Job
 from lockstep.layout.layout import LayoutGrid
-from lockstep.layout.losses import LOSS_B
+from lockstep.layout.losses import LOSS_B, across_ranks
 from lockstep.layout.recipe import Recipe
 from lockstep.layout.routing import busiest_rank_frac
 from lockstep.layout.sharing import repeats_heads, wide_base, widened
@@ -73,6 +73,7 @@ def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None, norm
         own_casts=widened(recipe, grid) | (recipe.autocast and recipe.adapters is not None),
         wide_norms=not recipe.fused_norms,
         inputs_kept=recipe.base_inputs_kept and recipe.base is not None,
+        gathers_kept=not recipe.gathers_again,
         joint_qkv=recipe.joint_qkv,
         repeated_heads=repeats_heads(recipe),
         wide_base=wide_base(recipe, grid, norm),
@@ -106,7 +107,8 @@ def activations_B(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKin
     kept, layer_B = _kept(model, recipe, one, grid, held, (first, modules))
     if recipe.cp_kind != "ring" and np.any(grid.cp > 1):
         layer_B = layer_B + held_B(recipe.cp_kind, grid.cp, context_blocks(model, one))
-    logit_B, loss_B = LOSS_B[recipe.loss_kind], _NOTHING_B
+    across = across_ranks(recipe.loss_kind, recipe.copies)
+    logit_B, loss_B = np.where(grid.tp > 1, LOSS_B[across], LOSS_B[recipe.loss_kind]), _NOTHING_B
     if recipe.spreads(grid.stages):
         # Logits of other micro-batches wait while a layer is in its backward pass.
         barriers = vocabulary.BARRIERS[recipe.vocab_parallel]

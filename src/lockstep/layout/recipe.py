@@ -9,7 +9,7 @@ import numpy as np
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.layout.formats import ACTIVATION_B, ADAPTER_B, BASE_B, NARROW_B, NOT_TRAINED
-from lockstep.layout.losses import LOSS_B
+from lockstep.layout.losses import LOSS_B, usual_loss
 from lockstep.layout.optimizers import OPTIMIZERS, Optimizer
 from lockstep.parallel.context import KINDS
 from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
@@ -87,7 +87,7 @@ class Recipe(Brief):
     copies: str = "none"
     """Whose copies and sums between a layer's other kernels are made: none, gpt-neox, nanotron or torch's DTensor."""
     cross_entropy: str | None = None
-    """How the cross entropy treats logits, a word of LOSS_B; None: fused where elementwise kernels are, else eager."""
+    """How the cross entropy treats logits, a word of LOSS_B; None: as elementwise kernels are, else eager."""
     fused_adapters: bool = False
     """What surrounds the products of adapters runs inside other kernels, not in the library's own one after another."""
     half_adapters: bool = False
@@ -339,7 +339,7 @@ class Recipe(Brief):
     @property
     def loss_kind(self) -> str:
         """How the loss treats the logits: a word of LOSS_B."""
-        return self.cross_entropy or ("fused" if self.fused_elementwise else "eager")
+        return self.cross_entropy or usual_loss(self.fused_elementwise, self.software.kernels)
 
     @property
     def input_B(self) -> float | None:

@@ -55,7 +55,7 @@ class KeptTensor:
 
 def kept_tensors(model: Transformer, piece: Piece, kind: LayerKind = DENSE) -> tuple[KeptTensor, ...]:
     """Every tensor that one layer keeps on one rank when nothing is recomputed, with its bytes."""
-    return _cut(_layer(model, piece, kind), model, piece)
+    return _cut((row for row in _layer(model, piece, kind) if row.kept_from == NONE), model, piece)
 
 
 def embedding_kept_tensors(model: Transformer, piece: Piece) -> tuple[KeptTensor, ...]:
@@ -64,7 +64,7 @@ def embedding_kept_tensors(model: Transformer, piece: Piece) -> tuple[KeptTensor
 
 
 def head_kept_tensors(
-    model: Transformer, piece: Piece, logit_B: float = FP32_B, chunked: bool = False
+    model: Transformer, piece: Piece, logit_B: Number = FP32_B, chunked: bool = False
 ) -> tuple[KeptTensor, ...]:
     """What follows the last layer: final norm, head input, and logits of `logit_B` bytes (fp32: section 4.3).
 
@@ -95,13 +95,13 @@ def embedding_activation_B(model: Transformer, piece: Piece) -> Number:
     return _total(_embedding(model, piece), model, piece, NONE)
 
 
-def head_activation_B(model: Transformer, piece: Piece, logit_B: float = FP32_B, chunked: bool = False) -> Number:
+def head_activation_B(model: Transformer, piece: Piece, logit_B: Number = FP32_B, chunked: bool = False) -> Number:
     """Bytes that the head keeps on one rank of the last stage, logits included."""
     logits = sum(tensor.size_B for tensor in _logits(model, piece, logit_B, chunked))
     return _total(_head(model, piece), model, piece, NONE) + logits
 
 
-def spread_activation_B(model: Transformer, piece: Piece, stages: Number, logit_B: float = FP32_B) -> Number:
+def spread_activation_B(model: Transformer, piece: Piece, stages: Number, logit_B: Number = FP32_B) -> Number:
     """Bytes that one rank keeps of a micro-batch whose head is spread over `stages`: its logits, and the last layer's
     output and its gradient.
     """
@@ -123,15 +123,16 @@ def _cut(rows: Iterable[Row], model: Transformer, piece: Piece) -> tuple[KeptTen
 
 def _total(rows: Iterable[Row], model: Transformer, piece: Piece, code: Whole) -> Number:
     """Bytes of the `rows` that recompute mode `code` keeps; rows cut alike are added up before arrays come in."""
-    token_B: dict[tuple[Spread, int], dict[int, Number]] = {}
+    token_B: dict[tuple[Spread, int], dict[tuple[int, int], Number]] = {}
     for row in rows:
         levels = token_B.setdefault((row.spread, row.most or model.attention.kv_heads), {})
-        levels[row.kept_up_to] = levels.get(row.kept_up_to, 0.0) + row.token_B
+        between = row.kept_from, row.kept_up_to
+        levels[between] = levels.get(between, 0.0) + row.token_B
     total: Number = 0.0
     for (spread, most), levels in token_B.items():
         kept: Number = 0.0
-        for level, size_B in levels.items():
-            kept = kept + size_B * (code <= level)
+        for (weakest, strongest), size_B in levels.items():
+            kept = kept + size_B * ((weakest <= code) & (code <= strongest))
         total = total + kept * piece.share(spread, most)
     return total * piece.tokens
 
@@ -161,10 +162,11 @@ def _head(model: Transformer, piece: Piece) -> Iterator[Row]:
     # A classifier reads one token's row of it, which keeps it whole.
     names += ["head input"] if model.has_head or model.patches else []
     for name in names:
-        yield _hidden(name, model, piece, FULL)
+        spread: Spread = "gathered" if name == "head input" else "sequence"
+        yield Row(name, model.hidden * piece.element_B, spread, FULL)
 
 
-def _logits(model: Transformer, piece: Piece, logit_B: float, chunked: bool = False) -> Iterator[KeptTensor]:
+def _logits(model: Transformer, piece: Piece, logit_B: Number, chunked: bool = False) -> Iterator[KeptTensor]:
     """Logits, cut by vocabulary, the last rank's share rounded up; whole for images."""
     if model.patches is not None:
         yield KeptTensor("logits", piece.tokens * model.patches.logits() * logit_B, "sequence", FULL)
@@ -225,7 +227,8 @@ def _stream(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
         copied_B = FP32_B - piece.element_B + (piece.element_B if piece.adapters is None else 0.0)
         # Of an fp32 stream the first norm keeps the layer's input itself.
         copies = model.norms_of(kind) - np.where(piece.wide_base, 1, 0)
-        yield Row("norms' wide copies", copies * model.hidden * copied_B, "sequence")
+        again = piece.kept_up_to("layernorm", "op")
+        yield Row("norms' wide copies", copies * model.hidden * copied_B, "sequence", again)
     if np.any(piece.own_casts) and model.mlp is not None and piece.adapters is None:
         more = (0 if piece.joint_qkv else 2) + model.mlp.gated
         yield Row("casts of products", model.hidden * piece.element_B * more * piece.own_casts, "sequence")
@@ -245,11 +248,14 @@ def _stream(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
             modules = ("layernorm", "op") if normed else ()
             if normed and not piece.needs_input_of(*INPUT_OF[name]):
                 continue
-            yield Row(name, model.hidden * piece.input_B, "sequence", piece.kept_up_to(*modules))
+            yield Row(name, model.hidden * piece.input_B, "gathered", piece.kept_up_to(*modules))
         else:
-            # Computed again per operation too, which keeps the feed-forward block's output instead: just as wide.
             summed = name == "norm 2 input" and model.norm_placement == "pre"
-            yield _hidden(name, model, piece, piece.kept_up_to("out_proj") if summed else SELECTIVE)
+            yield _hidden(name, model, piece, piece.kept_up_to("out_proj", "op") if summed else SELECTIVE)
+    if "op" in piece.recompute_modules and model.norm_placement == "pre" and kind.whole:
+        yield Row("block output", model.hidden * piece.element_B, "gathered", kept_from=SELECTIVE)
+        added_B = 2.0 * model.hidden * piece.element_B * (piece.tp > 1)
+        yield Row("reduced outputs", added_B, "sequence", kept_from=SELECTIVE)
     if model.modulation is not None:
         yield from model.modulation.rows(model.hidden, piece)
 
@@ -258,11 +264,13 @@ def _projections(attention: Attention, piece: Piece) -> Iterator[Row]:
     """Queries, keys and values as the attention core reads them; rotary embedding needs no copy of its input."""
     query_B = attention.query_width * piece.element_B
     kv_B = attention.kv_heads * attention.head_dim * piece.element_B
-    if piece.repeated_heads:
-        kv_B = query_B
     yield Row("query", query_B, "tp")
+    if piece.repeated_heads:
+        if "op" in piece.recompute_modules:
+            yield Row("value before it is repeated", kv_B, "kv", kept_from=SELECTIVE)
+        kv_B = query_B
     yield Row("key", kv_B, "kv", piece.kept_up_to("op"))
-    yield Row("value", kv_B, "kv")
+    yield Row("value", kv_B, "kv", piece.kept_up_to("op") if piece.repeated_heads else SELECTIVE)
     if piece.joint_qkv and attention.kv_heads == attention.heads:
         yield Row("queries and keys before rotary embedding", 2.0 * query_B, "tp")
     if attention.qk_norm != "none":
@@ -325,7 +333,7 @@ def _mlp(mlp: Mlp, piece: Piece) -> Iterator[Row]:
 
 def _gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     """Gradients at the fullest moment of a layer's backward pass, less the input of the down product."""
-    yield _hidden("stream gradient", model, piece)
+    yield Row("stream gradient", model.hidden * piece.element_B, "gathered")
     if piece.adapters is not None:
         size_B = piece.element_B if piece.half_adapters else FP32_B
         yield Row("adapter input gradient", model.hidden * size_B, "sequence")

@@ -6,6 +6,7 @@ A kept tensor holds `token_B` bytes per token before it is cut; one rank holds
 
     spread      share                 tensors
     sequence    1 / tp with sequence parallelism, else 1      between the parallel blocks
+    gathered    as sequence, or 1 if it stays gathered        what products of the parallel blocks read
     tp          1 / tp                                        heads, inner width of the feed-forward block, logits
     kv          1 / min(tp, kv_heads)                         keys and values, what heads of a group share
     scores      s / tp                                        attention probabilities (token_B is per key)
@@ -30,7 +31,8 @@ A stronger mode keeps less and computes more; the codes are ordered so. Modules,
     out_proj      the sum of the residual stream and the output projection (MaxText's save_qkv_proj, with context)
     mlp_act       what the activation function makes in dense feed-forward blocks (MaxText's policy minimal)
     op            every second product of attention and dense blocks, the norms and the activation (torchtitan's
-                  selective recomputation per operation: distributed/activation_checkpoint.py)
+                  selective recomputation per operation: distributed/activation_checkpoint.py). It keeps what the others
+                  give, of the last one before ranks add it up, and what reductions give
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ NONE, SELECTIVE, FULL = range(3)
 MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act", "context", "out_proj", "mlp_act", "op")
 Recompute: TypeAlias = str | Whole
 """A word of RECOMPUTE, its code, or an array of codes."""
-Spread = Literal["sequence", "tp", "kv", "scores", "rows", "inner"]
+Spread = Literal["sequence", "gathered", "tp", "kv", "scores", "rows", "inner"]
 
 
 def recompute_code(mode: Recompute) -> Whole:
@@ -74,6 +76,8 @@ class Row:
     kept_up_to: int = SELECTIVE
     most: int = 0
     """With spread "kv": the most ways in which it can be cut; 0 for the key and value heads of attention."""
+    kept_from: int = NONE
+    """The weakest recompute mode that keeps it: what is computed again starts from it, and nothing else reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +120,8 @@ class Piece:
     """An RMSNorm keeps its input in fp32, and its normed values where its scale is trained."""
     inputs_kept: bool = False
     """Frozen matrices keep their inputs all the same."""
+    gathers_kept: bool = False
+    """What sequence parallelism gathers for products is kept for their backward pass, not gathered once more."""
     joint_qkv: bool = False
     """Values are a view of what one product makes of queries, keys and values."""
     repeated_heads: bool = False
@@ -181,7 +187,9 @@ class Piece:
 
     def share(self, spread: Spread, kv_heads: int) -> Number:
         """What one rank holds of a tensor of this spread, per byte and token (see the head of the module)."""
-        if spread == "sequence":
+        if spread == "gathered" and self.gathers_kept:
+            return 1.0
+        if spread in ("sequence", "gathered"):
             return 1 / self.split
         if spread == "tp":
             return 1 / self.tp

@@ -197,8 +197,8 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "W",
             "Cross entropy by kernel: returned (16 bytes per logit), eager (12), copied (10, BigScience's), upcast "
-            "(8), in-place (6, Megatron's), fused (6), half (4), pieces (2.25, torchtune) or chunked with the head "
-            "(Liger; a few tokens at a time). "
+            "(8), in-place (6, Megatron's), fused (6), half (4), compiled (4), pieces (2.25, torchtune) or chunked "
+            "with the head (Liger; a few tokens at a time). "
             "(default: as the software has it)",
         ),
         Field("cross_entropy"),

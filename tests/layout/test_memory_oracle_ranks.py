@@ -1,0 +1,205 @@
+"""What one rank of a job with DTensor holds, against torch's own tracker: FSDP2 and tensor parallelism over a process
+group whose collectives return at once, so that one process is a rank of 32.
+
+Layers, their plan and what selective recomputation keeps of their operations are written for this test from what
+torchtitan does (models/llama3, infra/parallelize.py, distributed/activation_checkpoint.py).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from lockstep.hardware import cluster
+from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Memory, Recipe, memory
+from lockstep.workload import Attention, Mlp, Transformer
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("torch.testing._internal.distributed.fake_pg", reason="this torch has no fake process group")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+HIDDEN, HEADS, KV_HEADS, HEAD, FFN, SEQ, SEQUENCES, DP = 256, 16, 8, 16, 896, 128, 16, 4
+FEW, MORE, LOGITS, NARROW, STEPS = 2, 4, 4008, 256, 2
+"""Layers; words with which the loss decides the peak, and with which a layer does; steps that are tracked."""
+PER_OPERATION = "op"
+
+
+def block() -> Any:
+    """A layer of Llama in PyTorch's own kernels, with the names that the plan knows."""
+    nn, functional = torch.nn, torch.nn.functional
+
+    class Norm(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(HIDDEN))
+
+        def forward(self, x: Any) -> Any:
+            wide = x.float()
+            return self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)).to(x.dtype)
+
+    class Attended(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            linear = partial(nn.Linear, bias=False)
+            self.query, self.out = linear(HIDDEN, HEADS * HEAD), linear(HEADS * HEAD, HIDDEN)
+            self.key, self.value = (linear(HIDDEN, KV_HEADS * HEAD) for _ in range(2))
+
+        def forward(self, x: Any) -> Any:
+            query, key, value = (
+                made(x).unflatten(-1, (-1, HEAD)).transpose(1, 2) for made in (self.query, self.key, self.value)
+            )
+            query, key = 1.0 * query, 1.0 * key  # Rotary embedding makes tensors of their own.
+            key, value = (
+                one[:, :, None].expand(-1, -1, HEADS // KV_HEADS, -1, -1).reshape(query.shape) for one in (key, value)
+            )
+            looked = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+            return self.out(looked.transpose(1, 2).flatten(2))
+
+    class Gated(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate, self.up = (nn.Linear(HIDDEN, FFN, bias=False) for _ in range(2))
+            self.down = nn.Linear(FFN, HIDDEN, bias=False)
+
+        def forward(self, x: Any) -> Any:
+            return self.down(functional.silu(self.gate(x)) * self.up(x))
+
+    class Block(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm_1, self.norm_2, self.attention, self.feed_forward = Norm(), Norm(), Attended(), Gated()
+
+        def forward(self, x: Any) -> Any:
+            x = x + self.attention(self.norm_1(x))
+            return x + self.feed_forward(self.norm_2(x))
+
+    return Block()
+
+
+def parallelize(model: Any, mesh: Any) -> None:
+    """Splits a model (embedding, layers, norm, head) over tensor-parallel ranks, sequences too."""
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        PrepareModuleInput,
+        RowwiseParallel,
+        SequenceParallel,
+        parallelize_module,
+    )
+
+    rows, whole, last = Shard(1), Replicate(), len(model) - 1
+    gathered = PrepareModuleInput(input_layouts=(rows,), desired_input_layouts=(whole,))
+    parallelize_module(model, mesh, {
+        "0": RowwiseParallel(input_layouts=whole, output_layouts=rows),
+        f"{last - 1}": SequenceParallel(),
+        f"{last}": ColwiseParallel(input_layouts=rows, output_layouts=Shard(-1), use_local_output=False),
+    })  # fmt: skip
+    for one in model[1:-2]:
+        parallelize_module(one, mesh, {
+            "norm_1": SequenceParallel(), "norm_2": SequenceParallel(), "attention": gathered, "feed_forward": gathered,
+            **{f"attention.{name}": ColwiseParallel() for name in ("query", "key", "value")},
+            **{f"feed_forward.{name}": ColwiseParallel() for name in ("gate", "up")},
+            "attention.out": RowwiseParallel(output_layouts=rows),
+            "feed_forward.down": RowwiseParallel(output_layouts=rows),
+        })  # fmt: skip
+
+
+def saved_per_operation() -> Any:
+    """Keeps every second product, attention and what reductions give."""
+    from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+
+    products = dict.fromkeys((False, True), 0)
+    aten, collectives = torch.ops.aten, torch.ops._c10d_functional
+    kept = aten._scaled_dot_product_flash_attention_for_cpu.default, collectives.reduce_scatter_tensor.default
+
+    def policy(context: Any, function: Any, *_: Any, **__: Any) -> Any:
+        saves = function in kept
+        if function == aten.mm.default:
+            products[context.is_recompute] += 1
+            saves = products[context.is_recompute] % 2 == 1
+        return CheckpointPolicy.MUST_SAVE if saves else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(policy)
+
+
+def built(layers: int, vocab: int, tp: int, recompute: str) -> Any:
+    """The rank's model."""
+    from torch.distributed._composable.fsdp import MixedPrecisionPolicy, fully_shard
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+    nn = torch.nn
+    mesh = torch.distributed.init_device_mesh("cpu", (DP, tp), mesh_dim_names=("dp", "tp"))
+    parts = [nn.Embedding(vocab, HIDDEN), *(block() for _ in range(layers))]
+    model = nn.Sequential(*parts, nn.LayerNorm(HIDDEN, bias=False), nn.Linear(HIDDEN, vocab, bias=False))
+    if tp > 1:
+        parallelize(model, mesh["tp"])
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    how = {"context_fn": saved_per_operation} if recompute == PER_OPERATION else {}
+    for at in range(1, layers + 1):
+        if recompute != "none":
+            model[at] = checkpoint_wrapper(model[at], preserve_rng_state=False, **how)
+        fully_shard(model[at], mesh=mesh["dp"], mp_policy=policy)
+    return fully_shard(model, mesh=mesh["dp"], mp_policy=policy)
+
+
+def tracked_B(layers: int, vocab: int, tp: int, recompute: str) -> tuple[float, float]:
+    """What waits for the backward pass, and the most that tensors hold at once."""
+    from torch.distributed._tools.mem_tracker import MemTracker
+    from torch.distributed.tensor.parallel import loss_parallel
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group("fake", rank=0, world_size=DP * tp, store=FakeStore())
+    try:
+        model, tracker = built(layers, vocab, tp, recompute), MemTracker()
+        tracker.track_external(model)
+        x = torch.randint(vocab, (SEQUENCES, SEQ))
+        for _ in range(STEPS):
+            with tracker, loss_parallel():
+                logits = model(x)
+                waits = tracker.get_tracker_snapshot("current")
+                loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), x.flatten())
+                del logits
+                loss.backward()
+                tracker.reset_mod_stats()
+            for parameter in model.parameters():
+                parameter.grad = None
+    finally:
+        torch.distributed.destroy_process_group()
+    (waiting,), (peak,) = waits.values(), tracker.get_tracker_snapshot("peak").values()
+    named = {getattr(name, "name", name): size for name, size in waiting.items()}
+    return float(named["ACT"] + named["TEMP"]), float(peak["Total"])
+
+
+def said(layers: int, vocab: int, tp: int, recompute: str) -> Memory:
+    """The same as Lockstep has it."""
+    attention = Attention(heads=HEADS, kv_heads=KV_HEADS, head_dim=HEAD)
+    model = Transformer(
+        name="llama-like", layers=layers, hidden=HIDDEN, vocab=vocab, attention=attention, mlp=Mlp(ffn=FFN),
+        positions="rotary", max_positions=SEQ, norm="rmsnorm",
+    )  # fmt: skip
+    recipe = Recipe.by(
+        "torchtitan", seq=SEQ, batch=DP * SEQUENCES, fused_elementwise=False, fused_norms=False,
+        recompute_modules=(PER_OPERATION,),
+    )  # fmt: skip
+    mode = "selective" if recompute == PER_OPERATION else recompute
+    layout = Layout(dp=DP, tp=tp, micro_batch=SEQUENCES, zero=3, sequence_parallel=tp > 1, recompute=mode)
+    return memory(Job(model, recipe, DP * tp), cluster("dgx-h100", gpus=DP * tp), layout.grid())
+
+
+@pytest.mark.parametrize("tp", [1, 8])
+@pytest.mark.parametrize(("recompute", "within"), [("none", 0.03), (PER_OPERATION, 0.005)])
+def test_a_layer_keeps_what_torch_s_tracker_counts(tp: int, recompute: str, within: float) -> None:
+    few, more = (tracked_B(layers, LOGITS, tp, recompute)[0] for layers in (FEW, MORE))
+    less, all_B = (float(said(layers, LOGITS, tp, recompute).activations_B) for layers in (FEW, MORE))
+    assert all_B - less == pytest.approx(more - few, rel=within)
+
+
+@pytest.mark.parametrize(("vocab", "moment"), [(LOGITS, 0), (NARROW, 1)])
+def test_the_most_of_a_rank_is_that_of_torch(vocab: int, moment: int) -> None:
+    """At a loss over parts of the vocabulary, and in the backward pass of a layer whose inputs stay gathered."""
+    found = said(MORE, vocab, 8, "full")
+    held_B = (float(found.total_B) - FRAMEWORK_B) / (1 + SLACK_FRAC) - float(found.optimizer_B)
+    assert int(found.moment) == moment
+    assert held_B == pytest.approx(tracked_B(MORE, vocab, 8, "full")[1], rel=0.03)
