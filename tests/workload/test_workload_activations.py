@@ -270,7 +270,7 @@ def test_only_inputs_of_linear_layers_wait_in_the_narrow_format(placement: str) 
     normed = {"pre": ("attention input", "mlp input"), "post": ("mlp input",), "output": ()}
     model = replace(workload.model("llama3-8b"), norm_placement=placement)
     piece = Piece(micro_batch=1, seq=16, element_B=2.0, cached_B=1.0, recompute_modules=("layernorm",))
-    stream = [one for one in kept_tensors(model, piece) if one.spread == "sequence"]
+    stream = [one for one in kept_tensors(model, piece) if one.spread in ("sequence", "gathered")]
     names = {one.name for one in stream}
     assert {"layer input", "mlp input"} <= names
     assert ("attention input" in names) == (placement in ("pre", "sandwich"))
@@ -286,8 +286,9 @@ def test_a_piece_of_no_words_is_a_whole_sequence_on_one_rank() -> None:
     plain = Piece(micro_batch=2, seq=16)
     assert plain == Piece(micro_batch=2, seq=16, tp=1, cp=1, sequence_parallel=False, expert_tp=None, dropout=False)
     assert (plain.tokens, plain.split, plain.expert_ways, plain.rows_per_token) == (32, 1, 1, 1.0)
-    assert {spread: plain.share(spread, 8) for spread in ("sequence", "tp", "kv", "scores", "rows", "inner")} == {
-        "sequence": 1, "tp": 1, "kv": 1, "scores": 16, "rows": 1, "inner": 1,
+    spreads = ("sequence", "gathered", "tp", "kv", "scores", "rows", "inner")
+    assert {spread: plain.share(spread, 8) for spread in spreads} == {
+        "sequence": 1, "gathered": 1, "tp": 1, "kv": 1, "scores": 16, "rows": 1, "inner": 1,
     }  # fmt: skip
 
 

@@ -74,6 +74,7 @@ def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None, norm
         wide_norms=not recipe.fused_norms,
         inputs_kept=recipe.base_inputs_kept and recipe.base is not None,
         gathers_kept=not recipe.gathers_again,
+        permutation=recipe.permutation,
         joint_qkv=recipe.joint_qkv,
         repeated_heads=repeats_heads(recipe),
         wide_base=wide_base(recipe, grid, norm),

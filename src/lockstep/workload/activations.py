@@ -28,16 +28,16 @@ import numpy as np
 
 from lockstep.types.arrays import Number, Whole
 from lockstep.workload.adapters import ROWS, Adapters
-from lockstep.workload.architecture import Attention, Experts, LatentAttention, Mlp, Transformer
+from lockstep.workload.architecture import Attention, LatentAttention, Transformer
+from lockstep.workload.block_rows import block_gradients, dense_rows, expert_rows
 from lockstep.workload.kind import DENSE, LayerKind
-from lockstep.workload.piece import FULL, NONE, SELECTIVE, Piece, Recompute, Row, Spread, recompute_code
+from lockstep.workload.piece import FP32_B, FULL, NONE, SELECTIVE, Piece, Recompute, Row, Spread, recompute_code
 from lockstep.workload.stream import INPUT_OF, NORMED, STREAM
 from lockstep.workload.weights import layer_weights
 
 MASK_B = 1.0
 JOINT = ("query", "key", "value")
 """What one product may make; its adapters then have one dropout."""
-FP32_B = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +202,9 @@ def _layer(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     if piece.dropout and kind.block != "none":
         yield _mask("mlp residual dropout mask", model, SELECTIVE)
     if kind.experts and model.experts:
-        yield from _experts(model, model.experts, piece)
+        yield from expert_rows(model, model.experts, piece)
     elif kind.block == "dense" and model.mlp:
-        yield from _mlp(model.mlp, piece)
+        yield from dense_rows(model.mlp, piece)
 
 
 def _attention(attention: Attention, piece: Piece) -> Iterator[Row]:
@@ -309,42 +309,13 @@ def _core(attention: Attention, piece: Piece) -> Iterator[Row]:
         yield Row("attention probabilities after dropout", scores_B, "scores", core)
 
 
-def _inner(gated: bool, activation: str, fused: bool) -> tuple[str, ...]:
-    """Names of the inner tensors of a feed-forward block; ReLU is undone from its output, which down reads."""
-    if gated:
-        return ("gate", "up", "down input") if fused else ("gate", "up", "activated gate", "down input")
-    return ("down input",) if activation == "relu" else ("activation input", "down input")
-
-
-def _mlp(mlp: Mlp, piece: Piece) -> Iterator[Row]:
-    """Inner tensors of the dense block, cut by tp."""
-    for name in _inner(mlp.gated, mlp.activation, piece.fused_elementwise):
-        if name == "down input" and mlp.activation != "relu" and not piece.needs_input_of("down_proj"):
-            continue
-        token_B = mlp.ffn * (piece.input_B if name == "down input" else piece.element_B)
-        modules: tuple[str, ...] = ("mlp",) if name in ("gate", "activation input") else ("mlp", "op")
-        if name in ("down input", "activated gate") and (mlp.gated or mlp.activation != "relu"):
-            modules += ("mlp_act",)
-        if name == "activation input" and mlp.activation == "gelu_new" and piece.written_out:
-            # The power's input and what tanh makes, half of the input, and what multiplies it.
-            token_B = mlp.ffn * (FP32_B * 3 + piece.element_B if piece.autocast else piece.element_B * 4)
-        yield Row(f"mlp {name}", token_B, "tp", piece.kept_up_to(*modules))
-
-
 def _gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     """Gradients at the fullest moment of a layer's backward pass, less the input of the down product."""
     yield Row("stream gradient", model.hidden * piece.element_B, "gathered")
     if piece.adapters is not None:
         size_B = piece.element_B if piece.half_adapters else FP32_B
         yield Row("adapter input gradient", model.hidden * size_B, "sequence")
-    inner = {"experts": model.experts, "dense": model.mlp}.get(kind.block)
-    if inner is None:
-        return
-    wide = 2 if inner.gated else 1
-    if isinstance(inner, Experts):
-        yield Row("expert gradients", wide * inner.top_k * inner.ffn * piece.element_B, "inner")
-    else:
-        yield Row("mlp gradients", wide * inner.ffn * piece.element_B, "tp")
+    yield from block_gradients(model, piece, kind)
 
 
 def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: LayerKind) -> Iterator[Row]:
@@ -375,32 +346,6 @@ def _wide(model: Transformer, piece: Piece) -> Iterator[Row]:
     if model.mlp is not None:
         columns = (3 if model.mlp.gated else 1) * model.mlp.ffn
         yield Row("mlp in fp32", columns * wider_B, "tp", piece.kept_up_to("mlp"))
-
-
-def _inside(experts: Experts, piece: Piece, prefix: str, elems: float, spread: Spread) -> Iterator[Row]:
-    """Inner tensors of experts: inputs of the activation function, which stay, and what it makes of them."""
-    for name in _inner(experts.gated, experts.activation, piece.fused_elementwise):
-        made = name in ("down input", "activated gate") and (experts.gated or experts.activation != "relu")
-        kept_up_to = piece.kept_up_to("moe_act") if made else SELECTIVE
-        size_B = {"down input": piece.input_B, "activated gate": piece.element_B}.get(name, piece.inner_B)
-        yield Row(f"{prefix} {name}", elems * size_B, spread, kept_up_to)
-
-
-def _experts(model: Transformer, experts: Experts, piece: Piece) -> Iterator[Row]:
-    """Router probabilities (fp32), the rows sent to experts, their inner tensors, and shared experts."""
-    yield Row("router probabilities", experts.experts * FP32_B, "sequence")
-    yield Row("expert input", experts.top_k * model.hidden * piece.input_B, "rows")
-    yield from _inside(experts, piece, "expert", experts.top_k * experts.ffn, "inner")
-    if not piece.fused_elementwise:
-        yield Row("expert output", experts.top_k * model.hidden * piece.element_B, "rows")
-    elif not experts.gated and experts.activation != "relu2":
-        # Routing weights multiply it, in one kernel with gated SiLU or squared ReLU alone (Megatron Core 0.14, mlp.py).
-        activated_B = experts.top_k * experts.ffn * piece.element_B
-        yield Row("expert activated", activated_B, "inner", piece.kept_up_to("moe_act"))
-    if experts.shared_ffn:
-        yield from _inside(experts, piece, "shared expert", experts.shared_ffn, "tp")
-    if experts.shared_gate:
-        yield _hidden("shared expert output", model, piece)
 
 
 def _hidden(name: str, model: Transformer, piece: Piece, kept_up_to: int = SELECTIVE) -> Row:

@@ -48,6 +48,7 @@ from lockstep.workload.adapters import Adapters
 
 RECOMPUTE = ("none", "selective", "full")
 NONE, SELECTIVE, FULL = range(3)
+FP32_B = 4.0
 MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act", "context", "out_proj", "mlp_act", "op")
 Recompute: TypeAlias = str | Whole
 """A word of RECOMPUTE, its code, or an array of codes."""
@@ -122,6 +123,8 @@ class Piece:
     """Frozen matrices keep their inputs all the same."""
     gathers_kept: bool = False
     """What sequence parallelism gathers for products is kept for their backward pass, not gathered once more."""
+    permutation: str = "fused"
+    """Whose code brings rows of tokens to their experts and back (`Recipe.permutation`)."""
     joint_qkv: bool = False
     """Values are a view of what one product makes of queries, keys and values."""
     repeated_heads: bool = False
