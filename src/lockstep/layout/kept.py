@@ -16,6 +16,7 @@ import numpy as np
 from lockstep.layout.job import Job
 from lockstep.layout.layout import LayoutGrid
 from lockstep.layout.losses import LOSS_B, across_ranks
+from lockstep.layout.pipelined import pipelined_B
 from lockstep.layout.recipe import Recipe
 from lockstep.layout.routing import busiest_rank_frac
 from lockstep.layout.sharing import repeats_heads, wide_base, widened
@@ -122,7 +123,9 @@ def activations_B(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKin
         waits_B = min(2, gone) * np.maximum.reduce([*_layer_B(model, one, grid, held).values()])
         loss_B, layer_B = loss_B + waits_B, layer_B + waits_B
     kept_B = live_B(job, grid, stage, chunk_activations_B(job, grid, stage) if grid.split else (kept,))
-    return kept_B, loss_B, layer_B
+    always_B, joined_B = pipelined_B(job, grid, stage)
+    # Outputs are joined when all passes have ended.
+    return kept_B + always_B, loss_B, np.maximum(layer_B, joined_B - kept_B)
 
 
 def _summed_head_B(model: Transformer, recipe: Recipe, one: Piece) -> Number:
