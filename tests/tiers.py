@@ -41,7 +41,7 @@ PLACES: dict[str, tuple[str, ...]] = {
         "parallel/test_pipeline_published.py", "parallel/test_tensor.py", "planner/test_export.py",
         "planner/test_roofline.py", "planner/test_search.py", "planner/test_sensitivity.py",
         "planner/test_replans.py", "planner/test_export_megatron.py", "planner/test_upgrades.py",
-        "hardware/test_documents.py", "layout/test_memory_oracle_llama.py", "layout/test_memory_oracle_ranks.py",
+        "hardware/test_documents.py", "layout/test_memory_oracle_llama.py", "layout/test_oracle_of_ranks.py",
         "failures/test_checkpoint_verb.py", "failures/test_intervals.py", "failures/test_pool.py",
         "failures/test_simulation.py", "views/test_house_of_pictures.py", "views/test_pictures.py",
         "views/test_tables_of_answers.py", "views/test_timeline_plot.py", "rows/test_rows.py",

@@ -60,11 +60,17 @@ def _of_mlp(shard: Shard, kind: LayerKind, mlp: Mlp) -> list[Work]:
     return [activation(shard, width, shard.tokens, 1, mlp.gated).forward] if "mlp_act" in modules else []
 
 
-def _unread(shard: Shard, kind: LayerKind) -> Work:
-    """The down product of a layer that ends with it, where it is not run again; a norm or an adapter would read it."""
+def stops_early(shard: Shard, kind: LayerKind) -> bool:
+    """Whether the down product that ends a layer is not run again, nor added up; a norm or an adapter would read it."""
     model, adapters = shard.model, shard.recipe.adapters
     read = model.norm_placement != "pre" or (adapters is not None and "down_proj" in adapters.targets)
-    if not shard.recipe.recompute_stops or kind.block != "dense" or not model.mlp or read:
+    return shard.recipe.recompute_stops and kind.block == "dense" and model.mlp is not None and not read
+
+
+def _unread(shard: Shard, kind: LayerKind) -> Work:
+    """The product with which a recomputed layer need not end."""
+    model = shard.model
+    if not stops_early(shard, kind) or model.mlp is None:
         return Work()
     return shard.product(shard.tokens, model.hidden, model.mlp.ffn / shard.grid.tp).forward
 

@@ -6,7 +6,7 @@ With m micro-batches per step, b bytes between two stages and v chunks of layers
                                             gradient of its output, made once and kept
     outputs     m l                         the last stage keeps what the head gives, l bytes of logits in half
                                             precision, until the step ends; it then joins them, which takes as much
-                                            (unless asked not to: return_outputs, since PyTorch 2.10)
+                                            (unless asked not to: return_outputs of PyTorch 2.13)
 
 The input of a chunk is such a buffer, where `kept.py` counts it in flight; what the chunk gives waits as long, and is
 as large.

@@ -97,6 +97,15 @@ class Piece:
         )
         return replace(self, before=before, beside=beside, after=after)
 
+    def part_of(self, ops: tuple[str, ...], share: Number) -> Piece:
+        """The same with a share of the collectives `ops`, and of the kernels where nothing else runs beside these."""
+        before, beside, after = (
+            tuple(one * share if one.op in ops else one for one in flows)
+            for flows in (self.before, self.beside, self.after)
+        )
+        alone = self.beside and all(one.op in ops for one in self.beside)
+        return Piece(self.part, self.kernels_s * (share if alone else 1.0), before, beside, after)
+
     @property
     def plain(self) -> Piece:
         """The same of one layout: plain numbers, without traffic that takes no time."""

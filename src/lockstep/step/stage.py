@@ -12,7 +12,7 @@ import numpy as np
 
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.layer import LayerWork, layer_work, product_pairs, tensor_rounds
-from lockstep.kernels.recompute import modules_again, whole_again
+from lockstep.kernels.recompute import modules_again, stops_early, whole_again
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import Recipe, busiest_rank_frac, choices_of, context_blocks, group_tokens, piece
 from lockstep.parallel import context
@@ -168,7 +168,7 @@ def stage_pieces(shard: Shard, network: Network, held: Mapping[LayerKind, int]) 
     forwards, backwards = shard.recipe.objective.passes
     for kind, count in sorted(held.items()):
         forward, backward = layer_pieces(shard, network, layer_inside(shard, kind)[0], kind)
-        again = (*_block_again(shard, kind, forward), *(one * whole for one in forward))
+        again = (*_block_again(shard, kind, forward), *(one * whole for one in _forward_again(shard, kind, forward)))
         found = (
             found[0] + _times(forward, count * forwards),
             found[1] + _times((*again, *backward), count * backwards),
@@ -213,6 +213,14 @@ def _block_again(shard: Shard, kind: LayerKind, forward: tuple[Piece, ...]) -> t
     return tuple(one * (selective / tensor_rounds(shard.model, kind)) for one in inside)
 
 
+def _forward_again(shard: Shard, kind: LayerKind, forward: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    """Traffic that full recomputation repeats of a forward pass: what is not computed again is not added up either."""
+    if not stops_early(shard, kind):
+        return forward
+    share = 1.0 - 1.0 / tensor_rounds(shard.model, kind)
+    return tuple(one.part_of(("reduce-scatter", "all-reduce"), share) if one.part == "tp" else one for one in forward)
+
+
 def _times(pieces: tuple[Piece, ...], count: int) -> tuple[Piece, ...]:
     """The pieces of `count` equal layers, without those that move nothing in any layout."""
     return tuple(one * count for one in pieces if np.any(total_s(one.flows) > 0))
@@ -233,10 +241,11 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, states: Passes)
     backward = (*_block_again(shard, kind, forward), *backward)
     there, kernels = work.forward + states.forward, work.backward + states.backward + again
     exposed = _exposed(forward, "forward_s") | _exposed(backward, "backward_s")
-    for one in {one.part for one in backward}:
-        exposed[f"{one}_backward_s"] = exposed[f"{one}_backward_s"] + repeated * exposed[f"{one}_forward_s"]
+    repeats = _forward_again(shard, kind, forward)
+    for part, seconds in _exposed(repeats, "backward_s").items():
+        exposed[part] = exposed[part] + repeated * seconds
     waits_s = [sum(value for name, value in exposed.items() if way in name) for way in ("forward", "backward")]
-    hidden_s = [_meeting_data(network, side) for side in (forward, backward)]
+    hidden_s = [_meeting_data(network, side) for side in (forward, backward, repeats)]
     exchange_s = [sum(one.kernels_s for one in side if one.part == "ep") for side in (forward, backward)]
     beside_s: list[Number] = [0.0, 0.0]
     if shard.recipe.vocab_parallel != "none":
@@ -261,7 +270,7 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, states: Passes)
         weight_s=_weights_s(shard, work) + states.backward.device_s,
         **exposed,
         hidden_forward_s=hidden_s[0],
-        hidden_backward_s=hidden_s[1] + repeated * hidden_s[0],
+        hidden_backward_s=hidden_s[1] + repeated * hidden_s[2],
         beside_forward_s=beside_s[0],
         beside_backward_s=beside_s[1],
         ep_hidden_forward_s=exchange_s[0],

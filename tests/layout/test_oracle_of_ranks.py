@@ -1,5 +1,5 @@
-"""What one rank of a job with DTensor holds, against torch's own tracker: FSDP2 and tensor parallelism over a process
-group whose collectives return at once, so that one process is a rank of 32.
+"""What one rank of a job with DTensor holds and moves, against torch's own count: FSDP2 and tensor parallelism over a
+process group whose collectives return at once, so that one process is a rank of 32.
 
 Layers, their plan and what selective recomputation keeps of their operations are written for this test from what
 torchtitan does (models/llama3, infra/parallelize.py, distributed/activation_checkpoint.py).
@@ -7,14 +7,21 @@ torchtitan does (models/llama3, infra/parallelize.py, distributed/activation_che
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import pytest
 
 from lockstep.hardware import cluster
-from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Memory, Recipe, memory
-from lockstep.workload import Attention, Mlp, Transformer
+from lockstep.kernels.clock import Clock
+from lockstep.kernels.shard import Shard
+from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, LayoutGrid, Memory, Recipe, memory
+from lockstep.step.network import Network
+from lockstep.step.stage import stage_pieces
+from lockstep.workload import DENSE, Attention, Mlp, Transformer
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("torch.testing._internal.distributed.fake_pg", reason="this torch has no fake process group")
@@ -144,14 +151,24 @@ def built(layers: int, vocab: int, tp: int, recompute: str) -> Any:
     return fully_shard(model, mesh=mesh["dp"], mp_policy=policy)
 
 
-def tracked_B(layers: int, vocab: int, tp: int, recompute: str) -> tuple[float, float]:
-    """What waits for the backward pass, and the most that tensors hold at once."""
-    from torch.distributed._tools.mem_tracker import MemTracker
-    from torch.distributed.tensor.parallel import loss_parallel
+@contextmanager
+def group(tp: int) -> Iterator[None]:
+    """A process group of so many ranks, of which this process is the first."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     torch.distributed.init_process_group("fake", rank=0, world_size=DP * tp, store=FakeStore())
     try:
+        yield
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def tracked_B(layers: int, vocab: int, tp: int, recompute: str) -> tuple[float, float]:
+    """What waits for the backward pass, and the most that tensors hold at once."""
+    from torch.distributed._tools.mem_tracker import MemTracker
+    from torch.distributed.tensor.parallel import loss_parallel
+
+    with group(tp):
         model, tracker = built(layers, vocab, tp, recompute), MemTracker()
         tracker.track_external(model)
         x = torch.randint(vocab, (SEQUENCES, SEQ))
@@ -165,14 +182,42 @@ def tracked_B(layers: int, vocab: int, tp: int, recompute: str) -> tuple[float, 
                 tracker.reset_mod_stats()
             for parameter in model.parameters():
                 parameter.grad = None
-    finally:
-        torch.distributed.destroy_process_group()
     (waiting,), (peak,) = waits.values(), tracker.get_tracker_snapshot("peak").values()
     named = {getattr(name, "name", name): size for name, size in waiting.items()}
     return float(named["ACT"] + named["TEMP"]), float(peak["Total"])
 
 
-def said(layers: int, vocab: int, tp: int, recompute: str) -> Memory:
+def moved_B(layers: int, tp: int, recompute: str) -> Counter[tuple[str, str]]:
+    """Bytes of tensor-parallel collectives, of all ranks together, by pass and kind."""
+    from torch.distributed.tensor.parallel import loss_parallel
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    found: Counter[tuple[str, str]] = Counter()
+    ops = torch.ops._c10d_functional
+    kinds = {
+        ops.all_gather_into_tensor.default: ("all-gather", tp),
+        ops.reduce_scatter_tensor.default: ("reduce-scatter", 1),
+    }
+
+    class Counted(TorchDispatchMode):  # type: ignore[misc, name-defined]
+        way = "forward"
+
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if function in kinds:
+                kind, parts = kinds[function]
+                found[self.way, kind] += parts * args[0].numel() * args[0].element_size()
+            return function(*args, **(kwargs or {}))
+
+    with group(tp):
+        model, x = built(layers, NARROW, tp, recompute), torch.randint(NARROW, (SEQUENCES, SEQ))
+        with Counted() as counted, loss_parallel():
+            logits = model(x)
+            counted.way = "backward"
+            torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), x.flatten()).backward()
+    return found
+
+
+def said(layers: int, vocab: int, tp: int, recompute: str) -> tuple[Job, LayoutGrid]:
     """The same as Lockstep has it."""
     attention = Attention(heads=HEADS, kv_heads=KV_HEADS, head_dim=HEAD)
     model = Transformer(
@@ -185,21 +230,43 @@ def said(layers: int, vocab: int, tp: int, recompute: str) -> Memory:
     )  # fmt: skip
     mode = "selective" if recompute == PER_OPERATION else recompute
     layout = Layout(dp=DP, tp=tp, micro_batch=SEQUENCES, zero=3, sequence_parallel=tp > 1, recompute=mode)
-    return memory(Job(model, recipe, DP * tp), cluster("dgx-h100", gpus=DP * tp), layout.grid())
+    return Job(model, recipe, DP * tp), layout.grid()
+
+
+def priced(layers: int, vocab: int, tp: int, recompute: str) -> Memory:
+    """Memory of the rank."""
+    job, grid = said(layers, vocab, tp, recompute)
+    return memory(job, cluster("dgx-h100", gpus=job.devices), grid)
 
 
 @pytest.mark.parametrize("tp", [1, 8])
 @pytest.mark.parametrize(("recompute", "within"), [("none", 0.03), (PER_OPERATION, 0.005)])
 def test_a_layer_keeps_what_torch_s_tracker_counts(tp: int, recompute: str, within: float) -> None:
     few, more = (tracked_B(layers, LOGITS, tp, recompute)[0] for layers in (FEW, MORE))
-    less, all_B = (float(said(layers, LOGITS, tp, recompute).activations_B) for layers in (FEW, MORE))
+    less, all_B = (float(priced(layers, LOGITS, tp, recompute).activations_B) for layers in (FEW, MORE))
     assert all_B - less == pytest.approx(more - few, rel=within)
 
 
 @pytest.mark.parametrize(("vocab", "moment"), [(LOGITS, 0), (NARROW, 1)])
 def test_the_most_of_a_rank_is_that_of_torch(vocab: int, moment: int) -> None:
     """At a loss over parts of the vocabulary, and in the backward pass of a layer whose inputs stay gathered."""
-    found = said(MORE, vocab, 8, "full")
+    found = priced(MORE, vocab, 8, "full")
     held_B = (float(found.total_B) - FRAMEWORK_B) / (1 + SLACK_FRAC) - float(found.optimizer_B)
     assert int(found.moment) == moment
     assert held_B == pytest.approx(tracked_B(MORE, vocab, 8, "full")[1], rel=0.03)
+
+
+@pytest.mark.parametrize("recompute", ["none", "full", PER_OPERATION])
+def test_a_layer_moves_what_torch_moves(recompute: str) -> None:
+    """A recomputed layer gathers again, but does not add up what nothing reads; per operation it adds up nothing."""
+    few, more = (moved_B(layers, 8, recompute) for layers in (FEW, MORE))
+    job, grid = said(MORE, NARROW, 8, recompute)
+    there = cluster("dgx-h100", gpus=job.devices)
+    assert isinstance(job.model, Transformer)
+    shard = Shard(job.model, grid, job.recipe, Clock.of(there.device, job.recipe))
+    passes = stage_pieces(shard, Network(there, grid), {DENSE: MORE - FEW})
+    found: Counter[tuple[str, str]] = Counter()
+    for way, pieces in zip(("forward", "backward"), passes, strict=True):
+        for flow in (flow for one in pieces if one.part == "tp" for flow in one.flows):
+            found[way, flow.op] += int(flow.size_B)
+    assert found == more - few
