@@ -19,7 +19,7 @@ from lockstep.step import price_step
 from lockstep.workload import DENSE, Transformer, model
 
 CLUSTER = cluster("dgx-h100:1")
-CODES = ("fused", "torchtitan", "transformers-5", "transformers-4")
+CODES = ("fused", "torchtitan", "transformers-5", "transformers-4", "megatron")
 
 
 def shard(

@@ -4,6 +4,10 @@ Of T tokens that choose k experts each there are R = T k rows of h numbers, f in
 a row in half precision, each with the times over its bytes that PyTorch takes where its kernel is not vectorised:
 
     fused            one kernel of Transformer Engine either way (4), and of their gradients (4)
+    megatron         of Megatron Core without --moe-permute-fusion, which 0.11 brought: rows gathered (2), weighed (2 x
+                     `HALF_WEIGHED`) and added to their tokens with atomics (`ADDED`); where a rank has several experts
+                     and others send it rows, these are sorted by expert and back (2 each). Backward gathered (2),
+                     products (2 x `HALF_WEIGHED`, 3), sums (1), added to zeros (`INDEX_ADDED`), sorted (2 each)
     torchtitan       rows gathered (2), a row of zeros joined (2), gathered again with that row where an expert lacks
                      some for a multiple of eight (2), put back (`PUT`), converted to fp32 (3), weighed (4 x `WEIGHED`),
                      converted back (3) and added to their tokens with atomics (`ADDED`). Backward gathered (2),
@@ -24,7 +28,8 @@ torch's grouped products hide less of their operands' traffic than one product o
 
 Sources: pytorch/torchtitan, models/moe.py and distributed/expert_parallel.py (the decorator `expert_parallel`);
 huggingface/transformers, of release 5 integrations/moe.py (grouped_mm_experts_forward), of release 4
-models/mixtral/modeling_mixtral.py (MixtralSparseMoeBlock.forward); NVIDIA/TransformerEngine, pytorch/permutation.py.
+models/mixtral/modeling_mixtral.py (MixtralSparseMoeBlock.forward); NVIDIA/TransformerEngine, pytorch/permutation.py;
+NVIDIA/Megatron-LM of release 0.9, core/transformer/moe/moe_utils.py (permute, unpermute) and token_dispatcher.py.
 Times: one H100 SXM of 700 W, PyTorch 2.11.0, 27 November 2026 (`validation/expert_code.py`).
 """
 
@@ -32,6 +37,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+
+import numpy as np
 
 from lockstep.kernels.clock import WIDENED, Clock, Work
 from lockstep.kernels.copies import CUT_GATE, JOINED
@@ -49,8 +56,12 @@ EXPOSED = 0.4
 """Products took 1.03 to 1.06 times as long as one of as many rows with 14,336 numbers in an expert, with 768 1.16."""
 ASKED, LOOPED = 5.5, (16, 33)
 """Launches of the host that an expert in a loop waits for, and launches of its own."""
-LAUNCHED = {"compiled": (10, 10), "torchtitan": (45, 50), "transformers-5": (40, 50), "transformers-4": (20, 30)}
-"""Kernels of a layer forward and backward, of torchtitan's as profiles show, of transformers' estimated."""
+LAUNCHED = {
+    "compiled": (10, 10), "megatron": (12, 12), "torchtitan": (45, 50), "transformers-5": (40, 50),
+    "transformers-4": (20, 30),
+}  # fmt: skip
+"""Kernels of a layer forward and backward, of torchtitan's as profiles show, of the others estimated."""
+SORTED = 4.0
 
 
 def permuted(shard: Shard, moe: Experts, local: Number) -> Passes:
@@ -63,6 +74,9 @@ def permuted(shard: Shard, moe: Experts, local: Number) -> Passes:
         kind = "compiled"
     passes, size_B = PASSES[kind](clock), rows * clock.element_B
     found = Passes(*(clock.stream(many * size_B, count) for many, count in zip(passes, LAUNCHED[kind], strict=True)))
+    if kind == "megatron":
+        sorted_B = np.where((local > 1) & (shard.grid.ep > 1), SORTED, 0.0) * size_B
+        return found + Passes(clock.stream(sorted_B, 2), clock.stream(sorted_B, 2))
     if kind == "transformers-4":
         return found + _turns(shard, local)
     return found + _halves(shard, moe) if kind == "transformers-5" else found
@@ -110,8 +124,14 @@ def _turns(shard: Shard, local: Number) -> Passes:
     return Passes(waits, replace(clock.stream(4.0 * local * whole_B), kernels=back * local))
 
 
+def _megatron(clock: Clock) -> tuple[float, float]:
+    weighed, added, indexed = map(clock.instruction_bound, (HALF_WEIGHED, ADDED, INDEX_ADDED))
+    return 2.0 + 2.0 * weighed + added, 2.0 + 2.0 * weighed + 3.0 + 1.0 + indexed
+
+
 PASSES: dict[str, Callable[[Clock], tuple[float, float]]] = {
     "compiled": lambda _: COMPILED,
+    "megatron": _megatron,
     "torchtitan": _torchtitan,
     "transformers-5": _transformers_5,
     "transformers-4": _transformers_4,

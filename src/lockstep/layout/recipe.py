@@ -27,7 +27,7 @@ CUDA_GRAPHS, EXCHANGES = ("none", "attention", "step"), ("copy", "node")
 NORM_KERNELS = ("one", "split", "converted")
 COPIES = ("none", "gpt-neox", "nanotron", "dtensor")
 SCALINGS = ("delayed", "current", "rows")
-PERMUTATIONS = ("fused", "torchtitan", "transformers-5", "transformers-4")
+PERMUTATIONS = ("fused", "megatron", "torchtitan", "transformers-5", "transformers-4")
 MFU_CONVENTIONS = ("full", "causal", "6n")
 
 

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
+from itertools import product
 
 import numpy as np
 
@@ -100,11 +101,16 @@ def groups() -> tuple[Group, ...]:
     found = []
     for table, cases in TABLES:
         rows = cases()
-        for device in (*START, *MEASURED):
-            here = tuple(case for case in rows if device in case.cluster.device.efficiency.name)
-            if here:
-                found.append(Group(table, device, here[0].job.recipe.software.name, here))
+        for device, software in product((*START, *MEASURED), dict.fromkeys(map(software_of, rows))):
+            here = [case for case in rows if device in case.cluster.device.efficiency.name]
+            if here := [case for case in here if software_of(case) == software]:
+                found.append(Group(table, device, software, tuple(here)))
     return tuple(found)
+
+
+def software_of(case: Case) -> str:
+    """The name of the software that a case is of."""
+    return case.job.recipe.software.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,11 @@ Tokens per second and GPU are printed with batch, micro-batch and degrees. Recom
 are taken from Megatron Bridge's scripts/performance/configs (*_workload_base_configs.py), which the rows of older
 containers may not have had. Gradients are kept and reduced in bf16 (grad_reduce_in_fp32 = False there). Transformer
 Engine overlaps tensor-parallel traffic with products and, with interleaving, hides sends.
+Containers of 24.03 to 24.07 were run by NeMo's launcher, whose configurations keep gradients in fp32 where they do not
+ask for bf16 (grad_sync_dtype: GPT-3's and those of fine-tuning do), drop out in GPT-3, and have adapters of rank 32
+(NVIDIA/NeMo-Framework-Launcher, launcher_scripts/conf/training and conf/peft). Their elementwise kernels are taken as
+fused, as the last ones are; earlier ones of Llama say otherwise (bias_activation_fusion, apply_rope_fusion).
+
 Rows are left out where the model or the number format is not in the catalog or the cluster is not filled evenly. The
 eight on racks used in part came after the fit of the B200 curve. fp8 is current scaling in Megatron Bridge's containers
 (fp8_cs of its configurations), delayed before; 25.09, which does not print it, is taken as 25.11.
@@ -215,17 +220,24 @@ def _recipe(row: dict[str, str], name: str, layout: Layout) -> Recipe:
     if "pre" not in row["task"].lower():
         experts["sample_tokens"] = SAMPLE_TOKENS
     if row["task"] == "LoRA":
-        experts["train"] = "lora:r=16,targets=qkv"
+        experts["train"] = f"lora:r={32 if _launched(row) else 16},targets=qkv"
+    if _launched(row) and "pre" in row["task"].lower():
+        experts |= {"dropout": True} if name.startswith("gpt3") else {"gradient_B": 4.0}
     return Recipe.by(
-        "nemo-25",
+        "nemo-24" if _launched(row) else "nemo-25",
         seq=int(row["seq_len"]),
         batch=int(row["gbs_seqs"]),
         dtype=DTYPES[row["precision"]],
         overlap_pp=layout.vpp > 1,
-        scaling="current" if row["container"][0].isdigit() else "delayed",
+        scaling="delayed" if _launched(row) else "current",
         offload_layers=_offloaded(row, name),
         **experts,
     )
+
+
+def _launched(row: dict[str, str]) -> bool:
+    """Whether NeMo's launcher of 2024 ran it."""
+    return row["container"].startswith("NeMo")
 
 
 def _case(row: dict[str, str], name: str) -> Case | None:
