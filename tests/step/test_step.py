@@ -408,14 +408,16 @@ def test_a_dense_block_run_again_sends_one_of_the_two_rounds_of_a_layer_again(sp
 
 
 def test_recomputation_per_operation_gathers_again_and_reduces_once() -> None:
-    """A gather takes as long as a reduction, and full recomputation repeats both of a forward pass."""
+    """A gather takes as long as a reduction; full recomputation repeats both of a forward pass's two rounds, but for the
+    last reduction, and recomputation per operation the gathers.
+    """
     recipe = Recipe.by("torchtitan", seq=8192, batch=64, recompute_modules=("op",))
     job = Job(model("llama3-8b"), recipe, 64)
     none, each, full = (
         price_step(job, CLUSTER, Layout(dp=8, tp=8, zero=3, recompute=mode, sequence_parallel=True).grid())
         for mode in ("none", "selective", "full")
     )
-    assert full.tp_comm_s - none.tp_comm_s == pytest.approx(2 * (each.tp_comm_s - none.tp_comm_s), rel=1e-9)
+    assert full.tp_comm_s - none.tp_comm_s == pytest.approx(1.5 * (each.tp_comm_s - none.tp_comm_s), rel=1e-9)
     assert float(each.tp_comm_s) > float(none.tp_comm_s)
 
 
@@ -438,12 +440,12 @@ TITAN = [
 def test_asynchronous_tensor_parallelism_gains_about_what_torchtitan_measured(
     name: str, devices: int, dp: int, micro_batch: int, recompute: str, dtype: str, before: float, after: float
 ) -> None:
-    """Within 7 points of what was measured, where products that hide anything of the layer were 4 to 13 above it."""
+    """Within 6.5 points of what was measured, beside a job in which nothing overlaps, as torchtitan has it without."""
     layout = Layout(dp=dp, tp=8, zero=3, micro_batch=micro_batch, sequence_parallel=True, recompute=recompute)
     seconds = {}
-    for overlap in ("gradients", "all", "async"):
+    for overlap in ("none", "async"):
         recipe = Recipe.by("torchtitan", seq=8192, batch=dp * micro_batch, dtype=dtype, overlap_tp=overlap)
         hardware = cluster("cloud-h100", gpus=devices)
         seconds[overlap] = float(price_step(Job(model(name), recipe, devices), hardware, layout.grid()).step_time_s)
-    gain = seconds["gradients"] / seconds["async"] - 1
-    assert gain == pytest.approx(after / before - 1, abs=0.07)
+    gain = seconds["none"] / seconds["async"] - 1
+    assert gain == pytest.approx(after / before - 1, abs=0.065)

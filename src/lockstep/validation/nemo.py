@@ -5,9 +5,9 @@ are taken from Megatron Bridge's scripts/performance/configs (*_workload_base_co
 containers may not have had. Gradients are kept and reduced in bf16 (grad_reduce_in_fp32 = False there). Transformer
 Engine overlaps tensor-parallel traffic with products and, with interleaving, hides sends.
 Containers of 24.03 to 24.07 were run by NeMo's launcher, whose configurations keep gradients in fp32 where they do not
-ask for bf16 (grad_sync_dtype: GPT-3's and those of fine-tuning do), drop out in GPT-3, and have adapters of rank 32
-(NVIDIA/NeMo-Framework-Launcher, launcher_scripts/conf/training and conf/peft). Their elementwise kernels are taken as
-fused, as the last ones are; earlier ones of Llama say otherwise (bias_activation_fusion, apply_rope_fusion).
+ask for bf16 (grad_sync_dtype: GPT-3's, Nemotron-4's and those of fine-tuning do), drop out in GPT-3, and have adapters
+of rank 32 (NVIDIA/NeMo-Framework-Launcher, launcher_scripts/conf/training and conf/peft). Their elementwise kernels are
+taken as fused, as the last ones are; earlier ones of Llama say otherwise (bias_activation_fusion, apply_rope_fusion).
 
 Rows are left out where the model or the number format is not in the catalog or the cluster is not filled evenly. The
 eight on racks used in part came after the fit of the B200 curve. fp8 is current scaling in Megatron Bridge's containers
@@ -20,6 +20,9 @@ tokens send every copy by itself, as Megatron Bridge then does without DeepEP. W
 one fused kernel runs all experts (NVTE_CUTEDSL_FUSED_GROUPED_MLP of perf_recipes). DeepSeek-V3's stages are placed as
 by Megatron Bridge. One row is left out: 64 ranks of experts in stages of 32 ranks (mb271).
 
+Models that the catalog has not, of which the launcher's configurations print the shapes, are a table to which nothing
+was fitted: GPT-3 of 5 and 20 billion parameters, Nemotron-3 and 4 (conf/training/gpt3 and nemotron).
+
 Fine-tuning is a table of its own too: of all parameters, or of adapters on queries, keys and values (target_modules of
 Megatron Bridge's performance recipes), of samples packed as in `dgxc.py`.
 """
@@ -28,14 +31,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, cluster
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.types.plain import Json
-from lockstep.validation.case import Case, Table, read_rows, step_time_s
+from lockstep.validation.case import Case, Table, gpt, read_rows, step_time_s
 from lockstep.validation.dgxc import SAMPLE_TOKENS
-from lockstep.workload import ConvNet, Transformer, model
+from lockstep.workload import Attention, ConvNet, Mlp, Transformer, model
 
 SOURCE = "NVIDIA NeMo Framework and Megatron Bridge performance summaries, 24.01 to 26.04; a part of their rows"
 MODELS = {
@@ -61,6 +65,11 @@ EXPERT_MODELS = {
     "Qwen3_235B_a22B (tokendrop)": "qwen3-235b-a22b",
     "GPT OSS 120B": "gpt-oss-120b",
 }
+LAUNCHED_MODELS = {name: name.lower() for name in (
+    "GPT3-5B", "GPT3-20B", "Nemotron-8B", "Nemotron-22B", "Nemotron-340B",
+)}  # fmt: skip
+UNPRINTED_CHUNKS = {"gpt3-175b": 6, "llama2-13b": 10, "nemotron-22b": 10}
+"""Chunks of a stage where no column says them, which is before 24.07: as there."""
 GPT_OSS = "gpt-oss-120b"
 # Megatron Bridge, src/megatron/bridge/recipes/deepseek/deepseek_v3.py (layout_map) for 16 chunks; for 32
 # scripts/performance/configs/deepseek/deepseek_llm_pretrain.py, "Et|(tt|)*30mL".
@@ -86,6 +95,11 @@ def cases() -> tuple[Case, ...]:
 def expert_cases() -> tuple[Case, ...]:
     """The same of models with experts."""
     return _cases(EXPERT_MODELS)
+
+
+def launched_cases() -> tuple[Case, ...]:
+    """The same of models that the launcher's configurations describe, and the catalog does not."""
+    return _cases(LAUNCHED_MODELS)
 
 
 def tuning_cases() -> tuple[Case, ...]:
@@ -122,14 +136,32 @@ def _cluster(row: dict[str, str]) -> Cluster | None:
 
 
 def _model(row: dict[str, str], name: str) -> Transformer | ConvNet:
-    """The model of the catalog, without its prediction module where the row has none."""
+    """The model of the catalog, without its prediction module where the row has none, or the launcher's."""
+    if name in LAUNCHED_MODELS.values():
+        return _shapes()[name]
     found = model(name)
     return replace(found, mtp_layers=0) if isinstance(found, Transformer) and "w/o MTP" in row["model"] else found
 
 
+@cache
+def _shapes() -> dict[str, Transformer]:
+    """Models of the launcher's configurations, in whose vocabulary sizes are rounded up to a multiple of 128."""
+    sizes = {"nemotron-8b": (32, 4096, 32, 32), "nemotron-22b": (40, 6144, 48, 48), "nemotron-340b": (96, 18432, 96, 8)}
+    found = {"gpt3-5b": gpt("gpt3-5b", 24, 4096, 32), "gpt3-20b": gpt("gpt3-20b", 44, 6144, 48)}
+    for name, (layers, hidden, heads, kv_heads) in sizes.items():
+        attention = Attention(heads=heads, kv_heads=kv_heads, head_dim=hidden // heads)
+        found[name] = Transformer(
+            name=name, layers=layers, hidden=hidden, vocab=256000, attention=attention,
+            mlp=Mlp(ffn=4 * hidden, gated=False, activation="relu2"), positions="rotary", max_positions=4096,
+            norm="layernorm",
+        )  # fmt: skip
+    return found
+
+
 def _layout(row: dict[str, str], name: str) -> Layout:
     tp, pp, cp = (_number(row[degree]) for degree in ("tp", "pp", "cp"))
-    vpp = _number(row["vp"]) if pp > 1 else 1
+    printed = row["vp"] or str(UNPRINTED_CHUNKS.get(name, 1) if "pre" in row["task"].lower() else 1)
+    vpp = _number(printed) if pp > 1 else 1
     experts = name in EXPERT_MODELS.values()
     return Layout(
         dp=_stage_ranks(row) // (tp * cp),
@@ -222,7 +254,9 @@ def _recipe(row: dict[str, str], name: str, layout: Layout) -> Recipe:
     if row["task"] == "LoRA":
         experts["train"] = f"lora:r={32 if _launched(row) else 16},targets=qkv"
     if _launched(row) and "pre" in row["task"].lower():
-        experts |= {"dropout": True} if name.startswith("gpt3") else {"gradient_B": 4.0}
+        experts["dropout"] = name.startswith("gpt3")
+        if not name.startswith(("gpt3", "nemotron-340b")):
+            experts["gradient_B"] = 4.0
     return Recipe.by(
         "nemo-24" if _launched(row) else "nemo-25",
         seq=int(row["seq_len"]),
@@ -258,5 +292,6 @@ def _case(row: dict[str, str], name: str) -> Case | None:
 
 
 TABLE = Table("nvidia_nemo", "step_time_s", SOURCE, 0.10, cases)
+LAUNCHED = Table("nvidia_nemo_launcher", "step_time_s", SOURCE, 0.10, launched_cases)
 TUNING = Table("nvidia_nemo_tuning", "step_time_s", SOURCE, 0.20, tuning_cases)
 EXPERTS = Table("nvidia_nemo_experts", "step_time_s", SOURCE, 0.30, expert_cases)

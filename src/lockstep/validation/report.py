@@ -72,6 +72,7 @@ TABLES: dict[str, Table] = {
         vtrain.SINGLE,
         vtrain.MULTI,
         nemo.TABLE,
+        nemo.LAUNCHED,
         dgxc.TABLE,
         nemo.TUNING,
         dgxc.MAXTEXT,

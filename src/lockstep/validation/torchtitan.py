@@ -25,6 +25,8 @@ not the very commit) and the page's commands:
 Peak memory is what torch's allocator reserved at most on any rank (max_reserved_gib in metrics.py). It is compared with
 all bytes but the framework's own, which are outside of that allocator; its slack is inside.
 Freed blocks that nothing fits into are reserved too: most where the loss is not compiled and its tensors are largest.
+What the tensors of such a rank hold is torch's own count (tests/layout/test_oracle_of_ranks.py): inputs that stay
+gathered, a loss in DTensor's operations, buffers of its pipelines (`layout/pipelined.py`).
 
 Left out, and counted by `left_out`: runs on B200, which are rows of torchao's table; NVFP4's, whose sequence length is
 not printed; float8 by row without asynchronous tensor parallelism, slow by a fault (printed: torchtitan issue 1207). A
@@ -168,4 +170,4 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
 
 
 TIME = Table("torchtitan", "step_time_s", SOURCE, 0.10, time_cases)
-MEMORY = Table("torchtitan_memory", "memory_B", SOURCE, 0.20, memory_cases)
+MEMORY = Table("torchtitan_memory", "memory_B", SOURCE, 0.12, memory_cases)

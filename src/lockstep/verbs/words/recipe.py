@@ -196,9 +196,9 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "Cross entropy by kernel: returned (16 bytes per logit), eager (12), copied (10, BigScience's), upcast "
-            "(8), in-place (6, Megatron's), fused (6), half (4), compiled (4), pieces (2.25, torchtune) or chunked "
-            "with the head (Liger; a few tokens at a time). "
+            "Cross entropy by kernel: returned (16 bytes per logit), eager (12; 16 sharded by DTensor), copied (10, "
+            "BigScience's), upcast (8), in-place (6, Megatron's), fused (6), half (4), compiled (4), pieces (2.25, "
+            "torchtune) or chunked with the head (Liger; a few tokens at a time). "
             "(default: as the software has it)",
         ),
         Field("cross_entropy"),
