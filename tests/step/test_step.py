@@ -408,8 +408,8 @@ def test_a_dense_block_run_again_sends_one_of_the_two_rounds_of_a_layer_again(sp
 
 
 def test_recomputation_per_operation_gathers_again_and_reduces_once() -> None:
-    """A gather takes as long as a reduction; full recomputation repeats both of a forward pass's two rounds, but for the
-    last reduction, and recomputation per operation the gathers.
+    """A gather takes as long as a reduction; full recomputation repeats both of a pass's two rounds, but for the last
+    reduction, and recomputation per operation the gathers.
     """
     recipe = Recipe.by("torchtitan", seq=8192, batch=64, recompute_modules=("op",))
     job = Job(model("llama3-8b"), recipe, 64)
