@@ -81,6 +81,7 @@ links = st.builds(
     bandwidth_Bps=st.floats(1e9, 1e11),
     reduce_s_per_B=st.one_of(st.just(0.0), st.floats(1e-12, 1e-9)),
     switch=st.one_of(st.none(), switches),
+    start_s=st.one_of(st.just(0.0), st.floats(1e-6, 1e-4)),
 )
 ranks_up_to_64 = st.one_of(st.integers(1, 16), st.integers(1, 64))
 elements = st.one_of(st.integers(1, 64), st.integers(1, 20_000))

@@ -79,7 +79,9 @@ def test_all_reduce_is_reduce_scatter_then_all_gather(ranks: int, elems: int, li
         parts = [get(op, name).price(ranks, size_B, link, ELEMENT_B) for op in ("reduce-scatter", "all-gather")]
         whole = get("all-reduce", name).price(ranks, size_B, link, ELEMENT_B)
         together = parts[0] + parts[1]
-        for key in ("time_s", "latency_steps", "critical_B", "messages", "total_B", "total_reduced_B"):
+        starts_s = link.start_s if ranks > 1 else 0.0
+        assert together.time_s == pytest.approx(whole.time_s + starts_s, rel=1e-12, abs=0)
+        for key in ("latency_steps", "critical_B", "messages", "total_B", "total_reduced_B"):
             assert getattr(together, key) == pytest.approx(getattr(whole, key), rel=1e-12, abs=0)
 
 

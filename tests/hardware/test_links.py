@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lockstep.collectives import best_on_levels_time_s
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster, link, links
 
@@ -50,3 +51,15 @@ def test_a_file_gives_a_range(tmp_path: Path) -> None:
     path.write_text(FILE.format(ends="lowest: 90%"))
     with pytest.raises(BadInput, match="must rise"):
         cluster(path)
+
+
+def test_a_file_says_what_a_collective_takes_beside_its_messages(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(FILE.format(ends="start: 20 us, copy_bandwidth: 400 GB/s"))
+    found = cluster(path)
+    joined = found.levels[0].link
+    assert (joined.start_s, joined.copy_Bps) == (20e-6, 400e9)
+    for ranks in (2, 8):
+        messages, part_B = 2 * (ranks - 1), 64e6 / ranks
+        ring_s = joined.start_s + messages * (joined.latency_s + part_B / joined.rate_Bps) + part_B / joined.copy_Bps
+        assert float(best_on_levels_time_s("all-reduce", found.levels_of(ranks), 64e6)) == pytest.approx(ring_s)

@@ -59,13 +59,15 @@ class SwitchLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlainLink:
-    """alpha, 1/beta and gamma as numbers or arrays: `latency_s`, `bandwidth_Bps`, `reduce_s_per_B`."""
+    """alpha, 1/beta, gamma and start as numbers or arrays."""
 
     latency_s: Number
     bandwidth_Bps: Number
     reduce_s_per_B: Number = 0.0
     switch: SwitchLike | None = None
     """None for one that neither reduces nor copies."""
+    start_s: float = 0.0
+    """Before the first message of a collective."""
 
 
 @dataclass(frozen=True, slots=True)

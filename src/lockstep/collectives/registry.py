@@ -131,11 +131,12 @@ class Algorithm:
     def operations(
         self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: object
     ) -> Number:
-        """Most operations of the program: both ends of every message, its reduction, local copies. Broadcasts."""
+        """Most operations of the program: start, both ends of every message, its reduction, local copies. Broadcasts."""
         split, link = Split(element_B), self.over(link)
         counts = self.counts(ranks, size_B, link, split, **choices)
         settled = self.settle(ranks, size_B, link, split, **choices)
-        return (2 + op_of(self.op).adds) * counts.messages + self.copies(ranks, **settled)
+        starts = ranks if getattr(link, "start_s", 0.0) else 0
+        return starts + (2 + op_of(self.op).adds) * counts.messages + self.copies(ranks, **settled)
 
     def work(self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: object) -> Number:
         """Operations of the program, with what its rounds cost as operations: a forecast of its making. Broadcasts."""
@@ -176,7 +177,8 @@ class Algorithm:
         """What comes before `write`: messages take `over(link)` where that is not the network's own link."""
         used = self.over(link)
         rounds.over = used if self.in_switch or used is not link else None
-        rounds.start(members, getattr(used, "start_s", 0.0))
+        talks = members.shape[1] > 1 or self.op == "parameter-server"
+        rounds.start(members, getattr(used, "start_s", 0.0) if talks else 0.0)
 
     def check_choices(self, choices: Json) -> None:
         """Raise UnknownName for a choice this algorithm does not have."""

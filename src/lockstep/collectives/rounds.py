@@ -67,8 +67,8 @@ class Rounds:
         return rounds
 
     def start(self, members: Array, start_s: float) -> None:
-        """Work of `start_s` on each of `members` before whatever comes next; none for 0, or of a rank alone."""
-        if start_s and members.shape[1] > 1:
+        """Work of `start_s` on each of `members` before whatever comes next; none for 0."""
+        if start_s:
             rank = np.ravel(members)
             self.last[rank, 0] = self.builder.extend(
                 Kind.COMPUTE, rank, duration_s=start_s, stream=self.send_stream, after=self.last[rank]

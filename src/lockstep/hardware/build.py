@@ -98,6 +98,8 @@ class Builder:
             "lowest_frac": ("lowest", entry.lowest),
             "highest_frac": ("highest", entry.highest),
             "reduce_s_per_B": ("reduce_bandwidth", entry.reduce_bandwidth),
+            "start_s": ("start", entry.start if "start" in given else None),
+            "copy_Bps": ("copy_bandwidth", entry.copy_bandwidth),
         }
         sources = self._sources(numbers, path, entry.source)
         if "achieved" not in given:
@@ -117,6 +119,8 @@ class Builder:
             lowest_frac=entry.lowest,
             highest_frac=entry.highest,
             reduce_s_per_B=1.0 / entry.reduce_bandwidth if entry.reduce_bandwidth else 0.0,
+            start_s=entry.start,
+            copy_Bps=entry.copy_bandwidth,
             switch=_switch(entry),
             provenance=sources,
         )

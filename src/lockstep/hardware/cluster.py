@@ -15,6 +15,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,11 +24,12 @@ from lockstep.errors import BadInput
 from lockstep.hardware.device import Device
 from lockstep.hardware.link import Host, Link, Switch
 from lockstep.hardware.source import Provenance, Source, check_positive
-from lockstep.types.arrays import Whole
+from lockstep.types.arrays import Number, Whole
 from lockstep.types.brief import Brief
 from lockstep.types.plain import Json, picked
 from lockstep.units import format_bandwidth, format_flops, format_size
 
+GroupLevel: TypeAlias = tuple[Whole, float, Number, float, Switch | None, float]
 MAX_DEVICES = 10_000_000
 MOST_SPREAD = 0.2
 """Devices that differ more are of different types."""
@@ -125,18 +127,25 @@ class Cluster(Brief):
             self.levels[self._index(level)].link.effective(), bandwidth_Bps=self.bandwidth_per_device_Bps(level)
         )
 
-    def group_levels(self, children: Sequence[Whole]) -> list[tuple[Whole, float, float, float, Switch | None]]:
-        """(children, latency_s, bandwidth_Bps of one rank, reduce_s_per_B, switch) at each level, innermost first.
+    def group_levels(self, children: Sequence[Whole]) -> list[GroupLevel]:
+        """(children, latency_s, bandwidth_Bps of one rank, reduce_s_per_B, switch, start_s) per level, innermost first.
 
         `children[i]`: how many children of level i a group of ranks spans, when all groups of its kind talk at once.
         """
         links = [self.link_per_device(level) for level in range(len(self.levels))]
         return [
-            (spanned, link.latency_s, link.bandwidth_Bps, link.reduce_s_per_B, link.switch)
+            (
+                spanned,
+                link.latency_s,
+                1 / (1 / link.bandwidth_Bps + link.copy_s_per_B(spanned)),
+                link.reduce_s_per_B,
+                link.switch,
+                link.start_s,
+            )
             for spanned, link in zip(children, links, strict=True)
         ]
 
-    def levels_of(self, devices: Whole) -> list[tuple[Whole, float, float, float, Switch | None]]:
+    def levels_of(self, devices: Whole) -> list[GroupLevel]:
         """`group_levels` of so many consecutive devices; broadcasts.
 
         They fill whole units of every level where their children at all levels multiply to `devices`.

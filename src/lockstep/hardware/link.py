@@ -13,8 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from lockstep.errors import BadInput
 from lockstep.hardware.source import Provenance, check_positive
+from lockstep.types.arrays import Number, Whole
 from lockstep.types.plain import Json, picked
 
 
@@ -60,6 +63,10 @@ class Link:
     """The most."""
     reduce_s_per_B: float = 0.0
     """Gamma: seconds to reduce one received byte that do not hide behind the transfer; 0 when they do."""
+    start_s: float = 0.0
+    """Seconds before the first message of a collective: launch, and ranks that wait for one another."""
+    copy_Bps: float | None = None
+    """At which a rank copies the last chunk of a collective out of the library's buffer; None: beside its messages."""
     switch: Switch | None = None
     """How collectives go through a switch that reduces; None where it cannot, or is not used so."""
     provenance: Provenance = field(default_factory=dict, hash=False)
@@ -69,10 +76,10 @@ class Link:
         check_positive(owner, bandwidth_Bps=self.bandwidth_Bps, achieved_frac=self.achieved_frac)
         if self.achieved_frac > 1:
             raise BadInput(f"{owner}: achieved_frac must be at most 1, got {self.achieved_frac:g}")
-        for name, number in (("latency_s", self.latency_s), ("reduce_s_per_B", self.reduce_s_per_B)):
-            if number != 0:
-                check_positive(owner, **{name: number})
-        check_positive(owner, lowest_frac=self.lowest_frac, highest_frac=self.highest_frac)
+        for name in ("latency_s", "reduce_s_per_B", "start_s"):
+            if getattr(self, name) != 0:
+                check_positive(owner, **{name: getattr(self, name)})
+        check_positive(owner, lowest_frac=self.lowest_frac, highest_frac=self.highest_frac, copy_Bps=self.copy_Bps)
 
     @property
     def range_frac(self) -> tuple[float, float]:
@@ -90,6 +97,16 @@ class Link:
     def rate_Bps(self) -> float:
         """Bytes per second that large messages reach."""
         return self.bandwidth_Bps * self.achieved_frac
+
+    def copy_s_per_B(self, ranks: Whole) -> Number:
+        """Seconds per byte that the last copy adds to each message of a ring among so many ranks; broadcasts.
+
+        An all-reduce of S bytes is 2 (n - 1) messages of S/n and one copy of as much, by the same threads (NCCL,
+        src/device/all_reduce.h, `runRing`: the last of 2 n - 1 primitives receives without sending).
+        """
+        if self.copy_Bps is None:
+            return 0.0
+        return 1 / (2 * (np.maximum(ranks, 2) - 1) * self.copy_Bps)
 
     def effective(self) -> Link:
         """The same link with its achieved rate as its bandwidth: what the cost formulas take."""

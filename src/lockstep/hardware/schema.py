@@ -167,6 +167,10 @@ class LinkEntry(Strict):
     highest: Fraction | None = None
     """And the most."""
     reduce_bandwidth: Bandwidth | None = None
+    start: Latency = 0.0
+    """Time before the first message of a collective."""
+    copy_bandwidth: Bandwidth | None = None
+    """At which a rank copies a collective's last chunk out of the library's buffer, beside nothing."""
     switch: SwitchEntry | None = None
     """Absent where no switch reduces, or it is not used."""
     measured: Date | None = None

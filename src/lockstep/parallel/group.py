@@ -1,7 +1,8 @@
 """A group of ranks: seconds of its collectives and messages, and the links that it shares with others.
 
-A group is a list of levels, innermost first: (ranks, latency_s, bandwidth_Bps of one rank, reduce_s_per_B, switch),
-where `ranks` says how many children of the level the group spans (`Cluster.group_levels`). Everything broadcasts.
+A group is a list of levels, innermost first: (ranks, latency_s, bandwidth_Bps of one rank, reduce_s_per_B, switch,
+start_s), where `ranks` says how many children of the level the group spans (`Cluster.group_levels`). Everything
+broadcasts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from lockstep.types.arrays import Number, Truth, Whole
 
 def on_link(ranks: Whole, link: LinkLike) -> Levels:
     """The group of ranks that share one link."""
-    return ((ranks, link.latency_s, link.bandwidth_Bps, getattr(link, "reduce_s_per_B", 0.0), _switch(link)),)
+    gamma, start_s = (getattr(link, name, 0.0) for name in ("reduce_s_per_B", "start_s"))
+    return ((ranks, link.latency_s, link.bandwidth_Bps, gamma, _switch(link), start_s),)
 
 
 def _switch(link: LinkLike) -> SwitchLike | None:

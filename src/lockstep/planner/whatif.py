@@ -64,6 +64,7 @@ def _level(level: Level, bandwidth: float, latency: float) -> Level:
             link,
             bandwidth_Bps=link.bandwidth_Bps * bandwidth,
             latency_s=link.latency_s * latency,
+            start_s=link.start_s * latency,
             reduce_s_per_B=link.reduce_s_per_B * latency,
         ),
     )

@@ -53,11 +53,14 @@ def write(rounds: Rounds, members: Array, start: Whole, stop: Whole, node_ranks:
     write_levels(rounds, members, start, stop, (int(node_ranks), members.shape[1] // int(node_ranks)))
 
 
-def write_levels(rounds: Rounds, members: Array, start: Whole, stop: Whole, sizes: Sequence[int]) -> None:
+def write_levels(
+    rounds: Rounds, members: Array, start: Whole, stop: Whole, sizes: Sequence[int], starts_s: Sequence[float] = ()
+) -> None:
     """Level after level, innermost first: blocks go to the member whose place at that level is their destination's.
 
     A block is known by a member's number, whose places at the levels done are those of its origin and at the others
-    those of its destination; `sizes` are members per unit, innermost first. `members`: [groups, places].
+    those of its destination; `sizes` are members per unit, innermost first. `members`: [groups, places]. `starts_s`:
+    seconds before the first message of each level.
     """
     ranks = members.shape[1]
     edges = cut(start, stop, ranks)
@@ -65,7 +68,8 @@ def write_levels(rounds: Rounds, members: Array, start: Whole, stop: Whole, size
     index, below = np.arange(ranks), 1
     slot = index
     load_blocks(rounds, members, edges, np.repeat(index[:, np.newaxis], ranks, axis=1), slot, block)
-    for size in sizes:
+    for size, start_s in zip(sizes, starts_s or (0.0,) * len(sizes), strict=True):
+        rounds.start(members, start_s)
         place = index // below % size
         packed = place * (ranks // size) + index // (below * size) * below + index % below
         for k in range(ranks):

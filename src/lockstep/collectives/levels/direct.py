@@ -1,6 +1,6 @@
 """All-to-all with every peer, the ports of all levels at once.
 
-    time = max_l peers_l (alpha_l + S/(n b_l)),   peers_l = (r_l - 1) r_0 ... r_{l-1}
+    time = max_l start_l + max_l peers_l (alpha_l + S/(n b_l)),   peers_l = (r_l - 1) r_0 ... r_{l-1}
 n ranks, S bytes of send buffer per rank. peers_l ranks meet a rank at level l; its port there serves them in turn.
 
 Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on all-to-all, one port per level.
@@ -14,7 +14,7 @@ import numpy as np
 
 from lockstep.collectives.all_to_all.direct import exchange, keep_own
 from lockstep.collectives.cost import Counts, LinkLike
-from lockstep.collectives.levels.hierarchy import Sent, Way, product, units_below
+from lockstep.collectives.levels.hierarchy import Sent, Way, product, start_s, units_below
 from lockstep.collectives.registry import ROUND_OPERATIONS
 from lockstep.collectives.rounds import Rounds, cut, everyone
 from lockstep.program import Program
@@ -29,13 +29,14 @@ def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: N
     for size, link in zip(ranks, links, strict=True):
         slowest_s = np.maximum(slowest_s, (size - 1) * below * (link.latency_s + size_B / (total * link.bandwidth_Bps)))
         below = below * size
-    return slowest_s
+    return slowest_s + start_s(ranks, links)
 
 
 def work(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> float:
-    """Both ends of a message for every pair, and the own block."""
+    """Both ends of a message for every pair, the own block, and a start at every level."""
     total = product(sizes)
-    return float(2 * total * (total - 1) + total + ROUND_OPERATIONS * (total - 1))
+    starts = total * len(sizes) if start_s(sizes, links) else 0
+    return float(starts + 2 * total * (total - 1) + total + ROUND_OPERATIONS * (total - 1))
 
 
 def count(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> Sent:
@@ -55,6 +56,7 @@ def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: fl
     keep_own(rounds, everyone(ranks), edges)
     for level, (below, size) in enumerate(zip(units_below(sizes), sizes, strict=True)):
         port, unit = rounds.through(level), below * size
+        port.start(everyone(ranks), float(start_s(sizes, links)))
         outer, place, inner = index // unit, index // below % size, index % below
         for turn in range(1, size):
             for step in range(below):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lockstep.program import Program
 
 Levels: TypeAlias = Sequence[tuple[Any, ...]]
-"""(ranks, latency_s, bandwidth_Bps[, reduce_s_per_B[, switch]]) per level, innermost first."""
+"""(ranks, latency_s, bandwidth_Bps[, reduce_s_per_B[, switch[, start_s]]]) per level, innermost first."""
 Price: TypeAlias = Callable[[str, Sequence[Number], Sequence[LinkLike], Number], Number]
 """(op, ranks per level, link per level, size_B) -> seconds."""
 Work: TypeAlias = Callable[[str, Sequence[int], Sequence[LinkLike], float], float]
@@ -97,6 +97,15 @@ def places(sizes: Sequence[int]) -> Array:
     """[level, rank]: which child of its unit of the level above a rank belongs to."""
     index = np.arange(int(product(sizes)))
     return np.stack([index // below % size for below, size in zip(units_below(sizes), sizes, strict=True)])
+
+
+def start_s(ranks: Sequence[Number], links: Sequence[LinkLike]) -> Number:
+    """Seconds before the first message of a collective that uses all levels with more than one rank at once."""
+    found: Number = 0.0
+    for size, link in zip(ranks, links, strict=True):
+        if own_s := getattr(link, "start_s", 0.0):
+            found = np.maximum(found, own_s * (np.asarray(size) > 1))
+    return found
 
 
 def gamma(link: LinkLike) -> Number:

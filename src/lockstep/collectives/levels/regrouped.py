@@ -1,6 +1,6 @@
 """All-to-all level after level: at each one the blocks are regrouped by where they go, so messages are few and long.
 
-    time = sum_l (r_l - 1) (alpha_l + S/(r_l b_l))
+    time = sum_l start_l + (r_l - 1) (alpha_l + S/(r_l b_l))   over r_l > 1
 n ranks, S bytes of send buffer per rank; every byte moves once per level. Packing is taken as free.
 
 Source: S. Rajbhandari et al., "DeepSpeed-MoE", ICML 2022, section 5.3 (two levels).
@@ -15,7 +15,7 @@ import numpy as np
 from lockstep.collectives.all_to_all.hierarchical import copies, write_levels
 from lockstep.collectives.best import best_time_s
 from lockstep.collectives.cost import Counts, LinkLike
-from lockstep.collectives.levels.hierarchy import Sent, Way, product
+from lockstep.collectives.levels.hierarchy import Sent, Way, product, start_s
 from lockstep.collectives.registry import ROUND_OPERATIONS
 from lockstep.collectives.rounds import Rounds, everyone
 from lockstep.program import Program
@@ -31,9 +31,10 @@ def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: N
 
 
 def work(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> float:
-    """Both ends of r_l - 1 messages per rank and level, and copies of all blocks."""
+    """Both ends of r_l - 1 messages per rank and level, a start at every level, and copies of all blocks."""
     total, turns = product(sizes), sum(sizes) - len(sizes)
-    return float(copies(total, len(sizes)) + (2 * total + ROUND_OPERATIONS) * turns)
+    starts = total * len(sizes) if start_s(sizes, links) else 0
+    return float(starts + copies(total, len(sizes)) + (2 * total + ROUND_OPERATIONS) * turns)
 
 
 def count(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> Sent:
@@ -47,7 +48,8 @@ def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: fl
     """The exchange at every level, innermost first."""
     ranks = int(product(sizes))
     rounds = Rounds(ranks, size_B / ranks)
-    write_levels(rounds, everyone(ranks), np.zeros(1, np.int64), np.full(1, ranks), sizes)
+    starts_s = [float(start_s([size], [link])) for size, link in zip(sizes, links, strict=True)]
+    write_levels(rounds, everyone(ranks), np.zeros(1, np.int64), np.full(1, ranks), sizes, starts_s)
     return rounds.build()
 
 

@@ -1,6 +1,6 @@
 """A flat ring over all ranks of a hierarchy, in as many channels as an inner unit has ranks.
 
-    time  = turns (n - 1) max_l (alpha_l + (S/n) w_l / b_l) + (n - 1)/n S sum_l w_l gamma_l  over r_l > 1
+    time  = max_l start_l + turns (n - 1) max_l (alpha_l + (S/n) w_l / b_l) + (n - 1)/n S sum_l w_l gamma_l,  r_l > 1
     w_l   = (r_l - 1)/R_l below the outermost level, r_l/R_l = 1/(ranks of an inner unit) at it;  R_l = r_0 r_1 ... r_l
     turns = 2 for all-reduce (it reduces in the first turn), 1 for all-gather and reduce-scatter
 n ranks, S bytes, r_l units per level with link alpha_l, b_l. A ring runs at its slowest hop, and leaves a node once per
@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from lockstep.collectives.cost import Counts, LinkLike
-from lockstep.collectives.levels.hierarchy import Sent, Way, gamma, places, product, units_below
+from lockstep.collectives.levels.hierarchy import Sent, Way, gamma, places, product, start_s, units_below
 from lockstep.collectives.registry import ROUND_OPERATIONS, get
 from lockstep.collectives.rounds import Rounds, cut
 from lockstep.program import Program
@@ -48,7 +48,7 @@ def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: N
         if reduces and np.any(gamma(link)):
             gamma_s_per_B = gamma_s_per_B + share * gamma(link)
     steps = total - 1
-    return steps * (len(TURNS[op]) * slowest_s + share_B * gamma_s_per_B)
+    return start_s(ranks, links) + steps * (len(TURNS[op]) * slowest_s + share_B * gamma_s_per_B)
 
 
 def shares(ranks: Sequence[Number]) -> Iterator[Number]:
@@ -69,11 +69,12 @@ def count(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: floa
 
 
 def work(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> float:
-    """Both ends of every message, a reduction for each in the first turn, and rounds of their own in every channel."""
+    """Both ends of every message, a reduction for each in the first turn; rounds and a start in every channel."""
     total = product(sizes)
-    messages = total / sizes[_outermost(sizes)] * (total - 1)
+    inside = total / sizes[_outermost(sizes)]
     ends = sum(3 if turn == "reduce-scatter" else 2 for turn in TURNS[op])
-    return float(messages * (ends * total + len(TURNS[op]) * ROUND_OPERATIONS))
+    starts = total if start_s(sizes, links) else 0
+    return float(inside * (starts + (total - 1) * (ends * total + len(TURNS[op]) * ROUND_OPERATIONS)))
 
 
 def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> Program:
@@ -83,10 +84,10 @@ def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: fl
     rounds = Rounds(orders.shape[1], size_B / pieces, ports=len(orders))
     edges = cut(0, pieces, len(orders))
     for channel, order in enumerate(orders):
+        port = rounds.through(channel)
+        port.start(order[np.newaxis, :], float(start_s(sizes, links)))
         for turn in TURNS[op]:
-            get(turn, "ring").write(
-                rounds.through(channel), order[np.newaxis, :], edges[channel : channel + 1], edges[channel + 1 :][:1]
-            )
+            get(turn, "ring").write(port, order[np.newaxis, :], edges[channel : channel + 1], edges[channel + 1 :][:1])
     return rounds.build()
 
 

@@ -128,7 +128,7 @@ def with_fitted_link(base: Cluster, index: int, fitted: LinkFit) -> Cluster:
     measured = Source("measured", _source(fitted, level, share * level.link.bandwidth_Bps), points.date or "")
     found = replace(
         level.link.reaching(share), name=f"{level.link.name}-measured", latency_s=fitted.latency_s,
-        provenance={**level.link.provenance, "latency_s": measured, "achieved_frac": measured},
+        start_s=0.0, copy_Bps=None, provenance={**level.link.provenance, "latency_s": measured, "achieved_frac": measured},
     )  # fmt: skip
     return replace(base, levels=tuple(replace(one, link=found) if one is level else one for one in base.levels))
 
@@ -179,6 +179,10 @@ def _kept(link: Link) -> list[str]:
         lines += [] if frac is None else [f"    {word}: {frac:.17g}"]
     if link.reduce_s_per_B > 0:
         lines.append(f"    reduce_bandwidth: {1 / link.reduce_s_per_B:.17g} B/s")
+    if link.start_s > 0:
+        lines.append(f"    start: {link.start_s:.17g} s")
+    if link.copy_Bps is not None:
+        lines.append(f"    copy_bandwidth: {link.copy_Bps:.17g} B/s")
     if link.switch is not None:
         lines.append(f"    switch: {{{_switch(link.switch)}}}")
     known = link.provenance.get("latency_s")

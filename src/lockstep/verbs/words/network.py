@@ -46,7 +46,7 @@ class Network:
     cluster: Cluster | None = None
 
     levels: Levels = ()
-    """(ranks, latency_s, bandwidth_Bps, reduce_s_per_B, switch) of the levels of the cluster that they span."""
+    """(ranks, latency_s, bandwidth_Bps, reduce_s_per_B, switch, start_s) of the levels of the cluster that they span."""
 
     @property
     def group(self) -> Levels:
@@ -145,7 +145,7 @@ def _plain(cluster: Cluster, level: int) -> PlainLink:
     from lockstep.collectives import PlainLink
 
     link = cluster.link_per_device(level)
-    return PlainLink(link.latency_s, link.bandwidth_Bps, link.reduce_s_per_B, link.switch)
+    return PlainLink(link.latency_s, link.bandwidth_Bps, link.reduce_s_per_B, link.switch, link.start_s)
 
 
 @contextmanager
