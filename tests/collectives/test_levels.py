@@ -30,7 +30,7 @@ every_way = pytest.mark.parametrize(("op", "way"), [(op, way) for op, ways in WA
 
 @st.composite
 def hierarchies(draw: st.DrawFn, most: int = 4) -> list[tuple[Any, ...]]:
-    """One to three levels of 1 to `most` children, each with a link of its own, with or without reductions and start."""
+    """One to three levels of 1 to `most` children, with links of their own, with or without reductions and start."""
     sizes = draw(st.lists(st.integers(1, most), min_size=1, max_size=3))
     drawn = [(size, draw(links)) for size in sizes]
     names = ("latency_s", "bandwidth_Bps", "reduce_s_per_B", "switch", "start_s")

@@ -126,11 +126,12 @@ def scaled(hardware: Cluster, factor: float) -> Cluster:
 
 
 def _faster(link: Link, factor: float) -> Link:
-    """In rates and latencies, its switch's too."""
+    """In rates, latencies and starts, its switch's too."""
     switch = link.switch and replace(
         link.switch, latency_s=link.switch.latency_s / factor, start_s=link.switch.start_s / factor
     )
-    return replace(link, latency_s=link.latency_s / factor, bandwidth_Bps=link.bandwidth_Bps * factor, switch=switch)
+    times = {name: getattr(link, name) / factor for name in ("latency_s", "start_s")}
+    return replace(link, **times, bandwidth_Bps=link.bandwidth_Bps * factor, switch=switch)
 
 
 @settings(max_examples=drawn(50))

@@ -131,7 +131,7 @@ class Algorithm:
     def operations(
         self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: object
     ) -> Number:
-        """Most operations of the program: start, both ends of every message, its reduction, local copies. Broadcasts."""
+        """Most operations of the program: start, both ends of every message, its reduction, copies. Broadcasts."""
         split, link = Split(element_B), self.over(link)
         counts = self.counts(ranks, size_B, link, split, **choices)
         settled = self.settle(ranks, size_B, link, split, **choices)

@@ -66,5 +66,6 @@ def _level(level: Level, bandwidth: float, latency: float) -> Level:
             latency_s=link.latency_s * latency,
             start_s=link.start_s * latency,
             reduce_s_per_B=link.reduce_s_per_B * latency,
+            copy_Bps=link.copy_Bps / latency if link.copy_Bps and latency else None,
         ),
     )

@@ -88,11 +88,13 @@ def _level(level: Row) -> str:
 
 
 def _links(rows: Sequence[Row], out: Console) -> None:
-    titles = [("name", "left"), ("latency", "right"), ("wire rate", "right"), ("achieved", "right"), ("source", "line")]
+    numbers = [(title, "right") for title in ("latency", "start", "wire rate", "achieved")]
+    titles = [("name", "left"), *numbers, ("source", "line")]
     body = (
         (
             row["name"],
             format_time(row["latency_s"]),
+            format_time(row["start_s"]) if row["start_s"] else "",
             format_bandwidth(row["bandwidth_Bps"]),
             format_frac(row["achieved_frac"]),
             _source(row, "bandwidth_Bps"),

@@ -1,7 +1,8 @@
 """All-to-all with every peer, the ports of all levels at once.
 
-    time = max_l start_l + max_l peers_l (alpha_l + S/(n b_l)),   peers_l = (r_l - 1) r_0 ... r_{l-1}
-n ranks, S bytes of send buffer per rank. peers_l ranks meet a rank at level l; its port there serves them in turn.
+    time = start + max_l peers_l (alpha_l + S/(n b_l)),   peers_l = (r_l - 1) r_0 ... r_{l-1}
+n ranks, S bytes of send buffer per rank, start of the outermost level spanned. peers_l ranks meet a rank at level l;
+its port there serves them in turn.
 
 Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on all-to-all, one port per level.
 """

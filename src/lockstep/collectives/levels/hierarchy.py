@@ -100,11 +100,10 @@ def places(sizes: Sequence[int]) -> Array:
 
 
 def start_s(ranks: Sequence[Number], links: Sequence[LinkLike]) -> Number:
-    """Seconds before the first message of a collective that uses all levels with more than one rank at once."""
+    """Seconds before the first message of a collective over all levels at once: as the outermost one spanned has it."""
     found: Number = 0.0
     for size, link in zip(ranks, links, strict=True):
-        if own_s := getattr(link, "start_s", 0.0):
-            found = np.maximum(found, own_s * (np.asarray(size) > 1))
+        found = np.where(np.asarray(size) > 1, getattr(link, "start_s", 0.0), found)
     return found
 
 

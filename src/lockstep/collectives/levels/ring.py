@@ -1,13 +1,13 @@
 """A flat ring over all ranks of a hierarchy, in as many channels as an inner unit has ranks.
 
-    time  = max_l start_l + turns (n - 1) max_l (alpha_l + (S/n) w_l / b_l) + (n - 1)/n S sum_l w_l gamma_l,  r_l > 1
+    time  = start + turns (n - 1) max_l (alpha_l + (S/n) w_l / b_l) + (n - 1)/n S sum_l w_l gamma_l  over r_l > 1
     w_l   = (r_l - 1)/R_l below the outermost level, r_l/R_l = 1/(ranks of an inner unit) at it;  R_l = r_0 r_1 ... r_l
     turns = 2 for all-reduce (it reduces in the first turn), 1 for all-gather and reduce-scatter
-n ranks, S bytes, r_l units per level with link alpha_l, b_l. A ring runs at its slowest hop, and leaves a node once per
-turn. One ring would leave every node through one adapter; so each rank is the exit of some channels. A channel carries
-an equal part of the buffer, and the channels that share a port each get an equal part of its rate: w_l R_l of them at
-level l. They share its adder too: w_l of what a rank reduces came over level l. Channel i with places (i_0, i_1, ...)
-visits the children of a unit of level l from i_l + 1 to i_l.
+n ranks, S bytes, r_l units per level with link alpha_l, b_l; start of the outermost level spanned. A ring runs at its
+slowest hop, and leaves a node once per turn. One ring would leave every node through one adapter; so each rank is the
+exit of some channels. A channel carries an equal part of the buffer, and the channels that share a port each get an
+equal part of its rate: w_l R_l of them at level l. They share its adder too: w_l of what a rank reduces came over level
+l. Channel i with places (i_0, i_1, ...) visits the children of a unit of level l from i_l + 1 to i_l.
 
 Source: NCCL `src/graph/tuning.cc` and `rings.cc` (one ring per channel, each leaving by another adapter; bytes of the
 slowest level); latency as in P. Patarasuk, X. Yuan, JPDC 69 (2009): every step waits for the slowest hop. NCCL's own

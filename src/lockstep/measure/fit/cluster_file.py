@@ -127,8 +127,8 @@ def with_fitted_link(base: Cluster, index: int, fitted: LinkFit) -> Cluster:
     share = link_rate_Bps(fitted, base, index) / level.link.bandwidth_Bps
     measured = Source("measured", _source(fitted, level, share * level.link.bandwidth_Bps), points.date or "")
     found = replace(
-        level.link.reaching(share), name=f"{level.link.name}-measured", latency_s=fitted.latency_s,
-        start_s=0.0, copy_Bps=None, provenance={**level.link.provenance, "latency_s": measured, "achieved_frac": measured},
+        level.link.reaching(share), name=f"{level.link.name}-measured", latency_s=fitted.latency_s, start_s=0.0,
+        copy_Bps=None, provenance={**level.link.provenance, "latency_s": measured, "achieved_frac": measured},
     )  # fmt: skip
     return replace(base, levels=tuple(replace(one, link=found) if one is level else one for one in base.levels))
 
