@@ -151,18 +151,18 @@ NOTES = """
   bytes of torch's own operations (tests/step/test_adapter_passes.py). fms_adapters went from 9.1 to 4.0 %, its memory
   from 2.8 to 1.2, fms_acceleration from 6.5 to 4.6; to 2.6 and 4.2 with what is measured alone of kernels that wait
   for their instructions. Left are small models with two sequences on each of two devices, up to 29 % too fast.
-- **Above 6 % by table, and why.** *dgxc_tuning* (7.6): Llama 3 8B is 7 to 8 % too slow, with adapters 16 to 23, as they
+- **Above 6 % by table, and why.** *dgxc_tuning* (7.5): Llama 3 8B is 7 to 8 % too slow, with adapters 16 to 23, as they
   ask for 0.7 in the median where Transformer Engine's memory-bound kernels have a factor of 2.8; why is not known.
-  *llm_foundry_mpt* (6.2): its H100 of 2023, 5 to 17 % too fast at all sizes, which nothing measured on H100 since
-  explains. *prime_rl* (6.8) is seven rows. *bigscience_v100_logs* (9.6) and *bert* (6.8): V100's curve is assumed, and
+  *llm_foundry_mpt* (6.1): its H100 of 2023, 5 to 17 % too fast at all sizes, which nothing measured on H100 since
+  explains. *prime_rl* (6.7) is seven rows. *bigscience_v100_logs* (9.3) and *bert* (6.8): V100's curve is assumed, and
   so is TF32's. *fine_tuning_open* (7.9): rows of one model differ by 22 points from one launcher to another.
-  *megatron_2020* (6.7), all too slow: its V100 by up to 14 %, and since gradients of the vocabulary's tables are summed
+  *megatron_2020* (6.2), all too slow: its V100 by up to 14 %, and since gradients of the vocabulary's tables are summed
   as PyTorch does. *maxtext_tpu* (6.6): TPU v5e comes out up to 25 % too slow at 16B to 64B, and no curve was fitted to
-  it. *vtrain* (6.9 and 7.5), *torchtitan* (6.6): see below. *zero_bubble* (6.4): 4 % too fast. *dgxc_nemo_experts*
-  (7.2) and *nvidia_nemo_experts* (11): see experts.
+  it. *vtrain* (7.1 and 7.1), *torchtitan* (6.6): see below. *zero_bubble* (6.4): 4 % too fast. *dgxc_nemo_experts*
+  (7.0) and *nvidia_nemo_experts* (9.7): see experts.
 - **Small models of vTrain** on eight tensor-parallel ranks with one sequence take 1.4 to 1.6 times as long as on four,
   of which the softmax above explains a part, and two sequences on two ranks 1.4 times as long as one where the hidden
-  size is 2,048; why is not known. Eight sequences on one device come out 15 % too slow.
+  size is 2,048; why is not known. Eight sequences on one device come out 15 % too slow, on two 23 %.
 - **nanotron.** Kernels of its layers, measured on one H100 without collectives, take what they are priced at within 4
   % (h100_layers.csv). The network of its nodes is what its own jobs measured, and was taken after its steps had come
   out fast. Tensor parallelism at the largest micro-batch is then within 9 % on 2 to 32 GPUs, models of 9B and 3.6B in

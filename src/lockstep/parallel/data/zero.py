@@ -3,7 +3,7 @@
     zero 0   all-reduce of the gradients, once per step
     zero 1+  reductions of the gradients and gathers of the parameters, when the software does them (`sharing.py`)
     broadcasts  where every rank sends the whole tensors that it updated to all others, one after another around a ring:
-             sum over tensors of (p - 1) hops' latency, and all bytes once over the slowest link
+             sum over tensors of (p - 1) hops' latency and part of the start, and all bytes once over the slowest link
     groups   with several shard groups (HSDP), all of this inside a group, and an all-reduce of the shards across
              groups once per step, after the last reduction
 
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.collectives import PlainLink
 from lockstep.parallel.data.sharing import Sharing
 from lockstep.parallel.group import Levels, collective_s, inner, outer
 from lockstep.types.arrays import Number, Whole
@@ -120,8 +121,10 @@ def broadcasts_s(group: Levels, size_B: Number, tensors: int) -> Number:
     hops_s: Number = 0.0
     slowest_s: Number = 0.0
     inside: Number = 1
-    for ranks, latency_s, *_ in reversed(list(group)):
-        hops_s = hops_s + inside * (ranks - 1) * latency_s
+    for ranks, *words in reversed(list(group)):
+        link = PlainLink(*words)
+        # Ranks meet at every hop, as at each of the 2 (n - 1) messages of a ring.
+        hops_s = hops_s + inside * ((ranks - 1) * link.latency_s + (np.asarray(ranks) > 1) * link.start_s / 2)
         inside = inside * ranks
     within: Number = 1
     for ranks, _, bandwidth_Bps, *_ in group:
