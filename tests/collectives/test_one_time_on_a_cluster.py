@@ -16,6 +16,7 @@ import lockstep
 from lockstep.collectives import get, program_on_levels, sent_on_levels, times_on_levels
 from lockstep.collectives.levels import WAYS
 from lockstep.errors import BadInput
+from lockstep.hardware import cluster
 from lockstep.program import Kind
 from lockstep.verbs.crossover import best_algorithms
 from lockstep.verbs.words.network import read_network
@@ -43,6 +44,14 @@ def test_one_name_has_one_time_and_the_fastest_is_the_headline(op: str) -> None:
     assert first.startswith(f"{listed[0]} over the cluster's levels: ")
     headline = first.rpartition(": ")[2]
     assert headline in next(line for line in lines if line.split()[:1] == listed[:1])
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_one_node_is_priced_as_its_level(ranks: int) -> None:
+    found = lockstep.collective("all-reduce", ranks=ranks, size="16MB", cluster="dgx-a100-80gb:1")
+    levels = cluster("dgx-a100-80gb:1").levels_of(ranks)
+    (ring,) = (row.time_s for row in found.comparison.rows if row.algorithm == "ring")
+    assert ring == pytest.approx(float(times_on_levels("all-reduce", levels, 16e6)["ring"]), rel=1e-12)
 
 
 @pytest.mark.parametrize("where", [FINDING, {**FINDING, "ranks": 8}, ONE_LINK])

@@ -249,6 +249,7 @@ def check_arguments(ranks: Number, size_B: Number, link: LinkLike) -> None:
         ("latency_s", link.latency_s, 0.0),
         ("bandwidth_Bps", link.bandwidth_Bps, np.nextafter(0.0, 1.0)),
         ("reduce_s_per_B", getattr(link, "reduce_s_per_B", 0.0), 0.0),
+        ("start_s", getattr(link, "start_s", 0.0), 0.0),
     ):
         value = np.asarray(value)
         if not np.all(np.isfinite(value)) or np.any(value < smallest):

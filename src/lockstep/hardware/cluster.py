@@ -30,6 +30,7 @@ from lockstep.types.plain import Json, picked
 from lockstep.units import format_bandwidth, format_flops, format_size
 
 GroupLevel: TypeAlias = tuple[Whole, float, Number, float, Switch | None, float]
+"""What `Cluster.group_levels` gives for each level."""
 MAX_DEVICES = 10_000_000
 MOST_SPREAD = 0.2
 """Devices that differ more are of different types."""

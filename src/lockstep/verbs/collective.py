@@ -240,7 +240,9 @@ def _unbuilt(op: str, network: Network, size_B: float, names: Sequence[str] | No
 
 def _said(op: str, network: Network) -> list[str]:
     if not network.spans_levels:
-        return ["a message takes latency + size / bandwidth; one send and one receive port per rank"]
+        start_s = network.link.start_s
+        begins = f", after a start of {format_time(start_s)} of each collective" if start_s else ""
+        return [f"a message takes latency + size / bandwidth{begins}; one send and one receive port per rank"]
     return [
         "a message takes latency + size / bandwidth of the level at which its two ranks meet",
         "one send and one receive port per rank and level, at one device's share of its links; all work simultaneously",

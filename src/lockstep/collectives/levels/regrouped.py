@@ -1,6 +1,6 @@
 """All-to-all level after level: at each one the blocks are regrouped by where they go, so messages are few and long.
 
-    time = sum_l start_l + (r_l - 1) (alpha_l + S/(r_l b_l))   over r_l > 1
+    time = sum_l (start_l + (r_l - 1) (alpha_l + S/(r_l b_l)))   over r_l > 1
 n ranks, S bytes of send buffer per rank; every byte moves once per level. Packing is taken as free.
 
 Source: S. Rajbhandari et al., "DeepSpeed-MoE", ICML 2022, section 5.3 (two levels).

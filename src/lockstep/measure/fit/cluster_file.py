@@ -126,9 +126,11 @@ def with_fitted_link(base: Cluster, index: int, fitted: LinkFit) -> Cluster:
     points, level = fitted.points, base.levels[index]
     share = link_rate_Bps(fitted, base, index) / level.link.bandwidth_Bps
     measured = Source("measured", _source(fitted, level, share * level.link.bandwidth_Bps), points.date or "")
+    # The latency that was found holds a start and a last copy, if the link has them.
+    kept = {name: source for name, source in level.link.provenance.items() if name not in ("start_s", "copy_Bps")}
     found = replace(
         level.link.reaching(share), name=f"{level.link.name}-measured", latency_s=fitted.latency_s, start_s=0.0,
-        copy_Bps=None, provenance={**level.link.provenance, "latency_s": measured, "achieved_frac": measured},
+        copy_Bps=None, provenance={**kept, "latency_s": measured, "achieved_frac": measured},
     )  # fmt: skip
     return replace(base, levels=tuple(replace(one, link=found) if one is level else one for one in base.levels))
 

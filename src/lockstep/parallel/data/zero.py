@@ -123,7 +123,7 @@ def broadcasts_s(group: Levels, size_B: Number, tensors: int) -> Number:
     inside: Number = 1
     for ranks, *words in reversed(list(group)):
         link = PlainLink(*words)
-        # Ranks meet at every hop, as at each of the 2 (n - 1) messages of a ring.
+        # Assumed: ranks meet at every hop, as at each of the 2 (n - 1) messages that share a ring's start.
         hops_s = hops_s + inside * ((ranks - 1) * link.latency_s + (np.asarray(ranks) > 1) * link.start_s / 2)
         inside = inside * ranks
     within: Number = 1

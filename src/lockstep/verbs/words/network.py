@@ -123,8 +123,8 @@ def _of_cluster(ranks: int, cluster: Cluster) -> Network:
     level = int(np.asarray(cluster.level_spanned(ranks)))
     return Network(
         ranks,
-        _plain(cluster, level),
-        _plain(cluster, 0),
+        _plain(cluster, level, ranks),
+        _plain(cluster, 0, ranks),
         node if ranks > node else None,
         cluster,
         tuple((int(level[0]), *level[1:]) for level in cluster.levels_of(ranks) if level[0] > 1),
@@ -141,11 +141,10 @@ def _evenly(ranks: int, cluster: Cluster) -> Cluster:
         raise BadInput(why, "--ranks") from None
 
 
-def _plain(cluster: Cluster, level: int) -> PlainLink:
+def _plain(cluster: Cluster, level: int, ranks: int) -> PlainLink:
     from lockstep.collectives import PlainLink
 
-    link = cluster.link_per_device(level)
-    return PlainLink(link.latency_s, link.bandwidth_Bps, link.reduce_s_per_B, link.switch, link.start_s)
+    return PlainLink(*cluster.levels_of(ranks)[level][1:])
 
 
 @contextmanager
