@@ -15,7 +15,7 @@ STEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_
 
 
 def test_rows_asked_are_spread_over_a_table() -> None:
-    cases = TABLES["vtrain_a100_single"].cases()
+    cases = TABLES["dgxc_nemo"].cases()
     found = sampled(cases)
     assert len(found) == len({id(one) for one in found}) == MOST
     assert found[0] == cases[0]

@@ -1,8 +1,16 @@
-"""What a row of vTrain's table contradicts, which no layout explains."""
+"""vTrain's tables: what a row on many nodes contradicts, and that those on one node were computed, not measured."""
 
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+
+from lockstep.validation import TABLES, validate
 from lockstep.validation.case import read_rows
+from lockstep.validation.regret import regret
 
 A100_FLOPS = 312e12
+NANOSECOND_MS = 1e-6
 
 
 def _row(tp: str, pp: str, mbs: str) -> dict[str, str]:
@@ -33,3 +41,50 @@ def test_the_worst_choice_rests_on_a_row_that_its_neighbour_contradicts() -> Non
     16 stages of the same ranks, micro-batches of 3 and 6 are far below it."""
     assert _slope_flops(_row("2", "8", "2"), _row("2", "8", "3")) > 1.02 * A100_FLOPS
     assert _slope_flops(_row("2", "16", "3"), _row("2", "16", "6")) < 0.75 * A100_FLOPS
+
+
+def _shapes() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Rows on one node without data parallelism, by hidden size, tensor ranks and micro-batch: what each is made of,
+    and its milliseconds.
+
+    m micro-batches on p stages of n layers: a slot's layers m + p - 1 times, m heads, n updates, and a constant; with
+    several stages sends as well, of every micro-batch and of filling and draining.
+    """
+    shapes = defaultdict(list)
+    for row in read_rows("vtrain_a100_single.csv"):
+        if row["dp"] == "1":
+            shapes[row["hidden"], row["tp"], row["mbs"]].append(row)
+    for rows in shapes.values():
+        parts = []
+        for row in rows:
+            p, m = int(row["pp"]), int(row["gbs_seqs"]) // int(row["mbs"])
+            n = int(row["layers"]) // p
+            parts.append([(m + p - 1) * n, m, n, 1, p > 1, m * (p > 1), p - 1])
+        yield np.array(parts, dtype=float), np.array([float(row["iter_time_ms"]) for row in rows])
+
+
+def test_times_on_one_node_are_sums_to_the_nanosecond() -> None:
+    """No measurement is: hundreds of kernels, each of which varies by more."""
+    spare = 0
+    for parts, times_ms in _shapes():
+        found, _, rank, _ = np.linalg.lstsq(parts, times_ms)
+        np.testing.assert_allclose(parts @ found, times_ms, rtol=0, atol=NANOSECOND_MS)
+        spare += len(times_ms) - rank
+    assert spare > 50
+
+
+def test_another_simulators_times_are_compared_and_counted_nowhere() -> None:
+    report = validate(["vtrain_a100_single"])
+    (found,) = report.tables
+    assert len(found.errors) == 469
+    assert found.median_abs_frac < 0.08
+    assert report.stacks == ()
+    assert found.regret is found.coverage_frac is report.unseen_median_frac is None
+
+
+def test_layouts_chosen_by_prediction_are_nearly_the_fastest_there() -> None:
+    cases = TABLES["vtrain_a100_single"].cases()
+    found = regret(cases, [case.predict(case) for case in cases])
+    assert found is not None
+    assert found.questions > 50
+    assert found.mean_frac < 0.04

@@ -24,22 +24,17 @@ from lockstep.workload import model
 
 SOURCE = "NVIDIA/DeepLearningExamples, PyTorch/LanguageModeling/BERT/README.md: pre-training, phase 1"
 FILE = "bert_and_deepspeed.csv"
-SHARED, EAGER = stack("fsdp-compile"), stack("fsdp-eager")
+EAGER = stack("fsdp-eager")
 STACK = replace(
     stack("megatron-2021"),
     name="nvidia-bert",
     software="NVIDIA's BERT in PyTorch",
     release="2022, with APEX",
-    launch_s=SHARED.launch_s,
-    recompute_host_s=SHARED.recompute_host_s,
-    step_s=SHARED.step_s,
     elementwise_factor=EAGER.elementwise_factor,
     kernels=EAGER.kernels,
-    kind="shared",
     source="NVIDIA/DeepLearningExamples, PyTorch/LanguageModeling/BERT: modeling.py, run_pretraining.py",
 )
-"""What it fuses is as in Megatron-LM of 2021; but for norms its kernels are PyTorch's, and its host times those that
-all software shares."""
+"""What it fuses is as in Megatron-LM of 2021; but for norms its kernels are PyTorch's."""
 FULL: Json = {"optimizer": "adamw-no-master", "parameter_B": 4.0, "gradient_B": 4.0}
 FORMATS: dict[str, Json] = {
     "fp16 mixed": {"dtype": "fp16", "gradient_B": 2.0},

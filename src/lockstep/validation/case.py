@@ -17,6 +17,8 @@ from lockstep.planner.estimate import executed_flops, model_flops
 from lockstep.step import price_step
 from lockstep.workload import Attention, Mlp, Transformer
 
+COMPUTED = "computed_step_time_s"
+"""Seconds of a step that another simulator computed: compared with, and counted among no measurements."""
 SEQ = 2048
 VOCAB = 51200
 
@@ -28,7 +30,7 @@ class Case:
     row: str
     """The row's name in the published table."""
     quantity: str
-    """step_time_s, or one of the memory quantities in bytes."""
+    """step_time_s, another time in seconds, or a memory quantity in bytes."""
     measured: float
     job: Job
     cluster: Cluster
@@ -47,6 +49,11 @@ class Table:
     source: str
     tolerance_frac: float
     cases: Callable[[], tuple[Case, ...]]
+
+    @property
+    def computed(self) -> bool:
+        """Whether its rows are another simulator's answers and no measurements."""
+        return self.quantity == COMPUTED
 
 
 def read_rows(file: str) -> list[dict[str, str]]:

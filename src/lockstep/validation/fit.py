@@ -1,18 +1,16 @@
-"""`python -m lockstep.validation.fit`: what kernels of a device reach and what software costs, of all tables at once.
+"""`python -m lockstep.validation.fit`: the few constants that published steps decide, of all tables at once.
 
-Unknown are, for B200, two constants of the efficiency curve (`CURVE`); for each software the times of `SOFTWARE`.
-Products of H100 and A100, PyTorch's operations and attention kernels are not fitted here but to benchmarks of kernels
-alone (`products.py`, `attention.py`). Nothing is fitted for a table.
+Unknown are, for B200, two constants of the efficiency curve (`CURVE`), and for each library whose kernels software runs
+what its elementwise kernels take over streams of their bytes (`Stack.elementwise_factor`). All else is known from
+elsewhere: products of H100 and A100, PyTorch's operations and attention kernels from benchmarks of kernels alone
+(`products.py`, `attention.py`), and the host's times from traces and steps on one device (`stacks/stack.py`). Nothing
+is fitted for a table.
 
 Minimises a soft-L1 norm of log(predicted / measured), each table and device type weighing the same however many rows it
-has, plus weak pulls: of constants of a device towards `START`, of a software's times towards those that all share, so
-that what the rows say nothing about stays where physics, or the other software, would put it. What elementwise kernels
-take is one number for all software that runs the same library's (`Stack.kernels`). Software of which no rows were
-fitted takes the median of the others' times.
+has, plus a weak pull of every constant towards its start, so that what the rows say nothing about stays there.
 
-With `--leave-out STACK` nothing of that software is fitted to: it keeps its switches, which are facts, and takes the
-shared times; what is then said of its tables is an error out of sample. `--each` does so for every stack in turn, on
-`--engine`.
+With `--leave-out STACK` nothing of that software is fitted to: it keeps its switches, which are facts; what is then
+said of its tables is an error out of sample. `--each` does so for every stack in turn, on `--engine`.
 """
 
 from __future__ import annotations
@@ -28,34 +26,27 @@ import numpy as np
 
 from lockstep.engines import Asking, Questions, find_engine
 from lockstep.hardware import Efficiency, efficiency
-from lockstep.stacks import Stack, stack, stacks
+from lockstep.stacks import Stack, stack
 from lockstep.step import price_step
 from lockstep.types.arrays import Floats
 from lockstep.types.plain import Json
-from lockstep.validation import dgxc, korthikanti, llm_foundry, narayanan, nemo, vocabulary, vtrain
+from lockstep.validation import dgxc, korthikanti, narayanan, nemo, vocabulary, vtrain
 from lockstep.validation.case import Case
-from lockstep.validation.unseen import ALONE, SHARED
 
 CURVE = ("matmul_max_frac", "matmul_bytes_factor")
-SOFTWARE = ("launch_s", "recompute_host_s", "step_s", "elementwise_factor")
-OF_KERNELS = "elementwise_factor"
-"""Of these, what software that runs the same library's kernels shares."""
-START = {"b200": (0.70, 1.0)}
-"""Towards which a device's constants are pulled."""
-MEASURED = ("h100", "a100")
-"""Curves of kernels alone, of which nothing is fitted (`products.py`)."""
-SOFTWARE_START = (20e-6, 1e-3, 0.01, 1.5)
-"""The same of a software's times. A launch: traces of training show one every 15 to 27 us on hosts of H100 and MI300X
-and every 75 us on one of A100, under a profiler, which takes time itself (modded-nanogpt, TraceLens, HTA: the traces of
-tests/published_traces.py)."""
-LOWEST = {CURVE: (0.40, 0.01), SOFTWARE: (2e-6, 1e-5, 1e-3, 0.8)}
-HIGHEST = {CURVE: (0.95, 3.0), SOFTWARE: (50e-6, 5e-3, 0.03, 4.0)}
+FACTOR = "elementwise_factor"
+START = {
+    "b200": {"matmul_max_frac": 0.70, "matmul_bytes_factor": 1.0},
+    "apex": {FACTOR: 1.5},
+    "transformer-engine": {FACTOR: 1.5},
+}
+"""What is fitted, of devices and of libraries of kernels, and towards what it is pulled."""
+DEVICES = ("b200", "h100", "a100")
+"""Devices of the tables."""
+LOWEST = {"matmul_max_frac": 0.40, "matmul_bytes_factor": 0.01, FACTOR: 0.8}
+HIGHEST = {"matmul_max_frac": 0.95, "matmul_bytes_factor": 3.0, FACTOR: 4.0}
 PULL = 0.02
 """Weight of a pull: a change by a factor e costs as much as an error of this size in a whole table."""
-HOST_PULL, PULLED = 0.2, ("launch_s", "step_s")
-"""The same of what hosts decide more than software. At PULL one table alone takes the default software's launches to
-50 us, at the upper end, where a step of 256 tokens on one H100 took 22 us each (h100_steps); and steps of seconds,
-which cannot tell 10 ms from 30, put into a step's own time whatever else they lack."""
 SCALE = 0.05
 """Errors beyond this size count linearly."""
 DIFFERENCE = 1e-6
@@ -68,12 +59,9 @@ TABLES: tuple[tuple[str, Callable[[], Sequence[Case]]], ...] = (
         lambda: [case for case in narayanan.cases() if case.row.startswith(("sc21", "t2-ptd", "readme"))],
     ),
     ("korthikanti_2022", korthikanti.time_cases),
-    ("llm_foundry_mpt", llm_foundry.cases),
-    ("vtrain_a100_single", vtrain.SINGLE.cases),
     ("vtrain_a100_multi", vtrain.MULTI.cases),
     ("nvidia_nemo", nemo.cases),
     ("dgxc_nemo", dgxc.cases),
-    ("dgxc_maxtext", dgxc.maxtext_cases),
     ("vocab_parallelism", vocabulary.fitted_cases),
 )
 """Tables of steps of dense models that are fitted to."""
@@ -94,6 +82,11 @@ class Group:
         every = -(-len(self.cases) // MOST)
         return tuple(case for case in self.cases[::every] if not case.layout.stages)
 
+    @property
+    def owners(self) -> tuple[str, str]:
+        """Whose constants its predictions depend on: the device, and the library whose kernels the software runs."""
+        return self.device, stack(self.software).kernels
+
 
 @cache
 def groups() -> tuple[Group, ...]:
@@ -101,7 +94,7 @@ def groups() -> tuple[Group, ...]:
     found = []
     for table, cases in TABLES:
         rows = cases()
-        for device, software in product((*START, *MEASURED), dict.fromkeys(map(software_of, rows))):
+        for device, software in product(DEVICES, dict.fromkeys(map(software_of, rows))):
             here = [case for case in rows if device in case.cluster.device.efficiency.name]
             if here := [case for case in here if software_of(case) == software]:
                 found.append(Group(table, device, software, tuple(here)))
@@ -125,43 +118,17 @@ class Constants:
 
     def of(self, group: Group) -> list[int]:
         """Places of the constants that a group's predictions depend on."""
-        wanted = [(group.device, name) for name in CURVE if group.device in START]
-        if stack(group.software).kind != "assumed":
-            wanted += [owner(group.software, name, self.names) for name in times_of(stack(group.software))]
-        return [self.names.index(name) for name in wanted]
+        return [place for place, (who, _) in enumerate(self.names) if who in group.owners]
 
     def named(self, places: Sequence[int], values: Floats) -> dict[str, Floats]:
         """Values of the constants at these places, by what they are."""
         return {self.names[place][1]: value for place, value in zip(places, values, strict=True)}
 
 
-def times_of(software: Stack) -> tuple[str, ...]:
-    """What is fitted of a software."""
-    return tuple(name for name in SOFTWARE if name != OF_KERNELS or software.kernels not in ALONE)
-
-
-def owner(software: str, what: str, names: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    """Whose `what` a software has: its own, that of its kernels, or that of all software."""
-    return next((who, what) for who in (software, stack(software).kernels, SHARED) if (who, what) in names)
-
-
-def blank(fitted: Sequence[Group]) -> Constants:
-    """The constants of these groups at their start."""
-    devices = dict.fromkeys(one.device for one in groups() if one.device in START)
-    software = [name for name in dict.fromkeys(one.software for one in fitted) if stack(name).kind == "fitted"]
-    names = [(device, name) for device in devices for name in CURVE]
-    names += [(who, name) for who in (SHARED, *software) for name in SOFTWARE if name != OF_KERNELS]
-    libraries = dict.fromkeys(stack(name).kernels for name in software if OF_KERNELS in times_of(stack(name)))
-    names += [(kernels, OF_KERNELS) for kernels in libraries]
-    return Constants(tuple(names), np.log([_start(*name) for name in names]))
-
-
-def _start(who: str, what: str) -> float:
-    return SOFTWARE_START[SOFTWARE.index(what)] if what in SOFTWARE else START[who][CURVE.index(what)]
-
-
-def _bound(bounds: dict[tuple[str, ...], tuple[float, ...]], what: str) -> float:
-    return next(values[names.index(what)] for names, values in bounds.items() if what in names)
+def start() -> Constants:
+    """The constants before anything is fitted."""
+    found = {(who, what): value for who, values in START.items() for what, value in values.items()}
+    return Constants(tuple(found), np.log([*found.values()]))
 
 
 def changed(case: Case, curve: Efficiency, software: Stack) -> Case:
@@ -182,21 +149,20 @@ def log_errors(group: Group, cases: Sequence[Case], values: Mapping[str, Floats]
     return np.array([np.log(step.step_time_s / case.measured) for step, case in zip(steps, cases, strict=True)])
 
 
-def linear(fitted: Sequence[Group], start: Constants, logs: Floats) -> tuple[Floats, Floats]:
+def linear(fitted: Sequence[Group], logs: Floats) -> tuple[Floats, Floats]:
     """What the fit minimises at these constants, errors and pulls, and its slopes in them: (n,) and (n, constants)."""
-    pulls = _pulls(start)
+    before = start()
+    pulls = PULL * np.eye(len(logs))
     residuals, slopes = [], []
     for group in fitted:
-        places = start.of(group)
-        if not places:
-            continue
+        places = before.of(group)
         moved = np.exp(logs[places][:, None] + DIFFERENCE * np.eye(len(places), len(places) + 1, 1))
-        errors = log_errors(group, group.fitted, start.named(places, moved)) / np.sqrt(len(group.fitted))
+        errors = log_errors(group, group.fitted, before.named(places, moved)) / np.sqrt(len(group.fitted))
         slope = np.zeros((len(errors), len(logs)))
         slope[:, places] = (errors[:, 1:] - errors[:, :1]) / DIFFERENCE
         residuals.append(errors[:, 0])
         slopes.append(slope)
-    return np.concatenate([*residuals, pulls @ (logs - start.logs)]), np.concatenate([*slopes, pulls])
+    return np.concatenate([*residuals, pulls @ (logs - before.logs)]), np.concatenate([*slopes, pulls])
 
 
 def fit(left_out: str | None = None) -> Constants:
@@ -204,57 +170,27 @@ def fit(left_out: str | None = None) -> Constants:
     from scipy.optimize import least_squares
 
     fitted = [group for group in groups() if group.software != left_out and group.fitted]
-    start = blank(fitted)
+    before = start()
     known: dict[bytes, tuple[Floats, Floats]] = {}
 
     def part(which: int, logs: Floats) -> Floats:
         if logs.tobytes() not in known:
             known.clear()
-            known[logs.tobytes()] = linear(fitted, start, logs)
+            known[logs.tobytes()] = linear(fitted, logs)
         return known[logs.tobytes()][which]
 
-    bounds = [np.log([_bound(ends, what) for _, what in start.names]) for ends in (LOWEST, HIGHEST)]
+    bounds = [np.log([ends[what] for _, what in before.names]) for ends in (LOWEST, HIGHEST)]
     found = least_squares(
-        partial(part, 0), start.logs, partial(part, 1), bounds=bounds, loss="soft_l1", f_scale=SCALE, max_nfev=30,
+        partial(part, 0), before.logs, partial(part, 1), bounds=bounds, loss="soft_l1", f_scale=SCALE, max_nfev=30,
         xtol=1e-4, ftol=1e-5,
     )  # fmt: skip
-    logs = found.x.copy()
-    for place, name in enumerate(start.names):
-        if own := owners(name, start.names):
-            logs[place] = np.median(found.x[own])
-    return Constants(start.names, np.log([float(f"{value:.3g}") for value in np.exp(logs)]))
-
-
-def owners(shared: tuple[str, str], names: Sequence[tuple[str, str]]) -> list[int]:
-    """Places of the software's own constants that share `shared`; none where it is not shared."""
-    if shared[0] != SHARED:
-        return []
-    return [place for place, (who, what) in enumerate(names) if what == shared[1] and who in stacks()]
+    return Constants(before.names, np.log([float(f"{value:.3g}") for value in np.exp(found.x)]))
 
 
 def plain_fit(left_out: str | None) -> Json:
     """`fit` as an engine asks it: names and logs of the constants."""
     found = fit(left_out)
     return {"names": found.names, "logs": found.logs}
-
-
-def _pulls(start: Constants) -> Floats:
-    """Rows of weights whose products with the change of the constants are pulled to nothing."""
-    names, rows = start.names, np.zeros((len(start.names), len(start.names)))
-    for place, name in enumerate(names):
-        rows[place, place] = pull = HOST_PULL if name[1] in PULLED else PULL
-        towards = pulled_to(name, names)
-        if towards is not None:
-            rows[place, towards] = -pull
-    return rows
-
-
-def pulled_to(name: tuple[str, str], names: Sequence[tuple[str, str]]) -> int | None:
-    """Place of the shared constant towards which `name` is pulled; none where that is its start."""
-    who, what = name
-    if what not in SOFTWARE or what == OF_KERNELS or who == SHARED:
-        return None
-    return names.index((SHARED, what))
 
 
 def errors_of(group: Group, found: Constants) -> Floats:
@@ -268,8 +204,7 @@ def _print(found: Constants, left_out: str | None) -> None:
     if left_out is not None:
         print(f"[{left_out}]")
     for who, what in found.names:
-        if left_out is None or who not in stacks():
-            print(f"{who}.{what} = {found[who, what]:g}")
+        print(f"{who}.{what} = {found[who, what]:g}")
     for group in groups():
         if left_out in (None, group.software):
             errors = errors_of(group, found)

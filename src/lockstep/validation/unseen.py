@@ -1,8 +1,8 @@
 """What is predicted of software that nothing was fitted to: `unseen(case)`.
 
-A stack keeps its switches, which are facts; the constants of the device and the times on the host are those of the fit
-without its tables (`left_out.toml`, the output of `python -m lockstep.validation.fit --each`). Stacks that nothing was
-fitted to anyway are predicted as always.
+A stack keeps its switches, which are facts; the constants of the device and of the library whose kernels run are those
+of the fit without its tables (`left_out.toml`, the output of `python -m lockstep.validation.fit --each`). Stacks that
+nothing was fitted to anyway are predicted as always.
 """
 
 from __future__ import annotations
@@ -12,19 +12,12 @@ from dataclasses import replace
 from functools import cache
 from importlib import resources
 
-from lockstep.stacks import Stack
-from lockstep.types.plain import Json
 from lockstep.validation.case import Case
-
-SHARED = "shared"
-"""The host times of software of which no rows were fitted."""
-ALONE = ("torch", "inductor")
-"""Libraries whose elementwise kernels were measured: no step decides their factor (`products.py`)."""
 
 
 @cache
 def left_out() -> dict[str, dict[str, dict[str, float]]]:
-    """By the software that was left out, constants by device and of all software together."""
+    """By the software that was left out, constants by device and library of kernels."""
     text = resources.files("lockstep.validation").joinpath("left_out.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
@@ -37,11 +30,6 @@ def unseen(case: Case) -> Case:
         return case
     device = case.cluster.device
     curve = replace(device.efficiency, **found.get(device.efficiency.name, {}))  # type: ignore[arg-type]
-    recipe = replace(case.job.recipe, stack=_shared(software, found))
+    recipe = replace(case.job.recipe, stack=replace(software, **found.get(software.kernels, {})))  # type: ignore[arg-type]
     cluster = replace(case.cluster, device=replace(device, efficiency=curve))
     return replace(case, job=replace(case.job, recipe=recipe), cluster=cluster)
-
-
-def _shared(software: Stack, found: dict[str, dict[str, float]]) -> Stack:
-    times: Json = {**found[SHARED], **found.get(software.kernels, {})}
-    return software if software.kind == "assumed" else replace(software, **times)

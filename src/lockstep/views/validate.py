@@ -61,6 +61,10 @@ def render(report: Report, out: Console) -> None:
     out.print(Text("  unseen: median error of a fit without any row of the same software", style="dim"))
     out.print(Text("  inside: share of steps inside the 90 % interval of that fit", style="dim"))
     out.print(Text("  const: median error of the best single efficiency, MFU or HFU, of each table", style="dim"))
+    for one in tables:
+        if one.table.computed:
+            said = "computed by another simulator, not measured; counted in no other number here"
+            out.print(Text(f"  {one.table.name}: {said}", style="dim"))
     _worst(report, out)
     if len(tables) == 1:
         out.print(Text(f"\nSource: {tables[0].table.source}", style="dim"))
