@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from console_blocks import blocks, compared, printed, session
 from lockstep.errors import UnknownName
 from lockstep.hardware.device import curves
 from lockstep.layout import check, memory
@@ -227,10 +228,14 @@ def test_rows_of_the_release_before_are_predicted_as_well_as_those_that_were_fit
     assert older.median_abs_frac < 0.045
 
 
-def test_the_page_shows_the_errors_of_today() -> None:
-    """After a change that moves an error: python -m lockstep.validation.document > docs/validation.md."""
+@pytest.mark.timeout(1200)
+def test_the_pages_show_the_errors_of_today() -> None:
+    """After a change that moves an error: python tools/pages.py --write. Tables are predicted once for both pages."""
     written = (Path(__file__).parents[2] / "docs" / "validation.md").read_text(encoding="utf-8")
     assert written.strip() == page(validate()).strip()
+    found = (session(language, body) for where, language, body in blocks() if where == "README.md")
+    (shown,) = [one for one in found if one is not None and one.command == "validate"]
+    assert compared(shown, printed(shown)) == compared(shown, shown.output)
 
 
 def test_the_matrix_of_support_is_that_of_the_tables() -> None:

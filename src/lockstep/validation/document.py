@@ -124,8 +124,7 @@ NOTES = """
   the kernel alone: prime_rl from 37 to 16 %.
 - **FlashAttention in Triton** runs 1.3 to 1.5 times slower forward and twice backward, as the paper of FlashAttention-2
   says: llm-foundry's steps of 32,768 tokens and more, 12 to 34 % too slow before, are within 10 %.
-- **Softmax without a kernel.** Megatron's runs where sequences times heads of a rank are a multiple of four; with one
-  sequence and two heads PyTorch's operations take its place.
+- **Softmax without a kernel.** Megatron's runs where sequences times heads of a rank are a multiple of four.
 - **Operations alone.** PyTorch's sums and activations take 1.03 times their bytes on H100, its losses 1.11, norms and
   rotary embedding as transformers writes them 1.2 to 1.9 times, tensors that are turned over 2.0, copies to fp32 1.5,
   sums of half precision in fp32 1.3, products with an adapter's rank 1.36, updates of many tensors 1.13, and what

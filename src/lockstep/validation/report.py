@@ -54,7 +54,7 @@ from lockstep.validation import (
     vtrain,
     zero_bubble,
 )
-from lockstep.validation.case import Case, Table, constant_efficiency_s
+from lockstep.validation.case import Case, Table, constant_efficiency_s, step_time_s
 from lockstep.validation.contradictions import contradicted
 from lockstep.validation.coverage import observed, sampled
 from lockstep.validation.ran_out import RanOut, ran_out
@@ -342,14 +342,18 @@ def _report(table: Table) -> TableReport:
 
 def _error(case: Case, with_interval: bool) -> Error:
     """Predicted with all constants, and of a step time with those that its software had no part in."""
-    predicted, software, blind = case.predict(case), case.job.recipe.software.name, unseen(case)
+    blind = unseen(case)
     without, covered, fits = None, None, None
     if with_interval:
         one = observed(case)
         without, covered = float(one.ends.step_time_s), one.covered
         fits = bool(memory(case.job, case.cluster, case.layout.grid()).fits)
-    elif case.quantity == "step_time_s":
+    # Where nothing was fitted both are the same price, of which one is enough.
+    alike = blind is case and case.predict is step_time_s
+    predicted = without if alike and without is not None else case.predict(case)
+    if case.quantity == "step_time_s" and without is None:
         without = predicted if blind is case else case.predict(blind)
+    software = case.job.recipe.software.name
     return Error(case.row, case.quantity, case.measured, predicted, case.note, software, without, covered, fits)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
+
 from lockstep.errors import BadInput
 from lockstep.units import format_bandwidth, format_count, format_flops, format_frac, format_size, format_time
 from lockstep.views.parts import bars
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 
 Row = Mapping[str, Any]
+HOST = ("launch_s", "step_s", "recompute_host_s")
+"""What a stack's software costs on the host."""
 
 
 def render(found: Catalog, out: Console) -> None:
@@ -111,14 +115,10 @@ def _source(row: Row, key: str) -> str:
 
 
 def _stacks(rows: Sequence[Row], out: Console) -> None:
-    titles = [("name", "left"), ("per launch", "right"), ("per step", "right"), ("host times", "left")]
-    titles += [("attention", "left"), ("software and its switches", "line")]
+    titles = [("name", "left"), ("attention", "left"), ("software and its switches", "line")]
     body = (
         (
             row["name"],
-            format_time(row["launch_s"]),
-            format_time(row["step_s"]),
-            row["kind"],
             ", ".join(row["attention"]) or "unfused",
             f"{row['software']}, {row['release']}"
             + "".join(f"; {word} {value}" for word, value in row["switches"].items()),
@@ -126,6 +126,19 @@ def _stacks(rows: Sequence[Row], out: Console) -> None:
         for row in rows
     )
     indented(out, table(titles, body))
+    _hosts(rows, out)
+
+
+def _hosts(rows: Sequence[Row], out: Console) -> None:
+    """What software costs on the host, the most common last."""
+    alike: dict[tuple[float, ...], list[Row]] = {}
+    for row in rows:
+        alike.setdefault(tuple(row[name] for name in HOST), []).append(row)
+    for times, same in sorted(alike.items(), key=lambda pair: len(pair[1])):
+        whose = "all others" if 2 * len(same) > len(rows) else ", ".join(row["name"] for row in same)
+        launch, step, layer = map(format_time, times)
+        said = f"host of {whose}: {launch} per launch, {step} per step, {layer} per recomputed layer"
+        out.print(Text(f"  {said} ({same[0]['kind']})", style="dim"))
 
 
 _SHELVES = {"models": _models, "devices": _devices, "clusters": _clusters, "links": _links, "stacks": _stacks}
