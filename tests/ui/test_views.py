@@ -290,11 +290,12 @@ def test_a_brush_lists_what_is_inside(opened: Opened, file: Path, plan: Plan) ->
     page = opened(file.as_uri())
     ready(page, "space")
     page.get_by_role("button", name="Drag to select").click()
-    box = page.locator("#space-view .ls-canvas").bounding_box()
+    canvas = page.locator("#space-view .ls-canvas")
     corners = (200, 150), (700, 400)
-    page.mouse.move(box["x"] + corners[0][0], box["y"] + corners[0][1])
+    # Waits until other pictures, which are drawn later, no longer move this one.
+    canvas.hover(position={"x": corners[0][0], "y": corners[0][1]})
     page.mouse.down()
-    page.mouse.move(box["x"] + corners[1][0], box["y"] + corners[1][1], steps=3)
+    canvas.hover(position={"x": corners[1][0], "y": corners[1][1]}, force=True)
     page.mouse.up()
     one, two = (of(page, "space", "return it.view.point(...given);", corner) for corner in corners)
     found = []
