@@ -67,7 +67,7 @@ class Stack:
     recompute_host_s: float = 1e-3
     step_s: float = 10e-3
     kind: str = "measured"
-    """What these times are: measured of PyTorch, or assumed."""
+    """What a launch and a step are: measured of PyTorch, or assumed. A recomputed layer is assumed."""
 
     @property
     def compiled(self) -> bool:

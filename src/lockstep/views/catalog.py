@@ -137,8 +137,8 @@ def _hosts(rows: Sequence[Row], out: Console) -> None:
     for times, same in sorted(alike.items(), key=lambda pair: len(pair[1])):
         whose = "all others" if 2 * len(same) > len(rows) else ", ".join(row["name"] for row in same)
         launch, step, layer = map(format_time, times)
-        said = f"host of {whose}: {launch} per launch, {step} per step, {layer} per recomputed layer"
-        out.print(Text(f"  {said} ({same[0]['kind']})", style="dim"))
+        said = f"host of {whose}: {launch} per launch, {step} per step ({same[0]['kind']})"
+        out.print(Text(f"  {said}, {layer} per recomputed layer (assumed)", style="dim"))
 
 
 _SHELVES = {"models": _models, "devices": _devices, "clusters": _clusters, "links": _links, "stacks": _stacks}
