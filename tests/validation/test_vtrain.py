@@ -43,9 +43,9 @@ def test_the_worst_choice_rests_on_a_row_that_its_neighbour_contradicts() -> Non
     assert _slope_flops(_row("2", "16", "3"), _row("2", "16", "6")) < 0.75 * A100_FLOPS
 
 
-def _shapes() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Rows on one node without data parallelism, by hidden size, tensor ranks and micro-batch: what each is made of,
-    and its milliseconds.
+def _shapes() -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
+    """Rows on one node without data parallelism, by hidden size, tensor ranks and micro-batch: the bytes of the
+    activation that is sent, what each row is made of, and its milliseconds.
 
     m micro-batches on p stages of n layers: a slot's layers m + p - 1 times, m heads, n updates, and a constant; with
     several stages sends as well, of every micro-batch and of filling and draining.
@@ -54,23 +54,36 @@ def _shapes() -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for row in read_rows("vtrain_a100_single.csv"):
         if row["dp"] == "1":
             shapes[row["hidden"], row["tp"], row["mbs"]].append(row)
-    for rows in shapes.values():
+    for (hidden, _, mbs), rows in shapes.items():
         parts = []
         for row in rows:
             p, m = int(row["pp"]), int(row["gbs_seqs"]) // int(row["mbs"])
             n = int(row["layers"]) // p
             parts.append([(m + p - 1) * n, m, n, 1, p > 1, m * (p > 1), p - 1])
-        yield np.array(parts, dtype=float), np.array([float(row["iter_time_ms"]) for row in rows])
+        times_ms = np.array([float(row["iter_time_ms"]) for row in rows])
+        yield 2.0 * int(mbs) * 1024 * int(hidden), np.array(parts, dtype=float), times_ms
 
 
 def test_times_on_one_node_are_sums_to_the_nanosecond() -> None:
     """No measurement is: hundreds of kernels, each of which varies by more."""
     spare = 0
-    for parts, times_ms in _shapes():
+    for _, parts, times_ms in _shapes():
         found, _, rank, _ = np.linalg.lstsq(parts, times_ms)
         np.testing.assert_allclose(parts @ found, times_ms, rtol=0, atol=NANOSECOND_MS)
         spare += len(times_ms) - rank
     assert spare > 50
+
+
+def test_sends_there_follow_the_formula_of_the_authors_simulator() -> None:
+    """A stage more takes a send more forward and backward, each of twice the activation at 25 GiB/s; of shapes whose
+    rows tell it from the other parts."""
+    several = 0
+    for activation_B, parts, times_ms in _shapes():
+        found, _, rank, _ = np.linalg.lstsq(parts, times_ms)
+        if rank > np.linalg.matrix_rank(parts[:, :-1]):
+            np.testing.assert_allclose(found[-1], 2 * 1e3 * 2 * activation_B / (25 * 2**30), rtol=0, atol=1e-5)
+            several += 1
+    assert several >= 10
 
 
 def test_another_simulators_times_are_compared_and_counted_nowhere() -> None:

@@ -10,7 +10,7 @@ are PyTorch's, one value of each for all software:
 
 Traces of training show a launch every 15 to 27 us on hosts of H100 and MI300X (modded-nanogpt, TraceLens: the traces of
 tests/published_traces.py), and a step of 256 tokens on one H100 took 22 us each (validation/h100_steps.py). Steps on
-that device are met within 1.6 % in the median; with 5 or 20 ms per step within 3.6. The time per layer is assumed.
+that device are met within 1.6 % in the median; with 5 or 20 ms per step within 3.6. A recomputed layer's is assumed.
 
 `elementwise_factor` is what norms and elementwise kernels take over streams of the bytes they must move: kernels that
 the account of a layer leaves out, and those that are far from the memory's rate. It is a property of the library whose

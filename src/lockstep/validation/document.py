@@ -24,7 +24,7 @@ tolerance.
 
 `lockstep validate --plot errors.png` draws the steps:
 
-![Predicted beside measured step times of 20 programs, and errors by program](pictures/errors.png)
+![Predicted beside measured step times of 21 programs, and errors by program](pictures/errors.png)
 
 ## Steps by software
 

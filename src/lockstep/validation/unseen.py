@@ -30,6 +30,7 @@ def unseen(case: Case) -> Case:
         return case
     device = case.cluster.device
     curve = replace(device.efficiency, **found.get(device.efficiency.name, {}))  # type: ignore[arg-type]
-    recipe = replace(case.job.recipe, stack=replace(software, **found.get(software.kernels, {})))  # type: ignore[arg-type]
+    factor = found.get(software.kernels, {}).get("elementwise_factor", software.elementwise_factor)
+    recipe = replace(case.job.recipe, stack=replace(software, elementwise_factor=factor))
     cluster = replace(case.cluster, device=replace(device, efficiency=curve))
     return replace(case, job=replace(case.job, recipe=recipe), cluster=cluster)
