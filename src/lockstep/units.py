@@ -43,6 +43,8 @@ BANDWIDTH = {
 TIME = {"": 1.0, **SECONDS}
 PURE = {"": 1.0}
 COUNT = DECIMAL | BINARY | {"B": 1e9, "b": 1e9, "m": 1e6, "t": 1e12}
+LENGTH = COUNT | {prefix: BINARY[prefix.upper() + "i"] for prefix in ("k", "K", "m", "M")}
+"""Of a sequence: 8k is 8,192 tokens and 1M is 1,048,576, as the names of models count."""
 FLOPS = {
     **DECIMAL,
     **_scaled({"FLOP/s": 1.0, "FLOPS": 1.0, "flop/s": 1.0, "flops": 1.0, "FLOPs": 1.0}, binary=False),
@@ -162,9 +164,9 @@ def list_parts(text: str, where: str | None = None) -> list[str]:
     return parts
 
 
-def parse_integer(value: object, where: str | None = None, minimum: int = 1) -> int:
+def parse_integer(value: object, where: str | None = None, minimum: int = 1, units: Mapping[str, float] = COUNT) -> int:
     """A whole number of at least `minimum` from `2048`, `4M` or a plain number."""
-    number = parse_count(value, where)
+    number = _non_negative(_parse(value, units, "count", "2048, 4M or 15T", where), "count", where)
     if number != int(number):
         raise BadInput(f"expected a whole number, got {_shown(value)}", where)
     if number < minimum:

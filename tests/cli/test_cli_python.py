@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -106,24 +107,29 @@ def test_unknown_attributes_are_refused() -> None:
         (100_000, 8, 12),
         (8_192 * 7, 8, 7),
         (10_000, 8, 1),
+        (8_192 * 509, 512, 512),
+        (128_000_000, 16_384, 16_384),
+        (4_000_000, 504, 504),
     ],
 )
 def test_a_batch_of_tokens_becomes_whole_sequences(tokens: int, devices: int, sequences: int) -> None:
     found = read_question("llama3-8b", "dgx-h100", gpus=devices, batch_tokens=tokens)
     assert found.recipe.batch == sequences
-    said = any("that splits evenly" in note for note in found.recipe.notes)
-    assert said == (tokens % 8192 != 0)
+    said = any("can share out" in note for note in found.recipe.notes)
+    assert said == (tokens != sequences * 8192)
 
 
-def test_a_rounded_batch_is_near_and_divides() -> None:
+def test_a_rounded_batch_is_near_and_shared_out() -> None:
+    """No divisor of the devices that is larger has a multiple as near."""
     from lockstep.verbs.words.question import even_batch
 
-    for devices in (1, 6, 8, 24, 64, 4096):
+    for devices in (1, 6, 8, 24, 61 * 8, 63 * 8, 4096):
         for wanted in (1.0, 3.4, 17.9, 250.0, 488.28, 1999.0):
             found = even_batch(wanted, devices)
             assert found >= 1
-            assert abs(found - wanted) <= max(0.5, wanted / 8)
-            assert found == even_batch(wanted, devices * 3)
+            assert abs(found - wanted) <= max(0.5, wanted / 16)
+            larger = (unit for unit in range(gcd(found, devices) + 1, devices + 1) if devices % unit == 0)
+            assert all(abs(max(1, round(wanted / unit)) * unit - wanted) > wanted / 16 for unit in larger)
 
 
 def test_long_models_are_trained_on_usual_sequences() -> None:

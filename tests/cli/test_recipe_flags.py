@@ -182,12 +182,12 @@ def test_integers_are_no_training_format() -> None:
     assert "fp8" in message
 
 
-def test_thousands_are_said_where_a_power_of_two_may_be_meant() -> None:
-    answer = run("estimate", *LLAMA, "--seq", "8k", "--json").json()
-    assert any("8,000 tokens, as k is 1,000; 8Ki would be 8,192" in said for said in answer["assumptions"])
-    binary, plain = (run("estimate", *LLAMA, "--seq", seq, "--json").json() for seq in ("8Ki", "8192"))
-    assert binary == plain
-    assert not any("k is 1,000" in said for said in plain["assumptions"])
+def test_thousands_of_a_sequence_are_powers_of_two() -> None:
+    written, binary, plain = (run("estimate", *LLAMA, "--seq", seq, "--json").json() for seq in ("8k", "8Ki", "8192"))
+    assert written == binary == plain
+    several = run("estimate", *LLAMA, "--seq", "4k,8k", "--json").json()["rows"]
+    assert [one["seq"] for one in several] == [4096, 8192]
+    assert several[1]["step_time_s"] == plain["step_time_s"]
 
 
 def test_utilisation_in_fp8_names_its_peak() -> None:

@@ -46,8 +46,12 @@ class Goal:
 
     def sizes(self, cluster: Cluster) -> list[int]:
         """Numbers of devices to plan for, ascending."""
-        alone = self.objective != "cost" and self.deadline_s is None
-        return [cluster.num_devices] if alone else device_counts(cluster)
+        return [cluster.num_devices] if self.alone else device_counts(cluster)
+
+    @property
+    def alone(self) -> bool:
+        """Whether the whole cluster is planned for, and no part of it."""
+        return self.objective != "cost" and self.deadline_s is None
 
     def least_s(self, job: Job, cluster: Cluster) -> float:
         """Seconds for the tokens at the full peak rate: no layout is faster. 0 where no tokens are given.

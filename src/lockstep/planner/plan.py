@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from math import inf
 
 from lockstep.errors import Infeasible, Violation
 from lockstep.hardware import Cluster
 from lockstep.layout import OFFLOAD, OFFLOAD_OPTIMIZER, Job, Layout, Recipe, host_capacity_B
 from lockstep.planner.alike import TOGETHER
-from lockstep.planner.estimate import estimates
+from lockstep.planner.estimate import Estimate, estimates
 from lockstep.planner.goal import Goal, check_tokens
 from lockstep.planner.interval import Ends
+from lockstep.planner.neighbours import NEAR_FRAC, Neighbour, narrowed, neighbours
 from lockstep.planner.pins import FREE, Pins
 from lockstep.planner.result import Plan
-from lockstep.planner.robust import robust_order
+from lockstep.planner.robust import robust_among, robust_order
 from lockstep.planner.search import HOST_MEMORY, MEMORY, Findings, Miss, Progress, Takes, search
 from lockstep.planner.software import Software
 from lockstep.planner.space import Space
@@ -37,6 +40,7 @@ def plan(
     space: Space | None = None,
     prune: bool = True,
     progress: Progress | None = None,
+    batch_frac: float = NEAR_FRAC,
 ) -> Plan:
     """The best layouts of `model` on `cluster`.
 
@@ -45,34 +49,80 @@ def plan(
     that are nearly as fast the one that loses least when links and software are slow (`robust.py`), "cost" also looks
     at parts of it and takes the cheapest per token; `top` layouts are returned; `pins` are decided already;
     `software` is what must be able to run them; `space` replaces that of the pins. Ctrl-C gives the
-    best of what has been searched.
+    best of what has been searched; `batch_frac` how far off a batch is still a neighbour (`neighbours.py`).
     Raises BadInput, and Infeasible with every violated constraint when no layout is possible.
     """
     goal = Goal(objective, tokens, deadline_s)
     if tokens is not None:
         check_tokens(tokens, Job(model, recipe, cluster.num_devices).step_units)
     goal.check(cluster)
+    asked = _Asked(goal, pins, software, space, prune, top, progress, batch_frac)
+    try:
+        found = _preferred(goal, model, recipe, cluster, asked.searched)
+    except Infeasible as error:
+        if not goal.alone or not (beside := asked.beside(Job(model, recipe, cluster.num_devices), cluster, None)):
+            raise
+        raise Infeasible(f"{error}; {'; '.join(map(str, beside))}", error.violations) from error
+    find = cache(partial(asked.beside, found.job, found.cluster, found.best))
+    return replace(found, software=software, find_neighbours=find)
 
-    def space_of(job: Job, part: Cluster) -> Space:
-        wanted = space or pins.space(job, part.devices_per_unit(0))
-        return wanted if software is None else software.narrowed(wanted)
 
-    def takes_of(job: Job) -> Takes | None:
-        if software is None:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is wanted of any job that a plan searches."""
+
+    goal: Goal
+    pins: Pins
+    software: Software | None
+    space: Space | None
+    prune: bool
+    top: int
+    progress: Progress | None
+    batch_frac: float
+
+    def space_of(self, job: Job, part: Cluster) -> Space:
+        """The layouts to search."""
+        wanted = self.space or self.pins.space(job, part.devices_per_unit(0))
+        return wanted if self.software is None else self.software.narrowed(wanted)
+
+    def takes_of(self, job: Job) -> Takes | None:
+        """What the software is able to run; None where none is asked for."""
+        if self.software is None:
             return None
-        software.check(job)
-        return software.takes(job)
+        self.software.check(job)
+        return self.software.takes(job)
 
-    def searched(job: Job, part: Cluster) -> Findings:
-        together, takes = TOGETHER.get(), takes_of(job)
-        found = together.find(job, part, space_of, takes_of, top) if together is not None and prune else None
+    def searched(self, job: Job, part: Cluster) -> Findings:
+        """What a search of all layouts finds."""
+        together, takes = TOGETHER.get(), self.takes_of(job)
+        found = None
+        if together is not None and self.prune:
+            found = together.find(job, part, self.space_of, self.takes_of, self.top)
         if found is None:
-            found = search(job, part, space_of(job, part), top=top, prune=prune, progress=progress, takes=takes)
-        if software is not None and found.refused is not None and not found.best:
-            raise software.nothing(job, found.refused.layout)
+            space, top, prune = self.space_of(job, part), self.top, self.prune
+            found = search(job, part, space, top=top, prune=prune, progress=self.progress, takes=takes)
+        if self.software is not None and found.refused is not None and not found.best:
+            raise self.software.nothing(job, found.refused.layout)
         return found
 
-    return replace(_preferred(goal, model, recipe, cluster, searched), software=software)
+    def quickly(self, job: Job, part: Cluster) -> float:
+        """Seconds of the fastest layout in a part of the space; infinity where nothing fits."""
+        some = narrowed(self.space_of(job, part))
+        return next((one.step_time_s for one in search(job, part, some, top=1, takes=self.takes_of(job)).best), inf)
+
+    def planned(self, job: Job, part: Cluster) -> Estimate:
+        """The best layout by the same goal on all devices. Raises Infeasible."""
+        goal = self.goal if self.goal.alone else Goal("time")
+        return _plan_on(job, part, goal, self.searched(job, part)).best
+
+    def beside(self, job: Job, part: Cluster, best: Estimate | None) -> tuple[Neighbour, ...]:
+        """The questions close to the one answered by `best` that have a much better answer."""
+        token = TOGETHER.set(None)
+        try:
+            quiet = replace(self, progress=None)
+            return neighbours(job, part, best, self.batch_frac, self.goal.alone, quiet.quickly, quiet.planned)
+        finally:
+            TOGETHER.reset(token)
 
 
 def _preferred(
@@ -118,8 +168,9 @@ def _plan_on(job: Job, cluster: Cluster, goal: Goal, found: Findings) -> Plan:
         raise _nothing_fits(job, cluster, found)
     best, ends = found.best, dict[Layout, Ends]()
     if goal.objective == "robust":
-        ends = Together(job, cluster, [one.layout for one in (*found.near, *best)]).ends
-        first = robust_order(cluster, found.near, ends)
+        near = robust_among(found)
+        ends = Together(job, cluster, [one.layout for one in (*near, *best)]).ends
+        first = robust_order(cluster, near, ends)
         best = [*first, *(one for one in best if one not in first)][: len(best)]
     every = estimates(job, cluster, [one.layout for one in (*best, *found.front)])
     together = Together(job, cluster, [one.layout for one in best], ends)

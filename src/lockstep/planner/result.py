@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from lockstep.hardware import Cluster
@@ -9,12 +10,15 @@ from lockstep.layout import Job, is_safe
 from lockstep.planner.choices import Choice
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.export import export
+from lockstep.planner.neighbours import Neighbour
 from lockstep.planner.search import MEMORY, Findings
 from lockstep.planner.software import Software
 from lockstep.types.plain import Json, picked
 from lockstep.types.shown import Shown
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
 
+ROOMIER_FRAC, FREED_FRAC = 0.05, 0.15
+"""What is little time, as a share of the step, and what is much memory, as a share of the device's."""
 UNINTERRUPTED = "days and cost are without interruptions; `lockstep campaign` adds failures, checkpoints and advice"
 
 
@@ -32,6 +36,8 @@ class Plan(Shown):
     tokens: float | None = None
     software: Software | None = None
     """What was asked to be able to run them."""
+    find_neighbours: Callable[[], tuple[Neighbour, ...]] = tuple
+    """Looks for questions close to this one that have a much better answer."""
     choices: tuple[Choice, ...] = ()
     """Where several recipes were asked: the best layout with each, best first."""
 
@@ -55,6 +61,34 @@ class Plan(Shown):
         if not is_safe(fastest.memory_B, self.cluster.device.memory_B):
             return f"{slower} would fill {format_frac(fastest.memory_B / self.cluster.device.memory_B)} of the memory"
         return f"{slower} loses more when links and software are slow, or is less simple"
+
+    @property
+    def neighbours(self) -> tuple[Neighbour, ...]:
+        """Questions close to this one that have a much better answer, searched for when they are first asked for."""
+        return self.find_neighbours()
+
+    @property
+    def roomier(self) -> Estimate | None:
+        """What frees much memory for little time: of the layouts at most ROOMIER_FRAC slower than the best, the one
+        that needs least. Beside a layout that barely fits, the fastest that is safe. None where neither exists.
+        """
+        best_B, capacity_B = float(self.best.memory.total_B), self.best.memory.capacity_B
+        little = [one for one in self.front if one.step_time_s <= (1 + ROOMIER_FRAC) * self.best.step_time_s]
+        if not is_safe(best_B, capacity_B):
+            little += [one for one in self.front if is_safe(float(one.memory.total_B), capacity_B)][:1]
+        least = min(little, key=lambda one: float(one.memory.total_B), default=None)
+        freed_B = 0.0 if least is None else best_B - float(least.memory.total_B)
+        return least if freed_B >= FREED_FRAC * capacity_B or (freed_B and not is_safe(best_B, capacity_B)) else None
+
+    @property
+    def room(self) -> str | None:
+        """What `roomier` gives and costs, in words."""
+        one = self.roomier
+        if one is None:
+            return None
+        freed_B = float(self.best.memory.total_B) - float(one.memory.total_B)
+        slower = one.step_time_s / self.best.step_time_s - 1.0
+        return f"for {format_frac(max(0.0, slower), 2)} more time per step, {one.layout} frees {format_size(freed_B)}"
 
     @property
     def rejected(self) -> list[Json]:
@@ -87,9 +121,20 @@ class Plan(Shown):
             days, dollars = best.campaign(self.tokens)
             cost = "price unknown" if dollars is None else format_money(dollars)
             parts.append(f"{format_count(self.tokens)} {things}: {format_time(days * SECONDS_PER_DAY)}, {cost}")
-        if self.choice is not None:
-            parts.append(self.choice)
+        parts += [one for one in (self.choice, self.room) if one is not None]
+        parts += map(str, self.neighbours)
         return "; ".join(parts)
+
+    def _roomier(self) -> Json | None:
+        one = self.roomier
+        if one is None:
+            return None
+        saved_B = float(self.best.memory.total_B) - float(one.memory.total_B)
+        return {
+            "layout": one.layout.to_dict(),
+            "saves_B": saved_B,
+            "step_time_frac": one.step_time_s / self.best.step_time_s - 1.0,
+        }
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
@@ -102,6 +147,8 @@ class Plan(Shown):
             "gpus": self.job.devices,
             "objective": self.objective,
             "given_up": None if self.choice is None else {"step_time_frac": self.given_up_frac},
+            "roomier": self._roomier(),
+            "neighbours": [one.to_dict() for one in self.neighbours],
             "plans": plans,
             "front": [{"layout": one.layout.to_dict()} | _summary(one, True) for one in self.front],
             "evaluated": self.findings.evaluated,

@@ -1,13 +1,15 @@
-"""`robust_order`: among layouts that are nearly as fast as the fastest, the one that loses least when things go badly.
+"""`robust_order`: among layouts that are nearly fastest, the one that loses least when things go badly.
 
-    near     layouts at most 3 % slower than the fastest by the formulas (`Findings.near`)
-    safe     those of them whose memory would fit if it were MEMORY_ERROR_FRAC more than predicted, if there is one
+    safe     layouts whose memory would fit if it were MEMORY_ERROR_FRAC more than predicted
+    near     safe layouts at most 3 % slower than the fastest safe one (`Findings.near_safe`), where that is at most
+             SAFE_FRAC slower than the fastest of all; else all layouts at most 3 % slower than the fastest
     badly    with every link at the least it may reach, and software and kernels at the upper end of what those of
              other programs took (`interval.py`)
 
-The first is the safe one with the shortest time when things go badly; of those within TIE_FRAC of it, the one with
+The first is the one of these with the shortest time when things go badly; of those within TIE_FRAC of it, the one with
 fewest kinds of parallelism and chunks, then the fastest. What is so little slower by the formulas is no slower as far
-as anyone can tell: prediction errors are several times that.
+as anyone can tell: prediction errors are several times that. A layout that is not safe may run out of memory, and then
+takes no time at all but the engineer's: up to SAFE_FRAC of the time is given up against that.
 """
 
 from __future__ import annotations
@@ -17,9 +19,19 @@ from collections.abc import Mapping, Sequence
 from lockstep.hardware import Cluster
 from lockstep.layout import Layout, is_safe
 from lockstep.planner.interval import Ends, spread_on
-from lockstep.planner.search import Scored
+from lockstep.planner.search import Findings, Scored
 
 TIE_FRAC = 0.005
+SAFE_FRAC = 0.10
+"""Share of the time that is given up for memory that suffices even if it is predicted too low. Chosen, not measured."""
+
+
+def robust_among(found: Findings) -> list[Scored]:
+    """The layouts from which the robust choice is taken: safe ones, unless these are all much slower."""
+    safe = found.near_safe
+    if safe and safe[0].step_time_s <= (1 + SAFE_FRAC) * found.near[0].step_time_s:
+        return safe
+    return found.near
 
 
 def robust_order(cluster: Cluster, near: Sequence[Scored], ends: Mapping[Layout, Ends]) -> list[Scored]:

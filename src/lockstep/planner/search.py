@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.hardware import Cluster
-from lockstep.layout import Job, Layout, LayoutGrid, host_capacity_B
+from lockstep.layout import Job, Layout, LayoutGrid, host_capacity_B, is_safe
 from lockstep.planner.candidates import Candidates, Mask, Sized, candidates, candidates_of
 from lockstep.planner.space import Space
 from lockstep.types.arrays import Floats
@@ -65,6 +65,8 @@ class Findings(Brief):
     best: list[Scored] = field(default_factory=list)
     near: list[Scored] = field(default_factory=list)
     """Feasible layouts at most NEAR_FRAC slower than the fastest: the MOST_NEAR fastest."""
+    near_safe: list[Scored] = field(default_factory=list)
+    """The same of the layouts whose memory would fit if it were more than predicted (`layout.is_safe`)."""
     front: list[Scored] = field(default_factory=list)
     """Feasible layouts that no other beats in both step time and memory, fastest first."""
     evaluated: int = 0
@@ -163,7 +165,12 @@ def _score(
         return
     seconds = sized.step_time_s(job, cluster)
     scores = _Scores(grid, np.flatnonzero(fits), seconds.reshape(-1), memory_B.reshape(-1), place)
-    _keep(found, scores if takes is None else _taken(found, scores, max(top, MOST_NEAR), takes), top)
+    _keep(
+        found,
+        scores if takes is None else _taken(found, scores, max(top, MOST_NEAR), takes),
+        top,
+        cluster.device.memory_B,
+    )
 
 
 def _nearer(known: Miss | None, grid: LayoutGrid, missed: Mask, memory_B: Floats) -> Miss:
@@ -216,21 +223,29 @@ def _taken(found: Findings, scores: _Scores, enough: int, takes: Takes) -> _Scor
     return scores.at(np.array(taken, dtype=np.intp))
 
 
-def _keep(found: Findings, scores: _Scores, top: int) -> None:
-    """Merges layouts into the best, those near it and the front."""
+def _keep(found: Findings, scores: _Scores, top: int, capacity_B: float) -> None:
+    """Merges layouts into the best, those near it, the safe ones and the front."""
     if not scores.flat.size:
         return
+    safe = scores.at(scores.flat[is_safe(scores.memory_B[scores.flat], capacity_B)])
+    found.near_safe, found.near = _near(found.near_safe, safe), _near(found.near, scores)
     quick = _promising(scores.seconds[scores.flat], scores.memory_B[scores.flat], max(top, MOST_NEAR))
     ranked = scores.at(scores.flat[quick]).ordered()
     front = ranked.flat[_improves(scores.memory_B[ranked.flat])]
-    seconds = scores.seconds[ranked.flat]
-    quickest_s = min(float(seconds[0]), *(one.step_time_s for one in found.best[:1]), np.inf)
-    close = ranked.flat[: np.searchsorted(seconds, quickest_s * (1 + NEAR_FRAC), "right")][:MOST_NEAR]
-    merged = sorted(found.near + scores.at(close).scored())[:MOST_NEAR]
-    found.near = [one for one in merged if one.step_time_s <= merged[0].step_time_s * (1 + NEAR_FRAC)]
     found.best = sorted(found.best + scores.at(ranked.flat[:top]).scored())[:top]
     merged = sorted(found.front + scores.at(front).scored())
     found.front = [merged[i] for i in np.flatnonzero(_improves(np.array([one.memory_B for one in merged])))]
+
+
+def _near(known: list[Scored], scores: _Scores) -> list[Scored]:
+    """The fastest of the layouts known and scored, and those at most NEAR_FRAC slower."""
+    seconds = scores.seconds[scores.flat]
+    if not seconds.size:
+        return known
+    quickest_s = min(float(np.min(seconds)), *(one.step_time_s for one in known[:1]), np.inf)
+    close = scores.at(scores.flat[seconds <= quickest_s * (1 + NEAR_FRAC)]).ordered()
+    merged = sorted(known + close.at(close.flat[:MOST_NEAR]).scored())[:MOST_NEAR]
+    return [one for one in merged if one.step_time_s <= merged[0].step_time_s * (1 + NEAR_FRAC)]
 
 
 def _promising(seconds: Floats, memory_B: Floats, top: int) -> Mask:

@@ -95,9 +95,11 @@ def plan(
     """The best layouts, the Pareto front and why the others were not chosen. Raises Infeasible when nothing fits."""
     from lockstep.planner import best_of
     from lockstep.planner import plan as find_plan
+    from lockstep.planner.neighbours import NEAR_FRAC, NEAR_TOKENS_FRAC
 
     path = None if out is None else writable_yaml(out, "--out")
     asked = _read(model, cluster, software, dict(words))
+    in_tokens = words.get("batch_tokens") is not None
     wanted: Json = {
         "tokens": read_tokens(
             {"tokens": tokens, "samples": samples, "epochs": epochs}, next(iter(asked.recipes.values()))
@@ -106,6 +108,7 @@ def plan(
         "objective": objective,
         "top": whole(top, "--top"),
         "progress": progress,
+        "batch_frac": NEAR_TOKENS_FRAC if in_tokens else NEAR_FRAC,
     }
     if wanted["top"] > MAX_TOP:
         raise BadInput(f"must be at most {MAX_TOP}, got {wanted['top']}", "--top")

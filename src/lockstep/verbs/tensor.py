@@ -17,8 +17,8 @@ from lockstep.units import (
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.network import Network, flags, read_network
 from lockstep.verbs.words.option import Option, Switch
-from lockstep.verbs.words.quantity import FlopRate, Quantity, Size
-from lockstep.verbs.words.question import whole
+from lockstep.verbs.words.quantity import FlopRate, Length, Quantity, Size
+from lockstep.verbs.words.question import length, whole
 from lockstep.verbs.words.shared import LinkWords
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def tensor(
     ranks: Annotated[Quantity, Option("N", "Ranks that share the layer.")],
     hidden: Annotated[Quantity, Option("H", "Width of the layer.")],
     heads: Annotated[Quantity, Option("A", "Attention heads; each rank holds whole heads.")],
-    seq: Annotated[Quantity, Option("S", "Tokens per sequence.")],
+    seq: Annotated[Length, Option("S", "Tokens per sequence, where 8k is 8,192.")],
     ffn: Annotated[
         Quantity | None, Option("F", "Width of the feed-forward block (two products). (default: 4 times --hidden)")
     ] = None,
@@ -87,7 +87,7 @@ def tensor(
         )  # fmt: skip
 
 
-def _shape(batch: Quantity, seq: Quantity, hidden: Quantity, heads: Quantity, ffn: Quantity | None) -> Shape:
+def _shape(batch: Quantity, seq: Length, hidden: Quantity, heads: Quantity, ffn: Quantity | None) -> Shape:
     """The layer in words as sizes."""
     from lockstep.parallel.tensor import Shape
     from lockstep.workload.checks import LIMITS
@@ -95,9 +95,7 @@ def _shape(batch: Quantity, seq: Quantity, hidden: Quantity, heads: Quantity, ff
     width = _size(hidden, "--hidden", LIMITS["hidden"])
     inner = 4 * width if ffn is None else _size(ffn, "--ffn", LIMITS["ffn"])
     with flags("--hidden"):
-        return Shape(
-            whole(batch, "--batch"), whole(seq, "--seq"), width, _size(heads, "--heads", LIMITS["heads"]), inner
-        )
+        return Shape(whole(batch, "--batch"), length(seq), width, _size(heads, "--heads", LIMITS["heads"]), inner)
 
 
 def _size(value: Quantity, where: str, most: int) -> int:

@@ -76,6 +76,10 @@ def verdict(plan: Plan, out: Console) -> None:
         out.print(f"{format_count(plan.tokens)} {unit(job)} take {lasts} without interruptions and cost {cost}.")
     if plan.choice is not None:
         out.print(f"It is {plan.choice}.")
+    if plan.room is not None:
+        out.print(f"{plan.room[0].upper()}{plan.room[1:]}.")
+    for one in plan.neighbours:
+        out.print(Text(f"{str(one)[0].upper()}{str(one)[1:]}.", style="yellow"))
     if plan.software is not None:
         timed = f"timed as {best.job.recipe.software.name}"
         out.print(f"Limited to what {plan.software.version} can run, {timed}; --export FILE writes its configuration.")

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from lockstep.units import BANDWIDTH, COUNT, FLOPS, FRACTION, SIZE, TIME
+from lockstep.units import BANDWIDTH, COUNT, FLOPS, FRACTION, LENGTH, SIZE, TIME
 
 Quantity: TypeAlias = str | int | float
 """A number, a count (`4M`) or a share (`95%`)."""
+Length: TypeAlias = str | int | float
+"""Tokens of a sequence, as `8k`, which is 8,192."""
 Size: TypeAlias = str | int | float
 """Bytes, as `100MB`."""
 Time: TypeAlias = str | int | float
@@ -30,6 +32,6 @@ Several: TypeAlias = str | int | Sequence[str] | Sequence[int]
 
 UNITS: Mapping[str, Mapping[str, float]] = {
     "Quantity": {**COUNT, **FRACTION}, "Size": SIZE, "Time": TIME, "Bandwidth": BANDWIDTH, "FlopRate": FLOPS,
-    "Times": TIME,
+    "Times": TIME, "Length": LENGTH,
 }  # fmt: skip
 VECTORS = ("Times",)

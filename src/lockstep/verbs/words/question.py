@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 from lockstep.errors import BadInput
 from lockstep.errors import located as located
 from lockstep.types.plain import Json
-from lockstep.units import format_count, parse_count, parse_integer
+from lockstep.units import COUNT, LENGTH, format_count, parse_count, parse_integer
 from lockstep.verbs.words.calling import strict
-from lockstep.verbs.words.quantity import Quantity
+from lockstep.verbs.words.quantity import Length, Quantity
 from lockstep.verbs.words.recipe import RecipeWords, read_recipe
 from lockstep.verbs.words.run_file import READ
 
@@ -57,7 +57,7 @@ def read_question(
     gpus: Quantity | None = None,
     batch: Quantity | None = None,
     batch_tokens: Quantity | None = None,
-    seq: Quantity | None = None,
+    seq: Length | None = None,
     **recipe: Unpack[RecipeWords],
 ) -> Question:
     """The question, given as options, as objects. Exactly one of `batch` and `batch_tokens` must be given."""
@@ -92,13 +92,18 @@ def read_cluster(cluster: str | Path | Cluster | None, gpus: Quantity | None = N
         return find_cluster(given, devices) if isinstance(given, str | Path) else cluster.resized(devices)
 
 
-def whole(value: Quantity, where: str, minimum: int = 1) -> int:
+def whole(value: Quantity, where: str, minimum: int = 1, units: Mapping[str, float] = COUNT) -> int:
     """A whole number, below the limit for its flag."""
-    number = parse_integer(value, where, minimum=minimum)
+    number = parse_integer(value, where, minimum=minimum, units=units)
     limit = LIMITS.get(where, 10**9)
     if number > limit:
         raise BadInput(f"must be at most {limit:,}, got {number:,}", where)
     return number
+
+
+def length(value: Length) -> int:
+    """Tokens of a sequence, where k and M are powers of 1,024."""
+    return whole(value, "--seq", units=LENGTH)
 
 
 def named_folder(given: str | Path, where: str) -> Path:
@@ -108,7 +113,7 @@ def named_folder(given: str | Path, where: str) -> Path:
     return Path(given)
 
 
-def _sequence(model: Model, seq: Quantity | None) -> tuple[int, tuple[str, ...]]:
+def _sequence(model: Model, seq: Length | None) -> tuple[int, tuple[str, ...]]:
     """Tokens per sequence, and a note when they were not given. An image is one sequence: of its patches, or of one
     token for a convolutional network.
     """
@@ -121,20 +126,10 @@ def _sequence(model: Model, seq: Quantity | None) -> tuple[int, tuple[str, ...]]
             raise BadInput(f"{model.name} reads images, not sequences; leave --seq out{how}", "--seq")
         return (1, ()) if patches is None else (patches.tokens, ())
     if seq is not None:
-        tokens = whole(seq, "--seq")
-        return tokens, _thousands(str(seq).strip(), tokens)
+        return length(seq), ()
     chosen = min(model.max_positions, USUAL_SEQ)
     longest = "its longest" if chosen == model.max_positions else f"it takes up to {model.max_positions:,}"
     return chosen, (f"sequences of {chosen:,} tokens, as --seq was not given ({model.name}: {longest})",)
-
-
-def _thousands(given: str, tokens: int) -> tuple[str, ...]:
-    """What k means, where lengths of sequences are usually powers of two."""
-    if given[-1] not in "kK":
-        return ()
-    return (
-        f"sequences of {tokens:,} tokens, as k is 1,000; {given[:-1].strip()}Ki would be {tokens * 1024 // 1000:,}",
-    )
 
 
 def _sequences(
@@ -152,23 +147,22 @@ def _sequences(
         raise BadInput(f"{batch_tokens} tokens are less than one sequence of {seq} tokens", "--batch-tokens")
     if tokens > seq * LIMITS["--batch"]:
         raise BadInput(f"{batch_tokens} tokens are too many for one step", "--batch-tokens")
-    if tokens % seq == 0:
-        return int(tokens) // seq, ()
     sequences = even_batch(tokens / seq, devices)
+    if sequences * seq == tokens:
+        return sequences, ()
     note = f"batch of {sequences:,} sequences = {format_count(sequences * seq)} tokens, the nearest to "
-    return sequences, (note + f"{format_count(tokens)} that splits evenly",)
+    return sequences, (note + f"{format_count(tokens)} that {devices:,} devices can share out",)
 
 
 def even_batch(wanted: float, devices: int) -> int:
     """Whole sequences near `wanted` that many layouts can share out.
 
-    The nearest multiple of the largest power of two that divides the devices and is at most a quarter of `wanted`;
-    so it is at most an eighth off, and exact halves go up.
+    The nearest multiple of the largest divisor of the devices that has one at most a sixteenth off; exact halves go up.
     """
-    unit = devices & -devices
-    while unit > 1 and unit > wanted / 4:
-        unit //= 2
-    return max(1, int(wanted / unit + 0.5)) * unit
+    from lockstep.layout import divisors
+
+    near = [max(1, int(wanted / unit + 0.5)) * unit for unit in divisors(devices)]
+    return next((one for one in reversed(near) if abs(one - wanted) <= wanted / 16), near[0])
 
 
 def read_layout(job: Job, words: Mapping[str, object], cluster: Cluster | None = None) -> Layout:

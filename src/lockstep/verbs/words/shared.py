@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from lockstep.verbs.words.option import Argument, Option, Switch, declared_in
-from lockstep.verbs.words.quantity import Bandwidth, Quantity, Several, Size, Time
+from lockstep.verbs.words.quantity import Bandwidth, Length, Quantity, Several, Size, Time
 from lockstep.verbs.words.recipe import RecipeWords
 
 if TYPE_CHECKING:
@@ -66,10 +66,11 @@ class QuestionWords(RecipeWords, total=False):
     batch: Annotated[Quantity | None, Option("N", "Sequences (or images) per optimizer step.")]
     batch_tokens: Annotated[Quantity | None, Option("N", "Tokens per optimizer step, e.g. 4M; instead of --batch.")]
     seq: Annotated[
-        Quantity | None,
+        Length | None,
         Option(
             "S",
-            "Tokens per sequence; of an encoder with a decoder, into the former and out of the latter; not for images. "
+            "Tokens per sequence, where 8k is 8,192; of an encoder with a decoder, into the former and out of the "
+            "latter; not for images. "
             "(default: the model's longest, at most 8192)",
         ),
     ]
