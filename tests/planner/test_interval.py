@@ -179,7 +179,7 @@ def test_the_robust_choice_never_barely_fits_where_a_safe_one_is_a_tenth_slower(
 
 
 def test_the_safe_layouts_near_the_fastest_safe_one_are_those_of_all_layouts() -> None:
-    found = lockstep.plan("llama3-70b", "dgx-h100:2", batch=32, seq=4096)
+    found = lockstep.plan("llama3-70b", "dgx-h100:4", batch=32, seq=4096)
     capacity_B = found.cluster.device.memory_B
     every = [
         (float(seconds), layout)

@@ -237,8 +237,9 @@ def _lengths(job: Job) -> Iterator[Job]:
     transformer = job.transformer
     if transformer is None or job.images:
         return
+    longest = transformer.max_positions if job.recipe.seq <= transformer.max_positions else inf
     for length in near_lengths(job.recipe.seq):
-        if length <= max(transformer.max_positions, job.recipe.seq):
+        if length <= longest:
             yield replace(job, recipe=replace(job.recipe, seq=length))
 
 
