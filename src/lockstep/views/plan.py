@@ -74,18 +74,20 @@ def verdict(plan: Plan, out: Console) -> None:
         cost = "an unknown price" if dollars is None else format_money(dollars)
         lasts = format_time(days * SECONDS_PER_DAY)
         out.print(f"{format_count(plan.tokens)} {unit(job)} take {lasts} without interruptions and cost {cost}.")
-    if plan.choice is not None:
-        out.print(f"It is {plan.choice}.")
-    if plan.room is not None:
-        out.print(f"{plan.room[0].upper()}{plan.room[1:]}.")
-    for one in plan.neighbours:
-        out.print(Text(f"{str(one)[0].upper()}{str(one)[1:]}.", style="yellow"))
+    for remark in remarks(plan):
+        out.print(remark)
     if plan.software is not None:
         timed = f"timed as {best.job.recipe.software.name}"
         out.print(f"Limited to what {plan.software.version} can run, {timed}; --export FILE writes its configuration.")
     if not plan.findings.complete:
         out.print(Text("Stopped early: the best of what was searched, perhaps not the best of all.", style="yellow"))
     time_line(best, out)
+
+
+def remarks(plan: Plan) -> list[str]:
+    """Sentences on the choice: why it is not the fastest, what frees memory, and better questions close by."""
+    said = [None if plan.choice is None else f"it is {plan.choice}", plan.room, *map(str, plan.neighbours)]
+    return [f"{one[0].upper()}{one[1:]}." for one in said if one]
 
 
 def _choices(plan: Plan, out: Console) -> None:

@@ -27,7 +27,7 @@ def data(plan: Plan, asked: Asked) -> Json:
         "title": f"{plan.job.model.name} on {plan.job.devices} x {plan.cluster.device.name}",
         "layout": in_words(best.layout),
         "words": run_words(plan, best.layout),
-        "choice": "" if plan.choice is None else f"It is {plan.choice}.",
+        "remarks": view.remarks(plan),
         "figures": step_figures(best, plan.tokens),
         "memory": memory_bar(best.memory),
         "parts": step_parts(best),

@@ -5,7 +5,7 @@ export function draw(element, data, page) {
   element.append(
     h("p", { class: "over" }, data.title),
     h("h1", {}, data.layout),
-    data.choice ? h("p", { class: "dim" }, data.choice) : "",
+    ...data.remarks.map((one) => h("p", { class: "dim" }, one)),
     figures(data.figures),
     h("div", { class: "pair" },
       h("section", {}, heading("Memory of the fullest device"), memory(data.memory)),
