@@ -26,6 +26,8 @@ from lockstep.vocabulary import LAYOUT, OPTIONS, SEARCHING, VALUES, bare
 
 CTRL_C = "Ctrl-C"
 """Why an answer is not whole when a person ended it."""
+DISTRIBUTION = "lockstep-training"
+"""Name of the package on an index; `lockstep`, the name of the command and of the import, is there somebody else's."""
 LONGEST = 60
 """Letters of a wrong value that are said again."""
 _LONG_WORD, _PUNCTUATION = re.compile(r"\S{300,}"), re.compile(r"\W*$")
@@ -59,6 +61,16 @@ def brief(message: str) -> str:
     """
     text = _LONG_WORD.sub(lambda word: word[0][:LONGEST] + "..." + _PUNCTUATION.findall(word[0][-3:])[0], message)
     return text if len(text) <= _LONG_MESSAGE else f"{text[: _LONG_MESSAGE - _ENDING]} ... {text[-_ENDING:]}"
+
+
+def install_line(extra: str) -> str:
+    """The command that installs the packages of an extra next to Lockstep."""
+    return f"pip install '{DISTRIBUTION}[{extra}]', or pip install '.[{extra}]' in a checkout of Lockstep"
+
+
+def not_installed(need: str, extra: str, where: str | None = None) -> BadInput:
+    """The error of packages that are not installed: `need` names them, `extra` is the extra that brings them."""
+    return BadInput(f"{need}: {install_line(extra)}", where)
 
 
 class UnknownName(BadInput):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import lockstep
 from cli_runner import run
+from lockstep.errors import install_line
 from lockstep.failures.stragglers.bounded import finish_s
 from lockstep.lab.descent.delayed import follow
 from lockstep.lab.descent.updates import asynchronous, served
@@ -161,4 +162,4 @@ def test_seconds_of_local_steps_that_are_printed_as_rising_have_a_least_one() ->
 
 def test_the_race_says_how_to_install_its_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "simpy", None)
-    assert "pip install 'lockstep[queues]'" in run("converge", "time-to-accuracy", "--set", "trials=2").refusal()
+    assert install_line("queues") in run("converge", "time-to-accuracy", "--set", "trials=2").refusal()

@@ -12,7 +12,7 @@ import pytest
 from tests.cli_runner import run
 
 import lockstep
-from lockstep.errors import BadInput
+from lockstep.errors import BadInput, install_line
 from lockstep.program import read_trace
 from lockstep.store import RunStore
 from lockstep.verbs.words.processes import world
@@ -146,7 +146,7 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_runs(monkeypa
     verb = import_module("lockstep.verbs.execute")
     monkeypatch.setattr(verb, "execute", wraps(verb.execute)(lambda **words: pytest.fail("ran")))
     message = run("execute", "all-reduce", "--ranks", "2", "--size", "1KB", "--plot", "ring.png").refusal()
-    assert message == "--plot: pictures need matplotlib: pip install 'lockstep[plot]'"
+    assert message == f"--plot: pictures need matplotlib: {install_line('plot')}"
 
 
 def test_ranks_that_torchrun_started_need_not_be_said_again(monkeypatch: pytest.MonkeyPatch) -> None:

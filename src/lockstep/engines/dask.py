@@ -26,8 +26,8 @@ from typing import Any, ClassVar
 
 from lockstep.engines.cluster import local_cluster
 from lockstep.engines.engine import MOST_DEATHS, Answered, Batch, Engine, EngineLost, answer_batch
-from lockstep.engines.questions import PACKAGES, versions
-from lockstep.errors import BadInput
+from lockstep.engines.questions import versions
+from lockstep.errors import BadInput, not_installed
 
 CONNECT_S = 10.0
 START_S = 120.0
@@ -55,7 +55,7 @@ class Dask(Engine):
     def run(self, function: Callable[[Any], Any], batches: Iterator[Batch]) -> Iterator[Answered]:
         """Every batch with its answers as they come. Raises BadInput for workers of other versions, EngineLost."""
         with self._client() as client, _losing_it():
-            refuse_other_versions(client.get_versions(packages=list(PACKAGES)))
+            refuse_other_versions(client.get_versions(packages=["numpy"]))
             deaths = MOST_DEATHS - 1
             # A batch may kill as many workers as on any other engine. A lambda travels by its code: Lockstep need not
             # be installed beside the scheduler.
@@ -93,18 +93,21 @@ def distributed_or_refuse() -> Any:
     try:
         return import_module("distributed")
     except ImportError:
-        raise BadInput("needs dask.distributed: pip install 'lockstep[sweep]'", "--engine") from None
+        raise not_installed("needs dask.distributed", "sweep", "--engine") from None
 
 
 def refuse_other_versions(found: Any) -> None:
-    """Raises BadInput where a worker, by what Dask says of it, has another Python, numpy or Lockstep than we."""
+    """Raises BadInput where a worker, by what Dask says of it, has another Python or numpy than we.
+
+    A worker compares its Lockstep itself, by version and files, with every batch (`answer_there`).
+    """
     python = found["scheduler"]["host"]["python"].split(".")[:2]
     if python != versions()["python"].split(".")[:2]:
         here = versions()["python"]
         raise BadInput(f"the scheduler runs Python {'.'.join(python)}, and {here} is here; use the same", "--engine")
     for address, one in found["workers"].items():
         there = {"python": ".".join(one["host"]["python"].split(".")[:3])}
-        there |= {name: one["packages"].get(name) or "missing" for name in PACKAGES}
+        there["numpy"] = one["packages"].get("numpy") or "missing"
         _refuse(str(address), there)
 
 

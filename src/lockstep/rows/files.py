@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from lockstep.errors import BadInput
+from lockstep.errors import not_installed
 from lockstep.types.plain import Json
 
 PARQUET = ".parquet"
@@ -20,7 +20,7 @@ BEST_FIRST = ("plans",)
 def check_format(path: Path, where: str) -> None:
     """Raises BadInput where the format of the name needs a package that is not installed."""
     if path.suffix == PARQUET and find_spec("pyarrow") is None:
-        raise BadInput("Parquet needs pyarrow: pip install 'lockstep[data]'", where)
+        raise not_installed("Parquet needs pyarrow", "data", where)
 
 
 def write_rows(rows: Sequence[Json], path: Path) -> None:

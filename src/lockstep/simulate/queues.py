@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.errors import BadInput
+from lockstep.errors import BadInput, not_installed
 from lockstep.simulate.law import Law
 from lockstep.simulate.sample import Sample
 from lockstep.types.arrays import Array
@@ -196,7 +196,7 @@ def _simpy() -> Any:
     try:
         return import_module("simpy")
     except ImportError:
-        raise BadInput("queues need simpy: pip install 'lockstep[queues]'", "simpy") from None
+        raise not_installed("queues need simpy", "queues", "simpy") from None
 
 
 def _generators(seed: int, number: int) -> list[np.random.Generator]:

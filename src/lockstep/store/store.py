@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
+from lockstep import __version__
 from lockstep.errors import BadInput, suggestion
 from lockstep.store.files import write_whole
 from lockstep.store.index import Index, Row, row_of
@@ -191,7 +191,7 @@ def _is_file(name: str, folder: int) -> bool:
 def _environment() -> Json:
     pid = os.getpid()
     return {
-        "lockstep": version("lockstep"),
+        "lockstep": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpus": os.cpu_count(),

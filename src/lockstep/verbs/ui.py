@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from lockstep.errors import BadInput, located
+from lockstep.errors import BadInput, located, not_installed
 from lockstep.types.plain import Json
 from lockstep.types.shown import Shown
 from lockstep.units import parse_integer
@@ -67,7 +67,7 @@ def ui(
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
-        raise BadInput(f"the page needs {' and '.join(missing)}: pip install 'lockstep[ui]'")
+        raise not_installed(f"the page needs {' and '.join(missing)}", "ui")
     number = parse_integer(port, "--port", minimum=0)
     if number > LAST_PORT:
         raise BadInput(f"must be at most {LAST_PORT:,}, got {number:,}", "--port")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from rich.markup import escape
 from rich.text import Text
 
+from lockstep.errors import install_line
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.output import given, show
 
@@ -34,7 +36,7 @@ def ask(as_json: bool, **words: Any) -> None:
 
 COMMAND = Command(
     examples=("lockstep ui", "lockstep ui llama3-8b -c dgx-h100:4", "lockstep ui --port 8000 --no-open"),
-    more="Needs the extra ui: pip install 'lockstep\\[ui]'. What is asked or dropped there stays on this machine.",
+    more=f"Needs the extra ui: {escape(install_line('ui'))}. What is asked or dropped there stays on this machine.",
     render=render,
     without=("html",),
     lists=False,

@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.errors import BadInput
+from lockstep.errors import BadInput, not_installed
 from lockstep.types.arrays import Array
 
 KEPT_FRAC = 0.75
@@ -142,7 +142,7 @@ def _scipy(part: str) -> Any:
     try:
         return import_module(f"scipy.{part}")
     except ImportError:
-        raise BadInput("fits need scipy: pip install 'lockstep[fit]'", "scipy") from None
+        raise not_installed("fits need scipy", "fit", "scipy") from None
 
 
 def segment_edges(terms: Array, sizes_B: Array, times_s: Array) -> tuple[float, ...]:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lockstep.errors import LONGEST, BadInput, LockstepError, RunFailed
+from lockstep.errors import LONGEST, BadInput, LockstepError, RunFailed, not_installed
 from lockstep.measure.launch import points
 from lockstep.measure.launch.failure import from_exception, run_failed
 from lockstep.measure.launch.mail import Inbox
@@ -159,7 +159,7 @@ def _check(ranks: int, backend: str | None, hosts: Sequence[Host]) -> None:
     if len(os.fsencode(folder)) > MOST_FOLDER_B:
         raise BadInput(f"{folder} is too long a path for sockets; set it to a shorter one, such as /tmp", "TMPDIR")
     if importlib.util.find_spec("torch") is None:
-        raise BadInput("real runs need torch: pip install 'lockstep[measure]'", "torch")
+        raise not_installed("real runs need torch", "measure", "torch")
     if backend == "nccl":
         import torch
 

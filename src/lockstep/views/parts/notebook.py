@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from lockstep.documents.files import writing
-from lockstep.errors import BadInput, UnknownName
+from lockstep.errors import BadInput, UnknownName, not_installed
 from lockstep.rows import Rows
 from lockstep.rows.files import flattened
 from lockstep.types.brief import LONGEST as LONGEST
@@ -139,7 +139,7 @@ def plot(answer: Shown) -> Figure:
     if picture is None:
         raise BadInput(f"{type(answer).__name__} has no picture; table() gives its rows")
     if find_spec("matplotlib") is None:
-        raise BadInput("pictures need matplotlib: pip install 'lockstep[plot]'")
+        raise not_installed("pictures need matplotlib", "plot")
     return picture(answer)
 
 

@@ -16,7 +16,7 @@ import typer
 
 from lockstep.documents import SCHEMA
 from lockstep.documents.files import writable, writing
-from lockstep.errors import BadInput, Infeasible, RunFailed
+from lockstep.errors import BadInput, Infeasible, RunFailed, not_installed
 from lockstep.types.plain import Json, plain
 from lockstep.views.parts.page import WANTED
 
@@ -135,7 +135,7 @@ def picture_path(plot: str | None) -> Path | None:
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise BadInput(f"{path.name!r} must end in .png, .svg or .pdf", "--plot")
     if find_spec("matplotlib") is None:
-        raise BadInput("pictures need matplotlib: pip install 'lockstep[plot]'", "--plot")
+        raise not_installed("pictures need matplotlib", "plot", "--plot")
     if "MPLBACKEND" in os.environ:
         _check_backend()
     return writable(path, "--plot")
