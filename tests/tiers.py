@@ -53,7 +53,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     ),
     "page": ("test_docs.py", "test_fine_tunes.py", "test_site.py", "validation/test_tables.py"),
     "process": ("engines", "measure", "plugins", "cli/test_cli_python.py", "cli/test_streams.py",
-                "store/test_event_file.py", "store/test_store.py", "test_packages.py", "ui"),
+                "store/test_event_file.py", "store/test_store.py", "test_packages.py", "ui", "views/test_kernel.py"),
 }  # fmt: skip
 """Folders and files below `tests/`; the longest that a file is in counts."""
 _TIER_OF = {TESTS / place: tier for tier, places in PLACES.items() for place in places}

@@ -18,14 +18,14 @@ from rich.text import Text
 
 from lockstep.types.plain import Json
 from lockstep.views.parts.html import COLOURS, WIDTH
-from lockstep.views.parts.terminal import Bar
+from lockstep.views.parts.terminal import Bar, FileConsole
 
 
-class Sections(Console):
+class Sections(FileConsole):
     """A console that keeps what is printed as blocks."""
 
     def __init__(self) -> None:
-        super().__init__(file=StringIO(), width=WIDTH, highlight=False, markup=False, emoji=False)
+        super().__init__(file=StringIO(), width=WIDTH)
         self.blocks: list[Json] = []
         self.printed = False
         self.seen: set[str] = set()

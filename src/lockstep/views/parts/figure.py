@@ -40,9 +40,9 @@ INK, QUIET, FAINT = "#333333", "#999999", "#EEEEEE"
 
 def new_figure(size: tuple[float, float]) -> Figure:
     """An empty figure of so many inches."""
-    from matplotlib.figure import Figure
+    from lockstep.views.parts.picture import Picture
 
-    return Figure(figsize=size, layout="constrained")
+    return Picture(figsize=size, layout="constrained")
 
 
 def make_figure(

@@ -17,15 +17,17 @@ from importlib import resources
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+
+from lockstep.views.parts.terminal import FileConsole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from matplotlib.figure import Figure
+    from rich.console import Console
     from rich.style import Style
 
     from lockstep.types.plain import Json
@@ -45,11 +47,11 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """Nothing is fetched and no script runs, whatever a name holds; a page with views adds the hash of their script."""
 
 
-class HtmlConsole(Console):
+class HtmlConsole(FileConsole):
     """A console that keeps what is printed as HTML; `alive`, with views that a script draws."""
 
     def __init__(self, alive: bool = False) -> None:
-        super().__init__(file=StringIO(), width=WIDTH, highlight=False, markup=False, emoji=False)
+        super().__init__(file=StringIO(), width=WIDTH)
         self.alive = alive
         self.views: list[str] = []
         self.blocks: list[str] = []

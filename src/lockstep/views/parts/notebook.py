@@ -10,8 +10,6 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from lockstep.documents.files import writing
 from lockstep.errors import BadInput, UnknownName, not_installed
 from lockstep.rows import Rows
@@ -22,9 +20,11 @@ from lockstep.views.parts.html import fragment, page_of, shown
 from lockstep.views.parts.output import finite
 from lockstep.views.parts.rows_plot import plot_rows
 from lockstep.views.parts.rows_table import render_rows
+from lockstep.views.parts.terminal import FileConsole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from rich.console import Console
 
     from lockstep.types.shown import Shown
 
@@ -104,7 +104,7 @@ def view_of(answer: Shown) -> tuple[Callable[[Any, Console], None], Callable[[An
 
 def brief(answer: Shown) -> str:
     """The lines of the verdict."""
-    out = Console(file=StringIO(), width=WIDTH, highlight=False, markup=False, emoji=False, color_system=None)
+    out = FileConsole(file=StringIO(), width=WIDTH, color_system=None)
     view_of(answer)[0](answer, out)
     text = out.file.getvalue() if isinstance(out.file, StringIO) else ""
     lines = "\n".join(line.rstrip() for line in text.strip("\n").partition("\n\n")[0].splitlines())

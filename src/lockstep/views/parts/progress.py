@@ -30,7 +30,7 @@ class Bar:
     def say(self, text: str) -> None:
         """A line that stays, for a person who waits."""
         if self._drawn is not None:
-            self._drawn[0].console.print(text, highlight=False)
+            self._drawn[0].console.print(text)
 
     def stop(self) -> None:
         """Takes the bar away."""
@@ -50,10 +50,11 @@ def progress(title: str) -> Iterator[Bar]:
 
 def _bar(title: str) -> tuple[Any, Any]:
     """A started bar that vanishes when it is stopped, and its task."""
-    from rich.console import Console
     from rich.progress import Progress
 
-    shown = Progress(console=Console(stderr=True), transient=True)
+    from lockstep.views.parts.terminal import FileConsole
+
+    shown = Progress(console=FileConsole(stderr=True), transient=True)
     task = shown.add_task(title, total=None)
     shown.start()
     return shown, task

@@ -6,7 +6,7 @@ Rich decides width and colour: a terminal's own, 80 columns without one, no colo
 from __future__ import annotations
 
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
@@ -23,9 +23,16 @@ BAR = 12
 """Cells of a full bar."""
 
 
+class FileConsole(Console):
+    """A console that writes to its file alone. In a Jupyter kernel rich would add each line to the cell's outputs."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, force_jupyter=False, **options)
+
+
 def console() -> Console:
     """Standard output."""
-    return Console(highlight=False, markup=False, emoji=False)
+    return FileConsole()
 
 
 def heading(out: Console, title: str, note: str = "") -> None:
