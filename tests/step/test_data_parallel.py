@@ -3,14 +3,17 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import drawn
 from lockstep.hardware import Cluster, cluster
-from lockstep.layout import Job, Layout, Recipe, memory
-from lockstep.step import price_step
-from lockstep.workload import model, parameters
+from lockstep.layout import Job, Layout, Recipe, broken_by, memory
+from lockstep.parallel.data import sharing
+from lockstep.step import compose, price_step, step_timeline
+from lockstep.workload import Transformer, model, parameters
 
 NODES = 8
 CLUSTER = cluster(f"dgx-h100:{NODES}")
@@ -136,3 +139,67 @@ def test_streaming_diloco_sends_a_four_hundredth() -> None:
     apart = replace(LLAMA, recipe=replace(LLAMA.recipe, reduce_B=0.5, local_steps=100))
     ratio = data_parallel_s(Layout(dp=64), slow, usual) / data_parallel_s(Layout(dp=64), slow, apart)
     assert ratio == pytest.approx(441 / 1.1, rel=0.02)
+
+
+SLOW = replace(cluster("dgx-h100"), levels=tuple(
+    replace(level, link=replace(level.link, bandwidth_Bps=1e6, achieved_frac=1.0, latency_s=0.0, switch=None))
+    for level in cluster("dgx-h100").levels))  # fmt: skip
+"""One node on whose links bytes cost all the time."""
+MIXTRAL = model("mixtral-8x7b")
+
+
+def adapted(base: str, words: dict[str, Any], **sizes: Any) -> Job:
+    """Adapters on the attention of Mixtral, whose other matrices are of these sizes."""
+    assert isinstance(MIXTRAL, Transformer) and MIXTRAL.experts is not None
+    frozen = replace(MIXTRAL, **sizes, experts=replace(MIXTRAL.experts, ffn=sizes.get("vocab", 32000) // 4))
+    recipe = Recipe(seq=512, batch=32, train="lora:r=16,targets=attention", **({"base": base} if base else {}), **words)
+    return Job(frozen, recipe, 8)
+
+
+@settings(max_examples=drawn(60))
+@given(
+    st.sampled_from(sharing.SOFTWARE), st.integers(0, 2), st.sampled_from(["none", "optimizer"]), st.booleans(),
+    st.sampled_from([0, 2]), st.sampled_from(["", "nf4"]), st.sampled_from([1, 2]), st.sampled_from(["", "dpo,"]),
+)  # fmt: skip
+def test_below_stage_3_adapters_send_nothing_of_the_frozen_base(
+    software: str, zero: int, offload: str, overlap: bool, shard: int, base: str, tp: int, objective: str
+) -> None:
+    """Gradients and updated parameters of adapters alone: a base four times as large sends the same bytes."""
+    if software == "fsdp2" and zero == 2:
+        return  # It divides the parameters themselves at its stage 2 too.
+    words = {"overlap_dp": overlap, "sharding": software}
+    layout = Layout(dp=8 // tp, tp=tp, zero=zero, shard=shard, offload=offload if zero else "none")
+    sent = []
+    for vocab in (32000, 128000):
+        job = adapted(base, words, vocab=vocab)
+        job = replace(job, recipe=replace(job.recipe, train=objective + job.recipe.train))
+        if broken_by(layout, job):
+            return
+        around = compose(job, SLOW, layout.grid()).around
+        gathered = float(np.any(around.sharing.gathers_once))
+        found = (around.parameter_B * gathered, around.moved.gather_s * gathered, around.gradient_B, around.once.seconds,
+                 around.moved.scatter_s)  # fmt: skip
+        sent.append([float(np.max(one)) for one in found])
+    assert sent[0] == sent[1]
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_adapters_send_gradients_and_what_the_update_has_changed(zero: int) -> None:
+    """Seven eighths of the buffer leaves a rank in a gather and in a scatter; at stage 3 the base is gathered."""
+    job = adapted("", {"overlap_dp": False})
+    adapters, times, base_B = 32 * 16 * (2 * (4096 + 4096) + 2 * (4096 + 1024)), 4, 2.0 * parameters(job.model).total
+    moved_B = {0: 8.0 * adapters, 1: 8.0 * adapters, 2: 4.0 * adapters * (times + 1)}.get(
+        zero, 4.0 * adapters * times + 2 * times * base_B
+    )
+    found_s = data_parallel_s(Layout(dp=8, zero=zero), SLOW, job)
+    assert found_s == pytest.approx(7 / 8 * moved_B / 1e6, rel=1e-3)
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+@pytest.mark.parametrize("words", [{}, {"sharding": "deepspeed"}, {"overlap_dp": False}, {"sharding": "internevo"}])
+def test_the_program_of_a_step_with_adapters_takes_what_is_priced(zero: int, words: dict[str, Any]) -> None:
+    """Neither gathers a frozen base of 87 GB, which takes over ten minutes here, below stage 3."""
+    job, layout = adapted("", words), Layout(dp=8, zero=zero)
+    found_s = step_timeline(job, SLOW, layout).makespan_s
+    assert found_s == pytest.approx(float(price_step(job, SLOW, layout.grid()).step_time_s), rel=1e-9)
+    assert (found_s > 600) == (zero == 3)

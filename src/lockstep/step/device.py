@@ -29,7 +29,7 @@ from lockstep.layout import (
 )
 from lockstep.parallel.data.around import Around
 from lockstep.parallel.data.offload import HostTraffic, host_traffic, kept_alone_frac
-from lockstep.parallel.data.zero import Kernels, traffic
+from lockstep.parallel.data.zero import Kernels, Sizes, traffic
 from lockstep.parallel.pipeline import codes_where
 from lockstep.step.network import Network
 from lockstep.step.placed import Device
@@ -66,25 +66,33 @@ def _around(
 ) -> Around:  # fmt: skip
     """Traffic around the passes of a stage, in `pieces` pieces."""
     grid, recipe = network.grid, job.recipe
-    held = held * recipe.objective.models
-    dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
-    bytes_each, layers, trained = (recipe.parameter_B, recipe.wire_B), grid.copies * pieces, None
-    if recipe.adapters is not None:
-        # Of what is gathered nearly all are matrices of blocks, which travel as they are stored.
-        adapters = fullest_adapters(job, grid)
-        bytes_each, trained = (recipe.base_B, recipe.adapter_wire_B), (adapters.matrix_elems, adapters.expert_elems)
-    sharing = sharing_of(recipe, grid)
-    moved = traffic(network.data, grid.zero, sharing, (dense, expert), *bytes_each, layers, recipe.overlap_dp, trained)
+    held, layers = held * recipe.objective.models, grid.copies * pieces
+    sharing, sizes = sharing_of(recipe, grid), _sizes(job, grid, held)
+    moved = traffic(network.data, grid.zero, sharing, sizes, layers, recipe.overlap_dp)
     host = HostTraffic()
     if np.any(grid.offload != KEEP) or recipe.offload_layers:
         host = _host_traffic(job, cluster, grid, held, pieces, kinds)
-    parameter_B = (dense + expert) * bytes_each[0]
-    gradient_B = (dense + expert if trained is None else sum(trained)) * bytes_each[1]
+    parameter_B, gradient_B = sum(sizes.gathered_B(sharing)), sum(sizes.gradients_B)
     kernels = _kernels(job, grid, body)
     return Around(
         sharing, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, host, recipe.local_steps,
         Clock.of(cluster.device, recipe).traffic_device_frac, _forwards_each(recipe),
     )  # fmt: skip
+
+
+def _sizes(job: Job, grid: LayoutGrid, held: RankParameters) -> Sizes:
+    """What a stage that holds so many parameters gathers and reduces."""
+    recipe = job.recipe
+
+    def of(one: RankParameters, each_B: float) -> tuple[Number, Number]:
+        return (one.matrix_elems + one.other_elems) * each_B, one.expert_elems * each_B
+
+    if recipe.adapters is None:
+        parameters_B = of(held, recipe.parameter_B)
+        return Sizes(parameters_B, parameters_B, of(held, recipe.wire_B))
+    adapters = fullest_adapters(job, grid)
+    # Of what is gathered of a frozen model nearly all are matrices of blocks, which travel as they are stored.
+    return Sizes(of(held, recipe.base_B), of(adapters, recipe.adapter_B), of(adapters, recipe.adapter_wire_B))
 
 
 def _forwards_each(recipe: Recipe) -> float:

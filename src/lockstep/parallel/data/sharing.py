@@ -13,6 +13,7 @@
     internevo   1, 2  as deepspeed                                      broadcast by every rank in turn, beside nothing
                 3     as any                                            as any
 
+What is gathered once per step by software that keeps parameters whole are the updated ones: of frozen weights nothing.
 Once per step means beside the last backward pass, and for parameters beside the first forward pass. With pipeline
 stages, gradients of all stages of ZeRO are reduced once per step, as no software that has both does otherwise; torch
 and DeepSpeed then begin when all passes have ended. `sync` says it for other layouts: `step` is FSDP2 with gradient
@@ -45,6 +46,8 @@ class Sharing:
 
     sharded: Truth
     """Whether any states are divided; else gradients are all-reduced once per step."""
+    divides: Truth
+    """Whether the parameters themselves are divided, so that frozen ones are gathered too."""
     scatters: Truth
     """Gradients are reduced after every backward pass; else once per step."""
     gathers_forward: Truth
@@ -80,6 +83,7 @@ def sharing(zero: Whole, staged: bool, software: str = "any", sync: str | None =
     forward = each & (again | (not once))
     return Sharing(
         sharded=zero >= 1,
+        divides=each,
         scatters=(zero >= 2) & (not once),
         gathers_forward=forward,
         gathers_backward=again,

@@ -1,7 +1,8 @@
 """Data-parallel traffic of a stage: gradients reduced, sharded parameters gathered.
 
     zero 0   all-reduce of the gradients, once per step
-    zero 1+  reductions of the gradients and gathers of the parameters, when the software does them (`sharing.py`)
+    zero 1+  reductions of the gradients and gathers of the parameters, when the software does them (`sharing.py`): of
+             all where parameters are divided, else of those that the update has changed
     broadcasts  where every rank sends the whole tensors that it updated to all others, one after another around a ring:
              sum over tensors of (p - 1) hops' latency and part of the start, and all bytes once over the slowest link
     groups   with several shard groups (HSDP), all of this inside a group, and an all-reduce of the shards across
@@ -70,49 +71,50 @@ class Traffic:
     met_scatter_s: Number = 0.0
 
 
-def traffic(
-    groups: Groups,
-    zero: Whole,
-    sharing: Sharing,
-    elements: tuple[Number, Number],
-    parameter_B: float,
-    wire_B: float,
-    layers: int,
-    overlap: bool,
-    trained: tuple[Number, Number] | None = None,
-) -> Traffic:
-    """Traffic of a stage of `layers` layers with (dense, expert) `elements` on a rank, sharded at stage `zero`.
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes of a stage on one rank, whole, as they travel: (dense, expert)."""
 
-    A parameter takes `parameter_B`, a gradient `wire_B` bytes on the network. Gradients are of the elements `trained`,
-    of all where it is None.
-    """
-    dense, expert = elements
-    own = trained or elements
+    parameters_B: tuple[Number, Number]
+    """Of all parameters."""
+    updated_B: tuple[Number, Number]
+    """Of those that are trained; with adapters, of these alone."""
+    gradients_B: tuple[Number, Number]
+
+    def gathered_B(self, sharing: Sharing) -> tuple[Number, Number]:
+        """Of what a gather brings together: all parameters where they are divided, else the updated ones."""
+        sides = zip(self.parameters_B, self.updated_B, strict=True)
+        dense_B, expert_B = (np.where(sharing.divides, all_B, new_B) for all_B, new_B in sides)
+        return dense_B, expert_B
+
+
+def traffic(groups: Groups, zero: Whole, sharing: Sharing, sizes: Sizes, layers: int, overlap: bool) -> Traffic:
+    """Traffic of a stage of `layers` layers, sharded at stage `zero`."""
     pieces = np.where(zero == 3, layers, layers if overlap else 1)
+    gathered_B, gradients_B = sizes.gathered_B(sharing), sizes.gradients_B
 
-    def whole(op: str, group: Levels, bytes_each: float) -> Number:
-        dense, expert = elements if op == "all-gather" else own
-        seconds = pieces * collective_s(op, group, dense * bytes_each / pieces)
-        if np.any(expert):
-            seconds = seconds + pieces * collective_s(op, groups.experts, expert * bytes_each / pieces)
+    def whole(op: str, group: Levels) -> Number:
+        dense_B, expert_B = gathered_B if op == "all-gather" else gradients_B
+        seconds = pieces * collective_s(op, group, dense_B / pieces)
+        if np.any(expert_B):
+            seconds = seconds + pieces * collective_s(op, groups.experts, expert_B / pieces)
         return seconds
 
-    shard, met_s, scatter_s = groups.shard, groups.met_s_per_B * dense, whole("reduce-scatter", groups.shard, wire_B)
+    shard, scatter_s = groups.shard, whole("reduce-scatter", groups.shard)
     twice: Number = 1.0
     if np.any(sharing.all_reduces):
-        scatter_s = np.where(sharing.all_reduces, whole("all-reduce", shard, wire_B), scatter_s)
+        scatter_s = np.where(sharing.all_reduces, whole("all-reduce", shard), scatter_s)
         twice = np.where(sharing.all_reduces, 2.0, 1.0)
-    gather_s = whole("all-gather", shard, parameter_B)
+    gather_s = whole("all-gather", shard)
     if np.any(sharing.broadcasts):
-        sent_s = broadcasts_s(shard, (dense + expert) * parameter_B, layers * TENSORS)
-        gather_s = np.where(sharing.broadcasts, sent_s, gather_s)
+        gather_s = np.where(sharing.broadcasts, broadcasts_s(shard, sum(gathered_B), layers * TENSORS), gather_s)
     return Traffic(
         gather_s=gather_s,
         scatter_s=scatter_s,
-        reduce_s=whole("all-reduce", groups.whole, wire_B),
-        replicas_s=collective_s("all-reduce", groups.replicas, own[0] * wire_B / groups.shard_ranks),
-        met_gather_s=met_s * parameter_B,
-        met_scatter_s=groups.met_s_per_B * own[0] * wire_B * twice,
+        reduce_s=whole("all-reduce", groups.whole),
+        replicas_s=collective_s("all-reduce", groups.replicas, gradients_B[0] / groups.shard_ranks),
+        met_gather_s=groups.met_s_per_B * gathered_B[0],
+        met_scatter_s=groups.met_s_per_B * gradients_B[0] * twice,
     )
 
 
