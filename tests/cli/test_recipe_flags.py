@@ -35,6 +35,7 @@ FLAGS = {
     "sample_tokens": ("512", "sample_tokens", 512),
     "update_in_backward": (True, "update_in_backward", True),
     "reshard": (False, "reshard", False),
+    "gather_limits": ("max_live_parameters=0", "gather_limits", "max_live_parameters=0"),
     "overlap": (False, "overlap_dp", False),
     "overlap_tp": ("all", "overlap_tp", "all"),
     "local_steps": ("500", "local_steps", 500),
@@ -77,6 +78,7 @@ studies and tables."""
 MOE = ("deepseek-v2", "hgx-h800:8")
 DENSE = ("llama3-8b", "dgx-h100:8")
 COMPANY = {"overlap_device": {"overlap_ep": "shared"}, "gradient_sync": {"zero": 2}, "reshard": {"zero": 3},
+           "gather_limits": {"pp": 1, "zero": 3, "sharding": "deepspeed"},
            "local_steps": {"ep": 1, "shard": 2}, "recompute_layers": {"recompute": "full"},
            "cp_kind": {"cp": 2, "pp": 2, "ep": 4}}  # fmt: skip
 """Words that mean something only beside others."""

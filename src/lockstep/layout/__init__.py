@@ -5,6 +5,7 @@ from lockstep.layout.broken import broken_rules as broken_rules
 from lockstep.layout.broken import check as check
 from lockstep.layout.broken import refuse as refuse
 from lockstep.layout.formats import ADAPTER_B as ADAPTER_B
+from lockstep.layout.gathers import sharing_in as sharing_in
 from lockstep.layout.groups import GROUPS as GROUPS
 from lockstep.layout.groups import Span as Span
 from lockstep.layout.groups import coordinates as coordinates

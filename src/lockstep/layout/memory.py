@@ -29,6 +29,7 @@ from functools import reduce
 import numpy as np
 
 from lockstep.hardware import Cluster
+from lockstep.layout.gathers import sharing_in
 from lockstep.layout.held import sharded, stage_parameters
 from lockstep.layout.host import copies_B, stage_host_B, stage_host_states_B
 from lockstep.layout.job import Job
@@ -190,7 +191,7 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...]
         casts_B = np.where(widened(recipe, grid), parameters.total_elems * recipe.parameter_B, 0.0)
         weights_B, kept_B = weights_B - casts_B, kept_B + casts_B
     one = trained * (1 / recipe.objective.models) if adapted else trained
-    gathered_B = _gathered(recipe, grid, parameters, one, max(1, sum(held.values())))
+    gathered_B = _gathered(job, grid, parameters, one, max(1, sum(held.values())))
     if recipe.gradients_freed or recipe.foreach_update:
         fresh = recipe.gradients_freed & (grid.microbatches(recipe.batch) == 1)
         elems = trained.matrix_elems + trained.other_elems, trained.expert_elems
@@ -254,14 +255,16 @@ def _adapted_states(
     return weights_B, gradients_B, np.where(grid.offload == KEEP, optimizer_B, 0.0)
 
 
-def _gathered(
-    recipe: Recipe, grid: LayoutGrid, parameters: RankParameters, trained: RankParameters, layers: int
-) -> Number:
-    """Whole parameters of two layers (this and the prefetched one) at zero 3, and one layer's passing gradients."""
-    sharing, adapted = sharing_of(recipe, grid), recipe.adapters is not None
+def _gathered(job: Job, grid: LayoutGrid, parameters: RankParameters, trained: RankParameters, layers: int) -> Number:
+    """Whole parameters at zero 3, of two layers (this and the prefetched one) or as many as DeepSpeed's limits leave;
+    and one layer's passing gradients.
+    """
+    recipe, sharing = job.recipe, sharing_in(job, grid)
+    adapted = recipe.adapters is not None
     layer = (parameters.matrix_elems + parameters.expert_elems) / layers
     passing = (trained.matrix_elems + trained.expert_elems) / layers
     each_B = recipe.adapter_wire_B if adapted else max(recipe.wire_B, recipe.parameter_B)
     gradients_B = np.where(sharing.scatters | gradients_pass(recipe, grid), passing * each_B, 0.0)
     stored_B = recipe.base_B if adapted else recipe.parameter_B
-    return gradients_B + np.where(sharing.keeps, 0.0, 2.0 * layer * stored_B)
+    held = 2.0 * layer if sharing.held_frac is None else sharing.held_frac * parameters.total_elems
+    return gradients_B + np.where(sharing.keeps, 0.0, held * stored_B)

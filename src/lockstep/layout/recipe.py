@@ -12,6 +12,7 @@ from lockstep.layout.formats import ACTIVATION_B, ADAPTER_B, BASE_B, NARROW_B, N
 from lockstep.layout.losses import LOSS_B, usual_loss
 from lockstep.layout.optimizers import OPTIMIZERS, Optimizer
 from lockstep.parallel.context import KINDS
+from lockstep.parallel.data.coordinator import read_limits
 from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
 from lockstep.parallel.expert.load import routing_skew
 from lockstep.parallel.pipeline.vocabulary import BARRIERS
@@ -24,9 +25,8 @@ from lockstep.workload import MODULES, Adapters, Objective, Training, read_train
 TP_OVERLAPS = ("none", "gradients", "all", "async")
 EP_OVERLAPS = ("none", "cells", "shared", "passes")
 CUDA_GRAPHS, EXCHANGES = ("none", "attention", "step"), ("copy", "node")
-NORM_KERNELS = ("one", "split", "converted")
+NORM_KERNELS, SCALINGS = ("one", "split", "converted"), ("delayed", "current", "rows")
 COPIES = ("none", "gpt-neox", "nanotron", "dtensor")
-SCALINGS = ("delayed", "current", "rows")
 PERMUTATIONS = ("fused", "megatron", "torchtitan", "transformers-5", "transformers-4")
 MFU_CONVENTIONS = ("full", "causal", "6n")
 
@@ -130,6 +130,8 @@ class Recipe(Brief):
     """When sharded gradients are reduced: after every micro-batch, or once per step; None means as that software."""
     reshard: bool = True
     """At zero 3, parameters are given up between a forward and a backward pass and gathered again."""
+    gather_limits: str = ""
+    """DeepSpeed's limits at zero 3 that differ from its defaults, in elements (`parallel/data/coordinator.py`)."""
     local_steps: int = 1
     """Steps that groups of ranks train apart before they agree (DiLoCo): shard groups, or single ranks at zero 0."""
     fused_accumulation: bool = True
@@ -220,12 +222,10 @@ class Recipe(Brief):
                 raise BadInput(f"{name} must be a whole number of at least 1, got {value!r}", flag)
         if self.sample_tokens is not None and not (isinstance(self.sample_tokens, int) and self.sample_tokens > 0):
             raise BadInput(f"sample_tokens must be at least 1, got {self.sample_tokens!r}", "--sample-tokens")
-        layers = self.offload_layers
-        if layers != "all" and (not isinstance(layers, int) or isinstance(layers, bool) or layers < 0):
-            raise BadInput(f"offload_layers must be a count of layers, or all, got {layers!r}", "--offload-layers")
-        again = self.recompute_layers
-        if not isinstance(again, int) or isinstance(again, bool) or again < 0:
-            raise BadInput(f"recompute_layers must be a count of layers, got {again!r}", "--recompute-layers")
+        for name, word in (("offload_layers", "all"), ("recompute_layers", None)):
+            given, other = getattr(self, name), f", or {word}" if word else ""
+            if given != word and (not isinstance(given, int) or isinstance(given, bool) or given < 0):
+                raise BadInput(f"{name} must be a count of layers{other}, got {given!r}", f"--{name.replace('_', '-')}")
         if self.dtype in NOT_TRAINED:
             raise BadInput(f"{self.dtype} is not a training format; {NOT_TRAINED[self.dtype]}", "--dtype")
         for what, said, words, flag in (
@@ -250,6 +250,7 @@ class Recipe(Brief):
             if said is not None and said not in words:
                 raise UnknownName(what, str(said), words, flag)
         routing_skew(self.routing)
+        read_limits(self.gather_limits)
         if self.overlap_device_frac is not None and not 0 <= self.overlap_device_frac < 1:
             raise BadInput(f"overlap_device_frac must be at least 0 and below 1, got {self.overlap_device_frac}")
         for module in self.recompute_modules:
@@ -404,9 +405,8 @@ class Recipe(Brief):
     def bytes_per_parameter(self) -> float:
         """Parameter, gradient and optimizer bytes of a matrix parameter when nothing is sharded.
 
-        16 = 2 + 2 + 12: half-precision parameter and gradient, fp32 master and two Adam moments (ZeRO paper).
-        18 = 2 + 4 + 12: gradients accumulate in fp32 (Megatron's main gradients).
-        20 = 2 + 2 + 4 + 12: a half-precision gradient is kept beside the fp32 one.
+        16 = 2 + 2 + 12: half precision, and Adam's master and moments in fp32 (ZeRO paper). With gradients in fp32
+        (Megatron's main gradients) it is 18 = 2 + 4 + 12, or 20 where one in half precision is kept beside them.
         """
         return self.working_B + self.gradient_B + self.states.matrix_B
 

@@ -21,7 +21,7 @@ from lockstep.layout import (
     Recipe,
     busiest_rank_frac,
     choices_of,
-    sharing_of,
+    sharing_in,
 )
 from lockstep.parallel.data.offload import HOST_STREAM_FRAC
 from lockstep.parallel.expert.visited import visited_frac
@@ -103,7 +103,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None, ends: En
         yield f"{recipe.recompute_layers} layers of each stage, or chunk, are recomputed; others keep all activations"
     if recipe.spreads(layout.pp):
         yield "embedding and head are spread over stages; the wait for the first and the last logits is not in the time"
-    yield from _sharding(recipe, layout)
+    yield from _sharding(job, layout)
     if slowed_frac := Clock.of(cluster.device, recipe).traffic_device_frac:
         yield f"traffic that overlaps with compute slows it by {format_frac(slowed_frac)} meanwhile"
     elif recipe.overlap_dp:
@@ -154,17 +154,26 @@ def _jitter(job: Job, cluster: Cluster, step: Step | None) -> Iterator[str]:
         yield "all ranks take equally long for the same work; --jitter and --rank-jitter tell by how much they differ"
 
 
-def _sharding(recipe: Recipe, layout: Layout) -> Iterator[str]:
+def _sharding(job: Job, layout: Layout) -> Iterator[str]:
     """Whose traffic of sharded states it is, where software differs."""
+    recipe = job.recipe
     if layout.zero < 2 and recipe.sharding == "any":
         return
-    found = sharing_of(recipe, layout.grid())
+    found = sharing_in(job, layout.grid())
     who = "" if recipe.sharding == "any" else f" by {recipe.sharding}"
     times = "after every micro-batch" if found.scatters else "once per step"
     whole = ", and add up whole until then" if layout.zero >= 2 and not found.scatters else ""
     ways = {True: "before every forward and backward pass", False: "before every forward pass"}
     gathered = ways[bool(found.gathers_backward)] if found.gathers_forward else "once per step"
     yield f"ZeRO-{layout.zero}{who}: gradients are reduced {times}{whole}; parameters are gathered {gathered}"
+    if found.held_frac is not None:
+        forward, backward, held = (
+            format_frac(float(np.max(one))) for one in (found.forward_frac, found.backward_frac, found.held_frac)
+        )
+        yield (
+            f"within DeepSpeed's limits in elements (--gather-limits) a forward pass gathers {forward} and a backward "
+            f"pass {backward} of the parameters, of which {held} stay whole from the one to the other"
+        )
 
 
 def _peak(cluster: Cluster, recipe: Recipe) -> Iterator[str]:

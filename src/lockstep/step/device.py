@@ -23,6 +23,7 @@ from lockstep.layout import (
     gradients_leave,
     leaving_B,
     paged_out_B,
+    sharing_in,
     sharing_of,
     stage_parameters,
     trained_parameters,
@@ -67,7 +68,7 @@ def _around(
     """Traffic around the passes of a stage, in `pieces` pieces."""
     grid, recipe = network.grid, job.recipe
     held, layers = held * recipe.objective.models, grid.copies * pieces
-    sharing, sizes = sharing_of(recipe, grid), _sizes(job, grid, held)
+    sharing, sizes = sharing_in(job, grid), _sizes(job, grid, held)
     moved = traffic(network.data, grid.zero, sharing, sizes, layers, recipe.overlap_dp)
     host = HostTraffic()
     if np.any(grid.offload != KEEP) or recipe.offload_layers:
@@ -153,7 +154,7 @@ def _host_traffic(
     kinds: Sequence[Counter[LayerKind]],
 ) -> HostTraffic:  # fmt: skip
     """Traffic of a rank that holds `parameters` with its host, nothing where nothing is offloaded."""
-    recipe, held_elems = job.recipe, sum(updated(grid, parameters))
+    recipe, held_elems, sharing = job.recipe, sum(updated(grid, parameters)), sharing_in(job, grid)
     matrix, other = updated(grid, parameters if recipe.adapters is None else fullest_adapters(job, grid))
     trained_elems, parameters_leave = matrix + other, grid.offload == OFFLOAD_PARAMETERS
     if recipe.adapters is None:
@@ -169,6 +170,7 @@ def _host_traffic(
         grid.microbatches(recipe.batch),
         offloaded=grid.on_host,
         parameters_leave=parameters_leave,
+        gathered=(sharing.forward_frac, sharing.backward_frac),
         gradients_leave=gradients_leave(recipe, grid),
         paged_B=paged_out_B(job, cluster, grid),
         kept_B=reduce(np.maximum, [leaving_B(job, grid, held) for held in kinds]),

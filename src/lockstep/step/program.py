@@ -43,7 +43,7 @@ def step_program(job: Job, cluster: Cluster, layout: Layout, by_layer: bool = Fa
     whole = priced(parts, layout.grid())
     waiting_s = float(np.asarray(whole.waiting_s))
     builder = ProgramBuilder(layout.pp, lanes(layout.vpp, (*LANES, WAITING) if waiting_s else LANES))
-    early = [float(np.asarray(one.around.moved.gather_s - one.waits.gather_s)) for one in passes.devices]
+    early = [float(np.asarray(one.around.renewed.seconds - one.waits.gather_s)) for one in passes.devices]
     _gather(builder, passes, early, [[]] * layout.pp)
     cells = schedule.cells(layout.pp, microbatches, layout.vpp) if schedule.cells else None
     ends = write(
@@ -85,7 +85,8 @@ def _gather(
     flows = []
     for one, part_s in zip(passes.devices, seconds, strict=True):
         part_s = part_s if np.any(np.asarray(one.waits.gather_s)) else 0.0
-        size_B = one.around.parameter_B * part_s / float(np.asarray(one.around.moved.gather_s)) if part_s > 0 else 0.0
+        whole = one.around.renewed
+        size_B = whole.size_B * part_s / float(np.asarray(whole.seconds)) if part_s > 0 else 0.0
         flows.append(Flow("all-gather", "dp", size_B, part_s))
     return _traffic(builder, flows, ends, passes.name("dp", "all-gather"), "dp")
 

@@ -95,6 +95,13 @@ class Around:
         return Flow("reduce-scatter" if scattered else "all-reduce", "dp", self.gradient_B, seconds)
 
     @property
+    def renewed(self) -> Flow:
+        """What is gathered once per step, of updated parameters."""
+        share = np.where(self.sharing.gathers_once, 1.0, self.sharing.once_frac)
+        op = "broadcast" if np.all(self.sharing.broadcasts) else "all-gather"
+        return Flow(op, "dp", self.parameter_B, self.moved.gather_s) * share
+
+    @property
     def waits(self) -> Exposed:
         """What passes and the step wait for: the exposed seconds of all pieces."""
         forward, backward = self.data("forward"), self.data("backward")
@@ -127,8 +134,9 @@ class Around:
         """(gathers, scatters, seconds of them on shared links) of every pass."""
         sharing, moved = self.sharing, self.moved
         gathered = sharing.gathers_forward if way == "forward" else sharing.gathers_backward
-        gathered_s, met_s = np.where(gathered, moved.gather_s, 0.0), np.where(gathered, moved.met_gather_s, 0.0)
-        gathers = (Flow("all-gather", "dp", self.parameter_B, gathered_s),)
+        share = sharing.forward_frac if way == "forward" else sharing.backward_frac
+        gathered_s, met_s = np.where(gathered, moved.gather_s, 0.0), np.where(gathered, moved.met_gather_s, 0.0) * share
+        gathers = (Flow("all-gather", "dp", self.parameter_B, gathered_s) * share,)
         if way == "forward":
             return (gathers[0] * self.forwards,), (), met_s * self.forwards
         scattered_s = np.where(sharing.scatters, moved.scatter_s, 0.0)
@@ -147,12 +155,9 @@ class Around:
 
     def _updated(self) -> Piece:
         """Around the first forward pass: the gather of updated parameters."""
-        once_s = np.where(self.sharing.gathers_once, self.moved.gather_s, 0.0)
-        op = "broadcast" if np.all(self.sharing.broadcasts) else "all-gather"
-        gather = Flow(op, "dp", self.parameter_B, once_s)
         if self.sharing.gathers_late:
-            return Piece("dp", before=(gather,))
-        return self._piece("forward", (gather,), (), self.moved.met_gather_s)
+            return Piece("dp", before=(self.renewed,))
+        return self._piece("forward", (self.renewed,), (), self.moved.met_gather_s)
 
     def _piece(self, way: str, gathers: tuple[Flow, ...], scatters: tuple[Flow, ...], met_s: Number) -> Piece:
         """Gathers before use and reductions after it, a layer's share of either with nothing to hide behind.
@@ -213,6 +218,7 @@ class Around:
         sharing, each = self.sharing, self.sharing.scatters | self.sharing.gathers_backward
         forwards, backwards = (np.where(often, microbatches, 1) for often in (sharing.gathers_forward, each))
         forward_s, backward_s = np.where(sharing.sharded, self.moved.gather_s, 0.0), np.where(each, each_s, once_s)
+        forward_s = forward_s * np.where(sharing.gathers_forward, sharing.forward_frac, 1.0)
         all_s = forwards * forward_s + backwards * backward_s + np.where(each, once_s, 0.0) + self.outer.seconds
         exposed_s = microbatches * (waits.forward_s + waits.backward_s) + waits.once_s
         gathering = sharing.sharded & (not sharing.gathers_late)

@@ -2,8 +2,9 @@
 
 With P bytes of a rank's parameters and G of its gradients (its shards, from zero 1 on), a step of m micro-batches moves
 
-    up     P before every forward and every backward pass, where parameters are offloaded; full recomputation runs
-           inside the backward pass on the parameters that are there, and asks for no third time
+    up     P before every forward and every backward pass, where parameters are offloaded, or what of it is gathered
+           then; full recomputation runs inside the backward pass on the parameters that are there, and asks for no
+           third time, except with DeepSpeed's limits (`coordinator.py`)
            G from the second micro-batch on: the sum so far, which the device adds the new gradients to
            P once per step, after the update, where parameters stay on the device
     down   G after every backward pass; where gradients stay on the device until the end (`layout/layout.py`), once
@@ -102,21 +103,21 @@ def kept_alone_frac(offloaded: int, layers: int, blocking: bool) -> float:
 def host_traffic(
     cluster: Cluster, parameters_B: Number, gradients_B: Number, update_B: Number, microbatches: Whole, *,
     offloaded: Truth, parameters_leave: Truth, gradients_leave: Truth, kept_B: Number = 0.0, kept_alone: float = 0.0,
-    paged_B: Number = 0.0,
+    paged_B: Number = 0.0, gathered: tuple[Number, Number] = (1.0, 1.0),
 ) -> HostTraffic:  # fmt: skip
     """Traffic of a rank that owns so many bytes, where states, parameters and every gradient are on the host.
 
     `offloaded`, `parameters_leave` and `gradients_leave` say where. `kept_B` are activations of a micro-batch that
-    leave, `kept_alone` of them unhidden; `paged_B` are states that come and go. Raises BadInput for a cluster without a
-    host.
+    leave, `kept_alone` of them unhidden; `paged_B` are states that come and go; `gathered` shares of parameters are
+    fetched for a forward and a backward pass. Raises BadInput for a cluster without a host.
     """
     rate_Bps = cluster.host_bandwidth_Bps
     parameters_s, gradients_s = parameters_B / rate_Bps, gradients_B / rate_Bps
     later_frac = 1.0 - 1.0 / np.maximum(microbatches, 1)
-    up_s = np.where(parameters_leave, parameters_s, 0.0)
+    forward_s, backward_s = (np.where(parameters_leave, parameters_s * share, 0.0) for share in gathered)
     return HostTraffic(
-        up_forward_s=up_s,
-        up_backward_s=up_s + np.where(gradients_leave, later_frac * gradients_s, 0.0),
+        up_forward_s=forward_s,
+        up_backward_s=backward_s + np.where(gradients_leave, later_frac * gradients_s, 0.0),
         down_backward_s=np.where(gradients_leave, gradients_s, 0.0),
         once_s=np.where(offloaded & ~parameters_leave, parameters_s, 0.0)
         + np.where(offloaded & ~gradients_leave, gradients_s, 0.0)

@@ -9,7 +9,8 @@
     fsdp2       2, 3  as any                                            before every forward pass; at 3 also before
                                                                         every backward pass (reshard_after_forward)
     deepspeed   1, 2  as any, by an all-reduce of whole buckets         as any, beside nothing
-                3     as any                                            as any
+                3     as any                                            the shares of them that its limits in elements
+                                                                        let go (`coordinator.py`)
     internevo   1, 2  as deepspeed                                      broadcast by every rank in turn, beside nothing
                 3     as any                                            as any
 
@@ -34,7 +35,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.types.arrays import Truth, Whole
+from lockstep.types.arrays import Number, Truth, Whole
 
 SOFTWARE = ("any", "megatron", "fsdp2", "deepspeed", "internevo")
 SYNCS = ("micro-batch", "step")
@@ -65,6 +66,13 @@ class Sharing:
     """What is reduced once per step runs beside nothing."""
     broadcasts: Truth = np.False_
     """Updated parameters are broadcast, a rank's after another's, instead of gathered."""
+    forward_frac: Number = 1.0
+    """Of what is gathered before every forward pass, the share that is; and the same before a backward pass."""
+    backward_frac: Number = 1.0
+    once_frac: Number = 0.0
+    """Of parameters that are gathered before every forward pass, the share that is gathered once per step."""
+    held_frac: Number | None = None
+    """Share of the parameters that gathers leave whole, at most; None where two layers are, this and the next."""
 
     @property
     def often(self) -> Truth:

@@ -2,6 +2,7 @@
 
     dp micro_batch               train_batch_size, train_micro_batch_size_per_gpu, gradient_accumulation_steps
     zero offload                 zero_optimization.stage, .offload_optimizer, .offload_param
+    gather_limits with zero 3    zero_optimization.stage3_max_reuse_distance and others, where they are not its defaults
     tp                           tensor_parallel.autotp_size (ZeRO 0 to 2)
     pp, recompute full with it   pipeline.stages, pipeline.activation_checkpoint_interval
     offload_layers all with it   activation_checkpointing.cpu_checkpointing
@@ -19,6 +20,7 @@ from __future__ import annotations
 import json
 
 from lockstep.layout import AXES
+from lockstep.parallel.data.coordinator import read_limits
 from lockstep.planner.export.refusals import Placed, Refusals, refuse_formats, refuse_sharding
 from lockstep.planner.space import ALL_RANKS
 from lockstep.types.plain import Json
@@ -83,6 +85,9 @@ def _zero(found: Placed) -> Json:
         section["offload_optimizer"] = host
     if layout.offload == "parameters":
         section["offload_param"] = host
+    if layout.zero == 3:
+        limits = read_limits(found.job.recipe.gather_limits)
+        section |= {f"stage3_{name}": elements for name, elements in limits.changed.items()}
     return section
 
 

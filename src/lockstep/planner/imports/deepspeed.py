@@ -6,13 +6,17 @@ to give. Recomputation is decided in the model's code; a file that `export` wrot
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
+from lockstep.errors import BadInput
+from lockstep.parallel.data.coordinator import Limits
 from lockstep.planner.export.deepspeed import CHECKPOINTING, COMMENT, OPTIMIZERS
 from lockstep.planner.imports.imported import Imported, flat, integer
 from lockstep.types.plain import Json
-from lockstep.workload import Model
+from lockstep.workload import Model, Transformer
 
 STACK = "deepspeed"
 SIGNS = {"train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization", "gradient_accumulation_steps"}
@@ -34,6 +38,8 @@ def deepspeed(data: Mapping[str, Any], name: str, model: Model | None) -> Import
     found.degrees(tp=integer(said, "tensor_parallel.autotp_size"), pp=integer(said, "pipeline.stages"))
     batch_of(found, said)
     _zero(found, said)
+    if found.layout.get("zero") == 3:
+        _limits(found, said, model)
     _formats(found, said)
     interval = integer(said, "pipeline.activation_checkpoint_interval", 0)
     if (found.layout.get("pp", 1) > 1 and interval) or CHECKPOINTING in str(data.get(COMMENT)):
@@ -71,6 +77,32 @@ def _zero(found: Imported, said: Json) -> None:
     # Its own default is to overlap with ZeRO 3 alone (runtime/zero/config.py).
     if not said.get("zero_optimization.overlap_comm", stage == 3):
         found.words["overlap"] = False
+
+
+def _limits(found: Imported, said: Json, model: Model | None) -> None:
+    """Limits of gathers, those that are "auto" as transformers fills them in (integrations/deepspeed.py)."""
+    hidden = model.hidden if isinstance(model, Transformer) else None
+    filled = {} if hidden is None else {
+        "prefetch_bucket_size": int(0.9 * hidden * hidden), "param_persistence_threshold": 10 * hidden
+    }  # fmt: skip
+    limits = {}
+    for one in fields(Limits):
+        key = f"zero_optimization.stage3_{one.name}"
+        if said.get(key) == "auto" and one.name not in filled:
+            found.unread.append(f"stage3_{one.name}=auto")
+            continue
+        limits[one.name] = filled[one.name] if said.get(key) == "auto" else _elements(said, key, one.default)
+    changed = Limits(**limits).changed
+    found.set(found.words, gather_limits=",".join(f"{name}={number}" for name, number in changed.items()) or None)
+
+
+def _elements(said: Json, key: str, default: object) -> int:
+    """A limit in elements, which DeepSpeed also reads as 1e9. Raises BadInput."""
+    value = said.get(key, default)
+    number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    if not (number >= 0 and number == number // 1):
+        raise BadInput(f"{key} must be a whole number of elements from 0 on, got {str(value)[:40]!r}", "MODEL")
+    return int(number)
 
 
 def _formats(found: Imported, said: Json) -> None:

@@ -124,6 +124,12 @@ def _reshard(about: About) -> str | None:
     return _sharded(3, "parameters are gathered and freed with")(about)
 
 
+def _limits(about: About) -> str | None:
+    if about.job.recipe.sharding != "deepspeed":
+        return "other software than DeepSpeed has no such limits; use --stack deepspeed or --sharding deepspeed"
+    return _sharded(3, "parameters are gathered and freed with")(about)
+
+
 def _local(about: About) -> str | None:
     return _wire(about) if about.job.recipe.local_steps > 1 else None
 
@@ -246,6 +252,7 @@ _IDLE: dict[str, Callable[[About], str | None]] = {
     "sharding": _sharded(1, "states are sharded with"),
     "gradient_sync": _sharded(2, "gradients are sharded with"),
     "reshard": _reshard,
+    "gather_limits": _limits,
     "local_steps": _local,
     "overlap_tp": _tensor,
     "cp_kind": _context,

@@ -239,6 +239,15 @@ class RecipeWords(TypedDict, total=False):
         Switch("Free gathered parameters between the forward and the backward pass (ZeRO-3).", True),
         Field("reshard"),
     ]
+    gather_limits: Annotated[
+        str | None,
+        Option(
+            "W=N,...",
+            "Limits of DeepSpeed's ZeRO-3, in elements: max_reuse_distance, max_live_parameters, prefetch_bucket_size, "
+            "param_persistence_threshold. (default: DeepSpeed's own, 1e9, 1e9, 5e7, 1e5)",
+        ),
+        Field("gather_limits"),
+    ]
     local_steps: Annotated[
         Quantity | None,
         Option(
