@@ -146,7 +146,7 @@ def test_validation_out_of_tolerance_exits_with_one(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("verb", ["estimate", "memory"])
 def test_a_layout_that_does_not_fit_is_answered_with_one(verb: str) -> None:
-    arguments = (verb, "llama3-405b", "--cluster", "dgx-h100", "--batch", "8")
+    arguments = (verb, "llama3-405b", "--cluster", "dgx-h100", "--batch", "8", "--tp", "8")
     session = run(*arguments, "--json")
     assert session.code == 1
     assert session.json()["memory"]["fits"] is False

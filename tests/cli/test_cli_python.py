@@ -47,13 +47,13 @@ def test_python_and_the_command_line_agree(verb: str) -> None:
 
 
 def test_objects_do_as_well_as_names() -> None:
-    by_name = lockstep.estimate(*QUESTION, tp=2, zero=1, batch="64")
+    by_name = lockstep.estimate(*QUESTION, tp=2, zero=1, micro_batch=1, batch="64")
     model, cluster = workload.model("llama3-8b"), hardware.cluster("dgx-h100:2")
     by_object = lockstep.estimate(model, cluster, Layout(tp=2, dp=8, zero=1), batch=64)
     assert by_name.to_dict() == by_object.to_dict()
     assert (
         lockstep.export(by_object, to="megatron").text
-        == lockstep.export(*QUESTION, to="megatron", tp=2, zero=1, batch=64).text
+        == lockstep.export(*QUESTION, to="megatron", tp=2, zero=1, micro_batch=1, batch=64).text
     )
     with pytest.raises(BadInput, match="not both"):
         lockstep.estimate(model, cluster, Layout(tp=2, dp=8), tp=2, batch=64)
@@ -133,9 +133,8 @@ def test_a_rounded_batch_is_near_and_shared_out() -> None:
 
 
 def test_long_models_are_trained_on_usual_sequences() -> None:
-    answer = run(
-        "estimate", "deepseek-v2-lite", "-c", "dgx-h100:8", "--batch", "64", "--ep", "8", "--zero", "3", "--json"
-    ).json()
+    layout = ("--ep", "8", "--zero", "3", "--micro-batch", "1")
+    answer = run("estimate", "deepseek-v2-lite", "-c", "dgx-h100:8", "--batch", "64", *layout, "--json").json()
     assert "sequences of 8,192 tokens" in answer["assumptions"][0]
     assert "163,840" in answer["assumptions"][0]
 

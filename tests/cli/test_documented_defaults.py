@@ -23,7 +23,7 @@ GPT2 = ("gpt2", "--cluster", "dgx-a100-40gb:1", "--batch", "64")
 ASKED: dict[str, tuple[str, ...]] = {
     **COMMANDS,
     "plan": ("plan", *GPT2),
-    "estimate": ("estimate", *GPT2),
+    "estimate": ("estimate", *GPT2, "--dp", "8"),
     "campaign": ("campaign", *GPT2, "--tokens", "1G", "--device-mtbf", "1y", "--write", "1min", "--power", "400"),
     "scaling": ("scaling", "gpt2", "-c", "ethernet-25-v100:2", "--batch", "64", "--tokens", "1G"),
     "speedup": ("speedup", "--compute", "10s", "--size", "200MB", *LINK),

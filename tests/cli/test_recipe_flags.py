@@ -157,7 +157,7 @@ def test_every_verb_about_a_run_takes_the_recipe(verb: str) -> None:
 
 def test_numbers_cost_their_bytes() -> None:
     """Parameters in fp32 take twice the memory, gradients in bf16 half the wire, kept activations their share."""
-    words = {"batch": 64, "tp": 2, "zero": 1, "overlap": False}
+    words = {"batch": 64, "tp": 2, "zero": 1, "micro_batch": 1, "overlap": False}
     plain = lockstep.estimate("llama3-8b", "dgx-h100:2", **words)
     wide = lockstep.estimate("llama3-8b", "dgx-h100:2", **words, parameter_bytes=4)
     assert wide.memory.parameters_B == pytest.approx(2 * plain.memory.parameters_B)

@@ -14,7 +14,7 @@ from lockstep.errors import LONGEST, BadInput, brief
 
 COMMAND = (sys.executable, "-c", "from lockstep.cli import main; main()")
 YES = ("collective", "all-reduce", "--ranks", "8", "--size", "1MB", "--latency", "1us", "--bandwidth", "1GB/s")
-NO = ("memory", "gpt3-175b", "-c", "dgx-a100-80gb:1", "--batch", "8")
+NO = ("memory", "gpt3-175b", "-c", "dgx-a100-80gb:1", "--batch", "8", "--tp", "8")
 BAD = ("memory", "gpt3-175b", "-c", "dgx-a100-80gb:0", "--batch", "8")
 CODES = {YES: 0, NO: 1, BAD: 2}
 

@@ -10,16 +10,18 @@ from lockstep.layout import broken_by, memory
 from lockstep.planner import room
 
 CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("llama3-8b", "dgx-h100:8", {"batch": 256, "seq": 8192, "zero": 3, "recompute": "full"}),
+    ("llama3-8b", "dgx-h100:8", {"batch": 256, "seq": 8192, "zero": 3, "recompute": "full", "micro_batch": 1}),
     (
         "llama3-8b", "a100-sxm-40gb:1",
-        {"batch": 16, "seq": 4096, "train": "lora:r=16", "base": "nf4", "recompute": "full", "stack": "hf-trainer"},
+        {"batch": 16, "seq": 4096, "train": "lora:r=16", "base": "nf4", "recompute": "full", "stack": "hf-trainer",
+         "micro_batch": 1},
     ),
     (
         "mixtral-8x7b", "dgx-h100:8",
-        {"batch": 128, "seq": 2048, "ep": 8, "zero": 1, "recompute": "full", "optimizer": "adamw-bf16-moments"},
+        {"batch": 128, "seq": 2048, "ep": 8, "zero": 1, "recompute": "full", "micro_batch": 1,
+         "optimizer": "adamw-bf16-moments"},
     ),
-    ("llama3-8b", "dgx-a100-80gb:1", {"batch": 64, "seq": 4096, "zero": 3, "offload": "parameters"}),
+    ("llama3-8b", "dgx-a100-80gb:1", {"batch": 64, "seq": 4096, "zero": 3, "offload": "parameters", "micro_batch": 1}),
 )  # fmt: skip
 
 
@@ -51,6 +53,6 @@ def test_twice_as_much_does_not_fit(model: str, machine: str, words: dict[str, A
 
 
 def test_what_does_not_fit_has_no_room() -> None:
-    found = lockstep.estimate("llama3-70b", "rtx-4090:1", batch=1, seq=2048)
+    found = lockstep.estimate("llama3-70b", "rtx-4090:1", batch=1, seq=2048, dp=1)
     assert not found.memory.fits
     assert room(found) == ()

@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, LayoutGrid, check
+from lockstep.planner.assumptions import assumptions
 from lockstep.planner.estimate import executed_flops, layout_flops
 from lockstep.planner.whatif import scaled
 from lockstep.step import Step, compose, priced
@@ -158,6 +159,7 @@ class Roofline(Shown):
             **picked(self, "layout levels compute_s"),
             "batch_tokens": self.job.step_units,
             "regime": self.regime(),
+            "assumptions": list(assumptions(self.job, self.cluster, self.layout)),
         }
 
     def __str__(self) -> str:

@@ -106,7 +106,7 @@ def _changed(a: str | Path | Model | Estimate, first: Estimate, b: object, words
         if others:
             raise BadInput(f"{others[0]} cannot be changed in an answer; give a MODEL or a plan file as A", "B")
         return _of_layout(first, changed_layout(first.layout, changes))
-    named = plan_given(a) is not None or names_layout(None, cast(LayoutWords, words))
+    named = plan_given(a) is not None or names_layout(None, words)
     found = changed_layout(first.layout, changes) if len(others) < len(changes) and not named else {}
     for one, other in (("batch", "batch_tokens"), ("batch_tokens", "batch")):
         words = words | ({other: None} if one in changes else {})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json
@@ -29,7 +30,10 @@ def estimate(
     layout: Layout | None = None,
     **words: Unpack[LayoutWords],
 ) -> Estimate:
-    """Step time, memory and their parts for one layout. Raises BadInput when it breaks a rule."""
+    """Step time, memory and their parts for one layout; without one, for the plan's best.
+
+    Raises BadInput when it breaks a rule, and Infeasible when none is given and none fits.
+    """
     from lockstep.planner import estimate as estimate_layout
 
     asked, chosen = read_asked(model, cluster, layout, dict(words))
@@ -39,20 +43,52 @@ def estimate(
 def read_asked(
     model: str | Path | Model, cluster: str | Path | Cluster | None, layout: Layout | None, words: Json
 ) -> tuple[Question, Layout]:
-    """The question and the layout in `words`, or the one given as an object."""
+    """The question, and the layout: the one given as an object, the one in `words`, or without either the plan's best.
+
+    Words describe a layout as Megatron-LM's flags do, but a micro-batch that is not given is the plan's choice. What
+    was chosen stands in the notes of the recipe. Raises Infeasible, as a plan does, when no layout is given and none
+    fits.
+    """
     from lockstep.layout import check
 
+    if not names_layout(layout, words):
+        return _planned(model, cluster, words)
     described = {name: words.pop(name) for name in LAYOUT_WORDS if name in words}
     asked = read_question(model, cluster, **words)
     if layout is None:
         chosen = read_layout(asked.job, described, asked.cluster)
         refuse_idle(words | described, asked.job, chosen)
-        return asked, chosen
+        return (asked, chosen) if described.get("micro_batch") is not None else _with_micro_batch(asked, chosen)
     if any(value is not None for value in described.values()):
         raise BadInput(f"give either a Layout or its options ({', '.join(sorted(described))}), not both", "layout")
     check(layout, asked.job)
     refuse_idle(words, asked.job, layout)
     return asked, layout
+
+
+def _planned(model: str | Path | Model, cluster: str | Path | Cluster | None, words: Json) -> tuple[Question, Layout]:
+    """The question, and the best layout of the plan that answers it. Raises Infeasible."""
+    searched = {name: value for name, value in words.items() if name not in LAYOUT_WORDS}
+    asked = read_question(model, cluster, **searched)
+    found = plan(model, cluster, top=1, offload=words.get("offload") or "none", **searched)
+    fit = f"{found.findings.feasible:,} that fit"
+    return _noted(asked, f"the plan's best layout of {fit}, as none was given"), found.best.layout
+
+
+def _with_micro_batch(asked: Question, layout: Layout) -> tuple[Question, Layout]:
+    """The question, and the layout with the micro-batch that a plan would choose for it."""
+    from lockstep.planner.micro_batch import with_micro_batch
+
+    found = with_micro_batch(asked.job, asked.cluster, layout)
+    if found is None:
+        return _noted(asked, "micro-batch 1, as --micro-batch was not given and no size fits in memory"), layout
+    said = f"micro-batch {found.micro_batch}, the plan's choice for this layout, as --micro-batch was not given"
+    return _noted(asked, said), found
+
+
+def _noted(asked: Question, note: str) -> Question:
+    """The question with one more thing that was chosen."""
+    return replace(asked, recipe=replace(asked.recipe, notes=(note, *asked.recipe.notes)))
 
 
 def best_estimate(
@@ -61,19 +97,16 @@ def best_estimate(
     layout: Layout | None,
     words: LayoutWords,
 ) -> Estimate:
-    """An estimate as it is, the best of a plan, the one of the layout given, or the best layout of a search."""
+    """An estimate as it is, the best of a plan, or that of a question."""
     from lockstep.planner import Estimate, Plan
 
     if isinstance(model, Estimate | Plan):
         refuse_beside("an estimate" if isinstance(model, Estimate) else "a plan", cluster, layout, words)
         return model if isinstance(model, Estimate) else model.best
-    if names_layout(layout, words):
-        return estimate(model, cluster, layout, **words)
-    searched: Any = {name: value for name, value in words.items() if name not in LAYOUT_WORDS}
-    return plan(model, cluster, top=1, offload=words.get("offload") or "none", **searched).best
+    return estimate(model, cluster, layout, **words)
 
 
-def names_layout(layout: Layout | None, words: LayoutWords) -> bool:
+def names_layout(layout: Layout | None, words: Mapping[str, object]) -> bool:
     """Whether a layout is given, as an object or in words; offload alone belongs to a search too."""
     return layout is not None or any(words.get(name) is not None for name in LAYOUT_WORDS if name != "offload")
 

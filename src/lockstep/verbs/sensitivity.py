@@ -42,7 +42,8 @@ class Advice(Shown):
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
-        return self.upgrades.to_dict() | self.sensitivity.to_dict()
+        found = self.upgrades.to_dict() | self.sensitivity.to_dict()
+        return found | {"assumptions": list(self.estimate.assumptions())}
 
 
 def advise(found: Estimate) -> Advice:

@@ -10,7 +10,7 @@ from lockstep.units import format_bandwidth, format_count, format_flops, format_
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import INK, PALETTE, make_figure
 from lockstep.views.parts.layout_columns import layout_words
-from lockstep.views.parts.terminal import bar, heading, indented, table
+from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
     from lockstep.planner.roofline import Roofline, RooflineLevel
 
 
+ASSUMPTIONS = 2
 _TITLES = [("level", "left"), ("moves", "right"), ("mostly", "left"), ("at", "right"), ("intensity", "right")]
 _TITLES += [("ridge", "right"), ("bound by", "left"), ("traffic", "right"), ("", "left")]
 
 
 def render(found: Roofline, out: Console) -> None:
     """Prints the roofline."""
+    from lockstep.planner import assumptions
+
     job = found.job
     out.print(Text(found.regime().capitalize(), style="bold"))
     out.print(f"{job.model.name} on {job.devices} x {found.cluster.device.name}: {layout_words(found.layout)}")
@@ -35,6 +38,7 @@ def render(found: Roofline, out: Console) -> None:
     heading(out, "Critical batch", f"{job.unit} at which data-parallel traffic is hidden; now {now}")
     rows = ((level.name, _tokens(level.critical_batch), level.critical_why) for level in found.levels[1:])
     indented(out, table([("level", "left"), (job.unit, "right"), ("", "text")], rows))
+    small_print(out, "Assumptions", assumptions(job, found.cluster, found.layout), ASSUMPTIONS)
 
 
 def _row(level: RooflineLevel) -> list[str | Text]:

@@ -13,7 +13,7 @@ from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import make_figure
 from lockstep.views.parts.layout_columns import layout_words
-from lockstep.views.parts.terminal import bar, heading, indented, table
+from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 UPGRADE_ROWS = 8
 ELASTICITY_ROWS = 10
+ASSUMPTIONS = 2
 NAME_WIDTH = 28
 WORDS = NUMBER_WORDS | {
     "latency": "latency of messages",
@@ -57,6 +58,7 @@ def render(advice: Advice, out: Console) -> None:
     ranked = advice.sensitivity.ranked[:ELASTICITY_ROWS]
     rows = ((_said(name), f"{value:+.3f}", bar(abs(value) / STRONGEST)) for name, value in ranked)
     indented(out, table([("number", "left"), ("elasticity", "right"), ("", "left")], rows))
+    small_print(out, "Assumptions", now.assumptions(), ASSUMPTIONS)
 
 
 def _said(name: str) -> str:

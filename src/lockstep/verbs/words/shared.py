@@ -86,7 +86,7 @@ class LayoutWords(QuestionWords, total=False):
     ep: Annotated[Quantity | None, Option("N", "Expert-parallel ranks, among the tp*cp*dp of a stage. (default: 1)")]
     etp: Annotated[Quantity | None, Option("N", "Ranks that split each expert's matrices. (default: as many as --tp)")]
     vpp: Annotated[Quantity | None, Option("N", "Model chunks per pipeline stage. (default: 1)")]
-    micro_batch: Annotated[Quantity | None, Option("N", "Sequences per micro-batch. (default: 1)")]
+    micro_batch: Annotated[Quantity | None, Option("N", "Sequences per micro-batch. (default: the best that fits)")]
     zero: Annotated[
         Quantity | None,
         Option(
@@ -309,7 +309,7 @@ PANELS: Mapping[type, str] = {
     ServiceWords: "Step time in production",
     LinkWords: "Link: --latency and --bandwidth, or --cluster",
     QuestionWords: "",
-    LayoutWords: "Layout",
+    LayoutWords: "Layout: the best of a plan, unless one of these is given; then the others are as they say",
     PinWords: "Layout: searched; what is given restricts the search, e.g. --tp 4,8",
     RecipeWords: "Recipe",
 }
