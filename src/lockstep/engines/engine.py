@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from lockstep.engines.packing import packed
+from lockstep.engines.threads import one_blas_thread
 
 Progress = Callable[[int, int], None]
 """Is called with (done, total) now and then; where it has a method `say(text)`, that is told the forecast."""
@@ -73,7 +74,7 @@ def answer_batch(function: Callable[[Any], Any], tasks: Sequence[Any]) -> tuple[
     A function that has `together(tasks)` is called in that context, in which answers share work.
     """
     began_s, answers = time.perf_counter(), []
-    with getattr(function, "together", nullcontext)(tasks):
+    with one_blas_thread(), getattr(function, "together", nullcontext)(tasks):
         for task in tasks:
             try:
                 answers.append(packed(function(task)))

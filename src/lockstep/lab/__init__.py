@@ -10,6 +10,7 @@ from lockstep.lab.experiment import GROUPS as GROUPS
 from lockstep.lab.experiment import Experiment as Experiment
 from lockstep.lab.experiment import Group as Group
 from lockstep.lab.experiment import Progress as Progress
+from lockstep.lab.experiment import each_run_once as each_run_once
 from lockstep.lab.experiment import find_experiment as find_experiment
 from lockstep.lab.experiment import find_group as find_group
 from lockstep.lab.experiment import is_group as is_group

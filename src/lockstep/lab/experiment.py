@@ -7,6 +7,8 @@ by its name in `GROUPS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from typing import Any, TypeVar
@@ -15,6 +17,7 @@ import numpy as np
 
 from lockstep.engines.engine import Progress as Progress
 from lockstep.engines.engine import silent as silent
+from lockstep.engines.threads import one_blas_thread
 from lockstep.errors import UnknownName
 from lockstep.lab.facts import facts_of
 from lockstep.lab.findings import Findings
@@ -22,6 +25,20 @@ from lockstep.settings import described, read_settings
 from lockstep.types.plain import Json, picked
 
 Part = TypeVar("Part")
+
+
+_KEPT: ContextVar[dict[Any, Findings] | None] = ContextVar("answers of experiments", default=None)
+
+
+@contextmanager
+def each_run_once() -> Iterator[None]:
+    """While it lasts, an experiment that is asked again with the same settings and seed gives the answer it gave."""
+    kept = _KEPT.get()
+    token = _KEPT.set({} if kept is None else kept)
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
 
 
 def watched(parts: Iterable[Part], progress: Progress, more: int = 0) -> Iterator[Part]:
@@ -51,7 +68,15 @@ class Experiment:
         Arithmetic beyond the range of floats is an answer here (a run diverged), not a warning.
         """
         settings = read_settings(self.settings, given)
-        with np.errstate(over="ignore", invalid="ignore"):
+        kept, key = _KEPT.get(), (self, repr(settings), seed)
+        if kept is None:
+            return self._found(settings, seed, progress)
+        if key not in kept:
+            kept[key] = self._found(settings, seed, progress)
+        return kept[key]
+
+    def _found(self, settings: Any, seed: int, progress: Progress) -> Findings:
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             found = self.run(settings, seed, progress)
         return replace(
             found.sorted_out(), experiment=self.name, question=self.question, source=self.source,

@@ -38,6 +38,8 @@ class Claims(Shown):
     errata: tuple[Corrected, ...] = ()
     stopped: str = ""
     """Why --all ended before it was through."""
+    seed: int = 0
+    """Of the experiments that ran."""
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -200,6 +202,7 @@ def _asked(words: list[str], run: bool, seed: int, engine: Engine, progress: Cal
     """The items, facts of the lab and errata that the words name, each once."""
     from lockstep.evidence.claims import decide, running
     from lockstep.evidence.claims.entry import Entry, Erratum
+    from lockstep.lab import each_run_once
     from lockstep.lab.facts import Fact
 
     found = dict.fromkeys(_found(words))
@@ -209,11 +212,12 @@ def _asked(words: list[str], run: bool, seed: int, engine: Engine, progress: Cal
     if not run:
         known = tuple(map(decide.Known, facts))
         return Claims(CARD, tuple(map(decide.Decided, entries)), known, tuple(map(decide.Corrected, errata)))
-    decided, stopped = running.run(entries, seed, engine=engine, progress=progress)
-    if stopped:
-        raise RunFailed(stopped)
-    corrected = running.correct(errata, seed, engine, progress)
-    return Claims(RUN, decided, tuple(decide.know(fact, seed) for fact in facts), corrected)
+    with each_run_once():
+        decided, stopped = running.run(entries, seed, engine=engine, progress=progress)
+        if stopped:
+            raise RunFailed(stopped)
+        corrected = running.correct(errata, seed, engine, progress)
+        return Claims(RUN, decided, tuple(decide.know(fact, seed) for fact in facts), corrected, seed=seed)
 
 
 def _found(words: list[str]) -> tuple[Entry | Fact | Erratum, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -176,15 +177,17 @@ def _printed_and_right(found: tuple[Corrected, ...], out: Console, *, ran: bool)
 
 def ask(as_json: bool, plot: str | None = None, claim: list[str] | None = None, **words: object) -> None:
     """Answers the question, draws the item if asked, and says on stderr what came out otherwise than registered."""
+    from lockstep.lab import each_run_once
     from lockstep.verbs.claims import claims
 
     picture_path(plot)
     if plot and not claim:
         raise BadInput("needs the id of an item to draw", "--plot")
-    with progress("checks") as report:
-        found = claims(*(claim or ()), **given(words), progress=report)
-    if claim:
-        draw(plot, partial(plot_claim, found))
+    with each_run_once() if claim else nullcontext():
+        with progress("checks") as report:
+            found = claims(*(claim or ()), **given(words), progress=report)
+        if claim:
+            draw(plot, partial(plot_claim, found))
     if found.asked in (RUN, ALL, ERRATA) and found.surprises:
         print(f"no: the run did not find what is registered of {', '.join(found.surprises)}", file=sys.stderr)
     show(found, as_json, render, ok=found.ok)

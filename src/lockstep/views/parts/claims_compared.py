@@ -12,6 +12,7 @@ from lockstep.views.parts.findings_plot import few_ticks
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from lockstep.evidence.claims.decide import Decided
     from lockstep.evidence.claims.entry import Check, Entry, Range
 
 CLAIMED, RIGHT, FOUND = "#D62728", "#555555", "#0072B2"
@@ -34,14 +35,15 @@ def compared(entry: Entry) -> dict[Check, str]:
     return {check: usable[check] for check in chosen}
 
 
-def draw_compared(entry: Entry) -> Callable[[Axes], None]:
-    """Runs the checks, and says how they are drawn: a row each, the claimed value in red, what was found in blue."""
+def draw_compared(decided: Decided) -> Callable[[Axes], None]:
+    """How the checks are drawn: a row each, the claimed value in red, what was found in blue. Runs what did not run."""
     from lockstep.evidence.claims.running import run
 
-    labels = compared(entry)
+    labels = compared(decided.entry)
     checks = list(labels)
-    ((decided,), _) = run((entry,))
-    found = decided.found or {}
+    if (found := decided.found) is None:
+        ((now,), _) = run((decided.entry,))
+        found = now.found or {}
 
     def draw(axes: Axes) -> None:
         rows = range(len(checks), 0, -1)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from lockstep.evidence.claims.decide import Decided
     from lockstep.evidence.claims.entry import Entry
     from lockstep.evidence.claims.picture import Picture
     from lockstep.verbs.claims import Claims
@@ -44,25 +45,32 @@ def plot_claim(found: Claims) -> Figure:
     """The pictures of an item: its own, or that of its experiment and what is claimed of each number."""
     from lockstep.evidence.claims.pictures import pictures_of
 
-    drawn = [one.entry for one in found.entries if has_picture(one.entry)]
+    drawn = [one for one in found.entries if has_picture(one.entry)]
     if not drawn:
         raise BadInput(f"{found.entries[0].entry.id if found.entries else 'this'} has no picture", "--plot")
     if len(drawn) > 1:
-        raise BadInput(f"draws one item, not {', '.join(one.id for one in drawn)}", "--plot")
-    (entry,) = drawn
-    if own := pictures_of(entry):
+        raise BadInput(f"draws one item, not {', '.join(one.entry.id for one in drawn)}", "--plot")
+    (one,) = drawn
+    if own := pictures_of(one.entry):
         return plot_pictures(own)
-    panels: list[tuple[str, Callable[[Axes], None]]] = []
-    if entry.command.startswith(CONVERGE):
-        from lockstep.lab import find_experiment
-
-        name, *more = entry.command.removeprefix(CONVERGE).split()
-        settings = pairs([one for one in more if one != "--set"])
-        panels.append(drawn_findings(find_experiment(name).answer(settings)))
-    if compared(entry):
-        panels.append((f"How far is what {entry.id} claims from what is found?", draw_compared(entry)))
+    panels = _panels(one, found.seed)
     draws = [partial(_titled, fill(title, 58), draw) for title, draw in panels]
     return make_figure(panels[0][0], *draws, size=(8.0 if len(draws) == 1 else 14.0, 5.0))
+
+
+def _panels(one: Decided, seed: int) -> list[tuple[str, Callable[[Axes], None]]]:
+    """(title, how it is drawn) of the experiment of an item, and of its numbers; each experiment runs once."""
+    from lockstep.lab import each_run_once, find_experiment
+
+    panels, entry = [], one.entry
+    with each_run_once():
+        if entry.command.startswith(CONVERGE):
+            name, *more = entry.command.removeprefix(CONVERGE).split()
+            settings = pairs([word for word in more if word != "--set"])
+            panels.append(drawn_findings(find_experiment(name).answer(settings, seed)))
+        if compared(entry):
+            panels.append((f"How far is what {entry.id} claims from what is found?", draw_compared(one)))
+    return panels
 
 
 def _titled(title: str, draw: Callable[[Axes], None], axes: Axes) -> None:
