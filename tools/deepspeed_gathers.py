@@ -1,11 +1,12 @@
-"""Counts what DeepSpeed's ZeRO-3 gathers and holds, on two ranks of a CPU, for several of its limits.
+"""Counts what DeepSpeed's ZeRO-3 gathers and holds under several of its limits, on two ranks of a CPU.
 
     DS_ACCELERATOR=cpu python tools/deepspeed_gathers.py tests/parallel/data/deepspeed_gathers.csv
 
-needs deepspeed and transformers, which Lockstep does not; CI reads the table alone. Counted are elements of parameters,
-in the last of several micro-batches, when the trace of the first ones is known: gathered in the forward and in the
-backward pass (the coordinator's all-gathers of what was not there) and once per step (of parameters that persist, after
-the update); whole on a rank at the loss, and at most in either pass.
+It needs deepspeed and transformers, which Lockstep does not install; the tests read only the table. A row counts
+elements of parameters in the last of several steps of one micro-batch, when the order of all fetches has been recorded:
+those that the coordinator gathered in the forward and in the backward pass because they were not there, those that
+persist and are gathered once per step after the update, those that were whole on a rank at the loss, and the most that
+were whole after any gather of either pass.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import csv
 import os
 import sys
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
 FIELDS = (
     "model", "recompute", "max_reuse_distance", "max_live_parameters", "prefetch_bucket_size",
-    "param_persistence_threshold", "elements", "forward", "backward", "once", "at_loss", "peak_forward", "peak_backward",
+    "param_persistence_threshold", "elements", "forward", "backward", "once", "at_loss", "peak_forward",
+    "peak_backward",
 )  # fmt: skip
 LLAMA = {"hidden_size": 64, "intermediate_size": 176, "num_hidden_layers": 8, "num_attention_heads": 4,
          "num_key_value_heads": 2, "vocab_size": 1024, "max_position_embeddings": 64, "use_cache": False}  # fmt: skip
@@ -43,12 +46,12 @@ LIMITS = (
 """Reuse distance, live parameters, prefetch bucket and persistence threshold."""
 
 
-def measured(rank: int, name: str, recompute: bool, limits: tuple[int, ...]) -> dict[str, Any]:
+def measured(name: str, recompute: bool, limits: tuple[int, ...]) -> dict[str, Any]:
     """The row of one model under one set of limits."""
-    import deepspeed  # type: ignore[import-not-found]
+    import deepspeed
     import torch
-    from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus  # type: ignore[import-not-found]
-    from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig  # type: ignore[import-not-found]
+    from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
+    from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
     config = GPT2Config(**GPT2) if name == "gpt2" else LlamaConfig(**LLAMA, tie_word_embeddings=False)
     model = AutoModelForCausalLM.from_config(config)
@@ -94,12 +97,12 @@ def measured(rank: int, name: str, recompute: bool, limits: tuple[int, ...]) -> 
             **{one: counted.get(one, 0) for one in FIELDS[-6:]}}  # fmt: skip
 
 
-def rows(rank: int) -> Iterator[dict[str, Any]]:
+def rows() -> Iterator[dict[str, Any]]:
     """Every model with and without recomputation under all limits."""
     for name in ("llama", "gpt2"):
         for recompute in (False, True):
             for limits in LIMITS:
-                yield measured(rank, name, recompute, limits)
+                yield measured(name, recompute, limits)
 
 
 def run(rank: int, path: str) -> None:
@@ -107,12 +110,17 @@ def run(rank: int, path: str) -> None:
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
                    "MASTER_PORT": "29533"}  # fmt: skip
     import deepspeed
+    import torch
+    import transformers
 
     deepspeed.init_distributed(dist_backend="gloo")
-    found = list(rows(rank))
+    found = list(rows())
     if rank == 0:
         with open(path, "w", newline="") as file:
-            file.write(f"# DeepSpeed {deepspeed.__version__}, two ranks, gloo on a CPU; tools/deepspeed_gathers.py\n")
+            programs = ", ".join(f"{one.__name__} {one.__version__}" for one in (deepspeed, transformers, torch))
+            file.write(
+                f"# {programs}; two ranks, gloo on a CPU; made on {date.today()} by tools/deepspeed_gathers.py\n"
+            )
             writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
             writer.writeheader()
             writer.writerows(found)

@@ -119,7 +119,8 @@ def _refuse(found: Placed) -> None:
         layout.zero > 1 and layout.dp > 1 and recipe.gradient_sync == "step",
         f"gradients reduced once per step with ZeRO {layout.zero}: it reduces them after every micro-batch",
     )
-    no.when(layout.zero == 3 and not recipe.reshard, "ZeRO 3 without resharding between passes")
+    kept = layout.zero == 3 and not recipe.reshard
+    no.when(kept, "ZeRO 3 without resharding between passes; use --gather-limits max_reuse_distance=N")
     checkpoints = layout.recompute == "full" and recipe.offload_layers == "all" and recipe.sharding == "deepspeed"
     no.when(
         bool(recipe.offload_layers) and not checkpoints,

@@ -1,0 +1,67 @@
+"""DeepSpeed's limits in elements, from its configuration file and back."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lockstep
+from lockstep.errors import BadInput
+from lockstep.layout import Job, Layout, Recipe
+from lockstep.parallel.data.coordinator import Limits, read_limits
+from lockstep.planner.export.deepspeed import deepspeed
+from lockstep.planner.export.refusals import Placed
+from lockstep.verbs.estimate import read_asked
+from lockstep.workload import model
+
+MODEL, HIDDEN = "llama3-8b", 4096
+
+
+def limits_of(folder: Path, **section: Any) -> Limits:
+    """The limits with which a run of this `zero_optimization` is priced."""
+    file = folder / "ds.json"
+    file.write_text(json.dumps({"train_micro_batch_size_per_gpu": 1, "zero_optimization": section}))
+    asked, _ = read_asked(f"{MODEL}@{file}", "dgx-h100:1", None, {"seq": 1024})
+    return read_limits(asked.job.recipe.gather_limits)
+
+
+def test_the_keys_of_stage_3_are_its_limits(tmp_path: Path) -> None:
+    said = {"stage3_max_reuse_distance": 0, "stage3_max_live_parameters": 3e8, "stage3_prefetch_bucket_size": 7,
+            "stage3_param_persistence_threshold": 1e4}  # fmt: skip
+    assert limits_of(tmp_path, stage=3, **said) == Limits(0, 3 * 10**8, 7, 10**4)
+    assert limits_of(tmp_path, stage=3) == Limits()
+    assert limits_of(tmp_path, stage=2, **said) == Limits()
+
+
+def test_auto_is_filled_in_as_transformers_does(tmp_path: Path) -> None:
+    """Of a width h: 0.9 h h to prefetch and 10 h that persist (transformers 5.24, integrations/deepspeed.py)."""
+    auto = {"stage3_prefetch_bucket_size": "auto", "stage3_param_persistence_threshold": "auto"}
+    found = limits_of(tmp_path, stage=3, **auto)
+    assert (found.prefetch_bucket_size, found.param_persistence_threshold) == (15099494, 10 * HIDDEN)
+
+
+@pytest.mark.parametrize("value", [-1, 0.5, True, "many", [1]])
+def test_a_limit_that_is_no_number_of_elements_is_refused(value: object, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="stage3_max_reuse_distance"):
+        limits_of(tmp_path, stage=3, stage3_max_reuse_distance=value)
+
+
+def test_limits_go_there_and_back(tmp_path: Path) -> None:
+    text = "max_reuse_distance=0,prefetch_bucket_size=20000000"
+    recipe = Recipe.by("deepspeed", seq=1024, batch=8, gradient_B=2.0, gather_limits=text)
+    placed = Placed(Job(model(MODEL), recipe, 8), Layout(dp=8, zero=3))
+    section = json.loads(deepspeed(placed))["zero_optimization"]
+    assert {name: number for name, number in section.items() if name.startswith("stage3")} == {
+        "stage3_max_reuse_distance": 0, "stage3_prefetch_bucket_size": 20_000_000,
+    }  # fmt: skip
+    assert limits_of(tmp_path, **section) == read_limits(text)
+    usual = replace(placed, job=replace(placed.job, recipe=replace(recipe, gather_limits="")))
+    assert not [name for name in json.loads(deepspeed(usual))["zero_optimization"] if name.startswith("stage3")]
+
+
+@pytest.mark.parametrize("words", [{"zero": 3}, {"zero": 2, "sharding": "deepspeed"}])
+def test_limits_that_nothing_reads_are_refused(words: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=r"gather.limits"):
+        lockstep.estimate(MODEL, "dgx-h100:1", batch=8, gather_limits="max_reuse_distance=0", **words)
