@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import lockstep
 from cli_runner import run
+from effort import share
 from lockstep.campaigns import Scaling, Size
 
 SMALL = ("scaling", "gpt2", "-c", "ethernet-25-v100:8", "--batch", "256")
@@ -144,3 +147,29 @@ def test_a_model_too_large_for_every_size_is_a_no() -> None:
     session = run("scaling", "llama3-405b", "-c", "dgx-h100:1", "--batch", "64", "--json")
     assert session.code == 1
     assert "fits on no part" in session.json()["why"]
+
+
+def _drawn() -> list[tuple[str, str, dict[str, Any]]]:
+    draw = random.Random(6)
+    models, machines = ("llama3-8b", "gpt2-xl", "qwen3-4b"), ("dgx-h100:2", "dgx-a100-40gb:4", "ethernet-25-v100:4")
+    return [
+        (draw.choice(models), draw.choice(machines),
+         {"batch": draw.choice((32, 64, 96)), "seq": draw.choice((512, 1024)), "weak": draw.random() < 0.3,
+          "tokens": draw.choice((None, "10G"))})
+        for _ in range(24)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "machine", "words"), [
+    ("llama3-8b", "dgx-h100:4", {"batch": 64}), *share(_drawn(), 8)
+])  # fmt: skip
+def test_no_size_is_more_efficient_than_the_best(model: str, machine: str, words: dict[str, Any]) -> None:
+    """Where the smallest size recomputes everything, the others were said to be 131 % of what they could be."""
+    found = lockstep.scaling(model, machine, **words)
+    rates = [1 / one.run.wall_s if one.run else one.estimate.tokens_per_s for one in found.sizes]
+    each = [rate / one.devices for rate, one in zip(rates, found.sizes, strict=True)]
+    assert [one.efficiency_frac for one in found.sizes] == pytest.approx([one / max(each) for one in each])
+    assert max(one.efficiency_frac for one in found.sizes) == 1.0
+    assert found.base.efficiency_frac == 1.0
+    assert found.to_dict()["base_gpus"] == found.base.devices
+    assert found.serial_frac is None or -1e-9 <= found.serial_frac <= 1 + 1e-9

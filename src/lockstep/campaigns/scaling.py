@@ -3,7 +3,7 @@
     strong      the same batch on more devices
     weak        a batch that grows with the devices
     speedup     useful tokens per second over those of the smallest size that fits
-    efficiency  speedup over the ratio of devices
+    efficiency  rate per device over the highest of all sizes: on few devices a job may have to recompute or offload
     marginal    (rate / rate before - 1) / (devices / devices before - 1)     what the added devices add
 With a target, rates and days contain failures, which grow with the devices, and what large batches spend on the same
 loss where a critical batch is known. More devices stop helping at the size that no larger one beats by half of the
@@ -81,6 +81,11 @@ class Scaling(Shown):
         return max(self.sizes, key=lambda one: one.speedup)
 
     @property
+    def base(self) -> Size:
+        """The size with the highest rate per device, which efficiency is measured by; the smaller of equals."""
+        return max(self.sizes, key=lambda one: one.efficiency_frac)
+
+    @property
     def last_helping(self) -> Size:
         """The smallest size beyond which every larger one loses more than half of what it adds."""
         for place, size in enumerate(self.sizes):
@@ -90,11 +95,11 @@ class Scaling(Shown):
 
     @property
     def serial_frac(self) -> float | None:
-        """Serial share that Amdahl's law would need for the largest size (Karp-Flatt); None with a single size."""
-        last, first = self.sizes[-1], self.sizes[0]
-        if self.weak or last is first:
+        """Serial share that Amdahl's law needs for the largest size over the base (Karp-Flatt); None at the base."""
+        last, base = self.sizes[-1], self.base
+        if self.weak or last is base:
             return None
-        return float(karp_flatt(last.devices / first.devices, last.speedup))
+        return float(karp_flatt(last.devices / base.devices, last.speedup / base.speedup))
 
     @property
     def for_deadline(self) -> Size | None:
@@ -116,6 +121,7 @@ class Scaling(Shown):
             "rows": plain(self.sizes),
             "fastest_gpus": self.fastest.devices,
             "last_helping_gpus": self.last_helping.devices,
+            "base_gpus": self.base.devices,
             **picked(self, "serial_frac for_deadline for_budget"),
             "skipped": [{"gpus": devices, "why": why} for devices, why in self.skipped],
         }
@@ -188,12 +194,12 @@ def _planned(
 
 
 def _compared(found: Sequence[tuple[Estimate, Run | None]]) -> list[Size]:
-    """Every size beside the smallest and the one before."""
+    """Every size beside the smallest, the one with the highest rate per device, and the one before."""
     rates = [one.tokens_per_s if run is None else 1 / run.wall_s for one, run in found]
+    best_rate = max(rate / one.job.devices for (one, _), rate in zip(found, rates, strict=True))
     sizes: list[Size] = []
     for (one, run), rate in zip(found, rates, strict=True):
-        speedup, ratio = rate / rates[0], one.job.devices / found[0][0].job.devices
-        size = Size(one, run, speedup, speedup / ratio, None)
+        size = Size(one, run, rate / rates[0], rate / one.job.devices / best_rate, None)
         sizes.append(replace(size, marginal_frac=_marginal(sizes[-1], size)) if sizes else size)
     return sizes
 

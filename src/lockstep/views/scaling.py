@@ -45,7 +45,8 @@ def _verdict(found: Scaling, out: Console) -> None:
     first = found.sizes[0]
     out.print(
         f"{whole.devices:,} devices are {whole.speedup:.4g} times as fast as {first.devices:,},"
-        f" {format_frac(whole.efficiency_frac)} of what they could be{_serial(found)}."
+        f" {format_frac(whole.efficiency_frac)} of what they would be at the rate per device of {found.base.devices:,}"
+        f"{_serial(found)}."
     )
     if found.fastest is not whole:
         out.print(f"Fastest on {found.fastest.devices:,} devices; beyond that the run takes longer.")
