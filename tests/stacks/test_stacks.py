@@ -4,12 +4,14 @@ from dataclasses import fields, replace
 
 import pytest
 
+import lockstep
 from lockstep.errors import UnknownName
 from lockstep.hardware import cluster
 from lockstep.hardware.device import curves
 from lockstep.kernels.casts import casts
 from lockstep.kernels.clock import Clock
 from lockstep.layout import Job, Layout, Recipe
+from lockstep.planner.software import SOFTWARE, usual_stack
 from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, default_stack, stack, stacks
 from lockstep.stacks.stack import COMPILED
 from lockstep.step import price_step
@@ -122,3 +124,27 @@ def test_one_s_own_program_is_taken_as_an_object() -> None:
 def test_software_follows_the_vendor() -> None:
     assert default_stack("Google") == "maxtext"
     assert default_stack("NVIDIA") == DEFAULT
+
+
+def test_the_software_of_a_model_is_one_that_trains_its_kind() -> None:
+    """Megatron-LM is for decoders of text; what it is not for is timed as software that has a configuration for it, and
+    the answer says so. Encoders of text are of its kind.
+    """
+    asked = {"cluster": "dgx-h100:1", "batch": 16}
+    for name, usual in (
+        ("llama3-8b", True), ("gpt2", True), ("bert-large", True), ("mixtral-8x7b", True),
+        ("resnet50", False), ("vit-b-16", False), ("dit-xl-2", False), ("t5-base", False),
+    ):  # fmt: skip
+        found = lockstep.estimate(name, **asked, zero=2)
+        recipe = found.job.recipe
+        assert recipe.software.name == (DEFAULT if usual else "deepspeed"), name
+        if not usual:
+            SOFTWARE["deepspeed"].check(found.job)
+        assert any("--stack was not given" in one for one in found.assumptions()) != usual, name
+        given = lockstep.estimate(name, **asked, zero=2, stack=recipe.software.name)
+        assert given.step_time_s == found.step_time_s
+        assert not any("--stack was not given" in one for one in given.assumptions())
+
+
+def test_a_device_of_other_software_keeps_it() -> None:
+    assert usual_stack(model("resnet50"), "Google") == ("maxtext", ())

@@ -19,14 +19,14 @@ REFUSED: list[tuple[tuple[str, str], dict[str, Any], dict[str, Any]]] = [
     (LLAMA_WORDS, {}, {"vpp": 4}),
     (LLAMA_WORDS, {}, {"schedule": "zb-h1"}),
     (LLAMA_WORDS, {}, {"schedule": "gpipe"}),
-    (LLAMA_WORDS, {}, {"overlap_pp": True}),
-    (LLAMA_WORDS, {}, {"overlap_tp": "all"}),
+    (LLAMA_WORDS, {"dp": 16}, {"overlap_pp": True}),
+    (LLAMA_WORDS, {"dp": 16}, {"overlap_tp": "all"}),
     (LLAMA_WORDS, {}, {"shard": 2}),
     (LLAMA_WORDS, {}, {"overlap_ep": "shared"}),
-    (LLAMA_WORDS, {"overlap": False}, {"overlap_device": 0.5}),
+    (LLAMA_WORDS, {"dp": 16, "overlap": False}, {"overlap_device": 0.5}),
     (LLAMA_WORDS, {"tp": 8, "gpus": 8, "overlap_tp": "none"}, {"overlap_device": 0.5}),
     (LLAMA_WORDS, {}, {"dispatch_bytes": 1}),
-    (LLAMA_WORDS, {}, {"recompute_modules": "layernorm"}),
+    (LLAMA_WORDS, {"dp": 16}, {"recompute_modules": "layernorm"}),
     (LLAMA_WORDS, {"recompute": "selective"}, {"recompute_modules": "moe_act"}),
     (LLAMA_WORDS, {"recompute": "selective"}, {"recompute_modules": "core_attn,mla_up_proj"}),
     (MIXTURE, {"recompute": "selective"}, {"recompute_modules": "mlp"}),
@@ -87,10 +87,10 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "overlap_tp": ("all",), "shard": (2, 4), "zero": (1, 2, 3), "overlap_ep": ("shared",), "overlap_device": (0.95,),
     "dispatch_bytes": (1,), "recompute_modules": ("layernorm", "moe_act", "mla_up_proj", "mlp", "core_attn,layernorm"),
     "recompute": ("selective", "full"), "flash": (False,), "dropout": (True,), "cached_bytes": (1,),
-    "cached_attention_bytes": (1,), "sequence_parallel": (True,), "micro_batch": (2,), "optimizer": ("sgd",),
+    "cached_attention_bytes": (1,), "sequence_parallel": (True,), "micro_batch": (2, 4), "optimizer": ("sgd",),
 }  # fmt: skip
 BASES: list[tuple[tuple[str, str], dict[str, Any]]] = [
-    (LLAMA_WORDS, {}),
+    (LLAMA_WORDS, {"dp": 16}),
     (LLAMA_WORDS, {"tp": 2}),
     (LLAMA_WORDS, {"pp": 4}),
     (LLAMA_WORDS, {"tp": 8, "gpus": 8}),
@@ -101,14 +101,14 @@ BASES: list[tuple[tuple[str, str], dict[str, Any]]] = [
         ("deepseek-v2-lite", "dgx-h100:2"),
         {"ep": 4, "pp": 2, "recompute": "selective", "schedule": "dualpipe", "vpp": 2},
     ),
-    (IMAGES, {}),
+    (IMAGES, {"dp": 16}),
 ]
 
 
 def answer(question: tuple[str, str], words: dict[str, Any]) -> str:
     """What an estimate computes, without what it was asked."""
-    given = {"seq": 4096} if question != IMAGES else {}
-    found = plain(lockstep.estimate(*question, batch=256, **given, **words))
+    given = {"micro_batch": 1} | ({"seq": 4096} if question != IMAGES else {})
+    found = plain(lockstep.estimate(*question, batch=256, **given | words))
     return json.dumps({key: found[key] for key in found if key not in ("layout", "recipe", "groups", "assumptions")})
 
 

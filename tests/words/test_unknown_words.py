@@ -198,7 +198,7 @@ def test_a_model_that_is_not_there_is_not_taken_for_another(name: str, said: str
 
 
 def test_a_cluster_with_another_number_is_not_suggested() -> None:
-    assert "did you mean" not in run("estimate", "gpt2", "-c", "dgx-b300:4", "--batch", "8").refusal()
+    assert "did you mean" not in run("estimate", "gpt2", "-c", "dgx-b303:4", "--batch", "8").refusal()
     assert "did you mean dgx-h100" in run("estimate", "gpt2", "-c", "dgx-h10:4", "--batch", "8").refusal()
     assert "use aws-p5" in run("estimate", "gpt2", "-c", "p5.48xlarge:4", "--batch", "8").refusal()
 

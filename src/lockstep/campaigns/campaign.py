@@ -87,7 +87,7 @@ class Campaign(Shown):
             "warmup": {"steps": self.warmup_steps, "days": self.warmup_days},
             "loss": self.scenario.target.loss,
             **picked(found, "layout step_time_s mfu_frac"),
-            "bound_by": found.step.bound_by,
+            "bound_by": found.bound_by,
             "mtbf_s": run.mtbf_s,
             "checkpoint": {
                 "interval_s": run.interval_s,

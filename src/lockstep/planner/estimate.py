@@ -88,6 +88,17 @@ class Estimate(Shown):
         return executed / self.cluster.device.peak(self.job.recipe.dtype)
 
     @property
+    def bound_by(self) -> str:
+        """The largest part of the step, or "host", where more of it would be saved without the host's time.
+
+        Computing is counted without what the device waits in it until the host has launched its kernels.
+        """
+        parts = self.step.breakdown_s()
+        parts["host"] = float(self.ends.host_frac) * self.step_time_s
+        parts["compute"] -= max(0.0, parts["host"] - parts["other"])
+        return max(parts, key=lambda part: parts[part])
+
+    @property
     def ends(self) -> Ends:
         """What the interval depends on."""
         return self.together.ends[self.layout]
@@ -174,7 +185,7 @@ class Estimate(Shown):
             "hidden_s": {part: one.hidden_s for part, one in hidden.items()},
             "slack_s": {part: one.slack_s for part, one in hidden.items()},
             "memory": self.memory.to_dict(),
-            "bound_by": self.step.bound_by,
+            "bound_by": self.bound_by,
             "cost_per_token": self.cost_per_token,
             "groups": group_summary(self.layout, self.cluster),
             "assumptions": list(self.assumptions()),
@@ -186,7 +197,7 @@ class Estimate(Shown):
             f"{self.layout}: {format_time(self.step_time_s)} per step ({self.said_interval}), "
             f"{format_frac(self.mfu_frac)} {self.mfu_name} "
             f"({format_flops(self.model_flops_per_gpu_per_s)} per device), "
-            f"{format_size(float(self.memory.total_B))} per device ({fits}), bound by {self.step.bound_by}"
+            f"{format_size(float(self.memory.total_B))} per device ({fits}), bound by {self.bound_by}"
         )
 
 

@@ -115,7 +115,7 @@ class Plan(Shown):
             f"({best.accumulation}), {best.said_interval}, "
             f"{format_count(best.tokens_per_s)} {things}/s, {format_frac(best.mfu_frac)} {best.mfu_name}",
             f"{format_size(float(best.memory.total_B))} of {format_size(best.memory.capacity_B)} per device, "
-            f"bound by {best.step.bound_by}",
+            f"bound by {best.bound_by}",
         ]
         if self.tokens is not None:
             days, dollars = best.campaign(self.tokens)
@@ -180,7 +180,7 @@ def _summary(one: Estimate, pareto: bool) -> Json:
         "mfu_frac": one.mfu_frac,
         "memory_B": float(one.memory.total_B),
         "memory_frac": float(one.memory.used_frac),
-        "bound_by": one.step.bound_by,
+        "bound_by": one.bound_by,
         "cost_per_token": one.cost_per_token,
         "pareto": pareto,
     }

@@ -19,15 +19,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lockstep.errors import BadInput, Infeasible, UnknownName
-from lockstep.layout import Job, Layout
+from lockstep.layout import Job, Layout, Recipe
 from lockstep.planner.export import CHOICES, TARGETS, version
-from lockstep.planner.export.refusals import Placed
+from lockstep.planner.export.refusals import Placed, Refusals, refuse_model
 from lockstep.planner.points import Refuses
 from lockstep.planner.search import Takes
 from lockstep.planner.space import Space
-from lockstep.stacks import stack
+from lockstep.stacks import DEFAULT, default_stack, stack
 from lockstep.types.plain import Json
-from lockstep.workload import RECOMPUTE
+from lockstep.workload import RECOMPUTE, Model
 
 AXES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "sharding": ("--zero", lambda pair: f"{pair[0]}"),
@@ -127,3 +127,24 @@ def software(name: str) -> Software:
     if name not in SOFTWARE:
         raise UnknownName("training software", name, SOFTWARE, "--for")
     return SOFTWARE[name]
+
+
+def usual_stack(model: Model, vendor: str) -> tuple[str, tuple[str, ...]]:
+    """The stack that times are of where none is given, and why, where it is not the usual one of the vendor's devices.
+
+    What software for decoders of text does not train (images, an encoder with a decoder) is timed as the first software
+    of the table that can train it.
+    """
+    usual = default_stack(vendor)
+    no = Refusals("Megatron-LM")
+    refuse_model(_plainly(model, usual), no)
+    if usual != DEFAULT or not no.reasons:
+        return usual, ()
+    trains = (one.stack for one in SOFTWARE.values() if one.why_not(_plainly(model, one.stack), Layout()) is None)
+    found = next(trains, usual)
+    return found, (f"software {found}, as --stack was not given and Megatron-LM is not for it: {no.reasons[0]}",)
+
+
+def _plainly(model: Model, software: str) -> Job:
+    """The model trained by some software on one device, with nothing chosen."""
+    return Job(model, Recipe.by(software, seq=1, batch=1), 1)

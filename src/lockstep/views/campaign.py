@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_time
-from lockstep.views.estimate import PART_WORDS, unit
+from lockstep.views.estimate import BINDS, PART_WORDS, unit
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.layout_columns import layout_words
@@ -109,7 +109,7 @@ def _verdict(found: Campaign, out: Console) -> None:
     share = run.parts_s[run.bottleneck] / run.wall_s
     arithmetic = format_frac(run.parts_s["compute"] / run.wall_s)
     out.print(
-        f"Bound by {WORDS[estimate.step.bound_by]} ({arithmetic} of the time is compute); largest overhead:"
+        f"Bound by {BINDS[estimate.bound_by]} ({arithmetic} of the time is compute); largest overhead:"
         f" {WORDS[run.bottleneck]} ({format_frac(share)})."
     )
     if found.changes:

@@ -39,6 +39,7 @@ PART_WORDS = {
     "other": "other",
     "generation": "generation",
 }
+BINDS = PART_WORDS | {"host": "the time of the host, which launches kernels"}
 ASSUMPTIONS = 5
 HIDDEN_FRAC = 1e-3
 """A part with nothing exposed is left out where less than this share of the step is hidden."""
@@ -67,7 +68,7 @@ def _verdict(found: Estimate, out: Console) -> None:
         f"{format_count(found.tokens_per_s)} {pieces}/s ({format_count(found.tokens_per_s_per_gpu)} per device), "
         f"{format_frac(found.mfu_frac)} MFU ({format_flops(found.model_flops_per_gpu_per_s)} per device"
         f"{_peak(found)}), "
-        f"{format_frac(found.hfu_frac)} HFU; bound by {PART_WORDS[found.step.bound_by]}."
+        f"{format_frac(found.hfu_frac)} HFU; bound by {BINDS[found.bound_by]}."
     )
     total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
     if memory.tight:

@@ -15,7 +15,7 @@ from lockstep.documents.files import writing
 from lockstep.errors import BadInput
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
 from lockstep.verbs.words.option import Option
-from lockstep.views.estimate import PART_WORDS, time_line, unit
+from lockstep.views.estimate import BINDS, PART_WORDS, time_line, unit
 from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, make_figure, times_on
@@ -67,7 +67,7 @@ def verdict(plan: Plan, out: Console) -> None:
         f"({best.accumulation}), {best.said_interval}; "
         f"{format_count(best.tokens_per_s)} {unit(job)}/s, {format_frac(best.mfu_frac)} {best.mfu_name}; "
         f"{_memory(best)} of {format_size(best.memory.capacity_B)} per device; "
-        f"bound by {PART_WORDS[best.step.bound_by]}."
+        f"bound by {BINDS[best.bound_by]}."
     )
     if plan.tokens is not None:
         days, dollars = best.campaign(plan.tokens)

@@ -70,7 +70,7 @@ def read_question(
     if batch_tokens is not None and getattr(wanted, "patches", None) is not None:
         raise BadInput(f"{wanted.name} reads images; give --batch, their number, e.g. 1024", "--batch-tokens")
     sequences, rounded = _sequences(batch, batch_tokens, tokens, machine.num_devices)
-    asked = read_recipe(machine, recipe, seq=tokens, batch=sequences, notes=(*rounded, *notes, *READ.get()))
+    asked = read_recipe(machine, recipe, wanted, seq=tokens, batch=sequences, notes=(*rounded, *notes, *READ.get()))
     return Question(wanted, machine, asked)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from lockstep.hardware import Cluster
     from lockstep.layout import Recipe
+    from lockstep.workload import Model
 
 MOST_B = 8.0
 """Bytes of the widest number, fp64."""
@@ -114,7 +115,7 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "NAME",
             "Training software: its switches, attention kernel and time on the host. Options given beside it override "
-            "its switches. (default: megatron-te; maxtext on TPUs)",
+            "its switches. (default: megatron-te, deepspeed for models that it does not train, maxtext on TPUs)",
             names="stacks",
         ),
     ]
@@ -386,11 +387,11 @@ class RecipeWords(TypedDict, total=False):
 
 
 def read_recipe(
-    machine: Cluster, words: Mapping[str, Any], *, seq: int, batch: int, notes: tuple[str, ...] = ()
+    machine: Cluster, words: Mapping[str, Any], model: Model, *, seq: int, batch: int, notes: tuple[str, ...] = ()
 ) -> Recipe:
     """The recipe in words; what is not given is as the software has it. Raises BadInput."""
     from lockstep.layout import Recipe
-    from lockstep.stacks import default_stack
+    from lockstep.planner.software import usual_stack
 
     given = {name: value for name, value in words.items() if value is not None}
     fields: Json = {
@@ -398,7 +399,10 @@ def read_recipe(
         for name, field in _fields().items()
         if name in given
     }
-    software = given.get("stack", default_stack(machine.device.vendor))
+    software = given.get("stack")
+    if software is None:
+        software, why = usual_stack(model, machine.device.vendor)
+        notes = (*notes, *why)
     return Recipe.by(software, seq=seq, batch=batch, dtype=_dtype(machine, given.get("dtype")), notes=notes, **fields)
 
 
