@@ -50,7 +50,7 @@ def test_utilisation_counts_what_the_convention_says() -> None:
     assert six == pytest.approx(6 * 8.03026e9 * per_s, rel=1e-5)
     for one in found.values():
         assert one.step_time_s == found["full"].step_time_s
-        assert 1.2 < one.hfu_frac / one.mfu_frac < 1.34
+        assert 1.2 < one.hfu_frac / causal < 1.34
         assert any("model FLOPs" in said for said in one.assumptions())
     assert found["6n"].to_dict()["mfu_convention"] == "6n"
 

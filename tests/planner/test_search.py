@@ -263,7 +263,8 @@ def test_a_plan_explains_itself() -> None:
     assert any("uncalibrated" in text or "fitted" in text for text in answer["assumptions"])
     assert answer["days"] > 0
     assert f"{GPT.model.name} on 16" in found.verdict()
-    assert all(np.isfinite(row["mfu_frac"]) and 0 < row["mfu_frac"] <= row["hfu_frac"] <= 1 for row in answer["plans"])
+    assert all(0 < row["causal_mfu_frac"] <= row["hfu_frac"] <= 1 for row in answer["plans"])
+    assert all(np.isfinite(row["mfu_frac"]) and row["mfu_frac"] >= row["causal_mfu_frac"] for row in answer["plans"])
 
 
 def test_the_default_space_holds_every_factorisation() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lockstep.collectives import best_on_levels_time_s, bus_factor
-from lockstep.planner.estimate import model_flops
+from lockstep.planner.utilisation import model_flops
 from lockstep.validation import nanotron
 from lockstep.validation.case import read_rows
 

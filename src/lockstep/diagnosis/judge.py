@@ -97,7 +97,7 @@ def judge(found: Estimate, numbers: Sequence[Stated], expected: Stated | None = 
     step_s = measured.step_time_s(found)
     whole = found.interval
     verdict = AS_PREDICTED if whole.low <= step_s <= whole.high else SLOWER if step_s > whole.high else FASTER
-    if found.mfu_frac * found.step_time_s / step_s > 1:
+    if found.utilisation.causal_mfu_frac * found.step_time_s / step_s > 1:
         verdict = IMPOSSIBLE
     off = verdict != AS_PREDICTED
     likely = candidates(measured, found, heed)[:SHOWN] if verdict in (SLOWER, FASTER) else []
@@ -148,8 +148,8 @@ def _remarks(numbers: Sequence[Stated], found: Estimate) -> list[str]:
         told.append(f"Of the dense peak {by_name[RATE].said} are {said(MFU, mfu_frac)}.")
     if found.layout.recompute == "full":
         told.append(
-            "Full recomputation runs every forward pass twice, which MFU does not count: "
-            f"{format_frac(found.mfu_frac)} MFU are {format_frac(found.hfu_frac)} HFU here."
+            "Full recomputation runs every forward pass twice, which HFU counts and MFU does not: here "
+            f"{found.utilisation}, and {format_frac(found.hfu_frac)} HFU."
         )
     return told
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from lockstep.diagnosis.stated import MFU, RATE, TIME_S, TOKENS, Stated
 from lockstep.hardware import devices
 from lockstep.planner import Estimate
-from lockstep.planner.estimate import model_flops
+from lockstep.planner.utilisation import model_flops, recomputed_share
 from lockstep.types.plain import Json, picked
 from lockstep.units import format_flops
 from lockstep.workload import Transformer, parameters
@@ -102,7 +102,7 @@ def _convention(other: str) -> Callable[[Estimate], float | None]:
 
 
 def _recomputed(found: Estimate) -> float | None:
-    return found.mfu_frac / found.hfu_frac
+    return recomputed_share(found.job, found.layout)
 
 
 def _padded(found: Estimate) -> float | None:
@@ -206,14 +206,14 @@ def inside(stated: Stated, found: Estimate) -> list[Explained]:
     For more than the device can do they only have to make it possible, and not more than POSSIBLE away.
     """
     matched: dict[float, tuple[float, Reading, float]] = {}
-    whole, too_much = found.interval, _mfu(stated, found) > 1
+    whole, too_much = found.interval, _needed_frac(stated, found) > 1
     for reading in EVERY:
         factor = reading.factor(found) if stated.quantity in reading.of else None
         if factor is None or abs(math.log(factor)) < SAME:
             continue
         true = replace(stated, value=stated.value * factor)
         off = abs(math.log(true.value / true.predicted(found)))
-        possible = too_much and _mfu(true, found) <= 1 and off < math.log(POSSIBLE)
+        possible = too_much and _needed_frac(true, found) <= 1 and off < math.log(POSSIBLE)
         if possible or whole.low <= true.step_time_s(found) <= whole.high:
             # Of readings with the same factor, within a hundredth, the likeliest is kept.
             key = round(math.log(factor), 2)
@@ -227,8 +227,9 @@ def inside(stated: Stated, found: Estimate) -> list[Explained]:
     ]
 
 
-def _mfu(stated: Stated, found: Estimate) -> float:
-    return found.mfu_frac * found.step_time_s / stated.step_time_s(found)
+def _needed_frac(stated: Stated, found: Estimate) -> float:
+    """Share of the peak that what the model needs takes, masked attention left out; above 1 is impossible."""
+    return found.utilisation.causal_mfu_frac * found.step_time_s / stated.step_time_s(found)
 
 
 def named_peak(peak_flops: float, found: Estimate) -> str | None:

@@ -27,10 +27,10 @@ from lockstep.parallel.data.offload import HOST_STREAM_FRAC
 from lockstep.parallel.expert.visited import visited_frac
 from lockstep.planner.interval import Ends, explained
 from lockstep.planner.support import support
+from lockstep.planner.utilisation import HALF
 from lockstep.step import Step
 from lockstep.units import format_bandwidth, format_flops, format_frac, format_size, format_time
 
-HALF = ("bf16", "fp16")
 HOST_FRAC = 0.1
 """Share of a step from which on time of the host is worth a sentence."""
 COUNTED = {
@@ -95,7 +95,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None, ends: En
         rate = level.link.provenance.get("bandwidth_Bps")
         if level.size > 1 and rate is not None and rate.kind == "measured":
             yield f"{level.link.name} is calibrated: {rate.text} ({rate.date})"
-    yield COUNTED[recipe.mfu_convention]
+    yield f"{COUNTED[recipe.mfu_convention]}; HFU counts what kernels execute"
     if recipe.local_steps > 1:
         yield f"the step is the mean of {recipe.local_steps:,}, after which groups of ranks average their parameters"
         yield "what training apart costs in convergence is not in it: see `lockstep converge outer-momentum`"

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, field
 
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
 from lockstep.layout import Job, Layout, Memory, check, grids_of, group_summary, memory, stage_memory
 from lockstep.parallel.piece import Hiding
-from lockstep.planner.assumptions import HALF, assumptions
+from lockstep.planner.assumptions import assumptions
 from lockstep.planner.interval import Ends, Interval, spread_on
 from lockstep.planner.support import Support, support
 from lockstep.planner.together import Together, entry
+from lockstep.planner.utilisation import Utilisation, model_flops, utilisation
 from lockstep.program import Timeline
 from lockstep.step import Step, price_step, step_timeline
 from lockstep.types.plain import Json, picked
 from lockstep.types.shown import Shown
 from lockstep.units import SECONDS_PER_DAY, format_flops, format_frac, format_size, format_time
-from lockstep.workload import ConvNet, TrainingFlops, Transformer, convnet_forward_flops, parameters, training_flops
 
 SECONDS_PER_HOUR = 3600.0
 MOST_PASSES = 100_000
@@ -71,21 +70,19 @@ class Estimate(Shown):
         return model_flops(self.job) / (self.step_time_s * self.job.devices)
 
     @property
-    def mfu_frac(self) -> float:
-        """Model FLOPs utilisation: of the dense peak in the recipe's format."""
-        return self.model_flops_per_gpu_per_s / self.cluster.device.peak(self.job.recipe.dtype)
+    def utilisation(self) -> Utilisation:
+        """MFU and HFU, with what they count."""
+        return utilisation(self.job, self.layout, self.step_time_s, self.cluster.device)
 
     @property
-    def mfu_name(self) -> str:
-        """`MFU`, with its peak where that is not half precision's, which most published ones are of."""
-        dtype = self.job.recipe.dtype
-        return "MFU" if dtype in HALF else f"MFU (of the {dtype} peak)"
+    def mfu_frac(self) -> float:
+        """Model FLOPs utilisation: of the dense peak in the recipe's format."""
+        return self.utilisation.mfu_frac
 
     @property
     def hfu_frac(self) -> float:
-        """Hardware FLOPs utilisation: recomputed FLOPs count too."""
-        executed = executed_flops(self.job, self.layout) / (self.step_time_s * self.job.devices)
-        return executed / self.cluster.device.peak(self.job.recipe.dtype)
+        """Hardware FLOPs utilisation: what kernels execute, recomputation included, of the same peak; at most 1."""
+        return self.utilisation.hfu_frac
 
     @property
     def bound_by(self) -> str:
@@ -177,6 +174,7 @@ class Estimate(Shown):
             "attention_kernel": self.attention_kernel,
             "support": self.support.level,
             "mfu_convention": self.job.recipe.mfu_convention,
+            **picked(self.utilisation, "causal_mfu_frac attention_frac"),
             "peak_dtype": self.job.recipe.dtype,
             "peak_flops_per_s": self.cluster.device.peak(self.job.recipe.dtype),
             "breakdown_s": self.step.breakdown_s(),
@@ -195,8 +193,7 @@ class Estimate(Shown):
         fits = "fits" if self.memory.fits else "does not fit"
         return (
             f"{self.layout}: {format_time(self.step_time_s)} per step ({self.said_interval}), "
-            f"{format_frac(self.mfu_frac)} {self.mfu_name} "
-            f"({format_flops(self.model_flops_per_gpu_per_s)} per device), "
+            f"{self.utilisation}, {format_flops(self.model_flops_per_gpu_per_s)} per device, "
             f"{format_size(float(self.memory.total_B))} per device ({fits}), bound by {self.bound_by}"
         )
 
@@ -226,38 +223,6 @@ def stage_memories(job: Job, cluster: Cluster, layout: Layout) -> list[Memory]:
     check(layout, job)
     grid = layout.grid()
     return [stage_memory(job, cluster, grid, stage) for stage in range(layout.pp)]
-
-
-@lru_cache(maxsize=64)
-def model_flops(job: Job) -> float:
-    """FLOPs of one optimizer step that the model needs: three forward passes, counted by the recipe's convention."""
-    if isinstance(job.model, ConvNet):
-        return 3.0 * convnet_forward_flops(job.model) * job.recipe.batch
-    if job.recipe.mfu_convention == "6n":
-        forwards, backwards = job.recipe.objective.passes
-        each = 2.0 * forwards + 4.0 * backwards
-        return each * parameters(job.model).active * job.recipe.batch_tokens
-    found = training_flops(
-        job.model, job.recipe.attended_tokens, job.recipe.mfu_convention, training=job.recipe.training
-    )
-    return float(found.model) * job.recipe.batch_tokens
-
-
-def executed_flops(job: Job, layout: Layout) -> float:
-    """FLOPs of one optimizer step with recomputation; by convention 6n, in the proportion of the full count."""
-    if isinstance(job.model, ConvNet):
-        return model_flops(job)
-    found = layout_flops(job, job.model, layout, "causal" if job.recipe.mfu_convention == "causal" else "full")
-    return model_flops(job) * float(found.hardware / found.model)
-
-
-def layout_flops(job: Job, model: Transformer, layout: Layout, counting: str) -> TrainingFlops:
-    """FLOPs per token of a step of a job's transformer, with what the layout recomputes."""
-    recipe, chunks = job.recipe, len(layout.stages) // layout.pp or layout.vpp
-    found = training_flops(
-        model, recipe.attended_tokens, counting, layout.recompute, recipe.recompute_modules, recipe.training
-    )
-    return replace(found, recomputed=found.recomputed * recipe.recomputed_frac(job.layers / layout.pp, chunks))
 
 
 def hourly_price_usd(cluster: Cluster) -> float | None:

@@ -8,13 +8,14 @@ deadline    the fewest devices on which the tokens are done in time
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lockstep.errors import BadInput, Infeasible, UnknownName, Violation
 from lockstep.hardware import Cluster
 from lockstep.layout import Job
-from lockstep.planner.estimate import hourly_price_usd, model_flops
+from lockstep.planner.estimate import hourly_price_usd
 from lockstep.planner.result import Plan
+from lockstep.planner.utilisation import model_flops
 from lockstep.units import SECONDS_PER_DAY, format_time
 
 OBJECTIVES = ("robust", "time", "cost")
@@ -56,10 +57,9 @@ class Goal:
     def least_s(self, job: Job, cluster: Cluster) -> float:
         """Seconds for the tokens at the full peak rate: no layout is faster. 0 where no tokens are given.
 
-        A causal mask leaves at least half of the attention that is counted in full, and nothing else is left out.
+        Kernels may leave out the attention that a causal mask hides, and nothing else.
         """
-        counted = replace(job, recipe=replace(job.recipe, mfu_convention="full"))
-        flops = 0.5 * model_flops(counted) * (self.tokens or 0.0) / job.step_units
+        flops = model_flops(job, "causal") * (self.tokens or 0.0) / job.step_units
         return flops / (job.devices * max(cluster.device.peak_flops.values()))
 
     def planned_s(self, found: Plan) -> float:

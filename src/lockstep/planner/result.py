@@ -113,7 +113,7 @@ class Plan(Shown):
             f"{job.model.name} on {job.devices} x {self.cluster.device.name}: {best.layout}",
             f"{format_time(best.step_time_s)} per step of {format_count(job.step_units)} {things} "
             f"({best.accumulation}), {best.said_interval}, "
-            f"{format_count(best.tokens_per_s)} {things}/s, {format_frac(best.mfu_frac)} {best.mfu_name}",
+            f"{format_count(best.tokens_per_s)} {things}/s, {best.utilisation}",
             f"{format_size(float(best.memory.total_B))} of {format_size(best.memory.capacity_B)} per device, "
             f"bound by {best.bound_by}",
         ]

@@ -33,13 +33,12 @@ from dataclasses import dataclass, replace
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, LayoutGrid, check
 from lockstep.planner.assumptions import assumptions
-from lockstep.planner.estimate import executed_flops, layout_flops
+from lockstep.planner.utilisation import executed_flops
 from lockstep.planner.whatif import scaled
 from lockstep.step import Step, compose, priced
 from lockstep.types.plain import Json, picked
 from lockstep.types.shown import Shown
 from lockstep.units import format_count, format_frac
-from lockstep.workload import ConvNet
 
 KINDS = ("tp", "cp", "ep", "pp", "dp")
 MEMORY_LEVEL = "memory"
@@ -180,11 +179,7 @@ def roofline(job: Job, cluster: Cluster, layout: Layout) -> Roofline:
 
 def device_flops(job: Job, layout: Layout) -> float:
     """Mean FLOPs of a device per step, recomputation included; a fused causal kernel skips what the mask hides."""
-    if isinstance(job.model, ConvNet):
-        return executed_flops(job, layout) / job.devices
-    counting = "causal" if job.recipe.flash_attention else "full"
-    per_token = layout_flops(job, job.model, layout, counting).hardware
-    return float(per_token) * job.recipe.batch_tokens / job.devices
+    return executed_flops(job, layout) / job.devices
 
 
 def _without_overlap(job: Job) -> Job:

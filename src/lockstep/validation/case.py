@@ -13,7 +13,7 @@ from importlib import resources
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, Recipe, memory
-from lockstep.planner.estimate import executed_flops, model_flops
+from lockstep.planner.utilisation import executed_flops, model_flops
 from lockstep.step import price_step
 from lockstep.workload import Attention, Mlp, Transformer
 
@@ -79,9 +79,10 @@ def activations_B(case: Case) -> float:
 
 
 def constant_efficiency_s(case: Case, executed: bool) -> float:
-    """Seconds at the full peak rate: FLOPs executed (recomputation included) or those of the model, over the peak.
+    """Seconds at the full peak rate: FLOPs that kernels execute (recomputation included) or those of the model, which
+    count attention by the recipe's convention, over the peak.
 
-    What a predictor that knows only one efficiency divides by it. Attention is counted in full.
+    What a predictor that knows only one efficiency divides by it.
     """
     flops = executed_flops(case.job, case.layout) if executed else model_flops(case.job)
     return flops / (case.job.devices * case.cluster.device.peak(case.job.recipe.dtype))

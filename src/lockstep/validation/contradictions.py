@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from lockstep.planner.estimate import executed_flops
 from lockstep.planner.interval import ends_of
+from lockstep.planner.utilisation import executed_flops
 from lockstep.validation.case import Case
 
 HOST_FRAC = 0.05
@@ -49,8 +49,7 @@ def _slotted(case: Case) -> bool:
 def _beyond_peak(few: Case, many: Case) -> bool:
     """Whether a device would compute the sequences between two micro-batches in less than its peak rate allows."""
     more = many.layout.micro_batch - few.layout.micro_batch
-    recipe = replace(few.job.recipe, mfu_convention="causal")
-    flops = executed_flops(replace(few.job, recipe=recipe), few.layout)
+    recipe, flops = few.job.recipe, executed_flops(few.job, few.layout)
     each_flops = flops * few.layout.dp / (few.job.devices * recipe.batch)
     least_s = more * each_flops / few.cluster.device.peak(recipe.dtype)
     return more > 0 and _slot_s(many) - _slot_s(few) < least_s

@@ -40,7 +40,7 @@ from dataclasses import replace
 
 from lockstep.hardware import Cluster, cluster
 from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Recipe, stage_memory
-from lockstep.planner.estimate import model_flops
+from lockstep.planner.utilisation import model_flops
 from lockstep.types.plain import Json
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.workload import Attention, Mlp, Transformer

@@ -24,7 +24,7 @@ from dataclasses import replace
 
 from lockstep.hardware import Cluster, Level, cluster, link
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner.estimate import model_flops
+from lockstep.planner.utilisation import model_flops
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.workload import Transformer, model
 

@@ -98,7 +98,7 @@ def _verdict(found: Campaign, out: Console) -> None:
     out.print(f"One run takes {_days(between.low)} to {_days(between.high)} in {level} of cases ({_mean(found)}).")
     out.print(
         f"{format_count(run.gpu_hours)} device hours, {_energy(found)}{run.work.steps:,.0f} steps of"
-        f" {format_time(estimate.step_time_s)} at {format_frac(estimate.mfu_frac)} {estimate.mfu_name} with"
+        f" {format_time(estimate.step_time_s)} at {estimate.utilisation} with"
         f" {layout_words(estimate.layout)}."
     )
     out.print(_failures(run, _lighter_words(found)))

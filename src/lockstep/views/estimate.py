@@ -66,8 +66,8 @@ def _verdict(found: Estimate, out: Console) -> None:
         f"{format_time(found.step_time_s)} per step of {format_count(job.step_units)} {pieces} "
         f"({found.accumulation}), {found.said_interval}; "
         f"{format_count(found.tokens_per_s)} {pieces}/s ({format_count(found.tokens_per_s_per_gpu)} per device), "
-        f"{format_frac(found.mfu_frac)} MFU ({format_flops(found.model_flops_per_gpu_per_s)} per device"
-        f"{_peak(found)}), "
+        f"{found.utilisation}, {format_flops(found.model_flops_per_gpu_per_s)} per device"
+        f"{_peak(found)}, "
         f"{format_frac(found.hfu_frac)} HFU; bound by {BINDS[found.bound_by]}."
     )
     total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
@@ -86,7 +86,7 @@ def _verdict(found: Estimate, out: Console) -> None:
 def _peak(found: Estimate) -> str:
     """The peak that utilisations are of, where it is not that of half precision."""
     dtype = found.job.recipe.dtype
-    from lockstep.planner.assumptions import HALF
+    from lockstep.planner.utilisation import HALF
 
     return "" if dtype in HALF else f" of {format_flops(found.cluster.device.peak(dtype))} in {dtype}"
 
@@ -147,7 +147,7 @@ def plot_step(found: Estimate) -> Figure:
     from lockstep.parallel.script import LANES
     from lockstep.views.parts.timelines import plot_timeline
 
-    step = f"{format_time(found.step_time_s)} per step, {format_frac(found.mfu_frac)} {found.mfu_name}"
+    step = f"{format_time(found.step_time_s)} per step, {format_frac(found.mfu_frac)} {found.utilisation.name}"
     parts = sorted(found.step.breakdown_s().items(), key=lambda part: -part[1])[:SAID_PARTS]
     where = ", ".join(f"{PART_WORDS[name]} {format_frac(time_s / found.step_time_s, 2)}" for name, time_s in parts)
     streams = LANES if found.layout.pp <= MOST_STAGES else (COMPUTE,)

@@ -65,7 +65,7 @@ def verdict(plan: Plan, out: Console) -> None:
     out.print(
         f"{format_time(best.step_time_s)} per step of {format_count(job.step_units)} {unit(job)} "
         f"({best.accumulation}), {best.said_interval}; "
-        f"{format_count(best.tokens_per_s)} {unit(job)}/s, {format_frac(best.mfu_frac)} {best.mfu_name}; "
+        f"{format_count(best.tokens_per_s)} {unit(job)}/s, {best.utilisation}; "
         f"{_memory(best)} of {format_size(best.memory.capacity_B)} per device; "
         f"bound by {BINDS[best.bound_by]}."
     )
@@ -114,8 +114,14 @@ def _best(plan: Plan, out: Console) -> None:
     """The best layouts, side by side."""
     order = {"cost": "cheapest", "robust": "robust choice first"}.get(plan.objective, "fastest")
     run = f", of those that {plan.software.name} can run" if plan.software else ""
-    heading(out, "Best layouts", f"{order} of {plan.findings.feasible:,} that fit{run}")
+    heading(out, "Best layouts", f"{order} of {plan.findings.feasible:,} that fit{run}{_counted(plan)}")
     _layouts(plan.plans, plan.tokens, out)
+
+
+def _counted(plan: Plan) -> str:
+    """How the MFU of a table of layouts counts attention, where that matters."""
+    counted = plan.best.utilisation.counted
+    return counted and f"; MFU with {counted}"
 
 
 def _front(plan: Plan, out: Console) -> None:
@@ -195,7 +201,7 @@ def plot_plan(plan: Plan) -> Figure:
     """The best layouts by part of the step, and the Pareto front."""
     best = plan.best
     title = f"{plan.job.model.name} on {plan.job.devices} x {plan.cluster.device.name}: {format_time(best.step_time_s)}"
-    title += f" per step, {format_frac(best.mfu_frac)} {best.mfu_name}, with {best.layout}"
+    title += f" per step, {format_frac(best.mfu_frac)} {best.utilisation.name}, with {best.layout}"
     return make_figure(title, lambda axes: _parts(plan, axes), lambda axes: _draw_front(plan, axes), size=(13.0, 4.5))
 
 

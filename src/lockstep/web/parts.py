@@ -77,13 +77,21 @@ def _text(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
+def _beside_mfu(one: Estimate) -> str:
+    """HFU, and MFU with a causal mask where that is another number that matters."""
+    said, used = f"{format_frac(one.hfu_frac)} HFU", one.utilisation
+    if used.counted and used.convention == "full":
+        said += f"; {format_frac(used.causal_mfu_frac)} MFU with only what the causal mask leaves"
+    return said
+
+
 def step_figures(one: Estimate, tokens: float | None = None) -> list[Json]:
     """Time, throughput, utilisation, and with `tokens` days and money."""
     unit, per_step = one.job.unit, format_count(one.job.step_units)
     found = [
         figure("Step", format_time(one.step_time_s), one.said_interval),
         figure("Throughput", f"{format_count(one.tokens_per_s)} {unit}/s", f"of {per_step} {unit} per step"),
-        figure(one.mfu_name, format_frac(one.mfu_frac), f"{format_frac(one.hfu_frac)} HFU"),
+        figure(one.utilisation.name, format_frac(one.mfu_frac), _beside_mfu(one)),
     ]  # fmt: skip
     if tokens is not None:
         days, dollars = one.campaign(tokens)

@@ -113,7 +113,7 @@ def test_rates_follow_the_step_time() -> None:
         for stretch in one.prediction.stretches:
             rate = stretch.quantity("tokens_per_s")
             assert rate * stretch.step_time_s == pytest.approx(stretch.stretch.recipe.batch_tokens)
-            assert 0 < stretch.quantity("mfu_frac") <= stretch.quantity("hfu_frac") < 1
+            assert 0 < stretch.estimate.utilisation.causal_mfu_frac <= stretch.quantity("hfu_frac") < 1
 
 
 def test_downtime_only_adds() -> None:

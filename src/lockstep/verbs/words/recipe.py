@@ -132,8 +132,8 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "FLOPs that MFU and HFU count: full (attention against all keys), causal (half of it) or 6n (six per "
-            "parameter). (default: full)",
+            "FLOPs that MFU counts: full (attention against all keys), causal (half of it) or 6n (six per parameter). HFU "
+            "always counts what kernels execute. (default: full)",
         ),
         Field("mfu_convention"),
     ]
