@@ -158,6 +158,9 @@ def test_the_answer_says_which_routing_it_assumed() -> None:
     said = {how: " ".join(estimate(job(how), CLUSTER, LAYOUT).assumptions()) for how in ("balanced", "natural")}
     assert "experts are equally loaded" in said["balanced"]
     assert "routing natural: the busiest rank of experts has 1.01 times the mean" in said["natural"]
+    for how in ("natural", "balanced", "skew:0.5"):
+        one = " ".join(estimate(job(how), CLUSTER, LAYOUT).assumptions())
+        assert ("independently at random" in one and "optimistic" in one) == (how == "natural")
 
 
 @pytest.mark.parametrize("wrong", ["skew", "skew:", "skew:-1", "skew:nan", "skew:9", "even", ""])

@@ -132,8 +132,8 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "FLOPs that MFU counts: full (attention against all keys), causal (half of it) or 6n (six per parameter). HFU "
-            "always counts what kernels execute. (default: full)",
+            "FLOPs that MFU counts: full (attention against all keys), causal (half of it) or 6n (six per parameter). "
+            "HFU always counts what kernels execute. (default: full)",
         ),
         Field("mfu_convention"),
     ]
@@ -325,8 +325,9 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "How evenly tokens choose experts: balanced, forced (as balanced), natural (at random) or skew:S (Zipf "
-            "exponent). (default: balanced)",
+            "How evenly tokens choose experts: balanced; forced, the same; natural, where each token chooses its experts "
+            "independently at random, which is nearly balanced for many tokens and more even than measured loads; or "
+            "skew:S, popularities of a Zipf law with exponent S. (default: balanced)",
         ),
         Field("routing"),
     ]
