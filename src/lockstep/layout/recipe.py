@@ -163,7 +163,7 @@ class Recipe(Brief):
     experts of theirs and copied there (DeepEP); None: node where the model limits routing to groups, else copy."""
     routing: str = "balanced"
     """How evenly tokens choose experts: balanced, every expert as many, which forced balancing makes true (forced);
-    natural, each token independently at random, which is nearly balanced for many tokens; skew:S, with popularities of a Zipf law of exponent S."""
+    natural, each token at random; skew:S, with popularities of a Zipf law of exponent S."""
     dispatch_B: float | None = None
     """Bytes per element of tokens sent to experts, and of gradients sent there; None means as activations."""
     recompute_modules: tuple[str, ...] = ("core_attn",)

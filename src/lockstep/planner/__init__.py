@@ -33,6 +33,8 @@ from lockstep.planner.software import Software as Software
 from lockstep.planner.software import software as software
 from lockstep.planner.space import Space as Space
 from lockstep.planner.space import default_space as default_space
+from lockstep.planner.uncounted import not_counted as not_counted
+from lockstep.planner.uncounted import said_not_counted as said_not_counted
 from lockstep.planner.upgrades import Upgrade as Upgrade
 from lockstep.planner.upgrades import Upgrades as Upgrades
 from lockstep.planner.upgrades import upgrades as upgrades

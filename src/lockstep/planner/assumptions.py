@@ -291,8 +291,8 @@ def _model(job: Job, layout: Layout) -> Iterator[str]:
         if job.recipe.skew == 0:
             yield (
                 "natural routing is modelled as each token choosing its experts independently at random, which is "
-                f"nearly balanced for many tokens; measured loads are more skewed ({MEASURED_ROUTING}), so this answer is "
-                "optimistic: see --routing skew:S"
+                f"nearly balanced for many tokens; measured loads are more skewed ({MEASURED_ROUTING}), so this "
+                "answer is optimistic: see --routing skew:S"
             )
     if job.transformer and job.transformer.mtp_layers:
         yield f"{job.transformer.mtp_layers} multi-token-prediction module(s) are trained too"

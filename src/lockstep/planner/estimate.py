@@ -14,6 +14,7 @@ from lockstep.planner.assumptions import assumptions
 from lockstep.planner.interval import Ends, Interval, spread_on
 from lockstep.planner.support import Support, support
 from lockstep.planner.together import Together, entry
+from lockstep.planner.uncounted import not_counted, said_not_counted
 from lockstep.planner.utilisation import Utilisation, model_flops, utilisation
 from lockstep.program import Timeline
 from lockstep.step import Step, price_step, step_timeline
@@ -186,15 +187,18 @@ class Estimate(Shown):
             "bound_by": self.bound_by,
             "cost_per_token": self.cost_per_token,
             "groups": group_summary(self.layout, self.cluster),
+            "not_counted": list(not_counted(self.job)),
             "assumptions": list(self.assumptions()),
         }
 
     def __str__(self) -> str:
         fits = "fits" if self.memory.fits else "does not fit"
+        left_out = said_not_counted(self.job)
         return (
             f"{self.layout}: {format_time(self.step_time_s)} per step ({self.said_interval}), "
             f"{self.utilisation}, {format_flops(self.model_flops_per_gpu_per_s)} per device, "
             f"{format_size(float(self.memory.total_B))} per device ({fits}), bound by {self.bound_by}"
+            + (f". {left_out}" if left_out else "")
         )
 
 

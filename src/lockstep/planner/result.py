@@ -13,6 +13,7 @@ from lockstep.planner.export import export
 from lockstep.planner.neighbours import Neighbour
 from lockstep.planner.search import MEMORY, Findings
 from lockstep.planner.software import Software
+from lockstep.planner.uncounted import not_counted, said_not_counted
 from lockstep.types.plain import Json, picked
 from lockstep.types.shown import Shown
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
@@ -123,6 +124,8 @@ class Plan(Shown):
             parts.append(f"{format_count(self.tokens)} {things}: {format_time(days * SECONDS_PER_DAY)}, {cost}")
         parts += [one for one in (self.choice, self.room) if one is not None]
         parts += map(str, self.neighbours)
+        if left_out := said_not_counted(job):
+            parts.append(left_out.removesuffix("."))
         return "; ".join(parts)
 
     def _roomier(self) -> Json | None:
@@ -155,6 +158,7 @@ class Plan(Shown):
             "feasible": self.findings.feasible,
             "complete": self.findings.complete,
             "rejected": self.rejected,
+            "not_counted": list(not_counted(self.job)),
             "assumptions": list(self.best.assumptions()),
         }
         if self.choices:

@@ -101,7 +101,8 @@ class Software:
     def check(self, job: Job) -> None:
         """Raises Infeasible where no layout can be run, whatever it is: of the model or the recipe."""
         sharding: Any = CHOICES[self.target].get("sharding", ((0, 0), (1, 0)))
-        plain = [Layout(dp=job.devices, zero=zero) for zero, _ in sharding]
+        pair = job.recipe.objective.pair
+        plain = [Layout(dp=job.devices, zero=zero, micro_batch=pair) for zero, _ in sharding]
         errors = [self.why_not(job, layout) for layout in plain]
         refused = [{one.why for one in error.violations} if error else set[str]() for error in errors]
         if set.intersection(*refused):

@@ -92,7 +92,7 @@ class StageMemories(Shown):
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
-        from lockstep.planner import memory_assumptions
+        from lockstep.planner import memory_assumptions, not_counted
 
         return {
             "model": self.job.model.name,
@@ -106,5 +106,6 @@ class StageMemories(Shown):
             "room": [one.to_dict() for one in self.room],
             "place": self.place,
             "bytes_per_parameter": self.job.recipe.bytes_per_parameter,
+            "not_counted": list(not_counted(self.job)),
             "assumptions": list(memory_assumptions(self.job, self.cluster, self.layout)),
         }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_time
-from lockstep.views.estimate import BINDS, PART_WORDS, unit
+from lockstep.views.estimate import BINDS, PART_WORDS, left_out, unit
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.layout_columns import layout_words
@@ -102,6 +102,7 @@ def _verdict(found: Campaign, out: Console) -> None:
         f" {layout_words(estimate.layout)}."
     )
     out.print(_failures(run, _lighter_words(found)))
+    left_out(job, out)
     if not bool(estimate.memory.fits):
         out.print(Text("This layout does not fit in memory: its times are what they would be if it did.", style="red"))
     if found.warmup_steps:

@@ -81,6 +81,15 @@ def _verdict(found: Estimate, out: Console) -> None:
         out.print(f"It does not fit, though the device holds its part: {total} of {capacity}.")
     if memory.host_B:
         out.print(host_words(memory))
+    left_out(job, out)
+
+
+def left_out(job: Job, out: Console) -> None:
+    """What the answer does not count of this job, where that is more than of any."""
+    from lockstep.planner import said_not_counted
+
+    if said := said_not_counted(job):
+        out.print(Text(said, style="yellow"))
 
 
 def _peak(found: Estimate) -> str:

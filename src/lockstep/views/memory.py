@@ -48,6 +48,10 @@ def render(found: StageMemories, out: Console) -> None:
         out.print(tight_words(memory))
     if memory.host_B:
         out.print(host_words(memory))
+    from lockstep.planner import said_not_counted
+
+    if said := said_not_counted(found.job):
+        out.print(Text(said, style="yellow"))
     heading(out, "What fills the memory", f"stage {found.fullest}")
     categories(memory, out)
     if len(found.stages) > 1:

@@ -15,7 +15,7 @@ from lockstep.documents.files import writing
 from lockstep.errors import BadInput
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
 from lockstep.verbs.words.option import Option
-from lockstep.views.estimate import BINDS, PART_WORDS, time_line, unit
+from lockstep.views.estimate import BINDS, PART_WORDS, left_out, time_line, unit
 from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, make_figure, times_on
@@ -76,6 +76,7 @@ def verdict(plan: Plan, out: Console) -> None:
         out.print(f"{format_count(plan.tokens)} {unit(job)} take {lasts} without interruptions and cost {cost}.")
     for remark in remarks(plan):
         out.print(remark)
+    left_out(job, out)
     if plan.software is not None:
         timed = f"timed as {best.job.recipe.software.name}"
         out.print(f"Limited to what {plan.software.version} can run, {timed}; --export FILE writes its configuration.")

@@ -53,6 +53,8 @@ class Objective:
     """Sequences that belong together: a chosen and a rejected answer."""
     generation_frac: float = 0.0
     """Share of the step's time in which devices generate."""
+    elsewhere: tuple[str, ...] = ()
+    """What the objective needs besides, which neither takes time nor memory here."""
 
     @property
     def passes(self) -> tuple[int, int]:
@@ -127,10 +129,26 @@ def _objective(name: str, text: str, adapters: Adapters | None, where: str | Non
     held = int(refers and adapters is None)
     bare = refers - held
     if name == "dpo":
-        return Objective(name, 1 + refers, bare=bare, frozen=held, pair=2)
+        return Objective(name, 1 + refers, bare=bare, frozen=held, pair=2, elsewhere=_elsewhere(reference, "", 1.0))
     generation_frac = parse_frac(given.get("generation", "0"), where)
     if not 0 <= generation_frac <= MOST_GENERATION_FRAC:
         raise BadInput(f"generation must be from 0 to {MOST_GENERATION_FRAC:.0%} of the step's time", where)
     models, passes = (1, 2) if name == "grpo" else (2, 4)
     bare += rewards * (adapters is not None)
-    return Objective(name, passes + refers + rewards, models, bare, held + rewards, generation_frac=generation_frac)
+    return Objective(
+        name, passes + refers + rewards, models, bare, held + rewards,
+        generation_frac=generation_frac,
+        elsewhere=(*_elsewhere(reference, reward, generation_frac), "the memory of the engine that generates"),
+    )  # fmt: skip
+
+
+def _elsewhere(reference: str, reward: str, generation_frac: float) -> tuple[str, ...]:
+    """What is not counted of a reference, of rewards and of generation: of those settings that leave it out."""
+    found = {
+        "the time to generate answers": generation_frac == 0,
+        "the reference model, which is on other devices": reference == "apart",
+        "the passes that precompute the reference": reference == "precomputed",
+        "the reward model, which is on other devices": reward == "apart",
+        "rewards by rules": reward == "none",
+    }
+    return tuple(name for name, left_out in found.items() if left_out)

@@ -6,10 +6,12 @@
     recompute     fsdp_activation_checkpointing, full or none
     offload       fsdp_offload_params, with gradients and optimizer state
     adapters      the values of peft's LoraConfig, in a comment
+    dpo, grpo     TRL's DPOTrainer, GRPOTrainer and their arguments, in comments; a batch of the former counts pairs
 
 FSDP2 reduces gradients in the format of its matrix products (utils/dataclasses.py, set_mixed_precision); a comment says
 so where more bytes were planned. Source: commands/launch.py, commands/config/config_args.py, parallelism_config.py and
-utils/dataclasses.py of accelerate 1.15.0; arguments of Transformers' TrainingArguments and peft 0.21's LoraConfig.
+utils/dataclasses.py of accelerate 1.15.0; arguments of Transformers' TrainingArguments and peft 0.21's LoraConfig; TRL's
+trl/trainer/dpo_config.py and grpo_config.py.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ CHOICES: dict[str, tuple[object, ...]] = {
 """Axes of the planner's space that it can run; other limits join several of them."""
 OPTIMIZERS = {"adam": "adamw_torch with weight_decay 0", "adamw": "adamw_torch", "adamw-8bit": "adamw_bnb_8bit",
               "adafactor": "adafactor"}  # fmt: skip
+TRL = {"dpo": "DPOConfig", "grpo": "GRPOConfig"}
+"""TRL's arguments, which extend TrainingArguments, by objective."""
 PAGED = {"adamw": "paged_adamw_32bit", "adamw-8bit": "paged_adamw_8bit"}
 """Names of `optim` where states that find no room are in host memory."""
 
@@ -80,9 +84,11 @@ def _degrees(layout: Layout, recipe: Recipe) -> Json:
 def _beside(found: Placed) -> Iterator[str]:
     """What is said in the training script."""
     layout, recipe = found.layout, found.job.recipe
-    steps = recipe.batch // (layout.dp * layout.micro_batch)
+    steps, objective = recipe.batch // (layout.dp * layout.micro_batch), recipe.objective
+    arguments = TRL.get(objective.name, "TrainingArguments")
     yield (
-        f"TrainingArguments: per_device_train_batch_size={layout.micro_batch}, gradient_accumulation_steps={steps}, "
+        f"{arguments}: per_device_train_batch_size={layout.micro_batch // objective.pair}, "
+        f"gradient_accumulation_steps={steps}, "
         f"optim={(PAGED if layout.offload == 'paged' else OPTIMIZERS)[recipe.optimizer]}"
     )
     if found.job.images:
@@ -90,12 +96,26 @@ def _beside(found: Placed) -> Iterator[str]:
     else:
         yield f"left to you: sequences of {recipe.seq} tokens, the model, its tokenizer and the data"
     if layout.recompute == "full" and not layout.zero:
-        yield "TrainingArguments: gradient_checkpointing=True"
+        yield f"{arguments}: gradient_checkpointing=True"
+    yield from _objective(recipe)
     if layout.zero and recipe.wire_B != 2.0:
         yield f"gradients are reduced in {recipe.dtype}; the plan has {recipe.wire_B:g} bytes: --reduce-bytes 2"
     if recipe.adapters is not None:
         dropout = f", lora_dropout={recipe.adapters.dropout_frac:g}" if recipe.adapters.dropout_frac else ""
         yield f"peft: LoraConfig(r={recipe.adapters.rank}, target_modules={_modules(found.job)}{dropout})"
+
+
+def _objective(recipe: Recipe) -> Iterator[str]:
+    """How TRL runs an objective other than the next token's."""
+    objective = recipe.objective
+    if objective.name not in TRL:
+        return
+    trainer = f"{TRL[objective.name].removesuffix('Config')}Trainer"
+    yield f"TRL runs it: {trainer}, launched with this file (--train {recipe.train})"
+    if objective.name == "grpo":
+        refers = objective.frozen + objective.bare > 0
+        yield "GRPOConfig: beta above 0, or no reference model is held" if refers else "GRPOConfig: beta=0"
+        yield "GRPOConfig: use_vllm, vllm_mode and num_generations are left to you: generation is not planned here"
 
 
 def _modules(job: Job) -> str:
@@ -140,7 +160,9 @@ def _refuse(found: Placed) -> None:
     no.when(recipe.dtype not in ("bf16", "fp16"), f"matrix products in {recipe.dtype}; use bf16 or fp16")
     named = PAGED if layout.offload == "paged" else OPTIMIZERS
     no.when(recipe.optimizer not in named, f"optimizer {recipe.optimizer}: only {', '.join(named)} match")
-    refuse_formats(recipe, no, adapters=True)
+    refuse_formats(recipe, no, adapters=True, objectives=TRL)
+    pair = recipe.objective.pair
+    no.when(layout.micro_batch % pair != 0, f"micro-batch {layout.micro_batch}: TRL passes pairs of sequences")
     no.when(recipe.base is not None, f"frozen matrices in {recipe.base}: quantized where the model is loaded")
     no.when(layout.cp > 1 and recipe.cp_kind not in ROTATIONS, f"context parallelism by {recipe.cp_kind}")
     refuse_sharding("fsdp2", layout, recipe, no)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from lockstep.errors import Infeasible, Violation
@@ -53,9 +54,12 @@ def refuse_sharding(software: str, layout: Layout, recipe: Recipe, no: Refusals)
     no.when(other, f"--sharding {recipe.sharding}; export with --sharding {software} or without")
 
 
-def refuse_formats(recipe: Recipe, no: Refusals, adapters: bool = False, megatron: bool = False) -> None:
-    """Notes number formats that none of the tools can be told of; adapters, unless it trains them; and what only
-    Megatron Core has: a number of layers to recompute, CUDA graphs, an exchange beside another micro-batch.
+def refuse_formats(
+    recipe: Recipe, no: Refusals, adapters: bool = False, megatron: bool = False, objectives: Collection[str] = ()
+) -> None:
+    """Notes number formats that none of the tools can be told of; adapters and objectives, unless it trains with them;
+    and what only Megatron Core has: a number of layers to recompute, CUDA graphs, an exchange beside another
+    micro-batch.
     """
     if not megatron:
         no.when(recipe.recompute_layers > 0, f"--recompute-layers {recipe.recompute_layers}")
@@ -64,7 +68,8 @@ def refuse_formats(recipe: Recipe, no: Refusals, adapters: bool = False, megatro
     narrow = (recipe.cached_B, recipe.cached_attention_B, recipe.dispatch_B)
     no.when(any(size_B is not None for size_B in narrow), "activations kept or sent in a separate format")
     no.when(recipe.adapters is not None and not adapters, f"adapters (--train {recipe.train})")
-    no.when(recipe.objective.forwards > 1, f"{recipe.objective.name} (--train {recipe.train})")
+    other = recipe.objective.forwards > 1 and recipe.objective.name not in objectives
+    no.when(other, f"{recipe.objective.name} (--train {recipe.train})")
     no.when(recipe.local_steps > 1, f"local steps (--local-steps {recipe.local_steps})")
     no.when(recipe.vocab_parallel != "none", f"vocabulary layers over stages ({recipe.vocab_parallel})")
     no.when(recipe.parameter_B != 2.0, f"parameters of {recipe.parameter_B:g} bytes")

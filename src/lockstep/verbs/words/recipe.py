@@ -325,9 +325,9 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "How evenly tokens choose experts: balanced; forced, the same; natural, where each token chooses its experts "
-            "independently at random, which is nearly balanced for many tokens and more even than measured loads; or "
-            "skew:S, popularities of a Zipf law with exponent S. (default: balanced)",
+            "How evenly tokens choose experts: balanced; forced, the same; natural, where each token chooses its "
+            "experts independently at random, which is nearly balanced for many tokens and more even than measured "
+            "loads; or skew:S, popularities of a Zipf law with exponent S. (default: balanced)",
         ),
         Field("routing"),
     ]
