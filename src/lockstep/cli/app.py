@@ -22,6 +22,8 @@ from lockstep.cli.streams import standard_streams
 from lockstep.errors import BadInput, Infeasible, RunFailed, brief, closest, option_hint
 from lockstep.registry import PluginWarning
 from lockstep.verbs import TABLE, VERBS
+from lockstep.verbs.words.kinds import lacking
+from lockstep.views.parts.options import verb_function
 from lockstep.views.parts.output import Ended, print_failed, print_infeasible
 from lockstep.vocabulary import COMMANDS
 
@@ -172,6 +174,12 @@ def _unknown_flag(given: str, context: Any) -> str:
     return f"{given[:60]}: no such flag; {hint}"
 
 
+def _missing(context: Any) -> str:
+    """Everything that the verb must be given and was not, as its function in Python says it."""
+    missing = [one.name for one in context.command.params if one.required and one.name not in context.params]
+    return str(lacking(verb_function(context.info_name), missing, f"see {context.command_path} --help"))
+
+
 def _usage_message(error: Exception) -> str | None:
     """The message of a command-line usage error, the flag first; None when `error` is not one."""
     describe = getattr(error, "format_message", None)
@@ -179,10 +187,7 @@ def _usage_message(error: Exception) -> str | None:
         return None
     match type(error).__name__, getattr(error, "param", None):
         case "MissingParameter", param if param is not None:
-            name = param.opts[0] if param.opts[0].startswith("-") else param.metavar or param.name.upper()
-            context = getattr(error, "ctx", None)
-            command = context.command_path if context else "lockstep COMMAND"
-            return f"{name}: must be given; see {command} --help"
+            return _missing(getattr(error, "ctx", None))
         case "NoSuchOption", _:
             return _unknown_flag(getattr(error, "option_name", ""), getattr(error, "ctx", None))
     return str(describe())

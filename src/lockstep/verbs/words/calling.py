@@ -8,23 +8,19 @@ as `Rows`, where a model, a cluster or a numeric option is given a list or a ran
 
 from __future__ import annotations
 
-import inspect
 import os
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cache, wraps
-from itertools import product
-from types import SimpleNamespace
-from typing import Any, TypeVar, cast, get_args, get_type_hints
+from functools import wraps
+from itertools import product, repeat
+from typing import Any, TypeVar, cast
 
 from lockstep.errors import LONGEST, BadInput, option_hint
 from lockstep.rows import listed
 from lockstep.units import NUMBER, TIME, parse_integer
+from lockstep.verbs.words.kinds import Kind, Signature, kind_of, lacking, signature
 from lockstep.verbs.words.plan_file import plan_given
-from lockstep.verbs.words.quantity import UNITS, VECTORS
 
-FIRST_NAME = re.compile(r"(?:Annotated\[\s*)?(\w+)")
 TAKES_LISTS = "takes_lists"
 """Attribute of the functions that `verb` made."""
 EVERY = "all"
@@ -35,6 +31,16 @@ SHARES = "answers_share"
 """Attribute of functions that `sharing` marked: the keyword and the context."""
 FOR_LISTS = ("engine", "store")
 """Options of every verb that takes lists."""
+OF_LISTS = {
+    name: kind_of(name, kind)
+    for name, kind in {
+        "engine": "str | Engine | None",
+        "store": "str | Path | None",
+        "progress": "Progress | None",
+    }.items()
+}
+ONE_EACH = ("model", "cluster")
+"""Words of which several objects or names give a row each."""
 NO_LIST = "belongs to a list or range, such as --ranks 2..1024x2 or --size 1MB,10MB"
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -44,16 +50,14 @@ def strict(function: Function) -> Function:
 
     @wraps(function)
     def call(*given: Any, **words: Any) -> Any:
-        allowed = keywords(function)
-        for word in words:
-            if word not in allowed:
-                raise TypeError(_refusal(function.__name__, word, tuple(allowed)))
-        named = {**dict(zip(allowed, given, strict=False)), **words}
+        given, words = checked(function, given, words)
+        named = {**dict(zip(signature(function).positional, given, strict=False)), **words}
         plan = plan_given(named.get("model"))
         if plan is None:
             return function(*given, **words)
         with plan.located(named):
-            return function(**plan.answering(named, allowed, hasattr(function, CHOOSES)))
+            answering = plan.answering(named, keywords(function), hasattr(function, CHOOSES))
+            return function(**checked(function, (), answering)[1])
 
     return cast(Function, call)
 
@@ -68,6 +72,7 @@ def verb(function: Function) -> Function:
 
     @wraps(function)
     def call(*given: Any, **words: Any) -> Any:
+        given, words = checked(function, given, words, lists=True)
         lists = several(function, given, words)
         if not lists:
             for name in set(FOR_LISTS) & set(words) - set(keywords(function)):
@@ -76,13 +81,59 @@ def verb(function: Function) -> Function:
             return one(*given, **words)
         from lockstep.verbs.words.many import answer_rows
 
-        names = list(inspect.signature(function).parameters)[: len(given)]
-        named = {**dict(zip(names, given, strict=True)), **words}
+        named = {**dict(zip(signature(function).positional, given, strict=False)), **words}
         more = {name: named.pop(name, None) for name in (*FOR_LISTS, "progress")}
         return answer_rows(call, lists, named, choices(named), **more)
 
     setattr(call, TAKES_LISTS, True)
     return cast(Function, call)
+
+
+def checked(
+    function: Callable[..., Any], given: Sequence[Any], words: Mapping[str, Any], lists: bool = False
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments and keywords of a call of `function`, each value checked against the type that is declared for it.
+
+    With `lists`, a question may be asked for several values of a number, a model or a cluster. Raises TypeError where
+    Python would, and BadInput for a value of another type and for keywords that are missing.
+    """
+    known = signature(function)
+    kinds = {**OF_LISTS, **known.kinds} if lists else known.kinds
+    _check_names(function, known, kinds, given, words)
+    chosen = getattr(function, CHOOSES, ())
+
+    def read(kind: Kind, value: Any) -> Any:
+        several = kind.name in chosen or (lists and (kind.unit is not None or kind.name in ONE_EACH))
+        return value if value is None and kind.required else kind.checked(value, several)
+
+    places = [*(known.kinds[name] for name in known.positional), *repeat(known.rest, len(given))]
+    arguments = tuple(read(kind, value) for kind, value in zip(places, given, strict=False) if kind is not None)
+    named = {word: read(kinds[word], value) for word, value in words.items()}
+    everything = {**dict(zip(known.positional, arguments, strict=False)), **named}
+    missing = [name for name in known.required if everything.get(name) is None]
+    if missing:
+        raise lacking(function, missing, f"see help(lockstep.{function.__name__})")
+    return arguments, named
+
+
+def _check_names(
+    function: Callable[..., Any],
+    known: Signature,
+    kinds: Mapping[str, Kind],
+    given: Sequence[Any],
+    words: Iterable[str],
+) -> None:
+    """Raises TypeError for a keyword that the function does not have or has already, and for too many arguments."""
+    name = function.__name__
+    for word in words:
+        if word not in kinds:
+            raise TypeError(_refusal(name, word, tuple(known.kinds)))
+        if word in known.positional[: len(given)]:
+            raise TypeError(f"{name}() got multiple values for argument {word!r}")
+    most = len(known.positional)
+    if len(given) > most and known.rest is None:
+        expected = f"at most {most} without a keyword ({', '.join(known.positional)})" if most else "keywords alone"
+        raise TypeError(f"{name}() takes {expected}, but was given {len(given)}")
 
 
 def choosing(words: type) -> Callable[[Function], Function]:
@@ -119,12 +170,11 @@ def several(
     named = {**dict(zip(kinds, given, strict=False)), **words}
     found = {name: [(one, one) for one in values] for name, values in choices(named).items() if name in kinds}
     for name, value in named.items():
-        kind = kinds.get(name, "")
-        if kind in UNITS:
-            where = f"--{name.replace('_', '-')}"
-            values = listed(value, UNITS[kind], where, vector=kind in VECTORS)
+        unit = kinds[name].unit if name in kinds else None
+        if unit is not None:
+            values = listed(value, unit.factors, kinds[name].where, vector=unit.vector)
             if values is not None:
-                found[name] = [(one, _in_SI(one, UNITS[kind])) for one in values]
+                found[name] = [(one, _in_SI(one, unit.factors)) for one in values]
     if "law" in kinds and (several_laws := laws(named.get("law"))):
         found["law"] = [(one, one) for one in several_laws]
     return found
@@ -187,32 +237,9 @@ def _in_SI(value: Any, units: Mapping[str, float]) -> Any:
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
-@cache
-def keywords(function: Callable[..., Any]) -> dict[str, str]:
-    """Every keyword that `function` takes, those of an unpacked TypedDict included, and the name of its type."""
-    found: dict[str, str] = {}
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            found |= _unpacked(function, parameter.annotation)
-        elif parameter.kind is not parameter.VAR_POSITIONAL:
-            found[parameter.name] = _first(parameter.annotation)
-    return found
-
-
-def _first(annotation: Any) -> str:
-    """The first name in an annotation: `Size` of `Size | None`."""
-    said = FIRST_NAME.match(getattr(annotation, "__forward_arg__", None) or str(annotation))
-    return said[1] if said else ""
-
-
-def _unpacked(function: Callable[..., Any], annotation: str) -> dict[str, str]:
-    """Keys of the TypedDict in the annotation `Unpack[...]`, in their order, and the names of their types.
-
-    It alone is resolved: other annotations of `function` may name what only a type checker imports.
-    """
-    holder = SimpleNamespace(__annotations__={"words": annotation})
-    unpacked = get_args(get_type_hints(holder, function.__globals__)["words"])
-    return {name: _first(kind) for words in unpacked for name, kind in words.__annotations__.items()}
+def keywords(function: Callable[..., Any]) -> Mapping[str, Kind]:
+    """Every keyword that `function` takes, those of an unpacked TypedDict included, and what it takes."""
+    return signature(function).kinds
 
 
 def _refusal(verb: str, word: str, allowed: Sequence[str]) -> str:

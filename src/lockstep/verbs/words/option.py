@@ -9,6 +9,7 @@ of the function, or of the library, which the help states.
 from __future__ import annotations
 
 import builtins
+import collections.abc
 import inspect
 import sys
 from collections.abc import Callable, Mapping
@@ -70,14 +71,22 @@ class Word:
     """Of an option from a class that several verbs take: what the class says of it."""
 
 
+class Named:
+    """Base of the classes that stand for those which only a type checker imports; they have their names."""
+
+    def __class_getitem__(cls, members: object) -> type[Named]:
+        return cls
+
+
 class _Names(dict[str, Any]):
-    """What annotations may name; for what only a type checker imports, `list`, which takes brackets and `|` too."""
+    """What annotations may name."""
 
     def __init__(self, known: Mapping[str, Any]) -> None:
         self.known = known
 
     def __missing__(self, name: str) -> Any:
-        return self.known.get(name, getattr(builtins, name, list))
+        found = self.known.get(name, getattr(builtins, name, getattr(collections.abc, name, None)))
+        return type(name, (Named,), {}) if found is None else found
 
 
 def words_of(function: Callable[..., Any]) -> list[Word]:
@@ -85,12 +94,12 @@ def words_of(function: Callable[..., Any]) -> list[Word]:
     function = inspect.unwrap(function)
     found, shared = list[Word](), list[Word]()
     for parameter in inspect.signature(function).parameters.values():
-        kind = _resolved(parameter.annotation, function.__globals__)
+        kind = resolved(parameter.annotation, function.__globals__)
         if parameter.kind is parameter.VAR_KEYWORD:
             (unpacked,) = get_args(kind)
             said = unpacked.__annotations__
             shared = [Word(name, one, None, said[name]) for name, one in declared_in(unpacked).items()]
-        elif (declared := _declared(kind)) is not None:
+        elif (declared := declared_of(kind)) is not None:
             default = None if parameter.kind is parameter.VAR_POSITIONAL else parameter.default
             found.append(Word(parameter.name, declared, default))
     return found + shared
@@ -98,20 +107,22 @@ def words_of(function: Callable[..., Any]) -> list[Word]:
 
 def declared_in(words: type) -> dict[str, Declared]:
     """The options that a TypedDict declares, by keyword."""
-    return {name: declared for name, kind in annotated(words).items() if (declared := _declared(kind)) is not None}
+    return {name: declared for name, kind in annotated(words).items() if (declared := declared_of(kind)) is not None}
 
 
 def annotated(words: type) -> dict[str, Any]:
     """The types of the keys of a TypedDict, with what is said beside them."""
     places = {name: (kind, vars(sys.modules[kind.__forward_module__])) for name, kind in words.__annotations__.items()}
-    return {name: _resolved(kind.__forward_arg__, known) for name, (kind, known) in places.items()}
+    return {name: resolved(kind.__forward_arg__, known) for name, (kind, known) in places.items()}
 
 
-def _resolved(annotation: Any, known: Mapping[str, Any]) -> Any:
+def resolved(annotation: Any, known: Mapping[str, Any]) -> Any:
+    """The type that an annotation means where the names `known` are."""
     return eval(annotation, {}, _Names(known)) if isinstance(annotation, str) else annotation
 
 
-def _declared(kind: Any) -> Declared | None:
+def declared_of(kind: Any) -> Declared | None:
+    """The option that a type declares."""
     if get_origin(kind) is Annotated:
         return next((one for one in kind.__metadata__ if isinstance(one, Declared)), None)
     return None

@@ -52,7 +52,7 @@ class PlanFile:
     software: str | None
     locate: Locate
 
-    def answering(self, given: Json, own: Mapping[str, str], chooses: bool) -> Json:
+    def answering(self, given: Json, own: Mapping[str, object], chooses: bool) -> Json:
         """The keywords of a function that takes `own`, with `given` before those of the file."""
         said = {name: value for name, value in given.items() if value is not None and name != "model"}
         layout = {} if chooses or "layout" in said else self._layout(said)
@@ -66,7 +66,7 @@ class PlanFile:
     def _layout(self, said: Json) -> Json:
         return kept_layout(self.layout, {name for name in said if said[name] != self.words.get(name)})
 
-    def _software(self, own: Mapping[str, str]) -> Json:
+    def _software(self, own: Mapping[str, object]) -> Json:
         from lockstep.planner import software
 
         found: Json = {"software": self.software} if "software" in own else {}

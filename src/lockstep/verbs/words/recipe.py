@@ -411,7 +411,7 @@ def read_recipe(
 def _fields() -> dict[str, Field]:
     """By word; `dtype` is read with the device."""
     found = {name: kind.__metadata__ for name, kind in annotated(RecipeWords).items()}
-    return {name: said[1] for name, said in found.items() if len(said) > 1}
+    return {name: one for name, said in found.items() for one in said if isinstance(one, Field)}
 
 
 def _dtype(machine: Cluster, dtype: str | None) -> str:

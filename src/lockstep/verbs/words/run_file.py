@@ -41,7 +41,7 @@ class RunFile:
     model: str | None = None
     """The model that stands before it."""
 
-    def answering(self, given: Json, own: Mapping[str, str], chooses: bool) -> Json:
+    def answering(self, given: Json, own: Mapping[str, object], chooses: bool) -> Json:
         """The keywords of a function that takes `own`, with `given` before those of the file."""
         model = self.model or self.found.model
         if model is None:

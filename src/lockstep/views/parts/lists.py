@@ -60,7 +60,7 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _refuse_without_lists(words: Mapping[str, object], known: Mapping[str, str], own_plot: bool) -> None:
+def _refuse_without_lists(words: Mapping[str, object], known: Mapping[str, object], own_plot: bool) -> None:
     """Raises BadInput where something for rows is asked for and there are none."""
     from lockstep.verbs.words.calling import FOR_LISTS, NO_LIST
 
