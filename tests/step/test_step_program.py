@@ -83,6 +83,7 @@ def questions(draw: st.DrawFn) -> Question:
         jitter=draw(st.sampled_from([None, "lognormal:mean=1,cv=0.05"])),
         rank_jitter=draw(st.sampled_from([None, "normal:mean=1,cv=0.01"])),
         sharding=draw(st.sampled_from(SOFTWARE)), gradient_sync=draw(st.sampled_from((None, *SYNCS))),
+        gather_limits=draw(st.sampled_from(["", "", "max_live_parameters=0,prefetch_bucket_size=0"])),
         reshard=draw(st.booleans()), cp_kind=draw(st.sampled_from(KINDS)),
         local_steps=draw(st.sampled_from([1, 1, 50])), offload_layers=draw(st.sampled_from([0, 0, 1, 3, "all"])),
         vocab_parallel=draw(st.sampled_from(["none", "none", "interlaced", "vocab-1", "vocab-2"])),

@@ -245,7 +245,7 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "W=N,...",
             "Limits of DeepSpeed's ZeRO-3, in elements: max_reuse_distance, max_live_parameters, prefetch_bucket_size, "
-            "param_persistence_threshold. (default: DeepSpeed's own, 1e9, 1e9, 5e7, 1e5)",
+            "param_persistence_threshold. (default: as DeepSpeed itself, 1e9, 1e9, 5e7, 1e5)",
         ),
         Field("gather_limits"),
     ]
