@@ -1,6 +1,11 @@
-"""Hypothesis profiles: the same examples on every run, no deadline on a loaded machine. Tiers, and one experiment."""
+"""Hypothesis profiles: the same examples on every run, no deadline on a loaded machine. Tiers, and one experiment.
 
+A run ends with the processor time that it took, which a busy machine does not change.
+"""
+
+import resource
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -67,3 +72,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = [item for item in items if wanted in experiments_of(item)]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
     items[:] = kept
+
+
+PROCESSOR_S = "processor_s"
+_OF_WORKERS_S: list[float] = []
+"""What the workers of xdist said that they took."""
+
+
+def processor_s() -> float:
+    """Seconds of this process and of all its children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of xdist tells what it took."""
+    told: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told[PROCESSOR_S] = processor_s()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """What a worker told; one that crashed tells nothing."""
+    _OF_WORKERS_S.append(getattr(node, "workeroutput", {}).get(PROCESSOR_S, 0.0))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The processor time of all tests."""
+    # Where there are workers, this process has only waited for them; those that have ended are among its children.
+    used_s = sum(_OF_WORKERS_S) if _OF_WORKERS_S else processor_s()
+    terminalreporter.write_line(f"processor time: {used_s:,.0f} s, of tests and all that they started")

@@ -11,7 +11,6 @@ import lockstep
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.timeout(1800)
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     """Reads and resolves all pages and writes none, which takes a quarter as long as HTML."""
     pytest.importorskip("furo", reason="needs the docs extra")

@@ -1,6 +1,8 @@
 """The table of tiers: every test file has one, and no entry outlives its file."""
 
 import re
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -25,6 +27,30 @@ def test_no_two_test_files_are_imported_by_one_name() -> None:
     """pytest names a file from the nearest folder up that is no package, and collects one file of each name."""
     named = Counter(path.relative_to(_outside(path.parent)) for path in FILES)
     assert [str(name) for name, times in named.items() if times > 1] == []
+
+
+def test_no_test_has_a_shorter_limit_than_all_have() -> None:
+    """A limit ends what hangs. One that a quiet machine nearly reaches fails on a busy one."""
+    limited = re.compile(r"mark\.timeout" + r"\(")
+    assert [path.name for path in TESTS.rglob("*.py") if limited.search(path.read_text("utf-8"))] == []
+
+
+def test_a_run_ends_with_its_processor_time() -> None:
+    """As the check runs: what the tests take is taken by workers, and what their children take counts."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "1",
+        "-k",
+        "importing_lockstep",
+        str(TESTS / "test_house.py"),
+    ]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    (took_s,) = re.findall(r"^processor time: ([\d,]+) s", said, re.MULTILINE)
+    assert int(took_s) > 0
 
 
 def _outside(folder: Path) -> Path:

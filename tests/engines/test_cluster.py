@@ -26,7 +26,6 @@ from lockstep.engines.cluster import environment
 from lockstep.engines.dask import Other, answer_there
 from lockstep.engines.questions import FILES, tree_digest, versions
 
-pytestmark = pytest.mark.timeout(120)
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 QUICK = ("converge", "noise-scale", "--set", "repetitions=100", "--sweep", "condition=1,10", "--seeds", "3", "--json")
 OTHER_NUMPY = """

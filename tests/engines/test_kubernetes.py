@@ -19,7 +19,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from cli_runner import run
@@ -96,7 +95,6 @@ def healthy(port: int) -> bool:
         return False
 
 
-@pytest.mark.timeout(120)
 def test_its_commands_answer_at_the_address_of_the_service(tmp_path: Path) -> None:
     comm, http = free_ports(2)
     address = f"tcp://127.0.0.1:{comm}"

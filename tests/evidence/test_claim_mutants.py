@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
 import claim_mutants
 
+from effort import drawn
+
 QUICK = ("pipelines", "scaling", "tensors", "layouts")
 
 
@@ -29,7 +31,7 @@ DECIDED = """
 import random, sys
 sys.path.insert(0, sys.argv[1])
 import claim_mutants
-drawn = random.Random(1).sample(claim_mutants.mutants(sys.argv[2] == "lab"), 40)
+drawn = random.Random(1).sample(claim_mutants.mutants(sys.argv[2] == "lab"), int(sys.argv[3]))
 print(*[one.id for one in drawn if not claim_mutants.deciding(one)])
 """
 
@@ -37,7 +39,7 @@ print(*[one.id for one in drawn if not claim_mutants.deciding(one)])
 @pytest.mark.parametrize("which", ["deciders", "lab"])
 def test_every_mutant_has_something_that_decides_it(which: str) -> None:
     """In a process of its own, as what checks read of an experiment is seen by running its file once more."""
-    command = [sys.executable, "-c", DECIDED, str(Path(claim_mutants.__file__).parent), which]
+    command = [sys.executable, "-c", DECIDED, str(Path(claim_mutants.__file__).parent), which, str(drawn(40))]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == ""
 
 

@@ -83,7 +83,7 @@ def reports() -> dict[str, list[Report]]:
     found: dict[str, list[Report]] = {}
     for world in sorted({run.work.program.ranks for run in RUNS}):
         here = [run for run in RUNS if run.work.program.ranks == world]
-        by_rank = launch(run_programs, world, ([run.work for run in here],), timeout_s=60)
+        by_rank = launch(run_programs, world, ([run.work for run in here],), timeout_s=900)
         for i, run in enumerate(here):
             found[run.name] = [by_rank[rank][i] for rank in range(world)]
     return found
@@ -122,7 +122,7 @@ def test_execution_puts_prediction_and_measurement_together() -> None:
     program = get("all-reduce", "ring").program(2, 4.0 * elems, element_B=4.0)
     turns: list[tuple[int, int]] = []
     found = execute(
-        program, op="all-reduce", algorithm="ring", elems=elems, repeats=3, timeout_s=60,
+        program, op="all-reduce", algorithm="ring", elems=elems, repeats=3, timeout_s=900,
         progress=lambda done, total: turns.append((done, total)),
     )  # fmt: skip
     assert found.ok

@@ -44,7 +44,7 @@ def alive(pid: int) -> bool:
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_values_come_back_by_rank_and_messages_on_the_way(ranks: int) -> None:
     heard: list[int] = []
-    found = launch(workers.sums, ranks, (5,), timeout_s=20, on_message=lambda rank, message: heard.append(rank))
+    found = launch(workers.sums, ranks, (5,), timeout_s=900, on_message=lambda rank, message: heard.append(rank))
     total = float(sum(5 + rank for rank in range(ranks)) * ranks)
     assert found == [(rank, total, str(rank)) for rank in range(ranks)]
     assert sorted(heard) == list(range(ranks))
@@ -202,7 +202,7 @@ def test_nothing_survives_the_death_of_the_launcher(
     assert set(pids) < set(below), "server and guard are below it too"
     parent.send_signal(number)
     # Standard output closes when the last process that holds it has ended.
-    parent.communicate(timeout=60)
+    parent.communicate(timeout=900)
     assert within(30, lambda: not any(alive(pid) for pid in below))
     assert within(30, lambda: not list(temporary.iterdir()))
 
@@ -230,7 +230,7 @@ def test_no_rank_survives_its_keeper(sleeping: tuple[subprocess.Popen[str], list
 def test_nothing_survives_a_killed_rank(sleeping: tuple[subprocess.Popen[str], list[int]], temporary: Path) -> None:
     parent, pids = sleeping
     os.kill(pids[0], signal.SIGKILL)
-    _, said = parent.communicate(timeout=60)
+    _, said = parent.communicate(timeout=900)
     assert parent.returncode != 0
     assert re.search(r"RunFailed: rank \d killed by SIGKILL before work", said)
     assert not any(alive(pid) for pid in pids)

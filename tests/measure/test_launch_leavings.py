@@ -77,7 +77,7 @@ def test_ranks_that_notice_a_killed_launcher_first_leave_no_file_and_say_nothing
     assert {parent.stdout.readline() for _ in range(200)} == {"0\n", "1\n"}
     below = descendants([parent.pid])
     parent.kill()
-    _, said = parent.communicate(timeout=60)
+    _, said = parent.communicate(timeout=900)
     assert said == ""
     assert within(30, lambda: not any(alive(pid) for pid in below))
     assert within(30, lambda: not list(temporary.iterdir()))
@@ -91,7 +91,7 @@ def test_a_launcher_killed_between_its_runs_leaves_nothing(tmp_path: Path, tempo
     below = descendants([parent.pid])
     assert list(temporary.iterdir())
     parent.kill()
-    parent.communicate(timeout=60)
+    parent.communicate(timeout=900)
     assert within(30, lambda: not any(alive(pid) for pid in below))
     assert within(30, lambda: not list(temporary.iterdir()))
 
@@ -103,13 +103,13 @@ def test_what_launcher_and_server_left_together_goes_with_the_next_run(tmp_path:
     parent.stdout.readline()
     for pid in (parent.pid, *descendants([parent.pid])):
         os.kill(pid, signal.SIGKILL)
-    parent.communicate(timeout=60)
+    parent.communicate(timeout=900)
     assert list(temporary.iterdir())
     second = started(IDLE, tmp_path, temporary)
     assert second.stdout
     second.stdout.readline()
     second.send_signal(signal.SIGINT)
-    second.communicate(timeout=60)
+    second.communicate(timeout=900)
     assert within(30, lambda: not list(temporary.iterdir()))
 
 
@@ -143,12 +143,12 @@ def test_ranks_keep_the_paths_of_the_user(tmp_path: Path, temporary: Path) -> No
     (tmp_path / "mine.py").write_text("import os\n\ndef work(rank): return os.environ.get('PYTHONSAFEPATH')\n")
     text = "import mine\nfrom lockstep.measure.launch import launch\n\nif __name__ == '__main__':\n"
     parent = started(f"{text}    print(launch(mine.work, 2, backend=None))\n", tmp_path, temporary)
-    assert parent.communicate(timeout=60) == (f"{[os.environ.get('PYTHONSAFEPATH')] * 2}\n", "")
+    assert parent.communicate(timeout=900) == (f"{[os.environ.get('PYTHONSAFEPATH')] * 2}\n", "")
 
 
 def test_a_script_that_its_ranks_import_again_is_told_what_to_do(tmp_path: Path, temporary: Path) -> None:
     parent = started(UNGUARDED, tmp_path, temporary)
-    out, said = parent.communicate(timeout=120)
+    out, said = parent.communicate(timeout=900)
     assert (parent.returncode, out) == (1, "")
     assert said.count("Traceback") == 1
     last = said.strip().splitlines()[-1]

@@ -62,7 +62,6 @@ def test_levels(program: Program) -> None:
     assert len(front.start) == graph.depth + 1
 
 
-@pytest.mark.timeout(10)
 @pytest.mark.parametrize(("width", "expected"), [(4, 0), (5, 2), (16, 4), (17, 5 + 2), (33, 9 + 3)])
 def test_helpers_share_out_the_predecessors_of_a_node(width: int, expected: int) -> None:
     """Of node `width` that follows all others; a helper is ready before the node whose predecessors it joins."""

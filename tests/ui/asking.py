@@ -27,7 +27,7 @@ class Client:
 
     def ask(self, path: str, method: str = "GET", body: bytes | None = None, **headers: str) -> HTTPResponse:
         """The response, read."""
-        connection = HTTPConnection(self.host, timeout=60)
+        connection = HTTPConnection(self.host, timeout=900)
         sent = {"Host": self.host, **({"Cookie": self.cookie} if self.cookie else {})}
         connection.request(
             method, path, body, {**sent, **{name.replace("_", "-"): one for name, one in headers.items()}}

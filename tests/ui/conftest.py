@@ -14,6 +14,8 @@ import lockstep
 from lockstep.verbs.ui import Served
 from ui.asking import Client
 
+PATIENCE_MS = 900_000
+"""How long a page is waited for: half a minute, which is playwright's own, passes on a busy machine."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -39,6 +41,25 @@ def client(served: Served) -> Client:
     return Client(served.address).enter()
 
 
+@dataclass(frozen=True)
+class Patient:
+    """A browser whose pages are waited for as long as it takes."""
+
+    browser: Any
+
+    def new_context(self, **how: Any) -> Any:
+        """Pages of their own, with nothing kept from before."""
+        context = self.browser.new_context(**how)
+        context.set_default_timeout(PATIENCE_MS)
+        return context
+
+    def new_page(self, **how: Any) -> Any:
+        """One page of its own."""
+        page = self.browser.new_page(**how)
+        page.set_default_timeout(PATIENCE_MS)
+        return page
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Debian's chromium, steered by playwright."""
@@ -47,8 +68,10 @@ def browser() -> Iterator[Any]:
         pytest.skip("no chromium on this machine: apt-get install chromium")
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with api.sync_playwright() as play:
-        opened = play.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        yield opened
+        opened = play.chromium.launch(
+            executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"], timeout=PATIENCE_MS
+        )
+        yield Patient(opened)
         opened.close()
 
 

@@ -228,7 +228,6 @@ def test_rows_of_the_release_before_are_predicted_as_well_as_those_that_were_fit
     assert older.median_abs_frac < 0.045
 
 
-@pytest.mark.timeout(1200)
 def test_the_pages_show_the_errors_of_today() -> None:
     """After a change that moves an error: python tools/pages.py --write. Tables are predicted once for both pages."""
     written = (Path(__file__).parents[2] / "docs" / "validation.md").read_text(encoding="utf-8")
