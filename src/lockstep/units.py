@@ -24,6 +24,8 @@ SECONDS = {
     "weeks": 604800.0, "y": 31557600.0, "year": 31557600.0, "years": 31557600.0,
 }  # fmt: skip
 SECONDS_PER_DAY = SECONDS["d"]
+SAME_FRAC = 1e-4
+"""Predicted times less than this share apart are the same to a reader: no step is measured that exactly."""
 
 NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s].*?)?\s*", re.DOTALL)
 
@@ -267,6 +269,13 @@ def format_flops(flops: float, digits: int = 3) -> str:
 def format_frac(fraction: float, digits: int = 3) -> str:
     """`43.1 %`: a fraction as a percentage."""
     return _format(fraction * 100.0, ((1.0, "%"),), digits)
+
+
+def format_slower(frac: float) -> str:
+    """`2.3 % slower than`, `2.3 % faster than`, or `as fast as` where less than SAME_FRAC lies between two times."""
+    if abs(frac) < SAME_FRAC:
+        return "as fast as"
+    return f"{format_frac(abs(frac), 2)} {'slower' if frac > 0 else 'faster'} than"
 
 
 def format_apart(number: float, other: float, digits: int = 4) -> tuple[str, str]:

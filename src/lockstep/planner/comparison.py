@@ -34,12 +34,10 @@ from lockstep.planner.interval import Interval, spread_on
 from lockstep.types.brief import Brief
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown
-from lockstep.units import format_frac
+from lockstep.units import SAME_FRAC, format_frac
 
 EXPLAINED_FRAC = 0.9
 """Causes are the parts that together make up this share of all that differs."""
-SAME_FRAC = 1e-12
-"""Steps that differ by no more than rounding are equal."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -16,7 +16,15 @@ from lockstep.planner.software import Software
 from lockstep.planner.uncounted import not_counted, said_not_counted
 from lockstep.types.plain import Json, picked
 from lockstep.types.shown import Shown
-from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
+from lockstep.units import (
+    SECONDS_PER_DAY,
+    format_count,
+    format_frac,
+    format_money,
+    format_size,
+    format_slower,
+    format_time,
+)
 
 ROOMIER_FRAC, FREED_FRAC = 0.05, 0.15
 """What is little time, as a share of the step, and what is much memory, as a share of the device's."""
@@ -58,7 +66,7 @@ class Plan(Shown):
         fastest = self.findings.best[0]
         if self.objective != "robust" or self.best.layout == fastest.layout:
             return None
-        slower = f"{format_frac(self.given_up_frac, 2)} slower than {fastest.layout}, which"
+        slower = f"{format_slower(self.given_up_frac)} {fastest.layout}, which"
         if not is_safe(fastest.memory_B, self.cluster.device.memory_B):
             return f"{slower} would fill {format_frac(fastest.memory_B / self.cluster.device.memory_B)} of the memory"
         return f"{slower} loses more when links and software are slow, or is less simple"

@@ -81,6 +81,11 @@ class Findings(Brief):
     """Of the layouts that fit and may not be chosen, the fastest that was looked at."""
     complete: bool = True
 
+    @property
+    def considered(self) -> int:
+        """Layouts of the whole space: those that fit, and those that a rule or the memory rejects."""
+        return self.feasible + self.rejected.total()
+
     def fastest_within(self, memory_B: float) -> Scored | None:
         """The fastest layout that needs at most `memory_B`, itself at most what was searched; None where none does."""
         return next((one for one in self.front if one.memory_B <= memory_B), None)

@@ -7,11 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from lockstep.rows.rows import Rows
-from lockstep.units import format_bandwidth, format_count, format_frac, format_size, format_time
+from lockstep.units import (
+    SECONDS_PER_DAY,
+    format_bandwidth,
+    format_count,
+    format_frac,
+    format_money,
+    format_size,
+    format_time,
+)
 
 FORMATS: Mapping[str, Callable[[float], str]] = {
     "_per_token": lambda usd: f"{1e6 * usd:.3g}", "_per_s": format_count, "_Bps": format_bandwidth, "_s": format_time,
-    "_B": format_size, "_frac": format_frac,
+    "_B": format_size, "_frac": format_frac, "days": lambda days: format_time(SECONDS_PER_DAY * days),
+    "cost": format_money,
 }  # fmt: skip
 Series = tuple[str, str] | tuple[str, str, str]
 """Of an answer that is rows itself, or has them under a third name: what names a row, and its figure."""
@@ -22,6 +31,9 @@ LABELS = {
     "memory.total_B": "memory",
     "load.max": "most tokens of an expert",
     "mfu_frac": "MFU",
+    "gpus": "devices",
+    "days": "time",
+    "cost": "cost",
     "plans.0.mfu_frac": "MFU",
 }
 """Labels that a key does not tell."""
@@ -46,12 +58,22 @@ def shown(key: str, value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Mapping) and key.endswith("layout"):
+        return _layout(value)
     if not isinstance(value, int | float):
         return str(value)
     for ending, write in FORMATS.items():
         if any(part.endswith(ending) for part in key.split(".")):
             return write(float(value))
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def _layout(fields: Mapping[str, Any]) -> str:
+    """`tp2 dp8 mb1 zero1`: a layout from its plain form."""
+    from lockstep.layout import Layout
+
+    placed = {"order": tuple(fields["order"].split("-")), "stages": tuple(fields["stages"])}
+    return str(Layout(**{**fields, **placed}))
 
 
 def label(key: str) -> str:

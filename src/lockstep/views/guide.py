@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.errors import BadInput
-from lockstep.units import format_frac, format_size, format_time
+from lockstep.units import format_frac, format_size, format_slower, format_time
 from lockstep.views.estimate import PART_WORDS
 from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
@@ -55,7 +55,7 @@ def _compared(found: Guidance) -> str:
         return "The rules end at a layout that does not run or fit; the planner finds one that does."
     if found.estimate is not None and found.estimate.layout == found.optimum.layout:
         return "The planner finds the same layout best."
-    said = f"{format_frac(found.slower_frac, 2)} slower than the planner's best layout"
+    said = f"{format_slower(found.slower_frac).capitalize()} the planner's best layout"
     if found.lost is None:
         return said + "."
     part, seconds = found.lost

@@ -180,8 +180,7 @@ def _cost(tokens: float | None, unit: str) -> list[tuple[str, Callable[[Estimate
 def _why_not(plan: Plan, out: Console) -> None:
     """How many layouts each constraint rejected, and by how little the nearest one missed."""
     rejected = plan.rejected
-    count = sum(one["count"] for one in rejected)
-    note = f"{count:,} of {count + plan.findings.feasible:,} layouts rejected"
+    note = f"{plan.findings.rejected.total():,} of {plan.findings.considered:,} layouts rejected"
     heading(out, "Why other layouts were rejected", note)
     rows = []
     for one in rejected:
@@ -240,7 +239,7 @@ def ask(as_json: bool, plot: str | None, export: str | None, **words: object) ->
     began = time.perf_counter()
     with progress("searching layouts") as report:
         answer = plan(progress=report, **given(words))
-    sys.stderr.write(f"searched {answer.findings.evaluated:,} layouts in {time.perf_counter() - began:.2f} s\n")
+    sys.stderr.write(f"searched {answer.findings.considered:,} layouts in {time.perf_counter() - began:.2f} s\n")
     if words.get("out") is not None:
         sys.stderr.write(f"wrote {words['out']}\n")
     draw(plot, partial(plot_plan, answer))
@@ -269,10 +268,14 @@ COMMAND = Command(
     figures=(
         "plans.0.step_time_s",
         "plans.0.tokens_per_s",
+        "gpus",
         "plans.0.mfu_frac",
         "plans.0.memory_B",
-        "plans.0.bound_by",
+        "days",
+        "cost",
+        "plans.0.layout",
         "plans.0.cost_per_token",
+        "plans.0.bound_by",
     ),
     also=flags(export=Option("FILE", "With --for, write the best layout as the software's own configuration.")),
     ask=ask,

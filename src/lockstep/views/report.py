@@ -91,7 +91,7 @@ def _space(found: Plan, out: Console) -> None:
     """What the search chose from."""
     findings = found.findings
     out.print(
-        f"{findings.evaluated:,} layouts keep the rules, {findings.feasible:,} of them fit; "
+        f"{findings.feasible:,} of {findings.considered:,} layouts keep the rules and fit; "
         f"{len(findings.front):,} are on the Pareto front of step time and memory."
     )
     interactive(out, "space", partial(space_form, found, most_B=MOST_B))

@@ -15,7 +15,7 @@ from lockstep.planner.guide.draft import Draft, Finding, Rule
 from lockstep.planner.guide.rules import RULES
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown
-from lockstep.units import format_frac, format_time
+from lockstep.units import format_slower, format_time
 from lockstep.workload import Model
 
 CLOSE_FRAC = 0.05
@@ -68,10 +68,9 @@ class Guidance(Shown):
         here = f"{self.estimate.layout} at {format_time(self.estimate.step_time_s)} per step"
         if self.estimate.layout == self.optimum.layout:
             return f"rules and planner agree: {here}"
-        slower = format_frac(self.slower_frac, 2)
         close = "as good as" if self.slower_frac <= CLOSE_FRAC else "behind"
         why = "" if self.lost is None else f", {format_time(self.lost[1])} of it {self.lost[0]}"
-        return f"the rules' {here} is {close} the optimum, {slower} slower than {best}{why}"
+        return f"the rules' {here} is {close} the optimum, {format_slower(self.slower_frac)} {best}{why}"
 
     def to_dict(self) -> Json:
         """Plain JSON form."""

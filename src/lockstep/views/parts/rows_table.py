@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 
     from lockstep.rows import Rows
 
-MOST_COLUMNS = 6
+MOST_FIGURES, MOST_NAMES = 7, 6
+"""Columns of figures; of one figure by name, whose titles are longer."""
 MOST_ROWS = 200
 LONG = 10
 
 
 def render_rows(figures: Sequence[str], series: Series | None, found: Rows, out: Console) -> None:
     """Prints the rows: these `figures` of each answer, or those of its `series`."""
-    every = columns(found, figures, series)
+    made = columns(found, figures, series)
+    layouts = [one for one in made if one.key.endswith("layout")]
+    every = [one for one in made if one not in layouts]
     answered = sum(row.answer is not None for row in found.rows)
     varied = " and ".join(_flag(name) for name in found.options)
     out.print(Text(f"{answered:,} of {found.asked:,} answers of {found.verb} by {varied}.", style="bold"))
@@ -37,17 +40,22 @@ def render_rows(figures: Sequence[str], series: Series | None, found: Rows, out:
     if series:
         out.print(Text(f"{series[1].removesuffix('_s').replace('_', ' ')} by {series[0]}", style="dim"))
     options = [(_flag(name), "right") for name in found.options]
-    kept, places = every[:MOST_COLUMNS], range(min(MOST_ROWS, len(found.rows)))
+    most = MOST_NAMES if series else MOST_FIGURES
+    kept, places = every[:most], range(min(MOST_ROWS, len(found.rows)))
     given = [[str(value) for value in row.given.values()] for row in found.rows[:MOST_ROWS]]
     rows = [[*given[at], *(one.text(at) for one in kept)] for at in places if found.rows[at].answer is not None]
     refused = [[*given[at], found.rows[at].why] for at in places if found.rows[at].answer is None]
     if rows:
         out.print()
         indented(out, table([*options, *((_title(one.label), "right") for one in kept)], rows))
+    for one in layouts:
+        heading(out, "Layouts")
+        laid = ([*given[at], one.text(at)] for at in places if found.rows[at].answer is not None)
+        indented(out, table([*options, (one.label, "text")], laid))
     if refused:
         heading(out, "Without an answer")
         indented(out, table([*options, ("why", "text")], refused))
-    more = [one.label for one in every[MOST_COLUMNS:]]
+    more = [one.label for one in every[most:]]
     if len(found.rows) > MOST_ROWS or more:
         out.print(Text(_left_out(len(found.rows) - MOST_ROWS, len(more)), style="dim"))
 
