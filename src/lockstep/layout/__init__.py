@@ -43,6 +43,7 @@ from lockstep.layout.memory import memory as memory
 from lockstep.layout.memory import paged_out_B as paged_out_B
 from lockstep.layout.memory import peak_B as peak_B
 from lockstep.layout.memory import stage_memory as stage_memory
+from lockstep.layout.memory import state_bytes as state_bytes
 from lockstep.layout.optimizers import OPTIMIZERS as OPTIMIZERS
 from lockstep.layout.optimizers import Optimizer as Optimizer
 from lockstep.layout.recipe import Recipe as Recipe

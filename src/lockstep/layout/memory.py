@@ -56,7 +56,8 @@ MOMENTS = ("loss", "backward", "last backward", "update")
 """When memory may be fullest: at the loss; in the backward pass of a layer, while others still wait for theirs; at its
 end, when all gradients are there; during the update."""
 
-
+SAID = ("the loss", "the backward pass of a layer", "the end of the backward pass", "the update")
+"""The same in words."""
 CATEGORIES = tuple(f"{name}_B" for name in ("parameters", "gradients", "optimizer", "activations", "buffers"))
 
 
@@ -76,6 +77,13 @@ class Memory(Shown):
     """A rank's share of host memory; infinite where it is not known."""
     moment: Whole = 1
     """When these are there: a code of MOMENTS."""
+
+    @property
+    def when(self) -> str:
+        """The moment at which one layout is fullest, in words, and which states or activations are not held then."""
+        named = {"gradients": self.gradients_B, "activations": self.activations_B}
+        gone = " and ".join(name for name, size_B in named.items() if not float(size_B))
+        return f"at its fullest moment, {SAID[int(self.moment)]}" + (f"; no {gone} are held then" if gone else "")
 
     @property
     def total_B(self) -> Number:
@@ -188,8 +196,8 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...]
     kept_B, loss_B, layer_B = activations_B(job, grid, stage, held)
     layer_B = layer_B + restored_B(job, grid, held)
     if recipe.autocast:
-        casts_B = np.where(widened(recipe, grid), parameters.total_elems * recipe.parameter_B, 0.0)
-        weights_B, kept_B = weights_B - casts_B, kept_B + casts_B
+        cast_elems = parameters.total_elems * recipe.objective.models
+        kept_B = kept_B + np.where(widened(recipe, grid), cast_elems * recipe.parameter_B, 0.0)
     one = trained * (1 / recipe.objective.models) if adapted else trained
     gathered_B = _gathered(job, grid, parameters, one, max(1, sum(held.values())))
     if recipe.gradients_freed or recipe.foreach_update:
@@ -213,26 +221,51 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...]
     return sizes_B, moment
 
 
+@dataclass(frozen=True, slots=True)
+class StateBytes:
+    """Bytes of state per matrix parameter before anything is sharded or offloaded, by category of `Memory`."""
+
+    copy_B: Number
+    """The copy that products read, where the device holds one among the parameters."""
+    master_B: Number
+    """The fp32 master where it is the parameter itself; else it is among the optimizer's bytes."""
+    gradient_B: Number
+    optimizer_B: Number
+
+    @property
+    def parameter_B(self) -> Number:
+        """Bytes among the parameters."""
+        return self.copy_B + self.master_B
+
+    @property
+    def total_B(self) -> Number:
+        """Bytes of all three categories."""
+        return self.parameter_B + self.gradient_B + self.optimizer_B
+
+
+def state_bytes(recipe: Recipe, grid: LayoutGrid) -> StateBytes:
+    """What each parameter takes for every layout of `grid`: what the categories of `Memory` are made of."""
+    states, master_B = recipe.states, np.where(grid.on_host, 0.0, 0.0)
+    copy_B = np.where(widened(recipe, grid), 0.0, recipe.parameter_B)  # there they are among the activations
+    if states.master_B and not recipe.working_copy:
+        # Of offloaded masters a working copy stays.
+        copy_B = np.where(np.logical_not(sharing_of(recipe, grid).keeps) & ~grid.on_host, 0.0, copy_B)
+        master_B = np.where(grid.on_host, 0.0, states.master_B)
+    own_B = states.matrix_B - (0.0 if recipe.working_copy else states.master_B)
+    return StateBytes(copy_B, master_B, np.where(gradients_pass(recipe, grid), 0.0, recipe.gradient_B), own_B)
+
+
 def _states(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters) -> tuple[Number, Number, Number]:
     """Bytes of parameters, gradients and optimizer states of one rank."""
-    states, sharing = recipe.states, sharing_of(recipe, grid)
-    matrix, expert = parameters.matrix_elems, parameters.expert_elems
-    dense = matrix + parameters.other_elems
-    given_up, master_B = np.logical_not(sharing.keeps), states.master_B
-    weights_B = sharded(grid, dense * recipe.parameter_B, expert * recipe.parameter_B, given_up)
-    optimizer_B = sharded(
-        grid, matrix * states.matrix_B + parameters.other_elems * states.other_B, expert * states.matrix_B,
-        sharing.sharded,
-    )  # fmt: skip
-    if master_B and not recipe.working_copy:
-        # Of offloaded masters a working copy stays.
-        masters_B = sharded(grid, dense * master_B, expert * master_B, sharing.sharded)
-        gone = given_up & ~grid.on_host
-        weights_B = np.where(gone, 0.0, weights_B) + np.where(grid.on_host, 0.0, masters_B)
-        optimizer_B = optimizer_B - masters_B
+    states, sharing, each = recipe.states, sharing_of(recipe, grid), state_bytes(recipe, grid)
+    matrix, other, expert = parameters.matrix_elems, parameters.other_elems, parameters.expert_elems
+    dense = matrix + other
+    weights_B = sharded(grid, dense * each.copy_B, expert * each.copy_B, np.logical_not(sharing.keeps))
+    weights_B = weights_B + sharded(grid, dense * each.master_B, expert * each.master_B, sharing.sharded)
     weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, weights_B)
-    gradients_B = sharded(grid, dense * recipe.gradient_B, expert * recipe.gradient_B, sharing.scatters)
-    gradients_B = np.where(gradients_pass(recipe, grid), 0.0, gradients_B)
+    gradients_B = sharded(grid, dense * each.gradient_B, expert * each.gradient_B, sharing.scatters)
+    other_B = each.optimizer_B + states.other_B - states.matrix_B
+    optimizer_B = sharded(grid, matrix * each.optimizer_B + other * other_B, expert * each.optimizer_B, sharing.sharded)
     if recipe.local_steps > 1:
         optimizer_B = optimizer_B + sharded(grid, dense * OUTER_STATE_B, expert * OUTER_STATE_B, sharing.sharded)
     return weights_B, gradients_B, np.where(grid.offload == KEEP, optimizer_B, 0.0)

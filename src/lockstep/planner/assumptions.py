@@ -22,6 +22,7 @@ from lockstep.layout import (
     busiest_rank_frac,
     choices_of,
     sharing_in,
+    state_bytes,
 )
 from lockstep.parallel.data.offload import HOST_STREAM_FRAC
 from lockstep.parallel.expert.visited import visited_frac
@@ -58,7 +59,7 @@ def assumptions(
 def memory_assumptions(job: Job, cluster: Cluster, layout: Layout) -> tuple[str, ...]:
     """The sentences that an answer about memory alone rests on."""
     host = _host_memory(cluster) if _offloads(job, layout) else ()
-    return (*_chosen(job), *_model(job, layout), *_memory(job.recipe), *host)
+    return (*_chosen(job), *_model(job, layout), *_memory(job.recipe, layout), *host)
 
 
 def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None, ends: Ends | None) -> Iterator[str]:
@@ -113,7 +114,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None, ends: En
     yield from _jitter(job, cluster, step)
     yield from _model(job, layout)
     yield from _exchange(job, layout)
-    yield from _memory(recipe)
+    yield from _memory(recipe, layout)
     price = cluster.provenance.get("price_per_hour_usd") or cluster.device.provenance.get("price_per_hour_usd")
     if price is not None:
         yield f"price per device and hour: {price.kind}, {price.text} ({price.date})"
@@ -318,7 +319,7 @@ def _exchange(job: Job, layout: Layout) -> Iterator[str]:
         yield f"each of a token's {moe.top_k} copies travels to its expert by itself"
 
 
-def _memory(recipe: Recipe) -> Iterator[str]:
+def _memory(recipe: Recipe, layout: Layout) -> Iterator[str]:
     framework, slack = format_size(FRAMEWORK_B), format_frac(SLACK_FRAC)
     yield f"framework and communicators take {framework}, the allocator {slack} of what is used (assumed)"
     objective = recipe.objective
@@ -332,6 +333,7 @@ def _memory(recipe: Recipe) -> Iterator[str]:
         if recipe.base is not None:
             yield f"matrices of blocks are stored in {recipe.base}, {recipe.base_B:.3g} B each, and used wide"
         return
-    states = f"{recipe.working_B:g} parameter + {recipe.gradient_B:g} gradient"
-    states += f" + {recipe.states.matrix_B:g} {recipe.optimizer}"
-    yield f"{recipe.bytes_per_parameter:g} B of state per matrix parameter before sharding: {states}"
+    each = state_bytes(recipe, layout.grid())
+    states = f"{float(each.parameter_B):g} parameter + {float(each.gradient_B):g} gradient"
+    states += f" + {float(each.optimizer_B):g} {recipe.optimizer}"
+    yield f"{float(each.total_B):g} B of state per matrix parameter before sharding: {states}"

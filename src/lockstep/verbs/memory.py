@@ -92,6 +92,7 @@ class StageMemories(Shown):
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
+        from lockstep.layout import state_bytes
         from lockstep.planner import memory_assumptions, not_counted
 
         return {
@@ -105,7 +106,7 @@ class StageMemories(Shown):
             "by_category": self.by_category(),
             "room": [one.to_dict() for one in self.room],
             "place": self.place,
-            "bytes_per_parameter": self.job.recipe.bytes_per_parameter,
+            "bytes_per_parameter": float(state_bytes(self.job.recipe, self.layout.grid()).total_B),
             "not_counted": list(not_counted(self.job)),
             "assumptions": list(memory_assumptions(self.job, self.cluster, self.layout)),
         }

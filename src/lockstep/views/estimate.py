@@ -50,7 +50,7 @@ def render(found: Estimate, out: Console) -> None:
     _verdict(found, out)
     heading(out, "Where the time goes", "exposed seconds of one step; hidden traffic costs nothing")
     _breakdown(found, out)
-    heading(out, "What fills the memory", "fullest device")
+    heading(out, "What fills the memory", f"fullest device {found.memory.when}")
     categories(found.memory, out)
     small_print(out, "Assumptions", found.assumptions(), ASSUMPTIONS)
 

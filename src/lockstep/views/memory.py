@@ -52,7 +52,7 @@ def render(found: StageMemories, out: Console) -> None:
 
     if said := said_not_counted(found.job):
         out.print(Text(said, style="yellow"))
-    heading(out, "What fills the memory", f"stage {found.fullest}")
+    heading(out, "What fills the memory", f"stage {found.fullest} {memory.when}")
     categories(memory, out)
     if len(found.stages) > 1:
         heading(out, "Stages", _left_out(found.stages))
@@ -84,7 +84,7 @@ def render_rank(memory: Memory, out: Console) -> None:
         out.print(tight_words(memory))
     if memory.host_B:
         out.print(host_words(memory))
-    heading(out, "What fills the memory")
+    heading(out, "What fills the memory", memory.when)
     categories(memory, out)
 
 
@@ -182,7 +182,7 @@ def _picture(stages: Sequence[Memory], names: Sequence[str], title: str) -> Figu
         axes.axvline(capacity, color=INK, linestyle=":")
         axes.text(capacity, -0.55, f"device: {format_size(capacity_B)} ", ha="right", va="bottom", fontsize=8)
         axes.set_ylim(len(names) - 0.4, -1.0)
-        axes.set_xlabel("memory of one device, GiB")
+        axes.set_xlabel("memory of one device at its fullest moment, GiB")
 
     return make_figure(title, draw, size=(10.0, 1.7 + 0.34 * max(3, len(names))))
 

@@ -9,9 +9,9 @@
     dpo, grpo     TRL's DPOTrainer, GRPOTrainer and their arguments, in comments; a batch of the former counts pairs
 
 FSDP2 reduces gradients in the format of its matrix products (utils/dataclasses.py, set_mixed_precision); a comment says
-so where more bytes were planned. Source: commands/launch.py, commands/config/config_args.py, parallelism_config.py
-and utils/dataclasses.py of accelerate 1.15.0, arguments of Transformers' TrainingArguments and peft 0.21's
-LoraConfig; TRL's trl/trainer/dpo_config.py and grpo_config.py.
+so where more bytes were planned. Source: commands/launch.py, commands/config/config_args.py, parallelism_config.py and
+utils/dataclasses.py of accelerate 1.15.0; arguments of Transformers' TrainingArguments and peft 0.21's LoraConfig;
+TRL's trl/trainer/dpo_config.py and grpo_config.py.
 """
 
 from __future__ import annotations
