@@ -8,6 +8,7 @@ from advice_samples import CASES, DENSE, EXPERTS, NODES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cli_runner import run
 from effort import drawn
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
@@ -16,6 +17,7 @@ from lockstep.planner import estimate, roofline
 from lockstep.planner.roofline import MEMORY_LEVEL, RooflineLevel
 from lockstep.planner.whatif import scaled
 from lockstep.step import price_step
+from lockstep.views.roofline import plot_roofline
 from lockstep.workload import model
 
 CASE = st.sampled_from(CASES)
@@ -200,3 +202,36 @@ def test_to_dict_has_the_promised_keys_and_finite_numbers() -> None:
 def test_a_layout_that_breaks_a_rule_is_refused() -> None:
     with pytest.raises(BadInput):
         roofline(DENSE, NODES, Layout(dp=3))
+
+
+@pytest.mark.parametrize(("zero", "microbatches", "bytes_each"), [(0, 1, 8.0), (3, 1, 2.0 + 2.0 + 4.0)])
+def test_bytes_on_a_node_whose_switch_reduces_are_those_of_a_ring(
+    zero: int, microbatches: int, bytes_each: float
+) -> None:
+    """Eight H100: 7/8 of fp32 gradients twice; or of bf16 parameters twice and of fp32 gradients once. 7 B each."""
+    job = Job(model("llama3-8b"), Recipe(seq=2048, batch=8 * microbatches), 8)
+    layout = Layout(dp=8, zero=zero)
+    elems = float(stage_parameters(job, layout.grid(), 0, job.stage_layers(1)[0]).total_elems)
+    for name in ("dgx-h100", "dgx-a100-80gb"):
+        found = roofline(job, cluster(name, gpus=8), layout).levels[1].traffic_B["dp"]
+        assert found == pytest.approx(7 / 8 * bytes_each * elems, rel=1e-6)
+
+
+def test_knees_of_the_picture_are_the_ridges_of_the_table() -> None:
+    found = roofline(DENSE, NODES, Layout(tp=8, dp=4, zero=1, sequence_parallel=True))
+    (axes,) = plot_roofline(found).axes
+    lines = [line.get_xydata() for line in axes.lines]
+    bent = [points[1] for points in lines if len(points) == 3]
+    assert len(bent) == len(found.levels)
+    for (knee, height), level in zip(bent, found.levels, strict=True):
+        assert knee == pytest.approx(level.ridge_flop_per_B)
+        assert height == pytest.approx(level.achieved_flops)
+    dots = [points[0][1] for points in lines if len(points) == 1]
+    assert dots == pytest.approx([level.attained_flops for level in found.levels])
+
+
+@pytest.mark.parametrize(("name", "fits"), [("gpt3-175b", False), ("llama3-8b", True)])
+def test_a_layout_that_does_not_fit_is_said_not_to(name: str, fits: bool) -> None:
+    words = ("roofline", name, "-c", "dgx-h100:1", "--batch", "8", "--seq", "2048", "--zero", "3")
+    assert run(*words, "--json").json()["fits"] == fits
+    assert ("It does not fit in memory" in run(*words).out) != fits

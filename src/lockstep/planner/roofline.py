@@ -10,8 +10,10 @@ own memory is the first level. FLOPs are the mean of the devices and those that 
 kernel is fused; bytes and seconds are of the busiest pipeline stage, its bubble left out.
 
 No byte is counted here: traffic is what the step model asks of a cluster whose only slow part is that level (no
-latency, no bound elsewhere), times the level's rate. So it is the least over the algorithms that the step model may
-choose.
+latency, no bound elsewhere, no switch that reduces), times the level's rate. So every byte is one that a rank sends by
+rings or directly; of the ways across several levels each level shows the one with the least bytes on it. Over one level
+an all-reduce of n ranks moves 2 (n - 1)/n of its buffer, as much as a reduce-scatter and an all-gather. A switch that
+reduces would move less, and the step model prices it so: a level that binds here may not bind there.
 
 Critical batch: the smallest global batch at which data-parallel traffic takes no longer than computing. With D bytes
 per step and d per micro-batch over a level of rate W, and c seconds of kernels per micro-batch, m micro-batches satisfy
@@ -31,8 +33,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lockstep.hardware import Cluster
-from lockstep.layout import Job, Layout, LayoutGrid, check
 from lockstep.planner.assumptions import assumptions
+from lockstep.layout import Job, Layout, LayoutGrid, Memory, check, memory
 from lockstep.planner.utilisation import executed_flops
 from lockstep.planner.whatif import scaled
 from lockstep.step import Step, compose, priced
@@ -139,11 +141,16 @@ class Roofline(Shown):
         bound = [level for level in self.levels if level.bound == "communication"]
         return tuple(sorted(bound, key=lambda level: -level.share))
 
+    @property
+    def memory(self) -> Memory:
+        """Memory of the fullest rank: whether the layout can run at all."""
+        return memory(self.job, self.cluster, self.layout.grid())
+
     def regime(self) -> str:
         """The regime in words."""
         tightest = max(self.levels[1:], key=lambda level: level.share)
-        memory = self.level(MEMORY_LEVEL).bound == "memory"
-        kernels = "; kernels wait for device memory more than for arithmetic" if memory else ""
+        waits = self.level(MEMORY_LEVEL).bound == "memory"
+        kernels = "; kernels wait for device memory more than for arithmetic" if waits else ""
         if not tightest.bytes_B:
             return f"no communication{kernels}"
         share = format_frac(tightest.share)
@@ -159,6 +166,7 @@ class Roofline(Shown):
             "batch_tokens": self.job.step_units,
             "regime": self.regime(),
             "assumptions": list(assumptions(self.job, self.cluster, self.layout)),
+            "fits": bool(self.memory.fits),
         }
 
     def __str__(self) -> str:
@@ -196,9 +204,11 @@ def _step(job: Job, cluster: Cluster, grid: LayoutGrid) -> Step:
 def _only(cluster: Cluster, level: int | None, memory_bandwidth: float = BOUNDLESS) -> Cluster:
     """`cluster` with nothing that takes time but the links of `level` (None: none of them)."""
     bandwidth = [1.0 if index == level else BOUNDLESS for index in range(len(cluster.levels))]
+    plain = [replace(one, link=replace(one.link, switch=None)) for one in cluster.levels]
     return scaled(
-        cluster, peak_flops=BOUNDLESS, memory_bandwidth=memory_bandwidth, bandwidth=bandwidth, latency=0.0, host=0.0
-    )
+        replace(cluster, levels=tuple(plain)), peak_flops=BOUNDLESS, memory_bandwidth=memory_bandwidth,
+        bandwidth=bandwidth, latency=0.0, host=0.0,
+    )  # fmt: skip
 
 
 def _memory_level(job: Job, cluster: Cluster, layout: Layout, flops: float) -> RooflineLevel:

@@ -32,7 +32,12 @@ def render(found: Roofline, out: Console) -> None:
     job = found.job
     out.print(Text(found.regime().capitalize(), style="bold"))
     out.print(f"{job.model.name} on {job.devices} x {found.cluster.device.name}: {layout_words(found.layout)}")
-    heading(out, "Levels", "one device, one step; FLOP/B; traffic over compute")
+    held = found.memory
+    if not bool(held.fits):
+        total, capacity = format_size(float(held.total_B)), format_size(held.capacity_B)
+        said = f"It does not fit in memory: {total} of {capacity} per device. What follows is as if it did."
+        out.print(Text(said, style="red"))
+    heading(out, "Levels", "one device, one step; bytes by rings; traffic over compute")
     indented(out, table(_TITLES, (_row(level) for level in found.levels)))
     now = _tokens(job.step_units)
     heading(out, "Critical batch", f"{job.unit} at which data-parallel traffic is hidden; now {now}")
@@ -70,13 +75,16 @@ def plot_roofline(found: Roofline) -> Figure:
     """What each level of memory and network sustains by FLOPs per byte, and where the step lies on it."""
     used = [level for level in found.levels if level.intensity_flop_per_B]
     peak = max(level.achieved_flops for level in found.levels)
+    network = found.levels[-1].achieved_flops
 
     def draw(axes: Axes) -> None:
-        places = [x for level in used for x in (level.intensity_flop_per_B or 1.0, peak / level.achieved_Bps)]
+        places = [x for level in used for x in (level.intensity_flop_per_B or 1.0, level.ridge_flop_per_B)]
         low, high = min(places, default=1.0) / REACH, max(places, default=1.0) * REACH
-        axes.plot([low, high], [peak, peak], color=INK, linewidth=1.5)
-        axes.text(low, peak, f" kernels: {format_flops(peak)}", fontsize=8, va="bottom")
-        dots = [_level(axes, level, PALETTE[place], place, low, peak) for place, level in enumerate(used)]
+        axes.text(low, peak, f" arithmetic alone: {format_flops(peak)}", fontsize=8, va="bottom")
+        axes.text(low, network, f" kernels: {format_flops(network)}", fontsize=8, va="top")
+        for roof in (peak, network):
+            axes.plot([low, high], [roof, roof], color=INK, linewidth=0.8, linestyle="--")
+        dots = [_level(axes, level, PALETTE[place], place, (low, high), peak) for place, level in enumerate(used)]
         axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(min(dots, default=peak) / 30, peak * 40))
         axes.set(xlabel="FLOPs per byte moved", ylabel="attainable FLOP/s of one device")
 
@@ -84,11 +92,12 @@ def plot_roofline(found: Roofline) -> Figure:
     return make_figure(title[0].upper() + title[1:], draw)
 
 
-def _level(axes: Axes, level: RooflineLevel, colour: str, place: int, low: float, peak: float) -> float:
-    """One level's slope, its dot, and its name above all lines; returns the FLOP/s at the dot."""
+def _level(axes: Axes, level: RooflineLevel, colour: str, place: int, ends: tuple[float, float], peak: float) -> float:
+    """One level's roof, bent at its ridge, its dot, and its name above all lines; returns the FLOP/s at the dot."""
     rate, x = level.achieved_Bps, level.intensity_flop_per_B or 1.0
-    attained, above = min(peak, x * rate), peak * 2.2 ** (1 + place)
-    axes.plot([low, peak / rate], [low * rate, peak], color=colour, linewidth=1.5)
+    attained, above, roof = level.attained_flops, peak * 2.2 ** (1 + place), level.achieved_flops
+    low, high = ends
+    axes.plot([low, level.ridge_flop_per_B, high], [low * rate, roof, roof], color=colour, linewidth=1.5)
     axes.plot([x, x], [attained, above], color=colour, linewidth=0.8, linestyle=":")
     axes.plot([x], [attained], "o", color=colour, markersize=8)
     said = f"{level.name}, {format_bandwidth(rate)}: {format_count(x)} FLOP/B, {level.bound} bound"
