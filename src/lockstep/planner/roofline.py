@@ -33,8 +33,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lockstep.hardware import Cluster
-from lockstep.planner.assumptions import assumptions
 from lockstep.layout import Job, Layout, LayoutGrid, Memory, check, memory
+from lockstep.planner.assumptions import assumptions
 from lockstep.planner.utilisation import executed_flops
 from lockstep.planner.whatif import scaled
 from lockstep.step import Step, compose, priced

@@ -88,7 +88,7 @@ def plot_roofline(found: Roofline) -> Figure:
         axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(min(dots, default=peak) / 30, peak * 40))
         axes.set(xlabel="FLOPs per byte moved", ylabel="attainable FLOP/s of one device")
 
-    title = found.regime().split(":")[0]
+    title = found.regime().split(":")[0] + ("" if bool(found.memory.fits) else ", if it fitted in memory")
     return make_figure(title[0].upper() + title[1:], draw)
 
 
