@@ -180,4 +180,26 @@ def test_everything_that_is_missing_is_named_at_once() -> None:
         TENSOR(ranks=8)
     assert all(one in shell and one in str(caught.value) for one in told)
     assert "--ranks" not in shell
+    nothing = run("plan", "gpt2").refusal()
+    assert "--cluster: give the cluster" in nothing
+    assert "give --batch (sequences" in nothing
     assert run("plan").refusal().startswith("MODEL: must be given (")
+
+
+@pytest.mark.parametrize("several", ["1..2", "1,2"])
+@pytest.mark.parametrize(("verb", "word"), [("cite", "zero"), ("export", "etp"), ("diagnose", "cp"), ("rig", "ranks")])
+def test_a_verb_with_one_answer_refuses_several_values(verb: str, word: str, several: str) -> None:
+    with pytest.raises(BadInput, match=rf"^--{word}: takes one number such as .*, not a list or a range"):
+        getattr(lockstep, verb)(**{**GOOD.get(verb, {}), word: several})
+
+
+def test_a_change_is_an_option_of_a_run() -> None:
+    with pytest.raises(BadInput, match="^B: unknown option 'tpp'; did you mean tp"):
+        lockstep.compare("gpt2", {"tpp": 2}, "dgx-h100", batch=8)
+    with pytest.raises(BadInput, match="^B: unknown option ''"):
+        lockstep.compare("gpt2", {"": 2}, "dgx-h100", batch=8)
+
+
+def test_a_text_that_is_too_long_for_a_path_is_refused() -> None:
+    with pytest.raises(BadInput, match="^--against"):
+        lockstep.diagnose(**GOOD["diagnose"], against="8" * 500)

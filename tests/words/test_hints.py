@@ -51,7 +51,7 @@ def test_what_is_on_already_is_not_a_hint(offload: str, said: str, never: str) -
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("rig", "all-reduce", "--ranks", "4,8"), "--ranks: takes one count, such as 2048, 4M or 15T, not a list"),
+        (("rig", "all-reduce", "--ranks", "4,8"), "--ranks: takes one number such as 8, 4M or 95%, not a list"),
         (("tensor", "--ranks", "2", "--hidden-size", "64"), "--hidden-size: no such flag; use --hidden"),
         (("tensor", "--num-attention-heads", "64"), "--num-attention-heads: no such flag; use --heads"),
         (("tensor", "--ffn-hidden-size", "64"), "--ffn-hidden-size: no such flag; use --ffn"),

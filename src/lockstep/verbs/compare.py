@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack, cast
 
 from lockstep.documents.files import YAML_ENDINGS
-from lockstep.errors import BadInput
+from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json
 from lockstep.verbs.estimate import best_estimate, names_layout
-from lockstep.verbs.words.calling import strict, verb
+from lockstep.verbs.words.calling import keywords, strict, verb
 from lockstep.verbs.words.changes import changed_layout, is_change, read_changes
 from lockstep.verbs.words.option import Argument
 from lockstep.verbs.words.plan_file import plan_given
@@ -101,6 +101,10 @@ def _changed(a: str | Path | Model | Estimate, first: Estimate, b: object, words
     from lockstep.planner import Estimate
 
     changes: Json = {**b} if isinstance(b, Mapping) else read_changes(str(b), "B")
+    options = [name for name in keywords(_asked) if name != "model"]
+    unknown = next((name for name in changes if name not in options), None)
+    if unknown is not None:
+        raise UnknownName("option", unknown, options, "B")
     others = [name for name in changes if name not in LAYOUT_WORDS]
     if isinstance(a, Estimate):
         if others:

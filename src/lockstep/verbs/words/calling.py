@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 from lockstep.errors import LONGEST, BadInput, option_hint
 from lockstep.rows import listed
 from lockstep.units import NUMBER, TIME, parse_integer
-from lockstep.verbs.words.kinds import Kind, Signature, kind_of, lacking, signature
+from lockstep.verbs.words.kinds import Kind, Signature, kind_of, lacking, shown, signature
 from lockstep.verbs.words.plan_file import plan_given
 
 TAKES_LISTS = "takes_lists"
@@ -52,6 +52,7 @@ def strict(function: Function) -> Function:
     def call(*given: Any, **words: Any) -> Any:
         given, words = checked(function, given, words)
         named = {**dict(zip(signature(function).positional, given, strict=False)), **words}
+        _refuse_several(function, named)
         plan = plan_given(named.get("model"))
         if plan is None:
             return function(*given, **words)
@@ -226,6 +227,17 @@ def laws(value: Any) -> list[str]:
             for chosen in product(*each)
         ]
     return list(dict.fromkeys(found)) if len(found) > 1 else []
+
+
+def _refuse_several(function: Callable[..., Any], named: Mapping[str, Any]) -> None:
+    """Raises BadInput for a list or a range where one number is wanted."""
+    kinds, chosen = keywords(function), getattr(function, CHOOSES, ())
+    for name, value in named.items():
+        kind = kinds.get(name)
+        unit = None if kind is None or name in chosen or not isinstance(value, str) else kind.unit
+        if kind and unit and listed(value, unit.factors, kind.where, vector=unit.vector) is not None:
+            wanted = unit.wanted.removeprefix("a ")
+            raise BadInput(f"takes one {wanted}, not a list or a range; got {shown(value)}", kind.where)
 
 
 def _in_SI(value: Any, units: Mapping[str, float]) -> Any:

@@ -71,11 +71,8 @@ class Signature:
     positional: tuple[str, ...]
     rest: Kind | None
     """Each of any number of further arguments."""
-
-    @property
-    def required(self) -> list[str]:
-        """Keywords that must have a value."""
-        return [name for name, kind in self.kinds.items() if kind.required]
+    required: tuple[str, ...]
+    """Keywords that must have a value."""
 
 
 def lacking(function: Callable[..., Any], names: Sequence[str], more: str) -> BadInput:
@@ -109,7 +106,7 @@ def signature(function: Callable[..., Any]) -> Signature:
         else:
             kinds[one.name] = kind_of(one.name, annotation, one.default is one.empty)
             positional += [one.name] if one.kind is one.POSITIONAL_OR_KEYWORD else []
-    return Signature(kinds, tuple(positional), rest)
+    return Signature(kinds, tuple(positional), rest, tuple(name for name, kind in kinds.items() if kind.required))
 
 
 def kind_of(name: str, annotation: Any, required: bool = False) -> Kind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,7 +106,7 @@ def other_run(against: str | Path | Sequence[Known] | None, traces: bool) -> Gat
     if against is None:
         return None
     if isinstance(against, str | Path):
-        if str(against).startswith(CASE) or not Path(against).exists():
+        if str(against).startswith(CASE) or not os.path.exists(against):
             return None
         files: Sequence[str | Path | Known] = [against]
     else:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from lockstep.workload import Model
 
 
+GIVE_CLUSTER = "give the cluster to train on, e.g. dgx-h100:64"
+GIVE_BATCH = "give --batch (sequences, e.g. 512) or --batch-tokens (e.g. 4M)"
 USUAL_SEQ = 8192
 """Longest sequence assumed when none is given: models stretched to 128k tokens were trained on this one."""
 LIMITS = {"--seq": 10**8, "--batch": 10**9, "--gpus": 10**7, "--params": 10**13}
@@ -63,6 +65,8 @@ def read_question(
     """The question, given as options, as objects. Exactly one of `batch` and `batch_tokens` must be given."""
     from lockstep.workload import model as find_model
 
+    if cluster is None and batch is None and batch_tokens is None:
+        raise BadInput(f"{GIVE_CLUSTER}; {GIVE_BATCH}", "--cluster")
     with located("MODEL"):
         wanted = find_model(model) if isinstance(model, str | Path) else model
     machine = read_cluster(cluster, gpus)
@@ -79,7 +83,7 @@ def read_cluster(cluster: str | Path | Cluster | None, gpus: Quantity | None = N
     from lockstep.hardware import cluster as find_cluster
 
     if cluster is None:
-        raise BadInput("give the cluster to train on, e.g. dgx-h100:64", "--cluster")
+        raise BadInput(GIVE_CLUSTER, "--cluster")
 
     devices = None if gpus is None else whole(gpus, "--gpus")
     given = cluster
@@ -141,7 +145,7 @@ def _sequences(
     if batch is not None:
         return whole(batch, "--batch"), ()
     if batch_tokens is None:
-        raise BadInput("give --batch (sequences, e.g. 512) or --batch-tokens (e.g. 4M)", "--batch")
+        raise BadInput(GIVE_BATCH, "--batch")
     tokens = parse_count(batch_tokens, "--batch-tokens")
     if tokens < seq:
         raise BadInput(f"{batch_tokens} tokens are less than one sequence of {seq} tokens", "--batch-tokens")
