@@ -77,14 +77,14 @@ class UnknownName(BadInput):
     """A name that nobody registered; the message says what was meant, lists the closest names, or all of few."""
 
     def __init__(
-        self, what: str, given: str, allowed: Iterable[str], where: str | None = None, *,
+        self, what: str, given: object, allowed: Iterable[str], where: str | None = None, *,
         why: str | None = None, otherwise: str | None = None,
     ) -> None:  # fmt: skip
         """`why` it cannot be had, where that is known; `otherwise` as for `suggestion`."""
-        self.given = given
+        self.given = name = str(given)
         self.allowed = tuple(allowed)
-        hint = why or instead(what, given, self.allowed) or suggestion(given, self.allowed, otherwise)
-        super().__init__(f"unknown {what} {given[:LONGEST]!r}; {hint}", where)
+        hint = why or instead(what, name, self.allowed) or suggestion(name, self.allowed, otherwise)
+        super().__init__(f"unknown {what} {name[:LONGEST]!r}; {hint}", where)
 
 
 @contextmanager

@@ -194,12 +194,17 @@ def test_a_verb_with_one_answer_refuses_several_values(verb: str, word: str, sev
 
 
 def test_a_change_is_an_option_of_a_run() -> None:
-    with pytest.raises(BadInput, match="^B: unknown option 'tpp'; did you mean tp"):
+    with pytest.raises(BadInput, match=r"^B: unknown option 'tpp'; did you mean tp"):
         lockstep.compare("gpt2", {"tpp": 2}, "dgx-h100", batch=8)
-    with pytest.raises(BadInput, match="^B: unknown option ''"):
+    with pytest.raises(BadInput, match=r"^B: unknown option ''"):
         lockstep.compare("gpt2", {"": 2}, "dgx-h100", batch=8)
 
 
+def test_a_number_in_a_list_of_names_is_no_name() -> None:
+    with pytest.raises(BadInput, match=r"^--schedule: unknown pipeline schedule '1'"):
+        lockstep.plan("gpt2", "dgx-h100", batch=8, schedule=[1, 2])
+
+
 def test_a_text_that_is_too_long_for_a_path_is_refused() -> None:
-    with pytest.raises(BadInput, match="^--against"):
+    with pytest.raises(BadInput, match=r"^--against"):
         lockstep.diagnose(**GOOD["diagnose"], against="8" * 500)
