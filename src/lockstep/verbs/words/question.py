@@ -65,10 +65,10 @@ def read_question(
     """The question, given as options, as objects. Exactly one of `batch` and `batch_tokens` must be given."""
     from lockstep.workload import model as find_model
 
-    if cluster is None and batch is None and batch_tokens is None:
-        raise BadInput(f"{GIVE_CLUSTER}; {GIVE_BATCH}", "--cluster")
     with located("MODEL"):
         wanted = find_model(model) if isinstance(model, str | Path) else model
+    if cluster is None and batch is None and batch_tokens is None:
+        raise BadInput(f"{GIVE_CLUSTER}; {GIVE_BATCH}", "--cluster")
     machine = read_cluster(cluster, gpus)
     tokens, notes = _sequence(wanted, seq)
     if batch_tokens is not None and getattr(wanted, "patches", None) is not None:
