@@ -10,10 +10,11 @@ own memory is the first level. FLOPs are the mean of the devices and those that 
 kernel is fused; bytes and seconds are of the busiest pipeline stage, its bubble left out.
 
 No byte is counted here: traffic is what the step model asks of a cluster whose only slow part is that level (no
-latency, no bound elsewhere, no switch that reduces), times the level's rate. So every byte is one that a rank sends by
-rings or directly; of the ways across several levels each level shows the one with the least bytes on it. Over one level
-an all-reduce of n ranks moves 2 (n - 1)/n of its buffer, as much as a reduce-scatter and an all-gather. A switch that
-reduces would move less, and the step model prices it so: a level that binds here may not bind there.
+latency, no bound elsewhere, no switch that reduces), times the level's rate. Every byte is one that a rank sends by
+rings or directly, and levels show one algorithm: across several of them collectives reduce inside before they send
+outside, level by level, which is forced by making the levels further out far slower and leaving their seconds out. Over
+one level an all-reduce of n ranks moves 2 (n - 1)/n of its buffer, as much as a reduce-scatter and an all-gather. A
+switch that reduces would move less, and the step model prices it so: a level that binds here may not bind there.
 
 Critical batch: the smallest global batch at which data-parallel traffic takes no longer than computing. With D bytes
 per step and d per micro-batch over a level of rate W, and c seconds of kernels per micro-batch, m micro-batches satisfy
@@ -46,6 +47,11 @@ KINDS = ("tp", "cp", "ep", "pp", "dp")
 MEMORY_LEVEL = "memory"
 BOUNDLESS = 1e30
 """Factor by which parts that should not count are sped up; what is left of them is far below one byte."""
+SLOW, TRACE_FRAC = 1e-5, 1e-8
+"""Factor of levels further out, which no collective then crosses with more than it must; and the share of a difference
+of such seconds that is rounding."""
+LAYERED = ("tp", "dp")
+"""Kinds whose collectives choose a way across levels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +207,14 @@ def _step(job: Job, cluster: Cluster, grid: LayoutGrid) -> Step:
     return priced(compose(job, cluster, grid), grid)
 
 
-def _only(cluster: Cluster, level: int | None, memory_bandwidth: float = BOUNDLESS) -> Cluster:
-    """`cluster` with nothing that takes time but the links of `level` (None: none of them)."""
-    bandwidth = [1.0 if index == level else BOUNDLESS for index in range(len(cluster.levels))]
+def _only(
+    cluster: Cluster, level: int | None, memory_bandwidth: float = BOUNDLESS, beyond: int | None = None
+) -> Cluster:
+    """`cluster` with nothing that takes time but the links of `level` (None: none of them), and slow ones `beyond`."""
+    places = range(len(cluster.levels))
+    bandwidth = [SLOW if beyond is not None and index > beyond else BOUNDLESS for index in places]
+    if level is not None:
+        bandwidth[level] = 1.0
     plain = [replace(one, link=replace(one.link, switch=None)) for one in cluster.levels]
     return scaled(
         replace(cluster, levels=tuple(plain)), peak_flops=BOUNDLESS, memory_bandwidth=memory_bandwidth,
@@ -240,17 +251,19 @@ def _network_level(
     """One level of the network."""
     grid, level = layout.grid(), cluster.levels[index]
     rate_Bps = cluster.bandwidth_per_device_Bps(index)
-    parts = compose(job, _only(cluster, index), grid)
-    step = priced(parts, grid)
-    traffic_B = {kind: _whole(float(getattr(step, f"{kind}_comm_s")) * rate_Bps) for kind in KINDS}
-    once_B = _whole(float(parts.waits.once_s) * rate_Bps)
-    each_B = _whole(float(parts.waits.forward_s + parts.waits.backward_s) * rate_Bps)
+    alone, *apart = (
+        _seconds(job, _only(cluster, here, beyond=beyond), grid)
+        for here, beyond in ((index, None), (index, index), (None, index))
+    )
+    layered = {name: _apart(*(one[name] for one in apart)) for name in (*LAYERED, "once", "each")}
+    moved_B = {name: _whole(seconds * rate_Bps) for name, seconds in (alone | layered).items()}
+    once_B, each_B = moved_B.pop("once"), moved_B.pop("each")
     microbatches = int(grid.microbatches(job.recipe.batch))
     room_B = compute_s / microbatches * rate_Bps
     critical, why = critical_batch(once_B, each_B, room_B, layout, job.sequence_units)
     return RooflineLevel(
         name=level.name,
-        traffic_B=traffic_B,
+        traffic_B=moved_B,
         flops=flops,
         achieved_flops=flops / compute_s,
         peak_flops=cluster.device.peak(job.recipe.dtype),
@@ -260,6 +273,19 @@ def _network_level(
         critical_batch=critical,
         critical_why=why,
     )
+
+
+def _seconds(job: Job, cluster: Cluster, grid: LayoutGrid) -> dict[str, float]:
+    """Seconds of traffic by kind, and of the data-parallel part once per step and with each micro-batch."""
+    parts = compose(job, cluster, grid)
+    step, waits = priced(parts, grid), parts.waits
+    each = {"once": float(waits.once_s), "each": float(waits.forward_s + waits.backward_s)}
+    return {kind: float(getattr(step, f"{kind}_comm_s")) for kind in KINDS} | each
+
+
+def _apart(with_s: float, without_s: float) -> float:
+    """The seconds that one level adds to those of slower ones."""
+    return with_s - without_s if with_s - without_s > TRACE_FRAC * with_s else 0.0
 
 
 def _whole(size_B: float) -> float:
