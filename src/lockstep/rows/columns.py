@@ -58,22 +58,12 @@ def shown(key: str, value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, Mapping) and key.endswith("layout"):
-        return _layout(value)
     if not isinstance(value, int | float):
         return str(value)
     for ending, write in FORMATS.items():
         if any(part.endswith(ending) for part in key.split(".")):
             return write(float(value))
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-
-
-def _layout(fields: Mapping[str, Any]) -> str:
-    """`tp2 dp8 mb1 zero1`: a layout from its plain form."""
-    from lockstep.layout import Layout
-
-    placed = {"order": tuple(fields["order"].split("-")), "stages": tuple(fields["stages"])}
-    return str(Layout(**{**fields, **placed}))
 
 
 def label(key: str) -> str:

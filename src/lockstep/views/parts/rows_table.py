@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
@@ -12,7 +12,7 @@ from lockstep.units import format_frac
 from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.console import Console
 
@@ -50,7 +50,7 @@ def render_rows(figures: Sequence[str], series: Series | None, found: Rows, out:
         indented(out, table([*options, *((_title(one.label), "right") for one in kept)], rows))
     for one in layouts:
         heading(out, "Layouts")
-        laid = ([*given[at], one.text(at)] for at in places if found.rows[at].answer is not None)
+        laid = ([*given[at], _layout(one.values[at])] for at in places if found.rows[at].answer is not None)
         indented(out, table([*options, (one.label, "text")], laid))
     if refused:
         heading(out, "Without an answer")
@@ -58,6 +58,16 @@ def render_rows(figures: Sequence[str], series: Series | None, found: Rows, out:
     more = [one.label for one in every[most:]]
     if len(found.rows) > MOST_ROWS or more:
         out.print(Text(_left_out(len(found.rows) - MOST_ROWS, len(more)), style="dim"))
+
+
+def _layout(fields: Mapping[str, Any] | None) -> str:
+    """`tp2 dp8 mb1 zero1`: a layout from its plain form."""
+    from lockstep.layout import Layout
+
+    if fields is None:
+        return "-"
+    placed = {"order": tuple(fields["order"].split("-")), "stages": tuple(fields["stages"])}
+    return str(Layout(**{**fields, **placed}))
 
 
 def _choice(found: Choice, out: Console) -> None:
