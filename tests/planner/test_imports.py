@@ -20,7 +20,7 @@ from lockstep.planner.imports.megatron import megatron
 from lockstep.verbs.estimate import read_asked
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.shared import LayoutWords
-from lockstep.workload import all_weights, model
+from lockstep.workload import Model, all_weights, model
 
 CLUSTER = "dgx-a100-80gb:4"
 STACKS = {"torchtitan": "torchtitan", "torchtitan-cli": "torchtitan", "deepspeed": "deepspeed",
@@ -102,7 +102,7 @@ def relevant(job: Job, layout: Layout, target: str) -> dict[str, object]:
 
 @strict
 def asked(
-    model: str | Path, cluster: str | None = None, layout: Layout | None = None, **words: Unpack[LayoutWords]
+    model: str | Path | Model, cluster: str | None = None, layout: Layout | None = None, **words: Unpack[LayoutWords]
 ) -> tuple[Job, Layout]:
     """The job and the layout that `estimate` would price."""
     question, placed = read_asked(model, cluster, layout, dict(words))

@@ -120,7 +120,7 @@ def test_larger_micro_batches_hide_the_host() -> None:
 
 
 def test_an_answer_says_that_the_device_waits_for_the_host() -> None:
-    words = {"seq": 4096, "batch": 512, "dtype": "mxfp8", "stack": "nemo-25", "ep": 8, "zero": 1}
+    words = {"seq": 4096, "batch": 512, "dtype": "mxfp8", "stack": "nemo-25", "ep": 8, "zero": 1, "micro_batch": 1}
     late, captured = (
         lockstep.estimate("qwen3-30b-a3b", CLUSTER, cuda_graphs=how, **words)  # type: ignore[arg-type]
         for how in ("none", "step")

@@ -174,7 +174,7 @@ def test_a_number_that_is_not_finite_never_reaches_an_answer() -> None:
 
 
 def test_everything_that_is_missing_is_named_at_once() -> None:
-    told = ("--hidden (Width of the layer)", "--heads (", "--seq (Tokens per sequence)")
+    told = ("--hidden (Width of the layer)", "--heads (", "--seq (Tokens per sequence")
     shell = run("tensor", "--ranks", "8").refusal()
     with pytest.raises(BadInput) as caught:
         TENSOR(ranks=8)

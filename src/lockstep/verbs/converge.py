@@ -95,14 +95,14 @@ def sweep(
     *,
     seeds: Quantity = 1,
     seed: Quantity = 0,
-    engine: str | Engine = "serial",
+    engine: str | Engine | None = None,
     store: str | Path | None = None,
     limit: Time = "1h",
     progress: Callable[[int, int], None] | None = None,
 ) -> Sweep:
     """Runs an experiment of the lab at every combination of the `swept` values, with `seeds` seeds from `seed` on.
 
-    Values of a key are a sequence, or text with commas or ranges (`16..256x2`). `engine` is serial, processes[:N],
+    Values of a key are a sequence, or text with commas or ranges (`16..256x2`). `engine` is serial (default), processes[:N],
     dask[:N], dask:ADDRESS or dask:scheduler-file:PATH; the answer does not depend on it. `store`: a file that keeps
     every run; one that is there is not made again. `settings` are the same for all runs. `limit`: longest time that the
     whole may take by a forecast from its first runs; a longer one is refused. Ctrl-C keeps the runs that are done.
@@ -115,7 +115,7 @@ def sweep(
     words = {"experiment": experiment, "swept": swept, "settings": settings, "seeds": seeds, "seed": seed}
     with swept_file(store, "converge", {**words, "limit": limit}, engine) as file:
         return run(
-            experiment, settings or {}, swept or {}, find_engine(engine), seeds=whole(seeds, "--seeds"),
+            experiment, settings or {}, swept or {}, find_engine(engine or "serial"), seeds=whole(seeds, "--seeds"),
             seed=whole(seed, "--seed", minimum=0), file=file, progress=progress or silent,
             most_s=parse_time_s(limit, "--limit"),
         )  # fmt: skip

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import wraps
 from itertools import product, repeat
+from types import NoneType
 from typing import Any, TypeVar, cast
 
 from lockstep.errors import LONGEST, BadInput, option_hint
@@ -109,7 +110,12 @@ def checked(
 
     places = [*(known.kinds[name] for name in known.positional), *repeat(known.rest, len(given))]
     arguments = tuple(read(kind, value) for kind, value in zip(places, given, strict=False) if kind is not None)
-    named = {word: read(kinds[word], value) for word, value in words.items()}
+    # None leaves a keyword at its default.
+    named = {
+        word: read(kinds[word], value)
+        for word, value in words.items()
+        if value is not None or NoneType in kinds[word].parts
+    }
     everything = {**dict(zip(known.positional, arguments, strict=False)), **named}
     missing = [name for name in known.required if everything.get(name) is None]
     if missing:

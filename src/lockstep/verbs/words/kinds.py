@@ -50,12 +50,16 @@ class Kind:
         return next((one for one in self.parts if isinstance(one, Unit) and one.listed), None)
 
     def checked(self, value: Any, several: bool = False) -> Any:
-        """The value, a number of numpy as one of Python's; `several`: or a sequence of values. Raises BadInput."""
+        """The value, a number of numpy as one of Python's; `several`: or a sequence of values. One of what
+        may be repeated is a sequence of one. Raises BadInput.
+        """
         value = _python(value)
         if any(_fits(value, part) for part in self.parts):
             if isinstance(value, int | float) and value < 0:
                 raise BadInput(f"cannot be negative, got {value:g}", self.where)
             return value
+        if getattr(self.declared, "repeated", False) and any(_fits((value,), part) for part in self.parts):
+            return (value,)
         if several and _is_list(value) and not any(one is None for one in value):
             return tuple(self.checked(one) for one in value)
         wanted = " or ".join(dict.fromkeys(_wanted(one) for one in self.parts if one is not type(None)))

@@ -132,8 +132,7 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "FLOPs that MFU counts: full (attention against all keys), causal (half of it) or 6n (six per parameter). "
-            "HFU always counts what kernels execute. (default: full)",
+            "What MFU counts: full (attention against all keys), causal (half of it) or 6n (none). (default: full)",
         ),
         Field("mfu_convention"),
     ]
@@ -244,8 +243,8 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W=N,...",
-            "Limits of DeepSpeed's ZeRO-3, in elements: max_reuse_distance, max_live_parameters, prefetch_bucket_size, "
-            "param_persistence_threshold. (default: as DeepSpeed itself, 1e9, 1e9, 5e7, 1e5)",
+            "Limits of DeepSpeed's ZeRO-3 in elements: max_reuse_distance, max_live_parameters, prefetch_bucket_size, "
+            "param_persistence_threshold. (default: those of DeepSpeed: 1e9, 1e9, 5e7, 1e5)",
         ),
         Field("gather_limits"),
     ]
@@ -325,9 +324,8 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "How evenly tokens choose experts: balanced; forced, the same; natural, where each token chooses its "
-            "experts independently at random, which is nearly balanced for many tokens and more even than measured "
-            "loads; or skew:S, popularities of a Zipf law with exponent S. (default: balanced)",
+            "How tokens choose experts: balanced; forced, the same; natural, each independently at random, which is "
+            "more even than measured loads; or skew:S, by a Zipf law with exponent S. (default: balanced)",
         ),
         Field("routing"),
     ]
@@ -380,9 +378,7 @@ class RecipeWords(TypedDict, total=False):
     ]
     rank_jitter: Annotated[
         str | None,
-        Option(
-            "LAW", "Law of the factor on all kernels of a rank: normal:mean=1,cv=0.01 ... (default: as on the cluster)"
-        ),
+        Option("LAW", "Law of the factor on all kernels of a rank: normal:mean=1,cv=0.01. (default: the cluster's)"),
         Field("rank_jitter", _factor_law),
     ]
 
@@ -410,8 +406,8 @@ def read_recipe(
 @cache
 def _fields() -> dict[str, Field]:
     """By word; `dtype` is read with the device."""
-    found = {name: kind.__metadata__ for name, kind in annotated(RecipeWords).items()}
-    return {name: one for name, said in found.items() for one in said if isinstance(one, Field)}
+    kinds = annotated(RecipeWords).items()
+    return {name: one for name, kind in kinds for one in kind.__metadata__ if isinstance(one, Field)}
 
 
 def _dtype(machine: Cluster, dtype: str | None) -> str:
