@@ -102,7 +102,7 @@ def sweep(
 ) -> Sweep:
     """Runs an experiment of the lab at every combination of the `swept` values, with `seeds` seeds from `seed` on.
 
-    Values of a key are a sequence, or text with commas or ranges (`16..256x2`). `engine` is serial (default), processes[:N],
+    Values of a key are a sequence, or text with commas or ranges (`16..256x2`). `engine` is serial, processes[:N],
     dask[:N], dask:ADDRESS or dask:scheduler-file:PATH; the answer does not depend on it. `store`: a file that keeps
     every run; one that is there is not made again. `settings` are the same for all runs. `limit`: longest time that the
     whole may take by a forecast from its first runs; a longer one is refused. Ctrl-C keeps the runs that are done.
