@@ -18,8 +18,8 @@ from lockstep.rows import Rows
 from lockstep.rows.columns import columns, label, shown
 from lockstep.rows.files import flattened
 from lockstep.verbs import VERBS
-from lockstep.verbs.words.calling import TAKES_LISTS, keywords
-from lockstep.verbs.words.many import MOST_ALIKE, Combinations
+from lockstep.verbs.words.calling import MOST_ALIKE, TAKES_LISTS, keywords
+from lockstep.verbs.words.many import Combinations
 from lockstep.views.parts.command import Command
 
 LINK = {"latency": "5us", "bandwidth": "25GB/s"}
@@ -102,7 +102,7 @@ def test_groups_differ_in_one_option_alone() -> None:
     combinations = Combinations(lists)
     groups: dict[tuple[int, int], list[dict[str, Any]]] = {}
     for place in range(len(combinations)):
-        groups.setdefault(combinations.group("batch", place), []).append(combinations[place])
+        groups.setdefault(combinations.group("batch", MOST_ALIKE, place), []).append(combinations[place])
     assert sorted(map(len, groups.values())) == [3] * 4 + [MOST_ALIKE] * 4
     for several in groups.values():
         assert len({(one["model"], one["seq"]) for one in several}) == 1

@@ -10,7 +10,7 @@ import json
 import zlib
 from typing import Any
 
-from lockstep.types.plain import plain
+from lockstep.types.plain import written_value
 
 JSON, ARRAY = b"j", b"a"
 FASTEST = 1
@@ -24,7 +24,7 @@ def packed(answer: object) -> bytes:
         file = io.BytesIO()
         np.save(file, answer, allow_pickle=False)  # type: ignore[arg-type]
         return ARRAY + file.getvalue()
-    text = json.dumps(answer, default=_plain, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(answer, default=written_value, ensure_ascii=False, separators=(",", ":"))
     return JSON + zlib.compress(text.encode("utf-8", "surrogatepass"), FASTEST)
 
 
@@ -41,11 +41,3 @@ def unpacked(content: bytes) -> Any:
         return json.loads(zlib.decompress(rest).decode("utf-8", "surrogatepass"))
     except zlib.error as error:
         raise ValueError(str(error)) from None
-
-
-def _plain(value: object) -> Any:
-    """A value that JSON has no form for; numpy's numbers are numbers."""
-    found = plain(value)
-    if found is value:
-        raise TypeError(f"{type(value).__name__} is not plain data")
-    return found

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
@@ -11,6 +13,7 @@ from lockstep.kernels.clock import Clock
 from lockstep.layout import Job, Layout, Memory, check, grids_of, group_summary, memory, stage_memory
 from lockstep.parallel.piece import Hiding
 from lockstep.planner.assumptions import assumptions
+from lockstep.planner.batches import OfBatch, shared_with_others
 from lockstep.planner.interval import Ends, Interval, spread_on
 from lockstep.planner.support import Support, support
 from lockstep.planner.together import Together, entry
@@ -18,7 +21,7 @@ from lockstep.planner.uncounted import not_counted, said_not_counted
 from lockstep.planner.utilisation import Utilisation, model_flops, utilisation
 from lockstep.program import Timeline
 from lockstep.step import Step, price_step, step_timeline
-from lockstep.types.plain import Json, picked
+from lockstep.types.plain import Json, plain
 from lockstep.types.shown import Shown
 from lockstep.units import SECONDS_PER_DAY, format_flops, format_frac, format_size, format_time
 
@@ -36,8 +39,8 @@ class Estimate(Shown):
     layout: Layout
     step: Step
     memory: Memory
-    together: Together = field(compare=False)
-    """The layouts whose intervals and hidden traffic are worked out with those of this one."""
+    together: Together | OfBatch = field(compare=False)
+    """The layouts or batches whose intervals and hidden traffic are worked out with those of this one."""
 
     @property
     def step_time_s(self) -> float:
@@ -163,33 +166,13 @@ class Estimate(Shown):
             )
         return step_timeline(self.job, self.cluster, self.layout, by_layer, opened)
 
+    def plain_value(self, name: str) -> Any:
+        """One value of the plain form, without working out the others; None for a name that it does not have."""
+        return PLAIN[name](self) if name in PLAIN else None
+
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
-        hidden = self.hiding()
-        return {
-            **picked(self, "layout accumulation_steps step_time_s interval tokens_per_s"),
-            "tokens_per_s_interval": self.interval.over(self.job.step_units).to_dict(),
-            **picked(self, "tokens_per_s_per_gpu mfu_frac mfu_interval hfu_frac"),
-            "model_flops_per_gpu_per_s": self.model_flops_per_gpu_per_s,
-            "stack": self.job.recipe.software.name,
-            "attention_kernel": self.attention_kernel,
-            "support": self.support.level,
-            "mfu_convention": self.job.recipe.mfu_convention,
-            **picked(self.utilisation, "causal_mfu_frac attention_frac"),
-            "peak_dtype": self.job.recipe.dtype,
-            "peak_flops_per_s": self.cluster.device.peak(self.job.recipe.dtype),
-            "breakdown_s": self.step.breakdown_s(),
-            "ep_hidden_s": float(self.step.ep_hidden_s),
-            "waiting_s": float(self.step.waiting_s),
-            "hidden_s": {part: one.hidden_s for part, one in hidden.items()},
-            "slack_s": {part: one.slack_s for part, one in hidden.items()},
-            "memory": self.memory.to_dict(),
-            "bound_by": self.bound_by,
-            "cost_per_token": self.cost_per_token,
-            "groups": group_summary(self.layout, self.cluster),
-            "not_counted": list(not_counted(self.job)),
-            "assumptions": list(self.assumptions()),
-        }
+        return {name: read(self) for name, read in PLAIN.items()}
 
     def __str__(self) -> str:
         fits = "fits" if self.memory.fits else "does not fit"
@@ -202,8 +185,47 @@ class Estimate(Shown):
         )
 
 
+def _same(names: str) -> dict[str, Callable[[Estimate], Any]]:
+    """Attributes that have the same name in the plain form."""
+    return {name: partial(_attribute, name) for name in names.split()}
+
+
+def _attribute(name: str, one: Estimate) -> Any:
+    return plain(getattr(one, name))
+
+
+PLAIN: Mapping[str, Callable[[Estimate], Any]] = {
+    **_same("layout accumulation_steps step_time_s interval tokens_per_s"),
+    "tokens_per_s_interval": lambda one: one.interval.over(one.job.step_units).to_dict(),
+    **_same("tokens_per_s_per_gpu mfu_frac mfu_interval hfu_frac model_flops_per_gpu_per_s"),
+    "stack": lambda one: one.job.recipe.software.name,
+    "attention_kernel": lambda one: one.attention_kernel,
+    "support": lambda one: one.support.level,
+    "mfu_convention": lambda one: one.job.recipe.mfu_convention,
+    "causal_mfu_frac": lambda one: one.utilisation.causal_mfu_frac,
+    "attention_frac": lambda one: one.utilisation.attention_frac,
+    "peak_dtype": lambda one: one.job.recipe.dtype,
+    "peak_flops_per_s": lambda one: one.cluster.device.peak(one.job.recipe.dtype),
+    "breakdown_s": lambda one: one.step.breakdown_s(),
+    "ep_hidden_s": lambda one: float(one.step.ep_hidden_s),
+    "waiting_s": lambda one: float(one.step.waiting_s),
+    "hidden_s": lambda one: {part: found.hidden_s for part, found in one.hiding().items()},
+    "slack_s": lambda one: {part: found.slack_s for part, found in one.hiding().items()},
+    "memory": lambda one: one.memory.to_dict(),
+    "bound_by": lambda one: one.bound_by,
+    "cost_per_token": lambda one: one.cost_per_token,
+    "groups": lambda one: group_summary(one.layout, one.cluster),
+    "not_counted": lambda one: list(not_counted(one.job)),
+    "assumptions": lambda one: list(one.assumptions()),
+}
+"""How each value of an estimate's plain form is read: intervals and hidden traffic cost as much as several steps."""
+
+
 def estimate(job: Job, cluster: Cluster, layout: Layout) -> Estimate:
     """The estimate of one layout. Raises BadInput when it breaks a rule; too much memory is reported, not raised."""
+    shared = shared_with_others(job, cluster, layout)
+    if shared is not None:
+        return Estimate(job, cluster, layout, shared.step, shared.memory, shared)
     check(layout, job)
     grid = layout.grid()
     step, held = price_step(job, cluster, grid), memory(job, cluster, grid)

@@ -1,5 +1,5 @@
 """One question asked for every combination of several values: lists and ranges, their answers as rows."""
 
-from lockstep.rows.rows import Row, Rows, listed
+from lockstep.rows.rows import Answer, Row, Rows, Unread, listed
 
-__all__ = ["Row", "Rows", "listed"]
+__all__ = ["Answer", "Row", "Rows", "Unread", "listed"]

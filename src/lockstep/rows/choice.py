@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lockstep.rows.columns import at, label
+from lockstep.rows.columns import label
 from lockstep.rows.rows import Rows
 
 LEAST = ("plans.0.cost_per_token", "cost", "days", "step_time_s", "plans.0.step_time_s")
@@ -39,14 +39,14 @@ class Choice:
 def choice(found: Rows, figures: Sequence[str]) -> Choice | None:
     """The choice in rows over two options that are names; None where there are not two, or no figure decides."""
     named = [name for name in found.options if all(isinstance(row.point[name], str) for row in found.rows)]
-    keys = [key for key in LEAST if key in figures and any(at(row.answer, key) is not None for row in found.rows)]
+    keys = [key for key in LEAST if key in figures and any(row.figure(key) is not None for row in found.rows)]
     if len(named) != 2 or not keys:
         return None
     by, over = named
     rows, columns = ({row.point[name]: None for row in found.rows} for name in named)
     cells: dict[tuple[str, str], float] = {}
     for row in found.rows:
-        value, place = at(row.answer, keys[0]), (row.point[by], row.point[over])
+        value, place = row.figure(keys[0]), (row.point[by], row.point[over])
         if isinstance(value, int | float):
             cells[place] = min(value, cells.get(place, value))
     values = tuple(tuple(cells.get((one, other)) for other in columns) for one in rows)

@@ -76,28 +76,16 @@ def label(key: str) -> str:
     return name.replace("_", " ")
 
 
-def at(answer: Mapping[str, object] | None, key: str) -> Any:
-    """What a dotted key leads to, None where it leads nowhere; a number picks from a list."""
-    value: Any = answer
-    for part in key.split("."):
-        if isinstance(value, Mapping):
-            value = value.get(part)
-        elif isinstance(value, Sequence) and not isinstance(value, str) and value:
-            value = value[int(part)]
-        else:
-            return None
-    return value
-
-
 def columns(found: Rows, figures: Sequence[str], series: Series | None) -> list[Column]:
     """The columns after the options: `figures`, or every number that differs, or one for each name of a `series`."""
-    answers = [row.answer for row in found.rows]
     if series is None:
-        made = [Column(key, label(key), tuple(at(one, key) for one in answers)) for key in figures or found.differing()]
+        keys = figures or found.differing()
+        made = [Column(key, label(key), tuple(row.figure(key) for row in found.rows)) for key in keys]
         return [column for column in made if any(value is not None for value in column.values)]
     names, figure, *under = series
     key = under[0] if under else "rows"
-    by_name = [{str(one[names]): one.get(figure) for one in (answer or {}).get(key, ())} for answer in answers]
+    each = [row.figure(key) or () for row in found.rows]
+    by_name = [{str(one[names]): one.get(figure) for one in some} for some in each]
     every = dict.fromkeys(name for one in by_name for name in one)
     made = [Column(figure, name, tuple(one.get(name) for one in by_name)) for name in every]
     return sorted(made, key=lambda column: -_wins(column, by_name))

@@ -18,10 +18,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol
 
 from lockstep.errors import CTRL_C, BadInput
-from lockstep.types.plain import Json, picked
+from lockstep.types.plain import Json, as_written, picked
 from lockstep.types.shown import Shown
 from lockstep.units import NUMBER
 
@@ -109,16 +110,64 @@ def _step(text: str | None, where: str) -> Decimal:
         raise BadInput(f"{str(text)[:60]!r} is not a step; write 2..1024x2 or 0..1+0.25", where) from None
 
 
+class Unread(Protocol):
+    """An answer that works out its plain form when it is asked for it, each value alone or all of them."""
+
+    def plain_value(self, name: str) -> Any:
+        """One value."""
+
+    def to_dict(self) -> Json:
+        """All of them."""
+
+
+class Answer:
+    """An answer in plain form, or one that is brought into it when somebody reads it."""
+
+    def __init__(self, found: Json | Unread) -> None:
+        self._found = found
+
+    @cached_property
+    def plain(self) -> Json:
+        """The whole answer, as an engine hands it over and JSON writes it."""
+        return self._found if isinstance(self._found, dict) else as_written(self._found.to_dict())
+
+    def value(self, name: str) -> Any:
+        """The value of one name; None where the answer has none."""
+        if isinstance(self._found, dict) or "plain" in self.__dict__:
+            return self.plain.get(name)
+        return as_written(self._found.plain_value(name))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Answer) and self.plain == other.plain
+
+    def __repr__(self) -> str:
+        return f"Answer({self.plain!r})"
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One combination of values, and its answer as plain data or why there is none."""
+    """One combination of values, and its answer or why there is none."""
 
     given: Point
     """By option, the value as given."""
     point: Point
     """By option, the value in SI units."""
-    answer: Mapping[str, Any] | None
+    found: Answer | None
     why: str = ""
+
+    @property
+    def answer(self) -> Json | None:
+        """The whole answer as plain data; None where there is none."""
+        return None if self.found is None else self.found.plain
+
+    def figure(self, key: str) -> Any:
+        """The value at a dotted key of the answer, without the rest of it: `memory.total_B`, `plans.0.step_time_s`.
+
+        None where the answer has none, or there is no answer.
+        """
+        name, _, rest = key.partition(".")
+        value = None if self.found is None else self.found.value(name)
+        return at(value, rest) if rest else value
 
     def to_dicts(self) -> list[Json]:
         """Plain JSON form: an answer that is rows itself gives one object for each of them.
@@ -126,11 +175,12 @@ class Row:
         Of a table over the option itself only the row of the value asked for, where it has that. What was asked stays
         as it was asked: two sizes of a cluster have one name in their answers.
         """
-        if self.answer is None:
+        answer = self.answer
+        if answer is None:
             return [{**self.point, "why": self.why}]
-        inner = self.answer.get("rows")
+        inner = answer.get("rows")
         if not isinstance(inner, list) or not all(isinstance(one, Mapping) for one in inner):
-            inner = [self.answer]
+            inner = [answer]
         own = [one for one in inner if all(one.get(name, value) == value for name, value in self.point.items())]
         return [{**self.point, **one, **self.point} for one in own or inner]
 
@@ -156,7 +206,7 @@ class Rows(Shown):
     @property
     def ok(self) -> bool:
         """Whether any combination has an answer, and nothing but a person ended it early."""
-        return self.stopped in ("", CTRL_C) and any(row.answer is not None for row in self.rows)
+        return self.stopped in ("", CTRL_C) and any(row.found is not None for row in self.rows)
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -168,6 +218,19 @@ class Rows(Shown):
         flat = [dict(numbers(row.answer)) for row in self.rows if row.answer is not None]
         keys = dict.fromkeys(key for one in flat for key in one if key not in self.options)
         return [key for key in keys if len({one.get(key) for one in flat}) > 1]
+
+
+def at(answer: object, key: str) -> Any:
+    """What a dotted key leads to, None where it leads nowhere; a number picks from a list."""
+    value: Any = answer
+    for part in key.split("."):
+        if isinstance(value, Mapping):
+            value = value.get(part)
+        elif isinstance(value, Sequence) and not isinstance(value, str) and value:
+            value = value[int(part)]
+        else:
+            return None
+    return value
 
 
 def numbers(answer: Mapping[str, object], before: str = "") -> Iterator[tuple[str, Number]]:

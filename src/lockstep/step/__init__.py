@@ -2,6 +2,7 @@
 
 from lockstep.kernels.clock import Clock as Clock
 from lockstep.kernels.clock import Work as Work
+from lockstep.step.hiding import grid_hidings as grid_hidings
 from lockstep.step.hiding import hiding as hiding
 from lockstep.step.hiding import hidings as hidings
 from lockstep.step.network import Network as Network

@@ -63,11 +63,19 @@ def hidings(job: Job, cluster: Cluster, layouts: Sequence[Layout]) -> list[dict[
     """The same of several layouts, in order; those in one grid share one pass."""
     found: list[dict[str, Hiding]] = [{} for _ in layouts]
     for places, grid in grids_of(layouts):
-        for part, (moves, one) in _of_grid(job, cluster, grid).items():
-            columns = (np.broadcast_to(value, (len(places),)).tolist() for value in (moves, one.hidden_s, one.slack_s))
-            for place, here, hidden_s, slack_s in zip(places, *columns, strict=True):
-                if here:
-                    found[place][part] = Hiding(hidden_s, slack_s)
+        for place, one in zip(places, grid_hidings(job, cluster, grid, len(places)), strict=True):
+            found[place] = one
+    return found
+
+
+def grid_hidings(job: Job, cluster: Cluster, grid: LayoutGrid, count: int) -> list[dict[str, Hiding]]:
+    """The same of a grid with one axis of `count` layouts, or of one layout with as many batches."""
+    found: list[dict[str, Hiding]] = [{} for _ in range(count)]
+    for part, (moves, one) in _of_grid(job, cluster, grid).items():
+        columns = (np.broadcast_to(value, (count,)).tolist() for value in (moves, one.hidden_s, one.slack_s))
+        for into, here, hidden_s, slack_s in zip(found, *columns, strict=True):
+            if here:
+                into[part] = Hiding(hidden_s, slack_s)
     return found
 
 

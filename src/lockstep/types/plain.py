@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeAlias
@@ -34,3 +35,16 @@ def picked(result: object, names: str = "", *, without: str = "") -> Json:
     every: Any = result
     chosen = names.split() or [field.name for field in fields(every) if field.name not in without.split()]
     return {name: plain(getattr(result, name)) for name in chosen}
+
+
+def as_written(value: Any) -> Any:
+    """Plain data as JSON gives it back: lists for tuples, text for the keys of objects, numpy's numbers as numbers."""
+    return json.loads(json.dumps(value, default=written_value))
+
+
+def written_value(value: object) -> Any:
+    """A value that JSON has no form for, in plain form. Raises TypeError where it has none."""
+    found = plain(value)
+    if found is value:
+        raise TypeError(f"{type(value).__name__} is not plain data")
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json
 from lockstep.verbs.plan import plan
-from lockstep.verbs.words.calling import verb
+from lockstep.verbs.words.calling import sharing, verb
 from lockstep.verbs.words.meaning import refuse_idle
-from lockstep.verbs.words.question import Question, read_layout, read_question
+from lockstep.verbs.words.quantity import Quantity
+from lockstep.verbs.words.question import Question, batches_of, read_layout, read_question
 from lockstep.verbs.words.shared import CLUSTER, LAYOUT_WORDS, MODEL, LayoutWords
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lockstep.hardware import Cluster
     from lockstep.layout import Layout
@@ -23,7 +25,19 @@ if TYPE_CHECKING:
     from lockstep.workload import Model
 
 
+MOST_ALIKE = 100
+"""Estimates that differ in the batch alone and are priced in one pass: enough that the pass costs little of each."""
+
+
+def _together(batches: Sequence[Quantity]) -> AbstractContextManager[None]:
+    """A context in which estimates with these batches are priced together."""
+    from lockstep.planner.batches import priced_together
+
+    return priced_together(batches_of(batches))
+
+
 @verb
+@sharing("batch", _together, MOST_ALIKE)
 def estimate(
     model: Annotated[str | Path | Model, MODEL],
     cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,

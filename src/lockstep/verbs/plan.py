@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from lockstep.verbs.words.option import Option
 from lockstep.verbs.words.pins import first_pins, read_choices, read_pins
 from lockstep.verbs.words.plan_file import write_plan
 from lockstep.verbs.words.quantity import Quantity, Time
-from lockstep.verbs.words.question import positive, read_layout, read_question, whole
+from lockstep.verbs.words.question import batches_of, positive, read_layout, read_question, whole
 from lockstep.verbs.words.recipe import RecipeWords
 from lockstep.verbs.words.shared import CLUSTER, EPOCHS, LAYOUT_WORDS, MODEL, SAMPLES, PinWords
 from lockstep.verbs.words.targets import read_tokens
@@ -40,14 +40,10 @@ MOST_ASKED = 256
 
 
 def _together(batches: Sequence[Quantity]) -> AbstractContextManager[None]:
-    """A context in which plans with these batches are searched together; one that is no number is refused later."""
+    """A context in which plans with these batches are searched together."""
     from lockstep.planner.alike import alike
 
-    known = []
-    for batch in batches:
-        with suppress(BadInput):
-            known.append(whole(batch, "--batch"))
-    return alike(known)
+    return alike(batches_of(batches))
 
 
 @verb

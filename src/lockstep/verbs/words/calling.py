@@ -29,7 +29,9 @@ EVERY = "all"
 CHOOSES = "chooses_among"
 """Attribute of functions that `choosing` marked."""
 SHARES = "answers_share"
-"""Attribute of functions that `sharing` marked: the keyword and the context."""
+"""Attribute of functions that `sharing` marked: the keyword, the context, and how many answers share it."""
+MOST_ALIKE = 8
+"""Answers that share work: all of them come at once, and need memory at once."""
 FOR_LISTS = ("engine", "store")
 """Options of every verb that takes lists."""
 OF_LISTS = {
@@ -154,15 +156,15 @@ def choosing(words: type) -> Callable[[Function], Function]:
 
 
 def sharing(
-    name: str, together: Callable[[Sequence[Any]], AbstractContextManager[None]]
+    name: str, together: Callable[[Sequence[Any]], AbstractContextManager[None]], most: int = MOST_ALIKE
 ) -> Callable[[Function], Function]:
     """Marks a function whose answers share work where only the keyword `name` differs.
 
-    They do in the context `together(values)` of the values of that keyword.
+    They do in the context `together(values)` of the values of that keyword, at most `most` of them.
     """
 
     def mark(function: Function) -> Function:
-        setattr(function, SHARES, (name, together))
+        setattr(function, SHARES, (name, together, most))
         return function
 
     return mark

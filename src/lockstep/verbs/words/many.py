@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from lockstep.errors import BadInput, Infeasible
-from lockstep.rows import Row, Rows
+from lockstep.rows import Answer, Row, Rows, Unread
 from lockstep.types.plain import Json
 from lockstep.verbs.words.calling import SHARES, strict
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from lockstep.engines import Engine, SweepFile
 
 MOST_ROWS = 100_000
-MOST_ALIKE = 8
-"""Answers that share work: all of them come at once, and need memory at once."""
 Value = tuple[Any, Any]
 """As given, and in SI units."""
 
@@ -56,12 +54,12 @@ class Combinations(Sequence[Json]):
             found[name] = values[at]
         return dict(reversed(list(found.items())))
 
-    def group(self, name: str, place: int) -> tuple[int, int]:
-        """The same for places that differ in the option `name` alone, at most MOST_ALIKE of them."""
+    def group(self, name: str, most: int, place: int) -> tuple[int, int]:
+        """The same for places that differ in the option `name` alone, at most `most` of them."""
         below = prod(len(values) for values in list(self.lists.values())[list(self.lists).index(name) + 1 :])
         above, rest = divmod(place, below * len(self.lists[name]))
         at, lower = divmod(rest, below)
-        return above * below + lower, at // MOST_ALIKE
+        return above * below + lower, at // most
 
 
 def answer_rows(
@@ -80,7 +78,7 @@ def answer_rows(
     that says why; the first refusal is raised where no combination has an answer. Ctrl-C ends with the rows known by
     then, or is passed on before the first. Raises BadInput for more than MOST_ROWS combinations.
     """
-    from lockstep.engines import Asking, Questions, find_engine, silent
+    from lockstep.engines import Asking, Questions, Serial, find_engine, silent
 
     combinations = Combinations(lists)
     asked = len(combinations)
@@ -88,18 +86,20 @@ def answer_rows(
         raise BadInput(f"{asked:,} combinations; at most {MOST_ROWS:,}, take fewer values", f"--{next(iter(lists))}")
     verb = call.__name__
     same = {name: value for name, value in words.items() if name not in lists and value is not None}
-    ask = Ask(call, same, choices)
-    alike = partial(combinations.group, ask.shares) if ask.shares in lists else None
+    engine = find_engine(engine or "serial")
+    kept: list[Unread] | None = [] if store is None and isinstance(engine, Serial) else None
+    ask = Ask(call, same, choices, kept)
+    alike = partial(combinations.group, ask.shares, ask.most) if ask.shares in lists else None
     questions = Questions(ask, combinations, {"verb": verb, "words": same}, alike=alike)
     with swept_file(store, verb, dict(words), engine) as file:
-        asking = Asking(questions, find_engine(engine or "serial"), file, progress or silent)
+        asking = Asking(questions, engine, file, progress or silent)
         answers = dict(asking)
     answers |= {one.place: {"why": one.why} for one in asking.left_out}
-    if all("answer" not in answer for answer in answers.values()):
+    if all("why" in answer for answer in answers.values()):
         refused = next((answers[place]["refused"] for place in sorted(answers) if "refused" in answers[place]), None)
         if refused is not None:
             raise BadInput(*refused)
-    rows = tuple(_row(combinations.pairs(place), answers.pop(place)) for place in sorted(answers))
+    rows = tuple(_row(combinations.pairs(place), answers.pop(place), kept or ()) for place in sorted(answers))
     return Rows(verb, tuple(lists), rows, asked, asking.stopped)
 
 
@@ -110,11 +110,18 @@ class Ask:
     call: Callable[..., Any]
     same: Json
     choices: Mapping[str, Mapping[str, Any]]
+    kept: list[Unread] | None = None
+    """Where all is answered in this process and written nowhere, answers that need no plain form before it is read."""
 
     @property
     def shares(self) -> str:
         """The option such that answers which differ in it alone share work; "" for none."""
         return str(getattr(self.call, SHARES, ("",))[0])
+
+    @property
+    def most(self) -> int:
+        """How many answers share it."""
+        return int(getattr(self.call, SHARES)[2])
 
     def together(self, points: Sequence[Json]) -> AbstractContextManager[None]:
         """A context in which they do."""
@@ -122,10 +129,17 @@ class Ask:
         return getattr(self.call, SHARES)[1](values) if len(values) > 1 else nullcontext()
 
     def __call__(self, point: Json) -> Json:
-        """The answer to one combination, in plain form, or why there is none. Passes on a Ctrl-C that cut it short."""
+        """The answer to one combination, in plain form, its place among those kept, or why there is none.
+
+        Passes on a Ctrl-C that cut it short.
+        """
         chosen = {name: self.choices[name][value] if name in self.choices else value for name, value in point.items()}
         try:
-            answer = strict(unwrap(self.call))(**self.same, **chosen).to_dict()
+            found = strict(unwrap(self.call))(**self.same, **chosen)
+            if self.kept is not None and hasattr(found, "plain_value"):
+                self.kept.append(found)
+                return {"kept": len(self.kept) - 1}
+            answer = found.to_dict()
         except BadInput as error:
             return {"why": str(error), "refused": [error.message, error.where]}
         except Infeasible as error:
@@ -135,9 +149,11 @@ class Ask:
         return {"answer": answer}
 
 
-def _row(pairs: Mapping[str, Value], found: Json) -> Row:
+def _row(pairs: Mapping[str, Value], found: Json, kept: Sequence[Unread]) -> Row:
     given, point = ({name: pair[one] for name, pair in pairs.items()} for one in (0, 1))
-    return Row(given, point, found.get("answer"), found.get("why", ""))
+    if "why" in found:
+        return Row(given, point, None, found["why"])
+    return Row(given, point, Answer(kept[found["kept"]] if "kept" in found else found["answer"]))
 
 
 @contextmanager

@@ -6,7 +6,8 @@ What is chosen on the user's behalf (a sequence length, a batch rounded to whole
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -108,6 +109,15 @@ def whole(value: Quantity, where: str, minimum: int = 1, units: Mapping[str, flo
 def length(value: Length) -> int:
     """Tokens of a sequence, where k and M are powers of 1,024."""
     return whole(value, "--seq", units=LENGTH)
+
+
+def batches_of(values: Sequence[Quantity]) -> list[int]:
+    """The global batches among the values of a list; one that is no number is refused when it is asked."""
+    found = []
+    for value in values:
+        with suppress(BadInput):
+            found.append(whole(value, "--batch"))
+    return found
 
 
 def named_folder(given: str | Path, where: str) -> Path:

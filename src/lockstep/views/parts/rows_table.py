@@ -29,7 +29,7 @@ def render_rows(figures: Sequence[str], series: Series | None, found: Rows, out:
     made = columns(found, figures, series)
     layouts = [one for one in made if one.key.endswith("layout")]
     every = [one for one in made if one not in layouts]
-    answered = sum(row.answer is not None for row in found.rows)
+    answered = sum(row.found is not None for row in found.rows)
     varied = " and ".join(_flag(name) for name in found.options)
     out.print(Text(f"{answered:,} of {found.asked:,} answers of {found.verb} by {varied}.", style="bold"))
     if found.stopped:
@@ -43,14 +43,14 @@ def render_rows(figures: Sequence[str], series: Series | None, found: Rows, out:
     most = MOST_NAMES if series else MOST_FIGURES
     kept, places = every[:most], range(min(MOST_ROWS, len(found.rows)))
     given = [[str(value) for value in row.given.values()] for row in found.rows[:MOST_ROWS]]
-    rows = [[*given[at], *(one.text(at) for one in kept)] for at in places if found.rows[at].answer is not None]
-    refused = [[*given[at], found.rows[at].why] for at in places if found.rows[at].answer is None]
+    rows = [[*given[at], *(one.text(at) for one in kept)] for at in places if found.rows[at].found is not None]
+    refused = [[*given[at], found.rows[at].why] for at in places if found.rows[at].found is None]
     if rows:
         out.print()
         indented(out, table([*options, *((_title(one.label), "right") for one in kept)], rows))
     for one in layouts:
         heading(out, "Layouts")
-        laid = ([*given[at], _layout(one.values[at])] for at in places if found.rows[at].answer is not None)
+        laid = ([*given[at], _layout(one.values[at])] for at in places if found.rows[at].found is not None)
         indented(out, table([*options, (one.label, "text")], laid))
     if refused:
         heading(out, "Without an answer")
