@@ -85,7 +85,7 @@ def test_each_is_what_it_is_alone_to_the_last_bit(words: dict[str, Any]) -> None
 
 @pytest.mark.parametrize(("count", "passes"), [(2, 1), (MOST_ALIKE, 1), (2 * MOST_ALIKE, 2)])
 def test_many_batches_are_priced_in_one_pass(priced: Counter[str], count: int, passes: int) -> None:
-    found = lockstep.estimate(**H100, tp=2, batch=[128 * number for number in range(1, count + 1)])
+    found = lockstep.estimate(**H100, tp=2, micro_batch=1, batch=[128 * number for number in range(1, count + 1)])
     seconds = [row.figure("step_time_s") for row in found.rows]
     assert len(seconds) == count
     assert all(later > sooner for sooner, later in pairwise(seconds))
@@ -98,14 +98,14 @@ def test_many_batches_are_priced_in_one_pass(priced: Counter[str], count: int, p
 def priced_alone(priced: Counter[str]) -> Counter[str]:
     """What a single estimate prices; the counts so far stay as they are."""
     before = priced.copy()
-    lockstep.estimate(**H100, tp=2, batch=128).to_dict()
+    lockstep.estimate(**H100, tp=2, micro_batch=1, batch=128).to_dict()
     after = priced.copy()
     priced.clear()
     priced.update(before)
     return after - before
 
 
-@pytest.mark.parametrize("lists", [{"tp": [1, 2, 4]}, {"micro_batch": [1, 2, 4]}])
+@pytest.mark.parametrize("lists", [{"tp": [1, 2, 4], "micro_batch": 1}, {"micro_batch": [1, 2, 4]}])
 def test_a_row_that_nobody_reads_costs_its_own_layout_alone(priced: Counter[str], lists: dict[str, Any]) -> None:
     found = lockstep.estimate(**H100, batch=512, **lists)
     assert [row.figure("memory.fits") for row in found.rows] == [row.figure("memory")["fits"] for row in found.rows]
@@ -114,7 +114,7 @@ def test_a_row_that_nobody_reads_costs_its_own_layout_alone(priced: Counter[str]
 
 def test_the_table_prices_what_it_shows(priced: Counter[str]) -> None:
     asked = ["estimate", "llama3-8b", "-c", "dgx-h100:4", "--batch", "128,256,512"]
-    assert run(*asked).code == 0
+    assert run(*asked, "--micro-batch", "1").code == 0
     assert priced == {"steps": 1}
 
 
@@ -155,3 +155,13 @@ def test_engines_and_files_give_the_rows_that_this_process_gives(tmp_path: Path)
     for row in here.rows:
         assert row.figure("interval.low") == row.answer["interval"]["low"]
         assert row.figure("interval.nothing") is None
+
+
+def test_micro_batches_of_many_batches_are_chosen_in_one_pass(priced: Counter[str]) -> None:
+    """One pass for all sizes and batches, one for their intervals, and one for each layout that is chosen."""
+    found = lockstep.estimate(**H100, tp=2, batch=[128 * number for number in range(1, 41)])
+    chosen = {str(row.figure("layout")) for row in found.rows}
+    assert priced["steps"] <= 1 + len(chosen)
+    for row in found.rows[::7]:
+        alone = lockstep.estimate(**H100, tp=2, batch=row.given["batch"])
+        assert (row.figure("layout"), row.figure("step_time_s")) == (alone.to_dict()["layout"], alone.step_time_s)

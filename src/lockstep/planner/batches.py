@@ -10,16 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+
+import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
-from lockstep.layout import Job, Layout, LayoutGrid, Memory, check, memory
+from lockstep.layout import Job, Layout, LayoutGrid, Memory, check, grids_of, memory
 from lockstep.parallel.piece import Hiding
 from lockstep.planner.interval import Ends, ends_of
+from lockstep.planner.space import MICRO_BATCHES
 from lockstep.planner.together import entry
 from lockstep.step import Step, grid_hidings, price_step
+from lockstep.types.arrays import Floats
 
 Key = tuple[Job, Cluster, Layout]
 
@@ -87,12 +91,61 @@ class OfBatch:
         return {self.batches.layout: self.batches.all_hiding[self.place]}
 
 
+@dataclass(frozen=True)
+class Sized:
+    """One layout with each of several micro-batches and batches, priced in one pass when it is asked.
+
+    What a batch does not share out evenly has numbers that mean nothing.
+    """
+
+    job: Job
+    cluster: Cluster
+    layout: Layout
+    sizes: tuple[int, ...]
+    batches: tuple[int, ...]
+
+    @cached_property
+    def grid(self) -> LayoutGrid:
+        """The layouts, with all batches."""
+        ((_, grid),) = grids_of([replace(self.layout, micro_batch=size) for size in self.sizes])
+        return grid if self.layout.stages else replace(grid, batches=self.batches)
+
+    @cached_property
+    def scores(self) -> tuple[Floats, Floats]:
+        """Seconds of a step and bytes of the fullest rank, by place."""
+        shape = len(self.batches), len(self.sizes)
+        with np.errstate(all="ignore"):
+            seconds = price_step(self.job, self.cluster, self.grid).step_time_s
+            held_B = memory(self.job, self.cluster, self.grid).total_B
+        return np.broadcast_to(seconds, shape).astype(float).ravel(), np.broadcast_to(held_B, shape).astype(
+            float
+        ).ravel()
+
+    @cached_property
+    def ends(self) -> Ends:
+        """What the intervals depend on."""
+        with np.errstate(all="ignore"):
+            return ends_of(self.job, self.cluster, self.grid)
+
+    def place(self, batch: int, size: int) -> int:
+        """Where a batch with a micro-batch stands in flattened results."""
+        return self.batches.index(batch) * len(self.sizes) + self.sizes.index(size)
+
+    def ends_at(self, place: int) -> Ends:
+        """What the interval of one depends on."""
+        shape = len(self.batches), len(self.sizes)
+        every = {one.name: np.broadcast_to(getattr(self.ends, one.name), shape).ravel() for one in fields(self.ends)}
+        return replace(self.ends, **{name: values[place] for name, values in every.items()})
+
+
 @dataclass(slots=True)
 class Shared:
     """What is known of estimates that are not asked yet; all have the same words but for the batch."""
 
     batches: Sequence[int]
-    """Those that are not priced yet; none once an estimate was asked."""
+    sized: dict[tuple[Cluster, Layout], Sized] = field(default_factory=dict)
+    """What `micro_batch.py` knows of a layout with each micro-batch and each of the batches."""
+    _priced: set[tuple[Cluster, Layout]] = field(default_factory=set)
     _known: dict[Key, OfBatch] = field(default_factory=dict)
 
     def find(self, job: Job, cluster: Cluster, layout: Layout) -> OfBatch | None:
@@ -100,10 +153,10 @@ class Shared:
 
         Raises BadInput where the layout breaks a rule.
         """
-        batches, self.batches = self.batches, ()
-        if batches and not layout.stages:
+        if (cluster, layout) not in self._priced and not layout.stages:
+            self._priced.add((cluster, layout))
             check(layout, job)
-            self._price(job, cluster, layout, batches)
+            self._price(job, cluster, layout, self.batches)
         return self._known.pop((job, cluster, layout), None)
 
     def _price(self, job: Job, cluster: Cluster, layout: Layout, batches: Sequence[int]) -> None:
@@ -115,7 +168,7 @@ class Shared:
                 jobs[other] = None
         if len(jobs) > 1:
             priced = Batches(job, cluster, layout, tuple(one.recipe.batch for one in jobs))
-            self._known = {(one, cluster, layout): OfBatch(priced, place) for place, one in enumerate(jobs)}
+            self._known |= {(one, cluster, layout): OfBatch(priced, place) for place, one in enumerate(jobs)}
 
 
 SHARED: ContextVar[Shared | None] = ContextVar("estimates", default=None)
@@ -129,6 +182,24 @@ def priced_together(batches: Sequence[int]) -> Iterator[None]:
         yield
     finally:
         SHARED.reset(token)
+
+
+def sized_with_others(job: Job, cluster: Cluster, layout: Layout, sizes: Sequence[int]) -> dict[int, tuple[Sized, int]]:
+    """By micro-batch of `sizes` what is known of a layout with it, and where; in that context of all batches at once.
+
+    A layout with layers placed by hand is priced alone with each.
+    """
+    shared, batch = SHARED.get(), job.recipe.batch
+    if layout.stages:
+        return {size: (Sized(job, cluster, layout, (size,), (batch,)), 0) for size in sizes}
+    if shared is None or batch not in shared.batches:
+        priced = Sized(job, cluster, layout, tuple(sizes), (batch,))
+    else:
+        key = cluster, replace(layout, micro_batch=1)
+        if key not in shared.sized:
+            shared.sized[key] = Sized(job, cluster, layout, MICRO_BATCHES, tuple(shared.batches))
+        priced = shared.sized[key]
+    return {size: (priced, priced.place(batch, size)) for size in sizes}
 
 
 def shared_with_others(job: Job, cluster: Cluster, layout: Layout) -> OfBatch | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
@@ -17,7 +17,7 @@ from lockstep.verbs.words.question import Question, batches_of, read_layout, rea
 from lockstep.verbs.words.shared import CLUSTER, LAYOUT_WORDS, MODEL, LayoutWords
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lockstep.hardware import Cluster
     from lockstep.layout import Layout
@@ -29,11 +29,15 @@ MOST_ALIKE = 100
 """Estimates that differ in the batch alone and are priced in one pass: enough that the pass costs little of each."""
 
 
-def _together(batches: Sequence[Quantity]) -> AbstractContextManager[None]:
-    """A context in which estimates with these batches are priced together."""
+@contextmanager
+def _together(batches: Sequence[Quantity]) -> Iterator[None]:
+    """A context in which estimates with these batches are priced together, and plans for them searched together."""
+    from lockstep.planner.alike import alike
     from lockstep.planner.batches import priced_together
 
-    return priced_together(batches_of(batches))
+    found = batches_of(batches)
+    with alike(found), priced_together(found):
+        yield
 
 
 @verb
