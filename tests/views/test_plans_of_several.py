@@ -69,3 +69,9 @@ def test_an_answer_counts_layouts_once() -> None:
     assert found.considered == found.feasible + sum(found.rejected.values())
     assert f"searched {found.considered:,} layouts" in session.err
     assert f"of {found.considered:,} layouts rejected" in session.out
+
+
+def test_plans_of_several_batches_have_a_picture() -> None:
+    """Layouts are no numbers to draw."""
+    figure = lockstep.plan("gpt2", "dgx-h100:1", batch=[64, 128]).plot()
+    assert figure.axes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput
@@ -61,7 +62,8 @@ def plot_rows(found: Rows, keys: Sequence[str], series: Series | None) -> Figure
 
 def _drawn(figures: list[Column]) -> list[Column]:
     """Those that change, or the first."""
-    return [one for one in figures if len(set(one.values) - {None}) > 1] or figures[:1]
+    plain = [one for one in figures if not any(isinstance(value, Mapping) for value in one.values)]
+    return [one for one in plain if len(set(one.values) - {None}) > 1] or plain[:1]
 
 
 def _lines(found: Rows, column: Column) -> list[Line]:
