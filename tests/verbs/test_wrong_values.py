@@ -183,7 +183,11 @@ def test_everything_that_is_missing_is_named_at_once() -> None:
     nothing = run("plan", "gpt2").refusal()
     assert "--cluster: give the cluster" in nothing
     assert "give --batch (sequences" in nothing
-    assert run("plan").refusal().startswith("MODEL: must be given (")
+    everything = run("plan").refusal()
+    assert all(one in everything for one in ("must be given: MODEL (", "--cluster (", "--batch (sequences"))
+    assert "--cluster" not in run("plan", "-c", "dgx-h100").refusal()
+    assert "--latency and --bandwidth, or --cluster; --flops, or --cluster" in shell
+    assert "--flops" not in run("tensor", "--ranks", "8", "-c", "dgx-h100").refusal()
 
 
 @pytest.mark.parametrize("several", ["1..2", "1,2"])

@@ -177,7 +177,8 @@ def _unknown_flag(given: str, context: Any) -> str:
 def _missing(context: Any) -> str:
     """Everything that the verb must be given and was not, as its function in Python says it."""
     missing = [one.name for one in context.command.params if one.required and one.name not in context.params]
-    return str(lacking(verb_function(context.info_name), missing, f"see {context.command_path} --help"))
+    given = [name for name, value in context.params.items() if value is not None]
+    return str(lacking(verb_function(context.info_name), missing, given, f"see {context.command_path} --help"))
 
 
 def _usage_message(error: Exception) -> str | None:

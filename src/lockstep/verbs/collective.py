@@ -13,6 +13,7 @@ from lockstep.types.shown import Shown
 from lockstep.units import format_bandwidth, format_frac, format_time, parse_bandwidth_Bps, parse_frac, parse_size_B
 from lockstep.verbs.words.algorithms import needing_ports, read_group, read_names, too_wide
 from lockstep.verbs.words.calling import verb
+from lockstep.verbs.words.kinds import LINK, needing
 from lockstep.verbs.words.network import Network, flags
 from lockstep.verbs.words.option import Option, Switch
 from lockstep.verbs.words.quantity import Bandwidth, Quantity, Size
@@ -46,6 +47,7 @@ class Collective(Shown):
 
 
 @verb
+@needing(LINK)
 def collective(
     op: Annotated[str, OP],
     *,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 from lockstep.errors import BadInput
 from lockstep.verbs.words.algorithms import read_group, read_names
 from lockstep.verbs.words.calling import strict, verb
+from lockstep.verbs.words.kinds import LINK, needing
 from lockstep.verbs.words.network import flags
 from lockstep.verbs.words.option import Option
 from lockstep.verbs.words.quantity import Quantity
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 
 @verb
+@needing(LINK)
 def crossover(
     op: Annotated[str, OP],
     *,

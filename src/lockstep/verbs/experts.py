@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 from lockstep.errors import BadInput
 from lockstep.units import parse_number, parse_size_B
 from lockstep.verbs.words.calling import verb
+from lockstep.verbs.words.kinds import LINK, needing
 from lockstep.verbs.words.network import flags, read_network
 from lockstep.verbs.words.option import Option
 from lockstep.verbs.words.quantity import Quantity, Size
@@ -21,6 +22,7 @@ _ROUTER = "Router"
 
 
 @verb
+@needing(LINK)
 def experts(
     *,
     experts: Annotated[Quantity, Option("E", "Number of routed experts.")],

@@ -8,6 +8,7 @@ from lockstep.errors import BadInput
 from lockstep.units import parse_frac, parse_size_B, parse_time_s
 from lockstep.verbs.words.algorithms import check_algorithm
 from lockstep.verbs.words.calling import verb
+from lockstep.verbs.words.kinds import LINK, needing
 from lockstep.verbs.words.network import flags, read_network
 from lockstep.verbs.words.option import Option, Switch
 from lockstep.verbs.words.quantity import Quantity, Size, Time
@@ -22,6 +23,7 @@ MOST_WORKERS = 1_000_000
 
 
 @verb
+@needing(LINK)
 def speedup(
     *,
     compute: Annotated[Time, Option("T", "Compute time of a step on one worker.")],

@@ -15,6 +15,7 @@ from lockstep.units import (
     parse_size_B,
 )
 from lockstep.verbs.words.calling import verb
+from lockstep.verbs.words.kinds import LINK, RATE, needing
 from lockstep.verbs.words.network import Network, flags, read_network
 from lockstep.verbs.words.option import Option, Switch
 from lockstep.verbs.words.quantity import FlopRate, Length, Quantity, Size
@@ -33,6 +34,7 @@ MOST_ELEMENT_B = 16.0
 
 
 @verb
+@needing(LINK, RATE)
 def tensor(
     *,
     ranks: Annotated[Quantity, Option("N", "Ranks that share the layer.")],

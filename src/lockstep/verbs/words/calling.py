@@ -121,7 +121,8 @@ def checked(
     everything = {**dict(zip(known.positional, arguments, strict=False)), **named}
     missing = [name for name in known.required if everything.get(name) is None]
     if missing:
-        raise lacking(function, missing, f"see help(lockstep.{function.__name__})")
+        given_words = {word for word, value in everything.items() if value is not None}
+        raise lacking(function, missing, given_words, f"see help(lockstep.{function.__name__})")
     return arguments, named
 
 

@@ -7,12 +7,13 @@ its own. Nothing is imported, so that the check costs nothing.
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from lockstep.errors import LONGEST, BadInput
 from lockstep.verbs.words.option import Argument, Declared, Named, annotated, declared_of, resolved
@@ -27,8 +28,29 @@ ARTICLES = {
 SEVERAL_CLASSES = {"Model": ("Transformer", "ConvNet")}
 """Names of unions of classes."""
 LARGEST = sys.float_info.max
+NEEDS = "needs"
+"""Attribute of functions that `needing` marked."""
+SENTENCE = re.compile(r"(?<!e\.g)\. ")
+Function = TypeVar("Function", bound=Callable[..., Any])
 CALLED = ("Callable", "Progress")
 """Names of what is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Sets of keywords of which one must be given, and how a message asks for them."""
+
+    either: tuple[frozenset[str], ...]
+    words: str
+
+
+LINK = Need((frozenset({"cluster"}), frozenset({"latency", "bandwidth"})), "--latency and --bandwidth, or --cluster")
+RATE = Need((frozenset({"cluster"}), frozenset({"flops"})), "--flops, or --cluster")
+RUN = (
+    Need((frozenset({"cluster"}),), "--cluster (e.g. dgx-h100:64)"),
+    Need((frozenset({"batch"}), frozenset({"batch_tokens"})), "--batch (sequences, e.g. 512) or --batch-tokens"),
+)
+"""What every verb about a training run needs beside the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +101,35 @@ class Signature:
     """Keywords that must have a value."""
 
 
-def lacking(function: Callable[..., Any], names: Sequence[str], more: str) -> BadInput:
-    """The error that names all the keywords that `function` lacks, and what each means; `more`: where to read on."""
-    known = signature(function)
+def needing(*needs: Need) -> Callable[[Function], Function]:
+    """Marks a function that must be given one of several sets of keywords, beside those that are required."""
+
+    def mark(function: Function) -> Function:
+        setattr(function, NEEDS, needs)
+        return function
+
+    return mark
+
+
+def lacking(function: Callable[..., Any], names: Sequence[str], given: Iterable[str], more: str) -> BadInput:
+    """The error that names all the keywords that `function` lacks, and what each means; `more`: where to read on.
+
+    With them it names what else must be given, beside the keywords `given`.
+    """
+    known, known_words = signature(function), set(given)
     everything = {**known.kinds, **({known.rest.name: known.rest} if known.rest else {})}
-    missing = [everything[name] for name in names]
-    if len(missing) == 1:
-        return BadInput(f"must be given{_meaning(missing[0])}; {more}", missing[0].where)
-    return BadInput(f"must be given: {', '.join(kind.where + _meaning(kind) for kind in missing)}; {more}")
+    said = [everything[name].where + _meaning(everything[name]) for name in names]
+    needs = getattr(function, NEEDS, RUN if {"cluster", "batch", "batch_tokens"} <= set(known.kinds) else ())
+    said += [need.words for need in needs if not any(known_words >= one for one in need.either)]
+    if len(said) == 1:
+        (missing,) = (everything[name] for name in names)
+        return BadInput(f"must be given{_meaning(missing)}; {more}", missing.where)
+    return BadInput(f"must be given: {'; '.join(said)}; {more}")
 
 
 def _meaning(kind: Kind) -> str:
     """The first sentence of the help text, in brackets."""
-    said = kind.declared.help.split(". ")[0].rstrip(".") if kind.declared else ""
+    said = SENTENCE.split(kind.declared.help)[0].rstrip(".") if kind.declared else ""
     return f" ({said})" if said else ""
 
 
