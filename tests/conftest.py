@@ -102,4 +102,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The processor time of all tests."""
     # Where there are workers, this process has only waited for them; those that have ended are among its children.
     used_s = sum(_OF_WORKERS_S) if _OF_WORKERS_S else processor_s()
-    terminalreporter.write_line(f"processor time: {used_s:,.0f} s, of tests and all that they started")
+    terminalreporter.write_line(f"processor time: {used_s:,.1f} s, of tests and all that they started")
