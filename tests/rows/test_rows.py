@@ -83,7 +83,7 @@ def test_an_answer_that_ctrl_c_cut_short_is_no_row_and_ends_the_list(
         return sizes(job, grid)
 
     monkeypatch.setattr(candidates, "peak_B", counted)
-    lockstep.plan(**asked | {"seq": 512}, cluster="dgx-h100:1")
+    lockstep.plan(**asked | {"seq": 512}, cluster="dgx-h100:1").to_dict()
     # In the second plan, when a part of it has been searched.
     stop_at[0], calls[0] = calls[0] + 2, 0
     store = tmp_path / "plans.sweep"

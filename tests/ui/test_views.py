@@ -118,7 +118,7 @@ def test_a_report_can_be_read_without_script(opened: Opened, file: Path, plan: P
     for said in (
         format_time(plan.best.step_time_s),
         format_size(float(plan.best.memory.total_B)),
-        f"{plan.findings.evaluated:,}",
+        f"{plan.findings.considered:,}",
     ):
         assert said in text
     assert page.locator("svg").count() >= 2

@@ -63,8 +63,9 @@ def plan(
         if not goal.alone or not (beside := asked.beside(Job(model, recipe, cluster.num_devices), cluster, None)):
             raise
         raise Infeasible(f"{error}; {'; '.join(map(str, beside))}", error.violations) from error
-    find = cache(partial(asked.beside, found.job, found.cluster, found.best))
-    return replace(found, software=software, find_neighbours=find)
+    if found.findings.complete:
+        found = replace(found, find_neighbours=cache(partial(asked.beside, found.job, found.cluster, found.best)))
+    return replace(found, software=software)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +107,18 @@ class _Asked:
         return found
 
     def quickly(self, job: Job, part: Cluster) -> float:
-        """Seconds of the fastest layout in a part of the space; infinity where nothing fits."""
-        some = narrowed(self.space_of(job, part))
-        return next((one.step_time_s for one in search(job, part, some, top=1, takes=self.takes_of(job)).best), inf)
+        """Seconds of the fastest layout in a part of the space; infinity where nothing fits. Passes on a Ctrl-C."""
+        found = search(job, part, narrowed(self.space_of(job, part)), top=1, takes=self.takes_of(job))
+        if not found.complete:
+            raise KeyboardInterrupt
+        return next((one.step_time_s for one in found.best), inf)
 
     def planned(self, job: Job, part: Cluster) -> Estimate:
-        """The best layout by the same goal on all devices. Raises Infeasible."""
-        goal = self.goal if self.goal.alone else Goal("time")
-        return _plan_on(job, part, goal, self.searched(job, part)).best
+        """The best layout by the same goal on all devices. Raises Infeasible, and passes on a Ctrl-C."""
+        goal, found = self.goal if self.goal.alone else Goal("time"), self.searched(job, part)
+        if not found.complete:
+            raise KeyboardInterrupt
+        return _plan_on(job, part, goal, found).best
 
     def beside(self, job: Job, part: Cluster, best: Estimate | None) -> tuple[Neighbour, ...]:
         """The questions close to the one answered by `best` that have a much better answer."""

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -32,6 +33,8 @@ NEEDS = "needs"
 """Attribute of functions that `needing` marked."""
 SENTENCE = re.compile(r"(?<!e\.g)\. ")
 Function = TypeVar("Function", bound=Callable[..., Any])
+DROPPED = "InMemory"
+"""Name of a file that was dropped on the page, which stands for a path."""
 CALLED = ("Callable", "Progress")
 """Names of what is called."""
 
@@ -195,6 +198,8 @@ def _fits(value: Any, part: Any) -> bool:
     if part in (int, float):
         return _is_number(value) and (part is float or isinstance(value, int))
     if part is Any or part is object:
+        return True
+    if part is Path and _is_one_of(value, DROPPED):
         return True
     origin = get_origin(part)
     if origin is not None:
