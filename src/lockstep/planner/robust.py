@@ -8,8 +8,8 @@
 
 The first is the one of these with the shortest time when things go badly; of those within TIE_FRAC of it, the one with
 fewest kinds of parallelism and chunks, then the fastest. What is so little slower by the formulas is no slower as far
-as anyone can tell: prediction errors are several times that. A layout that is not safe may run out of memory, and then
-takes no time at all but the engineer's: up to SAFE_FRAC of the time is given up against that.
+as anyone can tell: prediction errors are several times that. A layout that is not safe may run out of memory, which
+ends the run: up to SAFE_FRAC of the time is given up to avoid it.
 """
 
 from __future__ import annotations
