@@ -137,7 +137,7 @@ def test_bad_models_are_located(verb: str, model: str, message: str) -> None:
     [
         (("pln",), "unknown command 'pln'; did you mean plan?"),
         (("",), "unknown command"),
-        (("plan",), "MODEL: must be given"),
+        (("plan",), "must be given: MODEL ("),
         (("plan", "gpt2"), "--cluster: give the cluster to train on"),
         (("plan", "gpt2", "--cluster"), "--cluster"),
         (("plan", "gpt2", "--clutser", "x"), "--clutser: no such flag; did you mean --cluster?"),
