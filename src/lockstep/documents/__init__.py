@@ -71,12 +71,16 @@ class Locate:
 
 def read_yaml(path: str | Path) -> tuple[Document, Locate]:
     """The mapping in a YAML file without its `schema`, and where each key stands. Raises BadInput for a newer one."""
-    file = str(path)
-    data, locate = _mapping(file, _yaml_events(read_text(path, MAX_YAML_B), file))
+    data, locate = parse_yaml(read_text(path, MAX_YAML_B), str(path))
     said = data.pop("schema", SCHEMA)
     if type(said) is not int or said != SCHEMA:
         raise BadInput(f"this Lockstep reads schema {SCHEMA}, not {brief(json.dumps(said))}", locate("schema"))
     return data, locate
+
+
+def parse_yaml(text: str, file: str) -> tuple[Document, Locate]:
+    """The mapping in YAML text that is called `file`, and where each key stands."""
+    return _mapping(file, _yaml_events(text, file))
 
 
 def read_json(path: str | Path) -> tuple[Document, Locate]:

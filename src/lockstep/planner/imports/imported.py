@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from lockstep.errors import BadInput
+from lockstep.planner.imports.said import Row, Said
 from lockstep.types.plain import Json
 from lockstep.workload import Model
 
-MOST_SETTINGS = 20_000
-"""Of a file; more are taken for a mistake, or for aliases of aliases."""
 Followed = Callable[[int], object]
 """A word that follows from the number of devices."""
+LOUD = ("unknown", "contradictory")
+"""Classes of words that are said before a verdict."""
+COUNTED = {"read": "read", "harmless": "harmless", "yours": "for you to decide", "unknown": "not understood",
+           "contradictory": "contradictory"}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -24,8 +27,10 @@ class Imported:
     words: Json = field(default_factory=dict)
     layout: Json = field(default_factory=dict)
     model: str | Model | None = None
-    unread: list[str] = field(default_factory=list)
-    """Settings that may change the answer and have no word here."""
+    table: tuple[Row, ...] = ()
+    """What became of every word of the file."""
+    because: str = ""
+    """The word by which the format was recognised."""
 
     def set(self, words: Json, **values: object) -> None:
         """Adds the words that have a value."""
@@ -35,9 +40,15 @@ class Imported:
         """Adds the degrees above one."""
         self.layout |= {name: value for name, value in values.items() if value > 1}
 
-    def missing(self, names: Iterable[str], said: Mapping[str, object]) -> None:
-        """Notes those of `names` that are said and switched on."""
-        self.unread += [f"{name}={said[name]}" for name in names if said.get(name) not in (None, False, 0, "", "none")]
+    def finished(self, said: Said, because: str) -> Imported:
+        """This, with what became of every word."""
+        self.table, self.because = said.rows(), because
+        return self
+
+    @property
+    def unread(self) -> list[str]:
+        """Words that were not understood or contradict one another, with their values."""
+        return [f"{row.word}={row.value}" for row in self.table if row.kind in LOUD]
 
     @property
     def dense_ranks(self) -> int:
@@ -56,27 +67,11 @@ class Imported:
         read = ", ".join(
             f"{key} {'by the number of devices' if callable(value) else value}" for key, value in said.items()
         )
-        left = f"; without a word here and left out: {', '.join(self.unread)}" if self.unread else ""
+        left = f"; not understood and left out: {', '.join(self.unread)}" if self.unread else ""
         return f"read from {name} ({self.software}): {read or 'nothing'}{left}"
 
-
-def integer(said: Mapping[str, Any], name: str, default: int = 1) -> int:
-    """A whole number among settings. Raises BadInput."""
-    value = said.get(name)
-    if value is None or value == "auto":
-        return default
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        raise BadInput(f"{name} must be a whole number, got {str(value)[:40]!r}", "MODEL") from None
-
-
-def flat(data: Mapping[str, Any], above: str = "") -> Json:
-    """Nested mappings as one, keys joined by dots."""
-    found: Json = {}
-    for name, value in data.items():
-        path = f"{above}.{name}" if above else str(name)
-        found |= flat(value, path) if isinstance(value, dict) else {path: value}
-        if len(found) > MOST_SETTINGS:
-            raise BadInput(f"has more than {MOST_SETTINGS:,} settings", "MODEL")
-    return found
+    def counts(self, name: str) -> str:
+        """How many words of the file became what, and by what the format was recognised."""
+        found = Counter(row.kind for row in self.table)
+        each = ", ".join(f"{found[kind]} {said}" for kind, said in COUNTED.items() if found[kind])
+        return f"{name} is {self.software}, recognised by {self.because}: {len(self.table)} words, {each}."

@@ -1,0 +1,162 @@
+"""`Said`: the words of a file under its format, each checked before anything is read and classified afterwards.
+
+    said["zero_optimization.stage"]        the value as its kind has it, or the default of the software
+    said.rows()                            what became of every word: the table that an answer carries
+
+A word is *read* if a reader asked for it, so that the table cannot promise more than was looked at. One that the format
+knows, and that nothing asked for, changes nothing beside the others. Misspelled words, and those whose names are like
+names that change time or memory, are refused until they are accepted by name.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from lockstep.errors import BadInput, closest
+from lockstep.planner.imports.formats import Format, Unfit, converted, meaningful, parts
+from lockstep.planner.imports.text import Text
+from lockstep.types.plain import Json, plain
+
+CLASSES = ("read", "harmless", "yours", "unknown", "contradictory")
+"""What becomes of a word."""
+NOTHING_BESIDE = "has no effect beside the others"
+MOST_NAMED = 5
+"""Words that one refusal names."""
+MOST_UNKNOWN = 200
+"""Words that a format does not have; more are a file of another kind."""
+MISSPELLED = 0.85
+"""Likeness from which a word is taken for a misspelled one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A word of a file, and what became of it."""
+
+    word: str
+    value: object
+    kind: str
+    """One of CLASSES."""
+    meaning: str
+    """What it was read as, or why it was not."""
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return {"word": self.word, "value": plain(self.value), "class": self.kind, "as": self.meaning}
+
+
+@dataclass(slots=True)
+class Said:
+    """The words of a text under a format. Raises BadInput for a value of another kind, and for words that are refused."""
+
+    format: Format
+    text: Text
+    accepted: Collection[str] = ()
+    asked: set[str] = field(default_factory=set)
+    noted: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Class and meaning of words that a reader decided on."""
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for word, value in self.text.words.items():
+            if value is not None and value != {}:
+                self.values[word] = self._checked(word, value)
+        self._refuse_unknown()
+
+    def __getitem__(self, word: str) -> Any:
+        """The value of a word of the format, or the default of the software; it counts as read."""
+        kind, _, default = self.format.read[word]
+        self.asked.add(word)
+        value = self.values.get(word, default)
+        return None if value == "auto" and kind.endswith("or auto") else value
+
+    def __contains__(self, word: str) -> bool:
+        """Whether the file has a value for it."""
+        return word in self.values
+
+    def automatic(self, word: str) -> bool:
+        """Whether the file leaves it to the software."""
+        return self.values.get(word) == "auto"
+
+    def leave(self, word: str, why: str) -> None:
+        """Notes that the value of a word cannot be said here: `why` names what it changes."""
+        self.noted[word] = ("unknown", why)
+
+    def contradiction(self, word: str, why: str) -> None:
+        """Notes that a word contradicts another; `why` says which one counts."""
+        self.noted[word] = ("contradictory", why)
+
+    def refuse(self, word: str, why: str) -> BadInput:
+        """The error of a word whose value cannot stand, located at its line."""
+        return BadInput(f"{word} {why}", self.text.where(word))
+
+    def rows(self) -> tuple[Row, ...]:
+        """What became of every word, in the order of the file."""
+        return tuple(Row(word, value, *self._became(word, value)) for word, value in self.text.words.items())
+
+    def _became(self, word: str, value: object) -> tuple[str, str]:
+        known, kind = self.format.kind_of(word)
+        if word in self.text.repeated:
+            return "contradictory", f"given twice, first as {self.text.repeated[word]}; the last counts"
+        if word in self.noted:
+            return self.noted[word]
+        if value is None or value == {}:
+            return "harmless", "no value"
+        if known == "read":
+            return ("read", self.format.read[word][1]) if word in self.asked else ("harmless", NOTHING_BESIDE)
+        if known == "left out":
+            _, why, off = self.format.left_out[word]
+            return ("harmless", "at a value that changes nothing") if self._off(word, off) else ("unknown", why)
+        if known == "yours":
+            return "yours", "no plan can decide it" if kind != "text" else "for you to say"
+        if known == "harmless":
+            return "harmless", "changes neither time nor memory"
+        near = closest(word, list(self.format.read))[:1]
+        return "unknown", f"no word of {self.format.software}" + (f"; the nearest is {near[0]}" if near else "")
+
+    def _off(self, word: str, off: tuple[Any, ...]) -> bool:
+        return self.values[word] in (False, 0, "", "none", *off) or self.automatic(word)
+
+    def _checked(self, word: str, value: Any) -> Any:
+        known, kind = self.format.kind_of(word)
+        if word in self.format.sections:
+            raise self.refuse(word, f"is a section of {self.format.software} and holds settings, not {_short(value)}")
+        try:
+            return value if known == "unknown" else converted(kind, value)
+        except Unfit as error:
+            raise self.refuse(word, f"{error}, got {_short(value)}") from None
+
+    def _refuse_unknown(self) -> None:
+        """Raises BadInput for words that may be meant to change time or memory, all at once."""
+        unknown = [one for one in self.values if self.format.kind_of(one)[0] == "unknown" and not self._is_accepted(one)]
+        if len(unknown) > MOST_UNKNOWN:
+            raise self.refuse(unknown[0], f"and {len(unknown) - 1:,} other words are none of {self.format.software}")
+        found = [word for word in unknown if parts(word) & meaningful() or self._near(word)]
+        if not found:
+            return
+        word, near = found[0], self._near(found[0])
+        meant = f"; did you mean {near}?" if near else ""
+        others = ", ".join(found[1:MOST_NAMED]) + (", ..." if len(found) > MOST_NAMED else "")
+        more = f" So are {others}." if others else ""
+        raise self.refuse(
+            word,
+            f"is no word of {self.format.software}, and its name is like those that change time or memory{meant}{more} "
+            f"To leave a word out: --accept-unknown {word}",
+        )
+
+    def _near(self, word: str) -> str:
+        """The word of the format that is probably meant, or nothing."""
+        known = {**self.format.read, **self.format.left_out}
+        near = difflib.get_close_matches(word, known, 1, MISSPELLED)
+        last = word.rpartition(".")[2]
+        return near[0] if near else next((one for one in known if one.rpartition(".")[2] == last), "")
+
+    def _is_accepted(self, word: str) -> bool:
+        return any(fnmatchcase(word, pattern.lstrip("-")) for pattern in self.accepted)
+
+
+def _short(value: object) -> str:
+    return repr(value)[:40]
