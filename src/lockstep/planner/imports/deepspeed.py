@@ -83,7 +83,7 @@ def _limits(found: Imported, said: Said, model: Model | None) -> None:
         value = said[key]
         if said.automatic(key) and one.name not in filled:
             said.leave(key, "is left to other software; the default of DeepSpeed is taken")
-        if value is not None or said.automatic(key) and one.name in filled:
+        if value is not None or (said.automatic(key) and one.name in filled):
             limits[one.name] = filled[one.name] if value is None else value
     changed = Limits(**limits).changed
     found.set(found.words, gather_limits=",".join(f"{name}={number}" for name, number in changed.items()) or None)

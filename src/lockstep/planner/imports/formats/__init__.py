@@ -21,8 +21,6 @@ from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
-from lockstep.errors import BadInput
-
 NUMERIC = re.compile(r"(whole|number)(?: (-?[\d.e+]+)?\.\.(-?[\d.e+]+)?)?")
 SWITCHED = {
     **dict.fromkeys(("true", "yes", "on", "y", "1"), True),
@@ -140,7 +138,7 @@ class Format:
 
 @cache
 def format_of(key: str) -> Format:
-    """The format of that name. Raises BadInput for a file of ours that is wrong."""
+    """The format of that name."""
     import tomllib
 
     data = tomllib.loads(files(__name__).joinpath(f"{key}.toml").read_text(encoding="utf-8"))
@@ -166,13 +164,14 @@ def parts(word: str) -> set[str]:
 
 def keys() -> tuple[str, ...]:
     """All formats, by the names of their files."""
-    return tuple(sorted(one.name.removesuffix(".toml") for one in files(__name__).iterdir() if one.name[-5:] == ".toml"))
+    return tuple(sorted(one.name[:-5] for one in files(__name__).iterdir() if one.name.endswith(".toml")))
 
 
-GENERIC = frozenset(
-    "a and args by config cfg data default dir enable enabled file for from id in init is kwargs max min mode model name "
-    "no not num number of on or path per policy size the to train trainer training type use value with".split()
-)
+GENERIC = frozenset({
+    "a", "and", "args", "by", "cfg", "config", "data", "default", "dir", "enable", "enabled", "file", "for", "from", "id",
+    "in", "init", "is", "kwargs", "max", "min", "mode", "model", "name", "no", "not", "num", "number", "of", "on", "or",
+    "path", "per", "policy", "size", "the", "to", "train", "trainer", "training", "type", "use", "value", "with",
+})  # fmt: skip
 """Parts of names that say nothing of time or memory."""
 
-__all__ = ["BadInput", "Format", "Unfit", "converted", "described", "format_of", "keys", "meaningful", "parts"]
+__all__ = ["Format", "Unfit", "converted", "described", "format_of", "keys", "meaningful", "parts"]
