@@ -80,7 +80,7 @@ class Said:
         return tuple(Row(word, value, *self._became(word, value)) for word, value in self.text.words.items())
 
     def _became(self, word: str, value: object) -> tuple[str, str]:
-        known, kind = self.format.kind_of(word)
+        known, _ = self.format.kind_of(word)
         if word in self.text.repeated:
             return "contradictory", f"given twice, first as {self.text.repeated[word]}; the last counts"
         if word in self.noted:
@@ -91,13 +91,10 @@ class Said:
             return ("read", self.format.read[word][1]) if word in self.asked else ("harmless", NOTHING_BESIDE)
         if known == "left out":
             _, why, off = self.format.left_out[word]
-            return (
-                ("harmless", "at a value that changes nothing")
-                if self._off(word, off)
-                else ("unknown", f"not modelled: {why}")
-            )
+            off_here = self._off(word, off)
+            return ("harmless", "at a value that changes nothing") if off_here else ("unknown", f"not modelled: {why}")
         if known == "yours":
-            return "yours", "no plan can decide it" if kind != "text" else "for you to say"
+            return "yours", "no plan can decide it"
         if known == "harmless":
             return "harmless", "changes neither time nor memory"
         near = closest(word, list(self.format.read))[:1]

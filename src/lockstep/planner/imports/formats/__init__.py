@@ -168,9 +168,9 @@ def keys() -> tuple[str, ...]:
 
 
 GENERIC = frozenset({
-    "a", "and", "args", "by", "cfg", "config", "data", "default", "dir", "enable", "enabled", "file", "for", "from", "id",
-    "in", "init", "is", "kwargs", "max", "min", "mode", "model", "name", "no", "not", "num", "number", "of", "on", "or",
-    "path", "per", "policy", "size", "the", "to", "train", "trainer", "training", "type", "use", "value", "with",
+    "a", "and", "args", "by", "cfg", "config", "data", "default", "dir", "enable", "enabled", "file", "for", "from",
+    "id", "in", "init", "is", "kwargs", "max", "min", "mode", "model", "name", "no", "not", "num", "number", "of", "on",
+    "or", "path", "per", "policy", "size", "the", "to", "train", "trainer", "training", "type", "use", "value", "with",
 })  # fmt: skip
 """Parts of names that say nothing of time or memory."""
 
