@@ -67,6 +67,10 @@ class Said:
         """Notes that the value of a word cannot be said here: `why` names what it changes."""
         self.noted[word] = ("unknown", f"not modelled: {why}")
 
+    def open(self, word: str, why: str) -> None:
+        """Notes that a word leaves to other software what an answer had to assume."""
+        self.noted[word] = ("yours", why)
+
     def contradiction(self, word: str, why: str) -> None:
         """Notes that a word contradicts another; `why` says which one counts."""
         self.noted[word] = ("contradictory", why)
