@@ -12,8 +12,8 @@ import re
 from pathlib import Path
 
 import pytest
-from effort import ALL
 
+from effort import ALL
 from lockstep.errors import BadInput
 from lockstep.planner.from_file import LOUD
 from lockstep.planner.imports import READERS, Imported, recognised
