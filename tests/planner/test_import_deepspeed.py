@@ -139,7 +139,7 @@ def test_thousands_of_words_of_another_kind_are_refused_at_once() -> None:
 def test_configurations_of_public_projects(
     name: str, words: dict[str, Any], layout: dict[str, Any], loud: set[str]
 ) -> None:
-    """What an engineer reads in them: Adam and its 1-bit form are of DeepSpeed's tutorials, the others of fine-tuning."""
+    """What an engineer reads in them; the first two are left to a Trainer in part."""
     found = recognised((SAMPLES / f"deepspeed-{name}.json").read_text(encoding="utf-8"), "ds.json", model("llama3-8b"))
     assert found is not None
     assert found.words.items() >= words.items()
