@@ -157,6 +157,7 @@ def test_an_answer_carries_the_table_and_an_unknown_word_is_accepted_by_name(tmp
     found = lockstep.estimate(asked, "dgx-h100:1", seq=2048, accept_unknown="zero_optimization.stage3_*").to_dict()
     assert {row["word"]: row["class"] for row in found["imported"]}["zero_optimization.stage3_max_reuse"] == "unknown"
     assert [row["as"] for row in found["imported"] if row["word"] == "train_batch_size"] == ["batch"]
+    assert found["imported_from"]["recognised_by"] == "zero_optimization"
     assert "imported" not in lockstep.estimate("llama3-8b", "dgx-h100:1", batch=64, zero=1).to_dict()
     with pytest.raises(BadInput, match="--accept-unknown: belongs to a configuration"):
         lockstep.estimate("llama3-8b", "dgx-h100:1", batch=64, zero=1, accept_unknown="x")
