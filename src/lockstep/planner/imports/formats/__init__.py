@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
@@ -126,14 +126,20 @@ class Format:
             return "read", self.read[word][0]
         if word in self.left_out:
             return "left out", self.left_out[word][0]
-        for name, patterns in (("harmless", self.harmless), ("yours", self.yours)):
+        named = (("harmless", self.harmless), ("yours", self.yours))
+        for name, patterns in named:
             if word in patterns:
                 return name, patterns[word]
-        for name, patterns in (("harmless", self.harmless), ("yours", self.yours)):
-            for pattern, kind in patterns.items():
-                if "*" in pattern and fnmatchcase(word, pattern):
-                    return name, kind
-        return "unknown", "any"
+        if not self._any_pattern.fullmatch(word):
+            return "unknown", "any"
+        return next((name, kind) for name, patterns in named for pattern, kind in patterns.items()
+                    if fnmatchcase(word, pattern))  # fmt: skip
+
+    @cached_property
+    def _any_pattern(self) -> re.Pattern[str]:
+        """All patterns at once: a file may hold thousands of words that none of them has."""
+        patterns = [one for one in (*self.harmless, *self.yours) if "*" in one]
+        return re.compile("|".join(map(translate, patterns)) or r"(?!)")
 
 
 @cache
