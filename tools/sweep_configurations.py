@@ -144,7 +144,11 @@ def counted(kind: str, file: dict[str, Any]) -> tuple[int, int, bool | None]:
         return total, frozen, out.weight is model.get_input_embeddings().weight
     if name.endswith("TextModel") and "architectures" not in file:
         # The head of a text model whose class has pictures before it: a table of its own, or the input's.
-        return total + (not getattr(config, "tie_word_embeddings", False)) * config.vocab_size * config.hidden_size, frozen, None
+        return (
+            total + (not getattr(config, "tie_word_embeddings", False)) * config.vocab_size * config.hidden_size,
+            frozen,
+            None,
+        )
     return total, frozen, None
 
 
@@ -224,7 +228,7 @@ def main() -> None:
         found = swept(kind)
         groups = ",\n".join(json.dumps(group, separators=(",", ":")) for group in found.pop("groups"))
         lines.append(f'"{kind}": {json.dumps(found)[:-1]}, "groups": [\n{groups}\n]}}')
-        print(f"{kind:20} {groups.count('{') :6}", flush=True)
+        print(f"{kind:20} {groups.count('{'):6}", flush=True)
     head = f'{{"transformers": "{transformers.__version__}", "families": {{\n'
     Path(sys.argv[1]).write_text(head + ",\n".join(lines) + "\n}}\n", encoding="utf-8")
 

@@ -32,6 +32,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json
 from lockstep.vocabulary import architecture
 from lockstep.workload.architecture import Attention, ConvNet, Experts, LatentAttention, Mlp, Model, Rotary, Transformer
+from lockstep.workload.classifier import Classifier
 from lockstep.workload.hub import cached_config, config_in, hub_names, is_hub_id
 from lockstep.workload.modulation import Modulation
 from lockstep.workload.parameters import parameters
@@ -43,7 +44,9 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 KINDS = {"transformer": Transformer, "convnet": ConvNet}
-NESTED = (Attention, LatentAttention, Mlp, Experts, Rotary, Patches, Modulation, Mamba, Mamba2, DeltaNet)
+NESTED = (
+    Attention, LatentAttention, Mlp, Experts, Rotary, Patches, Modulation, Classifier, Mamba, Mamba2, DeltaNet,
+)  # fmt: skip
 FILE_SUFFIXES = (".json", ".yaml", ".yml")
 OTHERWISE = "it is not in the catalog (lockstep catalog models); a config.json or a YAML file describes any model"
 """Said of a model that is not known."""
@@ -63,7 +66,8 @@ def build(fields: Mapping[str, Any]) -> Model:
     if experts:
         experts = Experts(**{**experts, "dense_layers": tuple(experts.get("dense_layers", ()))})
     mlp = given.pop("mlp", None)
-    for word, record in (("rotary", Rotary), ("patches", Patches), ("modulation", Modulation)):
+    records = (("rotary", Rotary), ("patches", Patches), ("modulation", Modulation), ("classifier", Classifier))
+    for word, record in records:
         if given.get(word):
             given[word] = record(**given[word])
     given["pattern"] = tuple(given.get("pattern") or ())

@@ -24,6 +24,7 @@ from lockstep.workload import huggingface_layers as layered
 from lockstep.workload.architecture import Model, Transformer
 from lockstep.workload.checks import shortened
 from lockstep.workload.config_reader import ConfigReader
+from lockstep.workload.huggingface_heads import with_head
 from lockstep.workload.huggingface_images import dit, resnet, vit
 from lockstep.workload.huggingface_numbers import numerics
 from lockstep.workload.huggingface_pairs import t5
@@ -164,8 +165,10 @@ def _read(data: Document, locate: Locate, path: str | Path) -> Model:
     if family is None:
         raise BadInput(_unsupported(kind), config.where("model_type"))
     try:
-        named: Json = {"name": _name(data, Path(path)), "notes": tuple(_left_out(config))}
-        return replace(family(text), **named, **numerics(inner, text))
+        made = family(replace(text, data={**text.data, "model_type": inner}))
+        notes = (*_left_out(config), *made.notes)
+        named: Json = {"name": _name(data, Path(path)), "notes": notes}
+        return with_head(replace(made, **named, **numerics(inner, text)), inner, config)
     except BadInput as error:
         if error.where and error.where.startswith(str(path)):
             raise
