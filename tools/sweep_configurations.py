@@ -1,6 +1,6 @@
 """Counts parameters of the classes of the `transformers` package while one key of config.json changes at a time.
 
-    python tools/sweep_configurations.py tests/workload/oracle/sweep.json
+    python tools/sweep_configurations.py tests/workload/oracle/sweep.json.gz
 
 Needs torch and transformers: run it in an environment of its own. Every family starts from a small config.json, `base`.
 A change sets or removes one of: every key that the config class writes, every alias that it accepts, every name that
@@ -8,12 +8,13 @@ the source of its models reads from a configuration, and `architectures`, with t
 is made on the meta device from exactly the file that the test reads. Changes that the class refuses are left out.
 
 A group of the table holds the changes that give one result: parameters, those among them that are stored but get no
-gradient (only corrections of routers are), and whether the output table is the input table. REMOVED marks a key that is
-not there, which differs from null.
+gradient (only corrections of routers are), and whether the output table is the input table. Keys of nested tables have
+dots. REMOVED marks a key that is not there, which differs from null. `one` lists values of keys that change alone.
 """
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import inspect
 import json
@@ -74,6 +75,18 @@ WORDS: dict[str, list[str]] = {
     "hybrid_override_pattern": ["ME*-", "M-M-"],
 }  # type: ignore[dict-item]  # fmt: skip
 """Words of keys that hold one, and numbers of those that hold one or "auto"."""
+OTHERS: dict[str, list[Any]] = {
+    "attention_bias": [True], "mlp_bias": [True], "use_bias": [True], "qkv_bias": [False], "bias": [True],
+    "use_qk_norm": [True], "qk_layernorm": [True], "lm_head_bias": [True], "attention_out_bias": [True],
+    "num_key_value_heads": [1], "head_dim": [32], "n_shared_experts": [2], "shared_intermediate_size": [16],
+    "num_experts": [4], "n_routed_experts": [4], "moe_intermediate_size": [16], "intermediate_size": [96],
+    "num_nextn_predict_layers": [1], "type_vocab_size": [3], "add_cross_attention": [True], "is_gated_act": [True],
+    "sliding_window": [64], "layer_norm_elementwise_affine": [False], "tie_word_embeddings": [True, False],
+    "position_embedding_type": ["absolute"], "embedding_size": [32], "kv_lora_rank": [16],
+}  # fmt: skip
+"""Keys of one family that its file may hold where another's class does not know them."""
+PICTURED = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "gemma3", "llama4", "qwen3_5", "qwen3_5_moe")
+"""Model types with a text model beside one of images; of the first four no class makes the text model with its head."""
 IMAGES = ("resnet", "vit")
 ENCODERS = ("bert", "roberta")
 UNTRIED = {
@@ -94,6 +107,8 @@ def tables() -> tuple[Any, Any]:
 
 def base_of(kind: str) -> dict[str, Any]:
     """The small config.json of a family."""
+    if kind in PICTURED:
+        return {"model_type": kind, "text_config": base_of(tables()[0].CONFIG_MAPPING[kind]().text_config.model_type)}
     written = tables()[0].CONFIG_MAPPING[kind]().to_dict()
     found = {key: value for key, value in SMALL.items() if key in written} | OWN.get(kind, {})
     pad = written.get("pad_token_id")
@@ -103,9 +118,11 @@ def base_of(kind: str) -> dict[str, Any]:
 
 
 def class_of(kind: str) -> str:
-    """The class that makes a whole model of a family whose file names none; without one for text, its bare model's."""
+    """The class that makes a whole model of a family whose file names none."""
     models = tables()[1]
-    if kind in IMAGES:
+    if kind in PICTURED:
+        whole = models.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    elif kind in IMAGES:
         whole = models.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES
     elif kind in ENCODERS:
         whole = models.MODEL_MAPPING_NAMES
@@ -113,7 +130,7 @@ def class_of(kind: str) -> str:
         whole = models.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
     else:
         whole = models.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    return str(whole.get(kind) or models.MODEL_MAPPING_NAMES[kind])
+    return str(whole[kind])
 
 
 def heads_of(kind: str) -> list[str]:
@@ -126,7 +143,10 @@ def heads_of(kind: str) -> list[str]:
 
 
 def counted(kind: str, file: dict[str, Any]) -> tuple[int, int, bool | None]:
-    """(parameters, those without gradient, whether the output table is the input table) of the class of a file."""
+    """(parameters, those without gradient, whether the output table is the input table) of the class of a file.
+
+    Of a model with one of images beside it, those of the text model and of its head alone.
+    """
     import torch
     import transformers
 
@@ -135,21 +155,16 @@ def counted(kind: str, file: dict[str, Any]) -> tuple[int, int, bool | None]:
     with torch.device("meta"):
         model = getattr(transformers, name)(config)
     model.tie_weights()
-    buffers = {one: value.numel() for one, value in model.named_buffers() if one.endswith("correction_bias")}
-    stored = sum(buffers[one] for one in model.state_dict() if one in buffers)
-    total = sum(one.numel() for one in model.parameters()) + stored
-    frozen = stored + sum(v.numel() for n, v in model.named_parameters() if n.endswith("correction_bias"))
     out = model.get_output_embeddings()
-    if out is not None:
-        return total, frozen, out.weight is model.get_input_embeddings().weight
-    if name.endswith("TextModel") and "architectures" not in file:
-        # The head of a text model whose class has pictures before it: a table of its own, or the input's.
-        return (
-            total + (not getattr(config, "tie_word_embeddings", False)) * config.vocab_size * config.hidden_size,
-            frozen,
-            None,
-        )
-    return total, frozen, None
+    tied = None if out is None else out.weight is model.get_input_embeddings().weight
+    part = model.get_decoder() if kind in PICTURED else model
+    inside = {id(one) for one in part.parameters()}
+    beside = 0 if out is None or id(out.weight) in inside else out.weight.numel()
+    buffers = {one: value.numel() for one, value in part.named_buffers() if one.endswith("correction_bias")}
+    stored = sum(buffers[one] for one in part.state_dict() if one in buffers)
+    total = sum(one.numel() for one in part.parameters()) + stored + beside
+    frozen = stored + sum(v.numel() for n, v in part.named_parameters() if n.endswith("correction_bias"))
+    return total, frozen, tied
 
 
 def values(key: str, value: Any) -> Iterator[Any]:
@@ -172,13 +187,28 @@ def values(key: str, value: Any) -> Iterator[Any]:
 
 def changes(kind: str, base: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Every change of one key of a family's file."""
+    if kind in PICTURED:
+        text = base["text_config"]
+        inner = changes_of_text(text["model_type"], text) if kind in PICTURED[:4] else ()
+        yield from ({f"text_config.{key}": value for key, value in change.items()} for change in inner)
+        tied = "tie_word_embeddings"
+        yield from ({tied: value, f"text_config.{tied}": not value} for value in (True, False))
+        yield from ({"tie_word_embeddings": tied} for tied in (True, False))
+        return
+    yield from changes_of_text(kind, base)
+    for name in heads_of(kind):
+        yield from ({"architectures": [name], **labels} for labels in LABELS)
+        yield from ({"architectures": [name], "tie_word_embeddings": tied} for tied in (True, False))
+
+
+def changes_of_text(kind: str, base: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Those of keys that the class writes, accepts or reads, and of OTHERS."""
     config = tables()[0].CONFIG_MAPPING[kind].from_dict(dict(base))
     written = {key: value for key, value in config.to_dict().items() if key not in UNTRIED}
     for key, value in written.items():
         if isinstance(value, dict):
-            own = base.get(key, {})
             inner = {one: it for one, it in value.items() if one not in UNTRIED}
-            yield from ({key: own | {one: other}} for one, it in inner.items() for other in values(one, it))
+            yield from ({f"{key}.{one}": other} for one, it in inner.items() for other in values(one, it))
         else:
             yield from ({key: other} for other in values(key, value))
     yield from ({key: REMOVED} for key in base if key != "model_type")
@@ -186,35 +216,53 @@ def changes(kind: str, base: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if isinstance(written.get(key), int):
             yield {key: REMOVED, alias: 2 * written[key]}
     read = set(re.findall(r"config\.([a-z]\w+)|getattr\(\w*config, \"(\w+)\"", source_of(kind)))
-    names = {one or other for one, other in read} - set(written) - UNTRIED
+    names = {one or other for one, other in read} - set(written) - set(OTHERS) - UNTRIED
     yield from ({name: other} for name in sorted(names) if not name.endswith("config") for other in (True, 16))
-    for name in heads_of(kind):
-        yield from ({"architectures": [name], **labels} for labels in LABELS)
-        yield {"architectures": [name], "tie_word_embeddings": not getattr(config, "tie_word_embeddings", False)}
+    yield from ({name: other} for name, its in OTHERS.items() if name not in written for other in its)
 
 
 def source_of(kind: str) -> str:
-    """The source of a family's models, and of the heads that families share."""
+    """The source of a family's models, and of the heads that families share; nothing where images are in it too."""
     import transformers
 
+    if kind not in tables()[1].MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in (*ENCODERS, *IMAGES, "t5", "mt5"):
+        return ""
     own = inspect.getmodule(getattr(transformers, class_of(kind)))
     shared = importlib.import_module("transformers.modeling_layers")
     return inspect.getsource(own) + inspect.getsource(shared) if own else ""
 
 
+def changed(file: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """A file with some keys set or removed."""
+    made: dict[str, Any] = json.loads(json.dumps(file))
+    for key, value in change.items():
+        *outer, name = key.split(".")
+        table = made.setdefault(outer[0], {}) if outer else made
+        table[name] = value
+        if value == REMOVED:
+            del table[name]
+    return made
+
+
 def swept(kind: str) -> dict[str, Any]:
     """The table of a family."""
-    base, groups = base_of(kind), {}
+    base = base_of(kind)
+    groups: dict[tuple[int, int, bool | None], dict[str, Any]] = {}
     for change in [{}, *changes(kind, base)]:
-        file = {key: value for key, value in (base | change).items() if value != REMOVED}
         try:
-            found = counted(kind, file)
+            found = counted(kind, changed(base, change))
         except Exception:  # Whatever a class raises of a value, it does not take it.
             continue
-        groups.setdefault(found, []).append(change)
-    keys = ("count", "untrained", "tied", "changes")
-    return {"class": class_of(kind), "base": base, "groups": [dict(zip(keys, (*found, its), strict=True))
-                                                              for found, its in groups.items()]}  # fmt: skip
+        group = groups.setdefault(found, {"one": {}, "several": []})
+        if len(change) == 1:
+            ((key, value),) = change.items()
+            its = group["one"].setdefault(key, [])
+            its += [] if any(value is it or (value == it and type(value) is type(it)) for it in its) else [value]
+        else:
+            group["several"].append(change)
+    keys = ("count", "untrained", "tied")
+    rows = [dict(zip(keys, found, strict=True)) | group for found, group in groups.items()]
+    return {"class": class_of(kind), "base": base, "groups": rows}
 
 
 def main() -> None:
@@ -230,14 +278,17 @@ def main() -> None:
         lines.append(f'"{kind}": {json.dumps(found)[:-1]}, "groups": [\n{groups}\n]}}')
         print(f"{kind:20} {groups.count('{'):6}", flush=True)
     head = f'{{"transformers": "{transformers.__version__}", "families": {{\n'
-    Path(sys.argv[1]).write_text(head + ",\n".join(lines) + "\n}}\n", encoding="utf-8")
+    text = head + ",\n".join(lines) + "\n}}\n"
+    Path(sys.argv[1]).write_bytes(gzip.compress(text.encode("utf-8"), mtime=0))
 
 
-KINDS = """arcee bamba bert bloom cohere cohere2 dbrx deepseek_v2 deepseek_v3 dots1 ernie4_5 exaone4 falcon gemma gemma2
-gemma3_text glm4 glm4_moe gpt2 gpt_bigcode gpt_neox gpt_oss gptj granite granitemoe granitemoehybrid granitemoeshared
-hunyuan_v1_dense jamba llama llama4_text mamba mamba2 minimax_m2 ministral3 mistral mixtral mpt mt5 nemotron nemotron_h
-olmo olmo2 olmo3 olmoe opt phi phi3 phimoe qwen2 qwen2_5_vl_text qwen2_moe qwen2_vl_text qwen3 qwen3_5_moe_text
-qwen3_5_text qwen3_moe qwen3_next qwen3_vl_moe_text qwen3_vl_text resnet roberta seed_oss smollm3 starcoder2 t5 vit"""
+KINDS = """arcee bamba bert bloom cohere cohere2 dbrx deepseek_v2 deepseek_v3 dots1 ernie4_5 exaone4 falcon
+gemma gemma2 gemma3 gemma3_text glm4 glm4_moe gpt2 gpt_bigcode gpt_neox gpt_oss gptj granite
+granitemoe granitemoehybrid granitemoeshared hunyuan_v1_dense jamba llama llama4 llama4_text mamba
+mamba2 minimax_m2 ministral3 mistral mixtral mpt mt5 nemotron nemotron_h olmo olmo2 olmo3 olmoe opt
+phi phi3 phimoe qwen2 qwen2_5_vl qwen2_moe qwen2_vl qwen3 qwen3_5 qwen3_5_moe qwen3_5_moe_text
+qwen3_5_text qwen3_moe qwen3_next qwen3_vl qwen3_vl_moe resnet roberta seed_oss smollm3 starcoder2
+t5 vit"""
 """Model types of `lockstep.workload.huggingface.FAMILIES` that have a class for text, or for images, alone."""
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ checks types and unknown keys, the dataclasses check sizes. `name` defaults to t
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
@@ -48,6 +49,8 @@ NESTED = (
     Attention, LatentAttention, Mlp, Experts, Rotary, Patches, Modulation, Classifier, Mamba, Mamba2, DeltaNet,
 )  # fmt: skip
 FILE_SUFFIXES = (".json", ".yaml", ".yml")
+SOURCE_ID = re.compile(r"(?:huggingface\.co/|litgpt/config\.py: )([\w.-]+/[\w.-]*\w)(?![\w.*-])")
+"""The hub id that a source of the catalog names."""
 OTHERWISE = "it is not in the catalog (lockstep catalog models); a config.json or a YAML file describes any model"
 """Said of a model that is not known."""
 
@@ -227,6 +230,16 @@ def known_name(text: str) -> str | None:
     return {name.lower(): name for name in _tables()}.get(lowered) or last.get(lowered)
 
 
+@cache
+def source_ids() -> dict[str, str]:
+    """Hub id in lower case -> the name of the first model whose source it is."""
+    found: dict[str, str] = {}
+    for name, described in _tables().items():
+        for hub_id in SOURCE_ID.findall(described["source"]):
+            found.setdefault(hub_id.lower(), name)
+    return found
+
+
 def _of_hub(hub_id: str) -> Model:
     """The model of a hub id: its config.json in the local cache, else the catalog's model of its shape."""
     from lockstep.workload.huggingface import read_config
@@ -234,7 +247,8 @@ def _of_hub(hub_id: str) -> Model:
     found = cached_config(hub_id)
     if found is not None:
         return replace(read_config(found), name=hub_id)
-    name = hub_names().get(hub_id.lower()) or known_name(hub_id.partition("/")[2])
+    lowered = hub_id.lower()
+    name = hub_names().get(lowered) or source_ids().get(lowered) or known_name(hub_id.partition("/")[2])
     if name is not None:
         return entry(name).model
     why = architecture(hub_id.partition("/")[2])

@@ -1,8 +1,8 @@
 """`Classifier`: labels that are read off the last layer, of every token or once per sequence.
 
-A reward model or a critic has one label, and no projection onto the vocabulary. The classes of Hugging Face transformers
-that follow a decoder multiply every token's hidden state, of which the loss of `...ForSequenceClassification` then takes
-the last token's; those that follow an encoder read one vector per sequence.
+A reward model or a critic has one label, and no projection onto the vocabulary. After a decoder the classes of Hugging
+Face transformers multiply every token's hidden state, of which the loss of `...ForSequenceClassification` takes the
+last token's; after an encoder they read one vector per sequence.
 
 Source: `modeling_layers.py`, `modeling_bert.py`, `modeling_roberta.py` and `modeling_t5.py` of
 github.com/huggingface/transformers, 5.24.

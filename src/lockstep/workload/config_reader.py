@@ -24,7 +24,7 @@ ACTIVATION_NAMES = {
 }  # fmt: skip
 
 
-ONE_VALUE = ("hidden", "layers", "heads", "kv_heads", "experts")
+ONE_VALUE = ("hidden", "layers", "heads", "kv_heads", "head_dim", "experts")
 """Limits of sizes whose names mean one thing; a file of the others may hold several, as of positions."""
 
 

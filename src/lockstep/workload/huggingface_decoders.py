@@ -35,9 +35,7 @@ def attention(config: ConfigReader, head_dim: int | None = None, **habits: Any) 
     kv_heads = habits.pop("kv_heads", None)
     if kv_heads is None:
         kv_heads = key_value_heads(config, heads)
-    if heads % kv_heads:
-        message = f"{kv_heads} key-value heads do not divide {heads} attention heads"
-        raise BadInput(message, config.where("num_key_value_heads", "num_kv_heads", "num_attention_heads"))
+    divides_heads(config, kv_heads, heads)
     hidden = config.size(*HIDDEN, limit="hidden")
     width = config.head_dim(hidden, heads, head_dim)
     return Attention(heads=heads, kv_heads=kv_heads, head_dim=width, **habits)
@@ -47,7 +45,15 @@ def key_value_heads(config: ConfigReader, heads: int) -> int:
     """Heads of keys and values: given, or the family's own number where absent, or as many as query heads."""
     name = "num_key_value_heads"
     own = None if config.is_null(name) else KV_HEADS.get(str(config.data.get("model_type")))
-    return config.size(name, limit="kv_heads", default=own or heads)
+    return divides_heads(config, config.size(name, limit="kv_heads", default=own or heads), heads)
+
+
+def divides_heads(config: ConfigReader, kv_heads: int, heads: int) -> int:
+    """`kv_heads`. Raises BadInput unless they divide the query heads."""
+    if heads % kv_heads:
+        message = f"{kv_heads} key-value heads do not divide {heads} attention heads"
+        raise BadInput(message, config.where("num_key_value_heads", "num_kv_heads", "num_attention_heads"))
+    return kv_heads
 
 
 def both_biases(config: ConfigReader, default: bool = False) -> dict[str, bool]:

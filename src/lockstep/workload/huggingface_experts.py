@@ -130,10 +130,13 @@ def deepseek_experts(config: ConfigReader, layers: int, correction_bias: bool, f
     groups = config.size("n_group", limit="experts", default=1) if config.has("n_group") else 1
     number = config.size(*ROUTED, limit="experts")
     config.must_divide("n_group", groups, number, "experts")
+    chosen = config.size("topk_group", limit="experts", default=groups) if groups > 1 else 1
+    if chosen > groups:
+        config.refuse("topk_group", f"a token's experts are among {groups} groups")
     return Experts(
         experts=number,
         groups=groups,
-        top_groups=config.size("topk_group", limit="experts", default=groups) if groups > 1 else 1,
+        top_groups=chosen,
         top_k=top_k(config, *ROUTED),
         ffn=ffn,
         activation=config.activation("hidden_act", default="silu"),
@@ -147,12 +150,13 @@ def deepseek_experts(config: ConfigReader, layers: int, correction_bias: bool, f
     )
 
 
-def top_k(config: ConfigReader, *experts: str) -> int:
-    """Experts per token, at most as many as there are."""
-    chosen = config.size("num_experts_per_tok", "moe_top_k", limit="top_k")
-    there = config.size(*experts, limit="experts")
+def top_k(config: ConfigReader, *experts: str, chosen: int | None = None, there: int | None = None) -> int:
+    """Experts per token, at most as many as there are; `chosen` and `there` are the family's own numbers."""
+    names = ("num_experts_per_tok", "moe_top_k", "experts_per_token")
+    chosen = config.size(*names, limit="top_k", default=chosen)
+    there = config.size(*experts, limit="experts", default=there)
     if chosen > there:
-        where = config.where("num_experts_per_tok", "moe_top_k")
+        where = config.where(*names)
         raise BadInput(f"a token cannot visit {chosen} of {there} experts", where)
     return chosen
 

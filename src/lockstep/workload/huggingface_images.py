@@ -49,14 +49,17 @@ def vit(config: ConfigReader) -> Transformer:
     """A ViT with its classifier, as `ViTForImageClassification`; without one, but with a pooler, as `ViTModel`."""
     hidden = config.size("hidden_size", limit="hidden", default=768)
     heads = config.size("num_attention_heads", limit="heads", default=12)
+    image, patch = _side(config, "image_size", 224), _side(config, "patch_size", 16)
+    if patch > image:
+        config.refuse("image_size", f"it is smaller than a patch of side {patch}")
     bare = is_bare(head_of(config), "vit")
     return Transformer(
         name="vit",
         layers=config.size("num_hidden_layers", limit="layers", default=12),
         hidden=hidden,
         patches=Patches(
-            image=_side(config, "image_size", 224),
-            patch=_side(config, "patch_size", 16),
+            image=image,
+            patch=patch,
             channels=config.size("num_channels", limit="hidden", default=3),
             classes=0 if bare else labels(config),
         ),

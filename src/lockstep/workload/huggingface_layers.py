@@ -55,7 +55,7 @@ def gpt_oss(config: ConfigReader) -> Transformer:
     local = config.size("sliding_window", limit="positions", default=128)
     experts = Experts(
         experts=config.size(*EXPERTS, limit="experts", default=128),
-        top_k=config.size("num_experts_per_tok", "experts_per_token", limit="top_k", default=4),
+        top_k=top_k(config, *EXPERTS, chosen=4, there=128),
         ffn=config.size("intermediate_size", limit="ffn"),
         router_bias=True,
         in_bias=True,
@@ -147,6 +147,8 @@ def exaone4(config: ConfigReader) -> Transformer:
     local = window(config)
     far = "global" if local is None else "nope"
     words = pattern(config, every(4, "local", far) if local else (), full_attention=far)
+    if local is None and "local" in words:
+        config.refuse("layer_types", "layers of sliding attention need sliding_window")
     heads = attention(config, qk_norm="head", window=local)
     shape = sizes(config, 2048)
     return Transformer(**shape, attention=heads, mlp=gated(config), norm_placement="output", pattern=words)
@@ -213,7 +215,10 @@ def olmoe(config: ConfigReader) -> Transformer:
         router_normalized=config.flag("norm_topk_prob"),
     )
     heads = attention(config, qk_norm="full", **both_biases(config))
-    return Transformer(**sizes(config, 4096), attention=heads, experts=experts)
+    shape = sizes(config, 4096)
+    if heads.query_width != shape["hidden"]:
+        config.refuse("head_dim", f"the class norms all heads together over hidden_size={shape['hidden']}")
+    return Transformer(**shape, attention=heads, experts=experts)
 
 
 def minimax_m2(config: ConfigReader) -> Transformer:

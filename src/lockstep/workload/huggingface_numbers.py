@@ -78,6 +78,10 @@ def _rotary(kind: str, config: ConfigReader) -> Rotary:
         "mscale": stretch.number("mscale", default=1.0),
         "mscale_all_dim": stretch.number("mscale_all_dim", default=0.0) if stretch.data.get("mscale_all_dim") else 0.0,
     }
+    if (numbers["share_frac"] or 0.0) > 1.0:
+        one = config if config.has("partial_rotary_factor", "rotary_pct") else stretch
+        name = next(name for name in ("partial_rotary_factor", "rotary_pct") if one.has(name))
+        one.refuse(name, "at most all of a head is rotated")
     original = "original_max_position_embeddings"
     return Rotary(
         scaling="none" if scaling == "default" else str(scaling)[:40],

@@ -25,10 +25,11 @@ def t5(config: ConfigReader) -> Transformer:
     heads = config.size("num_heads", "num_attention_heads", limit="heads", default=own["num_heads"])
     width = config.size("d_kv", "head_dim", limit="head_dim", default=64)
     encoder = config.size("num_layers", "num_hidden_layers", limit="layers", default=own["num_layers"])
-    tied = config.flag("tie_word_embeddings", default=True)
+    tied = config.is_null("tie_word_embeddings") or config.flag("tie_word_embeddings", default=True)
+    decoder = config.size("num_layers", limit="layers", default=own["num_layers"])
     return Transformer(
         name="t5",
-        layers=encoder + config.size("num_decoder_layers", limit="layers", default=encoder),
+        layers=encoder + config.size("num_decoder_layers", limit="layers", default=decoder),
         encoder_layers=encoder,
         hidden=config.size("d_model", "hidden_size", limit="hidden", default=512),
         vocab=config.size("vocab_size", limit="vocab", default=own["vocab_size"]),

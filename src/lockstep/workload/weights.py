@@ -77,8 +77,8 @@ def embedding_weights(model: Transformer) -> tuple[Weight, ...]:
 
 @lru_cache(maxsize=256)
 def head_weights(model: Transformer) -> tuple[Weight, ...]:
-    """What follows the last layer: final norm, projection onto the vocabulary unless tied, pooler, MLM head, classifier;
-    an image's classifier or pixels.
+    """What follows the last layer: final norm, projection onto the vocabulary unless tied, pooler, MLM head,
+    classifier; an image's classifier or pixels.
     """
     hidden = model.hidden
     found = list(_norm(model, "final norm")) if model.final_norm else []
