@@ -9,6 +9,7 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -95,11 +96,11 @@ def outcome(kind: str, file: dict[str, Any], change: dict[str, Any], group: dict
     return "named" if named else f"fault: {counted.total}, not {group['count']}"
 
 
-def outcomes(kind: str) -> Iterator[tuple[dict[str, Any], str]]:
-    table = TABLES[kind]
-    for group in table["groups"]:
-        for change in changes_of(group):
-            yield change, outcome(kind, changed(table["base"], change), change, group)
+@cache
+def outcomes(kind: str) -> list[tuple[dict[str, Any], str]]:
+    base, groups = TABLES[kind]["base"], TABLES[kind]["groups"]
+    rows = [(change, group) for group in groups for change in changes_of(group)]
+    return [(change, outcome(kind, changed(base, change), change, group)) for change, group in rows]
 
 
 @pytest.mark.parametrize("kind", TABLES)

@@ -58,7 +58,11 @@ def with_head(model: Transformer, kind: str, config: ConfigReader) -> Transforme
     if kind in IMAGES:
         return model if is_bare(name, kind) else refuse_head(name, config)
     if is_bare(name, kind) or is_bare(name, inner):
-        return model if kind in ENCODERS else _noted(replace(model, headless=True, **BARE), name, "nothing follows")
+        return (
+            model
+            if kind in ENCODERS
+            else _noted(replace(model, headless=True, **BARE), name, "no head follows the last layer")
+        )
     changed = _of_encoder(name, config) if kind in ENCODERS else _of_decoder(name, kind, config)
     if changed is None:
         refuse_head(name, config)
@@ -120,12 +124,13 @@ def _labelled(classifier: Classifier) -> str:
     """A classifier in words."""
     of = "sequence" if classifier.per_sequence else "token"
     plural = "s" if classifier.labels > 1 else ""
-    return f"a classifier of {classifier.labels:,} label{plural} per {of} follows"
+    return f"a classifier of {classifier.labels:,} label{plural} per {of} follows the last layer"
 
 
 def _noted(model: Transformer, name: str, what: str) -> Transformer:
-    head = "" if model.has_head else ", with no projection onto the vocabulary"
-    return replace(model, notes=(*model.notes, f"architectures is {name[:80]}: {what} the last layer{head}"))
+    instead = "beside" if model.has_head else "in place of"
+    head = "" if model.classifier is None else f" {instead} the projection onto the vocabulary"
+    return replace(model, notes=(*model.notes, f"architectures is {name[:80]}: {what}{head}"))
 
 
 def refuse_head(name: str, config: ConfigReader) -> NoReturn:
