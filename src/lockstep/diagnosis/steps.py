@@ -3,8 +3,9 @@
 Where the host says its steps (`ProfilerStep#`, else the optimizer's annotation), a step on the device begins with the
 first operation that was launched in the host's step: the device runs behind the host, and the annotation on the
 device's side leaves out what other threads launched. Without annotations, steps are the period of the sequence of
-collectives, and without that the trace is one step. The first step is left out where three or more are there, the last
-one where four or more are: the profiler's start and end fall into them.
+collectives, and without that the trace is one step. A step of the host with almost no work is none: the last annotation
+of a profile often holds what runs after training, and those of warming up nothing at all. The first step is left out
+where three or more are there, the last one where four or more are: the profiler's start and end fall into them.
 
 A second anchor: the device's own recurrence, the median time between the same collective of successive steps. Where it
 differs from the windows by more than 2 %, `disagreement_frac` says by how much.
@@ -27,6 +28,8 @@ PROFILER_STEP = re.compile(r"^ProfilerStep#(\d{1,15})$")
 OPTIMIZER_STEP = re.compile(r"^Optimizer\.step#")
 SEVERAL = -1
 """Number of a time in which the host ran several steps that it does not say."""
+EMPTY_FRAC = 0.1
+"""Of the work of the middle step, in seconds of operations: a step with less is none; assumed."""
 MOST_PERIOD = 20_000
 """Collectives of one step, where steps are sought as their period."""
 
@@ -110,9 +113,27 @@ def _said(trace: RankTrace, marks: list[tuple[int, Mark]], found_by: str) -> Ste
     begins_s = tuple(mark.start_s for _, mark in marks)
     if any(high <= low for low, high in itertools.pairwise(begins_s)):
         raise BadInput(f"its steps do not follow one another by {found_by}", trace.path)
+    marks = _with_work(trace, marks)
+    begins_s = tuple(mark.start_s for _, mark in marks)
     edges = [(mark.start_s, mark.end_s) for _, mark in marks] if trace.on_host else _on_device(trace, marks)
     windows = (Window(number, *edge) for (number, _), edge in zip(marks, edges, strict=True) if number != SEVERAL)
     return Steps(tuple(windows), found_by, begins_s=begins_s)
+
+
+def _with_work(trace: RankTrace, marks: list[tuple[int, Mark]]) -> list[tuple[int, Mark]]:
+    """Without the steps at both ends that have almost no work; those in between keep their time and lose their number."""
+    spans = trace.spans
+    begun_s = spans.start_s if trace.on_host else spans.called_s
+    edges_s = np.array([mark.start_s for _, mark in marks] + [marks[-1][1].end_s])
+    place = np.searchsorted(edges_s, begun_s, side="right") - 1
+    inside = (place >= 0) & (place < len(marks)) & np.isfinite(begun_s)
+    work_s = np.bincount(place[inside], (spans.end_s - spans.start_s)[inside], len(marks))
+    some_s = np.sort(work_s[work_s > 0])
+    if not len(some_s):
+        return marks
+    full = np.flatnonzero(work_s >= EMPTY_FRAC * some_s[len(some_s) // 2])
+    kept = range(int(full[0]), int(full[-1]) + 1)
+    return [(marks[i][0] if i in full else SEVERAL, marks[i][1]) for i in kept]
 
 
 def _on_device(trace: RankTrace, marks: list[tuple[int, Mark]]) -> list[tuple[float, float]]:
