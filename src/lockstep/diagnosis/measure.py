@@ -97,7 +97,7 @@ def see(
         "kernels ran from CUDA graphs, so nobody knows whether the host was late" for one in traces if one.graphs
     )[:1]
     unclear = tuple(
-        f"{one.unclassified_frac:.0%} of the kernel time of rank {one.rank} is of kernels whose class is unknown: "
+        f"{one.unclassified_frac:.0%} of the kernel time of {one.called} is of kernels whose class is unknown: "
         f"{', '.join(list(one.unclassified)[:3])}"
         for one in traces
         if one.unclassified_frac > UNCLASSIFIED_FRAC

@@ -121,7 +121,7 @@ def _said(trace: RankTrace, marks: list[tuple[int, Mark]], found_by: str) -> Ste
 
 
 def _with_work(trace: RankTrace, marks: list[tuple[int, Mark]]) -> list[tuple[int, Mark]]:
-    """Without the steps at both ends that have almost no work; those in between keep their time and lose their number."""
+    """Without the steps at both ends that have almost no work; those in between keep their time, but no number."""
     spans = trace.spans
     begun_s = spans.start_s if trace.on_host else spans.called_s
     edges_s = np.array([mark.start_s for _, mark in marks] + [marks[-1][1].end_s])
