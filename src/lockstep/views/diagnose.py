@@ -120,6 +120,8 @@ def _explanations(judged: Judged, found: Estimate, elsewhere: bool, out: Console
         _candidates(likely, judged.measured, out)
     if elsewhere:
         return
+    if judged.conditions:
+        small_print(out, "What would have to be true", judged.conditions, len(judged.conditions))
     if judged.expected is not None:
         wanted = judged.expected
         note = "within what is predicted for this layout" if wanted.as_predicted else "each alone"

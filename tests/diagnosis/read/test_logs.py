@@ -97,7 +97,7 @@ LINES = {
         {"step_time_s": 3.130},
     ),
     "olmo-core": (
-        "2025-12-22 10:00:00 host:0 olmo_core.train.callbacks.console_logger:81 INFO [step=2/1000,epoch=1,eta=3:10:00]\n"
+        "2025-12-22 10:00:00 host:0 olmo_core.train.callbacks.console_logger:81 INFO [step=2/9000,epoch=1,eta=3:10]\n"
         "    gpu_memory/GPU active mem (%)=63.1\n    gpu_memory/GPU active mem (GiB)=50.14\n"
         "    gpu_memory/GPU reserved mem (GiB)=60.2\n    throughput/device/BPS=3.939\n"
         "    throughput/device/BPS (actual avg)=3.5\n    throughput/device/MFU=44.57\n"
