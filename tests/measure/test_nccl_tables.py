@@ -208,7 +208,9 @@ def test_times_of_the_host_are_refused(tmp_path: Path) -> None:
     assert "-C 1" in lockstep_run("fit", str(saved(tmp_path, text))).refusal()
 
 
-@pytest.mark.parametrize(("place", "cell"), [(0, "10x8576"), (1, "262x44"), (2, "flaot"), (5, "34,59"), (12, "??")])
+@pytest.mark.parametrize(
+    ("place", "cell"), [(0, "10x8576"), (1, "262x44"), (2, "flaot"), (5, "34,59"), (5, "nan"), (12, "??")]
+)
 def test_a_damaged_row_is_refused_at_its_line(tmp_path: Path, place: int, cell: str) -> None:
     """Silence would lose a time."""
     lines = list(ALL_REDUCE)
@@ -249,3 +251,12 @@ def test_every_drawn_log_gives_back_its_links(
         fitted = fit_link(one)
         assert fitted.bandwidth_Bps == pytest.approx(rate_Bps, rel=0.02)
         assert fitted.latency_s == pytest.approx(latency_s, rel=0.02, abs=2e-8)
+
+
+def test_a_table_that_makes_no_link_is_said_beside_those_that_do(tmp_path: Path) -> None:
+    """Times that do not grow with the size, of one collective of two."""
+    flat = [line.split() for line in nccl_output.run("all_gather", 8, LATENCY_S, RATE_BPS)]
+    lines = [" ".join([*row[:5], "50", *row[6:]]) if row and row[0].isdigit() else " ".join(row) for row in flat]
+    found = lockstep_run("fit", str(saved(tmp_path, labelled([*ALL_REDUCE, *lines], "")))).out
+    assert "all-reduce of 8 ranks" in found
+    assert "Not fitted: all-gather of 8 ranks on one host: times do not grow with the size" in " ".join(found.split())

@@ -151,10 +151,10 @@ def _fits(series: Sequence[Points], algorithm: str | None) -> tuple[list[LinkFit
         try:
             found.append(fit_link(one, taken_for=algorithm))
         except (BadInput, Infeasible) as error:
-            refused.append((one.label, error))
+            refused.append((error, f"{one.label}: {error.message if isinstance(error, BadInput) else error}"))
     if not found:
-        raise refused[0][1]
-    return found, [f"{label}: {error.message}" for label, error in refused]
+        raise refused[0][0]
+    return found, [said for _, said in refused]
 
 
 def _file(out: str | Path, cluster: str | Path | Cluster | None, level: str | None, device_name: str | None) -> Path:

@@ -177,13 +177,15 @@ def _add_row(table: Table, words: Sequence[str], where: str, number: int) -> Non
             raise ValueError
         size_B = float(words[0])
         time, algbw, busbw = (float(word) for word in cells[:3])
+        if not (size_B <= LARGEST and abs(time) <= LARGEST):
+            raise ValueError
         pairs = zip(table.columns, cells, strict=True)
         wrong = [float(cell) for name, cell in pairs if name == "#wrong" and cell.upper() != "N/A"]
     except ValueError:
         raise BadInput(f"not a row of nccl-tests: {' '.join(words)[:60]!r}", where) from None
     if any(wrong):
         table.wrong.append(number)
-    elif 0 < size_B <= LARGEST and 0 < time <= LARGEST:
+    elif size_B > 0 and time > 0:
         table.rows.append(Row(size_B, time * table.unit_s, algbw, busbw))
 
 
