@@ -74,6 +74,12 @@ def test_empty_steps_at_the_ends_change_nothing(
     assert all(low.end_s == high.start_s for low, high in pairwise(found))
 
 
+def test_collectives_of_a_single_step_tell_no_recurrence(tmp_path: Path) -> None:
+    """Nothing is measured between them, and no warning of numpy is printed."""
+    events = steps([5] * 4, [FULL_US] * 4) + kernel(1000 + FULL_US + 9000, 500, "ncclDevKernel_AllReduce(int)", 20)
+    assert steps_of(read_kineto(write(tmp_path / "a.json", events))).disagreement_frac == 0
+
+
 def test_reduce_scatter_over_user_buffers_communicates(tmp_path: Path) -> None:
     """N5: 5 ms of Transformer Engine's reduce-scatter were norms and elementwise kernels."""
     name = "void userbuffers_fp16_sum_inplace_gpu_rr_rs_oop(int, int)"

@@ -194,8 +194,10 @@ def _disagreement(trace: RankTrace, windows: tuple[Window, ...]) -> float:
     for window in chosen:
         inside = np.flatnonzero((start_s >= window.start_s) & (start_s < window.end_s)).tolist()
         firsts.append(next((float(start_s[i]) for i in inside if keys[i] == keys[inside[0]]), np.nan))
-    recurrence_s = float(np.nanmedian(np.diff(firsts)))
-    if not np.isfinite(recurrence_s) or recurrence_s <= 0:
+    gaps_s = np.diff(firsts)
+    gaps_s = gaps_s[np.isfinite(gaps_s)]
+    recurrence_s = float(np.median(gaps_s)) if len(gaps_s) else 0.0
+    if recurrence_s <= 0:
         return 0.0
     found = float(np.median([one.seconds for one in chosen])) / recurrence_s - 1.0
     return found if abs(found) > 0.02 else 0.0
