@@ -80,6 +80,45 @@ def test_collectives_of_a_single_step_tell_no_recurrence(tmp_path: Path) -> None
     assert steps_of(read_kineto(write(tmp_path / "a.json", events))).disagreement_frac == 0
 
 
+def test_files_of_cycles_are_one_run(tmp_path: Path) -> None:
+    """N8: schedule(repeat=2) and TensorBoard's folder have a file per cycle and rank; they were refused."""
+    whole = steps([5] * 8, [FULL_US] * 8)
+    begins = [one["ts"] for one in whole if one["cat"] == "user_annotation"]
+    cycles = {(2, 3): (begins[1], begins[3]), (6, 7): (begins[5], begins[7])}
+    files = []
+    for rank in (0, 1):
+        for number, (low, high) in enumerate(cycles.values()):
+            chosen = [one for one in whole if low <= one["ts"] < high]
+            files.append(write(tmp_path / f"rank{rank}.{number}.json", chosen, rank))
+    found = run("diagnose", *map(str, files), "--json").json()
+    assert [one["steps"] for one in found["inputs"]] == [[3, 6], [3, 6]]
+    assert found["step_time_s"]["measured"] == pytest.approx(10e-3, rel=0.02)
+    alone = measure([read_kineto(one) for one in files[:2]], steps=(2, 3, 6, 7))
+    assert alone.step_time_s == pytest.approx(10e-3, rel=0.02)
+    assert {one.name: one.count for one in alone.kernels} == {
+        "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas": 5
+    }
+
+
+def test_cycles_of_a_run_without_ranks_are_one_run(tmp_path: Path) -> None:
+    """One device has no torch.distributed; two files of the same steps are still two ranks that nobody can tell."""
+    files = []
+    for number in (0, 1):
+        events = [
+            {**one, "ts": one["ts"] + 1e6 * number} for one in steps([4, 4], [FULL_US] * 2, first=10 * number + 1)
+        ]
+        files.append(write(tmp_path / f"{number}.json", events, rank=None))
+    assert measure([read_kineto(one) for one in files]).inputs[0].steps == (2, 11)
+    again = write(tmp_path / "again.json", steps([4, 4], [FULL_US] * 2), rank=None)
+    assert "does not say which rank" in run("diagnose", str(files[0]), str(again)).refusal()
+
+
+def test_files_of_one_rank_that_overlap_are_refused(tmp_path: Path) -> None:
+    """Other steps at the same time are of another run."""
+    files = [write(tmp_path / f"{first}.json", steps([4, 4], [FULL_US] * 2, first=first)) for first in (1, 5)]
+    assert "give one file per rank" in run("diagnose", *map(str, files)).refusal()
+
+
 def test_reduce_scatter_over_user_buffers_communicates(tmp_path: Path) -> None:
     """N5: 5 ms of Transformer Engine's reduce-scatter were norms and elementwise kernels."""
     name = "void userbuffers_fp16_sum_inplace_gpu_rr_rs_oop(int, int)"

@@ -22,6 +22,7 @@ import numpy as np
 from lockstep.diagnosis.align import Aligned, align
 from lockstep.diagnosis.answer import Collective, Input, Kernel, Measured, Part, Quality, Rank, Straggler
 from lockstep.diagnosis.classes import CLASSES, COMMUNICATION
+from lockstep.diagnosis.cycles import joined
 from lockstep.diagnosis.evidence import evidence
 from lockstep.diagnosis.groups import kinds_of
 from lockstep.diagnosis.interrupted import why
@@ -87,6 +88,7 @@ def see(
 
     Raises BadInput for traces that do not belong together, or have none of the steps.
     """
+    traces = joined(traces)
     aligned = align(traces)
     kinds, notes = kinds_of(aligned.traces, layout, given)
     partitions = []

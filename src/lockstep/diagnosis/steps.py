@@ -92,8 +92,16 @@ def used(windows: tuple[Window, ...]) -> tuple[Window, ...]:
     return windows[low:high]
 
 
+def step_numbers(trace: RankTrace) -> set[int]:
+    """Numbers of the profiler's steps in a trace."""
+    return {int(found[1]) for mark in trace.marks if (found := PROFILER_STEP.match(mark.name))}
+
+
 def _numbered(trace: RankTrace) -> list[tuple[int, Mark]]:
-    """The profiler's own steps, by number; one that was lost lies where numbers skip but the host launched."""
+    """The profiler's own steps, by number, and times between them where numbers skip.
+
+    A single step that was lost lies there if the host launched, several or a pause of the profiler are none.
+    """
     said: dict[int, Mark] = {}
     for mark in trace.marks:
         if (match := PROFILER_STEP.match(mark.name)) and mark.end_s > mark.start_s:
@@ -101,9 +109,10 @@ def _numbered(trace: RankTrace) -> list[tuple[int, Mark]]:
     found: list[tuple[int, Mark]] = []
     for number, mark in sorted(said.items()):
         before, left = found[-1] if found else (number, mark)
-        launched = (trace.spans.called_s >= left.end_s) & (trace.spans.called_s < mark.start_s)
-        if number > before + 1 and launched.any():
-            found.append((number - 1 if number == before + 2 else SEVERAL, Mark("", left.end_s, mark.start_s)))
+        if number > before + 1 and mark.start_s > left.end_s:
+            launched = (trace.spans.called_s >= left.end_s) & (trace.spans.called_s < mark.start_s)
+            one_lost = number == before + 2 and bool(launched.any())
+            found.append((number - 1 if one_lost else SEVERAL, Mark("", left.end_s, mark.start_s)))
         found.append((number, mark))
     return found
 
@@ -160,7 +169,11 @@ def _firsts(trace: RankTrace, begins_s: list[float]) -> list[float]:
         found[0] = np.minimum(found[0], np.where(stream.certain, start_s, np.inf))
         found[1] = np.minimum(found[1], start_s)
     likely = np.where(np.isfinite(found[0]), found[0], found[1])
-    return [float(one) for one in np.where(np.isfinite(likely), likely, begins_s)]
+    spans = trace.spans
+    for i in np.flatnonzero(~np.isfinite(likely)).tolist():
+        # A step that runs nothing begins when what was launched before it ends.
+        likely[i] = float(spans.end_s[spans.called_s < begins_s[i]].max(initial=begins_s[i]))
+    return likely.tolist()
 
 
 def _sequence(trace: RankTrace) -> tuple[Floats, list[tuple[int, int, float]]]:
