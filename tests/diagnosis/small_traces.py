@@ -28,6 +28,16 @@ def kernel(ts: float, dur: float, name: str = GEMM, stream: int = 7) -> list[Eve
     return [{**launch, "dur": 3, "args": {"correlation": number}}, {**ran, "args": args}]
 
 
+def product(ts: float, dur: float, sides: tuple[int, int, int], number: int) -> list[Event]:
+    """A matrix product of (m, n, k) in bf16 with its operator, whose shapes were recorded."""
+    m, n, k = sides
+    args = {"External id": number, "Input Dims": [[m, k], [k, n]], "Input type": ["c10::BFloat16"] * 2}
+    launch, ran = kernel(ts, dur)
+    operator = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 100, "tid": 100, "ts": ts - 61, "dur": 5}
+    ran["args"]["External id"] = launch["args"]["External id"] = number
+    return [{**operator, "args": args}, launch, ran]
+
+
 def steps(kernels: Sequence[int], lengths_us: Sequence[float], first: int = 1) -> list[Event]:
     """Steps that follow one another, each with so many kernels of 900 us."""
     found, at = [], 1000.0
