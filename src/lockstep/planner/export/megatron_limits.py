@@ -87,7 +87,7 @@ def _refuse_sharding(layout: Layout, recipe: Recipe, no: Refusals) -> None:
     no.when(bool(layout.shard) and layout.zero == 0, "shard without zero 1 to 3")
     no.when(layout.zero in STRATEGIES and layout.ep > 1, f"{fsdp} with expert parallelism")
     no.when(
-        layout.zero in STRATEGIES and not recipe.overlap_dp, f"{fsdp} without overlap of its traffic; drop --no-overlap"
+        layout.zero in STRATEGIES and not recipe.overlap_dp, f"{fsdp} without overlap of its traffic; use --overlap"
     )
     no.when(
         layout.zero > 0 and OPTIMIZERS.get(recipe.optimizer) == "sgd",

@@ -203,7 +203,7 @@ def refuse_common(found: Placed, no: Refusals) -> None:
     no.when(synced, f"--gradient-sync {sync}: torch reduces once per step with stages, else after every micro-batch")
     other = {recipe.wire_B, recipe.gradient_B} != {4.0}
     no.when(other, "gradients are reduced and kept in fp32 there; set --gradient-bytes 4")
-    no.when(not recipe.overlap_dp and layout.zero > 0, "FSDP2 always overlaps its traffic; drop --no-overlap")
+    no.when(not recipe.overlap_dp and layout.zero > 0, "FSDP2 always overlaps its traffic; use --overlap")
     no.when(recipe.overlap_tp == "all" and layout.tp > 1, "--overlap-tp all (userbuffers); its own way is async")
-    no.when(not recipe.flash_attention, "attention is always fused there; drop --no-flash")
+    no.when(not recipe.flash_attention, "attention is always fused there; use --flash")
     no.when(recipe.dropout, "there is no dropout there")
