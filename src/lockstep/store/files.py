@@ -11,12 +11,11 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from lockstep.documents.files import read_bytes
+from lockstep.documents.files import read_bytes, replacing
 from lockstep.types.plain import Json
 
 MOST_VALUE_B = 64 << 20
@@ -50,32 +49,6 @@ def write_whole(path: Path, value: object) -> None:
     content = f"{canonical(value)}\n".encode()
     with replacing(path) as file:
         file.write(content)
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that takes the place of `path` when all of it is on the disk, and leaves nothing otherwise."""
-    beside = path.with_name(path.name + ".tmp")
-    try:
-        with beside.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            beside.unlink()
-        raise
-    flush(path.parent)
-
-
-def flush(path: Path) -> None:
-    """Waits until what `path` holds is on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def read_whole(path: Path) -> Any:

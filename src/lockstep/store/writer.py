@@ -11,7 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from lockstep.store.files import NotRecorded, canonical, cut_torn_tail, finite, flush, write_whole
+from lockstep.documents.files import flush
+from lockstep.store.files import NotRecorded, canonical, cut_torn_tail, finite, write_whole
 from lockstep.store.record import EVENTS, FAILED, FINISHED, RESULT, STOPPED
 from lockstep.types.plain import Json
 
