@@ -8,6 +8,7 @@ Only a loss of power can take lines that were not flushed; `flush` does that onc
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -54,7 +55,7 @@ def write_whole(path: Path, value: object) -> None:
 def read_whole(path: Path) -> Any:
     """The value of a JSON file; None where there is none or it is not JSON, or nested too deep."""
     try:
-        return _parsed(read_bytes(path, MOST_VALUE_B))
+        return parsed(read_bytes(path, MOST_VALUE_B))
     except (ValueError, RecursionError):
         return None
 
@@ -70,7 +71,7 @@ def read_lines(path: Path) -> tuple[list[Json], list[int]]:
     values, damaged = [], []
     for number, line in enumerate(text[: text.rfind(b"\n") + 1].splitlines(), start=1):
         try:
-            value = _parsed(line)
+            value = parsed(line)
         except (ValueError, RecursionError):
             value = None
         if isinstance(value, dict):
@@ -80,7 +81,7 @@ def read_lines(path: Path) -> tuple[list[Json], list[int]]:
     return values, damaged
 
 
-def _parsed(text: bytes) -> Any:
+def parsed(text: bytes | str) -> Any:
     """The value of JSON text. Raises ValueError, RecursionError."""
     value = json.loads(text)
     level = [value]
@@ -90,6 +91,14 @@ def _parsed(text: bytes) -> Any:
         if not level:
             return value
     raise ValueError(f"nested deeper than {MOST_LEVELS} levels")
+
+
+def append(handle: int, lines: bytes) -> None:
+    """Appends whole lines by one write call; none of them where the disk is full. Raises OSError."""
+    written = os.write(handle, lines)
+    if written != len(lines):
+        os.ftruncate(handle, os.fstat(handle).st_size - written)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def cut_torn_tail(path: Path) -> None:
