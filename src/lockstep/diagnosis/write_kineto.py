@@ -15,6 +15,7 @@ import numpy as np
 
 from lockstep.diagnosis.classes import CLASSES
 from lockstep.diagnosis.trace import RankTrace
+from lockstep.documents.files import replacing
 from lockstep.types.arrays import Floats
 from lockstep.types.plain import Json
 
@@ -109,7 +110,7 @@ def write_kineto(
     events = list(kineto_events(trace, clock_s, seen, trace.rank or 0))
     if order is not None:
         order.shuffle(events)
-    with open(path, "wb") as raw:
+    with replacing(path) as raw:
         file = gzip.GzipFile("", "wb", 6, raw, mtime=0) if str(path).endswith(".gz") else raw
         file.write((json.dumps(head)[:-1] + ', "traceEvents": [\n').encode())
         for i, event in enumerate(events):

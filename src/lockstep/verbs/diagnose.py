@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack, cast
 
 from lockstep.diagnosis.diagnosis import Diagnosis
-from lockstep.documents.files import writable_yaml, writing
+from lockstep.documents.files import writable_yaml, write_text, writing
 from lockstep.errors import BadInput
 from lockstep.units import parse_frac
 from lockstep.verbs.estimate import estimate
@@ -233,9 +233,7 @@ def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, repl
     )  # fmt: skip
     if path is None:
         return made
-    text = made.yaml(path.stem)
-    with writing(path, "--out"):
-        path.write_text(text, encoding="utf-8")
+    write_text(path, made.yaml(path.stem), "--out")
     return replace(made, path=str(path))
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from lockstep.documents.files import writable_yaml, writing
+from lockstep.documents.files import writable_yaml, write_text
 from lockstep.errors import BadInput, Infeasible, located
 from lockstep.types.plain import Json, picked
 from lockstep.types.shown import Shown
@@ -129,8 +129,7 @@ def fit(
     rate_Bps = link_rate_Bps(found, base, index)
     date = points.date or datetime.now(UTC).strftime("%Y-%m-%d")
     text = cluster_yaml(found, name=path.stem, date=date, base=base, index=index, rate_Bps=rate_Bps)
-    with writing(path, "--out"):
-        path.write_text(text, encoding="utf-8")
+    write_text(path, text, "--out")
     return Fit(found, str(path), base.levels[index].name, rate_Bps)
 
 
