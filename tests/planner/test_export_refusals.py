@@ -75,7 +75,7 @@ TORCHTITAN: dict[str, Condition] = BOTH | {
     "offload optimizer:": lambda job, one, recipe: one.offload == "optimizer",
     "matrix products in": lambda job, one, recipe: recipe.dtype != "bf16",
     "gradients are reduced": lambda job, one, recipe: {recipe.reduce_B or 4, recipe.gradient_B} != {4},
-    "FSDP2 always overlaps": lambda job, one, recipe: not recipe.overlap_dp and one.zero > 0,
+    "always overlap their": lambda job, one, recipe: not recipe.overlap_dp and one.dp * one.cp > 1,
     "userbuffers": lambda job, one, recipe: recipe.overlap_tp == "all" and one.tp > 1,
     "attention is always": lambda job, one, recipe: not recipe.flash_attention,
     "no dropout": lambda job, one, recipe: recipe.dropout,
@@ -101,8 +101,8 @@ DEEPSPEED: dict[str, Condition] = BOTH | {
     "pipeline sends": lambda job, one, recipe: recipe.overlap_pp and one.pp > 1,
 }
 LAYOUTS: dict[str, tuple[Any, ...]] = {
-    "dp": (1, 2, 4, 6, 8, 32), "tp": (1, 1, 2, 16), "pp": (1, 1, 2, 3), "cp": (1, 1, 1, 2), "ep": (1, 1, 2, 4), "vpp": (1, 2),
-    "etp": (0, 0, 1, 2, 4),
+    "dp": (1, 2, 4, 6, 8, 32), "tp": (1, 1, 2, 16), "pp": (1, 1, 2, 3), "cp": (1, 1, 1, 2),
+    "ep": (1, 1, 2, 4), "vpp": (1, 2), "etp": (0, 0, 1, 2, 4),
     "zero": (0, 0, 1, 2, 3, 3), "shard": (0, 0, 0, 2, 3, 4), "sequence_parallel": (False, True),
     "schedule": ("1f1b", "1f1b", "gpipe", "zb-h1", "interleaved", "zb-v", "dualpipe-v"),
     "recompute": ("none", "none", "selective", "full"),

@@ -106,8 +106,9 @@ def _beside(found: Placed) -> Iterator[str]:
     if layout.recompute == "full" and not layout.zero:
         yield f"{arguments}: gradient_checkpointing=True"
     yield from _objective(recipe)
-    if layout.zero and recipe.wire_B != 2.0:
-        yield f"gradients are reduced in {recipe.dtype}; the plan has {recipe.wire_B:g} bytes: --reduce-bytes 2"
+    reduced, size_B = (recipe.dtype, 2.0) if layout.zero else ("fp32", 4.0)
+    if recipe.wire_B != size_B and layout.dp * layout.cp > 1:
+        yield f"gradients are reduced in {reduced}; the plan has {recipe.wire_B:g} bytes: --reduce-bytes {size_B:g}"
     if recipe.adapters is not None:
         dropout = f", lora_dropout={recipe.adapters.dropout_frac:g}" if recipe.adapters.dropout_frac else ""
         yield f"peft: LoraConfig(r={recipe.adapters.rank}, target_modules={_modules(found.job)}{dropout})"

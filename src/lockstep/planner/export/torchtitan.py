@@ -193,7 +193,7 @@ def _refuse(found: Placed) -> None:
     named = flavor_of(found.job.model) if layout.cp > 1 else None
     no.when(
         named is not None and named.flex,
-        f"cp={layout.cp} of {found.job.model.name}: its attention is FlexAttention there, which does not split sequences",
+        f"cp={layout.cp} of {found.job.model.name}: its FlexAttention does not split sequences there",
     )
     no.when(
         layout.pp > 1 and layout.ep > 1 and layout.schedule == "dualpipe-v" and layout.recompute != "none",
@@ -261,7 +261,8 @@ def refuse_common(found: Placed, no: Refusals) -> None:
     no.when(synced, f"--gradient-sync {sync}: torch reduces once per step with stages, else after every micro-batch")
     other = {recipe.wire_B, recipe.gradient_B} != {4.0}
     no.when(other, "gradients are reduced and kept in fp32 there; set --gradient-bytes 4")
-    no.when(not recipe.overlap_dp and layout.zero > 0, "FSDP2 always overlaps its traffic; drop --no-overlap")
+    alone = layout.dp * layout.cp == 1
+    no.when(not recipe.overlap_dp and not alone, "FSDP2 and DDP always overlap their traffic; drop --no-overlap")
     no.when(recipe.overlap_tp == "all" and layout.tp > 1, "--overlap-tp all (userbuffers); its own way is async")
     uncompiled = recipe.overlap_tp == "async" and layout.tp > 1 and not recipe.fused_elementwise
     no.when(uncompiled, "--overlap-tp async without compiled layers; drop --no-fused-elementwise")
