@@ -27,6 +27,11 @@ NOT_DELAYED = ("layernorm", "moe_act")
 def refuse_run(layout: Layout, job: Job, model: Transformer, no: Refusals) -> None:
     """Notes everything about the layout and the recipe that has no flag, or none that Megatron accepts."""
     _refuse_pipeline(layout, job.recipe, no)
+    few = job.recipe.batch // (layout.dp * layout.micro_batch)
+    no.when(
+        layout.pp > 1 and layout.vpp > 1 and few < layout.pp,
+        f"interleaving with {few} micro-batches on {layout.pp} stages: it needs at least as many",
+    )
     _refuse_ranks(layout, model, no)
     _refuse_context(layout, job.recipe, model, no)
     _refuse_sharding(layout, job.recipe, no)

@@ -29,6 +29,7 @@ NAMES = {
     "num_moe_experts": "num-experts",
     "gated_linear_unit": "swiglu",
     "layernorm_epsilon": "norm-epsilon",
+    "microbatch_group_size_per_vp_stage": "microbatch-group-size-per-virtual-pipeline-stage",
     "virtual_pipeline_model_parallel_size": "num-virtual-stages-per-pipeline-rank",
     "num_layers_in_first_pipeline_stage": "decoder-first-pipeline-num-layers",
     "num_layers_in_last_pipeline_stage": "decoder-last-pipeline-num-layers",
