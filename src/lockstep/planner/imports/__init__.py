@@ -18,6 +18,8 @@ from lockstep.errors import BadInput
 from lockstep.planner.imports.deepspeed import deepspeed
 from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
+from lockstep.planner.imports.megatron import megatron
+from lockstep.planner.imports.megatron_log import megatron_log
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.script import commands
 from lockstep.planner.imports.text import Text, mapping, shape_of
@@ -26,8 +28,17 @@ from lockstep.workload import Model
 MOST_B = 256 * 1024 * 1024
 """Of a log; longer ones are not read."""
 Reader = Callable[[Said, str, Model | None], Imported]
-READERS: Mapping[str, Reader] = {"deepspeed": deepspeed}
+READERS: Mapping[str, Reader] = {"deepspeed": deepspeed, "megatron": megatron}
 """By the name of the format."""
+
+
+def _logs(text: str, file: str) -> tuple[Text, ...]:
+    """The words of a log, once for every kind of line that it has."""
+    return (megatron_log(text, file),)
+
+
+TEXTS: Mapping[str, Callable[[str, str], tuple[Text, ...]]] = {"command": commands, "log": _logs}
+"""What holds several texts."""
 
 
 def read_run(path: File, model: Model | None = None, accepted: Collection[str] = ()) -> Imported | None:
@@ -57,9 +68,11 @@ def recognised(text: str, file: str, model: Model | None = None, accepted: Colle
     formats = [one for one in map(format_of, READERS) if shape in one.shapes and _may_be(one, text)]
     if shape is None or not formats:
         return None
-    texts = commands(text, file) if shape == "command" else (mapping(text, file, shape),)
+    texts = TEXTS[shape](text, file) if shape in TEXTS else (mapping(text, file, shape),)
     chosen = {one.key: said for one in formats if (said := _chosen(one, texts)) is not None}
-    claims = {key: claimed(format_of(key), said) for key, said in chosen.items()}
+    # A dialect has words that the format which it extends has not, and all of those that it has.
+    base = {format_of(key).extends for key in chosen}
+    claims = {key: claimed(format_of(key), said) for key, said in chosen.items() if key not in base}
     if not claims:
         return None
     if len(claims) > 1:
@@ -85,7 +98,8 @@ def _chosen(format: Format, texts: Sequence[Text]) -> Text | None:
 
 def _may_be(format: Format, text: str) -> bool:
     """Whether a text has a word that only this format has."""
-    return any(word.rpartition(".")[2].strip("*") in text for word in format.only)
+    names = [word.rpartition(".")[2].strip("*") for word in format.only]
+    return any(name in text or name.replace("-", "_") in text for name in names)
 
 
 def claimed(format: Format, said: Text) -> str:
