@@ -15,6 +15,7 @@ from pathlib import Path
 
 from lockstep.documents.files import File, open_file
 from lockstep.errors import BadInput
+from lockstep.planner.imports.bridge import bridge
 from lockstep.planner.imports.deepspeed import deepspeed
 from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
@@ -28,7 +29,7 @@ from lockstep.workload import Model
 MOST_B = 256 * 1024 * 1024
 """Of a log; longer ones are not read."""
 Reader = Callable[[Said, str, Model | None], Imported]
-READERS: Mapping[str, Reader] = {"deepspeed": deepspeed, "megatron": megatron}
+READERS: Mapping[str, Reader] = {"deepspeed": deepspeed, "megatron": megatron, "bridge": bridge}
 """By the name of the format."""
 
 

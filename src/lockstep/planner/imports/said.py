@@ -113,7 +113,9 @@ class Said:
         return "unknown", f"no word of {self.format.software}" + (f"; the nearest is {near[0]}" if near else "")
 
     def _off(self, word: str, off: tuple[Any, ...]) -> bool:
-        return self.values[word] in (False, 0, "", "none", *off) or self.automatic(word)
+        value = self.values[word]
+        usual = () if any(one is True for one in off) else (False, 0, "", "none")
+        return value in (*usual, *off) or self.automatic(word)
 
     def _checked(self, word: str, value: Any) -> Any:
         known, kind = self.format.kind_of(word)

@@ -11,7 +11,8 @@ A kind is `whole 1..8`, `number 0..`, `switch`, `text`, `list`, `map`, `any` or 
 one or more of them, as options take; alternatives are joined by ` or `. Formats of commands have the words of
 `shared/launcher.toml` too. A format with `names` takes the kind of a word of kind `parsed` from that table
 of `export/arguments`, where a pattern of kind `parsed, else any` holds words of other releases too; one with `extends`
-has the words of another. Words of a section are joined by dots; `*` in a pattern stands for anything.
+has the words of another, and one that is `like` another has fields (`fields`: their options, `turned-off`: options
+that are there where a field is false) whose class and kind are those of its options. Words of a section are joined by dots; `*` in a pattern stands for anything.
 """
 
 from __future__ import annotations
@@ -129,6 +130,8 @@ class Format:
     """The format whose words it has too."""
     parsed: Mapping[str, str] = field(default_factory=dict)
     """Kinds of all names that the software's own parser has, for words of kind "parsed"."""
+    options: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
+    """Field to the option of the other format that it stands for, and whether that is there where the field is false."""
 
     @cached_property
     def sections(self) -> frozenset[str]:
@@ -172,11 +175,14 @@ class Format:
 def format_of(key: str) -> Format:
     """The format of that name."""
     data = _table(f"{key}.toml")
+    if "like" in data:
+        _add_fields(data)
     read = {word: (kind, said, more[0] if more else None) for word, (kind, said, *more) in data["read"].items()}
     left = {word: (kind, why, tuple(off)) for word, (kind, why, *off) in data.get("left-out", {}).items()}
     return Format(
         key, data["name"], data["software"], data["source"], tuple(data["shapes"]), tuple(data["only"]),
         read, left, data["harmless"], data["yours"], data.get("extends", ""), _parsed(data.get("names", "")),
+        data.get("options", {}),
     )  # fmt: skip
 
 
@@ -193,6 +199,36 @@ def _table(name: str) -> Json:
             kept = {word: kind for word, kind in other[part].items() if word not in own}
             data[part] = {**data.get(part, {}), **kept}
     return {**dict.fromkeys(PARTS, {}), **data}
+
+
+def _add_fields(data: Json) -> None:
+    """Adds the fields of config classes that stand for options of another format, with their class and its kind."""
+    like = format_of(data["like"])
+    own = {word for part in PARTS for word in data[part]}
+    data["options"] = {}
+    for word in sorted(_parsed(data["names"])):
+        option, off = _option_of(word.rpartition(".")[2], data, like)
+        known, kind = like.kind_of(option)
+        if known != "unknown":
+            data["options"][word] = (option, off)
+        if word in own or known == "unknown":
+            continue
+        if known == "read":
+            data["read"][word] = [kind, like.read[option][1]]
+        elif known == "left out":
+            data["left-out"][word] = [kind, like.left_out[option][1], *((True,) if off else like.left_out[option][2])]
+        else:
+            data[known][word] = "parsed"
+
+
+def _option_of(field_name: str, data: Json, like: Format) -> tuple[str, bool]:
+    """The option that a field stands for, and whether the option is there where the field is false."""
+    option = data["fields"].get(field_name, field_name.replace("_", "-"))
+    if like.kind_of(option)[0] != "unknown":
+        return option, option in data["turned-off"]
+    off = (one for one in (f"no-{option}", f"disable-{option}") if like.kind_of(one)[0] != "unknown")
+    found = next(off, None)
+    return (option, False) if found is None else (found, True)
 
 
 def _parsed(target: str) -> Mapping[str, str]:
