@@ -21,6 +21,7 @@ from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
 from lockstep.planner.imports.megatron import megatron
 from lockstep.planner.imports.megatron_log import megatron_log
+from lockstep.planner.imports.mlperf import SIGN, mlperf, mlperf_log
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.script import commands
 from lockstep.planner.imports.text import Text, mapping, shape_of
@@ -29,13 +30,14 @@ from lockstep.workload import Model
 MOST_B = 256 * 1024 * 1024
 """Of a log; longer ones are not read."""
 Reader = Callable[[Said, str, Model | None], Imported]
-READERS: Mapping[str, Reader] = {"deepspeed": deepspeed, "megatron": megatron, "bridge": bridge}
+READERS: Mapping[str, Reader] = {"deepspeed": deepspeed, "megatron": megatron, "bridge": bridge, "mlperf": mlperf}
 """By the name of the format."""
 
 
 def _logs(text: str, file: str) -> tuple[Text, ...]:
     """The words of a log, once for every kind of line that it has."""
-    return (megatron_log(text, file),)
+    found = mlperf_log(text, file) if SIGN in text else None
+    return (megatron_log(text, file), *((found,) if found else ()))
 
 
 TEXTS: Mapping[str, Callable[[str, str], tuple[Text, ...]]] = {"command": commands, "log": _logs}
