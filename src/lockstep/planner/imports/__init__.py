@@ -9,24 +9,39 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from lockstep.documents.files import File, open_file
 from lockstep.errors import BadInput
+from lockstep.planner.imports.bridge import bridge
 from lockstep.planner.imports.deepspeed import deepspeed
 from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
+from lockstep.planner.imports.megatron import megatron
+from lockstep.planner.imports.megatron_log import megatron_log
+from lockstep.planner.imports.mlperf import SIGN, mlperf, mlperf_log
 from lockstep.planner.imports.said import Said
+from lockstep.planner.imports.script import commands
 from lockstep.planner.imports.text import Text, mapping, shape_of
 from lockstep.workload import Model
 
 MOST_B = 256 * 1024 * 1024
 """Of a log; longer ones are not read."""
 Reader = Callable[[Said, str, Model | None], Imported]
-READERS: Mapping[str, Reader] = {"deepspeed": deepspeed}
+READERS: Mapping[str, Reader] = {"deepspeed": deepspeed, "megatron": megatron, "bridge": bridge, "mlperf": mlperf}
 """By the name of the format."""
+
+
+def _logs(text: str, file: str) -> tuple[Text, ...]:
+    """The words of a log, once for every kind of line that it has."""
+    found = mlperf_log(text, file) if SIGN in text else None
+    return (megatron_log(text, file), *((found,) if found else ()))
+
+
+TEXTS: Mapping[str, Callable[[str, str], tuple[Text, ...]]] = {"command": commands, "log": _logs}
+"""What holds several texts."""
 
 
 def read_run(path: File, model: Model | None = None, accepted: Collection[str] = ()) -> Imported | None:
@@ -56,21 +71,38 @@ def recognised(text: str, file: str, model: Model | None = None, accepted: Colle
     formats = [one for one in map(format_of, READERS) if shape in one.shapes and _may_be(one, text)]
     if shape is None or not formats:
         return None
-    said = mapping(text, file, shape)
-    claims = {one.key: found for one in formats if (found := claimed(one, said))}
+    texts = TEXTS[shape](text, file) if shape in TEXTS else (mapping(text, file, shape),)
+    chosen = {one.key: said for one in formats if (said := _chosen(one, texts)) is not None}
+    # A dialect has words that the format which it extends has not, and all of those that it has.
+    base = {format_of(key).extends for key in chosen}
+    claims = {key: claimed(format_of(key), said) for key, said in chosen.items() if key not in base}
     if not claims:
         return None
     if len(claims) > 1:
         each = " and ".join(f"{format_of(key).name} ({word})" for key, word in claims.items())
         raise BadInput(f"could be {each}; write the words of one", file)
     ((key, word),) = claims.items()
-    read = Said(format_of(key), said, accepted)
+    read = Said(format_of(key), chosen[key], accepted)
     return READERS[key](read, Path(file).stem, model).finished(read, word)
+
+
+def _chosen(format: Format, texts: Sequence[Text]) -> Text | None:
+    """The command that a format claims. Raises BadInput where several say something else."""
+    claimed_ones = [one for one in texts if claimed(format, one)]
+    if not claimed_ones:
+        return None
+    runs = [{word: value for word, value in one.words.items() if not word.startswith("launcher.")}
+            for one in claimed_ones]  # fmt: skip
+    if other := next((one for one, run in zip(claimed_ones, runs, strict=True) if run != runs[0]), None):
+        first, second = (one.where(next(iter(one.lines))) for one in (claimed_ones[0], other))
+        raise BadInput(f"starts two runs, here and at {first}; keep one of them", second)
+    return claimed_ones[0]
 
 
 def _may_be(format: Format, text: str) -> bool:
     """Whether a text has a word that only this format has."""
-    return any(word.rpartition(".")[2].strip("*") in text for word in format.only)
+    names = [word.rpartition(".")[2].strip("*") for word in format.only]
+    return any(name in text or name.replace("-", "_") in text for name in names)
 
 
 def claimed(format: Format, said: Text) -> str:
