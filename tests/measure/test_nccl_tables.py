@@ -202,6 +202,18 @@ def test_other_generations_are_read(tmp_path: Path) -> None:
         assert links(file) == {"": pytest.approx((LATENCY_S, RATE_BPS), rel=1e-2)}, header
 
 
+def test_a_program_that_is_not_known_is_not_named_after_the_one_before(tmp_path: Path) -> None:
+    """hypercube_perf and alltoallv_perf are no collectives here; other words that end alike are no programs."""
+    other = [line.replace("all_gather_perf", "hypercube_perf") for line in ALL_GATHER]
+    file = saved(tmp_path, labelled([*ALL_REDUCE, "my_perf", *other], ""))
+    assert lockstep_run("fit", str(file)).refusal() == (
+        "--op: the text does not state which collective hypercube_perf is"
+    )
+    assert {one.points[0].op for one in read_series(file, op="all-to-all")} == {"all-to-all"}
+    file = saved(tmp_path, labelled(["all_reduce_perf", "my_perf results", *ALL_REDUCE[1:]], ""))
+    assert read_points(file).points[0].op == "all-reduce"
+
+
 def test_times_of_the_host_are_refused(tmp_path: Path) -> None:
     """-C 1 reports how long the host took to launch."""
     text = labelled(ALL_REDUCE, "").replace("     time   algbw", "  cputime   algbw")

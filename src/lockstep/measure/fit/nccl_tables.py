@@ -71,7 +71,7 @@ class Table:
     """One table of a text and what stands before it."""
 
     name: str | None
-    """The collective by the `..._perf` before the table; None where there is none."""
+    """The collective by the `..._perf` before the table, or that word for no known one; None where there is none."""
     devices: Devices
     """Lines of its ranks, by rank."""
     unit_s: float
@@ -138,7 +138,9 @@ class _Reading:
                 self.tables[-1].devices, self.devices = self.devices, {}
             _add_row(self.tables[-1], words, f"{self.where}:{number}", number)
         elif (found := _NAME.search(line)) and "concluded" not in line:
-            self.name = PERF_NAMES.get(found[1], self.name)
+            # A program of another name is none that is known; in other lines the word may be anything.
+            unknown = found[0] if "test starting:" in line else self.name
+            self.name = PERF_NAMES.get(found[1], unknown)
 
     def _begin(self, header: re.Match[str], number: int) -> None:
         """Begins a table, in place of one that has no rows: processes apart from one another print headers at once."""
