@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from lockstep.planner.export.bridge import GRADIENT_B
-from lockstep.planner.imports.formats import format_of
 from lockstep.planner.imports.imported import Imported
-from lockstep.planner.imports.megatron import megatron
+from lockstep.planner.imports.megatron_through import through
 from lockstep.planner.imports.said import Said
-from lockstep.planner.imports.text import Text
 from lockstep.workload import Model
 
 RECIPE = re.compile(
@@ -30,19 +28,11 @@ def bridge(said: Said, name: str, model: Model | None) -> Imported:
     names = dict(_options(said))
     if not said["model.cpu_offloading"]:
         names.pop("cpu-offloading-num-layers", None)
-    words = {option: _value(said, word) for option, word in names.items()}
+    words: dict[str, Any] = {option: _value(said, word) for option, word in names.items()}
     words = {option: value for option, value in words.items() if value is not None} | _precision(said)
     if "num-query-groups" in words:
         words["group-query-attention"] = True
-    lines = {option: said.text.lines.get(word, 0) for option, word in names.items()}
-    inner = Said(format_of("megatron"), Text(said.text.file, said.text.shape, words, lines), ("*",))
-    found = megatron(inner, name, model)
-    found.software = said.format.name
-    for option, word in names.items():
-        if option in inner.asked and word in said.format.read:
-            said.asked.add(word)
-        if option in inner.noted:
-            said.noted[word] = inner.noted[option]
+    found, inner = through(said, name, model, words, names)
     if "attention-dropout" not in words and "hidden-dropout" not in words:
         # Recipes of today's models have none; the parser's default does not hold here.
         found.words.pop("dropout", None)
