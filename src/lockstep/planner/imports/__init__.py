@@ -31,8 +31,13 @@ from lockstep.workload import Model
 MOST_B = 256 * 1024 * 1024
 """Of a log; longer ones are not read."""
 Reader = Callable[[Said, str, Model | None], Imported]
-READERS: Mapping[str, Reader] = {"deepspeed": deepspeed, "megatron": megatron, "bridge": bridge, "mlperf": mlperf,
-                                    "mindspeed": mindspeed}
+READERS: Mapping[str, Reader] = {
+    "deepspeed": deepspeed,
+    "megatron": megatron,
+    "bridge": bridge,
+    "mlperf": mlperf,
+    "mindspeed": mindspeed,
+}
 """By the name of the format."""
 
 

@@ -19,6 +19,8 @@ from lockstep.workload import Model
 RECIPE = re.compile(
     r"(?:\w+?_)?(bf16|fp16)(?:_with_(?:fp8_(delayed|current|subchannel)_scaling|(mxfp8)|(nvfp4)))?_mixed"
 )
+RECIPES = ("use-distributed-optimizer", "overlap-grad-reduce", "overlap-param-gather")
+"""On in every recipe."""
 PARTS = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
 """Of a pipeline layout that is written as lists."""
 
@@ -30,6 +32,14 @@ def bridge(said: Said, name: str, model: Model | None) -> Imported:
         names.pop("cpu-offloading-num-layers", None)
     words: dict[str, Any] = {option: _value(said, word) for option, word in names.items()}
     words = {option: value for option, value in words.items() if value is not None} | _precision(said)
+    if not any(word.startswith("ddp._target_") for word in said.text.words):
+        # Overrides stand over a recipe, and all of its recipes shard and overlap (recipes/*: DistributedDataParallelConfig).
+        words = {option: True for option in RECIPES if not _says(said, option)} | words
+    activation = said["model.activation_func._target_"]
+    if activation is not None and "squared_relu" in activation:
+        words["squared-relu"] = True
+    elif activation is not None and not activation.endswith("silu" if words.get("swiglu") else "gelu"):
+        said.leave("model.activation_func._target_", "an activation that is not read")
     if "num-query-groups" in words:
         words["group-query-attention"] = True
     found, inner = through(said, name, model, words, names)
@@ -77,6 +87,10 @@ def _value(said: Said, word: str) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+def _says(said: Said, option: str) -> bool:
+    return any(said.format.options.get(word, ("",))[0] == option for word in said.values)
+
+
 def _listed(value: object) -> tuple[object, ...]:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
@@ -93,7 +107,9 @@ def _precision(said: Said) -> dict[str, object]:
     else:
         match = RECIPE.fullmatch(str(said["mixed_precision"]).replace("-", "_"))
         if match is None:
-            raise said.refuse("mixed_precision", f"is no recipe of {said.format.software}, got {said['mixed_precision']!r}")
+            raise said.refuse(
+                "mixed_precision", f"is no recipe of {said.format.software}, got {said['mixed_precision']!r}"
+            )
         half, narrow = match[1], "fp8" if match[2] or match[3] else match[4]
         recipe = {"current": "tensorwise", "subchannel": "blockwise"}.get(match[2], match[3] or match[2])
         whole = None
@@ -113,4 +129,6 @@ def _gradients(said: Said, whole: bool | None, usual: bool) -> dict[str, object]
     if whole is not None and own is not None and whole != own:
         said.contradiction("ddp.grad_reduce_in_fp32", "mixed_precision.grad_reduce_in_fp32 counts")
     given = whole if whole is not None else own
-    return {"accumulate-allreduce-grads-in-fp32" if (usual if given is None else given) else "grad-reduce-in-bf16": True}
+    return {
+        "accumulate-allreduce-grads-in-fp32" if (usual if given is None else given) else "grad-reduce-in-bf16": True
+    }

@@ -87,7 +87,9 @@ def _memory(found: Imported, said: Said) -> None:
     """Recomputation and activations in host memory."""
     granularity = said["recompute-granularity"]
     if granularity is None:
-        granularity = "full" if said["checkpoint-activations"] else "selective" if said["recompute-activations"] else None
+        granularity = (
+            "full" if said["checkpoint-activations"] else "selective" if said["recompute-activations"] else None
+        )
     if granularity in ("full", "selective"):
         found.layout["recompute"] = granularity
     if granularity == "full":

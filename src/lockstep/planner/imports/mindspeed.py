@@ -1,10 +1,10 @@
 """MindSpeed's arguments (Megatron-LM on Ascend) as a question and a layout: its own words, and Megatron-LM's.
 
-    --multi-head-latent-attention, --qk-rope-head-dim, --qk-nope-head-dim    latent attention
-    --moe-intermediate-size, --n-shared-experts, --first-k-dense-replace     experts and where they are
-    --context-parallel-algo                                                  all-to-all, unless another is named
-    --num-layer-list, --noop-layers                                          layers by stage; layers that are empty
-    --moe-tp-extend-ep                                                       experts are spread over tp ep, and not cut
+--multi-head-latent-attention, --qk-rope-head-dim, --qk-nope-head-dim    latent attention
+--moe-intermediate-size, --n-shared-experts, --first-k-dense-replace     experts and where they are
+--context-parallel-algo                                                  all-to-all, unless another is named
+--num-layer-list, --noop-layers                                          layers by stage; layers that are empty
+--moe-tp-extend-ep                                                       experts are spread over tp ep, and not cut
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def mindspeed(said: Said, name: str, model: Model | None) -> Imported:
     if said["o2-gradient"]:
         options["grad-reduce-in-bf16"] = True
         options.pop("accumulate-allreduce-grads-in-fp32", None)
-    found, inner = through(said, name, model, options, words)
+    found, _ = through(said, name, model, options, words)
     _experts(found, said)
     for word in FUSED:
         said[word]
     said["gemm-gradient-accumulation-fusion"]
     # Attention is fused where it is asked for, and always with context parallelism (arguments.py, _validate_cp_args).
-    if not inner["use-flash-attn"] and found.layout.get("cp", 1) == 1:
+    if not said["use-flash-attn"] and found.layout.get("cp", 1) == 1:
         found.words["flash"] = False
     found.set(found.words, train=adapters(said))
     if said["stage"] not in STAGES:

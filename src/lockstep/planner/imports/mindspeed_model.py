@@ -14,8 +14,9 @@ SAME = {
     "moe-intermediate-size": "moe-ffn-hidden-size",
     "shared-expert-gate": "moe-shared-expert-gate",
     "routed-scaling-factor": "moe-router-topk-scaling-factor",
-    "tokenizer-name-or-path": "tokenizer-model",
 }
+SPECS = ("deepseek_spec", "qwen3_spec")
+"""Functions that build what the other words describe."""
 GROUPED = ("group_limited_greedy", "noaux_tc")
 """Kinds of routing that choose groups of experts first."""
 TARGETS = {"linear_qkv": "q_proj+k_proj+v_proj", "linear_proj": "o_proj", "linear_fc1": "gate_proj+up_proj",
@@ -28,6 +29,8 @@ Options = dict[str, tuple[Any, str]]
 def model_options(said: Said) -> Options:
     """Options of the model."""
     found: Options = {option: (said[word], word) for word, option in SAME.items() if word in said}
+    if said["tokenizer-name-or-path"]:
+        found["tokenizer-model"] = (" ".join(said["tokenizer-name-or-path"]), "tokenizer-name-or-path")
     if said["num-experts"]:
         found |= _experts(said)
     if said["sliding-window"]:
@@ -41,10 +44,13 @@ def model_options(said: Said) -> Options:
             "mscale-all-dim": (said["rope-scaling-mscale-all-dim"], "rope-scaling-mscale-all-dim"),
         }
     elif kind == "llama3":
-        found |= {"use-rope-scaling": (True, "rope-scaling-type"), "rope-scaling-factor": (factor, "rope-scaling-factor")}
+        found |= {
+            "use-rope-scaling": (True, "rope-scaling-type"),
+            "rope-scaling-factor": (factor, "rope-scaling-factor"),
+        }
     elif kind is not None:
         said.leave("rope-scaling-type", "rotary positions, stretched")
-    if said["spec"] and "deepseek" not in said["spec"][0]:
+    if said["spec"] and not any(one in said["spec"][0] for one in SPECS):
         said.leave("spec", "a model that is built by a function")
     return found
 

@@ -59,7 +59,7 @@ def _converted(kind: str, value: Any) -> Any:
     if kind == "any":
         return value
     if kind.startswith("several "):
-        return tuple(_converted(kind[8:], one) for one in (value if isinstance(value, list) else [value]))
+        return tuple(_converted(kind[8:], one) for one in (value if isinstance(value, list | tuple) else [value]))
     if (numeric := NUMERIC.fullmatch(kind)) is not None:
         return _number(value, *numeric.groups())
     if kind == "switch":
@@ -191,7 +191,9 @@ def _table(name: str) -> Json:
     import tomllib
 
     data: Json = tomllib.loads(files(__name__).joinpath(*name.split("/")).read_text(encoding="utf-8"))
-    others = [data["extends"]] if "extends" in data else ["shared/launcher"] if "command" in data.get("shapes", ()) else []
+    others = (
+        [data["extends"]] if "extends" in data else ["shared/launcher"] if "command" in data.get("shapes", ()) else []
+    )
     own = {word for part in PARTS for word in data.get(part, ())}
     for other in map(_table, (f"{one}.toml" for one in others)):
         data.setdefault("names", other.get("names", ""))
