@@ -33,7 +33,7 @@ def bridge(said: Said, name: str, model: Model | None) -> Imported:
     words: dict[str, Any] = {option: _value(said, word) for option, word in names.items()}
     words = {option: value for option, value in words.items() if value is not None} | _precision(said)
     if not any(word.startswith("ddp._target_") for word in said.text.words):
-        # Overrides stand over a recipe, and all of its recipes shard and overlap (recipes/*: DistributedDataParallelConfig).
+        # Overrides stand over a recipe, all of which shard and overlap (recipes: DistributedDataParallelConfig).
         words = {option: True for option in RECIPES if not _says(said, option)} | words
     activation = said["model.activation_func._target_"]
     if activation is not None and "squared_relu" in activation:

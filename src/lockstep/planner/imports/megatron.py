@@ -94,9 +94,9 @@ def _memory(found: Imported, said: Said) -> None:
         found.layout["recompute"] = granularity
     if granularity == "full":
         _whole_layers(found, said)
-    if granularity == "selective" and (modules := said["recompute-modules"]):
-        if modules != ("core_attn",):
-            found.words["recompute_modules"] = ",".join(modules)
+    modules = said["recompute-modules"] if granularity == "selective" else None
+    if modules and modules != ("core_attn",):
+        found.words["recompute_modules"] = ",".join(modules)
     found.set(found.words, offload_layers=said["cpu-offloading-num-layers"] or None)
 
 

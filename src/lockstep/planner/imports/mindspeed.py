@@ -71,8 +71,9 @@ def _experts(found: Imported, said: Said) -> None:
         layout["ep"] = layout.get("ep", 1) * tp
         layout["etp"] = 1
     if said["schedules-method"] == "dualpipev" and layout.get("pp", 1) > 1:
-        layout["schedule"] = "dualpipe-v"
-        layout.pop("vpp", None)
+        # Two chunks on every device, the second in reverse order.
+        layout |= {"schedule": "dualpipe-v", "vpp": 2}
+        layout.pop("stages", None)
         found.words.pop("overlap_pp", None)
     if said["moe-fb-overlap"] and layout.get("ep", 1) > 1 and "schedule" not in layout:
         found.words["overlap_ep"] = "passes"

@@ -8,11 +8,14 @@
     harmless, yours            pattern = kind: changes neither time nor memory; what no plan can decide
 
 A kind is `whole 1..8`, `number 0..`, `switch`, `text`, `list`, `map`, `any` or words joined by `|`; `several KIND` is
-one or more of them, as options take; alternatives are joined by ` or `. Formats of commands have the words of
-`shared/launcher.toml` too. A format with `names` takes the kind of a word of kind `parsed` from that table
-of `export/arguments`, where a pattern of kind `parsed, else any` holds words of other releases too; one with `extends`
-has the words of another, and one that is `like` another has fields (`fields`: their options, `turned-off`: options
-that are there where a field is false) whose class and kind are those of its options. Words of a section are joined by dots; `*` in a pattern stands for anything.
+one or more of them, as options take; alternatives are joined by ` or `. Words of a section are joined by dots; `*` in a
+pattern stands for anything. Formats of commands have the words of `shared/launcher.toml` too. Further keys:
+
+    names                      a table of `export/arguments`: words of kind `parsed` have the kind that stands there, and
+                               a pattern of kind `parsed, else any` holds words of other releases too
+    extends                    a format whose words it has too; its own go before
+    like, fields, turned-off   its names are fields that stand for options of another format and have their class and
+                               kind; fields that are called otherwise; options that are there where a field is false
 """
 
 from __future__ import annotations
@@ -131,7 +134,7 @@ class Format:
     parsed: Mapping[str, str] = field(default_factory=dict)
     """Kinds of all names that the software's own parser has, for words of kind "parsed"."""
     options: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
-    """Field to the option of the other format that it stands for, and whether that is there where the field is false."""
+    """Field to the option that it stands for, and whether that is there where the field is false."""
 
     @cached_property
     def sections(self) -> frozenset[str]:
@@ -200,7 +203,7 @@ def _table(name: str) -> Json:
         for part in PARTS:
             kept = {word: kind for word, kind in other[part].items() if word not in own}
             data[part] = {**data.get(part, {}), **kept}
-    return {**dict.fromkeys(PARTS, {}), **data}
+    return {**{part: {} for part in PARTS}, **data}
 
 
 def _add_fields(data: Json) -> None:
@@ -269,8 +272,9 @@ def keys() -> tuple[str, ...]:
 
 GENERIC = frozenset({
     "a", "and", "args", "by", "cfg", "config", "data", "default", "dir", "enable", "enabled", "file", "for", "from",
-    "id", "in", "init", "is", "kwargs", "launcher", "max", "min", "mode", "model", "name", "no", "not", "num", "number", "of", "on",
-    "or", "path", "per", "policy", "size", "the", "to", "train", "trainer", "training", "type", "use", "value", "with",
+    "id", "in", "init", "is", "kwargs", "launcher", "max", "min", "mode", "model", "name", "no", "not", "num",
+    "number", "of", "on", "or", "path", "per", "policy", "size", "the", "to", "train", "trainer", "training", "type",
+    "use", "value", "with",
 })  # fmt: skip
 """Parts of names that say nothing of time or memory."""
 
