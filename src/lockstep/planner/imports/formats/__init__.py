@@ -11,8 +11,8 @@ A kind is `whole 1..8`, `number 0..`, `switch`, `text`, `list`, `map`, `any` or 
 one or more of them, as options take; alternatives are joined by ` or `. Words of a section are joined by dots; `*` in a
 pattern stands for anything. Formats of commands have the words of `shared/launcher.toml` too. Further keys:
 
-    names                      a table of `export/arguments`: words of kind `parsed` have the kind that stands there, and
-                               a pattern of kind `parsed, else any` holds words of other releases too
+    names                      a table of `export/arguments`: words of kind `parsed` have the kind that stands there; a
+                               pattern of kind `parsed, else any` holds words of other releases too
     extends                    a format whose words it has too; its own go before
     like, fields, turned-off   its names are fields that stand for options of another format and have their class and
                                kind; fields that are called otherwise; options that are there where a field is false
@@ -150,7 +150,7 @@ class Format:
             return known, kind
         if word not in self.parsed:
             return (known, "any") if kind == OR_ANY else ("unknown", "any")
-        return known, self.parsed[word] if kind == OR_ANY else kind.replace("parsed", self.parsed[word])
+        return known, self.parsed[word]
 
     def _listed(self, word: str) -> tuple[str, str]:
         """The class of a word and the kind that stands in the table."""
@@ -180,12 +180,22 @@ def format_of(key: str) -> Format:
     data = _table(f"{key}.toml")
     if "like" in data:
         _add_fields(data)
-    read = {word: (kind, said, more[0] if more else None) for word, (kind, said, *more) in data["read"].items()}
-    left = {word: (kind, why, tuple(off)) for word, (kind, why, *off) in data.get("left-out", {}).items()}
+    parsed = _parsed(data.get("names", ""))
+
+    def known(kind: str, word: str) -> str:
+        """The kind of a word that is no pattern."""
+        if word not in parsed or not kind.startswith("parsed"):
+            return kind
+        return parsed[word] if kind == OR_ANY else kind.replace("parsed", parsed[word])
+
+    read = {
+        word: (known(kind, word), said, more[0] if more else None) for word, (kind, said, *more) in data["read"].items()
+    }
+    left = {word: (known(kind, word), why, tuple(off)) for word, (kind, why, *off) in data["left-out"].items()}
+    harmless, yours = ({word: known(kind, word) for word, kind in data[part].items()} for part in ("harmless", "yours"))
     return Format(
         key, data["name"], data["software"], data["source"], tuple(data["shapes"]), tuple(data["only"]),
-        read, left, data["harmless"], data["yours"], data.get("extends", ""), _parsed(data.get("names", "")),
-        data.get("options", {}),
+        read, left, harmless, yours, data.get("extends", ""), parsed, data.get("options", {}),
     )  # fmt: skip
 
 
