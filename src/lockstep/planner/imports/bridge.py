@@ -12,6 +12,7 @@ from typing import Any
 
 from lockstep.planner.export.bridge import GRADIENT_B
 from lockstep.planner.imports.imported import Imported
+from lockstep.planner.imports.megatron_model import catalog_model
 from lockstep.planner.imports.megatron_through import through
 from lockstep.planner.imports.said import Said
 from lockstep.workload import Model
@@ -21,6 +22,8 @@ RECIPE = re.compile(
 )
 RECIPES = ("use-distributed-optimizer", "overlap-grad-reduce", "overlap-param-gather")
 """On in every recipe."""
+SHAPE = ("num_layers", "hidden_size", "num_attention_heads", "num_moe_experts", "ffn_hidden_size", "num_query_groups")
+"""Fields with which a recipe's model is another one."""
 PARTS = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
 """Of a pipeline layout that is written as lists."""
 
@@ -48,9 +51,20 @@ def bridge(said: Said, name: str, model: Model | None) -> Imported:
         found.words.pop("dropout", None)
     if said["model.bias_activation_fusion"] is False and not inner["no-bias-dropout-fusion"]:
         said.leave("model.bias_activation_fusion", "kernels of the activation")
-    if found.model is None and said["model.hf_model_id"]:
-        said.open("model.hf_model_id", "its shape stands in its own files")
+    if found.model is None and not any(word.removeprefix("model.") in SHAPE for word in said.values):
+        found.model = _named(said)
     return found
+
+
+def _named(said: Said) -> Model | None:
+    """The model of the catalog that a recipe or the id of a hub names; None for others."""
+    recipe = re.sub(r"_(pretrain|sft|peft|finetune)(_config)?$", "", said["recipe"] or "")
+    for word, name in (("recipe", recipe), ("model.hf_model_id", said["model.hf_model_id"])):
+        if name and (found := catalog_model(name)) is not None:
+            return found
+        if name:
+            said.open(word, "its shape stands in other files")
+    return None
 
 
 def _options(said: Said) -> Iterator[tuple[str, str]]:
@@ -118,8 +132,9 @@ def _precision(said: Said) -> dict[str, object]:
         found["fp4-format"] = "e2m1"
     elif narrow:
         found |= {"fp8-format": "hybrid", **({"fp8-recipe": recipe} if recipe else {})}
-        if recipe == "blockwise":
-            said.leave("mixed_precision", "how fp8 is scaled")
+        if recipe in ("blockwise", "custom"):
+            word = "mixed_precision" if "mixed_precision" in said else "mixed_precision.fp8_recipe"
+            said.leave(word, "how fp8 is scaled")
     return found | _gradients(said, whole, GRADIENT_B.get(half or "", 4.0) == 4.0)
 
 

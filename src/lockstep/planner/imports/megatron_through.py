@@ -16,7 +16,9 @@ def through(
     said: Said, name: str, model: Model | None, options: Mapping[str, object], words: Mapping[str, str]
 ) -> tuple[Imported, Said]:
     """What options say, and how they were read; `words` names the word of the file that each option comes from."""
-    given = {option: value for option, value in options.items() if value is not None}
+    started = {word: value for word, value in said.values.items() if word.startswith("launcher.")}
+    given = {option: value for option, value in options.items() if value is not None} | started
+    words = {**words, **{word: word for word in started}}
     lines = {option: said.text.lines[word] for option, word in words.items() if word in said.text.lines}
     text = Text(said.text.file, said.text.shape, given, lines)
     inner = Said(format_of("megatron"), text, ("*",))
