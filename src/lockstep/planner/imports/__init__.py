@@ -21,6 +21,7 @@ from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
 from lockstep.planner.imports.megatron import megatron
 from lockstep.planner.imports.megatron_log import megatron_log
+from lockstep.planner.imports.mindspeed import mindspeed
 from lockstep.planner.imports.mlperf import SIGN, mlperf, mlperf_log
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.script import commands
@@ -30,7 +31,13 @@ from lockstep.workload import Model
 MOST_B = 256 * 1024 * 1024
 """Of a log; longer ones are not read."""
 Reader = Callable[[Said, str, Model | None], Imported]
-READERS: Mapping[str, Reader] = {"deepspeed": deepspeed, "megatron": megatron, "bridge": bridge, "mlperf": mlperf}
+READERS: Mapping[str, Reader] = {
+    "deepspeed": deepspeed,
+    "megatron": megatron,
+    "bridge": bridge,
+    "mlperf": mlperf,
+    "mindspeed": mindspeed,
+}
 """By the name of the format."""
 
 

@@ -87,7 +87,7 @@ class Said:
         known, _ = self.format.kind_of(word)
         if word in self.text.repeated:
             return "contradictory", f"given twice, first as {self.text.repeated[word]}; the last counts"
-        if word in self.text.branched:
+        if word in self.text.branched and known not in ("harmless", "yours"):
             otherwise = self.text.branched[word] or "absent"
             return (
                 "contradictory",
@@ -123,6 +123,9 @@ class Said:
             return self._unset(word, known, value)
         if word in self.format.sections:
             raise self.refuse(word, f"is a section of {self.format.software} and holds settings, not {_short(value)}")
+        if kind == "text" and isinstance(value, list) and known in ("harmless", "yours"):
+            # A path with spaces that a script does not quote; what it is does not matter.
+            return value
         try:
             return value if known == "unknown" else converted(kind, value)
         except Unfit as error:

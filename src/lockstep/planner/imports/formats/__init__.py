@@ -8,11 +8,14 @@
     harmless, yours            pattern = kind: changes neither time nor memory; what no plan can decide
 
 A kind is `whole 1..8`, `number 0..`, `switch`, `text`, `list`, `map`, `any` or words joined by `|`; `several KIND` is
-one or more of them, as options take; alternatives are joined by ` or `. Formats of commands have the words of
-`shared/launcher.toml` too. A format with `names` takes the kind of a word of kind `parsed` from that table
-of `export/arguments`, where a pattern of kind `parsed, else any` holds words of other releases too; one with `extends`
-has the words of another, and one that is `like` another has fields (`fields`: their options, `turned-off`: options
-that are there where a field is false) whose class and kind are those of its options. Words of a section are joined by dots; `*` in a pattern stands for anything.
+one or more of them, as options take; alternatives are joined by ` or `. Words of a section are joined by dots; `*` in a
+pattern stands for anything. Formats of commands have the words of `shared/launcher.toml` too. Further keys:
+
+    names                      a table of `export/arguments`: words of kind `parsed` have the kind that stands there; a
+                               pattern of kind `parsed, else any` holds words of other releases too
+    extends                    a format whose words it has too; its own go before
+    like, fields, turned-off   its names are fields that stand for options of another format and have their class and
+                               kind; fields that are called otherwise; options that are there where a field is false
 """
 
 from __future__ import annotations
@@ -59,7 +62,7 @@ def _converted(kind: str, value: Any) -> Any:
     if kind == "any":
         return value
     if kind.startswith("several "):
-        return tuple(_converted(kind[8:], one) for one in (value if isinstance(value, list) else [value]))
+        return tuple(_converted(kind[8:], one) for one in (value if isinstance(value, list | tuple) else [value]))
     if (numeric := NUMERIC.fullmatch(kind)) is not None:
         return _number(value, *numeric.groups())
     if kind == "switch":
@@ -131,7 +134,7 @@ class Format:
     parsed: Mapping[str, str] = field(default_factory=dict)
     """Kinds of all names that the software's own parser has, for words of kind "parsed"."""
     options: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
-    """Field to the option of the other format that it stands for, and whether that is there where the field is false."""
+    """Field to the option that it stands for, and whether that is there where the field is false."""
 
     @cached_property
     def sections(self) -> frozenset[str]:
@@ -147,7 +150,7 @@ class Format:
             return known, kind
         if word not in self.parsed:
             return (known, "any") if kind == OR_ANY else ("unknown", "any")
-        return known, self.parsed[word] if kind == OR_ANY else kind.replace("parsed", self.parsed[word])
+        return known, self.parsed[word]
 
     def _listed(self, word: str) -> tuple[str, str]:
         """The class of a word and the kind that stands in the table."""
@@ -177,12 +180,22 @@ def format_of(key: str) -> Format:
     data = _table(f"{key}.toml")
     if "like" in data:
         _add_fields(data)
-    read = {word: (kind, said, more[0] if more else None) for word, (kind, said, *more) in data["read"].items()}
-    left = {word: (kind, why, tuple(off)) for word, (kind, why, *off) in data.get("left-out", {}).items()}
+    parsed = _parsed(data.get("names", ""))
+
+    def known(kind: str, word: str) -> str:
+        """The kind of a word that is no pattern."""
+        if word not in parsed or not kind.startswith("parsed"):
+            return kind
+        return parsed[word] if kind == OR_ANY else kind.replace("parsed", parsed[word])
+
+    read = {
+        word: (known(kind, word), said, more[0] if more else None) for word, (kind, said, *more) in data["read"].items()
+    }
+    left = {word: (known(kind, word), why, tuple(off)) for word, (kind, why, *off) in data["left-out"].items()}
+    harmless, yours = ({word: known(kind, word) for word, kind in data[part].items()} for part in ("harmless", "yours"))
     return Format(
         key, data["name"], data["software"], data["source"], tuple(data["shapes"]), tuple(data["only"]),
-        read, left, data["harmless"], data["yours"], data.get("extends", ""), _parsed(data.get("names", "")),
-        data.get("options", {}),
+        read, left, harmless, yours, data.get("extends", ""), parsed, data.get("options", {}),
     )  # fmt: skip
 
 
@@ -191,14 +204,16 @@ def _table(name: str) -> Json:
     import tomllib
 
     data: Json = tomllib.loads(files(__name__).joinpath(*name.split("/")).read_text(encoding="utf-8"))
-    others = [data["extends"]] if "extends" in data else ["shared/launcher"] if "command" in data.get("shapes", ()) else []
+    others = (
+        [data["extends"]] if "extends" in data else ["shared/launcher"] if "command" in data.get("shapes", ()) else []
+    )
     own = {word for part in PARTS for word in data.get(part, ())}
     for other in map(_table, (f"{one}.toml" for one in others)):
         data.setdefault("names", other.get("names", ""))
         for part in PARTS:
             kept = {word: kind for word, kind in other[part].items() if word not in own}
             data[part] = {**data.get(part, {}), **kept}
-    return {**dict.fromkeys(PARTS, {}), **data}
+    return {**{part: {} for part in PARTS}, **data}
 
 
 def _add_fields(data: Json) -> None:
@@ -267,8 +282,9 @@ def keys() -> tuple[str, ...]:
 
 GENERIC = frozenset({
     "a", "and", "args", "by", "cfg", "config", "data", "default", "dir", "enable", "enabled", "file", "for", "from",
-    "id", "in", "init", "is", "kwargs", "launcher", "max", "min", "mode", "model", "name", "no", "not", "num", "number", "of", "on",
-    "or", "path", "per", "policy", "size", "the", "to", "train", "trainer", "training", "type", "use", "value", "with",
+    "id", "in", "init", "is", "kwargs", "launcher", "max", "min", "mode", "model", "name", "no", "not", "num",
+    "number", "of", "on", "or", "path", "per", "policy", "size", "the", "to", "train", "trainer", "training", "type",
+    "use", "value", "with",
 })  # fmt: skip
 """Parts of names that say nothing of time or memory."""
 
