@@ -85,7 +85,7 @@ def _continue(shell: Shell, found: list[list[Word]], words: list[Word]) -> None:
 def _unused(shell: Shell, text: str) -> tuple[Text, ...]:
     """The options in variables that no command uses, as in a file that other scripts read."""
     words: list[Word] = []
-    for name in shell.unused:
+    for name in tuple(shell.unused):
         for part in shell.variables[name]:
             for command in shell.commands([*part, Word("\n", 1)]):
                 words += command if command[0].text.startswith("--") else []
