@@ -40,6 +40,12 @@ EXPECTED: dict[str, tuple[str, dict[str, Any], dict[str, Any], set[str]]] = {
         {"tp": 4, "pp": 12, "zero": 1, "recompute": "full", "micro_batch": 2},
         {GROWS},
     ),
+    "megatron-mixtral-8x7b.log": (
+        "mixtral-8x7b",
+        {"batch": 256, "seq": 4096, "dtype": "bf16", "cross_entropy": "fused", "gpus": 64},
+        {"pp": 4, "ep": 8, "zero": 1, "micro_batch": 1},
+        set(),
+    ),
     "mindspeed-deepseek2-lite.sh": (
         "deepseek-v2-lite",
         {"batch": 8, "seq": 4096, "dtype": "bf16", "fused_accumulation": False, "overlap": False, "gpus": 8},

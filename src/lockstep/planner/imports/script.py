@@ -97,8 +97,8 @@ def _text(words: list[Word], shell: Shell, raw: str) -> Text:
     starts, rest = launched(words)
     if "name" in starts and starts["name"].text == "srun":
         # Without options of its own it has those of the batch script.
-        for name, variable in (("nodes", "SLURM_NNODES"), ("ntasks_per_node", "SLURM_NTASKS_PER_NODE")):
-            if (value := shell.value(variable)) is not None and "ntasks" not in starts:
+        for name, set_by in (("nodes", "SLURM_NNODES"), ("ntasks_per_node", "SLURM_NTASKS_PER_NODE")):
+            if (value := shell.value(set_by)) is not None and "ntasks" not in starts:
                 starts.setdefault(name, whole(value[0]))
     found = _Options({}, {}, {}, {})
     for name, word in starts.items():
