@@ -74,6 +74,13 @@ def test_options_of_torchtitan_name_a_configuration_that_trains_in_bf16() -> Non
     assert "\n--config" not in TARGETS["torchtitan-cli"](alone("llama3-405b")), "its configuration trains in float8"
 
 
+def test_a_loss_that_the_configuration_computes_otherwise_is_named() -> None:
+    """Those of release 0.3 wrap theirs in chunks (models/*/config_registry.py, ChunkedLossWrapper)."""
+    assert "--cross-entropy chunked" in TARGETS["torchtitan-cli"](alone("llama3-8b"))
+    for other in (alone("llama3-8b", cross_entropy="chunked"), alone("mixtral-8x7b")):
+        assert "--cross-entropy chunked" not in TARGETS["torchtitan-cli"](other)
+
+
 @pytest.mark.parametrize("fused", [True, False])
 def test_torchtitan_compiles_where_the_plan_is_priced_so(fused: bool) -> None:
     assert table("llama3-8b", fused_elementwise=fused)["compile"] == {"enable": fused}
