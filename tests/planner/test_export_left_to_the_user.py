@@ -70,7 +70,7 @@ def test_a_model_of_a_known_name_and_another_shape_is_no_flavor() -> None:
 
 
 def test_options_of_torchtitan_name_a_configuration_that_trains_in_bf16() -> None:
-    assert TARGETS["torchtitan-cli"](alone("qwen3-0.6b")).splitlines()[1:3] == ["--module qwen3", "--config qwen3_0_6b"]
+    assert "\n--module qwen3\n--config qwen3_0_6b\n" in TARGETS["torchtitan-cli"](alone("qwen3-0.6b"))
     assert "\n--config" not in TARGETS["torchtitan-cli"](alone("llama3-405b")), "its configuration trains in float8"
 
 
