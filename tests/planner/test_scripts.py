@@ -114,6 +114,45 @@ def test_what_starts_a_run_is_told_from_its_options(start: str, words: dict[str,
     assert said.items() >= {"program": "train.py", **words}.items()
 
 
+FORMS = """set -euo pipefail
+usage() { echo "--tp N"; exit 1; }
+TP=2; MLA=${MLA:-0}
+while [[ $# -gt 0 ]]; do
+  case "$1" in
+    --tp) TP="$2"; shift 2 ;;
+    *) echo "bad $1"; exit 1 ;;
+  esac
+done
+cat > ds.json <<JSON
+{"size": 64, "--foo": 'x}
+JSON
+if [ -z ${VP} ]; then vp=""; else vp=" --chunks ${VP}"; fi
+ARGS=( --layers 8
+   --seq 1024 )
+if (( MLA )); then ARGS+=( --latent ); fi
+if (( TP >= 2 )); then ARGS+=( --wide ); fi
+: ${MBS:=3}
+run="torchrun --nproc_per_node $(nvidia-smi -L | wc -l) train.py ${ARGS[@]} ${vp} \\
+ --micro ${MBS} --freq '([0]*3+[1]*5)' --tp ${TP}"
+echo ${run}
+eval ${run}
+"""
+
+
+def test_forms_of_real_scripts_are_read() -> None:
+    """Loops over arguments, documents within the script, `:=`, arithmetic conditions, and a run that is a text."""
+    (found,) = commands(FORMS, "run.sh")
+    said = {word: value for word, value in found.words.items() if not word.startswith("launcher.")}
+    assert said == {"layers": "8", "seq": "1024", "wide": True, "micro": "3", "freq": "([0]*3+[1]*5)", "tp": "2"}
+    assert not found.branched
+
+
+def test_srun_without_options_has_those_of_the_batch_script() -> None:
+    head = "#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=8\n"
+    words = only(f"{head}srun python train.py --x 1").words
+    assert (words["launcher.nodes"], words["launcher.ntasks_per_node"]) == ("4", "8")
+
+
 def test_a_pasted_list_and_overrides_are_words() -> None:
     assert only("--a 1 --b\n  --c x y # more\n\n--d=2\n").words == {"a": "1", "b": True, "c": ["x", "y"], "d": "2"}
     found = only("python train.py --config-name big model.hidden=4096 +optim.lr=1e-4 ++a=b").words

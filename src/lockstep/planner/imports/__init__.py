@@ -94,16 +94,26 @@ def recognised(text: str, file: str, model: Model | None = None, accepted: Colle
 
 
 def _chosen(format: Format, texts: Sequence[Text]) -> Text | None:
-    """The command that a format claims. Raises BadInput where several say something else."""
-    claimed_ones = [one for one in texts if claimed(format, one)]
-    if not claimed_ones:
+    """The command that a format claims, which may stand beside others with few of its words, as a conversion has.
+
+    Raises BadInput where two are runs that say something else.
+    """
+    runs = [
+        {word: value for word, value in one.words.items() if word in format.read and not word.startswith("launcher.")}
+        for one in texts
+    ]
+    found = [(run, one) for run, one in zip(runs, texts, strict=True) if claimed(format, one)]
+    if not found:
         return None
-    runs = [{word: value for word, value in one.words.items() if not word.startswith("launcher.")}
-            for one in claimed_ones]  # fmt: skip
-    if other := next((one for one, run in zip(claimed_ones, runs, strict=True) if run != runs[0]), None):
-        first, second = (one.where(next(iter(one.lines))) for one in (claimed_ones[0], other))
-        raise BadInput(f"starts two runs, here and at {first}; keep one of them", second)
-    return claimed_ones[0]
+    most, chosen = max(found, key=lambda one: len(one[0]))
+    for run, other in found:
+        if run != most and 2 * len(run) > len(most):
+            first, second = sorted((chosen, other), key=lambda one: min(one.lines.values()))
+            where = first.where(next(iter(first.lines)))
+            raise BadInput(
+                f"starts two runs, here and at {where}; keep one of them", second.where(next(iter(second.lines)))
+            )
+    return chosen
 
 
 def _may_be(format: Format, text: str) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from lockstep.documents import MAX_DEPTH
 from lockstep.errors import BadInput
-from lockstep.planner.imports.shell import MOST_SCRIPT_B, NAME, Pieces, Shell, Value, Word, split, whole
+from lockstep.planner.imports.shell import ASSIGNED, MOST_SCRIPT_B, NAME, Pieces, Shell, Value, Word, split, whole
 from lockstep.planner.imports.shell_sums import worked_out
 
 MOST_WORDS = 50_000
@@ -16,7 +17,7 @@ TOKEN = re.compile(
     rf"""(?P<space>(?:[ \t\r]|\\\r?\n)+)|(?P<end>\n|;;&?|;&|;|&&|\|\|?&?|&(?!>))
     |(?P<heredoc><<-?[ \t]*['"]?(?P<last>\w+)['"]?)
     |(?P<placeholder><[A-Za-z][^<>\n|&;]*>)|(?P<redirect>(?:\d+(?=[<>]))?(?:&>>?|<<<|<>|[<>]{{1,2}}&?))
-    |(?P<array>{NAME}\+?=\()|(?P<bracket>[()])|(?P<comment>\#[^\n]*)""",
+    |(?P<condition>\(\([^\n()]*\)\))|(?P<array>{NAME}\+?=\()|(?P<bracket>[()])|(?P<comment>\#[^\n]*)""",
     re.VERBOSE,
 )
 SUBSTITUTED = r"(?P<opened>\$\(\(|\$\(|\$\{|`)|\$(?P<name>[A-Za-z_]\w*|[0-9@*#?$!-])"
@@ -30,7 +31,21 @@ QUOTED = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 PARAMETER = re.compile(rf"(?P<name>{NAME}|[0-9]+|[@*])(?:\[(?P<index>[^\]]*)\])?(?P<rest>.*)", re.DOTALL)
+COMPARED = re.compile(r"==|!=|>=|<=|[<>]")
+SIGNS: Mapping[str, Callable[[int, int], bool]] = {
+    "==": operator.eq, "!=": operator.ne, ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
+}  # fmt: skip
 CLOSING = {"$((": ("(", ")", 2), "$(": ("(", ")", 1), "${": ("{", "}", 1)}
+
+
+def _joined(value: Value) -> Value:
+    """Several texts as the one that an assignment makes of them."""
+    if len(value) < 2:
+        return value
+    found = list(value[0])
+    for one in value[1:]:
+        found += [Word(" ", one[0].line if one else 1), *one]
+    return (tuple(found),)
 
 
 class Reading:
@@ -68,7 +83,11 @@ class Reading:
                 ends.append(token["last"])
             elif token["placeholder"]:
                 command.append((self._unset(token.start(), token.end()),))
+            elif token["condition"]:
+                command.append((self._condition(token.start() + 2, token.end() - 2),))
             elif token["array"]:
+                # `then ARGS+=(...)`: the branch begins before the array is set.
+                command = command[self.shell.branches.begun([whole(one) for one in command]) :]
                 self._array(token["array"])
             elif token["end"] or token["bracket"]:
                 yield from self._ended(command, token[0])
@@ -109,10 +128,12 @@ class Reading:
     def _word(self) -> list[Pieces]:
         """The word at this place; variables make it several or none."""
         fields: list[list[Word]] = []
+        sets = ASSIGNED.match(self.text, self.at) is not None
         while (part := PART.match(self.text, self.at)) is not None:
             start, self.at = self.at, part.end()
             if part["opened"] or part["name"]:
-                value: Value = tuple(one for each in self._substituted(part, start) for one in split(each))
+                value = self._substituted(part, start)
+                value = value if sets else tuple(one for each in value for one in split(each))
             elif part["double"]:
                 value = self._quoted(start)
             elif part["join"]:
@@ -120,6 +141,7 @@ class Reading:
             else:
                 kind = part.lastgroup or "bare"
                 value = (self.cut(part.start(kind), part.end(kind)),)
+            value = _joined(value) if sets else value
             if value and fields:
                 fields[-1] += value[0]
             fields += [list(one) for one in (value[1:] if fields else value)]
@@ -207,6 +229,17 @@ class Reading:
             return ((self._unset(start, last + 2),),)
         return ((Word(str(result), said.line, doubt=said.doubt),),)
 
+    def _condition(self, first: int, last: int) -> Word:
+        """Whether a comparison of sums holds, as the command `true` or `false`."""
+        sign = COMPARED.search(self.text, first, last)
+        sides = [(first, last)] if sign is None else [(first, sign.start()), (sign.end(), last)]
+        values = [whole(self._sum(first - 2, *side)[0]) for side in sides]
+        if any(one.unset or one.doubt is not None for one in values):
+            return self._unset(first - 2, last + 2)
+        numbers = [int(one.text) for one in values]
+        holds = bool(numbers[0]) if sign is None else SIGNS[sign[0]](*numbers)
+        return Word("true" if holds else "false", self.line(first))
+
     def _parameter(self, said: str, start: int, first: int | None = None) -> Value:
         """The value of a variable, with what stands behind its name in braces."""
         match = PARAMETER.fullmatch(said)
@@ -221,6 +254,8 @@ class Reading:
         begin = (first or 0) + match.end("rest") - len(rest) + 1
         if rest[:1] in ("-", "=") and not is_set:
             value = self._inner(begin, begin + len(rest) - 1)
+            if rest[0] == "=":
+                self.shell.assign(name, value)
         elif rest[:1] == "+":
             value = self._inner(begin, begin + len(rest) - 1) if is_set else ()
         if value is None:
