@@ -20,12 +20,19 @@ from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.text import Text, mapping, shape_of
+from lockstep.planner.imports.tuning import axolotl, llamafactory, trainer, trl
 from lockstep.workload import Model
 
 MOST_B = 256 * 1024 * 1024
 """Of a log; longer ones are not read."""
 Reader = Callable[[Said, str, Model | None], Imported]
-READERS: Mapping[str, Reader] = {"deepspeed": deepspeed}
+READERS: Mapping[str, Reader] = {
+    "axolotl": axolotl,
+    "deepspeed": deepspeed,
+    "llamafactory": llamafactory,
+    "trainer": trainer,
+    "trl": trl,
+}
 """By the name of the format."""
 
 
@@ -57,7 +64,8 @@ def recognised(text: str, file: str, model: Model | None = None, accepted: Colle
     if shape is None or not formats:
         return None
     said = mapping(text, file, shape)
-    claims = {one.key: found for one in formats if (found := claimed(one, said))}
+    claims = {one.key: found for one in formats if (found := claimed(one.only, said))}
+    claims = claims or {one.key: found for one in formats if (found := claimed(one.shared, said))}
     if not claims:
         return None
     if len(claims) > 1:
@@ -69,13 +77,13 @@ def recognised(text: str, file: str, model: Model | None = None, accepted: Colle
 
 
 def _may_be(format: Format, text: str) -> bool:
-    """Whether a text has a word that only this format has."""
-    return any(word.rpartition(".")[2].strip("*") in text for word in format.only)
+    """Whether a text has a word by which this format is recognised."""
+    return any(word.rpartition(".")[2].strip("*") in text for word in (*format.only, *format.shared))
 
 
-def claimed(format: Format, said: Text) -> str:
-    """The word of a text that only this format has, or nothing."""
-    for only in format.only:
+def claimed(words: Collection[str], said: Text) -> str:
+    """The first of some words that a text has, or nothing."""
+    for only in words:
         for word in said.words:
             if word == only or word.startswith(f"{only}.") or ("*" in only and fnmatchcase(word, only)):
                 return only

@@ -47,10 +47,9 @@ class RunFile:
         """The keywords of a function that takes `own`, with `given` before those of the file."""
         model = self.model or self.found.model
         if model is None:
-            raise BadInput(
-                f"{self.path} does not say which model is trained; give both, e.g. llama3-8b{BESIDE}{self.path}",
-                "MODEL",
-            )
+            called = self.found.called
+            why = f"trains {called}, whose shape is not known" if called else "does not say which model is trained"
+            raise BadInput(f"{self.path} {why}; give both, e.g. llama3-8b{BESIDE}{self.path}", "MODEL")
         said = {name: value for name, value in given.items() if value is not None and name != "model"}
         words = {"model": model, **self.found.words, **self._layout(said, chooses)}
         if ":" in str(said.get("cluster", "")):

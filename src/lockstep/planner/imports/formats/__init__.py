@@ -3,6 +3,9 @@
     name, software, source     what to call it, the release that was read, and where its words stand
     shapes                     how it is written: json, yaml, toml, command (options of a script), log, python
     only                       words that no other format of such a shape has: by these it is recognised
+    shared                     words by which it is recognised where no format has words of its own
+    extends                    a format whose words this one has too, unless it says them itself
+    files                      names of DeepSpeed's configurations that the software brings, and what these say
     read                       word = [kind, what it is read as], or with the default of the software behind it
     left-out                   word = [kind, what it changes, values with which it changes nothing ...]
     harmless, yours            pattern = kind: changes neither time nor memory; what no plan can decide
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase, translate
 from functools import cache, cached_property
 from importlib.resources import files
@@ -112,6 +115,9 @@ class Format:
     """Kind, what it changes, and the values with which it changes nothing."""
     harmless: Mapping[str, str]
     yours: Mapping[str, str]
+    shared: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Name of a file that the software brings, and its ZeRO stage with what it offloads and whether it overlaps."""
 
     @cached_property
     def sections(self) -> frozenset[str]:
@@ -150,9 +156,14 @@ def format_of(key: str) -> Format:
     data = tomllib.loads(files(__name__).joinpath(f"{key}.toml").read_text(encoding="utf-8"))
     read = {word: (kind, said, more[0] if more else None) for word, (kind, said, *more) in data["read"].items()}
     left = {word: (kind, why, tuple(off)) for word, (kind, why, *off) in data.get("left-out", {}).items()}
+    own = [read, left, data.get("harmless", {}), data.get("yours", {})]
+    if "extends" in data:
+        above, said = format_of(data["extends"]), {word for words in own for word in words}
+        for words, more in zip(own, (above.read, above.left_out, above.harmless, above.yours), strict=True):
+            words |= {word: kind for word, kind in more.items() if word not in said}
     return Format(
-        key, data["name"], data["software"], data["source"], tuple(data["shapes"]), tuple(data["only"]),
-        read, left, data.get("harmless", {}), data.get("yours", {}),
+        key, data["name"], data["software"], data["source"], tuple(data["shapes"]), tuple(data["only"]), *own,
+        tuple(data.get("shared", ())), data.get("files", {}),
     )  # fmt: skip
 
 

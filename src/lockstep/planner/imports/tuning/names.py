@@ -1,0 +1,53 @@
+"""The model that a file names: a name of the catalog, or a hub id whose config.json is in the local cache."""
+
+from __future__ import annotations
+
+import re
+
+from lockstep.errors import LockstepError
+from lockstep.planner.imports.imported import Imported
+from lockstep.planner.imports.said import Said
+from lockstep.workload import Model, names
+from lockstep.workload import model as described
+from lockstep.workload.hub import cached_config, hub_names, is_hub_id
+
+SAME_SHAPE = {"hf", "instruct", "it", "chat", "base", "meta", "fp16", "bf16", "bnb", "4bit"}
+"""Parts of an id that say nothing of a model's shape."""
+
+LONGEST = 100
+"""Of a name in a message."""
+
+
+def catalogued(name: str) -> str | None:
+    """The name in the catalog of a model with that hub id or of that folder, or None."""
+    found = hub_names().get(name.lower())
+    if found is not None:
+        return found
+    parts = re.split(r"[-_]", name.rstrip("/").rpartition("/")[2].lower())
+    plain = "".join(part for part in parts if part not in SAME_SHAPE)
+    return next((one for one in names() if re.sub(r"[-_]", "", one) == plain), None)
+
+
+def model_of(found: Imported, said: Said, word: str) -> Model | None:
+    """The model that is trained: the one given beside the file, or the one that the file names; sets `found.model`."""
+    called = said[word]
+    if not called:
+        return found.model if not isinstance(found.model, str) else None
+    name = catalogued(called)
+    if isinstance(found.model, str) or found.model is None:
+        if name is None and is_hub_id(called) and cached_config(called) is not None:
+            name = called
+        found.model, found.called = name, "" if name else called[:LONGEST]
+        return None if name is None else _read(name)
+    if name is None:
+        said.open(word, f"{found.model.name} stands for it")
+    elif name != found.model.name:
+        said.contradiction(word, f"{found.model.name} counts, which was given beside the file")
+    return found.model
+
+
+def _read(name: str) -> Model | None:
+    try:
+        return described(name)
+    except LockstepError:
+        return None

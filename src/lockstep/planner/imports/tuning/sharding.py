@@ -1,0 +1,156 @@
+"""How states are sharded: FSDP's words of the Trainer, and DeepSpeed's configuration inside or beside a file.
+
+A configuration of DeepSpeed is a section of the file, a file beside it, or one that the software brings: its words are
+read by the strict reader of DeepSpeed and listed with the word before them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from lockstep.documents.files import open_file
+from lockstep.errors import BadInput
+from lockstep.planner.imports.deepspeed import BATCH, deepspeed
+from lockstep.planner.imports.formats import format_of
+from lockstep.planner.imports.imported import Imported
+from lockstep.planner.imports.said import Said
+from lockstep.planner.imports.text import MOST_MAPPING_B, Text, mapping, shape_of
+from lockstep.workload import Model
+
+SECTION = "deepspeed"
+TAKEN = ("gather_limits", "overlap", "gradient_bytes", "reduce_bytes", "optimizer", "sharding")
+"""Words of DeepSpeed's configuration; its batch and precision are the Trainer's."""
+STRATEGIES = {"full_shard": 3, "hybrid_shard": 3, "shard_grad_op": 2, "hybrid_shard_zero2": 2, "no_shard": 0,
+              "true": 3, "false": 2, "1": 3, "2": 2, "3": 0, "4": 3, "5": 2}  # fmt: skip
+"""Of FSDP, by name and as Accelerate numbers them, to the ZeRO stage."""
+HYBRID = ("hybrid_shard", "hybrid_shard_zero2", "4", "5")
+OTHERS = ("auto_wrap", "offload", "fully_shard")
+
+
+def sharded(found: Imported, said: Said, model: Model | None) -> str:
+    """What shards the states: deepspeed, fsdp or nothing; sets their words. Raises BadInput for both."""
+    inside = any(word.startswith(f"{SECTION}.") for word in said.values)
+    named = said[SECTION]
+    fully = _fsdp_options(said)
+    if (inside or named) and fully:
+        raise said.refuse("fsdp", "is on, and so is deepspeed: the Trainer takes one of them")
+    if inside or named:
+        return _deepspeed(found, said, model, named)
+    if not fully:
+        return ""
+    _fsdp(found, said, fully)
+    return "fsdp"
+
+
+def _fsdp_options(said: Said) -> list[str]:
+    """The words of `fsdp`, in lower case; none where it is off."""
+    given = said["fsdp"]
+    if given in (None, False, "", ()) or str(given).lower() in ("false", "none"):
+        return []
+    if given is True or str(given).lower() == "true":
+        return ["full_shard"]
+    return str(given).lower().split() if isinstance(given, str) else [str(one).lower() for one in given]
+
+
+def _setting(said: Said, name: str) -> tuple[str, object]:
+    """The word of `fsdp_config` for a setting, with or without `fsdp_`, and its value."""
+    words = (f"fsdp_config.fsdp_{name}", f"fsdp_config.{name}")
+    values = [(word, said[word]) for word in words if word in said]
+    return values[0] if values else (words[1], None)
+
+
+def _fsdp(found: Imported, said: Said, options: list[str]) -> None:
+    if said["fsdp_config"]:
+        said.leave("fsdp_config", "settings of FSDP that stand in another file")
+    word, strategy = "fsdp", next((one for one in options if one in STRATEGIES), "full_shard")
+    for name in ("sharding_strategy", "reshard_after_forward"):
+        where, value = _setting(said, name)
+        if value is not None and str(value).lower() in STRATEGIES:
+            word, strategy = where, str(value).lower()
+    if strategy in HYBRID:
+        said.leave(word, "sharding among the ranks of a node alone; among all is taken")
+    for one in options:
+        if one not in STRATEGIES and one not in OTHERS:
+            raise said.refuse("fsdp", f"has no option {one[:40]}")
+    found.set(found.layout, zero=STRATEGIES[strategy] or None)
+    offloaded = [_setting(said, name)[1] for name in ("offload_params", "cpu_offload")]
+    if "offload" in options or any(offloaded):
+        found.layout["offload"] = "parameters"
+    if _setting(said, "activation_checkpointing")[1]:
+        found.layout["recompute"] = "full"
+
+
+def _deepspeed(found: Imported, said: Said, model: Model | None, named: str | None) -> str:
+    """Reads DeepSpeed's configuration; where it cannot be read, that is said."""
+    text = _inside(said) if not named else _beside(said, named)
+    shown = text is not None
+    if text is None and named is not None:
+        text = _brought(said, named)
+    if text is None:
+        said.leave(SECTION, "states sharded as another file says, which does not lie beside this one")
+        return "deepspeed"
+    inner = Said(format_of("deepspeed"), text, said.accepted)
+    read = deepspeed(inner, SECTION, model)
+    for word in BATCH[1:]:
+        mine = {BATCH[1]: "per_device_train_batch_size", BATCH[2]: "gradient_accumulation_steps"}[word]
+        ours = said[mine] if mine in said.format.read else None
+        if inner.values.get(word) not in (None, "auto", ours):
+            inner.contradiction(word, f"the Trainer's {mine} counts")
+    found.layout |= {name: value for name, value in read.layout.items() if name in ("zero", "offload", "tp", "pp")}
+    found.words |= {name: value for name, value in read.words.items() if name in TAKEN}
+    if "optimizer" not in inner and "optimizer.type" not in inner:
+        found.words.pop("optimizer", None)
+    if shown:
+        said.inner[SECTION] = tuple(replace(row, word=f"{SECTION}.{row.word}") for row in inner.rows())
+    return "deepspeed"
+
+
+def _inside(said: Said) -> Text:
+    """The section as a text of its own."""
+    start, text = f"{SECTION}.", said.text
+    words = {word.removeprefix(start): value for word, value in text.words.items() if word.startswith(start)}
+    lines = {word.removeprefix(start): line for word, line in text.lines.items() if word.startswith(start)}
+    return replace(text, words=words, lines=lines, repeated={})
+
+
+def _beside(said: Said, named: str) -> Text | None:
+    """The file of that name beside the one that is read, or in a folder beside it; None where there is none."""
+    relative = PurePosixPath(named)
+    folder = Path(said.text.file).parent
+    if relative.is_absolute() or ".." in relative.parts or not Path(said.text.file).is_file():
+        return None
+    for path in (folder / relative, folder / relative.name):
+        if path.is_file():
+            return _text(path, said)
+    return None
+
+
+def _text(path: Path, said: Said) -> Text:
+    """The words of a file of DeepSpeed. Raises BadInput where it cannot be read."""
+    try:
+        with open_file(path) as raw:
+            text = raw.read(MOST_MAPPING_B + 1).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        raise said.refuse(SECTION, f"names {path.name}, which cannot be read as text") from None
+    shape = shape_of(text)
+    if shape is None or shape == "toml":
+        raise BadInput("is no configuration of DeepSpeed", str(path))
+    return mapping(text, str(path), shape)
+
+
+def _brought(said: Said, named: str) -> Text | None:
+    """A configuration that the software brings under that name."""
+    known = said.format.files.get(PurePosixPath(named).name)
+    if known is None:
+        return None
+    stage, *options = known.split()
+    zero: dict[str, object] = {"zero_optimization.stage": int(stage)}
+    zero["zero_optimization.overlap_comm"] = "overlap" in options
+    for part, word in (("optimizer", "optimizer"), ("param", "parameters")):
+        if word in options or (part == "optimizer" and "parameters" in options):
+            zero[f"zero_optimization.offload_{part}.device"] = "cpu"
+    if stage == "3":
+        for limit in ("prefetch_bucket_size", "param_persistence_threshold"):
+            zero[f"zero_optimization.stage3_{limit}"] = "auto"
+    return Text(said.text.file, "json", {**zero, "bf16.enabled": "auto"})
