@@ -13,7 +13,7 @@ from lockstep.documents.files import open_file
 from lockstep.errors import BadInput
 from lockstep.planner.imports.deepspeed import BATCH, deepspeed
 from lockstep.planner.imports.formats import format_of
-from lockstep.planner.imports.imported import Imported
+from lockstep.planner.imports.imported import Followed, Imported
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.text import MOST_MAPPING_B, Text, mapping, shape_of
 from lockstep.workload import Model
@@ -30,6 +30,21 @@ OTHERS = ("auto_wrap", "offload", "fully_shard")
 
 def sharded(found: Imported, said: Said, model: Model | None) -> str:
     """What shards the states: deepspeed, fsdp or nothing; sets their words. Raises BadInput for both."""
+    by = _sharded(found, said, model)
+    if by == "fsdp":
+        found.words["reduce_bytes"] = 2
+    kept = ("zero",) if "offload" not in found.layout else ()
+    for words, names in ((found.layout, kept), (found.words, ("gather_limits", "reduce_bytes", "overlap"))):
+        words |= {name: _with_others(found, words[name]) for name in names if name in words}
+    return by
+
+
+def _with_others(found: Imported, value: object) -> Followed:
+    """A word that holds where there are ranks to share with; on one device both keep all states there."""
+    return lambda devices: value if found.replicas(devices) * found.layout.get("cp", 1) > 1 else None
+
+
+def _sharded(found: Imported, said: Said, model: Model | None) -> str:
     inside = any(word.startswith(f"{SECTION}.") for word in said.values)
     named = said[SECTION]
     fully = _fsdp_options(said)
