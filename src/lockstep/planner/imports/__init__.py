@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from lockstep.planner.imports.deepspeed import deepspeed
 from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
 from lockstep.planner.imports.said import Said
+from lockstep.planner.imports.script import commands
 from lockstep.planner.imports.text import Text, mapping, shape_of
 from lockstep.planner.imports.tuning import axolotl, llamafactory, trainer, trl
 from lockstep.workload import Model
@@ -63,29 +64,53 @@ def recognised(text: str, file: str, model: Model | None = None, accepted: Colle
     formats = [one for one in map(format_of, READERS) if shape in one.shapes and _may_be(one, text)]
     if shape is None or not formats:
         return None
-    said = mapping(text, file, shape)
-    claims = {one.key: found for one in formats if (found := claimed(one.only, said))}
-    claims = claims or {one.key: found for one in formats if (found := claimed(one.shared, said))}
+    texts = commands(text, file) if shape == "command" else (mapping(text, file, shape),)
+    chosen, claims = _claims(formats, texts)
     if not claims:
         return None
     if len(claims) > 1:
         each = " and ".join(f"{format_of(key).name} ({word})" for key, word in claims.items())
         raise BadInput(f"could be {each}; write the words of one", file)
     ((key, word),) = claims.items()
-    read = Said(format_of(key), said, accepted)
+    read = Said(format_of(key), chosen[key], accepted)
     return READERS[key](read, Path(file).stem, model).finished(read, word)
+
+
+def _claims(formats: Sequence[Format], texts: Sequence[Text]) -> tuple[dict[str, Text], dict[str, str]]:
+    """By format, the command that it claims and by which word: one of its own, or else one that others share."""
+    for words in ({one.key: one.only for one in formats}, {one.key: one.shared for one in formats}):
+        chosen = {key: said for key, named in words.items() if (said := _chosen(named, texts)) is not None}
+        if chosen:
+            return chosen, {key: claimed(words[key], said) for key, said in chosen.items()}
+    return {}, {}
+
+
+def _chosen(words: Collection[str], texts: Sequence[Text]) -> Text | None:
+    """The command that has one of some words. Raises BadInput where several have, and say something else."""
+    claimed_ones = [one for one in texts if claimed(words, one)]
+    if not claimed_ones:
+        return None
+    runs = [{word: value for word, value in one.words.items() if not word.startswith("launcher.")}
+            for one in claimed_ones]  # fmt: skip
+    if other := next((one for one, run in zip(claimed_ones, runs, strict=True) if run != runs[0]), None):
+        first, second = (one.where(next(iter(one.lines))) for one in (claimed_ones[0], other))
+        raise BadInput(f"starts two runs, here and at {first}; keep one of them", second)
+    return claimed_ones[0]
 
 
 def _may_be(format: Format, text: str) -> bool:
     """Whether a text has a word by which this format is recognised."""
-    return any(word.rpartition(".")[2].strip("*") in text for word in (*format.only, *format.shared))
+    words = (*format.only, *format.shared)
+    return any((word.partition("=")[2] or word.rpartition(".")[2]).strip("*") in text for word in words)
 
 
 def claimed(words: Collection[str], said: Text) -> str:
-    """The first of some words that a text has, or nothing."""
+    """The first of some words that a text has, or nothing; `word=value` is one with a value like that."""
     for only in words:
-        for word in said.words:
-            if word == only or word.startswith(f"{only}.") or ("*" in only and fnmatchcase(word, only)):
+        name, valued, value = only.partition("=")
+        for word, given in said.words.items():
+            found = word == name or word.startswith(f"{name}.") or ("*" in name and fnmatchcase(word, name))
+            if found and (not valued or fnmatchcase(str(given), value)):
                 return only
     return ""
 
