@@ -21,7 +21,7 @@ from lockstep.planner.imports.imported import Imported as Imported
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.script import commands
 from lockstep.planner.imports.text import Text, mapping, shape_of
-from lockstep.planner.imports.tuning import axolotl, llamafactory, trainer, trl
+from lockstep.planner.imports.tuning import axolotl, llamafactory, swift, trainer, trl
 from lockstep.workload import Model
 
 MOST_B = 256 * 1024 * 1024
@@ -31,6 +31,7 @@ READERS: Mapping[str, Reader] = {
     "axolotl": axolotl,
     "deepspeed": deepspeed,
     "llamafactory": llamafactory,
+    "swift": swift,
     "trainer": trainer,
     "trl": trl,
 }

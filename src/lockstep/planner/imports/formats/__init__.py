@@ -121,6 +121,8 @@ class Format:
     harmless: Mapping[str, str]
     yours: Mapping[str, str]
     shared: tuple[str, ...] = ()
+    extends: str = ""
+    """The format whose words this one has too."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Name of a file that the software brings, and its ZeRO stage with what it offloads and whether it overlaps."""
 
@@ -172,7 +174,7 @@ def format_of(key: str) -> Format:
             words |= {word: kind for word, kind in more.items() if word not in said}
     return Format(
         key, data["name"], data["software"], data["source"], tuple(data["shapes"]), tuple(data["only"]), *own,
-        tuple(data.get("shared", ())), data.get("files", {}),
+        tuple(data.get("shared", ())), data.get("extends", ""), data.get("files", {}),
     )  # fmt: skip
 
 

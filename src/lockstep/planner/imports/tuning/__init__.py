@@ -8,6 +8,7 @@
 
 from lockstep.planner.imports.tuning.axolotl import axolotl
 from lockstep.planner.imports.tuning.llamafactory import llamafactory
+from lockstep.planner.imports.tuning.swift import swift
 from lockstep.planner.imports.tuning.trainer import trainer, trl
 
-__all__ = ["axolotl", "llamafactory", "trainer", "trl"]
+__all__ = ["axolotl", "llamafactory", "swift", "trainer", "trl"]
