@@ -18,6 +18,9 @@ from lockstep.planner.imports.formats import format_of
 
 HUGGING_FACE = ("transformers/training_args.py",)
 SEQUENCES = ("transformers/training_args_seq2seq.py", *HUGGING_FACE)
+FACTORY = tuple(
+    f"llamafactory/hparams/{name}_args.py" for name in ("training", "model", "data", "finetuning", "generating")
+)
 SWIFT = tuple(
     f"swift/arguments/{name}.py"
     for name in (
@@ -25,7 +28,6 @@ SWIFT = tuple(
         "base_args/data_args", "base_args/template_args", "base_args/quant_args", "base_args/generation_args",
     )
 )  # fmt: skip
-SWIFT_MEGATRON = tuple(f"swift/megatron/arguments/{name}.py" for name in ("sft_args", "rlhf_args", "megatron_args"))
 SOURCES: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "trainer": (("TrainingArguments", HUGGING_FACE), ("Seq2SeqTrainingArguments", SEQUENCES)),
     "trl": (
@@ -37,7 +39,7 @@ SOURCES: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("ScriptArguments", ("trl/scripts/utils.py",)),
     ),
     "llamafactory": tuple(
-        (name, tuple(f"llamafactory/hparams/{file}_args.py" for file in ("training", "model", "data", "finetuning", "generating")) + SEQUENCES)
+        (name, (*FACTORY, *SEQUENCES))
         for name in (
             "ModelArguments", "DataArguments", "FinetuningArguments", "GeneratingArguments", "TrainingArguments",
             "Seq2SeqTrainingArguments",
@@ -59,24 +61,16 @@ SOURCES: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         (name, (*SWIFT, "swift/trainers/arguments.py", "swift/rlhf_trainers/arguments.py", *SEQUENCES))
         for name in ("RLHFArguments", "SftArguments", "TrainArgumentsMixin", "Seq2SeqTrainingArguments")
     ),
-    "swift-megatron": tuple(
-        (name, (*SWIFT_MEGATRON, *SWIFT))
-        for name in ("MegatronRLHFArguments", "MegatronSftArguments", "MegatronArguments", "BaseArguments")
-    ),
 }  # fmt: skip
 
 
 def main(key: str, folder: str) -> int:
     """Prints what is missing. Returns how many fields are."""
-    try:
-        known = format_of(key)
-    except FileNotFoundError:
-        known = None
-    missing = 0
+    known, missing = format_of(key), 0
     for wanted, files in SOURCES[key]:
         there = [path for file in files if (path := Path(folder, file)).is_file()]
         for name, kind in fields(wanted, there):
-            if known is None or known.kind_of(name)[0] == "unknown":
+            if known.kind_of(name)[0] == "unknown":
                 missing += 1
                 print(f"{name}\t{kind}")
     return missing

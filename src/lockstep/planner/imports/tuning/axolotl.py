@@ -15,8 +15,9 @@ from lockstep.planner.imports.tuning.run import Run, attention, quantised, tell
 from lockstep.planner.imports.tuning.sharding import sharded
 from lockstep.workload import Model
 
-OBJECTIVES = {"dpo": "dpo", "ipo": "dpo", "kto_pair": "dpo", "orpo": "dpo:reference=none", "simpo": "dpo:reference=none",
-              "grpo": "grpo", "gdpo": "grpo"}  # fmt: skip
+ALONE = "dpo:reference=none"
+OBJECTIVES = {"dpo": "dpo", "ipo": "dpo", "kto_pair": "dpo", "orpo": ALONE, "simpo": ALONE, "grpo": "grpo",
+              "gdpo": "grpo"}  # fmt: skip
 OFFLOADING = ("offload", "offload_disk", "unsloth")
 """Of gradient_checkpointing: inputs of recomputed layers wait in host memory, or on a disk."""
 

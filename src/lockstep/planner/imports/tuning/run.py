@@ -7,8 +7,8 @@
     all              sharded by FSDP            hf-trainer            with an fp32 master, no half copy
     all              DeepSpeed                  deepspeed             with an fp32 master
 
-Sources: transformers 5.24 (trainer.py, integrations/deepspeed.py), accelerate 1.15 (accelerator.py: FSDP upcasts what it
-trains where precision is mixed), peft 0.21 (autocast_adapter_dtype); torch's AdamW keeps moments in the format of the
+Sources: transformers 5.24 (trainer.py, integrations/deepspeed.py), accelerate 1.15 (accelerator.py: FSDP upcasts what
+it trains where precision is mixed), peft 0.21 (autocast_adapter_dtype); torch's AdamW keeps moments in the format of the
 parameters, bitsandbytes' in fp32 or in eight bits.
 """
 

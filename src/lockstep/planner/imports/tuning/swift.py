@@ -93,7 +93,7 @@ def _trained(said: Said, run: Run, model: Model | None) -> None:
     run.base = _base(said)
     if how == "full":
         if run.base is not None:
-            raise said.refuse("quant_bits" if "quant_bits" in said else "quantization_bit", f"needs adapters: {word} is full")
+            raise said.refuse(_bits(said), f"needs adapters: {word} is full")
         return
     if how != "lora":
         said.leave(word, f"training by {how}; LoRA is taken")
@@ -103,11 +103,16 @@ def _trained(said: Said, run: Run, model: Model | None) -> None:
     run.adapters = lora(said, ("lora_rank", "lora_dropout", where), said[where], model)
 
 
+def _bits(said: Said) -> str:
+    """The word that says how many bits, or how they are made."""
+    return next((one for one in ("quant_bits", "quantization_bit") if one in said), "quant_method")
+
+
 def _base(said: Said) -> str | None:
     bits, method = said["quant_bits"] or said["quantization_bit"], said["quant_method"]
     if not bits and method not in ("gptq", "awq"):
         return None
-    word = "quant_bits" if "quant_bits" in said else "quantization_bit" if "quantization_bit" in said else "quant_method"
+    word = _bits(said)
     if method in ("gptq", "awq"):
         return "gptq"
     if method in (None, "bnb") and bits == 4:

@@ -1,13 +1,16 @@
 """TrainingArguments of transformers, and TRL's configurations, which extend them.
 
 Such a file does not say which trainer takes it; words that one of TRL's trainers has alone do. The Trainer's arguments
-alone hold no sequence length and no model. Source: transformers/training_args.py of 5.24; trl/trainer/*_config.py,
+alone hold no sequence length and no model; words of the scripts that most people begin with do.
+
+Source: transformers/training_args.py of 5.24; trl/trainer/*_config.py,
 model_config.py, trl/scripts/sft.py and trainer/sft_trainer.py of 1.16.
 """
 
 from __future__ import annotations
 
 from lockstep.planner.imports.imported import Imported
+from lockstep.planner.imports.launchers import devices
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.tuning.adapters import lora
 from lockstep.planner.imports.tuning.names import model_of
@@ -27,13 +30,16 @@ ALONE = ("simpo", "orpo", "cpo")
 def trainer(said: Said, name: str, model: Model | None) -> Imported:
     """What TrainingArguments alone say."""
     found = Imported(said.format.name, model=model)
+    model = model_of(found, said, "model_name_or_path")
     run = arguments(found, said, model)
+    run.seq = said["model_max_length"] or said["block_size"]
     return tell(found, said, run, "optim")
 
 
 def arguments(found: Imported, said: Said, model: Model | None) -> Run:
     """The part of a run that TrainingArguments say. Raises BadInput for precisions that exclude one another."""
     run = Run(_micro(said), said[STEPS], optimizer=said["optim"])
+    found.set(found.words, gpus=said["launcher.num_processes"] or devices(said))
     run.sharded = sharded(found, said, model)
     run.dtype = precision(said)
     run.recompute = bool(said["gradient_checkpointing"] or said["activation_checkpointing"])
@@ -66,8 +72,8 @@ def trl(said: Said, name: str, model: Model | None) -> Imported:
     """What a configuration of TRL says."""
     found = Imported(said.format.name, model=model)
     model = model_of(found, said, "model_name_or_path")
-    found.set(found.words, gpus=said["num_processes"])
     run = arguments(found, said, model)
+    found.set(found.words, gpus=said["num_processes"])
     if run.dtype in ("fp32", "tf32") and said["bf16"] is None:
         run.dtype = "bf16"
     run.wide = _loaded(said)
