@@ -28,6 +28,7 @@ SWIFT = tuple(
         "base_args/data_args", "base_args/template_args", "base_args/quant_args", "base_args/generation_args",
     )
 )  # fmt: skip
+SWIFT_MEGATRON = tuple(f"swift/megatron/arguments/{name}_args.py" for name in ("sft", "rlhf", "megatron"))
 SOURCES: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "trainer": (("TrainingArguments", HUGGING_FACE), ("Seq2SeqTrainingArguments", SEQUENCES)),
     "trl": (
@@ -56,6 +57,10 @@ SOURCES: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
                 )
             ),
         ),
+    ),
+    "swift-megatron": tuple(
+        (name, (*SWIFT_MEGATRON, *SWIFT))
+        for name in ("MegatronRLHFArguments", "MegatronSftArguments", "MegatronArguments", "BaseArguments")
     ),
     "swift": tuple(
         (name, (*SWIFT, "swift/trainers/arguments.py", "swift/rlhf_trainers/arguments.py", *SEQUENCES))

@@ -21,6 +21,7 @@ DEVICES = 8
 FLASH = {"attention_kernel": "flash2"}
 HF, HF5, DS = {"stack": "hf-trainer"}, {"stack": "hf-trainer-5"}, {"stack": "deepspeed"}
 FULL = {"recompute": "full"}
+MEGATRON = {"stack": "megatron-te", "dtype": "bf16", "optimizer": "adamw", "cross_entropy": "fused", "overlap": False}
 EVERY = "targets=all-linear"
 EXPECTED: dict[str, tuple[str | None, dict[str, Any], dict[str, Any], set[str]]] = {
     "axolotl-lora-8b.yml": (
@@ -165,6 +166,26 @@ EXPECTED: dict[str, tuple[str | None, dict[str, Any], dict[str, Any], set[str]]]
         {"micro_batch": 4, "zero": 2, **FULL},
         {"use_vllm", "vllm_mode", "vllm_gpu_memory_utilization", "sleep_level"},
     ),
+    "swift-megatron-full.sh": (
+        "qwen3-32b",
+        {**MEGATRON, "batch": 16, "seq": 8192, "gpus": 8},
+        {"tp": 8, "sequence_parallel": True, "micro_batch": 1, "zero": None, **FULL}, set(),
+    ),
+    "swift-megatron-lora-moe.sh": (
+        "qwen3-30b-a3b",
+        {**MEGATRON, "batch": 16, "seq": 2048, "gpus": 2, "train": f"lora:r=8,{EVERY},dropout=0.05"},
+        {"ep": 2, "micro_batch": 8, "zero": 1, **FULL}, set(),
+    ),
+    "swift-megatron-dpo.sh": (
+        "qwen2.5-7b",
+        {**MEGATRON, "batch": 32, "seq": 8192, "gpus": 4, "train": "dpo"},
+        {"tp": 4, "sequence_parallel": True, "micro_batch": 16, "zero": 1, **FULL}, set(),
+    ),
+    "swift-megatron-pipeline.sh": (
+        "qwen3-30b-a3b",
+        {**MEGATRON, "batch": 16, "seq": 8192, "gpus": 16},
+        {"pp": 2, "ep": 8, "micro_batch": 1, "zero": 1, **FULL}, set(),
+    ),
 }  # fmt: skip
 """By sample: its model, its words and layout on 8 devices, and what is said to be left out; read by hand."""
 
@@ -200,6 +221,8 @@ def test_a_sample_is_the_question_that_an_engineer_reads_in_it(name: str) -> Non
     assert found is not None
     described, words, layout, left = EXPECTED[name]
     assert found.model == described
+    if layout.get("zero", 0) is None:
+        words = {**words, "overlap": None}
     assert said(found) == (words, layout)
     assert {row.word for row in found.table if row.kind in LOUD} == left
     assert {row.kind for row in found.table} <= set(CLASSES)

@@ -21,7 +21,7 @@ from lockstep.planner.imports.imported import Imported as Imported
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.script import commands
 from lockstep.planner.imports.text import Text, mapping, shape_of
-from lockstep.planner.imports.tuning import axolotl, llamafactory, swift, trainer, trl
+from lockstep.planner.imports.tuning import axolotl, llamafactory, swift, swift_megatron, trainer, trl
 from lockstep.workload import Model
 
 MOST_B = 256 * 1024 * 1024
@@ -32,6 +32,7 @@ READERS: Mapping[str, Reader] = {
     "deepspeed": deepspeed,
     "llamafactory": llamafactory,
     "swift": swift,
+    "swift-megatron": swift_megatron,
     "trainer": trainer,
     "trl": trl,
 }
@@ -78,8 +79,9 @@ def recognised(text: str, file: str, model: Model | None = None, accepted: Colle
 
 
 def _claims(formats: Sequence[Format], texts: Sequence[Text]) -> tuple[dict[str, Text], dict[str, str]]:
-    """By format, the command that it claims and by which word: one of its own, or else one that others share."""
-    for words in ({one.key: one.only for one in formats}, {one.key: one.shared for one in formats}):
+    """By format, the command that it claims and by which word: the program, else one of its own or one of several."""
+    for signs in (lambda one: one.programs, lambda one: one.only, lambda one: one.shared):
+        words = {one.key: signs(one) for one in formats}
         chosen = {key: said for key, named in words.items() if (said := _chosen(named, texts)) is not None}
         if chosen:
             return chosen, {key: claimed(words[key], said) for key, said in chosen.items()}

@@ -2,7 +2,8 @@
 
     name, software, source     what to call it, the release that was read, and where its words stand
     shapes                     how it is written: json, yaml, toml, command (options of a script), log, python
-    only                       words that no other format of such a shape has: by these it is recognised
+    only                       words that no other format of such a shape has: by these it is recognised; with a value,
+                               as launcher.program=swift, before others
     shared                     words by which it is recognised where no format has words of its own
     extends                    a format whose words this one has too, unless it says them itself
     files                      names of DeepSpeed's configurations that the software brings, and what these say
@@ -125,6 +126,11 @@ class Format:
     """The format whose words this one has too."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Name of a file that the software brings, and its ZeRO stage with what it offloads and whether it overlaps."""
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The words by which it is recognised that have a value: programs that nothing else starts."""
+        return tuple(one for one in self.only if "=" in one)
 
     @cached_property
     def sections(self) -> frozenset[str]:

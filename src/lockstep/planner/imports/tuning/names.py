@@ -11,7 +11,7 @@ from lockstep.workload import Model, names
 from lockstep.workload import model as described
 from lockstep.workload.hub import cached_config, hub_names, is_hub_id
 
-SAME_SHAPE = {"hf", "instruct", "it", "chat", "base", "meta", "fp16", "bf16", "bnb", "4bit"}
+SAME_SHAPE = {"hf", "instruct", "it", "chat", "base", "meta", "fp16", "bf16", "bnb", "4bit", "mcore"}
 """Parts of an id that say nothing of a model's shape."""
 
 LONGEST = 100

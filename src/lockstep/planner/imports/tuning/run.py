@@ -8,8 +8,8 @@
     all              DeepSpeed                  deepspeed             with an fp32 master
 
 Sources: transformers 5.24 (trainer.py, integrations/deepspeed.py), accelerate 1.15 (accelerator.py: FSDP upcasts what
-it trains where precision is mixed), peft 0.21 (autocast_adapter_dtype); torch's AdamW keeps moments in the format of the
-parameters, bitsandbytes' in fp32 or in eight bits.
+it trains where precision is mixed), peft 0.21 (autocast_adapter_dtype); torch's AdamW keeps moments in the format of
+the parameters, bitsandbytes' in fp32 or in eight bits.
 """
 
 from __future__ import annotations

@@ -34,13 +34,17 @@ def sharded(found: Imported, said: Said, model: Model | None) -> str:
     if by == "fsdp":
         found.words["reduce_bytes"] = 2
     kept = ("zero",) if "offload" not in found.layout else ()
-    for words, names in ((found.layout, kept), (found.words, ("gather_limits", "reduce_bytes", "overlap"))):
-        words |= {name: _with_others(found, words[name]) for name in names if name in words}
+    with_others(found, *kept, "gather_limits", "reduce_bytes", "overlap")
     return by
 
 
-def _with_others(found: Imported, value: object) -> Followed:
-    """A word that holds where there are ranks to share with; on one device both keep all states there."""
+def with_others(found: Imported, *names: str) -> None:
+    """Lets words hold where there are ranks to share with: on one device the software keeps all states there."""
+    for words in (found.layout, found.words):
+        words |= {name: _shared(found, words[name]) for name in names if name in words}
+
+
+def _shared(found: Imported, value: object) -> Followed:
     return lambda devices: value if found.replicas(devices) * found.layout.get("cp", 1) > 1 else None
 
 
