@@ -24,12 +24,17 @@ OBJECTIVES = {"dpo": "dpo", "orpo": "dpo:reference=none", "simpo": "dpo:referenc
               "ppo": "ppo", "rm": "pair"}  # fmt: skip
 
 
+OLD = {"fp16": "float16", "fp32": "float32"}
+"""Formats of weights as releases before 3 have them."""
+
+
 def swift(said: Said, name: str, model: Model | None) -> Imported:
     """What the arguments say."""
     found = Imported(said.format.name, model=model)
     model = model_of(found, said, "model" if "model" in said else "model_id_or_path")
     found.set(found.words, gpus=devices(said))
-    run = Run(said["per_device_train_batch_size"], said["gradient_accumulation_steps"] or 1, optimizer=_optimizer(said))
+    micro = said["batch_size"] or said["per_device_train_batch_size"]
+    run = Run(micro, said["gradient_accumulation_steps"] or 1, optimizer=_optimizer(said))
     run.sharded = sharded(found, said, model)
     run.recompute = said["gradient_checkpointing"]
     run.dtype, run.wide = _formats(said)
@@ -51,7 +56,7 @@ def _optimizer(said: Said) -> str:
 
 def _formats(said: Said) -> tuple[str, bool]:
     """The format of products, and whether weights are fp32."""
-    loaded = said["torch_dtype"]
+    loaded = said["torch_dtype"] or OLD.get(said["dtype"])
     if said["bf16"] or said["fp16"]:
         return "bf16" if said["bf16"] else "fp16", loaded == "float32"
     # With fp32 weights mixed precision is fp16 (_init_mixed_precision).
@@ -100,7 +105,8 @@ def _trained(said: Said, run: Run, model: Model | None) -> None:
     where = "lora_target_modules" if "lora_target_modules" in said else "target_modules"
     if said["target_regex"]:
         said.leave("target_regex", "adapters on modules of a pattern; all linear layers are taken")
-    run.adapters = lora(said, ("lora_rank", "lora_dropout", where), said[where], model)
+    dropout = "lora_dropout_p" if "lora_dropout_p" in said else "lora_dropout"
+    run.adapters = lora(said, ("lora_rank", dropout, where), said[where], model)
 
 
 def _bits(said: Said) -> str:

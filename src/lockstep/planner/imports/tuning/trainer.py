@@ -38,7 +38,7 @@ def trainer(said: Said, name: str, model: Model | None) -> Imported:
 
 def arguments(found: Imported, said: Said, model: Model | None) -> Run:
     """The part of a run that TrainingArguments say. Raises BadInput for precisions that exclude one another."""
-    run = Run(_micro(said), said[STEPS], optimizer=said["optim"])
+    run = Run(_micro(said), said[STEPS], optimizer="adafactor" if said["adafactor"] else said["optim"])
     found.set(found.words, gpus=said["launcher.num_processes"] or devices(said))
     run.sharded = sharded(found, said, model)
     run.dtype = precision(said)
@@ -136,6 +136,8 @@ def _objective(found: Imported, said: Said, run: Run) -> None:
     elif "center_rewards_coefficient" in said:
         run.objective = "pair"
         said.leave("center_rewards_coefficient", "a reward model; its head is priced as one of the next token")
+    elif "num_ppo_epochs" in said and "rloo_k" not in said:
+        run.objective = "ppo" if said["num_ppo_epochs"] else ""
     elif "beta" in said or any(word in said for word in DPO):
         run.objective = f"dpo{_reference(said)}"
 
