@@ -408,6 +408,40 @@ def test_deepspeed_beside_inside_or_brought_along_is_the_same(tmp_path: Path) ->
     assert answers[0][1]["zero"] == 2
 
 
+@pytest.mark.parametrize(
+    ("sample", "command", "changed"),
+    [
+        ("llamafactory-qlora-sft.yaml", "NPROC_PER_NODE=2 llamafactory-cli train {} cutoff_len=4096", "seq"),
+        ("llamafactory-qlora-sft.yaml", "FORCE_TORCHRUN=1 llamafactory-cli train examples/{} cutoff_len=4096", "seq"),
+        ("axolotl-full-8b.yaml", "axolotl train {} --sequence-len 4096", "seq"),
+        ("axolotl-full-8b.yaml", "accelerate launch -m axolotl.cli.train configs/{} --sequence_len 4096", "seq"),
+        ("trl-sft-qlora.yaml", "trl sft --config {} --max_length 4096", "seq"),
+        ("trl-sft-qlora.yaml", "accelerate launch --num_processes 2 sft.py --config {} --max_length=4096", "seq"),
+    ],
+)
+def test_a_command_is_its_configuration_with_its_options_over_it(
+    sample: str, command: str, changed: str, tmp_path: Path
+) -> None:
+    (tmp_path / sample).write_text((SAMPLES / sample).read_text(encoding="utf-8"), encoding="utf-8")
+    script = tmp_path / "run.sh"
+    for before in ("", "set -e\n"):
+        script.write_text(f"{before}{command.format(sample)}\n", encoding="utf-8")
+        found, alone = read_run(script), read_run(tmp_path / sample)
+        assert found is not None
+        assert alone is not None
+        processes = {"gpus": 2} if "NPROC" in command or "num_processes" in command else {}
+        assert said(found) == ({**said(alone)[0], changed: 4096, **processes}, said(alone)[1])
+
+
+def test_a_command_whose_configuration_is_elsewhere_is_refused_at_its_line(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    for command in ("llamafactory-cli train gone.yaml", "axolotl train ../gone.yml", "trl sft --config gone.yaml"):
+        script.write_text(f"\n{command} --learning_rate 1e-5\n", encoding="utf-8")
+        with pytest.raises(BadInput, match="gone") as caught:
+            read_run(script)
+        assert caught.value.where == f"{script}:2"
+
+
 def test_a_file_of_deepspeed_is_read_beside_only(tmp_path: Path) -> None:
     (tmp_path / "out.json").write_text('{"zero_optimization": {"stage": 3}}', encoding="utf-8")
     (tmp_path / "in").mkdir()

@@ -19,7 +19,8 @@ from lockstep.planner.imports.deepspeed import deepspeed
 from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
 from lockstep.planner.imports.said import Said
-from lockstep.planner.imports.script import commands
+from lockstep.planner.imports.script import CONFIGURATIONS, commands
+from lockstep.planner.imports.started import started
 from lockstep.planner.imports.text import Text, mapping, shape_of
 from lockstep.planner.imports.tuning import axolotl, llamafactory, swift, swift_megatron, trainer, trl
 from lockstep.workload import Model
@@ -63,10 +64,16 @@ def _text(path: File) -> str | None:
 def recognised(text: str, file: str, model: Model | None = None, accepted: Collection[str] = ()) -> Imported | None:
     """`read_run` of a text that is called `file`."""
     shape = shape_of(text)
+    texts: Sequence[Text] = ()
+    if shape == "command" and any(ending in text for ending in CONFIGURATIONS):
+        texts = commands(text, file)
+        named = started(texts)
+        texts, shape, text = (texts, shape, text) if named is None else ((named,), named.shape, named.raw)
     formats = [one for one in map(format_of, READERS) if shape in one.shapes and _may_be(one, text)]
     if shape is None or not formats:
         return None
-    texts = commands(text, file) if shape == "command" else (mapping(text, file, shape),)
+    if not texts:
+        texts = commands(text, file) if shape == "command" else (mapping(text, file, shape),)
     chosen, claims = _claims(formats, texts)
     if not claims:
         return None

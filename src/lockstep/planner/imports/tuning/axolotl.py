@@ -8,6 +8,7 @@ utils/config/__init__.py (normalize_config) and utils/schemas of 0.19.
 from __future__ import annotations
 
 from lockstep.planner.imports.imported import Imported
+from lockstep.planner.imports.launchers import devices
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.tuning.adapters import lora
 from lockstep.planner.imports.tuning.names import model_of
@@ -26,6 +27,7 @@ def axolotl(said: Said, name: str, model: Model | None) -> Imported:
     """What a configuration says."""
     found = Imported(said.format.name, model=model)
     model = model_of(found, said, "base_model")
+    found.set(found.words, gpus=devices(said))
     run = Run(said["micro_batch_size"], _steps(found, said), said["sequence_len"], optimizer=said["optimizer"])
     run.sharded = sharded(found, said, model)
     run.dtype = _precision(said)

@@ -7,15 +7,14 @@ read by the strict reader of DeepSpeed and listed with the word before them.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
-from lockstep.documents.files import open_file
-from lockstep.errors import BadInput
 from lockstep.planner.imports.deepspeed import BATCH, deepspeed
 from lockstep.planner.imports.formats import format_of
 from lockstep.planner.imports.imported import Followed, Imported
 from lockstep.planner.imports.said import Said
-from lockstep.planner.imports.text import MOST_MAPPING_B, Text, mapping, shape_of
+from lockstep.planner.imports.started import beside
+from lockstep.planner.imports.text import Text
 from lockstep.workload import Model
 
 SECTION = "deepspeed"
@@ -102,7 +101,7 @@ def _fsdp(found: Imported, said: Said, options: list[str]) -> None:
 
 def _deepspeed(found: Imported, said: Said, model: Model | None, named: str | None) -> str:
     """Reads DeepSpeed's configuration; where it cannot be read, that is said."""
-    text = _inside(said) if not named else _beside(said, named)
+    text = _inside(said) if not named else beside(said.text.file, named)
     shown = text is not None
     if text is None and named is not None:
         text = _brought(said, named)
@@ -131,31 +130,6 @@ def _inside(said: Said) -> Text:
     words = {word.removeprefix(start): value for word, value in text.words.items() if word.startswith(start)}
     lines = {word.removeprefix(start): line for word, line in text.lines.items() if word.startswith(start)}
     return replace(text, words=words, lines=lines, repeated={})
-
-
-def _beside(said: Said, named: str) -> Text | None:
-    """The file of that name beside the one that is read, or in a folder beside it; None where there is none."""
-    relative = PurePosixPath(named)
-    folder = Path(said.text.file).parent
-    if relative.is_absolute() or ".." in relative.parts or not Path(said.text.file).is_file():
-        return None
-    for path in (folder / relative, folder / relative.name):
-        if path.is_file():
-            return _text(path, said)
-    return None
-
-
-def _text(path: Path, said: Said) -> Text:
-    """The words of a file of DeepSpeed. Raises BadInput where it cannot be read."""
-    try:
-        with open_file(path) as raw:
-            text = raw.read(MOST_MAPPING_B + 1).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError):
-        raise said.refuse(SECTION, f"names {path.name}, which cannot be read as text") from None
-    shape = shape_of(text)
-    if shape is None or shape == "toml":
-        raise BadInput("is no configuration of DeepSpeed", str(path))
-    return mapping(text, str(path), shape)
 
 
 def _brought(said: Said, named: str) -> Text | None:
