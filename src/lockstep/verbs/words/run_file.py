@@ -1,6 +1,7 @@
 """A configuration or log of other training software as MODEL: it stands for the words that it has.
 
     run.sh               Megatron-LM's arguments, which have the model too
+    lf.yaml              fine-tuning software's, which names its model: axolotl, LLaMA-Factory, TRL, ms-swift
     llama3-8b@ds.json    a model, trained as that file has it; of DeepSpeed, Accelerate, torchtitan, Megatron-Bridge
 
 Words that are given with it go before its own. A cluster with a number of nodes goes before the number of processes

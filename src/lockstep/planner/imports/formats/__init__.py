@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase, translate
 from functools import cache, cached_property
 from importlib.resources import files
@@ -173,15 +173,24 @@ def format_of(key: str) -> Format:
             data[part] = {**shared[part], **data.get(part, {})}
     read = {word: (kind, said, more[0] if more else None) for word, (kind, said, *more) in data["read"].items()}
     left = {word: (kind, why, tuple(off)) for word, (kind, why, *off) in data.get("left-out", {}).items()}
-    own = [read, left, data.get("harmless", {}), data.get("yours", {})]
-    if "extends" in data:
-        above, said = format_of(data["extends"]), {word for words in own for word in words}
-        for words, more in zip(own, (above.read, above.left_out, above.harmless, above.yours), strict=True):
-            words |= {word: kind for word, kind in more.items() if word not in said}
-    return Format(
-        key, data["name"], data["software"], data["source"], tuple(data["shapes"]), tuple(data["only"]), *own,
+    found = Format(
+        key, data["name"], data["software"], data["source"], tuple(data["shapes"]), tuple(data["only"]),
+        read, left, data.get("harmless", {}), data.get("yours", {}),
         tuple(data.get("shared", ())), data.get("extends", ""), data.get("files", {}),
     )  # fmt: skip
+    return _with(found, format_of(found.extends)) if found.extends else found
+
+
+def _with(own: Format, above: Format) -> Format:
+    """A format with the words of another that it does not say itself."""
+    said = {*own.read, *own.left_out, *own.harmless, *own.yours}
+    return replace(
+        own,
+        read={**own.read, **{word: kind for word, kind in above.read.items() if word not in said}},
+        left_out={**own.left_out, **{word: kind for word, kind in above.left_out.items() if word not in said}},
+        harmless={**own.harmless, **{word: kind for word, kind in above.harmless.items() if word not in said}},
+        yours={**own.yours, **{word: kind for word, kind in above.yours.items() if word not in said}},
+    )
 
 
 @cache
