@@ -15,9 +15,13 @@ from pathlib import Path
 
 from lockstep.documents.files import File, open_file
 from lockstep.errors import BadInput
+from lockstep.planner.imports.bridge import bridge
 from lockstep.planner.imports.deepspeed import deepspeed
 from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
+from lockstep.planner.imports.megatron import megatron
+from lockstep.planner.imports.megatron_log import megatron_log
+from lockstep.planner.imports.mlperf import SIGN, mlperf, mlperf_log
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.script import CONFIGURATIONS, commands
 from lockstep.planner.imports.started import started
@@ -29,8 +33,11 @@ MOST_B = 256 * 1024 * 1024
 """Of a log; longer ones are not read."""
 Reader = Callable[[Said, str, Model | None], Imported]
 READERS: Mapping[str, Reader] = {
-    "axolotl": axolotl,
     "deepspeed": deepspeed,
+    "megatron": megatron,
+    "bridge": bridge,
+    "mlperf": mlperf,
+    "axolotl": axolotl,
     "llamafactory": llamafactory,
     "swift": swift,
     "swift-megatron": swift_megatron,
@@ -38,6 +45,16 @@ READERS: Mapping[str, Reader] = {
     "trl": trl,
 }
 """By the name of the format."""
+
+
+def _logs(text: str, file: str) -> tuple[Text, ...]:
+    """The words of a log, once for every kind of line that it has."""
+    found = mlperf_log(text, file) if SIGN in text else None
+    return (megatron_log(text, file), *((found,) if found else ()))
+
+
+TEXTS: Mapping[str, Callable[[str, str], tuple[Text, ...]]] = {"command": commands, "log": _logs}
+"""What holds several texts."""
 
 
 def read_run(path: File, model: Model | None = None, accepted: Collection[str] = ()) -> Imported | None:
@@ -73,7 +90,7 @@ def recognised(text: str, file: str, model: Model | None = None, accepted: Colle
     if shape is None or not formats:
         return None
     if not texts:
-        texts = commands(text, file) if shape == "command" else (mapping(text, file, shape),)
+        texts = TEXTS[shape](text, file) if shape in TEXTS else (mapping(text, file, shape),)
     chosen, claims = _claims(formats, texts)
     if not claims:
         return None
@@ -91,7 +108,9 @@ def _claims(formats: Sequence[Format], texts: Sequence[Text]) -> tuple[dict[str,
         words = {one.key: signs(one) for one in formats}
         chosen = {key: said for key, named in words.items() if (said := _chosen(named, texts)) is not None}
         if chosen:
-            return chosen, {key: claimed(words[key], said) for key, said in chosen.items()}
+            # A dialect has words that the format which it extends has not, and all of those that it has.
+            base = {format_of(key).extends for key in chosen}
+            return chosen, {key: claimed(words[key], said) for key, said in chosen.items() if key not in base}
     return {}, {}
 
 
@@ -111,7 +130,8 @@ def _chosen(words: Collection[str], texts: Sequence[Text]) -> Text | None:
 def _may_be(format: Format, text: str) -> bool:
     """Whether a text has a word by which this format is recognised."""
     words = (*format.only, *format.shared)
-    return any((word.partition("=")[2] or word.rpartition(".")[2]).strip("*") in text for word in words)
+    names = [(word.partition("=")[2] or word.rpartition(".")[2]).strip("*") for word in words]
+    return any(name in text or name.replace("-", "_") in text for name in names)
 
 
 def claimed(words: Collection[str], said: Text) -> str:

@@ -107,7 +107,7 @@ class Said:
         if known == "read":
             return ("read", self.format.read[word][1]) if word in self.asked else ("harmless", NOTHING_BESIDE)
         if known == "left out":
-            _, why, off = self.format.left_out[word]
+            _, why, off = self.format.left_out[str(self.format.left(word))]
             off_here = self._off(word, off)
             return ("harmless", "at a value that changes nothing") if off_here else ("unknown", f"not modelled: {why}")
         if known == "yours":
@@ -118,7 +118,9 @@ class Said:
         return "unknown", f"no word of {self.format.software}" + (f"; the nearest is {near[0]}" if near else "")
 
     def _off(self, word: str, off: tuple[Any, ...]) -> bool:
-        return self.values[word] in (False, 0, "", "none", *off) or self.automatic(word)
+        value = self.values[word]
+        usual = () if any(one is True for one in off) else (False, 0, "", "none")
+        return value in (*usual, *off) or self.automatic(word)
 
     def _checked(self, word: str, value: Any) -> Any:
         known, kind = self.format.kind_of(word)

@@ -25,7 +25,7 @@ OPTION = re.compile(r"(?:^|[\s\"'(=])--[A-Za-z]", re.MULTILINE)
 STARTS = re.compile(r"\b(?:llamafactory-cli|axolotl)[ \t]+train[ \t]")
 """A command that takes a configuration, and need have no options."""
 OVERRIDE = re.compile(r"[ \t][+~]{0,2}[A-Za-z_]\w*(?:\.\w+)+=\S")
-LOGS = (":::MLLOG", " ...... ")
+LOGS = (":::MLLOG", "_size ....")
 """What only logs hold: events of MLPerf, and the list of arguments that Megatron-LM prints."""
 TOML_NESTED = re.compile(rf"\[{{{MAX_DEPTH}}}")
 

@@ -10,7 +10,8 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from lockstep.planner.export.torchtitan import ROTATIONS, SCHEDULES
+from lockstep.planner.export.torchtitan import ROTATIONS, SCHEDULES, UNNAMED
+from lockstep.planner.export.torchtitan_models import flavors
 from lockstep.planner.imports.imported import Imported, flat, integer
 from lockstep.types.plain import Json
 from lockstep.workload import Model, Transformer
@@ -80,6 +81,9 @@ def _read(said: Json, software: str, model: Model | None, today: bool) -> Import
     asynchronous = axes.get("enable_async_tensor_parallel") or said.get("compile.enable_async_tensor_parallel")
     if asynchronous and tp > 1:
         found.words["overlap_tp"] = "async"
+    components = said.get("compile.components", ["model", "loss"])
+    if said.get("compile.enable") not in (True, "True") or "model" not in components:
+        found.words["fused_elementwise"] = False
     return found
 
 
@@ -87,10 +91,11 @@ def _named(said: Json) -> str | None:
     """The catalog's model that is meant, if it has one."""
     from lockstep.workload import names
 
-    if "config" in said:
-        wanted = str(said["config"]).lower().replace("_", "-")
-    else:
-        wanted = f"{said.get('model.name', '')}-{said.get('model.flavor', '')}".lower()
+    said_name, said_flavor = said.get("model.name"), said.get("model.flavor")
+    for name, one in flavors().items():
+        if (one.model, one.flavor) == (said_name, said_flavor) or (one.config or "") == said.get("config"):
+            return name
+    wanted = str(said_name) if said_flavor == UNNAMED else f"{said_name}-{said_flavor}".lower()
     return wanted if wanted in names() else None
 
 

@@ -29,7 +29,7 @@ def axolotl(said: Said, name: str, model: Model | None) -> Imported:
     model = model_of(found, said, "base_model")
     found.set(found.words, gpus=devices(said))
     run = Run(said["micro_batch_size"], _steps(found, said), said["sequence_len"], optimizer=said["optimizer"])
-    run.sharded = sharded(found, said, model)
+    run.sharded = sharded(found, said, model, implied=True)
     run.dtype = _precision(said)
     run.wide = run.dtype in ("fp32", "tf32")
     _parallel(found, said)

@@ -27,9 +27,12 @@ HYBRID = ("hybrid_shard", "hybrid_shard_zero2", "4", "5")
 OTHERS = ("auto_wrap", "offload", "fully_shard")
 
 
-def sharded(found: Imported, said: Said, model: Model | None) -> str:
-    """What shards the states: deepspeed, fsdp or nothing; sets their words. Raises BadInput for both."""
-    by = _sharded(found, said, model)
+def sharded(found: Imported, said: Said, model: Model | None, implied: bool = False) -> str:
+    """What shards the states: deepspeed, fsdp or nothing; sets their words. Raises BadInput for both.
+
+    FSDP is on where `fsdp` says so, or with its settings alone where that is `implied`.
+    """
+    by = _sharded(found, said, model, implied and any(word.startswith("fsdp_config.") for word in said.values))
     if by == "fsdp":
         found.words["reduce_bytes"] = 2
     kept = ("zero",) if "offload" not in found.layout else ()
@@ -47,10 +50,10 @@ def _shared(found: Imported, value: object) -> Followed:
     return lambda devices: value if found.replicas(devices) * found.layout.get("cp", 1) > 1 else None
 
 
-def _sharded(found: Imported, said: Said, model: Model | None) -> str:
+def _sharded(found: Imported, said: Said, model: Model | None, implied: bool) -> str:
     inside = any(word.startswith(f"{SECTION}.") for word in said.values)
     named = said[SECTION]
-    fully = _fsdp_options(said)
+    fully = _fsdp_options(said) or ["full_shard"] * implied
     if (inside or named) and fully:
         raise said.refuse("fsdp", "is on, and so is deepspeed: the Trainer takes one of them")
     if inside or named:
