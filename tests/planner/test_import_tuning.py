@@ -365,6 +365,11 @@ def test_what_the_software_refuses_is_refused_at_its_line(data: dict[str, Any]) 
         ({**LLAMA_FACTORY, "lora_target": "q_proj,lm_head"}, "lora_target"),
         ({**LLAMA_FACTORY, "quantization_bit": 4, "quantization_type": "fp4"}, "quantization_type"),
         ({**LLAMA_FACTORY, "deepspeed": "elsewhere/mine.json"}, "deepspeed"),
+        (
+            {**LLAMA_FACTORY, "deepspeed": {"compression_training": {"pruning": 1}}},
+            "deepspeed.compression_training.pruning",
+        ),
+        ({**AXOLOTL, "model_config": {"num_hidden_layers": 4}}, "model_config.num_hidden_layers"),
         ({**AXOLOTL, "rl": "kto"}, "rl"),
         ({**AXOLOTL, "liger_rms_norm": True}, "liger_rms_norm"),
         ({**AXOLOTL, "fsdp": ["hybrid_shard"]}, "fsdp"),

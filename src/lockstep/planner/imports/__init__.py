@@ -104,8 +104,8 @@ def recognised(text: str, file: str, model: Model | None = None, accepted: Colle
 
 def _claims(formats: Sequence[Format], texts: Sequence[Text]) -> tuple[dict[str, Text], dict[str, str]]:
     """By format, the command that it claims and by which word: the program, else one of its own or one of several."""
-    for signs in (lambda one: one.programs, lambda one: one.only, lambda one: one.shared):
-        words = {one.key: signs(one) for one in formats}
+    for signs in ("programs", "only", "shared"):
+        words: dict[str, tuple[str, ...]] = {one.key: getattr(one, signs) for one in formats}
         chosen = {key: said for key, named in words.items() if (said := _chosen(named, texts)) is not None}
         if chosen:
             # A dialect has words that the format which it extends has not, and all of those that it has.

@@ -107,7 +107,7 @@ class Said:
         if known == "read":
             return ("read", self.format.read[word][1]) if word in self.asked else ("harmless", NOTHING_BESIDE)
         if known == "left out":
-            _, why, off = self.format.left_out[str(self.format.left(word))]
+            _, why, off = self.format.left_out[self.format.left(word)]
             off_here = self._off(word, off)
             return ("harmless", "at a value that changes nothing") if off_here else ("unknown", f"not modelled: {why}")
         if known == "yours":

@@ -24,7 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase, translate
+from fnmatch import translate
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
@@ -167,28 +167,28 @@ class Format:
             return "read", self.read[word][0]
         if word in self.left_out:
             return "left out", self.left_out[word][0]
-        named = (("harmless", self.harmless), ("yours", self.yours))
-        for name, patterns in named:
+        for name, patterns in (("harmless", self.harmless), ("yours", self.yours)):
             if word in patterns:
                 return name, patterns[word]
-        if not self._any_pattern.fullmatch(word):
-            return "unknown", "any"
-        if self.left(word) is not None:
-            return "left out", self.left_out[str(self.left(word))][0]
-        return next((name, kind) for name, patterns in named for pattern, kind in patterns.items()
-                    if fnmatchcase(word, pattern))  # fmt: skip
+        return self._by_pattern(word)[:2]
 
-    def left(self, word: str) -> str | None:
-        """The word or pattern of `left_out` that a word has, or None."""
-        if word in self.left_out:
-            return word
-        return next((one for one in self.left_out if "*" in one and fnmatchcase(word, one)), None)
+    def left(self, word: str) -> str:
+        """The word or pattern of `left_out` that a word which is left out has."""
+        return word if word in self.left_out else self._by_pattern(word)[2]
+
+    def _by_pattern(self, word: str) -> tuple[str, str, str]:
+        """The class, the kind and the first pattern that a word has."""
+        regex, found = self._patterns
+        match = regex.fullmatch(word)
+        return ("unknown", "any", "") if match is None or match.lastindex is None else found[match.lastindex - 1]
 
     @cached_property
-    def _any_pattern(self) -> re.Pattern[str]:
-        """All patterns at once: a file may hold thousands of words that none of them has."""
-        patterns = [one for one in (*self.left_out, *self.harmless, *self.yours) if "*" in one]
-        return re.compile("|".join(map(translate, patterns)) or r"(?!)")
+    def _patterns(self) -> tuple[re.Pattern[str], list[tuple[str, str, str]]]:
+        """All patterns at once, a group each: a file may hold thousands of words that only patterns have."""
+        kinds = {one: kind for one, (kind, *_) in self.left_out.items()}
+        named = (("left out", kinds), ("harmless", self.harmless), ("yours", self.yours))
+        found = [(name, kind, one) for name, kinds in named for one, kind in kinds.items() if "*" in one]
+        return re.compile("|".join(f"({translate(one)})" for _, _, one in found) or r"(?!)"), found
 
 
 @cache

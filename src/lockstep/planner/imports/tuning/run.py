@@ -85,7 +85,7 @@ def _formats(found: Imported, run: Run) -> None:
         found.words["stack"] = "deepspeed"
     else:
         found.words["stack"] = "hf-trainer-5" if whole and run.wide and not run.sharded else "hf-trainer"
-    if run.sharded == "fsdp" and run.dtype not in ("bf16", "fp16"):
+    if run.sharded == "fsdp" and run.dtype in ("fp32", "tf32"):
         found.words.pop("reduce_bytes", None)
     if whole and not run.wide and not run.sharded:
         found.words["gradient_bytes"] = 2
