@@ -491,6 +491,19 @@ def test_objectives_are_those_of_their_software() -> None:
         assert read(data).words["train"] == objective, data
 
 
+def test_a_reward_model_is_told_by_a_word_that_its_saved_configuration_has_without_a_value() -> None:
+    found = read({**TRL, "center_rewards_coefficient": None})
+    assert said(found)[0]["batch"] == 2 * said(read(TRL))[0]["batch"]
+    assert "center_rewards_coefficient" in {row.word for row in found.table if row.kind == "unknown"}
+
+
+def test_settings_of_vllm_count_only_where_it_runs() -> None:
+    settings = {**TRL, "num_generations": 8, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": 0.3}
+    assert not read(settings).unread
+    left = {row.word for row in read({**settings, "use_vllm": True}).table if row.kind in LOUD}
+    assert left == {"use_vllm", "vllm_mode", "vllm_gpu_memory_utilization"}
+
+
 def test_pairs_of_answers_are_two_sequences() -> None:
     for data in ({**TRL, "beta": 0.1}, {**LLAMA_FACTORY, "stage": "dpo"}, {**AXOLOTL, "rl": "orpo"}):
         alone = {name: value for name, value in data.items() if name not in ("beta", "stage", "rl")}

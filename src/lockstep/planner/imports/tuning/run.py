@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lockstep.planner.imports.imported import Imported
-from lockstep.planner.imports.said import Said
+from lockstep.planner.imports.said import NOTHING_BESIDE, Said
 
 OPTIMIZERS = {
     **dict.fromkeys(("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_torch_xla", "adamw_torch_npu_fused",
@@ -106,6 +106,14 @@ def _optimizer(found: Imported, said: Said, run: Run, word: str) -> None:
             said.leave(word, f"{name} of weights in half precision; an fp32 master copy is taken beside them")
         name = half or name
     found.words.setdefault("optimizer", name)
+
+
+def without_vllm(said: Said) -> None:
+    """Notes that the settings of vLLM have no effect where it does not run."""
+    if not said.values.get("use_vllm"):
+        for word in said.values:
+            if word.startswith("vllm_") or word == "sleep_level":
+                said.noted[word] = ("harmless", NOTHING_BESIDE)
 
 
 def attention(found: Imported, said: Said, word: str) -> None:

@@ -14,7 +14,7 @@ from lockstep.planner.imports.launchers import devices
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.tuning.adapters import lora
 from lockstep.planner.imports.tuning.names import model_of
-from lockstep.planner.imports.tuning.run import Run, attention, quantised, tell
+from lockstep.planner.imports.tuning.run import Run, attention, quantised, tell, without_vllm
 from lockstep.planner.imports.tuning.sharding import sharded
 from lockstep.workload import Model
 
@@ -44,6 +44,7 @@ def swift(said: Said, name: str, model: Model | None) -> Imported:
     _objective(said, run)
     _trained(said, run, model)
     _kernels(found, said)
+    without_vllm(said)
     told = tell(found, said, run, "optimizer" if said["optimizer"] else "optim")
     if said["gradient_accumulation_steps"] is None and said["rlhf_type"] != "grpo":
         _sixteen(told, run)

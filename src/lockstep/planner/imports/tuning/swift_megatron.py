@@ -11,6 +11,7 @@ from lockstep.planner.imports.launchers import devices
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.tuning.adapters import lora
 from lockstep.planner.imports.tuning.names import model_of
+from lockstep.planner.imports.tuning.run import without_vllm
 from lockstep.planner.imports.tuning.sharding import with_others
 from lockstep.workload import Model, Transformer
 
@@ -33,6 +34,7 @@ def swift_megatron(said: Said, name: str, model: Model | None) -> Imported:
     _recompute(found, said)
     _formats(found, said)
     _overlap(found, said, model)
+    without_vllm(said)
     with_others(found, "overlap", *(() if "offload" in found.layout else ("zero",)))
     return found
 

@@ -14,7 +14,7 @@ from lockstep.planner.imports.launchers import devices
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.tuning.adapters import lora
 from lockstep.planner.imports.tuning.names import model_of
-from lockstep.planner.imports.tuning.run import Run, attention, quantised, tell
+from lockstep.planner.imports.tuning.run import Run, attention, quantised, tell, without_vllm
 from lockstep.planner.imports.tuning.sharding import sharded
 from lockstep.workload import Model
 
@@ -87,6 +87,7 @@ def trl(said: Said, name: str, model: Model | None) -> Imported:
     elif run.base is not None:
         raise said.refuse("load_in_4bit" if said["load_in_4bit"] else "load_in_8bit", "needs adapters: use_peft is off")
     _attention(found, said)
+    without_vllm(said)
     if said["use_liger"] or "chunked_nll" in _losses(said):
         found.words["cross_entropy"] = "chunked"
     for word in ("packing", "padding_free"):
@@ -133,7 +134,7 @@ def _objective(found: Imported, said: Said, run: Run) -> None:
     if "desirable_weight" in said or "undesirable_weight" in said:
         word = "desirable_weight" if "desirable_weight" in said else "undesirable_weight"
         said.leave(word, "KTO, whose passes are not described; those of the next token are taken")
-    elif "center_rewards_coefficient" in said:
+    elif "center_rewards_coefficient" in said.text.words:
         run.objective = "pair"
         said.leave("center_rewards_coefficient", "a reward model; its head is priced as one of the next token")
     elif "num_ppo_epochs" in said and "rloo_k" not in said:
