@@ -15,18 +15,22 @@ from pathlib import Path
 
 from lockstep.documents.files import File, open_file
 from lockstep.errors import BadInput
+from lockstep.planner.imports.accelerate import accelerate, prepared
 from lockstep.planner.imports.deepspeed import deepspeed
 from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.text import Text, mapping, shape_of
+from lockstep.planner.imports.torchtitan import torchtitan
 from lockstep.workload import Model
 
 MOST_B = 256 * 1024 * 1024
 """Of a log; longer ones are not read."""
 Reader = Callable[[Said, str, Model | None], Imported]
-READERS: Mapping[str, Reader] = {"deepspeed": deepspeed}
+READERS: Mapping[str, Reader] = {"accelerate": accelerate, "deepspeed": deepspeed, "torchtitan": torchtitan}
 """By the name of the format."""
+PREPARED: Mapping[str, Callable[[Text], Text]] = {"accelerate": prepared}
+"""What is done to the words of a format before they are checked."""
 
 
 def read_run(path: File, model: Model | None = None, accepted: Collection[str] = ()) -> Imported | None:
@@ -64,6 +68,7 @@ def recognised(text: str, file: str, model: Model | None = None, accepted: Colle
         each = " and ".join(f"{format_of(key).name} ({word})" for key, word in claims.items())
         raise BadInput(f"could be {each}; write the words of one", file)
     ((key, word),) = claims.items()
+    said = PREPARED.get(key, lambda text: text)(said)
     read = Said(format_of(key), said, accepted)
     return READERS[key](read, Path(file).stem, model).finished(read, word)
 

@@ -1,163 +1,214 @@
-"""torchtitan's TOML (until 0.2) and its command line (0.3) as a question and a layout.
+"""torchtitan's TOML (until 0.2) as a question and a layout, and what it shares with the options of 0.3.
 
-A name and flavor of its own model, or `--config llama3_8b`, is the catalog's model of that name, where it has one.
+A name and flavor of its own model is the catalog's model of that name, where it has one. Layers are shared out to the
+stages as `distributed/pipeline_parallel.py` does, which counts the embedding and the head as layers.
 """
 
 from __future__ import annotations
 
-import shlex
-import tomllib
-from collections.abc import Mapping
-from typing import Any
+import math
 
 from lockstep.planner.export.torchtitan import ROTATIONS, SCHEDULES
-from lockstep.planner.imports.imported import Imported, flat, integer
-from lockstep.types.plain import Json
+from lockstep.planner.imports.imported import Imported
+from lockstep.planner.imports.said import Said
 from lockstep.workload import Model, Transformer
 
 STACK = "torchtitan"
+AXES, CHECKPOINT = "parallelism.", "activation_checkpoint."
 KINDS = {word: kind for kind, word in ROTATIONS.items()}
-NAMED = {word: schedule for schedule, word in SCHEDULES.items()}
-WHOLE_BF16 = "training.dtype=bfloat16"
+NAMED = {word.lower(): schedule for schedule, word in SCHEDULES.items()}
+SINGLE = ("1f1b", "gpipe")
+"""Schedules of one chunk in each stage; others have two, where nothing says how many."""
+RECIPES = ("float8.recipe_name", "quantize.linear.float8.recipe_name")
+ATTENTION = ("_flex", "_varlen", "_flex_attn", "_varlen_attn")
+"""Ends of flavors that name a kernel of attention."""
 
 
-def torchtitan(text: str, name: str, model: Model | None) -> Imported | None:
-    """What a TOML file or a command line says; None where it is something else."""
-    if "--parallelism." in text or "--training.local_batch_size" in text:
-        return _read(_of_words(text), "torchtitan's command line", model, today=True)
-    if "[parallelism]" not in text and "[training]" not in text:
-        return None
-    try:
-        data = flat(tomllib.loads(text))
-    except tomllib.TOMLDecodeError:
-        return None
-    return _read(data, "torchtitan's TOML", model, today=False)
-
-
-def _of_words(text: str) -> Json:
-    """Options by dotted name; a switch is on, or off after `no-`."""
-    lines = [line for line in text.replace("\\\n", " ").splitlines() if not line.lstrip().startswith("#")]
-    words, found = shlex.split(" ".join(lines)), dict[str, Any]()
-    for word, after in zip(words, [*words[1:], ""], strict=True):
-        if word.startswith("activation-checkpoint:"):
-            found["activation_checkpoint.mode"] = word.split(":")[1]
-        elif word.startswith("--"):
-            key, joined, value = word[2:].partition("=")
-            section, _, field = key.rpartition(".")
-            bare = not joined and (not after or after.startswith(("--", "activation-checkpoint:")))
-            off = bare and field.startswith(("no-", "no_"))
-            field = (field[3:] if off else field).replace("-", "_")
-            found[f"{section}.{field}" if section else field] = not off if bare else value if joined else after
-    return found
-
-
-def _read(said: Json, software: str, model: Model | None, today: bool) -> Imported:
-    found = Imported(software, words={"stack": STACK}, model=model or _named(said))
-    axes = {name.removeprefix("parallelism."): value for name, value in said.items() if name.startswith("parallelism.")}
-    found.degrees(
-        tp=integer(axes, "tensor_parallel_degree"),
-        pp=integer(axes, "pipeline_parallel_degree"),
-        cp=integer(axes, "context_parallel_degree"),
-        ep=integer(axes, "expert_parallel_degree"),
-    )
-    layout = found.layout
-    tp, cp, ep = (layout.get(name, 1) for name in ("tp", "cp", "ep"))
-    if tp > 1 and axes.get("enable_sequence_parallel") is not False:
+def torchtitan(said: Said, name: str, model: Model | None) -> Imported:
+    """What a TOML file says."""
+    found = Imported(said.format.name, words={"stack": STACK})
+    named_model(found, said, model, f"{said['model.name']}-{said['model.flavor']}", "model.flavor")
+    degrees(found, said)
+    layout, cp = found.layout, found.layout.get("cp", 1)
+    if layout.get("tp", 1) > 1:
         layout["sequence_parallel"] = True
-    etp = 1 if today else integer(axes, "expert_tensor_parallel_degree")
-    if ep > 1 and etp != tp:
-        layout["etp"] = etp
+    if layout.get("ep", 1) > 1 and said[f"{AXES}expert_tensor_parallel_degree"] != layout.get("tp", 1):
+        layout["etp"] = said[f"{AXES}expert_tensor_parallel_degree"]
     if cp > 1:
-        kind = "gather" if today else KINDS.get(str(axes.get("context_parallel_rotate_method", "allgather")), "gather")
+        kind = KINDS[said[f"{AXES}context_parallel_rotate_method"]]
         found.set(found.words, cp_kind=None if kind == "ring" else kind)
-    _sharding(found, axes)
-    _training(found, said)
-    if layout.get("pp", 1) > 1:
-        _pipeline(found, axes)
-    if said.get("training.enable_cpu_offload") in (True, "True"):
-        layout["offload"] = "parameters"
+    sharding(found, said)
+    training(found, said)
+    pipeline(found, said)
+    _formats(found, said)
     _recompute(found, said)
-    asynchronous = axes.get("enable_async_tensor_parallel") or said.get("compile.enable_async_tensor_parallel")
-    if asynchronous and tp > 1:
+    compiled(found, said, bool(said["training.compile"]))
+    if said[f"{AXES}enable_async_tensor_parallel"] and layout.get("tp", 1) > 1:
         found.words["overlap_tp"] = "async"
+    if said["optimizer.early_step_in_backward"]:
+        found.words["update_in_backward"] = True
+    optimizer(found, said, "optimizer.name")
     return found
 
 
-def _named(said: Json) -> str | None:
-    """The catalog's model that is meant, if it has one."""
-    from lockstep.workload import names
+def named_model(found: Imported, said: Said, given: Model | None, called: str, word: str) -> None:
+    """The catalog's model of that name, unless one is given beside the file; `word` is where the file names it."""
+    from lockstep.workload import model, names
 
-    if "config" in said:
-        wanted = str(said["config"]).lower().replace("_", "-")
-    else:
-        wanted = f"{said.get('model.name', '')}-{said.get('model.flavor', '')}".lower()
-    return wanted if wanted in names() else None
+    end = next((one for one in sorted(ATTENTION, key=len, reverse=True) if called.endswith(one)), "")
+    wanted = called.removesuffix(end).lower().replace("_", "-")
+    found.model = given if given is not None else wanted if wanted in names() else None
+    if given is None and wanted not in names() and word in said:
+        said.leave(word, f"the catalog has no {wanted}: give MODEL@FILE")
+    elif given is not None and wanted in names() and model(wanted) != given and word in said:
+        said.contradiction(word, f"{given.name} is taken")
+    elif end and word in said:
+        said.leave(word, f"attention by another kernel ({end.strip('_')})")
 
 
-def _sharding(found: Imported, axes: Mapping[str, Any]) -> None:
+def degrees(found: Imported, said: Said) -> None:
+    """Degrees of parallelism, data parallelism apart."""
+    named = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
+    found.degrees(**{name: said[f"{AXES}{word}_parallel_degree"] for name, word in named.items()})
+
+
+def sharding(found: Imported, said: Said) -> None:
     """ZeRO and HSDP: with no stage of its own, DDP."""
-    copies, sharded = integer(axes, "data_parallel_replicate_degree"), integer(axes, "data_parallel_shard_degree", -1)
+    copies, sharded = (said[f"{AXES}data_parallel_{name}_degree"] for name in ("replicate", "shard"))
+    if sharded == 0:
+        raise said.refuse(f"{AXES}data_parallel_shard_degree", "must be -1 or at least 1, got 0")
     cp = found.layout.get("cp", 1)
     if sharded == 1 and cp == 1:
         return
-    reshard = axes.get("fsdp_reshard_after_forward", "default")
-    staged = found.layout.get("pp", 1) > 1
+    reshard, staged = said[f"{AXES}fsdp_reshard_after_forward"], found.layout.get("pp", 1) > 1
     found.layout["zero"] = 2 if reshard == "never" or (reshard == "default" and staged) else 3
     if copies > 1:
         found.layout["shard"] = sharded * cp if sharded > 0 else lambda devices: found.replicas(devices) // copies * cp
 
 
-def _training(found: Imported, said: Json) -> None:
-    local, batch = integer(said, "training.local_batch_size", 8), integer(said, "training.global_batch_size", -1)
+def training(found: Imported, said: Said) -> None:
+    """Batch, sequence, and what is in host memory."""
+    local, batch = said["training.local_batch_size"], said["training.global_batch_size"]
+    if batch == 0:
+        raise said.refuse("training.global_batch_size", "must be -1 or at least 1, got 0")
     staged = found.layout.get("pp", 1) > 1
-    found.layout["micro_batch"] = integer(said, "parallelism.pipeline_parallel_microbatch_size") if staged else local
+    found.layout["micro_batch"] = said[f"{AXES}pipeline_parallel_microbatch_size"] if staged else local
     found.words["batch"] = batch if batch > 0 else lambda devices: local * found.replicas(devices)
-    found.words["seq"] = integer(said, "training.seq_len", 2048)
-    converters = " ".join(map(str, said.get("model.converters", [])))
-    found.words["dtype"] = "mxfp8" if "mx" in converters else "fp8" if "float8" in converters else "bf16"
-    recipe = next((value for name, value in said.items() if name.endswith("float8.recipe_name")), None)
-    found.set(found.words, fp8_scaling="rows" if recipe == "rowwise" and "float8" in converters else None)
-    if said.get("training.dtype") == "bfloat16":
-        found.unread.append(WHOLE_BF16)
-    optimizer = str(said.get("optimizer.name", "AdamW")).lower()
-    if optimizer in ("adam", "adamw"):
-        found.set(found.words, optimizer="adam" if optimizer == "adam" else None)
+    found.words["seq"] = said["training.seq_len"]
+    if said["training.enable_cpu_offload"]:
+        found.layout["offload"] = "parameters"
+
+
+def pipeline(found: Imported, said: Said) -> None:
+    """Schedule and stages."""
+    layout, pp = found.layout, found.layout.get("pp", 1)
+    if pp == 1:
+        return
+    word = f"{AXES}pipeline_parallel_schedule"
+    if said[word].lower() not in NAMED:
+        said.leave(word, "a schedule that is not described; 1F1B is taken")
+    schedule = NAMED.get(said[word].lower(), "1f1b")
+    parts, layers = said[f"{AXES}module_fqns_per_model_part"], layers_of(found.model)
+    less = tuple(said[f"{AXES}pipeline_parallel_{end}_stage_less_layers"] for end in ("first", "last"))
+    per_stage = said[f"{AXES}pipeline_parallel_layers_per_stage"]
+    if parts:
+        counts = [_layers_in(said, part) for part in parts]
     else:
-        found.unread.append(f"optimizer.name={optimizer}")
-
-
-def _pipeline(found: Imported, axes: Mapping[str, Any]) -> None:
-    layout, pp = found.layout, found.layout["pp"]
-    said = str(axes.get("pipeline_parallel_schedule", "1F1B"))
-    if said not in NAMED:
-        found.unread.append(f"pipeline_parallel_schedule={said}")
-    schedule = NAMED.get(said, "1f1b")
-    parts = axes.get("module_fqns_per_model_part")
-    per_stage, layers = integer(axes, "pipeline_parallel_layers_per_stage", 0), _layers(found.model)
-    if isinstance(parts, list):
-        layout["stages"] = ",".join(str(sum(str(one).startswith("layers.") for one in part)) for part in parts)
-        layout["vpp"] = len(parts) // pp
-    elif per_stage and layers:
-        layout["vpp"] = layers // (pp * per_stage)
-    elif schedule not in ("1f1b", "gpipe"):
-        layout["vpp"] = 2
-    if schedule != ("interleaved" if layout.get("vpp", 1) > 1 else "1f1b"):
+        chunks = 1 if schedule in SINGLE else 2
+        counts = shared_out(layers, math.ceil((layers + sum(less)) / per_stage) if per_stage else pp * chunks, *less)
+    if len(counts) % pp:
+        raise said.refuse(f"{AXES}pipeline_parallel_degree", f"is {pp}, and the model has {len(counts)} parts")
+    layout["vpp"] = len(counts) // pp
+    if layout["vpp"] == 1:
+        del layout["vpp"]
+    if len(set(counts)) > 1 or parts:
+        layout["stages"] = ",".join(map(str, counts))
+    if schedule != ("interleaved" if "vpp" in layout else "1f1b"):
         layout["schedule"] = schedule
 
 
-def _layers(model: str | Model | None) -> int:
+def _layers_in(said: Said, part: object) -> int:
+    """Layers of one part, a list of the names of modules."""
+    if not isinstance(part, list) or not all(isinstance(one, str) for one in part):
+        raise said.refuse(f"{AXES}module_fqns_per_model_part", "must be a list of lists of names of modules")
+    return sum(one.startswith("layers.") for one in part)
+
+
+def shared_out(layers: int, stages: int, first: int, last: int) -> list[int]:
+    """Layers of each stage, where embedding and head count as so many; as many in each where layers are not known."""
+    each, more = divmod(layers + first + last, stages)
+    counts = [each + (stage < more) for stage in range(stages)]
+    if not layers or stages == 1 or each < max(first, last, 1):
+        return [0] * stages
+    counts[0] -= first
+    counts[-1] -= last
+    return counts
+
+
+def layers_of(model: str | Model | None) -> int:
+    """Layers of a transformer; 0 where they are not known."""
     from lockstep.workload import model as find
 
     found = find(model) if isinstance(model, str) else model
     return found.layers if isinstance(found, Transformer) else 0
 
 
-def _recompute(found: Imported, said: Json) -> None:
-    mode = said.get("activation_checkpoint.mode", "selective")
-    if mode == "full":
+def every_other(found: Imported, often: int) -> None:
+    """Recomputation of one layer in so many."""
+    chunks = found.layout.get("pp", 1) * found.layout.get("vpp", 1)
+    layers = layers_of(found.model) // chunks // often
+    if often == 1 or layers:
+        found.layout["recompute"] = "full"
+        found.set(found.words, recompute_layers=layers if often > 1 else None)
+
+
+def _recompute(found: Imported, said: Said) -> None:
+    mode = said[f"{CHECKPOINT}mode"]
+    if mode == "memory_budget":
+        said.leave(f"{CHECKPOINT}mode", "what a compiler recomputes in a budget of memory; none is taken")
+    elif mode == "full":
         found.layout["recompute"] = "full"
     elif mode == "selective":
-        found.layout["recompute"] = "selective"
-        found.words["recompute_modules"] = "op"
-    elif mode != "none":
-        found.unread.append(f"activation_checkpoint.mode={mode}")
+        option = str(said[f"{CHECKPOINT}selective_ac_option"])
+        if option == "op":
+            by_operation(found)
+        elif option.isdecimal() and 0 < int(option[:9]):
+            every_other(found, int(option[:9]))
+        else:
+            raise said.refuse(f"{CHECKPOINT}selective_ac_option", f"must be op or a whole number, got {option[:40]!r}")
+
+
+def by_operation(found: Imported) -> None:
+    """Recomputation of single operations."""
+    found.layout["recompute"] = "selective"
+    found.words["recompute_modules"] = "op"
+
+
+def compiled(found: Imported, said: Said, also: bool = False) -> None:
+    """Neighbouring elementwise operations are one kernel in a compiled model alone."""
+    if not also and not (said["compile.enable"] and "model" in said["compile.components"]):
+        found.words["fused_elementwise"] = False
+
+
+def optimizer(found: Imported, said: Said, word: str) -> None:
+    """The optimizer."""
+    called = str(said[word]).lower()
+    if called not in ("adam", "adamw"):
+        said.leave(word, "an optimizer that is not described; AdamW is taken")
+    found.set(found.words, optimizer="adam" if called == "adam" else None)
+
+
+def _formats(found: Imported, said: Said) -> None:
+    """Number formats of matrix products, by the converters of the model."""
+    converters = [str(one).rpartition(".")[2] if "linear" in str(one) else str(one) for one in said["model.converters"]]
+    recipe = next(filter(None, (said[one] for one in RECIPES if one in said)), None)
+    found.words["dtype"] = "bf16" if said["training.mixed_precision_param"] == "bfloat16" else "fp32"
+    if "float8" in converters:
+        found.words["dtype"] = "fp8"
+        found.set(found.words, fp8_scaling="rows" if recipe in ("rowwise", "rowwise_with_gw_hp") else None)
+        if recipe == "rowwise_with_gw_hp":
+            said.leave(next(one for one in RECIPES if one in said), "products of weights' gradients in bf16")
+    elif "mx" in converters:
+        found.words["dtype"] = "mxfp8"
+    if set(converters) - {"float8", "mx"}:
+        said.leave("model.converters", "what other converters change in the model")
