@@ -19,6 +19,7 @@ from lockstep.planner.imports.accelerate import accelerate, prepared
 from lockstep.planner.imports.deepspeed import deepspeed
 from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
+from lockstep.planner.imports.nanotron import nanotron
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.text import Text, mapping, shape_of
 from lockstep.planner.imports.torchtitan import torchtitan
@@ -27,7 +28,12 @@ from lockstep.workload import Model
 MOST_B = 256 * 1024 * 1024
 """Of a log; longer ones are not read."""
 Reader = Callable[[Said, str, Model | None], Imported]
-READERS: Mapping[str, Reader] = {"accelerate": accelerate, "deepspeed": deepspeed, "torchtitan": torchtitan}
+READERS: Mapping[str, Reader] = {
+    "accelerate": accelerate,
+    "deepspeed": deepspeed,
+    "nanotron": nanotron,
+    "torchtitan": torchtitan,
+}
 """By the name of the format."""
 PREPARED: Mapping[str, Callable[[Text], Text]] = {"accelerate": prepared}
 """What is done to the words of a format before they are checked."""
