@@ -120,12 +120,20 @@ def fine_tunes_page() -> str:
     return page()
 
 
+def configurations_page() -> str:
+    """What becomes of every word of other software's configurations."""
+    from configuration_page import page
+
+    return page()
+
+
 WRITTEN: dict[str, Callable[[], str]] = {
     "docs/use/fine-tunes.md": fine_tunes_page,
     "docs/validation.md": validation_page,
     "docs/case-studies.md": case_studies_page,
     "docs/reference/claims.md": claims_page,
     "docs/reference/experiments.md": experiments_page,
+    "docs/reference/configurations.md": configurations_page,
 }
 """Pages that a function writes as a whole."""
 

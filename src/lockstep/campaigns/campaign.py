@@ -22,6 +22,7 @@ from lockstep.campaigns.tornado import Bar, tornado
 from lockstep.engines import Engine, SweepFile
 from lockstep.errors import BadInput
 from lockstep.failures import Campaigns, simulate_blocks
+from lockstep.planner.from_file import imported
 from lockstep.planner.interval import Interval
 from lockstep.planner.search import Progress
 from lockstep.simulate import Exponential, Sample
@@ -97,6 +98,7 @@ class Campaign(Shown):
                 "kept_checkpoints": run.pattern.kept(run.interval_s),
             },
             "simulated": plain(self.simulated),
+            **imported(found.job),
             "model": found.job.model.name,
             "cluster": found.cluster.name,
             "gpus": found.job.devices,

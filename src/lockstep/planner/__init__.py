@@ -12,6 +12,9 @@ from lockstep.planner.estimate import estimate as estimate
 from lockstep.planner.estimate import stage_memories as stage_memories
 from lockstep.planner.export import TARGETS as TARGETS
 from lockstep.planner.export import export as export
+from lockstep.planner.from_file import FromFile as FromFile
+from lockstep.planner.from_file import from_file as from_file
+from lockstep.planner.from_file import imported as imported
 from lockstep.planner.goal import OBJECTIVES as OBJECTIVES
 from lockstep.planner.pins import Pins as Pins
 from lockstep.planner.plan import plan as plan

@@ -14,6 +14,7 @@ from lockstep.layout import Job, Layout, Memory, check, grids_of, group_summary,
 from lockstep.parallel.piece import Hiding
 from lockstep.planner.assumptions import assumptions
 from lockstep.planner.batches import OfBatch, shared_with_others
+from lockstep.planner.from_file import imported
 from lockstep.planner.interval import Ends, Interval, spread_on
 from lockstep.planner.support import Support, support
 from lockstep.planner.together import Together, entry
@@ -172,7 +173,7 @@ class Estimate(Shown):
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
-        return {name: read(self) for name, read in PLAIN.items()}
+        return {name: read(self) for name, read in PLAIN.items()} | imported(self.job)
 
     def __str__(self) -> str:
         fits = "fits" if self.memory.fits else "does not fit"

@@ -10,6 +10,7 @@ from lockstep.layout import Job, is_safe
 from lockstep.planner.choices import Choice
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.export import export
+from lockstep.planner.from_file import imported
 from lockstep.planner.neighbours import Neighbour
 from lockstep.planner.search import MEMORY, Findings
 from lockstep.planner.software import Software
@@ -168,6 +169,7 @@ class Plan(Shown):
             "rejected": self.rejected,
             "not_counted": list(not_counted(self.job)),
             "assumptions": list(self.best.assumptions()),
+            **imported(self.job),
         }
         if self.choices:
             answer["choices"] = [one.to_dict() for one in self.choices]

@@ -36,6 +36,7 @@ from dataclasses import dataclass, replace
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, LayoutGrid, Memory, check, memory
 from lockstep.planner.assumptions import assumptions
+from lockstep.planner.from_file import imported
 from lockstep.planner.utilisation import executed_flops
 from lockstep.planner.whatif import scaled
 from lockstep.step import Step, compose, priced
@@ -173,6 +174,7 @@ class Roofline(Shown):
             "regime": self.regime(),
             "assumptions": list(assumptions(self.job, self.cluster, self.layout)),
             "fits": bool(self.memory.fits),
+            **imported(self.job),
         }
 
     def __str__(self) -> str:

@@ -35,11 +35,14 @@ class Export(Shown):
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
+        from lockstep.planner import imported
+
         return {
             **picked(self, "to version text"),
             "planned": None if self.planned is None else picked(self.planned, "layout step_time_s"),
             **picked(self.estimate, "layout step_time_s mfu_frac"),
             "assumptions": list(self.estimate.assumptions()),
+            **imported(self.estimate.job),
         }
 
 

@@ -93,7 +93,7 @@ class StageMemories(Shown):
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         from lockstep.layout import state_bytes
-        from lockstep.planner import memory_assumptions, not_counted
+        from lockstep.planner import imported, memory_assumptions, not_counted
 
         return {
             "model": self.job.model.name,
@@ -109,4 +109,5 @@ class StageMemories(Shown):
             "bytes_per_parameter": float(state_bytes(self.job.recipe, self.layout.grid()).total_B),
             "not_counted": list(not_counted(self.job)),
             "assumptions": list(memory_assumptions(self.job, self.cluster, self.layout)),
+            **imported(self.job),
         }

@@ -10,6 +10,7 @@ from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.planner import Estimate, assumptions, plan
 from lockstep.planner import estimate as estimate_layout
+from lockstep.planner.from_file import imported
 from lockstep.planner.guide.difference import Difference, differences
 from lockstep.planner.guide.draft import Draft, Finding, Rule
 from lockstep.planner.guide.rules import RULES
@@ -88,6 +89,7 @@ class Guidance(Shown):
             "rules": [_rule(rule, finding) for rule, finding in self.findings],
             "differences": plain(self.differences),
             "assumptions": list(assumptions(self.job, self.cluster, self.layout)),
+            **imported(self.job),
         }
 
     def __str__(self) -> str:

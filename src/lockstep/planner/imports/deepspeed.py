@@ -82,8 +82,8 @@ def _limits(found: Imported, said: Said, model: Model | None) -> None:
         key = f"zero_optimization.stage3_{one.name}"
         value = said[key]
         if said.automatic(key) and one.name not in filled:
-            said.leave(key, "is left to other software; the default of DeepSpeed is taken")
-        if value is not None or said.automatic(key) and one.name in filled:
+            said.open(key, "left to the Trainer; the default of DeepSpeed is taken")
+        if value is not None or (said.automatic(key) and one.name in filled):
             limits[one.name] = filled[one.name] if value is None else value
     changed = Limits(**limits).changed
     found.set(found.words, gather_limits=",".join(f"{name}={number}" for name, number in changed.items()) or None)
@@ -94,11 +94,10 @@ def _formats(found: Imported, said: Said) -> None:
     surely = [one for one in on if said[f"{one}.enabled"]]
     if len(surely) > 1:
         raise said.refuse("fp16.enabled", "is on, and so is bf16.enabled: DeepSpeed takes one of them")
-    half = next(iter(surely or on), None)
-    found.set(found.words, dtype=half)
-    for one in on:
-        if one != half:
-            said.contradiction(f"{one}.enabled", f"{half} is taken")
+    half = next(iter(surely or on), "fp32")
+    found.words["dtype"] = half
+    for one in on if not surely else ():
+        said.open(f"{one}.enabled", f"left to the Trainer; {half} is taken")
     gradient, wire = said["data_types.grad_accum_dtype"], said["communication_data_type"]
     if gradient in WIRE_B:
         found.words["gradient_bytes"] = WIRE_B[gradient]

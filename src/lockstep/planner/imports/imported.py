@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lockstep.errors import BadInput
-from lockstep.planner.imports.said import Row, Said
+from lockstep.planner.from_file import LOUD, FromFile, Row, Source
+from lockstep.planner.imports.said import Said
 from lockstep.types.plain import Json
 from lockstep.workload import Model
 
 Followed = Callable[[int], object]
 """A word that follows from the number of devices."""
-LOUD = ("unknown", "contradictory")
-"""Classes of words that are said before a verdict."""
-COUNTED = {"read": "read", "harmless": "harmless", "yours": "for you to decide", "unknown": "not understood",
-           "contradictory": "contradictory"}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -67,11 +63,9 @@ class Imported:
         read = ", ".join(
             f"{key} {'by the number of devices' if callable(value) else value}" for key, value in said.items()
         )
-        left = f"; not understood and left out: {', '.join(self.unread)}" if self.unread else ""
+        left = f"; left out: {', '.join(self.unread)}" if self.unread else ""
         return f"read from {name} ({self.software}): {read or 'nothing'}{left}"
 
-    def counts(self, name: str) -> str:
-        """How many words of the file became what, and by what the format was recognised."""
-        found = Counter(row.kind for row in self.table)
-        each = ", ".join(f"{found[kind]} {said}" for kind, said in COUNTED.items() if found[kind])
-        return f"{name} is {self.software}, recognised by {self.because}: {len(self.table)} words, {each}."
+    def note(self, name: str) -> FromFile:
+        """The sentence of a file that is called `name`, with what became of every word."""
+        return FromFile(self.sentence(name), Source(name, self.software, self.because), self.table)

@@ -11,18 +11,16 @@ names that change time or memory, are refused until they are accepted by name.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
 from lockstep.errors import BadInput, closest
+from lockstep.planner.from_file import Row
 from lockstep.planner.imports.formats import Format, Unfit, converted, meaningful, parts
 from lockstep.planner.imports.text import Text
-from lockstep.types.plain import Json, plain
 
-CLASSES = ("read", "harmless", "yours", "unknown", "contradictory")
-"""What becomes of a word."""
 NOTHING_BESIDE = "has no effect beside the others"
 MOST_NAMED = 5
 """Words that one refusal names."""
@@ -32,25 +30,9 @@ MISSPELLED = 0.85
 """Likeness from which a word is taken for a misspelled one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A word of a file, and what became of it."""
-
-    word: str
-    value: object
-    kind: str
-    """One of CLASSES."""
-    meaning: str
-    """What it was read as, or why it was not."""
-
-    def to_dict(self) -> Json:
-        """Plain JSON form."""
-        return {"word": self.word, "value": plain(self.value), "class": self.kind, "as": self.meaning}
-
-
 @dataclass(slots=True)
 class Said:
-    """The words of a text under a format. Raises BadInput for a value of another kind, and for words that are refused."""
+    """The words of a text under a format. Raises BadInput for a value of another kind and for refused words."""
 
     format: Format
     text: Text
@@ -83,7 +65,11 @@ class Said:
 
     def leave(self, word: str, why: str) -> None:
         """Notes that the value of a word cannot be said here: `why` names what it changes."""
-        self.noted[word] = ("unknown", why)
+        self.noted[word] = ("unknown", f"not modelled: {why}")
+
+    def open(self, word: str, why: str) -> None:
+        """Notes that a word leaves to other software what an answer had to assume."""
+        self.noted[word] = ("yours", why)
 
     def contradiction(self, word: str, why: str) -> None:
         """Notes that a word contradicts another; `why` says which one counts."""
@@ -98,7 +84,7 @@ class Said:
         return tuple(Row(word, value, *self._became(word, value)) for word, value in self.text.words.items())
 
     def _became(self, word: str, value: object) -> tuple[str, str]:
-        known, kind = self.format.kind_of(word)
+        known, _ = self.format.kind_of(word)
         if word in self.text.repeated:
             return "contradictory", f"given twice, first as {self.text.repeated[word]}; the last counts"
         if word in self.noted:
@@ -109,9 +95,10 @@ class Said:
             return ("read", self.format.read[word][1]) if word in self.asked else ("harmless", NOTHING_BESIDE)
         if known == "left out":
             _, why, off = self.format.left_out[word]
-            return ("harmless", "at a value that changes nothing") if self._off(word, off) else ("unknown", why)
+            off_here = self._off(word, off)
+            return ("harmless", "at a value that changes nothing") if off_here else ("unknown", f"not modelled: {why}")
         if known == "yours":
-            return "yours", "no plan can decide it" if kind != "text" else "for you to say"
+            return "yours", "no plan can decide it"
         if known == "harmless":
             return "harmless", "changes neither time nor memory"
         near = closest(word, list(self.format.read))[:1]
@@ -131,7 +118,8 @@ class Said:
 
     def _refuse_unknown(self) -> None:
         """Raises BadInput for words that may be meant to change time or memory, all at once."""
-        unknown = [one for one in self.values if self.format.kind_of(one)[0] == "unknown" and not self._is_accepted(one)]
+        classes = {word: self.format.kind_of(word)[0] for word in self.values}
+        unknown = [word for word, kind in classes.items() if kind == "unknown" and not self._is_accepted(word)]
         if len(unknown) > MOST_UNKNOWN:
             raise self.refuse(unknown[0], f"and {len(unknown) - 1:,} other words are none of {self.format.software}")
         found = [word for word in unknown if parts(word) & meaningful() or self._near(word)]

@@ -20,7 +20,7 @@ MOST_MAPPING_B = 1024 * 1024
 TABLE = re.compile(r"^\s*\[+\s*([\w.\"-]+(?:\s*\.\s*[\w\"-]+)*)\s*\]+\s*(?:#.*)?$")
 SETTING = re.compile(r"^\s*[\"']?([\w.-]+)[\"']?\s*=(?!=)")
 KEY = re.compile(r"^(?:---|[\"']?[\w./-]+[\"']?\s*:(?:\s|$))")
-TOML_NESTED = re.compile(r"\[{%d}" % MAX_DEPTH)
+TOML_NESTED = re.compile(rf"\[{{{MAX_DEPTH}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def shape_of(text: str) -> str | None:
         stripped = line.strip()
         if not stripped or stripped.startswith(("#", "%")):
             continue
-        if TABLE.match(line) or SETTING.match(line) and not line.startswith("export"):
+        if TABLE.match(line) or (SETTING.match(line) and not line.startswith("export")):
             return "toml"
         return "yaml" if KEY.match(line) else None
     return None

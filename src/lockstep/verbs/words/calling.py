@@ -21,6 +21,7 @@ from lockstep.rows import listed
 from lockstep.units import NUMBER, TIME, parse_integer
 from lockstep.verbs.words.kinds import Kind, Signature, kind_of, lacking, shown, signature
 from lockstep.verbs.words.plan_file import plan_given
+from lockstep.verbs.words.run_file import ACCEPT, RunFile
 
 TAKES_LISTS = "takes_lists"
 """Attribute of the functions that `verb` made."""
@@ -56,7 +57,11 @@ def strict(function: Function) -> Function:
         given, words = checked(function, given, words)
         named = {**dict(zip(signature(function).positional, given, strict=False)), **words}
         _refuse_several(function, named)
-        plan = plan_given(named.get("model"))
+        accepted = named.pop(ACCEPT, None)
+        words.pop(ACCEPT, None)
+        plan = plan_given(named.get("model"), () if accepted is None else [one.strip() for one in accepted.split(",")])
+        if accepted is not None and not isinstance(plan, RunFile):
+            raise BadInput("belongs to a configuration of other software that is given as MODEL", "--accept-unknown")
         if plan is None:
             return function(*given, **words)
         with plan.located(named):

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -193,10 +193,13 @@ def _lines(document: Json) -> Iterator[str]:
             yield f"{name}: {json.dumps(value)}\n"
 
 
-def plan_given(model: object) -> PlanFile | RunFile | None:
-    """The plan, or the run of other software, in the file that MODEL names; None where it names something else."""
+def plan_given(model: object, accepted: Collection[str] = ()) -> PlanFile | RunFile | None:
+    """The plan, or the run of other software, in the file that MODEL names; None where it names something else.
+
+    Unknown words of other software that are `accepted` are left out.
+    """
     if isinstance(model, str | Path) and str(model).lower().endswith(YAML_ENDINGS) and os.path.isfile(model):
         plan = read_plan(model)
         if plan is not None:
             return plan
-    return run_given(model)
+    return run_given(model, accepted)

@@ -61,6 +61,7 @@ def read_question(
     batch: Quantity | None = None,
     batch_tokens: Quantity | None = None,
     seq: Length | None = None,
+    accept_unknown: str | None = None,  # of the file, which `strict` has read by now
     **recipe: Unpack[RecipeWords],
 ) -> Question:
     """The question, given as options, as objects. Exactly one of `batch` and `batch_tokens` must be given."""

@@ -10,7 +10,7 @@ that a file has; without one, as many devices as it has are taken. What was read
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 READ: ContextVar[tuple[str, ...]] = ContextVar("READ", default=())
 """What was read from the file that the current call is about, for its assumptions."""
+ACCEPT = "accept_unknown"
+"""The keyword for unknown words of a file that are left out."""
 BESIDE = "@"
 PLACED = ("stages", "mtp_stage", "vpp")
 """Words that mean something for one number of pipeline stages only."""
@@ -78,22 +80,22 @@ class RunFile:
     @contextmanager
     def located(self, given: Json) -> Iterator[None]:
         """Keeps what was read for the assumptions of the answer."""
-        token = READ.set((self.found.sentence(self.path),))
+        token = READ.set((self.found.note(self.path),))
         try:
             yield
         finally:
             READ.reset(token)
 
 
-def run_given(model: object) -> RunFile | None:
+def run_given(model: object, accepted: Collection[str] = ()) -> RunFile | None:
     """The file of other software that MODEL names, alone or after a model; None where it names something else.
 
-    Raises BadInput for a model beside a file that is not known.
+    Unknown words of it that are `accepted` are left out. Raises BadInput for a model beside a file that is not known.
     """
     from lockstep.planner.imports import read_run
 
     if isinstance(model, InMemory):
-        found = read_run(model)
+        found = read_run(model, None, accepted)
         return None if found is None else RunFile(str(model), found)
     if not isinstance(model, str | Path):
         return None
@@ -101,20 +103,21 @@ def run_given(model: object) -> RunFile | None:
     if beside and not os.path.isfile(model):
         if not os.path.isfile(beside):
             return None
-        found = read_run(beside, _model(name))
+        found = read_run(beside, _model(name), accepted)
         if found is None:
             raise BadInput(f"{beside} is not a configuration or a log that is known", "MODEL")
         return RunFile(beside, found, name)
     if not os.path.isfile(model):
         return None
-    found = read_run(model)
+    found = read_run(model, None, accepted)
     return None if found is None else RunFile(str(model), found)
 
 
 def run_of(logs: Iterable[File]) -> tuple[File, RunFile] | None:
     """The first log that has the arguments of its run, the model among them, and what they say; None without one."""
     for path in logs:
-        run = run_given(path)
+        # What was measured is the question here: words that are not understood are said, and refuse nothing.
+        run = run_given(path, ("*",))
         if run is not None and run.found.model is not None:
             return path, run
     return None

@@ -62,6 +62,14 @@ SETTINGS = Option(
 class QuestionWords(RecipeWords, total=False):
     """What every verb about a training run is asked."""
 
+    accept_unknown: Annotated[
+        str | None,
+        Option(
+            "WORD,...",
+            "Unknown words of a configuration of other software, given as MODEL, that are left out; * stands for any "
+            "letters. (default: unknown words whose names are like those that change time or memory are refused)",
+        ),
+    ]
     gpus: Annotated[Quantity | None, Option("N", "Number of devices, instead of the number of nodes in --cluster.")]
     batch: Annotated[Quantity | None, Option("N", "Sequences (or images) per optimizer step.")]
     batch_tokens: Annotated[Quantity | None, Option("N", "Tokens per optimizer step, e.g. 4M; instead of --batch.")]

@@ -57,11 +57,27 @@ def show(
         else:
             from lockstep.views.parts.terminal import console
 
-            render(answer, console())
+            out = console()
+            _say_file(answer, out)
+            render(answer, out)
         if (page := WANTED.get()) is not None:
             page.write(answer, render)
     if not ok:
         raise typer.Exit(Infeasible.exit_code)
+
+
+def _say_file(answer: Any, out: Console) -> None:
+    """Prints what became of the words of a configuration of other software, where one asked the question."""
+    about = next((one for one in (answer, getattr(answer, "estimate", None)) if hasattr(one, "job")), None)
+    if about is None or isinstance(about.job, str):
+        return
+    from rich.text import Text
+
+    from lockstep.planner import from_file
+
+    found = from_file(about.job)
+    for line in () if found is None else found.before_the_verdict():
+        out.print(Text(line, style="yellow" if line.startswith(" ") else ""))
 
 
 def _is_first_rank() -> bool:

@@ -1,0 +1,60 @@
+"""The tables of formats: they overlap nowhere, say kinds that exist, and the documentation shows them as they are."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from console_blocks import ROOT
+from lockstep.planner.imports import READERS
+from lockstep.planner.imports.formats import NUMERIC, Unfit, converted, format_of, keys
+
+SHAPES = {"json", "yaml", "toml", "command", "log", "python"}
+
+
+@pytest.mark.parametrize("key", keys())
+def test_a_table_says_kinds_that_exist_and_each_word_once(key: str) -> None:
+    format = format_of(key)
+    kinds = [
+        *(kind for kind, *_ in format.read.values()),
+        *(kind for kind, *_ in format.left_out.values()),
+        *format.harmless.values(),
+        *format.yours.values(),
+    ]
+    for one in {alternative for kind in kinds for alternative in kind.split(" or ")}:
+        assert one
+        assert " " not in one or NUMERIC.fullmatch(one), one
+    words = [*format.read, *format.left_out, *format.harmless, *format.yours]
+    assert len(words) == len(set(words))
+    assert set(format.shapes) <= SHAPES
+
+
+@pytest.mark.parametrize("key", keys())
+def test_a_default_is_of_the_kind_of_its_word(key: str) -> None:
+    for word, (kind, _, default) in format_of(key).read.items():
+        if default is not None:
+            try:
+                assert converted(kind, default) == default or isinstance(default, list), word
+            except Unfit as error:
+                raise AssertionError(f"{word}: {error}") from None
+
+
+@pytest.mark.parametrize(("one", "other"), [*combinations(keys(), 2)])
+def test_two_formats_of_one_shape_are_told_apart_by_words_of_their_own(one: str, other: str) -> None:
+    first, second = format_of(one), format_of(other)
+    if set(first.shapes) & set(second.shapes):
+        assert not set(first.only) & set(second.only)
+        assert not set(first.only) & set(second.read)
+        assert not set(second.only) & set(first.read)
+
+
+def test_every_table_has_a_reader() -> None:
+    assert set(READERS) == set(keys())
+
+
+def test_the_page_shows_the_tables_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a change of a table: python tools/pages.py --write docs/reference/configurations.md."""
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    page = pytest.importorskip("configuration_page", reason="the tools are not installed beside these tests").page()
+    assert (ROOT / "docs/reference/configurations.md").read_text(encoding="utf-8").strip() == page.strip()
