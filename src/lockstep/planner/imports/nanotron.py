@@ -103,13 +103,13 @@ def _vocabulary(said: Said) -> int:
 
 def _experts(said: Said, layers: int, ffn: int) -> Json:
     """Words of a mixture of experts, in every layer or in those of a list."""
-    chosen = said[f"{EXPERTS}layers"]
+    chosen = list(said[f"{EXPERTS}layers"])
     if not all(type(one) is int for one in chosen):
         raise said.refuse(f"{EXPERTS}layers", "must be a list of whole numbers")
     each = said[f"{EXPERTS}moe_intermediate_size"] or ffn
     experts = {"num_experts": said[f"{EXPERTS}num_experts"], "num_experts_per_tok": said[f"{EXPERTS}top_k"]}
     shared = said[f"{EXPERTS}shared_expert_intermediate_size"] or ffn
-    dense = [] if chosen == (-1,) else [one for one in range(layers) if one not in chosen]
+    dense = [] if chosen == [-1] else [one for one in range(layers) if one not in chosen]
     if said[f"{EXPERTS}enable_shared_expert"]:
         return experts | {"model_type": "qwen2_moe", "moe_intermediate_size": each, "mlp_only_layers": dense,
                           "shared_expert_intermediate_size": shared, "qkv_bias": said[f"{SHAPE}attention_bias"]}  # fmt: skip

@@ -19,7 +19,10 @@ KINDS = {word: kind for kind, word in ROTATIONS.items()}
 NAMED = {word.lower(): schedule for schedule, word in SCHEDULES.items()}
 SINGLE = ("1f1b", "gpipe")
 """Schedules of one chunk in each stage; others have two, where nothing says how many."""
-RECIPES = ("float8.recipe_name", "quantize.linear.float8.recipe_name")
+CONVERTERS = {"float8": ("float8.", "quantize.linear.float8."), "mx": ("mx.", "quantize.linear.mx.")}
+"""Sections of the converters of matrix products."""
+HALF = {"output", "router.gate"}
+"""Layers that are priced in half precision where others run in fp8."""
 ATTENTION = ("_flex", "_varlen", "_flex_attn", "_varlen_attn")
 """Ends of flavors that name a kernel of attention."""
 
@@ -200,15 +203,28 @@ def optimizer(found: Imported, said: Said, word: str) -> None:
 
 def _formats(found: Imported, said: Said) -> None:
     """Number formats of matrix products, by the converters of the model."""
-    converters = [str(one).rpartition(".")[2] if "linear" in str(one) else str(one) for one in said["model.converters"]]
-    recipe = next(filter(None, (said[one] for one in RECIPES if one in said)), None)
+    converters = [str(one).replace("quantize.linear.", "") for one in said["model.converters"]]
     found.words["dtype"] = "bf16" if said["training.mixed_precision_param"] == "bfloat16" else "fp32"
-    if "float8" in converters:
-        found.words["dtype"] = "fp8"
-        found.set(found.words, fp8_scaling="rows" if recipe in ("rowwise", "rowwise_with_gw_hp") else None)
-        if recipe == "rowwise_with_gw_hp":
-            said.leave(next(one for one in RECIPES if one in said), "products of weights' gradients in bf16")
-    elif "mx" in converters:
-        found.words["dtype"] = "mxfp8"
-    if set(converters) - {"float8", "mx"}:
+    for name, dtype in (("float8", "fp8"), ("mx", "mxfp8")):
+        if name in converters:
+            found.words["dtype"] = dtype
+            for section in CONVERTERS[name]:
+                _narrow(found, said, section, name)
+    if set(converters) - set(CONVERTERS) or len(converters) > 1:
         said.leave("model.converters", "what other converters change in the model")
+
+
+def _narrow(found: Imported, said: Said, section: str, name: str) -> None:
+    """Settings of a converter, of which one of two sections is written."""
+    word = f"{section}filter_fqns"
+    if word in said and (set(map(str, said[word])) - HALF or "output" not in said[word]):
+        said.leave(word, "which layers run in the narrow format: all but the head are taken to")
+    if name == "mx":
+        return
+    recipe, gathered = f"{section}recipe_name", f"{section}enable_fsdp_float8_all_gather"
+    if said[gathered]:
+        said.leave(gathered, "gathers of parameters in fp8")
+    if recipe in said:
+        found.set(found.words, fp8_scaling="rows" if said[recipe].startswith("rowwise") else None)
+        if said[recipe] == "rowwise_with_gw_hp":
+            said.leave(recipe, "products of weights' gradients in bf16")
