@@ -10,16 +10,20 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from lockstep.documents.files import File, open_file
+from lockstep.documents.files import File, InMemory, open_file
 from lockstep.errors import BadInput
-from lockstep.planner.imports.accelerate import accelerate, prepared
+from lockstep.planner.imports import accelerate as of_accelerate
+from lockstep.planner.imports import nemo_rl as of_nemo_rl
+from lockstep.planner.imports.accelerate import accelerate
 from lockstep.planner.imports.deepspeed import deepspeed
 from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
 from lockstep.planner.imports.nanotron import nanotron
+from lockstep.planner.imports.nemo_rl import nemo_rl
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.text import Text, mapping, shape_of
 from lockstep.planner.imports.torchtitan import torchtitan
@@ -32,10 +36,14 @@ READERS: Mapping[str, Reader] = {
     "accelerate": accelerate,
     "deepspeed": deepspeed,
     "nanotron": nanotron,
+    "nemo-rl": nemo_rl,
     "torchtitan": torchtitan,
 }
 """By the name of the format."""
-PREPARED: Mapping[str, Callable[[Text], Text]] = {"accelerate": prepared}
+PREPARED: Mapping[str, Callable[[Text], Text]] = {
+    "accelerate": of_accelerate.prepared,
+    "nemo-rl": of_nemo_rl.prepared,
+}
 """What is done to the words of a format before they are checked."""
 
 
@@ -45,8 +53,8 @@ def read_run(path: File, model: Model | None = None, accepted: Collection[str] =
     `accepted` are unknown words, or patterns of them, that are left out. Raises BadInput, located at its line, for a
     setting that cannot be read and for a word that is not known.
     """
-    text = _text(path)
-    return None if text is None else recognised(text, str(path), model, accepted)
+    text, folder = _text(path), None if isinstance(path, InMemory) else Path(path).parent
+    return None if text is None else recognised(text, str(path), model, accepted, folder)
 
 
 def _text(path: File) -> str | None:
@@ -60,8 +68,10 @@ def _text(path: File) -> str | None:
         return None
 
 
-def recognised(text: str, file: str, model: Model | None = None, accepted: Collection[str] = ()) -> Imported | None:
-    """`read_run` of a text that is called `file`."""
+def recognised(
+    text: str, file: str, model: Model | None = None, accepted: Collection[str] = (), folder: Path | None = None
+) -> Imported | None:
+    """`read_run` of a text that is called `file` and may name others in a folder."""
     shape = shape_of(text)
     formats = [one for one in map(format_of, READERS) if shape in one.shapes and _may_be(one, text)]
     if shape is None or not formats:
@@ -74,7 +84,7 @@ def recognised(text: str, file: str, model: Model | None = None, accepted: Colle
         each = " and ".join(f"{format_of(key).name} ({word})" for key, word in claims.items())
         raise BadInput(f"could be {each}; write the words of one", file)
     ((key, word),) = claims.items()
-    said = PREPARED.get(key, lambda text: text)(said)
+    said = PREPARED.get(key, lambda text: text)(replace(said, folder=folder))
     read = Said(format_of(key), said, accepted)
     return READERS[key](read, Path(file).stem, model).finished(read, word)
 

@@ -19,7 +19,7 @@ from typing import Any
 from lockstep.errors import BadInput, closest
 from lockstep.planner.from_file import Row
 from lockstep.planner.imports.formats import Format, Unfit, converted, meaningful, parts
-from lockstep.planner.imports.text import Text
+from lockstep.planner.imports.text import Text, Unset
 
 NOTHING_BESIDE = "has no effect beside the others"
 MOST_NAMED = 5
@@ -44,7 +44,7 @@ class Said:
 
     def __post_init__(self) -> None:
         for word, value in self.text.words.items():
-            if value is not None and value != {}:
+            if value is not None and value != {} and not isinstance(value, Unset):
                 self.values[word] = self._checked(word, value)
         self._refuse_unknown()
 
@@ -71,6 +71,12 @@ class Said:
         """Notes that a word leaves to other software what an answer had to assume."""
         self.noted[word] = ("yours", why)
 
+    def idle(self, section: str) -> None:
+        """Notes that the words of a section have no effect, apart from those that were asked for."""
+        for word in self.text.words:
+            if word.startswith(section) and word not in self.asked:
+                self.noted[word] = ("harmless", NOTHING_BESIDE)
+
     def contradiction(self, word: str, why: str) -> None:
         """Notes that a word contradicts another; `why` says which one counts."""
         self.noted[word] = ("contradictory", why)
@@ -91,6 +97,8 @@ class Said:
             return self.noted[word]
         if value is None or value == {}:
             return "harmless", "no value"
+        if isinstance(value, Unset) and known not in ("yours", "harmless"):
+            return "unknown", "depends on what this file does not say"
         if known == "read":
             return ("read", self.format.read[word][1]) if word in self.asked else ("harmless", NOTHING_BESIDE)
         if known == "left out":
@@ -118,7 +126,8 @@ class Said:
 
     def _refuse_unknown(self) -> None:
         """Raises BadInput for words that may be meant to change time or memory, all at once."""
-        classes = {word: self.format.kind_of(word)[0] for word in self.values}
+        said = [word for word, value in self.text.words.items() if word in self.values or isinstance(value, Unset)]
+        classes = {word: self.format.kind_of(word)[0] for word in said}
         unknown = [word for word, kind in classes.items() if kind == "unknown" and not self._is_accepted(word)]
         if len(unknown) > MOST_UNKNOWN:
             raise self.refuse(unknown[0], f"and {len(unknown) - 1:,} other words are none of {self.format.software}")

@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from lockstep.documents import MAX_DEPTH, MAX_ITEMS, Locate, parse_json, parse_yaml
 from lockstep.errors import BadInput
@@ -23,6 +24,12 @@ KEY = re.compile(r"^(?:---|[\"']?[\w./-]+[\"']?\s*:(?:\s|$))")
 TOML_NESTED = re.compile(rf"\[{{{MAX_DEPTH}}}")
 
 
+class Unset(str):
+    """A value that depends on a variable which a script does not set; its text names the variable."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """What a file says: values by word, the line of each, and words that were given twice with another value."""
@@ -34,6 +41,8 @@ class Text:
     repeated: Mapping[str, str] = field(default_factory=dict)
     """Word to what was said first, where the last counts."""
     raw: str = field(default="", repr=False)
+    folder: Path | None = None
+    """Where the file lies; None for one that is in memory."""
 
     def where(self, word: str) -> str:
         """The file and line of a word or of its section."""
