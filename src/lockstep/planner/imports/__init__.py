@@ -18,6 +18,7 @@ from lockstep.documents.files import File, InMemory, open_file
 from lockstep.errors import BadInput
 from lockstep.planner.imports import accelerate as of_accelerate
 from lockstep.planner.imports import nemo_rl as of_nemo_rl
+from lockstep.planner.imports import verl as of_verl
 from lockstep.planner.imports.accelerate import accelerate
 from lockstep.planner.imports.deepspeed import deepspeed
 from lockstep.planner.imports.formats import Format, format_of
@@ -27,6 +28,7 @@ from lockstep.planner.imports.nemo_rl import nemo_rl
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.text import Text, mapping, shape_of
 from lockstep.planner.imports.torchtitan import torchtitan
+from lockstep.planner.imports.verl import verl
 from lockstep.workload import Model
 
 MOST_B = 256 * 1024 * 1024
@@ -38,11 +40,13 @@ READERS: Mapping[str, Reader] = {
     "nanotron": nanotron,
     "nemo-rl": nemo_rl,
     "torchtitan": torchtitan,
+    "verl": verl,
 }
 """By the name of the format."""
 PREPARED: Mapping[str, Callable[[Text], Text]] = {
     "accelerate": of_accelerate.prepared,
     "nemo-rl": of_nemo_rl.prepared,
+    "verl": of_verl.prepared,
 }
 """What is done to the words of a format before they are checked."""
 

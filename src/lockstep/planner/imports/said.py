@@ -102,7 +102,7 @@ class Said:
         if known == "read":
             return ("read", self.format.read[word][1]) if word in self.asked else ("harmless", NOTHING_BESIDE)
         if known == "left out":
-            _, why, off = self.format.left_out[word]
+            why, off = self.format.what_is_left_out(word)
             off_here = self._off(word, off)
             return ("harmless", "at a value that changes nothing") if off_here else ("unknown", f"not modelled: {why}")
         if known == "yours":

@@ -126,7 +126,8 @@ class Format:
             return "read", self.read[word][0]
         if word in self.left_out:
             return "left out", self.left_out[word][0]
-        named = (("harmless", self.harmless), ("yours", self.yours))
+        left = {pattern: kind for pattern, (kind, *_) in self.left_out.items() if "*" in pattern}
+        named = (("left out", left), ("harmless", self.harmless), ("yours", self.yours))
         for name, patterns in named:
             if word in patterns:
                 return name, patterns[word]
@@ -135,10 +136,15 @@ class Format:
         return next((name, kind) for name, patterns in named for pattern, kind in patterns.items()
                     if fnmatchcase(word, pattern))  # fmt: skip
 
+    def what_is_left_out(self, word: str) -> tuple[str, tuple[Any, ...]]:
+        """What a word under `left-out` changes, and the values with which it changes nothing."""
+        pattern = word if word in self.left_out else next(one for one in self.left_out if fnmatchcase(word, one))
+        return self.left_out[pattern][1:]
+
     @cached_property
     def _any_pattern(self) -> re.Pattern[str]:
         """All patterns at once: a file may hold thousands of words that none of them has."""
-        patterns = [one for one in (*self.harmless, *self.yours) if "*" in one]
+        patterns = [one for one in (*self.left_out, *self.harmless, *self.yours) if "*" in one]
         return re.compile("|".join(map(translate, patterns)) or r"(?!)")
 
 
