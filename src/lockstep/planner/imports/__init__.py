@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -26,6 +26,7 @@ from lockstep.planner.imports.imported import Imported as Imported
 from lockstep.planner.imports.nanotron import nanotron
 from lockstep.planner.imports.nemo_rl import nemo_rl
 from lockstep.planner.imports.said import Said
+from lockstep.planner.imports.script import commands
 from lockstep.planner.imports.text import Text, mapping, shape_of
 from lockstep.planner.imports.torchtitan import torchtitan
 from lockstep.planner.imports.verl import verl
@@ -80,17 +81,31 @@ def recognised(
     formats = [one for one in map(format_of, READERS) if shape in one.shapes and _may_be(one, text)]
     if shape is None or not formats:
         return None
-    said = mapping(text, file, shape)
-    claims = {one.key: found for one in formats if (found := claimed(one, said))}
+    texts = commands(text, file) if shape == "command" else (mapping(text, file, shape),)
+    chosen = {one.key: said for one in formats if (said := _chosen(one, texts)) is not None}
+    claims = {key: claimed(format_of(key), said) for key, said in chosen.items()}
     if not claims:
         return None
     if len(claims) > 1:
         each = " and ".join(f"{format_of(key).name} ({word})" for key, word in claims.items())
         raise BadInput(f"could be {each}; write the words of one", file)
     ((key, word),) = claims.items()
-    said = PREPARED.get(key, lambda text: text)(replace(said, folder=folder))
+    said = PREPARED.get(key, lambda text: text)(replace(chosen[key], folder=folder))
     read = Said(format_of(key), said, accepted)
     return READERS[key](read, Path(file).stem, model).finished(read, word)
+
+
+def _chosen(format: Format, texts: Sequence[Text]) -> Text | None:
+    """The command that a format claims. Raises BadInput where several say something else."""
+    claimed_ones = [one for one in texts if claimed(format, one)]
+    if not claimed_ones:
+        return None
+    runs = [{word: value for word, value in one.words.items() if not word.startswith("launcher.")}
+            for one in claimed_ones]  # fmt: skip
+    if other := next((one for one, run in zip(claimed_ones, runs, strict=True) if run != runs[0]), None):
+        first, second = (one.where(next(iter(one.lines))) for one in (claimed_ones[0], other))
+        raise BadInput(f"starts two runs, here and at {first}; keep one of them", second)
+    return claimed_ones[0]
 
 
 def _may_be(format: Format, text: str) -> bool:

@@ -44,8 +44,8 @@ class Said:
 
     def __post_init__(self) -> None:
         for word, value in self.text.words.items():
-            if value is not None and value != {} and not isinstance(value, Unset):
-                self.values[word] = self._checked(word, value)
+            if value is not None and value != {} and (checked := self._checked(word, value)) is not None:
+                self.values[word] = checked
         self._refuse_unknown()
 
     def __getitem__(self, word: str) -> Any:
@@ -93,12 +93,18 @@ class Said:
         known, _ = self.format.kind_of(word)
         if word in self.text.repeated:
             return "contradictory", f"given twice, first as {self.text.repeated[word]}; the last counts"
+        if word in self.text.branched:
+            otherwise = self.text.branched[word] or "absent"
+            return (
+                "contradictory",
+                f"depends on a condition that the script does not decide; it is {otherwise} otherwise",
+            )
         if word in self.noted:
             return self.noted[word]
+        if word.startswith("$"):
+            return "unknown", "options that the script does not say"
         if value is None or value == {}:
             return "harmless", "no value"
-        if isinstance(value, Unset) and known not in ("yours", "harmless"):
-            return "unknown", "depends on what this file does not say"
         if known == "read":
             return ("read", self.format.read[word][1]) if word in self.asked else ("harmless", NOTHING_BESIDE)
         if known == "left out":
@@ -117,6 +123,8 @@ class Said:
 
     def _checked(self, word: str, value: Any) -> Any:
         known, kind = self.format.kind_of(word)
+        if isinstance(value, Unset):
+            return self._unset(word, known, value)
         if word in self.format.sections:
             raise self.refuse(word, f"is a section of {self.format.software} and holds settings, not {_short(value)}")
         try:
@@ -124,14 +132,25 @@ class Said:
         except Unfit as error:
             raise self.refuse(word, f"{error}, got {_short(value)}") from None
 
+    def _unset(self, word: str, known: str, value: Unset) -> Unset | None:
+        """A value that a script does not say. Raises BadInput where it would change time or memory."""
+        if word.startswith("launcher."):
+            self.noted[word] = ("yours", "the script does not say it")
+            return None
+        if known in ("read", "left out") and self.text.shape == "yaml":
+            self.noted[word] = ("unknown", "depends on what this file does not say")
+            return None
+        if known in ("read", "left out"):
+            raise self.refuse(word, f"is {_short(str(value))}, which the script does not set: write its value")
+        return value
+
     def _refuse_unknown(self) -> None:
         """Raises BadInput for words that may be meant to change time or memory, all at once."""
-        said = [word for word, value in self.text.words.items() if word in self.values or isinstance(value, Unset)]
-        classes = {word: self.format.kind_of(word)[0] for word in said}
+        classes = {word: self.format.kind_of(word)[0] for word in self.values}
         unknown = [word for word, kind in classes.items() if kind == "unknown" and not self._is_accepted(word)]
         if len(unknown) > MOST_UNKNOWN:
             raise self.refuse(unknown[0], f"and {len(unknown) - 1:,} other words are none of {self.format.software}")
-        found = [word for word in unknown if parts(word) & meaningful() or self._near(word)]
+        found = [word for word in unknown if word[0] != "$" and (parts(word) & meaningful() or self._near(word))]
         if not found:
             return
         word, near = found[0], self._near(found[0])

@@ -21,6 +21,11 @@ MOST_MAPPING_B = 1024 * 1024
 TABLE = re.compile(r"^\s*\[+\s*([\w.\"-]+(?:\s*\.\s*[\w\"-]+)*)\s*\]+\s*(?:#.*)?$")
 SETTING = re.compile(r"^\s*[\"']?([\w.-]+)[\"']?\s*=(?!=)")
 KEY = re.compile(r"^(?:---|[\"']?[\w./-]+[\"']?\s*:(?:\s|$))")
+SHELL = re.compile(r"^\s*(?:export\s+)?[A-Za-z_]\w*\+?=(?! )")
+OPTION = re.compile(r"(?:^|[\s\"'(=])--[A-Za-z]", re.MULTILINE)
+OVERRIDE = re.compile(r"[ \t][+~]{0,2}[A-Za-z_]\w*(?:\.\w+)+=\S")
+LOGS = (":::MLLOG", " ...... ")
+"""What only logs hold: events of MLPerf, and the list of arguments that Megatron-LM prints."""
 TOML_NESTED = re.compile(rf"\[{{{MAX_DEPTH}}}")
 
 
@@ -41,6 +46,8 @@ class Text:
     repeated: Mapping[str, str] = field(default_factory=dict)
     """Word to what was said first, where the last counts."""
     raw: str = field(default="", repr=False)
+    branched: Mapping[str, str] = field(default_factory=dict)
+    """Word of a script to what it is if a branch goes the other way, where that cannot be decided."""
     folder: Path | None = None
     """Where the file lies; None for one that is in memory."""
 
@@ -52,17 +59,21 @@ class Text:
 
 
 def shape_of(text: str) -> str | None:
-    """How a text is written, told by its first line that says something: json, yaml or toml; None for others."""
+    """How a text is written, mostly told by its first line: json, yaml, toml, log or command; None for others."""
     if text.lstrip()[:1] == "{":
         return "json"
+    if any(sign in text for sign in LOGS):
+        return "log"
     for line in text.splitlines():
         stripped = line.strip()
         if not stripped or stripped.startswith(("#", "%")):
             continue
-        if TABLE.match(line) or (SETTING.match(line) and not line.startswith("export")):
+        if TABLE.match(line) or (SETTING.match(line) and not (SHELL.match(line) and OPTION.search(text))):
             return "toml"
-        return "yaml" if KEY.match(line) else None
-    return None
+        if KEY.match(line):
+            return "yaml"
+        break
+    return "command" if OPTION.search(text) or OVERRIDE.search(text) else None
 
 
 def mapping(text: str, file: str, shape: str) -> Text:

@@ -7,8 +7,9 @@
     left-out                   word = [kind, what it changes, values with which it changes nothing ...]
     harmless, yours            pattern = kind: changes neither time nor memory; what no plan can decide
 
-A kind is `whole 1..8`, `number 0..`, `switch`, `text`, `list`, `map`, `any` or words joined by `|`; alternatives are
-joined by ` or `. Words of a section are joined by dots; `*` in a pattern stands for anything.
+A kind is `whole 1..8`, `number 0..`, `switch`, `text`, `list`, `map`, `any` or words joined by `|`; `several KIND` is
+one or more of them, as options take; alternatives are joined by ` or `. Formats of commands have the words of
+`shared/launcher.toml` too. Words of a section are joined by dots; `*` in a pattern stands for anything.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ def converted(kind: str, value: Any) -> Any:
 def _converted(kind: str, value: Any) -> Any:
     if kind == "any":
         return value
+    if kind.startswith("several "):
+        return tuple(_converted(kind[8:], one) for one in (value if isinstance(value, list) else [value]))
     if (numeric := NUMERIC.fullmatch(kind)) is not None:
         return _number(value, *numeric.groups())
     if kind == "switch":
@@ -88,6 +91,8 @@ def described(kind: str) -> str:
 
 
 def _described(kind: str) -> str:
+    if kind.startswith("several "):
+        return f"one or more of: {_described(kind[8:])}"
     if (numeric := NUMERIC.fullmatch(kind)) is not None:
         what, low, high = numeric.groups()
         between = f" from {low} to {high}" if low and high else f" of at least {low}" if low else ""
@@ -154,6 +159,10 @@ def format_of(key: str) -> Format:
     import tomllib
 
     data = tomllib.loads(files(__name__).joinpath(f"{key}.toml").read_text(encoding="utf-8"))
+    if "command" in data["shapes"]:
+        shared = tomllib.loads(files(__name__).joinpath("shared", "launcher.toml").read_text(encoding="utf-8"))
+        for part in ("read", "harmless"):
+            data[part] = {**shared[part], **data.get(part, {})}
     read = {word: (kind, said, more[0] if more else None) for word, (kind, said, *more) in data["read"].items()}
     left = {word: (kind, why, tuple(off)) for word, (kind, why, *off) in data.get("left-out", {}).items()}
     return Format(

@@ -1,0 +1,158 @@
+"""`commands`: the commands of a shell script or a pasted command line that have options, each as a `Text`.
+
+    tensor-model-parallel-size        the value of --tensor-model-parallel-size: True, a text, or a list of texts
+    launcher.nproc_per_node           an option of what starts the run, launcher.program and launcher.subcommand too
+    launcher.arguments                words behind the program that are no options
+    model.hidden_size                 an override model.hidden_size=4096, with + or ++ before it or not
+
+Lines that hold options alone are one command. An option that is given twice with another value is `repeated`; one that
+needs a variable which the script does not set has an `Unset` value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from lockstep.planner.imports.launchers import launched
+from lockstep.planner.imports.shell import Shell, Word, lines_of, script_shell
+from lockstep.planner.imports.text import Text, Unset
+
+OPTION = re.compile(r"--[A-Za-z]")
+SHORT = re.compile(r"-[A-Za-z][\w-]*")
+OVERRIDE = re.compile(r"(?:\+\+|\+|~)?([A-Za-z_][\w./@-]*)=(.*)", re.DOTALL)
+WHOLE_VARIABLE = re.compile(r"\$\{?(\w+)(?:\[[@*]\])?\}?")
+HOLDS_OPTIONS = re.compile(r"arg|opt|param|flag|config|cmd|setting|extra", re.IGNORECASE)
+"""Names of variables that hold options rather than a value."""
+PRINTS = ("echo", "printf", "cat", "tee", "log", "print")
+SHELLS = ("bash", "sh", "zsh")
+MOST_NESTED = 4
+"""Scripts within a word of a script."""
+MOST_COMMANDS = 20_000
+
+
+def commands(text: str, file: str) -> tuple[Text, ...]:
+    """The commands with options in a text, in its order. Raises BadInput located at its line."""
+    shell = script_shell(text, file)
+    found: list[list[Word]] = []
+    for words in _commands(shell, lines_of(text), 0):
+        options = any(OPTION.match(one.text) or OVERRIDE.fullmatch(one.text) for one in words)
+        if len(found) >= MOST_COMMANDS:
+            raise shell.refuse(f"has more than the {MOST_COMMANDS} commands allowed", words[0].line)
+        if words[0].text.startswith("--") and found and found[-1]:
+            _continue(shell, found, words)
+        elif words[0].text not in PRINTS:
+            found.append(words if options else [])
+    texts = tuple(_text(one, file, text) for one in found if one)
+    return texts or _unused(shell, text)
+
+
+def _commands(shell: Shell, pieces: Sequence[Word], depth: int) -> Iterator[list[Word]]:
+    """The commands in pieces, and those in a text that a command hands to another shell."""
+    for words in shell.commands(pieces, depth):
+        place = _handed(words)
+        if place is None or depth >= MOST_NESTED:
+            yield words
+            continue
+        before = words[: place - 2] if words[0].text != "eval" else []
+        inner = words[place:] if words[0].text == "eval" else words[place : place + 1]
+        for other in _commands(shell, [replace(one, text=f"{one.text} ") for one in inner], depth + 1):
+            yield [*before, *other]
+
+
+def _handed(words: Sequence[Word]) -> int | None:
+    """Where the text stands that `eval` or `bash -c` runs."""
+    if words[0].text == "eval":
+        return 1
+    for place, word in enumerate(words[:-2]):
+        if word.text.rpartition("/")[2] in SHELLS and re.fullmatch(r"-\w*c", words[place + 1].text):
+            return place + 2
+    return None
+
+
+def _continue(shell: Shell, found: list[list[Word]], words: list[Word]) -> None:
+    """Adds a line of options to the lines before it."""
+    if not found[-1][0].text.startswith("--"):
+        raise shell.refuse(
+            f"{words[0].text} begins a command: a backslash is missing at the end of a line before it, or a comment "
+            "stands between the options",
+            words[0].line,
+        )
+    found[-1] += words
+
+
+def _unused(shell: Shell, text: str) -> tuple[Text, ...]:
+    """The options in variables that no command uses, as in a file that other scripts read."""
+    words: list[Word] = []
+    for name in shell.unused:
+        for part in shell.variables[name]:
+            for command in shell.commands([*part, Word("\n", 1)]):
+                words += command if command[0].text.startswith("--") else []
+    return (_text(words, shell.file, text),) if words else ()
+
+
+def _text(words: list[Word], file: str, raw: str) -> Text:
+    """A command as words with values."""
+    starts, rest = launched(words)
+    found = _Options({}, {}, {}, {})
+    for name, word in starts.items():
+        found.add(f"launcher.{name}", [word], word)
+    arguments: list[Word] = []
+    place = 0
+    while place < len(rest):
+        word, place = rest[place], place + 1
+        values: list[Word] = []
+        if OPTION.match(word.text) or SHORT.fullmatch(word.text):
+            while place < len(rest) and _is_value(rest[place], values):
+                values.append(rest[place])
+                place += 1
+            found.option(word, values)
+        elif (override := OVERRIDE.fullmatch(word.text)) is not None:
+            found.add(override[1], [replace(word, text=override[2])], word)
+        elif word.unset and (variable := WHOLE_VARIABLE.fullmatch(word.text)) and starts:
+            found.add(f"${variable[1]}", [word], word)
+        elif word.text != "--":
+            arguments.append(word)
+    if arguments:
+        found.add("launcher.arguments", arguments, arguments[0], several=True)
+    return Text(file, "command", found.words, found.lines, found.repeated, raw, found.branched)
+
+
+def _is_value(word: Word, before: Sequence[Word]) -> bool:
+    """Whether a word belongs to the option before it."""
+    if OPTION.match(word.text) or SHORT.fullmatch(word.text) or word.text == "--":
+        return False
+    if word.unset and (variable := WHOLE_VARIABLE.fullmatch(word.text)) is not None:
+        return not before and HOLDS_OPTIONS.search(variable[1]) is None
+    return not before or OVERRIDE.fullmatch(word.text) is None
+
+
+class _Options:
+    """Words while a command is read."""
+
+    def __init__(self, words: dict[str, object], lines: dict[str, int], repeated: dict[str, str],
+                 branched: dict[str, str]) -> None:  # fmt: skip
+        self.words, self.lines, self.repeated, self.branched = words, lines, repeated, branched
+
+    def option(self, word: Word, values: list[Word]) -> None:
+        """Adds an option with the words behind it."""
+        name, joined, given = word.text.partition("=")
+        if joined:
+            values = [replace(word, text=given), *values]
+        self.add(name.removeprefix("--") if name.startswith("--") else name, values, word)
+
+    def add(self, name: str, values: list[Word], word: Word, several: bool = False) -> None:
+        """Adds a word with its values."""
+        texts = [one.text for one in values]
+        value: object = True if not values else texts if several or len(values) > 1 else texts[0]
+        if any(one.unset for one in values):
+            value = Unset(" ".join(texts))
+        if name in self.words and self.words[name] != value:
+            self.repeated.setdefault(name, str(self.words[name]))
+        doubt = next((one.doubt for one in (word, *values) if one.doubt is not None), None)
+        if doubt is not None:
+            self.branched[name] = doubt
+        else:
+            self.branched.pop(name, None)
+        self.words[name], self.lines[name] = value, word.line
