@@ -18,6 +18,7 @@ from lockstep.documents.files import File, InMemory, open_file
 from lockstep.errors import BadInput
 from lockstep.planner.imports import accelerate as of_accelerate
 from lockstep.planner.imports import nemo_rl as of_nemo_rl
+from lockstep.planner.imports import torchtitan_options as of_torchtitan
 from lockstep.planner.imports import verl as of_verl
 from lockstep.planner.imports.accelerate import accelerate
 from lockstep.planner.imports.deepspeed import deepspeed
@@ -25,10 +26,12 @@ from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
 from lockstep.planner.imports.nanotron import nanotron
 from lockstep.planner.imports.nemo_rl import nemo_rl
+from lockstep.planner.imports.python_options import CHOSEN, is_python, python_options
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.script import commands
 from lockstep.planner.imports.text import Text, mapping, shape_of
 from lockstep.planner.imports.torchtitan import torchtitan
+from lockstep.planner.imports.torchtitan_options import torchtitan_options
 from lockstep.planner.imports.verl import verl
 from lockstep.workload import Model
 
@@ -41,12 +44,14 @@ READERS: Mapping[str, Reader] = {
     "nanotron": nanotron,
     "nemo-rl": nemo_rl,
     "torchtitan": torchtitan,
+    "torchtitan-3": torchtitan_options,
     "verl": verl,
 }
 """By the name of the format."""
 PREPARED: Mapping[str, Callable[[Text], Text]] = {
     "accelerate": of_accelerate.prepared,
     "nemo-rl": of_nemo_rl.prepared,
+    "torchtitan-3": of_torchtitan.prepared,
     "verl": of_verl.prepared,
 }
 """What is done to the words of a format before they are checked."""
@@ -58,8 +63,12 @@ def read_run(path: File, model: Model | None = None, accepted: Collection[str] =
     `accepted` are unknown words, or patterns of them, that are left out. Raises BadInput, located at its line, for a
     setting that cannot be read and for a word that is not known.
     """
-    text, folder = _text(path), None if isinstance(path, InMemory) else Path(path).parent
-    return None if text is None else recognised(text, str(path), model, accepted, folder)
+    folder, chosen = None, ""
+    if not isinstance(path, InMemory):
+        name, _, chosen = str(path).partition(CHOSEN)
+        path, folder = Path(name), Path(name).parent
+    text = _text(path)
+    return None if text is None else recognised(text, str(path), model, accepted, folder, chosen)
 
 
 def _text(path: File) -> str | None:
@@ -74,25 +83,37 @@ def _text(path: File) -> str | None:
 
 
 def recognised(
-    text: str, file: str, model: Model | None = None, accepted: Collection[str] = (), folder: Path | None = None
+    text: str,
+    file: str,
+    model: Model | None = None,
+    accepted: Collection[str] = (),
+    folder: Path | None = None,
+    chosen: str = "",
 ) -> Imported | None:
-    """`read_run` of a text that is called `file` and may name others in a folder."""
-    shape = shape_of(text)
+    """`read_run` of a text that is called `file` and may name others in a folder; of Python, a function of that name."""
+    shape = "python" if is_python(text) else shape_of(text)
     formats = [one for one in map(format_of, READERS) if shape in one.shapes and _may_be(one, text)]
     if shape is None or not formats:
         return None
-    texts = commands(text, file) if shape == "command" else (mapping(text, file, shape),)
-    chosen = {one.key: said for one in formats if (said := _chosen(one, texts)) is not None}
-    claims = {key: claimed(format_of(key), said) for key, said in chosen.items()}
+    texts = _texts(text, file, shape, chosen)
+    claiming = {one.key: said for one in formats if (said := _chosen(one, texts)) is not None}
+    claims = {key: claimed(format_of(key), said) for key, said in claiming.items()}
     if not claims:
         return None
     if len(claims) > 1:
         each = " and ".join(f"{format_of(key).name} ({word})" for key, word in claims.items())
         raise BadInput(f"could be {each}; write the words of one", file)
     ((key, word),) = claims.items()
-    said = PREPARED.get(key, lambda text: text)(replace(chosen[key], folder=folder))
+    said = PREPARED.get(key, lambda text: text)(replace(claiming[key], folder=folder))
     read = Said(format_of(key), said, accepted)
     return READERS[key](read, Path(file).stem, model).finished(read, word)
+
+
+def _texts(text: str, file: str, shape: str, chosen: str) -> Sequence[Text]:
+    """What a text says: a command of a script each, else one."""
+    if shape == "command":
+        return commands(text, file)
+    return (python_options(text, file, chosen) if shape == "python" else mapping(text, file, shape),)
 
 
 def _chosen(format: Format, texts: Sequence[Text]) -> Text | None:
@@ -110,14 +131,16 @@ def _chosen(format: Format, texts: Sequence[Text]) -> Text | None:
 
 def _may_be(format: Format, text: str) -> bool:
     """Whether a text has a word that only this format has."""
-    return any(word.rpartition(".")[2].strip("*") in text for word in format.only)
+    return any((word.partition("=")[2] or word.rpartition(".")[2]).strip("*") in text for word in format.only)
 
 
 def claimed(format: Format, said: Text) -> str:
     """The word of a text that only this format has, or nothing."""
     for only in format.only:
-        for word in said.words:
-            if word == only or word.startswith(f"{only}.") or ("*" in only and fnmatchcase(word, only)):
+        name, valued, value = only.partition("=")
+        for word, given in said.words.items():
+            found = word == name or word.startswith(f"{name}.") or ("*" in name and fnmatchcase(word, name))
+            if found and (not valued or fnmatchcase(str(given), value)):
                 return only
     return ""
 

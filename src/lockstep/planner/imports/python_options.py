@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lockstep.errors import BadInput
-from lockstep.planner.imports.syntax import FREE, Made, Reader, dotted
-from lockstep.planner.imports.text import Text, Unset
+from lockstep.planner.imports.syntax import Made, Reader, dotted
+from lockstep.planner.imports.text import Text
 
 MOST_PYTHON_B = 256 * 1024
 STARTS = re.compile(r"(?:from\s|import\s|def\s|class\s|@|\"\"\"|''')")
 BUILDS = re.compile(r"^def \w+\(", re.MULTILINE)
 MOST_WORDS = 5_000
+MOST_DEEP = 16
 CHOSEN = "::"
 """Between a file and the name of one of its functions."""
 
@@ -39,20 +40,26 @@ def python_options(text: str, file: str, chosen: str = "") -> Text:
     """The words of the configuration that a file builds. Raises BadInput where there are several, or a branch."""
     if len(text) > MOST_PYTHON_B:
         raise BadInput(f"is larger than the {MOST_PYTHON_B // 1024} KiB allowed for Python", file)
-    module = _parsed(text, file)
-    reader = Reader(file, module)
+    try:
+        return _read(text, file, chosen)
+    except RecursionError:
+        raise BadInput("is nested too deep", file) from None
+
+
+def _read(text: str, file: str, chosen: str) -> Text:
+    reader = Reader(file, _parsed(text, file))
     function = _function(reader, file, chosen)
     made = reader.called(function, {})
     if not isinstance(made, Made):
         raise BadInput(f"{function.name} does not return a configuration that can be read", f"{file}:{function.lineno}")
-    flat = _Flat()
-    if made.name.rpartition(".")[2].endswith("Config"):
-        flat.section(made, "")
-    else:
+    flat = _Flat(file)
+    flat.add("function", function.name, function.lineno)
+    if not made.name.endswith("Config"):
         flat.add("config", made.name.rpartition(".")[2], made.line)
-        flat.section(made, "")
-    flat.words.setdefault("function", function.name)
-    flat.lines.setdefault("function", function.lineno)
+    flat.section(made, "")
+    spec = made.fields.get("model_spec", (None, 1))[0]
+    if isinstance(spec, Made) and (module := reader.modules.get(spec.name)):
+        flat.add("module", module, spec.line)
     return Text(file, "python", flat.words, flat.lines, raw=text)
 
 
@@ -98,24 +105,28 @@ def _some(names: Mapping[str, object]) -> str:
 class _Flat:
     """Sections as words joined by dots."""
 
+    file: str
     words: dict[str, object] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
 
     def add(self, word: str, value: object, line: int) -> None:
         """Adds a word."""
         if len(self.words) >= MOST_WORDS:
-            raise BadInput(f"has more than the {MOST_WORDS:,} words allowed", str(line))
+            raise BadInput(f"has more than the {MOST_WORDS:,} words allowed", f"{self.file}:{line}")
         self.words[word], self.lines[word] = value, line
 
     def section(self, made: Made, above: str) -> None:
         """Adds the fields of a call."""
+        if above.count(".") > MOST_DEEP:
+            raise BadInput(f"has more than the {MOST_DEEP} sections allowed within one another", self.file)
         for name, (value, line) in made.fields.items():
             self.value(f"{above}.{name}" if above else name, value, line)
 
     def value(self, word: str, value: object, line: int) -> None:
         """Adds what a field holds: a call is a section, and so is each call in a list."""
         if isinstance(value, Made):
-            self.add(word, value.short, line)
+            if value.short and not value.short.endswith("Config"):
+                self.add(word, value.short, line)
             self.section(value, word)
         elif isinstance(value, list) and any(isinstance(one, Made) for one in value):
             made = [one for one in value if isinstance(one, Made)]
@@ -124,7 +135,7 @@ class _Flat:
                 alone = sum(other.short == one.short for other in made) == 1
                 self.section(one, f"{word}.{one.short if alone else place}")
         else:
-            self.add(word, Unset(str(value)) if value is FREE else value, line)
+            self.add(word, value, line)
 
 
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.errors import BadInput
+from lockstep.planner.imports.text import Unset
 
 MOST_STEPS = 20_000
 """Expressions and statements that are followed."""
 MOST_CALLS = 16
 """Functions of a file that call one another."""
 MOST = 10**15
-FREE = object()
+FREE = Unset("what this file does not decide")
 SUMS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
     ast.Div: operator.truediv,
@@ -67,6 +68,8 @@ class Reader:
     def __init__(self, file: str, module: ast.Module) -> None:
         self.file = file
         self.functions = {one.name: one for one in module.body if isinstance(one, ast.FunctionDef)}
+        self.modules = dict(_modules(module))
+        """By name that is imported, the last part of the module that it is from."""
         self.steps = self.depth = 0
         self.names: dict[str, Value] = {}
         for one in module.body:
@@ -181,6 +184,13 @@ class Reader:
                      for key, (value, _) in fields.items()}  # fmt: skip
             return self.called(function, named)
         return Made(name, node.lineno, fields) if name else FREE
+
+
+def _modules(module: ast.Module) -> Iterator[tuple[str, str]]:
+    for one in ast.walk(module):
+        if isinstance(one, ast.ImportFrom) and one.module:
+            for name in one.names:
+                yield name.asname or name.name, one.module.rpartition(".")[2]
 
 
 def _is_number(value: Value) -> bool:

@@ -7,6 +7,7 @@ stages as `distributed/pipeline_parallel.py` does, which counts the embedding an
 from __future__ import annotations
 
 import math
+import re
 
 from lockstep.planner.export.torchtitan import ROTATIONS, SCHEDULES
 from lockstep.planner.imports.imported import Imported
@@ -23,7 +24,7 @@ CONVERTERS = {"float8": ("float8.", "quantize.linear.float8."), "mx": ("mx.", "q
 """Sections of the converters of matrix products."""
 HALF = {"output", "router.gate"}
 """Layers that are priced in half precision where others run in fp8."""
-ATTENTION = ("_flex", "_varlen", "_flex_attn", "_varlen_attn")
+ATTENTION = ("_flex_attn", "_varlen_attn", "_flex", "_varlen")
 """Ends of flavors that name a kernel of attention."""
 
 
@@ -54,18 +55,33 @@ def torchtitan(said: Said, name: str, model: Model | None) -> Imported:
     return found
 
 
+def catalog_name(called: str) -> str | None:
+    """The catalog's name of a model and its flavor, such as llama3-8B_flex; None where it has none."""
+    from lockstep.workload import names
+
+    wanted = called.removesuffix(_kernel(called)).lower().replace("_", "-")
+    plain = re.sub(r"(?<=\d)-(?=\d)", ".", wanted)
+    return next((one for one in (wanted, plain) if one in names()), None)
+
+
+def _kernel(called: str) -> str:
+    """The end of a flavor that names a kernel of attention, or nothing."""
+    return next((one for one in ATTENTION if called.endswith(one)), "")
+
+
 def named_model(found: Imported, said: Said, given: Model | None, called: str, word: str) -> None:
     """The catalog's model of that name, unless one is given beside the file; `word` is where the file names it."""
-    from lockstep.workload import model, names
+    from lockstep.workload import model
 
-    end = next((one for one in sorted(ATTENTION, key=len, reverse=True) if called.endswith(one)), "")
-    wanted = called.removesuffix(end).lower().replace("_", "-")
-    found.model = given if given is not None else wanted if wanted in names() else None
-    if given is None and wanted not in names() and word in said:
-        said.leave(word, f"the catalog has no {wanted}: give MODEL@FILE")
-    elif given is not None and wanted in names() and model(wanted) != given and word in said:
-        said.contradiction(word, f"{given.name} is taken")
-    elif end and word in said:
+    name, end = catalog_name(called), _kernel(called)
+    found.model = given if given is not None else name
+    if word not in said:
+        return
+    if given is None and name is None:
+        said.leave(word, f"the catalog has no {called}: give MODEL@FILE")
+    elif given is not None and name is not None and model(name) != given:
+        said.contradiction(word, f"{given.name} counts, which is given beside the file")
+    elif end:
         said.leave(word, f"attention by another kernel ({end.strip('_')})")
 
 
