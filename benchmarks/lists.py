@@ -3,7 +3,8 @@
     python benchmarks/lists.py [--batches N] [--rounds N]
 
 Seconds of processor time, both measured in turn in one run and the least of the rounds of each: for the step times
-alone, and for the whole answers in plain form.
+alone, and for the whole answers in plain form; without a layout, so that each is the best of a plan, with a layout but
+for the micro-batch, and with a whole one.
 """
 
 from __future__ import annotations
@@ -15,50 +16,72 @@ from typing import Any
 
 import lockstep
 
-ASKED: dict[str, Any] = {"model": "llama3-8b", "cluster": "dgx-h100:4", "tp": 2}
+Words = dict[str, Any]
+Function = Callable[[Words, Sequence[int]], list[Any]]
+RUN: Words = {"model": "llama3-8b", "cluster": "dgx-h100:4"}
+ASKED: dict[str, Words] = {
+    "no layout": RUN,
+    "tp 2": {**RUN, "tp": 2},
+    "tp 2, micro-batch 1": {**RUN, "tp": 2, "micro_batch": 1},
+}
 
 
-def loop_times(batches: Sequence[int]) -> list[Any]:
+def loop_times(words: Words, batches: Sequence[int]) -> list[Any]:
     """Step times, one call after another."""
-    return [lockstep.estimate(**ASKED, batch=batch).step_time_s for batch in batches]
+    return [lockstep.estimate(**words, batch=batch).step_time_s for batch in batches]
 
 
-def list_times(batches: Sequence[int]) -> list[Any]:
+def list_times(words: Words, batches: Sequence[int]) -> list[Any]:
     """The same of the rows of one call."""
-    return [row.figure("step_time_s") for row in lockstep.estimate(**ASKED, batch=batches).rows]
+    return [row.figure("step_time_s") for row in lockstep.estimate(**words, batch=batches).rows]
 
 
-def loop_answers(batches: Sequence[int]) -> list[Any]:
+def loop_answers(words: Words, batches: Sequence[int]) -> list[Any]:
     """Whole answers, one call after another."""
-    return [lockstep.estimate(**ASKED, batch=batch).to_dict() for batch in batches]
+    return [lockstep.estimate(**words, batch=batch).to_dict() for batch in batches]
 
 
-def list_answers(batches: Sequence[int]) -> list[Any]:
+def list_answers(words: Words, batches: Sequence[int]) -> list[Any]:
     """The same of the rows of one call."""
-    return [row.answer for row in lockstep.estimate(**ASKED, batch=batches).rows]
+    return [row.answer for row in lockstep.estimate(**words, batch=batches).rows]
 
 
-def processor_s(function: Callable[[Sequence[int]], list[Any]], batches: Sequence[int]) -> float:
-    """Seconds of processor time of one call."""
+COMPARED: dict[str, tuple[Function, Function]] = {
+    "step times": (loop_times, list_times),
+    "whole answers": (loop_answers, list_answers),
+}
+
+
+def processor_s(function: Function, words: Words, batches: Sequence[int]) -> tuple[float, list[Any]]:
+    """Seconds of processor time of one call, and what it returns."""
     began_s = time.process_time()
-    function(batches)
-    return time.process_time() - began_s
+    found = function(words, batches)
+    return time.process_time() - began_s, found
+
+
+def compared(said: str, words: Words, batches: Sequence[int], rounds: int) -> str:
+    """A line about the functions `said`. Exits where the list differs from the loop in any digit."""
+    seconds = []
+    for _ in range(rounds):
+        (loop_s, one), (list_s, many) = (processor_s(function, words, batches) for function in COMPARED[said])
+        if one != many:
+            raise SystemExit(f"{said} of the list differ from those of single calls")
+        seconds.append((loop_s, list_s))
+    loop_s, list_s = (min(column) for column in zip(*seconds, strict=True))
+    return f"{len(batches)} {said}: loop {loop_s:.3f} s, list {list_s:.3f} s, {list_s / loop_s:.3f} of the loop"
 
 
 def main() -> None:
-    """Prints a line for each of the two comparisons."""
+    """Prints a line for each comparison of each question."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     batches = [128 * number for number in range(1, given.batches + 1)]
-    loop_times(batches[:1])
-    for said, one, many in (("step times", loop_times, list_times), ("whole answers", loop_answers, list_answers)):
-        if one(batches) != many(batches):
-            raise SystemExit(f"{said} of the list differ from those of single calls")
-        seconds = [(processor_s(one, batches), processor_s(many, batches)) for _ in range(given.rounds)]
-        loop_s, list_s = (min(column) for column in zip(*seconds, strict=True))
-        print(f"{len(batches)} {said}: loop {loop_s:.3f} s, list {list_s:.3f} s, {list_s / loop_s:.3f} of the loop")
+    loop_times(RUN, batches[:1])
+    for asked, words in ASKED.items():
+        for said in COMPARED:
+            print(f"{asked}: {compared(said, words, batches, given.rounds)}", flush=True)
 
 
 if __name__ == "__main__":

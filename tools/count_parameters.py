@@ -176,7 +176,8 @@ def counted(kind: str, changed: dict) -> tuple[int, str, dict]:
     plain = {name: value for name, value in config.to_dict().items() if name not in SHAPELESS and value is not None}
     labels = {"num_labels": config.num_labels} if kind in IMAGES else {}
     labels |= {"architectures": changed["architectures"]} if "architectures" in changed else {}
-    return total, type(model).__name__, {"model_type": kind, **plain, **labels}
+    empty = {name: None for name, value in changed.items() if value is None}
+    return total, type(model).__name__, {"model_type": kind, **empty, **plain, **labels}
 
 
 def auto_class(kind: str, changed: dict) -> type:

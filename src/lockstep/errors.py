@@ -63,6 +63,17 @@ def brief(message: str) -> str:
     return text if len(text) <= _LONG_MESSAGE else f"{text[: _LONG_MESSAGE - _ENDING]} ... {text[-_ENDING:]}"
 
 
+def shown(value: Any) -> str:
+    """A value for a message, in at most LONGEST letters: numbers and short text as they are, objects by their class."""
+    if isinstance(value, str | bytes | bool | float) or value is None:
+        text = repr(value[: LONGEST + 1] if isinstance(value, str | bytes) else value)
+    elif isinstance(value, int):
+        text = str(value) if value.bit_length() < 4 * LONGEST else "a number that is too large"
+    else:
+        text = f"an object of {type(value).__name__}"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
 def install_line(extra: str) -> str:
     """The command that installs the packages of an extra next to Lockstep."""
     return f"pip install '{DISTRIBUTION}[{extra}]', or pip install '.[{extra}]' in a checkout of Lockstep"

@@ -10,12 +10,11 @@ Text is read by the type of the default and by the unit at the end of the name (
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, field, fields
 from typing import Any, TypeVar
 
-from lockstep.errors import BadInput, UnknownName
+from lockstep.errors import BadInput, UnknownName, shown
 from lockstep.types.plain import Json
 from lockstep.units import parse_bandwidth_Bps, parse_count, parse_frac, parse_integer, parse_size_B, parse_time_s
 
@@ -107,7 +106,7 @@ def _read(one: Field[Any], value: object) -> Any:
 
 
 def _listed(value: object, where: str) -> Sequence[object]:
-    if isinstance(value, Sequence):
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         return value
     if isinstance(value, int | float):
         return (value,)
@@ -145,21 +144,24 @@ def _number(name: str, like: float, value: object, where: str) -> float:
             return parse(value, where)
     if isinstance(value, str) and value.startswith("-"):
         return -parse_count(value[1:], where)
-    if isinstance(value, int | float) and not isinstance(value, bool) and value < 0 and math.isfinite(value):
-        return float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
+        return -parse_count(-value, where)
     return parse_count(value, where)
 
 
 def _truth(value: object, where: str) -> bool:
     words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-    if str(value).lower() not in words:
-        raise BadInput(f"must be true or false, got {value!r}", where)
-    return words[str(value).lower()]
+    if isinstance(value, int) and value in (0, 1):
+        return bool(value)
+    if not isinstance(value, str) or value.lower() not in words:
+        raise BadInput(f"must be true or false, got {shown(value)}", where)
+    return words[value.lower()]
 
 
 def _word(one: Field[Any], value: object, where: str) -> str:
-    text = str(value).strip()
-    named = choices_of(one)
+    if not isinstance(value, str):
+        raise BadInput(f"must be text, got {shown(value)}", where)
+    text, named = value.strip(), choices_of(one)
     if named and text not in named:
         raise UnknownName(one.name.replace("_", " "), text, named, where)
     return text

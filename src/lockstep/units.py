@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from lockstep.errors import BadInput
+from lockstep.errors import BadInput, shown
 
 DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18, "Z": 1e21}
 BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
@@ -59,16 +59,16 @@ FRACTION = {"": 1.0, "%": 0.01}
 def _parse(value: object, units: Mapping[str, float], kind: str, example: str, where: str | None) -> float:
     """The SI number behind `value`; raises BadInput for text, units or numbers that are not allowed."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise BadInput(f"expected a {kind} such as {example}, got {_shown(value)}", where)
+        raise BadInput(f"expected a {kind} such as {example}, got {shown(value)}", where)
     if isinstance(value, str):
         if "," in value:
-            raise BadInput(f"takes one {kind}, such as {example}, not a list; got {_shown(value)}", where)
+            raise BadInput(f"takes one {kind}, such as {example}, not a list; got {shown(value)}", where)
         match = NUMBER.fullmatch(value)
         if match is None:
-            raise BadInput(f"{_shown(value)} is not a {kind}; write it like {example}", where)
+            raise BadInput(f"{shown(value)} is not a {kind}; write it like {example}", where)
         digits, unit = match[1].replace("_", ""), (match[2] or "").strip()
         if unit not in units:
-            raise BadInput(f"{_shown(unit)} is not a unit of {kind}; write it like {example}", where)
+            raise BadInput(f"{shown(unit)} is not a unit of {kind}; write it like {example}", where)
         result = _exact_product(digits, units[unit])
     else:
         try:
@@ -76,7 +76,7 @@ def _parse(value: object, units: Mapping[str, float], kind: str, example: str, w
         except OverflowError:
             raise BadInput(f"{kind} is too large", where) from None
     if not math.isfinite(result):
-        raise BadInput(f"a {kind} must be finite, got {_shown(value)}", where)
+        raise BadInput(f"a {kind} must be finite, got {shown(value)}", where)
     return result
 
 
@@ -86,12 +86,6 @@ def _exact_product(digits: str, factor: float) -> float:
     if not math.isfinite(number) or number == 0:
         return number
     return float(Decimal(digits) * Decimal(repr(factor)))
-
-
-def _shown(value: object) -> str:
-    """`value` for a message, cut to a readable length."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _non_negative(number: float, kind: str, where: str | None) -> float:
@@ -162,7 +156,7 @@ def list_parts(text: str, where: str | None = None) -> list[str]:
     """What stands between commas, without spaces around it. Raises BadInput where nothing does."""
     parts = [part.strip() for part in text.split(",")]
     if not all(parts):
-        raise BadInput(f"a value is missing before, after or between commas in {_shown(text)}", where)
+        raise BadInput(f"a value is missing before, after or between commas in {shown(text)}", where)
     return parts
 
 
@@ -170,11 +164,11 @@ def parse_integer(value: object, where: str | None = None, minimum: int = 1, uni
     """A whole number of at least `minimum` from `2048`, `4M` or a plain number."""
     number = _non_negative(_parse(value, units, "count", "2048, 4M or 15T", where), "count", where)
     if number != int(number):
-        raise BadInput(f"expected a whole number, got {_shown(value)}", where)
+        raise BadInput(f"expected a whole number, got {shown(value)}", where)
     if number < minimum:
-        raise BadInput(f"must be at least {minimum}, got {_shown(value)}", where)
+        raise BadInput(f"must be at least {minimum}, got {shown(value)}", where)
     if number > 2**63 - 1:
-        raise BadInput(f"{_shown(value)} is too large", where)
+        raise BadInput(f"{shown(value)} is too large", where)
     return int(number)
 
 

@@ -58,6 +58,7 @@ BESIDE: dict[tuple[str, str], tuple[str, ...]] = {
     ("campaign", "--grow"): ("--repair", "1d", "--fewest-nodes", "1"),
     ("campaign", "--replaced"): ("--repair", "1d", "--spares", "1"),
     ("campaign", "--sample-size"): ("--data-bandwidth", "1GB/s"),
+    ("estimate", "--as"): ("--trace", "step.json.gz"),
     ("estimate", "--recompute-modules"): ("--recompute", "selective"),
     ("estimate", "--sharding"): ("--zero", "1"),
     ("estimate", "--gradient-sync"): ("--zero", "2"),

@@ -83,6 +83,33 @@ def test_each_is_what_it_is_alone_to_the_last_bit(words: dict[str, Any]) -> None
             assert row.answer == alone.to_dict()
 
 
+CHOSEN: list[dict[str, Any]] = [
+    {**H100},
+    {"model": "mixtral-8x7b", "cluster": "dgx-h100:4", "stack": "megatron-te"},
+    {**H100, "offload": "optimizer", "dtype": "fp8"},
+    {"model": "resnet50", "cluster": "dgx-a100-80gb:1"},
+    {"model": "llama3-8b", "cluster": "rtx-4090:4", "train": "lora:r=16,targets=all-linear"},
+]
+
+
+@pytest.mark.parametrize("words", CHOSEN, ids=lambda words: " ".join(map(str, words.values())))
+def test_each_without_a_layout_is_what_it_is_alone_to_the_last_bit(words: dict[str, Any]) -> None:
+    batches = [96, 128, 256, 512, 640]
+    found = lockstep.estimate(**words, batch=batches)
+    assert [row.answer for row in found.rows] == [lockstep.estimate(**words, batch=one).to_dict() for one in batches]
+
+
+def test_batches_without_a_layout_choose_among_layouts_that_are_priced_in_one_pass(priced: Counter[str]) -> None:
+    """What decides between nearly equal layouts is priced for all batches at once; nothing prices the Pareto front."""
+    batches = [128 * number for number in (1, 2, 4, 8, 16)]
+    lockstep.estimate(**H100, batch=batches)
+    together = priced.copy()
+    priced.clear()
+    for batch in batches:
+        lockstep.estimate(**H100, batch=batch)
+    assert 0 < together["intervals"] <= priced["intervals"] / 2
+
+
 @pytest.mark.parametrize(("count", "passes"), [(2, 1), (MOST_ALIKE, 1), (2 * MOST_ALIKE, 2)])
 def test_many_batches_are_priced_in_one_pass(priced: Counter[str], count: int, passes: int) -> None:
     found = lockstep.estimate(**H100, tp=2, micro_batch=1, batch=[128 * number for number in range(1, count + 1)])

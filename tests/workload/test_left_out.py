@@ -29,8 +29,8 @@ LEFT_OUT: dict[str, dict[str, tuple[Any, Any]]] = {
     "roberta-large": {"pad_token_id": (1, 3)},
     "qwen2.5-7b": {"use_sliding_window": (False, True)},
     "qwen1.5-moe-a2.7b": {"qkv_bias": (True, False), "norm_topk_prob": (False, True), "decoder_sparse_step": (1, 2)},
-    "deepseek-v3": {"num_nextn_predict_layers": (0, 1), "first_k_dense_replace": (0, 3), "moe_layer_freq": (1, 2),
-                    "n_shared_experts": (0, 1), "attention_bias": (False, True)},
+    "deepseek-v3": {"num_nextn_predict_layers": (0, 1), "first_k_dense_replace": (3, 0), "moe_layer_freq": (1, 2),
+                    "n_shared_experts": (1, 0), "attention_bias": (False, True)},
 }  # fmt: skip
 """Source: the `configuration_*.py` files of github.com/huggingface/transformers, 4.57: (default, something else)."""
 CASES = [(name, key, *values) for name, keys in LEFT_OUT.items() for key, values in keys.items()]

@@ -22,9 +22,10 @@ from lockstep.campaigns.target import Target
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Recipe
-from lockstep.planner import Estimate, plan
+from lockstep.planner import Estimate, not_counted, plan
 from lockstep.planner.goal import device_counts
 from lockstep.planner.search import Progress
+from lockstep.planner.utilisation import plain_mfu
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown
 from lockstep.workload import Model
@@ -55,7 +56,8 @@ class Size:
         return {
             "gpus": self.devices,
             "batch": found.job.recipe.batch,
-            **picked(found, "step_time_s tokens_per_s mfu_frac"),
+            **picked(found, "step_time_s tokens_per_s"),
+            **plain_mfu(found.utilisation),
             **picked(self, "speedup efficiency_frac marginal_frac"),
             "days": None if run is None else run.days,
             "cost": None if run is None else run.cost_usd,
@@ -124,6 +126,7 @@ class Scaling(Shown):
             "base_gpus": self.base.devices,
             **picked(self, "serial_frac for_deadline for_budget"),
             "skipped": [{"gpus": devices, "why": why} for devices, why in self.skipped],
+            "not_counted": list(not_counted(self.base.estimate.job)),
         }
 
 

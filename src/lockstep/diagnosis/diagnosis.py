@@ -107,6 +107,8 @@ class Diagnosis(Shown):
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
+        from lockstep.planner import not_counted
+
         found, measured_s, seen, beside = self.predicted, self.measured_s, self.seen, self.beside
         parts = beside.parts if beside else seen.parts if seen else ()
         return {
@@ -121,6 +123,7 @@ class Diagnosis(Shown):
                 "predicted": None if found is None else found.mfu_frac,
                 "definition": None if found is None else found.job.recipe.mfu_convention,
             },
+            "not_counted": [] if found is None else list(not_counted(found.job)),
             "as_predicted": self.as_predicted,
             "parts": plain(parts),
             "ranks": plain(seen.ranks) if seen else [],

@@ -107,7 +107,7 @@ def _recomputed(found: Estimate) -> float | None:
 
 def _padded(found: Estimate) -> float | None:
     model, tp = found.job.model, found.layout.tp
-    if not isinstance(model, Transformer):
+    if not isinstance(model, Transformer) or not model.has_head:
         return None
     rows = math.ceil(model.vocab / (PAD * tp)) * PAD * tp
     extra = 6.0 * (rows - model.vocab) * model.hidden * found.job.recipe.batch_tokens

@@ -32,7 +32,7 @@ def comparison(found: Estimate, measured_s: float, beside: Beside | None, held: 
     longer = measured_s / found.step_time_s
     b = Side(
         f"{title}, measured", mine, a.units, a.unit, a.devices, settings=a.settings, capacity_B=a.capacity_B,
-        memory_B=held.by_category_B if held else {}, mfu_frac=found.mfu_frac / longer,
+        memory_B=held.by_category_B if held else {}, utilisation=found.utilisation.longer(longer),
         cost_per_token=None if a.cost_per_token is None else a.cost_per_token * longer,
     )  # fmt: skip
     return Comparison(a, b)

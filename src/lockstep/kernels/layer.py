@@ -34,7 +34,7 @@ from lockstep.layout.sharing import repeats_heads
 from lockstep.parallel.context import partials
 from lockstep.parallel.tensor.traffic import INPUTS_FRAC
 from lockstep.types.arrays import Number
-from lockstep.workload import DENSE, LatentAttention, LayerKind, Transformer, keys_per_query
+from lockstep.workload import DENSE, Classifier, LatentAttention, LayerKind, Transformer, keys_per_query
 
 ADDED_POSITIONS = {"alibi": (2.0, 0.0), "relative": (2.0, 1.0)}
 """Passes over scores that add positions to them, forward and backward, where attention is not fused."""
@@ -348,16 +348,32 @@ def head_work(shard: Shard) -> Passes:
 
 
 def logits_work(shard: Shard, ways: Number) -> Passes:
-    """Of it, product and loss, with the vocabulary divided into `ways`; of images, what is read off them, whole.
+    """Of it, product and loss, with the vocabulary divided into `ways`; what is read off images and by a classifier,
+    whole. Nothing where no head follows the last layer.
 
     The head stays in half precision where layers run in a narrower format: Megatron Core's is no layer of Transformer
     Engine (models/gpt/gpt_model.py, output_layer), torchtitan's is left out of the conversion (components/float8.py).
     """
     if shard.model.patches is not None:
         return image_head_work(shard, shard.model.patches)
+    labels = _label_work(shard, shard.model.classifier)
+    if not shard.model.has_head:
+        return labels
     tokens, vocabulary = shard.tokens, shard.model.vocab / ways
     parts = replace(shard, clock=shard.clock.wide).product(tokens, vocabulary, shard.model.hidden)
-    return parts + loss_work(shard, tokens * vocabulary) + table_work(shard, ways, looked_up=False)
+    return parts + loss_work(shard, tokens * vocabulary) + table_work(shard, ways, looked_up=False) + labels
+
+
+def _label_work(shard: Shard, classifier: Classifier | None) -> Passes:
+    """Products of a classifier of text and its loss, of every token or once per sequence."""
+    if classifier is None:
+        return Passes(Work(), Work())
+    rows: Number = shard.grid.micro_batch if classifier.per_sequence else shard.tokens
+    wide, hidden = replace(shard, clock=shard.clock.wide), shard.model.hidden
+    found = wide.product(rows, classifier.labels, hidden)
+    if classifier.dense:
+        found += wide.product(rows, hidden, hidden)
+    return found + loss_work(shard, rows * classifier.labels)
 
 
 def vocabulary_work(shard: Shard) -> Passes:

@@ -130,7 +130,7 @@ def activations_B(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKin
 
 def _summed_head_B(model: Transformer, recipe: Recipe, one: Piece) -> Number:
     """Where a loss takes its tokens in pieces, the gradient of the head's weights for one, and for those before."""
-    if recipe.loss_kind != "pieces" or recipe.adapters is not None:
+    if recipe.loss_kind != "pieces" or recipe.adapters is not None or not model.has_head:
         return 0.0
     count = 2.0 if recipe.gradients_freed or recipe.update_in_backward else 1.0
     return count * model.vocab / one.tp * model.hidden * recipe.gradient_B

@@ -203,6 +203,8 @@ class LayoutGrid:
     """`Layout.mtp_stage` of all layouts, -1 for None."""
     batches: tuple[int, ...] = ()
     """Global batches of every layout, along an axis before those of the grid; () for the recipe's alone."""
+    paired: bool = False
+    """Whether the grid has one axis, along which each layout has its own of `batches`."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -283,7 +285,8 @@ class LayoutGrid:
 
     def microbatches(self, batch: int) -> Ints:
         """Micro-batches per step and replica, for a global batch of `batch` sequences, or for each of `batches`."""
-        each = batch if not self.batches else np.reshape(self.batches, (-1, *[1] * np.ndim(self.dp)))
+        axes = () if self.paired else (1,) * np.ndim(self.dp)
+        each = np.reshape(self.batches, (-1, *axes)) if self.batches else batch
         return each // (self.dp * self.micro_batch)
 
     def rows(self, places: NDArray[np.intp]) -> LayoutGrid:

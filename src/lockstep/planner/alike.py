@@ -6,19 +6,45 @@ gets the numbers that it would get alone, to the bit. Between plans of one list 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
-from lockstep.layout import Job
+from lockstep.layout import Job, Layout
+from lockstep.planner.interval import Ends
+from lockstep.planner.robust import robust_among
 from lockstep.planner.search import Findings, Takes, searches
 from lockstep.planner.space import Space
+from lockstep.planner.together import ends_with_batches
 
 SpaceOf = Callable[[Job, Cluster], Space]
 TakesOf = Callable[[Job], Takes | None]
+
+
+@dataclass(frozen=True)
+class Near:
+    """Layouts from which plans of several batches choose, priced in one pass when the first plan asks."""
+
+    job: Job
+    cluster: Cluster
+    found: Mapping[int, Findings]
+    """By batch."""
+
+    @cached_property
+    def ends(self) -> dict[int, dict[Layout, Ends]]:
+        """What their intervals depend on, by batch."""
+        layouts = {
+            batch: [scored.layout for scored in (*robust_among(one), *one.best)] for batch, one in self.found.items()
+        }
+        return ends_with_batches(self.job, self.cluster, layouts)
+
+    def ends_of(self, batch: int) -> dict[Layout, Ends]:
+        """The same of one batch."""
+        return self.ends[batch]
 
 
 @dataclass(slots=True)
@@ -43,6 +69,9 @@ class Alike:
             return None
         found = dict(zip(takes, searches(list(takes), cluster, space, list(takes.values()), top=top), strict=True))
         if found[job].complete:
+            near = Near(job, cluster, {other.recipe.batch: one for other, one in found.items() if one.best})
+            for batch, one in near.found.items():
+                one.find_ends = partial(near.ends_of, batch)
             self._known |= {(other, cluster): one for other, one in found.items() if other != job}
         return found[job]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lockstep.errors import Infeasible
 from lockstep.layout import Layout, Recipe
+from lockstep.planner.utilisation import Utilisation, plain_mfu
 from lockstep.types.plain import Json, picked
 
 if TYPE_CHECKING:
@@ -25,17 +26,22 @@ class Choice:
     layout: Layout | None = None
     step_time_s: float | None = None
     memory_B: float | None = None
-    mfu_frac: float | None = None
+    utilisation: Utilisation | None = None
+
+    @property
+    def mfu_frac(self) -> float | None:
+        """Model FLOPs utilisation."""
+        return None if self.utilisation is None else self.utilisation.mfu_frac
 
     @classmethod
     def of(cls, words: str, plan: Plan) -> Choice:
         """That of a plan."""
         best = plan.best
-        return cls(words, None, best.layout, best.step_time_s, float(best.memory.total_B), best.mfu_frac)
+        return cls(words, None, best.layout, best.step_time_s, float(best.memory.total_B), best.utilisation)
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self)
+        return picked(self, "words why_not layout step_time_s memory_B") | plain_mfu(self.utilisation)
 
 
 def best_of(recipes: Mapping[str, Recipe], planned: Callable[[Recipe], Plan]) -> Plan:

@@ -31,6 +31,8 @@ from lockstep.errors import BadInput
 from lockstep.layout.memory import CATEGORIES
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.interval import Interval, spread_on
+from lockstep.planner.uncounted import not_counted, said
+from lockstep.planner.utilisation import Utilisation, plain_mfu
 from lockstep.types.brief import Brief
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown
@@ -62,9 +64,11 @@ class Side(Brief):
     settings: Mapping[str, Any] = field(default_factory=dict)
     memory_B: Mapping[str, float] = field(default_factory=dict)
     capacity_B: float | None = None
-    mfu_frac: float | None = None
+    utilisation: Utilisation | None = None
     cost_per_token: float | None = None
     assumptions: tuple[str, ...] = ()
+    not_counted: tuple[str, ...] = ()
+    """What the prediction leaves out; nothing where measured."""
 
     @property
     def step_time_s(self) -> float:
@@ -89,9 +93,11 @@ class Side(Brief):
     def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
-            **picked(self, "title step_time_s tokens_per_s mfu_frac cost_per_token devices"),
+            **picked(self, "title step_time_s tokens_per_s"),
+            **plain_mfu(self.utilisation),
+            **picked(self, "cost_per_token devices"),
             "memory_B": self.total_B,
-            **picked(self, "capacity_B fits"),
+            **picked(self, "capacity_B fits not_counted"),
             "settings": plain(self.settings),
         }
 
@@ -114,9 +120,10 @@ def predicted(found: Estimate, title: str) -> Side:
         settings=_settings(found),
         memory_B={name.removesuffix("_B"): float(getattr(found.memory, name)) for name in CATEGORIES},
         capacity_B=float(found.memory.capacity_B),
-        mfu_frac=found.mfu_frac,
+        utilisation=found.utilisation,
         cost_per_token=found.cost_per_token,
         assumptions=found.assumptions(),
+        not_counted=not_counted(job),
     )
 
 
@@ -279,6 +286,13 @@ class Comparison(Shown):
         scaled = () if self.scale == 1.0 else ("parts of B are for as many tokens as a step of A has",)
         both = [one for one in self.a.assumptions if one in self.b.assumptions]
         return (self.error_sentence, *scaled, *both)
+
+    @property
+    def left_out(self) -> list[str]:
+        """Sentences on what the predictions leave out of times and memory, one where both leave out the same."""
+        a, b = self.a.not_counted, self.b.not_counted
+        found = [said(a or b)] if a == b or not (a and b) else [said(a, "A"), said(b, "B")]
+        return [one for one in found if one]
 
     def verdict(self) -> str:
         """The answer in words."""

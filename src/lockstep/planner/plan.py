@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import inf
@@ -18,7 +18,7 @@ from lockstep.planner.neighbours import NEAR_FRAC, Neighbour, narrowed, neighbou
 from lockstep.planner.pins import FREE, Pins
 from lockstep.planner.result import Plan
 from lockstep.planner.robust import robust_among, robust_order
-from lockstep.planner.search import HOST_MEMORY, MEMORY, Findings, Miss, Progress, Takes, search
+from lockstep.planner.search import HOST_MEMORY, MEMORY, Findings, Miss, Progress, Scored, Takes, search
 from lockstep.planner.software import Software
 from lockstep.planner.space import Space
 from lockstep.planner.together import Together
@@ -174,13 +174,19 @@ def _plan_on(job: Job, cluster: Cluster, goal: Goal, found: Findings) -> Plan:
     best, ends = found.best, dict[Layout, Ends]()
     if goal.objective == "robust":
         near = robust_among(found)
-        ends = Together(job, cluster, [one.layout for one in (*near, *best)]).ends
+        ends = Together(job, cluster, [one.layout for one in (*near, *best)], found.find_ends()).ends
         first = robust_order(cluster, near, ends)
         best = [*first, *(one for one in best if one not in first)][: len(best)]
-    every = estimates(job, cluster, [one.layout for one in (*best, *found.front)])
-    together = Together(job, cluster, [one.layout for one in best], ends)
-    plans = tuple(replace(one, together=together) for one in every[: len(best)])
-    return Plan(job, cluster, goal.objective, plans, tuple(every[len(best) :]), found, goal.tokens)
+    layouts = [one.layout for one in best]
+    together = Together(job, cluster, layouts, ends)
+    plans = tuple(replace(one, together=together) for one in estimates(job, cluster, layouts))
+    front = cache(partial(_estimates_of, job, cluster, found.front))
+    return Plan(job, cluster, goal.objective, plans, found, goal.tokens, find_front=front)
+
+
+def _estimates_of(job: Job, cluster: Cluster, scored: Sequence[Scored]) -> tuple[Estimate, ...]:
+    """The estimates of layouts that a search has found."""
+    return tuple(estimates(job, cluster, [one.layout for one in scored]))
 
 
 def _nothing_fits(job: Job, cluster: Cluster, found: Findings) -> Infeasible:

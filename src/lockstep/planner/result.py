@@ -40,12 +40,12 @@ class Plan(Shown):
     cluster: Cluster
     objective: str
     plans: tuple[Estimate, ...]
-    front: tuple[Estimate, ...]
-    """Layouts that no other beats in step time, memory and cost together."""
     findings: Findings
     tokens: float | None = None
     software: Software | None = None
     """What was asked to be able to run them."""
+    find_front: Callable[[], tuple[Estimate, ...]] = tuple
+    """Works out the estimates of the layouts on the front."""
     find_neighbours: Callable[[], tuple[Neighbour, ...]] = tuple
     """Looks for questions close to this one that have a much better answer."""
     choices: tuple[Choice, ...] = ()
@@ -55,6 +55,11 @@ class Plan(Shown):
     def best(self) -> Estimate:
         """The best layout."""
         return self.plans[0]
+
+    @property
+    def front(self) -> tuple[Estimate, ...]:
+        """Layouts that no other beats in step time and memory, worked out when they are first asked for."""
+        return self.find_front()
 
     @property
     def given_up_frac(self) -> float:

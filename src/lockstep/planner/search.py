@@ -11,7 +11,7 @@ Ties in step time go to less memory, then to the layout that comes first in the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, LayoutGrid, host_capacity_B, is_safe
 from lockstep.planner.candidates import Candidates, Mask, Sized, candidates, candidates_of
+from lockstep.planner.interval import Ends
 from lockstep.planner.space import Space
 from lockstep.types.arrays import Floats
 from lockstep.types.brief import Brief
@@ -80,6 +81,8 @@ class Findings(Brief):
     refused: Scored | None = None
     """Of the layouts that fit and may not be chosen, the fastest that was looked at."""
     complete: bool = True
+    find_ends: Callable[[], Mapping[Layout, Ends]] = dict
+    """Works out what the intervals of near layouts depend on, where several searches share that; else nothing."""
 
     @property
     def considered(self) -> int:

@@ -1,6 +1,7 @@
 """`Together`: what answers about several layouts of a job have that is priced once for all of them, when it is asked.
 
-Layouts in one grid share one pass of the formulas: five layouts cost little more than one.
+Layouts in one grid share one pass of the formulas: five layouts cost little more than one. So do layouts of several
+jobs that differ in nothing but the global batch, of which `ends_with_batches` gives what their intervals depend on.
 """
 
 from __future__ import annotations
@@ -51,3 +52,17 @@ class Together:
     def hiding(self) -> dict[Layout, dict[str, Hiding]]:
         """What of each layout's traffic hides beside computing, by part."""
         return dict(zip(self.layouts, hidings(self.job, self.cluster, self.layouts), strict=True))
+
+
+def ends_with_batches(
+    job: Job, cluster: Cluster, layouts: Mapping[int, Sequence[Layout]]
+) -> dict[int, dict[Layout, Ends]]:
+    """What the interval of each layout depends on, by batch, of `layouts` by batch; none places layers by hand."""
+    pairs = [(batch, one) for batch, several in layouts.items() for one in dict.fromkeys(several)]
+    found: dict[int, dict[Layout, Ends]] = {batch: {} for batch in layouts}
+    for places, grid in grids_of([layout for _, layout in pairs]):
+        here = [pairs[place] for place in places]
+        ends = ends_of(job, cluster, replace(grid, batches=tuple(batch for batch, _ in here), paired=True))
+        for at, (batch, layout) in enumerate(here):
+            found[batch][layout] = entry(ends, at, len(here))
+    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lockstep.layout import Job
 
 ALWAYS = ("loading data",)
@@ -15,8 +17,12 @@ def not_counted(job: Job) -> tuple[str, ...]:
 
 def said_not_counted(job: Job) -> str:
     """The same as a sentence for a verdict; empty where only what no answer counts is left out."""
-    own = _of_job(job)
-    return f"Not counted: {', '.join((*own, *ALWAYS))}." if own else ""
+    return said(not_counted(job))
+
+
+def said(left_out: Sequence[str], of: str = "") -> str:
+    """The sentence for `left_out`, the answer of `not_counted`; `of` which of several runs, if not of all."""
+    return f"Not counted{of and f' in {of}'}: {', '.join(left_out)}." if set(left_out) - {*ALWAYS} else ""
 
 
 def _of_job(job: Job) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from functools import lru_cache
 
 from lockstep.hardware import Device
 from lockstep.layout import Job, Layout
+from lockstep.types.plain import Json
 from lockstep.units import format_frac
 from lockstep.workload import ConvNet, TrainingFlops, Transformer, convnet_forward_flops, parameters, training_flops
 
@@ -61,12 +62,26 @@ class Utilisation:
     @property
     def name(self) -> str:
         """`MFU`, with its peak where that is not half precision's, and its convention where that matters."""
-        return self._named(self.counted)
+        return _named("MFU", self.notes(self.counted))
 
-    def _named(self, counted: str) -> str:
+    @property
+    def marked(self) -> str:
+        """MFU as a number, with the same beside it."""
+        return _named(format_frac(self.mfu_frac), self.notes(self.counted))
+
+    def notes(self, counted: str) -> str:
+        """What has to be known to read MFU, with `counted` of attention."""
         peak = "" if self.dtype in HALF else f"of the {self.dtype} peak"
-        notes = "; ".join(filter(None, (peak, counted)))
-        return f"MFU ({notes})" if notes else "MFU"
+        return "; ".join(filter(None, (peak, counted)))
+
+    def longer(self, times: float) -> Utilisation:
+        """That of the same step where it takes `times` as long."""
+        return replace(
+            self,
+            mfu_frac=self.mfu_frac / times,
+            causal_mfu_frac=self.causal_mfu_frac / times,
+            hfu_frac=self.hfu_frac / times,
+        )
 
     def __str__(self) -> str:
         """For example `82.6 % MFU (attention counted in full; 48.7 % with only what the causal mask leaves)`."""
@@ -74,7 +89,20 @@ class Utilisation:
         if counted and self.convention == "full":
             counted += ", which can exceed 100 %" if self.mfu_frac > 1 else ""
             counted += f"; {format_frac(self.causal_mfu_frac)} with only what the causal mask leaves"
-        return f"{format_frac(self.mfu_frac)} {self._named(counted)}"
+        return f"{format_frac(self.mfu_frac)} {_named('MFU', self.notes(counted))}"
+
+
+def _named(what: str, notes: str) -> str:
+    return f"{what} ({notes})" if notes else what
+
+
+def plain_mfu(found: Utilisation | None) -> Json:
+    """MFU in the JSON form of an answer, with what has to be known to read it."""
+    return {
+        "mfu_frac": None if found is None else found.mfu_frac,
+        "mfu_convention": None if found is None else found.convention,
+        "peak_dtype": None if found is None else found.dtype,
+    }
 
 
 def utilisation(job: Job, layout: Layout, step_time_s: float, device: Device) -> Utilisation:

@@ -46,7 +46,7 @@ def listed(given: object, units: Mapping[str, float], where: str, *, vector: boo
         if not all(parts):
             raise BadInput(f"nothing stands before, after or between the separators of {given[:60]!r}", where)
         found = parts if vector else [value for part in parts for value in _values(part, units, where)]
-    elif isinstance(given, Sequence) and not vector:
+    elif isinstance(given, Sequence) and not isinstance(given, bytes | bytearray) and not vector:
         found = list(given)
         if not found:
             raise BadInput("an empty list has no answer", where)

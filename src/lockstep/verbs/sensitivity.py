@@ -42,8 +42,11 @@ class Advice(Shown):
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
+        from lockstep.planner import not_counted
+
         found = self.upgrades.to_dict() | self.sensitivity.to_dict()
-        return found | {"assumptions": list(self.estimate.assumptions())}
+        left_out = list(not_counted(self.estimate.job))
+        return found | {"not_counted": left_out, "assumptions": list(self.estimate.assumptions())}
 
 
 def advise(found: Estimate) -> Advice:

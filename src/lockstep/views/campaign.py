@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_time
-from lockstep.views.estimate import BINDS, PART_WORDS, left_out, unit
+from lockstep.views.estimate import BINDS, PART_WORDS, unit
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.layout_columns import layout_words
+from lockstep.views.parts.reading import left_out
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from lockstep.validation.cases.study import CONFIGURATIONS, PLANNED
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, make_figure
 from lockstep.views.parts.layout_columns import layout_words
+from lockstep.views.parts.reading import left_out, mfu_column, notes
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -103,10 +104,13 @@ def _one(found: Comparison, out: Console) -> None:
         heading(out, "Why it misses")
         reasons = itertools.groupby(misses, key=lambda row: row.published.why)
         indented(out, table([("", "left"), ("", "text")], ([_words(next(rows)), why] for why, rows in reasons)))
-    last = found.prediction.stretches[-1].estimate
-    heading(out, "As predicted", f"{study.cluster}; a step takes {last.said_interval}")
+    stretches = found.prediction.stretches
+    last = stretches[-1].estimate
+    note, used = mfu_column([one.estimate.utilisation for one in stretches])
+    heading(out, "As predicted", notes(study.cluster, f"a step takes {last.said_interval}", note))
     titles = [("stretch", "left"), ("layout", "text"), ("step", "right"), ("MFU", "right"), ("lasts", "right")]
-    indented(out, table(titles, (_stretch(one) for one in found.prediction.stretches)))
+    indented(out, table(titles, (_stretch(one, mfu) for one, mfu in zip(stretches, used, strict=True))))
+    left_out(last.job, out)
     if study.unknown:
         small_print(out, "Unknown", study.unknown, SENTENCES)
     if found.assumptions():
@@ -119,11 +123,10 @@ def _words(row: Row) -> str:
     return row.published.quantity + (" with downtime" if row.published.downtime else "")
 
 
-def _stretch(one: Predicted) -> list[str]:
+def _stretch(one: Predicted, mfu: str) -> list[str]:
     lasts = "unknown" if one.work_s is None else format_time(one.work_s)
     gpus = f"{format_count(one.stretch.devices)} devices: {layout_words(one.estimate.layout)}"
-    share = format_frac(one.quantity("mfu_frac"))
-    return [one.stretch.name, gpus, format_time(one.step_time_s), share, "apart" if one.stretch.apart else lasts]
+    return [one.stretch.name, gpus, format_time(one.step_time_s), mfu, "apart" if one.stretch.apart else lasts]
 
 
 def _sources(found: Comparison) -> Sequence[str]:

@@ -11,6 +11,7 @@ from lockstep.views.estimate import PART_WORDS
 from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import INK, make_figure, times_on
+from lockstep.views.parts.reading import mfu_column, warn
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from lockstep.planner.comparison import Comparison, Side
+    from lockstep.planner.comparison import Comparison
     from lockstep.types.plain import Json
 
 ASSUMPTIONS = 4
@@ -41,6 +42,8 @@ def render(found: Comparison, out: Console) -> None:
         if not side.fits:
             held, has = format_size(side.total_B or 0.0), format_size(side.capacity_B or 0.0)
             out.print(Text(f"{name} does not fit: {held} of {has} per device.", style="red"))
+    for said in found.left_out:
+        warn(said, out)
     if found.changed:
         heading(out, "Settings that differ")
         rows = ([one["setting"].replace("_", "-"), _setting(one["a"]), _setting(one["b"])] for one in found.changed)
@@ -51,8 +54,7 @@ def render(found: Comparison, out: Console) -> None:
         heading(out, "Memory", "fullest device")
         _memory(found, out)
     heading(out, "Results")
-    results = [[title, *(_result(side, show) for side in (found.a, found.b))] for title, show in _results(found)]
-    indented(out, table([("", "left"), ("A", "right"), ("B", "right")], results))
+    indented(out, table([("", "left"), ("A", "right"), ("B", "right")], _results(found)))
     small_print(out, "Assumptions", found.assumptions(), ASSUMPTIONS)
 
 
@@ -144,20 +146,20 @@ def _memory(found: Comparison, out: Console) -> None:
     indented(out, table([("category", "left"), ("A", "right"), ("B", "right"), ("difference", "right")], rows))
 
 
-def _results(found: Comparison) -> list[tuple[str, Callable[[Side], str | None]]]:
-    unit = found.a.unit
-    return [
-        ("step", lambda side: format_time(side.step_time_s)),
-        (f"{unit}/s", lambda side: format_count(side.tokens_per_s)),
-        ("devices", lambda side: f"{side.devices:,}"),
-        (f"{unit}/s per device", lambda side: format_count(side.tokens_per_s / side.devices)),
-        ("MFU", lambda side: None if side.mfu_frac is None else format_frac(side.mfu_frac)),
-        (f"$/M{unit[:-1]}", lambda side: None if side.cost_per_token is None else f"{side.cost_per_token * 1e6:.3g}"),
+def _results(found: Comparison) -> list[list[str]]:
+    sides, unit = (found.a, found.b), found.a.unit
+    rows = [
+        ["step", *(format_time(side.step_time_s) for side in sides)],
+        [f"{unit}/s", *(format_count(side.tokens_per_s) for side in sides)],
+        ["devices", *(f"{side.devices:,}" for side in sides)],
+        [f"{unit}/s per device", *(format_count(side.tokens_per_s / side.devices) for side in sides)],
     ]
-
-
-def _result(side: Side, show: Callable[[Side], str | None]) -> str:
-    return show(side) or "-"
+    used = [side.utilisation for side in sides if side.utilisation is not None]
+    if len(used) == len(sides):
+        note, cells = mfu_column(used)
+        rows.append([note or "MFU", *cells])
+    dollars = ["-" if one.cost_per_token is None else f"{one.cost_per_token * 1e6:.3g}" for one in sides]
+    return [*rows, [f"$/M{unit[:-1]}", *dollars]]
 
 
 GIB = 2.0**30

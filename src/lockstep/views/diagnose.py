@@ -12,6 +12,7 @@ from lockstep.views.parts.command import Command
 from lockstep.views.parts.diagnosis import render_operations
 from lockstep.views.parts.diagnosis_plot import plot_diagnosis, say
 from lockstep.views.parts.layout_columns import layout_words
+from lockstep.views.parts.reading import left_out, mfu_column, notes
 from lockstep.views.parts.recalibrated import filled, render_recalibrated
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
@@ -78,6 +79,7 @@ def _verdict(judged: Judged, found: Estimate, mismatches: Sequence[str], out: Co
         f"Predicted {expected} in {level} of cases, for {found.job.model.name} on {found.job.devices} x "
         f"{found.cluster.device.name}: {layout_words(found.layout)}."
     )
+    left_out(found.job, out)
     if judged.adopted is not None:
         stated = say(measured, judged.adopted.stated)
         out.print(f"{stated} as stated is taken so: {judged.adopted.says}; otherwise nothing predicted is near it.")
@@ -131,7 +133,6 @@ def _explanations(judged: Judged, found: Estimate, elsewhere: bool, out: Console
         if not wanted.readings and not wanted.candidates and not wanted.as_predicted:
             indented(out, Text("nothing known here does so alone"))
     if judged.changes:
-        heading(out, "Change first", "as predicted; these fit in memory")
         _changes(judged.changes, judged.measured, out)
 
 
@@ -140,7 +141,8 @@ def _so_read(one: Stated, found: Estimate) -> str:
     step_s, whole = one.step_time_s(found), found.interval
     place = "as" if whole.low <= step_s <= whole.high else "slower than" if step_s > whole.high else "faster than"
     mfu_frac = found.mfu_frac * found.step_time_s / step_s
-    return f"Read by the first of these, it is {format_frac(mfu_frac)} MFU, {place} predicted for this layout."
+    read = f"{format_frac(mfu_frac)} {found.utilisation.name}"
+    return f"Read by the first of these, it is {read}, {place} predicted for this layout."
 
 
 def _readings(readings: Sequence[Explained], like: Stated, out: Console) -> None:
@@ -156,10 +158,9 @@ def _candidates(candidates: Sequence[Candidate], like: Stated, out: Console) -> 
 
 
 def _changes(changes: Sequence[Candidate], like: Stated, out: Console) -> None:
-    rows = [
-        (one.says, say(like, one.value), f"{format_frac(one.estimate.mfu_frac)}", filled(one.estimate))
-        for one in changes
-    ]
+    note, used = mfu_column([one.estimate.utilisation for one in changes])
+    heading(out, "Change first", notes("as predicted; these fit in memory", note))
+    rows = [(one.says, say(like, one.value), mfu, filled(one.estimate)) for one, mfu in zip(changes, used, strict=True)]
     columns = [("change", "left"), (_column(like), "right"), ("MFU", "right"), ("memory", "right")]
     indented(out, table(columns, rows))
 

@@ -15,6 +15,7 @@ from lockstep.views.parts.command import Command
 from lockstep.views.parts.layout_columns import layout_words
 from lockstep.views.parts.options import flags
 from lockstep.views.parts.output import draw, show
+from lockstep.views.parts.reading import left_out
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -82,14 +83,6 @@ def _verdict(found: Estimate, out: Console) -> None:
     if memory.host_B:
         out.print(host_words(memory))
     left_out(job, out)
-
-
-def left_out(job: Job, out: Console) -> None:
-    """What the answer does not count of this job, where that is more than of any."""
-    from lockstep.planner import said_not_counted
-
-    if said := said_not_counted(job):
-        out.print(Text(said, style="yellow"))
 
 
 def _peak(found: Estimate) -> str:

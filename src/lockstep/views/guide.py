@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.errors import BadInput
-from lockstep.units import format_frac, format_size, format_slower, format_time
+from lockstep.units import format_size, format_slower, format_time
 from lockstep.views.estimate import PART_WORDS
 from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import make_figure
 from lockstep.views.parts.layout_columns import layout_words
+from lockstep.views.parts.reading import left_out, mfu_column
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def render(found: Guidance, out: Console) -> None:
     title = f"{found.job.model.name} on {found.job.devices} x {found.cluster.device.name}: {layout_words(found.layout)}"
     out.print(Text(title, style="bold green" if found.feasible else "bold red"))
     out.print(_compared(found))
+    left_out(found.job, out)
     heading(out, "Rules", "applied in this order, each to the layout so far")
     rows = [(rule.question, Text(finding.answer, style="bold"), finding.because) for rule, finding in found.findings]
     indented(out, table([("question", "left"), ("answer", "left"), ("because", "text")], rows))
@@ -65,16 +67,18 @@ def _compared(found: Guidance) -> str:
 def _layouts(found: Guidance, out: Console) -> None:
     """The two layouts side by side."""
     named = [("rules", found.estimate), ("planner", found.optimum)]
-    rows = [_layout(name, one) for name, one in named if one is not None]
+    known = [(name, one) for name, one in named if one is not None]
+    note, used = mfu_column([one.utilisation for _, one in known])
+    rows = [_layout(name, one, mfu) for (name, one), mfu in zip(known, used, strict=True)]
     if rows:
-        heading(out, "Layouts")
+        heading(out, "Layouts", note)
         titles = [("", "left"), ("layout", "text"), ("step", "right"), ("MFU", "right"), ("memory", "right")]
         indented(out, table(titles, rows))
 
 
-def _layout(name: str, one: Estimate) -> list[str]:
+def _layout(name: str, one: Estimate, mfu: str) -> list[str]:
     held = format_size(float(one.memory.total_B))
-    return [name, layout_words(one.layout), format_time(one.step_time_s), format_frac(one.mfu_frac), held]
+    return [name, layout_words(one.layout), format_time(one.step_time_s), mfu, held]
 
 
 def _difference(one: Difference) -> list[str]:

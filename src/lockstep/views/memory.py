@@ -14,6 +14,7 @@ from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import INK, make_figure
 from lockstep.views.parts.layout_columns import layout_words
+from lockstep.views.parts.reading import left_out
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -48,10 +49,7 @@ def render(found: StageMemories, out: Console) -> None:
         out.print(tight_words(memory))
     if memory.host_B:
         out.print(host_words(memory))
-    from lockstep.planner import said_not_counted
-
-    if said := said_not_counted(found.job):
-        out.print(Text(said, style="yellow"))
+    left_out(found.job, out)
     heading(out, "What fills the memory", f"stage {found.fullest} {memory.when}")
     categories(memory, out)
     if len(found.stages) > 1:

@@ -15,7 +15,7 @@ from lockstep.documents.files import writing
 from lockstep.errors import BadInput
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
 from lockstep.verbs.words.option import Option
-from lockstep.views.estimate import BINDS, PART_WORDS, left_out, time_line, unit
+from lockstep.views.estimate import BINDS, PART_WORDS, time_line, unit
 from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, make_figure, times_on
@@ -23,6 +23,7 @@ from lockstep.views.parts.layout_columns import layout_columns, layout_words
 from lockstep.views.parts.options import flags
 from lockstep.views.parts.output import draw, given, picture_path, show
 from lockstep.views.parts.progress import progress
+from lockstep.views.parts.reading import left_out, mfu_column, notes
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -95,16 +96,18 @@ def _choices(plan: Plan, out: Console) -> None:
     """The best layout with each of several recipes."""
     if not plan.choices:
         return
-    heading(out, "Recipes", "the best layout of each; the first is shown below")
+    fitting = [(one, one.utilisation) for one in plan.choices if one.utilisation is not None]
+    note, cells = mfu_column([used for _, used in fitting])
+    rows = [_choice(one, mfu) for (one, _), mfu in zip(fitting, cells, strict=True)]
+    rows += [(one.words, f"none: {one.why_not}", "-", "-", "-") for one in plan.choices if one.utilisation is None]
+    said = notes("the best layout of each; the first is shown below", note)
+    heading(out, "Recipes", said)
     titles = [("recipe", "text"), ("layout", "text"), ("step", "right"), ("MFU", "right"), ("memory", "right")]
-    indented(out, table(titles, map(_choice, plan.choices)))
+    indented(out, table(titles, rows))
 
 
-def _choice(one: Choice) -> tuple[str, ...]:
-    if one.step_time_s is None:
-        return one.words, f"none: {one.why_not}", "-", "-", "-"
-    numbers = format_time(one.step_time_s), format_frac(one.mfu_frac or 0.0), format_size(one.memory_B or 0.0)
-    return one.words, str(one.layout), *numbers
+def _choice(one: Choice, mfu: str) -> tuple[str, ...]:
+    return one.words, str(one.layout), format_time(one.step_time_s or 0.0), mfu, format_size(one.memory_B or 0.0)
 
 
 def _memory(one: Estimate) -> str:
@@ -115,14 +118,14 @@ def _best(plan: Plan, out: Console) -> None:
     """The best layouts, side by side."""
     order = {"cost": "cheapest", "robust": "robust choice first"}.get(plan.objective, "fastest")
     run = f", of those that {plan.software.name} can run" if plan.software else ""
-    heading(out, "Best layouts", f"{order} of {plan.findings.feasible:,} that fit{run}{_counted(plan)}")
+    heading(out, "Best layouts", f"{order} of {plan.findings.feasible:,} that fit{run}{_note(plan)}")
     _layouts(plan.plans, plan.tokens, out)
 
 
-def _counted(plan: Plan) -> str:
-    """How the MFU of a table of layouts counts attention, where that matters."""
-    counted = plan.best.utilisation.counted
-    return counted and f"; MFU with {counted}"
+def _note(plan: Plan) -> str:
+    """What the MFU of a table of layouts counts, where that matters."""
+    note, _ = mfu_column([one.utilisation for one in plan.plans])
+    return note and f"; {note}"
 
 
 def _front(plan: Plan, out: Console) -> None:

@@ -9,6 +9,7 @@ from rich.text import Text
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, make_figure
+from lockstep.views.parts.reading import left_out, mfu_column, notes
 from lockstep.views.parts.terminal import heading, indented, one_line, table
 
 if TYPE_CHECKING:
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
 def render(found: Scaling, out: Console) -> None:
     """Prints the sizes."""
     _verdict(found, out)
-    heading(out, "Weak scaling" if found.weak else "Strong scaling", "each size with its best layout")
+    left_out(found.base.estimate.job, out)
+    note, used = mfu_column([one.estimate.utilisation for one in found.sizes])
+    said = notes("each size with its best layout", note)
+    heading(out, "Weak scaling" if found.weak else "Strong scaling", said)
     columns = [("devices", "right"), ("batch" if found.weak else "step", "right"), ("MFU", "right")]
     columns += [("speed-up", "right"), ("efficiency", "right"), ("added", "right")]
     if found.sizes[0].run is not None:
         columns += [("time", "right"), ("cost", "right")]
-    indented(out, table(columns, (_row(one, found) for one in found.sizes)))
+    indented(out, table(columns, (_row(one, mfu, found) for one, mfu in zip(found.sizes, used, strict=True))))
     if found.skipped:
         heading(out, "Left out")
         *smaller, (largest, why) = found.skipped
@@ -69,12 +73,12 @@ def _chosen(size: Size | None, wish: str) -> str:
     return f"{size.devices:,} devices are {wish}: {format_time(size.run.wall_s)}{cost}."
 
 
-def _row(one: Size, found: Scaling) -> list[str | Text]:
+def _row(one: Size, mfu: str, found: Scaling) -> list[str | Text]:
     added = "" if one.marginal_frac is None else format_frac(one.marginal_frac)
     style = "bold green" if one is found.last_helping else ""
     batch, step = format_count(one.estimate.job.recipe.batch), format_time(one.estimate.step_time_s)
     cells = [f"{one.devices:,}", batch if found.weak else step]
-    cells += [format_frac(one.estimate.mfu_frac), f"{one.speedup:.4g}", format_frac(one.efficiency_frac), added]
+    cells += [mfu, f"{one.speedup:.4g}", format_frac(one.efficiency_frac), added]
     if one.run is not None:
         days = format_time(one.run.days * SECONDS_PER_DAY)
         cells += [days, "?" if one.run.cost_usd is None else format_money(one.run.cost_usd)]

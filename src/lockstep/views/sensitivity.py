@@ -13,6 +13,7 @@ from lockstep.views.parts import bars
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import make_figure
 from lockstep.views.parts.layout_columns import layout_words
+from lockstep.views.parts.reading import left_out
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def render(advice: Advice, out: Console) -> None:
     )
     if not bool(now.memory.fits):
         out.print(Text("This layout does not fit in memory: its times are what they would be if it did.", style="red"))
+    left_out(now.job, out)
     heading(out, "Upgrades", "each planned again; $/h is the change in price of all devices")
     titles = [("upgrade", "text"), ("step", "right"), ("saves", "right"), ("$/h", "right"), ("memory", "right")]
     indented(out, table([*titles, ("layout", "text")], (_row(one) for one in upgrades[:UPGRADE_ROWS])))

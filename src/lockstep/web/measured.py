@@ -94,7 +94,9 @@ def measured_figures(found: Diagnosis) -> list[Json]:
         inside = one.interval.low <= measured_s <= one.interval.high
         difference = signed(measured_s - one.step_time_s, format_time)
         shown.append(figure("Difference", difference, f"{'inside' if inside else 'outside'} the interval"))
-        shown.append(figure("MFU measured", format_frac(mfu), f"{format_frac(one.mfu_frac)} predicted"))
+        shown.append(
+            figure(f"{one.utilisation.name} measured", format_frac(mfu), f"{format_frac(one.mfu_frac)} predicted")
+        )
     return shown
 
 

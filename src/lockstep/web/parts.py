@@ -14,7 +14,7 @@ from lockstep.views.estimate import PART_WORDS
 from lockstep.views.memory import tight_words
 
 if TYPE_CHECKING:
-    from lockstep.layout import Layout, Memory
+    from lockstep.layout import Job, Layout, Memory
     from lockstep.planner import Estimate, Plan
     from lockstep.program import Timeline
     from lockstep.web.asked import Asked
@@ -85,6 +85,14 @@ def _beside_mfu(one: Estimate) -> str:
     return said
 
 
+def uncounted(job: Job) -> list[Json]:
+    """What the answer does not count of this job, as a figure; nothing where that is no more than of any."""
+    from lockstep.planner import not_counted, said_not_counted
+
+    parts = not_counted(job)
+    return [figure("Not counted", f"{len(parts)} parts", ", ".join(parts))] if said_not_counted(job) else []
+
+
 def step_figures(one: Estimate, tokens: float | None = None) -> list[Json]:
     """Time, throughput, utilisation, and with `tokens` days and money."""
     unit, per_step = one.job.unit, format_count(one.job.step_units)
@@ -93,6 +101,7 @@ def step_figures(one: Estimate, tokens: float | None = None) -> list[Json]:
         figure("Throughput", f"{format_count(one.tokens_per_s)} {unit}/s", f"of {per_step} {unit} per step"),
         figure(one.utilisation.name, format_frac(one.mfu_frac), _beside_mfu(one)),
     ]  # fmt: skip
+    found += uncounted(one.job)
     if tokens is not None:
         days, dollars = one.campaign(tokens)
         lasts = format_time(days * SECONDS_PER_DAY)

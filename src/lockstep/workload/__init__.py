@@ -35,6 +35,7 @@ from lockstep.workload.catalog import (
     models,
     names,
 )
+from lockstep.workload.classifier import Classifier
 from lockstep.workload.conventions import (
     CONVENTIONS,
     Convention,
@@ -103,6 +104,7 @@ __all__ = [
     "SELECTIVE",
     "Adapters",
     "Attention",
+    "Classifier",
     "ConvNet",
     "Convention",
     "DeltaNet",

@@ -160,16 +160,19 @@ def _head(model: Transformer, piece: Piece) -> Iterator[Row]:
     names += ["final norm output"] if model.modulation and not piece.fused_elementwise and not piece.adapters else []
     names += ["mlm dense input", "mlm activation input", "mlm norm input"] if model.mlm_head else []
     # A classifier reads one token's row of it, which keeps it whole.
-    names += ["head input"] if model.has_head or model.patches else []
+    names += ["head input"] if model.has_head or model.patches or model.classifier else []
     for name in names:
         spread: Spread = "gathered" if name == "head input" else "sequence"
         yield Row(name, model.hidden * piece.element_B, spread, FULL)
 
 
 def _logits(model: Transformer, piece: Piece, logit_B: Number, chunked: bool = False) -> Iterator[KeptTensor]:
-    """Logits, cut by vocabulary, the last rank's share rounded up; whole for images."""
+    """Logits, cut by vocabulary, the last rank's share rounded up; whole for images and classifiers."""
     if model.patches is not None:
         yield KeptTensor("logits", piece.tokens * model.patches.logits() * logit_B, "sequence", FULL)
+    if model.classifier is not None:
+        labels = model.classifier.logits(piece.seq)
+        yield KeptTensor("label logits", piece.tokens * labels * logit_B, "sequence", FULL)
     if not model.has_head:
         return
     columns = -(-model.vocab // piece.tp)

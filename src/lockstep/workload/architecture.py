@@ -14,6 +14,7 @@ from typing import Any
 from lockstep.errors import BadInput
 from lockstep.types.brief import Brief
 from lockstep.workload.checks import LIMITS, divisors_near, flags, one_of, positive, whole
+from lockstep.workload.classifier import Classifier
 from lockstep.workload.convnet import ConvNet as ConvNet
 from lockstep.workload.kind import LayerKind, kinds_of
 from lockstep.workload.modulation import Modulation
@@ -191,6 +192,8 @@ class Experts:
     in_bias: bool = False
     out_bias: bool = False
     """Biases of every routed expert (gpt-oss)."""
+    shared_bias: bool = False
+    """Biases of all projections of the shared experts (DeepSeek-V2 with mlp_bias)."""
     correction_bias: bool = False
     """A per-expert balancing bias that is stored but gets no gradient (DeepSeek-V3, 2.1.2)."""
     router_normalized: bool = field(default=True, compare=False)
@@ -223,7 +226,7 @@ class Experts:
         whole("experts", "every", self.every, LIMITS["layers"])
         one_of("experts", "activation", self.activation, ACTIVATIONS)
         flags("experts", self, "gated", "shared_gate", "router_bias", "correction_bias", "router_normalized")
-        flags("experts", self, "in_bias", "out_bias")
+        flags("experts", self, "in_bias", "out_bias", "shared_bias")
         positive("experts", "router_scale", self.router_scale)
         for layer in self.dense_layers:
             whole("experts", "dense_layers", layer, LIMITS["layers"], 0)
@@ -286,6 +289,10 @@ class Transformer(Brief):
     """A dense layer on the first token (BERT)."""
     mlm_head: bool = False
     """BERT's masked-language head: dense, norm, tied projection with bias. Without it an encoder has no head."""
+    classifier: Classifier | None = None
+    """Labels read off the last layer; after causal attention they replace the projection onto the vocabulary."""
+    headless: bool = False
+    """Nothing follows the last norm, as in a model that makes embeddings of texts."""
     mtp_layers: int = 0
     """Multi-token-prediction modules (DeepSeek-V3, 2.2), counted apart from the main model."""
     norm_epsilon: float | None = field(default=None, compare=False)
@@ -314,7 +321,7 @@ class Transformer(Brief):
         one_of("model", "norm", self.norm, NORMS)
         one_of("model", "norm_placement", self.norm_placement, NORM_PLACEMENTS)
         flags("model", self, "final_norm", "embedding_norm", "parallel_block", "tied_embeddings", "head_bias")
-        flags("model", self, "pooler", "mlm_head")
+        flags("model", self, "pooler", "mlm_head", "headless")
         if self.norm_epsilon is not None:
             positive("model", "norm_epsilon", self.norm_epsilon)
         check_together(self)
@@ -357,7 +364,7 @@ class Transformer(Brief):
     @property
     def has_head(self) -> bool:
         """Whether hidden states are projected onto the vocabulary."""
-        return self.attention.causal or self.mlm_head
+        return self.mlm_head or (self.attention.causal and self.classifier is None and not self.headless)
 
     def masks(self, kind: LayerKind) -> bool:
         """Whether a token of a layer of this kind sees only itself and those before it."""

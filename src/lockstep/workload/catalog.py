@@ -19,6 +19,7 @@ checks types and unknown keys, the dataclasses check sizes. `name` defaults to t
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
@@ -32,6 +33,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json
 from lockstep.vocabulary import architecture
 from lockstep.workload.architecture import Attention, ConvNet, Experts, LatentAttention, Mlp, Model, Rotary, Transformer
+from lockstep.workload.classifier import Classifier
 from lockstep.workload.hub import cached_config, config_in, hub_names, is_hub_id
 from lockstep.workload.modulation import Modulation
 from lockstep.workload.parameters import parameters
@@ -43,8 +45,12 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 KINDS = {"transformer": Transformer, "convnet": ConvNet}
-NESTED = (Attention, LatentAttention, Mlp, Experts, Rotary, Patches, Modulation, Mamba, Mamba2, DeltaNet)
+NESTED = (
+    Attention, LatentAttention, Mlp, Experts, Rotary, Patches, Modulation, Classifier, Mamba, Mamba2, DeltaNet,
+)  # fmt: skip
 FILE_SUFFIXES = (".json", ".yaml", ".yml")
+SOURCE_ID = re.compile(r"(?:huggingface\.co/|litgpt/config\.py: )([\w.-]+/[\w.-]*\w)(?![\w.*-])")
+"""The hub id that a source of the catalog names."""
 OTHERWISE = "it is not in the catalog (lockstep catalog models); a config.json or a YAML file describes any model"
 """Said of a model that is not known."""
 
@@ -63,7 +69,8 @@ def build(fields: Mapping[str, Any]) -> Model:
     if experts:
         experts = Experts(**{**experts, "dense_layers": tuple(experts.get("dense_layers", ()))})
     mlp = given.pop("mlp", None)
-    for word, record in (("rotary", Rotary), ("patches", Patches), ("modulation", Modulation)):
+    records = (("rotary", Rotary), ("patches", Patches), ("modulation", Modulation), ("classifier", Classifier))
+    for word, record in records:
         if given.get(word):
             given[word] = record(**given[word])
     given["pattern"] = tuple(given.get("pattern") or ())
@@ -223,6 +230,16 @@ def known_name(text: str) -> str | None:
     return {name.lower(): name for name in _tables()}.get(lowered) or last.get(lowered)
 
 
+@cache
+def source_ids() -> dict[str, str]:
+    """Hub id in lower case -> the name of the first model whose source it is."""
+    found: dict[str, str] = {}
+    for name, described in _tables().items():
+        for hub_id in SOURCE_ID.findall(described["source"]):
+            found.setdefault(hub_id.lower(), name)
+    return found
+
+
 def _of_hub(hub_id: str) -> Model:
     """The model of a hub id: its config.json in the local cache, else the catalog's model of its shape."""
     from lockstep.workload.huggingface import read_config
@@ -230,7 +247,8 @@ def _of_hub(hub_id: str) -> Model:
     found = cached_config(hub_id)
     if found is not None:
         return replace(read_config(found), name=hub_id)
-    name = hub_names().get(hub_id.lower()) or known_name(hub_id.partition("/")[2])
+    lowered = hub_id.lower()
+    name = hub_names().get(lowered) or source_ids().get(lowered) or known_name(hub_id.partition("/")[2])
     if name is not None:
         return entry(name).model
     why = architecture(hub_id.partition("/")[2])

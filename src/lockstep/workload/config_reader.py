@@ -1,7 +1,8 @@
 """`ConfigReader`: typed, located reading of one table of a Hugging Face config.json.
 
-Every getter takes the names under which a value may stand (model types differ), says what is wrong at "file:line", and
-treats null as absent. Keys that nobody asks for are ignored: such files hold many that do not shape the model.
+Every getter takes the names under which a value may stand (model types differ), and says what is wrong at "file:line".
+Null is absent, but for a flag, where it is false as in the library, and where a family tells them apart (`is_null`).
+Keys that nobody asks for are ignored: such files hold many that do not shape the model.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ ACTIVATION_NAMES = {
 }  # fmt: skip
 
 
+ONE_VALUE = ("hidden", "layers", "heads", "kv_heads", "head_dim", "experts")
+"""Limits of sizes whose names mean one thing; a file of the others may hold several, as of positions."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigReader:
     """One table of the file, and where it stands."""
@@ -40,11 +45,16 @@ class ConfigReader:
         """Whether one of `names` is there and not null."""
         return self._find(names) is not None
 
+    def is_null(self, name: str) -> bool:
+        """Whether `name` is there and null."""
+        return name in self.data and self.data[name] is None
+
     def _find(self, names: tuple[str, ...]) -> str | None:
         return next((name for name in names if self.data.get(name) is not None), None)
 
     def size(self, *names: str, limit: str, default: int | None = None, minimum: int = 1) -> int:
-        """A whole number up to LIMITS[limit]; missing without a default is an error."""
+        """A whole number up to LIMITS[limit]; missing without a default is an error, and so are two that differ."""
+        self._agree(names, limit)
         found = self._find(names)
         if found is None:
             if default is None:
@@ -60,6 +70,13 @@ class ConfigReader:
             allowed = f"{minimum} to {LIMITS[limit]:,}"
             raise BadInput(f"{found} must be from {allowed}, got {shortened(value)}", self.where(found))
         return value
+
+    def _agree(self, names: tuple[str, ...], limit: str) -> None:
+        """Raises BadInput where a file gives one size under two names, and two values."""
+        there = [name for name in names if self.data.get(name) is not None]
+        if limit in ONE_VALUE and len({repr(self.data[name]) for name in there}) > 1:
+            values = " and ".join(f"{name}={shortened(self.data[name])}" for name in there)
+            raise BadInput(f"{values} are names of one size, and differ", self.where(there[-1]))
 
     def number(self, *names: str, default: float | None = None) -> float | None:
         """A finite number above 0."""
@@ -79,7 +96,7 @@ class ConfigReader:
         """True or false."""
         found = self._find(names)
         if found is None:
-            return default
+            return default and not any(self.is_null(name) for name in names)
         value = self.data[found]
         if not isinstance(value, bool):
             raise BadInput(f"{found} must be true or false, got {shortened(value)}", self.where(found))
@@ -118,8 +135,8 @@ class ConfigReader:
         return ConfigReader(value, self.locate, (*self.path, found))
 
     def head_dim(self, hidden: int, heads: int, default: int | None = None) -> int:
-        """Width of a head: given, or `default`, or hidden / heads, which must then divide."""
-        if default is None and not self.has("head_dim"):
+        """Width of a head: given, or `default` where absent, or hidden / heads, which must then divide."""
+        if not self.has("head_dim") and (default is None or self.is_null("head_dim")):
             if hidden % heads:
                 tries = " or ".join(str(number) for number in divisors_near(hidden, heads))
                 message = (
@@ -128,6 +145,11 @@ class ConfigReader:
                 raise BadInput(message, self.where("num_attention_heads", "n_head", "n_heads"))
             default = hidden // heads
         return self.size("head_dim", limit="head_dim", default=default)
+
+    def must_divide(self, name: str, number: int, of: int, what: str) -> None:
+        """Raises BadInput at `name` unless its `number` divides `of`, which is `what`."""
+        if of % number:
+            raise BadInput(f"{name}={number} does not divide {of} {what}", self.where(name))
 
     def refuse(self, name: str, why: str) -> None:
         """Raises BadInput at `name`: the model has a part that is not described."""

@@ -24,6 +24,8 @@ from lockstep.workload import huggingface_layers as layered
 from lockstep.workload.architecture import Model, Transformer
 from lockstep.workload.checks import shortened
 from lockstep.workload.config_reader import ConfigReader
+from lockstep.workload.huggingface_heads import with_head
+from lockstep.workload.huggingface_ignored import ignored, known
 from lockstep.workload.huggingface_images import dit, resnet, vit
 from lockstep.workload.huggingface_numbers import numerics
 from lockstep.workload.huggingface_pairs import t5
@@ -123,20 +125,22 @@ WRAPPERS = (
 """Model types whose text model has a table, and mostly a model type, of its own."""
 
 
-def _text(config: ConfigReader) -> ConfigReader:
-    """The table of the text model, tied as the file says outside of it where it does."""
+TIED = "tie_word_embeddings"
+
+
+def _text(kind: str, config: ConfigReader) -> ConfigReader:
+    """The table of the text model, tied as the file says outside of it where it does and the class looks there."""
     if not config.has("text_config"):
         return config
     text = config.table("text_config")
-    tied = "tie_word_embeddings"
-    return replace(text, data={**text.data, tied: config.data[tied]}) if config.has(tied) else text
+    return replace(text, data={**text.data, TIED: config.data[TIED]}) if config.has(TIED) and kind != "llama4" else text
 
 
 def _family(kind: str, config: ConfigReader) -> tuple[str, ConfigReader]:
     """The model type that is read, and the table that it is read from."""
     if kind not in WRAPPERS:
         return kind, config
-    text = _text(config)
+    text = _text(kind, config)
     inner = text.data.get("model_type") if config.has("text_config") else None
     return inner if isinstance(inner, str) and (inner in FAMILIES or kind not in FAMILIES) else kind, text
 
@@ -169,8 +173,10 @@ def _read(data: Document, locate: Locate, path: str | Path) -> Model:
     if family is None:
         raise BadInput(_unsupported(kind), config.where("model_type"))
     try:
-        named: Json = {"name": _name(data, Path(path)), "notes": tuple(_left_out(config))}
-        return replace(family(text), **named, **numerics(inner, text))
+        made = family(known(inner, replace(text, data={**text.data, "model_type": inner})))
+        notes = (*_left_out(config), *made.notes, *ignored(inner, text))
+        named: Json = {"name": _name(data, Path(path)), "notes": notes}
+        return with_head(replace(made, **named, **numerics(inner, text)), inner, config)
     except BadInput as error:
         if error.where and error.where.startswith(str(path)):
             raise
@@ -195,10 +201,15 @@ def _unsupported(kind: str) -> str:
 
 
 def _left_out(config: ConfigReader) -> Iterator[str]:
-    """A sentence per tower."""
+    """A sentence per tower, and one where the file says of two tables of tokens what its text model does not."""
     for key, tower in TOWERS.items():
         if config.has(key):
             yield f"the {tower} tower ({key}) is not counted: only the text model is priced, on text alone"
+    text = config.data.get("text_config")
+    if isinstance(text, dict) and (TIED in text or config.data.get("model_type") == "llama4"):
+        inside, outside = bool(text.get(TIED)), bool(config.data.get(TIED))
+        if inside != outside:
+            yield f"{TIED} is {inside} in text_config and {outside} outside of it; releases differ in which they read"
 
 
 def _name(data: Mapping[str, object], path: Path) -> str:

@@ -8,6 +8,7 @@ from lockstep.errors import BadInput
 from lockstep.types.plain import Json
 from lockstep.workload.architecture import Attention, Mlp, Transformer
 from lockstep.workload.config_reader import ConfigReader
+from lockstep.workload.huggingface_numbers import KV_HEADS
 
 HIDDEN = ("hidden_size", "n_embd", "d_model", "n_embed")
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers")
@@ -31,16 +32,28 @@ def sizes(config: ConfigReader, positions: int | None = None, tied: bool = False
 def attention(config: ConfigReader, head_dim: int | None = None, **habits: Any) -> Attention:
     """Heads, grouped keys and values, and head width; `habits` are fixed by the family."""
     heads = config.size(*HEADS, limit="heads", default=habits.pop("default_heads", None))
-    kv_default = habits.pop("default_kv_heads", None) or heads
     kv_heads = habits.pop("kv_heads", None)
     if kv_heads is None:
-        kv_heads = config.size("num_key_value_heads", limit="kv_heads", default=kv_default)
-    if heads % kv_heads:
-        message = f"{kv_heads} key-value heads do not divide {heads} attention heads"
-        raise BadInput(message, config.where("num_key_value_heads", "num_kv_heads", "num_attention_heads"))
+        kv_heads = key_value_heads(config, heads)
+    divides_heads(config, kv_heads, heads)
     hidden = config.size(*HIDDEN, limit="hidden")
     width = config.head_dim(hidden, heads, head_dim)
     return Attention(heads=heads, kv_heads=kv_heads, head_dim=width, **habits)
+
+
+def key_value_heads(config: ConfigReader, heads: int) -> int:
+    """Heads of keys and values: given, or the family's own number where absent, or as many as query heads."""
+    name = "num_key_value_heads"
+    own = None if config.is_null(name) else KV_HEADS.get(str(config.data.get("model_type")))
+    return divides_heads(config, config.size(name, limit="kv_heads", default=own or heads), heads)
+
+
+def divides_heads(config: ConfigReader, kv_heads: int, heads: int) -> int:
+    """`kv_heads`. Raises BadInput unless they divide the query heads."""
+    if heads % kv_heads:
+        message = f"{kv_heads} key-value heads do not divide {heads} attention heads"
+        raise BadInput(message, config.where("num_key_value_heads", "num_kv_heads", "num_attention_heads"))
+    return kv_heads
 
 
 def both_biases(config: ConfigReader, default: bool = False) -> dict[str, bool]:
@@ -88,8 +101,10 @@ def llama(config: ConfigReader) -> Transformer:
 
 
 def mistral(config: ConfigReader) -> Transformer:
-    """Mistral: Llama with a sliding window, unless null."""
-    return Transformer(**sizes(config, 131072), attention=attention(config, window=window(config)), mlp=gated(config))
+    """Mistral: Llama with a sliding window, unless null; of the newer kind with heads of 128."""
+    own = 128 if config.data.get("model_type") == "ministral3" else None
+    heads = attention(config, head_dim=own, window=window(config))
+    return Transformer(**sizes(config, 131072), attention=heads, mlp=gated(config))
 
 
 def phi3(config: ConfigReader) -> Transformer:
@@ -135,7 +150,7 @@ def gemma3(config: ConfigReader) -> Transformer:
     local = text.size("sliding_window", limit="positions", default=4096)
     every = text.size("sliding_window_pattern", "_sliding_window_pattern", limit="layers", default=6)
     habits = {"window": local, "global_every": every, "qk_norm": "head", **both_biases(text)}
-    heads = attention(text, head_dim=256, default_heads=8, default_kv_heads=4, **habits)
+    heads = attention(text, head_dim=256, default_heads=8, **habits)
     shape = sizes(text, 131072, tied=True, vocab=262208)
     return Transformer(**shape, attention=heads, mlp=gated(text, "gelu"), norm_placement="sandwich")
 
@@ -155,8 +170,15 @@ def phi(config: ConfigReader) -> Transformer:
     )
 
 
+def refuse_crossing(config: ConfigReader) -> None:
+    """Raises BadInput where every layer also attends to an encoder that is another model's."""
+    if config.flag("add_cross_attention"):
+        config.refuse("add_cross_attention", "layers that attend to the output of another model are not described")
+
+
 def gpt2(config: ConfigReader) -> Transformer:
     """GPT-2 and GPT-3: learned positions, biases, tied embeddings."""
+    refuse_crossing(config)
     return Transformer(
         **sizes(config, 1024, tied=True),
         attention=attention(config, qkv_bias=True, out_bias=True),
@@ -168,7 +190,8 @@ def gpt2(config: ConfigReader) -> Transformer:
 
 def gpt_bigcode(config: ConfigReader) -> Transformer:
     """SantaCoder and StarCoder: GPT-2 with one key-value head."""
-    kv_heads = 1 if config.flag("multi_query", default=True) else None
+    refuse_crossing(config)
+    kv_heads = 1 if config.flag("multi_query", default=True) else config.size(*HEADS, limit="heads")
     return Transformer(
         **sizes(config, 1024, tied=True),
         attention=attention(config, kv_heads=kv_heads, qkv_bias=True, out_bias=True),
@@ -214,7 +237,8 @@ def opt(config: ConfigReader) -> Transformer:
         **shape,
         attention=attention(config, qkv_bias=biased, out_bias=biased),
         mlp=plain(config, biased, activation="relu"),
-        norm="layernorm",
+        norm="layernorm" if config.flag("layer_norm_elementwise_affine", default=True) else "nonparametric",
+        final_norm=not config.flag("_remove_final_layer_norm"),
         positions="learned",
         extra_positions=2,
     )
@@ -244,6 +268,8 @@ def falcon(config: ConfigReader) -> Transformer:
         kv_heads = 1
     biased = config.flag("bias")
     norms = config.size("num_ln_in_parallel_attn", limit="layers", default=2 if newer else 1)
+    if norms > 1 and not newer:
+        config.refuse("num_ln_in_parallel_attn", "two norms go with new_decoder_architecture, whose layers use them")
     return Transformer(
         **sizes(config, 2048, tied=True),
         attention=attention(config, kv_heads=kv_heads, qkv_bias=biased, out_bias=biased),
@@ -256,7 +282,7 @@ def falcon(config: ConfigReader) -> Transformer:
 
 
 def mpt(config: ConfigReader) -> Transformer:
-    """MPT: ALiBi, rotary or learned positions; with no_bias, no biases in norms either."""
+    """MPT as llm-foundry builds it: ALiBi, rotary or learned positions; with no_bias, no biases in norms either."""
     inner = config.table("attn_config")
     biased = not config.flag("no_bias", default=True)
     kind = inner.data.get("attn_type")
@@ -266,20 +292,33 @@ def mpt(config: ConfigReader) -> Transformer:
     if inner.flag("qk_ln"):
         inner.refuse("qk_ln", "norms over the joint width of queries are not described for MPT")
     learned = config.flag("learned_pos_emb", default=True)
-    positions = "alibi" if inner.flag("alibi") else "rotary" if inner.flag("rope") else "learned" if learned else "none"
+    alibi = inner.flag("alibi", default=True)
+    positions = "alibi" if alibi else "rotary" if inner.flag("rope") else "learned" if learned else "none"
     shape = sizes(config, 2048, tied=True)
-    ffn = config.size("expansion_ratio", limit="ffn", default=4) * shape["hidden"]
+    ratio = config.size("expansion_ratio", limit="ffn", default=4)
+    ignored = {
+        "expansion_ratio": ratio != 4,
+        "no_bias": biased,
+        "attn_config.attn_type": kind == "multiquery_attention",
+        "attn_config.kv_n_heads": inner.has("kv_n_heads"),
+        "attn_config.alibi with learned_pos_emb": positions == "learned",
+    }
+    names = ", ".join(name for name, differs in ignored.items() if differs)
     return Transformer(
         **shape,
-        attention=attention(config, kv_heads=kv_heads, qkv_bias=biased, out_bias=biased),
-        mlp=Mlp(ffn=ffn, gated=False, activation="gelu", in_bias=biased, out_bias=biased),
+        attention=attention(
+            config, kv_heads=kv_heads or config.size(*HEADS, limit="heads"), qkv_bias=biased, out_bias=biased
+        ),
+        mlp=Mlp(ffn=ratio * shape["hidden"], gated=False, activation="gelu", in_bias=biased, out_bias=biased),
         norm="layernorm" if biased else "layernorm-no-bias",
         positions=positions,
+        notes=(f"read as llm-foundry builds it; the class of transformers ignores {names}",) if names else (),
     )
 
 
 def bert(config: ConfigReader) -> Transformer:
     """BERT and RoBERTa as an encoder with pooler; RoBERTa's table keeps pad_token_id + 1 spare rows."""
+    refuse_crossing(config)
     if config.flag("is_decoder"):
         config.refuse("is_decoder", "only the encoder is described")
     shape = sizes(config, tied=True)

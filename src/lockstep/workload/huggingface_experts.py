@@ -10,12 +10,21 @@ from lockstep.workload.checks import LIMITS
 from lockstep.workload.config_reader import ConfigReader
 from lockstep.workload.huggingface_decoders import HEADS, attention, both_biases, gated, sizes, window
 
+EXPERTS = ("num_experts", "num_local_experts")
+ROUTED = ("n_routed_experts", *EXPERTS)
+
+
+def described(experts: Experts, layers: int) -> tuple[Experts | None, bool]:
+    """(`experts`, or None where no layer has them, as in a model cut down to its first; whether every layer has)."""
+    sparse = [experts.in_layer(layer) for layer in range(layers)]
+    return experts if any(sparse) else None, all(sparse)
+
 
 def mixtral(config: ConfigReader) -> Transformer:
     """Mixtral: experts in every layer."""
     experts = Experts(
-        experts=config.size("num_local_experts", limit="experts"),
-        top_k=top_k(config, "num_local_experts"),
+        experts=config.size(*EXPERTS, limit="experts"),
+        top_k=top_k(config, *EXPERTS),
         ffn=config.size("intermediate_size", limit="ffn"),
         activation=config.activation("hidden_act", default="silu"),
     )
@@ -40,8 +49,8 @@ def qwen_moe(
     """Experts in every decoder_sparse_step-th layer but those of mlp_only_layers."""
     shape = sizes(config, 32768)
     experts = Experts(
-        experts=config.size("num_experts", "num_local_experts", limit="experts"),
-        top_k=top_k(config, "num_experts", "num_local_experts"),
+        experts=config.size(*EXPERTS, limit="experts"),
+        top_k=top_k(config, *EXPERTS),
         ffn=config.size("moe_intermediate_size", limit="ffn"),
         activation=config.activation("hidden_act", default="silu"),
         router_normalized=config.flag("norm_topk_prob", default=normalized),
@@ -50,13 +59,16 @@ def qwen_moe(
         every=config.size("decoder_sparse_step", limit="layers", default=1),
         dense_layers=_layer_numbers(config, "mlp_only_layers"),
     )
-    all_sparse = all(experts.in_layer(layer) for layer in range(shape["layers"]))
-    return Transformer(**shape, attention=heads, mlp=None if all_sparse else gated(config), experts=experts, **habits)
+    there, everywhere = described(experts, shape["layers"])
+    return Transformer(**shape, attention=heads, mlp=None if everywhere else gated(config), experts=there, **habits)
 
 
 def dbrx(config: ConfigReader) -> Transformer:
     """DBRX: sixteen experts, norms without biases."""
     inner, blocks = config.table("attn_config"), config.table("ffn_config")
+    shape = sizes(config, 2048)
+    if blocks.size("hidden_size", limit="hidden", default=shape["hidden"]) != shape["hidden"]:
+        blocks.refuse("hidden_size", f"experts must be as wide as d_model={shape['hidden']}")
     kv_heads = inner.size("kv_n_heads", limit="kv_heads", default=config.size(*HEADS, limit="heads"))
     experts = Experts(
         experts=blocks.size("moe_num_experts", limit="experts"),
@@ -65,7 +77,7 @@ def dbrx(config: ConfigReader) -> Transformer:
         activation=blocks.table("ffn_act_fn").activation("name", default="silu"),
     )
     heads = attention(config, kv_heads=kv_heads)
-    return Transformer(**sizes(config, 2048), attention=heads, experts=experts, norm="layernorm-no-bias")
+    return Transformer(**shape, attention=heads, experts=experts, norm="layernorm-no-bias")
 
 
 def deepseek(config: ConfigReader) -> Transformer:
@@ -75,12 +87,15 @@ def deepseek(config: ConfigReader) -> Transformer:
     mtp = config.size("num_nextn_predict_layers", limit="layers", default=0, minimum=0)
     if mtp > 100:
         raise BadInput(f"num_nextn_predict_layers={mtp} is too many", config.where("num_nextn_predict_layers"))
-    experts = deepseek_experts(config, shape["layers"], third) if config.has("n_routed_experts") else None
-    all_sparse = experts is not None and all(experts.in_layer(layer) for layer in range(shape["layers"]))
+    first = 3 if config.data.get("model_type") == "deepseek_v3" else 0
+    experts, everywhere = None, False
+    if not config.is_null("n_routed_experts"):
+        given = deepseek_experts(config, shape["layers"], third, first_dense=first)
+        experts, everywhere = described(given, shape["layers"])
     return Transformer(
         **shape,
         attention=_latent(config),
-        mlp=None if all_sparse else gated(config),
+        mlp=None if everywhere else gated(config),
         experts=experts,
         mtp_layers=mtp,
     )
@@ -89,7 +104,7 @@ def deepseek(config: ConfigReader) -> Transformer:
 def _latent(config: ConfigReader) -> Attention:
     """Heads behind low-rank projections; a null q_lora_rank projects queries directly."""
     latent = LatentAttention(
-        q_rank=config.size("q_lora_rank", limit="hidden") if config.has("q_lora_rank") else None,
+        q_rank=None if config.is_null("q_lora_rank") else config.size("q_lora_rank", limit="hidden", default=1536),
         kv_rank=config.size("kv_lora_rank", limit="hidden"),
         nope_dim=config.size("qk_nope_head_dim", limit="head_dim"),
         rope_dim=config.size("qk_rope_head_dim", limit="head_dim"),
@@ -103,21 +118,30 @@ def _latent(config: ConfigReader) -> Attention:
 
 def deepseek_experts(config: ConfigReader, layers: int, correction_bias: bool, first_dense: int = 0) -> Experts:
     """Routed and shared experts; beyond the first dense layers, those whose number is a multiple of moe_layer_freq."""
+    kind = str(config.data.get("model_type"))
     first = config.size("first_k_dense_replace", limit="layers", default=first_dense, minimum=0)
     every = config.size("moe_layer_freq", limit="layers", default=1)
     ffn = config.size("moe_intermediate_size", limit="ffn")
-    shared = config.size("n_shared_experts", limit="experts", default=0, minimum=0) * ffn
+    own = {"deepseek_v2": 2, "deepseek_v3": 1, "glm4_moe": 1}.get(kind, 0)
+    own = 0 if config.is_null("n_shared_experts") else own
+    shared = config.size("n_shared_experts", limit="experts", default=own, minimum=0) * ffn
     if shared > LIMITS["ffn"]:
         raise BadInput(f"n_shared_experts times {ffn} is too wide", config.where("n_shared_experts"))
     groups = config.size("n_group", limit="experts", default=1) if config.has("n_group") else 1
+    number = config.size(*ROUTED, limit="experts")
+    config.must_divide("n_group", groups, number, "experts")
+    chosen = config.size("topk_group", limit="experts", default=groups) if groups > 1 else 1
+    if chosen > groups:
+        config.refuse("topk_group", f"a token's experts are among {groups} groups")
     return Experts(
-        experts=config.size("n_routed_experts", limit="experts"),
+        experts=number,
         groups=groups,
-        top_groups=config.size("topk_group", limit="experts", default=groups) if groups > 1 else 1,
-        top_k=top_k(config, "n_routed_experts"),
+        top_groups=chosen,
+        top_k=top_k(config, *ROUTED),
         ffn=ffn,
         activation=config.activation("hidden_act", default="silu"),
         shared_ffn=shared,
+        shared_bias=kind == "deepseek_v2" and config.flag("mlp_bias"),
         correction_bias=correction_bias,
         router_normalized=config.flag("norm_topk_prob", default=correction_bias),
         router_scale=config.number("routed_scaling_factor", default=2.5 if correction_bias else 1.0) or 1.0,
@@ -126,12 +150,13 @@ def deepseek_experts(config: ConfigReader, layers: int, correction_bias: bool, f
     )
 
 
-def top_k(config: ConfigReader, *experts: str) -> int:
-    """Experts per token, at most as many as there are."""
-    chosen = config.size("num_experts_per_tok", "moe_top_k", limit="top_k")
-    there = config.size(*experts, limit="experts")
+def top_k(config: ConfigReader, *experts: str, chosen: int | None = None, there: int | None = None) -> int:
+    """Experts per token, at most as many as there are; `chosen` and `there` are the family's own numbers."""
+    names = ("num_experts_per_tok", "moe_top_k", "experts_per_token")
+    chosen = config.size(*names, limit="top_k", default=chosen)
+    there = config.size(*experts, limit="experts", default=there)
     if chosen > there:
-        where = config.where("num_experts_per_tok", "moe_top_k")
+        where = config.where(*names)
         raise BadInput(f"a token cannot visit {chosen} of {there} experts", where)
     return chosen
 

@@ -11,8 +11,8 @@ from lockstep.errors import UnknownName
 from lockstep.types.plain import Json
 from lockstep.workload.architecture import Attention, Experts, Transformer
 from lockstep.workload.config_reader import ConfigReader
-from lockstep.workload.huggingface_decoders import attention, both_biases, gated, plain, sizes
-from lockstep.workload.huggingface_experts import qwen_moe, top_k
+from lockstep.workload.huggingface_decoders import attention, both_biases, gated, key_value_heads, plain, sizes
+from lockstep.workload.huggingface_experts import EXPERTS, ROUTED, described, qwen_moe, top_k
 from lockstep.workload.huggingface_layers import every, pattern, shortest
 from lockstep.workload.recurrent import DeltaNet, Mamba, Mamba2
 
@@ -22,13 +22,20 @@ LETTERS = {"M": "recurrent/none", "E": "none/experts", "*": "global/none", "-": 
 
 def _delta(config: ConfigReader) -> DeltaNet:
     """The recurrent layers of Qwen3-Next and Qwen3.5."""
+    heads = config.size("linear_num_value_heads", limit="heads", default=32)
+    key_heads = config.size("linear_num_key_heads", limit="heads", default=16)
+    config.must_divide("linear_num_key_heads", key_heads, heads, "linear_num_value_heads")
     return DeltaNet(
-        heads=config.size("linear_num_value_heads", limit="heads", default=32),
-        key_heads=config.size("linear_num_key_heads", limit="heads", default=16),
+        heads=heads,
+        key_heads=key_heads,
         key_dim=config.size("linear_key_head_dim", limit="head_dim", default=128),
         value_dim=config.size("linear_value_head_dim", limit="head_dim", default=128),
         conv=config.size("linear_conv_kernel_dim", limit="head_dim", default=4),
     )
+
+
+DENSE = ("qwen3_5", "qwen3_5_text")
+"""Model types without experts."""
 
 
 def qwen3_next(config: ConfigReader) -> Transformer:
@@ -36,8 +43,8 @@ def qwen3_next(config: ConfigReader) -> Transformer:
     interval = config.size("full_attention_interval", limit="layers", default=4)
     words = pattern(config, every(interval, "recurrent", "global"))
     heads = attention(config, head_dim=256, qk_norm="head", gated=True, **both_biases(config))
-    habits: Json = {"pattern": words, "recurrent": _delta(config)}
-    if not config.has("num_experts"):
+    habits: Json = {"pattern": words, "recurrent": _delta(config) if "recurrent" in words else None}
+    if config.data.get("model_type") in DENSE:
         return Transformer(**sizes(config, 32768), attention=heads, mlp=gated(config), **habits)
     shared = config.size("shared_expert_intermediate_size", limit="ffn", default=512)
     return qwen_moe(config, heads, shared, normalized=True, **habits)
@@ -48,11 +55,13 @@ def _mamba2(config: ConfigReader, hidden: int) -> Mamba2:
     heads = config.size("mamba_n_heads", limit="heads", default=128)
     inner = config.size("mamba_expand", limit="heads", default=2) * hidden
     given = config.data.get("mamba_d_head", "auto")
+    groups = config.size("mamba_n_groups", limit="heads", default=1)
+    config.must_divide("mamba_n_groups", groups, heads, "mamba_n_heads")
     return Mamba2(
         heads=heads,
         head_dim=inner // heads if given == "auto" else config.size("mamba_d_head", limit="head_dim"),
         state=config.size("mamba_d_state", limit="head_dim", default=256),
-        groups=config.size("mamba_n_groups", limit="heads", default=1),
+        groups=groups,
         conv=config.size("mamba_d_conv", limit="head_dim", default=4),
         chunk=config.size("mamba_chunk_size", limit="positions", default=256),
         bias=config.flag("mamba_proj_bias"),
@@ -96,7 +105,7 @@ def bamba(config: ConfigReader) -> Transformer:
         **shape,
         attention=attention(config, **both_biases(config)),
         mlp=gated(config),
-        recurrent=_mamba2(config, shape["hidden"]),
+        recurrent=_mamba2(config, shape["hidden"]) if "recurrent" in words else None,
         pattern=shortest(words),
     )
 
@@ -108,7 +117,7 @@ def jamba(config: ConfigReader) -> Transformer:
     step = config.size("attn_layer_period", limit="layers", default=8)
     first = config.size("attn_layer_offset", limit="layers", default=4, minimum=0)
     words = tuple("global" if layer % step == first else "recurrent" for layer in range(layers))
-    number = config.size("num_experts", "num_local_experts", limit="experts", default=16)
+    number = config.size(*EXPERTS, limit="experts", default=16)
     routed = config.size("expert_layer_period", limit="layers", default=2)
     begin = config.size("expert_layer_offset", limit="layers", default=1, minimum=0)
     given = config.data.get("mamba_dt_rank", "auto")
@@ -116,12 +125,13 @@ def jamba(config: ConfigReader) -> Transformer:
     if number > 1:
         experts = Experts(
             experts=number,
-            top_k=top_k(config, "num_experts", "num_local_experts"),
+            top_k=top_k(config, *EXPERTS),
             ffn=config.size("intermediate_size", limit="ffn"),
             activation=config.activation("hidden_act", default="silu"),
             router_normalized=False,
             dense_layers=tuple(layer for layer in range(layers) if layer % routed != begin),
         )
+        experts, _ = described(experts, layers)
     return Transformer(
         **shape,
         attention=attention(config),
@@ -135,7 +145,9 @@ def jamba(config: ConfigReader) -> Transformer:
             bias=config.flag("mamba_proj_bias"),
             conv_bias=config.flag("mamba_conv_bias", default=True),
             inner_norms=True,
-        ),
+        )
+        if "recurrent" in words
+        else None,
         pattern=shortest(words),
         positions="none",
     )
@@ -159,10 +171,15 @@ def nemotron_h(config: ConfigReader) -> Transformer:
     layers = len(listed) or len(letters if isinstance(letters, str) else "")
     shape = sizes(config, 4096, layers=layers) if layers else sizes(config, 4096)
     shape["layers"] = layers or shape["layers"]
+    tied = shape.pop("tied_embeddings")
+    groups = config.size("n_groups", "mamba_n_groups", limit="heads", default=8)
+    recurs = any(word.startswith("recurrent") for word in words)
+    if recurs:
+        config.must_divide("n_groups", groups, config.size("mamba_num_heads", limit="heads"), "mamba_num_heads")
     blocks = {word.partition("/")[2] for word in words}
     heads = Attention(
         heads=config.size("num_attention_heads", limit="heads"),
-        kv_heads=config.size("num_key_value_heads", limit="kv_heads"),
+        kv_heads=key_value_heads(config, config.size("num_attention_heads", limit="heads")),
         head_dim=config.size("head_dim", "attention_head_dim", limit="head_dim", default=128),
     )
     bias = config.flag("use_bias")
@@ -177,28 +194,31 @@ def nemotron_h(config: ConfigReader) -> Transformer:
             heads=config.size("mamba_num_heads", limit="heads"),
             head_dim=config.size("mamba_head_dim", limit="head_dim"),
             state=config.size("ssm_state_size", limit="head_dim"),
-            groups=config.size("n_groups", "mamba_n_groups", limit="heads", default=8),
+            groups=groups,
             conv=config.size("conv_kernel", "mamba_d_conv", limit="head_dim", default=4),
             chunk=config.size("chunk_size", "mamba_chunk_size", limit="positions", default=128),
             bias=bias,
             conv_bias=config.flag("use_conv_bias", "mamba_conv_bias", default=True),
         )
-        if any(word.startswith("recurrent") for word in words)
+        if recurs
         else None,
         pattern=shortest(words),
         positions="none",
+        notes=("tie_word_embeddings is ignored: the class of transformers has two tables",) if tied else (),
     )
 
 
 def _nemotron_experts(config: ConfigReader) -> Experts:
-    """Experts with squared ReLU, without gates, and a shared one."""
+    """Experts with squared ReLU, without gates, and a shared one, as wide as dense blocks where its width is 0."""
+    shared = config.size("moe_shared_expert_intermediate_size", limit="ffn", default=7688, minimum=0)
     return Experts(
-        experts=config.size("n_routed_experts", "num_local_experts", limit="experts"),
-        top_k=top_k(config, "n_routed_experts", "num_local_experts"),
+        experts=config.size(*ROUTED, limit="experts"),
+        top_k=top_k(config, *ROUTED),
         ffn=config.size("moe_intermediate_size", limit="ffn"),
         gated=False,
         activation=config.activation("mlp_hidden_act", default="relu2"),
-        shared_ffn=config.size("moe_shared_expert_intermediate_size", limit="ffn", default=0, minimum=0),
+        shared_ffn=shared or config.size("intermediate_size", limit="ffn"),
+        shared_bias=config.flag("mlp_bias"),
         correction_bias=True,
         router_scale=config.number("routed_scaling_factor", default=1.0) or 1.0,
     )

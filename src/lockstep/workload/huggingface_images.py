@@ -10,6 +10,7 @@ from lockstep.errors import BadInput
 from lockstep.workload.architecture import Attention, Mlp, Transformer
 from lockstep.workload.config_reader import ConfigReader
 from lockstep.workload.convnet import ConvNet
+from lockstep.workload.huggingface_heads import head_of, is_bare, labels, refuse_head
 from lockstep.workload.modulation import Modulation
 from lockstep.workload.patches import Patches
 
@@ -19,6 +20,9 @@ WIDER = {"bottleneck": 4, "basic": 1}
 
 def resnet(config: ConfigReader) -> ConvNet:
     """A ResNet with strides in its 3x3 convolutions, each stage twice as wide as the one before."""
+    name = head_of(config)
+    if name and not name.endswith("ForImageClassification"):
+        refuse_head(name, config)
     kind = config.data.get("layer_type", "bottleneck")
     if not isinstance(kind, str) or kind not in WIDER:
         config.refuse("layer_type", "blocks are bottleneck or basic")
@@ -37,7 +41,7 @@ def resnet(config: ConfigReader) -> ConvNet:
         bottleneck=kind == "bottleneck",
         width=width,
         channels=config.size("num_channels", limit="hidden", default=3),
-        classes=_classes(config, 1000),
+        classes=labels(config),
     )
 
 
@@ -45,16 +49,19 @@ def vit(config: ConfigReader) -> Transformer:
     """A ViT with its classifier, as `ViTForImageClassification`; without one, but with a pooler, as `ViTModel`."""
     hidden = config.size("hidden_size", limit="hidden", default=768)
     heads = config.size("num_attention_heads", limit="heads", default=12)
-    bare = config.words("architectures") == ["ViTModel"]
+    image, patch = _side(config, "image_size", 224), _side(config, "patch_size", 16)
+    if patch > image:
+        config.refuse("image_size", f"it is smaller than a patch of side {patch}")
+    bare = is_bare(head_of(config), "vit")
     return Transformer(
         name="vit",
         layers=config.size("num_hidden_layers", limit="layers", default=12),
         hidden=hidden,
         patches=Patches(
-            image=_side(config, "image_size", 224),
-            patch=_side(config, "patch_size", 16),
+            image=image,
+            patch=patch,
             channels=config.size("num_channels", limit="hidden", default=3),
-            classes=0 if bare else _classes(config, 2),
+            classes=0 if bare else labels(config),
         ),
         attention=Attention(
             heads=heads,
@@ -114,12 +121,6 @@ def dit(config: ConfigReader) -> Transformer:
         positions="none",
         norm="nonparametric",
     )
-
-
-def _classes(config: ConfigReader, default: int) -> int:
-    """Labels of the classifier."""
-    labels = config.data.get("id2label")
-    return len(labels) if isinstance(labels, dict) else config.size("num_labels", limit="vocab", default=default)
 
 
 def _side(config: ConfigReader, name: str, default: int) -> int:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from lockstep.errors import UnknownName
 from lockstep.workload.architecture import Experts, Transformer
 from lockstep.workload.config_reader import ConfigReader
-from lockstep.workload.huggingface_decoders import attention, both_biases, gated, plain, sizes, window
-from lockstep.workload.huggingface_experts import deepseek_experts, top_k
+from lockstep.workload.huggingface_decoders import LAYERS, attention, both_biases, gated, plain, sizes, window
+from lockstep.workload.huggingface_experts import EXPERTS, deepseek_experts, described, top_k
 
 WORDS = {
     "full_attention": "global", "sliding_attention": "local", "chunked_attention": "local", "attention": "global",
@@ -19,13 +19,21 @@ WORDS = {
 
 
 def pattern(config: ConfigReader, default: tuple[str, ...], **other: str) -> tuple[str, ...]:
-    """A word per layer from `layer_types`, in the words of `other` where they differ; `default` where it is absent."""
+    """A word per layer from `layer_types`, in the words of `other` where they differ; `default` where it is absent.
+
+    A model of fewer layers than `default` has, as one that is cut down to try it, has its first.
+    """
     name = "layer_types" if config.has("layer_types") else "layers_block_type"
     found, words = config.words(name), WORDS | other
     for value in found:
         if not isinstance(value, str) or value not in words:
             raise UnknownName(f"layer in {name}", str(value)[:40], WORDS, config.where(name))
-    return shortest(tuple(words[value] for value in found)) or default
+    return shortest(tuple(words[value] for value in found)) or cut(default, config.size(*LAYERS, limit="layers"))
+
+
+def cut(words: tuple[str, ...], layers: int) -> tuple[str, ...]:
+    """The shortest pattern of the first `layers` words."""
+    return shortest(words[:layers])
 
 
 def shortest(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -46,8 +54,8 @@ def gpt_oss(config: ConfigReader) -> Transformer:
     biases = both_biases(config, default=True)
     local = config.size("sliding_window", limit="positions", default=128)
     experts = Experts(
-        experts=config.size("num_local_experts", "num_experts", limit="experts", default=128),
-        top_k=config.size("num_experts_per_tok", "experts_per_token", limit="top_k", default=4),
+        experts=config.size(*EXPERTS, limit="experts", default=128),
+        top_k=top_k(config, *EXPERTS, chosen=4, there=128),
         ffn=config.size("intermediate_size", limit="ffn"),
         router_bias=True,
         in_bias=True,
@@ -73,24 +81,25 @@ def llama4(config: ConfigReader) -> Transformer:
     words = tuple(near if value else "nope" for value in rotated[:layers]) or every(interval, near, "nope")
     ffn = config.size("intermediate_size", limit="ffn")
     listed = config.words("moe_layers")
+    named = config.has("moe_layers")
     experts = Experts(
-        experts=config.size("num_local_experts", limit="experts"),
-        top_k=top_k(config, "num_local_experts"),
+        experts=config.size(*EXPERTS, limit="experts"),
+        top_k=top_k(config, *EXPERTS),
         ffn=ffn,
         shared_ffn=ffn,
         router_normalized=False,
-        every=1 if listed else config.size("interleave_moe_layer_step", limit="layers", default=1),
-        dense_layers=tuple(layer for layer in range(layers) if listed and layer not in listed),
+        every=1 if named else config.size("interleave_moe_layer_step", limit="layers", default=1),
+        dense_layers=tuple(layer for layer in range(layers) if named and layer not in listed),
     )
-    sparse = all(experts.in_layer(layer) for layer in range(layers))
+    there, everywhere = described(experts, layers)
     norm = "nonparametric" if config.flag("use_qk_norm", default=True) else "none"
     return Transformer(
         **shape,
         attention=attention(config, head_dim=128, window=chunk, chunked=chunk is not None, qk_norm=norm,
                             **both_biases(config)),
-        mlp=None if sparse else gated(config, ffn=("intermediate_size_mlp",)),
-        experts=experts,
-        pattern=shortest(words) if len(words) > 1 else words,
+        mlp=None if everywhere else gated(config, ffn=("intermediate_size_mlp",)),
+        experts=there,
+        pattern=cut(words, layers),
     )  # fmt: skip
 
 
@@ -105,16 +114,17 @@ def olmo3(config: ConfigReader) -> Transformer:
 
 def smollm3(config: ConfigReader) -> Transformer:
     """SmolLM3: Llama's block, every fourth layer without positions."""
+    shape = sizes(config, 32768, tied=True)
     rotated = config.words("no_rope_layers")
     interval = config.size("no_rope_layer_interval", limit="layers", default=4)
     words = tuple("attention" if value else "nope" for value in rotated) or every(interval, "attention", "nope")
     if config.flag("use_sliding_window"):
         config.refuse("use_sliding_window", "windows of layers without positions are not described")
     return Transformer(
-        **sizes(config, 32768, tied=True),
+        **shape,
         attention=attention(config, **both_biases(config)),
         mlp=gated(config),
-        pattern=shortest(words),
+        pattern=cut(words, shape["layers"]),
     )
 
 
@@ -137,6 +147,8 @@ def exaone4(config: ConfigReader) -> Transformer:
     local = window(config)
     far = "global" if local is None else "nope"
     words = pattern(config, every(4, "local", far) if local else (), full_attention=far)
+    if local is None and "local" in words:
+        config.refuse("layer_types", "layers of sliding attention need sliding_window")
     heads = attention(config, qk_norm="head", window=local)
     shape = sizes(config, 2048)
     return Transformer(**shape, attention=heads, mlp=gated(config), norm_placement="output", pattern=words)
@@ -144,7 +156,7 @@ def exaone4(config: ConfigReader) -> Transformer:
 
 def glm4(config: ConfigReader) -> Transformer:
     """GLM-4 of 2025: norms before and after each block, biases on queries, keys and values."""
-    heads = attention(config, head_dim=128, qkv_bias=config.flag("attention_bias"))
+    heads = attention(config, head_dim=128, qkv_bias=config.flag("attention_bias", default=True))
     return Transformer(**sizes(config, 131072), attention=heads, mlp=gated(config), norm_placement="sandwich")
 
 
@@ -162,8 +174,8 @@ def seed_oss(config: ConfigReader) -> Transformer:
 def granite_moe(config: ConfigReader) -> Transformer:
     """Granite 3 with experts in every layer."""
     experts = Experts(
-        experts=config.size("num_local_experts", limit="experts", default=8),
-        top_k=top_k(config, "num_local_experts"),
+        experts=config.size(*EXPERTS, limit="experts", default=8),
+        top_k=top_k(config, *EXPERTS),
         ffn=config.size("intermediate_size", limit="ffn"),
         activation=config.activation("hidden_act", default="silu"),
         shared_ffn=config.size("shared_intermediate_size", limit="ffn", default=0, minimum=0),
@@ -178,7 +190,7 @@ def glm4_moe(config: ConfigReader) -> Transformer:
     normed = dots or config.flag("use_qk_norm")
     biased, heads = config.flag("attention_bias"), config.size("num_attention_heads", limit="heads")
     experts = deepseek_experts(config, shape["layers"], True, first_dense=0 if dots else 1)
-    all_sparse = all(experts.in_layer(layer) for layer in range(shape["layers"]))
+    there, everywhere = described(experts, shape["layers"])
     return Transformer(
         **shape,
         attention=attention(
@@ -188,29 +200,32 @@ def glm4_moe(config: ConfigReader) -> Transformer:
             out_bias=dots and biased,
             qk_norm="head" if normed else "none",
         ),
-        mlp=None if all_sparse else gated(config),
-        experts=experts,
+        mlp=None if everywhere else gated(config),
+        experts=there,
     )
 
 
 def olmoe(config: ConfigReader) -> Transformer:
     """OLMoE: 64 small experts, norms over the full width of queries and keys."""
     experts = Experts(
-        experts=config.size("num_experts", limit="experts"),
-        top_k=top_k(config, "num_experts"),
+        experts=config.size(*EXPERTS, limit="experts"),
+        top_k=top_k(config, *EXPERTS),
         ffn=config.size("intermediate_size", limit="ffn"),
         activation=config.activation("hidden_act", default="silu"),
         router_normalized=config.flag("norm_topk_prob"),
     )
     heads = attention(config, qk_norm="full", **both_biases(config))
-    return Transformer(**sizes(config, 4096), attention=heads, experts=experts)
+    shape = sizes(config, 4096)
+    if heads.query_width != shape["hidden"]:
+        config.refuse("head_dim", f"the class norms all heads together over hidden_size={shape['hidden']}")
+    return Transformer(**shape, attention=heads, experts=experts)
 
 
 def minimax_m2(config: ConfigReader) -> Transformer:
     """MiniMax-M2: many experts, norms over the full width of queries and keys."""
     experts = Experts(
-        experts=config.size("num_local_experts", limit="experts"),
-        top_k=top_k(config, "num_local_experts"),
+        experts=config.size(*EXPERTS, limit="experts"),
+        top_k=top_k(config, *EXPERTS),
         ffn=config.size("intermediate_size", limit="ffn"),
         activation=config.activation("hidden_act", default="silu"),
         correction_bias=True,
@@ -222,8 +237,8 @@ def minimax_m2(config: ConfigReader) -> Transformer:
 def phimoe(config: ConfigReader) -> Transformer:
     """Phi-3.5-MoE: sixteen experts, norms with biases, a bias on the head."""
     experts = Experts(
-        experts=config.size("num_local_experts", limit="experts", default=16),
-        top_k=top_k(config, "num_local_experts"),
+        experts=config.size(*EXPERTS, limit="experts", default=16),
+        top_k=top_k(config, *EXPERTS),
         ffn=config.size("intermediate_size", limit="ffn"),
         activation=config.activation("hidden_act", default="silu"),
         router_normalized=False,

@@ -34,8 +34,18 @@ _SHARE = {
     0.5: "bamba glm4 glm4_moe nemotron phi",
 }
 """Share of a head that is rotated; all of it elsewhere."""
-EPSILON, BASE, SHARE = (
-    {kind: number for number, kinds in table.items() for kind in kinds.split()} for table in (_EPSILON, _BASE, _SHARE)
+_KV_HEADS = {
+    2: "ernie4_5 glm4 qwen3_5_moe qwen3_5_moe_text qwen3_next starcoder2",
+    4: "gemma2 gemma3 gemma3_text qwen3_5 qwen3_5_text qwen3_moe smollm3",
+    8: """bamba glm4_moe gpt_oss jamba llama4 llama4_text minimax_m2 ministral3 mistral mixtral nemotron_h phimoe
+    qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text seed_oss""",
+    16: "gemma qwen2_moe qwen3_vl_moe qwen3_vl_moe_text",
+    32: "dots1 exaone4 qwen2 qwen3 qwen3_vl qwen3_vl_text",
+}
+"""Key and value heads where a file lets them out; as many as query heads elsewhere, and where it says null."""
+EPSILON, BASE, SHARE, KV_HEADS = (
+    {kind: number for number, kinds in table.items() for kind in kinds.split()}
+    for table in (_EPSILON, _BASE, _SHARE, _KV_HEADS)
 )
 
 
@@ -68,6 +78,10 @@ def _rotary(kind: str, config: ConfigReader) -> Rotary:
         "mscale": stretch.number("mscale", default=1.0),
         "mscale_all_dim": stretch.number("mscale_all_dim", default=0.0) if stretch.data.get("mscale_all_dim") else 0.0,
     }
+    if (numbers["share_frac"] or 0.0) > 1.0:
+        one = config if config.has("partial_rotary_factor", "rotary_pct") else stretch
+        name = next(name for name in ("partial_rotary_factor", "rotary_pct") if one.has(name))
+        one.refuse(name, "at most all of a head is rotated")
     original = "original_max_position_embeddings"
     return Rotary(
         scaling="none" if scaling == "default" else str(scaling)[:40],

@@ -32,11 +32,14 @@ def mamba(config: ConfigReader) -> Transformer:
 def mamba2(config: ConfigReader) -> Transformer:
     """Mamba-2: the same with heads."""
     hidden = config.size("hidden_size", limit="hidden", default=4096)
+    heads = config.size("num_heads", limit="heads", default=128)
+    groups = config.size("n_groups", limit="heads", default=8)
+    config.must_divide("n_groups", groups, heads, "num_heads")
     mixer = Mamba2(
-        heads=config.size("num_heads", limit="heads", default=128),
+        heads=heads,
         head_dim=config.size("head_dim", limit="head_dim", default=64),
         state=config.size("state_size", limit="head_dim", default=128),
-        groups=config.size("n_groups", limit="heads", default=8),
+        groups=groups,
         conv=config.size("conv_kernel", limit="head_dim", default=4),
         chunk=config.size("chunk_size", limit="positions", default=256),
         bias=config.flag("use_bias"),

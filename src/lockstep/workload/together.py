@@ -24,6 +24,8 @@ def check_input(model: Transformer) -> None:
         return
     if model.vocab or model.mlm_head or model.token_types or model.mtp_layers or model.head_bias:
         raise BadInput("a model of patches reads no text: leave out vocab and what belongs to it", "patches")
+    if model.classifier is not None:
+        raise BadInput("a classifier of images is patches.classes", "classifier")
     if model.attention.causal:
         raise BadInput("patches attend to one another in both directions; set attention.causal to false", "patches")
     if model.modulation and (model.norm_placement != "pre" or model.parallel_block or model.pattern or model.experts):
@@ -36,6 +38,10 @@ def check_together(model: Transformer) -> None:
         raise BadInput(f"a parallel block needs norm_placement pre, got {model.norm_placement!r}", "model")
     if model.mlm_head and model.attention.causal:
         raise BadInput("mlm_head belongs to an encoder; set attention.causal to false", "model")
+    if (model.head_bias or model.tied_embeddings) and model.attention.causal and not model.has_head:
+        raise BadInput("without a projection onto the vocabulary, head_bias and tied_embeddings are false", "model")
+    if model.headless and (model.classifier or model.mlm_head):
+        raise BadInput("headless goes with neither classifier nor mlm_head", "headless")
     if model.encoder_layers:
         _check_encoder(model)
     _check_kinds(model)

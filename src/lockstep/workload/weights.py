@@ -77,8 +77,8 @@ def embedding_weights(model: Transformer) -> tuple[Weight, ...]:
 
 @lru_cache(maxsize=256)
 def head_weights(model: Transformer) -> tuple[Weight, ...]:
-    """What follows the last layer: final norm, projection onto the vocabulary unless tied, pooler, MLM head; an image's
-    classifier or pixels.
+    """What follows the last layer: final norm, projection onto the vocabulary unless tied, pooler, MLM head,
+    classifier; an image's classifier or pixels.
     """
     hidden = model.hidden
     found = list(_norm(model, "final norm")) if model.final_norm else []
@@ -92,9 +92,14 @@ def head_weights(model: Transformer) -> tuple[Weight, ...]:
         found.append(Weight("head", "head", (model.vocab, hidden), "vocab"))
     if model.head_bias:
         found.append(Weight("head bias", "head", (model.vocab,), "vocab"))
+    if model.mlm_head and model.head_bias and not model.tied_embeddings:
+        # The class of a projection of its own keeps the bias of the tied one too (modeling_bert.py, 5.24).
+        found.append(Weight("mlm head bias", "head", (model.vocab,), "vocab"))
     if model.pooler:
         found.append(Weight("pooler", "head", (hidden, hidden), per_sequence=True))
         found.append(Weight("pooler bias", "head", (hidden,)))
+    if model.classifier is not None:
+        found.extend(model.classifier.weights(hidden))
     if model.patches is not None:
         found.extend(model.patches.head_weights(hidden))
     if model.modulation is not None:
@@ -204,6 +209,10 @@ def _experts(hidden: int, experts: Experts) -> Iterator[Weight]:
     if experts.shared_ffn:
         for name in inward:
             yield Weight(f"shared {name}", "shared_experts", (hidden, experts.shared_ffn), "tensor")
+            if experts.shared_bias:
+                yield Weight(f"shared {name} bias", "shared_experts", (experts.shared_ffn,), "tensor")
         yield Weight("shared down", "shared_experts", (experts.shared_ffn, hidden), "tensor")
+        if experts.shared_bias:
+            yield Weight("shared down bias", "shared_experts", (hidden,))
     if experts.shared_gate:
         yield Weight("shared gate", "router", (hidden, 1))

@@ -142,6 +142,7 @@ def refuse_shape(model: Transformer, no: Refusals) -> None:
     no.when(model.parallel_block, "attention and feed-forward in parallel")
     no.when(model.embedding_norm, "a norm on embeddings")
     no.when(model.head_bias, "a bias in the output layer")
+    no.when(attention.causal and not model.has_head, "a last layer without a projection onto the vocabulary")
     no.when(bool(model.extra_positions), "extra rows of learned positions")
     no.when(attention.qk_norm not in ("none", "head"), f"query and key norms of kind {attention.qk_norm}")
     no.when(bool(attention.first_local), "windows that begin after the first layers")
@@ -174,7 +175,7 @@ def _refuse_experts(model: Transformer, experts: Experts, no: Refusals) -> None:
     no.when(bool(mlp and mlp.gated != experts.gated), "experts with another activation than the dense layers")
     no.when(experts.shared_gate, "a gate on the shared expert")
     no.when(experts.router_bias, "a bias in the router")
-    no.when(experts.in_bias or experts.out_bias, "biases in experts")
+    no.when(experts.in_bias or experts.out_bias or experts.shared_bias, "biases in experts")
     no.when(_biases(model) == {True}, "biases in every linear layer except the experts'")
     alone = experts.top_k == 1 and experts.router_normalized
     no.when(alone, "top-1 routing with normalized weights: it uses the router's own weight")

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from lockstep.errors import Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner import Estimate, assumptions, plan
+from lockstep.planner import Estimate, assumptions, not_counted, plan
 from lockstep.planner import estimate as estimate_layout
 from lockstep.planner.from_file import imported
 from lockstep.planner.guide.difference import Difference, differences
 from lockstep.planner.guide.draft import Draft, Finding, Rule
 from lockstep.planner.guide.rules import RULES
+from lockstep.planner.utilisation import plain_mfu
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown
 from lockstep.units import format_slower, format_time
@@ -82,12 +83,13 @@ class Guidance(Shown):
             "gpus": self.job.devices,
             **picked(self, "feasible layout"),
             "step_time_s": None if self.estimate is None else self.estimate.step_time_s,
-            "mfu_frac": None if self.estimate is None else self.estimate.mfu_frac,
+            **plain_mfu(None if self.estimate is None else self.estimate.utilisation),
             "slower_frac": self.slower_frac,
             "lost": None if self.lost is None else {"part": self.lost[0], "seconds": self.lost[1]},
             "optimum": plain(self.optimum),
             "rules": [_rule(rule, finding) for rule, finding in self.findings],
             "differences": plain(self.differences),
+            "not_counted": list(not_counted(self.job)),
             "assumptions": list(assumptions(self.job, self.cluster, self.layout)),
             **imported(self.job),
         }

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
+from lockstep.planner.utilisation import plain_mfu
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown
 from lockstep.units import format_count, format_flops, format_frac, format_size, format_time
@@ -198,7 +199,7 @@ def _stretch(one: Predicted) -> Json:
         "step_time_s": one.step_time_s,
         "hidden_s": one.hidden_s,
         "breakdown_s": found.step.breakdown_s(),
-        "mfu_frac": one.quantity("mfu_frac"),
+        **plain_mfu(one.estimate.utilisation),
         "tokens_per_s_per_gpu": one.quantity("tokens_per_s_per_gpu"),
         "memory_frac": float(found.memory.used_frac),
         "interval": found.interval.to_dict(),

@@ -16,10 +16,10 @@ from itertools import product, repeat
 from types import NoneType
 from typing import Any, TypeVar, cast
 
-from lockstep.errors import LONGEST, BadInput, option_hint
+from lockstep.errors import LONGEST, BadInput, option_hint, shown
 from lockstep.rows import listed
 from lockstep.units import NUMBER, TIME, parse_integer
-from lockstep.verbs.words.kinds import Kind, Signature, kind_of, lacking, shown, signature
+from lockstep.verbs.words.kinds import Kind, Signature, kind_of, lacking, signature
 from lockstep.verbs.words.plan_file import plan_given
 from lockstep.verbs.words.run_file import ACCEPT, RunFile
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from lockstep.errors import LONGEST, BadInput
+from lockstep.errors import BadInput, shown
 from lockstep.verbs.words.option import Argument, Declared, Named, annotated, declared_of, resolved
 from lockstep.verbs.words.quantity import Unit
 
@@ -246,14 +246,3 @@ def _wanted(part: Any) -> str:
     if issubclass(origin, Mapping):
         return "a mapping of names to values"
     return "a list" if issubclass(origin, Iterable) else "a function"
-
-
-def shown(value: Any) -> str:
-    """A value for a message, in at most LONGEST letters: numbers and short text as they are, objects by their class."""
-    if isinstance(value, str | bytes | bool | float) or value is None:
-        text = repr(value[: LONGEST + 1] if isinstance(value, str | bytes) else value)
-    elif isinstance(value, int):
-        text = str(value) if value.bit_length() < 4 * LONGEST else "a number that is too large"
-    else:
-        text = f"an object of {type(value).__name__}"
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

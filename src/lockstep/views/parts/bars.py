@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lockstep.units import format_frac, format_time
+from lockstep.units import format_time
 from lockstep.views.parts.figure import INK, ON_BAR, PALETTE, is_dark, times_on
+from lockstep.views.parts.reading import mfu_column, notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -73,13 +74,14 @@ def steps(
     """A bar per step, cut into its parts, with its time and utilisation behind it."""
     parts = [one.step.breakdown_s() for one in found]
     shown = [part for part in words if any(one[part] > LEAST_FRAC * sum(one.values()) for one in parts)]
+    note, used = mfu_column([one.utilisation for one in found])
     stacked(
         axes, names, {words[part]: [one[part] for one in parts] for part in shown},
-        [f"{format_time(one.step_time_s)}, {format_frac(one.mfu_frac)} MFU" for one in found],
+        [f"{format_time(one.step_time_s)}, {mfu} MFU" for one, mfu in zip(found, used, strict=True)],
         colours={words[part]: PART_COLOURS[part] for part in shown}, inches=inches, room=1.4,
     )  # fmt: skip
     times_on(axes.xaxis)
-    axes.set_xlabel("exposed time of a step by part")
+    axes.set_xlabel(notes("exposed time of a step by part", note))
 
 
 def rows(axes: Axes, names: Sequence[str]) -> None:

@@ -130,9 +130,10 @@ def _verdict(answer: Diagnosis, seen: Measured, out: Console) -> None:
         title = "As predicted." if beside.as_predicted else _said(beside)
         out.print(Text(title, style="bold green" if beside.as_predicted else "bold yellow"))
         out.print(
-            f"{format_time(seen.step_time_s, 4)} per step ({over}{spread}), {format_frac(answer.mfu_frac or 0.0)} MFU; "
+            f"{format_time(seen.step_time_s, 4)} per step ({over}{spread}), "
+            f"{format_frac(answer.mfu_frac or 0.0)} {found.utilisation.name}; "
             f"predicted {format_time(found.step_time_s)}, {format_time(low)} to {format_time(high)} in "
-            f"{format_frac(found.interval.level_frac)} of cases, {format_frac(found.mfu_frac)} MFU."
+            f"{format_frac(found.interval.level_frac)} of cases, {format_frac(found.mfu_frac)}."
         )
         if beside.replayed_s is not None:
             off = round(beside.replayed_s / seen.step_time_s - 1, 4) + 0.0

@@ -9,7 +9,7 @@ import numpy as np
 from lockstep.types.plain import Json
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_time
 from lockstep.views import campaign as view
-from lockstep.web.parts import figure, with_best
+from lockstep.web.parts import figure, uncounted, with_best
 from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Field, Screen
 from lockstep.web.sections import sections
 
@@ -40,7 +40,7 @@ def data(found: Campaign, asked: Asked) -> Json:
     return {
         "title": f"{one.job.model.name} on {one.job.devices} x {one.cluster.device.name}",
         "layout": f"{format_count(run.work.tokens)} {one.job.unit} in {format_time(run.wall_s)}",
-        "figures": figures,
+        "figures": figures + uncounted(one.job),
         "days": histogram(found),
         "blocks": sections(view.render_days, found),
     }
