@@ -23,7 +23,7 @@ STACK = "hf-trainer"
 KINDS = {word: kind for kind, word in ROTATIONS.items()}
 STRATEGIES = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2")
 """Of FSDP 1, which counts them from 1."""
-STAGES = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "HYBRID_SHARD": 3, "HYBRID_SHARD_ZERO2": 2}
+STAGES = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "NO_SHARD": 0, "HYBRID_SHARD": 3, "HYBRID_SHARD_ZERO2": 2}
 FSDP, AXES, MEGATRON = "fsdp_config.fsdp_", "parallelism_config.parallelism_config_", "megatron_lm_config.megatron_lm_"
 BARE = {"fsdp_config": "fsdp_", "dynamo_config": "dynamo_"}
 """Sections whose words may be written with or without this beginning; it is put before those that lack it."""
@@ -62,7 +62,7 @@ def accelerate(said: Said, name: str, model: Model | None) -> Imported:
     _format(found, said)
     if "distributed_type" not in said:
         raise said.refuse("distributed_type", "is missing; Accelerate reads no file without it")
-    PLUGINS.get(said["distributed_type"], lambda *_: None)(found, said)
+    PLUGINS.get(said["distributed_type"], _replicated)(found, said)
     _comments(found, said)
     return found
 
@@ -82,6 +82,11 @@ def _format(found: Imported, said: Said) -> None:
         found.set(found.words, fp8_scaling={"TE": "delayed", "AO": "current"}.get(backend))
 
 
+def _replicated(found: Imported, said: Said) -> None:
+    """DDP, or one process."""
+    found.layout["zero"] = 0
+
+
 def _fsdp(found: Imported, said: Said) -> None:
     _axes(found, said)
     shard = 0
@@ -93,14 +98,14 @@ def _fsdp(found: Imported, said: Said) -> None:
     else:
         strategy = said[f"{FSDP}sharding_strategy"].upper()
         strategy = STRATEGIES[int(strategy) - 1] if strategy.isdigit() else strategy
-        found.set(found.layout, zero=STAGES.get(strategy))
+        found.layout["zero"] = STAGES[strategy]
         shard = _within_nodes(said) if strategy.startswith("HYBRID") else 0
     copies, sharded = said[f"{AXES}dp_replicate_size"], said[f"{AXES}dp_shard_size"]
     if copies > 1:
         shard = sharded * found.layout.get("cp", 1)
     found.set(found.layout, shard=shard or None)
     if said[f"{FSDP}offload_params"]:
-        found.layout["offload"] = "parameters"
+        found.offload_parameters()
     if said[f"{FSDP}activation_checkpointing"]:
         found.layout["recompute"] = "full"
     # FSDP reduces in the format of its products, of fp8 in bf16 (set_mixed_precision).
@@ -138,7 +143,7 @@ def _deepspeed(found: Imported, said: Said) -> None:
     if file and file != "none":
         said.leave("deepspeed_config.deepspeed_config_file", "the words of that file: read it as MODEL@FILE")
         return
-    found.set(found.layout, zero=said["deepspeed_config.zero_stage"] or None)
+    found.layout["zero"] = said["deepspeed_config.zero_stage"]
     for part, state in (("optimizer", "optimizer"), ("param", "parameters")):
         device = said[f"deepspeed_config.offload_{part}_device"]
         if device == "nvme":
@@ -155,8 +160,7 @@ def _megatron(found: Imported, said: Said) -> None:
         layout["etp"] = said[f"{MEGATRON}expert_tensor_parallel_size"]
     if layout.get("tp", 1) > 1 and said[f"{MEGATRON}sequence_parallelism"]:
         layout["sequence_parallel"] = True
-    if said[f"{MEGATRON}use_distributed_optimizer"]:
-        layout["zero"] = 1
+    layout["zero"] = int(said[f"{MEGATRON}use_distributed_optimizer"])
     layout["recompute"] = said[f"{MEGATRON}recompute_granularity"]
     if said[f"{MEGATRON}optimizer_cpu_offload"]:
         layout["offload"] = "optimizer"

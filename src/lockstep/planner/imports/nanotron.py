@@ -35,8 +35,8 @@ def nanotron(said: Said, name: str, model: Model | None) -> Imported:
     found.set(layout, schedule=schedule if axes["pp"] > 1 and schedule != "1f1b" else None)
     if said["parallelism.recompute_layer"]:
         layout["recompute"] = "full"
-    if said["optimizer.zero_stage"]:
-        layout["zero"] = 1
+    # A higher stage shards no more than the first (helpers.py).
+    layout["zero"] = min(1, said["optimizer.zero_stage"])
     micro, steps = (_needed(said, f"tokens.{one}") for one in ("micro_batch_size", "batch_accumulation_per_replica"))
     layout["micro_batch"] = micro
     words |= {"batch": axes["dp"] * micro * steps, "gpus": axes["dp"] * found.dense_ranks}

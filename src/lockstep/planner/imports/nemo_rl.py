@@ -148,7 +148,7 @@ def _dtensor(found: Imported, said: Said) -> list[str]:
     if said[f"{DTENSOR}activation_checkpointing"]:
         layout["recompute"] = "full"
     if said[f"{DTENSOR}cpu_offload"]:
-        layout["offload"] = "parameters"
+        found.offload_parameters()
     called = said["policy.optimizer.name"]
     if called.rpartition(".")[2].lower() not in ("adamw", "adam"):
         said.leave("policy.optimizer.name", "an optimizer that is not described; AdamW is taken")
@@ -170,8 +170,7 @@ def _megatron(found: Imported, said: Said) -> list[str]:
         layout["sequence_parallel"] = True
     if said[f"{MEGATRON}activation_checkpointing"]:
         layout["recompute"] = "full"
-    if said[f"{MEGATRON}optimizer.use_distributed_optimizer"]:
-        layout["zero"] = 1
+    layout["zero"] = int(said[f"{MEGATRON}optimizer.use_distributed_optimizer"])
     if said[f"{MEGATRON}optimizer.optimizer_cpu_offload"]:
         layout["offload"] = "optimizer"
     found.set(words, optimizer="sgd" if said[f"{MEGATRON}optimizer.optimizer"] == "sgd" else None)

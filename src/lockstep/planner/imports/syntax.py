@@ -86,13 +86,14 @@ class Reader:
             raise self.refuse(f"calls more than {MOST_CALLS} functions of this file within one another", function)
         self.depth += 1
         names = {**self._defaults(function), **given}
+        found: Value = FREE
         for statement in function.body:
             if isinstance(statement, ast.Return):
-                self.depth -= 1
-                return FREE if statement.value is None else self.value(statement.value, names)
+                found = FREE if statement.value is None else self.value(statement.value, names)
+                break
             self._statement(statement, names)
         self.depth -= 1
-        return FREE
+        return found
 
     def _defaults(self, function: ast.FunctionDef) -> dict[str, Value]:
         arguments = function.args

@@ -98,6 +98,7 @@ def sharding(found: Imported, said: Said) -> None:
         raise said.refuse(f"{AXES}data_parallel_shard_degree", "must be -1 or at least 1, got 0")
     cp = found.layout.get("cp", 1)
     if sharded == 1 and cp == 1:
+        found.layout["zero"] = 0
         return
     reshard, staged = said[f"{AXES}fsdp_reshard_after_forward"], found.layout.get("pp", 1) > 1
     found.layout["zero"] = 2 if reshard == "never" or (reshard == "default" and staged) else 3
@@ -115,7 +116,7 @@ def training(found: Imported, said: Said) -> None:
     found.words["batch"] = batch if batch > 0 else lambda devices: local * found.replicas(devices)
     found.words["seq"] = said["training.seq_len"]
     if said["training.enable_cpu_offload"]:
-        found.layout["offload"] = "parameters"
+        found.offload_parameters()
 
 
 def pipeline(found: Imported, said: Said) -> None:

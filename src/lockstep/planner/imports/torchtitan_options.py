@@ -51,6 +51,8 @@ def prepared(text: Text) -> Text:
         if name in words and words[name] != value:
             repeated.setdefault(name, str(words[name]))
         words[name] = _listed(value)
+    if text.shape == "python" and POLICY in words and words[POLICY] is None:
+        words[POLICY] = "none"
     if POLICY not in words and (alone := ALONE.search(text.raw)) is not None:
         words[POLICY], lines[POLICY] = alone[1], text.raw.count("\n", 0, alone.start(1)) + 1
     return replace(text, words=words, lines=lines, repeated=repeated)
@@ -186,10 +188,7 @@ def _formats(found: Imported, said: Said) -> None:
 
 
 def _recompute(found: Imported, said: Said) -> None:
-    """A policy that is None is written so in Python."""
     policy = said[POLICY]
-    if POLICY in said.text.words and said.text.words[POLICY] is None:
-        policy = "none"
     if policy in ("SelectiveAC", "selective"):
         older.by_operation(found)
     elif policy in ("FullAC", "full"):

@@ -120,7 +120,7 @@ def _fsdp(found: Imported, said: Said) -> None:
     found.layout["zero"] = 3 if said[f"{FSDP}reshard_after_forward"] or said[f"{ACTOR}strategy"] == "fsdp" else 2
     found.set(found.layout, shard=size if size > 0 else None)
     if said[f"{FSDP}offload_policy"] and said[f"{ACTOR}strategy"] == "fsdp2":
-        found.layout["offload"] = "parameters"
+        found.offload_parameters()
     if said[f"{MODEL}enable_gradient_checkpointing"]:
         found.layout["recompute"] = "full"
     if said[f"{MODEL}enable_activation_offload"]:
@@ -147,8 +147,7 @@ def _megatron(found: Imported, said: Said) -> None:
         layout["etp"] = cut
     if layout.get("tp", 1) > 1 and said[f"{MEGATRON}sequence_parallel"]:
         layout["sequence_parallel"] = True
-    if said[f"{MEGATRON}use_distributed_optimizer"]:
-        layout["zero"] = 1
+    layout["zero"] = int(said[f"{MEGATRON}use_distributed_optimizer"])
     if said[f"{ACTOR}optim.override_optimizer_config.optimizer_cpu_offload"]:
         layout["offload"] = "optimizer"
     _recompute(found, said)
@@ -181,7 +180,7 @@ def _fine_tuned(found: Imported, said: Said, model: Model | None) -> Imported:
     micro = said["data.micro_batch_size_per_gpu"]
     found.set(found.layout, micro_batch=micro or None)
     if said["model.fsdp_config.cpu_offload"] and said["model.fsdp_config.offload_params"]:
-        found.layout["offload"] = "parameters"
+        found.offload_parameters()
     if said["model.enable_gradient_checkpointing"]:
         found.layout["recompute"] = "full"
     if said["model.lora_rank"]:
