@@ -14,6 +14,7 @@ from lockstep.workload import model
 
 SAMPLES = Path(__file__).parent / "imports_samples"
 FSDP = "distributed_type: FSDP\nnum_processes: 16\nnum_machines: 2\nmixed_precision: bf16\nfsdp_config:\n"
+BATCH = "# TrainingArguments: per_device_train_batch_size=2, gradient_accumulation_steps=4\n"
 AXES = "  fsdp_version: 2\nparallelism_config:\n"
 
 
@@ -97,7 +98,9 @@ def test_every_strategy_of_fsdp_1_is_a_stage(strategy: str, layout: dict[str, An
 
 
 def test_fsdp_2_reads_one_word_alone_and_says_so_of_the_other() -> None:
-    found = read(f"{FSDP}  fsdp_version: '2'\n  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_reshard_after_forward: 'false'\n")
+    found = read(
+        f"{FSDP}  fsdp_version: '2'\n  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_reshard_after_forward: 'false'\n"
+    )
     assert found.layout == {"zero": 2}
     assert classes(found)["fsdp_config.fsdp_sharding_strategy"] == "harmless"
 
@@ -121,13 +124,13 @@ def test_replicas_are_ddp_and_not_the_best_of_a_plan(tmp_path: Path) -> None:
 
 def test_sequences_split_by_deepspeed_are_context_parallelism_by_all_to_all() -> None:
     text = f"{FSDP}{AXES}  parallelism_config_sp_size: 4\n  parallelism_config_dp_shard_size: 4\n"
-    found = read(text.replace("FSDP", "DEEPSPEED", 1).replace("  fsdp_version: 2\n", "  fsdp_version: 2\n"))
+    found = read(text.replace("FSDP", "DEEPSPEED", 1))
     assert found.layout == {"cp": 4, "zero": 2}
     assert (found.words["cp_kind"], found.words["stack"]) == ("all-to-all", "deepspeed")
 
 
 def test_comments_of_an_export_say_the_batch_and_cost_no_time() -> None:
-    found = read("# TrainingArguments: per_device_train_batch_size=2, gradient_accumulation_steps=4\n" + FSDP + "  fsdp_version: 2\n")
+    found = read(BATCH + FSDP + "  fsdp_version: 2\n")
     assert found.layout["micro_batch"] == 2
     assert found.words["batch"](16) == 128
     read("# " + "LoraConfig(r=1 " * 60_000 + "\n" + FSDP + "  fsdp_version: 2\n")

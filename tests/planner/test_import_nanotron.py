@@ -54,9 +54,9 @@ def test_biases_windows_and_experts_are_parts_of_the_model() -> None:
     qwen = LLAMA.replace("is_llama_config: true", "is_qwen2_config: true\n    attention_bias: true")
     assert shaped(qwen).attention.qkv_bias
     assert shaped(LLAMA.replace("use_cache: true", "sliding_window_size: 512")).attention.window == 512
-    mixture = shaped(EXPERTS)
-    assert mixture.experts is not None
-    assert (mixture.experts.experts, mixture.experts.top_k, mixture.experts.ffn, mixture.experts.shared_ffn) == (8, 1, 768, 768)
+    mixture = shaped(EXPERTS).experts
+    assert mixture is not None
+    assert (mixture.experts, mixture.top_k, mixture.ffn, mixture.shared_ffn) == (8, 1, 768, 768)
     some = shaped(EXPERTS.replace("top_k: 1", "top_k: 1\n      layers: [0, 5]"))
     assert some.experts is not None
     assert [some.experts.in_layer(layer) for layer in range(12)] == [layer in (0, 5) for layer in range(12)]

@@ -169,7 +169,7 @@ def test_one_of_several_functions_is_named_behind_the_file(tmp_path: Path) -> No
         for name, size in (("small", 1), ("large", 4))
     )
     (file := tmp_path / "configs.py").write_text(PYTHON.partition("\n\n")[0] + functions, encoding="utf-8")
-    with pytest.raises(BadInput, match="several configurations.*llama3_8b_small, llama3_8b_large"):
+    with pytest.raises(BadInput, match=r"several configurations.*llama3_8b_small, llama3_8b_large"):
         lockstep.estimate(file, "dgx-h100:1")
     found = lockstep.estimate(f"{file}::llama3_8b_large", "dgx-h100:1")
     assert (found.layout.micro_batch, found.job.recipe.seq, found.job.model.name) == (4, 2048, "llama3-8b")

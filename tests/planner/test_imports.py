@@ -16,7 +16,7 @@ from lockstep.errors import BadInput, Infeasible
 from lockstep.layout import Job, Layout, Recipe, broken_by
 from lockstep.planner.export import TARGETS
 from lockstep.planner.export.refusals import Placed
-megatron: Any = None
+from lockstep.planner.imports import recognised
 from lockstep.verbs.estimate import read_asked
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.shared import LayoutWords
@@ -348,7 +348,7 @@ def test_cuda_graphs_and_an_exchange_beside_other_passes_go_to_megatron_and_back
     (file := tmp_path / "run.sh").write_text(TARGETS["megatron"](placed), encoding="utf-8")
     found = lockstep.estimate(file, "dgx-h100:1").job.recipe
     assert (found.cuda_graphs, found.overlap_ep) == (graphs, "passes")
-    read = megatron(file.read_text(encoding="utf-8") + " --cuda-graph-impl local", "run", None)
+    read = recognised(file.read_text(encoding="utf-8") + " --cuda-graph-impl local", "run")
     assert read is not None
     assert any("cuda-graph-impl" in one for one in read.unread)
     with pytest.raises(Infeasible, match="--overlap-ep passes"):

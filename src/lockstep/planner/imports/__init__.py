@@ -90,7 +90,7 @@ def recognised(
     folder: Path | None = None,
     chosen: str = "",
 ) -> Imported | None:
-    """`read_run` of a text that is called `file` and may name others in a folder; of Python, a function of that name."""
+    """`read_run` of a text that is called `file` and may name others in a folder; `chosen` is a function of Python."""
     shape = "python" if is_python(text) else shape_of(text)
     formats = [one for one in map(format_of, READERS) if shape in one.shapes and _may_be(one, text)]
     if shape is None or not formats:

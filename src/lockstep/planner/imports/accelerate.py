@@ -41,7 +41,9 @@ def prepared(text: Text) -> Text:
     """The same words, each written in the one way that the format has."""
     named = {word: _named(word) for word in text.words}
     words = {named[word]: value for word, value in text.words.items()}
-    return replace(text, words=words, lines={**text.lines, **{named.get(word, word): at for word, at in text.lines.items()}})
+    return replace(
+        text, words=words, lines={**text.lines, **{named.get(word, word): at for word, at in text.lines.items()}}
+    )
 
 
 def _named(word: str) -> str:

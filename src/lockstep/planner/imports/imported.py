@@ -37,7 +37,7 @@ class Imported:
         self.layout |= {name: value for name, value in values.items() if value > 1}
 
     def offload_parameters(self) -> None:
-        """Parameters wait in host memory; at stage 2, which keeps them for the backward pass, they are gathered first."""
+        """Parameters wait in host memory; stage 2, which keeps them for the backward pass, gathers them first."""
         self.layout["offload"] = "parameters"
         if self.layout.get("zero") == 2:
             self.layout["zero"] = 3

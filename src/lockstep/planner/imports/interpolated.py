@@ -54,7 +54,9 @@ class _Resolver:
         """The value of a word."""
         if word not in self.known:
             if word in self.open or len(self.open) >= MOST_NESTED:
-                raise BadInput(f"{word} refers to itself, or through more than {MOST_NESTED} words", self.text.where(word))
+                raise BadInput(
+                    f"{word} refers to itself, or through more than {MOST_NESTED} words", self.text.where(word)
+                )
             said = self.text.words[word]
             self.open.append(word)
             self.known[word] = self._resolved(said, word) if isinstance(said, str) and "${" in said else said

@@ -111,8 +111,9 @@ def _experts(said: Said, layers: int, ffn: int) -> Json:
     shared = said[f"{EXPERTS}shared_expert_intermediate_size"] or ffn
     dense = [] if chosen == [-1] else [one for one in range(layers) if one not in chosen]
     if said[f"{EXPERTS}enable_shared_expert"]:
+        biased = said[f"{SHAPE}attention_bias"]
         return experts | {"model_type": "qwen2_moe", "moe_intermediate_size": each, "mlp_only_layers": dense,
-                          "shared_expert_intermediate_size": shared, "qkv_bias": said[f"{SHAPE}attention_bias"]}  # fmt: skip
+                          "shared_expert_intermediate_size": shared, "qkv_bias": biased}  # fmt: skip
     if dense:
         said.leave(f"{EXPERTS}layers", "layers without experts; all are taken to have them")
     return {"model_type": "mixtral", "num_local_experts": experts["num_experts"], "intermediate_size": each,

@@ -125,7 +125,7 @@ def _batch(found: Imported, said: Said, each: int) -> None:
 def _devices(found: Imported, said: Said) -> None:
     """Devices that train: all of them, unless some generate only."""
     nodes, each = said["cluster.num_nodes"], said["cluster.gpus_per_node"]
-    if each is None:
+    if each is None or said.undecided("cluster.num_nodes"):
         return
     devices = nodes * each
     if not said[f"{APART}enabled"]:
@@ -193,5 +193,3 @@ def _fp8(found: Imported, said: Said) -> None:
     found.set(found.words, fp8_scaling=SCALES.get(recipe))
     if recipe == "blockwise":
         said.leave(f"{MEGATRON}fp8_cfg.fp8_recipe", "scales of blocks")
-
-

@@ -83,7 +83,9 @@ def _function(reader: Reader, file: str, chosen: str) -> ast.FunctionDef:
         raise BadInput("has no function that returns a configuration", file)
     if len(found) > 1:
         names = {one.name: one for one in found}
-        raise BadInput(f"has several configurations; name one: {file}{CHOSEN}{found[0].name}. It has {_some(names)}", file)
+        raise BadInput(
+            f"has several configurations; name one: {file}{CHOSEN}{found[0].name}. It has {_some(names)}", file
+        )
     return found[0]
 
 
@@ -136,7 +138,6 @@ class _Flat:
                 self.section(one, f"{word}.{one.short if alone else place}")
         else:
             self.add(word, value, line)
-
 
 
 __all__ = ["CHOSEN", "is_python", "python_options"]

@@ -21,6 +21,7 @@ from lockstep.planner.from_file import Row
 from lockstep.planner.imports.formats import Format, Unfit, converted, meaningful, parts
 from lockstep.planner.imports.text import Text, Unset
 
+UNDECIDED = "depends on what this file does not say; the software's default is taken"
 NOTHING_BESIDE = "has no effect beside the others"
 MOST_NAMED = 5
 """Words that one refusal names."""
@@ -62,6 +63,10 @@ class Said:
     def automatic(self, word: str) -> bool:
         """Whether the file leaves it to the software."""
         return self.values.get(word) == "auto"
+
+    def undecided(self, *words: str) -> bool:
+        """Whether the file leaves one of some words to something else."""
+        return any(isinstance(self.text.words.get(word), Unset) for word in words)
 
     def leave(self, word: str, why: str) -> None:
         """Notes that the value of a word cannot be said here: `why` names what it changes."""
@@ -138,7 +143,7 @@ class Said:
             self.noted[word] = ("yours", "the script does not say it")
             return None
         if known in ("read", "left out") and self.text.shape == "yaml":
-            self.noted[word] = ("unknown", "depends on what this file does not say")
+            self.noted[word] = ("unknown", UNDECIDED)
             return None
         if known in ("read", "left out"):
             raise self.refuse(word, f"is {_short(str(value))}, which the script does not set: write its value")

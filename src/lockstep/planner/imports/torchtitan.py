@@ -192,7 +192,7 @@ def _recompute(found: Imported, said: Said) -> None:
         option = str(said[f"{CHECKPOINT}selective_ac_option"])
         if option == "op":
             by_operation(found)
-        elif option.isdecimal() and 0 < int(option[:9]):
+        elif option.isdecimal() and int(option[:9]) > 0:
             every_other(found, int(option[:9]))
         else:
             raise said.refuse(f"{CHECKPOINT}selective_ac_option", f"must be op or a whole number, got {option[:40]!r}")

@@ -7,8 +7,12 @@ from collections.abc import Iterable
 
 from lockstep.planner.imports.said import Said
 
-NAMES = {"linear_qkv": ("q_proj", "k_proj", "v_proj"), "linear_proj": ("o_proj",), "linear_fc1": ("gate_proj", "up_proj"),
-         "linear_fc2": ("down_proj",)}  # fmt: skip
+NAMES = {
+    "linear_qkv": ("q_proj", "k_proj", "v_proj"),
+    "linear_proj": ("o_proj",),
+    "linear_fc1": ("gate_proj", "up_proj"),
+    "linear_fc2": ("down_proj",),
+}
 """Megatron's modules by the names of Hugging Face."""
 EVERY = ("all-linear", "all_linear")
 

@@ -23,6 +23,7 @@ MODEL, ACTOR = "actor_rollout_ref.model.", "actor_rollout_ref.actor."
 FSDP, MEGATRON = f"{ACTOR}fsdp_config.", f"{ACTOR}megatron."
 CORE = f"{MEGATRON}override_transformer_config."
 DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+DEVICES = ("trainer.nnodes", "trainer.n_gpus_per_node")
 NOTHING = ("null", "None", "")
 BESIDE = {
     "actor_rollout_ref.rollout": "generation is not priced",
@@ -33,7 +34,7 @@ BESIDE = {
 
 
 def prepared(text: Text) -> Text:
-    """The text with its references resolved; of a command line, without quotation marks and with values that are null."""
+    """The text with its references resolved; of a command line, without quotation marks and with null as no value."""
     if text.shape == "command":
         plain = {word: value.strip("'\"") if type(value) is str else value for word, value in text.words.items()}
         text = replace(text, words={word: None if value in NOTHING else value for word, value in plain.items()})
@@ -46,8 +47,9 @@ def verl(said: Said, name: str, model: Model | None) -> Imported:
     if not any(word.startswith("actor_rollout_ref") for word in said.text.words):
         return _fine_tuned(found, said, model)
     name_model(found, said, f"{MODEL}path", model)
-    found.words |= {"gpus": said["trainer.nnodes"] * said["trainer.n_gpus_per_node"],
-                    "seq": said["data.max_prompt_length"] + said["data.max_response_length"]}  # fmt: skip
+    found.words["seq"] = said["data.max_prompt_length"] + said["data.max_response_length"]
+    if not said.undecided(*DEVICES):
+        found.words["gpus"] = said[DEVICES[0]] * said[DEVICES[1]]
     train = _objective(said)
     if _is_megatron(said):
         _megatron(found, said)
@@ -172,8 +174,8 @@ def _fine_tuned(found: Imported, said: Said, model: Model | None) -> Imported:
     name_model(found, said, "model.partial_pretrain" if "model.partial_pretrain" in said else "model.path", model)
     found.words |= {"stack": "hf-trainer-5", "reduce_bytes": 4, "dtype": "bf16", "seq": said["data.max_length"],
                     "batch": said["data.train_batch_size"]}  # fmt: skip
-    if "trainer.nnodes" in said or "trainer.n_gpus_per_node" in said:
-        found.words["gpus"] = said["trainer.nnodes"] * said["trainer.n_gpus_per_node"]
+    if any(one in said for one in DEVICES) and not said.undecided(*DEVICES):
+        found.words["gpus"] = said[DEVICES[0]] * said[DEVICES[1]]
     found.degrees(cp=said["ulysses_sequence_parallel_size"])
     found.set(found.words, cp_kind="all-to-all" if found.layout.get("cp") else None)
     found.layout["zero"] = 3
