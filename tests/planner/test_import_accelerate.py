@@ -9,7 +9,7 @@ import pytest
 
 import lockstep
 from lockstep.errors import BadInput
-from lockstep.planner.imports import Imported, recognised
+from lockstep.planner.imports import Imported, read_run, recognised
 from lockstep.workload import model
 
 SAMPLES = Path(__file__).parent / "imports_samples"
@@ -134,6 +134,25 @@ def test_comments_of_an_export_say_the_batch_and_cost_no_time() -> None:
     assert found.layout["micro_batch"] == 2
     assert found.words["batch"](16) == 128
     read("# " + "LoraConfig(r=1 " * 60_000 + "\n" + FSDP + "  fsdp_version: 2\n")
+
+
+def test_a_configuration_of_deepspeed_beside_the_file_counts(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(
+        '{"zero_optimization": {"stage": 1}, "bf16": {"enabled": true}, "train_micro_batch_size_per_gpu": 2}',
+        encoding="utf-8",
+    )
+    text = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
+    (file := tmp_path / "acc.yaml").write_text(text + "  zero_stage: 3\n", encoding="utf-8")
+    found = read_run(file, model("llama3-8b"))
+    assert found is not None
+    assert (found.layout, found.words["dtype"]) == ({"zero": 1, "micro_batch": 2}, "bf16")
+    named = "deepspeed_config.deepspeed_config_file"
+    assert classes(found)[f"{named}.zero_optimization.stage"] == "read"
+    assert classes(found)["deepspeed_config.zero_stage"] == "harmless"
+    assert classes(read(text))[named] == "unknown"
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2.5}}', encoding="utf-8")
+    with pytest.raises(BadInput, match=r"ds\.json:1.*stage must be"):
+        read_run(file, model("llama3-8b"))
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,9 @@ def recognised(
         each = " and ".join(f"{format_of(key).name} ({word})" for key, word in claims.items())
         raise BadInput(f"could be {each}; write the words of one", file)
     ((key, word),) = claims.items()
-    said = PREPARED.get(key, lambda text: text)(replace(claiming[key], folder=folder))
+    said = replace(claiming[key], folder=folder)
+    if key in PREPARED:
+        said = PREPARED[key](said)
     read = Said(format_of(key), said, accepted)
     return READERS[key](read, Path(file).stem, model).finished(read, word)
 

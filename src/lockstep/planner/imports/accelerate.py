@@ -14,6 +14,9 @@ from dataclasses import replace
 
 from lockstep.planner.export.accelerate import OPTIMIZERS, PAGED
 from lockstep.planner.export.torchtitan import ROTATIONS
+from lockstep.planner.imports.beside import beside
+from lockstep.planner.imports.deepspeed import deepspeed
+from lockstep.planner.imports.formats import format_of
 from lockstep.planner.imports.imported import Imported
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.text import Text
@@ -25,6 +28,7 @@ STRATEGIES = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID
 """Of FSDP 1, which counts them from 1."""
 STAGES = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "NO_SHARD": 0, "HYBRID_SHARD": 3, "HYBRID_SHARD_ZERO2": 2}
 FSDP, AXES, MEGATRON = "fsdp_config.fsdp_", "parallelism_config.parallelism_config_", "megatron_lm_config.megatron_lm_"
+DEEPSPEED_FILE = "deepspeed_config.deepspeed_config_file"
 BARE = {"fsdp_config": "fsdp_", "dynamo_config": "dynamo_"}
 """Sections whose words may be written with or without this beginning; it is put before those that lack it."""
 TRAINERS = r"(?:per_device_train_batch_size|gradient_accumulation_steps)"
@@ -141,9 +145,9 @@ def _axes(found: Imported, said: Said) -> None:
 def _deepspeed(found: Imported, said: Said) -> None:
     _axes(found, said)
     found.words["stack"] = "deepspeed"
-    file = said["deepspeed_config.deepspeed_config_file"]
+    file = said[DEEPSPEED_FILE]
     if file and file != "none":
-        said.leave("deepspeed_config.deepspeed_config_file", "the words of that file: read it as MODEL@FILE")
+        _of_file(found, said, file)
         return
     found.layout["zero"] = said["deepspeed_config.zero_stage"]
     for part, state in (("optimizer", "optimizer"), ("param", "parameters")):
@@ -151,6 +155,23 @@ def _deepspeed(found: Imported, said: Said) -> None:
         if device == "nvme":
             said.leave(f"deepspeed_config.offload_{part}_device", "states on local disks")
         found.set(found.layout, offload=state if device == "cpu" else None)
+
+
+def _of_file(found: Imported, said: Said, name: str) -> None:
+    """The words of DeepSpeed's own configuration, which count where there is one."""
+    text = beside(said.text, name, "json")
+    if text is None:
+        said.leave(DEEPSPEED_FILE, "the words of that file, which does not lie beside: give MODEL@THAT_FILE")
+        return
+    inner = Said(format_of("deepspeed"), text, said.accepted)
+    given = found.model if not isinstance(found.model, str) else None
+    read = deepspeed(inner, name, given)
+    if "mixed_precision" in said and read.words["dtype"] != found.words["dtype"]:
+        said.contradiction("mixed_precision", f"{name} counts, which has {read.words['dtype']}")
+    found.words |= read.words
+    found.layout |= {"zero": 0, **read.layout}
+    rows = (replace(row, word=f"{DEEPSPEED_FILE}.{row.word}") for row in inner.rows())
+    said.inner[DEEPSPEED_FILE] = tuple(rows)
 
 
 def _megatron(found: Imported, said: Said) -> None:

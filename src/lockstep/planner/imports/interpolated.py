@@ -37,7 +37,8 @@ def interpolated(text: Text) -> Text:
     """The same text with its references resolved. Raises BadInput for those that lead in a circle."""
     if "${" not in text.raw and not any("${" in str(value) for value in text.words.values()):
         return text
-    resolver = _Resolver(text)
+    sections = {word[:at] for word in text.words for at in range(len(word)) if word[at] == "."}
+    resolver = _Resolver(text, sections)
     return replace(text, words={word: resolver.value(word) for word in text.words})
 
 
@@ -46,6 +47,7 @@ class _Resolver:
     """What the words of a text stand for."""
 
     text: Text
+    sections: set[str]
     known: dict[str, object] = field(default_factory=dict)
     open: list[str] = field(default_factory=list)
     steps: int = 0
@@ -106,8 +108,7 @@ class _Resolver:
             path = ".".join([*section, path.lstrip(".")])
         if path in self.text.words:
             return self.value(path)
-        inside = any(one.startswith(f"{path}.") for one in self.text.words)
-        return Unset(path) if inside else default
+        return Unset(path) if path in self.sections else default
 
     def _argument(self, said: str, word: str) -> object:
         """An argument of a resolver, which may have references of its own."""

@@ -85,7 +85,9 @@ def _described(said: Said, name: str, tp: int) -> Transformer:
         data["sliding_window"] = window
     if any(word.startswith(EXPERTS) for word in said.text.words):
         data |= _experts(said, data["num_hidden_layers"], data["intermediate_size"])
-    lines = {(word.removeprefix(SHAPE),): line for word, line in said.text.lines.items() if word.startswith(SHAPE)}
+    lines: dict[tuple[str | int, ...], int] = {
+        (word.removeprefix(SHAPE),): line for word, line in said.text.lines.items() if word.startswith(SHAPE)
+    }
     if biased and data["model_type"] in ("mistral", "mixtral"):
         said.leave(f"{SHAPE}attention_bias", "biases of queries, keys and values")
     found = model_of(data, Locate(said.text.file, lines))

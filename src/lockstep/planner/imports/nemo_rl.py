@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
-from lockstep.documents.files import read_text
+from lockstep.planner.imports.beside import beside
 from lockstep.planner.imports.imported import Imported
 from lockstep.planner.imports.interpolated import interpolated
 from lockstep.planner.imports.named import name_model
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.stages import ends
-from lockstep.planner.imports.text import MOST_MAPPING_B, Text, Unset, mapping
+from lockstep.planner.imports.text import Text, Unset
 from lockstep.planner.imports.trained import adapters, objective
 from lockstep.workload import Model
 
@@ -64,13 +63,10 @@ def _over(under: Mapping[str, object], over: Mapping[str, object]) -> dict[str, 
 
 def _beside(text: Text, name: str, left: int) -> Text | None:
     """The file of that relative path, itself with the words of those that it names; None where there is none."""
-    if text.folder is None or Path(name).is_absolute() or left < 1:
+    other = beside(text, name, "yaml") if left else None
+    if other is None:
         return None
-    path = text.folder / name
-    if not path.is_file():
-        return None
-    other = mapping(read_text(path, MOST_MAPPING_B), str(path), "yaml")
-    found = _inherited(replace(other, folder=path.parent), left)
+    found = _inherited(other, left)
     return None if isinstance(found.words.get("defaults"), Unset) else found
 
 

@@ -42,6 +42,8 @@ class Said:
     noted: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Class and meaning of words that a reader decided on."""
     values: dict[str, Any] = field(default_factory=dict)
+    inner: dict[str, tuple[Row, ...]] = field(default_factory=dict)
+    """What became of the words of a section that another format reads, by its name."""
 
     def __post_init__(self) -> None:
         for word, value in self.text.words.items():
@@ -91,8 +93,11 @@ class Said:
         return BadInput(f"{word} {why}", self.text.where(word))
 
     def rows(self) -> tuple[Row, ...]:
-        """What became of every word, in the order of the file."""
-        return tuple(Row(word, value, *self._became(word, value)) for word, value in self.text.words.items())
+        """What became of every word, in the order of the file; words that other formats read stand last."""
+        sections = tuple(f"{section}." for section in self.inner)
+        own = {word: value for word, value in self.text.words.items() if not word.startswith(sections)}
+        found = (Row(word, value, *self._became(word, value)) for word, value in own.items())
+        return (*found, *(row for rows in self.inner.values() for row in rows))
 
     def _became(self, word: str, value: object) -> tuple[str, str]:
         known, _ = self.format.kind_of(word)

@@ -20,7 +20,7 @@ MOST_STEPS = 20_000
 MOST_CALLS = 16
 """Functions of a file that call one another."""
 MOST = 10**15
-FREE = Unset("what this file does not decide")
+FREE = Unset("an expression")
 SUMS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
     ast.Div: operator.truediv,

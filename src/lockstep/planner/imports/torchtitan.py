@@ -18,6 +18,7 @@ STACK = "torchtitan"
 AXES, CHECKPOINT = "parallelism.", "activation_checkpoint."
 KINDS = {word: kind for kind, word in ROTATIONS.items()}
 NAMED = {word.lower(): schedule for schedule, word in SCHEDULES.items()}
+MOST_STAGES = 10_000
 SINGLE = ("1f1b", "gpipe")
 """Schedules of one chunk in each stage; others have two, where nothing says how many."""
 CONVERTERS = {"float8": ("float8.", "quantize.linear.float8."), "mx": ("mx.", "quantize.linear.mx.")}
@@ -128,23 +129,31 @@ def pipeline(found: Imported, said: Said) -> None:
     if said[word].lower() not in NAMED:
         said.leave(word, "a schedule that is not described; 1F1B is taken")
     schedule = NAMED.get(said[word].lower(), "1f1b")
-    parts, layers = said[f"{AXES}module_fqns_per_model_part"], layers_of(found.model)
-    less = tuple(said[f"{AXES}pipeline_parallel_{end}_stage_less_layers"] for end in ("first", "last"))
-    per_stage = said[f"{AXES}pipeline_parallel_layers_per_stage"]
-    if parts:
-        counts = [_layers_in(said, part) for part in parts]
-    else:
-        chunks = 1 if schedule in SINGLE else 2
-        counts = shared_out(layers, math.ceil((layers + sum(less)) / per_stage) if per_stage else pp * chunks, *less)
+    counts = _parts(found, said, schedule)
     if len(counts) % pp:
         raise said.refuse(f"{AXES}pipeline_parallel_degree", f"is {pp}, and the model has {len(counts)} parts")
     layout["vpp"] = len(counts) // pp
     if layout["vpp"] == 1:
         del layout["vpp"]
-    if len(set(counts)) > 1 or parts:
+    if len(set(counts)) > 1 or said[f"{AXES}module_fqns_per_model_part"]:
         layout["stages"] = ",".join(map(str, counts))
     if schedule != ("interleaved" if "vpp" in layout else "1f1b"):
         layout["schedule"] = schedule
+
+
+def _parts(found: Imported, said: Said, schedule: str) -> list[int]:
+    """Layers of each part of the model: those that are listed, or shared out to the stages."""
+    if listed := said[f"{AXES}module_fqns_per_model_part"]:
+        return [_layers_in(said, part) for part in listed]
+    layers = layers_of(found.model)
+    first, last = (said[f"{AXES}pipeline_parallel_{end}_stage_less_layers"] for end in ("first", "last"))
+    per_stage = said[f"{AXES}pipeline_parallel_layers_per_stage"]
+    stages = found.layout["pp"] * (1 if schedule in SINGLE else 2)
+    if per_stage and layers:
+        stages = math.ceil((layers + first + last) / per_stage)
+    if stages > MOST_STAGES:
+        raise said.refuse(f"{AXES}pipeline_parallel_degree", f"leads to {stages:,} stages, of {MOST_STAGES:,} allowed")
+    return shared_out(layers, stages, first, last)
 
 
 def _layers_in(said: Said, part: object) -> int:
