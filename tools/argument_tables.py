@@ -212,6 +212,9 @@ def names(target: str, where: Path) -> tuple[str, str, dict[str, Any]]:
     if target == "deepspeed":
         found = deepspeed_keys(where / "deepspeed/runtime") | found
         used += ", the keys looked up in deepspeed/runtime/config.py"
+    if target == "torchtitan-cli":
+        found |= {"module": "str", "config": "str"}
+        used += ", --module and --config of torchtitan/config/manager.py"
     if target == "accelerate":
         sys.path.insert(0, str(where))
         from accelerate.commands.launch import launch_command_parser

@@ -152,3 +152,21 @@ def test_only_an_offloaded_update_of_products_is_refused(offload: str, optimizer
     job = replace(LLAMA, recipe=replace(LLAMA.recipe, optimizer=optimizer))
     broken = {rule.key for rule in broken_by(Layout(dp=8, zero=1, offload=offload), job)}
     assert ("offloaded optimizer without products" in broken) == refused
+
+
+def test_advice_of_a_rule_is_about_what_was_given():
+    """N7: software without fused attention was told to drop --no-flash, which nobody had given."""
+    from cli_runner import run
+    from lockstep.stacks import stacks
+
+    question = ("estimate", "llama3-8b", "-c", "dgx-h100:2", "--batch", "64", "--cp", "4", "--stack")
+    asked = 0
+    for name, one in stacks().items():
+        if one.switches.get("flash_attention") is False:
+            refusal = run(*question, name).refusal()
+            assert "--no-" not in refusal
+            if "fused attention" in refusal:
+                assert "use --flash" in refusal
+                assert run(*question, name, "--flash").code in (0, 1)
+                asked += 1
+    assert asked

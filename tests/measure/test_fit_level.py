@@ -286,7 +286,8 @@ def test_any_numbers_in_a_table_give_a_link_or_one_refusal(rows: list[tuple[str,
         (OWN + f"all-reduce,{'x' * 140_000},2,8,1e-6\n", "field larger than field limit"),
         ("PK\x03\x04 and # OSU somewhere in the middle\n" * 3, "is neither a CSV"),
         ("#  Rank  0 Group  0 Pid 1 on a device 0\n#  Rank  1 Group  1 Pid 2 on a device 1\n"
-         "#  Rank  2 Group  1 Pid 3 on a device 2\n#   size  count  type\n", "its groups have 1 to 2 ranks"),
+         "#  Rank  2 Group  1 Pid 3 on a device 2\n#   size  count  type  time  algbw  busbw\n 8 2 float 1 2 3\n",
+         "its groups have 1 to 2 ranks"),
         (OWN + "".join(f"send-recv,,2,{size},{1e-6 * size}\n" for size in range(1, 400)), "3 to 200 sizes"),
     ],
 )  # fmt: skip

@@ -101,7 +101,7 @@ def test_fewest_micro_batches(name: str, target: float, p: int) -> None:
     assert pipelines.smallest_microbatches(name, p, target) == want
 
 
-def test_fewest_micro_batches_are_a_multiple_of_the_stages_when_interleaved() -> None:
+def test_fewest_micro_batches_split_into_equal_groups_when_interleaved() -> None:
     assert pipelines.smallest_microbatches("interleaved", 8, 0.9, chunks=4) == 16
     assert pipelines.smallest_microbatches("interleaved", 8, 0.9, chunks=2) == 32
     with pytest.raises(Infeasible, match="not 0\\.95"):

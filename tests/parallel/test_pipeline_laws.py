@@ -212,7 +212,7 @@ def test_traffic_is_part_of_its_pass() -> None:
 @pytest.mark.parametrize(
     ("name", "p", "m", "chunks"),
     [
-        ("interleaved", 4, 6, 2), ("interleaved", 4, 8, 1), ("chimera", 3, 6, 2), ("dualpipe", 4, 7, 2),
+        ("interleaved", 4, 9, 2), ("interleaved", 4, 8, 1), ("chimera", 3, 6, 2), ("dualpipe", 4, 7, 2),
         ("dualpipe-v", 4, 7, 2), ("zb-v", 4, 8, 3), ("gpipe", 4, 8, 2),
     ],
 )  # fmt: skip

@@ -60,12 +60,13 @@ def of_options(text: str) -> Said:
     """torchtitan's: a switch is on, or off after `no-`; the last line is a subcommand."""
     *lines, chosen = text.splitlines()
     assert chosen.removeprefix("activation-checkpoint:") in ("full", "none")
+    kinds = arguments("torchtitan-cli").names
     for name, value in of_flags("\n".join(lines)):
-        section, key = name.split(".")
+        section, _, key = name.rpartition(".")
         if value is True:
             yield f"{section}.{key.removeprefix('no-')}", True
         else:
-            yield name, value
+            yield name, str(value).split(",") if kinds.get(name) == "list" else value
 
 
 READERS: dict[str, Callable[[str], Said]] = {

@@ -52,13 +52,30 @@ TORCHTITAN: dict[str, Condition] = BOTH | {
     "needs ep above": lambda job, one, recipe: one.ep == 1 and one.etp not in (0, one.tp),
     "must take all of cp": lambda job, one, recipe: one.ep > 1 and borrowed_wrongly(one),
     "once per node": lambda job, one, recipe: one.ep > 1 and recipe.exchange == "node",
-    "schedule": lambda job, one, recipe: one.pp > 1 and one.schedule in ("zb-h1", "dualpipe", "chimera"),
+    ": torch has": lambda job, one, recipe: one.pp > 1 and one.schedule in ("zb-h1", "dualpipe", "chimera"),
+    "torch needs at least as many": lambda job, one, recipe: (
+        one.pp > 1 and one.schedule == "1f1b" and recipe.batch // (one.dp * one.micro_batch) < one.pp
+    ),
+    "one chunk per device": lambda job, one, recipe: (
+        one.pp > 1 and one.vpp == 1 and one.schedule in ("interleaved", "zb-v", "dualpipe-v")
+    ),
+    "compiled layers: torch": lambda job, one, recipe: (
+        one.pp > 1 and recipe.fused_elementwise and one.schedule in ("zb-v", "dualpipe-v")
+    ),
+    "dualpipe-v with expert": lambda job, one, recipe: (
+        one.pp > 1 and one.ep > 1 and one.schedule == "dualpipe-v" and one.recompute != "none"
+    ),
+    "must divide them": lambda job, one, recipe: recipe.seq % (2 * one.tp * one.cp),
+    "key and value heads": lambda job, one, recipe: one.tp > 8,
+    "async without compiled": lambda job, one, recipe: (
+        one.tp > 1 and recipe.overlap_tp == "async" and not recipe.fused_elementwise
+    ),
     "hold equally many": lambda job, one, recipe: job.layers % (one.pp * one.vpp),
     "recompute selective": lambda job, one, recipe: one.recompute == "selective",
     "offload optimizer:": lambda job, one, recipe: one.offload == "optimizer",
     "matrix products in": lambda job, one, recipe: recipe.dtype != "bf16",
     "gradients are reduced": lambda job, one, recipe: {recipe.reduce_B or 4, recipe.gradient_B} != {4},
-    "FSDP2 always overlaps": lambda job, one, recipe: not recipe.overlap_dp and one.zero > 0,
+    "always overlap their": lambda job, one, recipe: not recipe.overlap_dp and one.dp * one.cp > 1,
     "userbuffers": lambda job, one, recipe: recipe.overlap_tp == "all" and one.tp > 1,
     "attention is always": lambda job, one, recipe: not recipe.flash_attention,
     "no dropout": lambda job, one, recipe: recipe.dropout,
@@ -84,14 +101,15 @@ DEEPSPEED: dict[str, Condition] = BOTH | {
     "pipeline sends": lambda job, one, recipe: recipe.overlap_pp and one.pp > 1,
 }
 LAYOUTS: dict[str, tuple[Any, ...]] = {
-    "dp": (1, 2, 4, 6, 8), "tp": (1, 1, 2), "pp": (1, 1, 2, 3), "cp": (1, 1, 1, 2), "ep": (1, 1, 2, 4), "vpp": (1, 2),
-    "etp": (0, 0, 1, 2, 4),
+    "dp": (1, 2, 4, 6, 8, 32), "tp": (1, 1, 2, 16), "pp": (1, 1, 2, 3), "cp": (1, 1, 1, 2),
+    "ep": (1, 1, 2, 4), "vpp": (1, 2), "etp": (0, 0, 1, 2, 4),
     "zero": (0, 0, 1, 2, 3, 3), "shard": (0, 0, 0, 2, 3, 4), "sequence_parallel": (False, True),
-    "schedule": ("1f1b", "1f1b", "gpipe", "zb-h1", "interleaved", "zb-v"),
+    "schedule": ("1f1b", "1f1b", "gpipe", "zb-h1", "interleaved", "zb-v", "dualpipe-v"),
     "recompute": ("none", "none", "selective", "full"),
     "offload": ("none", "none", "optimizer", "parameters"), "order": (AXES, AXES, AXES[::-1]),
 }  # fmt: skip
 RECIPES: dict[str, tuple[Any, ...]] = {
+    "seq": (2048, 4096, 4096, 4100), "fused_elementwise": (True, True, False),
     "dtype": ("bf16", "bf16", "fp16", "fp8"), "gradient_B": (4.0, 4.0, 2.0), "reduce_B": (None, None, 2.0, 4.0, 1.0),
     "optimizer": ("adamw", "adam", "lion"),
     "overlap_dp": (True, True, False), "overlap_tp": ("gradients", "none", "all", "async"), "overlap_pp": (False, True),

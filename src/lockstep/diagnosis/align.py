@@ -84,7 +84,7 @@ def align(traces: Sequence[RankTrace]) -> Aligned:
     for i, one in enumerate(steps):
         if one.disagreement_frac:
             notes.append(
-                f"steps of {_called(traces[i])}: windows and the device's own recurrence differ by "
+                f"steps of {traces[i].called}: windows and the device's own recurrence differ by "
                 f"{one.disagreement_frac:+.1%}"
             )
     return Aligned(
@@ -115,10 +115,6 @@ def _with_groups(traces: list[RankTrace], sequences: list[dict[Key, Collectives]
 
     named = [{key: (of.code, of.end_s) for key, of in each.items() if key[0]} for each in sequences]
     return recovered(traces, named, shift)
-
-
-def _called(trace: RankTrace) -> str:
-    return f"rank {trace.rank}" if trace.rank is not None else trace.path
 
 
 def _ordered(traces: Sequence[RankTrace]) -> list[RankTrace]:

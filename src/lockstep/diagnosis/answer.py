@@ -290,11 +290,10 @@ class Beside:
     """The cluster as the run shows it."""
     collectives: tuple[Collective, ...] = ()
     """Those measured, beside the rates predicted."""
-
-    @property
-    def of_another_run(self) -> bool:
-        """Whether the replay misses the step by so much that another run was measured than the one described."""
-        return self.replay_off_frac is not None and abs(self.replay_off_frac) > REPLAYED_FRAC
+    products_times: float | None = None
+    """FLOPs of the recorded products over those predicted; None where shapes do not tell."""
+    of_another_run: bool = False
+    """Whether the replay misses the step, or the products those predicted, by so much that another run was measured."""
 
     @property
     def replay_off_frac(self) -> float | None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from lockstep.diagnosis.answer import REPLAYED_FRAC, Beside, Collective, Part, Rates
+from lockstep.diagnosis.answer import REPLAYED_FRAC, Beside, Part, Rates
 from lockstep.diagnosis.bubble import split_bubble
 from lockstep.diagnosis.causes import Facts, causes
 from lockstep.diagnosis.evidence import evidence, with_predicted
@@ -16,6 +15,7 @@ from lockstep.diagnosis.measure import Seen, collectives, mean_parts, stragglers
 from lockstep.diagnosis.ranks import AllRanks, all_ranks
 from lockstep.diagnosis.refit import Refit, refit
 from lockstep.diagnosis.replay import Factors, Replay, as_predicted, same
+from lockstep.diagnosis.same_run import is_another, of_another, products_times, which_model
 from lockstep.planner import Estimate
 
 PART_OF = {
@@ -24,8 +24,6 @@ PART_OF = {
 }  # fmt: skip
 LATE = "other_comm.waiting"
 REPLAYED_WELL_FRAC = 0.05
-SAME_MODEL = 1.15
-"""Times the predicted bytes of data parallelism: up to there they say that the model is the one described."""
 
 
 def beside(estimate: Estimate, seen: Seen) -> Beside:
@@ -42,8 +40,11 @@ def beside(estimate: Estimate, seen: Seen) -> Beside:
     replayed_s = replay.step_s(found.names)
     measured_s = facts.measured_s
     notes = list(seen.not_known)
-    off_frac = replayed_s / measured_s - 1.0
-    if abs(off_frac) > REPLAYED_FRAC:
+    off_frac, times = replayed_s / measured_s - 1.0, products_times(seen, estimate)
+    elsewhere = abs(off_frac) > REPLAYED_FRAC or is_another(times)
+    if times is not None and is_another(times):
+        notes.append(of_another(times, estimate))
+    elif elsewhere:
         notes.append(
             f"the replay of the measured operations differs from the step by {off_frac:+.0%}, so no cause is named: "
             "check that model, batch, length and layout are those of the run"
@@ -58,9 +59,9 @@ def beside(estimate: Estimate, seen: Seen) -> Beside:
     if max(one.stages) and not any(len(set(each)) > 1 for each in _by_stage(one.stages, one.ranks, ranks).values()):
         notes.append("with one rank per stage, a slow rank and a long stage cannot be told apart")
     moved, moves = collectives(seen), collectives(predicted)
-    if abs(off_frac) <= REPLAYED_FRAC and (note := _which_model(moved, moves, estimate.job.model.name)):
+    if not elsewhere and (note := which_model(moved, moves, estimate.job.model.name)):
         notes.append(note)
-    told = () if abs(off_frac) > REPLAYED_FRAC else causes(facts)
+    told = () if elsewhere else causes(facts)
     again = replace(refit(estimate, found), late=lateness(one, seen, predicted, found))
     both, moved = _parts_of(seen, predicted, one, found), with_predicted(moved, moves)
     both[1][LATE] = both[1].get(LATE, 0.0) + late_s
@@ -68,26 +69,10 @@ def beside(estimate: Estimate, seen: Seen) -> Beside:
     rows = tuple(replace(row, evidence=shown.get(row.part, "")) for row in parts(seen, both, shares, estimate))
     return Beside(
         replayed_s, rows, told, rates(found, again), tuple(notes),
-        predicted_s=estimate.step_time_s, measured_s=measured_s, as_predicted=facts.inside and not told,
-        refit=again, collectives=moved,
+        predicted_s=estimate.step_time_s, measured_s=measured_s,
+        as_predicted=facts.inside and not told and not elsewhere, refit=again, collectives=moved,
+        products_times=times, of_another_run=elsewhere,
     )  # fmt: skip
-
-
-def _which_model(measured: Sequence[Collective], predicted: Sequence[Collective], model: str) -> str:
-    """What traces do not say of the model that ran; empty where the traffic of its parameters agrees."""
-    mine_B, theirs_B = (
-        sum((one.size_B or 0.0) * one.count for one in each if one.group == "dp") for each in (measured, predicted)
-    )
-    times = mine_B / theirs_B if theirs_B else 0.0
-    if 1 / SAME_MODEL <= times <= SAME_MODEL:
-        return ""
-    why = "another model would only look like slower or faster kernels"
-    if not times:
-        return f"no traffic of parameters or gradients was seen that shows whether {model} ran: {why}"
-    return (
-        f"the data-parallel traffic is {times:.2g} times that of {model} as described, so another model or recipe may "
-        f"have run: {why}"
-    )
 
 
 def _by_stage(stages: tuple[int, ...], ranks: tuple[int, ...], seen: list[int]) -> dict[int, list[int]]:

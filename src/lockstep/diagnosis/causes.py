@@ -91,7 +91,7 @@ def _told(facts: Facts, factor: str) -> tuple[str, Json]:
             return "interrupted" if first.why == "interrupted" else "ranks", {"rank": first.rank}
         return ("rotating", {}) if first is not None else _slowest(facts)
     if factor == "experts":
-        return "experts", {"rank": facts.seen.traces[_most(found.experts, facts)].rank}
+        return "experts", {"rank": _rank(_most(found.experts, facts), facts)}
     if factor == "stages":
         stage = int(np.argmax(found.stages))
         others = np.delete(found.stages, stage)
@@ -112,7 +112,13 @@ def _slowest(facts: Facts) -> tuple[str, Json]:
     """Of ranks whose lateness nobody waits for."""
     ranks = facts.factors.ranks
     worst = {int(np.argmax(row)) for row in ranks}
-    return ("ranks", {"rank": facts.seen.traces[_most(ranks, facts)].rank}) if len(worst) == 1 else ("rotating", {})
+    return ("ranks", {"rank": _rank(_most(ranks, facts), facts)}) if len(worst) == 1 else ("rotating", {})
+
+
+def _rank(place: int, facts: Facts) -> int:
+    """The rank at a place; of a lone trace that does not say its rank, 0."""
+    rank = facts.seen.traces[place].rank
+    return place if rank is None else rank
 
 
 def _most(values: Floats, facts: Facts) -> int:

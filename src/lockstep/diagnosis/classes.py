@@ -22,11 +22,16 @@ SOFTMAX = re.compile(r"softmax_warp|cunn_SoftMax|scaled_.*softmax", re.IGNORECAS
 UNFUSED_PRODUCTS = re.compile(r"::(bmm|baddbmm)(_|$)")
 
 OPS = {
-    "all-reduce": "all_?reduce", "reduce-scatter": "reduce_?scatter", "all-gather": "all_?gather",
+    "all-reduce": "all_?reduce|userbuffers_.*_gpu_(rw|rr|mc)(?![a-z_])",
+    "reduce-scatter": "reduce_?scatter|userbuffers_.*_gpu_.*_rs(?![a-z])",
+    "all-gather": "all_?gather|userbuffers_.*_gpu_.*_ag(?![a-z])",
     "all-to-all": "all_?to_?all|alltoall|dispatch|combine", "broadcast": "broadcast", "reduce": "reduce",
     "send": "send(?!_?recv)", "recv": "(?<!send)(?<!send_)recv", "send-recv": "send_?recv", "barrier": "barrier",
 }  # fmt: skip
-"""Collectives -> how kernels and records of parameters call them; the first that is found."""
+"""Collectives -> how kernels and records of parameters call them; the first that is found.
+
+Kernels over user buffers: NVIDIA/TransformerEngine, transformer_engine/common/comm_gemm_overlap/userbuffers.
+"""
 
 
 @cache

@@ -39,6 +39,8 @@ APART = 0.08
 software (`docs/validation.md`, calibrated steps)."""
 CLOSER = 0.5
 """A deviation is a candidate when it leaves less than this share of the logarithm of the gap."""
+MOST_LEFT = math.log(2.0)
+"""Nor is one that leaves more than a factor of two."""
 EQUAL = 0.5
 """Two fit equally when their fits differ by less than this."""
 CHANGES = 0.01
@@ -116,7 +118,7 @@ def candidates(stated: Stated, found: Estimate, heed: Heed = silent) -> list[Can
     fields = [_candidate(one, other, stated) for one, other in _by_fields(found, heed)]
     models = [_candidate(one, other, stated) for one, other in _other_models(found, heed)]
     tried = [*fields, *_by_factors(stated, found, heed), *models]
-    near = [one for one in tried if abs(math.log(stated.value / one.value)) < CLOSER * gap]
+    near = [one for one in tried if abs(math.log(stated.value / one.value)) < min(CLOSER * gap, MOST_LEFT)]
     near.sort(key=lambda one: -one.fit)
     return [replace(one, equal=place > 0 and near[0].fit - one.fit < EQUAL) for place, one in enumerate(near)]
 

@@ -143,6 +143,8 @@ class LinkFound:
     """A link as a benchmark measured it, beside what the cluster has for it."""
 
     file: str
+    collective: str
+    """As `all-reduce of 8 ranks on one host`."""
     level: str | None
     measured_Bps: float | None
     """Rate of one link that large messages reach; None where no line fits the times."""
@@ -164,9 +166,9 @@ def link_found(points: Points, cluster: Cluster | None) -> LinkFound:
     try:
         fitted = fit_link(points)
     except (BadInput, Infeasible):
-        return LinkFound(points.source, None, None, None, None, most_Bps)
+        return LinkFound(points.source, points.label, None, None, None, None, most_Bps)
     if cluster is None:
-        return LinkFound(points.source, None, fitted.bandwidth_Bps, None, fitted.latency_s, most_Bps)
+        return LinkFound(points.source, points.label, None, fitted.bandwidth_Bps, None, fitted.latency_s, most_Bps)
     level, assumed_Bps = None, None
     try:
         index = measured_level(points.hosts, cluster, None)
@@ -174,5 +176,5 @@ def link_found(points: Points, cluster: Cluster | None) -> LinkFound:
         measured_Bps = link_rate_Bps(fitted, cluster, index)
     except BadInput as error:
         rate_Bps, latency_s = fitted.bandwidth_Bps, fitted.latency_s
-        return LinkFound(points.source, level, rate_Bps, assumed_Bps, latency_s, most_Bps, error.message)
-    return LinkFound(points.source, level, measured_Bps, assumed_Bps, fitted.latency_s, most_Bps)
+        return LinkFound(points.source, points.label, level, rate_Bps, assumed_Bps, latency_s, most_Bps, error.message)
+    return LinkFound(points.source, points.label, level, measured_Bps, assumed_Bps, fitted.latency_s, most_Bps)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lockstep.diagnosis.deviations import Candidate, Heed, candidates, faster, silent
+from lockstep.diagnosis.far_off import conditions
 from lockstep.diagnosis.readings import SAME, Explained, explaining, inside, named_peak
 from lockstep.diagnosis.stated import MFU, QUANTITIES, RATE, TOKENS, Stated, said
 from lockstep.planner import Estimate
@@ -80,6 +81,8 @@ class Judged:
     changes: tuple[Candidate, ...]
     """Variants that fit in memory and are faster than predicted for this layout."""
     expected: Expected | None
+    conditions: tuple[str, ...] = ()
+    """What would have to be true of a step many times as long as predicted."""
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -112,6 +115,7 @@ def judge(found: Estimate, numbers: Sequence[Stated], expected: Stated | None = 
         candidates=tuple(likely),
         changes=tuple(faster(measured, found, heed)[:3]),
         expected=None if expected is None else _expected(expected, measured, found, heed),
+        conditions=conditions(measured, found),
     )
 
 

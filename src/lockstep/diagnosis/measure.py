@@ -22,6 +22,7 @@ import numpy as np
 from lockstep.diagnosis.align import Aligned, align
 from lockstep.diagnosis.answer import Collective, Input, Kernel, Measured, Part, Quality, Rank, Straggler
 from lockstep.diagnosis.classes import CLASSES, COMMUNICATION
+from lockstep.diagnosis.cycles import joined
 from lockstep.diagnosis.evidence import evidence
 from lockstep.diagnosis.groups import kinds_of
 from lockstep.diagnosis.interrupted import why
@@ -87,6 +88,7 @@ def see(
 
     Raises BadInput for traces that do not belong together, or have none of the steps.
     """
+    traces = joined(traces)
     aligned = align(traces)
     kinds, notes = kinds_of(aligned.traces, layout, given)
     partitions = []
@@ -97,7 +99,7 @@ def see(
         "kernels ran from CUDA graphs, so nobody knows whether the host was late" for one in traces if one.graphs
     )[:1]
     unclear = tuple(
-        f"{one.unclassified_frac:.0%} of the kernel time of rank {one.rank} is of kernels whose class is unknown: "
+        f"{one.unclassified_frac:.0%} of the kernel time of {one.called} is of kernels whose class is unknown: "
         f"{', '.join(list(one.unclassified)[:3])}"
         for one in traces
         if one.unclassified_frac > UNCLASSIFIED_FRAC

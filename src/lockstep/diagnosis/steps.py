@@ -3,8 +3,9 @@
 Where the host says its steps (`ProfilerStep#`, else the optimizer's annotation), a step on the device begins with the
 first operation that was launched in the host's step: the device runs behind the host, and the annotation on the
 device's side leaves out what other threads launched. Without annotations, steps are the period of the sequence of
-collectives, and without that the trace is one step. The first step is left out where three or more are there, the last
-one where four or more are: the profiler's start and end fall into them.
+collectives, and without that the trace is one step. A step of the host with almost no work is none: the last annotation
+of a profile often holds what runs after training, and those of warming up nothing at all. The first step is left out
+where three or more are there, the last one where four or more are: the profiler's start and end fall into them.
 
 A second anchor: the device's own recurrence, the median time between the same collective of successive steps. Where it
 differs from the windows by more than 2 %, `disagreement_frac` says by how much.
@@ -27,6 +28,8 @@ PROFILER_STEP = re.compile(r"^ProfilerStep#(\d{1,15})$")
 OPTIMIZER_STEP = re.compile(r"^Optimizer\.step#")
 SEVERAL = -1
 """Number of a time in which the host ran several steps that it does not say."""
+EMPTY_FRAC = 0.1
+"""Of the work of the middle step, in seconds of operations: a step with less is none; assumed."""
 MOST_PERIOD = 20_000
 """Collectives of one step, where steps are sought as their period."""
 
@@ -89,8 +92,16 @@ def used(windows: tuple[Window, ...]) -> tuple[Window, ...]:
     return windows[low:high]
 
 
+def step_numbers(trace: RankTrace) -> set[int]:
+    """Numbers of the profiler's steps in a trace."""
+    return {int(found[1]) for mark in trace.marks if (found := PROFILER_STEP.match(mark.name))}
+
+
 def _numbered(trace: RankTrace) -> list[tuple[int, Mark]]:
-    """The profiler's own steps, by number; one that was lost lies where numbers skip but the host launched."""
+    """The profiler's own steps, by number, and times between them where numbers skip.
+
+    A single step that was lost lies there if the host launched, several or a pause of the profiler are none.
+    """
     said: dict[int, Mark] = {}
     for mark in trace.marks:
         if (match := PROFILER_STEP.match(mark.name)) and mark.end_s > mark.start_s:
@@ -98,9 +109,10 @@ def _numbered(trace: RankTrace) -> list[tuple[int, Mark]]:
     found: list[tuple[int, Mark]] = []
     for number, mark in sorted(said.items()):
         before, left = found[-1] if found else (number, mark)
-        launched = (trace.spans.called_s >= left.end_s) & (trace.spans.called_s < mark.start_s)
-        if number > before + 1 and launched.any():
-            found.append((number - 1 if number == before + 2 else SEVERAL, Mark("", left.end_s, mark.start_s)))
+        if number > before + 1 and mark.start_s > left.end_s:
+            launched = (trace.spans.called_s >= left.end_s) & (trace.spans.called_s < mark.start_s)
+            one_lost = number == before + 2 and bool(launched.any())
+            found.append((number - 1 if one_lost else SEVERAL, Mark("", left.end_s, mark.start_s)))
         found.append((number, mark))
     return found
 
@@ -110,9 +122,27 @@ def _said(trace: RankTrace, marks: list[tuple[int, Mark]], found_by: str) -> Ste
     begins_s = tuple(mark.start_s for _, mark in marks)
     if any(high <= low for low, high in itertools.pairwise(begins_s)):
         raise BadInput(f"its steps do not follow one another by {found_by}", trace.path)
+    marks = _with_work(trace, marks)
+    begins_s = tuple(mark.start_s for _, mark in marks)
     edges = [(mark.start_s, mark.end_s) for _, mark in marks] if trace.on_host else _on_device(trace, marks)
     windows = (Window(number, *edge) for (number, _), edge in zip(marks, edges, strict=True) if number != SEVERAL)
     return Steps(tuple(windows), found_by, begins_s=begins_s)
+
+
+def _with_work(trace: RankTrace, marks: list[tuple[int, Mark]]) -> list[tuple[int, Mark]]:
+    """Without the steps at both ends that have almost no work; those in between keep their time, but no number."""
+    spans = trace.spans
+    begun_s = spans.start_s if trace.on_host else spans.called_s
+    edges_s = np.array([mark.start_s for _, mark in marks] + [marks[-1][1].end_s])
+    place = np.searchsorted(edges_s, begun_s, side="right") - 1
+    inside = (place >= 0) & (place < len(marks)) & np.isfinite(begun_s)
+    work_s = np.bincount(place[inside], (spans.end_s - spans.start_s)[inside], len(marks))
+    some_s = np.sort(work_s[work_s > 0])
+    if not len(some_s):
+        return marks
+    full = np.flatnonzero(work_s >= EMPTY_FRAC * some_s[len(some_s) // 2])
+    kept = range(int(full[0]), int(full[-1]) + 1)
+    return [(marks[i][0] if i in full else SEVERAL, marks[i][1]) for i in kept]
 
 
 def _on_device(trace: RankTrace, marks: list[tuple[int, Mark]]) -> list[tuple[float, float]]:
@@ -139,7 +169,11 @@ def _firsts(trace: RankTrace, begins_s: list[float]) -> list[float]:
         found[0] = np.minimum(found[0], np.where(stream.certain, start_s, np.inf))
         found[1] = np.minimum(found[1], start_s)
     likely = np.where(np.isfinite(found[0]), found[0], found[1])
-    return [float(one) for one in np.where(np.isfinite(likely), likely, begins_s)]
+    spans = trace.spans
+    for i in np.flatnonzero(~np.isfinite(likely)).tolist():
+        # A step that runs nothing begins when what was launched before it ends.
+        likely[i] = float(spans.end_s[spans.called_s < begins_s[i]].max(initial=begins_s[i]))
+    return likely.tolist()
 
 
 def _sequence(trace: RankTrace) -> tuple[Floats, list[tuple[int, int, float]]]:
@@ -173,8 +207,10 @@ def _disagreement(trace: RankTrace, windows: tuple[Window, ...]) -> float:
     for window in chosen:
         inside = np.flatnonzero((start_s >= window.start_s) & (start_s < window.end_s)).tolist()
         firsts.append(next((float(start_s[i]) for i in inside if keys[i] == keys[inside[0]]), np.nan))
-    recurrence_s = float(np.nanmedian(np.diff(firsts)))
-    if not np.isfinite(recurrence_s) or recurrence_s <= 0:
+    gaps_s = np.diff(firsts)
+    gaps_s = gaps_s[np.isfinite(gaps_s)]
+    recurrence_s = float(np.median(gaps_s)) if len(gaps_s) else 0.0
+    if recurrence_s <= 0:
         return 0.0
     found = float(np.median([one.seconds for one in chosen])) / recurrence_s - 1.0
     return found if abs(found) > 0.02 else 0.0

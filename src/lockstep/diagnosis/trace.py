@@ -95,6 +95,11 @@ class RankTrace:
     on_host: bool = False
     """Whether the operations are the host's own, as in a run on CPUs."""
 
+    @property
+    def called(self) -> str:
+        """The rank in words; the file where that does not say its rank."""
+        return f"rank {self.rank}" if self.rank is not None else self.path
+
     def name(self, index: int) -> str:
         """Text behind an index, empty for -1."""
         return self.names[index] if index >= 0 else ""

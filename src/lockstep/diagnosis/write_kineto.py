@@ -15,11 +15,15 @@ import numpy as np
 
 from lockstep.diagnosis.classes import CLASSES
 from lockstep.diagnosis.trace import RankTrace
+from lockstep.documents.files import replacing
+from lockstep.types.arrays import Floats
 from lockstep.types.plain import Json
 
 OPERATORS = {"matmul": "aten::mm", "attention": "aten::_flash_attention_forward", "elementwise": "aten::mul"}
 CALLED_US = 3.0
 ELEMENT_B = 4
+PARTS_IN, PARTS_OUT = ("all-gather", "gather"), ("reduce-scatter", "scatter")
+"""Collectives that take, or give, one rank's part of the whole."""
 
 
 def kineto_events(trace: RankTrace, clock_s: float = 0.0, seen: float = 1.0, seed: int = 0) -> Iterator[Json]:
@@ -29,11 +33,12 @@ def kineto_events(trace: RankTrace, clock_s: float = 0.0, seen: float = 1.0, see
     """
     spans, pid = trace.spans, trace.rank or 0
     known = np.random.default_rng(seed).random(len(spans)) < seen
+    ends_s = _ends_s(trace)
     for mark in trace.marks:
         yield _event("user_annotation", mark.name, (mark.start_s + clock_s, mark.end_s + clock_s), 1000 + pid, 1, {})
     for i in range(len(spans)):
         if known[i] and np.isfinite(spans.called_s[i]):
-            called = float(spans.called_s[i]) + clock_s, float(spans.called_s[i]) + clock_s + CALLED_US / 1e6
+            called = float(spans.called_s[i]) + clock_s, float(ends_s[i]) + clock_s
             operator = OPERATORS.get(CLASSES[int(spans.kind[i])], "aten::add")
             yield _event("cpu_op", operator, called, 1000 + pid, 1, {"External id": i + 1})
             args = {"External id": i + 1, "correlation": i + 1}
@@ -48,14 +53,24 @@ def kineto_events(trace: RankTrace, clock_s: float = 0.0, seen: float = 1.0, see
         yield _event("kernel", trace.name(int(spans.name[i])), at, 0, int(spans.stream[i]), args)
 
 
+def _ends_s(trace: RankTrace) -> Floats:
+    """When the call of each operation ends: where the next one or a step begins or ends, as slices of a thread nest."""
+    called_s = trace.spans.called_s
+    edges_s = [edge_s for mark in trace.marks for edge_s in (mark.start_s, mark.end_s)]
+    edges_s = np.unique([*edges_s, *called_s[np.isfinite(called_s)], np.inf])
+    after_s = edges_s[np.minimum(np.searchsorted(edges_s, called_s, side="right"), len(edges_s) - 1)]
+    found: Floats = np.minimum(called_s + CALLED_US / 1e6, after_s)
+    return found
+
+
 def _group(trace: RankTrace, i: int) -> Json:
     """What the kernel of a collective says of it."""
     spans, group = trace.spans, trace.name(int(trace.spans.group[i]))
-    ranks = trace.groups[group]
+    ranks, op, whole = trace.groups[group], trace.name(int(spans.op[i])), float(spans.size_B[i]) / ELEMENT_B
     found: Json = {
-        "Collective name": trace.name(int(spans.op[i])).replace("-", "_"),
-        "In msg nelems": round(float(spans.size_B[i]) / ELEMENT_B),
-        "Out msg nelems": round(float(spans.size_B[i]) / ELEMENT_B),
+        "Collective name": op.replace("-", "_"),
+        "In msg nelems": round(whole / (len(ranks) if op in PARTS_IN else 1)),
+        "Out msg nelems": round(whole / (len(ranks) if op in PARTS_OUT else 1)),
         "Group size": len(ranks),
         "dtype": "Float",
         "Process Group Name": group,
@@ -63,15 +78,15 @@ def _group(trace: RankTrace, i: int) -> Json:
         "Process Group Ranks": str(list(ranks)),
     }
     if spans.peer[i] >= 0:
-        found["Dst Rank" if trace.name(int(spans.op[i])) == "send" else "Src Rank"] = int(spans.peer[i])
+        found["Dst Rank" if op == "send" else "Src Rank"] = int(spans.peer[i])
     return found
 
 
 def _event(category: str, name: str, at_s: tuple[float, float], pid: int, tid: int, args: Json) -> Json:
-    start, end = at_s
+    start_us, end_us = (round(one * 1e6, 3) for one in at_s)
     return {
         "ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid,
-        "ts": round(start * 1e6, 3), "dur": round((end - start) * 1e6, 3), "args": args,
+        "ts": start_us, "dur": round(end_us - start_us, 3), "args": args,
     }  # fmt: skip
 
 
@@ -95,7 +110,7 @@ def write_kineto(
     events = list(kineto_events(trace, clock_s, seen, trace.rank or 0))
     if order is not None:
         order.shuffle(events)
-    with open(path, "wb") as raw:
+    with replacing(path) as raw:
         file = gzip.GzipFile("", "wb", 6, raw, mtime=0) if str(path).endswith(".gz") else raw
         file.write((json.dumps(head)[:-1] + ', "traceEvents": [\n').encode())
         for i, event in enumerate(events):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from lockstep.documents.files import read_text
+from lockstep.documents.files import File, read_text
 from lockstep.errors import BadInput, brief, instead, suggestion
 from lockstep.types.plain import Json
 
@@ -69,7 +69,7 @@ class Locate:
         return self.file
 
 
-def read_yaml(path: str | Path) -> tuple[Document, Locate]:
+def read_yaml(path: File) -> tuple[Document, Locate]:
     """The mapping in a YAML file without its `schema`, and where each key stands. Raises BadInput for a newer one."""
     data, locate = parse_yaml(read_text(path, MAX_YAML_B), str(path))
     said = data.pop("schema", SCHEMA)

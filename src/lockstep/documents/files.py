@@ -1,31 +1,42 @@
-"""Opening files and folders that a user, or another user of the machine, has made: at once, or with an error.
+"""Reading files that a user, or another user of the machine, has made, and writing every output.
 
     data = read_bytes(path, limit_B)        # or read_text; open_file for what is read in parts
     handle = open_folder(path)              # a folder of this user, never through a link
+    write_text(path, text, "--out")         # or replacing(path) for what is written in parts
 
 An ordinary `open` waits for ever on a named pipe that nobody writes to, and a read of /dev/zero never ends. Here only
 regular files are opened (also through links), without waiting; every failure is one `BadInput` located at the path.
+
+An output is written beside its place, flushed to the disk and renamed into place, so that a full disk or a kill leaves
+the file that was there, and never half of a new one.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from io import BufferedReader, BytesIO, RawIOBase
+from io import BufferedReader, BytesIO, FileIO, RawIOBase
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
 
 from lockstep.errors import BadInput
 from lockstep.units import format_size
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 # Missing on Windows, where opening a named pipe by such a path is not possible.
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 YAML_ENDINGS = (".yaml", ".yml")
+BESIDE = re.compile(r"\.lockstep-[0-9a-f]{16}\.tmp")
+"""Names of files that are being written; only a killed writer leaves one."""
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a named pipe"),
@@ -57,7 +68,7 @@ def open_file(path: File) -> BufferedReader:
     with _explained(path):
         # Opening a device can already do something to it, so its kind is looked at first.
         _refuse_other_kinds(path, os.stat(path))
-        file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | _AT_ONCE))  # noqa: SIM115
+        file = BufferedReader(_Located(path, opener=lambda name, flags: os.open(name, flags | _AT_ONCE)))
     try:
         # The path may have become something else in between.
         _refuse_other_kinds(path, os.fstat(file.fileno()))
@@ -67,9 +78,21 @@ def open_file(path: File) -> BufferedReader:
     return file
 
 
+class _Located(FileIO):
+    """A file whose errors while it is read name it, as those of opening it do."""
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int | None:
+        with _explained(str(self.name)):
+            return super().readinto(buffer)
+
+    def readall(self) -> bytes:
+        with _explained(str(self.name)):
+            return super().readall()
+
+
 def read_bytes(path: File, limit_B: int) -> bytes:
     """The content of a regular file of at most `limit_B` bytes. Raises BadInput."""
-    with open_file(path) as file, _explained(path):
+    with open_file(path) as file:
         raw = file.read(limit_B + 1)
     if len(raw) > limit_B:
         raise BadInput(f"is larger than the {format_size(limit_B)} allowed for such a file", str(path))
@@ -109,13 +132,13 @@ def writable(path: str | Path, where: str) -> Path:
     except FileNotFoundError:
         if not wanted.parent.is_dir():
             raise BadInput(f"the folder {str(wanted.parent)!r} does not exist", where) from None
-        allowed = os.access(wanted.parent, os.W_OK | os.X_OK)
+        allowed = True
     except BadInput:
         raise
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot write {str(path)!r}: {_reason(error)}", where) from None
-    if not allowed:
-        raise BadInput(f"cannot write {str(path)!r}: it is read-only", where)
+    if not allowed or not os.access(_place(wanted).parent, os.W_OK | os.X_OK):
+        raise BadInput(f"cannot write {str(path)!r}: {'its folder' if allowed else 'it'} is read-only", where)
     return wanted
 
 
@@ -127,6 +150,47 @@ def writable_yaml(path: str | Path, where: str) -> Path:
     return wanted
 
 
+def write_text(path: str | Path, text: str, where: str) -> None:
+    """Writes text as the file `path`. Raises BadInput at `where`; the file is then the one that was there before."""
+    with writing(path, where), replacing(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[BinaryIO]:
+    """A file to write that takes the place of `path` when all of it is on the disk, and leaves nothing otherwise.
+
+    A link stays a link: what it points to is replaced, with the permissions that it had. Raises OSError, and BadInput
+    where something other than a file stands there.
+    """
+    place = _place(path)
+    beside = place.with_name(f".lockstep-{secrets.token_hex(8)}.tmp")
+    try:
+        with beside.open("xb") as file:
+            with suppress(FileNotFoundError):
+                found = place.stat()
+                _refuse_other_kinds(path, found)
+                os.chmod(beside, stat.S_IMODE(found.st_mode))
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(place)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise
+    flush(place.parent)
+
+
+def flush(path: Path) -> None:
+    """Waits until what the file or folder `path` holds is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 @contextmanager
 def writing(path: str | Path, where: str) -> Iterator[None]:
     """For the writing itself: a full disk, or a place that has changed since, as BadInput at `where`."""
@@ -134,6 +198,11 @@ def writing(path: str | Path, where: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise BadInput(f"cannot write {str(path)!r}: {_reason(error)}", where) from None
+
+
+def _place(path: str | Path) -> Path:
+    """Where a file of that name is, behind any links."""
+    return Path(os.path.realpath(path))
 
 
 def _refuse_other_kinds(path: str | Path, found: os.stat_result) -> None:

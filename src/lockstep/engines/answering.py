@@ -1,6 +1,7 @@
 """What a child process runs: the import path and the function come first, then batches until the pipe closes.
 
-What a task prints goes to stderr, as stdout carries the answers.
+What a task prints goes to stderr, as stdout carries the answers. The process ends with its caller, in the middle of a
+task too.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lockstep.engines.engine import answer_batch
+from lockstep.engines.guard import end_with_caller
 
 
 def answer_tasks() -> None:
     """Reads from stdin, answers to stdout."""
     # The caller decides when to end; a Ctrl-C reaches it too.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_caller()
     asked, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     sys.path[:] = pickle.load(asked)
@@ -28,8 +31,12 @@ def answer_tasks() -> None:
             tasks = pickle.load(asked)
         except EOFError:
             return
-        answers.write(_answer(function, tasks))
-        answers.flush()
+        try:
+            answers.write(_answer(function, tasks))
+            answers.flush()
+        except BrokenPipeError:
+            # Nobody reads the answers any more; what is buffered would be written again at a normal exit.
+            os._exit(0)
 
 
 def _answer(function: Callable[[Any], Any], tasks: Sequence[Any]) -> bytes:

@@ -6,6 +6,7 @@ Ctrl-C, or the loss of the engine, ends the questions with the answers that are 
 
 from __future__ import annotations
 
+import logging
 import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,6 +21,9 @@ from lockstep.engines.packing import unpacked
 from lockstep.engines.questions import Questions
 from lockstep.engines.sweep_file import SweepFile
 from lockstep.errors import CTRL_C, RunFailed
+
+LOG = logging.getLogger("lockstep.engines")
+DAMAGED = "%s is damaged in %d places: answers that were there count as missing, and resuming computes them again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +63,17 @@ class Asking:
         if self.file is not None:
             self._key = self.questions.keys()
             self.file.begin({"asked": total})
+            if self.file.damaged:
+                LOG.warning(DAMAGED, self.file.path, self.file.damaged)
             missing = array("q")
             for place in range(total):
-                known = self.file.answer(self._key(place))
-                if known is None:
+                try:
+                    known = unpacked(self.file.answer(self._key(place)) or b"")
+                except ValueError:
                     missing.append(place)
                     continue
                 self._done += 1
-                yield place, unpacked(known)
+                yield place, known
             self.progress(self._done, total)
         try:
             yield from self._answers(missing, Forecast(total, self.most_s))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
-import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 LOOPBACK = "127.0.0.1"
-LEAVE_S = 10.0
+GUARD = "lockstep.engines.guard"
 CONNECT = "5s"
 """How long a worker that is gone is called: half a minute, which is Dask's own, is for networks."""
 
@@ -24,39 +23,45 @@ def local_cluster(workers: int, threads: int = 1) -> Iterator[Any]:
     """The scheduler; each worker, of so many threads, is watched by a nanny that replaces it.
 
     The workers are started by Dask's own command: those that `LocalCluster` makes would import the caller's script
-    again and need an `if __name__ == "__main__"` in it.
+    again and need an `if __name__ == "__main__"` in it. They are under a guard, which ends them and removes what they
+    and the scheduler keep on the disk, also when this process is killed.
     """
     # Imported before the settings change: its own defaults join Dask's settings at the import.
     distributed = import_module("distributed")
-    with (
-        import_module("dask").config.set({"distributed.comm.timeouts.connect": CONNECT}),
-        distributed.LocalCluster(
-            n_workers=0, host=LOOPBACK, dashboard_address=f"{LOOPBACK}:0", silence_logs=50
-        ) as scheduler,
-    ):  # fmt: skip
-        command = [sys.executable, "-P", "-m", "dask", "worker", scheduler.scheduler_address, "--no-dashboard"]
-        command += ["--host", LOOPBACK, "--dashboard-address", f"{LOOPBACK}:0"]
-        command += ["--nworkers", str(workers), "--nthreads", str(threads), "--death-timeout", "30"]
-        with tempfile.TemporaryDirectory() as scratch:
-            # A session of their own: Ctrl-C is for this process, which then ends them all.
-            beside = subprocess.Popen(
-                [*command, "--local-directory", scratch], env=environment(), stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+    # A session of its own: Ctrl-C is for this process, which then ends them all.
+    guard = subprocess.Popen(
+        [sys.executable, "-P", "-m", GUARD], env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, start_new_session=True, text=True,
+    )  # fmt: skip
+    with guard:
+        folder, loopback = _said(guard), f"{LOOPBACK}:0"
+        settings = {"distributed.comm.timeouts.connect": CONNECT, "temporary-directory": folder}
+        with (
+            import_module("dask").config.set(settings),
+            distributed.LocalCluster(
+                n_workers=0, host=LOOPBACK, dashboard_address=loopback, silence_logs=50
+            ) as scheduler,
+        ):  # fmt: skip
+            command = [sys.executable, "-P", "-m", "dask", "worker", scheduler.scheduler_address, "--no-dashboard"]
+            command += ["--host", LOOPBACK, "--dashboard-address", loopback, "--death-timeout", "30"]
+            command += ["--nworkers", str(workers), "--nthreads", str(threads), "--local-directory", folder]
+            _tell(guard, command)
             try:
                 yield scheduler
             finally:
-                _end(beside)
+                guard.terminate()
+                guard.wait()
 
 
-def _end(leader: subprocess.Popen[bytes]) -> None:
-    """Asks a process to leave, and ends whatever is left of its session."""
-    leader.terminate()
-    with suppress(subprocess.TimeoutExpired):
-        leader.wait(LEAVE_S)
-    with suppress(ProcessLookupError):
-        os.killpg(leader.pid, signal.SIGKILL)
-    leader.wait()
+def _said(guard: subprocess.Popen[str]) -> str:
+    """The line that the guard has said."""
+    return guard.stdout.readline().strip() if guard.stdout else ""
+
+
+def _tell(guard: subprocess.Popen[str], command: list[str]) -> None:
+    """Gives the guard its command."""
+    if guard.stdin:
+        print(json.dumps(command), file=guard.stdin, flush=True)
 
 
 def environment() -> dict[str, str]:

@@ -1,117 +1,219 @@
-"""`SweepFile`: the answers of a sweep in one SQLite file, appended as they come.
+"""`SweepFile`: the answers of a sweep in one file of lines, appended as they come.
 
-    sweep    name, value        what is asked: verb, words, number of questions, versions, when it began
-    answers  key, answer        packed answers by the key of their question
-In WAL mode a reader sees whole batches while they are written, and a writer that is killed loses none that it had
-committed. Answers are committed at most a fifth of a second after they came. The file is read as data: nothing in it is
-run.
+    digest sweep JSON           what is asked: verb, words, number of questions, versions, when it began
+    digest answer KEY BASE64    a packed answer under the key of its question
+
+A digest is that of the rest of its line: a line that does not have it is damaged and left out, so that its answer is
+missing and is computed again. What is asked is written twice, and the file begins with two lines that say what it is,
+so that no single damage loses them. A later line about the sweep adds to the earlier ones.
+
+A batch of answers is one write of whole lines. Readers see it at once, a writer that is killed loses none that it has
+written, and several writers do not harm each other. The file is read as data: nothing in it is run.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import re
 import sqlite3
-import time
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
+from lockstep.documents.files import open_file, writable
 from lockstep.errors import BadInput
-from lockstep.store.files import canonical
+from lockstep.store.files import append, canonical, parsed
 from lockstep.types.plain import Json
 
-FORMAT = 1
-COMMIT_S = 0.2
-BUSY_S, READ_S = 30.0, 2.0
-"""Longest wait of a writer and of a reader for who holds the file."""
-TABLES = """
-CREATE TABLE IF NOT EXISTS sweep (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, answer BLOB NOT NULL) WITHOUT ROWID;
-"""
+FORMAT, OLD_FORMAT = 2, 1
+MAGIC, OLD_MAGIC = b"# answers of a Lockstep sweep\n", b"SQLite format 3\0"
+"""How a file begins; up to format 1 it was an SQLite database."""
+DIGEST = 32
+"""Letters of a digest: half of SHA-256."""
+ABOUT, ANSWER = re.compile(rb"sweep (\{.*\})"), re.compile(rb"answer ((?:[0-9a-f]{2})+) ([A-Za-z0-9+/=]*)")
+LONGEST_B = 64 << 20
+"""Of a line."""
 BESIDE = ("-wal", "-shm")
-"""Endings of the files that SQLite keeps beside one that is open."""
+"""Endings of the files that SQLite keeps beside one of format 1."""
 
 
 class SweepFile:
     """One file; a context, at whose end everything is on the disk."""
 
     def __init__(self, path: Path, *, writes: bool = True) -> None:
-        """Opens `path`, or makes it where it `writes`. Raises BadInput for what is not such a file."""
-        self.path, self._writes, self._committed_s = path, writes, time.monotonic()
+        """Opens `path`, or makes it where it `writes`, and clears what is damaged there.
+
+        Raises BadInput for what is not such a file.
+        """
+        self.path, self._writes = path, writes
+        self._where = "--store" if writes else "SWEEP"
+        self._about: Json = {}
+        self._places: dict[bytes, int] = {}
+        self._damaged: list[tuple[int, int]] = []
+        self._end, self._handle = 0, -1
         if not writes and not path.is_file():
             raise BadInput(f"no sweep is kept in {str(path)!r}", "SWEEP")
         with self._located():
-            self._base = sqlite3.connect(path, timeout=BUSY_S if writes else READ_S, check_same_thread=False)
             if writes:
-                # A reader of a file on a disk that it may not write uses the mode that is there.
-                self._base.execute("PRAGMA journal_mode = WAL")
-                self._base.execute("PRAGMA synchronous = NORMAL")
-                self._base.executescript(TABLES)
-            found = self.about
-            if found.get("format", FORMAT) != FORMAT:
-                raise BadInput(f"{str(path)!r} has format {found['format']}; this version reads {FORMAT}", "--store")
+                self._handle = os.open(writable(path, self._where), os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+            self._file = open_file(path)
+            try:
+                self._read_first()
+            except BaseException:
+                self._close()
+                raise
 
     @property
     def about(self) -> Json:
         """What is asked, by name; empty in a new file."""
-        with self._located():
-            return {name: json.loads(value) for name, value in self._base.execute("SELECT name, value FROM sweep")}
+        self._refresh()
+        return dict(self._about)
+
+    @property
+    def damaged(self) -> int:
+        """Lines that were left out because their digest is not theirs."""
+        return len(self._damaged)
+
+    @property
+    def has_digests(self) -> bool:
+        """Whether damage would be noticed: not in files of format 1."""
+        return self._about.get("format") != OLD_FORMAT
 
     def begin(self, about: Json) -> None:
-        """Writes what is asked; a reader changes nothing."""
-        if not self._writes:
-            return
-        rows = [(name, canonical(value)) for name, value in {"format": FORMAT, **about}.items()]
-        with self._located(), self._base:
-            self._base.executemany("INSERT OR REPLACE INTO sweep VALUES (?, ?)", rows)
+        """Writes what is asked, where it is not there already; a reader changes nothing."""
+        known = self.about
+        about = {"format": FORMAT, **about}
+        new = {name: value for name, value in about.items() if name not in known or known[name] != value}
+        if self._writes and new:
+            line = _line(b"sweep " + canonical(new).encode("utf-8", "surrogatepass"))
+            # The empty line keeps the two apart when the end of the first is damaged.
+            self._append(line + b"\n" + line)
 
     def answer(self, key: bytes) -> bytes | None:
         """The packed answer with that key, if it is there."""
-        with self._located():
-            found = self._base.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
-        return None if found is None else bytes(found[0])
+        if key not in self._places:
+            self._refresh()
+        if key not in self._places:
+            return None
+        self._file.seek(self._places[key])
+        found = ANSWER.fullmatch(_content(self._file.readline(LONGEST_B)))
+        return None if found is None else a2b_base64(found[2])
 
     def add(self, answers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Appends answers; one that is there already stays as it is."""
-        with self._located():
-            self._base.executemany("INSERT OR IGNORE INTO answers VALUES (?, ?)", answers)
-        if time.monotonic() - self._committed_s >= COMMIT_S:
-            self.commit()
+        """Appends answers; of those with one key the first counts."""
+        self._append(b"".join(_answer(key, answer) for key, answer in answers))
 
     def commit(self) -> None:
-        """Everything so far survives this process."""
-        with self._located():
-            self._base.commit()
-        self._committed_s = time.monotonic()
+        """Everything so far survives a loss of power."""
+        if self._writes:
+            with self._located():
+                os.fsync(self._handle)
 
     def __len__(self) -> int:
-        with self._located():
-            return int(self._base.execute("SELECT count(*) FROM answers").fetchone()[0])
+        self._refresh()
+        return len(self._places)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(sqlite3.Error):
-            self._base.commit()
-        self._base.close()
+        with suppress(BadInput):
+            self.commit()
+        self._close()
+
+    def _close(self) -> None:
+        self._file.close()
+        if self._writes:
+            os.close(self._handle)
+
+    def _append(self, lines: bytes) -> None:
+        with self._located():
+            append(self._handle, (b"" if os.fstat(self._handle).st_size else 2 * MAGIC) + lines)
+
+    def _read_first(self) -> None:
+        """Reads the whole file, or that of an earlier version. Raises BadInput for another kind of file."""
+        begun = self._file.read(2 * len(MAGIC))
+        if begun.startswith(OLD_MAGIC) and self._writes:
+            said = "kept by an earlier version, without digests of its answers; go on with that, or choose another file"
+            raise BadInput(f"{str(self.path)!r} was {said}", self._where)
+        if begun.startswith(OLD_MAGIC):
+            self._about, self._places = _read_old(self.path)
+            self._end = os.path.getsize(self.path)
+        elif begun and MAGIC not in begun:
+            raise BadInput(f"{str(self.path)!r} is not a file of answers", self._where)
+        format_ = self.about.get("format", FORMAT)
+        if format_ not in (FORMAT, OLD_FORMAT):
+            raise BadInput(f"{str(self.path)!r} has format {format_}; this version reads {FORMAT}", self._where)
+        if self._writes:
+            self._clear_damage()
+
+    def _refresh(self) -> None:
+        """Reads the lines that were appended since."""
+        self._file.seek(self._end)
+        while line := self._file.readline(LONGEST_B):
+            if not line.endswith(b"\n") and len(line) < LONGEST_B:
+                break
+            place, self._end = self._end, self._end + len(line)
+            content = _content(line)
+            if found := ANSWER.fullmatch(content):
+                self._places.setdefault(bytes.fromhex(found[1].decode()), place)
+            elif found := ABOUT.fullmatch(content):
+                self._about |= parsed(found[1].decode("utf-8", "surrogatepass"))
+            elif line.strip() and line != MAGIC:
+                self._damaged.append((place, len(line)))
+
+    def _clear_damage(self) -> None:
+        """Blanks damaged lines and a last one without its end, so that they are said once and continue nothing."""
+        size = os.fstat(self._handle).st_size
+        torn = [(self._end, size - self._end)] if size > self._end else []
+        with open(self.path, "r+b") as file:
+            for place, length in self._damaged + torn:
+                file.seek(place)
+                file.write(b" " * (length - 1) + b"\n")
+        self._end = size
 
     @contextmanager
     def _located(self) -> Iterator[None]:
-        where = "--store" if self._writes else "SWEEP"
         try:
             yield
-        except sqlite3.OperationalError as error:
-            raise BadInput(f"answers cannot be kept in {str(self.path)!r}: {error}", where) from None
-        except BadInput:
-            raise
-        except (sqlite3.Error, ValueError) as error:
-            raise BadInput(f"{str(self.path)!r} is not a file of answers: {error}", where) from None
+        except OSError as error:
+            said = error.strerror or str(error)
+            raise BadInput(f"answers cannot be kept in {str(self.path)!r}: {said}", self._where) from None
+
+
+def _line(content: bytes) -> bytes:
+    """The line that says it, with its digest."""
+    return hashlib.sha256(content).hexdigest()[:DIGEST].encode() + b" " + content + b"\n"
+
+
+def _answer(key: bytes, answer: bytes) -> bytes:
+    """The line of an answer."""
+    return _line(b"answer " + key.hex().encode() + b" " + b2a_base64(answer, newline=False))
+
+
+def _content(line: bytes) -> bytes:
+    """What a line says; nothing where its digest is not its own."""
+    content = line[DIGEST + 1 : -1]
+    return content if line == _line(content) else b""
+
+
+def _read_old(path: Path) -> tuple[Json, dict[bytes, int]]:
+    """What a file of format 1 says of its sweep, and the keys of its answers. Raises BadInput."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as base:
+            about = {name: json.loads(value) for name, value in base.execute("SELECT name, value FROM sweep")}
+            keys = {bytes(key): 0 for (key,) in base.execute("SELECT key FROM answers")}
+            return {**about, "format": OLD_FORMAT}, keys
+    except (sqlite3.Error, ValueError, TypeError) as error:
+        raise BadInput(f"{str(path)!r} is not a file of answers: {error}", "SWEEP") from None
 
 
 def delete(path: Path) -> None:
-    """Removes the file of a sweep, and what SQLite keeps beside it. Raises BadInput for another kind of file."""
+    """Removes the file of a sweep, and what SQLite kept beside an old one. Raises BadInput for another kind of file."""
     with SweepFile(path, writes=False) as found:
         if "verb" not in found.about:
             raise BadInput(f"{str(path)!r} is not a sweep", "SWEEP")

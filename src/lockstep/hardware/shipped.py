@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
-from lockstep.documents.files import read_text
+from lockstep.documents.files import File, read_text
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware.cluster import Cluster, Shelf
 from lockstep.hardware.device import Device
@@ -114,7 +114,7 @@ def _dotted(file: str, path: Path) -> str:
     return f"{file}: {'.'.join(str(part) for part in path)}"
 
 
-def read_hardware(path: str | FilePath) -> Shelf:
+def read_hardware(path: File) -> Shelf:
     """What a YAML file defines, by name; its cluster is called by its `name`, or else by the file's."""
     from lockstep.documents import read_yaml, validated
     from lockstep.hardware.build import Builder
@@ -131,7 +131,7 @@ def read_hardware(path: str | FilePath) -> Shelf:
     builder = Builder(filled, source_of, locate, {"device": devices(), "link": links()})
     builder.file(entries)
     if entries.cluster is not None:
-        name = entries.cluster.name or FilePath(path).stem
+        name = entries.cluster.name or FilePath(str(path)).stem
         filled.clusters[name] = builder.cluster(name, entries.cluster, ("cluster",))
     return Shelf(
         {name: filled.devices[name] for name in entries.devices},

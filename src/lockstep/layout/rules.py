@@ -269,7 +269,7 @@ RULES = (
         "cp needs flash attention",
         "--cp",
         lambda g, j: (g.cp > 1) & (not j.recipe.flash_attention),
-        lambda x, j: f"cp={x.cp} needs fused attention; drop --no-flash or use cp=1",
+        lambda x, j: f"cp={x.cp} needs fused attention; use --flash or cp=1",
     ),
     Rule(
         "ep divides experts",

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from lockstep.hardware import Cluster
 from lockstep.layout import OFFLOAD_PARAMETERS, Job, LayoutGrid, broken_rules, host_B, peak_B
+from lockstep.layout.rules import SCHEDULE
+from lockstep.parallel.pipeline import code
 from lockstep.planner.space import Space
 from lockstep.step import compose, step_time_s
 from lockstep.types.arrays import Floats
@@ -106,6 +108,7 @@ def _valid(rejected: Counter[str], job: Job, grid: LayoutGrid) -> Mask:
     Degrees that do not multiply to the number of devices are no layouts of this cluster, and not counted.
     """
     rules = broken_rules(grid, job)
+    rules[SCHEDULE] = rules[SCHEDULE] | unfilled(grid, job)
     valid = np.broadcast_to(~rules.pop(WORLD), grid.shape).copy()
     left = int(np.count_nonzero(valid))
     for key, broken in {**rules, DUPLICATE: duplicates(grid)}.items():
@@ -117,6 +120,12 @@ def _valid(rejected: Counter[str], job: Job, grid: LayoutGrid) -> Mask:
             rejected[key] += left - now
         left = now
     return valid
+
+
+def unfilled(grid: LayoutGrid, job: Job) -> Mask:
+    """Layouts that interleave fewer micro-batches than stages, which torch runs and Megatron Core does not."""
+    mask: Mask = (grid.schedule == code("interleaved")) & (grid.microbatches(job.recipe.batch) < grid.pp)
+    return mask
 
 
 def duplicates(grid: LayoutGrid) -> Mask:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lockstep.documents.files import open_file
+from lockstep.documents.files import open_file, replacing
 from lockstep.errors import BadInput
 from lockstep.program.builder import ProgramBuilder
 from lockstep.program.program import COLUMNS, Kind, Program
@@ -49,7 +49,7 @@ def write_trace(timeline: Timeline, path: str | Path, beside: Timeline | None = 
         head["held_B"] = {name: list(held) for name, held in timeline.held_B.items()}
     if timeline.rank_names:
         head["rank_names"] = list(timeline.rank_names)
-    with open(path, "wb") as raw:
+    with replacing(path) as raw:
         file = gzip.GzipFile("", "wb", mtime=0, fileobj=raw) if str(path).endswith(".gz") else raw
         file.write(('{"displayTimeUnit":"ms","otherData":' + json.dumps(head) + ',"traceEvents":[\n').encode())
         shadow = () if beside is None else _shadow(beside, program)

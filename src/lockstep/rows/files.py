@@ -7,8 +7,11 @@ import json
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
+from typing import BinaryIO
 
+from lockstep.documents.files import replacing
 from lockstep.errors import not_installed
 from lockstep.types.plain import Json
 
@@ -27,12 +30,14 @@ def write_rows(rows: Sequence[Json], path: Path) -> None:
     """One line, or one row of a Parquet table, for each of `rows`; what is neither text nor a number is JSON."""
     flat = [flattened(row) for row in rows]
     names = list(dict.fromkeys(name for row in flat for name in row))
-    if path.suffix == PARQUET:
-        return _write_parquet(flat, names, path)
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, names, lineterminator="\n")
+    with replacing(path) as file:
+        if path.suffix == PARQUET:
+            return _write_parquet(flat, names, file)
+        text = StringIO(newline="")
+        writer = csv.DictWriter(text, names, lineterminator="\n")
         writer.writeheader()
         writer.writerows(flat)
+        file.write(text.getvalue().encode("utf-8"))
 
 
 def flattened(row: Mapping[str, object], before: str = "") -> Json:
@@ -48,10 +53,10 @@ def flattened(row: Mapping[str, object], before: str = "") -> Json:
     return flat
 
 
-def _write_parquet(rows: Sequence[Json], names: Sequence[str], path: Path) -> None:
+def _write_parquet(rows: Sequence[Json], names: Sequence[str], file: BinaryIO) -> None:
     arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     columns = {name: _alike([row.get(name) for row in rows]) for name in names}
-    parquet.write_table(arrow.table(columns), path)
+    parquet.write_table(arrow.table(columns), file)
 
 
 def _alike(values: list[object]) -> list[object]:

@@ -8,15 +8,15 @@ Only a loss of power can take lines that were not flushed; `flush` does that onc
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from lockstep.documents.files import read_bytes
+from lockstep.documents.files import read_bytes, replacing
 from lockstep.types.plain import Json
 
 MOST_VALUE_B = 64 << 20
@@ -52,36 +52,10 @@ def write_whole(path: Path, value: object) -> None:
         file.write(content)
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that takes the place of `path` when all of it is on the disk, and leaves nothing otherwise."""
-    beside = path.with_name(path.name + ".tmp")
-    try:
-        with beside.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            beside.unlink()
-        raise
-    flush(path.parent)
-
-
-def flush(path: Path) -> None:
-    """Waits until what `path` holds is on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def read_whole(path: Path) -> Any:
     """The value of a JSON file; None where there is none or it is not JSON, or nested too deep."""
     try:
-        return _parsed(read_bytes(path, MOST_VALUE_B))
+        return parsed(read_bytes(path, MOST_VALUE_B))
     except (ValueError, RecursionError):
         return None
 
@@ -97,7 +71,7 @@ def read_lines(path: Path) -> tuple[list[Json], list[int]]:
     values, damaged = [], []
     for number, line in enumerate(text[: text.rfind(b"\n") + 1].splitlines(), start=1):
         try:
-            value = _parsed(line)
+            value = parsed(line)
         except (ValueError, RecursionError):
             value = None
         if isinstance(value, dict):
@@ -107,7 +81,7 @@ def read_lines(path: Path) -> tuple[list[Json], list[int]]:
     return values, damaged
 
 
-def _parsed(text: bytes) -> Any:
+def parsed(text: bytes | str) -> Any:
     """The value of JSON text. Raises ValueError, RecursionError."""
     value = json.loads(text)
     level = [value]
@@ -117,6 +91,14 @@ def _parsed(text: bytes) -> Any:
         if not level:
             return value
     raise ValueError(f"nested deeper than {MOST_LEVELS} levels")
+
+
+def append(handle: int, lines: bytes) -> None:
+    """Appends whole lines by one write call; none of them where the disk is full. Raises OSError."""
+    written = os.write(handle, lines)
+    if written != len(lines):
+        os.ftruncate(handle, os.fstat(handle).st_size - written)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def cut_torn_tail(path: Path) -> None:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lockstep import __version__
+from lockstep.documents.files import BESIDE
 from lockstep.errors import BadInput, suggestion
 from lockstep.store.files import write_whole
 from lockstep.store.index import Index, Row, row_of
@@ -38,7 +39,7 @@ from lockstep.types.plain import Json
 VARIABLE = "LOCKSTEP_RUNS"
 LAST = "last"
 _FILES = {f"{name}{end}" for name in (CONFIG, ENVIRONMENT, EVENTS, RESULT) for end in ("", ".tmp")}
-"""What this program writes into a run's directory."""
+"""What this program writes into a run's directory, beside files that a killed writer has left (`BESIDE`)."""
 
 
 def default_root() -> Path:
@@ -164,7 +165,8 @@ def _remove(path: Path) -> None:
     """Removes a run's directory. Raises BadInput where something else than its own files is in it, and OSError."""
     with _opened(path.parent) as store, _opened(path.name, store) as folder:
         names = os.listdir(folder)
-        others = [name for name in names if name not in _FILES or not _is_file(name, folder)]
+        ours = [name for name in names if name in _FILES or BESIDE.fullmatch(name)]
+        others = [name for name in names if name not in ours or not _is_file(name, folder)]
         if others:
             first = f"{sorted(others)[0]!r}" + (f" and {len(others) - 1} more" if others[1:] else "")
             raise BadInput(f"run {path.name} holds {first}, which Lockstep did not write; move it away first", "RUN")

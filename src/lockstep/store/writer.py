@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from lockstep.store.files import NotRecorded, canonical, cut_torn_tail, finite, flush, write_whole
+from lockstep.documents.files import flush
+from lockstep.store.files import NotRecorded, append, canonical, cut_torn_tail, finite, write_whole
 from lockstep.store.record import EVENTS, FAILED, FINISHED, RESULT, STOPPED
 from lockstep.types.plain import Json
 
@@ -38,10 +38,7 @@ class RunWriter:
         """
         line = (canonical(finite(values)) + "\n").encode()
         with self._recording():
-            written = os.write(self._file, line)
-            if written != len(line):
-                os.ftruncate(self._file, os.fstat(self._file).st_size - written)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            append(self._file, line)
 
     def finish(self, result: Mapping[str, object]) -> None:
         """Ends the run with its answer. Raises NotRecorded."""

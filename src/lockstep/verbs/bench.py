@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from lockstep.documents.files import writable, writable_yaml, writing
+from lockstep.documents.files import writable, writable_yaml, write_text, writing
 from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json
 from lockstep.units import parse_bandwidth_Bps, parse_count, parse_flops, parse_size_B
@@ -157,8 +157,7 @@ def _collective(
         )  # fmt: skip
         record.result, record.failure = found.summary(), found.stopped
     if path is not None:
-        with writing(path, "--csv"):
-            path.write_text(found.to_csv(), encoding="utf-8")
+        write_text(path, found.to_csv(), "--csv")
     return found
 
 
@@ -251,8 +250,7 @@ def _device(
         found = bench_device(kernels, **how, progress=progress, on_row=lambda row: record(**row))
         record.result = found.summary()
     if path is not None and found.curve is not None:
-        with writing(path, "--curve"):
-            path.write_text(found.curve.to_toml(), encoding="utf-8")
+        write_text(path, found.curve.to_toml(), "--curve")
     if file is not None:
         with writing(file.path, "--device-file"):
             file.write(found)

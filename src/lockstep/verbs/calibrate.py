@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from lockstep.documents.files import writable_yaml, writing
+from lockstep.documents.files import writable_yaml, write_text
 from lockstep.errors import located
 from lockstep.types.plain import Json
 from lockstep.types.shown import Shown
@@ -78,6 +78,5 @@ def calibrate(
     if path is not None:
         names = ", ".join(step.name for step in steps)
         entry = found.entry(f"lockstep calibrate on {names}", datetime.now(UTC).strftime("%Y-%m-%d"))
-        with writing(path, "--out"):
-            path.write_text(paced_yaml(found.cluster, path.stem, entry.model_dump(exclude_none=True)), encoding="utf-8")
+        write_text(path, paced_yaml(found.cluster, path.stem, entry.model_dump(exclude_none=True)), "--out")
     return Calibrated(found, None if path is None else str(path))

@@ -11,7 +11,7 @@ from lockstep.errors import BadInput
 from lockstep.types.plain import Json, picked
 from lockstep.types.shown import Shown
 from lockstep.verbs.words.calling import strict
-from lockstep.verbs.words.option import Argument
+from lockstep.verbs.words.option import Argument, Option
 from lockstep.verbs.words.quantity import Quantity, Time
 from lockstep.verbs.words.question import whole
 from lockstep.verbs.words.shared import SEED, SETTINGS
@@ -20,6 +20,29 @@ if TYPE_CHECKING:
     from lockstep.engines import Engine
     from lockstep.lab import Experiment, Findings, Group
     from lockstep.lab.sweep import Sweep
+
+EXPERIMENT = Argument(
+    "EXPERIMENT", "Experiment to run, or group to list; all groups are listed when omitted.", names="experiments"
+)
+_MANY = "Many runs"
+SWEPT = Option(
+    "KEY=A,B,C",
+    "Run at each of these values, as rate=0.01,0.1 or batch=1..64x2; may be repeated for every combination.",
+    "--sweep", _MANY, repeated=True,
+)  # fmt: skip
+SEEDS = Option("N", "Number of seeds to run with, counting up from --seed. (default: 1)", panel=_MANY)
+ENGINE = Option(
+    "E",
+    "Engine: serial, processes[:N], dask[:N], dask:ADDRESS of a scheduler or dask:scheduler-file:PATH. "
+    "(default: serial)",
+    panel=_MANY,
+)
+STORE = Option("FILE", "Keep every run in this file as it comes; what is there is not run again.", panel=_MANY)
+LIMIT = Option(
+    "TIME",
+    "Longest time for all runs, as forecast from the first; a longer sweep is refused. (default: 1h)",
+    panel=_MANY,
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -54,14 +77,7 @@ def converge(
 
 @strict
 def converge(
-    experiment: Annotated[
-        str | None,
-        Argument(
-            "EXPERIMENT",
-            "Experiment to run, or group to list; all groups are listed when omitted.",
-            names="experiments",
-        ),
-    ] = None,
+    experiment: Annotated[str | None, EXPERIMENT] = None,
     settings: Annotated[Mapping[str, object] | None, SETTINGS] = None,
     *,
     seed: Annotated[Quantity, SEED] = 0,
@@ -89,15 +105,15 @@ def converge(
 
 @strict
 def sweep(
-    experiment: str,
-    swept: Mapping[str, object] | None = None,
-    settings: Mapping[str, object] | None = None,
+    experiment: Annotated[str, EXPERIMENT],
+    swept: Annotated[Mapping[str, object] | None, SWEPT] = None,
+    settings: Annotated[Mapping[str, object] | None, SETTINGS] = None,
     *,
-    seeds: Quantity = 1,
-    seed: Quantity = 0,
-    engine: str | Engine | None = None,
-    store: str | Path | None = None,
-    limit: Time = "1h",
+    seeds: Annotated[Quantity, SEEDS] = 1,
+    seed: Annotated[Quantity, SEED] = 0,
+    engine: Annotated[str | Engine | None, ENGINE] = None,
+    store: Annotated[str | Path | None, STORE] = None,
+    limit: Annotated[Time, LIMIT] = "1h",
     progress: Callable[[int, int], None] | None = None,
 ) -> Sweep:
     """Runs an experiment of the lab at every combination of the `swept` values, with `seeds` seeds from `seed` on.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack, cast
 
 from lockstep.diagnosis.diagnosis import Diagnosis
-from lockstep.documents.files import writable_yaml, writing
+from lockstep.documents.files import writable_yaml, write_text, writing
 from lockstep.errors import BadInput
 from lockstep.units import parse_frac
 from lockstep.verbs.estimate import estimate
@@ -206,6 +206,7 @@ def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, repl
     """The cluster as the run shows it, written where that is asked. Raises BadInput where the run cannot show it."""
     from lockstep.diagnosis.answer import REPLAYED_FRAC
     from lockstep.diagnosis.recalibrate import recalibrate
+    from lockstep.diagnosis.same_run import is_another
 
     where = "--replan" if path is None else "--out"
     found, step_s, judged = answer.predicted, answer.measured_s, answer.judged
@@ -214,10 +215,15 @@ def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, repl
     if answer.mismatches or (judged is not None and (judged.contradictions or judged.verdict == "impossible")):
         raise BadInput("the files or numbers contradict one another; give those of one run", where)
     if (beside := answer.beside) is not None and beside.of_another_run:
-        raise BadInput(
+        why = (
             f"the replay of the measured operations differs from the step by {beside.replay_off_frac:+.0%}, more than "
-            f"{REPLAYED_FRAC:.0%}, so rates from it would not be the cluster's: check that model, batch, length and "
-            "layout are those of the run",
+        )
+        why += f"{REPLAYED_FRAC:.0%}"
+        if is_another(beside.products_times):
+            why = f"the recorded matrix products take {beside.products_times:.2g} times the FLOPs of the run described"
+        raise BadInput(
+            f"{why}, so rates from it would not be the cluster's: check that model, batch, length and layout are those "
+            "of the run",
             where,
         )
     made = recalibrate(
@@ -227,9 +233,7 @@ def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, repl
     )  # fmt: skip
     if path is None:
         return made
-    text = made.yaml(path.stem)
-    with writing(path, "--out"):
-        path.write_text(text, encoding="utf-8")
+    write_text(path, made.yaml(path.stem), "--out")
     return replace(made, path=str(path))
 
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from lockstep.documents.files import writable_yaml, writing
-from lockstep.errors import BadInput, located
+from lockstep.documents.files import writable_yaml, write_text
+from lockstep.errors import BadInput, Infeasible, located
 from lockstep.types.plain import Json, picked
 from lockstep.types.shown import Shown
 from lockstep.verbs.words.calling import strict
@@ -18,8 +18,10 @@ from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.question import read_cluster, whole
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lockstep.hardware import Cluster
-    from lockstep.measure.fit import LinkFit
+    from lockstep.measure.fit import LinkFit, Points
 
 
 _CLUSTER = "Cluster file for plan and estimate"
@@ -30,14 +32,31 @@ class Fit(Shown):
     """A link found, and the cluster file that holds it."""
 
     found: LinkFit
+    """Of the first table of the file, where it has several."""
     path: str | None
     level: str | None
     link_bandwidth_Bps: float | None
     """Rate of one link of the level, as written: what leaves a child over the links that its ranks reach."""
+    others: tuple[LinkFit, ...] = ()
+    """Of the tables of other collectives, ranks or hosts."""
+    not_fitted: tuple[str, ...] = ()
+    """Tables whose times make no link, and why."""
+
+    @property
+    def tables(self) -> tuple[LinkFit, ...]:
+        """All links found, in the order of the file."""
+        return (self.found, *self.others)
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return self.found.to_dict() | {"file": self.path} | picked(self, "level link_bandwidth_Bps")
+        several = bool(self.others or self.not_fitted)
+        tables = [{"table": one.points.label} | one.to_dict() for one in self.tables]
+        return (
+            self.found.to_dict()
+            | {"file": self.path}
+            | picked(self, "level link_bandwidth_Bps")
+            | ({"tables": tables, "not_fitted": list(self.not_fitted)} if several else {})
+        )
 
 
 @strict
@@ -47,9 +66,11 @@ def fit(
     ],
     *,
     op: Annotated[
-        str | None, Option("OP", "Collective, if the file does not name it, or one of several in a CSV.")
+        str | None, Option("OP", "Collective, if the file does not name it, or one of several in it.")
     ] = None,
-    ranks: Annotated[Quantity | None, Option("N", "Number of ranks, if the file does not state it.")] = None,
+    ranks: Annotated[
+        Quantity | None, Option("N", "Number of ranks, if the file does not state it, or one of several in it.")
+    ] = None,
     algorithm: Annotated[
         str | None,
         Option("A", "Algorithm assumed for the library's own collective. (default: ring, or its equivalent)"),
@@ -82,32 +103,57 @@ def fit(
 ) -> Fit:
     """Fits a CSV of `bench`, the output of nccl-tests, or of the OSU micro-benchmarks.
 
-    Args: `op` and `ranks` where the text does not say them; `algorithm` that a library's own collective counts as, a
-    ring where none is said. `out` writes a cluster file: `cluster` with the link of `level` replaced (by default that
-    which the hosts in the text used), or one level of `device_name`, a device of the catalog, as many as ranks.
+    Tables of nccl-tests in one file are fitted each on its own, those of one collective, ranks and hosts together.
+    Args: `op` and `ranks` where the text does not say them, or to choose a table; `algorithm` that a library's own
+    collective counts as, a ring where none is said. `out` writes a cluster file: `cluster` with the link of `level`
+    replaced (by default that which the hosts in the text used), or one level of `device_name`, a device of the catalog,
+    as many as ranks.
     Raises: BadInput, also for a rate above the wire's; Infeasible where a constant predicts the times better.
     """
-    from lockstep.measure.fit import cluster_yaml, fit_link, link_rate_Bps, measured_level, read_points
+    from lockstep.measure.fit import cluster_yaml, link_rate_Bps, measured_level, read_series
 
     path = None if out is None else _file(out, cluster, level, device_name)
     if path is None:
         _refuse(cluster=cluster, level=level, device_name=device_name)
     group = None if ranks is None else whole(ranks, "--ranks", 2)
     with located("FILE"):
-        points = read_points(file, op=op, ranks=group)
+        series = read_series(file, op=op, ranks=group)
     if path is not None:
+        points = _only(series)
         base = _base(cluster, device_name, max(point.ranks for point in points.points))
         index = measured_level(points.hosts, base, level)
     with flags("--algorithm"):
-        found = fit_link(points, taken_for=algorithm)
+        (found, *others), not_fitted = _fits(series, algorithm)
     if path is None:
-        return Fit(found, None, None, None)
+        return Fit(found, None, None, None, tuple(others), tuple(not_fitted))
     rate_Bps = link_rate_Bps(found, base, index)
     date = points.date or datetime.now(UTC).strftime("%Y-%m-%d")
     text = cluster_yaml(found, name=path.stem, date=date, base=base, index=index, rate_Bps=rate_Bps)
-    with writing(path, "--out"):
-        path.write_text(text, encoding="utf-8")
+    write_text(path, text, "--out")
     return Fit(found, str(path), base.levels[index].name, rate_Bps)
+
+
+def _only(series: Sequence[Points]) -> Points:
+    """The one series of a file. Raises BadInput where a cluster file is to hold one of several."""
+    if len(series) > 1:
+        labels = " and ".join(one.label for one in series)
+        raise BadInput(f"the file has tables of {labels}; choose the one to write with --op or --ranks", "--out")
+    return series[0]
+
+
+def _fits(series: Sequence[Points], algorithm: str | None) -> tuple[list[LinkFit], list[str]]:
+    """(a link per series, why others make none). Raises what the first one raised where none makes a link."""
+    from lockstep.measure.fit import fit_link
+
+    found, refused = [], []
+    for one in series:
+        try:
+            found.append(fit_link(one, taken_for=algorithm))
+        except (BadInput, Infeasible) as error:
+            refused.append((error, f"{one.label}: {error.message if isinstance(error, BadInput) else error}"))
+    if not found:
+        raise refused[0][0]
+    return found, [said for _, said in refused]
 
 
 def _file(out: str | Path, cluster: str | Path | Cluster | None, level: str | None, device_name: str | None) -> Path:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
-from lockstep.documents.files import writable_yaml, writing
+from lockstep.documents.files import writable_yaml
 from lockstep.errors import BadInput, Infeasible
 from lockstep.units import parse_time_s
 from lockstep.verbs.words.calling import choosing, sharing, strict, verb
@@ -116,8 +116,7 @@ def plan(
         raise
     if path is not None:
         chosen = next(text for text, recipe in asked.recipes.items() if recipe is found.job.recipe)
-        with writing(path, "--out"):
-            write_plan(path, found, {"model": model, "cluster": cluster, **asked.said[chosen]})
+        write_plan(path, found, {"model": model, "cluster": cluster, **asked.said[chosen]})
     return found
 
 

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from lockstep.documents.files import writable, writing
-from lockstep.errors import BadInput, UnknownName
+from lockstep.errors import LONGEST, BadInput, UnknownName
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown
-from lockstep.verbs.words.calling import strict
+from lockstep.verbs.words.calling import TAKES_LISTS, keywords, strict
 from lockstep.verbs.words.option import Argument, Option
-from lockstep.verbs.words.question import named_folder
+from lockstep.verbs.words.question import existing_folder
+from lockstep.verbs.words.replayed import replayable
 
 if TYPE_CHECKING:
     from lockstep.engines import Engine
 
 ACTIONS = {"list": (0, 1), "show": (1, 1), "resume": (1, 1), "export": (1, 1), "delete": (1, 1)}
 """What can be done, and how many names each takes."""
-MAGIC = b"SQLite format 3\0"
 
 
 class SweepsAnswer(Protocol):
@@ -43,6 +43,10 @@ class Kept:
     began_s: float
     """Unix time."""
     versions: Json
+    damaged: int
+    """Lines of the file that are left out because they were changed since they were written."""
+    has_digests: bool
+    """Whether that would be noticed: not in files of earlier versions."""
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -100,7 +104,7 @@ def sweeps(
         if value is not None and action != owner:
             raise BadInput(f"belongs to {owner}", f"--{name}")
     if action == "list":
-        return _listed(named_folder(names[0] if names else ".", "SWEEP"))
+        return _listed(existing_folder(names[0] if names else ".", "SWEEP"))
     path = Path(names[0])
     if action == "delete":
         return _deleted(path)
@@ -110,22 +114,39 @@ def sweeps(
 
 
 def answer_of(path: Path, engine: Engine | str | None, progress: Callable[[int, int], None] | None) -> SweepsAnswer:
-    """What the verb of a sweep answers with the words and the answers in its file."""
+    """What the verb of a sweep answers with the words and the answers in its file.
+
+    The file may be a stranger's: it runs a verb that can be swept, with words that name no file to write. Raises
+    BadInput for any other.
+    """
     from lockstep.engines import SweepFile
-    from lockstep.verbs import VERBS
 
     with SweepFile(path, writes=False) as file:
         about = file.about
     verb, words = about.get("verb"), about.get("words")
-    if not isinstance(verb, str) or verb not in VERBS or not isinstance(words, dict):
+    if verb is None or words is None:
+        raise BadInput(f"{str(path)!r} does not say what was asked; ask it again with --store {path}", "SWEEP")
+    function = swept_by(verb)
+    if function is None or not isinstance(words, dict) or not isinstance(about.get("versions"), dict):
         raise BadInput(f"{str(path)!r} is not a sweep", "SWEEP")
-    function: Callable[..., Any] = getattr(import_module(f"lockstep.verbs.{verb}"), MANY.get(verb, verb))
+    if others := sorted(words.keys() - replayable(function).keys()):
+        raise BadInput(f"{str(path)!r} sets {others[0][:LONGEST]!r}, which a sweep file may not set", "SWEEP")
     found: SweepsAnswer = function(**words, store=path, engine=engine or "serial", progress=progress)
     return found
 
 
 MANY = {"converge": "sweep"}
 """Verbs whose many questions are asked of another function."""
+
+
+def swept_by(verb: object) -> Callable[..., Any] | None:
+    """The function that asks the many questions of a verb, None where it has none or starts processes of its own."""
+    from lockstep.verbs import TABLE, VERBS
+
+    if not isinstance(verb, str) or verb not in VERBS or verb in TABLE["Measure"]:
+        return None
+    function: Callable[..., Any] = getattr(import_module(f"lockstep.verbs.{verb}"), MANY.get(verb, verb))
+    return function if hasattr(function, TAKES_LISTS) or "store" in keywords(function) else None
 
 
 def _known() -> Engine:
@@ -136,8 +157,6 @@ def _known() -> Engine:
 
 def _listed(folder: Path) -> SweepList:
     """The files in the folder that are sweeps."""
-    if not folder.is_dir():
-        raise BadInput(f"{str(folder)!r} is not a folder", "SWEEP")
     found = [kept for path in sorted(folder.iterdir()) if (kept := _kept(path)) is not None]
     return SweepList(str(folder), tuple(found))
 
@@ -153,19 +172,15 @@ def _kept(path: Path) -> Kept | None:
     try:
         if not path.is_file():
             return None
-        with path.open("rb") as start:
-            if start.read(len(MAGIC)) != MAGIC:
-                return None
         with SweepFile(path, writes=False) as file:
-            about = file.about
-            known = len(file)
+            about, known, damaged, has_digests = file.about, len(file), file.damaged, file.has_digests
     except (BadInput, OSError):
         return None
     found: Any = [about.get(name) for name in KINDS]
     if not all(isinstance(value, kind) for value, kind in zip(found, KINDS.values(), strict=True)):
         return None
     verb, asked, began_s, versions = found
-    return Kept(str(path), verb, known, asked, began_s, versions)
+    return Kept(str(path), verb, known, asked, began_s, versions, damaged, has_digests)
 
 
 def _exported(path: Path, out: str | Path | None) -> Done:

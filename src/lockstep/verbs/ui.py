@@ -16,7 +16,7 @@ from lockstep.units import parse_integer
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.option import Argument, Option, Switch
 from lockstep.verbs.words.quantity import Quantity
-from lockstep.verbs.words.question import named_folder
+from lockstep.verbs.words.question import existing_folder
 
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
@@ -71,7 +71,7 @@ def ui(
     number = parse_integer(port, "--port", minimum=0)
     if number > LAST_PORT:
         raise BadInput(f"must be at most {LAST_PORT:,}, got {number:,}", "--port")
-    folder = named_folder(sweeps, "--sweeps")
+    folder = existing_folder(sweeps, "--sweeps")
     # The page stands above the verbs, and is loaded by who asks for it.
     running = import_module("lockstep.web.serve").serve(_given(model, cluster), number, open, folder)
     return Served(running.address, running.wait, running.stop)

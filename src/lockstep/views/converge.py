@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.errors import BadInput
-from lockstep.verbs.words.option import Option
+from lockstep.verbs.converge import converge, sweep
+from lockstep.verbs.words.calling import keywords
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.findings_plot import plot_findings
 from lockstep.views.parts.findings_table import render_findings
-from lockstep.views.parts.options import flags
+from lockstep.views.parts.options import options_of
 from lockstep.views.parts.output import draw, given, pairs, picture_path, show
 from lockstep.views.parts.progress import progress
 from lockstep.views.parts.sweep_panels import check_drawable
@@ -57,26 +58,7 @@ def _experiments(found: Experiments, out: Console) -> None:
     indented(out, table([("", "left"), ("question", "text")], [[one.name, one.question] for one in found.experiments]))
 
 
-_MANY = "Many runs"
-SWEEPING = flags(
-    swept=Option(
-        "KEY=A,B,C",
-        "Run at each of these values, as rate=0.01,0.1 or batch=1..64x2; may be repeated for every combination.",
-        "--sweep", _MANY, repeated=True,
-    ),
-    seeds=Option("N", "Number of seeds to run with, counting up from --seed. (default: 1)", panel=_MANY),
-    engine=Option(
-        "E",
-        "Engine: serial, processes[:N], dask[:N], dask:ADDRESS of a scheduler or dask:scheduler-file:PATH. "
-        "(default: serial)",
-        panel=_MANY,
-    ),
-    store=Option("FILE", "Keep every run in this file as it comes; what is there is not run again.", panel=_MANY),
-    limit=Option(
-        "TIME", "Longest time for all runs, as forecast from the first; a longer sweep is refused. (default: 1h)",
-        panel=_MANY,
-    ),
-)  # fmt: skip
+SWEEPING = {name: one for name, one in options_of(sweep).items() if name not in keywords(converge)}
 
 
 def ask(
@@ -85,7 +67,6 @@ def ask(
 ) -> None:  # fmt: skip
     """Lists experiments, runs one, or runs it for many settings."""
     from lockstep.lab import is_group
-    from lockstep.verbs.converge import converge, sweep
 
     if experiment is None or is_group(experiment):
         if settings or plot or swept or seeds or engine or store or limit or seed:

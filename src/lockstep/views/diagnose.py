@@ -122,6 +122,8 @@ def _explanations(judged: Judged, found: Estimate, elsewhere: bool, out: Console
         _candidates(likely, judged.measured, out)
     if elsewhere:
         return
+    if judged.conditions:
+        small_print(out, "What would have to be true", judged.conditions, len(judged.conditions))
     if judged.expected is not None:
         wanted = judged.expected
         note = "within what is predicted for this layout" if wanted.as_predicted else "each alone"
@@ -181,7 +183,8 @@ def _measured_alone(answer: Diagnosis, out: Console) -> None:
     elif answer.memory:
         out.print(Text(f"{format_size(answer.memory[0].peak_B)} allocated at the peak.", style="bold"))
     elif answer.links:
-        out.print(Text(f"{format_bandwidth(answer.links[0].busbw_Bps)} of bus bandwidth at most.", style="bold"))
+        most_Bps = max(one.busbw_Bps for one in answer.links)
+        out.print(Text(f"{format_bandwidth(most_Bps)} of bus bandwidth at most.", style="bold"))
     if answer.predicted is None and (answer.logs or answer.memory):
         out.print("Give --model and -c, with the layout as for estimate, to hold it against the prediction.")
 
@@ -229,17 +232,23 @@ def _memory(one: Held, out: Console) -> None:
 def _links(answer: Diagnosis, out: Console) -> None:
     if not answer.links:
         return
-    heading(out, "Links", "rate of one link that large messages reach")
+    files = len({one.file for one in answer.links})
+    within = f" of {answer.links[0].file}" if files == 1 else ""
+    heading(out, f"Links{within}", "rate of one link that large messages reach")
     rows = [
         (
-            one.file,
+            one.collective
+            if files == 1
+            else one.file
+            if files == len(answer.links)
+            else f"{one.file}: {one.collective}",
             one.level or "-",
             *("-" if rate is None else format_bandwidth(rate) for rate in (one.measured_Bps, one.assumed_Bps)),
             format_bandwidth(one.busbw_Bps),
         )
         for one in answer.links
     ]
-    columns = [("file", "left"), ("level", "left"), ("measured", "right"), ("cluster has", "right")]
+    columns = [("times of", "left"), ("level", "left"), ("measured", "right"), ("cluster has", "right")]
     indented(out, table([*columns, ("bus bandwidth", "right")], rows))
     for note in dict.fromkeys(one.note for one in answer.links if one.note):
         out.print(f"{note[0].upper()}{note[1:]}.")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from lockstep.measure.fit import Segment
+    from lockstep.measure.fit import LinkFit, Segment
     from lockstep.verbs.fit import Fit
 
 
@@ -25,7 +25,33 @@ OUTLIERS = 6
 
 
 def render(answer: Fit, out: Console) -> None:
-    """Prints the link, what it rests on, and where it was written."""
+    """Prints the link, what it rests on, and where it was written; of several tables a row each."""
+    if answer.others or answer.not_fitted:
+        _several(answer, out)
+    else:
+        _one(answer, out)
+    assumptions = tuple(dict.fromkeys(said for found in answer.tables for said in found.assumptions))
+    if assumptions:
+        small_print(out, "Assumptions", assumptions, len(assumptions))
+
+
+def _several(answer: Fit, out: Console) -> None:
+    """A row for every table of a file with several."""
+    number = len(answer.tables) + len(answer.not_fitted)
+    out.print(Text(f"{number} tables in {answer.found.points.source}, each fitted on its own", style="bold"))
+    heading(out, "Links", "latency of the smallest sizes, bandwidth of the largest")
+    rows = []
+    for found in answer.tables:
+        rates = format_time(found.latency_s), format_bandwidth(found.bandwidth_Bps)
+        times = len(found.points.points)
+        rows.append((found.points.label, *rates, f"{found.r2:.4f}", f"{times - len(found.outliers)} of {times}"))
+    columns = [("table", "left"), *((name, "right") for name in ("latency", "bandwidth", "R2", "times"))]
+    indented(out, table(columns, rows))
+    for said in answer.not_fitted:
+        out.print(f"Not fitted: {said}.")
+
+
+def _one(answer: Fit, out: Console) -> None:
     found = answer.found
     latency, rate = format_time(found.latency_s), format_bandwidth(found.bandwidth_Bps)
     out.print(Text(f"latency {latency}, bandwidth {rate}", style="bold"))
@@ -45,8 +71,6 @@ def render(answer: Fit, out: Console) -> None:
     if answer.path and answer.link_bandwidth_Bps is not None:
         rate = format_bandwidth(answer.link_bandwidth_Bps)
         out.print(f"\nWritten to {answer.path}: level {answer.level}, {rate} per link. Give it as --cluster.")
-    if found.assumptions:
-        small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
 
 
 def _left_out(answer: Fit) -> str:
@@ -72,34 +96,39 @@ def _rows(segment: Segment) -> list[list[str]]:
 
 
 def plot_fit(answer: Fit) -> Figure:
-    """The picture."""
-    found = answer.found
-    points = found.points.points
-    out = set(found.outliers)
-    fitted_s = np.array([point.time_s for point in points]) * (1 + found.errors_frac)
+    """The picture: measured times and the fitted ones, of every table."""
 
     def draw(axes: Axes) -> None:
-        names = list(dict.fromkeys((point.op, point.algorithm) for point in points))
-        for place, name in enumerate(names):
-            here = [i for i, point in enumerate(points) if (point.op, point.algorithm) == name]
-            here.sort(key=lambda i: points[i].size_B)
-            colour = PALETTE[place % len(PALETTE)]
-            kept = [i for i in here if i not in out]
-            label = " ".join(part for part in name if part)
-            axes.plot(
-                [points[i].size_B for i in kept], [points[i].time_s * 1e6 for i in kept], "o", color=colour, label=label
-            )
-            axes.plot([points[i].size_B for i in here], fitted_s[here] * 1e6, color=colour, label="fitted")
-        if out:
-            left = [points[i] for i in sorted(out)]
-            axes.plot([p.size_B for p in left], [p.time_s * 1e6 for p in left], "x", color="#D55E00", label="outlier")
-        for segment in found.segments[1:]:
-            axes.axvline(segment.from_B, color="#999999", linestyle=":", linewidth=1)
+        number = 0
+        for found in answer.tables:
+            number = _draw_one(axes, found, number, len(answer.tables) > 1)
         axes.set(xscale="log", yscale="log", xlabel="size, bytes", ylabel="time, microseconds")
         axes.legend(fontsize=8, frameon=False)
 
+    found = answer.found
     title = f"latency {format_time(found.latency_s)}, bandwidth {format_bandwidth(found.bandwidth_Bps)}"
-    return make_figure(title, draw)
+    return make_figure(f"{len(answer.tables)} tables" if answer.others else title, draw)
+
+
+def _draw_one(axes: Axes, found: LinkFit, number: int, several: bool) -> int:
+    """Draws one fit from the colour `number` on; returns the next one."""
+    points, out = found.points.points, set(found.outliers)
+    fitted_s = np.array([point.time_s for point in points]) * (1 + found.errors_frac)
+    for name in dict.fromkeys((point.op, point.algorithm) for point in points):
+        here = [i for i, point in enumerate(points) if (point.op, point.algorithm) == name]
+        here.sort(key=lambda i: points[i].size_B)
+        colour, kept = PALETTE[number % len(PALETTE)], [i for i in here if i not in out]
+        label = found.points.label if several else " ".join(part for part in name if part)
+        sizes_B, times_us = [points[i].size_B for i in kept], [points[i].time_s * 1e6 for i in kept]
+        axes.plot(sizes_B, times_us, "o", color=colour, label=label)
+        axes.plot([points[i].size_B for i in here], fitted_s[here] * 1e6, color=colour, label="fitted")
+        number += 1
+    if out:
+        left = [points[i] for i in sorted(out)]
+        axes.plot([p.size_B for p in left], [p.time_s * 1e6 for p in left], "x", color="#D55E00", label="outlier")
+    for segment in found.segments[1:]:
+        axes.axvline(segment.from_B, color="#999999", linestyle=":", linewidth=1)
+    return number
 
 
 COMMAND = Command(

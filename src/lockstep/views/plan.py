@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from functools import partial
-from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from lockstep.documents.files import writing
+from lockstep.documents.files import write_text
 from lockstep.errors import BadInput
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
 from lockstep.verbs.words.option import Option
@@ -255,8 +254,7 @@ def _write_export(plan: Plan, path: str) -> None:
     """Writes the best layout as the configuration of the software that the plan is for."""
     from lockstep.verbs.export import export
 
-    with writing(path, "--export"):
-        Path(path).write_text(export(plan).text, encoding="utf-8")
+    write_text(path, export(plan).text, "--export")
     sys.stderr.write(f"wrote {path}\n")
 
 

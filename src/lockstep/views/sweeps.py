@@ -45,6 +45,11 @@ def _list(found: SweepList, out: Console) -> None:
         ("Lockstep", "left"),
     ]  # fmt: skip
     indented(out, table(titles, rows))
+    for one in found.sweeps:
+        if one.damaged:
+            out.print(f"{Path(one.file).name} is damaged in {one.damaged:,} places; resume computes what is missing.")
+        if not one.has_digests:
+            out.print(f"{Path(one.file).name} is of an earlier version, without digests: damage is not noticed.")
 
 
 def ask(as_json: bool, plot: str | None, action: str | None, names: list[str] | None, **words: object) -> None:

@@ -13,7 +13,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from inspect import signature, unwrap
 from pathlib import Path
 from typing import Any
@@ -22,17 +21,14 @@ from lockstep.errors import BadInput
 from lockstep.types.plain import Json
 from lockstep.verbs.words.calling import several
 from lockstep.verbs.words.changes import is_change
-from lockstep.verbs.words.option import Declared, Switch, words_of
+from lockstep.verbs.words.option import Declared, Switch
+from lockstep.verbs.words.replayed import replayable
 from lockstep.views.parts.completing import clusters
 from lockstep.views.parts.options import verb_function
 from lockstep.web.uploads import Uploads
 
 KEPT = 64
 """Answers that are kept."""
-FILES = ("FILE", "DIR", "SWEEP")
-"""What a keyword is declared to take that names a file or folder."""
-ELSEWHERE = ("engine", "action")
-"""Keywords that start processes, talk to other machines, or write and delete."""
 TRACE = re.compile(r"trace:([^,;]+)")
 """A law that is read from a file."""
 MODELS = ("model", "a", "b")
@@ -159,10 +155,8 @@ def _in_catalog(name: str) -> bool:
     return known_name(name) is not None or name in clusters()
 
 
-@cache
 def _declared(verb: str) -> dict[str, Declared]:
-    found = {one.name: one.declared for one in words_of(verb_function(verb)) if one.name not in ELSEWHERE}
-    return {name: one for name, one in found.items() if getattr(one, "metavar", "") not in FILES}
+    return replayable(verb_function(verb))
 
 
 def allowed(verb: str, words: Mapping[str, str]) -> dict[str, str]:

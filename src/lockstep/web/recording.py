@@ -22,7 +22,12 @@ RECORDING: tuple[tuple[str, str, str], ...] = (
         "The time of a step, tokens per second, TFLOP/s or MFU. Says whether it is low for this layout at all.",
         "",
     ),
-    ("A log", "Of Megatron-LM, torchtitan, nanotron, Trainer, DeepSpeed, llm-foundry, MaxText, MLPerf, nanoGPT.", ""),
+    (
+        "A log",
+        "Of Megatron-LM, torchtitan, nanotron, Trainer, DeepSpeed, llm-foundry, MaxText, NeMo, OLMo-core, MLPerf and "
+        "nanoGPT.",
+        "",
+    ),
     (
         "Traces of torch.profiler",
         "Show where the time goes. Of several ranks, also who waits for whom: record the same steps on every rank.",

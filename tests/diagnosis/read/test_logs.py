@@ -68,6 +68,44 @@ LINES = {
         "completed step: 9, seconds: 5.667, TFLOP/s/device: 134.924, Tokens/s/device: 8672.758, loss: 10.374\n",
         {"step_time_s": 5.667, "model_flops_per_gpu_per_s": 134.924e12, "tokens_per_s_per_gpu": 8672.758},
     ),
+    "maxtext, of 2023": (
+        "completed step: 5, seconds: 0.278, TFLOP/s: 54.058, loss: 9.663\n",
+        {"step_time_s": 0.278, "model_flops_per_gpu_per_s": 54.058e12, "tokens_per_s_per_gpu": None},
+    ),
+    "maxtext, of 2026": (
+        "[Rampup Batch Size Phase], completed step: 0, seconds: 9.5, total_weights: 64, loss: 10.9, lm_loss: 10.9\n"
+        "completed profiler activation/deactivation step: 1, total_weights: 64, loss: 10.9\n"
+        "I0804 08:14:00.000000 1 metric_logger.py:196] completed step: 2, seconds: 0.5, TFLOP/s/device: 200.0, "
+        "Tokens/s/device: 25000.0, total_weights: 393216, loss: 10.5, lm_loss: 10.5, perplexity: 10.0\n",
+        {"step_time_s": 0.5, "model_flops_per_gpu_per_s": 200e12, "tokens_per_s_per_gpu": 25000},
+    ),
+    "nemo": (
+        "Training epoch 0, iteration 5/99 | lr: 3e-05 | consumed_samples: 768 | global_batch_size: 128 | "
+        "global_step: 5 | reduced_train_loss: 11.03 | tflops_per_sec_per_gpu: 412.5 | train_step_timing in s: 6.123\n",
+        {"step_time_s": 6.123, "batch": 128, "model_flops_per_gpu_per_s": 412.5e12},
+    ),
+    "nemo, other order": (
+        "Training epoch 0, iteration 1/249 | TFLOPS_per_GPU: 4.1e+02 | global_batch_size: 8 | global_step: 1 | "
+        "train_step_timing in s: 1.235e+04 | consumed_samples: 16\n",
+        {"step_time_s": 12350, "batch": 8, "model_flops_per_gpu_per_s": 410e12},
+    ),
+    "nemo, a bar": (
+        "".join(
+            f"\rEpoch 0: : {step}%|#   | {step}/100 [10:48<00:00, reduced_train_loss=0.0172, global_step={step}.0, "
+            f"consumed_samples=256.0, train_step_timing in s={9.0 if step < 3 else 3.130}]" for step in range(1, 20)
+        ) + "\n",
+        {"step_time_s": 3.130},
+    ),
+    "olmo-core": (
+        "2025-12-22 10:00:00 host:0 olmo_core.train.callbacks.console_logger:81 INFO [step=2/9000,epoch=1,eta=3:10]\n"
+        "    gpu_memory/GPU active mem (%)=63.1\n    gpu_memory/GPU active mem (GiB)=50.14\n"
+        "    gpu_memory/GPU reserved mem (GiB)=60.2\n    throughput/device/BPS=3.939\n"
+        "    throughput/device/BPS (actual avg)=3.5\n    throughput/device/MFU=44.57\n"
+        "    throughput/device/MFU (actual avg)=40.1\n    throughput/device/TPS=258,163\n"
+        "    throughput/device/TPS (actual avg)=229,000\n    throughput/device/data loading (s)=0.0012\n"
+        "    throughput/total tokens=104857600\n    train/CE loss=6.445\n",
+        {"tokens_per_s_per_gpu": 258163, "mfu_frac": 0.4457, "memory_B": 50.14 * 2**30, "batches_per_s": 3.939},
+    ),
     "mlperf": (
         ':::MLLOG {"namespace": "", "event_type": "POINT_IN_TIME", "key": "global_batch_size", "value": 1152}\n'
         ':::MLLOG {"namespace": "", "key": "tracked_stats", "value": {"throughput": 88.4, "train_step_time": 13.03}}\n',

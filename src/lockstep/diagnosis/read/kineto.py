@@ -32,7 +32,7 @@ from lockstep.diagnosis.classes import (
 from lockstep.diagnosis.read import TRACE, Kind, register
 from lockstep.diagnosis.read.file import Head, stream
 from lockstep.diagnosis.read.json_stream import members
-from lockstep.diagnosis.read.kineto_host import RECORD, host_spans, numbers, places
+from lockstep.diagnosis.read.kineto_host import RECORD, gloo_B, host_spans, numbers, places
 from lockstep.diagnosis.read.products import Shape, kernel_rates, shape_of
 from lockstep.diagnosis.trace import Mark, RankTrace, Spans, order_of, unclassified
 from lockstep.documents.files import File
@@ -79,6 +79,8 @@ class Columns:
     )
     """Operators as the operations of a run on CPUs; None once a kernel was seen."""
     marks: list[tuple[str, float, float, int]] = field(default_factory=list)
+    exchanged_B: dict[int, float] = field(default_factory=dict)
+    """Bytes of gloo's exchanges, by the place of their annotation in `marks`."""
     threads: dict[str, int] = field(default_factory=dict)
     records: dict[int, tuple[int, int, float, int]] = field(default_factory=dict)
     shapes: dict[Shape, int] = field(default_factory=dict)
@@ -164,6 +166,8 @@ def _keep(kept: Columns, event: Json) -> None:
     elif category == "user_annotation":
         name = str(event["name"])
         if not name.startswith(("nccl:", "## ")):
+            if name.startswith("gloo:") and (size_B := gloo_B(name, event.get("args") or {})):
+                kept.exchanged_B[len(kept.marks)] = size_B
             kept.marks.append((name, *_span(event), _thread(kept, event)))
 
 

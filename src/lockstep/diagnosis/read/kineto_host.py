@@ -12,10 +12,17 @@ import numpy as np
 from lockstep.diagnosis.classes import COMMUNICATION, class_of, op_of
 from lockstep.diagnosis.trace import Spans, sorted_spans
 from lockstep.types.arrays import Array, Ints
+from lockstep.types.plain import Json
 
 if TYPE_CHECKING:
     from lockstep.diagnosis.read.kineto import Columns
 
+WHOLE_INPUT = ("all-reduce", "reduce-scatter", "reduce", "broadcast", "all-to-all", "send", "recv")
+ELEMENT_B = {
+    "double": 8, "long int": 8, "long": 8, "float": 4, "int": 4, "c10::Half": 2, "c10::BFloat16": 2, "short": 2,
+    "short int": 2, "unsigned char": 1, "signed char": 1, "bool": 1,
+}  # fmt: skip
+"""Bytes of an element by its type as the profiler writes it."""
 RECORD = "record_param_comms"
 OWN_EXCHANGE = re.compile(r"^lockstep:[^:]+:[^:]+:\d+:\d+$")
 PAIR = re.compile(r"(\d+)-(\d+)$")
@@ -52,10 +59,11 @@ def host_spans(kept: Columns, zero_us: float) -> Spans:
         name = kept.index(f"lockstep:{group}:{op}")
         index = kept.index(group), kept.index(op)
         rows.append((ts, ts + dur, COMMUNICATION, name, thread, *index, size_B, peer))
-    for called, ts, dur, thread in kept.marks if not own else ():
+    for place, (called, ts, dur, thread) in enumerate(kept.marks if not own else ()):
         if called.startswith("gloo:"):
             index = -1, kept.index(op_of(called) or called)
-            rows.append((ts, ts + dur, COMMUNICATION, kept.index(called), thread, *index, 0.0, -1))
+            size_B = kept.exchanged_B.get(place, 0.0)
+            rows.append((ts, ts + dur, COMMUNICATION, kept.index(called), thread, *index, size_B, -1))
     ops = {key: numbers(column) for key, column in (kept.on_host or {}).items()}
     names, inside = list(kept.names), _inside(ops, own)
     for i in _outermost(ops).tolist():
@@ -68,6 +76,17 @@ def host_spans(kept: Columns, zero_us: float) -> Spans:
     start, end = (start - zero_us) / 1e6, (end - zero_us) / 1e6
     none = np.full(len(rows), -1)
     return sorted_spans(Spans(start, end, kinds, named, threads, start.copy(), groups, of, size, peers, none))
+
+
+def gloo_B(name: str, args: Json) -> float:
+    """Bytes of an exchange of gloo by the tensors it is given; 0 where shapes were not recorded.
+
+    Also 0 where a rank is given its own part alone, as of an all-gather: the size is that of the whole.
+    """
+    if op_of(name) not in WHOLE_INPUT:
+        return 0.0
+    pairs = zip(args.get("Input Dims") or (), args.get("Input type") or (), strict=False)
+    return max(0.0, float(sum(ELEMENT_B[kind] * math.prod(shape) for shape, kind in pairs if kind in ELEMENT_B)))
 
 
 def _named(name: str) -> tuple[str, str, float, int]:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
-
 from lockstep.diagnosis.read import LINKS, Kind, register
 from lockstep.diagnosis.read.file import Head
 from lockstep.documents.files import File
 from lockstep.errors import BadInput
-from lockstep.measure.fit import read_points
+from lockstep.measure.fit import read_series
 from lockstep.measure.fit.points import Points
-from lockstep.measure.fit.read import unlabelled
-
-SIGN = re.compile(r"^#\s+size\s+count\s+type|^# OSU|^op,algorithm,", re.MULTILINE)
+from lockstep.measure.fit.read import is_times
 
 
-def read(path: File) -> Points:
-    """The times. Raises BadInput with the line; of a file without its number of ranks, at the file."""
+def read(path: File) -> tuple[Points, ...]:
+    """The times of each collective. Raises BadInput with the line, and at the file where its ranks are unknown."""
     try:
-        return read_points(path)
+        return read_series(path)
     except BadInput as error:
         if (error.where or "").startswith("--"):
             raise BadInput(f"{error.message}; keep its first lines, or use lockstep fit", str(path)) from None
@@ -26,7 +22,7 @@ def read(path: File) -> Points:
 
 
 def _recognise(begun: Head) -> bool:
-    return SIGN.search(unlabelled(begun.text)) is not None
+    return is_times(begun.text)
 
 
 KIND = register(Kind("nccl-tests", "output of nccl-tests or of the OSU micro-benchmarks", LINKS, _recognise, read, 3))

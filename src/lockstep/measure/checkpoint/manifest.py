@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lockstep.documents.files import open_file, read_bytes
+from lockstep.documents.files import BESIDE, open_file, read_bytes
 from lockstep.errors import BadInput
 from lockstep.store.files import canonical, write_whole
 from lockstep.types.arrays import Array
@@ -30,7 +30,7 @@ from lockstep.types.plain import Json, picked
 MANIFEST = "manifest.json"
 PREFIX = "step-"
 CHUNK_B = 1 << 20
-_OWN = re.compile(r"(rank-\d+\.(npz|json)|manifest\.json)(\.tmp)?")
+_OWN = re.compile(r"(rank-\d+\.(npz|json)|manifest\.json)(\.tmp)?|" + BESIDE.pattern)
 
 REPLICATED, SHARDED, OWN = "replicated", "sharded", "own"
 KINDS = (REPLICATED, SHARDED, OWN)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lockstep.documents.files import replacing
 from lockstep.errors import RunFailed
 from lockstep.measure.checkpoint.manifest import (
     REPLICATED,
@@ -33,7 +34,6 @@ from lockstep.measure.checkpoint.manifest import (
 )
 from lockstep.measure.checkpoint.reader import generations
 from lockstep.measure.launch.points import point
-from lockstep.store.files import replacing
 from lockstep.types.plain import Json
 
 POLL_S = 0.005

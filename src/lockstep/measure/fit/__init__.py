@@ -3,7 +3,7 @@
 from lockstep.measure.fit.cluster_file import UNKNOWN, cluster_yaml, link_rate_Bps, measured_level
 from lockstep.measure.fit.fit import LinkFit, Segment, fit_link
 from lockstep.measure.fit.points import Hosts, Point, Points
-from lockstep.measure.fit.read import read_points
+from lockstep.measure.fit.read import read_points, read_series
 
 __all__ = [
     "UNKNOWN",
@@ -17,4 +17,5 @@ __all__ = [
     "link_rate_Bps",
     "measured_level",
     "read_points",
+    "read_series",
 ]

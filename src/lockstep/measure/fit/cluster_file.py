@@ -19,8 +19,8 @@ from lockstep.hardware import Cluster, Host, Level, Link, devices, links
 from lockstep.hardware.link import Switch
 from lockstep.hardware.source import Source
 from lockstep.measure.fit.fit import LinkFit, fit_link
-from lockstep.measure.fit.points import LIBRARY, Hosts
-from lockstep.measure.fit.read import read_points
+from lockstep.measure.fit.points import LIBRARY, Hosts, Points
+from lockstep.measure.fit.read import read_series
 from lockstep.units import format_bandwidth
 
 UNKNOWN = "unknown"
@@ -116,9 +116,22 @@ def cluster_yaml(fit: LinkFit, *, name: str, date: str, base: Cluster, index: in
 
 
 def with_measured_link(base: Cluster, file: File) -> Cluster:
-    """The cluster with the link that measured collectives show at the level they ran over. Raises BadInput."""
-    points = read_points(file)
-    return with_fitted_link(base, measured_level(points.hosts, base, None), fit_link(points))
+    """The cluster with the links that measured collectives show at the levels they ran over. Raises BadInput.
+
+    Of several collectives at one level the first of LIBRARY is taken, of several numbers of ranks the largest.
+    """
+    order = list(LIBRARY)
+    chosen: dict[int, Points] = {}
+    for points in sorted(read_series(file), key=lambda one: _place(one, order)):
+        chosen.setdefault(measured_level(points.hosts, base, None), points)
+    for index, points in sorted(chosen.items()):
+        base = with_fitted_link(base, index, fit_link(points))
+    return base
+
+
+def _place(points: Points, order: Sequence[str]) -> tuple[int, int]:
+    first = points.points[0]
+    return order.index(first.op) if first.op in order else len(order), -first.ranks
 
 
 def with_fitted_link(base: Cluster, index: int, fitted: LinkFit) -> Cluster:

@@ -3,13 +3,10 @@
 `Hosts`: which devices of which hosts took part, as far as the text says it. nccl-tests prints one line per rank, `#
 Rank  0 Group  0 Pid 4711 on node-1 device  0 [0000:07:00] NVIDIA H100`. Its groups are communicators of their own that
 run at the same time (NCCL_TESTS_SPLIT); the times are of one of them.
-
-Source: github.com/NVIDIA/nccl-tests, src/common.cu, `writeDeviceReport` and the lines before it in older versions.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,8 +16,6 @@ from lockstep.collectives import PlainLink, get
 from lockstep.collectives.shares import FLUID
 from lockstep.errors import BadInput
 from lockstep.types.arrays import Array
-
-_RANK = re.compile(r"^#\s+Rank\s+\d+(?:\s+Group\s+(\d+))?(?:.*?\son\s+(\S+)\s+device\s+(\d+))?", re.MULTILINE)
 
 LIBRARY = {
     "all-reduce": "ring", "all-gather": "ring", "reduce-scatter": "ring", "all-to-all": "direct",
@@ -62,25 +57,6 @@ class Hosts:
         return f"{self.ranks} ranks on one host" if hosts == 1 else f"{self.ranks} ranks on {hosts} hosts"
 
 
-def read_hosts(text: str, where: str) -> tuple[int, Hosts | None]:
-    """(ranks of a group, its hosts) by the rank lines of nccl-tests; (0, None) without them. Raises BadInput."""
-    groups: dict[str, list[tuple[str, str]]] = {}
-    for found in _RANK.finditer(text):
-        groups.setdefault(found[1] or "0", []).append((found[2] or "", found[3] or ""))
-    if not groups:
-        return 0, None
-    sizes = sorted({len(lines) for lines in groups.values()})
-    if len(sizes) > 1:
-        raise BadInput(f"its groups have {sizes[0]} to {sizes[-1]} ranks; give the output of equal groups", where)
-    lines = next(iter(groups.values()))
-    if not all(host for host, _ in lines):
-        return sizes[0], None
-    devices: dict[str, tuple[int, ...]] = {}
-    for host, device in lines:
-        devices[host] = (*devices.get(host, ()), int(device[:9]))
-    return sizes[0], Hosts(devices)
-
-
 @dataclass(frozen=True, slots=True)
 class Point:
     """One measured time. `algorithm` is a name of Lockstep's, or empty for a library's own."""
@@ -106,6 +82,14 @@ class Points:
     notes: tuple[str, ...] = ()
     hosts: Hosts | None = None
     """Who took part, where the text says it."""
+
+    @property
+    def label(self) -> str:
+        """Collectives and ranks, `all-reduce of 8 ranks on one host`."""
+        names = ", ".join(dict.fromkeys(point.op for point in self.points))
+        ranks = sorted({point.ranks for point in self.points})
+        numbers = f"{ranks[0]} ranks" if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]} ranks"
+        return f"{names} of {numbers if self.hosts is None else self.hosts}"
 
     def terms(self, taken_for: str | None = None) -> Array:
         """Latency steps, bytes in series and reduced bytes in series of every point, shape (points, 3).

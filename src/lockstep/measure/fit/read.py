@@ -1,15 +1,16 @@
 """Reads measured times: a CSV of `lockstep bench`, the output of nccl-tests, or of the OSU micro-benchmarks.
 
-nccl-tests   rows under a header `size count type redop ...`, the out-of-place columns; ranks from its `# Rank` lines;
-             the collective from a `..._perf` name in the text, or from the ratio of busbw to algbw
+nccl-tests   tables under a header `size count type redop ...` (`nccl_tables.py`), the out-of-place columns; the ranks
+             of each from the `# Rank` lines before it; its collective from the `..._perf` name before it, or from the
+             ratio of busbw to algbw; tables of one collective on as many ranks and hosts are repetitions
 OSU          `# OSU MPI Allreduce Latency Test`, then `size latency` in bytes and microseconds; osu_latency is of one
              message, osu_bw of one in a stream, whose latency is the gap between messages
 
-Launchers label lines (`[1,0]<stdout>:` of mpirun, `0:` of srun) and logs indent them: both is taken away. What MPI and
-NCCL print between rows is passed over.
+Launchers label lines (`[1,0]<stdout>:` of mpirun, `0:` of srun, a time of kubectl) and logs indent them: both is taken
+away. What shells, MPI and NCCL print between rows is passed over.
 
 Sizes become those of nccl-tests: OSU counts one rank's part of an all-gather, scatter, gather or all-to-all.
-Sources: github.com/NVIDIA/nccl-tests (src/common.cu, doc/PERFORMANCE.md); mvapich.cse.ohio-state.edu/benchmarks.
+Sources: github.com/NVIDIA/nccl-tests (doc/PERFORMANCE.md); mvapich.cse.ohio-state.edu/benchmarks.
 """
 
 from __future__ import annotations
@@ -17,25 +18,23 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from lockstep.collectives.bounds import bus_bandwidth_Bps
 from lockstep.documents.files import File, read_bytes
 from lockstep.errors import BadInput
 from lockstep.measure.bench.collective import BUILT_IN
 from lockstep.measure.bench.definition import OPS
-from lockstep.measure.fit.points import Hosts, Point, Points, read_hosts
+from lockstep.measure.fit.nccl_tables import Row, Table, by_ratio, hosts_of, is_nccl, read_tables, without_label
+from lockstep.measure.fit.points import Hosts, Point, Points
 
 MOST_B = 64 << 20
+"""Bytes of a benchmark's output that are read: a million rows."""
 SMALLEST, LARGEST = 1e-15, 1e18
 """Of a size in bytes, a time in seconds or microseconds, a rate in MB/s: beyond these it is a mistake."""
 MOST_RANKS = 10_000_000
-"""Bytes of a benchmark's output that are read: a million rows."""
-PERF_NAMES = {
-    "all_reduce": "all-reduce", "all_gather": "all-gather", "reduce_scatter": "reduce-scatter",
-    "alltoall": "all-to-all", "broadcast": "broadcast", "reduce": "reduce", "scatter": "scatter", "gather": "gather",
-    "sendrecv": "send-recv",
-}  # fmt: skip
 OSU_NAMES = {
     "allreduce": "all-reduce", "allgather": "all-gather", "reduce_scatter": "reduce-scatter",
     "reduce-scatter": "reduce-scatter", "alltoall": "all-to-all", "all-to-all": "all-to-all", "broadcast": "broadcast",
@@ -43,24 +42,43 @@ OSU_NAMES = {
 }  # fmt: skip
 OWN_COLUMNS = ("op", "algorithm", "ranks", "size_B", "time_s")
 LABEL = re.compile(r"^[ \t]*(?:\[\d+,\d+\]<std(?:out|err)>:|\d+:)?[ \t]*", re.MULTILINE)
-NOISE = re.compile(r"^\[|NCCL (INFO|WARN|version)|^(RC|N)CCL version|^WARNING", re.IGNORECASE)
+SAME_FRAC = 0.02
+"""Between rates of large messages, which are printed with three digits or more."""
+ALONE = (
+    "its groups have one rank each, which sends nothing: every process ran on its own; build nccl-tests with MPI=1, "
+    "and start it with the launcher of that MPI"
+)
 OSU_PARTS = ("all-gather", "scatter", "gather", "all-to-all")
 
 
 def read_points(path: File, *, op: str | None = None, ranks: int | None = None) -> Points:
-    """The times in a file. `op` and `ranks` say what the text does not. Raises BadInput with the line."""
+    """The times in a file. `op` and `ranks` say what the text does not, or choose among its tables.
+
+    Raises BadInput with the line, and for tables of several collectives or ranks at the file.
+    """
+    found = read_series(path, op=op, ranks=ranks)
+    if len(found) > 1:
+        raise BadInput(f"holds times of {' and of '.join(one.label for one in found)}; give one of them", str(path))
+    return found[0]
+
+
+def read_series(path: File, *, op: str | None = None, ranks: int | None = None) -> tuple[Points, ...]:
+    """The times in a file: of nccl-tests one `Points` per collective, number of ranks and number of hosts.
+
+    `op` and `ranks` say what the text does not, or choose among its tables. Raises BadInput with the line.
+    """
     file = Path(str(path))
-    text = unlabelled(read_bytes(path, MOST_B).decode("utf-8-sig", errors="replace"))
+    text = read_bytes(path, MOST_B).decode("utf-8-sig", errors="replace")
     if op is not None and op not in OPS:
         raise BadInput(f"{op!r} is none of {', '.join(OPS)}", "--op")
-    hosts: Hosts | None = None
+    if is_nccl(text):
+        return tuple(_nccl(without_label(text), file, op, ranks))
+    text = LABEL.sub("", text)
+    notes: tuple[str, ...] = ()
     if titles := re.findall(r"^# OSU.*", text, re.MULTILINE):
         points, notes = _osu(text, titles[0], file, op, ranks)
-    elif re.search(r"^#\s+size\s+count\s+type", text, re.MULTILINE):
-        points, hosts = _nccl(text, file, op, ranks)
-        notes = ()
     elif re.search(r"^op,algorithm,", text, re.MULTILINE):
-        points, notes = _own(text, file), ()
+        points = _own(text, file)
     else:
         raise BadInput(
             "is neither a CSV of lockstep bench, nor output of nccl-tests or of the OSU micro-benchmarks", str(path)
@@ -69,12 +87,12 @@ def read_points(path: File, *, op: str | None = None, ranks: int | None = None) 
     if not kept:
         raise BadInput(f"holds no times{f' of {op}' if op else ''}", str(path))
     date = re.search(r"^# date: (\d{4}-\d{2}-\d{2})$", text, re.MULTILINE)
-    return Points(kept, file.name, date[1] if date else "", notes, hosts)
+    return (Points(kept, file.name, date[1] if date else "", notes),)
 
 
-def unlabelled(text: str) -> str:
-    """The text without the labels of launchers and the indentation of logs."""
-    return LABEL.sub("", text)
+def is_times(text: str) -> bool:
+    """Whether the beginning of a file is one that `read_series` reads."""
+    return is_nccl(text) or re.search(r"^# OSU|^op,algorithm,", LABEL.sub("", text), re.MULTILINE) is not None
 
 
 def _own(text: str, file: Path) -> list[Point]:
@@ -104,46 +122,59 @@ def _records(lines: list[str], file: Path) -> Iterator[dict[str, str]]:
         raise BadInput(f"is not a CSV: {error}", f"{file}:{rows.line_num}") from None
 
 
-def _nccl(text: str, file: Path, op: str | None, ranks: int | None) -> tuple[list[Point], Hosts | None]:
-    told_ranks, hosts = read_hosts(text, str(file))
-    found_ranks = told_ranks or ranks
-    if not found_ranks:
-        raise BadInput("the text has no `# Rank` lines; give the number of ranks", "--ranks")
-    rows = list(_nccl_rows(text, file))
-    name = op or _perf_name(text) or _by_ratio(rows, found_ranks)
-    if name is None:
-        raise BadInput("the text does not state which collective it is", "--op")
-    return [Point(name, "", found_ranks, size_B, time_us * 1e-6) for size_B, time_us, _, _ in rows], hosts
+def _nccl(text: str, file: Path, op: str | None, ranks: int | None) -> Iterator[Points]:
+    """The tables of one collective, as many ranks and hosts together. Raises BadInput, where none is left too."""
+    found: dict[tuple[str, int, tuple[int, ...]], list[Table]] = {}
+    name: str | None = None
+    for table in read_tables(text, str(file)):
+        own, hosts = hosts_of(table, str(file))
+        group = own or ranks or 0
+        if not group:
+            raise BadInput("the text does not list its ranks as `# Rank` lines; give their number", "--ranks")
+        name = table.name or by_ratio(table.rows, group) or _as_before(name, table.rows, group) or op
+        if name is None:
+            raise BadInput("the text does not state which collective it is", "--op")
+        found.setdefault((name, group, _shape(hosts)), []).append(table)
+    chosen = {key: each for key, each in found.items() if op in (None, key[0]) and ranks in (None, key[1])}
+    if not chosen:
+        there = " and of ".join(f"{name} of {group} ranks" for name, group, _ in found)
+        raise BadInput(f"holds no times that were asked for{f', but of {there}' if there else ''}", str(file))
+    several = {key: each for key, each in chosen.items() if key[1] > 1}
+    if not several:
+        raise BadInput(ALONE, str(file))
+    kept = {key: each for key, each in several.items() if any(table.rows for table in each)}
+    if not kept:
+        line = next(line for each in several.values() for table in each for line in table.wrong)
+        raise BadInput("no row is left: #wrong is not 0, so their results failed validation", f"{file}:{line}")
+    notes = tuple(_left_out(chosen, kept))
+    for (name, group, _), each in kept.items():
+        points = (Point(name, "", group, row.size_B, row.time_s) for table in each for row in table.rows)
+        yield Points(tuple(points), file.name, "", notes, hosts_of(each[0], str(file))[1])
 
 
-def _nccl_rows(text: str, file: Path) -> Iterator[tuple[float, float, float, float]]:
-    """(size, time in us, algbw, busbw) of every row; the first time is that of the out-of-place run."""
-    place = None
-    for number, line in enumerate(text.splitlines(), start=1):
-        words = line.strip("#").split()
-        if words[:3] == ["size", "count", "type"]:
-            place = words.index("time") if "time" in words else None
-        elif place is not None and line.strip() and not line.startswith("#") and not NOISE.search(line):
-            try:
-                size_B = float(words[0])
-                time_us, algbw, busbw = (float(word) for word in words[place : place + 3])
-            except (ValueError, IndexError):
-                raise BadInput(f"not a row of nccl-tests: {line.strip()[:60]!r}", f"{file}:{number}") from None
-            if 0 < size_B <= LARGEST and 0 < time_us <= LARGEST:
-                yield size_B, time_us, algbw, busbw
-
-
-def _perf_name(text: str) -> str | None:
-    found = re.search(r"\b([a-z_]+)_perf\b", text)
-    return PERF_NAMES.get(found[1]) if found else None
-
-
-def _by_ratio(rows: list[tuple[float, float, float, float]], ranks: int) -> str | None:
-    """All-reduce is the one whose bus bandwidth is more than (n - 1)/n of its own, for three ranks and more."""
-    largest = max(rows, default=None)
-    if largest is None or not largest[2] or ranks < 3:
+def _as_before(name: str | None, rows: Sequence[Row], ranks: int) -> str | None:
+    """The collective of the table before, where the two rates of the rows differ as they do for it."""
+    largest = max(rows, key=lambda row: row.size_B, default=None)
+    if name is None or largest is None or ranks < 2:
         return None
-    return "all-reduce" if largest[3] / largest[2] > 1.2 else None
+    rate_Bps = largest.size_B / largest.time_s
+    factor = float(bus_bandwidth_Bps(name, ranks, largest.size_B, largest.time_s)) / rate_Bps
+    return name if abs(largest.busbw - factor * largest.algbw) <= SAME_FRAC * largest.busbw else None
+
+
+def _shape(hosts: Hosts | None) -> tuple[int, ...]:
+    """Ranks of every host: tables with another shape ran over other links."""
+    return () if hosts is None else tuple(sorted(len(devices) for devices in hosts.devices.values()))
+
+
+def _left_out(chosen: Mapping[Any, Sequence[Table]], kept: Mapping[Any, object]) -> Iterator[str]:
+    """What is said of rows that failed validation and of tables of one rank."""
+    tables = [table for each in chosen.values() for table in each]
+    wrong, rows = sum(len(table.wrong) for table in tables), sum(len(table.rows) for table in tables)
+    if wrong:
+        yield f"{wrong} of {wrong + rows} rows are left out: #wrong is not 0, so their results failed validation"
+    if alone := sum(key[1] == 1 for key in chosen):
+        yield f"{alone} tables are left out: groups of one rank send nothing"
 
 
 def _osu(text: str, first: str, file: Path, op: str | None, ranks: int | None) -> tuple[list[Point], tuple[str, ...]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.documents import MAX_YAML_B
-from lockstep.documents.files import read_text
+from lockstep.documents.files import InMemory, read_text, replacing
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import Device
 from lockstep.hardware.schema import CurveEntry
@@ -178,16 +177,10 @@ class DeviceFile:
 
     def write(self, found: DeviceBench) -> None:
         """Replaces the file; what is written has been read back before."""
-        # A name that nobody else has chosen, and "x" so that no file of the user is ever it.
-        beside = self.path.with_name(f".lockstep-{secrets.token_hex(8)}.yaml")
-        text = self.text(found)
-        try:
-            with beside.open("x", encoding="utf-8") as file:
-                file.write(text)
-            read_hardware(beside)
-            beside.replace(self.path)
-        finally:
-            beside.unlink(missing_ok=True)
+        text = self.text(found).encode("utf-8")
+        read_hardware(InMemory(str(self.path), text))
+        with replacing(self.path) as file:
+            file.write(text)
 
 
 def _flow(curve: Curve, indent: str) -> str:

@@ -8,7 +8,8 @@
     export(found, "nanotron")       YAML of nanotron
 
 A plan that a framework cannot express is refused with every reason; nothing is dropped on the way. Each begins by the
-version that it was written for: as comments, in JSON, which has none, under a key that DeepSpeed does not read.
+version that it was written for and what is left to the user: as comments, in JSON, which has none, under a key that
+DeepSpeed does not read. No value stands for one that is left: the software stops without it, or its default is named.
 """
 
 from __future__ import annotations
@@ -50,11 +51,19 @@ def export(found: Estimate, to: str, said: Sequence[str] = ()) -> str:
     """
     if to not in TARGETS:
         raise UnknownName("target of an export", to, TARGETS, "--to")
-    body, head = TARGETS[to](Placed(found.job, found.layout)), [f"written for {version(to)}", *said]
+    placed = Placed(found.job, found.layout, found.attention_kernel, _machines(found))
+    body, head = TARGETS[to](placed), [f"written for {version(to)}", *said]
     if to == "deepspeed":
         document = json.loads(body)
         return json.dumps({COMMENT: head + document.pop(COMMENT, []), **document}, indent=2) + "\n"
     return "".join(f"# {sentence}\n" for sentence in head) + body
+
+
+def _machines(found: Estimate) -> int:
+    """Hosts of the devices; where no host is known, units of the innermost level."""
+    cluster, devices = found.cluster, found.job.devices
+    inside = cluster.devices_per_unit(0) if cluster.host is None else cluster.devices_per_host
+    return -(-devices // inside)
 
 
 def version(to: str) -> str:

@@ -51,6 +51,7 @@ def accelerate(found: Placed) -> str:
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": "FSDP" if layout.zero else "MULTI_GPU",
         "mixed_precision": recipe.dtype,
+        "num_machines": found.machines,
         "num_processes": layout.world,
     }
     if layout.zero:
@@ -91,15 +92,23 @@ def _beside(found: Placed) -> Iterator[str]:
         f"gradient_accumulation_steps={steps}, "
         f"optim={(PAGED if layout.offload == 'paged' else OPTIMIZERS)[recipe.optimizer]}"
     )
-    if found.job.images:
-        yield "left to you: the model, its images and their processor"
-    else:
-        yield f"left to you: sequences of {recipe.seq} tokens, the model, its tokenizer and the data"
+    data = "its images and their processor" if found.job.images else "its tokenizer and the data"
+    length = "" if found.job.images else f"sequences of {recipe.seq} tokens, "
+    yield (
+        f"left to you: {length}the model, {data}, and in {arguments}, which has defaults of its own, learning_rate and "
+        "the number of steps"
+    )
+    if found.machines > 1:
+        yield (
+            f"left to you: on each machine, accelerate launch --machine_rank 0 to {found.machines - 1} "
+            "--main_process_ip IP --main_process_port PORT, of the machine with rank 0"
+        )
     if layout.recompute == "full" and not layout.zero:
         yield f"{arguments}: gradient_checkpointing=True"
     yield from _objective(recipe)
-    if layout.zero and recipe.wire_B != 2.0:
-        yield f"gradients are reduced in {recipe.dtype}; the plan has {recipe.wire_B:g} bytes: --reduce-bytes 2"
+    reduced, size_B = (recipe.dtype, 2.0) if layout.zero else ("fp32", 4.0)
+    if recipe.wire_B != size_B and layout.dp * layout.cp > 1:
+        yield f"gradients are reduced in {reduced}; the plan has {recipe.wire_B:g} bytes: --reduce-bytes {size_B:g}"
     if recipe.adapters is not None:
         dropout = f", lora_dropout={recipe.adapters.dropout_frac:g}" if recipe.adapters.dropout_frac else ""
         yield f"peft: LoraConfig(r={recipe.adapters.rank}, target_modules={_modules(found.job)}{dropout})"
@@ -136,6 +145,8 @@ def _refuse(found: Placed) -> None:
     """Raises Infeasible for all that Accelerate and the Trainer cannot do."""
     layout, recipe, no = found.layout, found.job.recipe, Refusals("Accelerate")
     no.when(found.job.transformer is None, f"{found.job.model.name} is not a transformer")
+    uneven = layout.world % found.machines != 0
+    no.when(uneven, f"{layout.world} processes on {found.machines} machines: it starts as many on each")
     no.when(layout.pp > 1, f"pp={layout.pp}: it trains without pipeline stages")
     no.when(layout.ep > 1 or layout.etp > 0, "expert parallelism has no key")
     no.when(layout.sequence_parallel, "sequence parallelism over the tensor-parallel group has no key")

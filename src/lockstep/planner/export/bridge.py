@@ -26,7 +26,7 @@ from lockstep.planner.export.refusals import Placed, Refusals
 from lockstep.types.plain import Json
 
 LEFT = (
-    "left to you: the recipe, which has the model, its tokenizer and the data",
+    "left to you: the recipe, which has the model, its tokenizer, the data, the number of steps and the learning rate",
     "comm_overlap of the recipe, where it has one, goes before model.tp_comm_overlap and ddp.overlap_*",
 )
 WIDE_ENDS = "with current scaling Megatron-Bridge keeps the first and the last layer in bf16; the plan has them in fp8"
@@ -74,6 +74,7 @@ def _ways() -> dict[str, Way]:
         "use-distributed-optimizer": _to("ddp.use_distributed_optimizer", "optimizer.use_distributed_optimizer"),
         "use-megatron-fsdp": _to("ddp.use_megatron_fsdp", "dist.use_megatron_fsdp"),
         "ckpt-format": _to("checkpoint.ckpt_format"),
+        "microbatch-group-size-per-virtual-pipeline-stage": _to("model.microbatch_group_size_per_vp_stage"),
         "no-overlap-p2p-communication": _as(model__overlap_p2p_comm=False, model__batch_p2p_comm=True),
         "no-gradient-accumulation-fusion": _as(model__gradient_accumulation_fusion=False),
         "no-bias-swiglu-fusion": _as(model__bias_activation_fusion=False),

@@ -38,6 +38,10 @@ CHOICES: dict[str, tuple[object, ...]] = {
 """Axes of the planner's space that it can run; other limits join several of them."""
 COMMENT = "comment"
 """A key that DeepSpeed does not read."""
+LEFT = (
+    "left to you: optimizer.params with the learning rate lr, without which DeepSpeed takes that of its optimizer, "
+    "1e-3; a scheduler; the model, sequences of {} tokens and the data, in the script"
+)
 CHECKPOINTING = (
     "left to you: full recomputation, in the model's code: gradient_checkpointing=True of Transformers, or "
     "deepspeed.checkpointing.checkpoint around every layer"
@@ -49,10 +53,10 @@ def deepspeed(found: Placed) -> str:
     """The JSON text. Raises Infeasible with every reason."""
     _refuse(found)
     layout, recipe = found.layout, found.job.recipe
-    left = [CHECKPOINTING] if layout.recompute == "full" and layout.pp == 1 else []
+    left = [LEFT.format(recipe.seq), *([CHECKPOINTING] if layout.recompute == "full" and layout.pp == 1 else [])]
     half = "fp16" if recipe.dtype == "fp16" else "bf16"
     document: Json = {
-        **({COMMENT: left} if left else {}),
+        COMMENT: left,
         "train_batch_size": recipe.batch,
         "train_micro_batch_size_per_gpu": layout.micro_batch,
         "gradient_accumulation_steps": recipe.batch // (layout.dp * layout.micro_batch),

@@ -5,7 +5,8 @@
                            --expert-model-parallel-size; dp is what is left
     etp                    --expert-tensor-parallel-size; without it experts are cut like dense layers, here and there
     vpp                    --num-layers-per-virtual-pipeline-stage = layers / (pp vpp), or (layers + 2) / (pp vpp) with
-                           --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split
+                           --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split;
+                           --microbatch-group-size-per-virtual-pipeline-stage where micro-batches are no multiple of pp
     zero 0, 1              none, --use-distributed-optimizer; with shard, --num-distributed-optimizer-instances
     zero 2, 3              --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads, optim_grads_params
     recompute              --recompute-granularity selective with --recompute-modules, or full, uniform, every layer
@@ -25,6 +26,7 @@ from collections.abc import Iterator, Mapping
 
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.parallel.context.mixed import neighbours
+from lockstep.parallel.pipeline.schedules.interleaved import group_size
 from lockstep.planner.export.megatron_limits import (
     DTYPES,
     OPTIMIZERS,
@@ -49,7 +51,13 @@ GRAPHS: Mapping[str, Flags] = {
 CONTEXT = {"ring": "p2p", "gather": "all_gather", "all-to-all": "a2a", "mixed": "a2a+p2p"}
 CHOICES: dict[str, tuple[object, ...]] = {"schedules": SCHEDULES}
 """Axes of the planner's space that it can run; other limits join several of them."""
-LEFT = "left to you: --tokenizer-type with --tokenizer-model, --data-path, --train-iters and --lr"
+LEFT = (
+    "left to you: --tokenizer-type with --tokenizer-model, --data-path, --train-iters and --lr, which have no default"
+)
+CONNECTIONS = "left to you: CUDA_DEVICE_MAX_CONNECTIONS=1 in the environment, without which it stops before Blackwell"
+FREE_CONNECTIONS = "left to you: CUDA_DEVICE_MAX_CONNECTIONS must not be 1 in the environment"
+FLASH = ("flash1", "flash2", "flash3")
+"""FlashAttention's generations: the backend `flash`, which takes the newest that is installed."""
 
 
 def megatron(found: Placed) -> str:
@@ -57,8 +65,8 @@ def megatron(found: Placed) -> str:
     layout, job = found.layout, found.job
     model = _checked(found)
     shape = shape_flags(model, job.recipe.seq, layout.tp)
-    flags = {**shape, **_parallel(layout, job, model), **_recipe(layout, job.recipe, model)}
-    sentences = (*unknown_numbers(model), *_unlike(layout, job.recipe), LEFT)
+    flags = {**shape, **_parallel(layout, job, model), **_recipe(found, model)}
+    sentences = (LEFT, *_environment(layout), *unknown_numbers(model), *_unlike(layout, job.recipe))
     said = "".join(f"# {sentence}\n" for sentence in sentences)
     return said + "".join(_line(name, value) for name, value in flags.items())
 
@@ -66,7 +74,7 @@ def megatron(found: Placed) -> str:
 def run_flags(found: Placed) -> Flags:
     """Flags of the layout and the recipe, without the model's. Raises Infeasible with every reason."""
     model = _checked(found)
-    return {**_parallel(found.layout, found.job, model), **_recipe(found.layout, found.job.recipe, model)}
+    return {**_parallel(found.layout, found.job, model), **_recipe(found, model)}
 
 
 def _checked(found: Placed) -> Transformer:
@@ -81,6 +89,14 @@ def _checked(found: Placed) -> Transformer:
     refuse_run(layout, job, model, no)
     no.settle()
     return model
+
+
+def _environment(layout: Layout) -> Iterator[str]:
+    """What validate_args looks for in the environment."""
+    if layout.zero in STRATEGIES:
+        yield FREE_CONNECTIONS
+    elif layout.tp * layout.cp > 1:
+        yield CONNECTIONS
 
 
 def _unlike(layout: Layout, recipe: Recipe) -> Iterator[str]:
@@ -123,6 +139,9 @@ def _parallel(layout: Layout, job: Job, model: Transformer) -> Flags:
 def _stages(layout: Layout, job: Job) -> Flags:
     """Flags of chunks and of uneven stages; a single stage has neither."""
     flags: Flags = {}
+    group = group_size(layout.pp, job.recipe.batch // (layout.dp * layout.micro_batch))
+    if layout.vpp > 1 and layout.pp > 1 and group != layout.pp:
+        flags["microbatch-group-size-per-virtual-pipeline-stage"] = int(group)
     if layout.stages:
         flags["pipeline-model-parallel-layout"] = _placed(layout, job)
         if layout.vpp > 1 and not job.recipe.overlap_pp:
@@ -181,8 +200,9 @@ def _memory_savers(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
     return flags
 
 
-def _recipe(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
+def _recipe(found: Placed, model: Transformer) -> Flags:
     """Flags of number formats, optimizer, kernels and overlap."""
+    layout, recipe = found.layout, found.job.recipe
     flags: Flags = {"optimizer": OPTIMIZERS[recipe.optimizer]}
     for name in DTYPES[recipe.dtype]:
         flags[name] = "hybrid" if name == "fp8-format" else True
@@ -192,7 +212,7 @@ def _recipe(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
         flags["accumulate-allreduce-grads-in-fp32"] = True
     elif recipe.dtype != "fp16":
         flags["grad-reduce-in-bf16"] = True
-    flags["attention-backend"] = _attention_backend(recipe, model)
+    flags["attention-backend"] = _attention_backend(found, model)
     if not recipe.dropout:
         flags |= {"attention-dropout": 0.0, "hidden-dropout": 0.0}
     if not recipe.fused_elementwise:
@@ -221,8 +241,11 @@ def _recipe(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
     return flags
 
 
-def _attention_backend(recipe: Recipe, model: Transformer) -> str:
-    """The kernel of attention; FlashAttention supports latent attention on Hopper only."""
+def _attention_backend(found: Placed, model: Transformer) -> str:
+    """The kernel of attention that the step is priced with; FlashAttention has latent attention on Hopper only."""
+    recipe = found.job.recipe
     if not recipe.flash_attention:
         return "unfused"
-    return "fused" if model.attention.latent else "flash"
+    known = found.attention_kernel or recipe.attention_kernel
+    kernels = (known, *recipe.software.attention) if known in FLASH or known == "cudnn" else recipe.software.attention
+    return "flash" if kernels and kernels[0] in FLASH and not model.attention.latent else "fused"

@@ -27,6 +27,11 @@ NOT_DELAYED = ("layernorm", "moe_act")
 def refuse_run(layout: Layout, job: Job, model: Transformer, no: Refusals) -> None:
     """Notes everything about the layout and the recipe that has no flag, or none that Megatron accepts."""
     _refuse_pipeline(layout, job.recipe, no)
+    few = job.recipe.batch // (layout.dp * layout.micro_batch)
+    no.when(
+        layout.pp > 1 and layout.vpp > 1 and few < layout.pp,
+        f"interleaving with {few} micro-batches on {layout.pp} stages: it needs at least as many",
+    )
     _refuse_ranks(layout, model, no)
     _refuse_context(layout, job.recipe, model, no)
     _refuse_sharding(layout, job.recipe, no)
@@ -87,7 +92,7 @@ def _refuse_sharding(layout: Layout, recipe: Recipe, no: Refusals) -> None:
     no.when(bool(layout.shard) and layout.zero == 0, "shard without zero 1 to 3")
     no.when(layout.zero in STRATEGIES and layout.ep > 1, f"{fsdp} with expert parallelism")
     no.when(
-        layout.zero in STRATEGIES and not recipe.overlap_dp, f"{fsdp} without overlap of its traffic; drop --no-overlap"
+        layout.zero in STRATEGIES and not recipe.overlap_dp, f"{fsdp} without overlap of its traffic; use --overlap"
     )
     no.when(
         layout.zero > 0 and OPTIMIZERS.get(recipe.optimizer) == "sgd",

@@ -30,7 +30,10 @@ CHOICES: dict[str, tuple[object, ...]] = {
     "sharding": ((0, ALL_RANKS), (1, ALL_RANKS)),
 }
 """Axes of the planner's space that it can run; other limits join several of them."""
-LEFT = "left to you: model.model_config, tokenizer, data_stages, and the other keys of optimizer and tokens"
+LEFT = (
+    "left to you: general, model.model_config and init_method, tokenizer, data_stages, tokens.train_steps, and the other "
+    "keys of optimizer with the learning rate; nanotron stops where one that it requires is missing"
+)
 SHARED_OUT = "nanotron shares out layers over stages by what they cost, which may differ from the plan's even split"
 
 

@@ -15,6 +15,10 @@ class Placed:
 
     job: Job
     layout: Layout
+    attention_kernel: str | None = None
+    """That the step is priced with; None where it is not known, or attention is not fused."""
+    machines: int = 1
+    """Hosts that the devices are in."""
 
 
 @dataclass(slots=True)

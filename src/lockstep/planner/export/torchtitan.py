@@ -1,4 +1,4 @@
-"""torchtitan job configuration as TOML: [parallelism], [training], [activation_checkpoint], [optimizer].
+"""torchtitan job configuration as TOML: [model], [training], [parallelism], [activation_checkpoint], [compile].
 
     zero 3      data_parallel_shard_degree = dp, parameters gathered for each pass (reshard_after_forward "always")
     zero 2      the same with reshard_after_forward "never": parameters are kept from forward to backward, as at zero 3
@@ -9,9 +9,13 @@
     pp          pipeline_parallel_degree, _schedule, _microbatch_size, _layers_per_stage
     cp, ep      context_parallel_degree, expert_parallel_degree with expert_tensor_parallel_degree = 1 or tp
     stages      module_fqns_per_model_part, the names of the modules of every stage
+    fused elementwise operations, the default: [compile] enable = true
 
-Model shapes are torchtitan's own flavors, so [model] is left to the user. Source: torchtitan/config/job_config.py of
-v0.2.2 (February 2026), the last release that reads TOML.
+[model] names torchtitan's own flavor of the model (`torchtitan_models.toml`). Where there is none it names the model as
+Lockstep does: torchtitan stops at a name that no TrainSpec is registered for, where a missing one would start its debug
+model. Source: torchtitan/config/job_config.py of v0.2.2 (February 2026), the last release that reads TOML; what it and
+torch.distributed.pipelining stop at, in distributed/parallel_dims.py, pipeline_parallel.py and dual_pipe_v.py, and
+models/*/infra/parallelize.py.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from itertools import accumulate
 
 from lockstep.layout import AXES, Job, Layout
 from lockstep.planner.export.refusals import Placed, Refusals, refuse_formats, refuse_model, refuse_sharding
+from lockstep.planner.export.torchtitan_models import flavor_of
 from lockstep.planner.space import ALL_RANKS, NODE
 from lockstep.workload import FULL, NONE
 
@@ -34,6 +39,10 @@ SCHEDULES = {
     "dualpipe-v": "DualPipeV",
 }
 """Schedules of torch.distributed.pipelining that ours equal."""
+ONE_CHUNK = ("1f1b", "gpipe")
+"""Those with one stage per device; the others have two or more."""
+SPLIT_BACKWARD = ("zb-v", "dualpipe-v")
+"""Those that part the gradients of inputs from those of weights, which torch cannot in compiled modules."""
 ROTATIONS = {"ring": "alltoall", "gather": "allgather"}
 """torch's words for how keys and values reach other ranks: block by block, or all before attention."""
 OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW"}
@@ -44,21 +53,40 @@ CHOICES: dict[str, tuple[object, ...]] = {
 }
 """Axes of the planner's space that it can run; other limits join several of them."""
 Value = str | int | bool | list[list[str]]
+UNNAMED = "left-to-you"
+"""The flavor of a model that torchtitan does not have."""
+LEFT = (
+    "left to you: hf_assets_path of [model], dataset and steps of [training], lr of [optimizer] and [lr_scheduler]; "
+    "without them it reads its test tokenizer and the test set c4_test, for 10000 steps at lr 8e-4"
+)
 
 
 def torchtitan(found: Placed) -> str:
     """The TOML text. Raises Infeasible with every reason."""
     _refuse(found)
     layout, recipe = found.layout, found.job.recipe
+    named = flavor_of(found.job.model)
     sections: dict[str, dict[str, Value]] = {
+        "model": {
+            "name": named.model if named else found.job.model.name,
+            "flavor": named.flavor if named else UNNAMED,
+        },
         "training": training(found),
         "parallelism": parallelism(found),
         "activation_checkpoint": {"mode": layout.recompute},
+        "compile": {"enable": recipe.fused_elementwise},
         "optimizer": {"name": OPTIMIZERS[recipe.optimizer]},
     }
-    if recipe.overlap_tp == "async" and layout.tp > 1:
-        sections["compile"] = {"enable": True}
-    return "\n".join(_section(name, values) for name, values in sections.items())
+    said = [LEFT] if named else [_unnamed(found.job), LEFT]
+    tables = "\n".join(_section(name, values) for name, values in sections.items())
+    return "".join(f"# {sentence}\n" for sentence in said) + tables
+
+
+def _unnamed(job: Job) -> str:
+    return (
+        f"left to you: the model. torchtitan has no flavor that is {job.model.name}, and stops at the name in [model] "
+        "until a TrainSpec is registered under it (torchtitan/protocols/train_spec.py)"
+    )
 
 
 def training(found: Placed) -> dict[str, Value]:
@@ -162,7 +190,35 @@ def _refuse(found: Placed) -> None:
         _refuse_experts(layout, layout.shard // layout.cp if layout.shard else layout.dp, no)
     no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: only {', '.join(OPTIMIZERS)} match")
     no.when(layout.cp > 1 and recipe.cp_kind not in ROTATIONS, f"context parallelism by {recipe.cp_kind}")
+    named = flavor_of(found.job.model) if layout.cp > 1 else None
+    no.when(
+        named is not None and named.flex,
+        f"cp={layout.cp} of {found.job.model.name}: its FlexAttention does not split sequences there",
+    )
+    no.when(
+        layout.pp > 1 and layout.ep > 1 and layout.schedule == "dualpipe-v" and layout.recompute != "none",
+        "dualpipe-v with expert parallelism and recomputation",
+    )
     no.settle()
+
+
+def _refuse_stages(layout: Layout, job: Job, no: Refusals) -> None:
+    """Of a pipeline: torch's classes of schedules stop at these when they are built."""
+    schedule, microbatches = layout.schedule, job.recipe.batch // (layout.dp * layout.micro_batch)
+    no.when(schedule not in SCHEDULES, f"schedule {schedule}: torch has {', '.join(SCHEDULES)}")
+    no.when(
+        schedule == "1f1b" and microbatches < layout.pp,
+        f"1f1b with {microbatches} micro-batches on {layout.pp} stages: torch needs at least as many; use gpipe",
+    )
+    alone = schedule in SCHEDULES and schedule not in ONE_CHUNK and layout.vpp == 1
+    no.when(alone, f"schedule {schedule} with one chunk per device; use --vpp 2 or gpipe")
+    no.when(
+        schedule in SPLIT_BACKWARD and job.recipe.fused_elementwise,
+        f"schedule {schedule} with compiled layers: torch does not split their backward pass; use "
+        "--no-fused-elementwise, which is priced without compilation",
+    )
+    tied = job.transformer is not None and job.transformer.tied_embeddings
+    no.when(tied, f"tied embeddings of {job.model.name} with pipeline stages")
 
 
 def refuse_common(found: Placed, no: Refusals) -> None:
@@ -179,10 +235,12 @@ def refuse_common(found: Placed, no: Refusals) -> None:
     once = moe is not None and layout.ep > 1 and recipe.once_per_node(moe.top_groups < moe.groups)
     no.when(recipe.routing == "forced", "routing forced to balance: it has no such setting; use --routing balanced")
     no.when(once, "experts' exchange once per node: its all-to-all sends every copy; use --exchange copy")
-    no.when(
-        layout.pp > 1 and layout.schedule not in SCHEDULES,
-        f"schedule {layout.schedule}: torch has {', '.join(SCHEDULES)}",
-    )
+    if layout.pp > 1:
+        _refuse_stages(layout, found.job, no)
+    divisor = 2 * layout.tp * layout.cp
+    no.when(recipe.seq % divisor != 0, f"sequences of {recipe.seq} tokens: 2*tp*cp = {divisor} must divide them")
+    kv_heads = found.job.kv_heads
+    no.when(kv_heads % layout.tp != 0, f"tp={layout.tp} must divide {kv_heads} key and value heads: it replicates none")
     even = bool(layout.stages) or found.job.layers % (layout.pp * layout.vpp) == 0
     no.when(not even, f"{layout.pp * layout.vpp} stages do not hold equally many of {found.job.layers} layers")
     no.when(
@@ -203,7 +261,10 @@ def refuse_common(found: Placed, no: Refusals) -> None:
     no.when(synced, f"--gradient-sync {sync}: torch reduces once per step with stages, else after every micro-batch")
     other = {recipe.wire_B, recipe.gradient_B} != {4.0}
     no.when(other, "gradients are reduced and kept in fp32 there; set --gradient-bytes 4")
-    no.when(not recipe.overlap_dp and layout.zero > 0, "FSDP2 always overlaps its traffic; drop --no-overlap")
+    alone = layout.dp * layout.cp == 1
+    no.when(not recipe.overlap_dp and not alone, "FSDP2 and DDP always overlap their traffic; use --overlap")
     no.when(recipe.overlap_tp == "all" and layout.tp > 1, "--overlap-tp all (userbuffers); its own way is async")
-    no.when(not recipe.flash_attention, "attention is always fused there; drop --no-flash")
+    uncompiled = recipe.overlap_tp == "async" and layout.tp > 1 and not recipe.fused_elementwise
+    no.when(uncompiled, "--overlap-tp async without compiled layers; use --fused-elementwise")
+    no.when(not recipe.flash_attention, "attention is always fused there; use --flash")
     no.when(recipe.dropout, "there is no dropout there")

@@ -21,9 +21,14 @@ from lockstep.planner.imports import nemo_rl as of_nemo_rl
 from lockstep.planner.imports import torchtitan_options as of_torchtitan
 from lockstep.planner.imports import verl as of_verl
 from lockstep.planner.imports.accelerate import accelerate
+from lockstep.planner.imports.bridge import bridge
 from lockstep.planner.imports.deepspeed import deepspeed
 from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
+from lockstep.planner.imports.megatron import megatron
+from lockstep.planner.imports.megatron_log import megatron_log
+from lockstep.planner.imports.mindspeed import mindspeed
+from lockstep.planner.imports.mlperf import SIGN, mlperf, mlperf_log
 from lockstep.planner.imports.nanotron import nanotron
 from lockstep.planner.imports.nemo_rl import nemo_rl
 from lockstep.planner.imports.python_options import CHOSEN, is_python, python_options
@@ -46,6 +51,10 @@ READERS: Mapping[str, Reader] = {
     "torchtitan": torchtitan,
     "torchtitan-3": torchtitan_options,
     "verl": verl,
+    "megatron": megatron,
+    "bridge": bridge,
+    "mlperf": mlperf,
+    "mindspeed": mindspeed,
 }
 """By the name of the format."""
 PREPARED: Mapping[str, Callable[[Text], Text]] = {
@@ -55,6 +64,16 @@ PREPARED: Mapping[str, Callable[[Text], Text]] = {
     "verl": of_verl.prepared,
 }
 """What is done to the words of a format before they are checked."""
+
+
+def _logs(text: str, file: str) -> tuple[Text, ...]:
+    """The words of a log, once for every kind of line that it has."""
+    found = mlperf_log(text, file) if SIGN in text else None
+    return (megatron_log(text, file), *((found,) if found else ()))
+
+
+TEXTS: Mapping[str, Callable[[str, str], tuple[Text, ...]]] = {"command": commands, "log": _logs}
+"""What holds several texts."""
 
 
 def read_run(path: File, model: Model | None = None, accepted: Collection[str] = ()) -> Imported | None:
@@ -97,7 +116,9 @@ def recognised(
         return None
     texts = _texts(text, file, shape, chosen)
     claiming = {one.key: said for one in formats if (said := _chosen(one, texts)) is not None}
-    claims = {key: claimed(format_of(key), said) for key, said in claiming.items()}
+    # A dialect has words that the format which it extends has not, and all of those that it has.
+    base = {format_of(key).extends for key in claiming}
+    claims = {key: claimed(format_of(key), said) for key, said in claiming.items() if key not in base}
     if not claims:
         return None
     if len(claims) > 1:
@@ -113,8 +134,8 @@ def recognised(
 
 def _texts(text: str, file: str, shape: str, chosen: str) -> Sequence[Text]:
     """What a text says: a command of a script each, else one."""
-    if shape == "command":
-        return commands(text, file)
+    if shape in TEXTS:
+        return TEXTS[shape](text, file)
     return (python_options(text, file, chosen) if shape == "python" else mapping(text, file, shape),)
 
 
@@ -133,7 +154,8 @@ def _chosen(format: Format, texts: Sequence[Text]) -> Text | None:
 
 def _may_be(format: Format, text: str) -> bool:
     """Whether a text has a word that only this format has."""
-    return any((word.partition("=")[2] or word.rpartition(".")[2]).strip("*") in text for word in format.only)
+    names = [(word.partition("=")[2] or word.rpartition(".")[2]).strip("*") for word in format.only]
+    return any(name in text or name.replace("-", "_") in text for name in names)
 
 
 def claimed(format: Format, said: Text) -> str:

@@ -6,133 +6,201 @@
     --num-experts ...          experts in the layers of --moe-layer-freq
     --multi-latent-attention   latent attention
 
-Defaults are those of the parser (see `export/arguments/megatron.toml` for names and version).
+Defaults are those of the parser (`formats/megatron.toml` names the version). A vocabulary that is not given is that of
+the tokenizer, where its type or the model that it belongs to says it.
 """
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Mapping
 from typing import Any
 
-from lockstep.planner.imports.imported import integer
+from lockstep.errors import located
+from lockstep.planner.imports.megatron_pattern import pattern
+from lockstep.planner.imports.said import Said
 from lockstep.types.plain import Json
-from lockstep.workload import Model
+from lockstep.workload import Model, Transformer
 
-MOST_LAYERS = 10_000
 NEEDED = ("num-layers", "hidden-size", "num-attention-heads")
-POSITIONS = {"rope": "rotary", "learned_absolute": "learned", "none": "none"}
+POSITIONS = {"rope": "rotary", "yarn": "rotary", "learned_absolute": "learned", "none": "none"}
 NORMS = {"RMSNorm": "rmsnorm", "LayerNorm": "layernorm"}
+OTHER_LAYERS = (
+    "hybrid-layer-pattern", "hybrid-override-pattern", "hybrid-attention-ratio", "is-hybrid-model",
+    "experimental-attention-variant", "linear-attention-freq", "heterogeneous-layers-config-path",
+    "heterogeneous-layers-config-encoded-json", "moe-latent-size", "attention-output-gate", "decoder-num-layers",
+)  # fmt: skip
+"""Words of models that the arguments read here do not describe."""
+VOCABULARIES = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "BertWordPieceLowerCase": 30522,
+                "BertWordPieceCase": 28996}  # fmt: skip
+"""Tokens of tokenizers that have one vocabulary."""
+ENDINGS = ("-hf", "-instruct", "-base", "-it", "-chat")
+"""Of names of models that have one shape."""
 
 
-def megatron_model(flags: Mapping[str, Any], name: str) -> Model | None:
-    """The model; None where the arguments do not hold one, its vocabulary among them."""
+def megatron_model(said: Said, name: str) -> Model | None:
+    """The model; None where the arguments do not hold one. Raises BadInput for a shape that no model has."""
     from lockstep.workload.catalog import build
 
-    if any(one not in flags for one in NEEDED) or "vocab-size" not in flags:
+    other = next((word for word in OTHER_LAYERS if said.values.get(word)), None)
+    if said["encoder-num-layers"] not in (None, said["num-layers"]):
+        said.contradiction("encoder-num-layers", f"--num-layers is {said['num-layers']}, which counts")
+    if any(said[word] is None for word in NEEDED) or other is not None or (vocab := _vocabulary(said)) is None:
         return None
-    hidden, heads = integer(flags, "hidden-size"), integer(flags, "num-attention-heads")
-    biased = "disable-bias-linear" not in flags
-    ffn = integer(flags, "ffn-hidden-size", 4 * hidden)
-    activation = (
-        {"activation": "relu2"} if "squared-relu" in flags else {} if "swiglu" in flags else {"activation": "gelu"}
-    )
-    inner: Json = {"gated": "swiglu" in flags, **activation}
+    biased = not said["disable-bias-linear"]
+    ffn = said["ffn-hidden-size"] or 4 * said["hidden-size"]
+    activation = {"activation": "relu2"} if said["squared-relu"] else {} if said["swiglu"] else {"activation": "gelu"}
+    inner: Json = {"gated": bool(said["swiglu"]), **activation}
     fields: Json = {
         "name": name,
-        "layers": integer(flags, "num-layers"),
-        "hidden": hidden,
-        "vocab": integer(flags, "vocab-size"),
-        "max_positions": integer(flags, "max-position-embeddings", integer(flags, "seq-length", 2048)),
-        "attention": _attention(flags, hidden, heads, biased),
+        "layers": said["num-layers"],
+        "hidden": said["hidden-size"],
+        "vocab": vocab,
+        "max_positions": said["max-position-embeddings"] or said["seq-length"] or 2048,
+        "attention": _attention(said, biased),
         "mlp": {"ffn": ffn, **inner, "in_bias": biased, "out_bias": biased},
-        "positions": POSITIONS.get(str(flags.get("position-embedding-type", "learned_absolute")), "rotary"),
-        "norm": NORMS.get(str(flags.get("normalization", "LayerNorm")), "layernorm"),
-        "norm_epsilon": float(flags.get("norm-epsilon", 1e-5)),
-        "tied_embeddings": "untie-embeddings-and-output-weights" not in flags,
-        "mtp_layers": integer(flags, "mtp-num-layers", 0),
+        "positions": _positions(said),
+        "norm": NORMS[said["normalization"]],
+        "norm_epsilon": said["layernorm-epsilon"] or said["norm-epsilon"],
+        "tied_embeddings": not said["untie-embeddings-and-output-weights"],
+        "mtp_layers": said["mtp-num-layers"] or 0,
     }
     if fields["positions"] == "rotary":
-        fields["rotary"] = _rotary(flags)
-    if "num-experts" in flags:
-        fields |= _experts(flags, fields["layers"], ffn, inner)
+        fields["rotary"] = _rotary(said)
+    if said["num-experts"]:
+        fields |= _experts(said, ffn, inner)
         if not fields["mlp"]:
             fields.pop("mlp")
-    return build(fields)
+    with located(said.text.where("num-layers")):
+        return build(fields)
 
 
-def _attention(flags: Mapping[str, Any], hidden: int, heads: int, biased: bool) -> Json:
+def _vocabulary(said: Said) -> int | None:
+    """Tokens of the vocabulary."""
+    given = said["vocab-size"] or said["padded-vocab-size"]
+    if given is not None:
+        return int(given)
+    if (known := VOCABULARIES.get(said["tokenizer-type"])) is not None:
+        return known
+    model = catalog_model(said["tokenizer-model"])
+    return model.vocab if isinstance(model, Transformer) else None
+
+
+def catalog_model(path: str | None) -> Model | None:
+    """The model of the catalog that a path or the id of a hub ends with; None for others."""
+    from lockstep.workload import model, names
+
+    last = (path or "").rstrip("/").removesuffix("/tokenizer.model").rpartition("/")[2].lower().replace("_", "-")
+    for ending in ENDINGS:
+        last = last.removesuffix(ending)
+    return model(last) if last in names() else None
+
+
+def _positions(said: Said) -> str:
+    kind = said["position-embedding-type"]
+    if said["use-rotary-position-embeddings"]:
+        return "rotary"
+    if kind not in POSITIONS:
+        said.leave("position-embedding-type", "positions of another kind; rotary ones are taken")
+    return POSITIONS.get(kind, "rotary")
+
+
+def _attention(said: Said, biased: bool) -> Json:
+    hidden, heads = said["hidden-size"], said["num-attention-heads"]
+    if said["kv-channels"] is None and not said["multi-latent-attention"] and hidden % heads:
+        raise said.refuse("hidden-size", f"is {hidden}, which {heads} heads do not divide; --kv-channels is not given")
+    groups = said["num-query-groups"] if said["group-query-attention"] else None
+    if groups and heads % groups:
+        raise said.refuse("num-query-groups", f"is {groups}, which does not divide the {heads} heads")
     found: Json = {
         "heads": heads,
-        "kv_heads": integer(flags, "num-query-groups", heads) if "group-query-attention" in flags else heads,
-        "head_dim": integer(flags, "kv-channels", hidden // heads),
-        "qkv_bias": biased or "add-qkv-bias" in flags,
+        "kv_heads": groups or heads,
+        "head_dim": said["kv-channels"] or max(1, hidden // heads),
+        "qkv_bias": bool(biased or said["add-qkv-bias"]),
         "out_bias": biased,
-        "qk_norm": "head" if "qk-layernorm" in flags else "none",
+        "qk_norm": "head" if said["qk-layernorm"] else "none",
     }
-    if "multi-latent-attention" in flags:
+    if said["multi-latent-attention"]:
         found["latent"] = {
-            "kv_rank": integer(flags, "kv-lora-rank", 512),
-            "q_rank": integer(flags, "q-lora-rank") if "q-lora-rank" in flags else None,
-            "nope_dim": integer(flags, "qk-head-dim", 128),
-            "rope_dim": integer(flags, "qk-pos-emb-head-dim", 64),
-            "value_dim": integer(flags, "v-head-dim", 128),
+            "kv_rank": said["kv-lora-rank"],
+            "q_rank": said["q-lora-rank"],
+            "nope_dim": said["qk-head-dim"],
+            "rope_dim": said["qk-pos-emb-head-dim"],
+            "value_dim": said["v-head-dim"],
         }
         found |= {"head_dim": found["latent"]["nope_dim"] + found["latent"]["rope_dim"], "qk_norm": "none"}
-    if "window-size" in flags:
-        near = str(flags["window-size"] if isinstance(flags["window-size"], str) else flags["window-size"][0])
-        found["window"] = int(near.strip("()").split(",")[0]) + 1
-        found["global_every"] = integer(flags, "window-attn-skip-freq", 0)
+    return found | _window(said)
+
+
+def _window(said: Said) -> Json:
+    if said["window-size"] is None:
+        return {}
+    near = "".join(said["window-size"][:1]).strip("()").split(",")[0].strip()
+    if not near.isdecimal() or len(near) > 9:
+        raise said.refuse("window-size", f"must be a pair of numbers such as 4095,0, got {near[:40]!r}")
+    found: Json = {"window": int(near) + 1}
+    skip = said["window-attn-skip-freq"]
+    if skip is not None and skip.isdecimal() and len(skip) < 9:
+        found["global_every"] = int(skip)
+    elif skip is not None:
+        said.leave("window-attn-skip-freq", "which layers have a window")
     return found
 
 
-def _rotary(flags: Mapping[str, Any]) -> Json:
+def _rotary(said: Said) -> Json:
+    found: Json = {"base": float(said["rotary-base"]), "share_frac": float(said["rotary-percent"])}
+    if said["use-rope-scaling"]:
+        found |= {"scaling": "llama3", "factor": float(said["rope-scaling-factor"]), "original_positions": 8192}
+    elif said["rope-type"] == "yarn" and said["rotary-scaling-factor"]:
+        found |= {"scaling": "yarn", "factor": float(said["rotary-scaling-factor"]), "original_positions": 4096}
+        found |= {"mscale": float(said["mscale"]), "mscale_all_dim": float(said["mscale-all-dim"])}
+    return found
+
+
+def _experts(said: Said, ffn: int, inner: Json) -> Json:
+    has = pattern(said, "moe-layer-freq", said["num-layers"])
+    first = has.index(True) if True in has else len(has)
+    top_k, experts = said["moe-router-topk"], said["num-experts"]
+    if top_k > experts:
+        raise said.refuse("moe-router-topk", f"is {top_k}, more than the {experts} experts")
+    sigmoid = said["moe-router-score-function"] == "sigmoid"
     found: Json = {
-        "base": float(flags.get("rotary-base", 10000)),
-        "share_frac": float(flags.get("rotary-percent", 1.0)),
-    }
-    if "use-rope-scaling" in flags:
-        found |= {"scaling": "llama3", "factor": float(flags.get("rope-scaling-factor", 8.0))}
-        found["original_positions"] = 8192
-    elif flags.get("rope-type") == "yarn" and "rotary-scaling-factor" in flags:
-        found |= {"scaling": "yarn", "factor": float(flags["rotary-scaling-factor"]), "original_positions": 4096}
-        found |= {"mscale": float(flags.get("mscale", 1.0)), "mscale_all_dim": float(flags.get("mscale-all-dim", 0.0))}
-    return found
-
-
-def _experts(flags: Mapping[str, Any], layers: int, ffn: int, inner: Json) -> Json:
-    pattern = _pattern(flags.get("moe-layer-freq", "1"), layers)
-    first = pattern.index(True) if True in pattern else len(pattern)
-    sigmoid = flags.get("moe-router-score-function") == "sigmoid"
-    experts: Json = {
-        "experts": integer(flags, "num-experts"),
-        "top_k": integer(flags, "moe-router-topk", 2),
-        "ffn": integer(flags, "moe-ffn-hidden-size", ffn),
+        "experts": experts,
+        "top_k": top_k,
+        "ffn": said["moe-ffn-hidden-size"] or ffn,
         **inner,
-        "shared_ffn": integer(flags, "moe-shared-expert-intermediate-size", 0),
-        "groups": integer(flags, "moe-router-num-groups"),
-        "top_groups": integer(flags, "moe-router-group-topk"),
-        "correction_bias": sigmoid and "moe-router-enable-expert-bias" in flags,
-        "router_normalized": "moe-router-pre-softmax" not in flags,
-        "router_scale": float(flags.get("moe-router-topk-scaling-factor", 1.0)),
+        "shared_ffn": said["moe-shared-expert-intermediate-size"] or 0,
+        "groups": said["moe-router-num-groups"],
+        "top_groups": said["moe-router-group-topk"],
+        "correction_bias": bool(sigmoid and said["moe-router-enable-expert-bias"]),
+        "router_normalized": not said["moe-router-pre-softmax"],
+        "router_scale": float(said["moe-router-topk-scaling-factor"] or 1.0),
         "first_dense": first,
-        "dense_layers": tuple(place for place, has in enumerate(pattern) if not has and place >= first),
+        "dense_layers": tuple(place for place, one in enumerate(has) if not one and place >= first),
     }
-    return {"experts": experts} if not all(pattern) else {"experts": experts, "mlp": None}
+    if said["moe-shared-expert-gate"]:
+        found["shared_gate"] = True
+    return {"experts": found} if not all(has) else {"experts": found, "mlp": None}
 
 
-def _pattern(said: object, layers: int) -> list[bool]:
-    """Which layers have experts: every Nth, or a list such as ([0]*3+[1]*58)."""
-    text = str(said).strip("\"'")
-    if text.isdigit():
-        return [place % int(text) == 0 for place in range(layers)]
-    return [bool(one) for one in _sequence(ast.parse(text, mode="eval").body)]
+def layers_of(said: Said, model: str | Model | None) -> int:
+    """Layers of the model; 0 where nothing says it."""
+    if isinstance(model, Transformer):
+        return model.layers
+    return int(said["num-layers"] or 0)
 
 
-def _sequence(node: ast.expr) -> list[int]:
-    """A list of whole numbers, made of lists, + and *."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _sequence(node.left) + _sequence(node.right)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        return _sequence(node.left) * min(int(ast.literal_eval(node.right)), MOST_LAYERS)
-    return [int(one) for one in ast.literal_eval(node)]
+def compared(said: Said, model: Model) -> None:
+    """Notes where the arguments describe another model than the one that counts."""
+    if not isinstance(model, Transformer):
+        return
+    attention, experts = model.attention, model.experts
+    known: dict[str, Any] = {
+        "num-layers": model.layers, "encoder-num-layers": model.layers, "hidden-size": model.hidden,
+        "num-attention-heads": attention.heads, "ffn-hidden-size": model.mlp.ffn if model.mlp else None,
+        "num-query-groups": attention.kv_heads, "mtp-num-layers": model.mtp_layers,
+        "num-experts": experts.experts if experts else 0, "moe-router-topk": experts.top_k if experts else None,
+        "moe-ffn-hidden-size": experts.ffn if experts else None,
+        "moe-shared-expert-intermediate-size": experts.shared_ffn if experts else None,
+    }  # fmt: skip
+    for word, value in known.items():
+        if word in said and value is not None and said[word] != value:
+            said.contradiction(word, f"the model has {value}, which counts")

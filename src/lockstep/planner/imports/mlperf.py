@@ -1,20 +1,22 @@
 """An MLPerf training log (`:::MLLOG` lines) as a question and a layout.
 
-Keys are those of mlperf-logging 4.1 (mllog/constants.py): batch and longest sequence, and in logs of rounds that ask
-for them the micro-batch, the degrees and the narrowest formats. The benchmark names the model. It does not say how
-states are sharded: give --zero and what else is known.
+Its keys say batch and longest sequence, and in rounds that ask for them the micro-batch, the degrees and the narrowest
+formats. The benchmark names the model. It does not say how states are sharded: give --zero and what else is known.
 """
 
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Iterator
 
-from lockstep.planner.imports.imported import Imported, integer
-from lockstep.types.plain import Json
+from lockstep.errors import BadInput
+from lockstep.planner.imports.formats import format_of
+from lockstep.planner.imports.imported import Imported
+from lockstep.planner.imports.said import Said
+from lockstep.planner.imports.text import Text
 from lockstep.workload import Model
 
-LINE = re.compile(r":::MLLOG\s+(\{.*\})")
+SIGN = ":::MLLOG"
 MODELS = {
     "llama31_8b": "llama3-8b",
     "llama31_405b": "llama3-405b",
@@ -25,42 +27,67 @@ MODELS = {
 }
 """Benchmarks whose model the catalog has."""
 FORMATS = {"bfloat16": "bf16", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
+MOST_LETTERS = 20_000
+"""Of an event."""
+MOST_KEYS = 5_000
 
 
-def mlperf(text: str, name: str, model: Model | None) -> Imported | None:
-    """What a log says; None where it has no such line."""
-    if ":::MLLOG" not in text:
-        return None
-    said = _values(text)
-    found = Imported("MLPerf training log", model=model or MODELS.get(str(said.get("submission_benchmark"))))
-    found.degrees(
-        tp=integer(said, "tensor_parallelism"),
-        pp=integer(said, "pipeline_parallelism"),
-        cp=integer(said, "context_parallelism"),
-        ep=integer(said, "expert_parallelism"),
-    )
-    batch, micro = integer(said, "global_batch_size", 0), integer(said, "micro_batch_size", 0)
-    steps = integer(said, "gradient_accumulation_steps", 0)
-    found.set(found.layout, micro_batch=micro or None)
-    found.set(found.words, batch=batch or None, seq=integer(said, "max_sequence_length", 0) or None)
-    if batch and micro and steps:
-        found.words["gpus"] = batch // (micro * steps) * found.dense_ranks
-    found.set(found.words, dtype=FORMATS.get(str(said.get("lowest_numerical_precision_in_linear"))))
-    rank = integer(said, "lora_rank", 0)
-    if rank:
-        # The reference trains adapters on attention (qkv and output projection).
-        found.words["train"] = f"lora:r={rank},targets=attention"
-    return found
+def mlperf_log(text: str, file: str) -> Text:
+    """The keys of a log with their values. One that is given again with another value is repeated where it is read."""
+    known = format_of("mlperf").kind_of
+    words: dict[str, object] = {}
+    lines: dict[str, int] = {}
+    repeated: dict[str, str] = {}
+    for line, key, value in _events(text):
+        if key in words and words[key] != value and known(key)[0] in ("read", "left out"):
+            repeated.setdefault(key, str(words[key]))
+        if key not in words or key in repeated:
+            words[key], lines[key] = value, line
+        if len(words) > MOST_KEYS:
+            raise BadInput(f"has more than the {MOST_KEYS} keys allowed", f"{file}:{line}")
+    return Text(file, "log", words, lines, repeated, text)
 
 
-def _values(text: str) -> Json:
-    """The first value of every key."""
-    found: Json = {}
-    for line in LINE.findall(text):
+def _events(text: str) -> Iterator[tuple[int, str, object]]:
+    """Line, key and value of every event that has one."""
+    number, counted, at = 1, 0, text.find(SIGN)
+    while at >= 0:
+        number, counted, end = number + text.count("\n", counted, at), at, text.find("\n", at)
+        end = len(text) if end < 0 else end
         try:
-            event = json.loads(line)
-        except json.JSONDecodeError:
-            continue
+            event = json.loads(text[at + len(SIGN) : end]) if end - at < MOST_LETTERS else None
+        except (ValueError, RecursionError):
+            event = None
         if isinstance(event, dict) and event.get("value") is not None:
-            found.setdefault(str(event.get("key")), event["value"])
+            yield number, str(event.get("key")), event["value"]
+        at = text.find(SIGN, end)
+
+
+def mlperf(said: Said, name: str, model: Model | None) -> Imported:
+    """What a log says."""
+    benchmark = said["submission_benchmark"]
+    if model is None and benchmark and benchmark not in MODELS:
+        said.leave("submission_benchmark", "a model that the catalog does not have")
+    found = Imported(said.format.name, model=model or MODELS.get(benchmark or ""))
+    found.degrees(
+        tp=said["tensor_parallelism"], pp=said["pipeline_parallelism"], cp=said["context_parallelism"],
+        ep=said["expert_parallelism"],
+    )  # fmt: skip
+    batch, micro, steps = (
+        said[key] for key in ("global_batch_size", "micro_batch_size", "gradient_accumulation_steps")
+    )
+    found.set(found.layout, micro_batch=micro)
+    found.set(found.words, batch=batch, seq=said["max_sequence_length"])
+    if batch and micro and steps:
+        if batch % (micro * steps):
+            why = f"is {batch}, which micro-batches of {micro} in {steps} steps do not divide"
+            raise said.refuse("global_batch_size", why)
+        found.words["gpus"] = batch // (micro * steps) * found.dense_ranks
+    narrow = said["lowest_numerical_precision_in_linear"]
+    if narrow is not None and narrow.lower() not in FORMATS:
+        said.leave("lowest_numerical_precision_in_linear", "a format that is not described")
+    found.set(found.words, dtype=FORMATS.get((narrow or "").lower()))
+    if said["lora_rank"]:
+        # The reference trains adapters on attention (qkv and output projection).
+        found.words["train"] = f"lora:r={said['lora_rank']},targets=attention"
     return found

@@ -103,7 +103,7 @@ class Said:
         known, _ = self.format.kind_of(word)
         if word in self.text.repeated:
             return "contradictory", f"given twice, first as {self.text.repeated[word]}; the last counts"
-        if word in self.text.branched:
+        if word in self.text.branched and known not in ("harmless", "yours"):
             otherwise = self.text.branched[word] or "absent"
             return (
                 "contradictory",
@@ -129,7 +129,9 @@ class Said:
         return "unknown", f"no word of {self.format.software}" + (f"; the nearest is {near[0]}" if near else "")
 
     def _off(self, word: str, off: tuple[Any, ...]) -> bool:
-        return self.values[word] in (False, 0, "", "none", *off) or self.automatic(word)
+        value = self.values[word]
+        usual = () if any(one is True for one in off) else (False, 0, "", "none")
+        return value in (*usual, *off) or self.automatic(word)
 
     def _checked(self, word: str, value: Any) -> Any:
         known, kind = self.format.kind_of(word)
@@ -137,6 +139,9 @@ class Said:
             return self._unset(word, known, value)
         if word in self.format.sections:
             raise self.refuse(word, f"is a section of {self.format.software} and holds settings, not {_short(value)}")
+        if kind == "text" and isinstance(value, list) and known in ("harmless", "yours"):
+            # A path with spaces that a script does not quote; what it is does not matter.
+            return value
         try:
             return value if known == "unknown" else converted(kind, value)
         except Unfit as error:

@@ -110,7 +110,7 @@ def _text(words: list[Word], file: str, raw: str) -> Text:
                 place += 1
             found.option(word, values)
         elif (override := OVERRIDE.fullmatch(word.text)) is not None:
-            found.add(override[1], [replace(word, text=override[2])], word)
+            found.override(override[1], replace(word, text=override[2]))
         elif word.unset and (variable := WHOLE_VARIABLE.fullmatch(word.text)) and starts:
             found.add(f"${variable[1]}", [word], word)
         elif word.text != "--":
@@ -142,6 +142,16 @@ class _Options:
         if joined:
             values = [replace(word, text=given), *values]
         self.add(name.removeprefix("--") if name.startswith("--") else name, values, word)
+
+    def override(self, name: str, word: Word) -> None:
+        """Adds an override, whose value is written as in YAML."""
+        if word.text in ("null", "None") or not word.text:
+            self.words[name], self.lines[name] = None, word.line
+        elif word.text[0] == "[" and word.text[-1] == "]":
+            parts = [one.strip(" '\"") for one in word.text[1:-1].split(",")]
+            self.add(name, [replace(word, text=one) for one in parts if one], word, several=True)
+        else:
+            self.add(name, [word], word)
 
     def add(self, name: str, values: list[Word], word: Word, several: bool = False) -> None:
         """Adds a word with its values."""

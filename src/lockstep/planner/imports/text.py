@@ -24,7 +24,7 @@ KEY = re.compile(r"^(?:---|[\"']?[\w./-]+[\"']?\s*:(?:\s|$))")
 SHELL = re.compile(r"^\s*(?:export\s+)?[A-Za-z_]\w*\+?=(?! )")
 OPTION = re.compile(r"(?:^|[\s\"'(=])--[A-Za-z]", re.MULTILINE)
 OVERRIDE = re.compile(r"[ \t][+~]{0,2}[A-Za-z_]\w*(?:\.\w+)+=\S")
-LOGS = (":::MLLOG", " ...... ")
+LOGS = (":::MLLOG", "_size ....")
 """What only logs hold: events of MLPerf, and the list of arguments that Megatron-LM prints."""
 TOML_NESTED = re.compile(rf"\[{{{MAX_DEPTH}}}")
 

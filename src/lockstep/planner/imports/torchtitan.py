@@ -7,9 +7,9 @@ stages as `distributed/pipeline_parallel.py` does, which counts the embedding an
 from __future__ import annotations
 
 import math
-import re
 
-from lockstep.planner.export.torchtitan import ROTATIONS, SCHEDULES
+from lockstep.planner.export.torchtitan import ROTATIONS, SCHEDULES, UNNAMED
+from lockstep.planner.export.torchtitan_models import flavors
 from lockstep.planner.imports.imported import Imported
 from lockstep.planner.imports.said import Said
 from lockstep.workload import Model, Transformer
@@ -57,12 +57,15 @@ def torchtitan(said: Said, name: str, model: Model | None) -> Imported:
 
 
 def catalog_name(called: str) -> str | None:
-    """The catalog's name of a model and its flavor, such as llama3-8B_flex; None where it has none."""
+    """The catalog's name of a model and its flavor, such as llama3-8B_flex, or of a configuration; None without one."""
     from lockstep.workload import names
 
-    wanted = called.removesuffix(_kernel(called)).lower().replace("_", "-")
-    plain = re.sub(r"(?<=\d)-(?=\d)", ".", wanted)
-    return next((one for one in (wanted, plain) if one in names()), None)
+    bare = called.removesuffix(_kernel(called))
+    for name, one in flavors().items():
+        if bare in (f"{one.model}-{one.flavor}", one.config):
+            return name
+    wanted = bare.removesuffix(f"-{UNNAMED}").lower()
+    return wanted if wanted in names() else None
 
 
 def _kernel(called: str) -> str:

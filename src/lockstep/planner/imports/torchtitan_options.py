@@ -17,6 +17,7 @@ from importlib.resources import files
 
 from lockstep.planner.imports import torchtitan as older
 from lockstep.planner.imports.imported import Imported
+from lockstep.planner.imports.launchers import devices
 from lockstep.planner.imports.named import catalogued
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.text import Text
@@ -116,6 +117,8 @@ def torchtitan_options(said: Said, name: str, model: Model | None) -> Imported:
     if not said["training.disable_cuda_graphs"] and layout.get("pp", 1) == ep == 1 and _runs_whole(said):
         found.words["cuda_graphs"] = "step"
     _rest(found, said)
+    if said.text.shape == "command":
+        found.set(found.words, gpus=devices(said))
     return found
 
 

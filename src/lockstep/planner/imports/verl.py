@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from lockstep.planner.imports.imported import Imported
 from lockstep.planner.imports.interpolated import interpolated
+from lockstep.planner.imports.launchers import devices
 from lockstep.planner.imports.named import name_model
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.text import Text
@@ -174,8 +175,10 @@ def _fine_tuned(found: Imported, said: Said, model: Model | None) -> Imported:
     name_model(found, said, "model.partial_pretrain" if "model.partial_pretrain" in said else "model.path", model)
     found.words |= {"stack": "hf-trainer-5", "reduce_bytes": 4, "dtype": "bf16", "seq": said["data.max_length"],
                     "batch": said["data.train_batch_size"]}  # fmt: skip
-    if any(one in said for one in DEVICES) and not said.undecided(*DEVICES):
-        found.words["gpus"] = said[DEVICES[0]] * said[DEVICES[1]]
+    started = devices(said) if said.text.shape == "command" else None
+    if started is None and any(one in said for one in DEVICES) and not said.undecided(*DEVICES):
+        started = said[DEVICES[0]] * said[DEVICES[1]]
+    found.set(found.words, gpus=started)
     found.degrees(cp=said["ulysses_sequence_parallel_size"])
     found.set(found.words, cp_kind="all-to-all" if found.layout.get("cp") else None)
     found.layout["zero"] = 3

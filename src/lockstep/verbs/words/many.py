@@ -178,8 +178,8 @@ def swept_file(
         about = file.about
         if about.get("verb", verb) != verb:
             raise BadInput(f"{str(store)!r} has answers of {about['verb']}, not of {verb}; choose another", "--store")
-        if about.get("versions", here) != here:
-            there = {name: about["versions"].get(name, "?") for name in here}
+        if (said := about.get("versions", here)) != here:
+            there = {name: said.get(name, "?") if isinstance(said, dict) else "?" for name in here}
             other = ", ".join(f"{name} {there[name]}, not {here[name]}" for name in here if there[name] != here[name])
             raise BadInput(f"{str(store)!r} was computed with {other}; go on there, or choose another file", "--store")
         file.begin({"verb": verb, "words": given, "versions": here, "began_s": about.get("began_s", time.time())})

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockstep.documents.files import YAML_ENDINGS
+from lockstep.documents.files import YAML_ENDINGS, write_text
 from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json, plain
 from lockstep.verbs.words.run_file import RunFile, run_given
@@ -166,7 +166,7 @@ def write_plan(path: Path, plan: Plan, words: Json) -> None:
             "mfu_frac": plan.best.mfu_frac,
         },
     }
-    path.write_text(f"# {' '.join(plan.verdict().split())}\n" + "".join(_lines(document)), encoding="utf-8")
+    write_text(path, f"# {' '.join(plan.verdict().split())}\n" + "".join(_lines(document)), "--out")
 
 
 def layout_options(layout: Layout) -> Json:

@@ -128,6 +128,14 @@ def named_folder(given: str | Path, where: str) -> Path:
     return Path(given)
 
 
+def existing_folder(given: str | Path, where: str) -> Path:
+    """The path of a folder that is there. Raises BadInput."""
+    path = named_folder(given, where)
+    if not path.is_dir():
+        raise BadInput(f"{str(path)!r} is not a folder", where)
+    return path
+
+
 def _sequence(model: Model, seq: Length | None) -> tuple[int, tuple[str, ...]]:
     """Tokens per sequence, and a note when they were not given. An image is one sequence: of its patches, or of one
     token for a convolutional network.

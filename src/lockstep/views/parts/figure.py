@@ -11,6 +11,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import IO, TYPE_CHECKING
 
+from lockstep.documents.files import replacing
 from lockstep.errors import BadInput
 from lockstep.units import format_size, format_time
 from lockstep.views.parts.svg import finished
@@ -66,12 +67,11 @@ def save_figure(figure: Figure, path: Path | IO[bytes], ending: str = "") -> Non
     No dates or random ids are inside: the same answer gives the same file. Raises BadInput for an unknown ending.
     """
     ending = ending or getattr(path, "suffix", "")
+    if isinstance(path, Path):
+        with replacing(path) as file:
+            return save_figure(figure, file, ending)
     if ending == ".svg":
-        text = svg_text(figure).encode("utf-8")
-        if isinstance(path, Path):
-            path.write_bytes(text)
-        else:
-            path.write(text)
+        path.write(svg_text(figure).encode("utf-8"))
         return
     title, description = titled(figure), described(figure)
     known: dict[str, Json] = {
@@ -81,7 +81,7 @@ def save_figure(figure: Figure, path: Path | IO[bytes], ending: str = "") -> Non
     try:
         figure.savefig(path, dpi=DPI, metadata=known.get(ending, {}), format=ending.removeprefix("."))
     except ValueError as error:
-        raise BadInput(f"cannot write the plot: {error}", str(path)) from None
+        raise BadInput(f"cannot write the plot: {error}", "--plot") from None
 
 
 def svg_text(figure: Figure) -> str:

@@ -10,7 +10,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockstep.documents.files import writing
+from lockstep.documents.files import write_text
 from lockstep.errors import BadInput, UnknownName, not_installed
 from lockstep.rows import Rows
 from lockstep.rows.files import flattened
@@ -147,8 +147,7 @@ def save(answer: Shown, path: str | Path) -> None:
     """Writes the answer as a file of its own."""
     render, picture = view_of(answer)
     text = page_of(type(answer).__name__, answer, render, figures_of(answer, picture))
-    with writing(Path(path), "path"):
-        Path(path).write_text(text, encoding="utf-8")
+    write_text(path, text, "path")
 
 
 def table(answer: Shown, frame: str) -> Any:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import typer
 
 from lockstep import __version__
-from lockstep.documents.files import writable, writing
+from lockstep.documents.files import writable, write_text
 from lockstep.errors import BadInput
 from lockstep.views.parts.options import verb_function
 
@@ -62,8 +62,7 @@ class Page:
 
         more = asked_as(self.shell, self.python)
         text = page_of(f"lockstep {self.verb}", answer, render, self.figures, more)
-        with writing(self.path, self.where):
-            self.path.write_text(text, "utf-8")
+        write_text(self.path, text, self.where)
 
 
 WANTED: ContextVar[Page | None] = ContextVar("WANTED", default=None)

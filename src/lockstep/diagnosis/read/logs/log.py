@@ -8,7 +8,7 @@ of the rest counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -130,9 +130,7 @@ def _numbers(
     printed: dict[str, list[float]] = {name: [] for name in patterns}
     said: dict[str, float] = {}
     timers: dict[str, list[float]] = {}
-    for number, raw in enumerate(lines, 1):
-        line = raw[:LONGEST_LINE].decode("utf-8", "replace")
-        line = COLOURS.sub("", line) if "\x1b" in line else line
+    for number, line in _lines(lines):
         where = f"{path}:{number}"
         for name, (pattern, unit) in patterns.items():
             if (found := pattern.search(line)) and len(printed[name]) < MOST_VALUES:
@@ -143,6 +141,14 @@ def _numbers(
         if timer and (found := timer.search(line)):
             _timers(found[1], timers)
     return printed, said, timers
+
+
+def _lines(lines: Iterable[bytes]) -> Iterator[tuple[int, str]]:
+    """(number of the line, text without colours); the states of a progress bar are as many texts of one line."""
+    for number, raw in enumerate(lines, 1):
+        for part in raw.rstrip(b"\r\n").split(b"\r"):
+            line = part[:LONGEST_LINE].decode("utf-8", "replace")
+            yield number, COLOURS.sub("", line) if "\x1b" in line else line
 
 
 def _number(found: re.Match[str], where: str) -> float:

@@ -2,7 +2,7 @@
 
     bubble = (p - 1) / (m + p - 1)     interleaved over v chunks per stage:  (p - 1) / (v m + p - 1)
 Four micro-batches per stage, the usual rule, leave 17.9 % at p = 8; 10 % take m >= 9 (p - 1). Interleaving divides the
-bubble by v for v times the messages, and needs m to be a multiple of p: worth it where the messages take less.
+bubble by v for v times the messages, and needs m >= p in m // p equal groups: worth it where the messages take less.
 Source: D. Narayanan et al., arXiv 2104.04473, section 2.2.
 """
 
@@ -41,7 +41,7 @@ def decide(draft: Draft) -> Finding:
 def _interleaved(draft: Draft, idle: float) -> Draft:
     """The fewest chunks with a good bubble, or the most; each must save more of the step than its messages take."""
     stages, microbatches = draft.layout.pp, draft.microbatches
-    if not draft.keeps_rules:
+    if not draft.keeps_rules or microbatches < stages:
         return draft
     found, before = draft, busiest(draft).share
     for chunks in range(2, -(-draft.job.layers // stages) + 1):

@@ -8,19 +8,27 @@
     harmless, yours            pattern = kind: changes neither time nor memory; what no plan can decide
 
 A kind is `whole 1..8`, `number 0..`, `switch`, `text`, `list`, `map`, `any` or words joined by `|`; `several KIND` is
-one or more of them, as options take; alternatives are joined by ` or `. Formats of commands have the words of
-`shared/launcher.toml` too. Words of a section are joined by dots; `*` in a pattern stands for anything.
+one or more of them, as options take; alternatives are joined by ` or `. Words of a section are joined by dots; `*` in a
+pattern stands for anything. Formats of commands have the words of `shared/launcher.toml` too. Further keys:
+
+    names                      a table of `export/arguments`: words of kind `parsed` have the kind that stands there; a
+                               pattern of kind `parsed, else any` holds words of other releases too
+    extends                    a format whose words it has too; its own go before
+    like, fields, turned-off   its names are fields that stand for options of another format and have their class and
+                               kind; fields that are called otherwise; options that are there where a field is false
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase, translate
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
+
+from lockstep.types.plain import Json
 
 NUMERIC = re.compile(r"(whole|number)(?: (-?[\d.e+]+)?\.\.(-?[\d.e+]+)?)?")
 SWITCHED = {
@@ -28,6 +36,10 @@ SWITCHED = {
     **dict.fromkeys(("false", "no", "off", "n", "0"), False),
 }
 """How YAML 1.1 and command lines write switches."""
+OR_ANY = "parsed, else any"
+PARTS = ("read", "left-out", "harmless", "yours")
+PARSED = {"int": "whole", "float": "number", "flag": "switch", "bool": "switch", "str": "text", "dict": "map"}
+"""Types of the tables of `export` as kinds."""
 MOST = 10**15
 """Of a number in a configuration."""
 
@@ -50,7 +62,7 @@ def _converted(kind: str, value: Any) -> Any:
     if kind == "any":
         return value
     if kind.startswith("several "):
-        return tuple(_converted(kind[8:], one) for one in (value if isinstance(value, list) else [value]))
+        return tuple(_converted(kind[8:], one) for one in (value if isinstance(value, list | tuple) else [value]))
     if (numeric := NUMERIC.fullmatch(kind)) is not None:
         return _number(value, *numeric.groups())
     if kind == "switch":
@@ -117,6 +129,12 @@ class Format:
     """Kind, what it changes, and the values with which it changes nothing."""
     harmless: Mapping[str, str]
     yours: Mapping[str, str]
+    extends: str = ""
+    """The format whose words it has too."""
+    parsed: Mapping[str, str] = field(default_factory=dict)
+    """Kinds of all names that the software's own parser has, for words of kind "parsed"."""
+    options: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
+    """Field to the option that it stands for, and whether that is there where the field is false."""
 
     @cached_property
     def sections(self) -> frozenset[str]:
@@ -127,6 +145,15 @@ class Format:
 
     def kind_of(self, word: str) -> tuple[str, str]:
         """The class of a word before anything is read of it, and its kind; ("unknown", "any") for others."""
+        known, kind = self._listed(word)
+        if not kind.startswith("parsed"):
+            return known, kind
+        if word not in self.parsed:
+            return (known, "any") if kind == OR_ANY else ("unknown", "any")
+        return known, self.parsed[word]
+
+    def _listed(self, word: str) -> tuple[str, str]:
+        """The class of a word and the kind that stands in the table."""
         if word in self.read:
             return "read", self.read[word][0]
         if word in self.left_out:
@@ -156,19 +183,90 @@ class Format:
 @cache
 def format_of(key: str) -> Format:
     """The format of that name."""
-    import tomllib
+    data = _table(f"{key}.toml")
+    if "like" in data:
+        _add_fields(data)
+    parsed = _parsed(data.get("names", ""))
 
-    data = tomllib.loads(files(__name__).joinpath(f"{key}.toml").read_text(encoding="utf-8"))
-    if "command" in data["shapes"]:
-        shared = tomllib.loads(files(__name__).joinpath("shared", "launcher.toml").read_text(encoding="utf-8"))
-        for part in ("read", "harmless"):
-            data[part] = {**shared[part], **data.get(part, {})}
-    read = {word: (kind, said, more[0] if more else None) for word, (kind, said, *more) in data["read"].items()}
-    left = {word: (kind, why, tuple(off)) for word, (kind, why, *off) in data.get("left-out", {}).items()}
+    def known(kind: str, word: str) -> str:
+        """The kind of a word that is no pattern."""
+        if word not in parsed or not kind.startswith("parsed"):
+            return kind
+        return parsed[word] if kind == OR_ANY else kind.replace("parsed", parsed[word])
+
+    read = {
+        word: (known(kind, word), said, more[0] if more else None) for word, (kind, said, *more) in data["read"].items()
+    }
+    left = {word: (known(kind, word), why, tuple(off)) for word, (kind, why, *off) in data["left-out"].items()}
+    harmless, yours = ({word: known(kind, word) for word, kind in data[part].items()} for part in ("harmless", "yours"))
     return Format(
         key, data["name"], data["software"], data["source"], tuple(data["shapes"]), tuple(data["only"]),
-        read, left, data.get("harmless", {}), data.get("yours", {}),
+        read, left, harmless, yours, data.get("extends", ""), parsed, data.get("options", {}),
     )  # fmt: skip
+
+
+def _table(name: str) -> Json:
+    """A table of this folder, with the words of the tables that it extends; its own go before."""
+    import tomllib
+
+    data: Json = tomllib.loads(files(__name__).joinpath(*name.split("/")).read_text(encoding="utf-8"))
+    others = (
+        [data["extends"]] if "extends" in data else ["shared/launcher"] if "command" in data.get("shapes", ()) else []
+    )
+    own = {word for part in PARTS for word in data.get(part, ())}
+    for other in map(_table, (f"{one}.toml" for one in others)):
+        data.setdefault("names", other.get("names", ""))
+        for part in PARTS:
+            kept = {word: kind for word, kind in other[part].items() if word not in own}
+            data[part] = {**data.get(part, {}), **kept}
+    return {**{part: {} for part in PARTS}, **data}
+
+
+def _add_fields(data: Json) -> None:
+    """Adds the fields of config classes that stand for options of another format, with their class and its kind."""
+    like = format_of(data["like"])
+    own = {word for part in PARTS for word in data[part]}
+    data["options"] = {}
+    for word in sorted(_parsed(data["names"])):
+        option, off = _option_of(word.rpartition(".")[2], data, like)
+        known, kind = like.kind_of(option)
+        if known != "unknown":
+            data["options"][word] = (option, off)
+        if word in own or known == "unknown":
+            continue
+        if known == "read":
+            data["read"][word] = [kind, like.read[option][1]]
+        elif known == "left out":
+            data["left-out"][word] = [kind, like.left_out[option][1], *((True,) if off else like.left_out[option][2])]
+        else:
+            data[known][word] = "parsed"
+
+
+def _option_of(field_name: str, data: Json, like: Format) -> tuple[str, bool]:
+    """The option that a field stands for, and whether the option is there where the field is false."""
+    option = data["fields"].get(field_name, field_name.replace("_", "-"))
+    if like.kind_of(option)[0] != "unknown":
+        return option, option in data["turned-off"]
+    off = (one for one in (f"no-{option}", f"disable-{option}") if like.kind_of(one)[0] != "unknown")
+    found = next(off, None)
+    return (option, False) if found is None else (found, True)
+
+
+def _parsed(target: str) -> Mapping[str, str]:
+    """The kinds of the names that the parser of a target of `export` takes."""
+    if not target:
+        return {}
+    from lockstep.planner.export.arguments import arguments
+
+    return {name: _as_kind(kind) for name, kind in arguments(target).names.items()}
+
+
+def _as_kind(kind: str | tuple[str, ...]) -> str:
+    if isinstance(kind, tuple):
+        return "|".join(kind)
+    if kind.endswith("+"):
+        return f"several {_as_kind(kind[:-1])}"
+    return PARSED.get(kind, kind)
 
 
 @cache
@@ -190,8 +288,9 @@ def keys() -> tuple[str, ...]:
 
 GENERIC = frozenset({
     "a", "and", "args", "by", "cfg", "config", "data", "default", "dir", "enable", "enabled", "file", "for", "from",
-    "id", "in", "init", "is", "kwargs", "max", "min", "mode", "model", "name", "no", "not", "num", "number", "of", "on",
-    "or", "path", "per", "policy", "size", "the", "to", "train", "trainer", "training", "type", "use", "value", "with",
+    "id", "in", "init", "is", "kwargs", "launcher", "max", "min", "mode", "model", "name", "no", "not", "num",
+    "number", "of", "on", "or", "path", "per", "policy", "size", "the", "to", "train", "trainer", "training", "type",
+    "use", "value", "with",
 })  # fmt: skip
 """Parts of names that say nothing of time or memory."""
 
