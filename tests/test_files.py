@@ -119,6 +119,8 @@ READERS: dict[str, tuple[str, Callable[[str], tuple[str, ...]]]] = {
     "fit": ("", lambda path: ("fit", path)),
     "trace of times": (".csv", lambda path: ("stragglers", "--workers", "4", "--law", f"trace:{path}")),
     "device": (".yaml", lambda path: ("bench", "device", "--device-file", path)),
+    "measured run": (".json", lambda path: ("diagnose", path)),
+    "several measured runs": (".pickle.gz", lambda path: ("diagnose", path, path)),
 }
 
 
@@ -130,6 +132,37 @@ def test_every_verb_refuses_a_pipe_and_an_endless_device_at_once(
     (tmp_path / f"zero{ending}").symlink_to("/dev/zero")
     assert "is a named pipe" in run(*command(str(tmp_path / f"pipe{ending}"))).refusal()
     assert "is a device" in run(*command(str(tmp_path / f"zero{ending}"))).refusal()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="a file whose first bytes cannot be read, on Linux")
+@pytest.mark.parametrize("what", [one for one in READERS if one != "device"])
+def test_a_read_that_fails_is_said_where_it_failed(what: str, tmp_path: Path) -> None:
+    ending, command = READERS[what]
+    path = tmp_path / f"memory{ending}"
+    path.symlink_to("/proc/self/mem")
+    said = run(*command(str(path))).refusal()
+    assert str(path) in said
+    assert "cannot be read: Input/output error" in said
+
+
+def test_a_read_that_fails_in_the_middle_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(1 << 20))
+    file = open_file(path)
+    assert file.read(10) == bytes(10)
+    # The descriptor goes, as a disk does: the rest cannot be read.
+    os.dup2(os.open(tmp_path, os.O_RDONLY), file.fileno())
+    for read in (file.read, lambda: file.read(1 << 19), file.readline):
+        with pytest.raises(BadInput, match="cannot be read: Is a directory") as refused:
+            read()
+        assert refused.value.where == str(path)
+    file.close()
+
+
+def test_a_folder_to_show_must_be_one(tmp_path: Path) -> None:
+    for path in (pipe(tmp_path), Path(__file__), tmp_path / "none"):
+        assert "is not a folder" in run("ui", "--no-open", "--sweeps", str(path)).refusal()
+        assert "is not a folder" in run("sweeps", "list", str(path)).refusal()
 
 
 def test_a_large_file_of_times_is_refused_by_its_size(tmp_path: Path) -> None:

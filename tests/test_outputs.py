@@ -143,7 +143,10 @@ OUTPUTS: dict[str, tuple[str, Callable[[str, Path], tuple[str, ...]]]] = {
         "o.yaml",
         lambda out, _: ("calibrate", "-c", "dgx-h100", "--case", str(EXAMPLES / "steps-8.yaml"), "-o", out),
     ),
-    "fit -o": ("o.yaml", lambda out, given: ("fit", str(good(given)), "-c", "dgx-a100-40gb", "--level", "node", "-o", out)),
+    "fit -o": (
+        "o.yaml",
+        lambda out, given: ("fit", str(good(given)), "-c", "dgx-a100-40gb", "--level", "node", "-o", out),
+    ),
     "sweeps export": ("o.csv", lambda out, given: ("sweeps", "export", sweep(given), "-o", out)),
 }  # fmt: skip
 """By option: the name of the file, and a command that writes it; it may make files of its own in another folder."""

@@ -56,3 +56,11 @@ def nap(number: int) -> int:
     """Sleeps for as long as a batch should take."""
     time.sleep(0.3)
     return number
+
+
+def hang(task: tuple[str, int]) -> int:
+    """Says which process it is in, and never ends."""
+    folder, number = task
+    (Path(folder) / f"{os.getpid()}-{number}").touch()
+    time.sleep(3600)
+    return number

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import distributed
 import numpy as np
 import pytest
 
@@ -80,7 +81,9 @@ def test_a_scheduler_is_found_by_its_file(tmp_path: Path) -> None:
 
 def test_a_worker_of_another_version_is_refused_with_both(tmp_path: Path) -> None:
     with cluster(tmp_path, preload=OTHER_NUMPY) as (file, _):
-        time.sleep(3)  # until the worker has joined; before that the first batch would find it out
+        # Before the worker has joined, the first batch would find it out.
+        with distributed.Client(scheduler_file=str(file), timeout=120) as client:
+            client.wait_for_workers(1, timeout=120)
         said = run(*QUICK, "--engine", f"dask:scheduler-file:{file}").refusal()
     assert f"numpy 9.9 where {np.__version__} is here" in said
 

@@ -10,6 +10,7 @@ import json
 import os
 import random
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -18,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import typer
 
+import lockstep
 from lockstep.cli.app import build
 from lockstep.measure.checkpoint import CheckpointWriter, Part
 from lockstep.verbs import VERBS
@@ -174,6 +176,8 @@ class Case:
     environment: dict[str, str] = field(default_factory=dict)
     checkpoints: Path | None = None
     """A folder of checkpoints to read instead of a command."""
+    rows: tuple[str, ...] = ()
+    """The only rows, as JSON, that a list may have."""
 
 
 def case(number: int, seed: int, folder: Path) -> Case:
@@ -188,6 +192,7 @@ def case(number: int, seed: int, folder: Path) -> Case:
         damaged_store,
         damaged_checkpoint,
         bad_environment,
+        damaged_sweep,
     )
     made = kinds[number % len(kinds)](draw, folder)
     form = ("--json",) if draw.random() < 0.5 and "--json" not in made.arguments else ()
@@ -304,6 +309,33 @@ def damaged_checkpoint(draw: random.Random, folder: Path) -> Case:
         CheckpointWriter(root, 0, 1, "a", keep=2).save(step, [Part("weights", weights(step))], {"method": "x"})
     _harm(draw, draw.choice(sorted(path for path in root.rglob("*") if path.is_file())))
     return Case((), checkpoints=root)
+
+
+@cache
+def swept() -> tuple[bytes, tuple[str, ...]]:
+    """A file of a few answers, and its rows as JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.sweep"
+        found = lockstep.messages(workers=[2, 4, 8, 16], params="1k", program="ring", store=path)
+        return path.read_bytes(), tuple(json.dumps(row, sort_keys=True) for row in found.to_dict()["rows"])
+
+
+def damaged_sweep(draw: random.Random, folder: Path) -> Case:
+    """A file of answers with a few bits flipped, cut, or something else in its place."""
+    raw, rows = swept()
+    damaged = bytearray(raw[: draw.randrange(len(raw) + 1)] if draw.random() < 0.2 else raw)
+    for _ in range(draw.randint(0, 3)):
+        if damaged:
+            damaged[draw.randrange(len(damaged))] ^= 1 << draw.randrange(8)
+    path = folder / "a.sweep"
+    path.write_bytes(bytes(damaged))
+    if draw.random() < 0.2:
+        _harm(draw, path)
+    action = draw.choice(("show", "show", "resume", "resume", "export", "delete", "list"))
+    if action == "list":
+        return Case(("sweeps", "list", str(folder)))
+    more = ("-o", str(folder / "rows.csv")) if action == "export" else ()
+    return Case(("sweeps", action, str(path), *more), rows=rows if action in ("show", "resume") else ())
 
 
 def weights(step: int) -> np.ndarray:

@@ -95,7 +95,7 @@ def test_bandwidths_are_those_of_nccl_tests() -> None:
 
 def test_a_rank_that_dies_leaves_the_rows_before_it() -> None:
     fault = Fault(1, "mid_all_reduce_built_in:2000", "kill")
-    found = bench_collective("all-reduce", 2, [400, 2000], repeats=1, warm_up=0, timeout_s=15, faults=[fault])
+    found = bench_collective("all-reduce", 2, [400, 2000], repeats=1, warm_up=0, timeout_s=900, faults=[fault])
     assert [row.size_B for row in found.rows] == [400]
     assert found.stopped.startswith("rank 1 killed by SIGKILL during all-reduce-built-in step 2000")
     assert not found.ok

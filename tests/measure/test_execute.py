@@ -252,7 +252,7 @@ def test_a_rank_killed_in_a_round_is_named_with_its_step() -> None:
     program = get("all-reduce", "ring").program(2, 4000.0, element_B=4.0)
     work = Work(program, "all-reduce", "ring", 2, 1000, seed=0, warm_up=0, repeats=1)
     with pytest.raises(RunFailed, match=r"^rank 1 killed by SIGKILL during all-reduce-ring step 1"):
-        launch(run_rank, 2, (work,), timeout_s=15, faults=[Fault(1, "mid_all_reduce_ring:1", "kill")])
+        launch(run_rank, 2, (work,), timeout_s=900, faults=[Fault(1, "mid_all_reduce_ring:1", "kill")])
 
 
 def test_a_message_is_cut_into_pieces_of_the_size_asked_for() -> None:

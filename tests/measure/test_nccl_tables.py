@@ -130,6 +130,12 @@ def test_labels_of_launchers_are_taken_away(tmp_path: Path, label: str) -> None:
     assert known.kind.name == "nccl-tests"
 
 
+def test_logs_that_were_put_together_have_labels_of_their_own(tmp_path: Path) -> None:
+    text = labelled(ALL_REDUCE, "[0] ") + labelled(ALL_GATHER, "2025-03-03T10:11:12.{n}Z ") + labelled(ALL_REDUCE, "")
+    found = read_series(saved(tmp_path, text))
+    assert [(one.points[0].op, len(one.points)) for one in found] == [("all-reduce", 12), ("all-gather", 6)]
+
+
 @pytest.mark.parametrize("label", ["", "[0] ", "    "])
 def test_a_table_without_its_hashes_is_read(tmp_path: Path, label: str) -> None:
     """N6: as pasted into a page that takes `#` for a heading."""
@@ -147,6 +153,8 @@ def test_rows_that_failed_validation_are_left_out_and_said(tmp_path: Path, cells
     found = read_points(saved(tmp_path, labelled(bad, "")))
     assert [point.size_B for point in found.points] == [size for place, size in enumerate(SIZES_B) if place != 2]
     assert "1 of 6 rows are left out: #wrong is not 0" in found.notes[0]
+    said = lockstep_run("diagnose", str(tmp_path / "nccl.txt"), "--json").json()["links"][0]["note"]
+    assert said.startswith("1 of 6 rows are left out")
     every = nccl_output.run("all_reduce", 8, LATENCY_S, RATE_BPS, wrong=dict.fromkeys(range(6), cells))
     file = saved(tmp_path, labelled(every, ""))
     first = 1 + every.index(next(line for line in every if line.lstrip().startswith("1048576")))
@@ -200,6 +208,18 @@ def test_other_generations_are_read(tmp_path: Path) -> None:
     for header, lines in shapes.items():
         file = saved(tmp_path, "\n".join([*start, header, *lines]))
         assert links(file) == {"": pytest.approx((LATENCY_S, RATE_BPS), rel=1e-2)}, header
+
+
+def test_a_program_that_is_not_known_is_not_named_after_the_one_before(tmp_path: Path) -> None:
+    """hypercube_perf and alltoallv_perf are no collectives here; other words that end alike are no programs."""
+    other = [line.replace("all_gather_perf", "hypercube_perf") for line in ALL_GATHER]
+    file = saved(tmp_path, labelled([*ALL_REDUCE, "my_perf", *other], ""))
+    assert lockstep_run("fit", str(file)).refusal() == (
+        "--op: the text does not state which collective hypercube_perf is"
+    )
+    assert {one.points[0].op for one in read_series(file, op="all-to-all")} == {"all-to-all"}
+    file = saved(tmp_path, labelled(["all_reduce_perf", "my_perf results", *ALL_REDUCE[1:]], ""))
+    assert read_points(file).points[0].op == "all-reduce"
 
 
 def test_times_of_the_host_are_refused(tmp_path: Path) -> None:

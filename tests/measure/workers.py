@@ -2,6 +2,7 @@
 
 import os
 import time
+from datetime import timedelta
 
 from . import needs_torch as needs_torch  # isort: skip
 import torch
@@ -38,11 +39,22 @@ def large(rank: Rank) -> bytes:
     return bytes(1 << 24)
 
 
+def hasty(rank: Rank) -> None:
+    """All-reduces twice, the second time with a patience of a second."""
+    value = torch.zeros(1)
+    dist.all_reduce(value)
+    point("mid_all_reduce:1")
+    dist.distributed_c10d._set_pg_timeout(timedelta(seconds=1), dist.group.WORLD)
+    dist.all_reduce(value)
+
+
 def stuck(rank: Rank) -> None:
-    """Rank 1 works without end while rank 0 has returned."""
+    """Rank 1 works without end, and says so, while rank 0 says its process id and returns."""
     point("mid_step:7")
+    rank.tell(os.getpid())
     while rank.number == 1:
-        time.sleep(1)
+        time.sleep(0.1)
+        rank.tell(os.getpid())
 
 
 def leaves(rank: Rank) -> None:

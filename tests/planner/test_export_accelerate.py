@@ -11,7 +11,7 @@ import yaml
 
 import lockstep
 from lockstep.errors import Infeasible
-from lockstep.planner import Estimate, estimate, export
+from lockstep.planner import Estimate, export
 from lockstep.planner.export import TARGETS
 from lockstep.planner.export.refusals import Placed
 

@@ -49,7 +49,7 @@ def test_the_first_lines_name_the_version_and_what_is_left_to_the_user(target: s
         if target == "deepspeed":
             document = json.loads(one.text)
             said = document["comment"]
-            assert list(document)[0] == "comment"
+            assert next(iter(document)) == "comment"
         else:
             lines = one.text.splitlines()
             said = [line.removeprefix("# ") for line in lines if line.startswith("#")]

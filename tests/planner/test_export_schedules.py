@@ -132,7 +132,9 @@ def test_megatron_is_told_a_group_where_micro_batches_are_no_multiple_of_the_sta
     found = placed("interleaved", 4, microbatches, 2)
     text = TARGETS["megatron"](Placed(found.job, replace(found.layout, zero=0)))
     flag = "--microbatch-group-size-per-virtual-pipeline-stage"
-    assert [line.split()[1] for line in text.splitlines() if line.startswith(flag)] == [str(group)] * (group is not None)
+    assert [line.split()[1] for line in text.splitlines() if line.startswith(flag)] == [str(group)] * (
+        group is not None
+    )
     size = group or 4
     assert 4 <= size <= microbatches
     assert microbatches % size == 0

@@ -23,15 +23,24 @@ from lockstep.workload import model
 SAMPLES = sorted((Path(__file__).parent / "imports_samples").iterdir())
 LINE = re.compile(r"^(?P<before>\s*(?:--)?[\"']?)(?P<word>[A-Za-z_][\w./-]*)(?P<joint>[\"']?\s*(?:[:=]|\s)\s*)"
                   r"(?P<value>[^\s\[{][^,\\{\[]*?)(?P<after>\s*,?\s*\\?)$")  # fmt: skip
+EVENT = re.compile(r'^(?P<before>.*"key": ")(?P<word>\w+)(?P<joint>", "value": )(?P<value>[^,{]+)(?P<after>, .*)$')
+"""Of an MLPerf log."""
+LOGGED = re.compile(r"^(?P<before>\s+)(?P<word>\w+)(?P<joint> \.{3,} )(?P<value>\S.*)(?P<after>)$")
+"""Of the arguments that Megatron-LM prints."""
 MUTATIONS = 200 if ALL else 25
 WRONG = ("[[1]]", "-7.5", "1e99", '"perhaps"', "2.5", "{}")
 """Values that few words take, in what all of these formats write alike."""
 
 
+def said_by(line: str) -> re.Match[str] | None:
+    """The word and the value of a line, whatever it is written in."""
+    return EVENT.match(line) or LOGGED.match(line) or LINE.match(line)
+
+
 def lines_of(text: str) -> list[int]:
     """Lines that hold a word and its value, comments left out."""
     return [at for at, line in enumerate(text.splitlines())
-            if LINE.match(line) and not line.lstrip().startswith(("#", "//"))]  # fmt: skip
+            if said_by(line) and not line.lstrip().startswith(("#", "//"))]  # fmt: skip
 
 
 def misspelled(word: str, draw: random.Random) -> str:
@@ -45,7 +54,7 @@ def mutated(text: str, draw: random.Random, kind: str) -> tuple[str, str, str]:
     """The text with one thing wrong, the word before, and the word after."""
     lines = text.splitlines()
     at = draw.choice(lines_of(text))
-    match = LINE.match(lines[at])
+    match = said_by(lines[at])
     assert match is not None
     before, word, joint, value, after = match.group("before", "word", "joint", "value", "after")
     other = word
@@ -53,7 +62,8 @@ def mutated(text: str, draw: random.Random, kind: str) -> tuple[str, str, str]:
         other = misspelled(word, draw)
         lines[at] = f"{before}{other}{joint}{value}{after}"
     elif kind == "twice":
-        lines.insert(at, f"{before}{word}{joint}{'0' if value != '0' else '7'}{',' if ',' in after else after}")
+        behind = "," if "," in after and match.re is LINE else after
+        lines.insert(at, f"{before}{word}{joint}{'0' if value != '0' else '7'}{behind}")
     elif kind == "nested":
         lines[at] = f'{before}{word}{joint}{{"deeper": {value}}}{after}'
     else:

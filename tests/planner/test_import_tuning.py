@@ -447,15 +447,16 @@ def test_a_command_whose_configuration_is_elsewhere_is_refused_at_its_line(tmp_p
         assert caught.value.where == f"{script}:2"
 
 
-def test_a_file_of_deepspeed_is_read_beside_only(tmp_path: Path) -> None:
-    (tmp_path / "out.json").write_text('{"zero_optimization": {"stage": 3}}', encoding="utf-8")
+def test_a_file_of_deepspeed_is_read_at_a_relative_path_only(tmp_path: Path) -> None:
+    other = tmp_path / "out.json"
+    other.write_text('{"zero_optimization": {"stage": 3}}', encoding="utf-8")
     (tmp_path / "in").mkdir()
-    for named in (str(tmp_path / "out.json"), "../out.json"):
+    for named, unknown in ((str(other), ["deepspeed"]), ("gone.json", ["deepspeed"]), ("../out.json", [])):
         file = tmp_path / "in/c.json"
         file.write_text(json.dumps({**TRL, "deepspeed": named}), encoding="utf-8")
         found = read_run(file)
         assert found is not None
-        assert [row.word for row in found.table if row.kind == "unknown"] == ["deepspeed"]
+        assert [row.word for row in found.table if row.kind == "unknown"] == unknown
 
 
 def test_words_of_an_inner_configuration_are_listed_and_contradictions_said() -> None:

@@ -54,6 +54,18 @@ def test_changes_start_from_the_layout_that_was_found() -> None:
         assert [one["setting"] for one in found.changed] == ["micro_batch"]
 
 
+def test_a_micro_batch_that_nobody_gave_follows_the_batch() -> None:
+    """The one that was found for A does not divide the batch among B's replicas."""
+    words: dict[str, Any] = {"cluster": "dgx-h100", "batch": 8}
+    found = lockstep.compare("gpt2", "tp=2", **words)
+    assert found.a.layout.micro_batch * found.b.layout.dp > 8
+    assert 8 % (found.b.layout.micro_batch * found.b.layout.dp) == 0
+    given = {"tp": 4, "micro_batch": found.a.layout.micro_batch}
+    for a, changes in ((words | given, "tp=2"), (words, f"tp=2 micro-batch={found.a.layout.micro_batch}")):
+        with pytest.raises(BadInput, match="--micro-batch"):
+            lockstep.compare("gpt2", changes, **a)
+
+
 def test_a_change_that_is_not_of_the_layout_is_planned_anew() -> None:
     found = lockstep.compare("llama3-8b", "cluster=dgx-a100-40gb:2", **QUESTION)
     assert found.b.step_time_s == lockstep.plan("llama3-8b", "dgx-a100-40gb:2", batch=64).best.step_time_s

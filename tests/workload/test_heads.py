@@ -13,7 +13,7 @@ import pytest
 
 import lockstep
 from lockstep import workload
-from lockstep.errors import BadInput
+from lockstep.errors import BadInput, Infeasible
 from lockstep.workload import Classifier, Piece, Transformer
 from lockstep.workload.huggingface import config_of
 
@@ -122,3 +122,11 @@ def test_a_model_cut_down_to_its_dense_layers_has_no_experts(name: str, layers: 
     assert few.experts is None
     assert workload.parameters(few).per_layer == workload.parameters(whole).per_layer[:layers]
     assert workload.forward_flops(few, 128).routed_experts == 0
+
+
+@pytest.mark.parametrize("target", ["megatron", "torchtitan", "nanotron"])
+def test_software_for_language_models_is_not_told_of_a_classifier(target: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA, **SCORE}))
+    with pytest.raises(Infeasible, match="no projection onto the vocabulary"):
+        lockstep.export(str(path), "dgx-h100:1", to=target, seq=128, batch=64, tp=1, pp=1, zero=0)

@@ -84,3 +84,16 @@ def test_what_is_not_in_the_cache_is_said_so(tmp_path, monkeypatch):
         workload.model("some-org/some-model")
     with pytest.raises(UnknownName, match="state-space or linear-attention layers"):
         workload.model("RWKV/rwkv-6-world-7b")
+
+
+def test_every_hub_id_that_a_source_of_the_catalog_names_is_known(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "absent"))
+    assert workload.model("meta-llama/Llama-3.1-8B") is workload.model("llama3.1-8b")
+    assert workload.model("openai-community/gpt2") is workload.model("gpt2")
+    assert workload.model("google-bert/bert-base-uncased") is workload.model("bert-base")
+    named = [row for row in workload.models() if "huggingface.co/" in row["source"] and "*" not in row["source"]]
+    assert len(named) > 30
+    for row in named:
+        (hub_id, *_) = [part.split()[0].rstrip(",;") for part in row["source"].split("huggingface.co/")[1:]]
+        found = workload.model(hub_id)
+        assert workload.parameters(found).total == row["parameters"], hub_id

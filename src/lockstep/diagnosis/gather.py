@@ -153,7 +153,7 @@ class LinkFound:
     busbw_Bps: float
     """Most that the benchmark itself reports."""
     note: str = ""
-    """Why it is not held against the cluster, where one is given."""
+    """What was left out of it, and why it is not held against the cluster, where one is given."""
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -162,6 +162,11 @@ class LinkFound:
 
 def link_found(points: Points, cluster: Cluster | None) -> LinkFound:
     """What a benchmark of collectives says of the level of `cluster` that it ran over."""
+    found = _beside_cluster(points, cluster)
+    return replace(found, note="; ".join(filter(None, (*points.notes, found.note))))
+
+
+def _beside_cluster(points: Points, cluster: Cluster | None) -> LinkFound:
     most_Bps = max(float(bus_bandwidth_Bps(one.op, one.ranks, one.size_B, one.time_s)) for one in points.points)
     try:
         fitted = fit_link(points)

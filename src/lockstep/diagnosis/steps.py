@@ -153,6 +153,9 @@ def _on_device(trace: RankTrace, marks: list[tuple[int, Mark]]) -> list[tuple[fl
     mine = (spans.called_s >= last.start_s) & (spans.called_s < last.end_s)
     mine |= np.isnan(spans.called_s) & (spans.start_s < later_s)
     edges = [*_firsts(trace, begins_s), float(spans.end_s[mine].max(initial=last.end_s))]
+    if len(marks) == 1 and not (spans.start_s < last.start_s).any():
+        # A lone step is all that was recorded: waiting for its first launch is a part of it.
+        edges[0] = last.start_s
     if any(high <= low for low, high in itertools.pairwise(edges)):
         edges = [*begins_s, last.end_s]
     return list(itertools.pairwise(edges))
@@ -173,7 +176,7 @@ def _firsts(trace: RankTrace, begins_s: list[float]) -> list[float]:
     for i in np.flatnonzero(~np.isfinite(likely)).tolist():
         # A step that runs nothing begins when what was launched before it ends.
         likely[i] = float(spans.end_s[spans.called_s < begins_s[i]].max(initial=begins_s[i]))
-    return likely.tolist()
+    return [float(one) for one in likely]
 
 
 def _sequence(trace: RankTrace) -> tuple[Floats, list[tuple[int, int, float]]]:

@@ -56,8 +56,8 @@ def kineto_events(trace: RankTrace, clock_s: float = 0.0, seen: float = 1.0, see
 def _ends_s(trace: RankTrace) -> Floats:
     """When the call of each operation ends: where the next one or a step begins or ends, as slices of a thread nest."""
     called_s = trace.spans.called_s
-    edges_s = [edge_s for mark in trace.marks for edge_s in (mark.start_s, mark.end_s)]
-    edges_s = np.unique([*edges_s, *called_s[np.isfinite(called_s)], np.inf])
+    of_marks_s = [edge_s for mark in trace.marks for edge_s in (mark.start_s, mark.end_s)]
+    edges_s = np.unique([*of_marks_s, *called_s[np.isfinite(called_s)], np.inf])
     after_s = edges_s[np.minimum(np.searchsorted(edges_s, called_s, side="right"), len(edges_s) - 1)]
     found: Floats = np.minimum(called_s + CALLED_US / 1e6, after_s)
     return found

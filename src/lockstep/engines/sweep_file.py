@@ -89,9 +89,7 @@ class SweepFile:
         about = {"format": FORMAT, **about}
         new = {name: value for name, value in about.items() if name not in known or known[name] != value}
         if self._writes and new:
-            line = _line(b"sweep " + canonical(new).encode("utf-8", "surrogatepass"))
-            # The empty line keeps the two apart when the end of the first is damaged.
-            self._append(line + b"\n" + line)
+            self._append(_twice(_line(b"sweep " + canonical(new).encode("utf-8", "surrogatepass"))))
 
     def answer(self, key: bytes) -> bytes | None:
         """The packed answer with that key, if it is there."""
@@ -132,11 +130,11 @@ class SweepFile:
 
     def _append(self, lines: bytes) -> None:
         with self._located():
-            append(self._handle, (b"" if os.fstat(self._handle).st_size else 2 * MAGIC) + lines)
+            append(self._handle, (b"" if os.fstat(self._handle).st_size else _twice(MAGIC)) + lines)
 
     def _read_first(self) -> None:
         """Reads the whole file, or that of an earlier version. Raises BadInput for another kind of file."""
-        begun = self._file.read(2 * len(MAGIC))
+        begun = self._file.read(len(_twice(MAGIC)))
         if begun.startswith(OLD_MAGIC) and self._writes:
             said = "kept by an earlier version, without digests of its answers; go on with that, or choose another file"
             raise BadInput(f"{str(self.path)!r} was {said}", self._where)
@@ -183,6 +181,11 @@ class SweepFile:
         except OSError as error:
             said = error.strerror or str(error)
             raise BadInput(f"answers cannot be kept in {str(self.path)!r}: {said}", self._where) from None
+
+
+def _twice(line: bytes) -> bytes:
+    """A line two times, with an empty one that keeps them apart when the end of the first is damaged."""
+    return line + b"\n" + line
 
 
 def _line(content: bytes) -> bytes:

@@ -148,4 +148,4 @@ def usual_stack(model: Model, vendor: str) -> tuple[str, tuple[str, ...]]:
 
 def _plainly(model: Model, software: str) -> Job:
     """The model trained by some software on one device, with nothing chosen."""
-    return Job(model, Recipe.by(software, seq=1, batch=1), 1)
+    return Job(model, Recipe.by(software, seq=2, batch=1), 1)

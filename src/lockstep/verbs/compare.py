@@ -114,7 +114,26 @@ def _changed(a: str | Path | Model | Estimate, first: Estimate, b: object, words
     found = changed_layout(first.layout, changes) if len(others) < len(changes) and not named else {}
     for one, other in (("batch", "batch_tokens"), ("batch_tokens", "batch")):
         words = words | ({other: None} if one in changes else {})
-    return _asked(a, **{**words, **found, **changes})
+    asked = {**words, **found, **changes}
+    try:
+        return _asked(a, **asked)
+    except BadInput as error:
+        if error.where != "--micro-batch" or "micro_batch" in changes or words.get("micro_batch") is not None:
+            raise
+        return _fitting(a, asked, first.layout.micro_batch)
+
+
+def _fitting(a: str | Path | Model, words: Json, most: int) -> Estimate:
+    """With the largest micro-batch below A's that the batch allows: nobody asked for the one that A has."""
+    from lockstep.layout import divisors
+
+    for one in sorted(divisors(most, most - 1), reverse=True):
+        try:
+            return _asked(a, **{**words, "micro_batch": one})
+        except BadInput as error:
+            if error.where != "--micro-batch":
+                raise
+    return _asked(a, **words)
 
 
 def _of_layout(found: Estimate, words: Json) -> Estimate:

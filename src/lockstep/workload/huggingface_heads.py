@@ -109,7 +109,7 @@ def _of_encoder(name: str, config: ConfigReader) -> Json | None:
     return heads.get(re.sub("^(Bert|Roberta)(For)?", "", name))
 
 
-def labels(config: ConfigReader) -> int:
+def labels(config: ConfigReader, minimum: int = 1) -> int:
     """Labels of a classifier. Raises BadInput where `id2label` and `num_labels` are of different numbers."""
     table = config.data.get("id2label")
     given = config.size("num_labels", limit="vocab", default=2)
@@ -117,6 +117,8 @@ def labels(config: ConfigReader) -> int:
         return given
     if config.has("num_labels") and given != len(table):
         raise BadInput(f"num_labels={given}, but id2label lists {len(table)}", config.where("num_labels"))
+    if len(table) < minimum:
+        config.refuse("id2label", "a classifier has a label or more")
     return len(table)
 
 

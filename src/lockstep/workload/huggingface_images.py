@@ -61,7 +61,7 @@ def vit(config: ConfigReader) -> Transformer:
             image=image,
             patch=patch,
             channels=config.size("num_channels", limit="hidden", default=3),
-            classes=0 if bare else labels(config),
+            classes=0 if bare else labels(config, minimum=0),
         ),
         attention=Attention(
             heads=heads,

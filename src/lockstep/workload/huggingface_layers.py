@@ -28,7 +28,11 @@ def pattern(config: ConfigReader, default: tuple[str, ...], **other: str) -> tup
     for value in found:
         if not isinstance(value, str) or value not in words:
             raise UnknownName(f"layer in {name}", str(value)[:40], WORDS, config.where(name))
-    return shortest(tuple(words[value] for value in found)) or cut(default, config.size(*LAYERS, limit="layers"))
+    layers = config.size(*LAYERS, limit="layers", default=len(found) or None)
+    # The class of nemotron_h counts the layers that are listed, whatever their number is said to be.
+    if found and len(found) != layers and config.data.get("model_type") != "nemotron_h":
+        config.refuse(name, f"it lists {len(found)} layers of {layers}")
+    return shortest(tuple(words[value] for value in found)) or cut(default, layers)
 
 
 def cut(words: tuple[str, ...], layers: int) -> tuple[str, ...]:

@@ -43,9 +43,9 @@ _KV_HEADS = {
     32: "dots1 exaone4 qwen2 qwen3 qwen3_vl qwen3_vl_text",
 }
 """Key and value heads where a file lets them out; as many as query heads elsewhere, and where it says null."""
-EPSILON, BASE, SHARE, KV_HEADS = (
-    {kind: number for number, kinds in table.items() for kind in kinds.split()}
-    for table in (_EPSILON, _BASE, _SHARE, _KV_HEADS)
+KV_HEADS = {kind: number for number, kinds in _KV_HEADS.items() for kind in kinds.split()}
+EPSILON, BASE, SHARE = (
+    {kind: number for number, kinds in table.items() for kind in kinds.split()} for table in (_EPSILON, _BASE, _SHARE)
 )
 
 

@@ -234,7 +234,7 @@ def _rate(level: Level, rate_Bps: float) -> list[str]:
 
 def _source(fit: LinkFit, level: Level, rate_Bps: float) -> str:
     """What the numbers rest on."""
-    told = [f"lockstep fit of {fit.points.source}"]
+    told = [f"lockstep fit of {fit.points.source}", *fit.points.notes]
     if fit.left_out is not None:
         told.append(f"leave-one-out error {fit.left_out[0]:.2%} (median), {fit.left_out[1]:.2%} (largest)")
     if level.link.name != UNKNOWN:

@@ -33,8 +33,8 @@ PERF_NAMES = {
     "alltoall": "all-to-all", "broadcast": "broadcast", "reduce": "reduce", "scatter": "scatter", "gather": "gather",
     "sendrecv": "send-recv",
 }  # fmt: skip
-LONGEST_LINE, LONGEST_LABEL = 2000, 200
-"""Characters; a longer line is none of a table, and a longer label none."""
+LONGEST_LINE, LONGEST_LABEL, MOST_LABELS = 2000, 200, 20
+"""Characters of a line of a table and of a label; labels of one text."""
 _HEADER = re.compile(
     r"(?P<label>.*?)[ \t#]*\b(?:size[ \t]+count|(?P<old>bytes[ \t]+N))[ \t]+type\b.*?"
     r"\b(?P<time>(?:cpu)?time)[ \t]+algbw[ \t]+busbw\b"
@@ -71,7 +71,7 @@ class Table:
     """One table of a text and what stands before it."""
 
     name: str | None
-    """The collective by the `..._perf` before the table; None where there is none."""
+    """The collective by the `..._perf` before the table, or that word for no known one; None where there is none."""
     devices: Devices
     """Lines of its ranks, by rank."""
     unit_s: float
@@ -93,13 +93,17 @@ def is_nccl(text: str) -> bool:
 
 
 def without_label(text: str) -> str:
-    """The text without what a launcher puts before every line: as before the header, in other digits or spaces."""
-    found = next(filter(None, map(_header, _lines(text))), None)
-    label = found["label"].strip() if found else ""
-    if not 0 < len(label) <= LONGEST_LABEL:
-        return text
-    parts = (r"\d+" if part.isdigit() else re.escape(part) for part in re.findall(r"\d+|[^\d\s]+", label))
-    return re.sub(r"^[ \t]*" + r"[ \t]*".join(parts) + r" ?", "", text, flags=re.MULTILINE)
+    """The text without what launchers put before every line: as before a header, in other digits or spaces."""
+    found = {_pattern(header["label"]) for line in _lines(text) if (header := _header(line))}
+    for pattern in sorted(found - {""})[:MOST_LABELS]:
+        text = re.sub(pattern, "", text, flags=re.MULTILINE)
+    return text
+
+
+def _pattern(label: str) -> str:
+    """Of lines with this label; empty without one."""
+    parts = [r"\d+" if part.isdecimal() else re.escape(part) for part in re.findall(r"\d+|[^\d\s]+", label)]
+    return r"^[ \t]*" + r"[ \t]*".join(parts) + r" ?" if parts and len(label) <= LONGEST_LABEL else ""
 
 
 def read_tables(text: str, where: str) -> list[Table]:
@@ -138,7 +142,9 @@ class _Reading:
                 self.tables[-1].devices, self.devices = self.devices, {}
             _add_row(self.tables[-1], words, f"{self.where}:{number}", number)
         elif (found := _NAME.search(line)) and "concluded" not in line:
-            self.name = PERF_NAMES.get(found[1], self.name)
+            # A program of another name is none that is known; in other lines the word may be anything.
+            unknown = found[0] if "test starting:" in line else self.name
+            self.name = PERF_NAMES.get(found[1], unknown)
 
     def _begin(self, header: re.Match[str], number: int) -> None:
         """Begins a table, in place of one that has no rows: processes apart from one another print headers at once."""

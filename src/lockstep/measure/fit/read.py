@@ -132,8 +132,9 @@ def _nccl(text: str, file: Path, op: str | None, ranks: int | None) -> Iterator[
         if not group:
             raise BadInput("the text does not list its ranks as `# Rank` lines; give their number", "--ranks")
         name = table.name or by_ratio(table.rows, group) or _as_before(name, table.rows, group) or op
+        name = op if name not in OPS else name
         if name is None:
-            raise BadInput("the text does not state which collective it is", "--op")
+            raise BadInput(f"the text does not state which collective {table.name or 'it'} is", "--op")
         found.setdefault((name, group, _shape(hosts)), []).append(table)
     chosen = {key: each for key, each in found.items() if op in (None, key[0]) and ranks in (None, key[1])}
     if not chosen:

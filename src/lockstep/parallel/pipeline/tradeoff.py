@@ -102,7 +102,8 @@ def smallest_microbatches(
     """Fewest micro-batches that reach a utilisation of `target_frac`; `times` are the fields of `Times`.
 
     Equal stages without transfers: ceil(e (p - 1) / (1 - e)) for GPipe and 1F1B; 1 / v of it, up to a number that the
-    schedule allows, when interleaved. Raises Infeasible when no number reaches the target (transfers or heavier ends take too much).
+    schedule allows, when interleaved. Raises Infeasible when no number reaches the target (transfers or heavier ends
+    take too much).
     """
     if not 0 < target_frac < 1:
         raise BadInput(f"a target utilisation is between 0 and 1, got {target_frac}")

@@ -94,10 +94,8 @@ def _beside(found: Placed) -> Iterator[str]:
     )
     data = "its images and their processor" if found.job.images else "its tokenizer and the data"
     length = "" if found.job.images else f"sequences of {recipe.seq} tokens, "
-    yield (
-        f"left to you: {length}the model, {data}, and in {arguments}, which has defaults of its own, learning_rate and "
-        "the number of steps"
-    )
+    yield f"left to you: {length}the model, {data}"
+    yield f"left to you: learning_rate and the number of steps, else those of {arguments} hold"
     if found.machines > 1:
         yield (
             f"left to you: on each machine, accelerate launch --machine_rank 0 to {found.machines - 1} "

@@ -142,7 +142,6 @@ def refuse_shape(model: Transformer, no: Refusals) -> None:
     no.when(model.parallel_block, "attention and feed-forward in parallel")
     no.when(model.embedding_norm, "a norm on embeddings")
     no.when(model.head_bias, "a bias in the output layer")
-    no.when(attention.causal and not model.has_head, "a last layer without a projection onto the vocabulary")
     no.when(bool(model.extra_positions), "extra rows of learned positions")
     no.when(attention.qk_norm not in ("none", "head"), f"query and key norms of kind {attention.qk_norm}")
     no.when(bool(attention.first_local), "windows that begin after the first layers")

@@ -31,8 +31,8 @@ CHOICES: dict[str, tuple[object, ...]] = {
 }
 """Axes of the planner's space that it can run; other limits join several of them."""
 LEFT = (
-    "left to you: general, model.model_config and init_method, tokenizer, data_stages, tokens.train_steps, and the other "
-    "keys of optimizer with the learning rate; nanotron stops where one that it requires is missing"
+    "left to you: general, model.model_config and init_method, tokenizer, data_stages, tokens.train_steps, and the "
+    "other keys of optimizer with the learning rate; nanotron stops where one that it requires is missing"
 )
 SHARED_OUT = "nanotron shares out layers over stages by what they cost, which may differ from the plan's even split"
 

@@ -50,6 +50,9 @@ def refuse_model(job: Job, no: Refusals) -> None:
     no.when(job.transformer is None, f"{name} is not a transformer")
     no.when(job.images and job.transformer is not None, f"{name} reads images; only models of text are exported")
     no.when(job.crosses, f"{name} is an encoder with a decoder; only decoders are exported")
+    model = job.transformer
+    headless = model is not None and model.patches is None and model.attention.causal and not model.has_head
+    no.when(headless, f"{name} has no projection onto the vocabulary; only language models are exported")
 
 
 def refuse_sharding(software: str, layout: Layout, recipe: Recipe, no: Refusals) -> None:

@@ -10,33 +10,53 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from lockstep.documents.files import File, open_file
+from lockstep.documents.files import File, InMemory, open_file
 from lockstep.errors import BadInput
+from lockstep.planner.imports import accelerate as of_accelerate
+from lockstep.planner.imports import nemo_rl as of_nemo_rl
+from lockstep.planner.imports import torchtitan_options as of_torchtitan
+from lockstep.planner.imports import verl as of_verl
+from lockstep.planner.imports.accelerate import accelerate
 from lockstep.planner.imports.bridge import bridge
 from lockstep.planner.imports.deepspeed import deepspeed
 from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
 from lockstep.planner.imports.megatron import megatron
 from lockstep.planner.imports.megatron_log import megatron_log
+from lockstep.planner.imports.mindspeed import mindspeed
 from lockstep.planner.imports.mlperf import SIGN, mlperf, mlperf_log
+from lockstep.planner.imports.nanotron import nanotron
+from lockstep.planner.imports.nemo_rl import nemo_rl
+from lockstep.planner.imports.python_options import CHOSEN, is_python, python_options
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.script import CONFIGURATIONS, commands
 from lockstep.planner.imports.started import started
 from lockstep.planner.imports.text import Text, mapping, shape_of
+from lockstep.planner.imports.torchtitan import torchtitan
+from lockstep.planner.imports.torchtitan_options import torchtitan_options
 from lockstep.planner.imports.tuning import axolotl, llamafactory, swift, swift_megatron, trainer, trl
+from lockstep.planner.imports.verl import verl
 from lockstep.workload import Model
 
 MOST_B = 256 * 1024 * 1024
 """Of a log; longer ones are not read."""
 Reader = Callable[[Said, str, Model | None], Imported]
 READERS: Mapping[str, Reader] = {
+    "accelerate": accelerate,
     "deepspeed": deepspeed,
+    "nanotron": nanotron,
+    "nemo-rl": nemo_rl,
+    "torchtitan": torchtitan,
+    "torchtitan-3": torchtitan_options,
+    "verl": verl,
     "megatron": megatron,
     "bridge": bridge,
     "mlperf": mlperf,
+    "mindspeed": mindspeed,
     "axolotl": axolotl,
     "llamafactory": llamafactory,
     "swift": swift,
@@ -45,6 +65,13 @@ READERS: Mapping[str, Reader] = {
     "trl": trl,
 }
 """By the name of the format."""
+PREPARED: Mapping[str, Callable[[Text], Text]] = {
+    "accelerate": of_accelerate.prepared,
+    "nemo-rl": of_nemo_rl.prepared,
+    "torchtitan-3": of_torchtitan.prepared,
+    "verl": of_verl.prepared,
+}
+"""What is done to the words of a format before they are checked."""
 
 
 def _logs(text: str, file: str) -> tuple[Text, ...]:
@@ -63,8 +90,12 @@ def read_run(path: File, model: Model | None = None, accepted: Collection[str] =
     `accepted` are unknown words, or patterns of them, that are left out. Raises BadInput, located at its line, for a
     setting that cannot be read and for a word that is not known.
     """
+    folder, chosen = None, ""
+    if not isinstance(path, InMemory):
+        name, _, chosen = str(path).partition(CHOSEN)
+        path, folder = Path(name), Path(name).parent
     text = _text(path)
-    return None if text is None else recognised(text, str(path), model, accepted)
+    return None if text is None else recognised(text, str(path), model, accepted, folder, chosen)
 
 
 def _text(path: File) -> str | None:
@@ -78,28 +109,43 @@ def _text(path: File) -> str | None:
         return None
 
 
-def recognised(text: str, file: str, model: Model | None = None, accepted: Collection[str] = ()) -> Imported | None:
-    """`read_run` of a text that is called `file`."""
-    shape = shape_of(text)
+def recognised(
+    text: str,
+    file: str,
+    model: Model | None = None,
+    accepted: Collection[str] = (),
+    folder: Path | None = None,
+    chosen: str = "",
+) -> Imported | None:
+    """`read_run` of a text that is called `file` and may name others in a folder; `chosen` is a function of Python."""
+    shape = "python" if is_python(text) else shape_of(text)
     texts: Sequence[Text] = ()
     if shape == "command" and any(ending in text for ending in CONFIGURATIONS):
-        texts = commands(text, file)
+        texts = [replace(one, folder=folder) for one in commands(text, file)]
         named = started(texts)
         texts, shape, text = (texts, shape, text) if named is None else ((named,), named.shape, named.raw)
     formats = [one for one in map(format_of, READERS) if shape in one.shapes and _may_be(one, text)]
     if shape is None or not formats:
         return None
-    if not texts:
-        texts = TEXTS[shape](text, file) if shape in TEXTS else (mapping(text, file, shape),)
-    chosen, claims = _claims(formats, texts)
+    claiming, claims = _claims(formats, texts or _texts(text, file, shape, chosen))
     if not claims:
         return None
     if len(claims) > 1:
         each = " and ".join(f"{format_of(key).name} ({word})" for key, word in claims.items())
         raise BadInput(f"could be {each}; write the words of one", file)
     ((key, word),) = claims.items()
-    read = Said(format_of(key), chosen[key], accepted)
+    said = claiming[key] if claiming[key].folder else replace(claiming[key], folder=folder)
+    if key in PREPARED:
+        said = PREPARED[key](said)
+    read = Said(format_of(key), said, accepted)
     return READERS[key](read, Path(file).stem, model).finished(read, word)
+
+
+def _texts(text: str, file: str, shape: str, chosen: str) -> Sequence[Text]:
+    """What a text says: a command of a script each, else one."""
+    if shape in TEXTS:
+        return TEXTS[shape](text, file)
+    return (python_options(text, file, chosen) if shape == "python" else mapping(text, file, shape),)
 
 
 def _claims(formats: Sequence[Format], texts: Sequence[Text]) -> tuple[dict[str, Text], dict[str, str]]:

@@ -11,16 +11,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from lockstep.planner.export.bridge import GRADIENT_B
-from lockstep.planner.imports.formats import format_of
 from lockstep.planner.imports.imported import Imported
-from lockstep.planner.imports.megatron import megatron
+from lockstep.planner.imports.megatron_model import catalog_model
+from lockstep.planner.imports.megatron_through import through
 from lockstep.planner.imports.said import Said
-from lockstep.planner.imports.text import Text
 from lockstep.workload import Model
 
 RECIPE = re.compile(
     r"(?:\w+?_)?(bf16|fp16)(?:_with_(?:fp8_(delayed|current|subchannel)_scaling|(mxfp8)|(nvfp4)))?_mixed"
 )
+RECIPES = ("use-distributed-optimizer", "overlap-grad-reduce", "overlap-param-gather")
+"""On in every recipe."""
+SHAPE = ("num_layers", "hidden_size", "num_attention_heads", "num_moe_experts", "ffn_hidden_size", "num_query_groups")
+"""Fields with which a recipe's model is another one."""
 PARTS = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
 """Of a pipeline layout that is written as lists."""
 
@@ -30,27 +33,38 @@ def bridge(said: Said, name: str, model: Model | None) -> Imported:
     names = dict(_options(said))
     if not said["model.cpu_offloading"]:
         names.pop("cpu-offloading-num-layers", None)
-    words = {option: _value(said, word) for option, word in names.items()}
+    words: dict[str, Any] = {option: _value(said, word) for option, word in names.items()}
     words = {option: value for option, value in words.items() if value is not None} | _precision(said)
+    if not any(word.startswith("ddp._target_") for word in said.text.words):
+        # Overrides stand over a recipe, all of which shard and overlap (recipes: DistributedDataParallelConfig).
+        words = {option: True for option in RECIPES if not _says(said, option)} | words
+    activation = said["model.activation_func._target_"]
+    if activation is not None and "squared_relu" in activation:
+        words["squared-relu"] = True
+    elif activation is not None and not activation.endswith("silu" if words.get("swiglu") else "gelu"):
+        said.leave("model.activation_func._target_", "an activation that is not read")
     if "num-query-groups" in words:
         words["group-query-attention"] = True
-    lines = {option: said.text.lines.get(word, 0) for option, word in names.items()}
-    inner = Said(format_of("megatron"), Text(said.text.file, said.text.shape, words, lines), ("*",))
-    found = megatron(inner, name, model)
-    found.software = said.format.name
-    for option, word in names.items():
-        if option in inner.asked and word in said.format.read:
-            said.asked.add(word)
-        if option in inner.noted:
-            said.noted[word] = inner.noted[option]
+    found, inner = through(said, name, model, words, names)
     if "attention-dropout" not in words and "hidden-dropout" not in words:
         # Recipes of today's models have none; the parser's default does not hold here.
         found.words.pop("dropout", None)
     if said["model.bias_activation_fusion"] is False and not inner["no-bias-dropout-fusion"]:
         said.leave("model.bias_activation_fusion", "kernels of the activation")
-    if found.model is None and said["model.hf_model_id"]:
-        said.open("model.hf_model_id", "its shape stands in its own files")
+    if found.model is None and not any(word.removeprefix("model.") in SHAPE for word in said.values):
+        found.model = _named(said)
     return found
+
+
+def _named(said: Said) -> Model | None:
+    """The model of the catalog that a recipe or the id of a hub names; None for others."""
+    recipe = re.sub(r"_(pretrain|sft|peft|finetune)(_config)?$", "", said["recipe"] or "")
+    for word, name in (("recipe", recipe), ("model.hf_model_id", said["model.hf_model_id"])):
+        if name and (found := catalog_model(name)) is not None:
+            return found
+        if name:
+            said.open(word, "its shape stands in other files")
+    return None
 
 
 def _options(said: Said) -> Iterator[tuple[str, str]]:
@@ -87,6 +101,10 @@ def _value(said: Said, word: str) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+def _says(said: Said, option: str) -> bool:
+    return any(said.format.options.get(word, ("",))[0] == option for word in said.values)
+
+
 def _listed(value: object) -> tuple[object, ...]:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
@@ -103,7 +121,9 @@ def _precision(said: Said) -> dict[str, object]:
     else:
         match = RECIPE.fullmatch(str(said["mixed_precision"]).replace("-", "_"))
         if match is None:
-            raise said.refuse("mixed_precision", f"is no recipe of {said.format.software}, got {said['mixed_precision']!r}")
+            raise said.refuse(
+                "mixed_precision", f"is no recipe of {said.format.software}, got {said['mixed_precision']!r}"
+            )
         half, narrow = match[1], "fp8" if match[2] or match[3] else match[4]
         recipe = {"current": "tensorwise", "subchannel": "blockwise"}.get(match[2], match[3] or match[2])
         whole = None
@@ -112,8 +132,9 @@ def _precision(said: Said) -> dict[str, object]:
         found["fp4-format"] = "e2m1"
     elif narrow:
         found |= {"fp8-format": "hybrid", **({"fp8-recipe": recipe} if recipe else {})}
-        if recipe == "blockwise":
-            said.leave("mixed_precision", "how fp8 is scaled")
+        if recipe in ("blockwise", "custom"):
+            word = "mixed_precision" if "mixed_precision" in said else "mixed_precision.fp8_recipe"
+            said.leave(word, "how fp8 is scaled")
     return found | _gradients(said, whole, GRADIENT_B.get(half or "", 4.0) == 4.0)
 
 
@@ -123,4 +144,6 @@ def _gradients(said: Said, whole: bool | None, usual: bool) -> dict[str, object]
     if whole is not None and own is not None and whole != own:
         said.contradiction("ddp.grad_reduce_in_fp32", "mixed_precision.grad_reduce_in_fp32 counts")
     given = whole if whole is not None else own
-    return {"accumulate-allreduce-grads-in-fp32" if (usual if given is None else given) else "grad-reduce-in-bf16": True}
+    return {
+        "accumulate-allreduce-grads-in-fp32" if (usual if given is None else given) else "grad-reduce-in-bf16": True
+    }

@@ -38,6 +38,13 @@ class Imported:
         """Adds the degrees above one."""
         self.layout |= {name: value for name, value in values.items() if value > 1}
 
+    def offload_parameters(self) -> None:
+        """Parameters wait in host memory; stage 2, which keeps them for the backward pass, gathers them first."""
+        self.layout["offload"] = "parameters"
+        if self.layout.get("zero") == 2:
+            self.layout["zero"] = 3
+            self.words["reshard"] = False
+
     def finished(self, said: Said, because: str) -> Imported:
         """This, with what became of every word."""
         self.table, self.because = said.rows(), because

@@ -87,14 +87,16 @@ def _memory(found: Imported, said: Said) -> None:
     """Recomputation and activations in host memory."""
     granularity = said["recompute-granularity"]
     if granularity is None:
-        granularity = "full" if said["checkpoint-activations"] else "selective" if said["recompute-activations"] else None
+        granularity = (
+            "full" if said["checkpoint-activations"] else "selective" if said["recompute-activations"] else None
+        )
     if granularity in ("full", "selective"):
         found.layout["recompute"] = granularity
     if granularity == "full":
         _whole_layers(found, said)
-    if granularity == "selective" and (modules := said["recompute-modules"]):
-        if modules != ("core_attn",):
-            found.words["recompute_modules"] = ",".join(modules)
+    modules = said["recompute-modules"] if granularity == "selective" else None
+    if modules and modules != ("core_attn",):
+        found.words["recompute_modules"] = ",".join(modules)
     found.set(found.words, offload_layers=said["cpu-offloading-num-layers"] or None)
 
 

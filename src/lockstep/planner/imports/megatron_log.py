@@ -51,7 +51,7 @@ def megatron_log(text: str, file: str) -> Text:
         words[word], lines[word] = value, number
         if len(words) > MOST_WORDS:
             raise BadInput(f"has more than the {MOST_WORDS} arguments allowed", f"{file}:{number}")
-    if "vocab-size" not in words and (at := text.find(TOKENIZED)) >= 0:
+    if words.get("vocab-size") is None and (at := text.find(TOKENIZED)) >= 0:
         size = re.match(r"\d{1,12}", text[at + len(TOKENIZED) : at + len(TOKENIZED) + 12])
         if size is not None:
             words["vocab-size"], lines["vocab-size"] = size[0], text.count("\n", 0, at) + 1

@@ -41,6 +41,8 @@ def megatron_model(said: Said, name: str) -> Model | None:
     from lockstep.workload.catalog import build
 
     other = next((word for word in OTHER_LAYERS if said.values.get(word)), None)
+    if said["encoder-num-layers"] not in (None, said["num-layers"]):
+        said.contradiction("encoder-num-layers", f"--num-layers is {said['num-layers']}, which counts")
     if any(said[word] is None for word in NEEDED) or other is not None or (vocab := _vocabulary(said)) is None:
         return None
     biased = not said["disable-bias-linear"]

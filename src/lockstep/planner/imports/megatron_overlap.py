@@ -39,8 +39,8 @@ def _kernels(found: Imported, said: Said) -> None:
     words = found.words
     if said["cross-entropy-loss-fusion"]:
         words["cross_entropy"] = "fused"
-    backend = said["attention-backend"]
-    if backend in ("unfused", "local") and not said["use-flash-attn"]:
+    backend, flash = said["attention-backend"], said["use-flash-attn"]
+    if backend in ("unfused", "local") and not flash:
         words["flash"] = False
     if said["no-bias-dropout-fusion"]:
         words["fused_elementwise"] = False
@@ -70,10 +70,10 @@ def _experts(found: Imported, said: Said) -> None:
     if said["overlap-moe-expert-parallel-comm"]:
         words["overlap_ep"] = "passes"
     dispatcher, backend = said["moe-token-dispatcher-type"], said["moe-flex-dispatcher-backend"]
-    once = bool(said["moe-enable-deepep"]) or backend == "deepep"
+    once = bool(said["moe-enable-deepep"]) or (dispatcher == "flex" and backend == "deepep")
     if dispatcher == "allgather":
         said.leave("moe-token-dispatcher-type", "experts that all ranks send all their tokens to")
-    if backend not in (None, "deepep"):
+    if dispatcher == "flex" and backend not in (None, "deepep"):
         said.leave("moe-flex-dispatcher-backend", "an exchange of tokens that is not described")
     if once != (experts.top_groups < experts.groups):
         words["exchange"] = "node" if once else "copy"

@@ -22,7 +22,9 @@ def stages(found: Imported, said: Said, layers: int) -> None:
     ends = sum(bool(said[f"account-for-{end}-in-pipeline-split"]) for end in ("embedding", "loss"))
     if said[PER_STAGE] and layers:
         if (layers + ends) % (pp * said[PER_STAGE]):
-            raise said.refuse(PER_STAGE, f"is {said[PER_STAGE]}, which does not divide {layers + ends} layers on {pp} stages")
+            raise said.refuse(
+                PER_STAGE, f"is {said[PER_STAGE]}, which does not divide {layers + ends} layers on {pp} stages"
+            )
         layout["vpp"] = (layers + ends) // (pp * said[PER_STAGE])
     if said["num-virtual-stages-per-pipeline-rank"]:
         layout["vpp"] = said["num-virtual-stages-per-pipeline-rank"]

@@ -73,7 +73,9 @@ def mlperf(said: Said, name: str, model: Model | None) -> Imported:
         tp=said["tensor_parallelism"], pp=said["pipeline_parallelism"], cp=said["context_parallelism"],
         ep=said["expert_parallelism"],
     )  # fmt: skip
-    batch, micro, steps = (said[key] for key in ("global_batch_size", "micro_batch_size", "gradient_accumulation_steps"))
+    batch, micro, steps = (
+        said[key] for key in ("global_batch_size", "micro_batch_size", "gradient_accumulation_steps")
+    )
     found.set(found.layout, micro_batch=micro)
     found.set(found.words, batch=batch, seq=said["max_sequence_length"])
     if batch and micro and steps:

@@ -21,6 +21,7 @@ from lockstep.planner.from_file import Row
 from lockstep.planner.imports.formats import Format, Unfit, converted, meaningful, parts
 from lockstep.planner.imports.text import Text, Unset
 
+UNDECIDED = "depends on what this file does not say; the software's default is taken"
 NOTHING_BESIDE = "has no effect beside the others"
 MOST_NAMED = 5
 """Words that one refusal names."""
@@ -65,6 +66,10 @@ class Said:
         """Whether the file leaves it to the software."""
         return self.values.get(word) == "auto"
 
+    def undecided(self, *words: str) -> bool:
+        """Whether the file leaves one of some words to something else."""
+        return any(isinstance(self.text.words.get(word), Unset) for word in words)
+
     def leave(self, word: str, why: str) -> None:
         """Notes that the value of a word cannot be said here: `why` names what it changes."""
         self.noted[word] = ("unknown", f"not modelled: {why}")
@@ -72,6 +77,12 @@ class Said:
     def open(self, word: str, why: str) -> None:
         """Notes that a word leaves to other software what an answer had to assume."""
         self.noted[word] = ("yours", why)
+
+    def idle(self, section: str) -> None:
+        """Notes that the words of a section have no effect, apart from those that were asked for."""
+        for word in self.text.words:
+            if word.startswith(section) and word not in self.asked:
+                self.noted[word] = ("harmless", NOTHING_BESIDE)
 
     def contradiction(self, word: str, why: str) -> None:
         """Notes that a word contradicts another; `why` says which one counts."""
@@ -92,7 +103,7 @@ class Said:
         known, _ = self.format.kind_of(word)
         if word in self.text.repeated:
             return "contradictory", f"given twice, first as {self.text.repeated[word]}; the last counts"
-        if word in self.text.branched:
+        if word in self.text.branched and known not in ("harmless", "yours"):
             otherwise = self.text.branched[word] or "absent"
             return (
                 "contradictory",
@@ -107,7 +118,7 @@ class Said:
         if known == "read":
             return ("read", self.format.read[word][1]) if word in self.asked else ("harmless", NOTHING_BESIDE)
         if known == "left out":
-            _, why, off = self.format.left_out[self.format.left(word)]
+            why, off = self.format.what_is_left_out(word)
             off_here = self._off(word, off)
             return ("harmless", "at a value that changes nothing") if off_here else ("unknown", f"not modelled: {why}")
         if known == "yours":
@@ -128,6 +139,9 @@ class Said:
             return self._unset(word, known, value)
         if word in self.format.sections:
             raise self.refuse(word, f"is a section of {self.format.software} and holds settings, not {_short(value)}")
+        if kind == "text" and isinstance(value, list) and known in ("harmless", "yours"):
+            # A path with spaces that a script does not quote; what it is does not matter.
+            return value
         try:
             return value if known == "unknown" else converted(kind, value)
         except Unfit as error:
@@ -137,6 +151,9 @@ class Said:
         """A value that a script does not say. Raises BadInput where it would change time or memory."""
         if word.startswith("launcher."):
             self.noted[word] = ("yours", "the script does not say it")
+            return None
+        if known in ("read", "left out") and self.text.shape == "yaml":
+            self.noted[word] = ("unknown", UNDECIDED)
             return None
         if known in ("read", "left out"):
             raise self.refuse(word, f"is {_short(str(value))}, which the script does not set: write its value")

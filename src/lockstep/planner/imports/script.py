@@ -107,7 +107,8 @@ def _text(words: list[Word], file: str, raw: str) -> Text:
         word, place = rest[place], place + 1
         values: list[Word] = []
         if OPTION.match(word.text) or SHORT.fullmatch(word.text):
-            while place < len(rest) and _is_value(rest[place], values):
+            before = [word] if "=" in word.text else values
+            while place < len(rest) and _is_value(rest[place], before):
                 values.append(rest[place])
                 place += 1
             found.option(word, values)

@@ -157,7 +157,7 @@ def split(pieces: Pieces) -> Iterator[Pieces]:
     """The words of a text that is not quoted."""
     found: list[Word] = []
     for piece in pieces:
-        for part in re.findall(r"\s+|\S+", piece.text):
+        for part in [piece.text] if piece.unset else re.findall(r"\s+|\S+", piece.text):
             if not part.isspace():
                 found.append(replace(piece, text=part))
             elif found:

@@ -4,19 +4,18 @@
     axolotl train f.yml --micro-batch-size 2
     trl sft --config f.yaml --max_length 4096
 
-The file must lie beside the script, or in a folder beside it.
+The file must lie at its path from the script, or beside the script.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
 
-from lockstep.documents.files import open_file
 from lockstep.errors import BadInput
+from lockstep.planner.imports.beside import beside
 from lockstep.planner.imports.script import CONFIGURATIONS
-from lockstep.planner.imports.text import MOST_MAPPING_B, Text, mapping, shape_of
+from lockstep.planner.imports.text import Text
 
 PROGRAMS = ("llamafactory-cli", "lmf", "axolotl", "axolotl.cli.train")
 """Programs whose first argument is a configuration."""
@@ -32,7 +31,7 @@ def started(texts: Sequence[Text]) -> Text | None:
     for text in texts:
         word, named = _named(text)
         if named:
-            found = beside(text.file, named)
+            found = beside(text, named)
             if found is not None:
                 return _over(found, text)
             if word == ARGUMENTS or str(text.words.get("launcher.program")) == "trl":
@@ -48,28 +47,6 @@ def _named(text: Text) -> tuple[str, str]:
         return ARGUMENTS, str(arguments[0])
     given = str(text.words.get(OPTION, ""))
     return OPTION, given if given.endswith(CONFIGURATIONS) else ""
-
-
-def beside(file: str, named: str) -> Text | None:
-    """The mapping of that name beside a file, or in a folder beside it; None where there is none.
-
-    Raises BadInput for a file that is no mapping in JSON or YAML.
-    """
-    relative, folder = PurePosixPath(named), Path(file).parent
-    if relative.is_absolute() or ".." in relative.parts or not Path(file).is_file():
-        return None
-    path = next((one for one in (folder / relative, folder / relative.name) if one.is_file()), None)
-    if path is None:
-        return None
-    try:
-        with open_file(path) as raw:
-            text = raw.read(MOST_MAPPING_B + 1).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError):
-        raise BadInput("cannot be read as text", str(path)) from None
-    shape = shape_of(text)
-    if shape not in ("json", "yaml"):
-        raise BadInput("is no mapping in JSON or YAML", str(path))
-    return mapping(text, str(path), shape)
 
 
 def _over(found: Text, command: Text) -> Text:

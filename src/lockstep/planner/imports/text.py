@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from lockstep.documents import MAX_DEPTH, MAX_ITEMS, Locate, parse_json, parse_yaml
 from lockstep.errors import BadInput
@@ -49,6 +50,8 @@ class Text:
     raw: str = field(default="", repr=False)
     branched: Mapping[str, str] = field(default_factory=dict)
     """Word of a script to what it is if a branch goes the other way, where that cannot be decided."""
+    folder: Path | None = None
+    """Where the file lies; None for one that is in memory."""
 
     def where(self, word: str) -> str:
         """The file and line of a word or of its section."""

@@ -92,7 +92,7 @@ INTERLEAVED = register(
         papers=("narayanan2021",),
         formula="m (f + b + x_last) + (p - 1)(f + b) / v",
         exact="equal chunks, heavier last device; heavier first device: upper bound",
-        domain=Domain(ends=("last",), error_frac=(-0.15, 0.12)),
+        domain=Domain(ends=("last",), overlapped=True, error_frac=(-0.15, 0.12)),
         makespan=makespan_s,
         peak_live=peak_live,
         order=order,

@@ -2,21 +2,22 @@
 
     name, software, source     what to call it, the release that was read, and where its words stand
     shapes                     how it is written: json, yaml, toml, command (options of a script), log, python
-    only                       words that no other format of such a shape has: by these it is recognised; with a value,
-                               as launcher.program=swift, before others
-    shared                     words by which it is recognised where no format has words of its own
-    files                      names of DeepSpeed's configurations that the software brings, and what these say
+    only                       words that no other format of such a shape has: by these it is recognised
     read                       word = [kind, what it is read as], or with the default of the software behind it
-    left-out                   pattern = [kind, what it changes, values with which it changes nothing ...]
+    left-out                   word = [kind, what it changes, values with which it changes nothing ...]
     harmless, yours            pattern = kind: changes neither time nor memory; what no plan can decide
 
 A kind is `whole 1..8`, `number 0..`, `switch`, `text`, `list`, `map`, `any` or words joined by `|`; `several KIND` is
-one or more of them, as options take; alternatives are joined by ` or `. Formats of commands have the words of
-`shared/launcher.toml` too. A format with `names` takes the kind of a word of kind `parsed` from that table
-of `export/arguments`, where a pattern of kind `parsed, else any` holds words of other releases too; one with `extends`
-has the words of another, and one that is `like` another has fields (`fields`: their options, `turned-off`: options
-that are there where a field is false) whose class and kind are those of its options. Words of a section are joined by
-dots; `*` in a pattern stands for anything.
+one or more of them, as options take; alternatives are joined by ` or `. Words of a section are joined by dots; `*` in a
+pattern stands for anything. Formats of commands have the words of `shared/launcher.toml` too. Further keys:
+
+    names                      a table of `export/arguments`: words of kind `parsed` have the kind that stands there; a
+                               pattern of kind `parsed, else any` holds words of other releases too
+    shared                     words by which it is recognised where no format has words of its own
+    files                      names of DeepSpeed's configurations that the software brings, and what these say
+    extends                    a format whose words it has too; its own go before
+    like, fields, turned-off   its names are fields that stand for options of another format and have their class and
+                               kind; fields that are called otherwise; options that are there where a field is false
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _converted(kind: str, value: Any) -> Any:
     if kind == "any":
         return value
     if kind.startswith("several "):
-        return tuple(_converted(kind[8:], one) for one in (value if isinstance(value, list) else [value]))
+        return tuple(_converted(kind[8:], one) for one in (value if isinstance(value, list | tuple) else [value]))
     if (numeric := NUMERIC.fullmatch(kind)) is not None:
         return _number(value, *numeric.groups())
     if kind == "switch":
@@ -138,7 +139,7 @@ class Format:
     parsed: Mapping[str, str] = field(default_factory=dict)
     """Kinds of all names that the software's own parser has, for words of kind "parsed"."""
     options: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
-    """Field to the option of the other format that it stands for, and whether that is there where the field is false."""
+    """Field to the option that it stands for, and whether that is there where the field is false."""
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -159,7 +160,7 @@ class Format:
             return known, kind
         if word not in self.parsed:
             return (known, "any") if kind == OR_ANY else ("unknown", "any")
-        return known, self.parsed[word] if kind == OR_ANY else kind.replace("parsed", self.parsed[word])
+        return known, self.parsed[word]
 
     def _listed(self, word: str) -> tuple[str, str]:
         """The class of a word and the kind that stands in the table."""
@@ -172,9 +173,9 @@ class Format:
                 return name, patterns[word]
         return self._by_pattern(word)[:2]
 
-    def left(self, word: str) -> str:
-        """The word or pattern of `left_out` that a word which is left out has."""
-        return word if word in self.left_out else self._by_pattern(word)[2]
+    def what_is_left_out(self, word: str) -> tuple[str, tuple[Any, ...]]:
+        """What a word under `left-out` changes, and the values with which it changes nothing."""
+        return self.left_out[word if word in self.left_out else self._by_pattern(word)[2]][1:]
 
     def _by_pattern(self, word: str) -> tuple[str, str, str]:
         """The class, the kind and the first pattern that a word has."""
@@ -197,12 +198,23 @@ def format_of(key: str) -> Format:
     data = _table(f"{key}.toml")
     if "like" in data:
         _add_fields(data)
-    read = {word: (kind, said, more[0] if more else None) for word, (kind, said, *more) in data["read"].items()}
-    left = {word: (kind, why, tuple(off)) for word, (kind, why, *off) in data.get("left-out", {}).items()}
+    parsed = _parsed(data.get("names", ""))
+
+    def known(kind: str, word: str) -> str:
+        """The kind of a word that is no pattern."""
+        if word not in parsed or not kind.startswith("parsed"):
+            return kind
+        return parsed[word] if kind == OR_ANY else kind.replace("parsed", parsed[word])
+
+    read = {
+        word: (known(kind, word), said, more[0] if more else None) for word, (kind, said, *more) in data["read"].items()
+    }
+    left = {word: (known(kind, word), why, tuple(off)) for word, (kind, why, *off) in data["left-out"].items()}
+    harmless, yours = ({word: known(kind, word) for word, kind in data[part].items()} for part in ("harmless", "yours"))
     return Format(
         key, data["name"], data["software"], data["source"], tuple(data["shapes"]), tuple(data["only"]),
-        read, left, data["harmless"], data["yours"], data.get("extends", ""), tuple(data.get("shared", ())),
-        data.get("files", {}), _parsed(data.get("names", "")), data.get("options", {}),
+        read, left, harmless, yours, data.get("extends", ""), tuple(data.get("shared", ())), data.get("files", {}),
+        parsed, data.get("options", {}),
     )  # fmt: skip
 
 
@@ -220,7 +232,7 @@ def _table(name: str) -> Json:
         for part in PARTS:
             kept = {word: kind for word, kind in other[part].items() if word not in own}
             data[part] = {**data.get(part, {}), **kept}
-    return {**dict.fromkeys(PARTS, {}), **data}
+    return {**{part: {} for part in PARTS}, **data}
 
 
 def _add_fields(data: Json) -> None:
@@ -289,8 +301,9 @@ def keys() -> tuple[str, ...]:
 
 GENERIC = frozenset({
     "a", "and", "args", "by", "cfg", "config", "data", "default", "dir", "enable", "enabled", "file", "for", "from",
-    "id", "in", "init", "is", "kwargs", "launcher", "max", "min", "mode", "model", "name", "no", "not", "num", "number", "of", "on",
-    "or", "path", "per", "policy", "size", "the", "to", "train", "trainer", "training", "type", "use", "value", "with",
+    "id", "in", "init", "is", "kwargs", "launcher", "max", "min", "mode", "model", "name", "no", "not", "num",
+    "number", "of", "on", "or", "path", "per", "policy", "size", "the", "to", "train", "trainer", "training", "type",
+    "use", "value", "with",
 })  # fmt: skip
 """Parts of names that say nothing of time or memory."""
 

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from lockstep.errors import LockstepError
 from lockstep.planner.imports.imported import Imported
+from lockstep.planner.imports.named import catalogued
 from lockstep.planner.imports.said import Said
-from lockstep.workload import Model, names
+from lockstep.workload import Model
 from lockstep.workload import model as described
-from lockstep.workload.hub import cached_config, hub_names, is_hub_id
-
-SAME_SHAPE = {"hf", "instruct", "it", "chat", "base", "meta", "fp16", "bf16", "bnb", "4bit", "mcore"}
-"""Parts of an id that say nothing of a model's shape."""
+from lockstep.workload.hub import cached_config, is_hub_id
 
 LONGEST = 100
 """Of a name in a message."""
-
-
-def catalogued(name: str) -> str | None:
-    """The name in the catalog of a model with that hub id or of that folder, or None."""
-    found = hub_names().get(name.lower())
-    if found is not None:
-        return found
-    parts = re.split(r"[-_]", name.rstrip("/").rpartition("/")[2].lower())
-    plain = "".join(part for part in parts if part not in SAME_SHAPE)
-    return next((one for one in names() if re.sub(r"[-_]", "", one) == plain), None)
 
 
 def model_of(found: Imported, said: Said, word: str) -> Model | None:

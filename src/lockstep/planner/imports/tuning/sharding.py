@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from lockstep.planner.imports.beside import beside
 from lockstep.planner.imports.deepspeed import BATCH, deepspeed
 from lockstep.planner.imports.formats import format_of
 from lockstep.planner.imports.imported import Followed, Imported
 from lockstep.planner.imports.said import Said
-from lockstep.planner.imports.started import beside
 from lockstep.planner.imports.text import Text
 from lockstep.workload import Model
 
@@ -104,7 +104,7 @@ def _fsdp(found: Imported, said: Said, options: list[str]) -> None:
 
 def _deepspeed(found: Imported, said: Said, model: Model | None, named: str | None) -> str:
     """Reads DeepSpeed's configuration; where it cannot be read, that is said."""
-    text = _inside(said) if not named else beside(said.text.file, named)
+    text = _inside(said) if not named else beside(said.text, named)
     shown = text is not None
     if text is None and named is not None:
         text = _brought(said, named)
