@@ -447,6 +447,29 @@ def test_a_command_whose_configuration_is_elsewhere_is_refused_at_its_line(tmp_p
         assert caught.value.where == f"{script}:2"
 
 
+def test_a_configuration_of_accelerate_that_starts_a_run_shards_it(tmp_path: Path) -> None:
+    (tmp_path / "fsdp.yaml").write_text(
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 4\n"
+        "num_machines: 1\nfsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: true\n"
+        "  fsdp_offload_params: false\n",
+        encoding="utf-8",
+    )
+    script = tmp_path / "run.sh"
+    for named, zero, unknown in (("fsdp.yaml", 3, []), ("gone.yaml", None, ["launcher.config_file"])):
+        script.write_text(
+            f"accelerate launch --config_file configs/{named} trl/scripts/sft.py --dataset_name d "
+            "--model_name_or_path meta-llama/Meta-Llama-3-8B --dtype bfloat16\n",
+            encoding="utf-8",
+        )
+        found = read_run(script)
+        assert found is not None
+        words, layout = said(found)
+        assert layout.get("zero") == zero
+        assert words.get("gpus") == (4 if zero else None)
+        assert words["optimizer"] == ("adamw" if zero else "adamw-bf16")
+        assert [row.word for row in found.table if row.kind == "unknown"] == unknown
+
+
 def test_a_file_of_deepspeed_is_read_at_a_relative_path_only(tmp_path: Path) -> None:
     other = tmp_path / "out.json"
     other.write_text('{"zero_optimization": {"stage": 3}}', encoding="utf-8")

@@ -13,7 +13,7 @@ SHAPES = ("json", "yaml")
 
 
 def beside(text: Text, name: str, shape: str = "") -> Text | None:
-    """The file of that relative path, or of that name in the same folder, in its shape: JSON or YAML where none is given.
+    """The file of that relative path, or of that name in the same folder, in a shape: JSON or YAML where none is given.
 
     None where a text is in memory, or there is no such file. Raises BadInput for one that is no such mapping.
     """

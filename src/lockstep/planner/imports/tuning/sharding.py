@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from lockstep.planner.imports.accelerate import accelerate, prepared
 from lockstep.planner.imports.beside import beside
 from lockstep.planner.imports.deepspeed import BATCH, deepspeed
 from lockstep.planner.imports.formats import format_of
@@ -18,6 +19,7 @@ from lockstep.planner.imports.text import Text
 from lockstep.workload import Model
 
 SECTION = "deepspeed"
+LAUNCHED = "launcher.config_file"
 TAKEN = ("gather_limits", "overlap", "gradient_bytes", "reduce_bytes", "optimizer", "sharding")
 """Words of DeepSpeed's configuration; its batch and precision are the Trainer's."""
 STRATEGIES = {"full_shard": 3, "hybrid_shard": 3, "shard_grad_op": 2, "hybrid_shard_zero2": 2, "no_shard": 0,
@@ -59,9 +61,23 @@ def _sharded(found: Imported, said: Said, model: Model | None, implied: bool) ->
     if inside or named:
         return _deepspeed(found, said, model, named)
     if not fully:
-        return ""
+        return _launched(found, said) if said[LAUNCHED] else ""
     _fsdp(found, said, fully)
     return "fsdp"
+
+
+def _launched(found: Imported, said: Said) -> str:
+    """What Accelerate's configuration says that starts the run; where it lies elsewhere, that is said."""
+    text = beside(said.text, said[LAUNCHED], "yaml")
+    if text is None:
+        said.leave(LAUNCHED, "states sharded as another file says, which does not lie beside this one")
+        return ""
+    inner = Said(format_of("accelerate"), prepared(text), said.accepted)
+    read = accelerate(inner, LAUNCHED, None)
+    found.layout |= {name: value for name, value in read.layout.items() if name != "micro_batch"}
+    found.words |= {name: value for name, value in read.words.items() if name in (*TAKEN, "cp_kind", "gpus")}
+    said.inner[LAUNCHED] = tuple(replace(row, word=f"{LAUNCHED}.{row.word}") for row in inner.rows())
+    return {"FSDP": "fsdp", "DEEPSPEED": "deepspeed"}.get(inner["distributed_type"], "")
 
 
 def _fsdp_options(said: Said) -> list[str]:
