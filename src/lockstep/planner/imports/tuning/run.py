@@ -89,7 +89,7 @@ def _formats(found: Imported, run: Run) -> None:
         found.words.pop("reduce_bytes", None)
     if whole and not run.wide and not run.sharded:
         found.words["gradient_bytes"] = 2
-    if run.wide and not whole and run.base is None and run.sharded != "deepspeed":
+    if run.wide and not whole and run.sharded != "deepspeed":
         found.words["parameter_bytes"] = 4
 
 
