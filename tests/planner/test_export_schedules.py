@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from advice_samples import DENSE
 
+import lockstep
 from lockstep.errors import Infeasible
 from lockstep.layout import Job, Layout, broken_by
 from lockstep.planner.export import TARGETS
@@ -138,3 +139,14 @@ def test_megatron_is_told_a_group_where_micro_batches_are_no_multiple_of_the_sta
     size = group or 4
     assert 4 <= size <= microbatches
     assert microbatches % size == 0
+
+
+def test_a_search_interleaves_only_what_megatron_core_runs_too() -> None:
+    """A layout with fewer micro-batches than stages is priced where it is named."""
+    asked = {"batch": 12, "seq": 512, "schedule": "interleaved", "zero": 1}
+    found = lockstep.plan("llama3-8b", "dgx-h100:1", pp=4, **asked).plans
+    of_step = {(one.accumulation_steps, one.layout.pp) for one in found}
+    assert (6, 4) in of_step
+    assert all(steps >= stages for steps, stages in of_step)
+    few = lockstep.estimate("llama3-8b", "dgx-h100:1", pp=4, vpp=2, dp=2, micro_batch=2, **asked)
+    assert few.accumulation_steps == 3
