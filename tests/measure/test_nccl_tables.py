@@ -174,6 +174,18 @@ def test_processes_without_mpi_are_groups_of_one_rank(tmp_path: Path) -> None:
         refusal = lockstep_run("fit", str(saved(tmp_path, labelled(lines, "")))).refusal()
         assert "groups have one rank each" in refusal
         assert "MPI=1" in refusal
+        assert lockstep_run("fit", str(tmp_path / "nccl.txt"), "--ranks", "8").refusal() == refusal
+
+
+def test_a_collective_of_one_rank_beside_another_is_refused_when_it_is_asked_for(tmp_path: Path) -> None:
+    alone = [line for line in ALL_GATHER if "Rank" not in line or "Rank  0" in line]
+    file = saved(tmp_path, labelled([*ALL_REDUCE, *alone], ""))
+    assert "groups have one rank each" in lockstep_run("fit", str(file), "--op", "all-gather").refusal()
+    assert [one.points[0].op for one in read_series(file)] == ["all-reduce"]
+    header = [line for line in ALL_REDUCE if not line.lstrip()[:1].isdigit()]
+    assert (
+        lockstep_run("fit", str(saved(tmp_path, labelled(header, "")))).refusal().endswith("nccl.txt: holds no times")
+    )
 
 
 def test_a_list_of_ranks_that_is_cut_is_not_counted(tmp_path: Path) -> None:

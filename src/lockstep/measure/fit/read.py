@@ -20,7 +20,6 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from lockstep.collectives.bounds import bus_bandwidth_Bps
 from lockstep.documents.files import File, read_bytes
@@ -42,6 +41,8 @@ OSU_NAMES = {
 }  # fmt: skip
 OWN_COLUMNS = ("op", "algorithm", "ranks", "size_B", "time_s")
 LABEL = re.compile(r"^[ \t]*(?:\[\d+,\d+\]<std(?:out|err)>:|\d+:)?[ \t]*", re.MULTILINE)
+Series = tuple[str, int, tuple[int, ...]]
+"""Collective, ranks, and ranks of every host."""
 SAME_FRAC = 0.02
 """Between rates of large messages, which are printed with three digits or more."""
 ALONE = (
@@ -124,7 +125,26 @@ def _records(lines: list[str], file: Path) -> Iterator[dict[str, str]]:
 
 def _nccl(text: str, file: Path, op: str | None, ranks: int | None) -> Iterator[Points]:
     """The tables of one collective, as many ranks and hosts together. Raises BadInput, where none is left too."""
-    found: dict[tuple[str, int, tuple[int, ...]], list[Table]] = {}
+    found = _by_series(text, file, op, ranks)
+    chosen = {key: each for key, each in found.items() if op in (None, key[0]) and ranks in (None, key[1])}
+    kept = {key: each for key, each in chosen.items() if key[1] > 1 and any(table.rows for table in each)}
+    if not kept:
+        if all(group == 1 for _, group, _ in chosen or found):
+            raise BadInput(ALONE if found else "holds no times", str(file))
+        if not chosen:
+            there = " and of ".join(f"{name} of {group} ranks" for name, group, _ in found)
+            raise BadInput(f"holds no times that were asked for, but of {there}", str(file))
+        line = min(line for each in chosen.values() for table in each for line in table.wrong)
+        raise BadInput("no row is left: #wrong is not 0, so their results failed validation", f"{file}:{line}")
+    notes = tuple(_left_out(chosen))
+    for (name, group, _), each in kept.items():
+        points = (Point(name, "", group, row.size_B, row.time_s) for table in each for row in table.rows)
+        yield Points(tuple(points), file.name, "", notes, hosts_of(each[0], str(file))[1])
+
+
+def _by_series(text: str, file: Path, op: str | None, ranks: int | None) -> dict[Series, list[Table]]:
+    """Tables by collective, ranks and hosts. Raises BadInput where neither text nor arguments say them."""
+    found: dict[Series, list[Table]] = {}
     name: str | None = None
     for table in read_tables(text, str(file)):
         own, hosts = hosts_of(table, str(file))
@@ -136,21 +156,7 @@ def _nccl(text: str, file: Path, op: str | None, ranks: int | None) -> Iterator[
         if name is None:
             raise BadInput(f"the text does not state which collective {table.name or 'it'} is", "--op")
         found.setdefault((name, group, _shape(hosts)), []).append(table)
-    chosen = {key: each for key, each in found.items() if op in (None, key[0]) and ranks in (None, key[1])}
-    if not chosen:
-        there = " and of ".join(f"{name} of {group} ranks" for name, group, _ in found)
-        raise BadInput(f"holds no times that were asked for{f', but of {there}' if there else ''}", str(file))
-    several = {key: each for key, each in chosen.items() if key[1] > 1}
-    if not several:
-        raise BadInput(ALONE, str(file))
-    kept = {key: each for key, each in several.items() if any(table.rows for table in each)}
-    if not kept:
-        line = next(line for each in several.values() for table in each for line in table.wrong)
-        raise BadInput("no row is left: #wrong is not 0, so their results failed validation", f"{file}:{line}")
-    notes = tuple(_left_out(chosen, kept))
-    for (name, group, _), each in kept.items():
-        points = (Point(name, "", group, row.size_B, row.time_s) for table in each for row in table.rows)
-        yield Points(tuple(points), file.name, "", notes, hosts_of(each[0], str(file))[1])
+    return found
 
 
 def _as_before(name: str | None, rows: Sequence[Row], ranks: int) -> str | None:
@@ -168,7 +174,7 @@ def _shape(hosts: Hosts | None) -> tuple[int, ...]:
     return () if hosts is None else tuple(sorted(len(devices) for devices in hosts.devices.values()))
 
 
-def _left_out(chosen: Mapping[Any, Sequence[Table]], kept: Mapping[Any, object]) -> Iterator[str]:
+def _left_out(chosen: Mapping[Series, Sequence[Table]]) -> Iterator[str]:
     """What is said of rows that failed validation and of tables of one rank."""
     tables = [table for each in chosen.values() for table in each]
     wrong, rows = sum(len(table.wrong) for table in tables), sum(len(table.rows) for table in tables)
