@@ -27,7 +27,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     ),
     "long": (
         "lab", "evidence", "fuzz", "step/test_passes.py", "verbs/test_ends_of_words.py",
-        "verbs/test_layout_not_given.py", "verbs/test_verbs_agree.py",
+        "verbs/test_layout_not_given.py", "verbs/test_odd_texts.py", "verbs/test_verbs_agree.py",
         "campaigns/test_campaign_verb.py",
         "campaigns/test_scaling.py", "cli/test_cli_contract.py", "validation/cases",
         "diagnosis/test_judge.py", "diagnosis/test_path.py", "diagnosis/test_diagnose_verb.py",

@@ -17,7 +17,7 @@ from lockstep.planner.export.refusals import Placed
 from lockstep.workload import model
 
 CLUSTERS = ("dgx-h100:4", "dgx-a100-80gb:4", "dgx-b200:4")
-DEVICES = 32
+DEVICES, SEQUENCE = 32, 1024
 STACKS = {
     "torchtitan": "torchtitan", "torchtitan-cli": "torchtitan", "deepspeed": "deepspeed",
     "accelerate": "hf-trainer", "nanotron": "nanotron",
@@ -70,8 +70,10 @@ def drawn(target: str, seed: str) -> Iterator[tuple[Job, Layout, str]]:
         if target == "accelerate":
             # FSDP2 reduces gradients in the format of its products, DDP in that of its parameters.
             said["reduce_B"] = 2.0 if words["zero"] else 4.0
+        if target == "torchtitan-cli":
+            said["cross_entropy"] = "chunked"
         batch = draw.choice((64, 80, 96, 128, 32))
-        recipe = Recipe.by(STACKS.get(target, "megatron-te"), seq=1024, batch=batch, **said)
+        recipe = Recipe.by(STACKS.get(target, "megatron-te"), seq=SEQUENCE, batch=batch, **said)
         words["vpp"] = words["vpp"] if words["pp"] > 1 else 1
         schedule = draw.choice(SCHEDULES[words["vpp"]]) if words["pp"] > 1 else "1f1b"
         layout = Layout(

@@ -70,8 +70,15 @@ def test_a_model_of_a_known_name_and_another_shape_is_no_flavor() -> None:
 
 
 def test_options_of_torchtitan_name_a_configuration_that_trains_in_bf16() -> None:
-    assert TARGETS["torchtitan-cli"](alone("qwen3-0.6b")).splitlines()[1:3] == ["--module qwen3", "--config qwen3_0_6b"]
+    assert "\n--module qwen3\n--config qwen3_0_6b\n" in TARGETS["torchtitan-cli"](alone("qwen3-0.6b"))
     assert "\n--config" not in TARGETS["torchtitan-cli"](alone("llama3-405b")), "its configuration trains in float8"
+
+
+def test_a_loss_that_the_configuration_computes_otherwise_is_named() -> None:
+    """Those of release 0.3 wrap theirs in chunks (models/*/config_registry.py, ChunkedLossWrapper)."""
+    assert "--cross-entropy chunked" in TARGETS["torchtitan-cli"](alone("llama3-8b"))
+    for other in (alone("llama3-8b", cross_entropy="chunked"), alone("mixtral-8x7b")):
+        assert "--cross-entropy chunked" not in TARGETS["torchtitan-cli"](other)
 
 
 @pytest.mark.parametrize("fused", [True, False])

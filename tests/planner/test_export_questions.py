@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import pytest
-from export_questions import Question, questions
+from export_questions import SEQUENCE, Question, questions
 
 from lockstep.layout import Job, Layout
 from lockstep.planner import Estimate, estimate
@@ -24,11 +24,14 @@ def asked(model: str, cluster: str, layout: Layout | None = None, **words: Unpac
     return question.job, placed
 
 
+BESIDE: dict[str, dict[str, Any]] = {"deepspeed": {"seq": SEQUENCE}, "torchtitan-cli": {"cross_entropy": "chunked"}}
+"""What the file has no word for: the length of sequences, and the loss of the configuration in Python."""
+
+
 def again(one: Question, target: str, file: Path) -> Estimate:
-    """The file priced on the cluster of the question; DeepSpeed's has no sequence length."""
+    """The file priced on the cluster of the question."""
     file.write_text(one.text, encoding="utf-8")
-    beside = {"seq": one.found.job.recipe.seq} if target == "deepspeed" else {}
-    job, layout = asked(f"{one.found.job.model.name}@{file}", one.cluster, **beside)
+    job, layout = asked(f"{one.found.job.model.name}@{file}", one.cluster, **BESIDE.get(target, {}))
     return estimate(job, one.found.cluster, layout)
 
 

@@ -131,3 +131,12 @@ def test_the_table_covers_every_family_and_most_changes_are_read() -> None:
     counts = Counter(how for kind in TABLES for _, how in outcomes(kind))
     assert sum(counts.values()) > 7_000
     assert counts["refused"] < 0.16 * sum(counts.values())
+
+
+@pytest.mark.parametrize(("kind", "key", "value"), [("gpt2", "num_key_value_heads", 1), ("mistral", "mlp_bias", True)])
+def test_a_key_that_the_class_does_not_know_is_named_and_changes_nothing(kind: str, key: str, value: object) -> None:
+    base = TABLES[kind]["base"]
+    plain, given = (config_of(json.dumps(file), "config.json") for file in (base, {**base, key: value}))
+    assert given == plain
+    assert [key in note for note in given.notes] == [True]
+    assert config_of(json.dumps({**base, key: None}), "config.json").notes == plain.notes == ()

@@ -24,8 +24,8 @@ MOST_WORKERS = 1000
 SCHEDULER_FILE = "scheduler-file:"
 
 
-def find_engine(text: str | Engine, where: str = "--engine") -> Engine:
-    """The engine of that name; itself where it is one already.
+def find_engine(text: str | Engine | None, where: str = "--engine") -> Engine:
+    """The engine of that name; itself where it is one already, and this process where none is named.
 
     Names: serial, processes[:N], dask[:N], dask:ADDRESS or dask:scheduler-file:PATH. A number is how many local
     processes; an address is that of a Dask scheduler, as tcp://10.0.0.1:8786; a scheduler file is the one that the
@@ -33,7 +33,7 @@ def find_engine(text: str | Engine, where: str = "--engine") -> Engine:
     """
     if isinstance(text, Engine):
         return text
-    name, colon, more = text.partition(":")
+    name, colon, more = ("serial" if text is None else text).partition(":")
     if name not in ENGINES:
         raise UnknownName("engine", name, ENGINES, where)
     if not colon:

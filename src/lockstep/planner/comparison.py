@@ -76,6 +76,11 @@ class Side(Brief):
         return sum(self.parts_s.values())
 
     @property
+    def mfu_frac(self) -> float | None:
+        """Model FLOPs utilisation; None where it is not known."""
+        return None if self.utilisation is None else self.utilisation.mfu_frac
+
+    @property
     def tokens_per_s(self) -> float:
         """Tokens (images) of all devices per second."""
         return self.units / self.step_time_s

@@ -129,7 +129,7 @@ def claims(
     words = " ".join(claim).split()
     runs = run or all or errata is not None
     _check(bool(words), run, all, within, errata, severity, (kind, verdict, search), seed, engine, runs)
-    place, report = find_engine(engine or "serial"), progress or silent
+    place, report = find_engine(engine), progress or silent
     number = 0 if seed is None else whole(seed, "--seed", minimum=0)
     if errata is not None:
         return Claims(ERRATA, errata=running.correct(_errata_of(errata, severity), number, place, report))

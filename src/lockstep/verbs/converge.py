@@ -131,7 +131,7 @@ def sweep(
     words = {"experiment": experiment, "swept": swept, "settings": settings, "seeds": seeds, "seed": seed}
     with swept_file(store, "converge", {**words, "limit": limit}, engine) as file:
         return run(
-            experiment, settings or {}, swept or {}, find_engine(engine or "serial"), seeds=whole(seeds, "--seeds"),
+            experiment, settings or {}, swept or {}, find_engine(engine), seeds=whole(seeds, "--seeds"),
             seed=whole(seed, "--seed", minimum=0), file=file, progress=progress or silent,
             most_s=parse_time_s(limit, "--limit"),
         )  # fmt: skip

@@ -131,7 +131,7 @@ def answer_of(path: Path, engine: Engine | str | None, progress: Callable[[int, 
         raise BadInput(f"{str(path)!r} is not a sweep", "SWEEP")
     if others := sorted(words.keys() - replayable(function).keys()):
         raise BadInput(f"{str(path)!r} sets {others[0][:LONGEST]!r}, which a sweep file may not set", "SWEEP")
-    found: SweepsAnswer = function(**words, store=path, engine=engine or "serial", progress=progress)
+    found: SweepsAnswer = function(**words, store=path, engine=engine, progress=progress)
     return found
 
 

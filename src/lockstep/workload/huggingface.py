@@ -19,6 +19,7 @@ from lockstep.types.plain import Json
 from lockstep.vocabulary import architecture
 from lockstep.workload import huggingface_decoders as plain
 from lockstep.workload import huggingface_experts as mixtures
+from lockstep.workload import huggingface_gpt as gpt
 from lockstep.workload import huggingface_hybrids as hybrids
 from lockstep.workload import huggingface_layers as layered
 from lockstep.workload.architecture import Model, Transformer
@@ -41,8 +42,8 @@ TOWERS = {"vision_config": "vision", "audio_config": "audio"}
 FAMILIES: dict[str, Callable[[ConfigReader], Transformer]] = {
     "arcee": layered.arcee,
     "bamba": hybrids.bamba,
-    "bert": plain.bert,
-    "bloom": plain.bloom,
+    "bert": gpt.bert,
+    "bloom": gpt.bloom,
     "cohere": plain.cohere,
     "cohere2": layered.cohere2,
     "dbrx": mixtures.dbrx,
@@ -52,18 +53,18 @@ FAMILIES: dict[str, Callable[[ConfigReader], Transformer]] = {
     "dots1": layered.glm4_moe,
     "ernie4_5": layered.ernie4_5,
     "exaone4": layered.exaone4,
-    "falcon": plain.falcon,
+    "falcon": gpt.falcon,
     "gemma": plain.gemma,
     "gemma2": plain.gemma2,
     "gemma3": plain.gemma3,
     "gemma3_text": plain.gemma3,
     "glm4": layered.glm4,
     "glm4_moe": layered.glm4_moe,
-    "gpt2": plain.gpt2,
-    "gpt_bigcode": plain.gpt_bigcode,
-    "gpt_neox": plain.gpt_neox,
+    "gpt2": gpt.gpt2,
+    "gpt_bigcode": gpt.gpt_bigcode,
+    "gpt_neox": gpt.gpt_neox,
     "gpt_oss": layered.gpt_oss,
-    "gptj": plain.gptj,
+    "gptj": gpt.gptj,
     "granite": plain.llama,
     "granitemoe": layered.granite_moe,
     "granitemoehybrid": hybrids.granite_hybrid,
@@ -80,7 +81,7 @@ FAMILIES: dict[str, Callable[[ConfigReader], Transformer]] = {
     "ministral3": plain.mistral,
     "mistral": plain.mistral,
     "mixtral": mixtures.mixtral,
-    "mpt": plain.mpt,
+    "mpt": gpt.mpt,
     "mt5": t5,
     "nemotron": plain.nemotron,
     "nemotron_h": hybrids.nemotron_h,
@@ -88,7 +89,7 @@ FAMILIES: dict[str, Callable[[ConfigReader], Transformer]] = {
     "olmo2": plain.olmo2,
     "olmo3": layered.olmo3,
     "olmoe": layered.olmoe,
-    "opt": plain.opt,
+    "opt": gpt.opt,
     "phi": plain.phi,
     "phi3": plain.phi3,
     "phimoe": layered.phimoe,
@@ -109,7 +110,7 @@ FAMILIES: dict[str, Callable[[ConfigReader], Transformer]] = {
     "qwen3_vl_moe": mixtures.qwen3_moe,
     "qwen3_vl_moe_text": mixtures.qwen3_moe,
     "qwen3_vl_text": plain.qwen3,
-    "roberta": plain.bert,
+    "roberta": gpt.bert,
     "seed_oss": layered.seed_oss,
     "smollm3": layered.smollm3,
     "starcoder2": plain.starcoder2,

@@ -58,11 +58,8 @@ def with_head(model: Transformer, kind: str, config: ConfigReader) -> Transforme
     if kind in IMAGES:
         return model if is_bare(name, kind) else refuse_head(name, config)
     if is_bare(name, kind) or is_bare(name, inner):
-        return (
-            model
-            if kind in ENCODERS
-            else _noted(replace(model, headless=True, **BARE), name, "no head follows the last layer")
-        )
+        bare = model if kind in ENCODERS else replace(model, headless=True, **BARE)
+        return _noted(bare, name, "no head follows the last layer") if bare.headless else bare
     changed = _of_encoder(name, config) if kind in ENCODERS else _of_decoder(name, kind, config)
     if changed is None:
         refuse_head(name, config)

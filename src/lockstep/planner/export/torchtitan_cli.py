@@ -33,6 +33,7 @@ LEFT = (
     "left to you: the tokenizer, the data, the number of steps and the learning rate, which the configuration has "
     "(--hf_assets_path, --dataloader.*, --training.steps, --lr_scheduler.*)"
 )
+CHUNKED = "the configuration computes the loss in chunks, the plan at once ({0}): --cross-entropy chunked"
 UNNAMED = (
     "left to you: --module and --config, which torchtitan needs: it has no configuration that trains {} in bf16; one "
     "with that model and AdamW"
@@ -56,6 +57,8 @@ def torchtitan_cli(found: Placed) -> str:
         values["compile.components"] = "model,loss"
     values["compile.enable_async_tensor_parallel"] = recipe.overlap_tp == "async" and layout.tp > 1
     said = [LEFT] if config else [UNNAMED.format(found.job.model.name), LEFT]
+    if config and recipe.loss_kind != "chunked":
+        said.append(CHUNKED.format(recipe.loss_kind))
     lines = [*(f"# {sentence}" for sentence in said), *(_line(name, value) for name, value in values.items())]
     return "\n".join([*lines, f"activation-checkpoint:{layout.recompute}"]) + "\n"
 

@@ -86,7 +86,7 @@ def answer_rows(
         raise BadInput(f"{asked:,} combinations; at most {MOST_ROWS:,}, take fewer values", f"--{next(iter(lists))}")
     verb = call.__name__
     same = {name: value for name, value in words.items() if name not in lists and value is not None}
-    engine = find_engine(engine or "serial")
+    engine = find_engine(engine)
     kept: list[Unread] | None = [] if store is None and isinstance(engine, Serial) else None
     ask = Ask(call, same, choices, kept)
     alike = partial(combinations.group, ask.shares, ask.most) if ask.shares in lists else None

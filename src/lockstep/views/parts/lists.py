@@ -43,7 +43,7 @@ def answer_lists(function: Callable[..., Any], words: Mapping[str, Any], command
     if given.get("settings"):
         given["settings"] = pairs(given["settings"])
     picture_path(words.get("plot"))
-    table = writable(words["csv"], "--csv") if words.get("csv") else None
+    table = None if words.get("csv") is None else writable(words["csv"], "--csv")
     if table is not None:
         check_format(table, "--csv")
     with progress(function.__name__) as report:
@@ -65,5 +65,5 @@ def _refuse_without_lists(words: Mapping[str, object], known: Mapping[str, objec
     from lockstep.verbs.words.calling import FOR_LISTS, NO_LIST
 
     for name in ("csv", *(name for name in FOR_LISTS if name not in known), *(() if own_plot else ("plot",))):
-        if words.get(name):
+        if words.get(name) is not None:
             raise BadInput(NO_LIST, _flag(name))
