@@ -33,10 +33,12 @@ from lockstep.planner.imports.nanotron import nanotron
 from lockstep.planner.imports.nemo_rl import nemo_rl
 from lockstep.planner.imports.python_options import CHOSEN, is_python, python_options
 from lockstep.planner.imports.said import Said
-from lockstep.planner.imports.script import commands
+from lockstep.planner.imports.script import CONFIGURATIONS, commands
+from lockstep.planner.imports.started import started
 from lockstep.planner.imports.text import Text, mapping, shape_of
 from lockstep.planner.imports.torchtitan import torchtitan
 from lockstep.planner.imports.torchtitan_options import torchtitan_options
+from lockstep.planner.imports.tuning import axolotl, llamafactory, swift, swift_megatron, trainer, trl
 from lockstep.planner.imports.verl import verl
 from lockstep.workload import Model
 
@@ -55,6 +57,12 @@ READERS: Mapping[str, Reader] = {
     "bridge": bridge,
     "mlperf": mlperf,
     "mindspeed": mindspeed,
+    "axolotl": axolotl,
+    "llamafactory": llamafactory,
+    "swift": swift,
+    "swift-megatron": swift_megatron,
+    "trainer": trainer,
+    "trl": trl,
 }
 """By the name of the format."""
 PREPARED: Mapping[str, Callable[[Text], Text]] = {
@@ -111,21 +119,22 @@ def recognised(
 ) -> Imported | None:
     """`read_run` of a text that is called `file` and may name others in a folder; `chosen` is a function of Python."""
     shape = "python" if is_python(text) else shape_of(text)
+    texts: Sequence[Text] = ()
+    if shape == "command" and any(ending in text for ending in CONFIGURATIONS):
+        texts = [replace(one, folder=folder) for one in commands(text, file)]
+        named = started(texts)
+        texts, shape, text = (texts, shape, text) if named is None else ((named,), named.shape, named.raw)
     formats = [one for one in map(format_of, READERS) if shape in one.shapes and _may_be(one, text)]
     if shape is None or not formats:
         return None
-    texts = _texts(text, file, shape, chosen)
-    claiming = {one.key: said for one in formats if (said := _chosen(one, texts)) is not None}
-    # A dialect has words that the format which it extends has not, and all of those that it has.
-    base = {format_of(key).extends for key in claiming}
-    claims = {key: claimed(format_of(key), said) for key, said in claiming.items() if key not in base}
+    claiming, claims = _claims(formats, texts or _texts(text, file, shape, chosen))
     if not claims:
         return None
     if len(claims) > 1:
         each = " and ".join(f"{format_of(key).name} ({word})" for key, word in claims.items())
         raise BadInput(f"could be {each}; write the words of one", file)
     ((key, word),) = claims.items()
-    said = replace(claiming[key], folder=folder)
+    said = claiming[key] if claiming[key].folder else replace(claiming[key], folder=folder)
     if key in PREPARED:
         said = PREPARED[key](said)
     read = Said(format_of(key), said, accepted)
@@ -139,9 +148,21 @@ def _texts(text: str, file: str, shape: str, chosen: str) -> Sequence[Text]:
     return (python_options(text, file, chosen) if shape == "python" else mapping(text, file, shape),)
 
 
-def _chosen(format: Format, texts: Sequence[Text]) -> Text | None:
-    """The command that a format claims. Raises BadInput where several say something else."""
-    claimed_ones = [one for one in texts if claimed(format, one)]
+def _claims(formats: Sequence[Format], texts: Sequence[Text]) -> tuple[dict[str, Text], dict[str, str]]:
+    """By format, the command that it claims and by which word: the program, else one of its own or one of several."""
+    for signs in ("programs", "only", "shared"):
+        words: dict[str, tuple[str, ...]] = {one.key: getattr(one, signs) for one in formats}
+        chosen = {key: said for key, named in words.items() if (said := _chosen(named, texts)) is not None}
+        if chosen:
+            # A dialect has words that the format which it extends has not, and all of those that it has.
+            base = {format_of(key).extends for key in chosen}
+            return chosen, {key: claimed(words[key], said) for key, said in chosen.items() if key not in base}
+    return {}, {}
+
+
+def _chosen(words: Collection[str], texts: Sequence[Text]) -> Text | None:
+    """The command that has one of some words. Raises BadInput where several have, and say something else."""
+    claimed_ones = [one for one in texts if claimed(words, one)]
     if not claimed_ones:
         return None
     runs = [{word: value for word, value in one.words.items() if not word.startswith("launcher.")}
@@ -153,14 +174,15 @@ def _chosen(format: Format, texts: Sequence[Text]) -> Text | None:
 
 
 def _may_be(format: Format, text: str) -> bool:
-    """Whether a text has a word that only this format has."""
-    names = [(word.partition("=")[2] or word.rpartition(".")[2]).strip("*") for word in format.only]
+    """Whether a text has a word by which this format is recognised."""
+    words = (*format.only, *format.shared)
+    names = [(word.partition("=")[2] or word.rpartition(".")[2]).strip("*") for word in words]
     return any(name in text or name.replace("-", "_") in text for name in names)
 
 
-def claimed(format: Format, said: Text) -> str:
-    """The word of a text that only this format has, or nothing."""
-    for only in format.only:
+def claimed(words: Collection[str], said: Text) -> str:
+    """The first of some words that a text has, or nothing; `word=value` is one with a value like that."""
+    for only in words:
         name, valued, value = only.partition("=")
         for word, given in said.words.items():
             found = word == name or word.startswith(f"{name}.") or ("*" in name and fnmatchcase(word, name))

@@ -23,6 +23,8 @@ class Imported:
     words: Json = field(default_factory=dict)
     layout: Json = field(default_factory=dict)
     model: str | Model | None = None
+    called: str = ""
+    """What the file calls its model, where that names none that is known."""
     table: tuple[Row, ...] = ()
     """What became of every word of the file."""
     because: str = ""

@@ -9,7 +9,7 @@ from lockstep.planner.imports.said import Said
 from lockstep.workload import Model, model, names
 from lockstep.workload.hub import hub_names
 
-SAME_SHAPE = {"hf", "instruct", "it", "chat", "base", "meta", "fp16", "bf16", "2407"}
+SAME_SHAPE = {"hf", "instruct", "it", "chat", "base", "meta", "fp16", "bf16", "2407", "bnb", "4bit", "mcore"}
 """Parts of a name that change no shape."""
 
 

@@ -1,6 +1,7 @@
 """A configuration or log of other training software as MODEL: it stands for the words that it has.
 
     run.sh               Megatron-LM's arguments, which have the model too
+    lf.yaml              fine-tuning software's, which names its model: axolotl, LLaMA-Factory, TRL, ms-swift
     configs.py::name     a function of Python that builds torchtitan's configuration
     llama3-8b@ds.json    a model, trained as that file has it; of DeepSpeed, Accelerate, torchtitan, Megatron-Bridge
 
@@ -50,10 +51,9 @@ class RunFile:
         """The keywords of a function that takes `own`, with `given` before those of the file."""
         model = self.model or self.found.model
         if model is None:
-            raise BadInput(
-                f"{self.path} does not say which model is trained; give both, e.g. llama3-8b{BESIDE}{self.path}",
-                "MODEL",
-            )
+            called = self.found.called
+            why = f"trains {called}, whose shape is not known" if called else "does not say which model is trained"
+            raise BadInput(f"{self.path} {why}; give both, e.g. llama3-8b{BESIDE}{self.path}", "MODEL")
         said = {name: value for name, value in given.items() if value is not None and name != "model"}
         words = {"model": model, **self.found.words, **self._layout(said, chooses)}
         if ":" in str(said.get("cluster", "")):
