@@ -51,6 +51,13 @@ def test_two_formats_of_one_shape_are_told_apart_by_words_of_their_own(one: str,
         assert not set(second.only) & set(first.read) or set(first.only) == set(first.programs)
 
 
+def test_a_pattern_of_words_that_are_left_out_says_what_it_changes() -> None:
+    """With a reader that asks for nothing, each is unknown, and none is refused as misspelled."""
+    word = "zero_optimization.zenflow.topk_ratio"
+    assert format_of("deepspeed").kind_of(word)[0] == "left out"
+    assert format_of("deepspeed").what_is_left_out(word)[0] == "when states in host memory are updated"
+
+
 def test_every_table_has_a_reader() -> None:
     assert set(READERS) == set(keys())
 

@@ -144,6 +144,22 @@ def test_the_objective_of_verl_follows_from_its_estimator(changes: dict[str, str
     lockstep.estimate(InMemory("run.yaml", text.encode()), "dgx-h100:2")
 
 
+def test_the_name_of_a_model_is_the_end_of_a_path_whatever_its_folder_is() -> None:
+    folder = COMMAND.replace("path=Qwen/Qwen2.5-7B-Instruct", "path=$MODELS/Qwen2.5-7B-Instruct")
+    assert read(folder).model == "qwen2.5-7b"
+    with pytest.raises(BadInput, match="write its value"):
+        read(COMMAND.replace("ppo_mini_batch_size=256", "ppo_mini_batch_size=$BATCH"))
+
+
+def test_fine_tuning_takes_the_devices_that_its_launcher_starts() -> None:
+    found = read(
+        "torchrun --standalone --nnodes=2 --nproc_per_node=4 -m verl.trainer.fsdp_sft_trainer data.train_batch_size=16 "
+        "data.micro_batch_size_per_gpu=1 data.max_length=8192 model.partial_pretrain=Qwen/Qwen2.5-14B "
+        "trainer.n_gpus_per_node=1"
+    )
+    assert (found.words["gpus"], found.words["batch"], found.model) == (8, 16, "qwen2.5-14b")
+
+
 def test_a_batch_of_dpo_counts_pairs_and_the_backend_that_is_off_has_no_effect() -> None:
     found = read(DPO)
     assert (found.words["batch"], found.layout["micro_batch"], found.words["train"]) == (512, 2, "dpo")

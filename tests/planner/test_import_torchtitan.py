@@ -155,6 +155,18 @@ def test_python_that_needs_running_is_refused_at_once(wrong: str, why: str) -> N
         read(PYTHON + wrong, "run.py")
 
 
+def test_calls_that_may_change_a_configuration_elsewhere_are_said() -> None:
+    text = (
+        "from torchtitan.models.llama3.config_registry import llama3_8b\n\n\ndef longer(config):\n"
+        "    config.training.seq_len = 4096\n\n\ndef run() -> Trainer.Config:\n    config = llama3_8b(steps=8)\n"
+        "    longer(config)\n    tune(config)\n    return config\n"
+    )
+    found = read(text, "run.py")
+    assert (found.model, found.words["seq"], found.layout["micro_batch"]) == ("llama3-8b", 4096, 1)
+    said = {row.word: (row.kind, row.value) for row in found.table if row.word in ("calls", "config.steps")}
+    assert said == {"calls": ("unknown", ["tune"]), "config.steps": ("unknown", 8)}
+
+
 def test_python_is_never_run(tmp_path: Path) -> None:
     made = tmp_path / "made"
     text = f"import os\nos.mkdir({str(made)!r})\n\n\ndef run() -> Trainer.Config:\n    return Trainer.Config()\n"

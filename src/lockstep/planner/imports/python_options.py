@@ -56,11 +56,22 @@ def _read(text: str, file: str, chosen: str) -> Text:
     flat.add("function", function.name, function.lineno)
     if not made.name.endswith("Config"):
         flat.add("config", made.name.rpartition(".")[2], made.line)
+        made = _of_another(made, flat)
     flat.section(made, "")
+    if reader.elsewhere:
+        flat.add("calls", list(reader.elsewhere), next(iter(reader.elsewhere.values())))
     spec = made.fields.get("model_spec", (None, 1))[0]
     if isinstance(spec, Made) and (module := reader.modules.get(spec.name)):
         flat.add("module", module, spec.line)
     return Text(file, "python", flat.words, flat.lines, raw=text)
+
+
+def _of_another(made: Made, flat: _Flat) -> Made:
+    """What is set in a configuration of another file; what its function was given are words under `config`."""
+    for name in made.arguments:
+        flat.value(f"config.{name}", *made.fields[name])
+    fields = {name: value for name, value in made.fields.items() if name not in made.arguments}
+    return Made(made.name, made.line, fields)
 
 
 def _parsed(text: str, file: str) -> ast.Module:

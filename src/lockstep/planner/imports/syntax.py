@@ -37,6 +37,8 @@ class Made:
     name: str
     line: int
     fields: dict[str, tuple[Value, int]] = field(default_factory=dict)
+    arguments: frozenset[str] = frozenset()
+    """Names of those fields that were given to the call."""
 
     @property
     def short(self) -> str:
@@ -70,6 +72,8 @@ class Reader:
         self.functions = {one.name: one for one in module.body if isinstance(one, ast.FunctionDef)}
         self.modules = dict(_modules(module))
         """By name that is imported, the last part of the module that it is from."""
+        self.elsewhere: dict[str, int] = {}
+        """Calls for their effect of functions that the file does not define, and their lines."""
         self.steps = self.depth = 0
         self.names: dict[str, Value] = {}
         for one in module.body:
@@ -112,6 +116,11 @@ class Reader:
         elif isinstance(node, ast.AnnAssign):
             if node.value is not None:
                 self._assign(node.target, self.value(node.value, names), names)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            called = dotted(node.value.func)
+            self.value(node.value, names)
+            if called not in self.functions:
+                self.elsewhere[called or "a call"] = node.lineno
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return
         elif not isinstance(node, SKIPPED):
@@ -184,7 +193,7 @@ class Reader:
             named = {places[int(key)] if key.isdecimal() and int(key) < len(places) else key: value
                      for key, (value, _) in fields.items()}  # fmt: skip
             return self.called(function, named)
-        return Made(name, node.lineno, fields) if name else FREE
+        return Made(name, node.lineno, fields, frozenset(fields)) if name else FREE
 
 
 def _modules(module: ast.Module) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ from lockstep.planner.imports.interpolated import interpolated
 from lockstep.planner.imports.launchers import devices
 from lockstep.planner.imports.named import name_model
 from lockstep.planner.imports.said import Said
-from lockstep.planner.imports.text import Text
+from lockstep.planner.imports.text import Text, Unset
 from lockstep.planner.imports.trained import adapters, objective
 from lockstep.workload import Model
 
@@ -24,6 +24,7 @@ MODEL, ACTOR = "actor_rollout_ref.model.", "actor_rollout_ref.actor."
 FSDP, MEGATRON = f"{ACTOR}fsdp_config.", f"{ACTOR}megatron."
 CORE = f"{MEGATRON}override_transformer_config."
 DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+PATHS = (f"{MODEL}path", "model.path", "model.partial_pretrain")
 DEVICES = ("trainer.nnodes", "trainer.n_gpus_per_node")
 NOTHING = ("null", "None", "")
 BESIDE = {
@@ -38,7 +39,10 @@ def prepared(text: Text) -> Text:
     """The text with its references resolved; of a command line, without quotation marks and with null as no value."""
     if text.shape == "command":
         plain = {word: value.strip("'\"") if type(value) is str else value for word, value in text.words.items()}
-        text = replace(text, words={word: None if value in NOTHING else value for word, value in plain.items()})
+        # Whatever folder a variable stands for, the name of a model is the end of its path.
+        named = {word: str(plain[word]) for word in PATHS if isinstance(plain.get(word), Unset)}
+        kept = {word: None if value in NOTHING else value for word, value in {**plain, **named}.items()}
+        text = replace(text, words=kept)
     return interpolated(text)
 
 
