@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import lockstep
+from lockstep.errors import BadInput
 from lockstep.planner.export.arguments import arguments
-from lockstep.planner.imports import recognised
+from lockstep.planner.imports import Imported, recognised
 from lockstep.planner.imports.formats import format_of
 from lockstep.workload import Transformer, model
 
@@ -38,6 +39,12 @@ EXPECTED: dict[str, tuple[str, dict[str, Any], dict[str, Any], set[str]]] = {
         {"batch": 2048, "seq": 2048, "dtype": "bf16", "dropout": True, "overlap": False, "gpus": 384},
         {"tp": 4, "pp": 12, "zero": 1, "recompute": "full", "micro_batch": 2},
         {GROWS},
+    ),
+    "megatron-mixtral-8x7b.log": (
+        "mixtral-8x7b",
+        {"batch": 256, "seq": 4096, "dtype": "bf16", "cross_entropy": "fused", "gpus": 64},
+        {"pp": 4, "ep": 8, "zero": 1, "micro_batch": 1},
+        set(),
     ),
     "mindspeed-deepseek2-lite.sh": (
         "deepseek-v2-lite",
@@ -154,3 +161,48 @@ def test_a_number_of_processes_that_the_layout_does_not_divide_is_left_to_the_cl
     found = lockstep.estimate(SAMPLES / "megatron-gpt3-175b.sh", "dgx-h100:32")
     assert found.job.devices == 256
     assert any("launcher.nproc_per_node" in one for one in found.assumptions())
+
+
+SHAPE = "--num-layers 8 --hidden-size 512 --num-attention-heads 8 --vocab-size 32000 --seq-length 1024 --bf16"
+
+
+def read(options: str) -> Imported:
+    """What a command line with these options says."""
+    found = recognised(f"torchrun pretrain_gpt.py {SHAPE} --micro-batch-size 1 {options}\n", "run.sh")
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "layers", "stages"),
+    [
+        ("--num-layer-list 3,5", 8, "3,5"),
+        ("--noop-layers 7", 7, "4,3"),
+        ("--noop-layers 0,7 --num-layers-per-virtual-pipeline-stage 2", 6, "1,2,2,1"),
+    ],
+)
+def test_stages_of_mindspeed_hold_the_layers_that_it_names(options: str, layers: int, stages: str) -> None:
+    found = read(f"--pipeline-model-parallel-size 2 {options}")
+    assert isinstance(found.model, Transformer)
+    assert (found.model.layers, found.layout["stages"]) == (layers, stages)
+    assert found.layout.get("vpp", 1) == len(stages.split(",")) // 2
+
+
+def test_context_parallelism_of_mindspeed_is_all_to_all_unless_another_is_named() -> None:
+    kinds = {"": "all-to-all", "--context-parallel-algo megatron_cp_algo": None,
+             "--context-parallel-algo hybrid_cp_algo --ulysses-degree-in-cp 2": "mixed"}  # fmt: skip
+    for options, kind in kinds.items():
+        found = read(f"--tensor-model-parallel-size 1 --context-parallel-size 4 --use-fused-rmsnorm {options}")
+        assert found.words.get("cp_kind") == kind
+
+
+def test_a_conversion_beside_the_run_is_not_the_run_and_two_runs_are_refused() -> None:
+    run = f"torchrun pretrain_gpt.py {SHAPE} --micro-batch-size 1 --tensor-model-parallel-size 2\n"
+    convert = "python convert.py --tensor-model-parallel-size 8 --load a --save b\n"
+    for text in (convert + run, run + convert):
+        found = recognised(text, "run.sh")
+        assert found is not None
+        assert found.layout["tp"] == 2
+    with pytest.raises(BadInput, match="starts two runs"):
+        recognised(run + run.replace("size 2", "size 4"), "run.sh")
+    assert recognised(f"if [ $A = 1 ]; then\n{run}else\n{run.replace('torchrun', 'torchrun --nnodes 1')}fi\n", "run.sh")

@@ -25,7 +25,7 @@ LINE = re.compile(r"^(?P<before>\s*(?:--)?[\"']?)(?P<word>[A-Za-z_][\w./-]*)(?P<
                   r"(?P<value>[^\s\[{][^,\\{\[]*?)(?P<after>\s*,?\s*\\?)$")  # fmt: skip
 EVENT = re.compile(r'^(?P<before>.*"key": ")(?P<word>\w+)(?P<joint>", "value": )(?P<value>[^,{]+)(?P<after>, .*)$')
 """Of an MLPerf log."""
-LOGGED = re.compile(r"^(?P<before>\s+)(?P<word>\w+)(?P<joint> \.{3,} )(?P<value>\S.*)(?P<after>)$")
+LOGGED = re.compile(r"^(?P<before>\S*\s+)(?P<word>\w+)(?P<joint> \.{3,} )(?P<value>\S.*)(?P<after>)$")
 """Of the arguments that Megatron-LM prints."""
 MUTATIONS = 200 if ALL else 25
 WRONG = ("[[1]]", "-7.5", "1e99", '"perhaps"', "2.5", "{}")

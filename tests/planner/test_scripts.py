@@ -114,6 +114,12 @@ def test_what_starts_a_run_is_told_from_its_options(start: str, words: dict[str,
     assert said.items() >= {"program": "train.py", **words}.items()
 
 
+def test_srun_without_options_has_those_of_the_batch_script() -> None:
+    head = "#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=8\n"
+    words = only(f"{head}srun python train.py --x 1").words
+    assert (words["launcher.nodes"], words["launcher.ntasks_per_node"]) == ("4", "8")
+
+
 def test_a_pasted_list_and_overrides_are_words() -> None:
     assert only("--a 1 --b\n  --c x y # more\n\n--d=2\n").words == {"a": "1", "b": True, "c": ["x", "y"], "d": "2"}
     found = only("python train.py --config-name big model.hidden=4096 +optim.lr=1e-4 ++a=b").words

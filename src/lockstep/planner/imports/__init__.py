@@ -152,7 +152,7 @@ def _claims(formats: Sequence[Format], texts: Sequence[Text]) -> tuple[dict[str,
     """By format, the command that it claims and by which word: the program, else one of its own or one of several."""
     for signs in ("programs", "only", "shared"):
         words: dict[str, tuple[str, ...]] = {one.key: getattr(one, signs) for one in formats}
-        chosen = {key: said for key, named in words.items() if (said := _chosen(named, texts)) is not None}
+        chosen = {one.key: said for one in formats if (said := _chosen(one, words[one.key], texts)) is not None}
         if chosen:
             # A dialect has words that the format which it extends has not, and all of those that it has.
             base = {format_of(key).extends for key in chosen}
@@ -160,17 +160,28 @@ def _claims(formats: Sequence[Format], texts: Sequence[Text]) -> tuple[dict[str,
     return {}, {}
 
 
-def _chosen(words: Collection[str], texts: Sequence[Text]) -> Text | None:
-    """The command that has one of some words. Raises BadInput where several have, and say something else."""
-    claimed_ones = [one for one in texts if claimed(words, one)]
-    if not claimed_ones:
+def _chosen(format: Format, words: Collection[str], texts: Sequence[Text]) -> Text | None:
+    """The command that a format claims by one of some words.
+
+    It may stand beside others with few of its words, as a conversion has. Raises BadInput where two are runs that say
+    something else.
+    """
+    runs = [
+        {word: value for word, value in one.words.items() if word in format.read and not word.startswith("launcher.")}
+        for one in texts
+    ]
+    found = [(run, one) for run, one in zip(runs, texts, strict=True) if claimed(words, one)]
+    if not found:
         return None
-    runs = [{word: value for word, value in one.words.items() if not word.startswith("launcher.")}
-            for one in claimed_ones]  # fmt: skip
-    if other := next((one for one, run in zip(claimed_ones, runs, strict=True) if run != runs[0]), None):
-        first, second = (one.where(next(iter(one.lines))) for one in (claimed_ones[0], other))
-        raise BadInput(f"starts two runs, here and at {first}; keep one of them", second)
-    return claimed_ones[0]
+    most, chosen = max(found, key=lambda one: len(one[0]))
+    for run, other in found:
+        if run != most and 2 * len(run) > len(most):
+            first, second = sorted((chosen, other), key=lambda one: min(one.lines.values()))
+            where = first.where(next(iter(first.lines)))
+            raise BadInput(
+                f"starts two runs, here and at {where}; keep one of them", second.where(next(iter(second.lines)))
+            )
+    return chosen
 
 
 def _may_be(format: Format, text: str) -> bool:

@@ -22,7 +22,19 @@ MOST_LETTERS = 20_000
 MOST_LINES = 200_000
 """With dots; what comes after them is the training."""
 MOST_WORDS = 5_000
-OTHERWISE = {"fp8": "fp8-format", "fp4": "fp4-format"}
+OTHERWISE = {
+    "fp8": "fp8-format", "fp4": "fp4-format", "fp4_param": "fp4-param-gather", "metadata_path": "tokenizer-metadata",
+    "layernorm_zero_centered_gamma": "apply-layernorm-1p", "special_tokens": "tokenizer-special-tokens",
+    "microbatch_group_size_per_vp_stage": "microbatch-group-size-per-virtual-pipeline-stage", "nccl_ub": "use-nccl-ub",
+    "overlap_p2p_comm_warmup_flush": "overlap-p2p-communication-warmup-flush",
+    "use_te_rng_tracker": "te-rng-tracker", "cuda_graph_scope_deprecated": "cuda-graph-scope",
+    "deprecated_use_mcore_models": "use-mcore-models", "use_dist_ckpt_deprecated": "use-dist-ckpt",
+    "disable_msc_deprecated": "disable-msc",
+}  # fmt: skip
+"""Names that are called otherwise than their options."""
+TYPES = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16", "torch.uint8": "fp8"}
+ENUMERATION = re.compile(r"[A-Z]\w*\.(\w+)")
+"""As Python prints one of its values: AttnBackend.auto."""
 TURNED_OFF = {
     "add_bias_linear": "disable-bias-linear",
     "overlap_p2p_comm": "no-overlap-p2p-communication",
@@ -34,6 +46,10 @@ TURNED_OFF = {
     "add_position_embedding": "no-position-embedding",
     "enable_msc": "disable-msc",
     "query_key_layer_scaling": "no-query-key-layer-scaling",
+    "muon_split_qkv": "muon-no-split-qkv",
+    "offset_sampling_seed_by_dp_rank": "use-same-sampling-seed-across-dp-ranks",
+    "torch_fsdp2_reshard_after_forward": "torch-fsdp2-no-reshard-after-forward",
+    "use_mamba_mem_eff_path": "disable-mamba-mem-eff-path",
 }
 """Names whose option turns them off, beside those that follow from the option's own name."""
 LIST = re.compile(r"\[.*\]")
@@ -77,6 +93,10 @@ def _option(name: str, said: str) -> tuple[str, object]:
     """The option of a name, and its value; None for what was not given or is off."""
     known = format_of("megatron").kind_of
     word = OTHERWISE.get(name, name.replace("_", "-"))
+    if name != "params_dtype":
+        said = TYPES.get(said, said)
+    if (listed := ENUMERATION.fullmatch(said)) is not None:
+        said = listed[1]
     value: object = None if said in ("None", "") else said
     if LIST.fullmatch(said) and word != "moe-layer-freq":
         value = re.findall(r"[^\s\[\]',\"]+", said)

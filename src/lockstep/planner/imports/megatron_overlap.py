@@ -42,8 +42,11 @@ def _kernels(found: Imported, said: Said) -> None:
     backend, flash = said["attention-backend"], said["use-flash-attn"]
     if backend in ("unfused", "local") and not flash:
         words["flash"] = False
+    activation = "no-bias-swiglu-fusion" if said["swiglu"] else "no-bias-gelu-fusion"
     if said["no-bias-dropout-fusion"]:
         words["fused_elementwise"] = False
+    if said[activation] and "fused_elementwise" not in words:
+        said.leave(activation, "kernels of the activation")
     if said["no-gradient-accumulation-fusion"] and found.layout.get("zero", 0) < 2:
         words["fused_accumulation"] = False
     graphs = said["cuda-graph-impl"]

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from lockstep.planner.imports.launchers import launched
-from lockstep.planner.imports.shell import Shell, Word, lines_of, script_shell
+from lockstep.planner.imports.shell import Shell, Word, lines_of, script_shell, whole
 from lockstep.planner.imports.text import Text, Unset
 
 OPTION = re.compile(r"--[A-Za-z]")
@@ -47,7 +47,7 @@ def commands(text: str, file: str) -> tuple[Text, ...]:
             _continue(shell, found, words)
         elif words[0].text not in PRINTS:
             found.append(words if options else [])
-    texts = tuple(_text(one, file, text) for one in found if one)
+    texts = tuple(_text(one, shell, text) for one in found if one)
     return texts or _unused(shell, text)
 
 
@@ -88,16 +88,21 @@ def _continue(shell: Shell, found: list[list[Word]], words: list[Word]) -> None:
 def _unused(shell: Shell, text: str) -> tuple[Text, ...]:
     """The options in variables that no command uses, as in a file that other scripts read."""
     words: list[Word] = []
-    for name in shell.unused:
+    for name in tuple(shell.unused):
         for part in shell.variables[name]:
             for command in shell.commands([*part, Word("\n", 1)]):
                 words += command if command[0].text.startswith("--") else []
-    return (_text(words, shell.file, text),) if words else ()
+    return (_text(words, shell, text),) if words else ()
 
 
-def _text(words: list[Word], file: str, raw: str) -> Text:
+def _text(words: list[Word], shell: Shell, raw: str) -> Text:
     """A command as words with values."""
     starts, rest = launched(words)
+    if "name" in starts and starts["name"].text == "srun":
+        # Without options of its own it has those of the batch script.
+        for name, set_by in (("nodes", "SLURM_NNODES"), ("ntasks_per_node", "SLURM_NTASKS_PER_NODE")):
+            if (value := shell.value(set_by)) is not None and "ntasks" not in starts:
+                starts.setdefault(name, whole(value[0]))
     found = _Options({}, {}, {}, {})
     for name, word in starts.items():
         found.add(f"launcher.{name}", [word], word)
@@ -120,7 +125,7 @@ def _text(words: list[Word], file: str, raw: str) -> Text:
             arguments.append(word)
     if arguments:
         found.add("launcher.arguments", arguments, arguments[0], several=True)
-    return Text(file, "command", found.words, found.lines, found.repeated, raw, found.branched)
+    return Text(shell.file, "command", found.words, found.lines, found.repeated, raw, found.branched)
 
 
 def _is_value(word: Word, before: Sequence[Word]) -> bool:

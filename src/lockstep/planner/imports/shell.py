@@ -16,7 +16,7 @@ from lockstep.errors import BadInput
 from lockstep.planner.imports.shell_branches import Branches
 
 MOST_SCRIPT_B = 256 * 1024
-MOST_EXPANDED = 1024 * 1024
+MOST_EXPANDED = 512 * 1024
 """Letters that variables may add to a script."""
 NAME = r"[A-Za-z_]\w*"
 ASSIGNED = re.compile(rf"({NAME})(\+?)=")

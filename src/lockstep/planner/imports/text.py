@@ -66,6 +66,7 @@ def shape_of(text: str) -> str | None:
         return "json"
     if any(sign in text for sign in LOGS):
         return "log"
+    text = text[:MOST_MAPPING_B]
     for line in text.splitlines():
         stripped = line.strip()
         if not stripped or stripped.startswith(("#", "%")):
