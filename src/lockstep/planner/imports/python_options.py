@@ -53,7 +53,7 @@ def _read(text: str, file: str, chosen: str) -> Text:
     if not isinstance(made, Made):
         raise BadInput(f"{function.name} does not return a configuration that can be read", f"{file}:{function.lineno}")
     flat = _Flat(file)
-    flat.add("function", function.name, function.lineno)
+    flat.add("python.function", function.name, function.lineno)
     if not made.name.endswith("Config"):
         flat.add("config", made.name.rpartition(".")[2], made.line)
         made = _of_another(made, flat)

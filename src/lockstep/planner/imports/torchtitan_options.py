@@ -124,7 +124,7 @@ def torchtitan_options(said: Said, name: str, model: Model | None) -> Imported:
 
 def _runs_whole(said: Said) -> bool:
     """Whether the file is a configuration, and no list of options to add to one."""
-    return "config" in said or "function" in said or "training.disable_cuda_graphs" in said
+    return "config" in said or "python.function" in said or "training.disable_cuda_graphs" in said
 
 
 def _configured(said: Said) -> None:
@@ -153,7 +153,7 @@ def _configurations() -> Mapping[str, Json]:
 def _model(found: Imported, said: Said, given: Model | None) -> None:
     """The model: by its flavor and module, by the name of the configuration, or by the folder of its files."""
     names = [one for one in _names(said) if older.catalog_name(one)]
-    word = next(one for one in ("model_spec.0", "model_spec.flavor", "config", "function", "hf_assets_path", "module")
+    word = next(one for one in ("model_spec.0", "model_spec.flavor", "config", "python.function", "hf_assets_path", "module")
                 if one in said or one == "module")  # fmt: skip
     folder = said["hf_assets_path"]
     if not names and folder and (name := catalogued(folder)) is not None:
@@ -164,7 +164,7 @@ def _model(found: Imported, said: Said, given: Model | None) -> None:
 def _names(said: Said) -> Iterator[str]:
     """What the model may be called, the surest first."""
     flavor = said["model_spec.0"] or said["model_spec.flavor"]
-    module, function = said["module"], said["config"] or said["function"]
+    module, function = said["module"], said["config"] or said["python.function"]
     if flavor and module:
         yield f"{module}-{flavor}"
     if function:
