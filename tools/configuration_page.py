@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from lockstep.planner.imports import READERS
 from lockstep.planner.imports.formats import Format, described, format_of
@@ -26,7 +27,14 @@ def page() -> str:
 def _section(format: Format) -> Iterator[str]:
     yield f"## {format.name}\n"
     yield f"Words of {format.software}. Source: {format.source}.\n"
-    yield f"Recognised by any of {_listed(format.only)}.\n"
+    if format.only:
+        yield f"Recognised by any of {_listed(format.only)}.\n"
+    else:
+        yield f"Recognised, where no format has words of its own, by any of {_listed(format.shared)}.\n"
+    above = format_of(format.extends) if format.extends else None
+    if above is not None:
+        yield f"It has the words of {above.name} too.\n"
+        format = _own(format, above)
     yield "| word | value | what becomes of it |\n|---|---|---|"
     for word, (kind, said, default) in format.read.items():
         without = "" if default is None else f"; without it {str(default).lower()}"
@@ -38,6 +46,16 @@ def _section(format: Format) -> Iterator[str]:
         yield f"Yours: {_listed(format.yours)}.\n"
     if format.harmless:
         yield f"Harmless: {_listed(format.harmless)}.\n"
+
+
+def _own(format: Format, above: Format) -> Format:
+    """A format without the words that it has as another one has them."""
+    named = ("read", "left_out", "harmless", "yours")
+    words = {name: (getattr(format, name), getattr(above, name)) for name in named}
+    return replace(format, **{
+        name: {word: kind for word, kind in own.items() if other.get(word) != kind}
+        for name, (own, other) in words.items()
+    })  # fmt: skip
 
 
 def _row(*texts: str) -> str:

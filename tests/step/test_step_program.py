@@ -33,6 +33,7 @@ from lockstep.workload import RECOMPUTE, model
 CLUSTERS = tuple(cluster(name) for name in ("dgx-h100:4", "dgx-a100-40gb:8"))
 MODELS = tuple(model(name) for name in ("llama3-8b", "mixtral-8x7b", "deepseek-v3", "falcon-7b", "resnet50"))
 EXACT = ("1f1b", "gpipe", "naive", "eager-1f1b")
+TRAINED = ("full", "full", "lora:r=16", "lora:r=64,targets=all-linear,dropout=0.1")
 ORDERS = (("tp", "cp", "ep", "dp", "pp"), ("cp", "tp", "ep", "dp", "pp"), ("tp", "pp", "cp", "ep", "dp"))
 Question = tuple[Job, lockstep.hardware.Cluster, Layout]
 
@@ -73,6 +74,7 @@ def questions(draw: st.DrawFn) -> Question:
         offload=draw(st.sampled_from(["none", "optimizer", "parameters"])) if zero else "none",
         shard=draw(st.sampled_from([0, 2])), order=draw(st.sampled_from(ORDERS)),
     )  # fmt: skip
+    train = "full" if known.name == "resnet50" else draw(st.sampled_from(TRAINED))
     recipe = Recipe(
         seq=1 if known.name == "resnet50" else draw(st.sampled_from([1024, 8192])), batch=dp * micro_batch * many * pp,
         overlap_dp=draw(st.booleans()), overlap_pp=draw(st.booleans()), launch_blocking=draw(st.booleans()),
@@ -85,10 +87,12 @@ def questions(draw: st.DrawFn) -> Question:
         sharding=draw(st.sampled_from(SOFTWARE)), gradient_sync=draw(st.sampled_from((None, *SYNCS))),
         gather_limits=draw(st.sampled_from(["", "", "max_live_parameters=0,prefetch_bucket_size=0"])),
         reshard=draw(st.booleans()), cp_kind=draw(st.sampled_from(KINDS)),
-        local_steps=draw(st.sampled_from([1, 1, 50])), offload_layers=draw(st.sampled_from([0, 0, 1, 3, "all"])),
+        local_steps=draw(st.sampled_from([1, 1, 50])) if train == "full" else 1,
+        offload_layers=draw(st.sampled_from([0, 0, 1, 3, "all"])),
         vocab_parallel=draw(st.sampled_from(["none", "none", "interlaced", "vocab-1", "vocab-2"])),
         overlap_device_frac=draw(st.sampled_from([None, 0.0, 0.2])),
         recompute_modules=draw(st.sampled_from([("core_attn",), ("layernorm", "mlp")])),
+        train=train,
     )  # fmt: skip
     job = Job(known, recipe, hardware.num_devices)
     if pp > 1 and draw(st.booleans()):
@@ -101,6 +105,8 @@ def questions(draw: st.DrawFn) -> Question:
         job = replace(job, recipe=replace(job.recipe, offload_layers=0))
     if any(rule.flag == "--vocab-parallel" for rule in broken_by(layout, job)):
         job = replace(job, recipe=replace(job.recipe, vocab_parallel="none"))
+    if any(rule.flag == "--train" for rule in broken_by(layout, job)):
+        job = replace(job, recipe=replace(job.recipe, train="full"))
     even = {"stages": (), "mtp_stage": None}
     kept = ({}, {"etp": 0}, {"ep": 1}, {"offload": "none"}, {"shard": 0}, even, {"schedule": "1f1b", "vpp": 1})
     for change in kept:
@@ -157,6 +163,21 @@ def test_the_memory_of_the_timeline_peaks_at_the_memory_answer(question: Questio
     job, hardware, layout = question
     peak_B = simulated(question).peak_memory_B().max()
     assert peak_B == pytest.approx(float(memory(job, hardware, layout.grid()).total_B), rel=1e-9)
+
+
+LORA = "lora:r=16,targets=all-linear"
+PEAKS: tuple[tuple[str, dict[str, object]], ...] = (
+    ("orders searched for passes whose weights are frozen", {"schedule": "zb-2p", "micro_batch": 1, "train": LORA}),
+    ("copies that stay beside chunks placed by hand", {"stages": "16,16", "sharding": "fsdp2", "train": LORA}),
+    ("the same of all weights", {"stages": "16,16", "sharding": "fsdp2", "schedule": "eager-1f1b"}),
+)
+
+
+@pytest.mark.parametrize("words", [words for _, words in PEAKS], ids=[name for name, _ in PEAKS])
+def test_the_timeline_holds_what_the_memory_answer_does(words: dict[str, object]) -> None:
+    asked: dict[str, object] = {"batch": 64, "seq": 2048, "pp": 2, "zero": 2, **words}
+    found = lockstep.estimate("llama3-8b", "dgx-h100:1", **asked)  # type: ignore[arg-type]
+    assert found.timeline().peak_memory_B().max() == pytest.approx(float(found.memory.total_B), rel=1e-9)
 
 
 @settings(max_examples=drawn(40))

@@ -57,13 +57,13 @@ def test_changes_start_from_the_layout_that_was_found() -> None:
 def test_a_micro_batch_that_nobody_gave_follows_the_batch() -> None:
     """The one that was found for A does not divide the batch among B's replicas."""
     words: dict[str, Any] = {"cluster": "dgx-h100", "batch": 8}
-    found = lockstep.compare("gpt2", "tp=2", **words)
-    assert found.a.layout.micro_batch * found.b.layout.dp > 8
-    assert 8 % (found.b.layout.micro_batch * found.b.layout.dp) == 0
-    given = {"tp": 4, "micro_batch": found.a.layout.micro_batch}
-    for a, changes in ((words | given, "tp=2"), (words, f"tp=2 micro-batch={found.a.layout.micro_batch}")):
+    changed = {one["setting"]: one for one in lockstep.compare("gpt2", "tp=2", **words).changed}
+    wanted = changed["micro_batch"]["a"]
+    assert wanted * changed["dp"]["b"] > 8
+    assert 8 % (changed["micro_batch"]["b"] * changed["dp"]["b"]) == 0
+    for changes, more in ((f"tp=2 micro-batch={wanted}", {}), ("tp=2", {"tp": 4, "micro_batch": wanted})):
         with pytest.raises(BadInput, match="--micro-batch"):
-            lockstep.compare("gpt2", changes, **a)
+            lockstep.compare("gpt2", changes, **words, **more)
 
 
 def test_a_change_that_is_not_of_the_layout_is_planned_anew() -> None:

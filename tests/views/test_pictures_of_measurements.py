@@ -55,7 +55,7 @@ def test_a_fit_has_its_times_its_line_and_crosses_where_it_left_one_out(look: Lo
     rows = [Point("send-recv", "", 2, size_B, time_s) for size_B, time_s in zip(sizes_B, measured_s, strict=True)]
     found = fit_link(Points(tuple(reversed(rows)), "test", ""))
     assert len(found.outliers) == 1
-    axes = look(plot_fit, SimpleNamespace(found=found))
+    axes = look(plot_fit, SimpleNamespace(found=found, tables=(found,)))
     drawn = {str(line.get_label()): points(line) for line in axes.lines}
     all_us = [(size_B, 1e6 * time_s) for size_B, time_s in zip(sizes_B, times_s, strict=True)]
     assert drawn["fitted"] == near(all_us)

@@ -68,7 +68,8 @@ def open_file(path: File) -> BufferedReader:
     with _explained(path):
         # Opening a device can already do something to it, so its kind is looked at first.
         _refuse_other_kinds(path, os.stat(path))
-        file = BufferedReader(_Located(path, opener=lambda name, flags: os.open(name, flags | _AT_ONCE)))
+        raw = _Located(path, opener=lambda name, flags: os.open(name, flags | _AT_ONCE))
+        file: BufferedReader = BufferedReader(raw)
     try:
         # The path may have become something else in between.
         _refuse_other_kinds(path, os.fstat(file.fileno()))

@@ -21,6 +21,7 @@ from lockstep.layout.job import splits_evenly as splits_evenly
 from lockstep.layout.kept import chunk_activations_B as chunk_activations_B
 from lockstep.layout.kept import context_blocks as context_blocks
 from lockstep.layout.kept import leaving_B as leaving_B
+from lockstep.layout.kept import live_B as live_B
 from lockstep.layout.kept import piece as piece
 from lockstep.layout.layout import AXES as AXES
 from lockstep.layout.layout import HOST_USABLE_FRAC as HOST_USABLE_FRAC

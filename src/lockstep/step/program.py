@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from lockstep.hardware import Cluster
-from lockstep.layout import Job, Layout, chunk_activations_B, process_groups, stage_memory
+from lockstep.layout import Job, Layout, Memory, chunk_activations_B, live_B, process_groups, stage_memory
 from lockstep.parallel.group import Levels
 from lockstep.parallel.messages import GroupOf, with_messages
 from lockstep.parallel.piece import Flow
@@ -129,6 +129,15 @@ def activations_B(job: Job, cluster: Cluster, layout: Layout) -> Array:
     return np.array([float(one.activations_B) / most if most else 0.0 for one, most in zip(held, live, strict=True)])
 
 
+def _passing_B(job: Job, layout: Layout, held: Sequence[Memory]) -> list[float]:
+    """Bytes of activations that each stage holds all the time, of layers placed by hand: what no chunk keeps."""
+    grid, found = layout.grid(), []
+    for stage, one in enumerate(held):
+        lives_B = live_B(job, grid, stage, chunk_activations_B(job, grid, stage))
+        found.append(max(0.0, float(one.activations_B) - float(lives_B)))
+    return found
+
+
 def _groups(cluster: Cluster, layout: Layout) -> GroupOf:
     """The groups of rank 0, by part and collective. Shard groups gather and scatter; only copies are summed across."""
     network = Network(cluster, layout.grid())
@@ -159,5 +168,7 @@ def step_timeline(
     names, others = ("parameters", "gradients", "optimizer", "buffers"), [f"rank {rank} of stage 0" for rank in members]
     others += [f"switch {i + 1}" for i in range(program.ranks - layout.pp - len(members))]
     held_B = {name: (*(float(getattr(one, f"{name}_B")) for one in held), *(0.0 for _ in others)) for name in names}
+    if layout.stages:
+        held_B["passing"] = (*_passing_B(job, layout, held), *(0.0 for _ in others))
     called = (*(f"stage {stage}" for stage in range(layout.pp)), *others)
     return replace(simulate(program), held_B=held_B, rank_names=called)

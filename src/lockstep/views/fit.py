@@ -107,7 +107,7 @@ def plot_fit(answer: Fit) -> Figure:
 
     found = answer.found
     title = f"latency {format_time(found.latency_s)}, bandwidth {format_bandwidth(found.bandwidth_Bps)}"
-    return make_figure(f"{len(answer.tables)} tables" if answer.others else title, draw)
+    return make_figure(f"{len(answer.tables)} tables" if len(answer.tables) > 1 else title, draw)
 
 
 def _draw_one(axes: Axes, found: LinkFit, number: int, several: bool) -> int:

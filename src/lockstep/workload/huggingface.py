@@ -156,6 +156,11 @@ def config_of(text: str, name: str) -> Model:
     return _read(*parse_json(text, name), name)
 
 
+def model_of(data: Document, locate: Locate) -> Model:
+    """The model in a table with the keys of a config.json. Raises BadInput at the line that `locate` has for a key."""
+    return _read(data, locate, locate.file)
+
+
 def _read(data: Document, locate: Locate, path: str | Path) -> Model:
     config = ConfigReader(data, locate)
     kind = data["model_type"] if "model_type" in data else _of_diffusers(config)

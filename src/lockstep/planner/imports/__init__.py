@@ -10,11 +10,17 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from lockstep.documents.files import File, open_file
+from lockstep.documents.files import File, InMemory, open_file
 from lockstep.errors import BadInput
+from lockstep.planner.imports import accelerate as of_accelerate
+from lockstep.planner.imports import nemo_rl as of_nemo_rl
+from lockstep.planner.imports import torchtitan_options as of_torchtitan
+from lockstep.planner.imports import verl as of_verl
+from lockstep.planner.imports.accelerate import accelerate
 from lockstep.planner.imports.bridge import bridge
 from lockstep.planner.imports.deepspeed import deepspeed
 from lockstep.planner.imports.formats import Format, format_of
@@ -23,22 +29,49 @@ from lockstep.planner.imports.megatron import megatron
 from lockstep.planner.imports.megatron_log import megatron_log
 from lockstep.planner.imports.mindspeed import mindspeed
 from lockstep.planner.imports.mlperf import SIGN, mlperf, mlperf_log
+from lockstep.planner.imports.nanotron import nanotron
+from lockstep.planner.imports.nemo_rl import nemo_rl
+from lockstep.planner.imports.python_options import CHOSEN, is_python, python_options
 from lockstep.planner.imports.said import Said
-from lockstep.planner.imports.script import commands
+from lockstep.planner.imports.script import CONFIGURATIONS, commands
+from lockstep.planner.imports.started import started
 from lockstep.planner.imports.text import Text, mapping, shape_of
+from lockstep.planner.imports.torchtitan import torchtitan
+from lockstep.planner.imports.torchtitan_options import torchtitan_options
+from lockstep.planner.imports.tuning import axolotl, llamafactory, swift, swift_megatron, trainer, trl
+from lockstep.planner.imports.verl import verl
 from lockstep.workload import Model
 
 MOST_B = 256 * 1024 * 1024
 """Of a log; longer ones are not read."""
 Reader = Callable[[Said, str, Model | None], Imported]
 READERS: Mapping[str, Reader] = {
+    "accelerate": accelerate,
     "deepspeed": deepspeed,
+    "nanotron": nanotron,
+    "nemo-rl": nemo_rl,
+    "torchtitan": torchtitan,
+    "torchtitan-3": torchtitan_options,
+    "verl": verl,
     "megatron": megatron,
     "bridge": bridge,
     "mlperf": mlperf,
     "mindspeed": mindspeed,
+    "axolotl": axolotl,
+    "llamafactory": llamafactory,
+    "swift": swift,
+    "swift-megatron": swift_megatron,
+    "trainer": trainer,
+    "trl": trl,
 }
 """By the name of the format."""
+PREPARED: Mapping[str, Callable[[Text], Text]] = {
+    "accelerate": of_accelerate.prepared,
+    "nemo-rl": of_nemo_rl.prepared,
+    "torchtitan-3": of_torchtitan.prepared,
+    "verl": of_verl.prepared,
+}
+"""What is done to the words of a format before they are checked."""
 
 
 def _logs(text: str, file: str) -> tuple[Text, ...]:
@@ -57,8 +90,12 @@ def read_run(path: File, model: Model | None = None, accepted: Collection[str] =
     `accepted` are unknown words, or patterns of them, that are left out. Raises BadInput, located at its line, for a
     setting that cannot be read and for a word that is not known.
     """
+    folder, chosen = None, ""
+    if not isinstance(path, InMemory):
+        name, _, chosen = str(path).partition(CHOSEN)
+        path, folder = Path(name), Path(name).parent
     text = _text(path)
-    return None if text is None else recognised(text, str(path), model, accepted)
+    return None if text is None else recognised(text, str(path), model, accepted, folder, chosen)
 
 
 def _text(path: File) -> str | None:
@@ -72,37 +109,68 @@ def _text(path: File) -> str | None:
         return None
 
 
-def recognised(text: str, file: str, model: Model | None = None, accepted: Collection[str] = ()) -> Imported | None:
-    """`read_run` of a text that is called `file`."""
-    shape = shape_of(text)
+def recognised(
+    text: str,
+    file: str,
+    model: Model | None = None,
+    accepted: Collection[str] = (),
+    folder: Path | None = None,
+    chosen: str = "",
+) -> Imported | None:
+    """`read_run` of a text that is called `file` and may name others in a folder; `chosen` is a function of Python."""
+    shape = "python" if is_python(text) else shape_of(text)
+    texts: Sequence[Text] = ()
+    if shape == "command" and any(ending in text for ending in CONFIGURATIONS):
+        texts = [replace(one, folder=folder) for one in commands(text, file)]
+        named = started(texts)
+        texts, shape, text = (texts, shape, text) if named is None else ((named,), named.shape, named.raw)
     formats = [one for one in map(format_of, READERS) if shape in one.shapes and _may_be(one, text)]
     if shape is None or not formats:
         return None
-    texts = TEXTS[shape](text, file) if shape in TEXTS else (mapping(text, file, shape),)
-    chosen = {one.key: said for one in formats if (said := _chosen(one, texts)) is not None}
-    # A dialect has words that the format which it extends has not, and all of those that it has.
-    base = {format_of(key).extends for key in chosen}
-    claims = {key: claimed(format_of(key), said) for key, said in chosen.items() if key not in base}
+    claiming, claims = _claims(formats, texts or _texts(text, file, shape, chosen))
     if not claims:
         return None
     if len(claims) > 1:
         each = " and ".join(f"{format_of(key).name} ({word})" for key, word in claims.items())
         raise BadInput(f"could be {each}; write the words of one", file)
     ((key, word),) = claims.items()
-    read = Said(format_of(key), chosen[key], accepted)
+    said = claiming[key] if claiming[key].folder else replace(claiming[key], folder=folder)
+    if key in PREPARED:
+        said = PREPARED[key](said)
+    read = Said(format_of(key), said, accepted)
     return READERS[key](read, Path(file).stem, model).finished(read, word)
 
 
-def _chosen(format: Format, texts: Sequence[Text]) -> Text | None:
-    """The command that a format claims, which may stand beside others with few of its words, as a conversion has.
+def _texts(text: str, file: str, shape: str, chosen: str) -> Sequence[Text]:
+    """What a text says: a command of a script each, else one."""
+    if shape in TEXTS:
+        return TEXTS[shape](text, file)
+    return (python_options(text, file, chosen) if shape == "python" else mapping(text, file, shape),)
 
-    Raises BadInput where two are runs that say something else.
+
+def _claims(formats: Sequence[Format], texts: Sequence[Text]) -> tuple[dict[str, Text], dict[str, str]]:
+    """By format, the command that it claims and by which word: the program, else one of its own or one of several."""
+    for signs in ("programs", "only", "shared"):
+        words: dict[str, tuple[str, ...]] = {one.key: getattr(one, signs) for one in formats}
+        chosen = {one.key: said for one in formats if (said := _chosen(one, words[one.key], texts)) is not None}
+        if chosen:
+            # A dialect has words that the format which it extends has not, and all of those that it has.
+            base = {format_of(key).extends for key in chosen}
+            return chosen, {key: claimed(words[key], said) for key, said in chosen.items() if key not in base}
+    return {}, {}
+
+
+def _chosen(format: Format, words: Collection[str], texts: Sequence[Text]) -> Text | None:
+    """The command that a format claims by one of some words.
+
+    It may stand beside others with few of its words, as a conversion has. Raises BadInput where two are runs that say
+    something else.
     """
     runs = [
         {word: value for word, value in one.words.items() if word in format.read and not word.startswith("launcher.")}
         for one in texts
     ]
-    found = [(run, one) for run, one in zip(runs, texts, strict=True) if claimed(format, one)]
+    found = [(run, one) for run, one in zip(runs, texts, strict=True) if claimed(words, one)]
     if not found:
         return None
     most, chosen = max(found, key=lambda one: len(one[0]))
@@ -117,16 +185,19 @@ def _chosen(format: Format, texts: Sequence[Text]) -> Text | None:
 
 
 def _may_be(format: Format, text: str) -> bool:
-    """Whether a text has a word that only this format has."""
-    names = [word.rpartition(".")[2].strip("*") for word in format.only]
+    """Whether a text has a word by which this format is recognised."""
+    words = (*format.only, *format.shared)
+    names = [(word.partition("=")[2] or word.rpartition(".")[2]).strip("*") for word in words]
     return any(name in text or name.replace("-", "_") in text for name in names)
 
 
-def claimed(format: Format, said: Text) -> str:
-    """The word of a text that only this format has, or nothing."""
-    for only in format.only:
-        for word in said.words:
-            if word == only or word.startswith(f"{only}.") or ("*" in only and fnmatchcase(word, only)):
+def claimed(words: Collection[str], said: Text) -> str:
+    """The first of some words that a text has, or nothing; `word=value` is one with a value like that."""
+    for only in words:
+        name, valued, value = only.partition("=")
+        for word, given in said.words.items():
+            found = word == name or word.startswith(f"{name}.") or ("*" in name and fnmatchcase(word, name))
+            if found and (not valued or fnmatchcase(str(given), value)):
                 return only
     return ""
 

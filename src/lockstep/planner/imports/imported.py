@@ -23,6 +23,8 @@ class Imported:
     words: Json = field(default_factory=dict)
     layout: Json = field(default_factory=dict)
     model: str | Model | None = None
+    called: str = ""
+    """What the file calls its model, where that names none that is known."""
     table: tuple[Row, ...] = ()
     """What became of every word of the file."""
     because: str = ""
@@ -35,6 +37,13 @@ class Imported:
     def degrees(self, **values: int) -> None:
         """Adds the degrees above one."""
         self.layout |= {name: value for name, value in values.items() if value > 1}
+
+    def offload_parameters(self) -> None:
+        """Parameters wait in host memory; stage 2, which keeps them for the backward pass, gathers them first."""
+        self.layout["offload"] = "parameters"
+        if self.layout.get("zero") == 2:
+            self.layout["zero"] = 3
+            self.words["reshard"] = False
 
     def finished(self, said: Said, because: str) -> Imported:
         """This, with what became of every word."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lockstep.planner.imports.shell import ASSIGNED, Word
@@ -28,7 +28,9 @@ MODULES = {
 BEGINS = {"accelerate": "launch", "tune": "run"}
 """The subcommand of a launcher that starts a run."""
 COMMANDS = {"swift", "megatron", "llamafactory-cli", "trl", "axolotl", "xtuner", "unsloth"}
-"""Programs whose first word says what to do."""
+"""Programs whose first word says what to do; some start a process on each device themselves."""
+VARIABLES = {"NPROC_PER_NODE": "nproc_per_node", "NNODES": "nnodes"}
+"""Variables before such a program that say how many."""
 WRAPPERS = {"sudo", "env", "nohup", "exec", "command", "time", "numactl", "nsys", "ncu", "timeout", "setsid", "nice",
             "stdbuf", "uv", "poetry", "pipenv", "conda", "run", "profile", "python", "python3", "eval"}  # fmt: skip
 CONTAINERS = {"docker", "podman", "singularity", "apptainer", "ssh", "kubectl", "enroot", "pdsh"}
@@ -54,6 +56,7 @@ class Launched:
 
     words: dict[str, Word] = field(default_factory=dict)
     current: str = ""
+    variables: dict[str, Word] = field(default_factory=dict)
 
     def named(self, name: str) -> str:
         """The full name of an option, with underscores."""
@@ -82,6 +85,10 @@ def launched(words: Sequence[Word]) -> tuple[dict[str, Word], Sequence[Word]]:
             found.current = name
             found.words["name"] = Word(name, word.line)
             place += 1 + (place + 1 < len(words) and words[place + 1].text == BEGINS.get(name))
+        elif ASSIGNED.match(word.text) and (variable := VARIABLES.get(word.text.partition("=")[0])):
+            found.variables[variable] = replace(word, text=word.text.partition("=")[2])
+            found.current = found.current or "wrapper"
+            place += 1
         elif name in WRAPPERS or re.fullmatch(r"python[\d.]*", name) or ASSIGNED.match(word.text):
             place += 1
             found.current = found.current if name.startswith("python") else found.current or "wrapper"
@@ -98,7 +105,9 @@ def launched(words: Sequence[Word]) -> tuple[dict[str, Word], Sequence[Word]]:
 def _started(found: Launched, program: Word, rest: Sequence[Word]) -> tuple[dict[str, Word], Sequence[Word]]:
     """The program, with its subcommand."""
     found.words["program"] = program
-    if program.text.rpartition("/")[2] in COMMANDS and rest and not rest[0].text.startswith("-"):
+    known = program.text.rpartition("/")[2] in COMMANDS
+    found.words = {**(found.variables if known else {}), **found.words}
+    if known and rest and not rest[0].text.startswith("-"):
         found.words["subcommand"] = rest[0]
         rest = rest[1:]
     return found.words, rest

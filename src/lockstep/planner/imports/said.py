@@ -21,6 +21,7 @@ from lockstep.planner.from_file import Row
 from lockstep.planner.imports.formats import Format, Unfit, converted, meaningful, parts
 from lockstep.planner.imports.text import Text, Unset
 
+UNDECIDED = "depends on what this file does not say; the software's default is taken"
 NOTHING_BESIDE = "has no effect beside the others"
 MOST_NAMED = 5
 """Words that one refusal names."""
@@ -41,6 +42,8 @@ class Said:
     noted: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Class and meaning of words that a reader decided on."""
     values: dict[str, Any] = field(default_factory=dict)
+    inner: dict[str, tuple[Row, ...]] = field(default_factory=dict)
+    """What became of the words of a section that another format reads, by its name."""
 
     def __post_init__(self) -> None:
         for word, value in self.text.words.items():
@@ -63,6 +66,10 @@ class Said:
         """Whether the file leaves it to the software."""
         return self.values.get(word) == "auto"
 
+    def undecided(self, *words: str) -> bool:
+        """Whether the file leaves one of some words to something else."""
+        return any(isinstance(self.text.words.get(word), Unset) for word in words)
+
     def leave(self, word: str, why: str) -> None:
         """Notes that the value of a word cannot be said here: `why` names what it changes."""
         self.noted[word] = ("unknown", f"not modelled: {why}")
@@ -70,6 +77,12 @@ class Said:
     def open(self, word: str, why: str) -> None:
         """Notes that a word leaves to other software what an answer had to assume."""
         self.noted[word] = ("yours", why)
+
+    def idle(self, section: str) -> None:
+        """Notes that the words of a section have no effect, apart from those that were asked for."""
+        for word in self.text.words:
+            if word.startswith(section) and word not in self.asked:
+                self.noted[word] = ("harmless", NOTHING_BESIDE)
 
     def contradiction(self, word: str, why: str) -> None:
         """Notes that a word contradicts another; `why` says which one counts."""
@@ -80,8 +93,11 @@ class Said:
         return BadInput(f"{word} {why}", self.text.where(word))
 
     def rows(self) -> tuple[Row, ...]:
-        """What became of every word, in the order of the file."""
-        return tuple(Row(word, value, *self._became(word, value)) for word, value in self.text.words.items())
+        """What became of every word, in the order of the file; words that other formats read stand last."""
+        sections = tuple(f"{section}." for section in self.inner)
+        own = {word: value for word, value in self.text.words.items() if not word.startswith(sections)}
+        found = (Row(word, value, *self._became(word, value)) for word, value in own.items())
+        return (*found, *(row for rows in self.inner.values() for row in rows))
 
     def _became(self, word: str, value: object) -> tuple[str, str]:
         known, _ = self.format.kind_of(word)
@@ -102,7 +118,7 @@ class Said:
         if known == "read":
             return ("read", self.format.read[word][1]) if word in self.asked else ("harmless", NOTHING_BESIDE)
         if known == "left out":
-            _, why, off = self.format.left_out[word]
+            why, off = self.format.what_is_left_out(word)
             off_here = self._off(word, off)
             return ("harmless", "at a value that changes nothing") if off_here else ("unknown", f"not modelled: {why}")
         if known == "yours":
@@ -135,6 +151,9 @@ class Said:
         """A value that a script does not say. Raises BadInput where it would change time or memory."""
         if word.startswith("launcher."):
             self.noted[word] = ("yours", "the script does not say it")
+            return None
+        if known in ("read", "left out") and self.text.shape == "yaml":
+            self.noted[word] = ("unknown", UNDECIDED)
             return None
         if known in ("read", "left out"):
             raise self.refuse(word, f"is {_short(str(value))}, which the script does not set: write its value")

@@ -26,6 +26,8 @@ WHOLE_VARIABLE = re.compile(r"\$\{?(\w+)(?:\[[@*]\])?\}?")
 HOLDS_OPTIONS = re.compile(r"arg|opt|param|flag|config|cmd|setting|extra", re.IGNORECASE)
 """Names of variables that hold options rather than a value."""
 PRINTS = ("echo", "printf", "cat", "tee", "log", "print")
+CONFIGURATIONS = (".yaml", ".yml", ".json")
+"""Files that a command may take in place of options."""
 SHELLS = ("bash", "sh", "zsh")
 MOST_NESTED = 4
 """Scripts within a word of a script."""
@@ -37,7 +39,8 @@ def commands(text: str, file: str) -> tuple[Text, ...]:
     shell = script_shell(text, file)
     found: list[list[Word]] = []
     for words in _commands(shell, lines_of(text), 0):
-        options = any(OPTION.match(one.text) or OVERRIDE.fullmatch(one.text) for one in words)
+        options = any(OPTION.match(one.text) or OVERRIDE.fullmatch(one.text) or one.text.endswith(CONFIGURATIONS)
+                      for one in words)  # fmt: skip
         if len(found) >= MOST_COMMANDS:
             raise shell.refuse(f"has more than the {MOST_COMMANDS} commands allowed", words[0].line)
         if words[0].text.startswith("--") and found and found[-1]:
@@ -109,7 +112,8 @@ def _text(words: list[Word], shell: Shell, raw: str) -> Text:
         word, place = rest[place], place + 1
         values: list[Word] = []
         if OPTION.match(word.text) or SHORT.fullmatch(word.text):
-            while place < len(rest) and _is_value(rest[place], values):
+            before = [word] if "=" in word.text else values
+            while place < len(rest) and _is_value(rest[place], before):
                 values.append(rest[place])
                 place += 1
             found.option(word, values)

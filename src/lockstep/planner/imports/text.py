@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from lockstep.documents import MAX_DEPTH, MAX_ITEMS, Locate, parse_json, parse_yaml
 from lockstep.errors import BadInput
@@ -22,6 +23,8 @@ SETTING = re.compile(r"^\s*[\"']?([\w.-]+)[\"']?\s*=(?!=)")
 KEY = re.compile(r"^(?:---|[\"']?[\w./-]+[\"']?\s*:(?:\s|$))")
 SHELL = re.compile(r"^\s*(?:export\s+)?[A-Za-z_]\w*\+?=(?! )")
 OPTION = re.compile(r"(?:^|[\s\"'(=])--[A-Za-z]", re.MULTILINE)
+STARTS = re.compile(r"\b(?:llamafactory-cli|axolotl)[ \t]+train[ \t]")
+"""A command that takes a configuration, and need have no options."""
 OVERRIDE = re.compile(r"[ \t][+~]{0,2}[A-Za-z_]\w*(?:\.\w+)+=\S")
 LOGS = (":::MLLOG", "_size ....")
 """What only logs hold: events of MLPerf, and the list of arguments that Megatron-LM prints."""
@@ -47,6 +50,8 @@ class Text:
     raw: str = field(default="", repr=False)
     branched: Mapping[str, str] = field(default_factory=dict)
     """Word of a script to what it is if a branch goes the other way, where that cannot be decided."""
+    folder: Path | None = None
+    """Where the file lies; None for one that is in memory."""
 
     def where(self, word: str) -> str:
         """The file and line of a word or of its section."""
@@ -66,12 +71,14 @@ def shape_of(text: str) -> str | None:
         stripped = line.strip()
         if not stripped or stripped.startswith(("#", "%")):
             continue
-        if TABLE.match(line) or (SETTING.match(line) and not (SHELL.match(line) and OPTION.search(text))):
+        if TABLE.match(line) or (
+            SETTING.match(line) and not (SHELL.match(line) and (OPTION.search(text) or STARTS.search(text)))
+        ):
             return "toml"
         if KEY.match(line):
             return "yaml"
         break
-    return "command" if OPTION.search(text) or OVERRIDE.search(text) else None
+    return "command" if any(one.search(text) for one in (OPTION, OVERRIDE, STARTS)) else None
 
 
 def mapping(text: str, file: str, shape: str) -> Text:

@@ -1,6 +1,8 @@
 """A configuration or log of other training software as MODEL: it stands for the words that it has.
 
     run.sh               Megatron-LM's arguments, which have the model too
+    lf.yaml              fine-tuning software's, which names its model: axolotl, LLaMA-Factory, TRL, ms-swift
+    configs.py::name     a function of Python that builds torchtitan's configuration
     llama3-8b@ds.json    a model, trained as that file has it; of DeepSpeed, Accelerate, torchtitan, Megatron-Bridge
 
 Words that are given with it go before its own. A cluster with a number of nodes goes before the number of processes
@@ -30,6 +32,8 @@ READ: ContextVar[tuple[str, ...]] = ContextVar("READ", default=())
 ACCEPT = "accept_unknown"
 """The keyword for unknown words of a file that are left out."""
 BESIDE = "@"
+FUNCTION = "::"
+"""Between a file of Python and the function in it that builds the configuration: configs.py::llama3_8b."""
 PLACED = ("stages", "mtp_stage", "vpp")
 """Words that mean something for one number of pipeline stages only."""
 
@@ -47,10 +51,9 @@ class RunFile:
         """The keywords of a function that takes `own`, with `given` before those of the file."""
         model = self.model or self.found.model
         if model is None:
-            raise BadInput(
-                f"{self.path} does not say which model is trained; give both, e.g. llama3-8b{BESIDE}{self.path}",
-                "MODEL",
-            )
+            called = self.found.called
+            why = f"trains {called}, whose shape is not known" if called else "does not say which model is trained"
+            raise BadInput(f"{self.path} {why}; give both, e.g. llama3-8b{BESIDE}{self.path}", "MODEL")
         said = {name: value for name, value in given.items() if value is not None and name != "model"}
         words = {"model": model, **self.found.words, **self._layout(said, chooses)}
         if ":" in str(said.get("cluster", "")):
@@ -101,16 +104,21 @@ def run_given(model: object, accepted: Collection[str] = ()) -> RunFile | None:
         return None
     name, _, beside = str(model).partition(BESIDE)
     if beside and not os.path.isfile(model):
-        if not os.path.isfile(beside):
+        if not _is_file(beside):
             return None
         found = read_run(beside, _model(name), accepted)
         if found is None:
             raise BadInput(f"{beside} is not a configuration or a log that is known", "MODEL")
         return RunFile(beside, found, name)
-    if not os.path.isfile(model):
+    if not _is_file(model):
         return None
     found = read_run(model, None, accepted)
     return None if found is None else RunFile(str(model), found)
+
+
+def _is_file(path: str | Path) -> bool:
+    """Whether there is a file, which may stand before the name of a function in it."""
+    return os.path.isfile(str(path).partition(FUNCTION)[0])
 
 
 def run_of(logs: Iterable[File]) -> tuple[File, RunFile] | None:

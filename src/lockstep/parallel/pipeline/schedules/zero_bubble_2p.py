@@ -2,7 +2,7 @@
 
     stage_s  = m (f + i + w) + (p - 1) max(0, f + i - 2 w)      no bubble when f = i = w
     makespan = longest of stage_s and m (f + i + w) + (p - 1) f    the devices start one after another
-    peak live micro-batches = min(m, 2p - 1) on every stage (activations held until W); 2p are allowed
+    peak live micro-batches = min(m, 2p - 1) on every stage (activations held until W); the paper allows 2p
 
 p stages, m micro-batches; f forward, i input-gradient and w weight-gradient part of the backward pass, in seconds. The
 forms are those of zb-h2. Exact for equal stages with f = i = w and m >= 2p - 1, where no order found beats it; for
@@ -26,8 +26,8 @@ def order(stages: int, microbatches: int, chunks: int = 1) -> Order:
 
 
 def tuned(stages: int, microbatches: int, times: Times) -> Order:
-    """The order for `times`."""
-    return tuned_order(stages, microbatches, times, 2 * stages)
+    """The order for `times`, of those that hold no more than `peak_live` says."""
+    return tuned_order(stages, microbatches, times, 2 * stages - 1)
 
 
 ZERO_BUBBLE_2P = register(

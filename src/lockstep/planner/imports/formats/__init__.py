@@ -13,6 +13,8 @@ pattern stands for anything. Formats of commands have the words of `shared/launc
 
     names                      a table of `export/arguments`: words of kind `parsed` have the kind that stands there; a
                                pattern of kind `parsed, else any` holds words of other releases too
+    shared                     words by which it is recognised where no format has words of its own
+    files                      names of DeepSpeed's configurations that the software brings, and what these say
     extends                    a format whose words it has too; its own go before
     like, fields, turned-off   its names are fields that stand for options of another format and have their class and
                                kind; fields that are called otherwise; options that are there where a field is false
@@ -23,7 +25,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase, translate
+from fnmatch import translate
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
@@ -131,10 +133,18 @@ class Format:
     yours: Mapping[str, str]
     extends: str = ""
     """The format whose words it has too."""
+    shared: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Name of a file that the software brings, and its ZeRO stage with what it offloads and whether it overlaps."""
     parsed: Mapping[str, str] = field(default_factory=dict)
     """Kinds of all names that the software's own parser has, for words of kind "parsed"."""
     options: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
     """Field to the option that it stands for, and whether that is there where the field is false."""
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The words by which it is recognised that have a value: programs that nothing else starts."""
+        return tuple(one for one in self.only if "=" in one)
 
     @cached_property
     def sections(self) -> frozenset[str]:
@@ -158,20 +168,28 @@ class Format:
             return "read", self.read[word][0]
         if word in self.left_out:
             return "left out", self.left_out[word][0]
-        named = (("harmless", self.harmless), ("yours", self.yours))
-        for name, patterns in named:
+        for name, patterns in (("harmless", self.harmless), ("yours", self.yours)):
             if word in patterns:
                 return name, patterns[word]
-        if not self._any_pattern.fullmatch(word):
-            return "unknown", "any"
-        return next((name, kind) for name, patterns in named for pattern, kind in patterns.items()
-                    if fnmatchcase(word, pattern))  # fmt: skip
+        return self._by_pattern(word)[:2]
+
+    def what_is_left_out(self, word: str) -> tuple[str, tuple[Any, ...]]:
+        """What a word under `left-out` changes, and the values with which it changes nothing."""
+        return self.left_out[word if word in self.left_out else self._by_pattern(word)[2]][1:]
+
+    def _by_pattern(self, word: str) -> tuple[str, str, str]:
+        """The class, the kind and the first pattern that a word has."""
+        regex, found = self._patterns
+        match = regex.fullmatch(word)
+        return ("unknown", "any", "") if match is None or match.lastindex is None else found[match.lastindex - 1]
 
     @cached_property
-    def _any_pattern(self) -> re.Pattern[str]:
-        """All patterns at once: a file may hold thousands of words that none of them has."""
-        patterns = [one for one in (*self.harmless, *self.yours) if "*" in one]
-        return re.compile("|".join(map(translate, patterns)) or r"(?!)")
+    def _patterns(self) -> tuple[re.Pattern[str], list[tuple[str, str, str]]]:
+        """All patterns at once, a group each: a file may hold thousands of words that only patterns have."""
+        kinds = {one: kind for one, (kind, *_) in self.left_out.items()}
+        named = (("left out", kinds), ("harmless", self.harmless), ("yours", self.yours))
+        found = [(name, kind, one) for name, kinds in named for one, kind in kinds.items() if "*" in one]
+        return re.compile("|".join(f"({translate(one)})" for _, _, one in found) or r"(?!)"), found
 
 
 @cache
@@ -195,7 +213,8 @@ def format_of(key: str) -> Format:
     harmless, yours = ({word: known(kind, word) for word, kind in data[part].items()} for part in ("harmless", "yours"))
     return Format(
         key, data["name"], data["software"], data["source"], tuple(data["shapes"]), tuple(data["only"]),
-        read, left, harmless, yours, data.get("extends", ""), parsed, data.get("options", {}),
+        read, left, harmless, yours, data.get("extends", ""), tuple(data.get("shared", ())), data.get("files", {}),
+        parsed, data.get("options", {}),
     )  # fmt: skip
 
 

@@ -1,0 +1,33 @@
+"""The model that a file names by a hub id or a path: the one of the catalog that has its shape."""
+
+from __future__ import annotations
+
+import re
+
+from lockstep.planner.imports.imported import Imported
+from lockstep.planner.imports.said import Said
+from lockstep.workload import Model, model, names
+from lockstep.workload.hub import hub_names
+
+SAME_SHAPE = {"hf", "instruct", "it", "chat", "base", "meta", "fp16", "bf16", "2407", "bnb", "4bit", "mcore"}
+"""Parts of a name that change no shape."""
+
+
+def catalogued(name: str) -> str | None:
+    """The catalog's name of the model with that hub id, or at the end of that path; None where it has none."""
+    if (found := hub_names().get(name.lower())) is not None:
+        return found
+    parts = re.split(r"[-_]", name.rstrip("/").rpartition("/")[2].lower())
+    plain = "".join(part for part in parts if part not in SAME_SHAPE)
+    return next((one for one in names() if re.sub(r"[-_]", "", one) == plain), None)
+
+
+def name_model(found: Imported, said: Said, word: str, given: Model | None) -> None:
+    """Sets the model of a run: the one that is given, else the one that `word` names."""
+    called = said[word]
+    name = catalogued(called) if called else None
+    found.model = given if given is not None else name
+    if called and given is None and name is None:
+        said.leave(word, "a model that the catalog does not have: give MODEL@FILE")
+    elif given is not None and name is not None and model(name) != given:
+        said.contradiction(word, f"{given.name} counts, which is given beside the file")

@@ -1,0 +1,57 @@
+"""`started`: a configuration that a command names, with the options of the command over it.
+
+    llamafactory-cli train f.yaml learning_rate=1e-5
+    axolotl train f.yml --micro-batch-size 2
+    trl sft --config f.yaml --max_length 4096
+
+The file must lie at its path from the script, or beside the script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lockstep.errors import BadInput
+from lockstep.planner.imports.beside import beside
+from lockstep.planner.imports.script import CONFIGURATIONS
+from lockstep.planner.imports.text import Text
+
+PROGRAMS = ("llamafactory-cli", "lmf", "axolotl", "axolotl.cli.train")
+"""Programs whose first argument is a configuration."""
+OPTION = "config"
+ARGUMENTS = "launcher.arguments"
+
+
+def started(texts: Sequence[Text]) -> Text | None:
+    """The configuration that the first of some commands names; None where none names one.
+
+    Raises BadInput, located at the command, for a file that does not lie beside it or is none.
+    """
+    for text in texts:
+        word, named = _named(text)
+        if named:
+            found = beside(text, named)
+            if found is not None:
+                return _over(found, text)
+            if word == ARGUMENTS or str(text.words.get("launcher.program")) == "trl":
+                raise BadInput(f"{named[:80]} does not lie beside the command that starts it", text.where(word))
+    return None
+
+
+def _named(text: Text) -> tuple[str, str]:
+    """The word of a command that names a configuration, and the name."""
+    program = str(text.words.get("launcher.program", "")).rpartition("/")[2]
+    arguments = text.words.get(ARGUMENTS)
+    if program in PROGRAMS and isinstance(arguments, list) and str(arguments[0]).endswith(CONFIGURATIONS):
+        return ARGUMENTS, str(arguments[0])
+    given = str(text.words.get(OPTION, ""))
+    return OPTION, given if given.endswith(CONFIGURATIONS) else ""
+
+
+def _over(found: Text, command: Text) -> Text:
+    """A configuration with the options of a command over it."""
+    given = {word: value for word, value in command.words.items() if word not in (OPTION, ARGUMENTS)}
+    options = {word if word.startswith("launcher.") else word.replace("-", "_"): value for word, value in given.items()}
+    lines = {word: line for word, line in found.lines.items() if word not in options}
+    return replace(found, words={**found.words, **options}, lines=lines, repeated=command.repeated)

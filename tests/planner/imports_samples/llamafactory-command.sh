@@ -1,0 +1,22 @@
+NPROC_PER_NODE=4 llamafactory-cli train \
+    --stage sft \
+    --do_train \
+    --model_name_or_path meta-llama/Llama-2-7b-hf \
+    --dataset alpaca_en_demo \
+    --dataset_dir data \
+    --template llama2 \
+    --finetuning_type lora \
+    --lora_target q_proj,v_proj,embed_tokens \
+    --output_dir out \
+    --overwrite_cache \
+    --per_device_train_batch_size 4 \
+    --gradient_accumulation_steps 4 \
+    --lr_scheduler_type cosine \
+    --logging_steps 10 \
+    --save_steps 1000 \
+    --learning_rate 5e-5 \
+    --num_train_epochs 3.0 \
+    --plot_loss \
+    --quantization_bit 8 \
+    --deepspeed ds_z2_config.json \
+    --fp16
