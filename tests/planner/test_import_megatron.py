@@ -163,6 +163,14 @@ def test_a_number_of_processes_that_the_layout_does_not_divide_is_left_to_the_cl
     assert any("launcher.nproc_per_node" in one for one in found.assumptions())
 
 
+@pytest.mark.parametrize(("kind", "overlaps"), [("pretrain", True), ("sft", False), ("peft", False)])
+def test_what_overrides_leave_out_is_what_recipes_have(kind: str, overlaps: bool) -> None:
+    text = f"torchrun run_recipe.py --recipe llama3_8b_{kind}_config model.tensor_model_parallel_size=2\n"
+    found = recognised(text, "run.sh")
+    assert found is not None
+    assert (found.layout["zero"], found.words.get("overlap", True)) == (1, overlaps)
+
+
 def test_a_key_without_a_name_is_shown() -> None:
     found = recognised(
         ':::MLLOG {"key": "submission_benchmark", "value": "gpt3"}\n:::MLLOG {"key": "", "value": 2}\n', "a"

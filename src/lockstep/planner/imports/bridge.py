@@ -21,7 +21,7 @@ RECIPE = re.compile(
     r"(?:\w+?_)?(bf16|fp16)(?:_with_(?:fp8_(delayed|current|subchannel)_scaling|(mxfp8)|(nvfp4)))?_mixed"
 )
 RECIPES = ("use-distributed-optimizer", "overlap-grad-reduce", "overlap-param-gather")
-"""On in every recipe."""
+"""On in every recipe over which overrides stand; fine-tuning has the first alone (recipes/common.py)."""
 SHAPE = ("num_layers", "hidden_size", "num_attention_heads", "num_moe_experts", "ffn_hidden_size", "num_query_groups")
 """Fields with which a recipe's model is another one."""
 PARTS = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
@@ -36,8 +36,8 @@ def bridge(said: Said, name: str, model: Model | None) -> Imported:
     words: dict[str, Any] = {option: _value(said, word) for option, word in names.items()}
     words = {option: value for option, value in words.items() if value is not None} | _precision(said)
     if not any(word.startswith("ddp._target_") for word in said.text.words):
-        # Overrides stand over a recipe, all of which shard and overlap (recipes: DistributedDataParallelConfig).
-        words = {option: True for option in RECIPES if not _says(said, option)} | words
+        tunes = re.search(r"sft|peft|finetune", said["recipe"] or "") is not None
+        words = {option: True for option in RECIPES[: 1 if tunes else None] if not _says(said, option)} | words
     activation = said["model.activation_func._target_"]
     if activation is not None and "squared_relu" in activation:
         words["squared-relu"] = True
