@@ -163,6 +163,14 @@ def test_a_number_of_processes_that_the_layout_does_not_divide_is_left_to_the_cl
     assert any("launcher.nproc_per_node" in one for one in found.assumptions())
 
 
+def test_a_key_without_a_name_is_shown() -> None:
+    found = recognised(
+        ':::MLLOG {"key": "submission_benchmark", "value": "gpt3"}\n:::MLLOG {"key": "", "value": 2}\n', "a"
+    )
+    assert found is not None
+    assert [row.word for row in found.table if row.kind == "unknown"] == [""]
+
+
 SHAPE = "--num-layers 8 --hidden-size 512 --num-attention-heads 8 --vocab-size 32000 --seq-length 1024 --bf16"
 
 

@@ -165,7 +165,7 @@ class Said:
         unknown = [word for word, kind in classes.items() if kind == "unknown" and not self._is_accepted(word)]
         if len(unknown) > MOST_UNKNOWN:
             raise self.refuse(unknown[0], f"and {len(unknown) - 1:,} other words are none of {self.format.software}")
-        found = [word for word in unknown if word[0] != "$" and (parts(word) & meaningful() or self._near(word))]
+        found = [word for word in unknown if word[:1] != "$" and (parts(word) & meaningful() or self._near(word))]
         if not found:
             return
         word, near = found[0], self._near(found[0])
