@@ -405,3 +405,13 @@ def test_scales_of_fp8_go_to_megatron_and_back_and_come_from_torchtitan(tmp_path
         text += f'[parallelism]\ndata_parallel_shard_degree = -1\n[float8]\nrecipe_name = "{name}"\n'
         (file := tmp_path / f"{name}.toml").write_text(text, encoding="utf-8")
         assert lockstep.estimate(f"llama3-8b@{file}", "dgx-h100:1").job.recipe.scaling == wanted
+
+
+def test_states_are_shared_among_the_ranks_that_there_are(tmp_path: Path) -> None:
+    """Megatron-LM takes its distributed optimizer with one replica too, where it shares nothing."""
+    file = tmp_path / "run.sh"
+    file.write_text(SCRIPT.replace("${PP:-4}", "1").replace("--num-layers-per-virtual-pipeline-stage 5", ""))
+    assert lockstep.estimate(file, "dgx-h100:1").layout == Layout(
+        tp=8, sequence_parallel=True, recompute="selective", zero=0
+    )
+    assert lockstep.estimate(file, "dgx-h100:2").layout.zero == 1

@@ -66,7 +66,7 @@ class FromFile(str):
         """For what the file was taken and why, and how many of its words became what."""
         found = Counter(row.kind for row in self.table)
         each = ", ".join(f"{found[kind]} {said}" for kind, said in COUNTED.items() if found[kind])
-        known = f"{self.source.file} is {self.source.format}, recognised by {self.source.recognised_by}"
+        known = f"{self.source.file} was read as {self.source.format}, recognised by {self.source.recognised_by}"
         return f"{known}: {len(self.table)} words, {each}."
 
     def before_the_verdict(self) -> Iterator[str]:

@@ -153,8 +153,8 @@ def _configurations() -> Mapping[str, Json]:
 def _model(found: Imported, said: Said, given: Model | None) -> None:
     """The model: by its flavor and module, by the name of the configuration, or by the folder of its files."""
     names = [one for one in _names(said) if older.catalog_name(one)]
-    word = next(one for one in ("model_spec.0", "model_spec.flavor", "config", "python.function", "hf_assets_path", "module")
-                if one in said or one == "module")  # fmt: skip
+    said_by = ("model_spec.0", "model_spec.flavor", "config", "python.function", "hf_assets_path")
+    word = next((one for one in said_by if one in said), "module")
     folder = said["hf_assets_path"]
     if not names and folder and (name := catalogued(folder)) is not None:
         names = [name]

@@ -34,6 +34,7 @@ ACCEPT = "accept_unknown"
 BESIDE = "@"
 FUNCTION = "::"
 """Between a file of Python and the function in it that builds the configuration: configs.py::llama3_8b."""
+SPLITS = ("tp", "pp", "cp", "dp", "zero")
 PLACED = ("stages", "mtp_stage", "vpp")
 """Words that mean something for one number of pipeline stages only."""
 
@@ -71,14 +72,19 @@ class RunFile:
 
     def _followed(self, words: Json, said: Json) -> Json:
         """Words that follow from the number of devices, once there is a cluster."""
-        if not any(callable(value) for value in words.values()):
-            return words
         if "cluster" not in said:
             return {name: value for name, value in words.items() if not callable(value)}
+        if not words.get("zero") and not any(callable(value) for value in words.values()):
+            return words
         from lockstep.verbs.words.question import read_cluster
 
         devices = read_cluster(said["cluster"], said.get("gpus", words.get("gpus"))).num_devices
-        return {name: value(devices) if callable(value) else value for name, value in words.items()}
+        found = {name: value(devices) if callable(value) else value for name, value in words.items()}
+        one_rank = devices == self.found.dense_ranks and "cp" not in self.found.layout and not set(SPLITS) & set(said)
+        if one_rank and "offload" not in found:
+            # Software shares states among the ranks that there are; of one rank nothing is shared.
+            found = {name: value for name, value in found.items() if name not in ("zero", "shard")}
+        return found
 
     @contextmanager
     def located(self, given: Json) -> Iterator[None]:
