@@ -19,7 +19,7 @@ LOUD = ("unknown", "contradictory")
 COUNTED = {"read": "read", "harmless": "harmless", "yours": "for you to decide", "unknown": "left out",
            "contradictory": "contradictory"}  # fmt: skip
 MOST_SAID = 12
-"""Words that are said before a verdict, each on a line."""
+"""Words that are said before a verdict with the reason, each on a line; of more, the names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class FromFile(str):
         for row in loud[:MOST_SAID]:
             yield f"  {row.word} {str(row.value)[:40]}: {row.kind}, {row.meaning}"
         if len(loud) > MOST_SAID:
-            yield f"  and {len(loud) - MOST_SAID} more; --json has every word"
+            yield f"  and also {', '.join(row.word for row in loud[MOST_SAID:])}"
 
 
 def from_file(job: Job) -> FromFile | None:
