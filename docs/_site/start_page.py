@@ -17,7 +17,7 @@ CONTENTS = {
         use/add-your-own use/lists use/engines use/which-cluster use/programs use/simulate use/campaign use/checkpoint
         use/cases use/converge use/claims use/sweeps use/measure use/diagnose use/rig use/train use/runs use/python""",
     "Reference": """reference/glossary reference/api reference/formulas reference/json reference/experiments
-        reference/claims""",
+        reference/configurations reference/claims""",
     "Validation": "trust validation case-studies validation-rig errata",
     "Project": "decisions/index /CONTRIBUTING /CHANGELOG /SECURITY",
 }

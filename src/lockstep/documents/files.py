@@ -22,13 +22,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BufferedReader, BytesIO, FileIO, RawIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
+from typing import Any, BinaryIO, TypeAlias, cast
 
 from lockstep.errors import BadInput
 from lockstep.units import format_size
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 # Missing on Windows, where opening a named pipe by such a path is not possible.
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
@@ -82,7 +79,7 @@ def open_file(path: File) -> BufferedReader:
 class _Located(FileIO):
     """A file whose errors while it is read name it, as those of opening it do."""
 
-    def readinto(self, buffer: WriteableBuffer, /) -> int | None:
+    def readinto(self, buffer: Any, /) -> int | None:
         with _explained(str(self.name)):
             return super().readinto(buffer)
 
