@@ -15,6 +15,7 @@
     unknown: [what is not published]
     assumed: [what was assumed instead]
 
+`masked_language_head: true` gives an encoder the head with which it is pre-trained, priced on every token.
 `layout: unknown` leaves the layout to the planner, a word of it that is `unknown` leaves that one. `devices`, `recipe`
 and words of `layout` may be given for one stretch, and one that is a benchmark beside the run is `apart`. A published
 duration says whether `downtime` is in it. `pace: STUDY` names a run of the same software on the same devices: what that
@@ -24,6 +25,7 @@ one measured says how fast the kernels are, so that this one tests the rest. Tho
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -40,6 +42,7 @@ from lockstep.stacks import DEFAULT
 from lockstep.types.plain import Json
 from lockstep.units import parse_count
 from lockstep.validation.cases.study import DURATIONS, QUANTITIES, Published, Ramp, Stretch, Study
+from lockstep.workload import Model, Transformer
 from lockstep.workload import model as find_model
 
 UNKNOWN = "unknown"
@@ -120,6 +123,7 @@ class StudyEntry(Strict):
 
     title: str
     model: str
+    masked_language_head: bool = False
     cluster: str
     devices: Whole | None = None
     recipe: RecipeWords = RecipeWords()
@@ -143,7 +147,7 @@ def read_study(path: str | Path) -> Study:
     return Study(
         name=Path(path).stem,
         title=given.title,
-        model=find_model(given.model),
+        model=_model(given),
         cluster=given.cluster,
         stretches=stretches,
         published=tuple(_published(row, names, locate("published", i)) for i, row in enumerate(given.published)),
@@ -152,6 +156,14 @@ def read_study(path: str | Path) -> Study:
         unknown=tuple(given.unknown),
         assumed=tuple(given.assumed),
     )
+
+
+def _model(given: StudyEntry) -> Model:
+    """The model that is trained: the catalog's encoders have no head."""
+    found = find_model(given.model)
+    if given.masked_language_head and isinstance(found, Transformer):
+        return replace(found, mlm_head=True, head_bias=True)
+    return found
 
 
 def _stretch(given: StudyEntry, index: int, locate: Locate) -> Stretch:
