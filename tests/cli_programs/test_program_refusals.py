@@ -40,7 +40,7 @@ REFUSED: list[tuple[str, tuple[str, ...]]] = [
     ("--stages", ("pipeline", "--microbatches", "8")),
     ("--microbatches", ("pipeline", "--stages", "4", "--microbatches", "1e8")),
     ("--schedule", ("pipeline", "--stages", "4", "--microbatches", "8", "--schedule", "2f2b")),
-    ("--schedule", ("pipeline", "--stages", "4", "--microbatches", "6", "--schedule", "interleaved")),
+    ("--schedule", ("pipeline", "--stages", "4", "--microbatches", "9", "--schedule", "interleaved")),
     ("--forward-s", ("pipeline", "--stages", "4", "--microbatches", "8", "--forward-s", "1,2")),
     ("--forward-s", ("pipeline", "--stages", "4", "--microbatches", "8", "--forward-s", "0", "--backward-s", "0")),
     ("--backward-s", ("pipeline", "--stages", "4", "--microbatches", "8", "--backward-s", "5GB")),
