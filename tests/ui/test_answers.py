@@ -162,7 +162,7 @@ def test_the_layout_shown_is_the_plans(more: dict[str, str], client: Client) -> 
 SAFE = {
     "", "A", "B", "C", "D", "E", "F", "FRAC", "G", "ID", "K", "KIND", "KIND=NAME,...", "L", "LAW", "LEVEL", "M",
     "MODEL", "N", "N,N,...", "N-N", "N=FILE,...", "NAME", "O", "P", "R", "S", "SOFTWARE", "T", "TEXT", "TIME", "V", "W",
-    "W=N,...", "WHAT", "X", "Z",
+    "W=N,...", "WHAT", "WORD,...", "X", "Z",
 }  # fmt: skip
 """What a word of an address may stand for: no file that is opened, no folder, no other machine. Edit it on purpose.
 
