@@ -65,14 +65,13 @@ class Utilisation:
         return _named("MFU", self.notes(self.counted))
 
     @property
-    def marked(self) -> str:
-        """MFU as a number, with the same beside it."""
-        return _named(format_frac(self.mfu_frac), self.notes(self.counted))
+    def peak(self) -> str:
+        """Of which peak it is, empty where that is half precision's."""
+        return "" if self.dtype in HALF else f"of the {self.dtype} peak"
 
     def notes(self, counted: str) -> str:
         """What has to be known to read MFU, with `counted` of attention."""
-        peak = "" if self.dtype in HALF else f"of the {self.dtype} peak"
-        return "; ".join(filter(None, (peak, counted)))
+        return "; ".join(filter(None, (self.peak, counted)))
 
     def longer(self, times: float) -> Utilisation:
         """That of the same step where it takes `times` as long."""

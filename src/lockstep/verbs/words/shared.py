@@ -67,7 +67,7 @@ class QuestionWords(RecipeWords, total=False):
         Option(
             "WORD,...",
             "Unknown words of a configuration of other software, given as MODEL, that are left out; * stands for any "
-            "letters. (default: unknown words whose names are like those that change time or memory are refused)",
+            "letters. Without it, unknown words whose names are like those that change time or memory are refused.",
         ),
     ]
     gpus: Annotated[Quantity | None, Option("N", "Number of devices, instead of the number of nodes in --cluster.")]

@@ -20,12 +20,18 @@ if TYPE_CHECKING:
 def mfu_column(several: Sequence[Utilisation]) -> tuple[str, list[str]]:
     """A note on a column of MFUs, empty where none is needed, and its cells.
 
-    The note says what all of them count; where they count different things, each cell says what its own does.
+    The note says what all of them count, each cell what others count differently.
     """
-    names = {one.name for one in several}
-    if len(names) > 1:
-        return "", [one.marked for one in several]
-    return "".join(names - {"MFU"}), [format_frac(one.mfu_frac) for one in several]
+    kinds = list(zip(*((one.peak, one.counted) for one in several), strict=True))
+    shared = "; ".join(filter(None, (said[0] for said in kinds if len(set(said)) == 1)))
+    own = zip(*(said for said in kinds if len(set(said)) > 1), strict=True)
+    cells = [format_frac(one.mfu_frac) for one in several]
+    marks = ["; ".join(filter(None, said)) for said in own] or [""] * len(cells)
+    return _marked("MFU", shared) if shared else "", list(map(_marked, cells, marks))
+
+
+def _marked(what: str, note: str) -> str:
+    return f"{what} ({note})" if note else what
 
 
 def notes(*several: str) -> str:
