@@ -137,11 +137,11 @@ def test_a_knob_stands_at_an_end_only_where_there_is_nothing_beyond(name: str) -
 
 
 def test_what_cannot_be_played_leaves_the_knobs(client: Client) -> None:
-    words = {"play": "schedule", "schedule": "interleaved", "stages": "16", "microbatches": "8"}
+    words = {"play": "schedule", "schedule": "dualpipe-v", "stages": "16", "microbatches": "8"}
     found = client.json("/data/play", words)["data"]
-    assert [knob["value"] for knob in found["knobs"]] == ["interleaved", "16", "8", "0s"]
+    assert [knob["value"] for knob in found["knobs"]] == ["dualpipe-v", "16", "8", "0s"]
     with pytest.raises(BadInput) as no:
-        lockstep.pipeline(stages=16, microbatches=8, schedule="interleaved")
+        lockstep.pipeline(stages=16, microbatches=8, schedule="dualpipe-v")
     assert found["blocks"][1]["text"] == no.value.message
     assert not found["picture"]
     assert client.ask(f"/play.json?{urlencode(words)}").status == 422
