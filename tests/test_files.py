@@ -198,3 +198,32 @@ def test_pipes_and_links_named_as_a_run_folder_stop_no_run(tmp_path: Path, monke
         assert not (tmp_path / f"{PREFIX}dead").exists()
     assert kept.is_dir()
     assert (tmp_path / f"{PREFIX}pipe").is_fifo()
+
+
+LONG = "a" * 5000
+QUESTION = ("estimate", "llama3-8b", "-c", "dgx-h100:1", "--batch", "8,16")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("sweeps", "show", LONG),
+        ("sweeps", "list", LONG),
+        ("diagnose", LONG),
+        (*QUESTION, "--store", LONG),
+        ("runs", "list", "--runs", LONG),
+        ("memory", f"llama3-8b@{LONG}", "-c", "dgx-h100:1"),
+    ],
+    ids=lambda arguments: " ".join(arguments)[:14],
+)
+def test_a_name_that_is_too_long_for_the_system_is_refused(arguments: tuple[str, ...]) -> None:
+    assert run(*arguments).refusal()
+
+
+def test_files_that_name_others_by_names_that_are_too_long_are_answered(tmp_path: Path) -> None:
+    tune, plan = tmp_path / "tune.yaml", tmp_path / "plan.yaml"
+    tune.write_text(f"base_model: meta-llama/Meta-Llama-3-8B\nmicro_batch_size: 1\ndeepspeed: {LONG}.json\n")
+    plan.write_text(f"schema: 1\nkind: plan\nmodel: {LONG}\ncluster: dgx-h100:1\nquestion: {{batch: 8}}\nlayout: {{}}")
+    told = " ".join(run("memory", str(tune), "-c", "dgx-h100:1").out.split())
+    assert "not modelled: states sharded as another file says" in told
+    assert run("estimate", str(plan)).refusal()

@@ -117,3 +117,9 @@ def test_files_named_in_the_sources_exist() -> None:
     found = {(said, file) for file in FILES for said in named.findall(file.read_text("utf-8"))}
     assert len(found) > 10
     assert {said: name(file) for said, file in found if not (ROOT / said).exists()} == {}
+
+
+def test_paths_are_asked_for_without_an_error_of_the_system() -> None:
+    """`Path.is_file` and its kin raise for a name that is too long, where those of `os.path` say no."""
+    asked = re.compile(r".*\.(?:is_file|is_dir|exists)\(\).*")
+    assert not [f"{path.name}: {line}" for path in FILES for line in asked.findall(path.read_text(encoding="utf-8"))]

@@ -128,7 +128,7 @@ def writable(path: str | Path, where: str) -> Path:
             raise BadInput(f"cannot write {str(path)!r}: it {_kind(found.st_mode)}", where)
         allowed = os.access(wanted, os.W_OK)
     except FileNotFoundError:
-        if not wanted.parent.is_dir():
+        if not os.path.isdir(wanted.parent):
             raise BadInput(f"the folder {str(wanted.parent)!r} does not exist", where) from None
         allowed = True
     except BadInput:

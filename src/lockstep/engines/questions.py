@@ -50,7 +50,7 @@ def tree_digest(folder: Path) -> str:
     """A short digest of the names and contents of all files in a folder, compiled ones left out."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
+        if os.path.isfile(path) and "__pycache__" not in path.parts:
             digest.update(f"{path.relative_to(folder).as_posix()} {_digest(str(path))}\n".encode())
     return digest.hexdigest()[:DIGEST_B]
 

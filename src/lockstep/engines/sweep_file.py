@@ -55,7 +55,7 @@ class SweepFile:
         self._places: dict[bytes, int] = {}
         self._damaged: list[tuple[int, int]] = []
         self._end, self._handle = 0, -1
-        if not writes and not path.is_file():
+        if not writes and not os.path.isfile(path):
             raise BadInput(f"no sweep is kept in {str(path)!r}", "SWEEP")
         with self._located():
             if writes:

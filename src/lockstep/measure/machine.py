@@ -68,7 +68,7 @@ def this_machine(*, loopback: bool = True) -> Machine:
         processor=_processor(),
         cores=usable_cores(),
         scheduling=scheduling_class(),
-        congestion_control=CONGESTION.read_text(encoding="ascii").strip() if CONGESTION.exists() else None,
+        congestion_control=CONGESTION.read_text(encoding="ascii").strip() if os.path.exists(CONGESTION) else None,
         torch=str(torch.__version__),
         loopback=loopback,
     )
@@ -161,7 +161,7 @@ def gather_sites(rank: Rank) -> Sites:
     import torch.distributed as dist
 
     clock = rank.clock.name(rank.number)
-    network = f"{clock} {os.readlink(NETWORK) if NETWORK.exists() else ''}"
+    network = f"{clock} {os.readlink(NETWORK) if os.path.exists(NETWORK) else ''}"
     found: list[tuple[str, str]] = [(clock, network)] * rank.ranks
     dist.all_gather_object(found, (clock, network))
     return Sites(tuple(clock for clock, _ in found), tuple(network for _, network in found))

@@ -103,7 +103,7 @@ def append(handle: int, lines: bytes) -> None:
 
 def cut_torn_tail(path: Path) -> None:
     """Removes a last line without its end, so that the next one does not continue it."""
-    if path.exists():
+    if os.path.exists(path):
         text = read_bytes(path, MOST_LINES_B)
         whole = text.rfind(b"\n") + 1
         if whole < len(text):

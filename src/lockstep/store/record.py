@@ -49,7 +49,7 @@ def alive(pid: object, began: object) -> bool:
     """Whether process `pid` runs and is the one that began then."""
     if not isinstance(pid, int) or pid <= 0:
         return False
-    if Path("/proc/self/stat").exists():
+    if os.path.exists("/proc/self/stat"):
         return began != "" and started(pid) == began
     try:
         os.kill(pid, 0)

@@ -21,7 +21,7 @@ from lockstep.layout import Job, Layout, Recipe
 from lockstep.stacks import stack
 from lockstep.types.plain import Json
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
-from lockstep.workload import Transformer, model
+from lockstep.workload import model, with_masked_language_head
 
 SOURCE = "NVIDIA/DeepLearningExamples, PyTorch/LanguageModeling/BERT/README.md: pre-training, phase 1"
 FILE = "bert_and_deepspeed.csv"
@@ -62,14 +62,6 @@ def _why_not(row: dict[str, str]) -> str:
     return "samples binned by length" if row["seq_len"] == "512" else ""
 
 
-def _pre_trained() -> Transformer:
-    """BERT-Large with its masked-language head; the catalog's has the pooler alone."""
-    found = model("bert-large")
-    if not isinstance(found, Transformer):
-        raise TypeError("bert-large is a transformer")
-    return replace(found, mlm_head=True, head_bias=True)
-
-
 def _case(row: dict[str, str]) -> Case:
     devices, micro_batch = int(row["n_gpus"]), int(row["per_gpu_batch"])
     recipe = Recipe.by(
@@ -80,7 +72,7 @@ def _case(row: dict[str, str]) -> Case:
         row=f"{row['row_id']} bert-large seq {row['seq_len']} x{devices} {kind} {row['precision']}",
         quantity="step_time_s",
         measured=float(row["step_time_s"]),
-        job=Job(_pre_trained(), recipe, devices),
+        job=Job(with_masked_language_head(model("bert-large")), recipe, devices),
         cluster=cluster("dgx-a100-80gb" if kind == "A100" else "dgx-v100", gpus=devices),
         layout=Layout(dp=devices, micro_batch=micro_batch),
         predict=step_time_s,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from importlib import import_module
@@ -170,7 +171,7 @@ def _kept(path: Path) -> Kept | None:
     from lockstep.engines import SweepFile
 
     try:
-        if not path.is_file():
+        if not os.path.isfile(path):
             return None
         with SweepFile(path, writes=False) as file:
             about, known, damaged, has_digests = file.about, len(file), file.damaged, file.has_digests

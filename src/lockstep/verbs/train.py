@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -104,7 +105,7 @@ class Training(Shown):
         if self.profile is None or not self.runs:
             return None
         files = [self.profile / PROFILE.format(rank) for rank in range(self.runs[0].ranks)]
-        there = [file for file in files if file.is_file()]
+        there = [file for file in files if os.path.isfile(file)]
         return diagnose(there) if there else None
 
     @property
@@ -347,7 +348,7 @@ def _curves(folder: str | Path | None) -> Path | None:
     if folder is None:
         return None
     path = named_folder(folder, "--tensorboard")
-    if path.exists() and not path.is_dir():
+    if os.path.exists(path) and not os.path.isdir(path):
         raise BadInput(f"{str(path)!r} is a file; name a folder", "--tensorboard")
     try:
         path.mkdir(parents=True, exist_ok=True)

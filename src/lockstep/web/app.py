@@ -18,6 +18,7 @@ import asyncio
 import gc
 import hashlib
 import json
+import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -115,7 +116,7 @@ def application(server: Server) -> Starlette:
         Route("/drop", drop, methods=["POST"]),
         Route("/drop/measured", drop, methods=["POST"]),
         Mount("/static", StaticFiles(directory=PAGE)),
-        *([Mount("/views", StaticFiles(directory=VIEWS))] if VIEWS.is_dir() else []),
+        *([Mount("/views", StaticFiles(directory=VIEWS))] if os.path.isdir(VIEWS) else []),
         Route("/stream/{name}", stream),
         Route("/{when}/{name}", data),
         Route("/{name}", show),

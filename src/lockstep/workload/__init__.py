@@ -28,6 +28,7 @@ from lockstep.workload.architecture import (
     Model,
     Rotary,
     Transformer,
+    with_masked_language_head,
 )
 from lockstep.workload.catalog import (
     entries,
@@ -160,4 +161,5 @@ __all__ = [
     "recompute_code",
     "spread_activation_B",
     "training_flops",
+    "with_masked_language_head",
 ]

@@ -7,7 +7,7 @@ the field, what it holds and what would be allowed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -394,6 +394,11 @@ def _kinds(model: Transformer) -> tuple[LayerKind, ...]:
 
 
 Model = Transformer | ConvNet
+
+
+def with_masked_language_head(model: Model) -> Model:
+    """An encoder with the head over the vocabulary with which it is pre-trained; a ConvNet as it is."""
+    return replace(model, mlm_head=True, head_bias=True) if isinstance(model, Transformer) else model
 
 
 def to_dict(model: Model) -> dict[str, Any]:

@@ -240,6 +240,12 @@ def source_ids() -> dict[str, str]:
     return found
 
 
+def of_hub_id(hub_id: str) -> str | None:
+    """The catalog's name of the model with that hub id, or with the name that it ends with; None where it has none."""
+    lowered = hub_id.lower()
+    return hub_names().get(lowered) or source_ids().get(lowered) or known_name(hub_id.partition("/")[2])
+
+
 def _of_hub(hub_id: str) -> Model:
     """The model of a hub id: its config.json in the local cache, else the catalog's model of its shape."""
     from lockstep.workload.huggingface import read_config
@@ -247,8 +253,7 @@ def _of_hub(hub_id: str) -> Model:
     found = cached_config(hub_id)
     if found is not None:
         return replace(read_config(found), name=hub_id)
-    lowered = hub_id.lower()
-    name = hub_names().get(lowered) or source_ids().get(lowered) or known_name(hub_id.partition("/")[2])
+    name = of_hub_id(hub_id)
     if name is not None:
         return entry(name).model
     why = architecture(hub_id.partition("/")[2])

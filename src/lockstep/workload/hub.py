@@ -45,7 +45,7 @@ def cached_config(hub_id: str) -> Path | None:
         if folder is None:
             return None
         main = folder / "refs" / "main"
-        revision = main.read_text(encoding="utf-8").strip() if main.is_file() else ""
+        revision = main.read_text(encoding="utf-8").strip() if os.path.isfile(main) else ""
         there = [found for one in folder.glob("snapshots/*") if (found := config_in(one)) is not None]
         snapshots = sorted(there, key=lambda path: path.stat().st_mtime)
     except (OSError, UnicodeDecodeError):

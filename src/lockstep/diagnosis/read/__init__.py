@@ -8,6 +8,7 @@ names. Every failure is a `BadInput` located at the path, with line or byte wher
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,10 +86,10 @@ def find(given: Sequence[str | Path | Known]) -> list[Known]:
 
 def _files(path: Path) -> Iterator[Path]:
     """A file, or the visible files below a folder."""
-    if not path.is_dir():
+    if not os.path.isdir(path):
         yield path
         return
-    found = sorted(one for one in path.rglob("*") if one.is_file() and not one.name.startswith("."))
+    found = sorted(one for one in path.rglob("*") if os.path.isfile(one) and not one.name.startswith("."))
     if not found:
         raise BadInput("is a folder without files", str(path))
     if len(found) > MOST_FILES:

@@ -159,7 +159,7 @@ class DeviceFile:
     @classmethod
     def read(cls, path: Path) -> DeviceFile:
         """The file as it is. Raises BadInput for one that describes no device of its own, or several."""
-        if not path.exists():
+        if not os.path.exists(path):
             return cls(path, None)
         devices = read_hardware(path).devices
         if len(devices) != 1:

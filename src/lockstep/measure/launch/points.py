@@ -62,7 +62,7 @@ class Board:
         if path is None:
             self._memory = mmap.mmap(-1, SLOT_B * ranks)
             return
-        if not path.exists():
+        if not os.path.exists(path):
             path.write_bytes(bytes(SLOT_B * ranks))
         with path.open("r+b") as file:
             self._memory = mmap.mmap(file.fileno(), SLOT_B * ranks)

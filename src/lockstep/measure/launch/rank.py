@@ -57,13 +57,13 @@ class Clock:
     def name(self, rank: int) -> str:
         """The same text for ranks that read the same clock, and for no others."""
         machine = boot() or f"of rank {rank}"
-        offsets = " ".join(OFFSETS.read_text(encoding="ascii").split()) if OFFSETS.exists() else ""
+        offsets = " ".join(OFFSETS.read_text(encoding="ascii").split()) if os.path.exists(OFFSETS) else ""
         return f"{machine} {offsets} {self.ahead_s} {self.drift_frac}"
 
 
 def boot() -> str:
     """The same text for all processes of a machine until it starts again; empty where nothing tells."""
-    return BOOT.read_text(encoding="ascii").strip() if BOOT.exists() else ""
+    return BOOT.read_text(encoding="ascii").strip() if os.path.exists(BOOT) else ""
 
 
 def clock_of(rank: int, environment: Mapping[str, str] | None = None) -> Clock:

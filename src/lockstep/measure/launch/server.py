@@ -74,7 +74,7 @@ def _new() -> tuple[Path, int]:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         handle = _hold(folder)
         # Until it was held, somebody else's sweep may have taken it for a dead one.
-        if handle is not None and folder.exists():
+        if handle is not None and os.path.exists(folder):
             return folder, handle
 
 
@@ -184,7 +184,7 @@ def _environment() -> Iterator[None]:
 def _remove(home: Path) -> None:
     """In the server, at its end: removes what its launcher held, once the launcher is gone."""
     until_s = time.monotonic() + PATIENCE_S
-    while home.exists() and time.monotonic() < until_s:
+    while os.path.exists(home) and time.monotonic() < until_s:
         sweep(home.parent)
         time.sleep(TICK_S)
 

@@ -44,7 +44,7 @@ def why_not() -> str | None:
     """Why this machine does not let us shape links, for a person; None when it does."""
     if not hasattr(os, "sched_setaffinity"):
         return "network namespaces are a feature of Linux"
-    if not TUN.exists():
+    if not os.path.exists(TUN):
         return f"{TUN} does not exist: the kernel has no TUN devices, or the container was not given the device"
     if not os.access(TUN, os.R_OK | os.W_OK):
         return f"{TUN} may not be opened by user {os.getuid()}; run as root"
@@ -134,7 +134,7 @@ def _request(control: socket.socket, number: int, interface: str, value: bytes) 
 def _write(name: str, value: str) -> None:
     """Sets a sysctl of the current namespace; one that this kernel does not have stays as it is."""
     path = Path("/proc/sys") / name
-    if not path.exists():
+    if not os.path.exists(path):
         return
     try:
         path.write_text(value, encoding="ascii")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ def beside(text: Text, name: str, shape: str = "") -> Text | None:
     given = Path(name)
     if text.folder is None or given.is_absolute():
         return None
-    path = next((one for one in (text.folder / given, text.folder / given.name) if one.is_file()), None)
+    path = next((one for one in (text.folder / given, text.folder / given.name) if os.path.isfile(one)), None)
     if path is None:
         return None
     content = read_text(path, MOST_MAPPING_B)

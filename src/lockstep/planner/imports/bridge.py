@@ -12,8 +12,8 @@ from typing import Any
 
 from lockstep.planner.export.bridge import GRADIENT_B
 from lockstep.planner.imports.imported import Imported
-from lockstep.planner.imports.megatron_model import catalog_model
 from lockstep.planner.imports.megatron_through import through
+from lockstep.planner.imports.named import catalogued
 from lockstep.planner.imports.said import Said
 from lockstep.workload import Model
 
@@ -56,11 +56,11 @@ def bridge(said: Said, name: str, model: Model | None) -> Imported:
     return found
 
 
-def _named(said: Said) -> Model | None:
-    """The model of the catalog that a recipe or the id of a hub names; None for others."""
+def _named(said: Said) -> str | None:
+    """The name in the catalog of the model that a recipe or the id of a hub names; None for others."""
     recipe = re.sub(r"_(pretrain|sft|peft|finetune)(_config)?$", "", said["recipe"] or "")
     for word, name in (("recipe", recipe), ("model.hf_model_id", said["model.hf_model_id"])):
-        if name and (found := catalog_model(name)) is not None:
+        if name and (found := catalogued(name)) is not None:
             return found
         if name:
             said.open(word, "its shape stands in other files")

@@ -16,9 +16,10 @@ from typing import Any
 
 from lockstep.errors import located
 from lockstep.planner.imports.megatron_pattern import pattern
+from lockstep.planner.imports.named import catalogued
 from lockstep.planner.imports.said import Said
 from lockstep.types.plain import Json
-from lockstep.workload import Model, Transformer
+from lockstep.workload import Model, Transformer, model
 
 NEEDED = ("num-layers", "hidden-size", "num-attention-heads")
 POSITIONS = {"rope": "rotary", "yarn": "rotary", "learned_absolute": "learned", "none": "none"}
@@ -32,8 +33,6 @@ OTHER_LAYERS = (
 VOCABULARIES = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "BertWordPieceLowerCase": 30522,
                 "BertWordPieceCase": 28996}  # fmt: skip
 """Tokens of tokenizers that have one vocabulary."""
-ENDINGS = ("-hf", "-instruct", "-base", "-it", "-chat")
-"""Of names of models that have one shape."""
 
 
 def megatron_model(said: Said, name: str) -> Model | None:
@@ -80,18 +79,9 @@ def _vocabulary(said: Said) -> int | None:
         return int(given)
     if (known := VOCABULARIES.get(said["tokenizer-type"])) is not None:
         return known
-    model = catalog_model(said["tokenizer-model"])
-    return model.vocab if isinstance(model, Transformer) else None
-
-
-def catalog_model(path: str | None) -> Model | None:
-    """The model of the catalog that a path or the id of a hub ends with; None for others."""
-    from lockstep.workload import model, names
-
-    last = (path or "").rstrip("/").removesuffix("/tokenizer.model").rpartition("/")[2].lower().replace("_", "-")
-    for ending in ENDINGS:
-        last = last.removesuffix(ending)
-    return model(last) if last in names() else None
+    name = catalogued(said["tokenizer-model"] or "")
+    found = model(name) if name else None
+    return found.vocab if isinstance(found, Transformer) else None
 
 
 def _positions(said: Said) -> str:

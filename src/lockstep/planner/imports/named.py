@@ -7,7 +7,7 @@ import re
 from lockstep.planner.imports.imported import Imported
 from lockstep.planner.imports.said import Said
 from lockstep.workload import Model, model, names
-from lockstep.workload.hub import hub_names
+from lockstep.workload.catalog import of_hub_id
 
 SAME_SHAPE = {"hf", "instruct", "it", "chat", "base", "meta", "fp16", "bf16", "2407", "bnb", "4bit", "mcore"}
 """Parts of a name that change no shape."""
@@ -15,9 +15,10 @@ SAME_SHAPE = {"hf", "instruct", "it", "chat", "base", "meta", "fp16", "bf16", "2
 
 def catalogued(name: str) -> str | None:
     """The catalog's name of the model with that hub id, or at the end of that path; None where it has none."""
-    if (found := hub_names().get(name.lower())) is not None:
+    path = name.removesuffix("/tokenizer.model").rstrip("/")
+    if (found := of_hub_id(path)) is not None:
         return found
-    parts = re.split(r"[-_]", name.rstrip("/").rpartition("/")[2].lower())
+    parts = re.split(r"[-_]", path.rpartition("/")[2].lower())
     plain = "".join(part for part in parts if part not in SAME_SHAPE)
     return next((one for one in names() if re.sub(r"[-_]", "", one) == plain), None)
 

@@ -25,7 +25,6 @@ one measured says how fast the kernels are, so that this one tests the rest. Tho
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -42,7 +41,7 @@ from lockstep.stacks import DEFAULT
 from lockstep.types.plain import Json
 from lockstep.units import parse_count
 from lockstep.validation.cases.study import DURATIONS, QUANTITIES, Published, Ramp, Stretch, Study
-from lockstep.workload import Model, Transformer
+from lockstep.workload import Model, with_masked_language_head
 from lockstep.workload import model as find_model
 
 UNKNOWN = "unknown"
@@ -161,9 +160,7 @@ def read_study(path: str | Path) -> Study:
 def _model(given: StudyEntry) -> Model:
     """The model that is trained: the catalog's encoders have no head."""
     found = find_model(given.model)
-    if given.masked_language_head and isinstance(found, Transformer):
-        return replace(found, mlm_head=True, head_bias=True)
-    return found
+    return with_masked_language_head(found) if given.masked_language_head else found
 
 
 def _stretch(given: StudyEntry, index: int, locate: Locate) -> Stretch:

@@ -132,7 +132,7 @@ def _text(data: Json, name: str, locate: Locate) -> str:
 def _beside(plan: str | Path, name: str) -> str:
     """A path as seen from here, a name as it is."""
     path = Path(plan).parent / name
-    return str(path) if path.is_file() else name
+    return str(path) if os.path.isfile(path) else name
 
 
 def write_plan(path: Path, plan: Plan, words: Json) -> None:

@@ -6,6 +6,7 @@ What is chosen on the user's behalf (a sequence length, a batch rounded to whole
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -131,7 +132,7 @@ def named_folder(given: str | Path, where: str) -> Path:
 def existing_folder(given: str | Path, where: str) -> Path:
     """The path of a folder that is there. Raises BadInput."""
     path = named_folder(given, where)
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise BadInput(f"{str(path)!r} is not a folder", where)
     return path
 

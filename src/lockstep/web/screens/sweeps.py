@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ def listed(server: Server) -> SweepList:
 def present(server: Server) -> bool:
     """Whether there is one; not in a folder that is gone or closed to us."""
     try:
-        return server.sweeps.is_dir() and bool(listed(server).sweeps)
+        return os.path.isdir(server.sweeps) and bool(listed(server).sweeps)
     except OSError:
         return False
 

@@ -21,8 +21,6 @@ from lockstep.workload import Model
 MICRO, STEPS = "per_device_train_batch_size", "gradient_accumulation_steps"
 GRPO = ("num_generations", "max_completion_length", "scale_rewards", "epsilon_high", "reward_funcs", "num_iterations")
 DPO = ("precompute_ref_log_probs", "f_divergence_type", "ld_alpha", "discopop_tau", "use_weighting", "rpo_alpha")
-PAIRS = ("dpo", "orpo", "cpo", "reward")
-"""Objectives whose batches count pairs of answers."""
 ALONE = ("simpo", "orpo", "cpo")
 """Losses of preferences without a reference."""
 
