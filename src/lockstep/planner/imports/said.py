@@ -139,8 +139,9 @@ class Said:
             return self._unset(word, known, value)
         if word in self.format.sections:
             raise self.refuse(word, f"is a section of {self.format.software} and holds settings, not {_short(value)}")
-        if kind == "text" and isinstance(value, list) and known in ("harmless", "yours"):
-            # A path with spaces that a script does not quote; what it is does not matter.
+        named = kind == "text" and known in ("harmless", "yours")
+        if named and isinstance(value, list | int | float) and not isinstance(value, bool):
+            # A path with spaces that a script does not quote, or a run that is called 7; what it is does not matter.
             return value
         try:
             return value if known == "unknown" else converted(kind, value)
