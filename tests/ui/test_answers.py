@@ -215,6 +215,22 @@ def test_work_that_nobody_waits_for_is_given_up() -> None:
     assert found.status_code == 499
 
 
+def test_an_iteration_that_ends_is_an_error_and_no_wait_without_end(capsys: pytest.CaptureFixture[str]) -> None:
+    class Watching:
+        query_params: ClassVar[dict[str, str]] = {}
+
+        async def is_disconnected(self) -> bool:
+            return False
+
+    def ended(asked: Asked) -> Response:
+        return next(iter(()))
+
+    with ThreadPoolExecutor(1) as pool, ThreadPoolExecutor(1) as loop:
+        asking = asyncio.wait_for(worked(pool, cast(Request, Watching()), Server(), ended), 30)
+        assert loop.submit(asyncio.run, asking).result().status_code == 500
+    assert "StopIteration" in capsys.readouterr().err
+
+
 def test_answers_are_kept() -> None:
     server = Server()
     first = Asked(WORDS, server).ask("plan")

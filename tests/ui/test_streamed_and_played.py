@@ -19,7 +19,7 @@ from lockstep.planner import points
 from lockstep.program.trace import read_trace
 from lockstep.units import format_time
 from lockstep.views.page.space import found_form, space_messages
-from lockstep.web.plays import PLAYS
+from lockstep.web.plays import PLAYS, play
 from ui.asking import WORDS, Client
 from ui.numbers import numbers
 
@@ -145,6 +145,17 @@ def test_what_cannot_be_played_leaves_the_knobs(client: Client) -> None:
     assert found["blocks"][1]["text"] == no.value.message
     assert not found["picture"]
     assert client.ask(f"/play.json?{urlencode(words)}").status == 422
+
+
+@pytest.mark.parametrize("stages", ["2", "16"])
+@pytest.mark.parametrize("microbatches", ["1", "8", "64"])
+def test_every_schedule_is_played_at_the_ends_of_its_knobs(client: Client, stages: str, microbatches: str) -> None:
+    """Pipelines of many stages print no text timeline, in place of which the page draws one."""
+    for schedule in play("schedule").knobs[0].values:
+        words = {"play": "schedule", "schedule": schedule, "stages": stages, "microbatches": microbatches}
+        found = client.json("/data/play", words)["data"]
+        assert [knob["value"] for knob in found["knobs"]][:3] == [schedule, stages, microbatches]
+        assert "When" not in [block.get("title") for block in found["blocks"]]
 
 
 def test_a_knob_stays_in_the_hand(watched: Any) -> None:

@@ -161,6 +161,9 @@ async def worked(
             return make(asked)
         except Superseded:
             return Response(status_code=GONE)
+        except StopIteration as error:
+            # A future takes none: whoever waits for it would wait for ever.
+            raise RuntimeError("an iteration ended where a value was expected") from error
 
     future = asyncio.get_running_loop().run_in_executor(pool, work)
     try:

@@ -49,7 +49,7 @@ def data(found: Any, asked: Asked) -> Json:
     blocks = _refusal(found) if refused else sections(view_of(found)[0], found)
     if isinstance(found, PipelineRun):
         # The text timeline is drawn.
-        at = next(place for place, block in enumerate(blocks) if block.get("title") == "When")
+        at = next((place for place, block in enumerate(blocks) if block.get("title") == "When"), len(blocks))
         del blocks[at : at + 2]
     return {
         "plays": [{"name": each.name, "title": each.title} for each in PLAYS],
