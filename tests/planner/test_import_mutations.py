@@ -20,7 +20,8 @@ from lockstep.planner.imports import READERS, Imported, recognised
 from lockstep.planner.imports.formats import Unfit, converted, format_of
 from lockstep.workload import model
 
-SAMPLES = sorted((Path(__file__).parent / "imports_samples").iterdir())
+FOLDER = Path(__file__).parent / "imports_samples"
+SAMPLES = sorted(FOLDER.iterdir())
 LINE = re.compile(r"^(?P<before>\s*(?:--)?[\"']?)(?P<word>[A-Za-z_][\w./-]*)(?P<joint>[\"']?\s*(?:[:=]|\s)\s*)"
                   r"(?P<value>[^\s\[{][^,\\{\[]*?)(?P<after>\s*,?\s*\\?)$")  # fmt: skip
 EVENT = re.compile(r'^(?P<before>.*"key": ")(?P<word>\w+)(?P<joint>", "value": )(?P<value>[^,{]+)(?P<after>, .*)$')
@@ -28,7 +29,7 @@ EVENT = re.compile(r'^(?P<before>.*"key": ")(?P<word>\w+)(?P<joint>", "value": )
 LOGGED = re.compile(r"^(?P<before>\S*\s+)(?P<word>\w+)(?P<joint> \.{3,} )(?P<value>\S.*)(?P<after>)$")
 """Of the arguments that Megatron-LM prints."""
 MUTATIONS = 200 if ALL else 25
-WRONG = ("[[1]]", "-7.5", "1e99", '"perhaps"', "2.5", "{}")
+WRONG = ("[[1]]", "-7.5", "1e99", '"perhaps"', "2.5", "{}", "a" * 5000)
 """Values that few words take, in what all of these formats write alike."""
 
 
@@ -79,7 +80,7 @@ def per_format(sample: Path) -> int:
 def answered(text: str, name: str) -> Imported | None:
     """What a file says; None where it is refused, located, or taken for no configuration at all."""
     try:
-        return recognised(text, name, model("llama3-8b"))
+        return recognised(text, name, model("llama3-8b"), folder=FOLDER)
     except BadInput as error:
         where = error.where
     assert where is not None, text
@@ -100,7 +101,7 @@ def fits(found: Imported, word: str, value: object) -> bool:
 @pytest.mark.parametrize("kind", ["misspelled", "twice", "nested", "value"])
 def test_one_thing_wrong_is_refused_or_said(sample: Path, kind: str) -> None:
     text, described = sample.read_text(encoding="utf-8"), model("llama3-8b")
-    original = recognised(text, sample.name, described)
+    original = recognised(text, sample.name, described, folder=FOLDER)
     assert original is not None
     right = {row.word: row for row in original.table}
     for seed in range(max(2, MUTATIONS // 4 // per_format(sample))):

@@ -30,6 +30,8 @@ FORMATS = {"bfloat16": "bf16", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mx
 MOST_LETTERS = 20_000
 """Of an event."""
 MOST_KEYS = 5_000
+SHOWN = 60
+"""Letters of an event that cannot be read."""
 
 
 def mlperf_log(text: str, file: str) -> Text:
@@ -49,7 +51,7 @@ def mlperf_log(text: str, file: str) -> Text:
 
 
 def _events(text: str) -> Iterator[tuple[int, str, object]]:
-    """Line, key and value of every event that has one."""
+    """Line, key and value of every event that has one; of one that cannot be read, its line and its beginning."""
     number, counted, at = 1, 0, text.find(SIGN)
     while at >= 0:
         number, counted, end = number + text.count("\n", counted, at), at, text.find("\n", at)
@@ -58,7 +60,9 @@ def _events(text: str) -> Iterator[tuple[int, str, object]]:
             event = json.loads(text[at + len(SIGN) : end]) if end - at < MOST_LETTERS else None
         except (ValueError, RecursionError):
             event = None
-        if isinstance(event, dict) and event.get("value") is not None:
+        if not isinstance(event, dict):
+            yield number, f"event in line {number}", text[at:end][:SHOWN]
+        elif event.get("value") is not None:
             yield number, str(event.get("key")), event["value"]
         at = text.find(SIGN, end)
 
