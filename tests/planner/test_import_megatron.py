@@ -86,12 +86,12 @@ EXPECTED: dict[str, tuple[str, dict[str, Any], dict[str, Any], set[str]]] = {
         {"tp": 2, "cp": 2, "sequence_parallel": True, "zero": 1, "micro_batch": 1}, set(),
     ),
     "mlperf-llama31-8b.txt": (
-        "llama3-8b", {"batch": 32, "seq": 8192, "gpus": 8}, {"micro_batch": 2}, set(),
+        "llama3-8b", {"batch": 32, "seq": 8192, "gpus": 8}, {"micro_batch": 2, "zero": 1}, set(),
     ),
     "mlperf-llama2-lora.txt": ("llama2-70b", {"batch": 8, "train": "lora:r=16,targets=attention"}, {}, set()),
     "mlperf-llama31-405b.txt": (
         "llama3-405b", {"batch": 1152, "seq": 8192, "dtype": "fp8", "gpus": 512},
-        {"tp": 8, "pp": 8, "cp": 2, "micro_batch": 1}, set(),
+        {"tp": 8, "pp": 8, "cp": 2, "micro_batch": 1, "zero": 1, "sequence_parallel": True}, set(),
     ),
 }  # fmt: skip
 """Sample to its model in the catalog, the words of its question, its layout, and what is not understood of it."""

@@ -233,8 +233,11 @@ def test_a_script_and_the_log_of_its_run_say_the_same(text: str, tmp_path: Path)
 def test_a_log_of_mlperf(tmp_path: Path) -> None:
     file = tmp_path / "result_0.txt"
     file.write_text(MLPERF, encoding="utf-8")
-    found = lockstep.estimate(file, "dgx-h100", zero=1, overlap_pp=False)
+    found = lockstep.estimate(file, "dgx-h100", overlap_pp=False)
     assert found.job.model.name == "llama3-405b"
+    assert (found.layout.zero, found.layout.sequence_parallel) == (1, True)
+    assert any("assumed, as the file does not say: zero 1, sequence_parallel True" in one for one in found.assumptions())
+    assert lockstep.estimate(file, "dgx-h100", zero=0).layout.zero == 0
     assert (found.layout.tp, found.layout.pp, found.layout.cp, found.layout.dp) == (8, 8, 2, 4)
     assert (found.job.devices, found.job.recipe.dtype, found.job.recipe.batch) == (512, "fp8", 1152)
 

@@ -29,6 +29,8 @@ class Imported:
     """What became of every word of the file."""
     because: str = ""
     """The word by which the format was recognised."""
+    assumed: Json = field(default_factory=dict)
+    """What of the layout the file does not say."""
 
     def set(self, words: Json, **values: object) -> None:
         """Adds the words that have a value."""
@@ -37,6 +39,11 @@ class Imported:
     def degrees(self, **values: int) -> None:
         """Adds the degrees above one."""
         self.layout |= {name: value for name, value in values.items() if value > 1}
+
+    def assume(self, **layout: object) -> None:
+        """Adds what the file leaves open to its layout."""
+        self.assumed |= layout
+        self.layout |= layout
 
     def offload_parameters(self) -> None:
         """Parameters wait in host memory; stage 2, which keeps them for the backward pass, gathers them first."""
@@ -68,12 +75,14 @@ class Imported:
 
     def sentence(self, name: str) -> str:
         """What was read, for the reader of an answer."""
-        said = {**self.words, **self.layout}
+        said = {key: value for key, value in {**self.words, **self.layout}.items() if key not in self.assumed}
         read = ", ".join(
             f"{key} {'by the number of devices' if callable(value) else value}" for key, value in said.items()
         )
+        assumed = ", ".join(f"{key} {value}" for key, value in self.assumed.items())
         left = f"; left out: {', '.join(self.unread)}" if self.unread else ""
-        return f"read from {name} ({self.software}): {read or 'nothing'}{left}"
+        assuming = f"; assumed, as the file does not say: {assumed}" if assumed else ""
+        return f"read from {name} ({self.software}): {read or 'nothing'}{assuming}{left}"
 
     def note(self, name: str) -> FromFile:
         """The sentence of a file that is called `name`, with what became of every word."""

@@ -1,7 +1,8 @@
 """An MLPerf training log (`:::MLLOG` lines) as a question and a layout.
 
 Its keys say batch and longest sequence, and in rounds that ask for them the micro-batch, the degrees and the narrowest
-formats. The benchmark names the model. It does not say how states are sharded: give --zero and what else is known.
+formats. The benchmark names the model. A log with a micro-batch does not say how states are sharded: its optimizer is
+taken as sharded (ZeRO 1) and tensor parallelism as with sequence parallelism, as Megatron-LM's recipes have both.
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ def mlperf(said: Said, name: str, model: Model | None) -> Imported:
         said[key] for key in ("global_batch_size", "micro_batch_size", "gradient_accumulation_steps")
     )
     found.set(found.layout, micro_batch=micro)
+    if micro:
+        found.assume(zero=1, **({"sequence_parallel": True} if found.layout.get("tp", 1) > 1 else {}))
     found.set(found.words, batch=batch, seq=said["max_sequence_length"])
     if batch and micro and steps:
         if batch % (micro * steps):
