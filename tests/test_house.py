@@ -110,6 +110,23 @@ def test_only_the_rooms_of_physics_read_links() -> None:
     assert found == set(LINK_READERS)
 
 
+def test_modules_imported_by_name_are_below() -> None:
+    """What import-linter cannot see; `lockstep/__init__.py` is above all rooms."""
+    contract = re.split(r"\nlayers =\n", (ROOT.parents[1] / ".importlinter").read_text(encoding="utf-8"))[1]
+    floors = [re.findall(r"lockstep\.(\w+)", line) for line in contract.partition("\n\n")[0].splitlines()]
+    floor_of = {room: floor for floor, rooms in enumerate(floors) for room in rooms}
+    climbing = [
+        f"{name(file)}:{node.lineno} imports {target}"
+        for file in FILES
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")) and node.args
+        for target in [ast.unparse(node.args[0]).lstrip("f").strip("'\"")]
+        if target.startswith("lockstep.")
+        if floor_of[target.split(".")[1]] < floor_of[file.relative_to(ROOT).parts[0].removesuffix(".py")]
+    ]
+    assert climbing == []
+
+
 def test_files_named_in_the_sources_exist() -> None:
     """A source of a law, or a docstring, that names a file of Lockstep by its room."""
     rooms = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "__pycache__")

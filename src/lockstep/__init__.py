@@ -11,5 +11,8 @@ so that the import costs nothing.
 
 from lazy_loader import attach_stub
 
+from lockstep.types.upper import stands_at
+
+stands_at(views="lockstep.views.parts.notebook", page="lockstep.web.serve")
 __getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
 __version__ = "0.1.0"

@@ -1,15 +1,16 @@
 """`Shown`: what every answer of a verb has besides its numbers: a short text, a notebook's view, a table, a picture.
 
 Views are above all rooms that make answers, and matplotlib and rich are not loaded before somebody looks: so the mixin
-asks `lockstep.views.parts.notebook` by name when it is used, which knows the view of every class.
+asks `upper("views")`, which knows the view of every class, when it is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from lockstep.types.upper import upper
 
 
 class Shown:
@@ -19,14 +20,14 @@ class Shown:
 
     def __repr__(self) -> str:
         """The verdict, as the command line prints it, in at most 1,000 characters."""
-        text: str = _notebook().brief(self)
+        text: str = upper("views").brief(self)
         return text
 
     def _repr_mimebundle_(
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
     ) -> dict[str, Any]:
         """What a notebook shows: the whole answer with its picture as HTML; JSON where it is asked for by name."""
-        bundle: dict[str, Any] = _notebook().bundle(self, include, exclude)
+        bundle: dict[str, Any] = upper("views").bundle(self, include, exclude)
         return bundle
 
     def table(self, frame: str = "") -> Any:
@@ -35,16 +36,12 @@ class Shown:
         The rows are those of the first list in the JSON form, such as the layouts of a plan; without one the answer is
         a single row. Raises BadInput where the package of `frame` is not installed.
         """
-        return _notebook().table(self, frame)
+        return upper("views").table(self, frame)
 
     def save(self, path: str | Path) -> None:
         """Writes the whole answer with its picture as one HTML file. Raises BadInput where it cannot be written."""
-        _notebook().save(self, path)
+        upper("views").save(self, path)
 
     def plot(self) -> Any:
         """The picture of the answer, a matplotlib Figure. Raises BadInput where there is none."""
-        return _notebook().plot(self)
-
-
-def _notebook() -> Any:
-    return import_module("lockstep.views.parts.notebook")
+        return upper("views").plot(self)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from lockstep.errors import BadInput, located, not_installed
 from lockstep.types.plain import Json
 from lockstep.types.shown import Shown
+from lockstep.types.upper import upper
 from lockstep.units import parse_integer
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.option import Argument, Option, Switch
@@ -72,8 +72,7 @@ def ui(
     if number > LAST_PORT:
         raise BadInput(f"must be at most {LAST_PORT:,}, got {number:,}", "--port")
     folder = existing_folder(sweeps, "--sweeps")
-    # The page stands above the verbs, and is loaded by who asks for it.
-    running = import_module("lockstep.web.serve").serve(_given(model, cluster), number, open, folder)
+    running = upper("page").serve(_given(model, cluster), number, open, folder)
     return Served(running.address, running.wait, running.stop)
 
 
