@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from lockstep.layout import Recipe
-from lockstep.stacks import DEFAULT, Habits, Stack, stack
+from lockstep.stacks import DEFAULT, Habits, Stack, find_way, stack
+from lockstep.stacks.ways import usual_ways
 
-HABITS = {one.name for one in fields(Habits)}
-PLAIN = replace(stack(DEFAULT), habits=Habits(), switches={})
+HABITS = {*Habits.names(), *usual_ways()}
+PLAIN = replace(stack(DEFAULT), habits=Habits(), ways=usual_ways(), switches={})
 """A software without habits of its own."""
+WRITTEN = {"norm": "written", "norm_weight": "written", "rotary": "written"}
+"""Slots of transformers' models in PyTorch's operations."""
+
+
+def counted(slot: str, name: str) -> tuple[float, float, float, float]:
+    """Passes of a way forward and backward, and kernels of either."""
+    found = find_way(slot, name)
+    return *found.passes, *found.kernels
+
+
+def norm_written() -> tuple[float, float, float, float]:
+    """The same of a norm in PyTorch's operations, its weight's gradient included."""
+    both = zip(counted("norm", "written"), counted("norm_weight", "written"), strict=True)
+    forward, backward, there, back = (one + other for one, other in both)
+    return forward, backward, there, back
 
 
 def recipe_by(software: str | Stack = PLAIN, **words: Any) -> Recipe:

@@ -226,7 +226,7 @@ def said(layers: int, vocab: int, tp: int, recompute: str) -> tuple[Job, LayoutG
         positions="rotary", max_positions=SEQ, norm="rmsnorm",
     )  # fmt: skip
     recipe = recipe_by(
-        "torchtitan", seq=SEQ, batch=DP * SEQUENCES, fused_elementwise=False, fused_norms=False,
+        "torchtitan", seq=SEQ, batch=DP * SEQUENCES, fused_elementwise=False, norm="written",
         recompute_modules=(PER_OPERATION,),
     )  # fmt: skip
     mode = "selective" if recompute == PER_OPERATION else recompute

@@ -56,8 +56,10 @@ def test_software_with_another_habit_is_the_same_but_for_it() -> None:
     other = plain.having(repeated_heads=False)
     assert not other.habits.repeated_heads
     assert other.having(repeated_heads=True) == plain
-    with pytest.raises(UnknownName, match="kernels of a norm 'splitt'; did you mean split"):
-        plain.having(norm_kernels="splitt")
+    with pytest.raises(UnknownName, match="way to run norm 'splitt'; did you mean split"):
+        plain.having(norm="splitt")
+    with pytest.raises(UnknownName, match="habit of a software or slot of a layer 'norms'; did you mean norm"):
+        plain.having(norms="split")
 
 
 @pytest.mark.parametrize("name", stacks())

@@ -13,14 +13,14 @@ from lockstep.kernels.adapters import KINDS, adapter_work, around
 from lockstep.kernels.clock import WIDENED, Clock
 from lockstep.kernels.feed_forward import activation
 from lockstep.kernels.layer import residual_and_norms
-from lockstep.kernels.norms import NORM_TAKES, WRITTEN_NORM
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.sums import input_sums
 from lockstep.kernels.wide import wide_work
 from lockstep.layout import Layout
 from lockstep.layout.kept import piece
+from lockstep.stacks import find_way
 from lockstep.workload import DENSE, Adapters, Attention, Mlp, Transformer, kept_tensors, model, read_training
-from recipes import recipe_by, with_words
+from recipes import norm_written, recipe_by, with_words
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
@@ -182,7 +182,7 @@ def test_a_prepared_base_moves_what_torch_moves() -> None:
     copies = (1 + 3 + 2 * FFN / WIDTH) * SLOWER, (5 + 3 + FFN / WIDTH + 3) * SLOWER
     longer = [
         2.0 * passes * (takes - 1.0) + slow
-        for passes, takes, slow in zip(WRITTEN_NORM[:2], NORM_TAKES, copies, strict=True)
+        for passes, takes, slow in zip(norm_written()[:2], find_way("norm", "written").slow, copies, strict=True)
     ]
     assert float(found.forward.stream_s) / per_pass_s == pytest.approx(
         there.size_B / (2.0 * TOKENS * WIDTH) + longer[0], rel=0.03

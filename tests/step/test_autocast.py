@@ -11,10 +11,11 @@ from lockstep.kernels.autocast import PARAMETER_B, SUM_B, autocast_work
 from lockstep.kernels.clock import MIXED, WIDENED, Clock
 from lockstep.kernels.feed_forward import activation
 from lockstep.kernels.layer import residual_and_norms
-from lockstep.kernels.norms import NORM_TAKES, WRITTEN_NORM
 from lockstep.kernels.shard import Shard
 from lockstep.layout import Layout, Recipe
+from lockstep.stacks import find_way
 from lockstep.workload import Transformer, model
+from recipes import norm_written
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 from .test_passes import Moved  # noqa: E402
@@ -90,7 +91,7 @@ def test_a_layer_under_autocast_moves_what_torch_moves() -> None:
     slow = 2 * 5.0 * (MIXED - 1.0), 5 * 3.0 * (WIDENED - 1.0)
     longer = [
         2.0 * passes * (takes - 1.0) + more
-        for passes, takes, more in zip(WRITTEN_NORM[:2], NORM_TAKES, slow, strict=True)
+        for passes, takes, more in zip(norm_written()[:2], find_way("norm", "written").slow, slow, strict=True)
     ]
     assert float(block.forward.stream_s) / per_pass_s == pytest.approx(forward + longer[0], rel=0.05)
     assert float(block.backward.stream_s) / per_pass_s == pytest.approx(backward + longer[1], rel=0.08)

@@ -14,14 +14,15 @@ import pytest
 
 from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.copies import ALONE, CUT_GATE, HEADS, TAKES, copied_heads, copied_sums, returned_s
-from lockstep.kernels.copies import JOINED as JOINED_HALVES
+from lockstep.kernels.copies import ALONE, HEADS, TAKES, copied_heads, copied_sums, returned_s
 from lockstep.kernels.feed_forward import activation
+from lockstep.kernels.permutation import CUT_GATE
+from lockstep.kernels.permutation import JOINED as JOINED_HALVES
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.sums import tensors
 from lockstep.layout import Layout
 from lockstep.workload import DENSE, Transformer, model
-from recipes import recipe_by
+from recipes import counted, recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
@@ -182,12 +183,10 @@ def test_a_gate_over_halves_joins_their_gradients() -> None:
     with Moved() as back:
         found.backward(gradient)
     each_B = HALF_B * SEQ * WIDTH
-    whole, cut = (activation(_shard(kind), WIDTH, SEQ, 1, gated=True) for kind in ("none", "nanotron"))
-    assert (there.size_B / each_B, back.size_B / each_B) == (5.0, 9.0 + JOINED_HALVES)
-    pass_s = float(_shard("nanotron").clock.operations(each_B).stream_s)
-    more_s = [
-        float(one.stream_s - other.stream_s)
-        for one, other in ((cut.forward, whole.forward), (cut.backward, whole.backward))
-    ]
-    assert more_s == pytest.approx([CUT_GATE[0] * pass_s, (CUT_GATE[1] + JOINED_HALVES) * pass_s])
-    assert float(cut.backward.kernels) == float(whole.backward.kernels) + 1
+    shard = _shard("nanotron", gate="halves")
+    cut, whole = activation(shard, WIDTH, SEQ, 1, gated=True), counted("gate", "apart")
+    assert (there.size_B / each_B, back.size_B / each_B) == (whole[0], whole[1] + JOINED_HALVES)
+    pass_s = float(shard.clock.operations(each_B).stream_s)
+    passes = [float(one.stream_s) / pass_s for one in (cut.forward, cut.backward)]
+    assert passes == pytest.approx([5.0 + CUT_GATE[0], 9.0 + CUT_GATE[1] + JOINED_HALVES])
+    assert float(cut.backward.kernels) == whole[3] + 1

@@ -16,12 +16,13 @@ from lockstep.hardware import cluster
 from lockstep.kernels.clock import OPERATIONS, Clock
 from lockstep.kernels.experts import BIASED, CLAMPED, clamped, experts
 from lockstep.kernels.layer import attention_core
-from lockstep.kernels.norms import ROTARY, ROTARY_TAKES, WRITTEN_ROTARY, rotary_work
+from lockstep.kernels.norms import rotary_work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import Layout
+from lockstep.stacks import find_way
 from lockstep.validation.expert_layers import WEIGHTED
 from lockstep.workload import Attention, Experts, Rotary, Transformer, model
-from recipes import recipe_by
+from recipes import counted, recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
@@ -217,10 +218,11 @@ def test_a_factor_on_sines_leaves_rotary_embedding_to_torch() -> None:
         return float(rotary_work(one, 1e6).forward.stream_s / unit.forward.stream_s)
 
     def kernel(stack: str) -> float:
-        return ROTARY[0] * shard(stack=stack).clock.stack.elementwise_factor / OPERATIONS
+        return counted("rotary", "one")[0] * shard(stack=stack).clock.stack.elementwise_factor / OPERATIONS
 
     stretched, even = Rotary(scaling="yarn", factor=32.0), Rotary(scaling="yarn", factor=32.0, mscale_all_dim=1.0)
-    assert passes(stretched, "nemo-25") == pytest.approx(WRITTEN_ROTARY[0] * ROTARY_TAKES[0])
+    written = find_way("rotary", "written")
+    assert passes(stretched, "nemo-25") == pytest.approx(written.passes[0] * written.slow[0])
     for rotary in (even, None, Rotary()):
         assert passes(rotary, "nemo-25") == pytest.approx(kernel("nemo-25"))
     assert passes(stretched, "maxtext") == pytest.approx(kernel("maxtext"))

@@ -16,29 +16,25 @@ from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.feed_forward import activation
 from lockstep.kernels.layer import head_work, layer_work
-from lockstep.kernels.loss import PASSES
-from lockstep.kernels.norms import (
-    COMPLEX_ROTARY,
-    NORM,
-    ROTARY,
-    SPLIT_NORM,
-    WRITTEN_NORM,
-    WRITTEN_ROTARY,
-    rotary_work,
-)
-from lockstep.kernels.scores import CAUSAL, DROPOUT, ONE_KERNEL, SEVERAL, TAKES, score_work
+from lockstep.kernels.norms import rotary_work
+from lockstep.kernels.scores import DROPOUT, score_work
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.states import MIXED, states_work, table_work
 from lockstep.kernels.sums import bias_sums, residual_sums
 from lockstep.layout import Layout
+from lockstep.stacks import find_way
 from lockstep.validation.case import gpt, read_rows
 from lockstep.workload import DENSE, Attention, Transformer, model
-from recipes import recipe_by, with_words
+from recipes import counted, norm_written, recipe_by, with_words
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 HALF_B = 2
+NORM, SPLIT_NORM, WRITTEN_NORM = counted("norm", "one"), counted("norm", "split"), norm_written()
+ROTARY, WRITTEN_ROTARY, COMPLEX_ROTARY = (counted("rotary", name) for name in ("one", "written", "complex"))
+ONE_KERNEL, CAUSAL, SEVERAL = (counted("scores", name) for name in ("kernel", "causal", "several"))
+TAKES = find_way("scores", "several").takes
 TOKENS, WIDTH = 512, 4096
 READS, AGAIN = {"_log_softmax": 3}, "_log_softmax_backward_data"
 """Times that a kernel reads its operands: SoftMax.cu takes maximum, sum and result in turn; and the one whose first
@@ -131,7 +127,7 @@ class InPlace(torch.autograd.Function):  # type: ignore[misc]
 def test_megatrons_loss_in_place() -> None:
     target = torch.empty(TOKENS, dtype=torch.int64, device="meta")
     forward, backward = _passes(lambda logits: InPlace.apply(logits, target), TOKENS * WIDTH, _logits())
-    assert PASSES["in-place"][:2] == pytest.approx((forward, backward), abs=0.1)
+    assert find_way("loss", "in-place").passes == pytest.approx((forward, backward), abs=0.1)
 
 
 def test_bigsciences_loss_is_megatrons_on_a_copy() -> None:
@@ -145,7 +141,7 @@ def test_bigsciences_loss_is_megatrons_on_a_copy() -> None:
             return InPlace.forward(ctx, logits.float().clone(), target)
 
     forward, backward = _passes(lambda logits: Copied.apply(logits, target), TOKENS * WIDTH, _logits())
-    assert PASSES["copied"][:2] == pytest.approx((forward, backward), abs=0.1)
+    assert find_way("loss", "copied").passes == pytest.approx((forward, backward), abs=0.1)
 
 
 def test_torchs_loss_one_kernel_after_another() -> None:
@@ -156,8 +152,8 @@ def test_torchs_loss_one_kernel_after_another() -> None:
 
     forward, backward = _passes(loss, TOKENS * WIDTH, _logits())
     # The gather and scatter of one logit per token are counted in full here, and touch next to nothing.
-    assert PASSES["eager"][0] == pytest.approx(forward - 2, abs=0.2)
-    assert PASSES["eager"][1] == pytest.approx(backward - 2, abs=0.2)
+    assert find_way("loss", "eager").passes[0] == pytest.approx(forward - 2, abs=0.2)
+    assert find_way("loss", "eager").passes[1] == pytest.approx(backward - 2, abs=0.2)
 
 
 def test_rmsnorm_as_transformers_writes_it() -> None:
@@ -231,7 +227,7 @@ def test_a_gate_in_kernels_of_its_own() -> None:
     fused, apart = (
         activation(_shard(fused_elementwise=fused), WIDTH, TOKENS, 1, True) for fused in (True, False)
     )  # fmt: skip
-    scripted = activation(_shard(fused_elementwise=False, fused_gate=True), WIDTH, TOKENS, 1, True)
+    scripted = activation(_shard(fused_elementwise=False, gate="one"), WIDTH, TOKENS, 1, True)
     assert float(apart.forward.stream_s / fused.forward.stream_s) == pytest.approx(forward / 3)
     assert float(apart.backward.stream_s / fused.backward.stream_s) == pytest.approx(backward / 5)
     assert scripted == fused
@@ -258,7 +254,7 @@ def test_gradients_that_meet_in_a_residual_stream() -> None:
     unit_s = float(shard.elementwise(shard.loose_tokens * shard.model.hidden, 1.0, 1.0).forward.stream_s)
     apart, inside = (
         residual_sums(shard),
-        residual_sums(replace(shard, recipe=with_words(shard.recipe, fused_sums=True))),
+        residual_sums(replace(shard, recipe=with_words(shard.recipe, residual="inside"))),
     )
     assert float(apart.forward.stream_s) / unit_s == pytest.approx(2 * forward)
     assert float(apart.backward.stream_s) / unit_s == pytest.approx(2 * backward)
@@ -375,9 +371,9 @@ def test_norms_of_queries_and_keys_are_priced() -> None:
 
 
 def test_layernorm_is_one_kernel_whoever_writes_the_model() -> None:
-    shard = _shard(fused_norms=False)
+    shard = _shard(norm="written", norm_weight="written")
     plain = replace(shard, model=replace(shard.model, norm="layernorm"))
-    fused = replace(shard, recipe=with_words(shard.recipe, fused_norms=True))
+    fused = replace(shard, recipe=with_words(shard.recipe, norm="one", norm_weight="one"))
     assert float(head_work(plain).forward.stream_s) == float(head_work(fused).forward.stream_s)
     assert float(head_work(shard).forward.stream_s) > float(head_work(fused).forward.stream_s)
 
@@ -393,7 +389,7 @@ def test_rotary_embedding_of_complex_numbers() -> None:
     heads = torch.empty(TOKENS, WIDTH // 128, 128, dtype=torch.bfloat16, device="meta", requires_grad=True)
     found = _passes(turned, TOKENS * WIDTH, heads)
     assert COMPLEX_ROTARY[:2] == pytest.approx(found, abs=0.3)
-    fused, apart = (rotary_work(_shard(complex_rotary=said, stack="llama3"), TOKENS * WIDTH) for said in (False, True))
+    fused, apart = (rotary_work(_shard(rotary=way, stack="llama3"), TOKENS * WIDTH) for way in ("one", "complex"))
     assert float(apart.forward.stream_s / fused.forward.stream_s) == pytest.approx(COMPLEX_ROTARY[0] / ROTARY[0])
 
 

@@ -12,7 +12,6 @@ from effort import drawn
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import Cluster, Link, cluster
 from lockstep.kernels.clock import MIXED, WIDENED
-from lockstep.kernels.norms import NORM
 from lockstep.kernels.states import INSIDE_FRAC
 from lockstep.layout import Job, Layout, check
 from lockstep.layout.layout import GRID_FIELDS
@@ -21,7 +20,7 @@ from lockstep.parallel.data.sharing import sharing
 from lockstep.parallel.data.zero import Kernels, Traffic
 from lockstep.program import ProgramBuilder
 from lockstep.simulate import simulate
-from lockstep.stacks import stack
+from lockstep.stacks import find_way, stack
 from lockstep.step import PARTS, Step, compose, price_step, step_time_s
 from lockstep.step.program import step_program
 from lockstep.workload import model, training_flops
@@ -385,7 +384,7 @@ def test_recomputed_modules_cost_their_forward_kernels() -> None:
     assert compute_s("selective", *each) - bare == pytest.approx(sum(extra.values()), rel=1e-9)
     device, layers, microbatches = APART.device, 62, 256 // 64
     rate_Bps = device.memory_bandwidth_Bps * device.efficiency.stream_frac / SOFTWARE.elementwise_factor
-    passes = 2 * NORM[0]
+    passes = 2 * find_way("norm", "one").passes[0]
     assert extra["layernorm"] == pytest.approx(microbatches * layers * passes * 4096 * 7168 * 2 / rate_Bps, rel=1e-9)
     inner = (59 * (8 * 2048 + 2048)) * 4096
     assert extra["moe_act"] == pytest.approx(microbatches * 3 * inner * 2 / rate_Bps, rel=1e-9)

@@ -13,11 +13,10 @@ from lockstep.kernels.clock import MIXED, WIDENED, Clock
 from lockstep.kernels.feed_forward import activation
 from lockstep.kernels.layer import attention_core
 from lockstep.kernels.shard import Shard
-from lockstep.kernels.written import AUTOCAST_GELU, AUTOCAST_SCORES, GELU, SCORES
 from lockstep.layout import Layout, Recipe
 from lockstep.layout.kept import piece
 from lockstep.workload import Transformer, kept_tensors, model
-from recipes import recipe_by
+from recipes import counted, recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
@@ -73,7 +72,7 @@ def _gelu(wide: bool) -> Callable[[Any], Any]:
 def test_gelu_of_gpt2(autocast: bool) -> None:
     start = torch.empty(ROWS, DIM, dtype=HALF, device="meta", requires_grad=True)
     moved_B, kernels, kept_B = _run(_gelu(autocast), start)
-    passes = AUTOCAST_GELU if autocast else GELU
+    passes = counted("activation", "autocast" if autocast else "written")
     elements = ROWS * DIM
     assert passes[:2] == pytest.approx([size_B / (2 * elements) for size_B in moved_B])
     assert passes[2:] == pytest.approx(kernels, abs=1)
@@ -98,11 +97,12 @@ def test_attention_of_transformers_without_a_fused_kernel(autocast: bool) -> Non
     query, key = (tensor(HEADS, ROWS, DIM, dtype=dtype) for _ in range(2))
     value, mask = tensor(HEADS, ROWS, DIM), tensor(ROWS, ROWS, dtype=dtype, gradient=False)
     moved_B, kernels, kept_B = _run(attend, query, key, value, mask)
-    scores, passes = HEADS * ROWS * ROWS, AUTOCAST_SCORES if autocast else SCORES
+    scores, passes = HEADS * ROWS * ROWS, counted("scores", "autocast" if autocast else "written")
     # Beside scores: the mask, which heads share, and casts of queries and keys, priced elsewhere.
     assert moved_B[0] / (2 * scores) == pytest.approx(passes[0], abs=2 / HEADS + 0.1)
-    assert moved_B[1] / (2 * scores) == pytest.approx(passes[1], abs=0.1)
-    assert passes[2:] == pytest.approx([each - 2 * autocast for each in kernels])
+    # On a GPU softmax's gradient multiplies two tensors in a kernel of its own, which no operation here shows.
+    assert moved_B[1] / (2 * scores) == pytest.approx(passes[1] - 6, abs=0.1)
+    assert (passes[2], passes[3] - 1) == pytest.approx([each - 2 * autocast for each in kernels])
     rows = {row.name: row for row in kept_tensors(_model(), piece(_recipe(autocast=autocast), Layout().grid()))}
     written_B = sum(rows[name].size_B for name in ("attention softmax", "attention probabilities"))
     assert written_B / (16 * 2048 * 2048) == pytest.approx((kept_B - 3 * 2 * HEADS * ROWS * DIM) / scores)
@@ -111,14 +111,14 @@ def test_attention_of_transformers_without_a_fused_kernel(autocast: bool) -> Non
 def test_only_what_transformers_writes_out_is_written_out() -> None:
     """Megatron's fused GELU and other models' activations are one kernel, and fused attention has no scores."""
     written, fused, other = (
-        activation(_shard(_recipe(written_out=out), name), 4096, 2048, 1, gated=False)
-        for out, name in ((True, "gpt2-medium"), (False, "gpt2-medium"), (True, "vit-l-16"))
+        activation(_shard(_recipe(activation=way), name), 4096, 2048, 1, gated=False)
+        for way, name in (("autocast", "gpt2-medium"), ("one", "gpt2-medium"), ("autocast", "vit-l-16"))
     )
     # Three passes of a copy to fp32 and ten of kernels that read both formats take longer than their bytes.
     passes = 38 + 3 * (WIDENED - 1) + 10 * (MIXED - 1)
     assert float(written.forward.stream_s) == pytest.approx(passes / 2 * float(fused.forward.stream_s))
     assert float(other.forward.stream_s) == float(fused.forward.stream_s)
-    cores = [attention_core(_shard(_recipe(flash_attention=True, written_out=out)), 0) for out in (True, False)]
+    cores = [attention_core(_shard(_recipe(flash_attention=True, scores=way)), 0) for way in ("written", "kernel")]
     assert cores[0] == cores[1]
 
 

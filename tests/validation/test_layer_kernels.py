@@ -10,7 +10,8 @@ import pytest
 
 from lockstep.hardware import device, efficiency
 from lockstep.kernels.clock import MIXED, OPERATIONS, WIDENED
-from lockstep.kernels.copies import ALONE, CUT_GATE, HEADS, JOINED, TAKES, TURNED
+from lockstep.kernels.copies import ALONE, HEADS, TAKES, TURNED
+from lockstep.kernels.permutation import CUT_GATE, JOINED
 from lockstep.validation.case import read_rows
 
 STREAM_BPS = device("h100-sxm").memory_bandwidth_Bps * efficiency("h100").stream_frac

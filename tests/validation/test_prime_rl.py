@@ -38,9 +38,10 @@ def test_layers_run_eagerly_and_are_sharded_and_updated_as_compiled_ones() -> No
             assert getattr(eager, name) == getattr(compiled, name)
         for name in ("working_copy", "gradients_freed", "recompute_stops", "foreach_update", "permutation"):
             assert getattr(eager.habits, name) == getattr(compiled.habits, name)
-        assert not any((eager.fused_elementwise, eager.habits.fused_norms, eager.habits.autocast))
+        assert not any((eager.fused_elementwise, eager.habits.autocast))
     assert compiled.fused_elementwise
-    assert compiled.habits.fused_norms
+    assert compiled.software.ways["norm"].name == "split"
+    assert all(case.job.recipe.software.ways["norm"].name == "written" for case in prime_rl.time_cases())
 
 
 def test_what_ran_fits_and_what_did_not_does_not() -> None:

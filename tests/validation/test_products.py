@@ -12,14 +12,13 @@ from lockstep.kernels.adapters import DROPOUT, MASKED
 from lockstep.kernels.clock import OPERATIONS as PYTORCH
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.layer import PIECES
-from lockstep.kernels.loss import TAKEN
-from lockstep.kernels.norms import NORM_TAKES, ROTARY_TAKES, WRITTEN_NORM, WRITTEN_ROTARY
-from lockstep.kernels.scores import SEVERAL, TAKES
+from lockstep.kernels.slots import OF_LOSS
 from lockstep.kernels.states import INSIDE_FRAC
 from lockstep.layout import Recipe
-from lockstep.stacks import stack
+from lockstep.stacks import find_way, stack
 from lockstep.validation import compiled_layers, products
 from lockstep.validation.case import read_rows
+from recipes import counted, norm_written
 
 ROWS = [row for row in read_rows("torch_products.csv") if int(row["n"]) >= products.SMALLEST]
 
@@ -53,7 +52,7 @@ def test_operations_of_pytorch_are_priced_as_they_were_measured_alone() -> None:
     assert products.operations()["torch"] == pytest.approx(PYTORCH, abs=0.005)
     assert products.operations() == {
         "torch": pytest.approx(stack("fsdp-eager").elementwise_factor, abs=0.005),
-        "loss": pytest.approx(TAKEN, abs=0.005),
+        "loss": pytest.approx(OF_LOSS, abs=0.005),
     }
 
 
@@ -83,8 +82,9 @@ def test_compiled_layers_are_priced_as_they_were_measured() -> None:
 
 @pytest.mark.parametrize(
     ("kernel", "passes", "takes"),
-    [("rmsnorm.eager", WRITTEN_NORM, NORM_TAKES), ("rotary.eager", WRITTEN_ROTARY, ROTARY_TAKES),
-     ("softmax.eager", SEVERAL, TAKES)],
+    [("rmsnorm.eager", norm_written(), find_way("norm", "written").slow),
+     ("rotary.eager", counted("rotary", "written"), find_way("rotary", "written").slow),
+     ("softmax.eager", counted("scores", "several"), find_way("scores", "several").takes)],
 )  # fmt: skip
 def test_what_is_written_out_takes_what_it_took_alone(
     kernel: str, passes: tuple[float, ...], takes: tuple[float, float]

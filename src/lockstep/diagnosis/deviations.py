@@ -69,7 +69,7 @@ class Deviation:
     improves: bool = False
     layout: Mapping[str, Any] | None = None
     recipe: Mapping[str, Any] | None = None
-    habits: Mapping[str, Any] | None = None
+    software: Mapping[str, Any] | None = None
     halve: str = ""
     quarter: str = ""
     factor: str = ""
@@ -166,7 +166,7 @@ def _changed(one: Deviation, found: Estimate) -> tuple[Job, Layout]:
         if name:
             layout = _divided(layout, name, part)
     recipe = found.job.recipe
-    software = recipe.software.having(**one.habits) if one.habits else recipe.stack
+    software = recipe.software.having(**one.software) if one.software else recipe.stack
     job = replace(found.job, recipe=replace(recipe, **(one.recipe or {}), stack=software))
     check(layout, job)
     return job, layout

@@ -45,7 +45,7 @@ def autocast_work(shard: Shard) -> Passes:
     if not shard.recipe.habits.autocast or model.mlp is None:
         return Passes(Work(), Work())
     readers = (1 if shard.recipe.habits.joint_qkv else 3, 2 if model.mlp.gated else 1)
-    norm = (-4.0, 4.0) if writes_norms(shard) else norm_passes(shard)[:2]
+    norm = (-4.0, 4.0) if writes_norms(shard) else norm_passes(shard)
     widened, slower = shard.clock.instruction_bound(WIDENED), 2.0 * ADDED * (shard.clock.instruction_bound(MIXED) - 1.0)
     forward = 2.0 * norm[0] + CAST * sum(readers) + RESIDUALS[0] + slower
     backward = 2.0 * norm[1] + widened * CAST * sum(readers) + WIDENED_SUM * (sum(readers) - 2) + RESIDUALS[1]

@@ -15,11 +15,10 @@ that wants them the other way round. In passes that read or write an element, of
                backward (`parallel/tensor/asynchronous.py`)
 
 With one sequence at a time what turns s and b over moves nothing: `ALONE` falls away. GPT-NeoX also adds the biases of
-attention and feed-forward block in kernels of their own (4 of the hidden size). nanotron's gate reads both halves of
-what one product gives, and the gradients of the halves are joined (4).
+attention and feed-forward block in kernels of their own (4 of the hidden size).
 
 PyTorch's kernels over tensors that are turned over or cut are not vectorised, and take longer than their bytes
-(`TAKES`, `CUT_GATE`): measured on H100, and taken as there elsewhere.
+(`TAKES`): measured on H100, and taken as there elsewhere.
 
 Sources: EleutherAI/gpt-neox, megatron/model/transformer.py (ParallelSelfAttention.forward and flash_attention,
 ParallelTransformerLayer.forward); huggingface/nanotron, src/nanotron/models/llama.py (CausalSelfAttention.forward),
@@ -49,9 +48,6 @@ TAKES: dict[str, tuple[float, float]] = {"gpt-neox": (TURNED, TURNED), "nanotron
 what joining the three gradients takes beyond its bytes."""
 LAUNCHED = {"gpt-neox": (7, 11), "nanotron": (10, 3)}
 """Kernels of either, nanotron's six forward that count tokens included."""
-CUT_GATE, JOINED = (3.7, 3.1), 4.0
-"""Passes that a gate over halves of one tensor takes beyond its 5 and 9: 8.8 to 9.5 and 12.3 to 13.2 in those layers.
-Alone, its function takes 2.0 times its bytes, products with a half 1.45, the function's gradient 1.6."""
 TENSORS = 6
 """Of a layer in nanotron: of queries, keys and values, output, gate and up, down, and two norms."""
 BIASES_APART = 4.0
@@ -68,14 +64,6 @@ def copied_heads(shard: Shard, width: Number, kv_width: Number) -> Passes:
         for side in zip(HEADS[kind], ALONE[kind], TAKES[kind], LAUNCHED[kind], strict=True)
     )
     return Passes(forward, backward)
-
-
-def cut_gate(shard: Shard, elements: Number) -> Passes:
-    """What a gate over halves of one tensor takes beyond one over two tensors, and the halves' joined gradients."""
-    if shard.recipe.habits.copies != "nanotron":
-        return Passes(Work(), Work())
-    there, back = CUT_GATE
-    return shard.operations(elements, there, back + JOINED, 0, 1)
 
 
 def copied_sums(shard: Shard) -> Passes:

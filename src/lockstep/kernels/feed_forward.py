@@ -7,9 +7,8 @@ gate) and T x f by f x h; backward two products for each. Source: N. Shazeer, "G
 
 from __future__ import annotations
 
-from lockstep.kernels.copies import cut_gate
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.written import written_gelu
+from lockstep.kernels.slots import slot_work
 from lockstep.types.arrays import Number
 
 
@@ -21,14 +20,5 @@ def feed_forward(shard: Shard, width: Number, tokens: Number, count: Number, gat
 
 
 def activation(shard: Shard, width: Number, tokens: Number, count: Number, gated: bool) -> Passes:
-    """The function between the products of `count` such blocks.
-
-    In kernels of their own a gate's function reads and writes (2) and its product with the other half follows (3);
-    backward come two products (6) and the function's gradient (3).
-    """
-    elements, recipe = tokens * width * count, shard.recipe
-    if recipe.habits.written_out and not gated and shard.model.mlp and shard.model.mlp.activation == "gelu_new":
-        return written_gelu(shard, elements)
-    if gated and not (recipe.fused_elementwise or recipe.habits.fused_gate):
-        return shard.elementwise(elements, 5.0, 9.0, kernels=2) + cut_gate(shard, elements)
-    return shard.elementwise(elements, 3.0 if gated else 2.0, 5.0 if gated else 3.0)
+    """The function between the products of `count` such blocks."""
+    return slot_work(shard, "gate" if gated else "activation", tokens * width * count)

@@ -41,11 +41,13 @@ from dataclasses import replace
 import numpy as np
 
 from lockstep.kernels.clock import WIDENED, Clock, Work
-from lockstep.kernels.copies import CUT_GATE, JOINED
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.types.arrays import Number
 from lockstep.workload import Experts
 
+CUT_GATE, JOINED = (3.7, 3.1), 4.0
+"""Passes that a gate over halves of one tensor takes beyond its 5 and 9, and that join the halves' gradients (`gate` of
+`stacks/ways.toml`, halves)."""
 WEIGHED, HALF_WEIGHED, MASKED = 1.33, 2.0, 2.3
 """Times as long as their bytes that products with a number per row take in fp32 and in half precision, and fills."""
 PUT, ADDED, INDEX_ADDED, INDEXED, PLACED = 7.3, 5.9, 12.2, 4.0, 11.1

@@ -2,18 +2,13 @@
 
 In passes over activations, forward and backward:
 
-    residual   addition (3); backward the gradients of both ways are read, and their sum written (3), of which one that
-               is added inside the norm's backward pass reads the other way's gradient alone (1)
     inputs     backward the gradients of what queries, keys, values, a gate and its other half read, where each is a
                product of its own: every one but the first of each block is added (3); under autocast: `autocast.py`
-    bias       backward the gradient of what the layer gives is read once more (1), a kernel for each layer
 
-Software that compiles layers as a whole does both inside other kernels (`Habits.fused_sums`).
+Residual streams and biases are slots (`residual` and `bias` of `stacks/ways.toml`).
 
-Sources: PyTorch, torch/csrc/autograd/input_buffer.cpp (accumulate), for gradients that meet; huggingface/transformers,
-models/llama/modeling_llama.py (LlamaAttention and LlamaMLP), for products of their own; tools/autograd/
-derivatives.yaml (addmm: the bias is expanded, its gradient summed); Megatron-LM, megatron/model/fused_bias_dropout.py
-and fused_bias_gelu.py, whose biases have their gradients summed by autograd too.
+Source: huggingface/transformers, models/llama/modeling_llama.py (LlamaAttention and LlamaMLP), for products of their
+own; PyTorch, torch/csrc/autograd/input_buffer.cpp (accumulate).
 """
 
 from __future__ import annotations
@@ -23,6 +18,8 @@ import numpy as np
 from lockstep.kernels.autocast import casts
 from lockstep.kernels.clock import Work
 from lockstep.kernels.shard import Passes, Shard
+from lockstep.kernels.slots import slot_work
+from lockstep.layout import way
 from lockstep.workload import LayerKind, Weight, layer_weights
 
 JOINT = {"key": "query", "value": "query", "gate": "up"}
@@ -33,10 +30,7 @@ SUM = 3.0
 
 def residual_sums(shard: Shard) -> Passes:
     """Two residual additions and what becomes of their gradients."""
-    elements = shard.loose_tokens * shard.model.hidden
-    if shard.recipe.habits.fused_sums:
-        return shard.elementwise(elements, 6.0, 2.0, kernels=2)
-    return shard.elementwise(elements, 6.0, 6.0, kernels=2)
+    return slot_work(shard, "residual", shard.loose_tokens * shard.model.hidden)
 
 
 def input_sums(shard: Shard, kind: LayerKind) -> Passes:
@@ -52,14 +46,15 @@ def input_sums(shard: Shard, kind: LayerKind) -> Passes:
 
 def bias_sums(shard: Shard, kind: LayerKind) -> Passes:
     """Sums over tokens that give the gradients of biases."""
-    if shard.recipe.habits.fused_sums or shard.recipe.adapters is not None:
+    if shard.recipe.adapters is not None:
         return Passes(Work(), Work())
     found, grid = Passes(Work(), Work()), shard.grid
     for bias in tensors(shard, kind):
         if bias.name.endswith(" bias") and bias.category in ("attention", "mlp"):
             rows = shard.loose_tokens if bias.cut == "none" else shard.tokens
-            found += shard.elementwise(rows * bias.elems / bias.ways(grid.tp, grid.expert_tp), 0.0, 1.0)
-    launched = sum(stands_alone(one) for one in tensors(shard, kind) if one.name.endswith(" bias"))
+            found += slot_work(shard, "bias", rows * bias.elems / bias.ways(grid.tp, grid.expert_tp))
+    each = way(shard.recipe, shard.model, "bias").kernels[1]
+    launched = each * sum(stands_alone(one) for one in tensors(shard, kind) if one.name.endswith(" bias"))
     return Passes(Work(), Work(stream_s=found.backward.stream_s, kernels=launched))
 
 

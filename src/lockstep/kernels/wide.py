@@ -57,7 +57,7 @@ def _stream(shard: Shard, mlp: Mlp) -> Passes:
     """Norms, residuals, and what the products read."""
     elements = shard.loose_tokens * shard.model.hidden
     readers = (3 if shard.recipe.habits.own_projections and mlp.gated else 1) + (2 if mlp.gated else 1)
-    norm = (-4.0, -4.0) if writes_norms(shard) else norm_passes(shard)[:2]
+    norm = (-4.0, -4.0) if writes_norms(shard) else norm_passes(shard)
     found = _to_half(shard, readers * elements, readers) + shard.operations(elements, 0.0, SUM * (readers - 2), 0, 0)
     found += shard.operations(elements, 2.0 * norm[0] + 5.0, 2.0 * norm[1] + 9.0, 0, 1)
     # What the block gives is converted too.

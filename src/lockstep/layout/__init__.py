@@ -56,3 +56,4 @@ from lockstep.layout.rules import divisors as divisors
 from lockstep.layout.sharing import gradients_leave as gradients_leave
 from lockstep.layout.sharing import sharing_of as sharing_of
 from lockstep.layout.trained import trained_parameters as trained_parameters
+from lockstep.layout.ways import way as way

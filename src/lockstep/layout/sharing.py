@@ -34,7 +34,8 @@ def wide_base(recipe: Recipe, grid: LayoutGrid, norm: str) -> Truth:
 
 def repeats_heads(recipe: Recipe) -> bool:
     """Whether keys and values are repeated for every query head, as where attention is written out."""
-    return recipe.habits.repeated_heads or (recipe.habits.written_out and not recipe.flash_attention)
+    written = recipe.software.ways["scores"].name == "written"
+    return recipe.habits.repeated_heads or (written and not recipe.flash_attention)
 
 
 def gradients_pass(recipe: Recipe, grid: LayoutGrid) -> Truth:

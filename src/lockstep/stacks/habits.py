@@ -1,7 +1,7 @@
 """`Habits`: what a training software does in every step that no option of a run changes.
 
 Each is a fact of some software at a release; `stacks.toml` says whose, with the source. Options that software merely
-sets by default are `Stack.switches`.
+sets by default are `Stack.switches`; how it runs the kernels between products are its `Stack.ways`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields
 from lockstep.errors import UnknownName
 from lockstep.types.plain import Json
 
-NORM_KERNELS = ("one", "split", "converted")
 COPIES = ("none", "gpt-neox", "nanotron", "dtensor")
 PERMUTATIONS = ("fused", "megatron", "torchtitan", "transformers-5", "transformers-4")
 
@@ -20,22 +19,8 @@ PERMUTATIONS = ("fused", "megatron", "torchtitan", "transformers-5", "transforme
 class Habits:
     """Habits of a training software, each with what it changes. Raises UnknownName for a word that is none of them."""
 
-    fused_norms: bool = True
-    """RMSNorm and rotary embedding are a kernel each, not written out in PyTorch's operations (transformers, torchtune,
-    LitGPT), which keep an RMSNorm's input in fp32 and, where its scale is trained, the normed values."""
-    written_out: bool = False
-    """GPT-2's GELU, and attention where it is not fused, are PyTorch's operations one by one (transformers' models)."""
-    complex_rotary: bool = False
-    """Rotary embedding multiplies complex numbers in fp32, which no compiler fuses (torchtitan)."""
     autocast: bool = False
     """Parameters and residuals are fp32, and every product casts what it reads (torch.autocast without FSDP)."""
-    norm_kernels: str = "one"
-    """Kernels of a norm: one either way; split, a second one for its weights' gradients (torch's, apex's, compiled);
-    converted, with an fp32 copy to read, and run again in the backward pass (InternEvo)."""
-    fused_sums: bool = False
-    """The gradients of a residual stream's two ways and of biases are summed inside other kernels (compiled)."""
-    fused_gate: bool = False
-    """A gated block's activation and product run as one kernel where other elementwise operations do not (scripted)."""
     copies: str = "none"
     """Whose copies and sums between a layer's other kernels are made: none, gpt-neox, nanotron or torch's DTensor."""
     fused_adapters: bool = False
@@ -89,12 +74,16 @@ class Habits:
 
     def __post_init__(self) -> None:
         for what, said, words in (
-            ("kernels of a norm", self.norm_kernels, NORM_KERNELS),
             ("copies between kernels", self.copies, COPIES),
             ("permutation of tokens", self.permutation, PERMUTATIONS),
         ):
             if said not in words:
                 raise UnknownName(what, str(said), words)
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The name of each."""
+        return tuple(one.name for one in fields(cls))
 
     def changed(self) -> Json:
         """Those that differ from what most software does, by name."""

@@ -1,8 +1,9 @@
 """`Stack`: a training software and its release: which attention kernel it runs, its time on the host, its switches.
 
 A device is what its kernels can do (`hardware/device.py`); a stack is what software does with it. Its switches are
-options of a run, fields of `layout.Recipe`, as the software sets them; its habits are what no option changes
-(`habits.py`): facts, each with its source. Its times on the host are PyTorch's, one value of each for all software:
+options of a run, fields of `layout.Recipe`, as the software sets them; its ways (`ways.py`) and habits (`habits.py`)
+are what no option changes: facts, each with its source. Its times on the host are PyTorch's, one value of each for all
+software:
 
     launch_s          per kernel launch, the framework included
     recompute_host_s  per recomputed layer beside its launches: leaving and re-entering autograd, random states
@@ -29,6 +30,7 @@ from typing import Any
 
 from lockstep.errors import UnknownName
 from lockstep.stacks.habits import Habits
+from lockstep.stacks.ways import Way, find_way, usual_ways
 from lockstep.types.plain import Json, picked
 
 DEFAULT = "megatron-te"
@@ -63,6 +65,8 @@ class Stack:
     """Whose norms and elementwise kernels it runs for the most part: apex, transformer-engine, torch, inductor, xla."""
     switches: Mapping[str, bool | str | float] = field(hash=False)
     """Options that it sets, fields of `Recipe`, and their values."""
+    ways: Mapping[str, Way] = field(hash=False)
+    """How it runs each slot of a layer, by the slot's name (`ways.py`)."""
     habits: Habits
     """What it does besides, whatever is asked for."""
     source: str
@@ -78,13 +82,27 @@ class Stack:
         """Whether compiled code launches its kernels, not Python operation by operation."""
         return self.kernels in COMPILED
 
-    def having(self, **habits: Any) -> Stack:
-        """This software with other habits. Raises UnknownName for a word that a habit does not have."""
-        return replace(self, habits=replace(self.habits, **habits))
+    def having(self, **changes: Any) -> Stack:
+        """This software with other ways to run a slot, by the slot's name, or other habits.
+
+        Raises UnknownName for a name that is neither, or a value that it does not have.
+        """
+        ways = {slot: find_way(slot, name) for slot, name in changes.items() if slot in self.ways}
+        habits = {name: value for name, value in changes.items() if name not in ways}
+        for name in habits:
+            if name not in Habits.names():
+                raise UnknownName("habit of a software or slot of a layer", name, (*Habits.names(), *self.ways))
+        return replace(self, ways={**self.ways, **ways}, habits=replace(self.habits, **habits))
+
+    @property
+    def unusual(self) -> Json:
+        """Ways and habits that most software does not have, by name."""
+        ways = ((slot, way.name) for slot, way in self.ways.items() if way != usual_ways()[slot])
+        return {**dict(ways), **self.habits.changed()}
 
     def to_dict(self) -> Json:
         """Plain JSON form: `switches` are what it decides, options and habits."""
-        return {**picked(self, without="habits"), "switches": {**self.habits.changed(), **self.switches}}
+        return {**picked(self, without="ways habits"), "switches": {**self.unusual, **self.switches}}
 
 
 @cache
@@ -96,7 +114,11 @@ def stacks() -> dict[str, Stack]:
 
 def _stack(name: str, entry: Json) -> Stack:
     several = {key: tuple(entry[key]) for key in ("attention", "vendors")}
-    decided = {"switches": entry.get("switches", {}), "habits": Habits(**entry.get("habits", {}))}
+    ways = {slot: find_way(slot, way) for slot, way in entry.get("ways", {}).items()}
+    decided = {
+        "switches": entry.get("switches", {}), "habits": Habits(**entry.get("habits", {})),
+        "ways": {**usual_ways(), **ways},
+    }  # fmt: skip
     return Stack(name=name, **{**entry, **several, **decided})
 
 

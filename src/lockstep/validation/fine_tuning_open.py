@@ -25,6 +25,7 @@ from lockstep.layout import Job, Layout, Recipe
 from lockstep.stacks import stack
 from lockstep.types.plain import Json
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
+from lockstep.validation.fms_acceleration import FUSED
 from lockstep.validation.prime_rl import reserved_B
 from lockstep.workload import Transformer, model
 
@@ -141,7 +142,7 @@ def _deepspeed(row: dict[str, str]) -> tuple[Recipe, Layout]:
     devices = int(row["n_gpus"])
     liger = "benchmark" not in row["variant"]
     recipe = Recipe.by(
-        stack("deepspeed").having(fused_norms=liger),
+        stack("deepspeed").having(**(FUSED if liger else {})),
         seq=int(row["max_length"]),
         batch=devices * int(row["micro_batch"]) * int(row["grad_accum"] or 1),
         fused_elementwise=liger,

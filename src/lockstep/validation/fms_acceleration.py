@@ -33,6 +33,8 @@ from lockstep.workload import Attention, ConvNet, Mlp, Transformer, model
 
 SOURCE = "foundation-model-stack/fms-acceleration@876e2ed, scripts/benchmarks/refs; its fine-tuning of all parameters"
 FILE = "fms_acceleration_a100.csv"
+FUSED = {"norm": "one", "norm_weight": "one", "rotary": "one"}
+"""Slots that kernels of Unsloth or Liger run, not PyTorch's operations."""
 SANTACODER = Transformer(
     name="santacoder",
     layers=24,
@@ -112,7 +114,7 @@ def loss_of(row: dict[str, str]) -> str:
 def _recipe(row: dict[str, str], seq: int) -> Recipe:
     wide = bool(row["amp"]) and int(row["n_gpus"]) > 1
     return Recipe.by(
-        stack("hf-trainer").having(fused_norms="foak" in row["framework_config"]),
+        stack("hf-trainer").having(**(FUSED if "foak" in row["framework_config"] else {})),
         seq=seq,
         batch=_sequences(row),
         optimizer="adamw" if wide else "adamw-bf16",

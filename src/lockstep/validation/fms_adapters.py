@@ -22,7 +22,7 @@ from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.stacks import stack
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
-from lockstep.validation.fms_acceleration import loss_of, transformer
+from lockstep.validation.fms_acceleration import FUSED, loss_of, transformer
 from lockstep.validation.vocabulary import allocated_B
 
 SOURCE = "foundation-model-stack/fms-acceleration@876e2ed, scripts/benchmarks/refs; its fine-tuning of adapters"
@@ -68,8 +68,8 @@ def _recipe(row: dict[str, str]) -> Recipe:
     narrow = "santacoder" in row["model"]
     fused, targets = "foak" in kernels and not narrow, "qkv" if narrow else "attention"
     software = stack("hf-trainer").having(
-        autocast=bool(row["amp"]), prepared_base="baseline" in kernels, fused_norms=fused,
-        fused_adapters=fused and "accelerated" in kernels,
+        autocast=bool(row["amp"]), prepared_base="baseline" in kernels,
+        fused_adapters=fused and "accelerated" in kernels, **(FUSED if fused else {}),
     )  # fmt: skip
     return Recipe.by(
         software,

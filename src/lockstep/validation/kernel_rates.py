@@ -23,8 +23,8 @@ from functools import partial
 
 from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.norms import NORM, SPLIT_NORM
 from lockstep.layout import Job, Layout, Recipe
+from lockstep.stacks import find_way
 from lockstep.validation.case import Case, Table, read_rows
 from lockstep.workload import model
 
@@ -132,8 +132,8 @@ def _best_case(row: dict[str, str]) -> Case:
 
 def _stream_case(row: dict[str, str]) -> Case:
     if row["op"].endswith("_norm"):
-        norm = NORM if row["library"] == "cuDNN" else SPLIT_NORM
-        size_B = norm[PASSES.index(row["pass"])] * ELEMENT_B * int(row["rows"]) * int(row["cols"])
+        norm = find_way("norm", "one" if row["library"] == "cuDNN" else "split")
+        size_B = norm.passes[PASSES.index(row["pass"])] * ELEMENT_B * int(row["rows"]) * int(row["cols"])
         seconds, name = float(row["time_us"]) * 1e-6, f"{row['op']} {row['pass']} {row['rows']}x{row['cols']}"
     else:
         size_B, seconds, name = BYTES, BYTES / (float(row["gbytes_per_s"]) * 1e9), row["op"]

@@ -168,7 +168,8 @@ def _software(name: str, like: Stack, **habits: bool) -> Stack:
     adapters are as other parameters.
     """
     found = replace(like, name=name, software=name, kind="shared", source=SOURCE)
-    return found.having(written_out=False, complex_rotary=False, half_adapters=True, **habits)
+    rotary = "one" if like is COMPILED else "written"
+    return found.having(activation="one", scores="kernel", rotary=rotary, half_adapters=True, **habits)
 
 
 def transformer(row: dict[str, str]) -> Transformer:

@@ -50,6 +50,8 @@ SOURCE = "pytorch/torchtitan, benchmarks: llama3_h100_202412, asyncTP_llama3_h10
 FILE = "torchtitan.csv"
 MODELS = {"Llama 3.1 8B": "llama3-8b", "Llama 3.1 70B": "llama3-70b", "Llama 3.1 405B": "llama3-405b"}
 RECOMPUTED = ("op",)
+EAGER = {"norm": "written", "norm_weight": "written", "residual": "apart", "bias": "apart"}
+"""Slots of layers that are not compiled."""
 
 
 def time_cases() -> tuple[Case, ...]:
@@ -76,7 +78,7 @@ def left_out() -> Counter[str]:
 def fsdp2(seq: int, batch: int, dtype: str, compiled: bool, scaling: str = "current") -> Recipe:
     """How torchtitan trains with FSDP2 and neither tensor, pipeline nor context parallelism."""
     return Recipe.by(
-        stack("torchtitan").having(fused_norms=compiled, fused_sums=compiled),
+        stack("torchtitan").having(**({} if compiled else EAGER)),
         seq=seq,
         batch=batch,
         dtype=dtype,

@@ -1,0 +1,47 @@
+"""Kernel work of the slots of a layer, which lie between its products, in the way of its software (`stacks/ways.toml`).
+
+A step of a way moves passes x elements x bytes of an element, and takes its `xTIMES` as long where the device has as
+much bandwidth for each FLOP/s as an H100 (`Clock.instruction_bound`). The sum runs at the rate of the way's kernels:
+the software's library (`Stack.elementwise_factor`), torch's operations, or a loss's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lockstep.kernels.clock import Clock, Work
+from lockstep.kernels.shard import Passes, Shard
+from lockstep.layout import way
+from lockstep.stacks import Way
+from lockstep.types.arrays import Number
+
+OF_LOSS = 1.11
+"""Times as long as its bytes that a kernel of a loss takes: the mean of what was measured on H100 (`products.py`)."""
+TIMES = {"loss": OF_LOSS}
+
+
+def slot_work(shard: Shard, slot: str, elements: Number, count: Number = 1) -> Passes:
+    """`count` slots of that name, over so many elements each."""
+    return way_work(shard.clock, way(shard.recipe, shard.model, slot), elements, count)
+
+
+def way_work(clock: Clock, chosen: Way, elements: Number, count: Number = 1) -> Passes:
+    """The same in a given way."""
+    size_B, run = count * elements * clock.element_B * TIMES.get(chosen.rate, 1.0), _rate(clock, chosen.rate)
+    sides = zip(way_passes(clock, chosen), chosen.kernels, strict=True)
+    return Passes(*(run(passes * size_B, count * kernels) for passes, kernels in sides))
+
+
+def way_passes(clock: Clock, chosen: Way) -> tuple[float, float]:
+    """Passes of a way forward and backward, as long as they take."""
+    bound = clock.instruction_bound
+    sides = zip((chosen.forward, chosen.backward), chosen.slow, chosen.takes, strict=True)
+    there, back = (
+        sum(step.passes * bound(step.times) for step in steps) * bound(slow) * takes for steps, slow, takes in sides
+    )
+    return there, back
+
+
+def _rate(clock: Clock, rate: str) -> Callable[[Number, Number], Work]:
+    """The work of so many bytes and kernels."""
+    return {"library": clock.elementwise, "torch": clock.operations, "loss": clock.stream}[rate]

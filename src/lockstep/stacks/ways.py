@@ -1,0 +1,158 @@
+"""Ways in which software runs a slot of a layer, the kernels between its matrix products: `ways.toml`.
+
+    [SLOT.WAY]
+    when = ["rmsnorm"]              traits of model and recipe that it takes; without them it is the way `else`
+    else = "one"
+    rate = "library"                whose kernels: the software's library, torch's operations, or a loss's
+    forward = ["WHAT PASSES", ...]  passes that read or write an element in half precision, so that fp32 counts two
+    backward = ["WHAT PASSES xTIMES"]    a step that takes so many times as long as its bytes on H100
+    slow = [1.32, 1.2]              the same of all steps, forward and backward
+    takes = [1.17, 1.35]            times as long as its bytes on any device
+    kernels = [10, 13]              launched forward and backward; without it one for each step
+    source = "..."
+
+What a device makes of `xTIMES` and `slow`: `Clock.instruction_bound`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from lockstep.errors import BadInput, UnknownName
+from lockstep.types.plain import Json
+
+TRAITS = ("rmsnorm", "trained", "autocast", "unfused", "unstretched", "gelu_new")
+"""Of a model: its norm, its activation, no factor on sines and cosines. Of a recipe: whether the model's own weights
+are trained, torch.autocast, elementwise kernels of their own."""
+RATES = ("library", "torch", "loss")
+KEYS = ("when", "else", "rate", "forward", "backward", "slow", "takes", "kernels", "source")
+STEP = re.compile(r"(?P<what>\S.*?) (?P<passes>\d+(\.\d+)?)( x(?P<times>\d+(\.\d+)?))?")
+MOST = 1000.0
+"""Passes of a step, and kernels of a way."""
+Pair = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a way: what it does, its passes, and how many times as long as its bytes it takes on H100."""
+
+    what: str
+    passes: float
+    times: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How software runs a slot."""
+
+    slot: str
+    name: str
+    rate: str
+    forward: tuple[Step, ...] = ()
+    backward: tuple[Step, ...] = ()
+    kernels: Pair
+    slow: Pair = (1.0, 1.0)
+    takes: Pair = (1.0, 1.0)
+    when: tuple[str, ...] = ()
+    otherwise: Way | None = None
+    source: str = ""
+
+    @property
+    def passes(self) -> Pair:
+        """Passes forward and backward, as many as there are."""
+        return sum(step.passes for step in self.forward), sum(step.passes for step in self.backward)
+
+    def of(self, traits: Collection[str]) -> Way:
+        """This way, or the other one where a trait that it takes is missing."""
+        if self.otherwise is None or all(trait in traits for trait in self.when):
+            return self
+        return self.otherwise.of(traits)
+
+
+Ways = dict[str, dict[str, Way]]
+
+
+@cache
+def ways() -> Ways:
+    """Every way that is known, by slot and name; the first of a slot is the usual one."""
+    text = resources.files("lockstep.stacks").joinpath("ways.toml").read_text(encoding="utf-8")
+    return read_ways(tomllib.loads(text), {})
+
+
+@cache
+def usual_ways() -> dict[str, Way]:
+    """By slot, the way of software that says no other; how a loss is computed is an option (`Recipe.cross_entropy`)."""
+    return {slot: next(iter(named.values())) for slot, named in ways().items() if slot != "loss"}
+
+
+def find_way(slot: str, name: str, known: Mapping[str, Mapping[str, Way]] | None = None) -> Way:
+    """The way of that name. Raises UnknownName for one of a slot that there is not, or that the slot does not have."""
+    known = ways() if known is None else known
+    if slot not in known:
+        raise UnknownName("slot of a layer", slot, known, "--way")
+    if name not in known[slot]:
+        raise UnknownName(f"way to run {slot}", name, known[slot], "--way")
+    return known[slot][name]
+
+
+def read_ways(entries: Mapping[str, Mapping[str, Json]], known: Mapping[str, Mapping[str, Way]]) -> Ways:
+    """Ways by slot and name, beside those that are `known`. Raises BadInput that names slot and way."""
+    found: Ways = {slot: dict(named) for slot, named in known.items()}
+    for slot, named in entries.items():
+        waiting = dict(named)
+        while waiting:
+            ready = [name for name, entry in waiting.items() if entry.get("else") not in waiting]
+            if not ready:
+                raise BadInput(f"{slot}: {', '.join(waiting)} refer to one another by else")
+            for name in ready:
+                found.setdefault(slot, {})[name] = _way(slot, name, waiting.pop(name), found.get(slot, {}))
+        found[slot] = {name: found[slot][name] for name in [*known.get(slot, {}), *named]}
+    return found
+
+
+def _way(slot: str, name: str, entry: Json, others: Mapping[str, Way]) -> Way:
+    where = f"{slot}.{name}"
+    for key in entry:
+        if key not in KEYS:
+            raise UnknownName(f"key of the way {where}", key, KEYS)
+    for trait in entry.get("when", ()):
+        if trait not in TRAITS:
+            raise UnknownName(f"trait of the way {where}", trait, TRAITS)
+    other, rate = entry.get("else"), entry.get("rate", "torch")
+    if ("when" in entry) != (other is not None):
+        raise BadInput(f"{where} needs `when` and `else` together")
+    if other is not None and other not in others:
+        raise UnknownName(f"other way of {where}", str(other), others)
+    if rate not in RATES:
+        raise UnknownName(f"rate of the way {where}", str(rate), RATES)
+    forward, backward = (tuple(_step(where, one) for one in entry.get(side, ())) for side in ("forward", "backward"))
+    return Way(
+        slot=slot, name=name, rate=rate, forward=forward, backward=backward,
+        kernels=_pair(where, "kernels", entry.get("kernels", (len(forward), len(backward)))),
+        slow=_pair(where, "slow", entry.get("slow", (1, 1))), takes=_pair(where, "takes", entry.get("takes", (1, 1))),
+        when=tuple(entry.get("when", ())), otherwise=others[other] if other else None,
+        source=str(entry.get("source", "")),
+    )  # fmt: skip
+
+
+def _step(where: str, text: object) -> Step:
+    match = STEP.fullmatch(text) if isinstance(text, str) else None
+    if match is None or float(match["passes"]) > MOST:
+        raise BadInput(
+            f'{where}: {text!r} is no step; write "what it does 3", its passes last, or "what it does 3 x1.5"'
+        )
+    return Step(match["what"], float(match["passes"]), float(match["times"] or 1))
+
+
+def _pair(where: str, key: str, value: Sequence[Any]) -> Pair:
+    fits = isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(one, int | float) for one in value)
+    if not fits or not all(math.isfinite(one) and 0 <= one <= MOST for one in value):
+        raise BadInput(f"{where}: {key} must be two numbers, forward and backward, got {value!r}")
+    return float(value[0]), float(value[1])
