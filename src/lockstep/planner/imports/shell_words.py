@@ -9,7 +9,18 @@ from collections.abc import Callable, Iterator, Mapping
 
 from lockstep.documents import MAX_DEPTH
 from lockstep.errors import BadInput
-from lockstep.planner.imports.shell import ASSIGNED, MOST_SCRIPT_B, NAME, Pieces, Shell, Value, Word, split, whole
+from lockstep.planner.imports.shell import (
+    ASSIGNED,
+    MOST_SCRIPT_B,
+    NAME,
+    SHELLS,
+    Pieces,
+    Shell,
+    Value,
+    Word,
+    split,
+    whole,
+)
 from lockstep.planner.imports.shell_sums import worked_out
 
 MOST_WORDS = 50_000
@@ -80,7 +91,9 @@ class Reading:
             self.at = token.end()
             skipped = token["redirect"] is not None or (skipped and token["space"] is not None)
             if token["heredoc"]:
-                ends.append(token["last"])
+                # A document that another shell runs is read on as part of the script.
+                if not any(whole(one).text in (*SHELLS, "sbatch") for one in command):
+                    ends.append(token["last"])
             elif token["placeholder"]:
                 command.append((self._unset(token.start(), token.end()),))
             elif token["condition"]:

@@ -16,6 +16,7 @@ from lockstep.planner.imports.interpolated import interpolated
 from lockstep.planner.imports.launchers import devices
 from lockstep.planner.imports.named import name_model
 from lockstep.planner.imports.said import Said
+from lockstep.planner.imports.stages import ends
 from lockstep.planner.imports.text import Text, Unset
 from lockstep.planner.imports.trained import adapters, objective
 from lockstep.workload import Model
@@ -39,11 +40,12 @@ def prepared(text: Text) -> Text:
     """The text with its references resolved; of a command line, without quotation marks and with null as no value."""
     if text.shape == "command":
         plain = {word: value.strip("'\"") if type(value) is str else value for word, value in text.words.items()}
-        # Whatever folder a variable stands for, the name of a model is the end of its path.
-        named = {word: str(plain[word]) for word in PATHS if isinstance(plain.get(word), Unset)}
-        kept = {word: None if value in NOTHING else value for word, value in {**plain, **named}.items()}
+        kept = {word: None if value in NOTHING else value for word, value in plain.items()}
         text = replace(text, words=kept)
-    return interpolated(text)
+    text = interpolated(text)
+    # Whatever folder a variable stands for, the name of a model is the end of its path.
+    named = {word: str(text.words[word]) for word in PATHS if isinstance(text.words.get(word), Unset)}
+    return replace(text, words={**text.words, **named})
 
 
 def verl(said: Said, name: str, model: Model | None) -> Imported:
@@ -157,6 +159,7 @@ def _megatron(found: Imported, said: Said) -> None:
     layout["zero"] = int(said[f"{MEGATRON}use_distributed_optimizer"])
     if said[f"{ACTOR}optim.override_optimizer_config.optimizer_cpu_offload"]:
         layout["offload"] = "optimizer"
+    ends(found, said, *(f"{CORE}num_layers_in_{end}_pipeline_stage" for end in ("first", "last")))
     _recompute(found, said)
     _adam(found, said)
 
@@ -171,7 +174,7 @@ def _recompute(found: Imported, said: Said) -> None:
         said.leave(f"{CORE}recompute_num_layers", "how many layers are recomputed together")
     if granularity == "selective" and modules:
         named = modules.strip("[]").split(",") if isinstance(modules, str) else modules
-        found.words["recompute_modules"] = ",".join(str(one).strip(" '\"") for one in named)
+        found.recomputes(said, f"{CORE}recompute_modules", [str(one).strip(" '\"") for one in named])
 
 
 def _fine_tuned(found: Imported, said: Said, model: Model | None) -> Imported:

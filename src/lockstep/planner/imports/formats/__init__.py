@@ -33,6 +33,8 @@ from typing import Any
 from lockstep.types.plain import Json
 
 NUMERIC = re.compile(r"(whole|number)(?: (-?[\d.e+]+)?\.\.(-?[\d.e+]+)?)?")
+GROUPED = re.compile(r"\d{1,3}(_\d{3})+")
+"""A whole number as Python writes long ones: 9_765_625."""
 SWITCHED = {
     **dict.fromkeys(("true", "yes", "on", "y", "1"), True),
     **dict.fromkeys(("false", "no", "off", "n", "0"), False),
@@ -84,9 +86,11 @@ def _converted(kind: str, value: Any) -> Any:
 
 
 def _number(value: Any, kind: str, low: str | None, high: str | None) -> int | float:
-    """A number in the range; of a command line it is text, and DeepSpeed's are whole as 5e8 too."""
+    """A number in the range; of a command line it is text and DeepSpeed's are whole as 5e8 too."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise Unfit
+    if isinstance(value, str) and GROUPED.fullmatch(value):
+        value = value.replace("_", "")
     try:
         number = float(value)
     except ValueError:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from lockstep.errors import LockstepError
 from lockstep.planner.imports.imported import Imported
-from lockstep.planner.imports.named import catalogued
+from lockstep.planner.imports.named import LONGEST, catalogued
 from lockstep.planner.imports.said import Said
 from lockstep.workload import Model
 from lockstep.workload import model as described
 from lockstep.workload.hub import cached_config, is_hub_id
-
-LONGEST = 100
-"""Of a name in a message."""
 
 
 def model_of(found: Imported, said: Said, word: str) -> Model | None:
