@@ -222,3 +222,10 @@ def test_a_conversion_beside_the_run_is_not_the_run_and_two_runs_are_refused() -
     with pytest.raises(BadInput, match="starts two runs"):
         recognised(run + run.replace("size 2", "size 4"), "run.sh")
     assert recognised(f"if [ $A = 1 ]; then\n{run}else\n{run.replace('torchrun', 'torchrun --nnodes 1')}fi\n", "run.sh")
+
+
+def test_references_of_bridge_are_resolved_as_omegaconf_resolves_them() -> None:
+    text = "model:\n  seq_length: 4096\n  tensor_model_parallel_size: 2\ntrain:\n  global_batch_size: 8\n"
+    found = recognised(text + "dataset:\n  sequence_length: ${model.seq_length}\n", "run.yaml", model("llama3-8b"))
+    assert found is not None
+    assert {row.word: row.value for row in found.table}["dataset.sequence_length"] == 4096

@@ -236,7 +236,9 @@ def test_a_log_of_mlperf(tmp_path: Path) -> None:
     found = lockstep.estimate(file, "dgx-h100", overlap_pp=False)
     assert found.job.model.name == "llama3-405b"
     assert (found.layout.zero, found.layout.sequence_parallel) == (1, True)
-    assert any("assumed, as the file does not say: zero 1, sequence_parallel True" in one for one in found.assumptions())
+    assert any(
+        "assumed, as the file does not say: zero 1, sequence_parallel True" in one for one in found.assumptions()
+    )
     assert lockstep.estimate(file, "dgx-h100", zero=0).layout.zero == 0
     assert (found.layout.tp, found.layout.pp, found.layout.cp, found.layout.dp) == (8, 8, 2, 4)
     assert (found.job.devices, found.job.recipe.dtype, found.job.recipe.batch) == (512, "fp8", 1152)

@@ -216,3 +216,39 @@ def test_other_long_scripts_end(text: str) -> None:
     start = time.process_time()
     commands(text, "run.sh")
     assert time.process_time() - start < 20
+
+
+HANDED = "--layers 4 --hidden 8"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        'LAUNCH="torchrun --nproc_per_node 8"\nCMD=" `pwd`/train.py {words} "\nsrun bash -c "$LAUNCH --node_rank \\$SLURM_PROCID $CMD" 2>&1 | tee log\n',
+        "LAUNCH='torchrun --nproc_per_node 8'\nCMD='train.py {words}'\nsrun bash -c '$LAUNCH --node_rank $SLURM_PROCID $CMD'\n",
+        'CMD="cd $HERE; export A=$B:$A; torchrun --nproc_per_node 8 train.py {words}"\nsrun --mpi=pmix bash -x -c "${{CMD}}"\n',
+        'ARGS="{words}"\nsbatch <<EOF\n#!/bin/bash\nsrun torchrun --nproc_per_node 8 train.py $ARGS\nEOF\n',
+        "bash <<'EOF'\ntorchrun --nproc_per_node 8 train.py {words}\nEOF\n",
+    ],
+)
+def test_a_text_that_another_shell_runs_keeps_its_words_beside_variables_without_a_value(start: str) -> None:
+    found = commands(start.format(words=HANDED), "run.sh")[-1]
+    assert {"layers": "4", "hidden": "8", "launcher.nproc_per_node": "8"}.items() <= found.words.items()
+    assert not any(isinstance(found.words[word], Unset) for word in ("layers", "hidden", "launcher.nproc_per_node"))
+
+
+def test_a_document_that_no_shell_runs_is_no_part_of_the_script() -> None:
+    text = "cat <<EOF > ds.json\n--layers 5\nEOF\npython - <<EOF\n--layers 6\nEOF\ntorchrun train.py --layers 4\n"
+    assert [one.words["layers"] for one in commands(text, "run.sh")] == ["4"]
+
+
+@pytest.mark.parametrize("head", ["--gpus-per-node=4", "--gres=gpu:4", "--gres=gpu:h100:4", "--gpus-per-node 4"])
+def test_devices_of_a_node_are_those_of_the_batch_script(head: str) -> None:
+    name = "SLURM_GPUS_ON_NODE" if "gres" in head else "SLURM_GPUS_PER_NODE"
+    found = only(f"#!/bin/bash\n#SBATCH {head}\ntorchrun train.py --tp ${name}\n")
+    assert found.words["tp"] == "4"
+
+
+def test_options_of_torchrun_in_a_file_of_options_belong_to_the_launcher() -> None:
+    text = 'WHERE="--nproc-per-node 8 --nnodes 2"\nMODEL="--layers 4"\n'
+    assert only(text).words == {"launcher.nproc_per_node": "8", "launcher.nnodes": "2", "layers": "4"}

@@ -25,6 +25,7 @@ from lockstep.planner.imports.bridge import bridge
 from lockstep.planner.imports.deepspeed import deepspeed
 from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
+from lockstep.planner.imports.interpolated import interpolated
 from lockstep.planner.imports.megatron import megatron
 from lockstep.planner.imports.megatron_log import megatron_log
 from lockstep.planner.imports.mindspeed import mindspeed
@@ -67,6 +68,7 @@ READERS: Mapping[str, Reader] = {
 """By the name of the format."""
 PREPARED: Mapping[str, Callable[[Text], Text]] = {
     "accelerate": of_accelerate.prepared,
+    "bridge": interpolated,
     "nemo-rl": of_nemo_rl.prepared,
     "torchtitan-3": of_torchtitan.prepared,
     "verl": of_verl.prepared,
@@ -137,7 +139,7 @@ def recognised(
     said = claiming[key] if claiming[key].folder else replace(claiming[key], folder=folder)
     if key in PREPARED:
         said = PREPARED[key](said)
-    read = Said(format_of(key), said, accepted)
+    read = Said(format_of(key), said, accepted, given=model is not None)
     return READERS[key](read, Path(file).stem, model).finished(read, word)
 
 

@@ -41,6 +41,8 @@ class Said:
     format: Format
     text: Text
     accepted: Collection[str] = ()
+    given: bool = False
+    """Whether a model stands beside the file, whose shape counts."""
     asked: set[str] = field(default_factory=set)
     noted: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Class and meaning of words that a reader decided on."""
@@ -153,6 +155,9 @@ class Said:
 
     def _unset(self, word: str, known: str, value: Unset, kind: str) -> str | None:
         """A value that a script does not say. Raises BadInput where it would change time or memory."""
+        if self.given and known == "read" and self.format.read[word][1] == "model":
+            self.noted[word] = ("yours", "the script does not say it; the model beside it counts")
+            return None
         if kind == "text" and (known == "left out" or NAMED.search(value)):
             return str(value)
         if word.startswith("launcher."):

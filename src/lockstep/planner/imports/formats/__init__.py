@@ -15,6 +15,7 @@ pattern stands for anything. Formats of commands have the words of `shared/launc
                                pattern of kind `parsed, else any` holds words of other releases too
     shared                     words by which it is recognised where no format has words of its own
     files                      names of DeepSpeed's configurations that the software brings, and what these say
+    copies                     sections that have the words of others
     extends                    a format whose words it has too; its own go before
     like, fields, turned-off   its names are fields that stand for options of another format and have their class and
                                kind; fields that are called otherwise; options that are there where a field is false
@@ -200,6 +201,7 @@ class Format:
 def format_of(key: str) -> Format:
     """The format of that name."""
     data = _table(f"{key}.toml")
+    _copy(data)
     if "like" in data:
         _add_fields(data)
     parsed = _parsed(data.get("names", ""))
@@ -237,6 +239,16 @@ def _table(name: str) -> Json:
             kept = {word: kind for word, kind in other[part].items() if word not in own}
             data[part] = {**data.get(part, {}), **kept}
     return {**{part: {} for part in PARTS}, **data}
+
+
+def _copy(data: Json) -> None:
+    """Adds the words of sections that have the words of others; its own go before."""
+    for section, others in data.get("copies", {}).items():
+        for part in PARTS:
+            for word, kind in list(data[part].items()):
+                other = next((one for one in others if word.startswith(one)), None)
+                if other is not None:
+                    data[part].setdefault(section + word.removeprefix(other), kind)
 
 
 def _add_fields(data: Json) -> None:
