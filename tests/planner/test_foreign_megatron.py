@@ -206,7 +206,7 @@ def test_a_module_whose_recomputation_is_not_described_is_said_and_refuses_nothi
 
 def test_a_shape_that_a_script_takes_from_elsewhere_needs_no_value_beside_a_model(tmp_path: Path) -> None:
     text = LAYOUT + SHAPE.replace("--num-layers 32", "--num-layers $(jq .layers config.json)") + "\n"
-    with pytest.raises(BadInput, match="num-layers is .* does not set"):
+    with pytest.raises(BadInput, match=r"num-layers is .* does not set"):
         estimated(tmp_path, text)
     found = lockstep.estimate(f"llama2-7b@{tmp_path / 'run.sh'}", "dgx-h100:2")
     assert (found.job.model.layers, classes(found)["num-layers"]) == (32, "yours")
@@ -221,3 +221,8 @@ def test_a_model_without_a_vocabulary_is_described_by_what_is_known(tmp_path: Pa
 def test_a_file_of_nothing_that_is_known_says_so(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="neither a script, configuration or log"):
         estimated(tmp_path, "TP=8\n. ./CONFIG.sh\n")
+
+
+def test_mindspeed_knows_the_vocabulary_of_a_tokenizer_that_has_one(tmp_path: Path) -> None:
+    text = f"{LAYOUT}{SHAPE} --use-fused-rmsnorm --use-flash-attn --tokenizer-type GPT2BPETokenizer\n"
+    assert estimated(tmp_path, text.replace("--vocab-size 32000 ", "")).job.model.vocab == 50257

@@ -224,9 +224,10 @@ HANDED = "--layers 4 --hidden 8"
 @pytest.mark.parametrize(
     "start",
     [
-        'LAUNCH="torchrun --nproc_per_node 8"\nCMD=" `pwd`/train.py {words} "\nsrun bash -c "$LAUNCH --node_rank \\$SLURM_PROCID $CMD" 2>&1 | tee log\n',
-        "LAUNCH='torchrun --nproc_per_node 8'\nCMD='train.py {words}'\nsrun bash -c '$LAUNCH --node_rank $SLURM_PROCID $CMD'\n",
-        'CMD="cd $HERE; export A=$B:$A; torchrun --nproc_per_node 8 train.py {words}"\nsrun --mpi=pmix bash -x -c "${{CMD}}"\n',
+        'RUN="torchrun --nproc_per_node 8"\nCMD=" `pwd`/train.py {words} "\n'
+        'srun bash -c "$RUN --node_rank \\$SLURM_PROCID $CMD" 2>&1 | tee log\n',
+        "RUN='torchrun --nproc_per_node 8'\nCMD='train.py {words}'\nsrun bash -c '$RUN --node_rank $RANK $CMD'\n",
+        'CMD="cd $HERE; export A=$B:$A; torchrun --nproc_per_node 8 train.py {words}"\nsrun bash -x -c "${{CMD}}"\n',
         'ARGS="{words}"\nsbatch <<EOF\n#!/bin/bash\nsrun torchrun --nproc_per_node 8 train.py $ARGS\nEOF\n',
         "bash <<'EOF'\ntorchrun --nproc_per_node 8 train.py {words}\nEOF\n",
     ],

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from lockstep.planner.imports.launchers import TORCHRUN, launched
-from lockstep.planner.imports.shell import SHELLS, Shell, Word, lines_of, script_shell, whole
+from lockstep.planner.imports.shell import Shell, Word, lines_of, script_shell, whole
 from lockstep.planner.imports.text import Text, Unset
 
 OPTION = re.compile(r"--[A-Za-z]")
@@ -28,6 +28,7 @@ HOLDS_OPTIONS = re.compile(r"arg|opt|param|flag|config|cmd|setting|extra", re.IG
 PRINTS = ("echo", "printf", "cat", "tee", "log", "print")
 CONFIGURATIONS = (".yaml", ".yml", ".json")
 """Files that a command may take in place of options."""
+SHELLS = ("bash", "sh", "zsh")
 MOST_NESTED = 4
 """Scripts within a word of a script."""
 MOST_COMMANDS = 20_000

@@ -31,9 +31,6 @@ SLURM = {"nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), "ntasks-per-node": ("
 """Variables that Slurm sets from the options of a batch script."""
 
 
-SHELLS = ("bash", "sh", "zsh")
-
-
 @dataclass(frozen=True, slots=True)
 class Word:
     """Text of a script, from one line of it."""

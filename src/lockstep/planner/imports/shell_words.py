@@ -9,21 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 from lockstep.documents import MAX_DEPTH
 from lockstep.errors import BadInput
-from lockstep.planner.imports.shell import (
-    ASSIGNED,
-    MOST_SCRIPT_B,
-    NAME,
-    SHELLS,
-    Pieces,
-    Shell,
-    Value,
-    Word,
-    split,
-    whole,
-)
+from lockstep.planner.imports.shell import ASSIGNED, MOST_SCRIPT_B, NAME, Pieces, Shell, Value, Word, split, whole
 from lockstep.planner.imports.shell_sums import worked_out
 
 MOST_WORDS = 50_000
+RUN_DOCUMENTS = ("bash", "sh", "zsh", "sbatch")
+"""Commands that run a document behind them as a script."""
 TOKEN = re.compile(
     rf"""(?P<space>(?:[ \t\r]|\\\r?\n)+)|(?P<end>\n|;;&?|;&|;|&&|\|\|?&?|&(?!>))
     |(?P<heredoc><<-?[ \t]*['"]?(?P<last>\w+)['"]?)
@@ -92,7 +83,7 @@ class Reading:
             skipped = token["redirect"] is not None or (skipped and token["space"] is not None)
             if token["heredoc"]:
                 # A document that another shell runs is read on as part of the script.
-                if not any(whole(one).text in (*SHELLS, "sbatch") for one in command):
+                if not any(whole(one).text in RUN_DOCUMENTS for one in command):
                     ends.append(token["last"])
             elif token["placeholder"]:
                 command.append((self._unset(token.start(), token.end()),))

@@ -31,6 +31,7 @@ from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
+from lockstep.planner.imports.formats.derived import PARTS, add_fields, copy_sections
 from lockstep.types.plain import Json
 
 NUMERIC = re.compile(r"(whole|number)(?: (-?[\d.e+]+)?\.\.(-?[\d.e+]+)?)?")
@@ -42,7 +43,6 @@ SWITCHED = {
 }
 """How YAML 1.1 and command lines write switches."""
 OR_ANY = "parsed, else any"
-PARTS = ("read", "left-out", "harmless", "yours")
 PARSED = {"int": "whole", "float": "number", "flag": "switch", "bool": "switch", "str": "text", "dict": "map"}
 """Types of the tables of `export` as kinds."""
 MOST = 10**15
@@ -201,9 +201,9 @@ class Format:
 def format_of(key: str) -> Format:
     """The format of that name."""
     data = _table(f"{key}.toml")
-    _copy(data)
+    copy_sections(data)
     if "like" in data:
-        _add_fields(data)
+        add_fields(data, format_of(data["like"]), _parsed(data["names"]))
     parsed = _parsed(data.get("names", ""))
 
     def known(kind: str, word: str) -> str:
@@ -239,46 +239,6 @@ def _table(name: str) -> Json:
             kept = {word: kind for word, kind in other[part].items() if word not in own}
             data[part] = {**data.get(part, {}), **kept}
     return {**{part: {} for part in PARTS}, **data}
-
-
-def _copy(data: Json) -> None:
-    """Adds the words of sections that have the words of others; its own go before."""
-    for section, others in data.get("copies", {}).items():
-        for part in PARTS:
-            for word, kind in list(data[part].items()):
-                other = next((one for one in others if word.startswith(one)), None)
-                if other is not None:
-                    data[part].setdefault(section + word.removeprefix(other), kind)
-
-
-def _add_fields(data: Json) -> None:
-    """Adds the fields of config classes that stand for options of another format, with their class and its kind."""
-    like = format_of(data["like"])
-    own = {word for part in PARTS for word in data[part]}
-    data["options"] = {}
-    for word in sorted(_parsed(data["names"])):
-        option, off = _option_of(word.rpartition(".")[2], data, like)
-        known, kind = like.kind_of(option)
-        if known != "unknown":
-            data["options"][word] = (option, off)
-        if word in own or known == "unknown":
-            continue
-        if known == "read":
-            data["read"][word] = [kind, like.read[option][1]]
-        elif known == "left out":
-            data["left-out"][word] = [kind, like.left_out[option][1], *((True,) if off else like.left_out[option][2])]
-        else:
-            data[known][word] = "parsed"
-
-
-def _option_of(field_name: str, data: Json, like: Format) -> tuple[str, bool]:
-    """The option that a field stands for, and whether the option is there where the field is false."""
-    option = data["fields"].get(field_name, field_name.replace("_", "-"))
-    if like.kind_of(option)[0] != "unknown":
-        return option, option in data["turned-off"]
-    off = (one for one in (f"no-{option}", f"disable-{option}") if like.kind_of(one)[0] != "unknown")
-    found = next(off, None)
-    return (option, False) if found is None else (found, True)
 
 
 def _parsed(target: str) -> Mapping[str, str]:
