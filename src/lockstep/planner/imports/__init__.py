@@ -17,6 +17,7 @@ from pathlib import Path
 from lockstep.documents.files import File, InMemory, open_file
 from lockstep.errors import BadInput
 from lockstep.planner.imports import accelerate as of_accelerate
+from lockstep.planner.imports import bridge as of_bridge
 from lockstep.planner.imports import nemo_rl as of_nemo_rl
 from lockstep.planner.imports import torchtitan_options as of_torchtitan
 from lockstep.planner.imports import verl as of_verl
@@ -25,7 +26,6 @@ from lockstep.planner.imports.bridge import bridge
 from lockstep.planner.imports.deepspeed import deepspeed
 from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
-from lockstep.planner.imports.interpolated import interpolated
 from lockstep.planner.imports.megatron import megatron
 from lockstep.planner.imports.megatron_log import megatron_log
 from lockstep.planner.imports.mindspeed import mindspeed
@@ -68,7 +68,7 @@ READERS: Mapping[str, Reader] = {
 """By the name of the format."""
 PREPARED: Mapping[str, Callable[[Text], Text]] = {
     "accelerate": of_accelerate.prepared,
-    "bridge": interpolated,
+    "bridge": of_bridge.prepared,
     "nemo-rl": of_nemo_rl.prepared,
     "torchtitan-3": of_torchtitan.prepared,
     "verl": of_verl.prepared,
