@@ -226,3 +226,17 @@ def test_a_file_of_nothing_that_is_known_says_so(tmp_path: Path) -> None:
 def test_mindspeed_knows_the_vocabulary_of_a_tokenizer_that_has_one(tmp_path: Path) -> None:
     text = f"{LAYOUT}{SHAPE} --use-fused-rmsnorm --use-flash-attn --tokenizer-type GPT2BPETokenizer\n"
     assert estimated(tmp_path, text.replace("--vocab-size 32000 ", "")).job.model.vocab == 50257
+
+
+def test_a_shape_by_words_of_a_fork_is_no_model_of_megatron(tmp_path: Path) -> None:
+    """Of Pai-Megatron-Patch, megatron_patch/arguments.py: beside a model its words have a class."""
+    text = (
+        f"{LAYOUT}{SHAPE} --enable-shared-expert --num-shared-experts 2 --qk-nope-head-dim 128 --train-mode pretrain "
+    )
+    text += (
+        "--extra-vocab-size 293 --patch-tokenizer-type A --dataset B --max-padding-length 128 --optimizer hybridadam\n"
+    )
+    with pytest.raises(BadInput, match="32 layers with --enable-shared-expert"):
+        estimated(tmp_path, text)
+    known = classes(lockstep.estimate(f"llama2-7b@{tmp_path / 'run.sh'}", "dgx-h100:2"))
+    assert (known["extra-vocab-size"], known["dataset"], known["optimizer"]) == ("unknown", "yours", "unknown")

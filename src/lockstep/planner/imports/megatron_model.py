@@ -30,7 +30,8 @@ OTHER_LAYERS = (
     "hybrid-layer-pattern", "hybrid-override-pattern", "hybrid-attention-ratio", "is-hybrid-model",
     "experimental-attention-variant", "linear-attention-freq", "heterogeneous-layers-config-path",
     "heterogeneous-layers-config-encoded-json", "moe-latent-size", "attention-output-gate", "decoder-num-layers",
-    "moe-expert-parallel-size", "mlp-type", "expert-interval",
+    "moe-expert-parallel-size", "mlp-type", "expert-interval", "enable-shared-expert", "num-shared-experts",
+    "qk-nope-head-dim", "n-head-kv", "intermediate-size", "moe-topk",
 )  # fmt: skip
 """Words of models that the arguments read here do not describe."""
 VOCABULARIES = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "BertWordPieceLowerCase": 30522,
