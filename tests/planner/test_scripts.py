@@ -210,7 +210,8 @@ def test_work_is_bounded_before_it_is_done(name: str) -> None:
     "text",
     ["A=$B\nB=$A\ntrain --tp $A", "train --tp " + "(" * 200_000, "train --a " + "\\" * 250_000,
      "\n" * 250_000 + "x --a", "train --tp ${A[" + "9" * 200_000 + "]}", "train --a " + "''" * 100_000,
-     "case " + "a" * 9000 + " in\n" + "*a" * 9000 + ")"],
+     "case " + "a" * 9000 + " in\n" + "*a" * 9000 + ")", "bash " * 49_000 + "--a", "bash " * 24_000 + "-x " * 24_000,
+     "x " * 40_000 + "<<A " * 40_000, "bash <<A\n" * 9000 + "train --a"],
 )  # fmt: skip
 def test_other_long_scripts_end(text: str) -> None:
     start = time.process_time()

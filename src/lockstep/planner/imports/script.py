@@ -71,10 +71,10 @@ def _handed(words: Sequence[Word]) -> tuple[int, int, int] | None:
     if words[0].text == "eval":
         return 0, 1, len(words)
     for place, word in enumerate(words):
-        if word.text.rpartition("/")[2] in SHELLS:
-            flags = (at for at, one in enumerate(words[place + 1 :], place + 2) if re.fullmatch(r"-\w*c", one.text))
-            at = next(flags, len(words))
-            if at < len(words) and all(one.text.startswith("-") for one in words[place + 1 : at]):
+        at = place + 1
+        while word.text.rpartition("/")[2] in SHELLS and at < len(words) - 1 and words[at].text.startswith("-"):
+            at += 1
+            if re.fullmatch(r"-\w*c", words[at - 1].text):
                 return place, at, at + 1
     return None
 

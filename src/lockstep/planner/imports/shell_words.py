@@ -13,6 +13,8 @@ from lockstep.planner.imports.shell import ASSIGNED, MOST_SCRIPT_B, NAME, Pieces
 from lockstep.planner.imports.shell_sums import worked_out
 
 MOST_WORDS = 50_000
+MOST_BEFORE = 32
+"""Words before a document among which its command is looked for."""
 RUN_DOCUMENTS = ("bash", "sh", "zsh", "sbatch")
 """Commands that run a document behind them as a script."""
 TOKEN = re.compile(
@@ -83,7 +85,7 @@ class Reading:
             skipped = token["redirect"] is not None or (skipped and token["space"] is not None)
             if token["heredoc"]:
                 # A document that another shell runs is read on as part of the script.
-                if not any(whole(one).text in RUN_DOCUMENTS for one in command):
+                if not any(whole(one).text in RUN_DOCUMENTS for one in command[:MOST_BEFORE]):
                     ends.append(token["last"])
             elif token["placeholder"]:
                 command.append((self._unset(token.start(), token.end()),))
