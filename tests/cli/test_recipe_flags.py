@@ -60,21 +60,8 @@ FLAGS = {
 """Word of the library -> (as said, field of Recipe, its value)."""
 ADAPTERS = {"train", "base"}
 """Words of fine-tuning, which mean something only together and not of every model: workload/test_adapters.py."""
-OF_SOFTWARE = {
-    "fused_gate", "fused_norms", "working_copy", "gradients_freed", "foreach_update", "narrow_inputs",
-    "repeated_heads", "recompute_stops", "norm_kernels", "fused_sums", "autocast", "grouped_experts", "written_out",
-    "copies", "gathers_again", "complex_rotary", "permutation", "narrow_gathers", "narrow_reductions",
-    "own_projections",
-}  # fmt: skip
-"""Habits that a stack decides: said by --stack."""
 QUESTION = {"seq", "batch", "notes"}
 """Fields that other flags say, or that say what was chosen."""
-PYTHON_ONLY = {
-    "converted_gradients", "paired_sends", "launch_blocking", "fused_adapters", "half_adapters", "wrapped_adapters",
-    "base_inputs_kept", "joint_qkv", "sliced_experts", "padded_experts", "prepared_base",
-}  # fmt: skip
-"""Habits of DeepSpeed's engine, of a release of Megatron Core, of debugging and of libraries of fine-tuning, for case
-studies and tables."""
 MOE = ("deepseek-v2", "hgx-h800:8")
 DENSE = ("llama3-8b", "dgx-h100:8")
 COMPANY = {"overlap_device": {"overlap_ep": "shared"}, "gradient_sync": {"zero": 2}, "reshard": {"zero": 3},
@@ -89,8 +76,7 @@ LAYOUT = {"tp": 2, "pp": 4, "ep": 8, "zero": 1, "recompute": "selective", "seque
 def test_every_field_has_a_flag_or_a_reason() -> None:
     assert set(FLAGS) | {"stack"} | ADAPTERS == set(RecipeWords.__annotations__)
     said = {field for _, field, _ in FLAGS.values()}
-    assert {one.name for one in fields(Recipe)} == said | {"stack"} | ADAPTERS | OF_SOFTWARE | QUESTION | PYTHON_ONLY
-    assert all(any(field in stack(name).switches for name in stacks()) for field in OF_SOFTWARE)
+    assert {one.name for one in fields(Recipe)} == said | {"stack", "scaling"} | ADAPTERS | QUESTION
 
 
 @pytest.mark.parametrize("word", FLAGS)

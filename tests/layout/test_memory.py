@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.hardware import cluster
-from lockstep.layout import MEMORY_ERROR_FRAC, OPTIMIZERS, Job, Layout, Memory, Recipe, memory, peak_B, stage_memory
+from lockstep.layout import MEMORY_ERROR_FRAC, OPTIMIZERS, Job, Layout, Memory, memory, peak_B, stage_memory
 from lockstep.layout.held import stage_parameters
 from lockstep.workload import Attention, Mlp, Transformer, model, parameters
+from recipes import recipe_by, with_words
 
 CLUSTER = cluster("dgx-h100:8")
-LLAMA = Job(model("llama3-8b"), Recipe(seq=4096, batch=512), 64)
+LLAMA = Job(model("llama3-8b"), recipe_by(seq=4096, batch=512), 64)
 
 
 def fullest(job: Job, layout: Layout) -> Memory:
@@ -48,7 +49,7 @@ def test_a_prediction_module_looks_its_tokens_up_on_its_own_stage(tied: bool, pp
     grid = Layout(tp=2, pp=pp, dp=2, sequence_parallel=True).grid()
 
     def last_elems(modules: int) -> float:
-        job = Job(replace(described, mtp_layers=modules), Recipe(seq=2048, batch=64), 4 * pp)
+        job = Job(replace(described, mtp_layers=modules), recipe_by(seq=2048, batch=64), 4 * pp)
         return float(stage_parameters(job, grid, pp - 1, job.stage_layers(pp)[-1]).other_elems)
 
     table_elems = described.vocab * described.hidden / 2
@@ -66,7 +67,7 @@ def test_shards_add_up_to_the_model(name: str, tp: int, pp: int, ep: int) -> Non
     described = model(name)
     if ep > 1 and not described.experts:
         return
-    job = Job(described, Recipe(seq=2048, batch=64), tp * pp * ep)
+    job = Job(described, recipe_by(seq=2048, batch=64), tp * pp * ep)
     grid = Layout(tp=tp, pp=pp, ep=ep, dp=ep, sequence_parallel=tp > 1).grid()
     held = job.stage_layers(pp)
     total = expert = 0.0
@@ -83,7 +84,7 @@ def test_shards_add_up_to_the_model(name: str, tp: int, pp: int, ep: int) -> Non
 
 @given(st.sampled_from(["llama3-8b", "mixtral-8x7b", "deepseek-v2"]), st.booleans(), st.sampled_from([1, 2]))
 def test_recomputation_keeps_less(name: str, flash: bool, micro_batch: int) -> None:
-    job = Job(model(name), Recipe(seq=2048, batch=64, flash_attention=flash), 8)
+    job = Job(model(name), recipe_by(seq=2048, batch=64, flash_attention=flash), 8)
     kept = [
         float(fullest(job, Layout(dp=8, micro_batch=micro_batch, recompute=mode)).activations_B)
         for mode in ("full", "selective", "none")
@@ -127,7 +128,7 @@ def plain_model(billions: float) -> Transformer:
 def test_zero_arithmetic_of_the_paper(zero: int, bytes_per_parameter: float) -> None:
     """ZeRO (arXiv 1910.02054), figure 1: 7.5B parameters on 64 ranks take 120, 31.4, 16.6 and 1.9 GB."""
     described = plain_model(7.5)
-    job = Job(described, Recipe(seq=128, batch=64, gradient_B=2.0), 64)
+    job = Job(described, recipe_by(seq=128, batch=64, gradient_B=2.0), 64)
     found = fullest(job, Layout(dp=64, zero=zero))
     state_B = float(found.parameters_B + found.gradients_B + found.optimizer_B)
     assert state_B == pytest.approx(bytes_per_parameter * parameters(described).total, rel=1e-9)
@@ -135,9 +136,9 @@ def test_zero_arithmetic_of_the_paper(zero: int, bytes_per_parameter: float) -> 
 
 
 def test_bytes_per_parameter_are_16_18_and_20() -> None:
-    assert Recipe(seq=1, batch=1, gradient_B=2.0).bytes_per_parameter == 16
-    assert Recipe(seq=1, batch=1, gradient_B=4.0).bytes_per_parameter == 18
-    assert Recipe(seq=1, batch=1, gradient_B=6.0).bytes_per_parameter == 20
+    assert recipe_by(seq=1, batch=1, gradient_B=2.0).bytes_per_parameter == 16
+    assert recipe_by(seq=1, batch=1, gradient_B=4.0).bytes_per_parameter == 18
+    assert recipe_by(seq=1, batch=1, gradient_B=6.0).bytes_per_parameter == 20
 
 
 @pytest.mark.parametrize(("optimizer", "bytes_per_parameter"), [
@@ -146,7 +147,7 @@ def test_bytes_per_parameter_are_16_18_and_20() -> None:
 ])  # fmt: skip
 def test_a_fine_tune_in_half_precision_takes_its_optimizers_bytes(optimizer: str, bytes_per_parameter: float) -> None:
     """Weights and gradients in two bytes each, and the states of a matrix: what guides to fine-tuning count."""
-    found = Recipe.by("hf-trainer", seq=1, batch=1, parameter_B=2.0, gradient_B=2.0, working_copy=True)
+    found = recipe_by("hf-trainer", seq=1, batch=1, parameter_B=2.0, gradient_B=2.0, working_copy=True)
     assert replace(found, optimizer=optimizer).bytes_per_parameter == bytes_per_parameter
 
 
@@ -155,7 +156,7 @@ def test_every_optimizer_says_where_its_bytes_come_from(name: str) -> None:
     found = OPTIMIZERS[name]
     assert found.source
     assert 0 <= found.matrix_B <= 12
-    assert fullest(replace(LLAMA, recipe=replace(LLAMA.recipe, optimizer=name)), Layout(dp=64)).optimizer_B >= 0
+    assert fullest(replace(LLAMA, recipe=with_words(LLAMA.recipe, optimizer=name)), Layout(dp=64)).optimizer_B >= 0
 
 
 def test_offload_moves_states_off_the_device() -> None:
@@ -172,7 +173,7 @@ def test_offload_moves_states_off_the_device() -> None:
 def test_buffers_are_what_passes_through_and_a_twentieth_of_all_in_use(zero: int, stage: int) -> None:
     """What passes, counted by hand: logits in 2 + 4 bytes, or gradients inside a layer (of its stream, and two of the
     feed-forward block); a layer's weight gradients from zero 2 on, two layers' parameters at zero 3."""
-    job = replace(LLAMA, recipe=replace(LLAMA.recipe, gradient_sync="micro-batch"))
+    job = replace(LLAMA, recipe=with_words(LLAMA.recipe, gradient_sync="micro-batch"))
     found = stage_memory(job, CLUSTER, Layout(pp=4, dp=16, zero=zero).grid(), stage)
     layer = 4096 * (4096 * 2 + 1024 * 2) + 3 * 4096 * 14336
     head = 4096 * 128256 / 8 if stage == 3 else 0

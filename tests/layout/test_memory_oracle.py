@@ -3,9 +3,10 @@
 import pytest
 
 from lockstep.hardware import cluster
-from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Memory, Recipe, memory
+from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Memory, memory
 from lockstep.layout.kept import activations_B
 from lockstep.workload import Attention, Mlp, Transformer
+from recipes import recipe_by
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -44,7 +45,7 @@ def predicted(shape: str, recompute: str, dtype: str) -> Memory:
     """Memory of torch's eager kernels, everything in one format."""
     classes, hidden, layers, sequences, seq = SHAPES[shape]
     each_B, optimizer = (2.0, "adamw-bf16") if dtype == "bf16" else (4.0, "adamw-no-master")
-    recipe = Recipe.by(
+    recipe = recipe_by(
         "hf-trainer", seq=seq, batch=sequences, dtype=dtype, optimizer=optimizer, gradient_B=each_B, parameter_B=each_B
     )
     job = Job(transformer(classes, hidden, layers, seq), recipe, 1)
@@ -132,7 +133,7 @@ def test_a_loss_in_pieces_holds_all_logits_and_the_gradients_of_one_piece(traine
         loss.backward()
         peak_B = sum(tracker.get_tracker_snapshot("peak")[torch.device("cpu")].values()) / 2
     model = transformer(classes, hidden, 1, tokens)
-    recipe = Recipe.by(
+    recipe = recipe_by(
         "hf-trainer", seq=tokens, batch=1, gradient_B=2.0, cross_entropy="pieces",
         **({} if trained else {"train": "lora:r=1,targets=q+v", "half_adapters": True}),
     )  # fmt: skip

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from lockstep.hardware import cluster
-from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Recipe, memory
+from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, memory
 from lockstep.workload import Attention, Mlp, Transformer
+from recipes import recipe_by
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -142,7 +143,7 @@ def tracked_B(sequences: int, recompute: str, adapted: bool, dropout: float, joi
     [("full", "none"), ("full", "full"), (f"lora:r={RANK}", "none"), (f"lora:r={RANK},dropout={DROPOUT}", "full")],
 )
 def test_peaks_of_llama_in_pytorch_s_kernels_are_those_of_torch(train: str, recompute: str) -> None:
-    recipe = Recipe.by(
+    recipe = recipe_by(
         "hf-trainer", seq=SEQ, batch=4, train=train, optimizer="adamw-bf16", gradient_B=2.0, half_adapters=True
     )
     layout = Layout(micro_batch=4, recompute=recompute)
@@ -155,7 +156,7 @@ def test_peaks_of_llama_in_pytorch_s_kernels_are_those_of_torch(train: str, reco
 def test_values_that_are_a_view_keep_queries_and_keys_too() -> None:
     """One product for all three, as many key as query heads."""
     model = replace(MODEL, attention=replace(MODEL.attention, kv_heads=HEADS))
-    recipe = Recipe.by("hf-trainer", seq=SEQ, batch=4, optimizer="adamw-bf16", gradient_B=2.0, joint_qkv=True)
+    recipe = recipe_by("hf-trainer", seq=SEQ, batch=4, optimizer="adamw-bf16", gradient_B=2.0, joint_qkv=True)
     found = memory(Job(model, recipe, 1), cluster("dgx-a100-80gb", gpus=1), Layout(micro_batch=4).grid())
     held_B = (float(found.total_B) - FRAMEWORK_B) / (1 + SLACK_FRAC)
     assert held_B == pytest.approx(tracked_B(4, "none", False, 0.0, joint=True), rel=0.02)

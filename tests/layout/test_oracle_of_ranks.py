@@ -18,10 +18,11 @@ import pytest
 from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.shard import Shard
-from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, LayoutGrid, Memory, Recipe, memory
+from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, LayoutGrid, Memory, memory
 from lockstep.step.network import Network
 from lockstep.step.stage import stage_pieces
 from lockstep.workload import DENSE, Attention, Mlp, Transformer
+from recipes import recipe_by
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("torch.testing._internal.distributed.fake_pg", reason="this torch has no fake process group")
@@ -224,7 +225,7 @@ def said(layers: int, vocab: int, tp: int, recompute: str) -> tuple[Job, LayoutG
         name="llama-like", layers=layers, hidden=HIDDEN, vocab=vocab, attention=attention, mlp=Mlp(ffn=FFN),
         positions="rotary", max_positions=SEQ, norm="rmsnorm",
     )  # fmt: skip
-    recipe = Recipe.by(
+    recipe = recipe_by(
         "torchtitan", seq=SEQ, batch=DP * SEQUENCES, fused_elementwise=False, fused_norms=False,
         recompute_modules=(PER_OPERATION,),
     )  # fmt: skip

@@ -8,11 +8,12 @@ import pytest
 
 import lockstep
 from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe
+from lockstep.layout import Job, Layout
 from lockstep.planner import Space, search
 from lockstep.planner.alike import TOGETHER, alike
 from lockstep.planner.search import Scored, searches
 from lockstep.workload import model
+from recipes import recipe_by, with_words
 
 NODES = cluster("dgx-a100-40gb:2")
 JITTER = "lognormal:mean=1,cv=0.05"
@@ -35,7 +36,7 @@ def numbers(several: list[Scored]) -> list[tuple[float, float, Layout]]:
 def test_several_batches_find_what_each_finds_alone(name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lockstep.planner.candidates.MAX_GRID", most)
     known, words, offload = QUESTIONS[name]
-    jobs = [Job(model(known), Recipe(batch=batch, **words), 16) for batch in (48, 96, 16, 720)]  # type: ignore[arg-type]
+    jobs = [Job(model(known), recipe_by(batch=batch, **words), 16) for batch in (48, 96, 16, 720)]  # type: ignore[arg-type]
     transformer = jobs[0].transformer is not None
     space = Space(
         tp=(1, 4) if transformer else (1,), cp=(1,), ep=(1, 4) if jobs[0].num_experts else (1,),
@@ -77,13 +78,13 @@ def test_a_batch_that_a_recipe_cannot_have_is_left_to_its_own_question() -> None
 
 
 def test_jobs_that_differ_otherwise_share_nothing() -> None:
-    job = Job(model("gpt2-xl"), Recipe(seq=1024, batch=64), 16)
+    job = Job(model("gpt2-xl"), recipe_by(seq=1024, batch=64), 16)
     space = Space((1,), (1,), (1,), (1,), (1,), job.layers, 8)
     with alike([64, 128]):
         together = TOGETHER.get()
         assert together is not None
         first = together.find(job, NODES, lambda *_: space, lambda _: None, 5)
-        longer = replace(job, recipe=replace(job.recipe, seq=512, batch=128))
+        longer = replace(job, recipe=with_words(job.recipe, seq=512, batch=128))
         second = together.find(longer, NODES, lambda *_: space, lambda _: None, 5)
     assert first is not None
     assert second is not None

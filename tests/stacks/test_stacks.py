@@ -12,7 +12,7 @@ from lockstep.kernels.casts import casts
 from lockstep.kernels.clock import Clock
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.planner.software import SOFTWARE, usual_stack
-from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, default_stack, stack, stacks
+from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, Habits, default_stack, stack, stacks
 from lockstep.stacks.stack import COMPILED
 from lockstep.step import price_step
 from lockstep.workload import model
@@ -39,6 +39,25 @@ def test_switches_are_fields_of_the_recipe_that_differ_from_its_defaults(name: s
     for word, value in stack(name).switches.items():
         assert defaults[word] != value
         assert getattr(Recipe.by(name, seq=1, batch=1), word) == value
+
+
+OF_TABLES = {"launch_blocking", "base_inputs_kept", "joint_qkv", "sliced_experts", "padded_experts", "prepared_base"}
+"""Habits of debugging, of a release and of libraries of fine-tuning, which only published tables have."""
+
+
+def test_every_habit_is_one_of_some_software() -> None:
+    had = {word for one in stacks().values() for word in one.habits.changed()}
+    assert had | OF_TABLES == {one.name for one in fields(Habits)}
+    assert not had & OF_TABLES
+
+
+def test_software_with_another_habit_is_the_same_but_for_it() -> None:
+    plain = stack("torchtitan")
+    other = plain.having(repeated_heads=False)
+    assert not other.habits.repeated_heads
+    assert other.having(repeated_heads=True) == plain
+    with pytest.raises(UnknownName, match="kernels of a norm 'splitt'; did you mean split"):
+        plain.having(norm_kernels="splitt")
 
 
 @pytest.mark.parametrize("name", stacks())

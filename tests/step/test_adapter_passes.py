@@ -17,11 +17,13 @@ from lockstep.kernels.norms import NORM_TAKES, WRITTEN_NORM
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.sums import input_sums
 from lockstep.kernels.wide import wide_work
-from lockstep.layout import Layout, Recipe
+from lockstep.layout import Layout
 from lockstep.layout.kept import piece
 from lockstep.workload import DENSE, Adapters, Attention, Mlp, Transformer, kept_tensors, model, read_training
+from recipes import recipe_by, with_words
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
+
 from .test_autocast import Core, Streams  # noqa: E402
 
 HALF = torch.bfloat16
@@ -108,7 +110,7 @@ def test_an_adapter_moves_what_torch_moves(kind: str, frac: float) -> None:
 
 def test_which_kernels_run_is_read_off_the_recipe() -> None:
     def found(**words: Any) -> Any:
-        return around(Recipe.by("hf-trainer", seq=1, batch=1, train="lora:r=8", **words))
+        return around(recipe_by("hf-trainer", seq=1, batch=1, train="lora:r=8", **words))
 
     assert found() == KINDS["fp32"]
     assert found(half_adapters=True) == found(autocast=True, base="gptq") == KINDS["half"]
@@ -163,7 +165,7 @@ def small() -> Transformer:
 def test_a_prepared_base_moves_what_torch_moves() -> None:
     described = small()
     words = {"autocast": True, "base": "nf4", "train": f"lora:r=1,targets=attention,dropout={DROPOUT}"}
-    recipe = Recipe.by("hf-trainer", seq=TOKENS, batch=1, prepared_base=True, **words)
+    recipe = recipe_by("hf-trainer", seq=TOKENS, batch=1, prepared_base=True, **words)
     shard = Shard(described, Layout().grid(), recipe, Clock.of(cluster("dgx-h100:1").device, recipe))
     adapters = read_training(words["train"]).adapters
     assert isinstance(adapters, Adapters)
@@ -191,7 +193,7 @@ def test_a_prepared_base_moves_what_torch_moves() -> None:
     for other, layout in (
         ({"base": "gptq"}, Layout()), ({"prepared_base": False}, Layout()), ({}, Layout(dp=2, zero=3)),
     ):  # fmt: skip
-        elsewhere = replace(shard, recipe=replace(recipe, **other), grid=layout.grid())
+        elsewhere = replace(shard, recipe=with_words(recipe, **other), grid=layout.grid())
         assert float(wide_work(elsewhere, DENSE).forward.stream_s) == 0.0
 
 
@@ -218,7 +220,7 @@ def test_a_prepared_base_keeps_as_much_more_as_torch() -> None:
     plain, wide = (
         sum(
             float(one.size_B)
-            for one in kept_tensors(described, piece(Recipe.by("hf-trainer", seq=1, batch=1, **words, **more), grid))
+            for one in kept_tensors(described, piece(recipe_by("hf-trainer", seq=1, batch=1, **words, **more), grid))
         )
         for more in ({}, {"prepared_base": True})
     )
@@ -240,11 +242,11 @@ def test_gradients_of_what_several_products_read_are_added() -> None:
 
     gate, passes = summed(2), summed(3) + summed(2)
     for recipe, layout, expected in (
-        (Recipe.by("hf-trainer", seq=TOKENS, batch=2), Layout(), passes),
-        (Recipe.by("hf-trainer", seq=TOKENS, batch=2, joint_qkv=True), Layout(), gate),
-        (Recipe.by("hf-trainer-5", seq=TOKENS, batch=2), Layout(), 0.0),
-        (Recipe.by("hf-trainer-5", seq=TOKENS, batch=2), Layout(dp=2, zero=3), passes),
-        (Recipe.by("torchtitan", seq=TOKENS, batch=2), Layout(), 0.0),
+        (recipe_by("hf-trainer", seq=TOKENS, batch=2), Layout(), passes),
+        (recipe_by("hf-trainer", seq=TOKENS, batch=2, joint_qkv=True), Layout(), gate),
+        (recipe_by("hf-trainer-5", seq=TOKENS, batch=2), Layout(), 0.0),
+        (recipe_by("hf-trainer-5", seq=TOKENS, batch=2), Layout(dp=2, zero=3), passes),
+        (recipe_by("torchtitan", seq=TOKENS, batch=2), Layout(), 0.0),
     ):
         shard = Shard(described, layout.grid(), recipe, Clock.of(cluster("dgx-h100:1").device, recipe))
         per_pass_s = float(shard.clock.operations(2.0 * TOKENS * described.hidden).stream_s)

@@ -19,10 +19,12 @@ from lockstep.kernels.copies import JOINED as JOINED_HALVES
 from lockstep.kernels.feed_forward import activation
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.sums import tensors
-from lockstep.layout import Layout, Recipe
+from lockstep.layout import Layout
 from lockstep.workload import DENSE, Transformer, model
+from recipes import recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
+
 from .test_passes import HALF_B, Moved  # noqa: E402
 
 SEQ, NUMBER, HEAD = 64, 4, 32
@@ -122,7 +124,7 @@ def test_copies_of_heads_are_those_of_torchs_operations(kind: str, program: Call
 def _shard(copies: str, **fields: Any) -> Shard:
     known, where = model("llama3-8b"), cluster("dgx-h100:1")
     assert isinstance(known, Transformer)
-    recipe = Recipe(seq=2048, batch=8, copies=copies, fused_elementwise=False, **fields)
+    recipe = recipe_by(seq=2048, batch=8, copies=copies, fused_elementwise=False, **fields)
     return Shard(known, Layout(dp=8).grid(), recipe, Clock.of(where.device, recipe))
 
 

@@ -15,6 +15,7 @@ from lockstep.parallel.data import sharing
 from lockstep.parallel.data.coordinator import Limits
 from lockstep.step import compose, price_step, step_timeline
 from lockstep.workload import Transformer, model, parameters
+from recipes import recipe_by
 
 NODES = 8
 CLUSTER = cluster(f"dgx-h100:{NODES}")
@@ -156,7 +157,9 @@ def adapted(base: str, words: dict[str, Any], **sizes: Any) -> Job:
     assert isinstance(MIXTRAL, Transformer)
     assert MIXTRAL.experts is not None
     frozen = replace(MIXTRAL, **sizes, experts=replace(MIXTRAL.experts, ffn=sizes.get("vocab", 32000) // 4))
-    recipe = Recipe(seq=512, batch=32, train="lora:r=16,targets=attention", **({"base": base} if base else {}), **words)
+    recipe = recipe_by(
+        seq=512, batch=32, train="lora:r=16,targets=attention", **({"base": base} if base else {}), **words
+    )
     return Job(frozen, recipe, 8)
 
 

@@ -12,11 +12,12 @@ from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.layer import layer_work
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.layout import Job, Layout, Recipe
+from lockstep.layout import Job, Layout
 from lockstep.step import price_step
 from lockstep.step.network import Network
 from lockstep.step.stage import layer_times
 from lockstep.workload import EXPERTS, Transformer, model
+from recipes import recipe_by
 
 from .undisturbed import undisturbed
 
@@ -28,7 +29,7 @@ def shard(ep: int = EP, **words: Any) -> Shard:
     """A rank of Qwen3 30B, one sequence at a time."""
     found = model("qwen3-30b-a3b")
     assert isinstance(found, Transformer)
-    recipe = Recipe.by(words.pop("stack", "megatron-te"), seq=4096, batch=8, **{"grouped_experts": True, **words})
+    recipe = recipe_by(words.pop("stack", "megatron-te"), seq=4096, batch=8, **{"grouped_experts": True, **words})
     return Shard(found, Layout(dp=8, ep=ep).grid(), recipe, Clock.of(CLUSTER.device, recipe))
 
 
@@ -80,7 +81,7 @@ def test_a_step_from_a_graph_takes_what_its_kernels_take() -> None:
     steps = {}
     for grouped in (True, False):
         for how in ("none", "attention", "step"):
-            recipe = Recipe.by("nemo-25", seq=4096, batch=64, dtype="mxfp8", grouped_experts=grouped, cuda_graphs=how)
+            recipe = recipe_by("nemo-25", seq=4096, batch=64, dtype="mxfp8", grouped_experts=grouped, cuda_graphs=how)
             job = Job(model("qwen3-30b-a3b"), recipe, 8)
             steps[grouped, how] = float(price_step(job, CLUSTER, Layout(dp=8, ep=8).grid()).step_time_s)
     assert steps[True, "step"] == pytest.approx(steps[False, "step"], rel=0.02)

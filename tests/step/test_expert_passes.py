@@ -18,9 +18,10 @@ from lockstep.kernels.experts import BIASED, CLAMPED, clamped, experts
 from lockstep.kernels.layer import attention_core
 from lockstep.kernels.norms import ROTARY, ROTARY_TAKES, WRITTEN_ROTARY, rotary_work
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.layout import Layout, Recipe
+from lockstep.layout import Layout
 from lockstep.validation.expert_layers import WEIGHTED
 from lockstep.workload import Attention, Experts, Rotary, Transformer, model
+from recipes import recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
@@ -91,7 +92,7 @@ def shard(ep: int = 8, tp: int = 1, name: str = "gpt-oss-120b", **fields: Any) -
     """A rank of a model with experts."""
     found, where = model(name), cluster("dgx-h100:1")
     assert isinstance(found, Transformer)
-    recipe = Recipe(seq=4096, batch=8, **{"grouped_experts": False, **fields})
+    recipe = recipe_by(seq=4096, batch=8, **{"grouped_experts": False, **fields})
     layout = Layout(dp=8 // tp, tp=tp, ep=ep, sequence_parallel=tp > 1)
     return Shard(found, layout.grid(), recipe, Clock.of(where.device, recipe))
 
@@ -250,7 +251,7 @@ def test_windows_run_as_fast_as_published(seq: int, forward_ms: float, backward_
     """
     attention = Attention(heads=128, kv_heads=128, head_dim=64, window=128)
     found = replace(shard().model, attention=attention, pattern=())
-    recipe = Recipe(seq=seq, batch=2, attention_kernel="cudnn")
+    recipe = recipe_by(seq=seq, batch=2, attention_kernel="cudnn")
     clock = Clock.of(cluster("gb200-nvl72").device, recipe)
     work = attention_core(Shard(found, Layout(micro_batch=2).grid(), recipe, clock), 128)
     assert 1e3 * float(work.forward.attention_s) == pytest.approx(forward_ms, rel=0.3)

@@ -11,14 +11,15 @@ from lockstep.errors import BadInput
 from lockstep.hardware import cluster
 from lockstep.kernels.experts import experts as experts_work
 from lockstep.kernels.shard import Shard
-from lockstep.layout import Job, Layout, Recipe, broken_by, check, layer_parameters
+from lockstep.layout import Job, Layout, broken_by, check, layer_parameters
 from lockstep.layout.kept import piece
 from lockstep.planner import default_space, search
 from lockstep.step import Clock, price_step
 from lockstep.workload import EXPERTS, kept_tensors, layer_weights, model
+from recipes import recipe_by, with_words
 
 CLUSTER = cluster("dgx-h100:4")
-JOBS = tuple(Job(model(name), Recipe(seq=4096, batch=128), 32) for name in ("deepseek-v2", "mixtral-8x7b"))
+JOBS = tuple(Job(model(name), recipe_by(seq=4096, batch=128), 32) for name in ("deepseek-v2", "mixtral-8x7b"))
 
 
 @st.composite
@@ -87,7 +88,7 @@ def test_routed_experts_need_no_round_of_the_dense_block() -> None:
         assert job.transformer
         assert job.transformer.experts
         experts = replace(job.transformer.experts, first_dense=0)
-        bare = replace(job.recipe, overlap_tp="none", gathers_again=False)
+        bare = with_words(job.recipe, overlap_tp="none", gathers_again=False)
         alike = Job(replace(job.transformer, experts=experts), bare, job.devices)
         found = float(price_step(alike, CLUSTER, layout).tp_comm_s)
         link, hidden = CLUSTER.link_per_device(0), job.transformer.hidden

@@ -16,6 +16,7 @@ from lockstep.layout import Layout, Recipe
 from lockstep.stacks import stack
 from lockstep.step import Clock
 from lockstep.workload import DENSE, head_forward_flops, layer_forward_flops, model
+from recipes import recipe_by
 
 H100 = device("h100-sxm")
 
@@ -138,7 +139,7 @@ def test_a_layer_launches_the_kernels_that_can_be_counted_by_hand(flash: bool) -
 @pytest.mark.parametrize(("tp", "split"), [(1, False), (2, False), (2, True)])
 def test_tokens_are_moved_to_their_experts_once_for_each_of_them(tp: int, split: bool) -> None:
     """Two permutations read and write T k h elements each, in either direction; tp shares them only with sequences."""
-    described, recipe = model("mixtral-8x7b"), Recipe(seq=4096, batch=64)
+    described, recipe = model("mixtral-8x7b"), recipe_by(seq=4096, batch=64)
     grid = Layout(tp=tp, ep=4, dp=4, sequence_parallel=split).grid()
     shard, moe = Shard(described, grid, recipe, Clock(H100, "bf16")), described.experts
     tokens = 4096 / (tp if split else 1)

@@ -30,9 +30,10 @@ from lockstep.kernels.scores import CAUSAL, DROPOUT, ONE_KERNEL, SEVERAL, TAKES,
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.states import MIXED, states_work, table_work
 from lockstep.kernels.sums import bias_sums, residual_sums
-from lockstep.layout import Layout, Recipe
+from lockstep.layout import Layout
 from lockstep.validation.case import gpt, read_rows
 from lockstep.workload import DENSE, Attention, Transformer, model
+from recipes import recipe_by, with_words
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
@@ -216,7 +217,7 @@ def test_a_causal_softmax_reads_what_its_mask_leaves() -> None:
 def _shard(**fields: Any) -> Shard:
     known, where = model("llama3-8b"), cluster("dgx-h100:1")
     assert isinstance(known, Transformer)
-    recipe = Recipe(seq=2048, batch=8, **fields)
+    recipe = recipe_by(seq=2048, batch=8, **fields)
     return Shard(known, Layout(dp=8).grid(), recipe, Clock.of(where.device, recipe))
 
 
@@ -255,7 +256,10 @@ def test_gradients_that_meet_in_a_residual_stream() -> None:
     forward, backward = _beyond(lambda x: x + gelu(x), gelu)
     shard = _shard()
     unit_s = float(shard.elementwise(shard.loose_tokens * shard.model.hidden, 1.0, 1.0).forward.stream_s)
-    apart, inside = residual_sums(shard), residual_sums(replace(shard, recipe=replace(shard.recipe, fused_sums=True)))
+    apart, inside = (
+        residual_sums(shard),
+        residual_sums(replace(shard, recipe=with_words(shard.recipe, fused_sums=True))),
+    )
     assert float(apart.forward.stream_s) / unit_s == pytest.approx(2 * forward)
     assert float(apart.backward.stream_s) / unit_s == pytest.approx(2 * backward)
     assert float(inside.backward.stream_s) / unit_s == pytest.approx(2 * (backward - 2))
@@ -278,7 +282,7 @@ def test_gradients_of_biases_read_what_comes_in() -> None:
 
 def _gpt(stack: str = "megatron-deepspeed", **fields: Any) -> Shard:
     where = cluster("dgx-a100-80gb:1")
-    recipe = Recipe.by(stack, seq=1024, batch=8, dtype="fp16", **fields)
+    recipe = recipe_by(stack, seq=1024, batch=8, dtype="fp16", **fields)
     return Shard(gpt("345M", 24, 1024, 16, 1024), Layout(dp=8).grid(), recipe, Clock.of(where.device, recipe))
 
 
@@ -373,7 +377,7 @@ def test_norms_of_queries_and_keys_are_priced() -> None:
 def test_layernorm_is_one_kernel_whoever_writes_the_model() -> None:
     shard = _shard(fused_norms=False)
     plain = replace(shard, model=replace(shard.model, norm="layernorm"))
-    fused = replace(shard, recipe=replace(shard.recipe, fused_norms=True))
+    fused = replace(shard, recipe=with_words(shard.recipe, fused_norms=True))
     assert float(head_work(plain).forward.stream_s) == float(head_work(fused).forward.stream_s)
     assert float(head_work(shard).forward.stream_s) > float(head_work(fused).forward.stream_s)
 
@@ -411,7 +415,7 @@ def test_gradients_of_tables_are_dense_and_added_apart(tp: int) -> None:
     assert isinstance(known, Transformer)
     found = {}
     for fused in (False, True):
-        recipe = Recipe(seq=2048, batch=8, fused_accumulation=fused)
+        recipe = recipe_by(seq=2048, batch=8, fused_accumulation=fused)
         shard = Shard(known, Layout(dp=8 // tp, tp=tp).grid(), recipe, Clock.of(where.device, recipe))
         for looked_up in (False, True):
             work = table_work(shard, tp, looked_up)

@@ -13,10 +13,11 @@ from lockstep.kernels.clock import Clock
 from lockstep.kernels.experts import experts
 from lockstep.kernels.layer import layer_work
 from lockstep.kernels.shard import Shard
-from lockstep.layout import Job, Layout, Recipe
+from lockstep.layout import Job, Layout
 from lockstep.stacks import stack
 from lockstep.step import price_step
 from lockstep.workload import DENSE, Transformer, model
+from recipes import recipe_by, with_words
 
 CLUSTER = cluster("dgx-h100:1")
 CODES = ("fused", "torchtitan", "transformers-5", "transformers-4", "megatron")
@@ -26,7 +27,7 @@ def shard(
     name: str = "qwen3-30b-a3b", stack: str = "hf-trainer-5", layout: Layout | None = None, **fields: Any
 ) -> Shard:
     """A rank of a model on H100."""
-    found, recipe = model(name), Recipe.by(stack, seq=4096, batch=8, **fields)
+    found, recipe = model(name), recipe_by(stack, seq=4096, batch=8, **fields)
     assert isinstance(found, Transformer)
     return Shard(found, (layout or Layout()).grid(), recipe, Clock.of(CLUSTER.device, recipe))
 
@@ -70,7 +71,7 @@ def test_experts_in_turn_launch_for_each_of_them() -> None:
 
 def test_a_permutation_that_does_not_exist_is_named() -> None:
     with pytest.raises(UnknownName, match="permutation of tokens 'torchtitans'; did you mean torchtitan"):
-        Recipe(seq=1, batch=1, permutation="torchtitans")
+        recipe_by(seq=1, batch=1, permutation="torchtitans")
 
 
 @pytest.mark.parametrize("scaling", ["current", "rows"])
@@ -102,13 +103,15 @@ def test_dtensor_joins_what_ranks_gather_and_takes_apart_what_they_reduce() -> N
 
 def test_ranks_gather_in_fp8_what_products_read_in_fp8() -> None:
     """With NeMo on H100 half of the bytes of a forward pass are left out, and a quarter of a backward one's."""
-    job = Job(model("llama3-70b"), Recipe.by("nemo-24", seq=8192, batch=8, dtype="fp8", overlap_tp="none"), 8)
+    job = Job(model("llama3-70b"), recipe_by("nemo-24", seq=8192, batch=8, dtype="fp8", overlap_tp="none"), 8)
     layout = Layout(tp=8, sequence_parallel=True).grid()
-    wide = replace(job, recipe=replace(job.recipe, narrow_gathers=False, narrow_reductions=False, gathers_again=False))
-    narrow = replace(job, recipe=replace(job.recipe, gathers_again=False))
+    wide = replace(
+        job, recipe=with_words(job.recipe, narrow_gathers=False, narrow_reductions=False, gathers_again=False)
+    )
+    narrow = replace(job, recipe=with_words(job.recipe, gathers_again=False))
     shares = [float(price_step(one, CLUSTER, layout).tp_comm_s) for one in (wide, narrow)]
     assert 0.55 < shares[1] / shares[0] < 0.7
-    half = replace(wide, recipe=replace(wide.recipe, dtype="bf16", narrow_gathers=True, narrow_reductions=True))
+    half = replace(wide, recipe=with_words(wide.recipe, dtype="bf16", narrow_gathers=True, narrow_reductions=True))
     assert float(price_step(half, CLUSTER, layout).tp_comm_s) == pytest.approx(shares[0], rel=1e-9)
 
 
@@ -116,11 +119,11 @@ def test_products_in_pieces_take_longer_only_where_ranks_share_them() -> None:
     for overlap, wanted in (("none", 1.0), ("all", 1.07)):
         for tp in (1, 4):
             one = shard("llama3-70b", "nemo-25", Layout(tp=tp, sequence_parallel=tp > 1), overlap_tp=overlap)
-            bare = replace(one, recipe=replace(one.recipe, overlap_tp="none"))
+            bare = replace(one, recipe=with_words(one.recipe, overlap_tp="none"))
             ratio = layer_work(one, DENSE).forward.matmul_s / layer_work(bare, DENSE).forward.matmul_s
             assert float(ratio) == pytest.approx(wanted if tp > 1 else 1.0, rel=1e-6)
 
 
 def test_stacks_of_pytorch_permute_as_their_code_does() -> None:
-    found = {name: stack(name).switches.get("permutation", "fused") for name in ("torchtitan", "hf-trainer", "nemo-25")}
+    found = {name: stack(name).habits.permutation for name in ("torchtitan", "hf-trainer", "nemo-25")}
     assert found == {"torchtitan": "torchtitan", "hf-trainer": "transformers-4", "nemo-25": "fused"}

@@ -11,9 +11,10 @@ from lockstep.kernels.clock import Clock
 from lockstep.kernels.layer import layer_work
 from lockstep.kernels.recompute import modules_again, whole_again
 from lockstep.kernels.shard import Shard
-from lockstep.layout import Layout, Recipe
+from lockstep.layout import Layout
 from lockstep.stacks import stacks
 from lockstep.workload import DENSE, SELECTIVE, Piece, Transformer, layer_activation_B, model
+from recipes import recipe_by
 
 TOKENS, HIDDEN, FFN = 8, 16, 48
 STOPPING = {"maxtext", "torchtitan", "fsdp-eager", "fsdp-compile"}
@@ -22,7 +23,7 @@ STOPPING = {"maxtext", "torchtitan", "fsdp-eager", "fsdp-compile"}
 def shard(**words: object) -> Shard:
     found = model("llama2-7b")
     assert isinstance(found, Transformer)
-    recipe = Recipe(seq=4096, batch=1, **words)  # type: ignore[arg-type]
+    recipe = recipe_by(seq=4096, batch=1, **words)  # type: ignore[arg-type]
     return Shard(found, Layout(recompute="full").grid(), recipe, Clock.of(device("h100-sxm"), recipe))
 
 
@@ -65,7 +66,7 @@ def test_an_adapter_on_the_down_product_and_a_norm_behind_it_read_it() -> None:
 
 
 def test_software_that_stops_is_what_its_makers_say() -> None:
-    assert {name for name, one in stacks().items() if one.switches.get("recompute_stops")} == STOPPING
+    assert {name for name, one in stacks().items() if one.habits.recompute_stops} == STOPPING
 
 
 def kept(*modules: str) -> float:

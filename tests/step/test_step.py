@@ -14,7 +14,7 @@ from lockstep.hardware import Cluster, Link, cluster
 from lockstep.kernels.clock import MIXED, WIDENED
 from lockstep.kernels.norms import NORM
 from lockstep.kernels.states import INSIDE_FRAC
-from lockstep.layout import Job, Layout, Recipe, check
+from lockstep.layout import Job, Layout, check
 from lockstep.layout.layout import GRID_FIELDS
 from lockstep.parallel.data.around import Around
 from lockstep.parallel.data.sharing import sharing
@@ -25,6 +25,7 @@ from lockstep.stacks import stack
 from lockstep.step import PARTS, Step, compose, price_step, step_time_s
 from lockstep.step.program import step_program
 from lockstep.workload import model, training_flops
+from recipes import recipe_by, with_words
 
 from .undisturbed import undisturbed
 
@@ -32,8 +33,8 @@ SOFTWARE = stack("megatron-te")
 
 CLUSTER = replace(cluster("dgx-h100:8"), own_rank_spread_frac=0.0)
 APART = undisturbed(CLUSTER)
-LLAMA = Job(model("llama3-8b"), Recipe(seq=4096, batch=256), 64)
-MIXTRAL = Job(model("mixtral-8x7b"), Recipe(seq=4096, batch=256), 64)
+LLAMA = Job(model("llama3-8b"), recipe_by(seq=4096, batch=256), 64)
+MIXTRAL = Job(model("mixtral-8x7b"), recipe_by(seq=4096, batch=256), 64)
 
 
 @st.composite
@@ -59,7 +60,7 @@ def seconds(job: Job, hardware: Cluster, layout: Layout) -> float:
 
 @given(layouts(), st.booleans())
 def test_parts_add_up_to_the_step(layout: Layout, overlap: bool) -> None:
-    job = replace(LLAMA, recipe=replace(LLAMA.recipe, overlap_dp=overlap))
+    job = replace(LLAMA, recipe=with_words(LLAMA.recipe, overlap_dp=overlap))
     check(layout, job)
     step = price_step(job, CLUSTER, layout.grid())
     parts = step.breakdown_s()
@@ -154,7 +155,7 @@ def test_faster_links_never_slow_a_step(layout: Layout, index: int) -> None:
 
 def test_gradients_pay_for_reductions_over_the_link_that_says_so() -> None:
     """One message per byte each way and an addition at the same rate: 3/2 of the time without the addition."""
-    job = replace(LLAMA, recipe=replace(LLAMA.recipe, overlap_dp=False))
+    job = replace(LLAMA, recipe=with_words(LLAMA.recipe, overlap_dp=False))
     inside, fabric = CLUSTER.levels
     found = []
     for reduce_s_per_B in (0.0, 1 / CLUSTER.bandwidth_per_device_Bps(1)):
@@ -213,14 +214,14 @@ def test_expert_traffic_across_nodes_costs_more_than_inside() -> None:
 
 
 def test_resnet_and_bert_are_priced() -> None:
-    for name, recipe in (("resnet50", Recipe(seq=1, batch=8192)), ("bert-large", Recipe(seq=512, batch=1024))):
+    for name, recipe in (("resnet50", recipe_by(seq=1, batch=8192)), ("bert-large", recipe_by(seq=512, batch=1024))):
         job = Job(model(name), recipe, 64)
         assert 0.0 < seconds(job, CLUSTER, Layout(dp=64, micro_batch=8)) < 10.0
 
 
 def test_multi_token_prediction_costs_time() -> None:
     described = model("deepseek-v3")
-    job = Job(described, Recipe(seq=4096, batch=256), 64)
+    job = Job(described, recipe_by(seq=4096, batch=256), 64)
     plain = replace(job, model=replace(described, mtp_layers=0))  # type: ignore[type-var]
     layout = Layout(dp=64, ep=64, zero=3)
     assert seconds(job, CLUSTER, layout) > seconds(plain, CLUSTER, layout)
@@ -230,7 +231,7 @@ def test_muon_pays_for_its_products() -> None:
     """30 h FLOPs per matrix parameter at most: 5 steps of 2m^2n + 2m^3 + 2m^2n with m = n = h, per element of m x n."""
     layout = Layout(dp=64, zero=1)
     muon, adam = (
-        price_step(replace(LLAMA, recipe=replace(LLAMA.recipe, optimizer=name)), CLUSTER, layout.grid()).optimizer_s
+        price_step(replace(LLAMA, recipe=with_words(LLAMA.recipe, optimizer=name)), CLUSTER, layout.grid()).optimizer_s
         for name in ("muon", "adamw")
     )
     matrices = 32 * (4096 * (4096 * 2 + 1024 * 2) + 3 * 4096 * 14336) / 64
@@ -243,7 +244,7 @@ def test_muon_pays_for_its_products() -> None:
 def test_overlapped_tensor_traffic_hides_behind_products(sequence_parallel: bool) -> None:
     """Inside a node the backward reductions are shorter than the weight gradients, so nothing of them is left."""
     layout, large = Layout(tp=4, dp=16, sequence_parallel=sequence_parallel), model("llama3-70b")
-    free = replace(LLAMA.recipe, overlap_device_frac=0.0)
+    free = with_words(LLAMA.recipe, overlap_device_frac=0.0)
     none, gradients, everything = (
         price_step(Job(large, replace(free, overlap_tp=how), 64), CLUSTER, layout.grid())
         for how in ("none", "gradients", "all")
@@ -262,7 +263,7 @@ def test_parts_that_are_kept_are_gathered_once_more(sequence_parallel: bool) -> 
     layout, large = Layout(tp=4, dp=16, sequence_parallel=sequence_parallel), model("llama3-70b")
     parts, whole = (
         price_step(
-            Job(large, replace(LLAMA.recipe, overlap_tp="none", gathers_again=again), 64), CLUSTER, layout.grid()
+            Job(large, with_words(LLAMA.recipe, overlap_tp="none", gathers_again=again), 64), CLUSTER, layout.grid()
         )
         for again in (True, False)
     )
@@ -279,7 +280,7 @@ TABLE = 128256 * 4096 / 4
 def test_accumulating_inside_products_saves_a_pass_unless_gradients_are_sharded(zero: int) -> None:
     layout = Layout(tp=4, dp=16, zero=zero)
     inside, apart = (
-        price_step(replace(LLAMA, recipe=replace(LLAMA.recipe, fused_accumulation=fused)), APART, layout.grid())
+        price_step(replace(LLAMA, recipe=with_words(LLAMA.recipe, fused_accumulation=fused)), APART, layout.grid())
         for fused in (True, False)
     )
     device, microbatches = APART.device, 256 / 16
@@ -293,8 +294,8 @@ def test_accumulating_inside_products_saves_a_pass_unless_gradients_are_sharded(
 
 def test_a_gradient_that_is_copied_before_it_is_added_is_written_and_read_once_more() -> None:
     layout = Layout(tp=4, dp=16)
-    apart = replace(LLAMA, recipe=replace(LLAMA.recipe, fused_accumulation=False))
-    copied = replace(apart, recipe=replace(apart.recipe, converted_gradients=True))
+    apart = replace(LLAMA, recipe=with_words(LLAMA.recipe, fused_accumulation=False))
+    copied = replace(apart, recipe=with_words(apart.recipe, converted_gradients=True))
     held = 32 * (4096 * (4096 * 2 + 1024 * 2) + 3 * 4096 * 14336) / 4
     rate_Bps = APART.device.memory_bandwidth_Bps * APART.device.efficiency.stream_frac
     computing = [float(price_step(job, APART, layout.grid()).compute_s) for job in (apart, copied)]
@@ -305,7 +306,7 @@ def test_a_gradient_that_is_copied_before_it_is_added_is_written_and_read_once_m
 @given(layouts(stages=(2, 4, 8)))
 def test_sends_that_take_turns_hold_a_stage_twice_as_long(layout: Layout) -> None:
     sharded = replace(layout, sequence_parallel=layout.tp > 1)
-    alone = replace(LLAMA, recipe=replace(LLAMA.recipe, paired_sends=False))
+    alone = replace(LLAMA, recipe=with_words(LLAMA.recipe, paired_sends=False))
     paired, turns = (price_step(job, CLUSTER, sharded.grid()) for job in (LLAMA, alone))
     assert float(turns.pp_comm_s) == pytest.approx(2.0 * float(paired.pp_comm_s), rel=1e-12)
     assert float(turns.compute_s) == float(paired.compute_s)
@@ -321,8 +322,8 @@ def with_launch_s(launch_s: float) -> Cluster:
 @given(layouts(), st.floats(1e-7, 1e-3))
 def test_a_host_that_waits_for_every_kernel_adds_its_time(layout: Layout, launch_s: float) -> None:
     """Linear in the launch time, equal without it, and at most the sum of both where the host launches ahead."""
-    waits = replace(LLAMA, recipe=replace(LLAMA.recipe, launch_blocking=True, overlap_dp=False))
-    ahead = replace(LLAMA, recipe=replace(LLAMA.recipe, overlap_dp=False))
+    waits = replace(LLAMA, recipe=with_words(LLAMA.recipe, launch_blocking=True, overlap_dp=False))
+    ahead = replace(LLAMA, recipe=with_words(LLAMA.recipe, overlap_dp=False))
     free, once, twice = (
         price_step(waits, with_launch_s(host_s), layout.grid()) for host_s in (0.0, launch_s, 2.0 * launch_s)
     )
@@ -338,7 +339,7 @@ def test_a_host_waits_for_kernels_where_fsdp_has_a_unit_for_each_adapter() -> No
     zero = {"zero": 0, "sharded": 3}
 
     def layers_s(level: str, **fields: Any) -> float:
-        job = replace(LLAMA, recipe=replace(LLAMA.recipe, launch_blocking=False, **fields))
+        job = replace(LLAMA, recipe=with_words(LLAMA.recipe, launch_blocking=False, **fields))
         return float(price_step(job, CLUSTER, Layout(dp=64, zero=zero[level]).grid()).compute_s)
 
     adapted = {"train": "lora:r=16"}
@@ -352,7 +353,7 @@ def test_the_bias_of_alibi_moves_the_scores_twice_more_unless_attention_is_fused
     layout = Layout(tp=4, dp=16, recompute=recompute)
     extra_s = {}
     for flash in (True, False):
-        recipe = replace(LLAMA.recipe, flash_attention=flash)
+        recipe = with_words(LLAMA.recipe, flash_attention=flash)
         plain, biased = (
             price_step(Job(replace(model("llama3-8b"), positions=positions), recipe, 64), APART, layout.grid())
             for positions in ("none", "alibi")
@@ -367,15 +368,15 @@ def test_the_bias_of_alibi_moves_the_scores_twice_more_unless_attention_is_fused
 
 def test_an_overlap_that_does_not_exist_is_named() -> None:
     with pytest.raises(UnknownName, match="overlap of tensor-parallel traffic 'gradient'; did you mean gradients"):
-        Recipe(seq=1, batch=1, overlap_tp="gradient")
+        recipe_by(seq=1, batch=1, overlap_tp="gradient")
 
 
 def test_recomputed_modules_cost_their_forward_kernels() -> None:
     """Norms and SwiGLU move bytes, up-projections are two products; together they cost what they cost one by one."""
-    job = Job(model("deepseek-v3"), Recipe(seq=4096, batch=256), 64)
+    job = Job(model("deepseek-v3"), recipe_by(seq=4096, batch=256), 64)
 
     def compute_s(mode: str, *modules: str) -> float:
-        asked = replace(job, recipe=replace(job.recipe, recompute_modules=modules))
+        asked = replace(job, recipe=with_words(job.recipe, recompute_modules=modules))
         return float(price_step(asked, APART, Layout(dp=64, ep=64, zero=3, recompute=mode).grid()).compute_s)
 
     bare, each = compute_s("none"), ("core_attn", "layernorm", "mla_up_proj", "moe_act")
@@ -395,7 +396,7 @@ def test_recomputed_modules_cost_their_forward_kernels() -> None:
 @pytest.mark.parametrize("split", [False, True])
 def test_a_dense_block_run_again_sends_one_of_the_two_rounds_of_a_layer_again(split: bool) -> None:
     """Of full recomputation, it costs the products of gate, up and down, and half of the traffic that nothing hides."""
-    job = Job(model("llama3-8b"), Recipe(seq=8192, batch=64, overlap_tp="none", recompute_modules=("mlp",)), 64)
+    job = Job(model("llama3-8b"), recipe_by(seq=8192, batch=64, overlap_tp="none", recompute_modules=("mlp",)), 64)
 
     def priced(mode: str) -> Step:
         return price_step(job, CLUSTER, Layout(dp=8, tp=8, zero=1, recompute=mode, sequence_parallel=split).grid())
@@ -412,7 +413,7 @@ def test_recomputation_per_operation_gathers_again_and_reduces_once() -> None:
     """A gather takes as long as a reduction; full recomputation repeats both of a pass's two rounds, but for the last
     reduction, and recomputation per operation the gathers.
     """
-    recipe = Recipe.by("torchtitan", seq=8192, batch=64, recompute_modules=("op",))
+    recipe = recipe_by("torchtitan", seq=8192, batch=64, recompute_modules=("op",))
     job = Job(model("llama3-8b"), recipe, 64)
     none, each, full = (
         price_step(job, CLUSTER, Layout(dp=8, tp=8, zero=3, recompute=mode, sequence_parallel=True).grid())
@@ -424,7 +425,7 @@ def test_recomputation_per_operation_gathers_again_and_reduces_once() -> None:
 
 def test_a_module_that_does_not_exist_is_named() -> None:
     with pytest.raises(UnknownName, match="module to recompute 'layer_norm'; did you mean layernorm"):
-        Recipe(seq=1, batch=1, recompute_modules=("layer_norm",))
+        recipe_by(seq=1, batch=1, recompute_modules=("layer_norm",))
 
 
 TITAN = [
@@ -445,7 +446,7 @@ def test_asynchronous_tensor_parallelism_gains_about_what_torchtitan_measured(
     layout = Layout(dp=dp, tp=8, zero=3, micro_batch=micro_batch, sequence_parallel=True, recompute=recompute)
     seconds = {}
     for overlap in ("none", "async"):
-        recipe = Recipe.by("torchtitan", seq=8192, batch=dp * micro_batch, dtype=dtype, overlap_tp=overlap)
+        recipe = recipe_by("torchtitan", seq=8192, batch=dp * micro_batch, dtype=dtype, overlap_tp=overlap)
         hardware = cluster("cloud-h100", gpus=devices)
         seconds[overlap] = float(price_step(Job(model(name), recipe, devices), hardware, layout.grid()).step_time_s)
     gain = seconds["none"] / seconds["async"] - 1

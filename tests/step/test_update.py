@@ -9,10 +9,12 @@ import pytest
 from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.optimizer import MULTI_TENSOR, optimizer_s
-from lockstep.layout import Layout, Recipe
+from lockstep.layout import Layout
 from lockstep.workload import RankParameters
+from recipes import recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
+
 from .test_passes import Moved  # noqa: E402
 
 ELEMENTS = 2**20
@@ -21,7 +23,7 @@ UPDATE_B = 28.0
 
 
 def _seconds(**fields: Any) -> float:
-    where, recipe = cluster("dgx-h100:1"), Recipe(seq=2048, batch=8, **fields)
+    where, recipe = cluster("dgx-h100:1"), recipe_by(seq=2048, batch=8, **fields)
     held = RankParameters(float(ELEMENTS), 0.0, 0.0)
     return float(optimizer_s(Clock.of(where.device, recipe), Layout(dp=8).grid(), recipe, held, 4096))
 

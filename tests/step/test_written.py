@@ -17,8 +17,10 @@ from lockstep.kernels.written import AUTOCAST_GELU, AUTOCAST_SCORES, GELU, SCORE
 from lockstep.layout import Layout, Recipe
 from lockstep.layout.kept import piece
 from lockstep.workload import Transformer, kept_tensors, model
+from recipes import recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
+
 from .test_passes import VIEWS, Moved  # noqa: E402
 
 HALF, WIDE = torch.bfloat16, torch.float32
@@ -121,7 +123,7 @@ def test_only_what_transformers_writes_out_is_written_out() -> None:
 
 
 def _recipe(**more: Any) -> Recipe:
-    return Recipe.by("hf-trainer-5", seq=2048, batch=2, **({"flash_attention": False} | more))
+    return recipe_by("hf-trainer-5", seq=2048, batch=2, **({"flash_attention": False} | more))
 
 
 def _model(name: str = "gpt2-medium") -> Transformer:

@@ -87,7 +87,7 @@ def test_rows_by_source(source: str, most: float) -> None:
 
 def test_quantised_rows_of_litgpt_are_as_good_as_those_in_bf16() -> None:
     """Without what older libraries hold besides, the median error is three times as large."""
-    quantised = [case for case in memory_finetune.cases() if case.job.recipe.base_inputs_kept]
+    quantised = [case for case in memory_finetune.cases() if case.job.recipe.habits.base_inputs_kept]
     assert len(quantised) >= 14
     assert median(quantised) < 0.05
     plain = [replace(case, predict=allocated_B) for case in quantised]

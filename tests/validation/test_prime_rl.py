@@ -34,14 +34,13 @@ def test_layers_run_eagerly_and_are_sharded_and_updated_as_compiled_ones() -> No
     """Only how kernels are launched and fused differs: what is recomputed, sharded and updated is the same."""
     compiled = Recipe.by("fsdp-compile", seq=16384, batch=16)
     for eager in (case.job.recipe for case in prime_rl.time_cases()):
-        same = (
-            "sharding", "wire_B", "working_copy", "gradients_freed", "recompute_stops", "loss_kind", "foreach_update",
-            "permutation",
-        )  # fmt: skip
-        assert [getattr(eager, name) for name in same] == [getattr(compiled, name) for name in same]
-        assert not any((eager.fused_elementwise, eager.fused_norms, eager.autocast))
+        for name in ("sharding", "wire_B", "loss_kind"):
+            assert getattr(eager, name) == getattr(compiled, name)
+        for name in ("working_copy", "gradients_freed", "recompute_stops", "foreach_update", "permutation"):
+            assert getattr(eager.habits, name) == getattr(compiled.habits, name)
+        assert not any((eager.fused_elementwise, eager.habits.fused_norms, eager.habits.autocast))
     assert compiled.fused_elementwise
-    assert compiled.fused_norms
+    assert compiled.habits.fused_norms
 
 
 def test_what_ran_fits_and_what_did_not_does_not() -> None:

@@ -18,6 +18,7 @@ from lockstep.validation.case import SEQ, VOCAB, gpt, read_rows
 from lockstep.validation.dgxc import left_out
 from lockstep.validation.document import page
 from lockstep.workload import parameters
+from recipes import with_words
 
 
 def table(name: str) -> TableReport:
@@ -260,7 +261,7 @@ def test_what_deepspeed_does_differently_is_half_of_the_error_on_its_sweep() -> 
     """Copies before gradients are added, sends that take turns, launches that block: without them it is Megatron."""
     errors: dict[bool, list[float]] = {True: [], False: []}
     for case in TABLES["bigscience_a100_sweep"].cases():
-        plain = replace(case.job.recipe, converted_gradients=False, paired_sends=True, launch_blocking=False)
+        plain = with_words(case.job.recipe, converted_gradients=False, paired_sends=True, launch_blocking=False)
         for told, recipe in ((True, case.job.recipe), (False, plain)):
             known = replace(case, job=replace(case.job, recipe=recipe))
             errors[told].append(abs(case.predict(known) / case.measured - 1))

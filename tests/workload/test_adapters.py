@@ -9,12 +9,13 @@ import lockstep
 from lockstep import workload
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import cluster
-from lockstep.layout import ADAPTER_B, Job, Layout, Recipe, memory, trained_parameters
+from lockstep.layout import ADAPTER_B, Job, Layout, memory, trained_parameters
 from lockstep.simulate import simulate
 from lockstep.step import price_step
 from lockstep.step.program import step_program
 from lockstep.workload import Adapters, layer_activation_B, layer_weights, read_training, training_flops
 from lockstep.workload.piece import Piece
+from recipes import recipe_by, with_words
 
 ONE = cluster("dgx-a100-80gb", gpus=1)
 LLAMA = workload.model("llama2-7b")
@@ -32,7 +33,7 @@ def total(text: str) -> int:
 
 
 def job(train: str, **words: object) -> Job:
-    recipe = Recipe.by("hf-trainer", seq=2048, batch=8, train=train, **words)
+    recipe = recipe_by("hf-trainer", seq=2048, batch=8, train=train, **words)
     return Job(LLAMA, recipe, 1)
 
 
@@ -158,7 +159,7 @@ def test_a_step_computes_no_gradient_of_frozen_weights() -> None:
 )
 def test_the_program_of_a_step_takes_as_long_as_its_price(layout: Layout) -> None:
     asked = replace(job("lora:r=16", base="nf4"), devices=8)
-    asked = replace(asked, recipe=replace(asked.recipe, batch=32))
+    asked = replace(asked, recipe=with_words(asked.recipe, batch=32))
     machine = cluster("dgx-a100-80gb", gpus=8)
     priced = float(price_step(asked, machine, layout.grid()).step_time_s)
     assert simulate(step_program(asked, machine, layout)).makespan_s == pytest.approx(priced, rel=1e-9)
@@ -170,7 +171,7 @@ def test_gradients_of_adapters_are_all_that_is_reduced() -> None:
     slow = [
         float(
             price_step(
-                replace(one, recipe=replace(one.recipe, batch=64, overlap_dp=False)), machine, layout.grid()
+                replace(one, recipe=with_words(one.recipe, batch=64, overlap_dp=False)), machine, layout.grid()
             ).dp_comm_s
         )
         for one in asked.values()
@@ -191,12 +192,12 @@ def test_gradients_of_adapters_are_all_that_is_reduced() -> None:
 )
 def test_what_is_no_training_is_refused(text: str, error: type[Exception], why: str) -> None:
     with pytest.raises(error, match=why):
-        Recipe(seq=1, batch=1, train=text)
+        recipe_by(seq=1, batch=1, train=text)
 
 
 def test_a_base_needs_something_frozen() -> None:
     with pytest.raises(BadInput, match="--train lora"):
-        Recipe(seq=1, batch=1, base="nf4")
+        recipe_by(seq=1, batch=1, base="nf4")
 
 
 @pytest.mark.parametrize(

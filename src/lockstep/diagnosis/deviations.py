@@ -69,6 +69,7 @@ class Deviation:
     improves: bool = False
     layout: Mapping[str, Any] | None = None
     recipe: Mapping[str, Any] | None = None
+    habits: Mapping[str, Any] | None = None
     halve: str = ""
     quarter: str = ""
     factor: str = ""
@@ -164,7 +165,9 @@ def _changed(one: Deviation, found: Estimate) -> tuple[Job, Layout]:
     for name, part in ((one.halve, 2), (one.quarter, 4)):
         if name:
             layout = _divided(layout, name, part)
-    job = replace(found.job, recipe=replace(found.job.recipe, **(one.recipe or {})))
+    recipe = found.job.recipe
+    software = recipe.software.having(**one.habits) if one.habits else recipe.stack
+    job = replace(found.job, recipe=replace(recipe, **(one.recipe or {}), stack=software))
     check(layout, job)
     return job, layout
 

@@ -99,7 +99,7 @@ def _changes(other: Estimate, own: Estimate) -> list[tuple[str, Json]]:
     if (mine.seq, mine.batch) != (theirs.seq, theirs.batch):
         sizes = {"seq": mine.seq, "batch": mine.batch}
         found.append((f"batch of {mine.batch:,} sequences of {mine.seq:,}", {"fields": sizes}))
-    if mine.software.name != theirs.software.name:
+    if mine.software != theirs.software:
         found.append((f"software {mine.software.name}", {"fields": _software(other, own)}))
     found += [
         (_said(name, own.layout, names), {"layout": {one: getattr(own.layout, one) for one in names}})

@@ -80,11 +80,11 @@ COPYING = ("nf4", "nf4-single")
 
 def around(recipe: Recipe) -> Around:
     """What runs around the products of an adapter."""
-    if recipe.fused_adapters:
+    if recipe.habits.fused_adapters:
         return KINDS["fused"]
-    if recipe.half_adapters:
+    if recipe.habits.half_adapters:
         return KINDS["half"]
-    if not recipe.autocast:
+    if not recipe.habits.autocast:
         return KINDS["fp32"]
     return KINDS["autocast" if recipe.base is None else "copied" if recipe.base in COPYING else "half"]
 

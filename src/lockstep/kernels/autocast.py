@@ -42,9 +42,9 @@ def casts(shard: Shard) -> Truth:
 def autocast_work(shard: Shard) -> Passes:
     """What it adds to the norms, residuals and inputs of a layer's products."""
     model = shard.model
-    if not shard.recipe.autocast or model.mlp is None:
+    if not shard.recipe.habits.autocast or model.mlp is None:
         return Passes(Work(), Work())
-    readers = (1 if shard.recipe.joint_qkv else 3, 2 if model.mlp.gated else 1)
+    readers = (1 if shard.recipe.habits.joint_qkv else 3, 2 if model.mlp.gated else 1)
     norm = (-4.0, 4.0) if writes_norms(shard) else norm_passes(shard)[:2]
     widened, slower = shard.clock.instruction_bound(WIDENED), 2.0 * ADDED * (shard.clock.instruction_bound(MIXED) - 1.0)
     forward = 2.0 * norm[0] + CAST * sum(readers) + RESIDUALS[0] + slower

@@ -1,4 +1,4 @@
-"""Kernel work of copies and sums that software makes between a layer's other kernels (`Recipe.copies`).
+"""Kernel work of copies and sums that software makes between a layer's other kernels (`Habits.copies`).
 
 Software that keeps sequences before samples, [s, b, h], turns queries, keys and values over to a kernel of attention
 that wants them the other way round. In passes that read or write an element, of queries (q) and of keys and values
@@ -60,7 +60,7 @@ JOINED_PASSES = 2.0
 
 def copied_heads(shard: Shard, width: Number, kv_width: Number) -> Passes:
     """Copies of queries of `width` columns on a rank, and of keys and values of `kv_width` each."""
-    kind = shard.recipe.copies
+    kind = shard.recipe.habits.copies
     if kind not in HEADS:
         return Passes(Work(), Work())
     forward, backward = (
@@ -72,7 +72,7 @@ def copied_heads(shard: Shard, width: Number, kv_width: Number) -> Passes:
 
 def cut_gate(shard: Shard, elements: Number) -> Passes:
     """What a gate over halves of one tensor takes beyond one over two tensors, and the halves' joined gradients."""
-    if shard.recipe.copies != "nanotron":
+    if shard.recipe.habits.copies != "nanotron":
         return Passes(Work(), Work())
     there, back = CUT_GATE
     return shard.operations(elements, there, back + JOINED, 0, 1)
@@ -80,7 +80,7 @@ def cut_gate(shard: Shard, elements: Number) -> Passes:
 
 def copied_sums(shard: Shard) -> Passes:
     """Biases that are added in kernels of their own."""
-    if shard.recipe.copies != "gpt-neox":
+    if shard.recipe.habits.copies != "gpt-neox":
         return Passes(Work(), Work())
     return Passes(shard.elementwise(shard.loose_tokens * shard.model.hidden, BIASES_APART, 0.0, 2).forward, Work())
 
@@ -88,7 +88,7 @@ def copied_sums(shard: Shard) -> Passes:
 def joined_sequences(shard: Shard, rounds: float) -> Passes:
     """Sequences of which tensor-parallel ranks gather and reduce parts, `rounds` times either in a pass."""
     recipe, grid = shard.recipe, shard.grid
-    if recipe.copies != "dtensor":
+    if recipe.habits.copies != "dtensor":
         return Passes(Work(), Work())
     once_B = JOINED_PASSES * rounds * np.where(grid.sequence_parallel > 0, 1, 0)
     once_B = once_B * shard.tokens * shard.model.hidden * shard.clock.element_B
@@ -114,6 +114,6 @@ def returned_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, layers: int) -> N
     every tensor and rank (src/nanotron/distributed.py, all_gather_coalesced; optim/zero.py, _all_gather_params). No
     module and no graph is around them: they are taken to launch as fast as autograd's.
     """
-    if recipe.copies != "nanotron":
+    if recipe.habits.copies != "nanotron":
         return 0.0
     return np.where(grid.zero == 1, TENSORS * layers * grid.shard_ranks * clock.launches_s[1], 0.0)

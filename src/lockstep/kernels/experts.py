@@ -70,9 +70,9 @@ def dispatched(shard: Shard, moe: Experts) -> Passes:
     rows = shard.routed_tokens * moe.top_k / local
     parts = feed_forward(shard, width, rows, local, moe.gated) + grouped(shard, width, rows, local, moe.gated)
     parts += permuted(shard, moe, local)
-    if not shard.recipe.grouped_experts:
+    if not shard.recipe.habits.grouped_experts:
         parts += _looped(shard, moe, local)
-    if shard.recipe.padded_experts and shard.clock.dtype in CASTS:
+    if shard.recipe.habits.padded_experts and shard.clock.dtype in CASTS:
         rows_B = rows * local * shard.model.hidden * shard.clock.element_B
         parts += Passes(shard.clock.stream(4 * rows_B, 2), shard.clock.stream(4 * rows_B, 2))
     return parts + _launches(shard, local) + shared_experts(shard, moe)
@@ -80,7 +80,7 @@ def dispatched(shard: Shard, moe: Experts) -> Passes:
 
 def clamped(shard: Shard, moe: Experts) -> Passes:
     """Gate and up of experts with biases, which are gpt-oss's, are clamped before their function."""
-    if shard.recipe.grouped_experts or not moe.out_bias:
+    if shard.recipe.habits.grouped_experts or not moe.out_bias:
         return Passes(Work(), Work())
     width = 2 * moe.ffn / shard.grid.expert_tp
     found = shard.operations(shard.routed_tokens * moe.top_k * width, *CLAMPED)
@@ -95,7 +95,7 @@ def _looped(shard: Shard, moe: Experts, local: Number) -> Passes:
     if moe.out_bias:
         found = shard.operations(rows, *BIASED)
         parts += Passes(replace(found.forward, kernels=2 * local + 2), replace(found.backward, kernels=6 * local + 3))
-    if recipe.sliced_experts:
+    if recipe.habits.sliced_experts:
         apart, size_B = local > 1, rows * clock.element_B
         back, kernels = np.where(apart, 6 * local + 4 - 3 / local, 3), np.where(apart, 7 * local - 3, 2)
         parts += Passes(clock.stream(3 * size_B, 1 + local), clock.stream(back * size_B, kernels))
@@ -107,7 +107,7 @@ def _looped(shard: Shard, moe: Experts, local: Number) -> Passes:
 def _launches(shard: Shard, local: Number) -> Passes:
     """What the host launches beside one kernel for each kind of product."""
     recipe, dtype = shard.recipe, shard.clock.dtype
-    if recipe.grouped_experts:
+    if recipe.habits.grouped_experts:
         return Passes(Work(), Work())
     casts, each = CASTS.get(dtype, 0), SETS.get(dtype, 1)
     if dtype == "fp8" and recipe.scaling == "current":

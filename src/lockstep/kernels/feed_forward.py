@@ -27,8 +27,8 @@ def activation(shard: Shard, width: Number, tokens: Number, count: Number, gated
     backward come two products (6) and the function's gradient (3).
     """
     elements, recipe = tokens * width * count, shard.recipe
-    if recipe.written_out and not gated and shard.model.mlp and shard.model.mlp.activation == "gelu_new":
+    if recipe.habits.written_out and not gated and shard.model.mlp and shard.model.mlp.activation == "gelu_new":
         return written_gelu(shard, elements)
-    if gated and not (recipe.fused_elementwise or recipe.fused_gate):
+    if gated and not (recipe.fused_elementwise or recipe.habits.fused_gate):
         return shard.elementwise(elements, 5.0, 9.0, kernels=2) + cut_gate(shard, elements)
     return shard.elementwise(elements, 3.0 if gated else 2.0, 5.0 if gated else 3.0)

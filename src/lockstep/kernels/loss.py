@@ -65,7 +65,7 @@ TAKEN = 1.11
 def loss_work(shard: Shard, logits: Number) -> Passes:
     """Work of the cross entropy over so many `logits` of a rank."""
     kind = shard.recipe.loss_kind
-    ways = PASSES[kind], PASSES[across_ranks(kind, shard.recipe.copies)]
+    ways = PASSES[kind], PASSES[across_ranks(kind, shard.recipe.habits.copies)]
     forward, backward, kernels = (np.where(shard.grid.tp > 1, far, near) for near, far in zip(*ways, strict=True))
     size_B, stream = logits * shard.clock.element_B * TAKEN, shard.clock.stream
     return Passes(stream(size_B * forward, kernels), stream(size_B * backward, kernels))

@@ -1,12 +1,12 @@
 """Kernel work of norms and of rotary embedding: a kernel each, or PyTorch's operations one after another.
 
 In passes that read or write an element in half precision, so that one in fp32 counts two. A norm of a kernel of its own
-must take 2 forward and 3 backward; where a second kernel gives the gradients of its weights (`Recipe.norm_kernels`
+must take 2 forward and 3 backward; where a second kernel gives the gradients of its weights (`Habits.norm_kernels`
 split), this reads what comes in and what was normed again: 5. As they reduce rows and, backward, columns, they run as
 long as more passes at the memory's rate would: medians over the rows of cuDNN (one) and PyTorch (split) in
 memory_bound_kernels.csv. Norms of an fp32 copy (converted) are converted to it (3), read wide (2) and written (1);
 backward they are run again (6), read wide and narrow (3) for either gradient, written wide (2) and converted back (3).
-Where software writes RMSNorm out (`Recipe.fused_norms` false), as the modeling files of transformers do:
+Where software writes RMSNorm out (`Habits.fused_norms` false), as the modeling files of transformers do:
 
     forward    converted to fp32 (3), squared (4), mean (2), scaled by its root (4), converted back (3), weight (2)
     backward   weight (2) and its gradient (4), converted (3), scaled (4), gradient of the scale (8), of the mean (2)
@@ -61,13 +61,13 @@ def final_norm_work(shard: Shard) -> Passes:
 
 def writes_norms(shard: Shard) -> bool:
     """Whether a norm is several operations of PyTorch."""
-    return not shard.recipe.fused_norms and shard.model.norm == "rmsnorm"
+    return not shard.recipe.habits.fused_norms and shard.model.norm == "rmsnorm"
 
 
 def norm_passes(shard: Shard) -> tuple[float, float, int, int]:
     """Passes forward and backward of one norm, and kernels of either."""
     if not writes_norms(shard):
-        return KINDS[shard.recipe.norm_kernels]
+        return KINDS[shard.recipe.habits.norm_kernels]
     (forward, backward, *kernels), takes = WRITTEN_NORM, [shard.clock.instruction_bound(one) for one in NORM_TAKES]
     trained = shard.recipe.adapters is None
     return forward * takes[0], (backward - OF_WEIGHT * (not trained)) * takes[1], kernels[0], kernels[1] - (not trained)
@@ -93,10 +93,10 @@ def _over(shard: Shard, elements: Number, count: int) -> Passes:
 
 def rotary_work(shard: Shard, elements: Number) -> Passes:
     """Rotary embedding of so many elements of queries and keys."""
-    if shard.recipe.complex_rotary:
+    habits, engine = shard.recipe.habits, shard.clock.stack.kernels == ENGINE
+    if habits.complex_rotary:
         return shard.operations(elements, *COMPLEX_ROTARY, COMPLEX_ROTARY[2])
-    fused = shard.recipe.fused_norms and not (shard.clock.stack.kernels == ENGINE and _stretched(shard.model.rotary))
-    if fused:
+    if habits.fused_norms and not (engine and _stretched(shard.model.rotary)):
         return shard.elementwise(elements, *ROTARY)
     (forward, backward, kernels), takes = WRITTEN_ROTARY, [shard.clock.instruction_bound(one) for one in ROTARY_TAKES]
     return shard.operations(elements, forward * takes[0], backward * takes[1], kernels, kernels)

@@ -5,7 +5,7 @@ once more for the global norm. Around it, except in programs that XLA compiles w
 what clips them (2), filled with zeros where they are not freed (1), and the master is read once more to be copied to
 half precision: 50 bytes for a parameter with AdamW. Megatron-LM's own timers on V100 give 43 to 82
 (bigscience_v100_megatron_step_breakdown.csv, optimizer, in fp16, whose gradients are copied besides). torch's
-multi-tensor kernels (`Recipe.foreach_update`) pass over states more often. Muon also orthogonalises every matrix: 5
+multi-tensor kernels (`Habits.foreach_update`) pass over states more often. Muon also orthogonalises every matrix: 5
 Newton-Schulz steps of products m x n by n x m, m x m by m x m and m x m by m x n, at most 30 m FLOPs per element with
 m <= hidden, at the rate of large products and shared by the ranks that share the states. Offloaded states are updated
 by the host: `host.py`.
@@ -69,9 +69,10 @@ def updated(grid: LayoutGrid, parameters: RankParameters) -> tuple[Number, Numbe
 def updated_B(recipe: Recipe, matrix: Number, other: Number) -> Number:
     """Bytes that an update of so many elements reads and writes."""
     states = recipe.states
-    if recipe.foreach_update and states.passing_B:
+    if recipe.habits.foreach_update and states.passing_B:
         each_B = FOREACH_PASSES * states.passing_B + CLIPPING_PASSES * recipe.gradient_B
-        return (matrix + other) * (each_B + (recipe.parameter_B if recipe.working_copy and states.master_B else 0.0))
+        copied_B = recipe.parameter_B if recipe.habits.working_copy and states.master_B else 0.0
+        return (matrix + other) * (each_B + copied_B)
     return sum(
         elems * (2.0 * state_B + 2.0 * recipe.gradient_B + recipe.parameter_B)
         for elems, state_B in ((matrix, states.matrix_B), (other, states.other_B))
@@ -81,7 +82,7 @@ def updated_B(recipe: Recipe, matrix: Number, other: Number) -> Number:
 def _around_B(recipe: Recipe) -> float:
     """Bytes per parameter of what precedes and follows an update that is one kernel."""
     states = recipe.states
-    if recipe.software.kernels == "xla" or (recipe.foreach_update and states.passing_B):
+    if recipe.software.kernels == "xla" or (recipe.habits.foreach_update and states.passing_B):
         return 0.0
-    passes = CLIPPING_PASSES - 1.0 + (0.0 if recipe.gradients_freed else 1.0)
-    return passes * recipe.gradient_B + (states.master_B if recipe.working_copy else 0.0)
+    passes = CLIPPING_PASSES - 1.0 + (0.0 if recipe.habits.gradients_freed else 1.0)
+    return passes * recipe.gradient_B + (states.master_B if recipe.habits.working_copy else 0.0)

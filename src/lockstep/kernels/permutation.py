@@ -1,4 +1,4 @@
-"""Kernel work of bringing rows of tokens to their experts and back, by software (`Recipe.permutation`).
+"""Kernel work of bringing rows of tokens to their experts and back, by software (`Habits.permutation`).
 
 Of T tokens that choose k experts each there are R = T k rows of h numbers, f in an expert. In passes that read or write
 a row in half precision, each with the times over its bytes that PyTorch takes where its kernel is not vectorised:
@@ -66,7 +66,7 @@ SORTED = 4.0
 
 def permuted(shard: Shard, moe: Experts, local: Number) -> Passes:
     """The work of one layer with `local` experts on a rank."""
-    kind, clock = shard.recipe.permutation, shard.clock
+    kind, clock = shard.recipe.habits.permutation, shard.clock
     rows = shard.loose_tokens * moe.top_k * shard.model.hidden
     if kind == "fused":
         return shard.elementwise(rows, 4.0, 4.0, kernels=4)
@@ -84,7 +84,7 @@ def permuted(shard: Shard, moe: Experts, local: Number) -> Passes:
 
 def grouped(shard: Shard, width: Number, rows: Number, local: Number, gated: bool) -> Passes:
     """What the operands of torch's grouped products take longer, of `local` experts of `width` and `rows` each."""
-    if shard.recipe.permutation not in ("torchtitan", "transformers-5"):
+    if shard.recipe.habits.permutation not in ("torchtitan", "transformers-5"):
         return Passes(Work(), Work())
     h, columns = shard.model.hidden, width * (2 if gated else 1)
     numbers = rows * (2 * h + columns + width) + h * (columns + width)

@@ -3,7 +3,7 @@
     full         the layer's forward pass
     selective    of it, the modules that the recipe names (`workload/piece.py`)
 
-Where nothing reads what comes out of the last product (`Recipe.recompute_stops`), it is not run again: of a layer that
+Where nothing reads what comes out of the last product (`Habits.recompute_stops`), it is not run again: of a layer that
 ends in a dense feed-forward block, the down product and its casts. XLA leaves out what nothing reads; PyTorch's
 checkpointing without re-entry stops at the last tensor that the backward pass needs.
 
@@ -64,7 +64,7 @@ def stops_early(shard: Shard, kind: LayerKind) -> bool:
     """Whether the down product that ends a layer is not run again, nor added up; a norm or an adapter would read it."""
     model, adapters = shard.model, shard.recipe.adapters
     read = model.norm_placement != "pre" or (adapters is not None and "down_proj" in adapters.targets)
-    return shard.recipe.recompute_stops and kind.block == "dense" and model.mlp is not None and not read
+    return shard.recipe.habits.recompute_stops and kind.block == "dense" and model.mlp is not None and not read
 
 
 def _unread(shard: Shard, kind: LayerKind) -> Work:

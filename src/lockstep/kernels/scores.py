@@ -37,7 +37,7 @@ AT_ONCE = 4
 def score_work(shard: Shard, count: Number, scores: Number, causal: bool) -> Passes:
     """Work over the `scores` of `count` heads in all."""
     dropout = int(shard.recipe.dropout)
-    both = written_scores(shard, scores) if shard.recipe.written_out else _softmax(shard, count, scores, causal)
+    both = written_scores(shard, scores) if shard.recipe.habits.written_out else _softmax(shard, count, scores, causal)
     return both + shard.elementwise(scores, DROPOUT * dropout, DROPOUT * dropout, dropout)
 
 

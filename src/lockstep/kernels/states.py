@@ -27,7 +27,7 @@ INSIDE_FRAC = 0.5
 def states_work(shard: Shard, kind: LayerKind, parameters: Number) -> Passes:
     """Work over so many parameters of a layer on a rank."""
     found = _copies(shard, parameters) + Passes(Work(), _accumulation(shard, kind, parameters))
-    if not shard.recipe.autocast:
+    if not shard.recipe.habits.autocast:
         return found
     cast, mask = parameter_work(shard, parameters, len(tensors(shard, kind))), casts(shard)
     other = np.logical_not(mask)
@@ -58,12 +58,12 @@ def _sum_B(shard: Shard) -> Number:
     gradients of fp16, which Megatron-LM sums in their own format unless told otherwise (megatron/arguments.py).
     """
     recipe, clock, element_B = shard.recipe, shard.clock, shard.clock.element_B
-    bare_B = element_B + (4.0 if recipe.converted_gradients else 2.0) * recipe.gradient_B
+    bare_B = element_B + (4.0 if recipe.habits.converted_gradients else 2.0) * recipe.gradient_B
     one_format = recipe.gradient_B == element_B or recipe.dtype == "fp16"
     if one_format or recipe.software.kernels == "xla":
         return bare_B
     slow_B = clock.instruction_bound(WIDENED) * (element_B + recipe.gradient_B) + 3.0 * recipe.gradient_B
-    whole_B = slow_B if recipe.converted_gradients else clock.instruction_bound(MIXED) * bare_B
+    whole_B = slow_B if recipe.habits.converted_gradients else clock.instruction_bound(MIXED) * bare_B
     return np.where(sharing_of(recipe, shard.grid).scatters, bare_B, whole_B)
 
 

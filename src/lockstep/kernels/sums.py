@@ -8,7 +8,7 @@ In passes over activations, forward and backward:
                product of its own: every one but the first of each block is added (3); under autocast: `autocast.py`
     bias       backward the gradient of what the layer gives is read once more (1), a kernel for each layer
 
-Software that compiles layers as a whole does both inside other kernels (`Recipe.fused_sums`).
+Software that compiles layers as a whole does both inside other kernels (`Habits.fused_sums`).
 
 Sources: PyTorch, torch/csrc/autograd/input_buffer.cpp (accumulate), for gradients that meet; huggingface/transformers,
 models/llama/modeling_llama.py (LlamaAttention and LlamaMLP), for products of their own; tools/autograd/
@@ -34,7 +34,7 @@ SUM = 3.0
 def residual_sums(shard: Shard) -> Passes:
     """Two residual additions and what becomes of their gradients."""
     elements = shard.loose_tokens * shard.model.hidden
-    if shard.recipe.fused_sums:
+    if shard.recipe.habits.fused_sums:
         return shard.elementwise(elements, 6.0, 2.0, kernels=2)
     return shard.elementwise(elements, 6.0, 6.0, kernels=2)
 
@@ -43,16 +43,16 @@ def input_sums(shard: Shard, kind: LayerKind) -> Passes:
     """Sums of the gradients of what several products read."""
     model, recipe = shard.model, shard.recipe
     block = model.mlp if kind.block == "dense" else model.experts
-    if not recipe.own_projections or block is None or not block.gated:
+    if not recipe.habits.own_projections or block is None or not block.gated:
         return Passes(Work(), Work())
-    count = 2 * (kind.attends and not recipe.joint_qkv) + (kind.block == "dense")
+    count = 2 * (kind.attends and not recipe.habits.joint_qkv) + (kind.block == "dense")
     found = shard.operations(shard.loose_tokens * model.hidden, 0.0, SUM * count, 0, count)
     return Passes(Work(), found.backward.when(np.logical_not(casts(shard))))
 
 
 def bias_sums(shard: Shard, kind: LayerKind) -> Passes:
     """Sums over tokens that give the gradients of biases."""
-    if shard.recipe.fused_sums or shard.recipe.adapters is not None:
+    if shard.recipe.habits.fused_sums or shard.recipe.adapters is not None:
         return Passes(Work(), Work())
     found, grid = Passes(Work(), Work()), shard.grid
     for bias in tensors(shard, kind):

@@ -1,6 +1,6 @@
 """Kernel work that a quantised base adds where its matrices read fp32, and so give it (bitsandbytes under autocast).
 
-PEFT prepares such a base by bringing norms to fp32 (`Recipe.prepared_base`; trl casts embeddings and head back, as the
+PEFT prepares such a base by bringing norms to fp32 (`Habits.prepared_base`; trl casts embeddings and head back, as the
 memory of fms_adapters' baseline before training says to the byte), and torch.autocast runs LayerNorm in fp32. What a
 norm gives is then fp32; a four- or eight-bit matrix converts it for its product, and what comes out to the format that
 it read. The residual stream, queries, keys, values and all inside a feed-forward block are so in fp32. In passes over
@@ -56,7 +56,7 @@ def wide_work(shard: Shard, kind: LayerKind) -> Passes:
 def _stream(shard: Shard, mlp: Mlp) -> Passes:
     """Norms, residuals, and what the products read."""
     elements = shard.loose_tokens * shard.model.hidden
-    readers = (3 if shard.recipe.own_projections and mlp.gated else 1) + (2 if mlp.gated else 1)
+    readers = (3 if shard.recipe.habits.own_projections and mlp.gated else 1) + (2 if mlp.gated else 1)
     norm = (-4.0, -4.0) if writes_norms(shard) else norm_passes(shard)[:2]
     found = _to_half(shard, readers * elements, readers) + shard.operations(elements, 0.0, SUM * (readers - 2), 0, 0)
     found += shard.operations(elements, 2.0 * norm[0] + 5.0, 2.0 * norm[1] + 9.0, 0, 1)

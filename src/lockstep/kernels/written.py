@@ -1,4 +1,4 @@
-"""Kernel work of what the modeling files of transformers write out in PyTorch's operations (`Recipe.written_out`).
+"""Kernel work of what the modeling files of transformers write out in PyTorch's operations (`Habits.written_out`).
 
 In passes that read or write an element in half precision, so that one in fp32 counts two. The GELU of GPT-2,
 0.5 x (1 + tanh(c (x + 0.044715 x^3))), and, in brackets, under autocast, which takes powers in fp32:
@@ -42,7 +42,7 @@ casts and computes where it reads (tests/diagnosis/h100)."""
 
 def written_gelu(shard: Shard, elements: Number) -> Passes:
     """GPT-2's activation on so many elements."""
-    if not shard.recipe.autocast:
+    if not shard.recipe.habits.autocast:
         return _each(shard, elements, GELU)
     (forward, backward, *kernels), bound = AUTOCAST_GELU, shard.clock.instruction_bound
     slower = bound(WIDENED) - 1.0, bound(MIXED) - 1.0

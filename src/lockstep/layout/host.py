@@ -47,7 +47,7 @@ def stage_host_states_B(job: Job, grid: LayoutGrid, stage: int) -> Number:
     held, copies = whole * recipe.objective.models, 1.0 + recipe.objective.frozen / recipe.objective.models
     dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
     # Masters that are the parameters themselves are no pages.
-    kept_B = 0.0 if recipe.working_copy else np.where(grid.offload == PAGED, states.master_B, 0.0)
+    kept_B = 0.0 if recipe.habits.working_copy else np.where(grid.offload == PAGED, states.master_B, 0.0)
     optimizer_B: Number = held.matrix_elems * states.matrix_B + held.other_elems * states.other_B - dense * kept_B
     if recipe.local_steps > 1:
         optimizer_B = optimizer_B + dense * OUTER_STATE_B

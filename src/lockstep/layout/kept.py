@@ -67,20 +67,20 @@ def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None, norm
         cached_attention_B=recipe.attention_output_B,
         recompute_modules=recipe.recompute_modules,
         adapters=recipe.adapters,
-        half_adapters=recipe.half_adapters,
-        fused_adapters=recipe.fused_adapters,
+        half_adapters=recipe.habits.half_adapters,
+        fused_adapters=recipe.habits.fused_adapters,
         flash_attention=recipe.flash_attention,
         dropout=recipe.dropout,
-        own_casts=widened(recipe, grid) | (recipe.autocast and recipe.adapters is not None),
-        wide_norms=not recipe.fused_norms,
-        inputs_kept=recipe.base_inputs_kept and recipe.base is not None,
-        gathers_kept=not recipe.gathers_again,
-        permutation=recipe.permutation,
-        joint_qkv=recipe.joint_qkv,
+        own_casts=widened(recipe, grid) | (recipe.habits.autocast and recipe.adapters is not None),
+        wide_norms=not recipe.habits.fused_norms,
+        inputs_kept=recipe.habits.base_inputs_kept and recipe.base is not None,
+        gathers_kept=not recipe.habits.gathers_again,
+        permutation=recipe.habits.permutation,
+        joint_qkv=recipe.habits.joint_qkv,
         repeated_heads=repeats_heads(recipe),
         wide_base=wide_base(recipe, grid, norm),
-        written_out=recipe.written_out,
-        autocast=recipe.autocast,
+        written_out=recipe.habits.written_out,
+        autocast=recipe.habits.autocast,
         fused_elementwise=recipe.fused_elementwise,
     )
 
@@ -109,7 +109,7 @@ def activations_B(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKin
     kept, layer_B = _kept(model, recipe, one, grid, held, (first, modules))
     if recipe.cp_kind != "ring" and np.any(grid.cp > 1):
         layer_B = layer_B + held_B(recipe.cp_kind, grid.cp, context_blocks(model, one))
-    across = across_ranks(recipe.loss_kind, recipe.copies)
+    across = across_ranks(recipe.loss_kind, recipe.habits.copies)
     logit_B, loss_B = np.where(grid.tp > 1, LOSS_B[across], LOSS_B[recipe.loss_kind]), _NOTHING_B
     if recipe.spreads(grid.stages):
         # Logits of other micro-batches wait while a layer is in its backward pass.
@@ -132,7 +132,7 @@ def _summed_head_B(model: Transformer, recipe: Recipe, one: Piece) -> Number:
     """Where a loss takes its tokens in pieces, the gradient of the head's weights for one, and for those before."""
     if recipe.loss_kind != "pieces" or recipe.adapters is not None or not model.has_head:
         return 0.0
-    count = 2.0 if recipe.gradients_freed or recipe.update_in_backward else 1.0
+    count = 2.0 if recipe.habits.gradients_freed or recipe.update_in_backward else 1.0
     return count * model.vocab / one.tp * model.hidden * recipe.gradient_B
 
 

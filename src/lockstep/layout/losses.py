@@ -34,5 +34,5 @@ def usual_loss(fused: bool, kernels: str) -> str:
 
 
 def across_ranks(kind: str, copies: str) -> str:
-    """The way where tensor-parallel ranks share the vocabulary, of software with such `copies` (`Recipe.copies`)."""
+    """The way where tensor-parallel ranks share the vocabulary, of software with such `copies` (`Habits.copies`)."""
     return "sharded" if kind == "eager" and copies == "dtensor" else kind

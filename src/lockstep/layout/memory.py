@@ -195,15 +195,15 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...]
         weights_B = weights_B + np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, copies_B(recipe, grid, parameters))
     kept_B, loss_B, layer_B = activations_B(job, grid, stage, held)
     layer_B = layer_B + restored_B(job, grid, held)
-    if recipe.autocast:
+    if recipe.habits.autocast:
         cast_elems = parameters.total_elems * recipe.objective.models
         kept_B = kept_B + np.where(widened(recipe, grid), cast_elems * recipe.parameter_B, 0.0)
     one = trained * (1 / recipe.objective.models) if adapted else trained
     gathered_B = _gathered(job, grid, parameters, one, max(1, sum(held.values())))
-    if recipe.gradients_freed or recipe.foreach_update:
-        fresh = recipe.gradients_freed & (grid.microbatches(recipe.batch) == 1)
+    if recipe.habits.gradients_freed or recipe.habits.foreach_update:
+        fresh = recipe.habits.gradients_freed & (grid.microbatches(recipe.batch) == 1)
         elems = trained.matrix_elems + trained.other_elems, trained.expert_elems
-        passing = recipe.states.passing_B * (recipe.foreach_update and not recipe.update_in_backward)
+        passing = recipe.states.passing_B * (recipe.habits.foreach_update and not recipe.update_in_backward)
         update_B = sharded(grid, elems[0] * passing, elems[1] * passing, sharing_of(recipe, grid).sharded)
         early_B, left_B = np.where(fresh, 0.0, gradients_B), np.where(fresh, 0.0, kept_B)
         found = (
@@ -247,11 +247,11 @@ def state_bytes(recipe: Recipe, grid: LayoutGrid) -> StateBytes:
     """What each parameter takes for every layout of `grid`: what the categories of `Memory` are made of."""
     states, master_B = recipe.states, np.where(grid.on_host, 0.0, 0.0)
     copy_B = np.where(widened(recipe, grid), 0.0, recipe.parameter_B)  # there they are among the activations
-    if states.master_B and not recipe.working_copy:
+    if states.master_B and not recipe.habits.working_copy:
         # Of offloaded masters a working copy stays.
         copy_B = np.where(np.logical_not(sharing_of(recipe, grid).keeps) & ~grid.on_host, 0.0, copy_B)
         master_B = np.where(grid.on_host, 0.0, states.master_B)
-    own_B = states.matrix_B - (0.0 if recipe.working_copy else states.master_B)
+    own_B = states.matrix_B - (0.0 if recipe.habits.working_copy else states.master_B)
     return StateBytes(copy_B, master_B, np.where(gradients_pass(recipe, grid), 0.0, recipe.gradient_B), own_B)
 
 

@@ -16,7 +16,7 @@ from lockstep.parallel.data.coordinator import read_limits
 from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
 from lockstep.parallel.expert.load import routing_skew
 from lockstep.parallel.pipeline.vocabulary import BARRIERS
-from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, Stack, stack
+from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, Habits, Stack, stack
 from lockstep.types.arrays import Number
 from lockstep.types.brief import Brief
 from lockstep.types.plain import Json, picked
@@ -25,9 +25,7 @@ from lockstep.workload import MODULES, Adapters, Objective, Training, read_train
 TP_OVERLAPS = ("none", "gradients", "all", "async")
 EP_OVERLAPS = ("none", "cells", "shared", "passes")
 CUDA_GRAPHS, EXCHANGES = ("none", "attention", "step"), ("copy", "node")
-NORM_KERNELS, SCALINGS = ("one", "split", "converted"), ("delayed", "current", "rows")
-COPIES = ("none", "gpt-neox", "nanotron", "dtensor")
-PERMUTATIONS = ("fused", "megatron", "torchtitan", "transformers-5", "transformers-4")
+SCALINGS = ("delayed", "current", "rows")
 MFU_CONVENTIONS = ("full", "causal", "6n")
 
 
@@ -68,58 +66,11 @@ class Recipe(Brief):
     """Dropout on attention and residuals: masks cost memory and traffic (2019 to 2022 models)."""
     fused_elementwise: bool = True
     """Neighbouring elementwise operations run as one kernel (Megatron's fused kernels, torch.compile)."""
-    fused_norms: bool = True
-    """RMSNorm and rotary embedding are a kernel each, not written out in PyTorch's operations (transformers, torchtune,
-    LitGPT), which keep an RMSNorm's input in fp32 and, where its scale is trained, the normed values."""
-    written_out: bool = False
-    """GPT-2's GELU, and attention where it is not fused, are PyTorch's operations one by one (transformers' models)."""
-    complex_rotary: bool = False
-    """Rotary embedding multiplies complex numbers in fp32, which no compiler fuses (torchtitan)."""
-    autocast: bool = False
-    """Parameters and residuals are fp32, and every product casts what it reads (torch.autocast without FSDP)."""
-    norm_kernels: str = "one"
-    """Kernels of a norm: one either way; split, a second one for its weights' gradients (torch's, apex's, compiled);
-    converted, with an fp32 copy to read, and run again in the backward pass (InternEvo)."""
-    fused_sums: bool = False
-    """The gradients of a residual stream's two ways and of biases are summed inside other kernels (compiled)."""
-    fused_gate: bool = False
-    """A gated block's activation and product run as one kernel where other elementwise operations do not (scripted)."""
-    copies: str = "none"
-    """Whose copies and sums between a layer's other kernels are made: none, gpt-neox, nanotron or torch's DTensor."""
     cross_entropy: str | None = None
     """How the cross entropy treats logits, a word of LOSS_B; None: as elementwise kernels are, else eager."""
-    fused_adapters: bool = False
-    """What surrounds the products of adapters runs inside other kernels, not in the library's own one after another."""
-    half_adapters: bool = False
-    """Adapters are stored, trained and passed as other parameters, not in fp32 as by PEFT (autocast_adapter_dtype)."""
-    wrapped_adapters: bool = False
-    """Where FSDP shards, each matrix of an adapter is a unit (fsdp_auto_wrap_policy), and the host runs two ahead."""
-    working_copy: bool = True
-    """Half-precision parameters are kept beside their master copy; FSDP casts what it gathers instead."""
-    base_inputs_kept: bool = False
-    """Frozen matrices in a `base` format keep their inputs, which nothing needs (bitsandbytes before 0.43.2)."""
-    joint_qkv: bool = False
-    """Values are a view of the product that makes queries, keys and values, which stays whole where keys and values are
-    not repeated (LitGPT). Adapters of the three have one dropout."""
-    own_projections: bool = False
-    """Queries, keys, values, a gate and what it multiplies are products of their own (transformers, torchtune)."""
-    prepared_base: bool = False
-    """Norms above an unsharded nf4 base are fp32, and so what it gives (PEFT's prepare_model_for_kbit_training)."""
-    repeated_heads: bool = False
-    """Keys and values are repeated for every query that shares them, before they travel or are read (repeat_kv)."""
-    gradients_freed: bool = False
-    """Gradients are freed after the update, and exist again from the first backward pass on (PyTorch's zero_grad)."""
-    foreach_update: bool = False
-    """The update runs in torch's multi-tensor kernels, which hold `Optimizer.passing_B` besides."""
     update_in_backward: bool = False
     """Every layer is updated as soon as its gradients are there, which are then freed (LOMO, arXiv 2306.09782): one
     micro-batch per step, and no clipping by the norm of all gradients."""
-    narrow_inputs: bool = False
-    """Where products run in fp8 or narrower, linear layers keep their inputs in that format (Transformer Engine)."""
-    narrow_gathers: bool = False
-    """Tensor-parallel ranks gather what products read in their narrow format, except with scales of rows."""
-    narrow_reductions: bool = False
-    """What forward products in fp8 give is sent in fp8 to be added by tensor-parallel ranks (NeMo's on H100)."""
     scaling: str = "delayed"
     """Scales of fp8: delayed, of steps before; current, of the tensor at hand; or rows, one for each of its rows."""
     overlap_dp: bool = True
@@ -137,16 +88,11 @@ class Recipe(Brief):
     fused_accumulation: bool = True
     """Weight gradients are added to the accumulated ones inside the product that gives them (NVIDIA/apex pull request
     1297), not by a pass of its own. Sharded gradients are never fused."""
-    converted_gradients: bool = False
-    """Gradients that accumulate in a pass of their own are first copied to that format (DeepSpeed's BF16_Optimizer)."""
     overlap_tp: str = "gradients"
     """Tensor-parallel traffic overlapped with products: none; gradients, where the reduction of an input's gradient
     overlaps the product for the weight's (Megatron-LM since late 2021; arXiv 2205.05198 section 4.2.2); all, where
     products are cut in pieces that communicate while others compute (Transformer Engine's userbuffers); or async, where
     each collective overlaps with its own product alone (PyTorch's asynchronous tensor parallelism)."""
-    gathers_again: bool = True
-    """With sequence parallelism what is gathered for a product is gathered once more in the backward pass (Megatron-LM,
-    Transformer Engine, nanotron; arXiv 2205.05198 4.2.2); DTensor keeps it."""
     cp_kind: str = "ring"
     """How context-parallel ranks share attention: ring, gather (keys and values of all, as in Llama 3), all-to-all (by
     heads, as in DeepSpeed-Ulysses) or mixed (all-to-all among neighbours, a ring across)."""
@@ -169,8 +115,6 @@ class Recipe(Brief):
     recompute_modules: tuple[str, ...] = ("core_attn",)
     """What selective recomputation computes again: core_attn, layernorm, mla_up_proj, mlp, moe_act (Megatron Core's
     words, see `workload/piece.py`); a module that the model does not have changes nothing."""
-    recompute_stops: bool = False
-    """The product that ends a layer is not computed again (XLA; PyTorch's checkpointing without re-entry since 2.1)."""
     recompute_layers: int = 0
     """Layers of every stage, or chunk, that full recomputation runs again, the others keeping all (Megatron-LM's method
     block); 0 for all of them."""
@@ -186,21 +130,9 @@ class Recipe(Brief):
     barriers or one, beside other passes; see `parallel/pipeline/vocabulary.py`)."""
     overlap_pp: bool = False
     """Pipeline sends overlap with compute."""
-    paired_sends: bool = True
-    """What a stage sends to a neighbour and receives from it travel together, not in turns (DeepSpeed's engine)."""
-    permutation: str = "fused"
-    """Whose code brings rows of tokens to their experts and back (`kernels/permutation.py`)."""
-    grouped_experts: bool = True
-    """The products of a rank's experts are one kernel, not one for each (as in Transformer Engine's GroupedLinear)."""
-    sliced_experts: bool = False
-    """Such a loop slices rows, and gathers those of cut experts by columns (Megatron Core 0.9)."""
-    padded_experts: bool = False
-    """In fp8 or narrower experts' rows are copied to multiples of what kernels take, and back (TE's Fp8Padding)."""
     cuda_graphs: str = "none"
     """What the host replays from CUDA graphs instead of launching it: none; attention, of a layer all but its routed
     experts (Megatron Core's scopes attn, moe_router and moe_preprocess); or step, everything."""
-    launch_blocking: bool = False
-    """The host waits for every kernel before it launches the next (CUDA_LAUNCH_BLOCKING=1): nothing hides its time."""
     jitter: str | None = None
     """Law of the factor by which the kernels of a pass differ from rank to rank and from pass to pass, in the words of
     `stragglers`; None means not at all."""
@@ -241,10 +173,7 @@ class Recipe(Brief):
             ("format of frozen matrices", self.base, tuple(BASE_B), "--base"),
             ("cross entropy", self.cross_entropy, tuple(LOSS_B), "--cross-entropy"),
             ("optimizer", self.optimizer, tuple(OPTIMIZERS), "--optimizer"),
-            ("kernels of a norm", self.norm_kernels, NORM_KERNELS, "norm_kernels"),
-            ("copies between kernels", self.copies, COPIES, "copies"),
             ("scaling of fp8", self.scaling, SCALINGS, "--fp8-scaling"),
-            ("permutation of tokens", self.permutation, PERMUTATIONS, "permutation"),
             ("what CUDA graphs hold", self.cuda_graphs, CUDA_GRAPHS, "--cuda-graphs"),
         ):
             if said is not None and said not in words:
@@ -275,6 +204,11 @@ class Recipe(Brief):
         return stack(self.stack)
 
     @property
+    def habits(self) -> Habits:
+        """What the training software does, whatever is asked for."""
+        return self.software.habits
+
+    @property
     def attended_tokens(self) -> int:
         """Length of a sequence as attention sees it."""
         return self.seq if self.sample_tokens is None else min(self.seq, self.sample_tokens)
@@ -302,22 +236,22 @@ class Recipe(Brief):
     @property
     def adapter_B(self) -> float:
         """Bytes of an adapter's element."""
-        return self.working_B if self.half_adapters else ADAPTER_B
+        return self.working_B if self.habits.half_adapters else ADAPTER_B
 
     @property
     def adapter_gradient_B(self) -> float:
         """Bytes of its accumulated gradient."""
-        return self.gradient_B if self.half_adapters else ADAPTER_B
+        return self.gradient_B if self.habits.half_adapters else ADAPTER_B
 
     @property
     def adapter_wire_B(self) -> float:
         """Bytes of its gradient when gradients are reduced."""
-        return self.wire_B if self.half_adapters else ADAPTER_B
+        return self.wire_B if self.habits.half_adapters else ADAPTER_B
 
     @property
     def adapter_states_B(self) -> float:
         """Bytes of its optimizer states: what is stored in fp32 is updated in place and has no master copy."""
-        return self.states.matrix_B if self.half_adapters else self.states.matrix_states_B
+        return self.states.matrix_B if self.habits.half_adapters else self.states.matrix_states_B
 
     def offloaded_of(self, layers: int) -> int:
         """Of so many layers of a stage, those whose kept activations wait in host memory."""
@@ -345,20 +279,20 @@ class Recipe(Brief):
     @property
     def input_B(self) -> float | None:
         """Bytes per element that linear layers keep of their inputs; None means as activations."""
-        narrow = self.narrow_inputs and self.dtype in NARROW_B
+        narrow = self.habits.narrow_inputs and self.dtype in NARROW_B
         return NARROW_B[self.dtype] if self.cached_B is None and narrow else self.cached_B
 
     @property
     def narrow_traffic(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Shares of an element's bytes in which tensor-parallel ranks gather, and reduce, forward and backward."""
         narrow = NARROW_B.get(self.dtype, self.element_B) / self.element_B
-        gathered = narrow if self.narrow_gathers and self.scaling != "rows" else 1.0
-        return (gathered, narrow if self.narrow_reductions and self.dtype == "fp8" else 1.0), (gathered, 1.0)
+        gathered = narrow if self.habits.narrow_gathers and self.scaling != "rows" else 1.0
+        return (gathered, narrow if self.habits.narrow_reductions and self.dtype == "fp8" else 1.0), (gathered, 1.0)
 
     @property
     def attention_output_B(self) -> float | None:
         """The same of the attention's output, which its own backward pass reads in half precision besides."""
-        if self.cached_attention_B is None and self.narrow_inputs and self.dtype in NARROW_B:
+        if self.cached_attention_B is None and self.habits.narrow_inputs and self.dtype in NARROW_B:
             return self.element_B + NARROW_B[self.dtype]
         return self.cached_attention_B
 
@@ -413,7 +347,7 @@ class Recipe(Brief):
     @property
     def working_B(self) -> float:
         """Bytes of a parameter beside its master copy; 0 where software casts the master when it is needed."""
-        return self.parameter_B if self.working_copy or not self.states.master_B else 0.0
+        return self.parameter_B if self.habits.working_copy or not self.states.master_B else 0.0
 
     def to_dict(self) -> Json:
         """Plain JSON form."""

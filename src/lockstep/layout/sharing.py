@@ -20,21 +20,21 @@ def widened(recipe: Recipe, grid: LayoutGrid) -> Truth:
     """Where activations are fp32 and products cast what they read (torch.autocast): not where FSDP shards parameters,
     nor above frozen ones in half precision.
     """
-    return recipe.autocast & (recipe.adapters is None) & (grid.zero < 3)
+    return recipe.habits.autocast & (recipe.adapters is None) & (grid.zero < 3)
 
 
 def wide_base(recipe: Recipe, grid: LayoutGrid, norm: str) -> Truth:
     """Where quantised matrices of bitsandbytes read fp32 under torch.autocast, and so give it: PEFT has prepared a base
     that is not sharded, or the model's norm is LayerNorm, which autocast runs in fp32.
     """
-    if not recipe.autocast or recipe.base not in BITSANDBYTES or recipe.fused_adapters:
+    if not recipe.habits.autocast or recipe.base not in BITSANDBYTES or recipe.habits.fused_adapters:
         return np.zeros((), dtype=bool)
-    return (recipe.prepared_base & (grid.zero < 3)) | (norm == "layernorm")
+    return (recipe.habits.prepared_base & (grid.zero < 3)) | (norm == "layernorm")
 
 
 def repeats_heads(recipe: Recipe) -> bool:
     """Whether keys and values are repeated for every query head, as where attention is written out."""
-    return recipe.repeated_heads or (recipe.written_out and not recipe.flash_attention)
+    return recipe.habits.repeated_heads or (recipe.habits.written_out and not recipe.flash_attention)
 
 
 def gradients_pass(recipe: Recipe, grid: LayoutGrid) -> Truth:

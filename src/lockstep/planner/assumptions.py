@@ -328,7 +328,7 @@ def _memory(recipe: Recipe, layout: Layout) -> Iterator[str]:
     if objective.generation_frac:
         yield f"generation takes {format_frac(objective.generation_frac)} of the step, as given: serving is not priced"
     if recipe.adapters is not None:
-        kept = "kept as other parameters are" if recipe.half_adapters else "in fp32 with gradients and moments"
+        kept = "kept as other parameters are" if recipe.habits.half_adapters else "in fp32 with gradients and moments"
         yield f"{recipe.adapters.describe()} are trained, {kept}; all else is frozen"
         if recipe.base is not None:
             yield f"matrices of blocks are stored in {recipe.base}, {recipe.base_B:.3g} B each, and used wide"

@@ -1,8 +1,8 @@
 """`Stack`: a training software and its release: which attention kernel it runs, its time on the host, its switches.
 
 A device is what its kernels can do (`hardware/device.py`); a stack is what software does with it. Its switches are
-fields of `layout.Recipe` that the software decides, not the user: facts, each with its source. Its times on the host
-are PyTorch's, one value of each for all software:
+options of a run, fields of `layout.Recipe`, as the software sets them; its habits are what no option changes
+(`habits.py`): facts, each with its source. Its times on the host are PyTorch's, one value of each for all software:
 
     launch_s          per kernel launch, the framework included
     recompute_host_s  per recomputed layer beside its launches: leaving and re-entering autograd, random states
@@ -22,11 +22,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from lockstep.errors import UnknownName
+from lockstep.stacks.habits import Habits
 from lockstep.types.plain import Json, picked
 
 DEFAULT = "megatron-te"
@@ -60,7 +62,9 @@ class Stack:
     kernels: str
     """Whose norms and elementwise kernels it runs for the most part: apex, transformer-engine, torch, inductor, xla."""
     switches: Mapping[str, bool | str | float] = field(hash=False)
-    """Fields of `Recipe` and their values."""
+    """Options that it sets, fields of `Recipe`, and their values."""
+    habits: Habits
+    """What it does besides, whatever is asked for."""
     source: str
     date: str
     launch_s: float = 20e-6
@@ -74,9 +78,13 @@ class Stack:
         """Whether compiled code launches its kernels, not Python operation by operation."""
         return self.kernels in COMPILED
 
+    def having(self, **habits: Any) -> Stack:
+        """This software with other habits. Raises UnknownName for a word that a habit does not have."""
+        return replace(self, habits=replace(self.habits, **habits))
+
     def to_dict(self) -> Json:
-        """Plain JSON form."""
-        return picked(self)
+        """Plain JSON form: `switches` are what it decides, options and habits."""
+        return {**picked(self, without="habits"), "switches": {**self.habits.changed(), **self.switches}}
 
 
 @cache
@@ -88,7 +96,8 @@ def stacks() -> dict[str, Stack]:
 
 def _stack(name: str, entry: Json) -> Stack:
     several = {key: tuple(entry[key]) for key in ("attention", "vendors")}
-    return Stack(name=name, **{**entry, **several})
+    decided = {"switches": entry.get("switches", {}), "habits": Habits(**entry.get("habits", {}))}
+    return Stack(name=name, **{**entry, **several, **decided})
 
 
 def stack(name: str | Stack) -> Stack:

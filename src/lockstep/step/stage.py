@@ -124,7 +124,8 @@ def layer_pieces(shard: Shard, network: Network, work: LayerWork, kind: LayerKin
         pairs = product_pairs(shard, kind)
         inside = asynchronous.pieces(there, grid.tp, pairs), asynchronous.pieces(back, grid.tp, pairs, backward=True)
     else:
-        again = tensor.gathered_again(back[0], recipe.overlap_tp, products_s[1]) if recipe.gathers_again else None
+        gathers = recipe.habits.gathers_again
+        again = tensor.gathered_again(back[0], recipe.overlap_tp, products_s[1]) if gathers else None
         if again and recipe.overlap_tp == "all":
             taken_s[1] = taken_s[1] + np.where(split, again.kernels_s, 0.0)
         whole = tensor.pieces((there, back), recipe.overlap_tp, products_s, (taken_s[0], taken_s[1]))
@@ -309,8 +310,8 @@ def _meeting_data(network: Network, pieces: tuple[Piece, ...]) -> Number:
 def _blocks(shard: Shard) -> Truth:
     """Whether the host waits for kernels before it launches the next ones."""
     recipe = shard.recipe
-    wrapped = recipe.wrapped_adapters and recipe.adapters is not None
-    found: Truth = recipe.launch_blocking | (wrapped & (shard.grid.zero == 3))
+    wrapped = recipe.habits.wrapped_adapters and recipe.adapters is not None
+    found: Truth = recipe.habits.launch_blocking | (wrapped & (shard.grid.zero == 3))
     return found
 
 
@@ -337,7 +338,7 @@ def part_inside(clock: Clock, parts: Passes) -> Passes:
 
 def part_times(clock: Clock, recipe: Recipe, parts: Passes) -> StageTimes:
     """Seconds of work outside the layers (embedding, head), or of a whole ConvNet: never recomputed."""
-    launch_s, blocking = clock.launches_s, recipe.launch_blocking
+    launch_s, blocking = clock.launches_s, recipe.habits.launch_blocking
     parts = part_inside(clock, parts)
     return StageTimes(
         compute_forward_s=parts.forward.seconds(launch_s[0], blocking),

@@ -280,7 +280,7 @@ def _beyond(stage: StageTimes, body: StageTimes) -> StageTimes:
 def _transfer(job: Job, grid: LayoutGrid, clock: Clock, network: Network) -> Number:
     """Seconds to hand a micro-batch's activations to the next stage."""
     size_B = grid.micro_batch * job.recipe.seq / grid.cp * job.hidden * clock.element_B
-    paired = job.recipe.paired_sends or job.recipe.overlap_pp
+    paired = job.recipe.habits.paired_sends or job.recipe.overlap_pp
     # A pass hands over what all its forward or backward passes give; the mean of both ways.
     size_B = size_B * (sum(job.recipe.objective.passes) / 2)
     return handover_s(network.levels("pp"), network.levels("tp"), size_B, grid.tp, grid.sequence_parallel > 0, paired)

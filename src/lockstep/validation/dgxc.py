@@ -33,6 +33,7 @@ from dataclasses import replace
 
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
+from lockstep.stacks import stack
 from lockstep.types.plain import Json
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.workload import Attention, Experts, Mlp, Transformer, model
@@ -152,7 +153,7 @@ def _case(row: dict[str, str]) -> Case:
     early = row["release"] in EARLY
     switches: Json = {}
     if row["ep"]:
-        switches = {"exchange": "copy", "routing": "forced", "sliced_experts": early}
+        switches = {"exchange": "copy", "routing": "forced"}
     if early and row["model"] in WITHOUT_CUDNN:
         switches["attention_kernel"] = "flash2"
     if "gpt3" in row["model"]:
@@ -161,7 +162,8 @@ def _case(row: dict[str, str]) -> Case:
         switches["sample_tokens"] = SAMPLE_TOKENS
     if row["mode"] == "lora":
         switches |= {"train": "lora:r=8,targets=qkv", "cross_entropy": "in-place", "overlap_tp": "none"}
-    return _asked(row, layout, Recipe.by("nemo-24", **_trained(row), overlap_pp=layout.vpp > 1, **switches))
+    software = stack("nemo-24").having(sliced_experts=early and bool(row["ep"]))
+    return _asked(row, layout, Recipe.by(software, **_trained(row), overlap_pp=layout.vpp > 1, **switches))
 
 
 def _trained(row: dict[str, str]) -> Json:

@@ -19,6 +19,7 @@ from lockstep.kernels.experts import experts
 from lockstep.kernels.layer import layer_work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import Layout, Recipe
+from lockstep.stacks import stack
 from lockstep.validation.case import read_rows
 from lockstep.workload import EXPERTS, Transformer, model
 
@@ -33,8 +34,8 @@ def priced(row: dict[str, str]) -> tuple[Passes, Clock]:
     whole, tokens = row["code"] == "transformers-5", int(row["tokens"])
     code = "torchtitan" if row["code"] == "unpadded" else row["code"]
     seq = 4096 if whole else tokens
-    software = COMPILED if row["compiled"] == "1" else EAGER
-    recipe = Recipe.by(software, seq=seq, batch=tokens // seq, permutation=code, autocast=False)
+    software = stack(COMPILED if row["compiled"] == "1" else EAGER).having(permutation=code, autocast=False)
+    recipe = Recipe.by(software, seq=seq, batch=tokens // seq)
     clock, grid = Clock.of(device(DEVICE), recipe), Layout(micro_batch=tokens // seq).grid()
     found = model(MODELS[row["ffn"]])
     if not isinstance(found, Transformer) or found.experts is None:

@@ -27,6 +27,7 @@ from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import Job, Layout, Recipe, choices_of
 from lockstep.parallel.expert.spread import expected_units
 from lockstep.simulate.law import Normal
+from lockstep.stacks import DEFAULT, stack
 from lockstep.step.network import Network
 from lockstep.step.stage import layer_pieces
 from lockstep.validation.case import Case, Table, read_rows
@@ -130,10 +131,11 @@ def _layer_case(row: dict[str, str]) -> Case:
         activation="silu" if gated else "gelu", shared_ffn=width if row["shared_expert"] == "1" else 0,
     )  # fmt: skip
     micro_batch = int(row["mbs"])
+    padded = "HybridEP" not in row["dispatcher"] and devices > 1
     recipe = Recipe(
         seq=int(row["seq_len"]), batch=devices * micro_batch, dtype="bf16" if row["precision"] == "bf16" else "fp8",
         exchange="copy" if row["dispatcher"] == "all-to-all" else "node", overlap_ep="none",
-        padded_experts="HybridEP" not in row["dispatcher"] and devices > 1,
+        stack=stack(DEFAULT).having(grouped_experts=True, padded_experts=padded),
     )  # fmt: skip
     return Case(
         row=f"{row['row_id']} {row['model_proxy']} {row['gpu']} {row['precision']} {row['dispatcher']}",

@@ -22,6 +22,7 @@ from dataclasses import replace
 
 from lockstep.hardware import Cluster, cluster, link
 from lockstep.layout import Job, Layout, Recipe
+from lockstep.stacks import stack
 from lockstep.types.plain import Json
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.validation.prime_rl import reserved_B
@@ -140,11 +141,10 @@ def _deepspeed(row: dict[str, str]) -> tuple[Recipe, Layout]:
     devices = int(row["n_gpus"])
     liger = "benchmark" not in row["variant"]
     recipe = Recipe.by(
-        "deepspeed",
+        stack("deepspeed").having(fused_norms=liger),
         seq=int(row["max_length"]),
         batch=devices * int(row["micro_batch"]) * int(row["grad_accum"] or 1),
         fused_elementwise=liger,
-        fused_norms=liger,
         cross_entropy="chunked" if liger else "eager",
         gradient_B=2.0,
         attention_kernel="flash3" if "3" in row["attn_impl"] else "flash2",

@@ -26,6 +26,7 @@ from collections.abc import Callable
 
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
+from lockstep.stacks import stack
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.validation.vocabulary import allocated_B
 from lockstep.workload import Attention, ConvNet, Mlp, Transformer, model
@@ -111,14 +112,13 @@ def loss_of(row: dict[str, str]) -> str:
 def _recipe(row: dict[str, str], seq: int) -> Recipe:
     wide = bool(row["amp"]) and int(row["n_gpus"]) > 1
     return Recipe.by(
-        "hf-trainer",
+        stack("hf-trainer").having(fused_norms="foak" in row["framework_config"]),
         seq=seq,
         batch=_sequences(row),
         optimizer="adamw" if wide else "adamw-bf16",
         gradient_B=4.0 if wide else 2.0,
         reduce_B=2.0,
         dropout="santacoder" in row["model"],
-        fused_norms="foak" in row["framework_config"],
         cross_entropy=loss_of(row),
     )
 

@@ -7,7 +7,7 @@ replaces the loss alone (plugins/fused-ops-and-kernels, models/gpt_bigcode.py). 
 has adapters (models/mistral.py, trigger_fused_ops). Adapters are on the attention's four matrices (santacoder: one on
 the matrix that makes queries, keys and values), with a dropout of 0.1 (lora_dropout of the CSV files); `amp` is
 torch.autocast over parameters in half precision. Memory is the peak of allocated tensors on rank 0. On several GPUs
-FSDP shards base and adapters; `baseline` has the base prepared by PEFT (`Recipe.prepared_base`), the others do not
+FSDP shards base and adapters; `baseline` has the base prepared by PEFT (`Habits.prepared_base`), the others do not
 (framework_plugin_bnb.py, _prepare_model_for_kbit_training).
 
 Left out, by `left_out`: what ran out of memory, which `out_of_memory` asks.
@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
+from lockstep.stacks import stack
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.validation.fms_acceleration import loss_of, transformer
 from lockstep.validation.vocabulary import allocated_B
@@ -66,20 +67,20 @@ def _recipe(row: dict[str, str]) -> Recipe:
     kernels = row["framework_config"]
     narrow = "santacoder" in row["model"]
     fused, targets = "foak" in kernels and not narrow, "qkv" if narrow else "attention"
+    software = stack("hf-trainer").having(
+        autocast=bool(row["amp"]), prepared_base="baseline" in kernels, fused_norms=fused,
+        fused_adapters=fused and "accelerated" in kernels,
+    )  # fmt: skip
     return Recipe.by(
-        "hf-trainer",
+        software,
         seq=2048 if narrow else 4096,
         batch=_sequences(row),
         dtype="fp16" if row["torch_dtype"] == "float16" else "bf16",
         optimizer="adamw",
         train=f"lora:r={int(float(row['lora_rank']))},targets={targets},dropout={DROPOUT_FRAC}",
-        autocast=bool(row["amp"]),
-        prepared_base="baseline" in kernels,
         dropout=narrow,
         base=next((base for word, base in BASES.items() if word in kernels), None),
         reduce_B=2.0,
-        fused_norms=fused,
-        fused_adapters=fused and "accelerated" in kernels,
         cross_entropy=loss_of(row),
     )
 

@@ -44,7 +44,7 @@ from lockstep.workload import Transformer, head_weights, kept_tensors, model
 SOURCE = "pytorch/torchtune, README.md; Lightning-AI/litgpt, tutorials and config_hub; AnswerDotAI/fsdp_qlora"
 FILE = "memory_finetune.csv"
 UNIT_B = {"GB": 1e9, "GiB": 2.0**30}
-BF16 = {"optimizer": "adamw-bf16", "gradient_B": 2.0, "reduce_B": 2.0, "half_adapters": True}
+BF16 = {"optimizer": "adamw-bf16", "gradient_B": 2.0, "reduce_B": 2.0}
 CATALOG = {
     "Llama 2 7 B": "llama2-7b", "Llama 2 13 B": "llama2-13b", "Falcon 40 B": "falcon-40b", "falcon-7b": "falcon-7b",
     "gemma-2b": "gemma-2b", "gemma-7b": "gemma-7b", "gemma-2-9b": "gemma2-9b", "llama-2-7b": "llama2-7b",
@@ -105,7 +105,7 @@ def reserved_B(case: Case) -> float:
 def _quantised_B(case: Case) -> float:
     """Bytes that LitGPT holds of quantised matrices beside what a library that is up to date would."""
     model, recipe = case.job.transformer, case.job.recipe
-    if model is None or not recipe.base_inputs_kept:
+    if model is None or not recipe.habits.base_inputs_kept:
         return 0.0
     head = float(sum(one.elems for one in head_weights(model) if one.is_matrix))
     one, twice = piece(recipe, case.layout.grid()), recipe.seq == HUB_TOKENS
@@ -162,12 +162,13 @@ def _peak_B(row: dict[str, str]) -> float:
     return float(row["peak_memory"]) * UNIT_B[row["peak_memory_unit"].split()[0]]
 
 
-def _software(name: str, like: Stack) -> Stack:
+def _software(name: str, like: Stack, **habits: bool) -> Stack:
     """A program of the table, whose kernels are those of another and whose host times all software shares; its GELU is
-    one kernel (LitGPT, litgpt/model.py, GptNeoxMLP), and it rotates real numbers (torchtune, position_embeddings.py).
+    one kernel (LitGPT, litgpt/model.py, GptNeoxMLP), it rotates real numbers (torchtune, position_embeddings.py), and
+    adapters are as other parameters.
     """
-    switches = {**like.switches, "written_out": False, "complex_rotary": False}
-    return replace(like, name=name, software=name, kind="shared", source=SOURCE, switches=switches)
+    found = replace(like, name=name, software=name, kind="shared", source=SOURCE)
+    return found.having(written_out=False, complex_rotary=False, half_adapters=True, **habits)
 
 
 def transformer(row: dict[str, str]) -> Transformer:
@@ -192,7 +193,7 @@ def _torchtune(row: dict[str, str]) -> tuple[Recipe, Layout]:
     rank = {"Llama 3.2 3B": 64, "Llama 3.1 8B": 8, "Llama 3.1 405B": 16}[row["model"]]
     eager = not with_it["Compile"]
     recipe = Recipe.by(
-        _software("torchtune", EAGER if eager else COMPILED),
+        _software("torchtune", EAGER if eager else COMPILED, foreach_update=False, recompute_stops=True),
         **{**BF16, "optimizer": "adamw-8bit-no-master" if with_it["8-bit"] and not adapted else "adamw-bf16"},
         seq=int(row["seq_len"]),
         batch=2 * devices,
@@ -202,8 +203,6 @@ def _torchtune(row: dict[str, str]) -> tuple[Recipe, Layout]:
         cross_entropy="pieces" if with_it["Chunked"] else "eager",
         update_in_backward=with_it["Fuse"] and not adapted,
         offload_layers="all" if with_it["Offloading"] and not few else 0,
-        foreach_update=False,
-        recompute_stops=True,
     )
     recompute = "full" if with_it["Checkpointing"] else "none"
     return recipe, Layout(dp=devices, micro_batch=2, zero=3 if devices > 1 else 0, recompute=recompute)
@@ -215,15 +214,13 @@ def _litgpt(row: dict[str, str]) -> tuple[Recipe, Layout]:
     where = "r=8,targets=all-linear" if row["model"] in ON_ALL else f"r={32 if hub else 8},targets=q+v"
     quantised = "nf4" in row["quantization"] or row["method"] == "QLoRA"
     recipe = Recipe.by(
-        _software("litgpt", EAGER),
+        _software("litgpt", EAGER, base_inputs_kept=quantised, joint_qkv=True),
         **BF16,
         seq=HUB_TOKENS if hub else int(row["seq_len"].split()[2]),
         batch=micro_batch,
         train="full" if row["method"].startswith("Full") else f"lora:{where},dropout=0.05",
         base=("nf4" if "dq" in row["quantization"] else "nf4-single") if quantised else None,
         cross_entropy="upcast",
-        base_inputs_kept=quantised,
-        joint_qkv=True,
     )
     return recipe, Layout(micro_batch=micro_batch)
 

@@ -30,7 +30,7 @@ from collections.abc import Callable
 
 from lockstep.hardware import cluster
 from lockstep.layout import FRAMEWORK_B, Job, Layout, Recipe, memory
-from lockstep.types.plain import Json
+from lockstep.stacks import stack
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.workload import Attention, ConvNet, Mlp, Transformer, model
 
@@ -39,7 +39,7 @@ FILE = "prime_rl_benchmarks.csv"
 CLUSTERS = {"NVIDIA H100 80GB HBM3": "dgx-h100", "NVIDIA H200": "dgx-h200", "NVIDIA B200": "dgx-b200"}
 CATALOG = {"Qwen3-30B-A3B-Instruct-2507": "qwen3-30b-a3b"}
 KERNELS = {"flash_attention_2": "flash2", "flash_attention_3": "flash3"}
-EAGER: Json = {"name": "hf-trainer-5", "sharding": "fsdp2", "autocast": False, "recompute_stops": True}
+SOFTWARE = stack("hf-trainer-5").having(autocast=False, recompute_stops=True, permutation="torchtitan")
 MEMORY_ERROR = "torch.OutOfMemoryError"
 
 
@@ -111,8 +111,8 @@ def _model(row: dict[str, str]) -> Transformer | ConvNet:
 def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable[[Case], float]) -> Case:
     devices = int(row["n_gpus"])
     recipe = Recipe.by(
-        **EAGER, seq=int(row["seq_len"]), batch=int(row["micro_batches"]) * devices,
-        attention_kernel=KERNELS[row["attention_kernel"]], permutation="torchtitan",
+        SOFTWARE, sharding="fsdp2", seq=int(row["seq_len"]), batch=int(row["micro_batches"]) * devices,
+        attention_kernel=KERNELS[row["attention_kernel"]],
     )  # fmt: skip
     return Case(
         row=f"{row['row_id']} {row['model']} seq {row['seq_len']} {row['gpu_type'].split()[1]} x{devices}",

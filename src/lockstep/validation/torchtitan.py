@@ -41,6 +41,7 @@ from dataclasses import replace
 
 from lockstep.hardware import Cluster, cluster
 from lockstep.layout import FRAMEWORK_B, Job, Layout, Recipe, memory
+from lockstep.stacks import stack
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.workload import Transformer, model
 
@@ -75,14 +76,12 @@ def left_out() -> Counter[str]:
 def fsdp2(seq: int, batch: int, dtype: str, compiled: bool, scaling: str = "current") -> Recipe:
     """How torchtitan trains with FSDP2 and neither tensor, pipeline nor context parallelism."""
     return Recipe.by(
-        "torchtitan",
+        stack("torchtitan").having(fused_norms=compiled, fused_sums=compiled),
         seq=seq,
         batch=batch,
         dtype=dtype,
         scaling=scaling,
         fused_elementwise=compiled,
-        fused_norms=compiled,
-        fused_sums=compiled,
         recompute_modules=RECOMPUTED,
     )
 

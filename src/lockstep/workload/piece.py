@@ -124,7 +124,7 @@ class Piece:
     gathers_kept: bool = False
     """What sequence parallelism gathers for products is kept for their backward pass, not gathered once more."""
     permutation: str = "fused"
-    """Whose code brings rows of tokens to their experts and back (`Recipe.permutation`)."""
+    """Whose code brings rows of tokens to their experts and back (`Habits.permutation`)."""
     joint_qkv: bool = False
     """Values are a view of what one product makes of queries, keys and values."""
     repeated_heads: bool = False

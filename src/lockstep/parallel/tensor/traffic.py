@@ -16,7 +16,7 @@ torchao/float8/float8_tensor_parallel.py, PrepareFloat8ModuleInput and, backward
 
 Products beside which other traffic is hidden already (`taken_s`) hide no more.
 
-With sequence parallelism a rank may keep its own part of what layers split by outputs read (`Recipe.gathers_again`).
+With sequence parallelism a rank may keep its own part of what layers split by outputs read (`Habits.gathers_again`).
 It then gathers it a second time for their weight gradients, beside the products for their inputs' gradients, a quarter
 of the backward products; where nothing overlaps, before them.
 

@@ -15,6 +15,7 @@
     unknown: [what is not published]
     assumed: [what was assumed instead]
 
+`habits: {paired_sends: false}` are of its software, where they are not its stack's (`stacks/habits.py`).
 `masked_language_head: true` gives an encoder the head with which it is pre-trained, priced on every token.
 `layout: unknown` leaves the layout to the planner, a word of it that is `unknown` leaves that one. `devices`, `recipe`
 and words of `layout` may be given for one stretch, and one that is a benchmark beside the run is `apart`. A published
@@ -37,7 +38,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.layout import Layout, Recipe
 from lockstep.layout.layout import MOST
 from lockstep.settings import LARGEST, SMALLEST
-from lockstep.stacks import DEFAULT
+from lockstep.stacks import DEFAULT, Habits, stack
 from lockstep.types.plain import Json
 from lockstep.units import parse_count
 from lockstep.validation.cases.study import DURATIONS, QUANTITIES, Published, Ramp, Stretch, Study
@@ -66,9 +67,11 @@ def _words_of(record: type[Any], *leave: str) -> Any:
 if TYPE_CHECKING:
     RecipeWords: TypeAlias = BaseModel
     LayoutWords: TypeAlias = BaseModel
+    HabitWords: TypeAlias = BaseModel
 else:
     RecipeWords = _words_of(Recipe, "seq", "batch", "notes")
     LayoutWords = _words_of(Layout, "order")
+    HabitWords = _words_of(Habits)
 
 
 class Strict(BaseModel):
@@ -126,6 +129,7 @@ class StudyEntry(Strict):
     cluster: str
     devices: Whole | None = None
     recipe: RecipeWords = RecipeWords()
+    habits: HabitWords = HabitWords()
     layout: Annotated[LayoutWords | Literal["unknown"], BeforeValidator(_mapping_or_unknown)]
     stretches: Annotated[list[StretchEntry], Field(min_length=1)]
     published: list[PublishedEntry] = []
@@ -178,7 +182,7 @@ def _stretch(given: StudyEntry, index: int, locate: Locate) -> Stretch:
     known = {word: _frozen(value) for word, value in words.items() if value != UNKNOWN}
     said = given.recipe.model_dump(exclude_unset=True) | entry.recipe.model_dump(exclude_unset=True)
     try:
-        software = said.pop("stack", DEFAULT)
+        software = stack(said.pop("stack", DEFAULT)).having(**given.habits.model_dump(exclude_unset=True))
         recipe = Recipe.by(
             software, **{word: _frozen(value) for word, value in said.items()}, seq=entry.seq, batch=entry.batch
         )

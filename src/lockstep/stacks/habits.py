@@ -1,0 +1,102 @@
+"""`Habits`: what a training software does in every step that no option of a run changes.
+
+Each is a fact of some software at a release; `stacks.toml` says whose, with the source. Options that software merely
+sets by default are `Stack.switches`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from lockstep.errors import UnknownName
+from lockstep.types.plain import Json
+
+NORM_KERNELS = ("one", "split", "converted")
+COPIES = ("none", "gpt-neox", "nanotron", "dtensor")
+PERMUTATIONS = ("fused", "megatron", "torchtitan", "transformers-5", "transformers-4")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """Habits of a training software, each with what it changes. Raises UnknownName for a word that is none of them."""
+
+    fused_norms: bool = True
+    """RMSNorm and rotary embedding are a kernel each, not written out in PyTorch's operations (transformers, torchtune,
+    LitGPT), which keep an RMSNorm's input in fp32 and, where its scale is trained, the normed values."""
+    written_out: bool = False
+    """GPT-2's GELU, and attention where it is not fused, are PyTorch's operations one by one (transformers' models)."""
+    complex_rotary: bool = False
+    """Rotary embedding multiplies complex numbers in fp32, which no compiler fuses (torchtitan)."""
+    autocast: bool = False
+    """Parameters and residuals are fp32, and every product casts what it reads (torch.autocast without FSDP)."""
+    norm_kernels: str = "one"
+    """Kernels of a norm: one either way; split, a second one for its weights' gradients (torch's, apex's, compiled);
+    converted, with an fp32 copy to read, and run again in the backward pass (InternEvo)."""
+    fused_sums: bool = False
+    """The gradients of a residual stream's two ways and of biases are summed inside other kernels (compiled)."""
+    fused_gate: bool = False
+    """A gated block's activation and product run as one kernel where other elementwise operations do not (scripted)."""
+    copies: str = "none"
+    """Whose copies and sums between a layer's other kernels are made: none, gpt-neox, nanotron or torch's DTensor."""
+    fused_adapters: bool = False
+    """What surrounds the products of adapters runs inside other kernels, not in the library's own one after another."""
+    half_adapters: bool = False
+    """Adapters are stored, trained and passed as other parameters, not in fp32 as by PEFT (autocast_adapter_dtype)."""
+    wrapped_adapters: bool = False
+    """Where FSDP shards, each matrix of an adapter is a unit (fsdp_auto_wrap_policy), and the host runs two ahead."""
+    working_copy: bool = True
+    """Half-precision parameters are kept beside their master copy; FSDP casts what it gathers instead."""
+    base_inputs_kept: bool = False
+    """Frozen matrices in a `base` format keep their inputs, which nothing needs (bitsandbytes before 0.43.2)."""
+    joint_qkv: bool = False
+    """Values are a view of the product that makes queries, keys and values, which stays whole where keys and values are
+    not repeated (LitGPT). Adapters of the three have one dropout."""
+    own_projections: bool = False
+    """Queries, keys, values, a gate and what it multiplies are products of their own (transformers, torchtune)."""
+    prepared_base: bool = False
+    """Norms above an unsharded nf4 base are fp32, and so what it gives (PEFT's prepare_model_for_kbit_training)."""
+    repeated_heads: bool = False
+    """Keys and values are repeated for every query that shares them, before they travel or are read (repeat_kv)."""
+    gradients_freed: bool = False
+    """Gradients are freed after the update, and exist again from the first backward pass on (PyTorch's zero_grad)."""
+    foreach_update: bool = False
+    """The update runs in torch's multi-tensor kernels, which hold `Optimizer.passing_B` besides."""
+    narrow_inputs: bool = False
+    """Where products run in fp8 or narrower, linear layers keep their inputs in that format (Transformer Engine)."""
+    narrow_gathers: bool = False
+    """Tensor-parallel ranks gather what products read in their narrow format, except with scales of rows."""
+    narrow_reductions: bool = False
+    """What forward products in fp8 give is sent in fp8 to be added by tensor-parallel ranks (NeMo's on H100)."""
+    converted_gradients: bool = False
+    """Gradients that accumulate in a pass of their own are first copied to that format (DeepSpeed's BF16_Optimizer)."""
+    gathers_again: bool = True
+    """With sequence parallelism what is gathered for a product is gathered once more in the backward pass (Megatron-LM,
+    Transformer Engine, nanotron; arXiv 2205.05198 4.2.2); DTensor keeps it."""
+    recompute_stops: bool = False
+    """The product that ends a layer is not computed again (XLA; PyTorch's checkpointing without re-entry since 2.1)."""
+    paired_sends: bool = True
+    """What a stage sends to a neighbour and receives from it travel together, not in turns (DeepSpeed's engine)."""
+    permutation: str = "fused"
+    """Whose code brings rows of tokens to their experts and back (`kernels/permutation.py`)."""
+    grouped_experts: bool = True
+    """The products of a rank's experts are one kernel, not one for each (as in Transformer Engine's GroupedLinear)."""
+    sliced_experts: bool = False
+    """Such a loop slices rows, and gathers those of cut experts by columns (Megatron Core 0.9)."""
+    padded_experts: bool = False
+    """In fp8 or narrower experts' rows are copied to multiples of what kernels take, and back (TE's Fp8Padding)."""
+    launch_blocking: bool = False
+    """The host waits for every kernel before it launches the next (CUDA_LAUNCH_BLOCKING=1): nothing hides its time."""
+
+    def __post_init__(self) -> None:
+        for what, said, words in (
+            ("kernels of a norm", self.norm_kernels, NORM_KERNELS),
+            ("copies between kernels", self.copies, COPIES),
+            ("permutation of tokens", self.permutation, PERMUTATIONS),
+        ):
+            if said not in words:
+                raise UnknownName(what, str(said), words)
+
+    def changed(self) -> Json:
+        """Those that differ from what most software does, by name."""
+        both = ((one.name, one.default, getattr(self, one.name)) for one in fields(self))
+        return {name: value for name, usual, value in both if value != usual}
