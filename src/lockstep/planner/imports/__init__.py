@@ -22,7 +22,7 @@ from lockstep.planner.imports import torchtitan_options as of_torchtitan
 from lockstep.planner.imports import verl as of_verl
 from lockstep.planner.imports.accelerate import accelerate
 from lockstep.planner.imports.bridge import bridge
-from lockstep.planner.imports.deepspeed import deepspeed
+from lockstep.planner.imports.deepspeed import deepspeed, spelled_out
 from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
 from lockstep.planner.imports.megatron import megatron
@@ -67,6 +67,7 @@ READERS: Mapping[str, Reader] = {
 """By the name of the format."""
 PREPARED: Mapping[str, Callable[[Text], Text]] = {
     "accelerate": of_accelerate.prepared,
+    "deepspeed": spelled_out,
     "nemo-rl": of_nemo_rl.prepared,
     "torchtitan-3": of_torchtitan.prepared,
     "verl": of_verl.prepared,
@@ -137,7 +138,7 @@ def recognised(
     said = claiming[key] if claiming[key].folder else replace(claiming[key], folder=folder)
     if key in PREPARED:
         said = PREPARED[key](said)
-    read = Said(format_of(key), said, accepted)
+    read = Said(format_of(key), said, accepted, model is not None)
     return READERS[key](read, Path(file).stem, model).finished(read, word)
 
 

@@ -38,6 +38,8 @@ class Said:
     format: Format
     text: Text
     accepted: Collection[str] = ()
+    modelled: bool = False
+    """Whether a model is given beside the file, so that the file need not say it."""
     asked: set[str] = field(default_factory=set)
     noted: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Class and meaning of words that a reader decided on."""
@@ -153,11 +155,15 @@ class Said:
         if word.startswith("launcher."):
             self.noted[word] = ("yours", "the script does not say it")
             return None
+        if known == "read" and self.format.read[word][1] == "model" and self.modelled:
+            self.open(word, "the model beside the file counts")
+            return None
         if known in ("read", "left out") and self.text.shape == "yaml":
             self.noted[word] = ("unknown", UNDECIDED)
             return None
         if known in ("read", "left out"):
-            raise self.refuse(word, f"is {_short(str(value))}, which the script does not set: write its value")
+            instead = ", or give MODEL@FILE" if known == "read" and self.format.read[word][1] == "model" else ""
+            raise self.refuse(word, f"is {_short(str(value))}, which the script does not set: write its value{instead}")
         return value
 
     def _refuse_unknown(self) -> None:

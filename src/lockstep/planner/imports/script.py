@@ -60,7 +60,8 @@ def _commands(shell: Shell, pieces: Sequence[Word], depth: int) -> Iterator[list
             continue
         before = words[: place - 2] if words[0].text != "eval" else []
         inner = words[place:] if words[0].text == "eval" else words[place : place + 1]
-        for other in _commands(shell, [replace(one, text=f"{one.text} ") for one in inner], depth + 1):
+        handed = [piece for one in inner for piece in (*(one.pieces or (one,)), Word(" ", one.line))]
+        for other in _commands(shell, handed, depth + 1):
             yield [*before, *other]
 
 

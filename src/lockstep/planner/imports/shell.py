@@ -37,6 +37,8 @@ class Word:
     """Whether it depends on a variable that the script does not set; its text names the variable."""
     doubt: str | None = None
     """What it is if a branch goes the other way; None where it is certain."""
+    pieces: tuple[Word, ...] = field(default=(), compare=False, repr=False)
+    """The parts that it was put together from."""
 
     def joined(self, other: Word) -> Word:
         """This word with another behind it."""
@@ -145,7 +147,8 @@ def whole(pieces: Pieces) -> Word:
     if not pieces:
         return Word("", 1)
     doubt = next((one.doubt for one in pieces if one.doubt is not None), None)
-    return Word("".join(one.text for one in pieces), pieces[0].line, any(one.unset for one in pieces), doubt)
+    text = "".join(one.text for one in pieces)
+    return Word(text, pieces[0].line, any(one.unset for one in pieces), doubt, pieces)
 
 
 def text_of(value: Value) -> str:
