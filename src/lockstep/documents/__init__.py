@@ -69,9 +69,9 @@ class Locate:
         return self.file
 
 
-def read_yaml(path: File) -> tuple[Document, Locate]:
+def read_yaml(path: File, repeats: bool = False) -> tuple[Document, Locate]:
     """The mapping in a YAML file without its `schema`, and where each key stands. Raises BadInput for a newer one."""
-    data, locate = parse_yaml(read_text(path, MAX_YAML_B), str(path))
+    data, locate = parse_yaml(read_text(path, MAX_YAML_B), str(path), repeats)
     said = data.pop("schema", SCHEMA)
     if type(said) is not int or said != SCHEMA:
         raise BadInput(f"this Lockstep reads schema {SCHEMA}, not {brief(json.dumps(said))}", locate("schema"))
