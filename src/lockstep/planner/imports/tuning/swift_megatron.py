@@ -45,7 +45,8 @@ def _degrees(found: Imported, said: Said, model: Model | None) -> None:
     )}  # fmt: skip
     found.degrees(**sizes)
     etp = said["expert_tensor_parallel_size"]
-    if etp and etp != sizes["tp"] and sizes["ep"] > 1:
+    experts = isinstance(model, Transformer) and model.experts is not None
+    if etp != sizes["tp"] and (sizes["ep"] > 1 or experts):
         found.layout["etp"] = etp
     if said["sequence_parallel"] and sizes["tp"] > 1:
         found.layout["sequence_parallel"] = True
