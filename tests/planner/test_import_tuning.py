@@ -90,7 +90,7 @@ EXPECTED: dict[str, tuple[str | None, dict[str, Any], dict[str, Any], set[str]]]
         {"micro_batch": 4, "zero": 2, **FULL}, {"lora_target"},
     ),
     "trl-sft-full.yaml": (
-        None,
+        "qwen2.5-7b",
         {**HF, **FLASH, "batch": 128, "seq": 32768, "dtype": "bf16", "optimizer": "adamw-bf16", "gradient_bytes": 2,
          "cross_entropy": "chunked"},
         {"micro_batch": 2, **FULL}, set(),

@@ -44,9 +44,10 @@ def _named(text: Text) -> tuple[str, str, bool]:
     """The word of a command that names a configuration, the name, and whether the command cannot be read without."""
     program = str(text.words.get("launcher.program", "")).rpartition("/")[2]
     arguments = text.words.get(ARGUMENTS)
-    if isinstance(arguments, list) and str(arguments[0]).endswith(CONFIGURATIONS):
-        if program in PROGRAMS or (program.endswith(".py") and len(arguments) == 1):
-            return ARGUMENTS, str(arguments[0]), program in PROGRAMS
+    first = str(arguments[0]) if isinstance(arguments, list) else ""
+    alone = program.endswith(".py") and arguments == [first]
+    if first.endswith(CONFIGURATIONS) and (program in PROGRAMS or alone):
+        return ARGUMENTS, first, program in PROGRAMS
     given = str(text.words.get(OPTION, ""))
     return OPTION, given if given.endswith(CONFIGURATIONS) else "", program == "trl"
 

@@ -33,6 +33,8 @@ from typing import Any
 from lockstep.types.plain import Json
 
 NUMERIC = re.compile(r"(whole|number)(?: (-?[\d.e+]+)?\.\.(-?[\d.e+]+)?)?")
+THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:_\d{3})+(?:\.\d*)?")
+"""How YAML 1.1 and Python group the digits of a number."""
 SWITCHED = {
     **dict.fromkeys(("true", "yes", "on", "y", "1"), True),
     **dict.fromkeys(("false", "no", "off", "n", "0"), False),
@@ -92,7 +94,8 @@ def _number(value: Any, kind: str, low: str | None, high: str | None) -> int | f
     except ValueError:
         raise Unfit from None
     whole = number == number // 1 if abs(number) < MOST else False
-    if not abs(number) < MOST or (kind == "whole" and not whole):
+    ungrouped = isinstance(value, str) and "_" in value and THOUSANDS.fullmatch(value) is None
+    if not abs(number) < MOST or (kind == "whole" and not whole) or ungrouped:
         raise Unfit
     if (low and number < float(low)) or (high and number > float(high)):
         raise Unfit
@@ -191,7 +194,11 @@ class Format:
         named = (("left out", kinds_of), ("harmless", self.harmless), ("yours", self.yours))
         found = [(name, kind, one) for name, kinds in named for one, kind in kinds.items() if "*" in one]
         # A word that may be a section is left out with all that stands in it.
-        found += [("left out", "any", f"{one}.*") for one, kind in kinds_of.items() if "*" not in one and "any" in kind.split(" or ")]
+        found += [
+            ("left out", "any", f"{one}.*")
+            for one, kind in kinds_of.items()
+            if "*" not in one and "any" in kind.split(" or ")
+        ]
         return re.compile("|".join(f"({translate(one)})" for _, _, one in found) or r"(?!)"), found
 
 
