@@ -233,6 +233,28 @@ def test_a_configuration_behind_a_script_in_python_is_read_where_it_lies(tmp_pat
 
 
 @pytest.mark.parametrize(
+    ("program", "options", "words"),
+    [
+        ("train_lora.py", "", {"train": "lora:r=8,targets=q_proj+v_proj,dropout=0.05"}),
+        ("finetune.py", "--use_lora", {"train": "lora:r=64,targets=all-linear,dropout=0.05"}),
+        ("finetune.py", "--use_lora --q_lora", {"train": "lora:r=64,targets=all-linear,dropout=0.05", "base": "nf4"}),
+        (
+            "train.py",
+            "--lora_enable True --bits 8",
+            {"train": "lora:r=64,targets=all-linear,dropout=0.05", "base": "int8"},
+        ),
+        ("train.py", "--lora_enable False --lora_r 8", {}),
+    ],
+)
+def test_scripts_train_adapters_by_options_of_their_own(program: str, options: str, words: dict[str, str]) -> None:
+    text = f"torchrun {program} --model_name_or_path a/llama-2-7b --per_device_train_batch_size 1 --bf16 {options}"
+    found = read(text, before=None)
+    assert {name: found.words[name] for name in ("train", "base") if name in found.words} == words
+    with pytest.raises(BadInput, match="needs adapters"):
+        read("torchrun finetune.py --model_name_or_path a/b --per_device_train_batch_size 1 --q_lora")
+
+
+@pytest.mark.parametrize(
     ("text", "name"),
     [
         ("scale_rewards: false\nnum_generations: 4\n", "t.yaml"),

@@ -38,7 +38,7 @@ from lockstep.planner.imports.started import started
 from lockstep.planner.imports.text import Text, mapping, shape_of
 from lockstep.planner.imports.torchtitan import torchtitan
 from lockstep.planner.imports.torchtitan_options import torchtitan_options
-from lockstep.planner.imports.tuning import axolotl, llamafactory, swift, swift_megatron, trainer, trl
+from lockstep.planner.imports.tuning import axolotl, llamafactory, swift, swift_megatron, trainer, trainer_lora, trl
 from lockstep.planner.imports.verl import verl
 from lockstep.workload import Model
 
@@ -62,6 +62,7 @@ READERS: Mapping[str, Reader] = {
     "swift": swift,
     "swift-megatron": swift_megatron,
     "trainer": trainer,
+    "trainer-lora": trainer_lora,
     "trl": trl,
 }
 """By the name of the format."""
