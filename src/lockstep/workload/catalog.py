@@ -278,8 +278,10 @@ def model(name_or_path: str | Path) -> Model:
         from lockstep.workload.huggingface import read_config
 
         return read_config(path) if path.suffix.lower() == ".json" else read_model_file(path)
+    wanted = ", ".join(FILE_SUFFIXES)
+    if path.is_file():
+        raise BadInput(f"holds no run of training software that is known, and a model file ends in {wanted}", text)
     if "/" in text or "\\" in text:
-        wanted = ", ".join(FILE_SUFFIXES)
         raise BadInput(f"a model file ends in {wanted}; give the config.json itself", text)
     why = architecture(text)
     raise UnknownName("model", text, names(), why=why and f"such models are not supported: {why}", otherwise=OTHERWISE)
