@@ -234,6 +234,22 @@ def test_a_configuration_behind_a_script_in_python_is_read_where_it_lies(tmp_pat
         model(str(script))
 
 
+def test_llama_factory_on_megatron_core_splits_the_model() -> None:
+    text = (
+        "model_name_or_path: Qwen/Qwen3-30B-A3B\nstage: sft\nfinetuning_type: full\ncutoff_len: 4096\nbf16: true\n"
+        "per_device_train_batch_size: 1\ngradient_accumulation_steps: 8\npipeline_model_parallel_size: 4\n"
+        "expert_model_parallel_size: 2\nuse_distributed_optimizer: true\noverlap_grad_reduce: true\n"
+        "recompute_granularity: full\napply_rope_fusion: true\n"
+    )
+    found = read(text, "l.yaml", None)
+    assert (found.words["stack"], found.words["batch"](8)) == ("megatron-te", 16)
+    assert {name: found.layout.get(name) for name in ("tp", "pp", "ep", "recompute")} == {
+        "tp": None, "pp": 4, "ep": 2, "recompute": "full"
+    }  # fmt: skip
+    assert found.layout["zero"](8) == 1
+    assert "overlap" not in found.words
+
+
 @pytest.mark.parametrize(
     ("program", "options", "words"),
     [
