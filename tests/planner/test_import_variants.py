@@ -209,7 +209,8 @@ def test_a_model_that_a_script_leaves_open_may_stand_beside_it() -> None:
 )
 def test_sums_of_expr_are_worked_out(written: str, value: str | None) -> None:
     (found,) = commands(f"n=2\ntrain.py --steps {written}\n", "run.sh")
-    assert isinstance(found.words["steps"], Unset) if value is None else found.words["steps"] == value
+    said = found.words["steps"]
+    assert (str(said), isinstance(said, Unset)) == ((written, True) if value is None else (value, False))
 
 
 def test_only_the_open_part_of_a_text_that_is_run_is_open() -> None:
@@ -268,6 +269,8 @@ def test_scripts_train_adapters_by_options_of_their_own(program: str, options: s
     text = f"torchrun {program} --model_name_or_path a/llama-2-7b --per_device_train_batch_size 1 --bf16 {options}"
     found = read(text, before=None)
     assert {name: found.words[name] for name in ("train", "base") if name in found.words} == words
+    stored = read(text.replace("a/llama-2-7b", "Some/Llama-2-7b-Int4") + " --use_lora --q_lora", before=None)
+    assert stored.words["base"] == "gptq"
     with pytest.raises(BadInput, match="needs adapters"):
         read("torchrun finetune.py --model_name_or_path a/b --per_device_train_batch_size 1 --q_lora")
 

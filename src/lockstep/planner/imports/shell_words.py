@@ -205,7 +205,8 @@ class Reading:
         if HERE.fullmatch(self.text, *inside):
             return ((Word(".", self.line(start)),),)
         if (sum_of := EXPR.match(self.text, *inside)) is not None:
-            return self._sum(start, sum_of.end(), inside[1])
+            found = self._sum(start, sum_of.end(), inside[1])
+            return ((self._unset(start, end),),) if whole(found[0]).unset else found
         return ((self._unset(start, end),),)
 
     def _closed(self, opened: str) -> int:

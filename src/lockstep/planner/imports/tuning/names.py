@@ -38,7 +38,7 @@ def model_of(found: Imported, said: Said, word: str) -> Model | None:
 def stored(called: str) -> str | None:
     """The format of a quantised checkpoint by its name: `Meta-Llama-3-8B-Instruct-GPTQ`, `Qwen3-8B-bnb-4bit`."""
     parts = set(re.split(r"[-_]", called.rpartition("/")[2].lower()))
-    if parts & {"gptq", "awq"}:
+    if parts & {"gptq", "awq", "int4"}:
         return "gptq"
     return "nf4" if {"bnb", "4bit"} <= parts else None
 

@@ -27,6 +27,9 @@ def trainer_lora(said: Said, name: str, model: Model | None) -> Imported:
     always = str(said.text.words.get("launcher.program", "")).endswith(ALWAYS)
     switches = [said[one] for one in ("lora_enable", "use_lora")]
     run.base = _base(said)
+    if run.base is not None and found.stored is not None:
+        # q_lora loads a checkpoint of four bits as it is.
+        run.base = found.stored
     if always or any(switches):
         run.wide = run.dtype in ("fp32", "tf32")
         # The rank is another one in each script where nothing says it.
