@@ -19,6 +19,7 @@ checks types and unknown keys, the dataclasses check sizes. `name` defaults to t
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -279,7 +280,7 @@ def model(name_or_path: str | Path) -> Model:
 
         return read_config(path) if path.suffix.lower() == ".json" else read_model_file(path)
     wanted = ", ".join(FILE_SUFFIXES)
-    if path.is_file():
+    if os.path.isfile(path):
         raise BadInput(f"holds no run of training software that is known, and a model file ends in {wanted}", text)
     if "/" in text or "\\" in text:
         raise BadInput(f"a model file ends in {wanted}; give the config.json itself", text)
