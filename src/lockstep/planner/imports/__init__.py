@@ -23,7 +23,7 @@ from lockstep.planner.imports import torchtitan_options as of_torchtitan
 from lockstep.planner.imports import verl as of_verl
 from lockstep.planner.imports.accelerate import accelerate
 from lockstep.planner.imports.bridge import bridge
-from lockstep.planner.imports.deepspeed import deepspeed
+from lockstep.planner.imports.deepspeed import deepspeed, spelled_out
 from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
 from lockstep.planner.imports.megatron import megatron
@@ -39,7 +39,7 @@ from lockstep.planner.imports.started import started
 from lockstep.planner.imports.text import Text, mapping, shape_of
 from lockstep.planner.imports.torchtitan import torchtitan
 from lockstep.planner.imports.torchtitan_options import torchtitan_options
-from lockstep.planner.imports.tuning import axolotl, llamafactory, swift, swift_megatron, trainer, trl
+from lockstep.planner.imports.tuning import axolotl, llamafactory, swift, swift_megatron, trainer, trainer_lora, trl
 from lockstep.planner.imports.verl import verl
 from lockstep.workload import Model
 
@@ -63,12 +63,14 @@ READERS: Mapping[str, Reader] = {
     "swift": swift,
     "swift-megatron": swift_megatron,
     "trainer": trainer,
+    "trainer-lora": trainer_lora,
     "trl": trl,
 }
 """By the name of the format."""
 PREPARED: Mapping[str, Callable[[Text], Text]] = {
     "accelerate": of_accelerate.prepared,
     "bridge": of_bridge.prepared,
+    "deepspeed": spelled_out,
     "nemo-rl": of_nemo_rl.prepared,
     "torchtitan-3": of_torchtitan.prepared,
     "verl": of_verl.prepared,

@@ -25,6 +25,8 @@ class Imported:
     model: str | Model | None = None
     called: str = ""
     """What the file calls its model, where that names none that is known."""
+    stored: str | None = None
+    """The format of a checkpoint that is quantised, as its name says."""
     table: tuple[Row, ...] = ()
     """What became of every word of the file."""
     because: str = ""

@@ -9,7 +9,8 @@ from lockstep.planner.imports.said import Said
 from lockstep.workload import Model, model, names
 from lockstep.workload.catalog import of_hub_id
 
-SAME_SHAPE = {"hf", "instruct", "it", "chat", "base", "meta", "fp16", "bf16", "2407", "bnb", "4bit", "mcore"}
+SAME_SHAPE = {"hf", "instruct", "it", "chat", "base", "thinking", "meta", "2407", "2507", "fp16", "bf16", "fp8",
+              "bnb", "4bit", "gptq", "awq", "int4", "mcore"}  # fmt: skip
 """Parts of a name that change no shape."""
 LONGEST = 100
 """Of a name in a message."""

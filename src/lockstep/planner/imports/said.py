@@ -167,7 +167,8 @@ class Said:
             self.noted[word] = ("unknown", UNDECIDED)
             return None
         if known in ("read", "left out"):
-            raise self.refuse(word, f"is {_short(str(value))}, which the script does not set: write its value")
+            instead = ", or give MODEL@FILE" if known == "read" and self.format.read[word][1] == "model" else ""
+            raise self.refuse(word, f"is {_short(str(value))}, which the script does not set: write its value{instead}")
         return value
 
     def _refuse_unknown(self) -> None:

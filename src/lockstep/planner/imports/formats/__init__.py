@@ -35,8 +35,8 @@ from lockstep.planner.imports.formats.derived import PARTS, add_fields, copy_sec
 from lockstep.types.plain import Json
 
 NUMERIC = re.compile(r"(whole|number)(?: (-?[\d.e+]+)?\.\.(-?[\d.e+]+)?)?")
-GROUPED = re.compile(r"\d{1,3}(_\d{3})+")
-"""A whole number as Python writes long ones: 9_765_625."""
+THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:_\d{3})+(?:\.\d*)?")
+"""How YAML 1.1 and Python group the digits of a number."""
 SWITCHED = {
     **dict.fromkeys(("true", "yes", "on", "y", "1"), True),
     **dict.fromkeys(("false", "no", "off", "n", "0"), False),
@@ -90,14 +90,13 @@ def _number(value: Any, kind: str, low: str | None, high: str | None) -> int | f
     """A number in the range; of a command line it is text and DeepSpeed's are whole as 5e8 too."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise Unfit
-    if isinstance(value, str) and GROUPED.fullmatch(value):
-        value = value.replace("_", "")
     try:
         number = float(value)
     except ValueError:
         raise Unfit from None
     whole = number == number // 1 if abs(number) < MOST else False
-    if not abs(number) < MOST or (kind == "whole" and not whole) or (isinstance(value, str) and "_" in value):
+    ungrouped = isinstance(value, str) and "_" in value and THOUSANDS.fullmatch(value) is None
+    if not abs(number) < MOST or (kind == "whole" and not whole) or ungrouped:
         raise Unfit
     if (low and number < float(low)) or (high and number > float(high)):
         raise Unfit
@@ -180,7 +179,8 @@ class Format:
 
     def what_is_left_out(self, word: str) -> tuple[str, tuple[Any, ...]]:
         """What a word under `left-out` changes, and the values with which it changes nothing."""
-        return self.left_out[word if word in self.left_out else self._by_pattern(word)[2]][1:]
+        found = word if word in self.left_out else self._by_pattern(word)[2]
+        return self.left_out[found if found in self.left_out else found.removesuffix(".*")][1:]
 
     def _by_pattern(self, word: str) -> tuple[str, str, str]:
         """The class, the kind and the first pattern that a word has."""
@@ -191,9 +191,15 @@ class Format:
     @cached_property
     def _patterns(self) -> tuple[re.Pattern[str], list[tuple[str, str, str]]]:
         """All patterns at once, a group each: a file may hold thousands of words that only patterns have."""
-        kinds = {one: kind for one, (kind, *_) in self.left_out.items()}
-        named = (("left out", kinds), ("harmless", self.harmless), ("yours", self.yours))
+        kinds_of = {one: kind for one, (kind, *_) in self.left_out.items()}
+        named = (("left out", kinds_of), ("harmless", self.harmless), ("yours", self.yours))
         found = [(name, kind, one) for name, kinds in named for one, kind in kinds.items() if "*" in one]
+        # A word that may be a section is left out with all that stands in it.
+        found += [
+            ("left out", "any", f"{one}.*")
+            for one, kind in kinds_of.items()
+            if "*" not in one and "any" in kind.split(" or ")
+        ]
         return re.compile("|".join(f"({translate(one)})" for _, _, one in found) or r"(?!)"), found
 
 
