@@ -231,7 +231,9 @@ def test_a_configuration_behind_a_script_in_python_is_read_where_it_lies(tmp_pat
     assert (found.words["seq"], found.words["gpus"]) == (1024, 2)
     script.write_text("python src/train.py x/gone.yaml\n", encoding="utf-8")
     assert read_run(script) is None
-    with pytest.raises(BadInput, match="is neither a script, configuration or log of known training software nor a model file"):
+    with pytest.raises(
+        BadInput, match="is neither a script, configuration or log of known training software nor a model file"
+    ):
         model(str(script))
 
 
