@@ -51,6 +51,15 @@ def test_steps_are_chosen_by_their_work(tmp_path: Path, kernels: tuple[int, ...]
     assert numbers(write(tmp_path / "a.json", events)) == kept
 
 
+def test_quick_steps_among_steps_that_were_held_up_are_steps(tmp_path: Path) -> None:
+    """As many operations in a twentieth of the time: on a busy machine most of the others waited."""
+    events = steps([10] * 3, [FULL_US] * 3)
+    for number, at in ((4, 1000 + 3 * (FULL_US + 5)), (5, 2000 + 3 * (FULL_US + 5))):
+        events.append(annotation(f"ProfilerStep#{number}", at, 600))
+        events += [event for place in range(10) for event in kernel(at + 10 + 55 * place, 45)]
+    assert numbers(write(tmp_path / "a.json", events)) == [1, 2, 3, 4, 5]
+
+
 def test_a_pause_between_steps_is_of_neither(tmp_path: Path) -> None:
     """A step of 3 s in which nothing runs, as of a checkpoint, does not make its neighbours longer."""
     trace = read_kineto(write(tmp_path / "a.json", steps([10, 0, 10], [FULL_US, 3e6, FULL_US])))

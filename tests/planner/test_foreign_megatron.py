@@ -160,3 +160,83 @@ def test_an_option_that_is_given_twice_or_hangs_on_a_branch_is_named(tmp_path: P
     assert found.layout.tp == 2
     assert "tensor-model-parallel-size=2" in said
     assert "pipeline-model-parallel-size=2" in said
+
+
+LAYOUT = "torchrun pretrain_gpt.py --tensor-model-parallel-size 2 "
+
+
+def classes(found: Any) -> dict[str, str]:
+    """The class of every word."""
+    return {row["word"]: row["class"] for row in found.to_dict()["imported"]}
+
+
+def test_numbers_in_groups_of_three_are_read_as_python_reads_them(tmp_path: Path) -> None:
+    text = LAYOUT + SHAPE.replace("--seq-length 2048", "--seq-length 2_048 --rampup-batch-size 16 16 9_765_625")
+    assert estimated(tmp_path, text).job.recipe.seq == 2048
+
+
+def test_words_of_megatron_deepspeed_have_a_class(tmp_path: Path) -> None:
+    """Of BigScience's fork, megatron/arguments.py, and of Microsoft's."""
+    text = LAYOUT + SHAPE.replace("--vocab-size 32000", "--pad-vocab-size-to 250880")
+    text += " --normalization rmsnorm --num-key-value-heads 8 --position-embedding-type alibi --zero-stage 1 "
+    text += "--tokenizer-type PretrainedFromHF --tokenizer-name-or-path a/b --train-weighted-split-paths-path $DIR/a "
+    text += "--deepspeed --deepspeed_config ./ds.$JOB.json --pp-partition-method 'type:transformer|embedding' "
+    text += "--kill-switch-path /a\n"
+    found = estimated(tmp_path, text)
+    shape = found.job.model
+    assert (shape.vocab, shape.norm, shape.attention.kv_heads, shape.positions) == (250880, "rmsnorm", 8, "alibi")
+    known = classes(found)
+    assert {known[word] for word in ("zero-stage", "deepspeed_config", "pp-partition-method")} == {"unknown"}
+    assert (known["kill-switch-path"], known["train-weighted-split-paths-path"]) == ("harmless", "yours")
+
+
+def test_experts_that_deepspeed_places_are_no_model_of_megatron(tmp_path: Path) -> None:
+    """They stand in every second layer, where Megatron-LM's stand in all."""
+    with pytest.raises(BadInput, match="32 layers with --moe-expert-parallel-size"):
+        estimated(tmp_path, f"{LAYOUT}{SHAPE} --num-experts 64 --moe-expert-parallel-size 16\n")
+
+
+def test_a_module_whose_recomputation_is_not_described_is_said_and_refuses_nothing(tmp_path: Path) -> None:
+    text = f"{LAYOUT}{SHAPE} --recompute-granularity selective --recompute-modules "
+    found = estimated(tmp_path, text + "layernorm moe\n")
+    assert (found.job.recipe.recompute_modules, found.layout.recompute) == (("layernorm",), "selective")
+    assert classes(found)["recompute-modules"] == "unknown"
+    assert estimated(tmp_path, text + "moe\n").layout.recompute == "none"
+
+
+def test_a_shape_that_a_script_takes_from_elsewhere_needs_no_value_beside_a_model(tmp_path: Path) -> None:
+    text = LAYOUT + SHAPE.replace("--num-layers 32", "--num-layers $(jq .layers config.json)") + "\n"
+    with pytest.raises(BadInput, match=r"num-layers is .* does not set"):
+        estimated(tmp_path, text)
+    found = lockstep.estimate(f"llama2-7b@{tmp_path / 'run.sh'}", "dgx-h100:2")
+    assert (found.job.model.layers, classes(found)["num-layers"]) == (32, "yours")
+
+
+def test_a_model_without_a_vocabulary_is_described_by_what_is_known(tmp_path: Path) -> None:
+    text = LAYOUT + SHAPE.replace("--vocab-size 32000", "--tokenizer-type HuggingFaceTokenizer") + "\n"
+    with pytest.raises(BadInput, match="a model of 32 layers without --vocab-size"):
+        estimated(tmp_path, text)
+
+
+def test_a_file_of_nothing_that_is_known_says_so(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="neither a script, configuration or log"):
+        estimated(tmp_path, "TP=8\n. ./CONFIG.sh\n")
+
+
+def test_mindspeed_knows_the_vocabulary_of_a_tokenizer_that_has_one(tmp_path: Path) -> None:
+    text = f"{LAYOUT}{SHAPE} --use-fused-rmsnorm --use-flash-attn --tokenizer-type GPT2BPETokenizer\n"
+    assert estimated(tmp_path, text.replace("--vocab-size 32000 ", "")).job.model.vocab == 50257
+
+
+def test_a_shape_by_words_of_a_fork_is_no_model_of_megatron(tmp_path: Path) -> None:
+    """Of Pai-Megatron-Patch, megatron_patch/arguments.py: beside a model its words have a class."""
+    text = (
+        f"{LAYOUT}{SHAPE} --enable-shared-expert --num-shared-experts 2 --qk-nope-head-dim 128 --train-mode pretrain "
+    )
+    text += (
+        "--extra-vocab-size 293 --patch-tokenizer-type A --dataset B --max-padding-length 128 --optimizer hybridadam\n"
+    )
+    with pytest.raises(BadInput, match="32 layers with --enable-shared-expert"):
+        estimated(tmp_path, text)
+    known = classes(lockstep.estimate(f"llama2-7b@{tmp_path / 'run.sh'}", "dgx-h100:2"))
+    assert (known["extra-vocab-size"], known["dataset"], known["optimizer"]) == ("unknown", "yours", "unknown")

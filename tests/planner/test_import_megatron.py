@@ -222,3 +222,22 @@ def test_a_conversion_beside_the_run_is_not_the_run_and_two_runs_are_refused() -
     with pytest.raises(BadInput, match="starts two runs"):
         recognised(run + run.replace("size 2", "size 4"), "run.sh")
     assert recognised(f"if [ $A = 1 ]; then\n{run}else\n{run.replace('torchrun', 'torchrun --nnodes 1')}fi\n", "run.sh")
+
+
+def test_references_of_bridge_are_resolved_as_omegaconf_resolves_them() -> None:
+    text = "model:\n  seq_length: 4096\n  tensor_model_parallel_size: 2\ntrain:\n  global_batch_size: 8\n"
+    found = recognised(text + "dataset:\n  sequence_length: ${model.seq_length}\n", "run.yaml", model("llama3-8b"))
+    assert found is not None
+    assert {row.word: row.value for row in found.table}["dataset.sequence_length"] == 4096
+    with pytest.raises(BadInput, match=r"whole number of at least 1, got '\$\{TP\}'"):
+        recognised(text.replace("size: 2", "size: ${TP}"), "run.yaml", model("llama3-8b"))
+
+
+def test_the_vocabulary_of_a_shape_in_bridges_file_is_that_of_its_tokenizer() -> None:
+    shape = "model:\n  num_layers: 4\n  hidden_size: 512\n  num_attention_heads: 8\n  seq_length: 512\n"
+    shape += "  tensor_model_parallel_size: 2\ntrain:\n  global_batch_size: 8\n  micro_batch_size: 1\ntokenizer:\n"
+    for tokenizer, vocab in (("tokenizer_model: Qwen/Qwen3-235B-A22B", 151936), ("vocab_size: 1000", 1000)):
+        found = recognised(f"{shape}  {tokenizer}\n", "run.yaml")
+        assert found is not None
+        assert isinstance(found.model, Transformer)
+        assert found.model.vocab == vocab

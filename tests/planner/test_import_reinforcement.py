@@ -248,3 +248,50 @@ def test_a_mixture_of_experts_under_megatron_is_read_whole() -> None:
     }  # fmt: skip
     block = MEGATRON.replace("recompute_method: uniform", "recompute_method: block")
     assert read(block).words["recompute_layers"] == 1
+
+
+TUNED = """torchrun --nnodes=1 --nproc_per_node=8 -m verl.trainer.sft_trainer data.train_batch_size=32 \\
+    data.max_length=2048 data.max_token_len_per_gpu=8192 model.path=${HOME}/models/Qwen/Qwen3-8B """
+
+
+def test_fine_tuning_by_an_engine_has_its_layout() -> None:
+    """Releases from 0.6: verl/trainer/config/sft_trainer_engine.yaml and engine/*.yaml."""
+    layout = "engine.tensor_model_parallel_size=2 engine.pipeline_model_parallel_size=2"
+    found = read(f"{TUNED} engine=megatron optim=megatron {layout}\n")
+    assert (found.model, found.words["stack"], found.layout) == (
+        "qwen3-8b", "megatron-te", {"tp": 2, "pp": 2, "sequence_parallel": True, "zero": 1}
+    )  # fmt: skip
+    found = read(f"{TUNED} engine=fsdp engine.fsdp_size=4 engine.ulysses_sequence_parallel_size=2\n")
+    assert found.layout == {"cp": 2, "zero": 3, "shard": 4, "recompute": "full"}
+    assert not [row for row in found.table if row.word.startswith("engine") and row.kind != "read"]
+
+
+def test_settings_of_megatron_core_that_change_the_pipeline_are_told_from_kernels() -> None:
+    core = "actor_rollout_ref.actor.megatron.override_transformer_config."
+    found = read(f"python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=a +{core}moe_grouped_gemm=True "
+                 f"+{core}account_for_loss_in_pipeline_split=True +{core}recompute_granularity=selective "
+                 f"+{core}recompute_modules=[moe]\n", model("llama3-70b"))  # fmt: skip
+    known = rows(found)
+    assert known[f"{core}moe_grouped_gemm"][0] == "harmless"
+    assert "last stage" in known[f"{core}account_for_loss_in_pipeline_split"][1]
+    assert known[f"{core}recompute_modules"][0] == "unknown"
+    assert "recompute" not in found.layout
+
+
+def test_the_last_stage_of_verl_has_the_layers_that_it_names() -> None:
+    word = "actor_rollout_ref.actor.megatron."
+    found = read(f"python3 -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer actor_rollout_ref.model.path=a "
+                 f"{word}pipeline_model_parallel_size=4 "
+                 f"+{word}override_transformer_config.num_layers_in_last_pipeline_stage=17\n",
+                 model("llama3-70b"))  # fmt: skip
+    assert found.layout["stages"] == "21,21,21,17"
+
+
+def test_a_model_that_the_catalog_does_not_have_is_named(tmp_path: Path) -> None:
+    (file := tmp_path / "run.sh").write_text(
+        'python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path="${HOME}/models/Own-7B" '
+        "actor_rollout_ref.model.use_rmpad=True trainer.n_gpus_per_node=8\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(BadInput, match=r"trains \$\{HOME\}/models/Own-7B, whose shape is not known"):
+        lockstep.estimate(file, "dgx-h100:1")

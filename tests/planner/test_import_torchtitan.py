@@ -217,3 +217,12 @@ def test_configurations_of_public_projects(
     assert found.words.items() >= words.items()
     assert found.layout == layout
     assert {row.word for row in found.table if row.kind in ("unknown", "contradictory")} == loud
+
+
+def test_a_function_names_a_model_that_has_no_configuration_of_its_own_in_bf16() -> None:
+    text = "from a import model_registry, Trainer\n\ndef {name}() -> Trainer.Config:\n"
+    text += '    return Trainer.Config(model_spec=model_registry("{flavor}"))\n'
+    found = read(text.format(name="llama3_405b", flavor="405B"), "config_registry.py")
+    assert found.model == "llama3-405b"
+    found = read(text.format(name="own_7b", flavor="7B"), "config_registry.py")
+    assert (found.model, found.called) == (None, "a-7B")

@@ -89,8 +89,26 @@ EXPECTED: dict[str, tuple[str | None, dict[str, Any], dict[str, Any], set[str]]]
          "train": "lora:r=8,targets=q_proj+v_proj", "overlap": False},
         {"micro_batch": 4, "zero": 2, **FULL}, {"lora_target"},
     ),
-    "trl-sft-full.yaml": (
+    "trainer-lora-chat.sh": (
+        "llama2-70b",
+        {**HF, **FLASH, "batch": 128, "seq": 1024, "dtype": "bf16", "base": "nf4", "optimizer": "adamw",
+         "train": "lora:r=64,targets=q_proj+v_proj,dropout=0.05"},
+        {"micro_batch": 2, **FULL}, set(),
+    ),
+    "trainer-lora-images.sh": (
         None,
+        {**DS, "batch": 256, "seq": 2048, "dtype": "bf16", "optimizer": "adamw",
+         "train": f"lora:r=128,{EVERY},dropout=0.05"},
+        {"micro_batch": 16, **FULL}, {"vision_tower", "deepspeed"},
+    ),
+    "trainer-lora-switch.sh": (
+        "llama2-7b",
+        {**HF, "gpus": 8, "batch": 128, "seq": 512, "dtype": "bf16", "optimizer": "adamw",
+         "train": f"lora:r=64,{EVERY},dropout=0.05"},
+        {"micro_batch": 2, **FULL}, set(),
+    ),
+    "trl-sft-full.yaml": (
+        "qwen2.5-7b",
         {**HF, **FLASH, "batch": 128, "seq": 32768, "dtype": "bf16", "optimizer": "adamw-bf16", "gradient_bytes": 2,
          "cross_entropy": "chunked"},
         {"micro_batch": 2, **FULL}, set(),

@@ -210,9 +210,47 @@ def test_work_is_bounded_before_it_is_done(name: str) -> None:
     "text",
     ["A=$B\nB=$A\ntrain --tp $A", "train --tp " + "(" * 200_000, "train --a " + "\\" * 250_000,
      "\n" * 250_000 + "x --a", "train --tp ${A[" + "9" * 200_000 + "]}", "train --a " + "''" * 100_000,
-     "case " + "a" * 9000 + " in\n" + "*a" * 9000 + ")"],
+     "case " + "a" * 9000 + " in\n" + "*a" * 9000 + ")", "bash " * 49_000 + "--a", "bash " * 24_000 + "-x " * 24_000,
+     "x " * 40_000 + "<<A " * 40_000, "bash <<A\n" * 9000 + "train --a"],
 )  # fmt: skip
 def test_other_long_scripts_end(text: str) -> None:
     start = time.process_time()
     commands(text, "run.sh")
     assert time.process_time() - start < 20
+
+
+HANDED = "--layers 4 --hidden 8"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        'RUN="torchrun --nproc_per_node 8"\nCMD=" `pwd`/train.py {words} "\n'
+        'srun bash -c "$RUN --node_rank \\$SLURM_PROCID $CMD" 2>&1 | tee log\n',
+        "RUN='torchrun --nproc_per_node 8'\nCMD='train.py {words}'\nsrun bash -c '$RUN --node_rank $RANK $CMD'\n",
+        'CMD="cd $HERE; export A=$B:$A; torchrun --nproc_per_node 8 train.py {words}"\nsrun bash -x -c "${{CMD}}"\n',
+        'ARGS="{words}"\nsbatch <<EOF\n#!/bin/bash\nsrun torchrun --nproc_per_node 8 train.py $ARGS\nEOF\n',
+        "bash <<'EOF'\ntorchrun --nproc_per_node 8 train.py {words}\nEOF\n",
+    ],
+)
+def test_a_text_that_another_shell_runs_keeps_its_words_beside_variables_without_a_value(start: str) -> None:
+    found = commands(start.format(words=HANDED), "run.sh")[-1]
+    assert {"layers": "4", "hidden": "8", "launcher.nproc_per_node": "8"}.items() <= found.words.items()
+    assert not any(isinstance(found.words[word], Unset) for word in ("layers", "hidden", "launcher.nproc_per_node"))
+
+
+def test_a_document_that_no_shell_runs_is_no_part_of_the_script() -> None:
+    text = "cat <<EOF > ds.json\n--layers 5\nEOF\npython - <<EOF\n--layers 6\nEOF\ntorchrun train.py --layers 4\n"
+    assert [one.words["layers"] for one in commands(text, "run.sh")] == ["4"]
+
+
+@pytest.mark.parametrize("head", ["--gpus-per-node=4", "--gres=gpu:4", "--gres=gpu:h100:4", "--gpus-per-node 4"])
+def test_devices_of_a_node_are_those_of_the_batch_script(head: str) -> None:
+    name = "SLURM_GPUS_ON_NODE" if "gres" in head else "SLURM_GPUS_PER_NODE"
+    found = only(f"#!/bin/bash\n#SBATCH {head}\ntorchrun train.py --tp ${name}\n")
+    assert found.words["tp"] == "4"
+
+
+def test_options_of_torchrun_in_a_file_of_options_belong_to_the_launcher() -> None:
+    text = 'WHERE="--nproc-per-node 8 --nnodes 2"\nMODEL="--layers 4"\n'
+    assert only(text).words == {"launcher.nproc_per_node": "8", "launcher.nnodes": "2", "layers": "4"}

@@ -22,14 +22,14 @@ import numpy as np
 from lockstep.diagnosis.streams import streams_of
 from lockstep.diagnosis.trace import Mark, RankTrace
 from lockstep.errors import BadInput
-from lockstep.types.arrays import Floats
+from lockstep.types.arrays import Bools, Floats, Ints
 
 PROFILER_STEP = re.compile(r"^ProfilerStep#(\d{1,15})$")
 OPTIMIZER_STEP = re.compile(r"^Optimizer\.step#")
 SEVERAL = -1
 """Number of a time in which the host ran several steps that it does not say."""
 EMPTY_FRAC = 0.1
-"""Of the work of the middle step, in seconds of operations: a step with less is none; assumed."""
+"""Of the seconds of operations of the middle step, and of their number: a step with less of both is none; assumed."""
 MOST_PERIOD = 20_000
 """Collectives of one step, where steps are sought as their period."""
 
@@ -137,12 +137,19 @@ def _with_work(trace: RankTrace, marks: list[tuple[int, Mark]]) -> list[tuple[in
     place = np.searchsorted(edges_s, begun_s, side="right") - 1
     inside = (place >= 0) & (place < len(marks)) & np.isfinite(begun_s)
     work_s = np.bincount(place[inside], (spans.end_s - spans.start_s)[inside], len(marks))
-    some_s = np.sort(work_s[work_s > 0])
-    if not len(some_s):
+    if not np.any(work_s > 0):
         return marks
-    full = np.flatnonzero(work_s >= EMPTY_FRAC * some_s[len(some_s) // 2])
+    # Seconds alone would take quick steps for empty ones where most of the others were held up.
+    full = np.flatnonzero(_many(work_s) | _many(np.bincount(place[inside], minlength=len(marks))))
     kept = range(int(full[0]), int(full[-1]) + 1)
     return [(marks[i][0] if i in full else SEVERAL, marks[i][1]) for i in kept]
+
+
+def _many(amounts: Floats | Ints) -> Bools:
+    """Which amounts are no small part of the middle one of those that are not nothing."""
+    some = np.sort(amounts[amounts > 0])
+    found: Bools = amounts >= EMPTY_FRAC * some[len(some) // 2]
+    return found
 
 
 def _on_device(trace: RankTrace, marks: list[tuple[int, Mark]]) -> list[tuple[float, float]]:

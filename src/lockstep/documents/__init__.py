@@ -69,18 +69,21 @@ class Locate:
         return self.file
 
 
-def read_yaml(path: File) -> tuple[Document, Locate]:
+def read_yaml(path: File, repeats: bool = False) -> tuple[Document, Locate]:
     """The mapping in a YAML file without its `schema`, and where each key stands. Raises BadInput for a newer one."""
-    data, locate = parse_yaml(read_text(path, MAX_YAML_B), str(path))
+    data, locate = parse_yaml(read_text(path, MAX_YAML_B), str(path), repeats)
     said = data.pop("schema", SCHEMA)
     if type(said) is not int or said != SCHEMA:
         raise BadInput(f"this Lockstep reads schema {SCHEMA}, not {brief(json.dumps(said))}", locate("schema"))
     return data, locate
 
 
-def parse_yaml(text: str, file: str) -> tuple[Document, Locate]:
-    """The mapping in YAML text that is called `file`, and where each key stands."""
-    return _mapping(file, _yaml_events(text, file))
+def parse_yaml(text: str, file: str, repeats: bool = False) -> tuple[Document, Locate]:
+    """The mapping in YAML text that is called `file`, and where each key stands.
+
+    With `repeats` a key may be given again with the same plain value, as files of other software do.
+    """
+    return _mapping(file, _yaml_events(text, file), repeats)
 
 
 def read_json(path: str | Path) -> tuple[Document, Locate]:
@@ -187,9 +190,9 @@ def _json_events(text: str) -> Iterator[Event]:
 # --- building ------------------------------------------------------------------------------------------------
 
 
-def _mapping(file: str, events: Iterable[Event]) -> tuple[Document, Locate]:
+def _mapping(file: str, events: Iterable[Event], repeats: bool = False) -> tuple[Document, Locate]:
     """The document that the events describe, which must be a mapping."""
-    builder = _Builder(file)
+    builder = _Builder(file, repeats)
     for event in events:
         builder.add(*event)
     if not isinstance(builder.root, dict):
@@ -201,8 +204,8 @@ def _mapping(file: str, events: Iterable[Event]) -> tuple[Document, Locate]:
 class _Builder:
     """Turns events into dictionaries and lists without recursion, and remembers the line of every path."""
 
-    def __init__(self, file: str) -> None:
-        self.file = file
+    def __init__(self, file: str, repeats: bool = False) -> None:
+        self.file, self.repeats = file, repeats
         self.root: Any = None
         self.lines: dict[tuple[Key, ...], int] = {}
         self.open: list[Json | list[Any]] = []
@@ -229,10 +232,14 @@ class _Builder:
         if kind != "scalar":
             raise BadInput("a key must be a plain word", f"{self.file}:{line}")
         name = _key_text(value)
+        if not self.repeats:
+            self._refuse_twice(name, line)
+        self.key, self.key_line = name, line
+
+    def _refuse_twice(self, name: str, line: int) -> None:
         known = self.lines.get((*self.path, name))
         if known is not None:
             raise BadInput(f"key {_short(name)} is given twice (first on line {known})", f"{self.file}:{line}")
-        self.key, self.key_line = name, line
 
     def _take_value(self, kind: str, value: Scalar, line: int) -> None:
         where = f"{self.file}:{line}"
@@ -248,6 +255,8 @@ class _Builder:
         else:
             name, self.key = str(self.key), None
             step = [name]
+            if name in parent and (kind != "scalar" or parent[name] != made or type(parent[name]) is not type(made)):
+                self._refuse_twice(name, self.key_line)
             parent[name] = made
         # A block under a key starts on the next line; people look for the key.
         self.lines[(*self.path, *step)] = self.key_line if step and isinstance(step[0], str) else line

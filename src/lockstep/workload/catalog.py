@@ -19,6 +19,7 @@ checks types and unknown keys, the dataclasses check sizes. `name` defaults to t
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -278,8 +279,11 @@ def model(name_or_path: str | Path) -> Model:
         from lockstep.workload.huggingface import read_config
 
         return read_config(path) if path.suffix.lower() == ".json" else read_model_file(path)
+    wanted = ", ".join(FILE_SUFFIXES)
+    if os.path.isfile(path):
+        neither = "is neither a script, configuration or log of known training software nor a model file"
+        raise BadInput(f"{neither} ({wanted})", text)
     if "/" in text or "\\" in text:
-        wanted = ", ".join(FILE_SUFFIXES)
         raise BadInput(f"a model file ends in {wanted}; give the config.json itself", text)
     why = architecture(text)
     raise UnknownName("model", text, names(), why=why and f"such models are not supported: {why}", otherwise=OTHERWISE)

@@ -17,12 +17,13 @@ from pathlib import Path
 from lockstep.documents.files import File, InMemory, open_file
 from lockstep.errors import BadInput
 from lockstep.planner.imports import accelerate as of_accelerate
+from lockstep.planner.imports import bridge as of_bridge
 from lockstep.planner.imports import nemo_rl as of_nemo_rl
 from lockstep.planner.imports import torchtitan_options as of_torchtitan
 from lockstep.planner.imports import verl as of_verl
 from lockstep.planner.imports.accelerate import accelerate
 from lockstep.planner.imports.bridge import bridge
-from lockstep.planner.imports.deepspeed import deepspeed
+from lockstep.planner.imports.deepspeed import deepspeed, spelled_out
 from lockstep.planner.imports.formats import Format, format_of
 from lockstep.planner.imports.imported import Imported as Imported
 from lockstep.planner.imports.megatron import megatron
@@ -38,7 +39,7 @@ from lockstep.planner.imports.started import started
 from lockstep.planner.imports.text import Text, mapping, shape_of
 from lockstep.planner.imports.torchtitan import torchtitan
 from lockstep.planner.imports.torchtitan_options import torchtitan_options
-from lockstep.planner.imports.tuning import axolotl, llamafactory, swift, swift_megatron, trainer, trl
+from lockstep.planner.imports.tuning import axolotl, llamafactory, swift, swift_megatron, trainer, trainer_lora, trl
 from lockstep.planner.imports.verl import verl
 from lockstep.workload import Model
 
@@ -62,11 +63,14 @@ READERS: Mapping[str, Reader] = {
     "swift": swift,
     "swift-megatron": swift_megatron,
     "trainer": trainer,
+    "trainer-lora": trainer_lora,
     "trl": trl,
 }
 """By the name of the format."""
 PREPARED: Mapping[str, Callable[[Text], Text]] = {
     "accelerate": of_accelerate.prepared,
+    "bridge": of_bridge.prepared,
+    "deepspeed": spelled_out,
     "nemo-rl": of_nemo_rl.prepared,
     "torchtitan-3": of_torchtitan.prepared,
     "verl": of_verl.prepared,
@@ -137,7 +141,7 @@ def recognised(
     said = claiming[key] if claiming[key].folder else replace(claiming[key], folder=folder)
     if key in PREPARED:
         said = PREPARED[key](said)
-    read = Said(format_of(key), said, accepted)
+    read = Said(format_of(key), said, accepted, given=model is not None)
     return READERS[key](read, Path(file).stem, model).finished(read, word)
 
 

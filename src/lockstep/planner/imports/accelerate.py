@@ -15,10 +15,10 @@ from dataclasses import replace
 from lockstep.planner.export.accelerate import OPTIMIZERS, PAGED
 from lockstep.planner.export.torchtitan import ROTATIONS
 from lockstep.planner.imports.beside import beside
-from lockstep.planner.imports.deepspeed import deepspeed
+from lockstep.planner.imports.deepspeed import deepspeed, spelled_out
 from lockstep.planner.imports.formats import format_of
 from lockstep.planner.imports.imported import Imported
-from lockstep.planner.imports.said import Said
+from lockstep.planner.imports.said import NOTHING_BESIDE, Said
 from lockstep.planner.imports.text import Text
 from lockstep.workload import Model
 
@@ -154,6 +154,10 @@ def _deepspeed(found: Imported, said: Said) -> None:
         device = said[f"deepspeed_config.offload_{part}_device"]
         if device == "nvme":
             said.leave(f"deepspeed_config.offload_{part}_device", "states on local disks")
+        if part == "param" and found.layout["zero"] != 3:
+            # DeepSpeed gives it to stage 3 alone (runtime/engine.py).
+            said.noted["deepspeed_config.offload_param_device"] = ("harmless", NOTHING_BESIDE)
+            continue
         found.set(found.layout, offload=state if device == "cpu" else None)
 
 
@@ -163,7 +167,7 @@ def _of_file(found: Imported, said: Said, name: str) -> None:
     if text is None:
         said.leave(DEEPSPEED_FILE, "the words of that file, which does not lie beside: give MODEL@THAT_FILE")
         return
-    inner = Said(format_of("deepspeed"), text, said.accepted)
+    inner = Said(format_of("deepspeed"), spelled_out(text), said.accepted)
     given = found.model if not isinstance(found.model, str) else None
     read = deepspeed(inner, name, given)
     if "mixed_precision" in said and read.words["dtype"] != found.words["dtype"]:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from lockstep.planner.export.bridge import GRADIENT_B
 from lockstep.planner.imports.imported import Imported
+from lockstep.planner.imports.interpolated import interpolated
 from lockstep.planner.imports.megatron_through import through
 from lockstep.planner.imports.named import catalogued
 from lockstep.planner.imports.said import Said
+from lockstep.planner.imports.text import Text, Unset
 from lockstep.workload import Model
 
 RECIPE = re.compile(
@@ -24,8 +27,21 @@ RECIPES = ("use-distributed-optimizer", "overlap-grad-reduce", "overlap-param-ga
 """On in every recipe over which overrides stand; fine-tuning has the first alone (recipes/common.py)."""
 SHAPE = ("num_layers", "hidden_size", "num_attention_heads", "num_moe_experts", "ffn_hidden_size", "num_query_groups")
 """Fields with which a recipe's model is another one."""
+TOKENS = {"tokenizer-model": "tokenizer.tokenizer_model", "tokenizer-type": "tokenizer.tokenizer_type",
+          "vocab-size": "tokenizer.vocab_size"}  # fmt: skip
+"""Options that say the vocabulary of a model whose shape a file has, and their fields."""
 PARTS = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
 """Of a pipeline layout that is written as lists."""
+
+
+def prepared(text: Text) -> Text:
+    """A file with its references resolved; those to something else stay as they stand, and are values of no kind."""
+    if text.shape != "yaml":
+        return text
+    found = interpolated(text)
+    return replace(
+        found, words={word: str(one) if isinstance(one, Unset) else one for word, one in found.words.items()}
+    )
 
 
 def bridge(said: Said, name: str, model: Model | None) -> Imported:
@@ -45,13 +61,18 @@ def bridge(said: Said, name: str, model: Model | None) -> Imported:
         said.leave("model.activation_func._target_", "an activation that is not read")
     if "num-query-groups" in words:
         words["group-query-attention"] = True
+    shaped = model is None and any(word.removeprefix("model.") in SHAPE for word in said.values)
+    if shaped and "vocab-size" not in words:
+        tokens = {option: field for option, field in TOKENS.items() if said[field] is not None}
+        names |= tokens
+        words |= {option: said[field] for option, field in tokens.items()}
     found, inner = through(said, name, model, words, names)
     if "attention-dropout" not in words and "hidden-dropout" not in words:
         # Recipes of today's models have none; the parser's default does not hold here.
         found.words.pop("dropout", None)
     if said["model.bias_activation_fusion"] is False and not inner["no-bias-dropout-fusion"]:
         said.leave("model.bias_activation_fusion", "kernels of the activation")
-    if found.model is None and not any(word.removeprefix("model.") in SHAPE for word in said.values):
+    if found.model is None and not shaped:
         found.model = _named(said)
     return found
 

@@ -6,18 +6,42 @@ to give. Recomputation is decided in the model's code; a file that `export` wrot
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from lockstep.parallel.data.coordinator import Limits
 from lockstep.planner.export.deepspeed import CHECKPOINTING, COMMENT, OPTIMIZERS
+from lockstep.planner.imports.formats import format_of
 from lockstep.planner.imports.imported import Imported
-from lockstep.planner.imports.said import Said
+from lockstep.planner.imports.said import NOTHING_BESIDE, Said
+from lockstep.planner.imports.text import Text
 from lockstep.workload import Model, Transformer
 
 STACK = "deepspeed"
 NAMED = {word.lower(): name for name, word in OPTIMIZERS.items()}
 WIRE_B = {"fp32": 4, "fp16": 2, "bf16": 2, "bfp16": 2}
 BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+
+
+SECTION, STAGE3 = "zero_optimization.", "stage3_"
+"""Fields of stage 3 are read with this beginning, which is their alias, and without it."""
+
+
+def spelled_out(text: Text) -> Text:
+    """The same words, those of stage 3 each with the beginning `stage3_`."""
+    fields_of_3 = {word.removeprefix(SECTION + STAGE3) for word in _known() if word.startswith(SECTION + STAGE3)}
+    named = {
+        word: f"{SECTION}{STAGE3}{word.removeprefix(SECTION)}" if word.removeprefix(SECTION) in fields_of_3 else word
+        for word in text.words
+    }
+    if len(set(named.values())) < len(named):
+        return text
+    words = {named[word]: value for word, value in text.words.items()}
+    return replace(text, words=words, lines={named.get(word, word): at for word, at in text.lines.items()})
+
+
+def _known() -> tuple[str, ...]:
+    found = format_of("deepspeed")
+    return (*found.read, *found.left_out, *found.harmless)
 
 
 def deepspeed(said: Said, name: str, model: Model | None) -> Imported:
@@ -61,6 +85,10 @@ def _zero(found: Imported, said: Said) -> None:
     for part, device in devices.items():
         if device == "nvme":
             said.leave(f"zero_optimization.offload_{part}.device", "states on local disks")
+    if devices["param"] == "cpu" and stage != 3:
+        # Stages 1 and 2 are given the setting of the optimizer alone (runtime/engine.py).
+        said.noted["zero_optimization.offload_param.device"] = ("harmless", NOTHING_BESIDE)
+        devices["param"] = "none"
     if devices["param"] == "cpu":
         found.layout["offload"] = "parameters"
     elif devices["optimizer"] == "cpu":

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from lockstep.errors import BadInput
 from lockstep.planner.from_file import LOUD, FromFile, Row, Source
 from lockstep.planner.imports.said import Said
 from lockstep.types.plain import Json
-from lockstep.workload import Model
+from lockstep.workload import MODULES, Model
 
 Followed = Callable[[int], object]
 """A word that follows from the number of devices."""
@@ -25,6 +25,8 @@ class Imported:
     model: str | Model | None = None
     called: str = ""
     """What the file calls its model, where that names none that is known."""
+    stored: str | None = None
+    """The format of a checkpoint that is quantised, as its name says."""
     table: tuple[Row, ...] = ()
     """What became of every word of the file."""
     because: str = ""
@@ -56,6 +58,16 @@ class Imported:
         """This, with what became of every word."""
         self.table, self.because = said.rows(), because
         return self
+
+    def recomputes(self, said: Said, word: str, modules: Sequence[str]) -> None:
+        """Sets the modules that selective recomputation covers, which `word` names."""
+        known = [one for one in modules if one in MODULES]
+        if len(known) < len(modules):
+            said.leave(word, f"recomputation of {', '.join(one for one in modules if one not in known)}")
+        if not known:
+            self.layout.pop("recompute", None)
+        elif known != ["core_attn"]:
+            self.words["recompute_modules"] = ",".join(known)
 
     @property
     def unread(self) -> list[str]:

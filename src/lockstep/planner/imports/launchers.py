@@ -35,6 +35,9 @@ WRAPPERS = {"sudo", "env", "nohup", "exec", "command", "time", "numactl", "nsys"
             "stdbuf", "uv", "poetry", "pipenv", "conda", "run", "profile", "python", "python3", "eval"}  # fmt: skip
 CONTAINERS = {"docker", "podman", "singularity", "apptainer", "ssh", "kubectl", "enroot", "pdsh"}
 """What else stands before a command there is not told from it by its form."""
+TORCHRUN = {"nproc_per_node", "nnodes", "node_rank", "master_addr", "master_port", "rdzv_id", "rdzv_backend",
+            "rdzv_endpoint", "max_restarts"}  # fmt: skip
+"""Options of torchrun, which some scripts keep in a variable."""
 FLAGS = {
     "standalone", "no_python", "run_path", "use_env", "multi_gpu", "use_deepspeed", "use_fsdp", "use_megatron_lm",
     "cpu", "tpu", "quiet", "debug", "exclusive", "label", "unbuffered", "allow_run_as_root", "oversubscribe", "no_ssh",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from lockstep.planner.export.megatron_limits import PIPELINE_INSIDE, STRATEGIES
 from lockstep.planner.imports.imported import Imported
 from lockstep.planner.imports.launchers import devices
-from lockstep.planner.imports.megatron_model import compared, layers_of, megatron_model
+from lockstep.planner.imports.megatron_model import compared, described, layers_of, megatron_model
 from lockstep.planner.imports.megatron_overlap import overlap
 from lockstep.planner.imports.megatron_stages import stages
 from lockstep.planner.imports.said import Said
@@ -24,6 +24,7 @@ def megatron(said: Said, name: str, model: Model | None) -> Imported:
     found = Imported(said.format.name, model=model)
     if model is None:
         found.model = megatron_model(said, name)
+        found.called = "" if found.model else described(said)
     else:
         compared(said, model)
     _degrees(found, said)
@@ -95,8 +96,8 @@ def _memory(found: Imported, said: Said) -> None:
     if granularity == "full":
         _whole_layers(found, said)
     modules = said["recompute-modules"] if granularity == "selective" else None
-    if modules and modules != ("core_attn",):
-        found.words["recompute_modules"] = ",".join(modules)
+    if modules:
+        found.recomputes(said, "recompute-modules", modules)
     found.set(found.words, offload_layers=said["cpu-offloading-num-layers"] or None)
 
 

@@ -22,12 +22,16 @@ from lockstep.types.plain import Json
 from lockstep.workload import Model, Transformer, model
 
 NEEDED = ("num-layers", "hidden-size", "num-attention-heads")
-POSITIONS = {"rope": "rotary", "yarn": "rotary", "learned_absolute": "learned", "none": "none"}
-NORMS = {"RMSNorm": "rmsnorm", "LayerNorm": "layernorm"}
+POSITIONS = {"rope": "rotary", "yarn": "rotary", "learned_absolute": "learned", "none": "none",
+             "rotary": "rotary", "absolute": "learned", "alibi": "alibi"}  # fmt: skip
+"""By the words of Megatron-LM, and those of BigScience's Megatron-DeepSpeed."""
+NORMS = {"RMSNorm": "rmsnorm", "LayerNorm": "layernorm", "rmsnorm": "rmsnorm", "layernorm": "layernorm"}
 OTHER_LAYERS = (
     "hybrid-layer-pattern", "hybrid-override-pattern", "hybrid-attention-ratio", "is-hybrid-model",
     "experimental-attention-variant", "linear-attention-freq", "heterogeneous-layers-config-path",
     "heterogeneous-layers-config-encoded-json", "moe-latent-size", "attention-output-gate", "decoder-num-layers",
+    "moe-expert-parallel-size", "mlp-type", "expert-interval", "enable-shared-expert", "num-shared-experts",
+    "qk-nope-head-dim", "n-head-kv", "intermediate-size", "moe-topk",
 )  # fmt: skip
 """Words of models that the arguments read here do not describe."""
 VOCABULARIES = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "BertWordPieceLowerCase": 30522,
@@ -72,9 +76,17 @@ def megatron_model(said: Said, name: str) -> Model | None:
         return build(fields)
 
 
+def described(said: Said) -> str:
+    """What is known of a model that the arguments do not describe in full; nothing where they have none."""
+    if any(said.values.get(word) is None for word in NEEDED):
+        return ""
+    other = next((word for word in OTHER_LAYERS if said.values.get(word)), None)
+    return f"a model of {said['num-layers']} layers " + (f"with --{other}" if other else "without --vocab-size")
+
+
 def _vocabulary(said: Said) -> int | None:
     """Tokens of the vocabulary."""
-    given = said["vocab-size"] or said["padded-vocab-size"]
+    given = said["vocab-size"] or said["padded-vocab-size"] or said["pad-vocab-size-to"]
     if given is not None:
         return int(given)
     if (known := VOCABULARIES.get(said["tokenizer-type"])) is not None:
@@ -97,7 +109,7 @@ def _attention(said: Said, biased: bool) -> Json:
     hidden, heads = said["hidden-size"], said["num-attention-heads"]
     if said["kv-channels"] is None and not said["multi-latent-attention"] and hidden % heads:
         raise said.refuse("hidden-size", f"is {hidden}, which {heads} heads do not divide; --kv-channels is not given")
-    groups = said["num-query-groups"] if said["group-query-attention"] else None
+    groups = said["num-query-groups"] if said["group-query-attention"] else said["num-key-value-heads"]
     if groups and heads % groups:
         raise said.refuse("num-query-groups", f"is {groups}, which does not divide the {heads} heads")
     found: Json = {

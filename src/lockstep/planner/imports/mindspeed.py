@@ -85,7 +85,7 @@ OWN = frozenset({
     "norm-topk-prob", "moe-router-load-balancing-type", "num-layer-list", "noop-layers", "tokenizer-name-or-path",
     "sliding-window", "rope-scaling-type", "rope-scaling-factor", "rope-scaling-mscale", "rope-scaling-mscale-all-dim",
     "yarn-scaling-factor", "context-parallel-algo", "ulysses-degree-in-cp", "moe-tp-extend-ep", "schedules-method",
-    "moe-fb-overlap", "o2-gradient", "lora-r", "lora-target-modules", "stage", "spec", "tokenizer-type",
+    "moe-fb-overlap", "o2-gradient", "lora-r", "lora-target-modules", "stage", "spec",
     "gemm-gradient-accumulation-fusion", "transformer-impl", "ckpt-format", *FUSED,
 })  # fmt: skip
 """Words that are read here and not as Megatron-LM's."""

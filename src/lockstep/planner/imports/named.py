@@ -9,8 +9,11 @@ from lockstep.planner.imports.said import Said
 from lockstep.workload import Model, model, names
 from lockstep.workload.catalog import of_hub_id
 
-SAME_SHAPE = {"hf", "instruct", "it", "chat", "base", "meta", "fp16", "bf16", "2407", "bnb", "4bit", "mcore"}
+SAME_SHAPE = {"hf", "instruct", "it", "chat", "base", "thinking", "meta", "2407", "2507", "fp16", "bf16", "fp8",
+              "bnb", "4bit", "gptq", "awq", "int4", "mcore"}  # fmt: skip
 """Parts of a name that change no shape."""
+LONGEST = 100
+"""Of a name in a message."""
 
 
 def catalogued(name: str) -> str | None:
@@ -29,6 +32,7 @@ def name_model(found: Imported, said: Said, word: str, given: Model | None) -> N
     name = catalogued(called) if called else None
     found.model = given if given is not None else name
     if called and given is None and name is None:
+        found.called = called[:LONGEST]
         said.leave(word, "a model that the catalog does not have: give MODEL@FILE")
     elif given is not None and name is not None and model(name) != given:
         said.contradiction(word, f"{given.name} counts, which is given beside the file")

@@ -11,6 +11,7 @@ names that change time or memory, are refused until they are accepted by name.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -27,6 +28,8 @@ MOST_NAMED = 5
 """Words that one refusal names."""
 MOST_UNKNOWN = 200
 """Words that a format does not have; more are a file of another kind."""
+NAMED = re.compile(r"/[\w.+-]+$")
+"""The end of a path that names a file or a model in a folder that a script leaves open."""
 MISSPELLED = 0.85
 """Likeness from which a word is taken for a misspelled one."""
 
@@ -38,6 +41,8 @@ class Said:
     format: Format
     text: Text
     accepted: Collection[str] = ()
+    given: bool = False
+    """Whether a model stands beside the file, whose shape counts."""
     asked: set[str] = field(default_factory=set)
     noted: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Class and meaning of words that a reader decided on."""
@@ -136,7 +141,7 @@ class Said:
     def _checked(self, word: str, value: Any) -> Any:
         known, kind = self.format.kind_of(word)
         if isinstance(value, Unset):
-            return self._unset(word, known, value)
+            return self._unset(word, known, value, kind)
         if word in self.format.sections:
             raise self.refuse(word, f"is a section of {self.format.software} and holds settings, not {_short(value)}")
         named = kind == "text" and known in ("harmless", "yours")
@@ -148,8 +153,13 @@ class Said:
         except Unfit as error:
             raise self.refuse(word, f"{error}, got {_short(value)}") from None
 
-    def _unset(self, word: str, known: str, value: Unset) -> Unset | None:
+    def _unset(self, word: str, known: str, value: Unset, kind: str) -> str | None:
         """A value that a script does not say. Raises BadInput where it would change time or memory."""
+        if self.given and known == "read" and self.format.read[word][1] == "model":
+            self.noted[word] = ("yours", "the script does not say it; the model beside it counts")
+            return None
+        if kind == "text" and (known == "left out" or NAMED.search(value)):
+            return str(value)
         if word.startswith("launcher."):
             self.noted[word] = ("yours", "the script does not say it")
             return None
@@ -157,7 +167,8 @@ class Said:
             self.noted[word] = ("unknown", UNDECIDED)
             return None
         if known in ("read", "left out"):
-            raise self.refuse(word, f"is {_short(str(value))}, which the script does not set: write its value")
+            instead = ", or give MODEL@FILE" if known == "read" and self.format.read[word][1] == "model" else ""
+            raise self.refuse(word, f"is {_short(str(value))}, which the script does not set: write its value{instead}")
         return value
 
     def _refuse_unknown(self) -> None:

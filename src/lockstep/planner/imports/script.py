@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from lockstep.planner.imports.launchers import launched
+from lockstep.planner.imports.launchers import TORCHRUN, launched
 from lockstep.planner.imports.shell import Shell, Word, lines_of, script_shell, whole
 from lockstep.planner.imports.text import Text, Unset
 
@@ -53,24 +53,29 @@ def commands(text: str, file: str) -> tuple[Text, ...]:
 
 def _commands(shell: Shell, pieces: Sequence[Word], depth: int) -> Iterator[list[Word]]:
     """The commands in pieces, and those in a text that a command hands to another shell."""
-    for words in shell.commands(pieces, depth):
-        place = _handed(words)
-        if place is None or depth >= MOST_NESTED:
+    for parts in shell.commands(pieces, depth):
+        words = [whole(one) for one in parts]
+        handed = _handed(words)
+        if handed is None or depth >= MOST_NESTED:
             yield words
             continue
-        before = words[: place - 2] if words[0].text != "eval" else []
-        inner = words[place:] if words[0].text == "eval" else words[place : place + 1]
-        for other in _commands(shell, [replace(one, text=f"{one.text} ") for one in inner], depth + 1):
+        before, inner = words[: handed[0]], parts[handed[1] : handed[2]]
+        # Piece by piece, so that a variable without a value leaves the words around it as they are.
+        text = [piece for one in inner for piece in (*one, Word(" ", words[0].line))]
+        for other in _commands(shell, text, depth + 1):
             yield [*before, *other]
 
 
-def _handed(words: Sequence[Word]) -> int | None:
-    """Where the text stands that `eval` or `bash -c` runs."""
+def _handed(words: Sequence[Word]) -> tuple[int, int, int] | None:
+    """Where `eval` or `bash -c` stands, and where the text that it runs begins and ends."""
     if words[0].text == "eval":
-        return 1
-    for place, word in enumerate(words[:-2]):
-        if word.text.rpartition("/")[2] in SHELLS and re.fullmatch(r"-\w*c", words[place + 1].text):
-            return place + 2
+        return 0, 1, len(words)
+    for place, word in enumerate(words):
+        at = place + 1
+        while word.text.rpartition("/")[2] in SHELLS and at < len(words) - 1 and words[at].text.startswith("-"):
+            at += 1
+            if re.fullmatch(r"-\w*c", words[at - 1].text):
+                return place, at, at + 1
     return None
 
 
@@ -90,7 +95,7 @@ def _unused(shell: Shell, text: str) -> tuple[Text, ...]:
     words: list[Word] = []
     for name in tuple(shell.unused):
         for part in shell.variables[name]:
-            for command in shell.commands([*part, Word("\n", 1)]):
+            for command in _commands(shell, [*part, Word("\n", 1)], MOST_NESTED):
                 words += command if command[0].text.startswith("--") else []
     return (_text(words, shell, text),) if words else ()
 
@@ -116,7 +121,7 @@ def _text(words: list[Word], shell: Shell, raw: str) -> Text:
             while place < len(rest) and _is_value(rest[place], before):
                 values.append(rest[place])
                 place += 1
-            found.option(word, values)
+            found.option(word, values, fragment=not starts)
         elif (override := OVERRIDE.fullmatch(word.text)) is not None:
             found.override(override[1], replace(word, text=override[2]))
         elif word.unset and (variable := WHOLE_VARIABLE.fullmatch(word.text)) and starts:
@@ -144,12 +149,14 @@ class _Options:
                  branched: dict[str, str]) -> None:  # fmt: skip
         self.words, self.lines, self.repeated, self.branched = words, lines, repeated, branched
 
-    def option(self, word: Word, values: list[Word]) -> None:
-        """Adds an option with the words behind it."""
+    def option(self, word: Word, values: list[Word], fragment: bool = False) -> None:
+        """Adds an option with the words behind it; in a fragment without a program it may be one of torchrun's."""
         name, joined, given = word.text.partition("=")
         if joined:
             values = [replace(word, text=given), *values]
-        self.add(name.removeprefix("--") if name.startswith("--") else name, values, word)
+        bare = name.removeprefix("--")
+        starts = fragment and bare.replace("-", "_") in TORCHRUN
+        self.add(f"launcher.{bare.replace('-', '_')}" if starts else bare, values, word)
 
     def override(self, name: str, word: Word) -> None:
         """Adds an override, whose value is written as in YAML."""

@@ -21,9 +21,13 @@ MOST_EXPANDED = 512 * 1024
 NAME = r"[A-Za-z_]\w*"
 ASSIGNED = re.compile(rf"({NAME})(\+?)=")
 DECLARES = ("export", "declare", "local", "readonly", "typeset")
-BATCH = re.compile(r"^#SBATCH\s+(?:--(nodes|ntasks-per-node|ntasks)[= ]\s*|-([Nn])\s*)(\d+)", re.M)
+BATCH = re.compile(
+    r"^#SBATCH\s+(?:--(nodes|ntasks-per-node|ntasks|gpus-per-node)[= ]\s*|-([Nn])\s*|--(gres)[= ]gpu:(?:\w+:)?)(\d+)\b",
+    re.M,
+)
 SLURM = {"nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), "ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
-         "ntasks": ("SLURM_NTASKS",)}  # fmt: skip
+         "ntasks": ("SLURM_NTASKS",), "gpus-per-node": ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
+         "gres": ("SLURM_GPUS_ON_NODE",)}  # fmt: skip
 """Variables that Slurm sets from the options of a batch script."""
 
 
@@ -65,13 +69,13 @@ class Shell:
     def __post_init__(self) -> None:
         self.branches = Branches(self.file)
 
-    def commands(self, pieces: Iterable[Word], depth: int = 0) -> Iterator[list[Word]]:
+    def commands(self, pieces: Iterable[Word], depth: int = 0) -> Iterator[list[Pieces]]:
         """The commands in a text. Raises BadInput located at its line for one that cannot be read."""
         from lockstep.planner.imports.shell_words import Reading
 
         for words in Reading(self, tuple(pieces), depth).commands():
             if not self.branches.skips and words and not self._sets(words):
-                yield [whole(one) for one in words]
+                yield words
 
     def refuse(self, why: str, line: int) -> BadInput:
         """The error of something that cannot be read."""
@@ -127,9 +131,9 @@ def script_shell(text: str, file: str) -> Shell:
     """A shell that knows what Slurm sets from the head of a batch script."""
     shell = Shell(file)
     for match in BATCH.finditer(text):
-        name = match[1] or {"N": "nodes", "n": "ntasks"}[match[2]]
+        name = match[1] or match[3] or {"N": "nodes", "n": "ntasks"}[match[2]]
         for variable in SLURM[name]:
-            shell.variables[variable] = ((Word(match[3], text.count("\n", 0, match.start()) + 1),),)
+            shell.variables[variable] = ((Word(match[4], text.count("\n", 0, match.start()) + 1),),)
     return shell
 
 

@@ -13,6 +13,10 @@ from lockstep.planner.imports.shell import ASSIGNED, MOST_SCRIPT_B, NAME, Pieces
 from lockstep.planner.imports.shell_sums import worked_out
 
 MOST_WORDS = 50_000
+MOST_BEFORE = 32
+"""Words before a document among which its command is looked for."""
+RUN_DOCUMENTS = ("bash", "sh", "zsh", "sbatch")
+"""Commands that run a document behind them as a script."""
 TOKEN = re.compile(
     rf"""(?P<space>(?:[ \t\r]|\\\r?\n)+)|(?P<end>\n|;;&?|;&|;|&&|\|\|?&?|&(?!>))
     |(?P<heredoc><<-?[ \t]*['"]?(?P<last>\w+)['"]?)
@@ -31,6 +35,10 @@ QUOTED = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 PARAMETER = re.compile(rf"(?P<name>{NAME}|[0-9]+|[@*])(?:\[(?P<index>[^\]]*)\])?(?P<rest>.*)", re.DOTALL)
+HERE = re.compile(r"""\s*(?:pwd|dirname\s+["']?\$\{?(?:0|BASH_SOURCE(?:\[0\])?)\}?["']?)\s*""")
+"""What writes the folder of the script, or the one that it is started in."""
+EXPR = re.compile(r"\s*expr\s+(?=[\w$\"(])")
+"""What writes a sum whose numbers and signs are words of their own; its `*` stands behind a backslash."""
 COMPARED = re.compile(r"==|!=|>=|<=|[<>]")
 SIGNS: Mapping[str, Callable[[int, int], bool]] = {
     "==": operator.eq, "!=": operator.ne, ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
@@ -80,7 +88,9 @@ class Reading:
             self.at = token.end()
             skipped = token["redirect"] is not None or (skipped and token["space"] is not None)
             if token["heredoc"]:
-                ends.append(token["last"])
+                # A document that another shell runs is read on as part of the script.
+                if not any(whole(one).text in RUN_DOCUMENTS for one in command[:MOST_BEFORE]):
+                    ends.append(token["last"])
             elif token["placeholder"]:
                 command.append((self._unset(token.start(), token.end()),))
             elif token["condition"]:
@@ -198,6 +208,11 @@ class Reading:
             return self._parameter(self.text[inside[0] : inside[1]], start, inside[0])
         if opened == "$((":
             return self._sum(start, *inside)
+        if HERE.fullmatch(self.text, *inside):
+            return ((Word(".", self.line(start)),),)
+        if (sum_of := EXPR.match(self.text, *inside)) is not None:
+            found = self._sum(start, sum_of.end(), inside[1])
+            return ((self._unset(start, end),),) if whole(found[0]).unset else found
         return ((self._unset(start, end),),)
 
     def _closed(self, opened: str) -> int:
@@ -220,7 +235,7 @@ class Reading:
         """A sum of whole numbers, worked out."""
         said = whole(self._inner(first, last)[0])
         names = {name: self.shell.value(name) for name in re.findall(NAME, said.text)}
-        plain = re.sub(NAME, lambda one: whole((names[one[0]] or ((),))[0]).text or "$", said.text)
+        plain = re.sub(NAME, lambda one: whole((names[one[0]] or ((),))[0]).text or "$", said.text).replace("\\*", "*")
         try:
             result = None if said.unset else worked_out(plain)
         except BadInput as error:

@@ -3,8 +3,9 @@
     llamafactory-cli train f.yaml learning_rate=1e-5
     axolotl train f.yml --micro-batch-size 2
     trl sft --config f.yaml --max_length 4096
+    accelerate launch src/train.py f.yaml
 
-The file must lie at its path from the script, or beside the script.
+The file must lie at its path from the script, or beside the script. Of a script in Python it is read if it lies there.
 """
 
 from __future__ import annotations
@@ -29,24 +30,26 @@ def started(texts: Sequence[Text]) -> Text | None:
     Raises BadInput, located at the command, for a file that does not lie beside it or is none.
     """
     for text in texts:
-        word, named = _named(text)
+        word, named, needed = _named(text)
         if named:
             found = beside(text, named)
             if found is not None:
                 return _over(found, text)
-            if word == ARGUMENTS or str(text.words.get("launcher.program")) == "trl":
+            if needed:
                 raise BadInput(f"{named[:80]} does not lie beside the command that starts it", text.where(word))
     return None
 
 
-def _named(text: Text) -> tuple[str, str]:
-    """The word of a command that names a configuration, and the name."""
+def _named(text: Text) -> tuple[str, str, bool]:
+    """The word of a command that names a configuration, the name, and whether the command cannot be read without."""
     program = str(text.words.get("launcher.program", "")).rpartition("/")[2]
     arguments = text.words.get(ARGUMENTS)
-    if program in PROGRAMS and isinstance(arguments, list) and str(arguments[0]).endswith(CONFIGURATIONS):
-        return ARGUMENTS, str(arguments[0])
+    first = str(arguments[0]) if isinstance(arguments, list) else ""
+    alone = program.endswith(".py") and arguments == [first]
+    if first.endswith(CONFIGURATIONS) and (program in PROGRAMS or alone):
+        return ARGUMENTS, first, program in PROGRAMS
     given = str(text.words.get(OPTION, ""))
-    return OPTION, given if given.endswith(CONFIGURATIONS) else ""
+    return OPTION, given if given.endswith(CONFIGURATIONS) else "", program == "trl"
 
 
 def _over(found: Text, command: Text) -> Text:

@@ -87,7 +87,7 @@ def mapping(text: str, file: str, shape: str) -> Text:
         raise BadInput(f"is larger than the {MOST_MAPPING_B // 1024} KiB allowed for a configuration", file)
     if shape == "toml":
         return _toml(text, file)
-    data, locate = parse_json(text, file) if shape == "json" else parse_yaml(text, file)
+    data, locate = parse_json(text, file) if shape == "json" else parse_yaml(text, file, repeats=True)
     words = dict(_flat(data))
     return Text(file, shape, words, _lines(locate), raw=text)
 

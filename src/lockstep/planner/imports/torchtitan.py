@@ -7,10 +7,12 @@ stages as `distributed/pipeline_parallel.py` does, which counts the embedding an
 from __future__ import annotations
 
 import math
+import re
 
 from lockstep.planner.export.torchtitan import ROTATIONS, SCHEDULES, UNNAMED
 from lockstep.planner.export.torchtitan_models import flavors
 from lockstep.planner.imports.imported import Imported
+from lockstep.planner.imports.named import LONGEST
 from lockstep.planner.imports.said import Said
 from lockstep.workload import Model, Transformer
 
@@ -62,7 +64,8 @@ def catalog_name(called: str) -> str | None:
 
     bare = called.removesuffix(_kernel(called))
     for name, one in flavors().items():
-        if bare in (f"{one.model}-{one.flavor}", one.config):
+        config = one.config or re.sub(r"[-.]", "_", f"{one.model}_{one.flavor}".lower())
+        if bare in (f"{one.model}-{one.flavor}", config):
             return name
     wanted = bare.removesuffix(f"-{UNNAMED}").lower()
     return wanted if wanted in names() else None
@@ -82,6 +85,7 @@ def named_model(found: Imported, said: Said, given: Model | None, called: str, w
     if word not in said:
         return
     if given is None and name is None:
+        found.called = called[:LONGEST]
         said.leave(word, f"the catalog has no {called}: give MODEL@FILE")
     elif given is not None and name is not None and model(name) != given:
         said.contradiction(word, f"{given.name} counts, which is given beside the file")

@@ -18,12 +18,11 @@ from lockstep.planner.imports.named import name_model
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.text import Text, Unset
 from lockstep.planner.imports.trained import adapters, objective
+from lockstep.planner.imports.verl_engine import ACTING, TUNING, fsdp, megatron
 from lockstep.workload import Model
 
 MODEL, ACTOR = "actor_rollout_ref.model.", "actor_rollout_ref.actor."
 FSDP, MEGATRON = f"{ACTOR}fsdp_config.", f"{ACTOR}megatron."
-CORE = f"{MEGATRON}override_transformer_config."
-DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 PATHS = (f"{MODEL}path", "model.path", "model.partial_pretrain")
 DEVICES = ("trainer.nnodes", "trainer.n_gpus_per_node")
 NOTHING = ("null", "None", "")
@@ -39,11 +38,12 @@ def prepared(text: Text) -> Text:
     """The text with its references resolved; of a command line, without quotation marks and with null as no value."""
     if text.shape == "command":
         plain = {word: value.strip("'\"") if type(value) is str else value for word, value in text.words.items()}
-        # Whatever folder a variable stands for, the name of a model is the end of its path.
-        named = {word: str(plain[word]) for word in PATHS if isinstance(plain.get(word), Unset)}
-        kept = {word: None if value in NOTHING else value for word, value in {**plain, **named}.items()}
+        kept = {word: None if value in NOTHING else value for word, value in plain.items()}
         text = replace(text, words=kept)
-    return interpolated(text)
+    text = interpolated(text)
+    # Whatever folder a variable stands for, the name of a model is the end of its path.
+    named = {word: str(text.words[word]) for word in PATHS if isinstance(text.words.get(word), Unset)}
+    return replace(text, words={**text.words, **named})
 
 
 def verl(said: Said, name: str, model: Model | None) -> Imported:
@@ -57,10 +57,10 @@ def verl(said: Said, name: str, model: Model | None) -> Imported:
         found.words["gpus"] = said[DEVICES[0]] * said[DEVICES[1]]
     train = _objective(said)
     if _is_megatron(said):
-        _megatron(found, said)
+        megatron(found, said, ACTING)
         said.idle(FSDP)
     else:
-        _fsdp(found, said)
+        fsdp(found, said, ACTING)
         said.idle(MEGATRON)
     found.words["train"] = ",".join(train + _adapters(said))
     _batch(found, said)
@@ -115,67 +115,8 @@ def _adapters(said: Said) -> list[str]:
     return adapters(said, word, rank, said[word], said[f"{MODEL}lora.dropout"]) if rank else []
 
 
-def _fsdp(found: Imported, said: Said) -> None:
-    """Parameters are fp32, products bf16, and gradients are reduced in fp32 (workers/engine/fsdp)."""
-    found.words |= {"stack": "hf-trainer-5", "reduce_bytes": 4, "dtype": DTYPES[said[f"{FSDP}dtype"]]}
-    split = max(said[f"{ACTOR}ulysses_sequence_parallel_size"], said[f"{FSDP}ulysses_sequence_parallel_size"])
-    found.degrees(cp=split)
-    found.set(found.words, cp_kind="all-to-all" if split > 1 else None)
-    size = said[f"{FSDP}fsdp_size"]
-    if size == 0:
-        raise said.refuse(f"{FSDP}fsdp_size", "must be -1 or at least 1, got 0")
-    found.layout["zero"] = 3 if said[f"{FSDP}reshard_after_forward"] or said[f"{ACTOR}strategy"] == "fsdp" else 2
-    found.set(found.layout, shard=size if size > 0 else None)
-    if said[f"{FSDP}offload_policy"] and said[f"{ACTOR}strategy"] == "fsdp2":
-        found.offload_parameters()
-    if said[f"{MODEL}enable_gradient_checkpointing"]:
-        found.layout["recompute"] = "full"
-    if said[f"{MODEL}enable_activation_offload"]:
-        found.words["offload_layers"] = "all"
-    _adam(found, said)
-
-
-def _adam(found: Imported, said: Said) -> None:
-    word = f"{ACTOR}optim.optimizer"
-    called = said[word].lower()
-    if called not in ("adam", "adamw", "sgd"):
-        said.leave(word, "an optimizer that is not described; AdamW is taken")
-    found.set(found.words, optimizer="sgd" if called == "sgd" else None)
-
-
-def _megatron(found: Imported, said: Said) -> None:
-    found.words |= {"stack": "megatron-te", "dtype": DTYPES[said[f"{MEGATRON}dtype"]]}
-    named = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model",
-             "vpp": "virtual_pipeline_model"}  # fmt: skip
-    found.degrees(**{name: said[f"{MEGATRON}{word}_parallel_size"] or 1 for name, word in named.items()})
-    layout = found.layout
-    cut = said[f"{MEGATRON}expert_tensor_parallel_size"]
-    if layout.get("ep", 1) > 1 and cut is not None and cut != layout.get("tp", 1):
-        layout["etp"] = cut
-    if layout.get("tp", 1) > 1 and said[f"{MEGATRON}sequence_parallel"]:
-        layout["sequence_parallel"] = True
-    layout["zero"] = int(said[f"{MEGATRON}use_distributed_optimizer"])
-    if said[f"{ACTOR}optim.override_optimizer_config.optimizer_cpu_offload"]:
-        layout["offload"] = "optimizer"
-    _recompute(found, said)
-    _adam(found, said)
-
-
-def _recompute(found: Imported, said: Said) -> None:
-    granularity = said[f"{CORE}recompute_granularity"]
-    found.set(found.layout, recompute=granularity)
-    layers, modules = said[f"{CORE}recompute_num_layers"], said[f"{CORE}recompute_modules"]
-    if granularity == "full" and said[f"{CORE}recompute_method"] == "block":
-        found.set(found.words, recompute_layers=layers)
-    elif granularity == "full" and layers and layers > 1:
-        said.leave(f"{CORE}recompute_num_layers", "how many layers are recomputed together")
-    if granularity == "selective" and modules:
-        named = modules.strip("[]").split(",") if isinstance(modules, str) else modules
-        found.words["recompute_modules"] = ",".join(str(one).strip(" '\"") for one in named)
-
-
 def _fine_tuned(found: Imported, said: Said, model: Model | None) -> Imported:
-    """The supervised fine-tuning of 0.5, under FSDP."""
+    """Supervised fine-tuning: under FSDP by the words of 0.5, or by an engine as releases from 0.6 have it."""
     name_model(found, said, "model.partial_pretrain" if "model.partial_pretrain" in said else "model.path", model)
     found.words |= {"stack": "hf-trainer-5", "reduce_bytes": 4, "dtype": "bf16", "seq": said["data.max_length"],
                     "batch": said["data.train_batch_size"]}  # fmt: skip
@@ -183,16 +124,26 @@ def _fine_tuned(found: Imported, said: Said, model: Model | None) -> Imported:
     if started is None and any(one in said for one in DEVICES) and not said.undecided(*DEVICES):
         started = said[DEVICES[0]] * said[DEVICES[1]]
     found.set(found.words, gpus=started)
-    found.degrees(cp=said["ulysses_sequence_parallel_size"])
-    found.set(found.words, cp_kind="all-to-all" if found.layout.get("cp") else None)
-    found.layout["zero"] = 3
+    if said["engine"] == "megatron" or "engine.tensor_model_parallel_size" in said:
+        megatron(found, said, TUNING)
+    elif "engine" in said or any(word.startswith("engine.") for word in said.text.words):
+        fsdp(found, said, TUNING)
+    else:
+        _sharded(found, said)
     micro = said["data.micro_batch_size_per_gpu"]
     found.set(found.layout, micro_batch=micro or None)
-    if said["model.fsdp_config.cpu_offload"] and said["model.fsdp_config.offload_params"]:
-        found.offload_parameters()
-    if said["model.enable_gradient_checkpointing"]:
-        found.layout["recompute"] = "full"
     if said["model.lora_rank"]:
         (found.words["train"],) = adapters(said, "model.target_modules", said["model.lora_rank"],
                                            said["model.target_modules"], 0.0)  # fmt: skip
     return found
+
+
+def _sharded(found: Imported, said: Said) -> None:
+    """FSDP by the words of 0.5."""
+    found.degrees(cp=said["ulysses_sequence_parallel_size"])
+    found.set(found.words, cp_kind="all-to-all" if found.layout.get("cp") else None)
+    found.layout["zero"] = 3
+    if said["model.fsdp_config.cpu_offload"] and said["model.fsdp_config.offload_params"]:
+        found.offload_parameters()
+    if said["model.enable_gradient_checkpointing"]:
+        found.layout["recompute"] = "full"

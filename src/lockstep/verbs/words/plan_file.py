@@ -98,7 +98,7 @@ def read_plan(path: str | Path) -> PlanFile | None:
     from lockstep.documents import read_yaml
     from lockstep.verbs.words.shared import LAYOUT_WORDS, QuestionWords
 
-    data, locate = read_yaml(path)
+    data, locate = read_yaml(path, repeats=True)
     if data.get("kind") != KIND:
         return None
     _known(data, KEYS, locate)

@@ -15,6 +15,7 @@ pattern stands for anything. Formats of commands have the words of `shared/launc
                                pattern of kind `parsed, else any` holds words of other releases too
     shared                     words by which it is recognised where no format has words of its own
     files                      names of DeepSpeed's configurations that the software brings, and what these say
+    copies                     sections that have the words of others
     extends                    a format whose words it has too; its own go before
     like, fields, turned-off   its names are fields that stand for options of another format and have their class and
                                kind; fields that are called otherwise; options that are there where a field is false
@@ -30,16 +31,18 @@ from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
+from lockstep.planner.imports.formats.derived import PARTS, add_fields, copy_sections
 from lockstep.types.plain import Json
 
 NUMERIC = re.compile(r"(whole|number)(?: (-?[\d.e+]+)?\.\.(-?[\d.e+]+)?)?")
+THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:_\d{3})+(?:\.\d*)?")
+"""How YAML 1.1 and Python group the digits of a number."""
 SWITCHED = {
     **dict.fromkeys(("true", "yes", "on", "y", "1"), True),
     **dict.fromkeys(("false", "no", "off", "n", "0"), False),
 }
 """How YAML 1.1 and command lines write switches."""
 OR_ANY = "parsed, else any"
-PARTS = ("read", "left-out", "harmless", "yours")
 PARSED = {"int": "whole", "float": "number", "flag": "switch", "bool": "switch", "str": "text", "dict": "map"}
 """Types of the tables of `export` as kinds."""
 MOST = 10**15
@@ -84,7 +87,7 @@ def _converted(kind: str, value: Any) -> Any:
 
 
 def _number(value: Any, kind: str, low: str | None, high: str | None) -> int | float:
-    """A number in the range; of a command line it is text, and DeepSpeed's are whole as 5e8 too."""
+    """A number in the range; of a command line it is text and DeepSpeed's are whole as 5e8 too."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise Unfit
     try:
@@ -92,7 +95,8 @@ def _number(value: Any, kind: str, low: str | None, high: str | None) -> int | f
     except ValueError:
         raise Unfit from None
     whole = number == number // 1 if abs(number) < MOST else False
-    if not abs(number) < MOST or (kind == "whole" and not whole) or (isinstance(value, str) and "_" in value):
+    ungrouped = isinstance(value, str) and "_" in value and THOUSANDS.fullmatch(value) is None
+    if not abs(number) < MOST or (kind == "whole" and not whole) or ungrouped:
         raise Unfit
     if (low and number < float(low)) or (high and number > float(high)):
         raise Unfit
@@ -175,7 +179,8 @@ class Format:
 
     def what_is_left_out(self, word: str) -> tuple[str, tuple[Any, ...]]:
         """What a word under `left-out` changes, and the values with which it changes nothing."""
-        return self.left_out[word if word in self.left_out else self._by_pattern(word)[2]][1:]
+        found = word if word in self.left_out else self._by_pattern(word)[2]
+        return self.left_out[found if found in self.left_out else found.removesuffix(".*")][1:]
 
     def _by_pattern(self, word: str) -> tuple[str, str, str]:
         """The class, the kind and the first pattern that a word has."""
@@ -186,9 +191,15 @@ class Format:
     @cached_property
     def _patterns(self) -> tuple[re.Pattern[str], list[tuple[str, str, str]]]:
         """All patterns at once, a group each: a file may hold thousands of words that only patterns have."""
-        kinds = {one: kind for one, (kind, *_) in self.left_out.items()}
-        named = (("left out", kinds), ("harmless", self.harmless), ("yours", self.yours))
+        kinds_of = {one: kind for one, (kind, *_) in self.left_out.items()}
+        named = (("left out", kinds_of), ("harmless", self.harmless), ("yours", self.yours))
         found = [(name, kind, one) for name, kinds in named for one, kind in kinds.items() if "*" in one]
+        # A word that may be a section is left out with all that stands in it.
+        found += [
+            ("left out", "any", f"{one}.*")
+            for one, kind in kinds_of.items()
+            if "*" not in one and "any" in kind.split(" or ")
+        ]
         return re.compile("|".join(f"({translate(one)})" for _, _, one in found) or r"(?!)"), found
 
 
@@ -196,8 +207,9 @@ class Format:
 def format_of(key: str) -> Format:
     """The format of that name."""
     data = _table(f"{key}.toml")
+    copy_sections(data)
     if "like" in data:
-        _add_fields(data)
+        add_fields(data, format_of(data["like"]), _parsed(data["names"]))
     parsed = _parsed(data.get("names", ""))
 
     def known(kind: str, word: str) -> str:
@@ -233,36 +245,6 @@ def _table(name: str) -> Json:
             kept = {word: kind for word, kind in other[part].items() if word not in own}
             data[part] = {**data.get(part, {}), **kept}
     return {**{part: {} for part in PARTS}, **data}
-
-
-def _add_fields(data: Json) -> None:
-    """Adds the fields of config classes that stand for options of another format, with their class and its kind."""
-    like = format_of(data["like"])
-    own = {word for part in PARTS for word in data[part]}
-    data["options"] = {}
-    for word in sorted(_parsed(data["names"])):
-        option, off = _option_of(word.rpartition(".")[2], data, like)
-        known, kind = like.kind_of(option)
-        if known != "unknown":
-            data["options"][word] = (option, off)
-        if word in own or known == "unknown":
-            continue
-        if known == "read":
-            data["read"][word] = [kind, like.read[option][1]]
-        elif known == "left out":
-            data["left-out"][word] = [kind, like.left_out[option][1], *((True,) if off else like.left_out[option][2])]
-        else:
-            data[known][word] = "parsed"
-
-
-def _option_of(field_name: str, data: Json, like: Format) -> tuple[str, bool]:
-    """The option that a field stands for, and whether the option is there where the field is false."""
-    option = data["fields"].get(field_name, field_name.replace("_", "-"))
-    if like.kind_of(option)[0] != "unknown":
-        return option, option in data["turned-off"]
-    off = (one for one in (f"no-{option}", f"disable-{option}") if like.kind_of(one)[0] != "unknown")
-    found = next(off, None)
-    return (option, False) if found is None else (found, True)
 
 
 def _parsed(target: str) -> Mapping[str, str]:

@@ -8,8 +8,9 @@ sharding.py   FSDP's words, and DeepSpeed's configuration beside or inside a fil
 
 from lockstep.planner.imports.tuning.axolotl import axolotl
 from lockstep.planner.imports.tuning.llamafactory import llamafactory
+from lockstep.planner.imports.tuning.scripted import trainer_lora
 from lockstep.planner.imports.tuning.swift import swift
 from lockstep.planner.imports.tuning.swift_megatron import swift_megatron
 from lockstep.planner.imports.tuning.trainer import trainer, trl
 
-__all__ = ["axolotl", "llamafactory", "swift", "swift_megatron", "trainer", "trl"]
+__all__ = ["axolotl", "llamafactory", "swift", "swift_megatron", "trainer", "trainer_lora", "trl"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from lockstep.planner.imports.imported import Imported
 from lockstep.planner.imports.said import Said
 from lockstep.planner.imports.tuning.adapters import lora
+from lockstep.planner.imports.tuning.llamafactory_megatron import on_megatron, with_megatron
 from lockstep.planner.imports.tuning.names import model_of
 from lockstep.planner.imports.tuning.run import Run, attention, quantised, tell
 from lockstep.planner.imports.tuning.trainer import arguments
@@ -31,14 +32,16 @@ def llamafactory(said: Said, name: str, model: Model | None) -> Imported:
     _formats(said, run)
     _objective(said, run)
     _trained(said, run, model)
+    for word in ("packing", "neat_packing"):
+        if word in said and not said[word]:
+            said.open(word, "samples are priced as long as the longest allowed")
     attention(found, said, "flash_attn")
+    if on_megatron(said):
+        return with_megatron(found, said, run, model)
     if said["enable_liger_kernel"] and said["stage"] in ("pt", "sft"):
         found.words["cross_entropy"] = "chunked"
     if said["use_muon"]:
         run.optimizer = "muon"
-    for word in ("packing", "neat_packing"):
-        if word in said and not said[word]:
-            said.open(word, "samples are priced as long as the longest allowed")
     return tell(found, said, run, "optim")
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from lockstep.errors import LockstepError
 from lockstep.planner.imports.imported import Imported
-from lockstep.planner.imports.named import catalogued
+from lockstep.planner.imports.named import LONGEST, catalogued
 from lockstep.planner.imports.said import Said
 from lockstep.workload import Model
 from lockstep.workload import model as described
 from lockstep.workload.hub import cached_config, is_hub_id
-
-LONGEST = 100
-"""Of a name in a message."""
 
 
 def model_of(found: Imported, said: Said, word: str) -> Model | None:
@@ -20,6 +19,7 @@ def model_of(found: Imported, said: Said, word: str) -> Model | None:
     if not called:
         return found.model if not isinstance(found.model, str) else None
     name = catalogued(called)
+    found.stored = stored(called)
     if isinstance(found.model, str) or found.model is None:
         if name is None and is_hub_id(called) and cached_config(called) is not None:
             name = called
@@ -30,6 +30,14 @@ def model_of(found: Imported, said: Said, word: str) -> Model | None:
     elif name != found.model.name:
         said.contradiction(word, f"{found.model.name} counts, which was given beside the file")
     return found.model
+
+
+def stored(called: str) -> str | None:
+    """The format of a quantised checkpoint by its name: `Meta-Llama-3-8B-Instruct-GPTQ`, `Qwen3-8B-bnb-4bit`."""
+    parts = set(re.split(r"[-_]", called.rpartition("/")[2].lower()))
+    if parts & {"gptq", "awq", "int4"}:
+        return "gptq"
+    return "nf4" if {"bnb", "4bit"} <= parts else None
 
 
 def _read(name: str) -> Model | None:

@@ -64,6 +64,9 @@ class Run:
 def tell(found: Imported, said: Said, run: Run, optimizer: str) -> Imported:
     """Adds to `found` the words of a run; `optimizer` is the word of the file for it. Returns `found`."""
     micro, steps = run.micro * run.pair, run.steps
+    if run.adapters and run.base is None:
+        # The checkpoint's own quantisation counts where the file says none.
+        run.base = found.stored
     found.layout["micro_batch"] = micro
     found.words["batch"] = lambda devices: micro * steps * found.replicas(devices)
     found.set(found.words, seq=run.seq, dtype=run.dtype, base=run.base)

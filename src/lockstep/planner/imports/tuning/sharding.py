@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from lockstep.planner.imports.accelerate import accelerate, prepared
 from lockstep.planner.imports.beside import beside
-from lockstep.planner.imports.deepspeed import BATCH, deepspeed
+from lockstep.planner.imports.deepspeed import BATCH, deepspeed, spelled_out
 from lockstep.planner.imports.formats import format_of
 from lockstep.planner.imports.imported import Followed, Imported
 from lockstep.planner.imports.said import Said
@@ -127,7 +127,7 @@ def _deepspeed(found: Imported, said: Said, model: Model | None, named: str | No
     if text is None:
         said.leave(SECTION, "states sharded as another file says, which does not lie beside this one")
         return "deepspeed"
-    inner = Said(format_of("deepspeed"), text, said.accepted)
+    inner = Said(format_of("deepspeed"), spelled_out(text), said.accepted)
     read = deepspeed(inner, SECTION, model)
     for word in BATCH[1:]:
         mine = {BATCH[1]: "per_device_train_batch_size", BATCH[2]: "gradient_accumulation_steps"}[word]

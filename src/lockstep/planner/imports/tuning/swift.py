@@ -46,7 +46,7 @@ def swift(said: Said, name: str, model: Model | None) -> Imported:
     _kernels(found, said)
     without_vllm(said)
     told = tell(found, said, run, "optimizer" if said["optimizer"] else "optim")
-    if said["gradient_accumulation_steps"] is None and said["rlhf_type"] != "grpo":
+    if said["gradient_accumulation_steps"] is None and _method(said) != "grpo":
         _sixteen(told, run)
     return told
 
@@ -74,8 +74,15 @@ def _sixteen(found: Imported, run: Run) -> None:
     found.words["batch"] = batch
 
 
+def _method(said: Said) -> str | None:
+    """What `swift rlhf` trains by, DPO where nothing says it; None for other commands."""
+    program, subcommand = (str(said.text.words.get(f"launcher.{one}", "")) for one in ("program", "subcommand"))
+    preferred = subcommand == "rlhf" or program.endswith("rlhf.py")
+    return said["rlhf_type"] or ("dpo" if preferred else None)
+
+
 def _objective(said: Said, run: Run) -> None:
-    how = said["rlhf_type"]
+    how = _method(said)
     run.seq = said["max_length"]
     if how == "grpo":
         run.objective = "grpo:reference=none" if said["beta"] == 0 else "grpo"

@@ -45,7 +45,8 @@ def _degrees(found: Imported, said: Said, model: Model | None) -> None:
     )}  # fmt: skip
     found.degrees(**sizes)
     etp = said["expert_tensor_parallel_size"]
-    if etp and etp != sizes["tp"] and sizes["ep"] > 1:
+    experts = isinstance(model, Transformer) and model.experts is not None
+    if etp != sizes["tp"] and (sizes["ep"] > 1 or experts):
         found.layout["etp"] = etp
     if said["sequence_parallel"] and sizes["tp"] > 1:
         found.layout["sequence_parallel"] = True
@@ -71,7 +72,14 @@ def _context(found: Imported, said: Said) -> None:
 
 def _stages(found: Imported, said: Said, pp: int, layers: int) -> None:
     """Chunks, and layers at the ends."""
-    chunks = said["virtual_pipeline_model_parallel_size"]
+    chunks = said["virtual_pipeline_model_parallel_size"] or said["num_virtual_stages_per_pipeline_rank"]
+    each = said["num_layers_per_virtual_pipeline_stage"]
+    if each and layers:
+        if layers % (pp * each):
+            raise said.refuse("num_layers_per_virtual_pipeline_stage", f"is {each}, which {layers} layers do not fill")
+        chunks = layers // (pp * each)
+    elif each:
+        said.leave("num_layers_per_virtual_pipeline_stage", "vpp, which follows from the layers of the model")
     if chunks and chunks > 1:
         found.layout["vpp"] = chunks
         if said["overlap_p2p_comm"]:

@@ -9,6 +9,8 @@ model_config.py, trl/scripts/sft.py and trainer/sft_trainer.py of 1.16.
 
 from __future__ import annotations
 
+import re
+
 from lockstep.planner.imports.imported import Imported
 from lockstep.planner.imports.launchers import devices
 from lockstep.planner.imports.said import Said
@@ -23,6 +25,10 @@ GRPO = ("num_generations", "max_completion_length", "scale_rewards", "epsilon_hi
 DPO = ("precompute_ref_log_probs", "f_divergence_type", "ld_alpha", "discopop_tau", "use_weighting", "rpo_alpha")
 ALONE = ("simpo", "orpo", "cpo")
 """Losses of preferences without a reference."""
+SIGNS = ("desirable_weight", "undesirable_weight", "center_rewards_coefficient")
+"""Words of KTO, and of a reward model."""
+METHODS = ("sft", "dpo", "grpo", "orpo", "cpo", "kto", "ppo", "rloo", "gkd", "reward")
+"""Subcommands of `trl`, and parts of the names of scripts that start its trainers: dpo.py, run_orpo.py."""
 
 
 def trainer(said: Said, name: str, model: Model | None) -> Imported:
@@ -124,21 +130,44 @@ def _losses(said: Said) -> tuple[str, ...]:
 
 
 def _objective(found: Imported, said: Said, run: Run) -> None:
-    """The trainer that has the words of the file, and its sequence length."""
-    if any(word in said for word in GRPO):
+    """The trainer that the program or the words of the file tell, and its sequence length."""
+    method = _method(said) or _by_words(said)
+    if method == "grpo":
         _grpo(said, run)
         return
     run.seq = said["max_seq_length"] if "max_seq_length" in said and "max_length" not in said else said["max_length"]
-    if "desirable_weight" in said or "undesirable_weight" in said:
-        word = "desirable_weight" if "desirable_weight" in said else "undesirable_weight"
-        said.leave(word, "KTO, whose passes are not described; those of the next token are taken")
-    elif "center_rewards_coefficient" in said.text.words:
-        run.objective = "pair"
-        said.leave("center_rewards_coefficient", "a reward model; its head is priced as one of the next token")
-    elif "num_ppo_epochs" in said and "rloo_k" not in said:
-        run.objective = "ppo" if said["num_ppo_epochs"] else ""
-    elif "beta" in said or any(word in said for word in DPO):
+    word = next((one for one in SIGNS if one in said.text.words), "launcher.program")
+    if method == "dpo":
         run.objective = f"dpo{_reference(said)}"
+    elif method in ALONE:
+        run.objective = "dpo:reference=none"
+    elif method == "ppo":
+        run.objective = "ppo" if said["num_ppo_epochs"] else ""
+    elif method == "reward":
+        run.objective = "pair"
+        said.leave(word, "a reward model; its head is priced as one of the next token")
+    elif method in ("kto", "rloo", "gkd"):
+        said.leave(word, f"{method.upper()}, whose passes are not described; those of the next token are taken")
+
+
+def _method(said: Said) -> str:
+    """The method that the program of a command trains by; nothing where its name tells none."""
+    program, subcommand = (str(said.text.words.get(f"launcher.{one}", "")) for one in ("program", "subcommand"))
+    named = f"{program.rpartition('/')[2]} {subcommand}"
+    return next((one for one in METHODS if re.search(rf"(?<![a-z]){one}(?![a-z])", named)), "")
+
+
+def _by_words(said: Said) -> str:
+    """The method whose trainer alone has the words of the file; nothing for those of SFT."""
+    if any(word in said for word in GRPO):
+        return "grpo"
+    if any(word in said for word in SIGNS[:2]):
+        return "kto"
+    if SIGNS[2] in said.text.words:
+        return "reward"
+    if "num_ppo_epochs" in said and "rloo_k" not in said:
+        return "ppo"
+    return "dpo" if "beta" in said or any(word in said for word in DPO) else ""
 
 
 def _reference(said: Said) -> str:
