@@ -27,6 +27,8 @@ def slot_work(shard: Shard, slot: str, elements: Number, count: Number = 1) -> P
 
 def way_work(clock: Clock, chosen: Way, elements: Number, count: Number = 1) -> Passes:
     """The same in a given way."""
+    if not chosen.forward and not chosen.backward:
+        return Passes(Work(), Work())
     size_B, run = count * elements * clock.element_B * TIMES.get(chosen.rate, 1.0), _rate(clock, chosen.rate)
     sides = zip(way_passes(clock, chosen), chosen.kernels, strict=True)
     return Passes(*(run(passes * size_B, count * kernels) for passes, kernels in sides))
@@ -34,12 +36,14 @@ def way_work(clock: Clock, chosen: Way, elements: Number, count: Number = 1) -> 
 
 def way_passes(clock: Clock, chosen: Way) -> tuple[float, float]:
     """Passes of a way forward and backward, as long as they take."""
-    bound = clock.instruction_bound
-    sides = zip((chosen.forward, chosen.backward), chosen.slow, chosen.takes, strict=True)
-    there, back = (
-        sum(step.passes * bound(step.times) for step in steps) * bound(slow) * takes for steps, slow, takes in sides
-    )
-    return there, back
+    return _taken(clock, chosen, 0), _taken(clock, chosen, 1)
+
+
+def _taken(clock: Clock, chosen: Way, side: int) -> float:
+    bound, passes = clock.instruction_bound, chosen.passes[side]
+    for step in chosen.slower[side]:
+        passes += step.passes * (bound(step.times) - 1.0)
+    return passes * bound(chosen.slow[side]) * chosen.takes[side]
 
 
 def _rate(clock: Clock, rate: str) -> Callable[[Number, Number], Work]:

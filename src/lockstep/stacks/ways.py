@@ -20,7 +20,7 @@ import math
 import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -63,11 +63,17 @@ class Way:
     when: tuple[str, ...] = ()
     otherwise: Way | None = None
     source: str = ""
+    passes: Pair = field(init=False)
+    """Passes forward and backward, as many as there are."""
+    slower: tuple[tuple[Step, ...], tuple[Step, ...]] = field(init=False)
+    """Steps that take longer than their bytes."""
 
-    @property
-    def passes(self) -> Pair:
-        """Passes forward and backward, as many as there are."""
-        return sum(step.passes for step in self.forward), sum(step.passes for step in self.backward)
+    def __post_init__(self) -> None:
+        sides = self.forward, self.backward
+        passes = tuple(math.fsum(step.passes for step in steps) for steps in sides)
+        slower = tuple(tuple(step for step in steps if step.times != 1.0) for steps in sides)
+        object.__setattr__(self, "passes", passes)
+        object.__setattr__(self, "slower", slower)
 
     def of(self, traits: Collection[str]) -> Way:
         """This way, or the other one where a trait that it takes is missing."""
