@@ -79,7 +79,8 @@ def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None, norm
         joint_qkv=recipe.habits.joint_qkv,
         repeated_heads=repeats_heads(recipe),
         wide_base=wide_base(recipe, grid, norm),
-        written_out=recipe.software.ways["scores"].name == "written",
+        written_scores=recipe.software.ways["scores"].name == "written",
+        written_activation=recipe.software.ways["activation"].name != "one",
         autocast=recipe.habits.autocast,
         fused_elementwise=recipe.fused_elementwise,
     )

@@ -10,7 +10,7 @@ not how they are priced here (docs/validation.md); after it, the fp32 copies tha
 constant is fitted to any of them.
 
 GPT-2's activation and attention that is not fused were written down after their rows had been seen, from the code of
-transformers and not from the rows (`kernels/written.py`).
+transformers and not from the rows (`stacks/ways.toml`).
 """
 
 from __future__ import annotations

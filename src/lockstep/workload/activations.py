@@ -305,7 +305,7 @@ def _core(attention: Attention, piece: Piece) -> Iterator[Row]:
         yield Row("attention log-sum-exp", attention.heads * FP32_B, "tp", core)
         return
     yield Row("attention probabilities", scores_B, "scores", core)
-    if piece.written_out:
+    if piece.written_scores:
         yield Row("attention softmax", attention.heads * FP32_B, "scores", core)
     if piece.dropout:
         yield Row("attention dropout mask", attention.heads * MASK_B, "scores", core)

@@ -35,7 +35,7 @@ def dense_rows(mlp: Mlp, piece: Piece) -> Iterator[Row]:
         modules: tuple[str, ...] = ("mlp",) if name in ("gate", "activation input") else ("mlp", "op")
         if name in ("down input", "activated gate") and (mlp.gated or mlp.activation != "relu"):
             modules += ("mlp_act",)
-        if name == "activation input" and mlp.activation == "gelu_new" and piece.written_out:
+        if name == "activation input" and mlp.activation == "gelu_new" and piece.written_activation:
             # The power's input and what tanh makes, half of the input, and what multiplies it.
             token_B = mlp.ffn * (FP32_B * 3 + piece.element_B if piece.autocast else piece.element_B * 4)
         yield Row(f"mlp {name}", token_B, "tp", piece.kept_up_to(*modules))

@@ -131,8 +131,10 @@ class Piece:
     """Keys and values are as wide as the queries."""
     wide_base: Number | Truth = False
     """Where the matrices of a quantised base read fp32, and so give it."""
-    written_out: bool = False
-    """GPT-2's GELU, and attention where it is not fused, are operations that each keep what they read."""
+    written_scores: bool = False
+    """Attention that is not fused keeps its softmax in fp32 too (transformers' models)."""
+    written_activation: bool = False
+    """GPT-2's GELU is PyTorch's operations one by one (transformers' models)."""
     autocast: bool = False
     """Of these, powers keep their input in fp32 (torch.autocast)."""
     fused_elementwise: bool = True
