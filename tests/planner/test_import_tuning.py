@@ -105,7 +105,7 @@ EXPECTED: dict[str, tuple[str | None, dict[str, Any], dict[str, Any], set[str]]]
         "llama2-7b",
         {**HF, "gpus": 8, "batch": 128, "seq": 512, "dtype": "bf16", "optimizer": "adamw",
          "train": f"lora:r=64,{EVERY},dropout=0.05"},
-        {"micro_batch": 2, **FULL}, set(),
+        {"micro_batch": 2, **FULL}, {"use_lora"},
     ),
     "trl-sft-full.yaml": (
         "qwen2.5-7b",

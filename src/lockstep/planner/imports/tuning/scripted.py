@@ -37,6 +37,8 @@ def trainer_lora(said: Said, name: str, model: Model | None) -> Imported:
         where = next((one for one in ("lora_target_modules", "lora_enable", "use_lora") if one in said), "lora_r")
         targets = said["lora_target_modules"] or (("q_proj", "v_proj") if always else "all-linear")
         run.adapters = lora(said, ("lora_r", "lora_dropout", where), targets, model)
+        if said["use_lora"] and not said["q_lora"] and "chat" not in str(said["model_name_or_path"]).lower():
+            said.leave("use_lora", "finetune.py trains embedding and head too where the model is no chat model")
     elif run.base is not None:
         raise said.refuse("bits" if "bits" in said else "q_lora", "needs adapters, which are off")
     if said["flash_attn"]:
