@@ -262,3 +262,12 @@ def test_a_benchmark_is_a_no_only_if_its_answer_says_so(
 
 def test_a_command_after_the_end_of_options_is_the_command() -> None:
     assert run("--", "catalog", "links").out == run("catalog", "links").out != ""
+
+
+def test_a_file_behind_a_model_is_told_how_both_are_given(tmp_path: Path) -> None:
+    file = tmp_path / "ds.json"
+    file.write_text('{"train_batch_size": 8}', encoding="utf-8")
+    question = ("-c", "dgx-h100:1", "--batch", "8", "--seq", "2048")
+    assert f"llama3-8b@{file}" in run("estimate", "llama3-8b", str(file), *question).refusal()
+    assert run("estimate", f"llama3-8b@{file}", *question).code in (0, 1)
+    assert "@" not in run("estimate", "llama3-8b", "no-such-file", *question).refusal()

@@ -191,4 +191,12 @@ def _usage_message(error: Exception) -> str | None:
             return _missing(getattr(error, "ctx", None))
         case "NoSuchOption", _:
             return _unknown_flag(getattr(error, "option_name", ""), getattr(error, "ctx", None))
-    return str(describe())
+    return _extra(str(describe()))
+
+
+def _extra(message: str) -> str:
+    """A usage message; of a file behind a model, with how both are given."""
+    extra = message.partition("unexpected extra argument(s) (")[2].removesuffix(")")
+    if not os.path.isfile(extra):
+        return message
+    return f"{extra}: a file beside a model is joined to it with an @, as in llama3-8b@{extra}"
