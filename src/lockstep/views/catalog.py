@@ -115,7 +115,7 @@ def _source(row: Row, key: str) -> str:
 
 
 def _stacks(rows: Sequence[Row], out: Console) -> None:
-    titles = [("name", "left"), ("attention", "left"), ("software and its switches", "line")]
+    titles = [("name", "left"), ("attention", "left"), ("software, its ways, habits and switches", "text")]
     body = (
         (
             row["name"],
