@@ -1,0 +1,102 @@
+"""Ways to run the slots of a layer: what the table may say, and what its steps cost by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lockstep.errors import BadInput
+from lockstep.hardware import device
+from lockstep.kernels.clock import OPERATIONS, Clock
+from lockstep.kernels.slots import OF_LOSS, way_work
+from lockstep.layout import Recipe, way
+from lockstep.stacks import find_way, stack, stacks, ways
+from lockstep.stacks.ways import read_ways
+from lockstep.workload import Transformer, model
+
+STEP = ["read and written 2"]
+ALL = [one for named in ways().values() for one in named.values()]
+
+
+def clock(name: str = "h100-sxm", software: str = "hf-trainer") -> Clock:
+    return Clock.of(device(name), Recipe.by(software, seq=1, batch=1))
+
+
+def llama(**changes: Any) -> Transformer:
+    found = model("llama3-8b")
+    assert isinstance(found, Transformer)
+    return found
+
+
+@pytest.mark.parametrize("one", ALL, ids=lambda one: f"{one.slot}.{one.name}")
+def test_a_way_takes_what_its_steps_take(one: Any) -> None:
+    """Bytes over the memory's rate, by hand, of a million elements in half precision."""
+    at, elements = clock(), 1e6
+    times = {"library": at.stack.elementwise_factor, "torch": OPERATIONS, "loss": OF_LOSS}[one.rate]
+    rate_Bps = at.device.memory_bandwidth_Bps * at.device.efficiency.stream_frac
+    found = way_work(at, one, elements)
+    sides = (one.forward, one.slow[0], one.takes[0]), (one.backward, one.slow[1], one.takes[1])
+    for work, (steps, slow, takes), kernels in zip((found.forward, found.backward), sides, one.kernels, strict=True):
+        passes = sum(step.passes * step.times for step in steps) * slow * takes
+        assert float(work.stream_s) == pytest.approx(passes * 2 * elements * times / rate_Bps, rel=1e-12)
+        assert float(work.kernels) == kernels
+
+
+@pytest.mark.parametrize("one", ALL, ids=lambda one: f"{one.slot}.{one.name}")
+def test_every_way_has_a_source(one: Any) -> None:
+    assert len(one.source) > 10
+
+
+def test_every_way_is_one_of_some_software_or_chosen_by_the_layout() -> None:
+    """Losses are options; scores are in one kernel or several by the number of heads."""
+    had = {one for software in stacks().values() for one in software.ways.values()}
+    had |= (
+        {one.otherwise for one in had if one.otherwise} | set(ways()["scores"].values()) | set(ways()["loss"].values())
+    )
+    assert set(ALL) - had == set()
+
+
+def test_slow_steps_are_as_fast_as_their_bytes_where_memory_is_slow() -> None:
+    """A graphics card has fewer bytes for each FLOP/s; kernels that wait for instructions elsewhere keep up there."""
+    slow = find_way("norm", "written")
+    fast, card = (way_work(clock(name), slow, 1e6).forward.stream_s for name in ("h100-sxm", "rtx-4090"))
+    plain = [way_work(clock(name), find_way("norm", "one"), 1e6).forward.stream_s for name in ("h100-sxm", "rtx-4090")]
+    assert float(card / plain[1]) < float(fast / plain[0])
+
+
+@pytest.mark.parametrize(
+    ("fields", "trait", "name"),
+    [({}, "gate", "apart"), ({"fused_elementwise": True}, "gate", "one"), ({}, "norm_weight", "written"),
+     ({"train": "lora:r=8"}, "norm_weight", "one"), ({}, "activation", "one")],
+)  # fmt: skip
+def test_a_way_falls_back_where_a_trait_is_missing(fields: dict[str, Any], trait: str, name: str) -> None:
+    assert way(Recipe.by("hf-trainer", seq=1, batch=1, **fields), llama(), trait).name == name
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"forward": ["3"]}, "is no step"),
+        ({"forward": ["read 3 x"]}, "is no step"),
+        ({"forward": ["read 1e9"]}, "is no step"),
+        ({"forward": [3]}, "is no step"),
+        ({"forward": STEP, "kernels": [1]}, "kernels must be two numbers"),
+        ({"forward": STEP, "slow": [1, float("nan")]}, "slow must be two numbers"),
+        ({"forward": STEP, "speed": 3}, "key of the way norm.mine 'speed'"),
+        ({"forward": STEP, "rate": "torhc"}, "did you mean torch"),
+        ({"forward": STEP, "when": ["rmsnrm"], "else": "one"}, "did you mean rmsnorm"),
+        ({"forward": STEP, "when": ["rmsnorm"]}, "`when` and `else` together"),
+        ({"forward": STEP, "when": ["rmsnorm"], "else": "two"}, "other way of norm.mine 'two'"),
+        ({"forward": STEP, "when": ["rmsnorm"], "else": "mine"}, "refer to one another"),
+    ],
+)
+def test_what_is_no_way_is_refused_by_name(entry: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        read_ways({"norm": {"mine": entry}}, ways())
+
+
+def test_software_with_a_way_of_another_is_as_fast_as_that() -> None:
+    other = stack("torchtitan").having(norm="written")
+    assert other.ways["norm"] is stack("hf-trainer").ways["norm"]
+    assert other.unusual["norm"] == "written"
