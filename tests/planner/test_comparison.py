@@ -111,3 +111,15 @@ def test_shares_of_time() -> None:
 def test_tokens_and_images_are_not_compared() -> None:
     with pytest.raises(BadInput, match="cannot be compared"):
         Comparison(side(1.0), side(1.0, unit="images"))
+
+
+def test_ways_and_habits_of_software_are_settings() -> None:
+    """Where only the software differs, what it does otherwise is named beside it."""
+    words = {"batch": 64, "zero": 3}
+    a, b = (predicted(lockstep.estimate("llama3-8b", "dgx-h100:1", stack=name, **words), name)
+            for name in ("megatron-te", "torchtitan"))  # fmt: skip
+    differ = {name: (a.settings[name], b.settings[name]) for name in a.settings if a.settings[name] != b.settings[name]}
+    assert differ["stack"] == ("megatron-te", "torchtitan")
+    assert differ["rotary"] == ("engine", "complex")
+    assert differ["copies"] == ("none", "dtensor")
+    assert "gate" in a.settings.keys() - differ.keys()

@@ -136,7 +136,7 @@ def _settings(found: Estimate) -> Json:
     """What was chosen, by the words of the command line."""
     recipe = {name: value for name, value in found.job.recipe.to_dict().items() if name != "notes"}
     run = {"model": found.job.model.name, "cluster": found.cluster.name, "gpus": found.job.devices}
-    return {**run, **recipe, **found.layout.to_dict()}
+    return {**run, **recipe, **found.job.recipe.software.manner, **found.layout.to_dict()}
 
 
 def shift_frac(a_s: Mapping[str, float], b_s: Mapping[str, float]) -> float:

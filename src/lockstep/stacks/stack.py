@@ -95,6 +95,11 @@ class Stack:
         return replace(self, ways={**self.ways, **ways}, habits=replace(self.habits, **habits))
 
     @property
+    def manner(self) -> Json:
+        """All of its ways, by slot, and habits."""
+        return {**{slot: way.name for slot, way in self.ways.items()}, **picked(self.habits)}
+
+    @property
     def unusual(self) -> Json:
         """Ways and habits that most software does not have, by name."""
         ways = ((slot, way.name) for slot, way in self.ways.items() if way != usual_ways()[slot])
