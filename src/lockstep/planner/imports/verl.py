@@ -16,14 +16,13 @@ from lockstep.planner.imports.interpolated import interpolated
 from lockstep.planner.imports.launchers import devices
 from lockstep.planner.imports.named import name_model
 from lockstep.planner.imports.said import Said
-from lockstep.planner.imports.text import Text, Unset
+from lockstep.planner.imports.text import Text
 from lockstep.planner.imports.trained import adapters, objective
 from lockstep.planner.imports.verl_engine import ACTING, TUNING, fsdp, megatron
 from lockstep.workload import Model
 
 MODEL, ACTOR = "actor_rollout_ref.model.", "actor_rollout_ref.actor."
 FSDP, MEGATRON = f"{ACTOR}fsdp_config.", f"{ACTOR}megatron."
-PATHS = (f"{MODEL}path", "model.path", "model.partial_pretrain")
 DEVICES = ("trainer.nnodes", "trainer.n_gpus_per_node")
 NOTHING = ("null", "None", "")
 BESIDE = {
@@ -40,10 +39,7 @@ def prepared(text: Text) -> Text:
         plain = {word: value.strip("'\"") if type(value) is str else value for word, value in text.words.items()}
         kept = {word: None if value in NOTHING else value for word, value in plain.items()}
         text = replace(text, words=kept)
-    text = interpolated(text)
-    # Whatever folder a variable stands for, the name of a model is the end of its path.
-    named = {word: str(text.words[word]) for word in PATHS if isinstance(text.words.get(word), Unset)}
-    return replace(text, words={**text.words, **named})
+    return interpolated(text)
 
 
 def verl(said: Said, name: str, model: Model | None) -> Imported:
