@@ -36,7 +36,7 @@ def numbers(several: list[Scored]) -> list[tuple[float, float, Layout]]:
 def test_several_batches_find_what_each_finds_alone(name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lockstep.planner.candidates.MAX_GRID", most)
     known, words, offload = QUESTIONS[name]
-    jobs = [Job(model(known), recipe_by(batch=batch, **words), 16) for batch in (48, 96, 16, 720)]  # type: ignore[arg-type]
+    jobs = [Job(model(known), recipe_by(batch=batch, **words), 16) for batch in (48, 96, 16, 720)]
     transformer = jobs[0].transformer is not None
     space = Space(
         tp=(1, 4) if transformer else (1,), cp=(1,), ep=(1, 4) if jobs[0].num_experts else (1,),

@@ -23,7 +23,7 @@ STOPPING = {"maxtext", "torchtitan", "fsdp-eager", "fsdp-compile"}
 def shard(**words: object) -> Shard:
     found = model("llama2-7b")
     assert isinstance(found, Transformer)
-    recipe = recipe_by(seq=4096, batch=1, **words)  # type: ignore[arg-type]
+    recipe = recipe_by(seq=4096, batch=1, **words)
     return Shard(found, Layout(recompute="full").grid(), recipe, Clock.of(device("h100-sxm"), recipe))
 
 

@@ -98,14 +98,13 @@ def usual_ways() -> dict[str, Way]:
     return {slot: next(iter(named.values())) for slot, named in ways().items() if slot != "loss"}
 
 
-def find_way(slot: str, name: str, known: Mapping[str, Mapping[str, Way]] | None = None) -> Way:
+def find_way(slot: str, name: str) -> Way:
     """The way of that name. Raises UnknownName for one of a slot that there is not, or that the slot does not have."""
-    known = ways() if known is None else known
-    if slot not in known:
-        raise UnknownName("slot of a layer", slot, known, "--way")
-    if name not in known[slot]:
-        raise UnknownName(f"way to run {slot}", name, known[slot], "--way")
-    return known[slot][name]
+    if slot not in ways():
+        raise UnknownName("slot of a layer", slot, ways())
+    if name not in ways()[slot]:
+        raise UnknownName(f"way to run {slot}", name, ways()[slot])
+    return ways()[slot][name]
 
 
 def read_ways(entries: Mapping[str, Mapping[str, Json]], known: Mapping[str, Mapping[str, Way]]) -> Ways:
