@@ -84,7 +84,11 @@ def unexplained(one: Asked, other: Asked) -> str | None:
     return f"{one} {there.best.tokens_per_s_per_gpu:.1f}, {other} {here.best.tokens_per_s_per_gpu:.1f}: {named}"
 
 
-@pytest.mark.parametrize("seed", range(drawn(72)))
+FOUND = (40031, 40162)
+"""Drawn pairs that were unexplained: a batch of more factors on the other side hid one, and a part tried one batch."""
+
+
+@pytest.mark.parametrize("seed", [*FOUND, *range(drawn(72))])
 def test_a_much_better_neighbour_is_named(seed: int) -> None:
     one, other = pair(seed)
     assert unexplained(one, other) is None

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from math import gcd, inf
+from itertools import islice
+from math import ceil, floor, gcd, inf
 from typing import TYPE_CHECKING
 
 from lockstep.errors import BadInput, Infeasible
@@ -40,6 +41,8 @@ FASTER_FRAC = 0.03
 FEW = 10
 """Up to so many nodes one more or fewer changes the rate of a device noticeably, whatever their factors."""
 MOST_BATCHES, MOST_PARTS, LEAST_FRAC = 4, 4, 0.85
+PART_BATCHES = 3
+"""Batches that are looked at on another number of nodes."""
 MICRO_BATCHES = 4
 """Micro-batches that the first look tries, from the smallest."""
 LENGTH_UNIT = 128
@@ -192,7 +195,7 @@ def _resized(job: Job, cluster: Cluster, batch_frac: float, quick: StepTime, own
 
 
 def _parts(job: Job, cluster: Cluster, batch_frac: float) -> Iterator[tuple[Job, Cluster]]:
-    """The same question on other numbers of whole nodes, with the batch nearby that these can share out best."""
+    """The same question on other numbers of whole nodes, with the batches nearby that these can share out best."""
     unit = cluster.devices_per_unit(0)
     for units in near_units(job.devices // unit, job.recipe.batch) if job.devices % unit == 0 else ():
         try:
@@ -200,7 +203,8 @@ def _parts(job: Job, cluster: Cluster, batch_frac: float) -> Iterator[tuple[Job,
         except BadInput:
             continue
         there = replace(job, devices=units * unit)
-        yield next(_batches(there, batch_frac), there), part
+        for near in list(islice(_batches(there, batch_frac), PART_BATCHES)) or [there]:
+            yield near, part
 
 
 def near_units(units: int, batch: int) -> list[int]:
@@ -222,14 +226,16 @@ def _batches(job: Job, batch_frac: float) -> Iterator[Job]:
 def near_batches(batch: int, devices: int, near_frac: float = NEAR_FRAC) -> list[int]:
     """Batches at most `near_frac` from `batch` that share factors with `devices` which it lacks, most factors first."""
     wanted = REUSE * devices
-    own, nearest = gcd(batch, wanted), dict[int, int]()
-    for unit in divisors(wanted, int(batch * (1 + near_frac))):
-        near = max(1, round(batch / unit)) * unit
-        shared = gcd(near, wanted)
-        if abs(near - batch) <= near_frac * batch and own % shared:
-            nearest[shared] = min(nearest.get(shared, near), near, key=lambda one: abs(one - batch))
-    most = [one for one in nearest if not any(other != one and other % one == 0 for other in nearest)]
-    return [nearest[one] for one in sorted(most, reverse=True)[:MOST_BATCHES]]
+    own, found = gcd(batch, wanted), list[int]()
+    for side_frac in (-near_frac, near_frac):
+        nearest = dict[int, int]()
+        for unit in divisors(wanted, int(batch * (1 + near_frac))):
+            near = max(1, floor(batch / unit) if side_frac < 0 else ceil(batch / unit)) * unit
+            shared = gcd(near, wanted)
+            if abs(near - batch) <= near_frac * batch and own % shared:
+                nearest[shared] = min(nearest.get(shared, near), near, key=lambda one: abs(one - batch))
+        found += [nearest[one] for one in nearest if not any(other != one and other % one == 0 for other in nearest)]
+    return sorted(dict.fromkeys(found), key=lambda one: (-gcd(one, wanted), abs(one - batch)))[:MOST_BATCHES]
 
 
 def _lengths(job: Job) -> Iterator[Job]:
