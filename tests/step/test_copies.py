@@ -15,10 +15,10 @@ import pytest
 from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.copies import ALONE, HEADS, TAKES, copied_heads, copied_sums, returned_s
-from lockstep.kernels.feed_forward import activation
 from lockstep.kernels.permutation import CUT_GATE
 from lockstep.kernels.permutation import JOINED as JOINED_HALVES
 from lockstep.kernels.shard import Shard
+from lockstep.kernels.slots import slot_work
 from lockstep.kernels.sums import tensors
 from lockstep.layout import Layout
 from lockstep.workload import DENSE, Transformer, model
@@ -184,7 +184,7 @@ def test_a_gate_over_halves_joins_their_gradients() -> None:
         found.backward(gradient)
     each_B = HALF_B * SEQ * WIDTH
     shard = _shard("nanotron", gate="halves")
-    cut, whole = activation(shard, WIDTH, SEQ, 1, gated=True), counted("gate", "apart")
+    cut, whole = slot_work(shard, "gate", WIDTH * SEQ), counted("gate", "apart")
     assert (there.size_B / each_B, back.size_B / each_B) == (whole[0], whole[1] + JOINED_HALVES)
     pass_s = float(shard.clock.operations(each_B).stream_s)
     passes = [float(one.stream_s) / pass_s for one in (cut.forward, cut.backward)]

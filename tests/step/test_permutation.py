@@ -10,8 +10,7 @@ import pytest
 from lockstep.errors import UnknownName
 from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.experts import experts
-from lockstep.kernels.layer import layer_work
+from lockstep.kernels.layer import expert_work, layer_work
 from lockstep.kernels.shard import Shard
 from lockstep.layout import Job, Layout
 from lockstep.stacks import stack
@@ -35,7 +34,7 @@ def shard(
 def seconds(one: Shard) -> tuple[float, float]:
     """Of kernels that move memory in a layer's experts, forward and backward."""
     assert one.model.experts is not None
-    found = experts(one, one.model.experts)
+    found = expert_work(one)
     return float(found.forward.stream_s), float(found.backward.stream_s)
 
 
@@ -61,7 +60,7 @@ def test_experts_in_turn_launch_for_each_of_them() -> None:
     launches = []
     for one in (few, many):
         assert one.model.experts is not None
-        found = experts(one, one.model.experts)
+        found = expert_work(one)
         launches.append((float(found.forward.kernels), float(found.backward.kernels)))
     assert launches[1][0] - launches[0][0] == pytest.approx(21.5 * moe.experts)
     assert launches[1][1] - launches[0][1] == pytest.approx(33 * moe.experts)

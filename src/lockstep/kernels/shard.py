@@ -64,6 +64,16 @@ class Shard:
         return self.tokens * busiest * np.where(split, self.grid.expert_tp / self.grid.tp, 1.0)
 
     @property
+    def expert_rows(self) -> Number:
+        """Rows that the experts of the busiest rank see."""
+        return self.routed_tokens * (self.model.experts.top_k if self.model.experts else 1)
+
+    @property
+    def local_experts(self) -> Number:
+        """Experts on a rank."""
+        return (self.model.experts.experts if self.model.experts else 1) / self.grid.ep
+
+    @property
     def kv_heads(self) -> Number:
         """Key and value heads on a rank; at least one, replicated when there are fewer than ranks."""
         return np.maximum(self.model.attention.kv_heads / self.grid.tp, 1.0)

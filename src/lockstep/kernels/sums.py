@@ -28,11 +28,6 @@ SUM = 3.0
 """Passes of a sum of two gradients."""
 
 
-def residual_sums(shard: Shard) -> Passes:
-    """Two residual additions and what becomes of their gradients."""
-    return slot_work(shard, "residual", shard.loose_tokens * shard.model.hidden)
-
-
 def input_sums(shard: Shard, kind: LayerKind) -> Passes:
     """Sums of the gradients of what several products read."""
     model, recipe = shard.model, shard.recipe

@@ -15,8 +15,7 @@ from dataclasses import replace
 
 from lockstep.hardware import device
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.experts import experts
-from lockstep.kernels.layer import layer_work
+from lockstep.kernels.layer import expert_work, layer_work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import Layout, Recipe
 from lockstep.stacks import stack
@@ -44,7 +43,7 @@ def priced(row: dict[str, str]) -> tuple[Passes, Clock]:
     moe = replace(found.experts, experts=number, top_k=top_k, ffn=ffn, shared_ffn=0)
     shard = Shard(replace(found, hidden=int(row["hidden"]), experts=moe), grid, recipe, clock)
     layer = layer_work(shard, EXPERTS)
-    work = Passes(layer.forward, layer.backward) if whole else experts(shard, moe)
+    work = Passes(layer.forward, layer.backward) if whole else expert_work(shard)
     return work.inside(clock.factors_inside(work.forward + work.backward)), clock
 
 
