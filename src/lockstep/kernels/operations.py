@@ -18,6 +18,8 @@ from lockstep.kernels.slots import slot_work
 from lockstep.layout.sharing import repeats_heads
 from lockstep.types.arrays import Number
 from lockstep.workload import Experts, Operation
+from lockstep.workload.operation import Width
+from lockstep.workload.weight import Cut, ways
 
 NOTHING = Passes(Work(), Work())
 CORES = ("core", "crossing core", "scan")
@@ -35,24 +37,32 @@ def priced(shard: Shard, operations: Iterable[Operation]) -> Passes:
 
 def elements(shard: Shard, one: Operation) -> Number:
     """Numbers of an operation on the rank."""
-    grid = shard.grid
-    return rows(shard, one) * sum(width.on_rank(grid.tp, grid.expert_tp) for width in one.widths)
+    return _rows(shard, one) * _columns(shard, one.widths)
 
 
-def rows(shard: Shard, one: Operation) -> Number:
+def _rows(shard: Shard, one: Operation) -> Number:
     """Rows of an operation on the rank."""
-    return (
-        {"tokens": shard.tokens, "stream": shard.loose_tokens}[one.rows] if one.rows != "experts" else shard.expert_rows
-    )
+    if one.rows == "experts":
+        return shard.expert_rows
+    return shard.tokens if one.rows == "tokens" else shard.loose_tokens
+
+
+def _columns(shard: Shard, widths: Iterable[Width]) -> Number:
+    """Numbers in a row on the rank; those cut alike are added up before arrays come in."""
+    whole: dict[tuple[Cut, int], float] = {}
+    for one in widths:
+        cut = one.cut, one.kv_heads
+        whole[cut] = whole.get(cut, 0.0) + one.numbers
+    grid = shard.grid
+    return sum(numbers / ways(*cut, grid.tp, grid.expert_tp) for cut, numbers in whole.items())
 
 
 def _product(shard: Shard, several: list[Operation]) -> Passes:
     """One kernel for products that read the same."""
-    grid, first = shard.grid, several[0]
-    sides = [one.sides(grid.tp, grid.expert_tp) for one in several]
-    columns: Number = sum(side[0] for side in sides)
+    first = several[0]
     count = shard.local_experts if first.rows == "experts" else 1
-    return shard.product(rows(shard, first) / count, columns, sides[0][1], count)
+    columns = _columns(shard, [width for one in several for width in one.widths])
+    return shard.product(_rows(shard, first) / count, columns, _columns(shard, [first.inner or Width(0)]), count)
 
 
 def _norms(shard: Shard, one: Operation) -> Passes:
@@ -83,8 +93,8 @@ def _repeated_heads(shard: Shard, one: Operation) -> Passes:
 
 
 def _copied_heads(shard: Shard, one: Operation) -> Passes:
-    queries, keys, _ = (width.on_rank(shard.grid.tp, shard.grid.expert_tp) for width in one.widths)
-    return copied_heads(shard, queries, keys)
+    queries, keys, _ = one.widths
+    return copied_heads(shard, _columns(shard, [queries]), _columns(shard, [keys]))
 
 
 def _slot(shard: Shard, one: Operation) -> Passes:

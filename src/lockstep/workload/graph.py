@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
+from lockstep.workload.adapters import ROWS
 from lockstep.workload.architecture import Attention, Experts, LatentAttention, Transformer
 from lockstep.workload.kind import LayerKind
 from lockstep.workload.operation import Operation, Part, Rows, Width
@@ -58,7 +59,13 @@ def _stream(model: Transformer, kind: LayerKind) -> Iterator[Operation]:
 
 
 def _product(weight: Weight, part: Part, rows: Rows = "tokens", **said: object) -> Operation:
-    found = Operation(name=weight.name, does="product", part=part, rows=rows, weight=weight, beside=weight.name)
+    inputs, outputs = weight.shape
+    by_rows = weight.name in ROWS or weight.name == "expert down"
+    found = Operation(
+        name=weight.name, does="product", part=part, rows=rows, weight=weight, beside=weight.name,
+        widths=(Width(outputs, "none" if by_rows else weight.cut, weight.kv_heads),),
+        inner=Width(inputs, weight.cut if by_rows else "none"),
+    )  # fmt: skip
     return replace(found, **said)  # type: ignore[arg-type]
 
 

@@ -13,9 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from lockstep.types.arrays import Number
-from lockstep.workload.adapters import ROWS
-from lockstep.workload.weight import Cut, Weight, ways
+from lockstep.workload.weight import Cut, Weight
 
 Rows = Literal["tokens", "stream", "experts"]
 Part = Literal["stream", "mixer", "crossing", "dense", "router", "experts", "shared"]
@@ -31,10 +29,6 @@ class Width:
     kv_heads: int = 1
     """For cut "kv": the most ways in which it can be cut."""
 
-    def on_rank(self, tp: Number, expert_tp: Number) -> Number:
-        """Numbers that a rank holds."""
-        return self.numbers / ways(self.cut, self.kv_heads, tp, expert_tp)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
@@ -45,7 +39,9 @@ class Operation:
     part: Part
     rows: Rows = "tokens"
     widths: tuple[Width, ...] = ()
-    """Of what it reads or makes, where these are of several widths one after another."""
+    """Numbers in a row of what it makes, or of what it works on."""
+    inner: Width | None = None
+    """Numbers in a row that a product reads."""
     weight: Weight | None = None
     """Of a product."""
     beside: str = ""
@@ -54,11 +50,3 @@ class Operation:
     """Modules of selective recomputation that run it again (`piece.py`)."""
     edge: Literal["", "first", "last"] = ""
     """Of products: whether tensor-parallel ranks gather what it reads, or add up what it gives."""
-
-    def sides(self, tp: Number, expert_tp: Number) -> tuple[Number, Number]:
-        """(columns, inner size) of a product on a rank. Raises TypeError for what is none."""
-        if self.weight is None:
-            raise TypeError(f"{self.name} is no product")
-        (inputs, outputs), cut = self.weight.shape, self.weight.ways(tp, expert_tp)
-        by_rows = self.weight.name in ROWS or self.weight.name == "expert down"
-        return (outputs, inputs / cut) if by_rows else (outputs / cut, inputs)
