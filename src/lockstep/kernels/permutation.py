@@ -30,7 +30,7 @@ Sources: pytorch/torchtitan, models/moe.py and distributed/expert_parallel.py (t
 huggingface/transformers, of release 5 integrations/moe.py (grouped_mm_experts_forward), of release 4
 models/mixtral/modeling_mixtral.py (MixtralSparseMoeBlock.forward); NVIDIA/TransformerEngine, pytorch/permutation.py;
 NVIDIA/Megatron-LM of release 0.9, core/transformer/moe/moe_utils.py (permute, unpermute) and token_dispatcher.py.
-Times: one H100 SXM of 700 W, PyTorch 2.11.0, 27 November 2026 (`validation/expert_code.py`).
+Times: one H100 SXM of 700 W, PyTorch 2.11.0, 27 November 2026 (`tools/fit/expert_code.py`).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from lockstep.stacks import Way
 from lockstep.types.arrays import Number
 
 OF_LOSS = 1.11
-"""Times as long as its bytes that a kernel of a loss takes: the mean of what was measured on H100 (`products.py`)."""
+"""Times as long as its bytes that a kernel of a loss takes: the mean measured on H100 (`tools/fit/products.py`)."""
 TIMES = {"loss": OF_LOSS}
 
 

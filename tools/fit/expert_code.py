@@ -1,4 +1,4 @@
-"""`python -m lockstep.validation.expert_code`: layers of experts in PyTorch's operations, priced and measured.
+"""`python tools/fit/expert_code.py`: layers of experts in PyTorch's operations, priced and measured.
 
 One layer alone, forward and backward in bf16, on one H100 SXM of 700 W (PyTorch 2.11.0, 27 November 2026;
 `benchmarks/gpu_experts.py`): expert_code.csv has microseconds of its kernels, of the products among them and of the
@@ -69,6 +69,11 @@ def errors() -> dict[str, float]:
     return found
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Prints the error of every row."""
     for place, error in errors().items():
         print(f"{place}: {error:+.1%}")
+
+
+if __name__ == "__main__":
+    main()
