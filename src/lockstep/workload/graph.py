@@ -11,7 +11,7 @@ Sources: Megatron-LM (arXiv 1909.08053) for tensor parallelism; Megatron Core, t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -22,6 +22,7 @@ from lockstep.workload.operation import Operation, Part, Rows, Width
 from lockstep.workload.weight import Weight
 from lockstep.workload.weights import layer_weights
 
+Modules = Mapping[str, tuple[str, ...]]
 QKV, KV, UP = "queries, keys and values", "keys and values", "up and gate"
 
 
@@ -177,6 +178,12 @@ def _experts(moe: Experts, products: dict[str, Weight]) -> Iterator[Operation]:
     yield Operation(name="rows to experts and back", does="exchanged rows", part="experts")
     if moe.shared_ffn:
         yield from _feed_forward("shared ", "shared", moe.shared_ffn, moe.gated, products)
+
+
+@lru_cache(maxsize=256)
+def modules_of(model: Transformer, kind: LayerKind) -> Modules:
+    """By the name of an operation of a layer, the modules that run it again."""
+    return {one.name: one.modules for one in layer_operations(model, kind)}
 
 
 def run_again(operations: Iterable[Operation], modules: Iterable[str]) -> tuple[Operation, ...]:
