@@ -18,6 +18,7 @@ from lockstep.kernels.slots import slot_work
 from lockstep.layout.sharing import repeats_heads
 from lockstep.types.arrays import Number
 from lockstep.workload import Experts, Operation
+from lockstep.workload.graph import QKV, has_gate
 from lockstep.workload.operation import Width
 from lockstep.workload.weight import Cut, ways
 
@@ -27,12 +28,22 @@ CORES = ("core", "crossing core", "scan")
 
 
 def priced(shard: Shard, operations: Iterable[Operation]) -> Passes:
-    """The work of some operations of a layer; products that stand together and read the same are made in one kernel."""
+    """The work of some operations of a layer; products that stand together and read the same are made in one kernel,
+    unless the software has each apart (`Habits.own_projections`).
+    """
     found = NOTHING
-    for beside, several in groupby(operations, key=lambda one: one.beside):
+    for beside, several in groupby(operations, key=lambda one: _kernel(shard, one)):
         for work in (_product(shard, [*several]),) if beside else (BETWEEN[one.does](shard, one) for one in several):
             found += work
     return found
+
+
+def _kernel(shard: Shard, one: Operation) -> str:
+    """The kernel of a product; "" for what is none."""
+    habits = shard.recipe.habits
+    apart = habits.own_projections and one.part in ("mixer", "dense") and has_gate(shard.model)
+    joint = habits.joint_qkv and one.beside == QKV
+    return one.name if apart and one.beside and not joint else one.beside
 
 
 def elements(shard: Shard, one: Operation) -> Number:

@@ -180,6 +180,12 @@ def _experts(moe: Experts, products: dict[str, Weight]) -> Iterator[Operation]:
         yield from _feed_forward("shared ", "shared", moe.shared_ffn, moe.gated, products)
 
 
+def has_gate(model: Transformer) -> bool:
+    """Whether feed-forward blocks have a gate: models without one have one matrix for queries, keys and values."""
+    block = model.mlp or model.experts
+    return block is not None and block.gated
+
+
 @lru_cache(maxsize=256)
 def modules_of(model: Transformer, kind: LayerKind) -> Modules:
     """By the name of an operation of a layer, the modules that run it again."""
