@@ -98,6 +98,7 @@ def test_dtensor_joins_what_ranks_gather_and_takes_apart_what_they_reduce() -> N
         for way in ("forward", "backward"):
             more_s = float(getattr(made, way).stream_s - getattr(none, way).stream_s)
             assert more_s / unit_s == pytest.approx(wanted, abs=1e-6)
+            assert float(getattr(made, way).kernels - getattr(none, way).kernels) == wanted / 2
 
 
 def test_ranks_gather_in_fp8_what_products_read_in_fp8() -> None:

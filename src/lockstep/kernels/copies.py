@@ -73,13 +73,13 @@ def copied_sums(shard: Shard) -> Passes:
     return Passes(shard.elementwise(shard.loose_tokens * shard.model.hidden, BIASES_APART, 0.0, 2).forward, Work())
 
 
-def joined_sequences(shard: Shard, rounds: float) -> Passes:
+def joined_sequences(shard: Shard, rounds: Number) -> Passes:
     """Sequences of which tensor-parallel ranks gather and reduce parts, `rounds` times either in a pass."""
     recipe, grid = shard.recipe, shard.grid
     if recipe.habits.copies != "dtensor":
         return Passes(Work(), Work())
-    once_B = JOINED_PASSES * rounds * np.where(grid.sequence_parallel > 0, 1, 0)
-    once_B = once_B * shard.tokens * shard.model.hidden * shard.clock.element_B
+    rounds = rounds * np.where(grid.sequence_parallel > 0, 1, 0)
+    once_B = JOINED_PASSES * rounds * shard.tokens * shard.model.hidden * shard.clock.element_B
     if recipe.overlap_tp == "async":
         return Passes(Work(), shard.clock.stream(once_B, rounds))
     copied = shard.clock.stream((1.0 + recipe.narrow_traffic[0][0]) * once_B, 2 * rounds)

@@ -268,7 +268,10 @@ def _stream(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
 
 
 def _projections(attention: Attention, piece: Piece, modules: Modules) -> Iterator[Row]:
-    """Queries, keys and values as the attention core reads them; rotary embedding needs no copy of its input."""
+    """Queries, keys and values as the attention core reads them; rotary embedding needs no copy of its input.
+
+    Keys and values that are repeated for every query are cut as queries are; norms read them before.
+    """
     query_B = attention.query_width * piece.element_B
     kv_B = attention.kv_heads * attention.head_dim * piece.element_B
     again = {name: piece.kept_up_to(*modules[name]) for name in JOINT}
@@ -276,9 +279,11 @@ def _projections(attention: Attention, piece: Piece, modules: Modules) -> Iterat
     if piece.repeated_heads and attention.kv_heads < attention.heads:
         if "op" in piece.recompute_modules:
             yield Row("value before it is repeated", kv_B, "kv", kept_from=SELECTIVE)
-        kv_B, again["value"] = query_B, piece.kept_up_to(*modules["repeated keys and values"])
-    yield Row("key", kv_B, "kv", again["key"])
-    yield Row("value", kv_B, "kv", again["value"])
+        yield Row("key", query_B, "tp", again["key"])
+        yield Row("value", query_B, "tp", piece.kept_up_to(*modules["repeated keys and values"]))
+    else:
+        yield Row("key", kv_B, "kv", again["key"])
+        yield Row("value", kv_B, "kv", again["value"])
     if piece.joint_qkv and attention.kv_heads == attention.heads:
         yield Row("queries and keys before rotary embedding", 2.0 * query_B, "tp")
     if attention.qk_norm != "none":
