@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from lockstep.errors import BadInput, located
@@ -14,8 +15,6 @@ from lockstep.verbs.words.option import Option, Switch, annotated
 from lockstep.verbs.words.quantity import Quantity, Size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lockstep.hardware import Cluster
     from lockstep.layout import Recipe
     from lockstep.workload import Model
@@ -23,6 +22,19 @@ if TYPE_CHECKING:
 MOST_B = 8.0
 """Bytes of the widest number, fp64."""
 MOST_STEPS = 10**9
+
+
+STACK = Option(
+    "NAME",
+    "Training software: its switches, attention kernel and time on the host; or a TOML file of your own. Options "
+    "given beside it override its switches. (default: megatron-te, deepspeed for models that it does not train, "
+    "maxtext on TPUs)",
+    names="stacks",
+)
+WAY = Option(
+    "SLOT=WAY,...",
+    "Ways in which the software runs slots of a layer, instead of its own: norm=one,gate=halves. See lockstep stack.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +122,8 @@ class RecipeWords(TypedDict, total=False):
         ),
         Field("scaling"),
     ]
-    stack: Annotated[
-        str | None,
-        Option(
-            "NAME",
-            "Training software: its switches, attention kernel and time on the host. Options given beside it override "
-            "its switches. (default: megatron-te, deepspeed for models that it does not train, maxtext on TPUs)",
-            names="stacks",
-        ),
-    ]
+    stack: Annotated[str | Path | Mapping[str, Any] | None, STACK]
+    way: Annotated[str | Mapping[str, str] | None, WAY]
     attention_kernel: Annotated[
         str | None,
         Option(
@@ -389,23 +394,26 @@ def read_recipe(
     """The recipe in words; what is not given is as the software has it. Raises BadInput."""
     from lockstep.layout import Recipe
     from lockstep.planner.software import usual_stack
+    from lockstep.verbs.words.stack_file import read_stack
 
     given = {name: value for name, value in words.items() if value is not None}
     fields: Json = {
         field.name: field.read(given[name], f"--{name.replace('_', '-')}")
-        for name, field in _fields().items()
+        for name, field in fields_of_words().items()
         if name in given
     }
-    software = given.get("stack")
-    if software is None:
-        software, why = usual_stack(model, machine.device.vendor)
-        notes = (*notes, *why)
-    return Recipe.by(software, seq=seq, batch=batch, dtype=_dtype(machine, given.get("dtype")), notes=notes, **fields)
+    named, why = (given["stack"], ()) if "stack" in given else usual_stack(model, machine.device.vendor)
+    software = read_stack(named, given.get("way"))
+    dtype, notes = _dtype(machine, given.get("dtype")), (*notes, *why)
+    return Recipe.by(
+        software.name if software.said == software.name else software,
+        seq=seq, batch=batch, dtype=dtype, notes=notes, **fields,
+    )  # fmt: skip
 
 
 @cache
-def _fields() -> dict[str, Field]:
-    """By word; `dtype` is read with the device."""
+def fields_of_words() -> dict[str, Field]:
+    """Fields of the recipe by the word that sets each; `dtype` is read with the device."""
     kinds = annotated(RecipeWords).items()
     return {name: one for name, kind in kinds for one in kind.__metadata__ if isinstance(one, Field)}
 
