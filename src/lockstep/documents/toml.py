@@ -13,7 +13,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 
-from lockstep.documents import MAX_DEPTH, MAX_ITEMS, MAX_YAML_B, Document, Locate
+from lockstep.documents import MAX_DEPTH, MAX_ITEMS, MAX_YAML_B, Document, Key, Locate
 from lockstep.documents.files import File, read_text
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json
@@ -43,7 +43,14 @@ def parse_toml(text: str, file: str) -> tuple[Document, Locate]:
     for word, value in words.items():
         if isinstance(value, float) and not abs(value) < float("inf"):
             raise BadInput(f"{word} is not a finite number", file)
-    return data, Locate(file, {tuple(word.split(".")): line for word, line in _lines(text)})
+    lines: dict[tuple[Key, ...], int] = {}
+    for word, line in _lines(text):
+        path = tuple(word.split("."))
+        for length in range(1, len(path)):
+            # [a.b] is where a stands too, unless that had a line before.
+            lines.setdefault(path[:length], line)
+        lines[path] = line
+    return data, Locate(file, lines)
 
 
 def flat(data: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:

@@ -144,8 +144,8 @@ def _changed(software: Stack) -> Iterator[str]:
         if one.kind == "way":
             yield f"{one.name} runs as {one.b.name!r}, not as {base.name}'s own {one.a.name!r}"
         else:
-            usual = "that of any" if one.a is None else plain(one.a)
-            yield f"{one.name} is {plain(one.b)}, not {usual} as {base.name} has it"
+            usual = f"which {base.name} leaves alone" if one.a is None else f"not {plain(one.a)} as {base.name} has it"
+            yield f"{one.name} is {plain(one.b)}, {usual}"
 
 
 def _supported(job: Job, cluster: Cluster) -> str:
