@@ -205,9 +205,7 @@ def test_a_file_is_called_by_its_name_unless_it_says_another(tmp_path: Path) -> 
         read_stack(written(tmp_path, GOOD, "nemo-25.toml"))
 
 
-def test_a_name_of_the_catalog_goes_before_a_file_of_that_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_of_the_catalog_goes_before_a_file_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, GOOD, "torchtitan")
     monkeypatch.chdir(tmp_path)
     assert read_stack("torchtitan") is stack("torchtitan")

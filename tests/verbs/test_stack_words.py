@@ -155,6 +155,7 @@ def test_a_change_of_a_run_may_be_a_file_or_a_way(file: Path) -> None:
     changed = {one["setting"]: (one["a"], one["b"]) for one in found.changed}
     assert changed["stack"] == ("torchtitan", "mine")
     assert changed["gate"] == ("apart", "mine")
+    assert found.in_common, "the file is like torchtitan, whose errors cancel"
     way = lockstep.compare("llama3-8b", "way=norm=written", MACHINE, stack="torchtitan", tp=2, micro_batch=1, **RUN)
     assert way.in_common
     assert [one["setting"] for one in way.changed] == ["norm"]

@@ -3,8 +3,8 @@
     data, locate = read_toml(path)            # or parse_toml(text, file)
     locate("gate", "mine", "forward")         # "mine.toml:7"
 
-Refused, as one `BadInput` "file:line: message": what is not TOML, numbers that are not finite, files too large or nested
-too deep.
+Refused, as one `BadInput` "file:line: message": what is not TOML, numbers that are not finite, files too large or
+nested too deep.
 """
 
 from __future__ import annotations

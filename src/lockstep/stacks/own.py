@@ -101,7 +101,7 @@ def _several(name: str, value: object) -> tuple[str, ...]:
     for one in value:
         # A kernel may be one that is run on the devices of some curve alone, kernel@curve.
         if name == "vendors" or "@" in one:
-            _known(f"name in {name}", one, [known for known in dict.fromkeys(every)], name)
+            _known(f"name in {name}", one, list(dict.fromkeys(every)), name)
         else:
             _known("attention kernel", one, ATTENTION_KERNELS, name)
     return tuple(value)

@@ -45,9 +45,7 @@ COMPILED = ("inductor", "xla")
 """Compilers whose kernels a stack may run (`Stack.kernels`)."""
 OF_VENDOR = {"google": "maxtext"}
 """Stacks of devices that the default does not run on."""
-OWN = (
-    "name software release vendors attention elementwise_factor kernels launch_s recompute_host_s step_s source date"
-)
+OWN = "name software release vendors attention elementwise_factor kernels launch_s recompute_host_s step_s source date"
 """Fields that the file of a user's own stack may have, beside tables."""
 
 

@@ -134,7 +134,8 @@ def read_ways(entries: Mapping[str, Any], known: Mapping[str, Mapping[str, Way]]
         while waiting:
             ready = [name for name, entry in waiting.items() if str(entry.get("else")) not in waiting]
             if not ready:
-                raise BadInput(f"{slot}: {', '.join(waiting)} refer to one another by else", f"{slot}.{[*waiting][0]}")
+                place = f"{slot}.{next(iter(waiting))}"
+                raise BadInput(f"{slot}: {', '.join(waiting)} refer to one another by else", place)
             for name in ready:
                 found.setdefault(slot, {})[name] = _way(slot, name, waiting.pop(name), found.get(slot, {}))
         found[slot] = {name: found[slot][name] for name in [*known.get(slot, {}), *named]}

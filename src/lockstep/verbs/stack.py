@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from lockstep.errors import BadInput
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.option import Argument
-from lockstep.verbs.words.stack_file import read_stack
+from lockstep.verbs.words.stack_file import AT_STACK, Given, read_stack
 
 if TYPE_CHECKING:
     from lockstep.stacks import Difference, Stack
@@ -36,12 +37,13 @@ def _whole(one: Stack) -> Json:
 
 @strict
 def stack(
-    a: Annotated[
+    name: Annotated[
         str | Path | Mapping[str, Any] | None,
-        Argument("A", "Training software: a name of the catalog, or a TOML file; all are listed when omitted.", "stacks"),
+        Argument("NAME", "Training software of the catalog, or a TOML file of your own; all when omitted.", "stacks"),
     ] = None,
-    b: Annotated[
-        str | Path | Mapping[str, Any] | None, Argument("B", "The software to compare with A, named likewise.", "stacks")
+    other: Annotated[
+        str | Path | Mapping[str, Any] | None,
+        Argument("OTHER", "The software to compare it with, or a TOML file.", "stacks"),
     ] = None,
 ) -> Stacks:
     """The ways, habits, switches and times of software with their sources, or those in which two differ.
@@ -50,5 +52,14 @@ def stack(
     """
     from lockstep.stacks import differences, stacks
 
-    found = tuple(read_stack(one) for one in (a, b) if one is not None)
+    given = {"NAME": name, "OTHER": other}
+    found = tuple(_read(one, where) for where, one in given.items() if one is not None)
     return Stacks(found or tuple(stacks().values()), differences(*found) if len(found) == 2 else None)
+
+
+def _read(given: Given, where: str) -> Stack:
+    """The software; errors about no line of a file are about the argument."""
+    try:
+        return read_stack(given)
+    except BadInput as error:
+        raise BadInput(error.message, where if error.where == AT_STACK else error.where) from None

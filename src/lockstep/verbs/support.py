@@ -13,8 +13,7 @@ from lockstep.types.plain import Json, plain
 from lockstep.types.shown import Shown
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.option import Argument, Option
-from lockstep.verbs.words.recipe import WAY
-from lockstep.verbs.words.stack_file import read_stack
+from lockstep.verbs.words.stack_file import WAY, read_stack
 
 if TYPE_CHECKING:
     from lockstep.planner.support import Support
@@ -44,7 +43,9 @@ def support(
     *,
     stack: Annotated[
         str | Path | Mapping[str, Any] | None,
-        Option("NAME", "A training software of the catalog, or a TOML file of your own. (default: all)", names="stacks"),
+        Option(
+            "NAME", "A training software of the catalog, or a TOML file of your own. (default: all)", names="stacks"
+        ),
     ] = None,
     way: Annotated[str | Mapping[str, str] | None, WAY] = None,
 ) -> Matrix:

@@ -29,7 +29,9 @@ def render(found: Stacks, out: Console) -> None:
         _one(found.stacks[0], out)
     else:
         out.print(f"{len(found.stacks)} stacks; lockstep stack NAME shows one, two names their differences")
-        rows = ((one.name, ", ".join(one.vendors), one.kernels, f"{one.software}, {one.release}") for one in found.stacks)
+        rows = (
+            (one.name, ", ".join(one.vendors), one.kernels, f"{one.software}, {one.release}") for one in found.stacks
+        )
         indented(out, table([("name", "left"), ("runs on", "line"), ("kernels", "left"), ("software", "line")], rows))
 
 
@@ -102,7 +104,7 @@ COMMAND = Command(
         "lockstep stack",
         "lockstep stack torchtitan",
         "lockstep stack torchtitan hf-trainer",
-        "lockstep stack torchtitan examples/my-stack.toml --json",
+        "lockstep stack megatron-te nemo-25 --json",
     ),
     more="A layer's kernels between its matrix products are slots; a way says how software runs one. "
     "lockstep stacks is the same command.",

@@ -13,6 +13,7 @@ from lockstep.types.plain import Json
 from lockstep.units import parse_count, parse_frac, parse_integer
 from lockstep.verbs.words.option import Option, Switch, annotated
 from lockstep.verbs.words.quantity import Quantity, Size
+from lockstep.verbs.words.stack_file import STACK, WAY, read_stack
 
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
@@ -22,19 +23,6 @@ if TYPE_CHECKING:
 MOST_B = 8.0
 """Bytes of the widest number, fp64."""
 MOST_STEPS = 10**9
-
-
-STACK = Option(
-    "NAME",
-    "Training software: its switches, attention kernel and time on the host; or a TOML file of your own. Options "
-    "given beside it override its switches. (default: megatron-te, deepspeed for models that it does not train, "
-    "maxtext on TPUs)",
-    names="stacks",
-)
-WAY = Option(
-    "SLOT=WAY,...",
-    "Ways in which the software runs slots of a layer, instead of its own: norm=one,gate=halves. See lockstep stack.",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,7 +382,6 @@ def read_recipe(
     """The recipe in words; what is not given is as the software has it. Raises BadInput."""
     from lockstep.layout import Recipe
     from lockstep.planner.software import usual_stack
-    from lockstep.verbs.words.stack_file import read_stack
 
     given = {name: value for name, value in words.items() if value is not None}
     fields: Json = {

@@ -17,13 +17,25 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput, UnknownName, located
 from lockstep.types.plain import Json, plain
+from lockstep.verbs.words.option import Option
 
 if TYPE_CHECKING:
     from lockstep.documents import Locate
     from lockstep.stacks import Stack
     from lockstep.verbs.words.kinds import Kind
 
-STACK, WAY = "--stack", "--way"
+STACK = Option(
+    "NAME",
+    "Training software: its switches, attention kernel and time on the host; or a TOML file of your own. Options "
+    "given beside it override its switches. (default: megatron-te, deepspeed for models that it does not train, "
+    "maxtext on TPUs)",
+    names="stacks",
+)
+WAY = Option(
+    "SLOT=WAY,...",
+    "Ways in which the software runs slots of a layer, instead of its own: norm=one,gate=halves. See lockstep stack.",
+)
+AT_STACK, AT_WAY = "--stack", "--way"
 ENDING = ".toml"
 SOURCE = "a file of one's own"
 Given = str | Path | Mapping[str, Any]
@@ -46,8 +58,8 @@ def read_stack(given: Given, way: str | Mapping[str, str] | None = None) -> Stac
     for slot, name in read_way(way).items():
         if slot not in software.ways:
             why = "--cross-entropy says how a loss is computed" if slot == "loss" else None
-            raise UnknownName("slot of a layer", slot, software.ways, WAY, why=why)
-        with located(WAY):
+            raise UnknownName("slot of a layer", slot, software.ways, AT_WAY, why=why)
+        with located(AT_WAY):
             software = software.having(**{slot: name})
     return software
 
@@ -59,9 +71,9 @@ def read_way(way: str | Mapping[str, str] | None) -> dict[str, str]:
     pairs = [part.strip().partition("=") for part in way.split(",")]
     found = {slot.strip(): name.strip() for slot, _, name in pairs}
     if not all(slot and name for slot, name in found.items()):
-        raise BadInput(f"{way[:60]!r} must be written SLOT=WAY, such as norm=split,gate=halves", WAY)
+        raise BadInput(f"{way[:60]!r} must be written SLOT=WAY, such as norm=split,gate=halves", AT_WAY)
     if len(found) < len(pairs):
-        raise BadInput(f"{way[:60]!r} says twice how one slot is run", WAY)
+        raise BadInput(f"{way[:60]!r} says twice how one slot is run", AT_WAY)
     return found
 
 
@@ -103,7 +115,7 @@ def _described(given: Mapping[str, Any], locate: Locate | None = None) -> Stack:
         Recipe.by(found, seq=1, batch=2)  # Raises BadInput for words that options do not have.
     except BadInput as error:
         place = _place(error.where or "")
-        raise BadInput(error.message, STACK if locate is None else locate(*place)) from None
+        raise BadInput(error.message, AT_STACK if locate is None else locate(*place)) from None
     return found
 
 
