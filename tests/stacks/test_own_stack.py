@@ -1,4 +1,4 @@
-"""A user's own software: what its file says reaches time and memory as a hand computation says, and nothing else does."""
+"""A user's own software: what its file says changes time and memory as computed by hand, and is refused at its line."""
 
 from __future__ import annotations
 

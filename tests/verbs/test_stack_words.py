@@ -1,4 +1,4 @@
-"""`stack` takes a file and `way` other ways on every verb that has them, and what keeps a question keeps what they say."""
+"""`stack` takes a file and `way` other ways on every verb that has them; what keeps a question keeps their contents."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_both_words_are_taken_by_the_same_verbs() -> None:
     assert {"plan", "estimate", "campaign", "compare", "report", "export", "support"} <= set(TAKING)
-    assert TAKING == [verb for verb in VERBS if "way" in keywords(getattr(lockstep, verb))]
+    assert [verb for verb in VERBS if "way" in keywords(getattr(lockstep, verb))] == TAKING
 
 
 @pytest.mark.parametrize("verb", TAKING)
@@ -90,8 +90,12 @@ def test_a_file_is_named_and_what_it_changes_is_said(file: Path) -> None:
     answer = found.to_dict()
     assert (answer["stack"], answer["support"]) == ("mine", "extrapolated")
     said = "\n".join(answer["assumptions"])
-    for sentence in ("mine is like torchtitan (a file of one's own)", "gate runs as 'mine', not as torchtitan's own",
-                     "repeated_heads is False, not True", "mfu_convention is causal, which torchtitan leaves alone"):  # fmt: skip
+    for sentence in (
+        "mine is like torchtitan (a file of one's own)",
+        "gate runs as 'mine', not as torchtitan's own",
+        "repeated_heads is False, not True",
+        "mfu_convention is causal, which torchtitan leaves alone",
+    ):
         assert sentence in said
 
 

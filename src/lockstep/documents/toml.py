@@ -44,12 +44,12 @@ def parse_toml(text: str, file: str) -> tuple[Document, Locate]:
         if isinstance(value, float) and not abs(value) < float("inf"):
             raise BadInput(f"{word} is not a finite number", file)
     lines: dict[tuple[Key, ...], int] = {}
-    for word, line in _lines(text):
+    for word, number in _lines(text):
         path = tuple(word.split("."))
         for length in range(1, len(path)):
             # [a.b] is where a stands too, unless that had a line before.
-            lines.setdefault(path[:length], line)
-        lines[path] = line
+            lines.setdefault(path[:length], number)
+        lines[path] = number
     return data, Locate(file, lines)
 
 

@@ -132,5 +132,5 @@ def _habits(base: Habits, given: Json) -> Habits:
             wanted = "true or false" if types[name] is bool else "a word"
             raise BadInput(f"the habit {name} must be {wanted}, got {shown(value)}", where)
         with located(where):
-            base = replace(base, **{name: value})
-    return base
+            Habits(**{name: value})
+    return replace(base, **given)
