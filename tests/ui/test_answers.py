@@ -162,8 +162,8 @@ def test_the_layout_shown_is_the_plans(more: dict[str, str], client: Client) -> 
 
 SAFE = {
     "", "A", "B", "C", "D", "E", "F", "FRAC", "G", "ID", "K", "KIND", "KIND=NAME,...", "L", "LAW", "LEVEL", "M",
-    "MODEL", "N", "N,N,...", "N-N", "N=FILE,...", "NAME", "O", "P", "R", "S", "SLOT=WAY,...", "SOFTWARE", "T", "TEXT", "TIME", "V", "W",
-    "W=N,...", "WHAT", "WORD,...", "X", "Z",
+    "MODEL", "N", "N,N,...", "N-N", "N=FILE,...", "NAME", "O", "P", "R", "S", "SLOT=WAY,...", "SOFTWARE", "T", "TEXT",
+    "TIME", "V", "W", "W=N,...", "WHAT", "WORD,...", "X", "Z",
 }  # fmt: skip
 """What a word of an address may stand for: no file that is opened, no folder, no other machine. Edit it on purpose.
 

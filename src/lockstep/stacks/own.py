@@ -124,11 +124,11 @@ def _rows(rows: Json) -> Json:
 
 
 def _habits(base: Habits, given: Json) -> Habits:
-    types = {one.name: type(one.default) for one in fields(Habits)}
+    types: dict[str, type[Any]] = {one.name: type(one.default) for one in fields(Habits)}
     for name, value in given.items():
         where = f"habits.{name}"
         _known("habit of a software", name, [*types], where)
-        if type(value) is not types[name]:
+        if not isinstance(value, types[name]):
             wanted = "true or false" if types[name] is bool else "a word"
             raise BadInput(f"the habit {name} must be {wanted}, got {shown(value)}", where)
         with located(where):
