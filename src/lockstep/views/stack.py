@@ -29,10 +29,8 @@ def render(found: Stacks, out: Console) -> None:
         _one(found.stacks[0], out)
     else:
         out.print(f"{len(found.stacks)} stacks; lockstep stack NAME shows one, two names their differences")
-        rows = (
-            (one.name, ", ".join(one.vendors), one.kernels, f"{one.software}, {one.release}") for one in found.stacks
-        )
-        indented(out, table([("name", "left"), ("runs on", "line"), ("kernels", "left"), ("software", "line")], rows))
+        rows = ((one.name, one.kernels, f"{one.software}, {one.release}") for one in found.stacks)
+        indented(out, table([("name", "left"), ("kernels", "left"), ("software", "line")], rows))
 
 
 def _one(stack: Stack, out: Console) -> None:
