@@ -41,6 +41,8 @@ from lockstep.workload import (
 )
 
 _NOTHING_B: Number = 0.0
+WRITTEN = ("written", "autocast")
+"""Ways of an activation function that keep what its operations read."""
 
 
 def by_stored(held: Counter[LayerKind]) -> Counter[LayerKind]:
@@ -80,7 +82,7 @@ def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None, norm
         repeated_heads=repeats_heads(recipe),
         wide_base=wide_base(recipe, grid, norm),
         written_scores=recipe.software.ways["scores"].name == "written",
-        written_activation=recipe.software.ways["activation"].name != "one",
+        written_activation=recipe.software.ways["activation"].name in WRITTEN,
         autocast=recipe.habits.autocast,
         fused_elementwise=recipe.fused_elementwise,
     )
