@@ -15,8 +15,6 @@ import pytest
 from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.copies import ALONE, HEADS, TAKES, copied_heads, copied_sums, returned_s
-from lockstep.kernels.permutation import CUT_GATE
-from lockstep.kernels.permutation import JOINED as JOINED_HALVES
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.slots import slot_work
 from lockstep.kernels.sums import tensors
@@ -30,7 +28,7 @@ from .test_passes import HALF_B, Moved  # noqa: E402
 
 SEQ, NUMBER, HEAD = 64, 4, 32
 WIDTH = NUMBER * HEAD
-JOINED = 6.0
+JOINED, JOINED_HALVES = 6.0, 4.0
 """Passes of one width that join the gradients of queries, keys and values, which the projections count."""
 ROTATED_FRAC = 0.25
 
@@ -188,5 +186,5 @@ def test_a_gate_over_halves_joins_their_gradients() -> None:
     assert (there.size_B / each_B, back.size_B / each_B) == (whole[0], whole[1] + JOINED_HALVES)
     pass_s = float(shard.clock.operations(each_B).stream_s)
     passes = [float(one.stream_s) / pass_s for one in (cut.forward, cut.backward)]
-    assert passes == pytest.approx([5.0 + CUT_GATE[0], 9.0 + CUT_GATE[1] + JOINED_HALVES])
+    assert passes == pytest.approx(counted("gate", "halves")[:2])
     assert float(cut.backward.kernels) == whole[3] + 1

@@ -69,7 +69,7 @@ def test_experts_in_turn_launch_for_each_of_them() -> None:
 
 
 def test_a_permutation_that_does_not_exist_is_named() -> None:
-    with pytest.raises(UnknownName, match="permutation of tokens 'torchtitans'; did you mean torchtitan"):
+    with pytest.raises(UnknownName, match="way to run permutation 'torchtitans'; did you mean torchtitan"):
         recipe_by(seq=1, batch=1, permutation="torchtitans")
 
 
@@ -125,5 +125,5 @@ def test_products_in_pieces_take_longer_only_where_ranks_share_them() -> None:
 
 
 def test_stacks_of_pytorch_permute_as_their_code_does() -> None:
-    found = {name: stack(name).habits.permutation for name in ("torchtitan", "hf-trainer", "nemo-25")}
+    found = {name: stack(name).ways["permutation"].name for name in ("torchtitan", "hf-trainer", "nemo-25")}
     assert found == {"torchtitan": "torchtitan", "hf-trainer": "transformers-4", "nemo-25": "fused"}

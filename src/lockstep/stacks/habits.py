@@ -12,7 +12,6 @@ from lockstep.errors import UnknownName
 from lockstep.types.plain import Json
 
 COPIES = ("none", "gpt-neox", "nanotron", "dtensor")
-PERMUTATIONS = ("fused", "megatron", "torchtitan", "transformers-5", "transformers-4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +60,6 @@ class Habits:
     """The product that ends a layer is not computed again (XLA; PyTorch's checkpointing without re-entry since 2.1)."""
     paired_sends: bool = True
     """What a stage sends to a neighbour and receives from it travel together, not in turns (DeepSpeed's engine)."""
-    permutation: str = "fused"
-    """Whose code brings rows of tokens to their experts and back (`kernels/permutation.py`)."""
     grouped_experts: bool = True
     """The products of a rank's experts are one kernel, not one for each (as in Transformer Engine's GroupedLinear)."""
     sliced_experts: bool = False
@@ -73,10 +70,7 @@ class Habits:
     """The host waits for every kernel before it launches the next (CUDA_LAUNCH_BLOCKING=1): nothing hides its time."""
 
     def __post_init__(self) -> None:
-        for what, said, words in (
-            ("copies between kernels", self.copies, COPIES),
-            ("permutation of tokens", self.permutation, PERMUTATIONS),
-        ):
+        for what, said, words in (("copies between kernels", self.copies, COPIES),):
             if said not in words:
                 raise UnknownName(what, str(said), words)
 

@@ -1,8 +1,7 @@
 """What feed-forward blocks keep for the backward pass, and what gradients inside them hold, as rows (`piece.py`).
 
-Experts in PyTorch's operations (`Piece.permutation`) keep outputs that one kernel of Transformer Engine does not: the
-routing weights that multiply them want gradients. torchtitan's code converts them to fp32 for that, transformers 4 adds
-them up by index_add, which keeps what it adds; Inductor writes torchtitan's once, in half precision.
+Experts in PyTorch's operations keep outputs that one kernel of Transformer Engine does not (`Piece.expert_outputs`):
+the routing weights that multiply them want gradients.
 """
 
 from __future__ import annotations
@@ -13,11 +12,6 @@ from lockstep.workload.architecture import Experts, Mlp, Transformer
 from lockstep.workload.graph import Modules
 from lockstep.workload.kind import LayerKind
 from lockstep.workload.piece import FP32_B, SELECTIVE, Piece, Row, Spread
-
-KEPT_TWICE = ("torchtitan", "transformers-4")
-"""Whose experts' outputs wait in fp32, or before and after routing weights multiply them (index_add keeps these)."""
-WEIGHED_B = 3.0 * FP32_B
-"""Of a number in torchtitan's rows, while routing weights' gradients are made: its gradient, and that times both."""
 
 
 def _inner(gated: bool, activation: str, fused: bool) -> tuple[str, ...]:
@@ -58,9 +52,8 @@ def expert_rows(model: Transformer, experts: Experts, piece: Piece, made: Module
     yield Row("router probabilities", experts.experts * FP32_B, "sequence")
     yield Row("expert input", experts.top_k * model.hidden * piece.input_B, "rows")
     yield from _inside(experts, piece, made, "expert", experts.top_k * experts.ffn, "inner")
-    if not piece.fused_elementwise or piece.permutation != "fused":
-        wider = 2.0 if piece.permutation in KEPT_TWICE and not piece.fused_elementwise else 1.0
-        yield Row("expert output", wider * experts.top_k * model.hidden * piece.element_B, "rows")
+    if piece.expert_outputs:
+        yield Row("expert output", piece.expert_outputs * experts.top_k * model.hidden * piece.element_B, "rows")
     elif not experts.gated and experts.activation != "relu2":
         # Routing weights multiply it, in one kernel with gated SiLU or squared ReLU alone (Megatron Core 0.14, mlp.py).
         activated_B = experts.top_k * experts.ffn * piece.element_B
@@ -78,8 +71,11 @@ def block_gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterat
         return
     wide = 2 if inner.gated else 1
     if isinstance(inner, Experts):
-        inside_B, rows_B = wide * inner.top_k * inner.ffn * piece.element_B, inner.top_k * model.hidden * WEIGHED_B
-        if piece.permutation == "torchtitan" and not piece.fused_elementwise and rows_B > inside_B:
+        inside_B, rows_B = (
+            wide * inner.top_k * inner.ffn * piece.element_B,
+            inner.top_k * model.hidden * piece.weighed_B,
+        )
+        if rows_B > inside_B:
             yield Row("expert output gradients", rows_B, "rows")
         else:
             yield Row("expert gradients", inside_B, "inner")
