@@ -92,7 +92,7 @@ def test_dtensor_joins_what_ranks_gather_and_takes_apart_what_they_reduce() -> N
     for split, wanted in ((True, 8.0), (False, 0.0)):
         layout = Layout(tp=8, sequence_parallel=split)
         made, none = (
-            layer_work(shard("llama3-8b", "torchtitan", layout, copies=whose), DENSE) for whose in ("dtensor", "none")
+            layer_work(shard("llama3-8b", "torchtitan", layout, distributed_tensors=on), DENSE) for on in (True, False)
         )
         unit_s = float(shard().clock.stream(2.0 * 4096 * 4096).stream_s)
         for way in ("forward", "backward"):

@@ -19,7 +19,7 @@ from lockstep.kernels.adapters import adapter_work, restored_work
 from lockstep.kernels.attention import attention_core
 from lockstep.kernels.autocast import autocast_work
 from lockstep.kernels.clock import Work
-from lockstep.kernels.copies import copied_sums, joined_sequences
+from lockstep.kernels.copies import joined_sequences
 from lockstep.kernels.image import image_head_work, modulation_work, patch_work
 from lockstep.kernels.loss import loss_work
 from lockstep.kernels.norms import final_norm_work
@@ -127,7 +127,7 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
 def residual_and_norms(shard: Shard, kind: LayerKind = DENSE) -> Passes:
     """A norm and a residual addition for each block, with dropout where there is such, and the biases' gradients."""
     recipe, elements = shard.recipe, shard.loose_tokens * shard.model.hidden
-    parts = copied_sums(shard) + autocast_work(shard)
+    parts = autocast_work(shard)
     if recipe.dropout:
         parts += shard.elementwise(elements, 1.0, 4.0, kernels=0 if recipe.fused_elementwise else 2)
         if recipe.fused_elementwise:

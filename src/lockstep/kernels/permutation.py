@@ -28,8 +28,7 @@ def permuted(shard: Shard, moe: Experts) -> Passes:
     found, parts = way_work(clock, chosen, stream * moe.top_k), chosen.parts
     if "sorted" in parts:
         several = (local > 1) & (shard.grid.ep > 1)
-        more = way_work(clock, parts["sorted"], stream * moe.top_k)
-        found += Passes(more.forward.when(several), more.backward.when(several))
+        found += way_work(clock, parts["sorted"], stream * moe.top_k).when(several)
     if "gate" in parts:
         found += way_work(clock, parts["gate"], shard.expert_rows * moe.ffn / shard.grid.expert_tp)
     if "each" in parts:

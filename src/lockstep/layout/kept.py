@@ -115,7 +115,7 @@ def activations_B(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKin
     kept, layer_B = _kept(model, recipe, one, grid, held, (first, modules))
     if recipe.cp_kind != "ring" and np.any(grid.cp > 1):
         layer_B = layer_B + held_B(recipe.cp_kind, grid.cp, context_blocks(model, one))
-    across = across_ranks(recipe.loss_kind, recipe.habits.copies)
+    across = across_ranks(recipe.loss_kind, recipe.habits.distributed_tensors)
     logit_B, loss_B = np.where(grid.tp > 1, LOSS_B[across], LOSS_B[recipe.loss_kind]), _NOTHING_B
     if recipe.spreads(grid.stages):
         # Logits of other micro-batches wait while a layer is in its backward pass.

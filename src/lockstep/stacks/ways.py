@@ -37,6 +37,9 @@ are trained, torch.autocast, elementwise kernels of their own. Of software: Pyth
 RATES = ("library", "torch", "loss", "bytes")
 KEYS = ("when", "else", "rate", "forward", "backward", "slow", "takes", "kernels", "source")
 PARTS = {
+    "keys": "keys and values, beside queries",
+    "queries_together": "queries of several sequences",
+    "keys_together": "keys and values of several sequences",
     "sorted": "rows of several experts that come from other ranks",
     "gate": "numbers between an expert's products",
     "each": "all tokens of a rank, once for each of its experts",
