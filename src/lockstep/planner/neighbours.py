@@ -142,8 +142,17 @@ def neighbours(
     named_rate = 0.0
     for pair, rate in _resized(job, cluster, batch_frac, quick, own)[:MOST_PARTS] if resizes else ():
         if rate > (1 + WORTH_FRAC / 2) * named_rate and (more := _planned(job, cluster, own, [pair], planned)):
-            found, named_rate = found + more, rate
+            named_rate = rate
+            found += [one for one in more if not any(_beats(other, one) for other in found)]
     return tuple(found)
+
+
+def _beats(one: Neighbour, other: Neighbour) -> bool:
+    """Whether one that is named already trains more than another, altogether and per device."""
+    (more, each), (less, fewer) = ((of.tokens_per_s_frac, of.per_device_frac) for of in (one, other))
+    if more is None or each is None or less is None or fewer is None:
+        return False
+    return more > less and each > fewer
 
 
 def _planned(
