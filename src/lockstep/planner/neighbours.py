@@ -36,6 +36,8 @@ NEAR_FRAC = 0.05
 NEAR_TOKENS_FRAC = 1 / 6
 """Of a batch given in tokens: beyond what rounding moves two neighbours apart, a sixteenth up and one down."""
 WORTH_FRAC = 0.08
+SPARE_FRAC = 0.02
+"""Share of the devices that are worth naming when they are spared."""
 FASTER_FRAC = 0.03
 """Fewer devices are named where they train this share more tokens altogether."""
 MOST_BATCHES, MOST_PARTS, LEAST_FRAC = 4, 4, 0.85
@@ -148,7 +150,11 @@ def neighbours(
 
 
 def _beats(one: Neighbour, other: Neighbour) -> bool:
-    """Whether one that is named already trains more than another, altogether and per device."""
+    """Whether one that is named already trains more than another, altogether and per device, and it spares next to no
+    devices.
+    """
+    if other.best.job.devices < (1 - SPARE_FRAC) * one.asked.devices:
+        return False
     (more, each), (less, fewer) = ((of.tokens_per_s_frac, of.per_device_frac) for of in (one, other))
     if more is None or each is None or less is None or fewer is None:
         return False
