@@ -36,7 +36,7 @@ NEAR_FRAC = 0.05
 NEAR_TOKENS_FRAC = 1 / 6
 """Of a batch given in tokens: beyond what rounding moves two neighbours apart, a sixteenth up and one down."""
 WORTH_FRAC = 0.08
-SPARE_FRAC = 0.02
+SPARE_FRAC = 0.01
 """Share of the devices that are worth naming when they are spared."""
 FASTER_FRAC = 0.03
 """Fewer devices are named where they train this share more tokens altogether."""
