@@ -140,7 +140,7 @@ WRONG = [
     ('gate = "mine"', 'gates = "mine"', 4, "did you mean gate"),
     ('gate = "mine"', 'gate = "mien"', 4, "did you mean mine"),
     ('gate = "mine"', "gate = 3", 4, "way to run gate"),
-    ('gate = "mine"', 'loss = "eager"', 4, "slot of a layer"),
+    ('gate = "mine"', 'loss = "eagr"', 4, "did you mean eager"),
     ('gate = "mine"', 'scores = "causal"', 4, "kernel, written"),
     ('copies = "none"', 'copys = "none"', 6, "did you mean copies"),
     ('copies = "none"', 'copies = "dtensr"', 6, "did you mean dtensor"),

@@ -55,15 +55,15 @@ def own_stack(entry: Mapping[str, Any]) -> Stack:
     tables = {key: given.pop(key, {}) for key in TABLES}
     found = replace(base, **{name: _field(name, value) for name, value in given.items()}, rows=_rows(rows))
     for slot, name in tables["ways"].items():
-        if slot not in base.ways:
-            raise UnknownName("slot of a layer", slot, base.ways, f"ways.{slot}")
+        if slot not in base.slots:
+            raise UnknownName("slot of a layer", slot, base.slots, f"ways.{slot}")
         with located(f"ways.{slot}"):
             found = found.having(**{slot: name})
     timed = any(getattr(found, name) != getattr(base, name) for name in TIMES)
     return replace(
         found,
         habits=_habits(base.habits, tables["habits"]),
-        switches={**base.switches, **tables["switches"]},
+        switches={**found.switches, **tables["switches"]},
         kind="user" if timed else base.kind,
     )
 
