@@ -99,7 +99,8 @@ class Stack:
     def having(self, **changes: Any) -> Stack:
         """This software with other ways to run a slot, by the slot's name, or other habits.
 
-        The way of the loss is a switch, as --cross-entropy sets it. Raises UnknownName for a name that is neither, or a value that it does not have.
+        The way of the loss is a switch, as --cross-entropy sets it. Raises UnknownName for a name that is neither, or a
+        value that it does not have.
         """
         known, switches = dict(self.known_ways), self.switches
         if LOSS in changes:
