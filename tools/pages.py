@@ -30,9 +30,10 @@ from console_blocks import FENCE, PAGES, ROOT, SURROUNDINGS, Session, compared, 
 
 def validation_page() -> str:
     """Predictions against the published tables."""
-    from lockstep.validation.document import lines
+    from lockstep.validation import validate
+    from lockstep.validation.document import page
 
-    return "\n".join(lines())
+    return page(validate())
 
 
 def case_studies_page() -> str:

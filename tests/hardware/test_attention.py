@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fit_scripts import fit_script
 from lockstep.hardware import AttentionKernel, efficiency
 from lockstep.stacks import stack
-from lockstep.validation import attention
 
+attention = fit_script("attention")
 KERNEL = AttentionKernel(0.6, 0.4, 500.0, 1000.0, 0.3, 0.5)
 
 

@@ -71,7 +71,7 @@ def test_numbers_texts_and_rows_of_a_file_come_back() -> None:
     entry: dict[str, Any] = {
         "like": "megatron-te", "name": "mine", "software": "ours", "elementwise_factor": 1.5, "launch_s": 1e-5,
         "kernels": "torch", "attention": ["flash2", "cudnn@b200"], "vendors": ["AMD"], "step_s": 0, "date": "",
-        "source": "measured by us", "ways": {"gate": "mine", "norm": "split"}, "habits": {"copies": "dtensor"},
+        "source": "measured by us", "ways": {"gate": "mine", "norm": "split"}, "habits": {"distributed_tensors": True},
         "switches": {"gradient_B": 2, "recompute_modules": ["mlp", "layernorm"], "overlap_dp": False},
         "gate": {"mine": {**WAY, "when": ["unfused"], "else": "other"}, "other": WAY},
     }  # fmt: skip
@@ -110,7 +110,7 @@ launch_s = 2e-5
 [ways]
 gate = "mine"
 [habits]
-copies = "none"
+distributed_tensors = false
 [switches]
 overlap_tp = "none"
 [gate.mine]
@@ -142,9 +142,8 @@ WRONG = [
     ('gate = "mine"', "gate = 3", 4, "way to run gate"),
     ('gate = "mine"', 'loss = "eagr"', 4, "did you mean eager"),
     ('gate = "mine"', 'scores = "causal"', 4, "kernel, written"),
-    ('copies = "none"', 'copys = "none"', 6, "did you mean copies"),
-    ('copies = "none"', 'copies = "dtensr"', 6, "did you mean dtensor"),
-    ('copies = "none"', "working_copy = 1", 6, "must be true or false"),
+    ("distributed_tensors = false", "distributed_tensor = false", 6, "did you mean distributed_tensors"),
+    ("distributed_tensors = false", "working_copy = 1", 6, "must be true or false"),
     ('overlap_tp = "none"', 'overlap_tpp = "none"', 8, "did you mean overlap_tp"),
     ('overlap_tp = "none"', 'overlap_tp = "non"', 8, "did you mean none"),
     ('overlap_tp = "none"', "overlap_tp = 3", 8, "expected text"),

@@ -11,9 +11,9 @@ import pytest
 from lockstep.hardware import cluster
 from lockstep.kernels.adapters import KINDS, adapter_work, around
 from lockstep.kernels.clock import WIDENED, Clock
-from lockstep.kernels.feed_forward import activation
 from lockstep.kernels.layer import residual_and_norms
 from lockstep.kernels.shard import Shard
+from lockstep.kernels.slots import slot_work
 from lockstep.kernels.sums import input_sums
 from lockstep.kernels.wide import wide_work
 from lockstep.layout import Layout
@@ -169,7 +169,7 @@ def test_a_prepared_base_moves_what_torch_moves() -> None:
     shard = Shard(described, Layout().grid(), recipe, Clock.of(cluster("dgx-h100:1").device, recipe))
     adapters = read_training(words["train"]).adapters
     assert isinstance(adapters, Adapters)
-    found = residual_and_norms(shard) + activation(shard, FFN, TOKENS, 1, gated=True)
+    found = residual_and_norms(shard) + slot_work(shard, "gate", FFN * TOKENS)
     found += adapter_work(shard, adapters, DENSE) + wide_work(shard, DENSE)
     start = torch.zeros(TOKENS, WIDTH, requires_grad=True)
     with Streams() as there, torch.autocast("cpu", HALF):
@@ -246,7 +246,8 @@ def test_gradients_of_what_several_products_read_are_added() -> None:
         (recipe_by("hf-trainer", seq=TOKENS, batch=2, joint_qkv=True), Layout(), gate),
         (recipe_by("hf-trainer-5", seq=TOKENS, batch=2), Layout(), 0.0),
         (recipe_by("hf-trainer-5", seq=TOKENS, batch=2), Layout(dp=2, zero=3), passes),
-        (recipe_by("torchtitan", seq=TOKENS, batch=2), Layout(), 0.0),
+        # Compiled, each gradient beyond the first of a block is read once more, at the rate of the compiler's kernels.
+        (recipe_by("torchtitan", seq=TOKENS, batch=2), Layout(), 3 * 1.13 / 1.03),
     ):
         shard = Shard(described, layout.grid(), recipe, Clock.of(cluster("dgx-h100:1").device, recipe))
         per_pass_s = float(shard.clock.operations(2.0 * TOKENS * described.hidden).stream_s)

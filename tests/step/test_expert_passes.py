@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from lockstep.hardware import cluster
+from lockstep.kernels.attention import attention_core
 from lockstep.kernels.clock import OPERATIONS, Clock
-from lockstep.kernels.experts import BIASED, CLAMPED, clamped, experts
-from lockstep.kernels.layer import attention_core
-from lockstep.kernels.norms import rotary_work
+from lockstep.kernels.experts import BIASED, CLAMPED, clamped
+from lockstep.kernels.layer import expert_work
 from lockstep.kernels.shard import Passes, Shard
+from lockstep.kernels.slots import slot_work
 from lockstep.layout import Layout
 from lockstep.stacks import find_way
 from lockstep.validation.expert_layers import WEIGHTED
@@ -108,7 +109,7 @@ def beyond(more: Shard, less: Shard) -> tuple[float, float]:
     """Passes over the rows of the experts, by plain copies, that one rank makes more than the other."""
     rows = float(more.routed_tokens) * routed(more).top_k * more.model.hidden
     unit_s = float(more.clock.stream(2 * rows).stream_s)
-    both = [experts(one, routed(one)) for one in (more, less)]
+    both = [expert_work(one) for one in (more, less)]
     ways = [float(one.forward.stream_s) for one in both], [float(one.backward.stream_s) for one in both]
     return (ways[0][0] - ways[0][1]) / unit_s, (ways[1][0] - ways[1][1]) / unit_s
 
@@ -130,7 +131,8 @@ def test_biases_of_experts(count: int) -> None:
     assert (there.passes, back.passes) == (pytest.approx(BIASED[0], rel=0.01), pytest.approx(BIASED[1], rel=0.01))
     bare = Experts(experts=8 * count, top_k=4, ffn=HIDDEN)
     one = shard()
-    both = [experts(one, moe) for moe in (replace(bare, out_bias=True), bare)]
+    several = (replace(bare, out_bias=True), bare)
+    both = [expert_work(replace(one, model=replace(one.model, experts=moe))) for moe in several]
     clamps = clamped(one, replace(bare, out_bias=True))
     ways = [(float(one.forward.kernels), float(one.backward.kernels)) for one in (*both, clamps)]
     assert ways[0][0] - ways[1][0] - ways[2][0] == there.kernels
@@ -172,7 +174,7 @@ def test_slices_of_rows(count: int) -> None:
     there, back = measured(program)
     one, other = (shard(ep=8 // count, name="mixtral-8x7b", sliced_experts=sliced) for sliced in (True, False))
     assert beyond(one, other) == (pytest.approx(there.passes - 2), pytest.approx(back.passes - 2))
-    kernels = [experts(rank, routed(rank)) for rank in (one, other)]
+    kernels = [expert_work(rank) for rank in (one, other)]
     assert float(kernels[0].forward.kernels - kernels[1].forward.kernels) == there.kernels - count
     assert float(kernels[0].backward.kernels - kernels[1].backward.kernels) == back.kernels - count
 
@@ -215,7 +217,7 @@ def test_a_factor_on_sines_leaves_rotary_embedding_to_torch() -> None:
         one = shard(stack=stack)
         one = replace(one, model=replace(one.model, rotary=rotary))
         unit: Passes = one.operations(1e6, 1.0, 1.0)
-        return float(rotary_work(one, 1e6).forward.stream_s / unit.forward.stream_s)
+        return float(slot_work(one, "rotary", 1e6).forward.stream_s / unit.forward.stream_s)
 
     def kernel(stack: str) -> float:
         return counted("rotary", "one")[0] * shard(stack=stack).clock.stack.elementwise_factor / OPERATIONS

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from effort import share
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
-from lockstep.kernels.experts import experts as experts_work
+from lockstep.kernels.layer import expert_work
 from lockstep.kernels.shard import Shard
 from lockstep.layout import Job, Layout, Recipe, memory
 from lockstep.parallel.expert import route
@@ -141,7 +141,7 @@ def test_the_busiest_rank_computes_exchanges_and_keeps_more() -> None:
     flops = []
     for one in (even, skewed):
         shard = Shard(model("mixtral-8x7b"), LAYOUT.grid(), one.recipe, Clock(CLUSTER.device, "bf16"))  # type: ignore[arg-type]
-        flops.append(float(experts_work(shard, even.transformer.experts).forward.flops))
+        flops.append(float(expert_work(shard).forward.flops))
     router = 2.0 * 4096 * 4096 * 8
     assert flops[1] - router == pytest.approx(factor * (flops[0] - router), rel=1e-9)
     link, passes = CLUSTER.link_per_device(0), 32 * 4 * 4

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from effort import drawn
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
-from lockstep.kernels.experts import experts as experts_work
+from lockstep.kernels.layer import expert_work
 from lockstep.kernels.shard import Shard
 from lockstep.layout import Job, Layout, broken_by, check, layer_parameters
 from lockstep.layout.kept import piece
@@ -53,11 +53,10 @@ def test_all_ranks_together_compute_and_keep_the_same(asked: tuple[Job, Layout])
     job, layout = asked
     assert job.transformer
     assert job.transformer.experts
-    moe = job.transformer.experts
     shard = Shard(job.transformer, layout.grid(), job.recipe, Clock(CLUSTER.device, "bf16"))
     alone = Shard(job.transformer, Layout(dp=32).grid(), job.recipe, shard.clock)
     replicas = layout.dp / 32
-    each, whole = (experts_work(one, moe).forward.flops for one in (shard, alone))
+    each, whole = (expert_work(one).forward.flops for one in (shard, alone))
     assert float(each) == pytest.approx(float(whole) * replicas, rel=1e-9)
     kept, plain = (
         {one.name: float(one.size_B) for one in kept_tensors(job.transformer, piece(job.recipe, some.grid), EXPERTS)}
@@ -102,10 +101,9 @@ def test_grouped_products_pay_for_the_weights_of_every_local_expert() -> None:
     job = JOBS[1]
     assert job.transformer
     assert job.transformer.experts
-    clock, moe = Clock(CLUSTER.device, "bf16"), job.transformer.experts
+    clock = Clock(CLUSTER.device, "bf16")
     few, many = (
-        experts_work(Shard(job.transformer, Layout(dp=32, ep=ep).grid(), job.recipe, clock), moe).forward
-        for ep in (8, 1)
+        expert_work(Shard(job.transformer, Layout(dp=32, ep=ep).grid(), job.recipe, clock)).forward for ep in (8, 1)
     )
     assert float(few.flops) == float(many.flops)
     weights_B = 7 * 3 * 4096 * 14336 * 2.0

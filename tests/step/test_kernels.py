@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from lockstep.errors import UnknownName
 from lockstep.hardware import device
-from lockstep.kernels.experts import ROUTER, shared_experts
-from lockstep.kernels.experts import experts as experts_work
-from lockstep.kernels.feed_forward import feed_forward
-from lockstep.kernels.layer import attention_core, head_work, layer_work
+from lockstep.kernels.attention import attention_core
+from lockstep.kernels.experts import ROUTER
+from lockstep.kernels.layer import expert_work, head_work, layer_work
 from lockstep.kernels.shard import Shard
+from lockstep.kernels.slots import slot_work
 from lockstep.layout import Layout, Recipe
 from lockstep.stacks import stack
 from lockstep.step import Clock
@@ -141,13 +141,14 @@ def test_tokens_are_moved_to_their_experts_once_for_each_of_them(tp: int, split:
     """Two permutations read and write T k h elements each, in either direction; tp shares them only with sequences."""
     described, recipe = model("mixtral-8x7b"), recipe_by(seq=4096, batch=64)
     grid = Layout(tp=tp, ep=4, dp=4, sequence_parallel=split).grid()
-    shard, moe = Shard(described, grid, recipe, Clock(H100, "bf16")), described.experts
+    shard = Shard(described, grid, recipe, Clock(H100, "bf16"))
     tokens = 4096 / (tp if split else 1)
-    rest = shard.product(tokens, 8, 4096) + feed_forward(shard, 14336 / tp, 4096 * 2 / 2, 2, gated=True)
-    rest += shared_experts(shard, moe)
+    rows, width = 4096 * 2 / 2, 14336 / tp
+    rest = shard.product(tokens, 8, 4096) + slot_work(shard, "gate", 2 * rows * width)
+    rest += shard.product(rows, 2 * width, 4096, 2) + shard.product(rows, 4096, width, 2)
     factor = stack("megatron-te").elementwise_factor
     moved_s = factor * 4 * tokens * 2 * 4096 * 2.0 / (H100.memory_bandwidth_Bps * H100.efficiency.stream_frac)
-    found = experts_work(shard, moe)
+    found = expert_work(shard)
     sides = (found.forward, rest.forward), (found.backward, rest.backward)
     for (whole, part), routed in zip(sides, ROUTER, strict=True):
         assert float(whole.device_s - part.device_s) == pytest.approx(moved_s, rel=1e-9)

@@ -14,13 +14,12 @@ import pytest
 
 from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.feed_forward import activation
 from lockstep.kernels.layer import head_work, layer_work
-from lockstep.kernels.norms import rotary_work
 from lockstep.kernels.scores import DROPOUT, score_work
 from lockstep.kernels.shard import Shard
+from lockstep.kernels.slots import slot_work
 from lockstep.kernels.states import MIXED, states_work, table_work
-from lockstep.kernels.sums import bias_sums, residual_sums
+from lockstep.kernels.sums import bias_sums
 from lockstep.layout import Layout
 from lockstep.stacks import find_way
 from lockstep.validation.case import gpt, read_rows
@@ -225,9 +224,9 @@ def test_a_gate_in_kernels_of_its_own() -> None:
     gate, up = (torch.empty(TOKENS, WIDTH, dtype=torch.bfloat16, device="meta", requires_grad=True) for _ in range(2))
     forward, backward = _passes(gated, TOKENS * WIDTH, (gate, up))
     fused, apart = (
-        activation(_shard(fused_elementwise=fused), WIDTH, TOKENS, 1, True) for fused in (True, False)
+        slot_work(_shard(fused_elementwise=fused), "gate", WIDTH * TOKENS) for fused in (True, False)
     )  # fmt: skip
-    scripted = activation(_shard(fused_elementwise=False, gate="one"), WIDTH, TOKENS, 1, True)
+    scripted = slot_work(_shard(fused_elementwise=False, gate="one"), "gate", WIDTH * TOKENS)
     assert float(apart.forward.stream_s / fused.forward.stream_s) == pytest.approx(forward / 3)
     assert float(apart.backward.stream_s / fused.backward.stream_s) == pytest.approx(backward / 5)
     assert scripted == fused
@@ -253,8 +252,8 @@ def test_gradients_that_meet_in_a_residual_stream() -> None:
     shard = _shard()
     unit_s = float(shard.elementwise(shard.loose_tokens * shard.model.hidden, 1.0, 1.0).forward.stream_s)
     apart, inside = (
-        residual_sums(shard),
-        residual_sums(replace(shard, recipe=with_words(shard.recipe, residual="inside"))),
+        slot_work(one, "residual", shard.loose_tokens * shard.model.hidden)
+        for one in (shard, replace(shard, recipe=with_words(shard.recipe, residual="inside")))
     )
     assert float(apart.forward.stream_s) / unit_s == pytest.approx(2 * forward)
     assert float(apart.backward.stream_s) / unit_s == pytest.approx(2 * backward)
@@ -389,7 +388,9 @@ def test_rotary_embedding_of_complex_numbers() -> None:
     heads = torch.empty(TOKENS, WIDTH // 128, 128, dtype=torch.bfloat16, device="meta", requires_grad=True)
     found = _passes(turned, TOKENS * WIDTH, heads)
     assert COMPLEX_ROTARY[:2] == pytest.approx(found, abs=0.3)
-    fused, apart = (rotary_work(_shard(rotary=way, stack="llama3"), TOKENS * WIDTH) for way in ("one", "complex"))
+    fused, apart = (
+        slot_work(_shard(rotary=way, stack="llama3"), "rotary", TOKENS * WIDTH) for way in ("one", "complex")
+    )
     assert float(apart.forward.stream_s / fused.forward.stream_s) == pytest.approx(COMPLEX_ROTARY[0] / ROTARY[0])
 
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from lockstep.hardware import cluster, device
+from lockstep.kernels.attention import MERGING, attention_core
 from lockstep.kernels.clock import MIXED, Clock, Work
-from lockstep.kernels.layer import MERGING, attention_core, layer_work
+from lockstep.kernels.layer import layer_work
 from lockstep.kernels.optimizer import bucketing_s
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.kernels.states import states_work

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from lockstep.hardware import cluster
+from lockstep.kernels.attention import attention_core
 from lockstep.kernels.clock import MIXED, WIDENED, Clock
-from lockstep.kernels.feed_forward import activation
-from lockstep.kernels.layer import attention_core
 from lockstep.kernels.shard import Shard
+from lockstep.kernels.slots import slot_work
 from lockstep.layout import Layout, Recipe
 from lockstep.layout.kept import piece
 from lockstep.workload import Transformer, kept_tensors, model
@@ -111,7 +111,7 @@ def test_attention_of_transformers_without_a_fused_kernel(autocast: bool) -> Non
 def test_only_what_transformers_writes_out_is_written_out() -> None:
     """Megatron's fused GELU and other models' activations are one kernel, and fused attention has no scores."""
     written, fused, other = (
-        activation(_shard(_recipe(activation=way), name), 4096, 2048, 1, gated=False)
+        slot_work(_shard(_recipe(activation=way), name), "activation", 4096 * 2048)
         for way, name in (("autocast", "gpt2-medium"), ("one", "gpt2-medium"), ("autocast", "vit-l-16"))
     )
     # Three passes of a copy to fp32 and ten of kernels that read both formats take longer than their bytes.

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from effort import ALL
+from fit_scripts import fit_script
 from lockstep.planner.interval import Ends, known_spread
 from lockstep.validation import TABLES
-from lockstep.validation.coverage import CONSTANTS, MOST, Observed, observed, sampled, without
-from lockstep.validation.spread import LEFT_OUT_FRAC, fitted
+from lockstep.validation.coverage import MOST, Observed, observed, sampled, without
 
+spread = fit_script("spread")
 STEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_s"]
 
 
@@ -41,7 +42,7 @@ def test_the_fit_finds_the_quantiles_that_errors_were_drawn_with() -> None:
             host,
             device,
         )
-    found = fitted(rows, 0.9)
+    found = spread.fitted(rows, 0.9)
     assert found["below"] == pytest.approx(0.14, abs=0.015)
     assert found["above"] == pytest.approx(0.1, abs=0.02)
     assert found["above_per_host"] == pytest.approx(1.5, abs=0.1)
@@ -52,19 +53,20 @@ def test_every_program_weighs_the_same() -> None:
     generator = np.random.default_rng(2)
     few, many = generator.uniform(0.5, 0.6, 50), generator.uniform(0.0, 0.1, 5000)
     rows = made("few", few, 0.0, 0.0) + made("many", many, 0.0, 0.0)
-    assert fitted(rows, 0.9)["above"] == pytest.approx(np.expm1(np.quantile(few, 0.9)), abs=0.02)
+    assert spread.fitted(rows, 0.9)["above"] == pytest.approx(np.expm1(np.quantile(few, 0.9)), abs=0.02)
 
 
 def test_a_program_left_out_has_constants_of_its_own() -> None:
     assert without("torchtitan") != known_spread()
     assert without("no such program") == known_spread()
     assert (
-        replace(without("torchtitan"), **{name: getattr(known_spread(), name) for name in CONSTANTS}) == known_spread()
+        replace(without("torchtitan"), **{name: getattr(known_spread(), name) for name in spread.CONSTANTS})
+        == known_spread()
     )
 
 
 @pytest.mark.skipif(not ALL, reason="prices every published step four times: --long")
 def test_the_constants_are_where_the_fit_ends() -> None:
     rows = [observed(case) for name in STEPS for case in TABLES[name].cases()]
-    known = {name: getattr(known_spread(), name) for name in CONSTANTS}
-    assert fitted(rows, known_spread().level_frac + LEFT_OUT_FRAC) == pytest.approx(known, rel=0.02)
+    known = {name: getattr(known_spread(), name) for name in spread.CONSTANTS}
+    assert spread.fitted(rows, known_spread().level_frac + spread.LEFT_OUT_FRAC) == pytest.approx(known, rel=0.02)

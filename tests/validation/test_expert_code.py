@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lockstep.validation import expert_code
+from fit_scripts import fit_script
 from lockstep.validation.case import read_rows
 
+expert_code = fit_script("expert_code")
 ERRORS = expert_code.errors()
 ROWS = read_rows(expert_code.FILE)
 

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from effort import ALL
+from fit_scripts import fit_script
 from lockstep.hardware import efficiency
 from lockstep.stacks import stack, stacks
-from lockstep.validation import TABLES, fit, validate
+from lockstep.validation import TABLES, validate
 from lockstep.validation.unseen import left_out, unseen
 
+fit = fit_script("fit")
 GROUPS = {f"{one.table} {one.device} {one.software}": one for one in fit.groups()}
 
 

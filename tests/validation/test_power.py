@@ -10,11 +10,12 @@ from statistics import median
 import numpy as np
 import pytest
 
+from fit_scripts import fit_script
 from lockstep.hardware import device, efficiency
-from lockstep.validation import compiled_layers, power
 from lockstep.validation.case import read_rows
 from published_traces import published_trace
 
+compiled_layers, power = fit_script("compiled_layers"), fit_script("power")
 LAYERS = power.layers()
 
 

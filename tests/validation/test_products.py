@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from fit_scripts import fit_script
 from lockstep.hardware import device, efficiency
 from lockstep.kernels import casts
 from lockstep.kernels.adapters import DROPOUT, MASKED
@@ -16,10 +17,10 @@ from lockstep.kernels.slots import OF_LOSS
 from lockstep.kernels.states import INSIDE_FRAC
 from lockstep.layout import Recipe
 from lockstep.stacks import find_way, stack
-from lockstep.validation import compiled_layers, products
 from lockstep.validation.case import read_rows
 from recipes import counted, norm_written
 
+compiled_layers, products = fit_script("compiled_layers"), fit_script("products")
 ROWS = [row for row in read_rows("torch_products.csv") if int(row["n"]) >= products.SMALLEST]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from console_blocks import blocks, compared, printed, session
+from fit_scripts import fit_script
 from lockstep.errors import UnknownName
 from lockstep.hardware.device import curves
 from lockstep.layout import check, memory
@@ -17,6 +18,7 @@ from lockstep.validation import TABLES, Report, TableReport, bigscience_sweep, c
 from lockstep.validation.case import SEQ, VOCAB, gpt, read_rows
 from lockstep.validation.dgxc import left_out
 from lockstep.validation.document import page
+from lockstep.validation.typical_errors import typical_errors
 from lockstep.workload import parameters
 from recipes import with_words
 
@@ -241,17 +243,13 @@ def test_the_pages_show_the_errors_of_today() -> None:
 
 
 def test_the_matrix_of_support_is_that_of_the_tables() -> None:
-    """After a change that moves an error: python -m lockstep.validation.support > src/lockstep/planner/support.toml."""
-    from lockstep.validation.support import published
-
+    """After a change that moves an error: python tools/fit/support.py > src/lockstep/planner/support.toml."""
     text = resources.files("lockstep.planner").joinpath("support.toml").read_text(encoding="utf-8")
-    assert tomllib.loads(text)["published"] == published()
+    assert tomllib.loads(text)["published"] == fit_script("support").published()
 
 
 def test_typical_errors_of_curves_are_those_of_the_tables() -> None:
-    """After such a change: python -m lockstep.validation.support --curves > .../catalog/typical_errors.toml."""
-    from lockstep.validation.support import typical_errors
-
+    """After such a change: python tools/fit/support.py --curves > .../catalog/typical_errors.toml."""
     found = typical_errors()
     assert set(found) == {"a100", "h100"}
     assert found == {name: curves()[name].typical_error_frac for name in found}

@@ -8,8 +8,7 @@ so on, csrc/flash_attn/src/flash_fwd_launch_template.h; in Triton: powers of two
 much as the fixed work of a row of tiles (those on the diagonal are computed whole, though a causal mask needs half of
 them), p what narrow heads lose. Without a mask L is `full_share` of that. Rates count the FLOPs that a kernel executes:
 forward 2 products over the scores that the mask leaves, backward 5 (FlashAttention-2, arXiv 2307.08691, section 3).
-Constants and their sources: `catalog/efficiency.toml`; `python -m lockstep.validation.attention` fits them to published
-rates of kernels.
+Constants and their sources: `catalog/efficiency.toml`; `python tools/fit/attention.py` fits them to published rates.
 """
 
 from __future__ import annotations

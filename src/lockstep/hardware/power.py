@@ -10,7 +10,7 @@ Alone, products run at sqrt(P / w). Rates of kernels that were measured alone ar
 one); inside a step all kinds share one, so that products are faster than alone and attention is slower. The clock is
 taken to follow the mean over a layer's passes.
 
-Source of the constants: layers of six models on one H100 of 700 W (`validation/power.py`).
+Source of the constants: layers of six models on one H100 of 700 W (`tools/fit/power.py`).
 """
 
 from __future__ import annotations

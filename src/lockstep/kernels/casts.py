@@ -13,7 +13,7 @@ Weights of Transformer Engine are cast once a step and cost nothing here.
 
 Sources: NVIDIA/TransformerEngine, pytorch/csrc/quantizer.cpp; pytorch/ao, torchao/float8 (recipes tensorwise and
 rowwise, enable_fsdp_float8_all_gather). Times: layers of Llama 3 8B and 70B on two H100 SXM of 700 W, PyTorch 2.11.0
-and torchao 0.18.0, 27 November 2026 (compiled_fp8.csv, `validation/compiled_layers.py`).
+and torchao 0.18.0, 27 November 2026 (compiled_fp8.csv, `tools/fit/compiled_layers.py`).
 """
 
 from __future__ import annotations

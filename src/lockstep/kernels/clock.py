@@ -36,7 +36,7 @@ one H100 (validation/h100_steps.py) are met within 1.6 % in the median, with equ
 
 
 OPERATIONS = 1.03
-"""Times as long as their bytes that PyTorch's sums and activations took alone on H100 (`validation/products.py`)."""
+"""Times as long as their bytes that PyTorch's sums and activations took alone on H100 (`tools/fit/products.py`)."""
 MIXED, WIDENED = 1.3, 1.5
 """The same of sums of half precision and fp32, and of copies of half precision to fp32, which are not vectorised: 1.27
 to 1.36 and 1.43 to 1.57 inside of steps, 1.51 in three sizes alone; smaller tensors more (H100, as in `copies.py`)."""

@@ -34,7 +34,6 @@ from dataclasses import replace
 import numpy as np
 
 from lockstep.kernels.clock import Work
-from lockstep.kernels.feed_forward import feed_forward
 from lockstep.kernels.permutation import grouped, permuted
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.types.arrays import Number
@@ -52,30 +51,23 @@ BIASED, CLAMPED = (14.0, 20.0), (4.0, 7.5)
 """Passes over what comes out of the experts, and over gate and up, forward and backward."""
 
 
-def experts(shard: Shard, moe: Experts) -> Passes:
-    """Router, permutation, routed experts and shared ones."""
-    return router(shard, moe) + dispatched(shard, moe)
-
-
-def router(shard: Shard, moe: Experts) -> Passes:
-    """What chooses experts for the tokens of a rank."""
+def choice_work(shard: Shard) -> Passes:
+    """Launches of what chooses experts for the tokens of a rank, beside the product."""
     forward, backward = ROUTER if shard.recipe.cuda_graphs == "none" else (0, 0)
-    launches = Passes(Work(kernels=forward), Work(kernels=backward))
-    return shard.product(shard.loose_tokens, moe.experts, shard.model.hidden) + launches
+    return Passes(Work(kernels=forward), Work(kernels=backward))
 
 
-def dispatched(shard: Shard, moe: Experts) -> Passes:
-    """What follows when it is known how many tokens each expert gets: permutation, routed experts and shared ones."""
-    local, width = moe.experts / shard.grid.ep, moe.ffn / shard.grid.expert_tp
-    rows = shard.routed_tokens * moe.top_k / local
-    parts = feed_forward(shard, width, rows, local, moe.gated) + grouped(shard, width, rows, local, moe.gated)
-    parts += permuted(shard, moe, local)
+def exchanged_rows(shard: Shard, moe: Experts) -> Passes:
+    """What brings rows to experts and back once it is known how many each gets, and what a loop over experts adds."""
+    local, width = shard.local_experts, moe.ffn / shard.grid.expert_tp
+    rows = shard.expert_rows / local
+    parts = grouped(shard, width, rows, local, moe.gated) + permuted(shard, moe)
     if not shard.recipe.habits.grouped_experts:
         parts += _looped(shard, moe, local)
     if shard.recipe.habits.padded_experts and shard.clock.dtype in CASTS:
         rows_B = rows * local * shard.model.hidden * shard.clock.element_B
         parts += Passes(shard.clock.stream(4 * rows_B, 2), shard.clock.stream(4 * rows_B, 2))
-    return parts + _launches(shard, local) + shared_experts(shard, moe)
+    return parts + _launches(shard, local)
 
 
 def clamped(shard: Shard, moe: Experts) -> Passes:
@@ -83,15 +75,15 @@ def clamped(shard: Shard, moe: Experts) -> Passes:
     if shard.recipe.habits.grouped_experts or not moe.out_bias:
         return Passes(Work(), Work())
     width = 2 * moe.ffn / shard.grid.expert_tp
-    found = shard.operations(shard.routed_tokens * moe.top_k * width, *CLAMPED)
+    found = shard.operations(shard.expert_rows * width, *CLAMPED)
     return Passes(replace(found.forward, kernels=3), replace(found.backward, kernels=7))
 
 
 def _looped(shard: Shard, moe: Experts, local: Number) -> Passes:
     """What a loop over the experts of a rank does to all its rows, as PyTorch's operations."""
     recipe, clock = shard.recipe, shard.clock
-    rows = shard.routed_tokens * moe.top_k * shard.model.hidden
-    parts = clamped(shard, moe)
+    rows = shard.expert_rows * shard.model.hidden
+    parts = Passes(Work(), Work())
     if moe.out_bias:
         found = shard.operations(rows, *BIASED)
         parts += Passes(replace(found.forward, kernels=2 * local + 2), replace(found.backward, kernels=6 * local + 3))
@@ -115,10 +107,3 @@ def _launches(shard: Shard, local: Number) -> Passes:
     more_forward = 2 * (local * (casts + each) - 1 - (casts > 0))
     more_backward = 2 * (local * (casts + 2 * each) - 2 - (casts > 0))
     return Passes(Work(kernels=more_forward), Work(kernels=more_backward))
-
-
-def shared_experts(shard: Shard, moe: Experts) -> Passes:
-    """The experts that every token visits, where it is."""
-    if not moe.shared_ffn:
-        return Passes(Work(), Work())
-    return feed_forward(shard, moe.shared_ffn / shard.grid.tp, shard.tokens, 1, moe.gated)

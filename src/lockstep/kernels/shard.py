@@ -7,13 +7,14 @@ Symbols: b sequences per micro-batch, s tokens per sequence, T = b*s/cp tokens o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from lockstep.kernels.casts import casts
 from lockstep.kernels.clock import Clock, Work
 from lockstep.layout import LayoutGrid, Recipe, busiest_rank_frac
-from lockstep.types.arrays import Number
+from lockstep.types.arrays import Number, Truth
 from lockstep.workload import Transformer
 
 
@@ -27,6 +28,10 @@ class Passes:
     def __add__(self, other: Passes) -> Passes:
         return Passes(self.forward + other.forward, self.backward + other.backward)
 
+    def when(self, mask: Truth) -> Passes:
+        """This work where `mask` holds, nothing elsewhere."""
+        return Passes(self.forward.when(mask), self.backward.when(mask))
+
     def inside(self, factors: tuple[Number, Number, Number]) -> Passes:
         """The same inside a step (`Work.inside`)."""
         return Passes(self.forward.inside(factors), self.backward.inside(factors))
@@ -37,7 +42,7 @@ class Passes:
         return Passes(replace(self.forward, kernels=0.0), replace(self.backward, kernels=0.0))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shard:
     """What one rank holds of a micro-batch."""
 
@@ -46,24 +51,34 @@ class Shard:
     recipe: Recipe
     clock: Clock
 
-    @property
+    @cached_property
     def tokens(self) -> Number:
         """T: tokens of a micro-batch on one rank of the context-parallel group."""
         return self.grid.micro_batch * self.recipe.seq / self.grid.cp
 
-    @property
+    @cached_property
     def loose_tokens(self) -> Number:
         """Tokens in the parts that tensor parallelism leaves whole, unless sequence parallelism shards them."""
         return self.tokens / np.where(self.grid.sequence_parallel > 0, self.grid.tp, 1)
 
-    @property
+    @cached_property
     def routed_tokens(self) -> Number:
         """Tokens that the busiest rank's experts see, once per choice: those of all ranks that cut them alike."""
         split = (self.grid.sequence_parallel > 0) | (self.grid.tp == 1)
         busiest = busiest_rank_frac(self.model.experts, self.recipe, self.grid)
         return self.tokens * busiest * np.where(split, self.grid.expert_tp / self.grid.tp, 1.0)
 
+    @cached_property
+    def expert_rows(self) -> Number:
+        """Rows that the experts of the busiest rank see."""
+        return self.routed_tokens * (self.model.experts.top_k if self.model.experts else 1)
+
     @property
+    def local_experts(self) -> Number:
+        """Experts on a rank."""
+        return (self.model.experts.experts if self.model.experts else 1) / self.grid.ep
+
+    @cached_property
     def kv_heads(self) -> Number:
         """Key and value heads on a rank; at least one, replicated when there are fewer than ranks."""
         return np.maximum(self.model.attention.kv_heads / self.grid.tp, 1.0)

@@ -31,9 +31,9 @@ from __future__ import annotations
 import numpy as np
 
 from lockstep.kernels.clock import WIDENED, Work
-from lockstep.kernels.feed_forward import activation
-from lockstep.kernels.norms import norm_passes, rotary_work, writes_norms
+from lockstep.kernels.norms import norm_passes, writes_norms
 from lockstep.kernels.shard import Passes, Shard
+from lockstep.kernels.slots import slot_work
 from lockstep.layout.sharing import repeats_heads, wide_base
 from lockstep.types.arrays import Number
 from lockstep.workload import Adapters, LayerKind, Mlp, layer_weights
@@ -50,7 +50,7 @@ def wide_work(shard: Shard, kind: LayerKind) -> Passes:
     if adapters is None or model.mlp is None or kind.block != "dense" or not kind.attends or not np.any(wide):
         return Passes(Work(), Work())
     found = _stream(shard, model.mlp) + _attention(shard) + _block(shard, model.mlp) + _adapters(shard, adapters, kind)
-    return Passes(found.forward.when(wide), found.backward.when(wide))
+    return found.when(wide)
 
 
 def _stream(shard: Shard, mlp: Mlp) -> Passes:
@@ -85,7 +85,7 @@ def _attention(shard: Shard) -> Passes:
     if repeats:
         found += shard.operations(2 * (queries + keys), 1.0, 1.0, 0, 0)
     if shard.model.positions == "rotary":
-        found += rotary_work(shard, queries + keys)
+        found += slot_work(shard, "rotary", queries + keys)
     return found
 
 
@@ -94,7 +94,7 @@ def _block(shard: Shard, mlp: Mlp) -> Passes:
     width = mlp.ffn / shard.grid.tp
     given = 2 if mlp.gated else 1
     casts = _to_fp32(shard, given * shard.tokens * width, given) + _to_half(shard, shard.tokens * width, 1)
-    return casts + activation(shard, width, shard.tokens, 1, mlp.gated)
+    return casts + slot_work(shard, "gate" if mlp.gated else "activation", shard.tokens * width)
 
 
 def _adapters(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:

@@ -12,7 +12,7 @@ depends on what the two have in common.
 Two runs of one model by the same software on the same device have their kernels and links in common, so what is wrong
 with these is wrong with both and cancels: more of it, the more alike their steps are (x = 0: the same shares of time).
 The two constants are a quantile of what pairs of published steps differed by beside what was predicted
-(`comparison.toml`, the output of `python -m lockstep.validation.pairs`). l: how far the ratio moves when the links that
+(`comparison.toml`, the output of `python tools/fit/pairs.py`). l: how far the ratio moves when the links that
 nobody measured are at one end of their range in both runs. Others err independently: below and above are ends of the
 intervals of `interval.py`, 0 for a measured run. The first interval is never wider than the second.
 """

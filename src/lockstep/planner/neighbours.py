@@ -6,9 +6,9 @@ the best of them can be several times slower than that of a question next to it.
 
     batch      at most NEAR_FRAC away (NEAR_TOKENS_FRAC where it was given in tokens), with a factor in common with the
                devices that the batch asked for lacks
-    sequence   at most NEAR_FRAC away, a multiple of a larger power of two
-    devices    one node (or rack) fewer and one more, and down to LEAST_FRAC of them that a power of two divides, where
-               the number of nodes has a large odd factor or is small; with a batch that they can share out
+    sequence   at most NEAR_FRAC away, a multiple of a larger power of two, or of an odd number that divides the devices
+    devices    one node (or rack) fewer and one more, and where the number of nodes has a large odd factor, down to
+               LEAST_FRAC of them that a power of two divides; with a batch that they can share out
 
 first in a part of the space. What trains WORTH_FRAC more tokens a second and device there, and fewer devices that
 train more tokens altogether, are then planned as the question itself was.
@@ -38,8 +38,6 @@ NEAR_TOKENS_FRAC = 1 / 6
 WORTH_FRAC = 0.08
 FASTER_FRAC = 0.03
 """Fewer devices are named where they train this share more tokens altogether."""
-FEW = 10
-"""Up to so many nodes one more or fewer changes the rate of a device noticeably, whatever their factors."""
 MOST_BATCHES, MOST_PARTS, LEAST_FRAC = 4, 4, 0.85
 PART_BATCHES = 3
 """Batches that are looked at on another number of nodes."""
@@ -47,6 +45,8 @@ MICRO_BATCHES = 4
 """Micro-batches that the first look tries, from the smallest."""
 LENGTH_UNIT = 128
 """Context and tensor parallel ranks share out multiples of it as finely as the planner asks."""
+MOST_ODD = 15
+"""Ranks of an odd number that may share out a sequence, at most."""
 REUSE = 16
 """Micro-batches per replica whose common factors with the batch matter."""
 
@@ -197,7 +197,7 @@ def _resized(job: Job, cluster: Cluster, batch_frac: float, quick: StepTime, own
 def _parts(job: Job, cluster: Cluster, batch_frac: float) -> Iterator[tuple[Job, Cluster]]:
     """The same question on other numbers of whole nodes, with the batches nearby that these can share out best."""
     unit = cluster.devices_per_unit(0)
-    for units in near_units(job.devices // unit, job.recipe.batch) if job.devices % unit == 0 else ():
+    for units in near_units(job.devices // unit) if job.devices % unit == 0 else ():
         try:
             part = cluster.resized(units * unit)
         except BadInput:
@@ -207,10 +207,9 @@ def _parts(job: Job, cluster: Cluster, batch_frac: float) -> Iterator[tuple[Job,
             yield near, part
 
 
-def near_units(units: int, batch: int) -> list[int]:
-    """Numbers of nodes beside `units` that may serve `batch` much better, ascending."""
-    odd = units // (units & -units)
-    found = {units - 1, units + 1} if units <= FEW or odd > 3 or batch % odd else set[int]()
+def near_units(units: int) -> list[int]:
+    """Numbers of nodes beside `units` that may serve much better, ascending."""
+    odd, found = units // (units & -units), {units - 1, units + 1}
     if odd > 3:
         rounder = {units - units % (1 << power) for power in range(1, units.bit_length())}
         found |= set(sorted(one for one in rounder if LEAST_FRAC * units <= one < units)[:MOST_PARTS])
@@ -244,22 +243,27 @@ def _lengths(job: Job) -> Iterator[Job]:
     if transformer is None or job.images:
         return
     longest = transformer.max_positions if job.recipe.seq <= transformer.max_positions else inf
-    for length in near_lengths(job.recipe.seq):
+    for length in near_lengths(job.recipe.seq, job.devices):
         if length <= longest:
             yield replace(job, recipe=replace(job.recipe, seq=length))
 
 
-def near_lengths(seq: int) -> list[int]:
-    """Sequence lengths at most NEAR_FRAC from `seq`: the nearest that LENGTH_UNIT divides, and the roundest."""
+def near_lengths(seq: int, devices: int = 1) -> list[int]:
+    """Sequence lengths at most NEAR_FRAC from `seq`: the nearest that LENGTH_UNIT divides, and the roundest; and the
+    nearest of which odd numbers of ranks have equal parts, where these divide the devices.
+    """
     own, found = seq & -seq, list[int]()
     for power in range(1, seq.bit_length() + 1):
         near = round(seq / 2**power) * 2**power
         if near and abs(near - seq) <= NEAR_FRAC * seq and near & -near > own:
             found.append(near)
-    if own >= LENGTH_UNIT or not found:
-        return []
     even = [one for one in found if one % LENGTH_UNIT == 0]
-    return list(dict.fromkeys([*even[:1], found[-1]]))
+    chosen = [*even[:1], *found[-1:]] if own < LENGTH_UNIT else []
+    for ranks in divisors(devices, MOST_ODD):
+        near = round(seq / (ranks * LENGTH_UNIT)) * ranks * LENGTH_UNIT
+        if ranks > 1 and ranks % 2 and seq % ranks and near and abs(near - seq) <= NEAR_FRAC * seq:
+            chosen.append(near)
+    return list(dict.fromkeys(chosen))
 
 
 def narrowed(space: Space) -> Space:

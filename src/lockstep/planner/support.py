@@ -5,8 +5,7 @@
     extrapolated   nothing published: datasheet rates, the device's curve, or a borrowed one, the software's switches
     none           the device has no unit for the format, or nobody runs the software on it
 
-The published steps are those of `lockstep validate`; `support.toml` is the output of
-`python -m lockstep.validation.support`.
+The published steps are those of `lockstep validate`; `support.toml` is the output of `python tools/fit/support.py`.
 """
 
 from __future__ import annotations

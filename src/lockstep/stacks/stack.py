@@ -15,8 +15,8 @@ that device are met within 1.6 % in the median; with 5 or 20 ms per step within 
 
 `elementwise_factor` is what norms and elementwise kernels take over streams of the bytes they must move: kernels that
 the account of a layer leaves out, and those that are far from the memory's rate. It is a property of the library whose
-kernels run (`kernels`): measured alone for PyTorch's and its compiler's (`validation/products.py`), fitted to published
-steps for apex's and Transformer Engine's (`python -m lockstep.validation.fit`).
+kernels run (`kernels`): measured alone for PyTorch's and its compiler's (`tools/fit/products.py`), fitted to published
+steps for apex's and Transformer Engine's (`python tools/fit/fit.py`).
 """
 
 from __future__ import annotations

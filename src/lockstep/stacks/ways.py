@@ -10,6 +10,9 @@
     takes = [1.17, 1.35]            times as long as its bytes on any device
     kernels = [10, 13]              launched forward and backward; without it one for each step
     source = "..."
+    [SLOT.WAY.PART]                 the same of what comes with it on other numbers: `PARTS`
+
+and numbers that other formulas read: `NUMBERS`.
 
 What a device makes of `xTIMES` and `slow`: `Clock.instruction_bound`.
 """
@@ -28,11 +31,25 @@ from typing import Any
 from lockstep.errors import BadInput, UnknownName, shown
 from lockstep.types.plain import Json, picked
 
-TRAITS = ("rmsnorm", "trained", "autocast", "unfused", "unstretched", "gelu_new")
+TRAITS = ("rmsnorm", "trained", "autocast", "unfused", "unstretched", "gelu_new", "interpreted")
 """Of a model: its norm, its activation, no factor on sines and cosines. Of a recipe: whether the model's own weights
-are trained, torch.autocast, elementwise kernels of their own."""
-RATES = ("library", "torch", "loss")
+are trained, torch.autocast, elementwise kernels of their own. Of software: Python launches its kernels one by one."""
+RATES = ("library", "torch", "loss", "bytes")
 KEYS = ("when", "else", "rate", "forward", "backward", "slow", "takes", "kernels", "source")
+PARTS = {
+    "keys": "keys and values, beside queries",
+    "queries_together": "queries of several sequences",
+    "keys_together": "keys and values of several sequences",
+    "sorted": "rows of several experts that come from other ranks",
+    "gate": "numbers between an expert's products",
+    "each": "all tokens of a rank, once for each of its experts",
+}
+NUMBERS = {
+    "keeps": "times that what experts give waits for the backward pass",
+    "passing_B": "bytes of a number of it while its gradients are made",
+    "exposed": "of the traffic of grouped products, the share beyond that of one product",
+    "idles": "launches that the device waits for, forward",
+}
 STEP = re.compile(r"(?P<what>\S.*?) (?P<passes>\d+(\.\d+)?)( x(?P<times>\d+(\.\d+)?))?")
 MOST = 1000.0
 """Passes of a step and how many times as long it takes, and kernels of a way."""
@@ -68,6 +85,8 @@ class Way:
     when: tuple[str, ...] = ()
     otherwise: Way | None = None
     source: str = ""
+    parts: Mapping[str, Way] = field(default_factory=dict, hash=False)
+    numbers: Mapping[str, float] = field(default_factory=dict, hash=False)
     passes: Pair = field(init=False)
     """Passes forward and backward, as many as there are."""
     slower: tuple[tuple[Step, ...], tuple[Step, ...]] = field(init=False)
@@ -151,8 +170,8 @@ def _table(where: str, value: object) -> Json:
 def _way(slot: str, name: str, entry: Json, others: Mapping[str, Way]) -> Way:
     where = f"{slot}.{name}"
     for key in entry:
-        if key not in KEYS:
-            raise UnknownName(f"key of the way {where}", key, KEYS, f"{where}.{key}")
+        if key not in (*KEYS, *PARTS, *NUMBERS):
+            raise UnknownName(f"key of the way {where}", key, (*KEYS, *PARTS, *NUMBERS), f"{where}.{key}")
     traits, sides = _texts(where, "when", entry), [_texts(where, side, entry) for side in ("forward", "backward")]
     for trait in traits:
         if trait not in TRAITS:
@@ -175,7 +194,13 @@ def _way(slot: str, name: str, entry: Json, others: Mapping[str, Way]) -> Way:
         kernels=_pair(where, "kernels", entry.get("kernels", (len(forward), len(backward)))),
         slow=_pair(where, "slow", entry.get("slow", (1, 1))), takes=_pair(where, "takes", entry.get("takes", (1, 1))),
         when=tuple(traits), otherwise=None if other is None else others[str(other)], source=source,
+        parts={key: _part(slot, name, key, entry[key]) for key in PARTS if key in entry},
+        numbers={key: _number(where, key, entry[key]) for key in NUMBERS if key in entry},
     )  # fmt: skip
+
+
+def _part(slot: str, name: str, key: str, entry: object) -> Way:
+    return _way(slot, f"{name}.{key}", _table(f"{slot}.{name}.{key}", entry), {})
 
 
 def _texts(where: str, key: str, entry: Json) -> Sequence[Any]:
@@ -193,6 +218,12 @@ def _step(where: str, text: object, place: str) -> Step:
             place,
         )
     return Step(match["what"], float(match["passes"]), float(match["times"] or 1))
+
+
+def _number(where: str, key: str, value: object) -> float:
+    if type(value) not in (int, float) or not 0 <= value <= MOST:  # type: ignore[operator]
+        raise BadInput(f"{where}: {key} must be a number up to {MOST:g}, got {shown(value)}", f"{where}.{key}")
+    return float(value)  # type: ignore[arg-type]
 
 
 def _pair(where: str, key: str, value: object) -> Pair:

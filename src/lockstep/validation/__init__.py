@@ -1,4 +1,4 @@
-"""Published measurements against predictions; the fit of the efficiency curves is in `fit.py`."""
+"""Published measurements against predictions; the scripts of `tools/fit` fit constants to them."""
 
 from lockstep.validation.case import Case as Case
 from lockstep.validation.case import Table as Table

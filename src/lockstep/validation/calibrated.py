@@ -1,4 +1,4 @@
-"""`python -m lockstep.validation.calibrated`: larger sizes of a program after a calibration on 8 to 16 devices.
+"""Larger sizes of a program after a calibration on 8 to 16 devices.
 
 Of every table with steps of both kinds, by release and device: nothing is fitted to the program (`unseen.py`), at most
 MOST steps on 8 to 16 devices calibrate the cluster, and its larger steps are asked before and after.
@@ -31,7 +31,7 @@ HEAD = """
 Nothing fitted to the program; its steps on 8 to 16 devices, at most twelve of a release, calibrate the cluster as
 `lockstep calibrate` does (products, attention, elementwise kernels, host and links: `validation/calibration.py`). Steps
 on more devices are then off by **{after}** in the median, before by {before}; {inside} lie inside the interval of the
-calibrated cluster (`python -m lockstep.validation.calibrated`). A calibration moves all products alike, and all
+calibrated cluster (`validation/calibrated.py`). A calibration moves all products alike, and all
 attention: what is wrong with one model of a release and right with another stays, and what a larger group of ranks
 costs beside links. Small rows of another kind mislead it, as experts of nvidia_nemo, whose smallest rows were tuned
 least. Rows of vocab_parallelism that its authors' own repetition makes 9 to 14 % faster are not calibrated with.
@@ -116,7 +116,3 @@ def _median(errors: Floats) -> str:
 
 def _share(covered: Floats) -> str:
     return f"{100 * float(np.mean(covered)):.0f} %"
-
-
-if __name__ == "__main__":
-    print(section())

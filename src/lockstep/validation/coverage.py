@@ -2,7 +2,7 @@
 
 A step is predicted with nothing fitted to its software (`unseen.py`); whether the interval around that covers what was
 measured is asked of constants that know no row of the software either (`interval_left_out.toml`, the output of
-`python -m lockstep.validation.spread --each`).
+`python tools/fit/spread.py --each`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from lockstep.types.plain import Json
 from lockstep.validation.case import Case
 from lockstep.validation.unseen import unseen
 
-CONSTANTS = ("below", "above", "above_per_host", "above_per_device_error")
 MOST = 32
 """Rows of a table of which `validate` asks whether they are covered, evenly spread."""
 

@@ -1,18 +1,16 @@
-"""Writes `docs/validation.md` from the tables: `python -m lockstep.validation.document > docs/validation.md`.
+"""Writes `docs/validation.md` from the tables: `python tools/pages.py --write docs/validation.md`.
 
-A test compares the page with what this prints, so the page changes in the commit that changes a prediction.
+A test compares the page with what this returns, so the page changes in the commit that changes a prediction.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 
 from lockstep.units import format_size, format_time
 from lockstep.validation import calibrated
-from lockstep.validation.report import Error, Report, StackReport, TableReport, validate
-from lockstep.validation.support import typical_errors
+from lockstep.validation.report import Error, Report, StackReport, TableReport
+from lockstep.validation.typical_errors import typical_errors
 from lockstep.validation.weak_scaling import series
 
 HEAD = """# Predicted against published
@@ -31,16 +29,16 @@ tolerance.
 **{unseen} is the error to expect of a training program that nothing was fitted to**: the median over the programs below
 of the median error of each when its rows are left out of the fit. A program left out keeps its switches, which are
 facts with a source (`lockstep catalog stacks`); what elementwise kernels of its library take, and products of B200,
-then come from the others (`python -m lockstep.validation.fit --each`). *Fitted* is the error with all rows in the fit;
+then come from the others (`python tools/fit/fit.py --each`). *Fitted* is the error with all rows in the fit;
 where both are equal, none of the program's rows ever was.
 
 **{coverage} of those steps lie inside their 90 % interval**, every program weighing the same. The interval around an
 answer is as wide as errors of unseen programs, larger where the host takes much of the step or the device is less
 known, and larger still where links were never measured; here its constants know no row of the program either
-(`python -m lockstep.validation.spread`). *Inside* is the share, of at most 32 rows of each table.
+(`python tools/fit/spread.py`). *Inside* is the share, of at most 32 rows of each table.
 
 By device, in the mean over programs of their medians: {curves}
-(`python -m lockstep.validation.support --curves`).
+(`python tools/fit/support.py --curves`).
 
 | software | rows | fitted | **unseen** | 90th percentile | mean signed | inside |
 |---|---|---|---|---|---|---|
@@ -66,7 +64,7 @@ WEAK_HEAD = """
 Seconds of a step on the fewest devices of a series over those on the most; its rows differ in data-parallel ranks and
 in the batch, which grows with them. Predictions are off by {median} points in the median and {mean} in the mean. Beside
 traffic, steps lose by devices of unequal speed: all wait for the slowest. These series tell the standard deviation, a
-number for each cluster (`python -m lockstep.validation.weak_scaling`): 2.6 % of the H100 of clouds and of Oracle's
+number for each cluster (`python tools/fit/weak_scaling.py`): 2.6 % of the H100 of clouds and of Oracle's
 A100, 2 % of InternLM's A100. NVIDIA's own A100 show none that could be told from traffic, and A100 of a cluster that
 nobody measured have about their mean, 1.6 %; `--rank-jitter` says another.
 
@@ -409,12 +407,3 @@ def _row(error: Error) -> str:
     show = format_size if error.quantity.endswith("_B") else format_time
     cells = [error.row, show(error.measured), show(error.predicted), f"{100 * error.error_frac:+.0f} %"]
     return "| " + " | ".join(cells) + " |"
-
-
-def lines() -> Iterator[str]:
-    """The lines of the page, freshly computed."""
-    yield from page(validate()).splitlines()
-
-
-if __name__ == "__main__":
-    print("\n".join(lines()))

@@ -21,8 +21,7 @@ from dataclasses import replace
 
 from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.experts import experts
-from lockstep.kernels.layer import layer_work
+from lockstep.kernels.layer import expert_work, layer_work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import Job, Layout, Recipe, choices_of
 from lockstep.parallel.expert.spread import expected_units
@@ -79,7 +78,7 @@ def exchange_s(case: Case) -> float:
 def layer_s(case: Case) -> float:
     """Seconds of an expert layer alone, forward and backward: its exchanges wait for the slowest device."""
     shard = _shard(case)
-    work, kernels = layer_work(shard, EXPERTS), experts(shard, _moe(case)) + _weighted(shard, _moe(case))
+    work, kernels = layer_work(shard, EXPERTS), expert_work(shard) + _weighted(shard, _moe(case))
     sides = layer_pieces(shard, Network(case.cluster, shard.grid), work, EXPERTS)
     waits_s = sum(float(piece.exposed_s) for side in sides for piece in side if piece.part == "ep")
     passes = (kernels.forward, kernels.backward)

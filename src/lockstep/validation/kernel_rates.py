@@ -1,8 +1,9 @@
 """Kernels alone against a device's curve: matrix products by shape, the best product of a device, and streams of bytes.
 
-Products of B200 were fitted to whole steps (`fit.py`), those of H100 to products measured for that (`products.py`), to
-none of these rows. Products of A100 are fitted to its rows here, streams of A100 are those of BabelStream, and passes
-of norms medians over the norms: of these three the rows say how even the kernels are, not how well they were predicted.
+Products of B200 were fitted to whole steps (`tools/fit/fit.py`), those of H100 to products measured for that
+(`tools/fit/products.py`), to none of these rows. Products of A100 are fitted to its rows here, streams of A100 are
+those of BabelStream, and passes of norms medians over the norms: of these three the rows say how even the kernels are,
+not how well they were predicted.
 
 Products are tuned ones of libraries on an idle device: cuBLASLt, DeepGEMM, XLA.
 

@@ -2,9 +2,9 @@
 
 The H100 are Grand Teton's: 96 GB of HBM2e at 2.4 TB/s (printed), of which torch sees 95.0 GiB (35.56 GiB are 37.43 % in
 a log of pytorch/ao pull request 1718), and 500 W. Their matrix rate is "between SXM and NVL" (printed), 989 and 835
-TFLOP/s, and not known. Products on H100 are held back by power (`products.py`); taken is the clock at which 500 W
-suffice where 700 W do at SXM's, if power grows with its cube: 0.89 of it. One port of 400 Gbit/s per GPU; RoCE is
-taken.
+TFLOP/s, and not known. Products on H100 are held back by power (`tools/fit/products.py`); taken is the clock at which
+500 W suffice where 700 W do at SXM's, if power grows with its cube: 0.89 of it. One port of 400 Gbit/s per GPU; RoCE
+is taken.
 
 What the software does, from parallelize_llama.py and pipelining_utils.py in torchtitan/parallelisms (versions of 2024,
 not the very commit) and the page's commands:

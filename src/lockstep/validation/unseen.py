@@ -1,7 +1,7 @@
 """What is predicted of software that nothing was fitted to: `unseen(case)`.
 
 A stack keeps its switches, which are facts; the constants of the device and of the library whose kernels run are those
-of the fit without its tables (`left_out.toml`, the output of `python -m lockstep.validation.fit --each`). Stacks that
+of the fit without its tables (`left_out.toml`, the output of `python tools/fit/fit.py --each`). Stacks that
 nothing was fitted to anyway are predicted as always.
 """
 

@@ -31,11 +31,6 @@ def time_cases() -> tuple[Case, ...]:
     return _cases("step_time_s", lambda row: float(row["step_time_s_derived"]), step_time_s)
 
 
-def fitted_cases() -> tuple[Case, ...]:
-    """The rows that the fit asks: with layers in the usual places, and not what the authors could not repeat."""
-    return tuple(case for case in time_cases() if not case.layout.stages and repeated(case))
-
-
 def repeated(case: Case) -> bool:
     """Whether the authors' own repetition on one node agrees, or none is printed.
 

@@ -56,6 +56,7 @@ from lockstep.workload.flops import (
     layer_forward_flops,
     training_flops,
 )
+from lockstep.workload.graph import layer_operations, run_again
 from lockstep.workload.kind import (
     DENSE,
     EXPERTS,
@@ -63,6 +64,7 @@ from lockstep.workload.kind import (
 )
 from lockstep.workload.modulation import Modulation
 from lockstep.workload.objective import Objective, Training, read_training
+from lockstep.workload.operation import Operation
 from lockstep.workload.parameters import (
     ParameterCount,
     RankParameters,
@@ -120,6 +122,7 @@ __all__ = [
     "Model",
     "Modulation",
     "Objective",
+    "Operation",
     "ParameterCount",
     "Patches",
     "Piece",
@@ -148,6 +151,7 @@ __all__ = [
     "keys_per_query",
     "layer_activation_B",
     "layer_forward_flops",
+    "layer_operations",
     "layer_weights",
     "model",
     "models",
@@ -159,6 +163,7 @@ __all__ = [
     "rank_parameters",
     "read_training",
     "recompute_code",
+    "run_again",
     "spread_activation_B",
     "training_flops",
     "with_masked_language_head",

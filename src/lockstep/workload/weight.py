@@ -63,11 +63,7 @@ class Weight:
 
     def ways(self, tp: Number = 1, expert_tp: Number | None = None) -> Number:
         """Ways in which a tp layout cuts one copy; `expert_tp` cuts inside an expert, None means like tp."""
-        if self.cut == "expert":
-            return tp if expert_tp is None else expert_tp
-        if self.cut == "kv":
-            return np.minimum(tp, self.kv_heads)
-        return 1 if self.cut == "none" else tp
+        return ways(self.cut, self.kv_heads, tp, expert_tp)
 
     def per_rank_elems(self, tp: Number = 1, ep: Number = 1, expert_tp: Number | None = None) -> Number:
         """Elements on one rank of a tp x ep layout. `expert_tp` cuts inside an expert; None means like tp."""
@@ -76,3 +72,12 @@ class Weight:
         if self.cut == "vocab":
             return -(-self.shape[0] // tp) * (self.elems // self.shape[0])
         return self.elems / (self.ways(tp, expert_tp) * (ep if self.cut == "expert" else 1))
+
+
+def ways(cut: Cut, kv_heads: int, tp: Number, expert_tp: Number | None = None) -> Number:
+    """Ways in which a tp layout cuts a tensor of such a `cut`."""
+    if cut == "expert":
+        return tp if expert_tp is None else expert_tp
+    if cut == "kv":
+        return np.minimum(tp, kv_heads)
+    return 1 if cut == "none" else tp

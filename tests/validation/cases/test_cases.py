@@ -282,6 +282,6 @@ def test_an_unknown_case_is_named() -> None:
 
 
 def test_the_page_shows_the_errors_of_today() -> None:
-    """After a change that moves an error: python -m lockstep.validation.cases.document > docs/case-studies.md."""
+    """After a change that moves an error: python tools/pages.py --write docs/case-studies.md."""
     written = (Path(__file__).parents[3] / "docs" / "case-studies.md").read_text(encoding="utf-8")
     assert written.strip() == page(every()).strip()

@@ -1,12 +1,12 @@
-"""Writes `docs/case-studies.md`: `python -m lockstep.validation.cases.document > docs/case-studies.md`.
+"""Writes `docs/case-studies.md`: `python tools/pages.py --write docs/case-studies.md`.
 
-A test compares the page with what this prints, so the page changes in the commit that changes a prediction.
+A test compares the page with what this returns, so the page changes in the commit that changes a prediction.
 """
 
 from __future__ import annotations
 
 from lockstep.units import format_frac
-from lockstep.validation.cases.compare import TOLERANCE_FRAC, Comparison, Row, Survey, format_quantity, survey
+from lockstep.validation.cases.compare import TOLERANCE_FRAC, Comparison, Row, Survey, format_quantity
 from lockstep.validation.cases.study import CONFIGURATIONS, PARTLY, PLANNED, PUBLIC
 
 HEAD = """# Published runs, predicted
@@ -80,7 +80,3 @@ def _notes(one: Comparison) -> str:
     said += [f"- unknown: {text}" for text in one.study.unknown]
     said += [f"- assumed: {text}" for text in one.assumptions()]
     return "\n".join([f"### {one.study.title}", "", *said, ""]) if said else ""
-
-
-if __name__ == "__main__":
-    print(page(survey()))

@@ -1,4 +1,4 @@
-"""`python -m lockstep.validation.products`: curves of devices from kernels alone, without any step.
+"""`python tools/fit/products.py`: curves of devices from kernels alone, without any step.
 
 torch.matmul of n x n by n x n in bf16 takes 2 n^3 / (peak e) + c 6 n^2 / bandwidth (`hardware/device.py`), so that
 

@@ -1,4 +1,4 @@
-"""`python -m lockstep.validation.expert_code`: layers of experts in PyTorch's operations, priced and measured.
+"""`python tools/fit/expert_code.py`: layers of experts in PyTorch's operations, priced and measured.
 
 One layer alone, forward and backward in bf16, on one H100 SXM of 700 W (PyTorch 2.11.0, 27 November 2026;
 `benchmarks/gpu_experts.py`): expert_code.csv has microseconds of its kernels, of the products among them and of the
@@ -15,8 +15,7 @@ from dataclasses import replace
 
 from lockstep.hardware import device
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.experts import experts
-from lockstep.kernels.layer import layer_work
+from lockstep.kernels.layer import expert_work, layer_work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import Layout, Recipe
 from lockstep.stacks import stack
@@ -44,7 +43,7 @@ def priced(row: dict[str, str]) -> tuple[Passes, Clock]:
     moe = replace(found.experts, experts=number, top_k=top_k, ffn=ffn, shared_ffn=0)
     shard = Shard(replace(found, hidden=int(row["hidden"]), experts=moe), grid, recipe, clock)
     layer = layer_work(shard, EXPERTS)
-    work = Passes(layer.forward, layer.backward) if whole else experts(shard, moe)
+    work = Passes(layer.forward, layer.backward) if whole else expert_work(shard)
     return work.inside(clock.factors_inside(work.forward + work.backward)), clock
 
 
@@ -70,6 +69,11 @@ def errors() -> dict[str, float]:
     return found
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Prints the error of every row."""
     for place, error in errors().items():
         print(f"{place}: {error:+.1%}")
+
+
+if __name__ == "__main__":
+    main()

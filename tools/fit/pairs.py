@@ -1,8 +1,8 @@
-"""`python -m lockstep.validation.pairs`: how far predicted ratios of two steps are off, from published steps.
+"""`python tools/fit/pairs.py`: how far predicted ratios of two steps are off, from published steps.
 
 Of every two published steps of one model by the same software on the same device, predicted with nothing fitted to that
-software (`unseen.py`), y = |ln(measured ratio) - ln(predicted ratio)|. The constants of `planner/comparison.py` are the
-quantile of all pairs by regression (`spread.py`):
+software (`validation/unseen.py`), y = |ln(measured ratio) - ln(predicted ratio)|. The constants of
+`planner/comparison.py` are the quantile of all pairs by regression (`spread.py`):
 
     y = shared + shared_per_shift x        no coefficient below 0; x as there; every program weighs the same
 """
@@ -23,9 +23,9 @@ from lockstep.types.arrays import Floats
 from lockstep.validation.case import Case
 from lockstep.validation.coverage import observed
 from lockstep.validation.report import TABLES
-from lockstep.validation.spread import plane, weights
 from lockstep.validation.unseen import unseen
 from lockstep.workload import Model
+from spread import plane, weights
 
 DIGITS = 3
 MOST = 200
@@ -82,7 +82,7 @@ def left_out(found: Sequence[Pair], level_frac: float) -> float:
 
 def main() -> None:
     """Prints the constants, and the share of pairs that they cover of software that was left out."""
-    argparse.ArgumentParser(prog="python -m lockstep.validation.pairs").parse_args()
+    argparse.ArgumentParser().parse_args()
     timed = [table for table in TABLES.values() if table.quantity == "step_time_s"]
     found = list(pairs([case for table in timed for case in table.cases()]))
     level_frac = known_shared().level_frac

@@ -1,4 +1,4 @@
-"""`python -m lockstep.validation.attention`: rates of attention kernels, fitted to published benchmarks of them alone.
+"""`python tools/fit/attention.py`: rates of attention kernels, fitted to published benchmarks of them alone.
 
 For every device and kernel the constants of `AttentionKernel` by least squares in log(rate), with a soft-L1 norm: rows
 of forward passes, of backward passes, and of both (5 of 7 FLOPs are backward). Where only both are published, a kernel

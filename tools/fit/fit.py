@@ -1,4 +1,4 @@
-"""`python -m lockstep.validation.fit`: the few constants that published steps decide, of all tables at once.
+"""`python tools/fit/fit.py`: the few constants that published steps decide, of all tables at once.
 
 Unknown are, for B200, two constants of the efficiency curve (`CURVE`), and for each library whose kernels software runs
 what its elementwise kernels take over streams of their bytes (`Stack.elementwise_factor`). All else is known from
@@ -62,7 +62,11 @@ TABLES: tuple[tuple[str, Callable[[], Sequence[Case]]], ...] = (
     ("vtrain_a100_multi", vtrain.MULTI.cases),
     ("nvidia_nemo", nemo.cases),
     ("dgxc_nemo", dgxc.cases),
-    ("vocab_parallelism", vocabulary.fitted_cases),
+    # With layers in the usual places, and not what the authors could not repeat.
+    (
+        "vocab_parallelism",
+        lambda: [case for case in vocabulary.time_cases() if not case.layout.stages and vocabulary.repeated(case)],
+    ),
 )
 """Tables of steps of dense models that are fitted to."""
 
@@ -215,7 +219,7 @@ def _print(found: Constants, left_out: str | None) -> None:
 
 def main() -> None:
     """Fits, and prints constants and errors."""
-    parser = argparse.ArgumentParser(prog="python -m lockstep.validation.fit")
+    parser = argparse.ArgumentParser()
     parser.add_argument("--leave-out", metavar="STACK", help="fit without the tables of this software")
     parser.add_argument("--each", action="store_true", help="leave every software out in turn: `left_out.toml`")
     parser.add_argument("--engine", default="serial", help="where fits are made: serial, processes[:N] or dask[:N]")
@@ -223,7 +227,7 @@ def main() -> None:
     software = list(dict.fromkeys(group.software for group in groups()))
     without = software if arguments.each else [arguments.leave_out]
     # Other processes know this function by the name of its file, not as one of the program that runs it.
-    ask = import_module("lockstep.validation.fit").plain_fit
+    ask = import_module("fit").plain_fit
     asking = Asking(Questions(ask, without, {}), find_engine(arguments.engine))
     for place, found in sorted(asking):
         names = tuple((who, what) for who, what in found["names"])

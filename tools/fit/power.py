@@ -1,4 +1,4 @@
-"""`python -m lockstep.validation.power`: how an H100's power limit slows its kernels, from layers and kernels alone.
+"""`python tools/fit/power.py`: how an H100's power limit slows its kernels, from layers and kernels alone.
 
 Layers of six models ran in a loop on one H100 SXM of 700 W (PyTorch 2.11, CUDA 13.0, 27 November 2026,
 `benchmarks/gpu_clocks.py`), and their products and attention alone: h100_clocks.csv has seconds by torch's profiler and

@@ -1,7 +1,8 @@
-"""`python -m lockstep.validation.spread`: the constants of the interval around a step time, from published steps.
+"""`python tools/fit/spread.py`: the constants of the interval around a step time, from published steps.
 
-Every published step is predicted with nothing fitted to its software (`unseen.py`). What it took beside that, as
-y = measured / predicted - 1, gives the constants of `planner/interval.py` by quantile regression: of all planes
+Every published step is predicted with nothing fitted to its software (`validation/unseen.py`). What it took beside
+that, as y = measured / predicted - 1, gives the constants of `planner/interval.py` by quantile regression: of all
+planes
 
     y = above + above_per_host h + above_per_device_error d        no coefficient below 0
 
@@ -22,9 +23,10 @@ import numpy as np
 
 from lockstep.planner.interval import known_spread
 from lockstep.types.arrays import Floats
-from lockstep.validation.coverage import CONSTANTS, Observed, observed
+from lockstep.validation.coverage import Observed, observed
 from lockstep.validation.report import TABLES
 
+CONSTANTS = ("below", "above", "above_per_host", "above_per_device_error")
 DIGITS = 3
 LEFT_OUT_FRAC = 0.04
 """What is added to the level: programs left out are covered less often than those fitted to, 89.2 % at 90 %, and not
@@ -68,7 +70,7 @@ def _print(found: dict[str, float]) -> None:
 
 def main() -> None:
     """Fits the constants to all published steps, and without each software."""
-    parser = argparse.ArgumentParser(prog="python -m lockstep.validation.spread")
+    parser = argparse.ArgumentParser()
     parser.add_argument("--each", action="store_true", help="leave every software out in turn: interval_left_out.toml")
     each = parser.parse_args().each
     level_frac = known_spread().level_frac + LEFT_OUT_FRAC

@@ -1,4 +1,4 @@
-"""`python -m lockstep.validation.compiled_layers`: what elementwise kernels of torch.compile take over their bytes.
+"""`python tools/fit/compiled_layers.py`: what elementwise kernels of torch.compile take over their bytes.
 
 One layer of Llama after another, forward and backward, each compiled as FSDP2 programs compile theirs, on one H200
 (PyTorch 2.11, 27 November 2026, `benchmarks/gpu_compiled.py`): compiled_layers.csv has the seconds of the kernels that
@@ -105,9 +105,14 @@ def _elements(row: dict[str, str]) -> tuple[float, float, float, float]:
     return float(tokens * (2 * h + queries + ffn)), float(tokens * (joint + 2 * h + 2 * ffn)), weights, weights
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Prints the factor of every row and pass, their mean, and bytes of casts."""
     for place, value in factors().items():
         print(*place, f"{value:.2f}")
     print(f"inductor.elementwise_factor = {factor():g}")
     for scaling, passes in casts().items():
         print(scaling, *(f"{each_B:.1f} {weight_B:.1f}" for each_B, weight_B in passes))
+
+
+if __name__ == "__main__":
+    main()

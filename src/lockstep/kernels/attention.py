@@ -1,0 +1,97 @@
+"""Kernel work of attention itself: scores, softmax and the weighted sum of values, whole or shared by ranks.
+
+Symbols: s tokens per sequence, a heads, d head size; everything broadcasts over the layout grid.
+
+Source: FlashAttention-2 (arXiv 2307.08691) section 3 for the FLOPs of a fused kernel: forward 2 products over the
+scores, backward 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from lockstep.kernels.clock import Work
+from lockstep.kernels.scores import score_work
+from lockstep.kernels.shard import Passes, Shard
+from lockstep.parallel.context import partials
+from lockstep.types.arrays import Number
+from lockstep.workload import keys_per_query
+
+ADDED_POSITIONS = {"alibi": (2.0, 0.0), "relative": (2.0, 1.0)}
+"""Passes over scores that add positions to them, forward and backward, where attention is not fused."""
+
+MERGING = {True: (9.0, 18.0), False: (23.0, 30.0)}
+"""Passes over queries with which torch's context parallelism adds a part of attention to the others, compiled or an
+operation after another: a part in fp32 (3), its difference from the sum (6), weighted (4), subtracted (6), and keys and
+values joined for the next exchange (4); backward these (4), the gradient of queries added in fp32 (5), of half of keys
+and values each added and joined (13), joined for sending (8). PyTorch 2.6, torch/distributed/tensor/experimental/
+_attention.py: _SDPAMerger, _templated_ring_attention and _templated_ring_attention_backward."""
+
+RING = (((1.0, 3.0), (2.0, 0.0), 3), ((-1.0, 3.0), (0.0, 5.0), 4))
+"""Passes over queries and over keys and values, forward and backward, once and for each step of a ring, and kernels of
+a step. Forward the output is filled with zeros (1), that of every step is weighted and added (3), keys and values are
+joined for sending (2). Backward the first gradient of queries is copied (2), the others added (3), those of keys and
+values are joined (2) and added (3). NVIDIA/TransformerEngine 1.13, pytorch/attention.py, AttnFuncWithCPAndKVP2P."""
+
+
+def attention_core(shard: Shard, window: int, causal: bool | None = None, bias: bool = True) -> Passes:
+    """Scores, softmax and the weighted sum of values.
+
+    A fused kernel executes 2 products forward and 5 backward over the scores that a causal mask leaves (half of
+    them); the unfused one computes all scores and moves them through memory for scaling, softmax and dropout. ALiBi's
+    bias is then written where the scores go and read by their product, which adds to it (`baddbmm`). Relative positions
+    are added to the scores in place, and their gradient is a sum over sequences. The output is copied from heads to
+    tokens. Packed samples do not attend to one another in fused kernels. A kernel with a window runs as fast as one
+    over the sequences in whose triangle a query meets as many keys: the tiles on the diagonal are as many. In a ring
+    one step has a rank's own tokens under the mask, the others all queries and half of the keys, or the reverse.
+    """
+    attention, recipe, grid = shard.model.attention, shard.recipe, shard.grid
+    heads, per_head = attention.heads / grid.tp, grid.micro_batch * recipe.seq / grid.cp
+    query_dim, value_dim = attention.head_dim, attention.value_dim
+    causal = attention.causal if causal is None else causal
+    if recipe.flash_attention:
+        length = recipe.attended_tokens
+        keys = keys_per_query(length, window or None, causal, "causal", attention.chunked)
+        scores = per_head * keys * heads
+        flops = 2.0 * scores * (query_dim + value_dim)
+        executed_backward = 2.0 * scores * (3 * query_dim + 2 * value_dim)
+        fused, size = shard.clock.fused_attention, (2.0 * keys if causal else keys, query_dim, causal)
+        own: Number = 1.0
+        both = Passes(Work(), Work())
+        if causal and not window and recipe.cp_kind == "ring" and recipe.sample_tokens is None:
+            own, size = 1.0 / grid.cp, (length / grid.cp, query_dim, True)
+            apart, half = 1.0 - own, (length / grid.cp / 2, query_dim, False)
+            steps = fused(apart * flops, *half), fused(apart * executed_backward, *half, backward=True)
+            both = Passes(*(replace(work, kernels=grid.cp - 1) for work in steps))
+        both += Passes(fused(own * flops, *size), fused(own * executed_backward, *size, backward=True))
+        return both + _merging(shard, heads * value_dim)
+    count, rows = grid.micro_batch * heads, recipe.seq / grid.cp
+    products = shard.product(rows, recipe.seq, query_dim, count) + shard.product(rows, value_dim, recipe.seq, count)
+    if bias and shard.model.positions in ADDED_POSITIONS:
+        products += shard.elementwise(count * rows * recipe.seq, *ADDED_POSITIONS[shard.model.positions])
+    products += shard.elementwise(count * rows * value_dim, 2.0, 2.0)
+    return products + score_work(shard, count, count * rows * recipe.seq, causal)
+
+
+def _merging(shard: Shard, width: Number) -> Passes:
+    """What surrounds the steps of a ring (RING); torch's context parallelism, which is what FSDP2 comes with, adds the
+    outputs of every rank whose keys it gathers.
+    """
+    recipe, ranks = shard.recipe, shard.grid.cp
+    if recipe.sharding == "fsdp2" and recipe.cp_kind == "gather":
+        forward, backward = MERGING[recipe.fused_elementwise]
+        size_B = shard.tokens * width * shard.clock.element_B
+        stream = shard.clock.stream
+        several = np.where(ranks > 1, ranks, 0)
+        later = np.maximum(0, ranks - 1)
+        return Passes(stream(forward * later * size_B, 5 * later), stream(backward * several * size_B, 8 * several))
+    parts = partials(recipe.cp_kind, ranks, shard.kv_heads)
+    keys = 2.0 * shard.kv_heads * shard.model.attention.head_dim
+    found = []
+    for (once, each), (keys_once, keys_each), kernels in RING:
+        passes = width * (once + each * parts) + keys * (keys_once + keys_each * parts)
+        size_B = np.where(parts > 1, passes, 0.0) * shard.tokens * shard.clock.element_B
+        found.append(shard.clock.stream(size_B, np.where(parts > 1, kernels * parts, 0)))
+    return Passes(*found)

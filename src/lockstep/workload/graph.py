@@ -1,0 +1,198 @@
+"""`layer_operations`: what a layer of a model computes, operation by operation, whatever software runs it.
+
+Attention reads the stream through products (with latents through two, one after another), turns queries and keys, and
+ends in a product; a recurrent mixer is products around a scan; a layer of a decoder attends to an encoder's output too.
+Then comes a dense feed-forward block, or a router and experts. Said with each operation is which modules of selective
+recomputation run it again, and with each product whether tensor parallelism gathers before or reduces after it.
+
+Sources: Megatron-LM (arXiv 1909.08053) for tensor parallelism; Megatron Core, transformer_config.py
+(recompute_modules), and torchtitan, distributed/activation_checkpoint.py (`op`), for what runs again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+from lockstep.workload.adapters import ROWS
+from lockstep.workload.architecture import Attention, Experts, LatentAttention, Transformer
+from lockstep.workload.kind import LayerKind
+from lockstep.workload.operation import Operation, Part, Rows, Width
+from lockstep.workload.weight import Weight
+from lockstep.workload.weights import layer_weights
+
+Modules = Mapping[str, tuple[str, ...]]
+QKV, KV, UP = "queries, keys and values", "keys and values", "up and gate"
+
+
+@lru_cache(maxsize=256)
+def layer_operations(model: Transformer, kind: LayerKind) -> tuple[Operation, ...]:
+    """Every operation of a layer, in the order of its forward pass but for norms and residual sums, which lead."""
+    products = {one.name: one for one in layer_weights(model, kind) if _multiplies(one)}
+    found = [*_stream(model, kind)]
+    if kind.attends:
+        latent = model.attention.latent
+        found += _latent(model, latent, products) if latent else _attention(model, products, kind)
+        if kind.crosses:
+            found += _crossing(model, products)
+    elif kind.mixer == "recurrent":
+        found += _recurrent(products)
+    if kind.experts and model.experts:
+        found += _experts(model.experts, products)
+    elif kind.block == "dense" and model.mlp:
+        mlp = model.mlp
+        found += _feed_forward("", "dense", mlp.ffn, mlp.gated, products)
+    return tuple(found)
+
+
+def _multiplies(weight: Weight) -> bool:
+    """Whether it is a matrix of a product with rows; what weighs a shared expert is next to none."""
+    other = weight.per_sequence or (weight.category == "router" and weight.name != "router")
+    return weight.is_matrix and not other
+
+
+def _stream(model: Transformer, kind: LayerKind) -> Iterator[Operation]:
+    """A norm and a residual sum for each block."""
+    blocks = (Width(model.hidden),) * kind.residual_blocks
+    yield Operation(name="norm", does="norm", part="stream", rows="stream", widths=blocks, modules=("layernorm", "op"))
+    yield Operation(name="residual sum", does="residual", part="stream", rows="stream", widths=blocks)
+
+
+def _product(weight: Weight, part: Part, rows: Rows = "tokens", **said: object) -> Operation:
+    inputs, outputs = weight.shape
+    by_rows = weight.name in ROWS or weight.name == "expert down"
+    found = Operation(
+        name=weight.name, does="product", part=part, rows=rows, weight=weight, beside=weight.name,
+        widths=(Width(outputs, "none" if by_rows else weight.cut, weight.kv_heads),),
+        inner=Width(inputs, weight.cut if by_rows else "none"),
+    )  # fmt: skip
+    return replace(found, **said)  # type: ignore[arg-type]
+
+
+def _heads(attention: Attention) -> tuple[Width, Width]:
+    """Widths of queries, and of keys or values."""
+    keys = Width(attention.kv_heads * attention.head_dim, "kv", attention.kv_heads)
+    return Width(attention.heads * attention.head_dim, "tensor"), keys
+
+
+def _attention(model: Transformer, products: dict[str, Weight], kind: LayerKind) -> Iterator[Operation]:
+    """Attention over the stream, with keys and values of their own."""
+    attention, (queries, keys) = model.attention, _heads(model.attention)
+    for name in ("query", "key", "value"):
+        again = ("op",) if name == "key" else ()
+        yield _product(products[name], "mixer", beside=QKV, modules=again, edge="first")
+    if attention.gated:
+        yield Operation(name="gate of the output", does="attention gate", part="mixer", widths=(queries,))
+    yield Operation(name="joined gradients", does="joined gradients", part="mixer", widths=(queries, keys, keys))
+    if attention.qk_norm != "none":
+        yield Operation(name="norms of queries and keys", does="head norms", part="mixer", widths=(queries, keys))
+    yield from _turned(model, queries, keys, kind.mixer != "nope")
+    yield Operation(name="copies of heads", does="copied heads", part="mixer", widths=(queries, keys, keys))
+    yield Operation(name="attention", does="core", part="mixer", modules=("core_attn", "context"))
+    yield _product(products["attention out"], "mixer", modules=("out_proj", "op"), edge="last")
+
+
+def _turned(model: Transformer, queries: Width, keys: Width, rotary: bool) -> Iterator[Operation]:
+    """What turns queries and keys over to attention."""
+    if model.attention.kv_heads < model.attention.heads:
+        yield Operation(
+            name="repeated keys and values",
+            does="repeated heads",
+            part="mixer",
+            widths=(queries, keys),
+            modules=("op",),
+        )
+    if rotary and model.positions == "rotary":
+        yield Operation(name="rotary embedding", does="rotary", part="mixer", widths=(queries, keys), modules=("op",))
+
+
+def _latent(model: Transformer, latent: LatentAttention, products: dict[str, Weight]) -> Iterator[Operation]:
+    """Multi-head latent attention: low-rank products on every rank, then products split by heads."""
+    attention = model.attention
+    for name in ("query down", "query", "key-value down"):
+        if name in products:
+            yield _product(products[name], "mixer")
+    for name in ("query up", "key-value up"):
+        if name in products:
+            yield _product(products[name], "mixer", modules=("mla_up_proj",), edge="first")
+    yield Operation(
+        name="rotary embedding", does="latent rotary", part="mixer", modules=("mla_up_proj",),
+        widths=(Width(attention.heads * latent.rope_dim, "tensor"),),
+    )  # fmt: skip
+    yield Operation(name="attention", does="core", part="mixer", modules=("core_attn", "context"))
+    yield _product(products["attention out"], "mixer", modules=("out_proj",), edge="last")
+
+
+def _crossing(model: Transformer, products: dict[str, Weight]) -> Iterator[Operation]:
+    """Attention over the encoder's output, whose gradients of all layers add up."""
+    _, keys = _heads(model.attention)
+    yield _product(products["cross query"], "crossing")
+    for name in ("cross key", "cross value"):
+        yield _product(products[name], "crossing", beside=KV, modules=("op",) if name == "cross key" else ())
+    yield Operation(name="joined gradients", does="joined gradients", part="crossing", widths=(keys, keys))
+    yield Operation(
+        name="sum of the encoder's gradients", does="crossing sum", part="crossing", rows="stream",
+        widths=(Width(model.hidden),),
+    )  # fmt: skip
+    yield Operation(name="cross attention", does="crossing core", part="crossing", modules=("core_attn", "context"))
+    yield _product(products["cross attention out"], "crossing", modules=("op",))
+
+
+def _recurrent(products: dict[str, Weight]) -> Iterator[Operation]:
+    """A scan between products."""
+    for name, weight in products.items():
+        if weight.category == "recurrent" and name.startswith("recurrent in"):
+            yield _product(weight, "mixer", beside="recurrent in", edge="first")
+    yield Operation(name="scan", does="scan", part="mixer")
+    for name, weight in products.items():
+        if weight.category == "recurrent" and not name.startswith("recurrent in"):
+            yield _product(weight, "mixer", edge="last" if name == "recurrent out" else "")
+
+
+def _feed_forward(
+    prefix: str, part: Part, ffn: int, gated: bool, products: dict[str, Weight], rows: Rows = "tokens"
+) -> Iterator[Operation]:
+    """Products of a block, and the function between them; per operation up and the function run again, or down."""
+    routed = part != "dense"
+    for name in ("gate", "up") if gated else ("up",):
+        again = () if routed else ("mlp", "op") if name == "up" and gated else ("mlp",)
+        found = _product(products[prefix + name], part, rows, beside=prefix + UP, modules=again)
+        yield replace(found, edge="" if routed else "first")
+    yield Operation(
+        name=f"{prefix}activation", does="gate" if gated else "activation", part=part, rows=rows,
+        widths=(Width(ffn, "expert" if rows == "experts" else "tensor"),),
+        modules=("moe_act",) if routed else ("mlp", "mlp_act", "op"),
+    )  # fmt: skip
+    again = () if routed else ("mlp",) if gated else ("mlp", "op")
+    yield _product(products[f"{prefix}down"], part, rows, modules=again, edge="" if routed else "last")
+
+
+def _experts(moe: Experts, products: dict[str, Weight]) -> Iterator[Operation]:
+    """A router, experts that some rows visit, and those that all visit."""
+    yield _product(products["router"], "router", "stream")
+    yield Operation(name="choice of experts", does="choice", part="router")
+    yield from _feed_forward("expert ", "experts", moe.ffn, moe.gated, products, "experts")
+    if moe.out_bias:
+        yield Operation(name="clamped gate and up", does="clamped", part="experts", modules=("moe_act",))
+    yield Operation(name="rows to experts and back", does="exchanged rows", part="experts")
+    if moe.shared_ffn:
+        yield from _feed_forward("shared ", "shared", moe.shared_ffn, moe.gated, products)
+
+
+def has_gate(model: Transformer) -> bool:
+    """Whether feed-forward blocks have a gate: models without one have one matrix for queries, keys and values."""
+    block = model.mlp or model.experts
+    return block is not None and block.gated
+
+
+@lru_cache(maxsize=256)
+def modules_of(model: Transformer, kind: LayerKind) -> Modules:
+    """By the name of an operation of a layer, the modules that run it again."""
+    return {one.name: one.modules for one in layer_operations(model, kind)}
+
+
+def run_again(operations: Iterable[Operation], modules: Iterable[str]) -> tuple[Operation, ...]:
+    """Those of the operations that selective recomputation of `modules` runs again."""
+    chosen = {*modules}
+    return tuple(one for one in operations if chosen & {*one.modules})

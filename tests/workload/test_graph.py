@@ -1,0 +1,104 @@
+"""Operations of a layer: every matrix in one product, and faults that lists written twice had."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockstep.hardware import device
+from lockstep.kernels.clock import Clock
+from lockstep.kernels.layer import core_work, product_pairs
+from lockstep.kernels.operations import CORES, priced
+from lockstep.kernels.recompute import modules_again
+from lockstep.kernels.shard import Shard
+from lockstep.layout import Layout
+from lockstep.workload import LayerKind, Piece, Transformer, kept_tensors, layer_operations, layer_weights, model, names
+from recipes import recipe_by
+
+TEXT = [name for name in names() if isinstance(model(name), Transformer)]
+H100 = device("h100-sxm")
+
+
+def shard(name: str, **words: object) -> Shard:
+    found = model(name)
+    assert isinstance(found, Transformer)
+    recipe = recipe_by(seq=2048, batch=8, **words)
+    return Shard(found, Layout(recompute="selective").grid(), recipe, Clock.of(H100, recipe))
+
+
+@pytest.mark.parametrize("name", TEXT)
+def test_every_matrix_that_rows_are_multiplied_by_is_in_one_product(name: str) -> None:
+    described = model(name)
+    assert isinstance(described, Transformer)
+    for kind in {*described.kinds}:
+        products = [one.weight for one in layer_operations(described, kind) if one.does == "product"]
+        wanted = [one for one in layer_weights(described, kind) if one.is_matrix and not one.per_sequence]
+        left = [one for one in wanted if one not in products]
+        assert len(products) == len({*products})
+        assert [(one.name, one.category) for one in left] in ([], [("shared gate", "router")])
+
+
+@pytest.mark.parametrize("name", ["llama3-8b", "deepseek-v3", "t5-3b", "qwen3-next-80b-a3b"])
+def test_flops_of_products_are_twice_rows_times_parameters(name: str) -> None:
+    one = shard(name)
+    for kind in {*one.model.kinds}:
+        operations = [each for each in layer_operations(one.model, kind) if each.does not in CORES]
+        used = sum(each.weight.active_elems for each in operations if each.weight)
+        assert float(priced(one, operations).forward.flops) == pytest.approx(2.0 * 2048 * used)
+
+
+def test_a_layer_without_positions_runs_no_rotary_embedding_again() -> None:
+    """smollm3-3b turns no queries and keys in every fourth layer."""
+    one = shard("smollm3-3b", recompute_modules=("op",))
+    turned, bare = (modules_again(one, kind, core_work(one, kind)) for kind in (LayerKind(), LayerKind(mixer="nope")))
+    rotary = [each for each in layer_operations(one.model, LayerKind()) if each.does == "rotary"]
+    assert float(turned.stream_s - bare.stream_s) == pytest.approx(float(priced(one, rotary).forward.stream_s))
+    assert float(turned.matmul_s) == float(bare.matmul_s)
+
+
+def test_the_product_that_begins_gated_attention_makes_the_gate_too() -> None:
+    one = shard("qwen3-next-80b-a3b")
+    attention, kind = one.model.attention, LayerKind("experts")
+    assert attention.gated
+    columns = (2 * attention.heads + 2 * attention.kv_heads) * attention.head_dim
+    assert float(product_pairs(one, kind)[0][0]) == float(one.clock.matmul(2048, columns, one.model.hidden).matmul_s)
+
+
+def test_functions_of_experts_run_again_without_one_of_shared_experts_that_there_are_not() -> None:
+    one, kind = shard("mixtral-8x7b", recompute_modules=("moe_act",)), LayerKind("experts")
+    assert float(modules_again(one, kind, core_work(one, kind)).kernels) == 1.0
+
+
+@pytest.mark.parametrize(("joint", "products"), [(True, 5), (False, 7)])
+def test_products_of_their_own_are_as_many_kernels_as_matrices(joint: bool, products: int) -> None:
+    """Of seven matrices, three are joined, or three and two."""
+    one = shard("llama3-8b", own_projections=True, joint_qkv=joint)
+    operations = [each for each in layer_operations(one.model, LayerKind()) if each.does == "product"]
+    apart = priced(one, operations).forward
+    together = priced(shard("llama3-8b"), operations).forward
+    assert float(apart.kernels) == products
+    assert float(together.kernels) == 4
+    assert float(apart.flops) == pytest.approx(float(together.flops))
+    assert float(apart.matmul_s) > float(together.matmul_s)
+
+
+def test_models_that_join_their_matrices_are_one_product_whatever_the_software() -> None:
+    one = shard("gpt2", own_projections=True)
+    operations = [each for each in layer_operations(one.model, LayerKind()) if each.does == "product"]
+    assert float(priced(one, operations).forward.kernels) == 4
+
+
+def test_repeated_keys_are_cut_as_queries_are() -> None:
+    """Llama 3 8B has 8 key heads: over 16 ranks each has the keys of its two queries, and a norm before reads one."""
+    described = model("llama3-8b")
+    assert isinstance(described, Transformer)
+    for tp in (1, 8, 16):
+        rows = kept_tensors(described, Piece(micro_batch=1, seq=4096, tp=tp, repeated_heads=True))
+        sizes_B = {row.name: float(row.size_B) for row in rows}
+        assert sizes_B["key"] == sizes_B["value"] == sizes_B["query"]
+    normed = model("qwen3-8b")
+    assert isinstance(normed, Transformer)
+    apart, repeated = (
+        {row.name: float(row.size_B) for row in kept_tensors(normed, Piece(micro_batch=1, seq=4096, repeated_heads=on))}
+        for on in (False, True)
+    )
+    assert apart["key norm input"] == repeated["key norm input"]
