@@ -136,21 +136,29 @@ def neighbours(
     asked for too.
     """
     own = 0.0 if best is None else best.tokens_per_s
-    found: list[tuple[Job, Cluster]] = []
+    found: list[Neighbour] = []
     for several in (_batches(job, batch_frac), _lengths(job)):
-        found += _better(several, cluster, quick, own)
-    if resizes:
-        found += _resized(job, cluster, batch_frac, quick, own)
-    unit = cluster.devices_per_unit(0)
-    named = []
-    for one, part in dict.fromkeys(found):
+        found += _planned(job, cluster, own, _better(several, cluster, quick, own), planned)
+    named_rate = 0.0
+    for pair, rate in _resized(job, cluster, batch_frac, quick, own)[:MOST_PARTS] if resizes else ():
+        if rate > (1 + WORTH_FRAC / 2) * named_rate and (more := _planned(job, cluster, own, [pair], planned)):
+            found, named_rate = found + more, rate
+    return tuple(found)
+
+
+def _planned(
+    job: Job, cluster: Cluster, own: float, pairs: Iterable[tuple[Job, Cluster]], planned: Planned
+) -> list[Neighbour]:
+    """Of questions that a part of the space made look better, those that are."""
+    unit, named = cluster.devices_per_unit(0), []
+    for one, part in pairs:
         try:
             there = planned(one, part)
         except Infeasible:
             continue
         units = cluster.levels[0].name, job.devices // unit, part.num_devices // unit
         named.append(Neighbour(job, there, units, own or None))
-    return tuple(one for one in named if _worth(one))
+    return [one for one in named if _worth(one)]
 
 
 def _worth(one: Neighbour) -> bool:
@@ -177,21 +185,19 @@ def _better(asked: Iterable[Job], cluster: Cluster, quick: StepTime, own: float)
     return [(best, cluster)] if best is not None and rates[best] > (1 + WORTH_FRAC / 2) * own else []
 
 
-def _resized(job: Job, cluster: Cluster, batch_frac: float, quick: StepTime, own: float) -> list[tuple[Job, Cluster]]:
-    """Other numbers of whole nodes: the fewer that train most, and one more or fewer where a device does much more."""
+def _resized(
+    job: Job, cluster: Cluster, batch_frac: float, quick: StepTime, own: float
+) -> list[tuple[tuple[Job, Cluster], float]]:
+    """Other numbers of whole nodes and their rates per device: fewer that train most before one more or one fewer."""
     unit = cluster.devices_per_unit(0)
-    units = job.devices // unit
     rates = {pair: _rate(*pair, quick) for pair in _parts(job, cluster, batch_frac)}
     each = {pair: rate / pair[0].devices for pair, rate in rates.items()}
     worth = (1 + WORTH_FRAC / 2) * own / job.devices
     fewer = [pair for pair in rates if pair[0].devices < job.devices and rates[pair]]
-    most = max(fewer, key=lambda pair: rates[pair], default=None)
-    found = [most] if most and (each[most] > worth or rates[most] > (1 + FASTER_FRAC / 2) * own) else []
-    for pair, rate in sorted(each.items(), key=lambda one: -one[1]):
-        best = max((each[one] for one in found), default=0.0)
-        if own and abs(pair[0].devices // unit - units) == 1 and rate > max(worth, (1 + WORTH_FRAC / 2) * best):
-            found.append(pair)
-    return found
+    fewer = [pair for pair in fewer if each[pair] > worth or rates[pair] > (1 + FASTER_FRAC / 2) * own]
+    beside = [pair for pair in rates if own and abs(pair[0].devices - job.devices) == unit and each[pair] > worth]
+    found = [*sorted(fewer, key=lambda pair: -rates[pair])[:2], *sorted(beside, key=lambda pair: -each[pair])]
+    return [(pair, each[pair]) for pair in dict.fromkeys(found)]
 
 
 def _parts(job: Job, cluster: Cluster, batch_frac: float) -> Iterator[tuple[Job, Cluster]]:

@@ -260,7 +260,9 @@ def _stream(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
             again = made.get("attention out", ()) if summed and kind.attends else ()
             yield _hidden(name, model, piece, piece.kept_up_to(*again))
     if "op" in piece.recompute_modules and model.norm_placement == "pre" and kind.whole:
-        yield Row("block output", model.hidden * piece.element_B, "gathered", kept_from=SELECTIVE)
+        if "op" not in made.get("down", ("op",)) and not piece.fused_elementwise:
+            # A compiler sees that nobody reads it.
+            yield Row("block output", model.hidden * piece.element_B, "gathered", kept_from=SELECTIVE)
         added_B = 2.0 * model.hidden * piece.element_B * (piece.tp > 1)
         yield Row("reduced outputs", added_B, "sequence", kept_from=SELECTIVE)
     if model.modulation is not None:
@@ -277,7 +279,7 @@ def _projections(attention: Attention, piece: Piece, modules: Modules) -> Iterat
     again = {name: piece.kept_up_to(*modules[name]) for name in JOINT}
     yield Row("query", query_B, "tp", again["query"])
     if piece.repeated_heads and attention.kv_heads < attention.heads:
-        if "op" in piece.recompute_modules:
+        if "op" in piece.recompute_modules and "op" not in modules["value"]:
             yield Row("value before it is repeated", kv_B, "kv", kept_from=SELECTIVE)
         yield Row("key", query_B, "tp", again["key"])
         yield Row("value", query_B, "tp", piece.kept_up_to(*modules["repeated keys and values"]))
