@@ -89,11 +89,22 @@ def test_numbers_texts_and_rows_of_a_file_come_back() -> None:
 @pytest.mark.parametrize("slot", [slot for slot in ways() if slot not in ("loss", "scores")])
 def test_a_copy_of_a_way_under_another_name_takes_as_long(slot: str) -> None:
     for name, one in ways()[slot].items():
-        row = {key: value for key, value in one.to_dict().items() if key not in ("way", "passes") and value}
+        row = _row(one.to_dict())
         copied = own_stack({"like": "torchtitan", "name": "mine", "ways": {slot: "mine"}, slot: {"mine": row}})
         found = copied.ways[slot]
         assert (found.forward, found.backward, found.kernels) == (one.forward, one.backward, one.kernels)
         assert (found.slow, found.takes, found.otherwise) == (one.slow, one.takes, one.otherwise), name
+        assert found.numbers == one.numbers
+        assert {key: part.passes for key, part in found.parts.items()} == {
+            key: part.passes for key, part in one.parts.items()
+        }
+
+
+def _row(way: dict[str, Any]) -> dict[str, Any]:
+    """The row of the table that says what a way in plain form is."""
+    parts = {key: _row(part) for key, part in way["parts"].items()}
+    other = ("way", "passes", "parts", "numbers")
+    return {key: value for key, value in way.items() if key not in other and value} | way["numbers"] | parts
 
 
 def test_a_way_of_ones_own_keeps_no_more_than_the_usual_one() -> None:
@@ -140,7 +151,7 @@ WRONG = [
     ('gate = "mine"', 'gates = "mine"', 4, "did you mean gate"),
     ('gate = "mine"', 'gate = "mien"', 4, "did you mean mine"),
     ('gate = "mine"', "gate = 3", 4, "way to run gate"),
-    ('gate = "mine"', 'loss = "eager"', 4, "slot of a layer"),
+    ('gate = "mine"', 'loss = "eagr"', 4, "did you mean eager"),
     ('gate = "mine"', 'scores = "causal"', 4, "kernel, written"),
     ("distributed_tensors = false", "distributed_tensor = false", 6, "did you mean distributed_tensors"),
     ("distributed_tensors = false", "working_copy = 1", 6, "must be true or false"),
@@ -158,6 +169,10 @@ WRONG = [
     ('forward = ["3 3"]', 'forward = ["3 2*3"]', 10, "is no step"),
     ('forward = ["3 3"]', 'forward = ["3 3 x1001"]', 10, "is no step"),
     ('forward = ["3 3"]', 'forward = "3 3"', 10, "must be a list"),
+    ('forward = ["3 3"]', "keeps = 2", 10, "key of the way gate.mine"),
+    ('forward = ["3 3"]', '[gate.mine.keys]\nforward = ["3 3"]', 10, "key of the way gate.mine"),
+    ('forward = ["3 3"]', '[heads.mine.keys.keys]\nforward = ["3 3"]', 10, "key of the way heads.mine.keys"),
+    ('forward = ["3 3"]', "[heads.mine.keys]\nidles = 2", 11, "key of the way heads.mine.keys"),
     ('forward = ["3 3"]', "kernels = [1, -1]", 10, "two numbers"),
     ('forward = ["3 3"]', "kernels = [1, true]", 10, "two numbers"),
     ('forward = ["3 3"]', "kernels = [1, inf]", 10, "two numbers"),
@@ -190,6 +205,8 @@ def test_a_file_that_is_too_large_or_deep_is_refused(tmp_path: Path) -> None:
         read_stack(written(tmp_path, 'like = "torchtitan"\n' + many))
     with pytest.raises(BadInput, match="nested deeper"):
         read_stack(written(tmp_path, "like = " + "[" * 40))
+    with pytest.raises(BadInput, match="nested deeper"):
+        read_stack(written(tmp_path, "like = 1\n[" + ".".join("a" * 5000) + "]"))
     with pytest.raises(BadInput, match="there is no such file"):
         read_stack("missing.toml")
     with pytest.raises(BadInput, match="a folder"):

@@ -79,8 +79,14 @@ def test_a_way_is_that_of_the_software_with_it_and_is_said() -> None:
     usual = lockstep.estimate("llama3-8b", MACHINE, stack="torchtitan", **RUN)
     assert same.job == usual.job
     assert "own_stack" not in usual.to_dict()
-    with pytest.raises(BadInput, match="--cross-entropy says"):
-        lockstep.estimate("llama3-8b", MACHINE, way="loss=eager", **RUN)
+    loss: list[dict[str, Any]] = [
+        {"way": "loss=eager"},
+        {"cross_entropy": "eager"},
+        {"way": "loss=half", "cross_entropy": "eager"},
+    ]
+    found = [lockstep.estimate("llama3-8b", MACHINE, stack="torchtitan", tp=1, **RUN, **words) for words in loss]
+    assert len({(one.step_time_s, float(one.memory.total_B)) for one in found}) == 1
+    assert found[0].to_dict()["own_stack"]["switches"] == {"cross_entropy": "eager"}
     with pytest.raises(BadInput, match="says twice"):
         lockstep.estimate("llama3-8b", MACHINE, way="norm=one,norm=split", **RUN)
 

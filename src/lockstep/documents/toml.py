@@ -37,7 +37,10 @@ def parse_toml(text: str, file: str) -> tuple[Document, Locate]:
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         line = re.search(r"at line (\d+)", str(error))
         raise BadInput(f"not valid TOML: {str(error)[:120]}", f"{file}:{line[1]}" if line else file) from None
-    words = dict(flat(data))
+    try:
+        words = dict(flat(data))
+    except RecursionError:
+        raise BadInput(f"is nested deeper than the {MAX_DEPTH} levels allowed", file) from None
     if len(words) > MAX_ITEMS:
         raise BadInput(f"holds more than the {MAX_ITEMS} values allowed", file)
     for word, value in words.items():

@@ -21,11 +21,11 @@ from typing import Any
 from lockstep.errors import BadInput, UnknownName, located, shown
 from lockstep.stacks.habits import Habits
 from lockstep.stacks.stack import ATTENTION_KERNELS, OWN, Stack, stacks
-from lockstep.stacks.ways import FROM_LAYOUT, read_ways, ways
+from lockstep.stacks.ways import FROM_LAYOUT, KEYS, NUMBERS, PARTS, Way, read_ways, ways
 from lockstep.types.plain import Json
 
 TABLES = ("ways", "habits", "switches")
-NUMBERS = {"elementwise_factor": (0.1, 100.0), "launch_s": (0.0, 1.0), "recompute_host_s": (0.0, 60.0),
+BOUNDS = {"elementwise_factor": (0.1, 100.0), "launch_s": (0.0, 1.0), "recompute_host_s": (0.0, 60.0),
            "step_s": (0.0, 3600.0)}  # fmt: skip
 """The least and the most of each number."""
 TIMES = ("launch_s", "recompute_host_s", "step_s")
@@ -55,15 +55,15 @@ def own_stack(entry: Mapping[str, Any]) -> Stack:
     tables = {key: given.pop(key, {}) for key in TABLES}
     found = replace(base, **{name: _field(name, value) for name, value in given.items()}, rows=_rows(rows))
     for slot, name in tables["ways"].items():
-        if slot not in base.ways:
-            raise UnknownName("slot of a layer", slot, base.ways, f"ways.{slot}")
+        if slot not in base.slots:
+            raise UnknownName("slot of a layer", slot, base.slots, f"ways.{slot}")
         with located(f"ways.{slot}"):
             found = found.having(**{slot: name})
     timed = any(getattr(found, name) != getattr(base, name) for name in TIMES)
     return replace(
         found,
         habits=_habits(base.habits, tables["habits"]),
-        switches={**base.switches, **tables["switches"]},
+        switches={**found.switches, **tables["switches"]},
         kind="user" if timed else base.kind,
     )
 
@@ -77,8 +77,8 @@ def _base(like: object) -> Stack:
 
 
 def _field(name: str, value: object) -> Any:
-    if name in NUMBERS:
-        least, most = NUMBERS[name]
+    if name in BOUNDS:
+        least, most = BOUNDS[name]
         if type(value) not in (int, float) or not least <= float(str(value)) <= most:
             raise BadInput(f"{name} must be a number from {least:g} to {most:g}, got {shown(value)}", name)
         return float(str(value))
@@ -119,8 +119,20 @@ def _rows(rows: Json) -> Json:
                 raise BadInput(f"{slot}.{name} is a way of the catalog; give yours another name", f"{slot}.{name}")
         if len(named) > MOST_WAYS:
             raise BadInput(f"{slot} has more than the {MOST_WAYS} ways allowed", slot)
+        for name, row in named.items():
+            _check_keys(f"{slot}.{name}", row, list(ways()[slot].values()))
     read_ways(rows, ways())
     return rows
+
+
+def _check_keys(where: str, row: object, alike: Sequence[Way]) -> None:
+    """Raises UnknownName for parts and numbers that no way of the catalog has there: nothing reads them."""
+    known = {key for one in alike for key in (*one.parts, *one.numbers)}
+    for key, value in row.items() if isinstance(row, Mapping) else ():
+        if key in (*PARTS, *NUMBERS):
+            _known(f"key of the way {where}", key, (*KEYS, *sorted(known)), f"{where}.{key}")
+        if key in PARTS:
+            _check_keys(f"{where}.{key}", value, [one.parts[key] for one in alike if key in one.parts])
 
 
 def _habits(base: Habits, given: Json) -> Habits:

@@ -45,6 +45,8 @@ COMPILED = ("inductor", "xla")
 """Compilers whose kernels a stack may run (`Stack.kernels`)."""
 OF_VENDOR = {"google": "maxtext"}
 """Stacks of devices that the default does not run on."""
+LOSS = "loss"
+"""The slot whose way is a switch."""
 OWN = "name software release vendors attention elementwise_factor kernels launch_s recompute_host_s step_s source date"
 """Fields that the file of a user's own stack may have, beside tables."""
 
@@ -97,9 +99,12 @@ class Stack:
     def having(self, **changes: Any) -> Stack:
         """This software with other ways to run a slot, by the slot's name, or other habits.
 
-        Raises UnknownName for a name that is neither, or a value that it does not have.
+        The way of the loss is a switch, as --cross-entropy sets it. Raises UnknownName for a name that is neither, or a
+        value that it does not have.
         """
-        known = {slot: named for slot, named in self.known_ways.items() if slot in self.ways}
+        known, switches = dict(self.known_ways), self.switches
+        if LOSS in changes:
+            switches = {**switches, "cross_entropy": chosen(LOSS, changes.pop(LOSS), known).name}
         for slot, names in FROM_LAYOUT.items():
             known[slot] = {name: known[slot][name] for name in names}
         ways = {slot: chosen(slot, name, known) for slot, name in changes.items() if slot in self.ways}
@@ -107,7 +112,13 @@ class Stack:
         for name in habits:
             if name not in Habits.names():
                 raise UnknownName("habit of a software or slot of a layer", name, (*Habits.names(), *self.ways))
-        return replace(self, ways={**self.ways, **ways}, habits=replace(self.habits, **habits))
+        ways = {**self.ways, **ways}
+        return replace(self, ways=ways, habits=replace(self.habits, **habits), switches=switches)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Slots of a layer, and the loss, that it may run in other ways."""
+        return (*self.ways, LOSS)
 
     @property
     def changes(self) -> Json:

@@ -110,7 +110,7 @@ class Way:
         other = None if self.otherwise is None else self.otherwise.name
         row: Json = {"way": self.name, "when": list(self.when), "else": other, **picked(self, "rate passes kernels")}
         steps = {side: [str(one) for one in getattr(self, side)] for side in ("forward", "backward")}
-        return {**row, **steps, **picked(self, "slow takes source")}
+        return {**row, **steps, **picked(self, "slow takes numbers parts source")}
 
 
 Ways = dict[str, dict[str, Way]]

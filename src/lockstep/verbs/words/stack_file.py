@@ -56,9 +56,8 @@ def read_stack(given: Given, way: str | Mapping[str, str] | None = None) -> Stac
     found = with_contents(given)
     software = _described(found) if isinstance(found, Mapping) else stack(str(found))
     for slot, name in read_way(way).items():
-        if slot not in software.ways:
-            why = "--cross-entropy says how a loss is computed" if slot == "loss" else None
-            raise UnknownName("slot of a layer", slot, software.ways, AT_WAY, why=why)
+        if slot not in software.slots:
+            raise UnknownName("slot of a layer", slot, software.slots, AT_WAY)
         with located(AT_WAY):
             software = software.having(**{slot: name})
     return software
