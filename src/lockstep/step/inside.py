@@ -31,7 +31,7 @@ from lockstep.step.stage import StageTimes, layer_alone, part_inside, repeated_f
 from lockstep.step.step import compose
 from lockstep.types.arrays import Number
 from lockstep.types.plain import Json
-from lockstep.workload import FULL, LayerKind
+from lockstep.workload import FULL, LayerKind, Operation
 
 STATES, VOCABULARY, HOST = "parameters and gradients", "embedding and head", "wait for the host"
 AGAIN = "{} again"
@@ -56,6 +56,8 @@ class Inside:
     """How the software runs it, where that differs between software."""
     layers: int = 1
     """Layers that have it."""
+    operations: tuple[Operation, ...] = ()
+    """None of what software adds, or of what is no operation of a layer."""
 
     def __add__(self, other: Inside) -> Inside:
         work, weights = self.work + other.work, self.weights + other.weights
@@ -155,7 +157,9 @@ def _of_kind(shard: Shard, kind: LayerKind, states: Passes) -> tuple[list[Inside
     rows = layer_rows(shard, kind)
 
     def inside(row: Row, work: Work, often: Number, name: str = "{}") -> Inside:
-        return Inside(name.format(row.name), (work * often).inside(factors), way=_way(shard, row))
+        return Inside(
+            name.format(row.name), (work * often).inside(factors), way=_way(shard, row), operations=row.operations
+        )
 
     with_adapters = forwards - objective.bare
     there = [inside(one, one.passes.forward, with_adapters if one.name == ADAPTERS else forwards) for one in rows]
