@@ -50,7 +50,7 @@ PLACES: dict[str, tuple[str, ...]] = {
         "views/test_tables_of_answers.py", "views/test_timeline_plot.py", "rows/test_rows.py",
         "store/test_damaged.py", "test_outputs.py", "simulate/test_engine.py", "simulate/test_law.py",
         "simulate/test_queues.py",
-        "step/test_expert_overlap.py", "step/test_offload.py", "step/test_step_messages.py",
+        "step/test_expert_overlap.py", "step/test_offload.py", "step/test_rows.py", "step/test_step_messages.py",
         "step/test_step_program.py", "failures/stragglers/test_stragglers.py", "validation/test_fit.py",
         "validation/test_calibration.py", "planner/test_interval.py",
         "words/test_idle_words.py", "workload/test_workload_torch.py",

@@ -7,6 +7,8 @@ bias a product is `addmm`, which it neither keeps nor counts (pytorch/torchtitan
 from __future__ import annotations
 
 import gc
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -102,8 +104,10 @@ def test_products_that_run_again_are_those_of_torch(name: str) -> None:
     assert float(again.flops) == flops(layer, again=True) - flops(layer, again=False)
 
 
-def waiting_B(layer: Any) -> int:
-    """Bytes that wait after a forward pass with the policy, the input too, but not what the layer gives."""
+def waiting_B(words: tuple[int, bool, bool, bool]) -> int:
+    """Bytes that wait after a forward pass with the policy, the input too, but not what the layer gives; in a process
+    without other tests' tensors.
+    """
     from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
     products = 0
@@ -114,7 +118,7 @@ def waiting_B(layer: Any) -> int:
         saved = products % 2 == 1 if function is MM else "attention" in str(function)
         return CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.PREFER_RECOMPUTE
 
-    x = torch.randn(TOKENS, HIDDEN, requires_grad=True)
+    x, layer = torch.randn(TOKENS, HIDDEN, requires_grad=True), Layer(*words)
     own = {one.untyped_storage().data_ptr() for one in layer.parameters()}
     before = {one.data_ptr() for one in storages()}
     how = {"context_fn": lambda: create_selective_checkpoint_contexts(policy)}
@@ -135,4 +139,6 @@ def test_what_waits_is_what_torch_keeps(name: str) -> None:
     words = LAYERS[name]
     piece = Piece(micro_batch=1, seq=TOKENS, element_B=4.0, recompute_modules=("op",), fused_elementwise=False)
     priced_B = layer_activation_B(described(*words), piece, DENSE, SELECTIVE)
-    assert float(priced_B) == waiting_B(Layer(*words))
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
+        wanted_B = alone.submit(waiting_B, words).result()
+    assert float(priced_B) == wanted_B

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lockstep.types.plain import Json, picked
 
 if TYPE_CHECKING:
+    from lockstep.diagnosis.layer_operations import LayerOperation
     from lockstep.diagnosis.refit import Refit
 
 COMPUTE = ("compute.matmul", "compute.attention", "compute.stream")
@@ -292,6 +293,8 @@ class Beside:
     """Those measured, beside the rates predicted."""
     products_times: float | None = None
     """FLOPs of the recorded products over those predicted; None where shapes do not tell."""
+    layer_operations: tuple[LayerOperation, ...] = ()
+    """What a layer's operations take beside what they are priced at, where kernels tell."""
     of_another_run: bool = False
     """Whether the replay misses the step, or the products those predicted, by so much that another run was measured."""
 

@@ -11,6 +11,7 @@ from lockstep.diagnosis.evidence import evidence, with_predicted
 from lockstep.diagnosis.factors import factors, predicted_seen
 from lockstep.diagnosis.gap import Share, attribute
 from lockstep.diagnosis.late_host import lateness
+from lockstep.diagnosis.layer_operations import layer_operations
 from lockstep.diagnosis.measure import Seen, collectives, mean_parts, stragglers
 from lockstep.diagnosis.ranks import AllRanks, all_ranks
 from lockstep.diagnosis.refit import Refit, refit
@@ -72,6 +73,7 @@ def beside(estimate: Estimate, seen: Seen) -> Beside:
         predicted_s=estimate.step_time_s, measured_s=measured_s,
         as_predicted=facts.inside and not told and not elsewhere, refit=again, collectives=moved,
         products_times=times, of_another_run=elsewhere,
+        layer_operations=() if elsewhere else layer_operations(estimate, seen),
     )  # fmt: skip
 
 

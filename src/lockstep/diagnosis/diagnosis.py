@@ -132,6 +132,7 @@ class Diagnosis(Shown):
             "kernels": plain(seen.kernels) if seen else [],
             "slowdowns": plain(self.slowdowns),
             "changes": plain(self.changes),
+            "layer_operations": plain(beside.layer_operations) if beside else [],
             "causes": plain(beside.causes) if beside else [],
             "inputs": plain(self.inputs),
             "fit": plain(beside.rates) if beside else None,

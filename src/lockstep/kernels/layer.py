@@ -10,7 +10,7 @@ for sequence parallelism.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,12 +31,15 @@ from lockstep.kernels.sums import bias_sums, input_sums
 from lockstep.kernels.wide import wide_work
 from lockstep.parallel.tensor.traffic import INPUTS_FRAC
 from lockstep.types.arrays import Number
-from lockstep.workload import DENSE, Classifier, LayerKind, Operation, Transformer, layer_operations
+from lockstep.workload import Classifier, LayerKind, Operation, Transformer, layer_operations
+from lockstep.workload.operation import Part
 
 PIECES = 0.07
 """Of its time, what a product in four pieces on two streams takes longer: 0.06 in the median of ten shapes, 0.07 of all
 their seconds, one after another 0.06 and 0.10 (one H100 SXM, PyTorch 2.11.0, 27 November 2026; product_pieces.csv)."""
 CROSSING_ROUNDS = 1.5
+FIRST: tuple[Part, ...] = ("stream", "mixer", "crossing")
+"""Parts whose kernels graphs of attention replay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,25 +91,27 @@ def expert_work(shard: Shard) -> Passes:
 
 
 def core_work(shard: Shard, kind: LayerKind) -> Passes:
-    """Work of what mixes rows of a sequence: attention, also over an encoder's output, or a scan."""
+    """Work of what mixes rows of a sequence."""
+    return sum(core_works(shard, kind), NOTHING)
+
+
+def core_works(shard: Shard, kind: LayerKind) -> tuple[Passes, ...]:
+    """The same of each such operation: attention, then that over an encoder's output, or a scan."""
     if kind.mixer == "recurrent" and shard.model.recurrent:
-        return recurrent_core(shard, shard.model.recurrent)
+        return (recurrent_core(shard, shard.model.recurrent),)
     if not kind.attends:
-        return NOTHING
+        return ()
     own = attention_core(shard, kind.window, shard.model.masks(kind))
-    return own + attention_core(shard, 0, causal=False, bias=False) if kind.crosses else own
+    return (own, attention_core(shard, 0, causal=False, bias=False)) if kind.crosses else (own,)
 
 
 def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
-    """Work of one layer of the given kind."""
+    """Work of one layer of the given kind. `rows.py` tells it operation by operation."""
     recipe, core, counted = shard.recipe, core_work(shard, kind), None
-    mixed, dense = of_parts(shard, kind, "mixer", "crossing"), of_parts(shard, kind, "dense")
-    around = mixed + residual_and_norms(shard, kind) + _collectives(shard, kind)
-    around += joined_sequences(shard, tensor_rounds(shard.model, kind))
-    if recipe.overlap_tp == "async":
-        around += _added_pieces(shard, kind)
-    if shard.model.modulation is not None:
-        around += modulation_work(shard, shard.model.modulation)
+    mixed, dense = of_parts(shard, kind, *FIRST), of_parts(shard, kind, "dense")
+    around = mixed
+    for _, work in added_first(shard, kind):
+        around += work
     if recipe.cuda_graphs == "attention":
         around, core = around.replayed, core.replayed
     shared = of_parts(shard, kind, "shared")
@@ -114,27 +119,49 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
         routed = of_parts(shard, kind, "experts") + shared
         around, counted = around + of_parts(shard, kind, "router") + routed, routed.forward
     around += dense
-    if recipe.overlap_tp in ("all", "async"):
-        around += _in_pieces(shard, mixed + dense)
+    for _, work in added_last(shard, kind, mixed + dense):
+        around += work
     if recipe.adapters is None:
         return LayerWork(around, core, shared, None, counted)
-    around += restored_work(shard, kind) + wide_work(shard, kind)
     return LayerWork(
         around + adapter_work(shard, recipe.adapters, kind), core, shared, around.forward + core.forward, counted
     )
 
 
-def residual_and_norms(shard: Shard, kind: LayerKind = DENSE) -> Passes:
-    """A norm and a residual addition for each block, with dropout where there is such, and the biases' gradients."""
+def added_first(shard: Shard, kind: LayerKind) -> Iterator[tuple[str, Passes]]:
+    """What software adds around the operations of the parts `FIRST`, by name; its launches too."""
+    recipe, blocks = shard.recipe, kind.residual_blocks / 2
+    for name, both in (
+        ("casts of autocast", autocast_work(shard)),
+        ("dropout", _dropout(shard)),
+    ):
+        yield name, Passes(both.forward * blocks, both.backward * blocks)
+    yield "sums of biases' gradients", bias_sums(shard, kind)
+    yield "sums of gradients of one input", input_sums(shard, kind)
+    yield "launches of collectives", _collectives(shard, kind)
+    yield "sequences joined anew", joined_sequences(shard, tensor_rounds(shard.model, kind))
+    if recipe.overlap_tp == "async":
+        yield "pieces of reductions added", _added_pieces(shard, kind)
+    if shard.model.modulation is not None:
+        yield "modulation", modulation_work(shard, shard.model.modulation)
+
+
+def added_last(shard: Shard, kind: LayerKind, products: Passes) -> Iterator[tuple[str, Passes]]:
+    """What it adds beside the `products` that tensor parallelism splits, and what frozen matrices cost."""
+    if shard.recipe.overlap_tp in ("all", "async"):
+        yield "products in pieces", _in_pieces(shard, products)
+    if shard.recipe.adapters is not None:
+        yield "restored matrices", restored_work(shard, kind)
+        yield "casts of a wide base", wide_work(shard, kind)
+
+
+def _dropout(shard: Shard) -> Passes:
+    """After two blocks, in kernels of its own or, but for two backward, in those of others."""
     recipe, elements = shard.recipe, shard.loose_tokens * shard.model.hidden
-    parts = autocast_work(shard)
-    if recipe.dropout:
-        parts += shard.elementwise(elements, 1.0, 4.0, kernels=0 if recipe.fused_elementwise else 2)
-        if recipe.fused_elementwise:
-            parts += Passes(Work(), Work(kernels=2))
-    blocks = kind.residual_blocks / 2
-    parts = Passes(parts.forward * blocks, parts.backward * blocks)
-    return of_parts(shard, kind, "stream") + parts + bias_sums(shard, kind) + input_sums(shard, kind)
+    if not recipe.dropout:
+        return NOTHING
+    found = shard.elementwise(elements, 1.0, 4.0, kernels=0 if recipe.fused_elementwise else 2)
+    return found + Passes(Work(), Work(kernels=2)) if recipe.fused_elementwise else found
 
 
 def product_pairs(shard: Shard, kind: LayerKind) -> tuple[tuple[Number, Number], ...]:

@@ -6,7 +6,7 @@ of its own (`stacks/ways.toml`), or one of the functions here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from lockstep.kernels.clock import Work
@@ -28,14 +28,23 @@ CORES = ("core", "crossing core", "scan")
 
 
 def priced(shard: Shard, operations: Iterable[Operation]) -> Passes:
-    """The work of some operations of a layer; products that stand together and read the same are made in one kernel,
-    unless the software has each apart (`Habits.own_projections`).
-    """
+    """The work of some operations of a layer."""
     found = NOTHING
-    for beside, several in groupby(operations, key=lambda one: _kernel(shard, one)):
-        for work in (_product(shard, [*several]),) if beside else (BETWEEN[one.does](shard, one) for one in several):
-            found += work
+    for _, work in operation_works(shard, operations):
+        found += work
     return found
+
+
+def operation_works(shard: Shard, operations: Iterable[Operation]) -> Iterator[tuple[tuple[Operation, ...], Passes]]:
+    """The work of each; products that stand together and read the same are made in one kernel, unless the software has
+    each apart (`Habits.own_projections`).
+    """
+    for kernel, several in groupby(operations, key=lambda one: _kernel(shard, one)):
+        if kernel:
+            yield (together := tuple(several)), _product(shard, together)
+        else:
+            for one in several:
+                yield (one,), BETWEEN[one.does](shard, one)
 
 
 def _kernel(shard: Shard, one: Operation) -> str:
@@ -68,7 +77,7 @@ def _columns(shard: Shard, widths: Iterable[Width]) -> Number:
     return sum(numbers / ways(*cut, grid.tp, grid.expert_tp) for cut, numbers in whole.items())
 
 
-def _product(shard: Shard, several: list[Operation]) -> Passes:
+def _product(shard: Shard, several: Sequence[Operation]) -> Passes:
     """One kernel for products that read the same."""
     first = several[0]
     count = shard.local_experts if first.rows == "experts" else 1

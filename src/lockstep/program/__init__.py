@@ -8,7 +8,7 @@ from lockstep.program.graph import TaskGraph, longest_path
 from lockstep.program.idle import idle_s, waits_s, working_s
 from lockstep.program.program import COLUMNS, Kind, Operation, Program
 from lockstep.program.timeline import Timeline, TimelineDiff, diff, merge
-from lockstep.program.trace import read_trace, trace_events, write_trace
+from lockstep.program.trace import Slice, read_trace, trace_events, write_trace
 
 __all__ = [
     "COLUMNS",
@@ -17,6 +17,7 @@ __all__ = [
     "Operation",
     "Program",
     "ProgramBuilder",
+    "Slice",
     "TaskGraph",
     "Timeline",
     "TimelineDiff",

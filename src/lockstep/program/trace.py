@@ -16,8 +16,10 @@ import itertools
 import json
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,15 +35,31 @@ TEXT_COLUMNS = ("label", "buffer", "source", "op", "algorithm")
 FORMAT = "lockstep-timeline-1"
 CHANGING = "activations"
 """The category of memory that operations take and free."""
+INSIDE = "operation"
+"""The category of spans inside of those of operations of the program."""
 MOST_B = 256 << 20
 """Bytes of a trace that is read: a million events, and about ten times as much memory while it is."""
 
 
-def write_trace(timeline: Timeline, path: str | Path, beside: Timeline | None = None) -> None:
+class Slice(NamedTuple):
+    """A part of an operation of the program, and what the trace says of it."""
+
+    name: str
+    start_s: float
+    end_s: float
+    args: Json
+
+
+Inside = Mapping[int, Sequence[Slice]]
+"""Parts by the place of their operation in the program."""
+NONE: Inside = MappingProxyType({})
+
+
+def write_trace(timeline: Timeline, path: str | Path, beside: Timeline | None = None, inside: Inside = NONE) -> None:
     """Writes the trace; gzip when the name ends in .gz. The same timeline gives the same bytes.
 
-    `beside`, such as the prediction of a measured timeline, becomes further processes below, named by its source;
-    `read_trace` leaves them out.
+    `beside`, such as the prediction of a measured timeline, becomes further processes below, named by its source.
+    Parts of operations, `inside`, lie in the spans of these. `read_trace` leaves both out.
     """
     program = timeline.program
     head = {"format": FORMAT, "ranks": program.ranks, "streams": list(program.streams), "source": timeline.source}
@@ -53,15 +71,15 @@ def write_trace(timeline: Timeline, path: str | Path, beside: Timeline | None = 
         file = gzip.GzipFile("", "wb", mtime=0, fileobj=raw) if str(path).endswith(".gz") else raw
         file.write(('{"displayTimeUnit":"ms","otherData":' + json.dumps(head) + ',"traceEvents":[\n').encode())
         shadow = () if beside is None else _shadow(beside, program)
-        for i, event in enumerate(itertools.chain(trace_events(timeline), shadow)):
+        for i, event in enumerate(itertools.chain(trace_events(timeline, inside), shadow)):
             file.write((",\n" if i else "").encode() + json.dumps(event, separators=(",", ":")).encode())
         file.write(b"\n]}\n")
         if file is not raw:
             file.close()
 
 
-def trace_events(timeline: Timeline) -> Iterator[Json]:
-    """Events of the trace: names of tracks, then one span per operation with the flow ends of messages."""
+def trace_events(timeline: Timeline, inside: Inside = NONE) -> Iterator[Json]:
+    """Events of the trace: names of tracks, then a span per operation with its parts and the flow ends of messages."""
     program = timeline.program
     called = timeline.rank_names or [f"rank {rank}" for rank in range(program.ranks)]
     for rank in sorted({rank for rank, _ in timeline.lanes}):
@@ -82,6 +100,9 @@ def trace_events(timeline: Timeline) -> Iterator[Json]:
         peer = called[columns["peer"][i]] if timeline.rank_names else str(columns["peer"][i])
         yield {"ph": "X", "name": _title(args, kind, match, peer), "cat": kind.name.lower(), **track,
                "dur": (end[i] - start[i]) * 1e6, "args": args}  # fmt: skip
+        for one in inside.get(i, ()):
+            span = track | {"ts": one.start_s * 1e6, "dur": (one.end_s - one.start_s) * 1e6}
+            yield {"ph": "X", "name": one.name, "cat": INSIDE, **span, "args": one.args}
         if kind == Kind.SEND:
             yield {"ph": "s", "name": "message", "cat": "message", "id": i, **track}
         elif kind == Kind.RECV:
@@ -168,7 +189,7 @@ def _content(path: str | Path) -> bytes:
 
 def _own(head: Json, spans: list[Json]) -> Timeline:
     """Timeline of a trace that `write_trace` wrote."""
-    ours = (span for span in spans if int(span["pid"]) < int(head["ranks"]))
+    ours = (span for span in spans if int(span["pid"]) < int(head["ranks"]) and span["cat"] != INSIDE)
     spans = sorted(ours, key=lambda span: int(span["args"]["id"]))
     args = [span["args"] for span in spans]
     builder = ProgramBuilder(int(head["ranks"]), head["streams"])

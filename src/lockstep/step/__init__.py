@@ -5,6 +5,7 @@ from lockstep.kernels.clock import Work as Work
 from lockstep.step.hiding import grid_hidings as grid_hidings
 from lockstep.step.hiding import hiding as hiding
 from lockstep.step.hiding import hidings as hidings
+from lockstep.step.inside import operations_inside as operations_inside
 from lockstep.step.network import Network as Network
 from lockstep.step.program import step_program as step_program
 from lockstep.step.program import step_timeline as step_timeline

@@ -165,7 +165,7 @@ def _exchange(shard: Shard, network: Network, work: LayerWork, routed: Experts) 
 def stage_pieces(shard: Shard, network: Network, held: Mapping[LayerKind, int]) -> Pair:
     """Traffic of the layers `held` by a stage as pieces of its forward and its backward pass."""
     found: Pair = ((), ())
-    whole = _repeated(shard)
+    whole = repeated_frac(shard)
     forwards, backwards = shard.recipe.objective.passes
     for kind, count in sorted(held.items()):
         forward, backward = layer_pieces(shard, network, layer_inside(shard, kind)[0], kind)
@@ -179,15 +179,20 @@ def stage_pieces(shard: Shard, network: Network, held: Mapping[LayerKind, int]) 
 
 def layer_inside(shard: Shard, kind: LayerKind, states: Passes | None = None) -> tuple[LayerWork, Work, Passes]:
     """Work of a layer as its kernels run beside each other, what is recomputed of it, and its `states`."""
-    work, mode = layer_work(shard, kind), shard.grid.recompute
-    again = whole_again(shard, kind, work) * _repeated(shard)
-    if np.any(mode == SELECTIVE):
-        again += modules_again(shard, kind, work.core).when(mode == SELECTIVE)
-    factors = shard.clock.factors_inside(work.forward + work.backward + again)
+    work, again, factors = layer_alone(shard, kind)
     return work.inside(factors), again.inside(factors), (states or Passes(Work(), Work())).inside(factors)
 
 
-def _repeated(shard: Shard) -> Number:
+def layer_alone(shard: Shard, kind: LayerKind) -> tuple[LayerWork, Work, tuple[Number, Number, Number]]:
+    """Work of a layer and what is recomputed of it, and by what kernels beside each other differ (`Work.inside`)."""
+    work, mode = layer_work(shard, kind), shard.grid.recompute
+    again = whole_again(shard, kind, work) * repeated_frac(shard)
+    if np.any(mode == SELECTIVE):
+        again += modules_again(shard, kind, work.core).when(mode == SELECTIVE)
+    return work, again, shard.clock.factors_inside(work.forward + work.backward + again)
+
+
+def repeated_frac(shard: Shard) -> Number:
     """Forward passes of a layer that full recomputation runs again, in the mean over those of a stage."""
     return np.where(shard.grid.recompute == FULL, again_frac(shard), 0.0)
 
@@ -237,7 +242,7 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, states: Passes)
     is added instead.
     """
     work, again, states = layer_inside(shard, kind, states)
-    clock, repeated = shard.clock, _repeated(shard)
+    clock, repeated = shard.clock, repeated_frac(shard)
     forward, backward = layer_pieces(shard, network, work, kind)
     backward = (*_block_again(shard, kind, forward), *backward)
     there, kernels = work.forward + states.forward, work.backward + states.backward + again

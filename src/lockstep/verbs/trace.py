@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lockstep.diagnosis.trace import RankTrace
     from lockstep.planner import Estimate
     from lockstep.program import Timeline
+    from lockstep.program.trace import Inside
 
 MOST_OPERATIONS = 300_000
 FORMS = ("perfetto", "kineto")
@@ -35,7 +36,7 @@ MOST_RANKS = 256
 STEPS = 3
 """Of a trace of all ranks: as a profiler's, whose first step is left out."""
 OPENED = ("tp", "cp", "ep", "dp")
-EXPANSIONS = {"layers": (), "messages": OPENED, **{part: (part,) for part in OPENED}}
+EXPANSIONS = {"layers": (), "operations": (), "messages": OPENED, **{part: (part,) for part in OPENED}}
 """What a step's trace shows besides passes -> the kinds of traffic whose collectives are opened."""
 
 
@@ -133,8 +134,8 @@ def trace_step(estimate: Estimate, out: str | Path, expand: str | None = None, f
 
     `form`: `kineto` writes all ranks of the layout instead, a file per rank into the folder `out`, three steps of each.
 
-    `expand`: `layers` writes each layer; `messages` also opens each different collective of the first stage once into
-    its own sends, and tp, cp, ep or dp those of one kind of group.
+    `expand`: `layers` writes each layer, `operations` also what each of them computes; `messages` writes layers and
+    opens each different collective of the first stage once into its own sends, tp, cp, ep or dp those of one group.
     """
     if form not in FORMS:
         raise UnknownName("form of a trace", form, FORMS, "--as")
@@ -144,7 +145,12 @@ def trace_step(estimate: Estimate, out: str | Path, expand: str | None = None, f
     if expand is not None and expand not in EXPANSIONS:
         raise UnknownName("expansion", expand, tuple(EXPANSIONS), "--expand")
     timeline = estimate.timeline(expand is not None, EXPANSIONS[expand] if expand else ())
-    return _written(timeline, path, f"step of {estimate.job.model.name}", "--trace")
+    inside = {}
+    if expand == "operations":
+        from lockstep.step import operations_inside
+
+        inside = operations_inside(estimate.job, estimate.cluster, estimate.layout, timeline)
+    return _written(timeline, path, f"step of {estimate.job.model.name}", "--trace", inside)
 
 
 def _step_of_ranks(estimate: Estimate, out: str | Path, expand: str | None) -> Trace:
@@ -195,17 +201,19 @@ def trace_path(out: str | Path, where: str) -> Path:
     return writable(path, where)
 
 
-def _written(timeline: Timeline, path: Path, what: str, where: str) -> Trace:
-    write_timeline(timeline, path, where)
+def _written(timeline: Timeline, path: Path, what: str, where: str, inside: Inside | None = None) -> Trace:
+    write_timeline(timeline, path, where, inside=inside)
     return Trace(str(path), what, timeline)
 
 
-def write_timeline(timeline: Timeline, path: Path, where: str, beside: Timeline | None = None) -> None:
-    """Writes the trace, with another timeline next to it if given. Raises BadInput at `where`."""
+def write_timeline(
+    timeline: Timeline, path: Path, where: str, beside: Timeline | None = None, inside: Inside | None = None
+) -> None:
+    """Writes the trace, with another timeline and parts of operations if given. Raises BadInput at `where`."""
     from lockstep.program import write_trace
 
     with writing(path, where):
-        write_trace(timeline, path, beside)
+        write_trace(timeline, path, beside, inside or {})
 
 
 def _pipeline(given: Json) -> Timeline:

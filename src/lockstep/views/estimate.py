@@ -137,8 +137,10 @@ TRACE = flags(
     ),
     expand=Option(
         "W",
-        "Detail of the trace: layers writes each layer of every pass; messages also expands each different collective "
-        "of the first stage once, into the sends of all ranks of its group; tp, cp, ep or dp expands only that kind.",
+        "Detail of the trace: layers writes each layer of every pass; operations also writes what each layer computes, "
+        "of the first micro-batches alone where that is more than 100,000 spans; messages writes layers and expands "
+        "each different collective of the first stage once, into the sends of all ranks of its group; tp, cp, ep or dp "
+        "expands only that kind.",
     ),
 )
 

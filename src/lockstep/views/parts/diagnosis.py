@@ -10,6 +10,7 @@ from rich.text import Text
 from lockstep.units import format_bandwidth, format_flops, format_frac, format_size, format_time
 from lockstep.views.page.timeline import MOST_IN_FILE, timeline_form
 from lockstep.views.parts.figure import PALETTE, make_figure
+from lockstep.views.parts.layer_operations import furthest_from_price
 from lockstep.views.parts.terminal import bar, heading, indented, interactive, table
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ def _verdict(answer: Diagnosis, seen: Measured, out: Console) -> None:
                 f"The replay of the measured operations gives {format_time(beside.replayed_s)} ({off:+.1%}), which is "
                 "how far the parts below can be trusted."
             )
+        furthest_from_price(beside.layer_operations, seen.step_time_s, out)
     slower = next((one.quality.profiler_slowdown_frac for one in answer.inputs), None)
     if slower is not None:
         out.print(f"The traced step is {abs(slower):.1%} {'slower' if slower > 0 else 'faster'} than the log's.")
