@@ -28,7 +28,7 @@ MATMUL, ATTENTION, COPY = (CLASSES.index(name) for name in ("matmul", "attention
 BACKWARD = re.compile(r"bwd|bprop|backward|dot_do_o|convert_dq|dkdv", re.IGNORECASE)
 """Kernels of attention in a backward pass."""
 REST_OF_PRODUCT = re.compile(r"split_?k.*reduce", re.IGNORECASE)
-COPIES = re.compile(r"copy|^Memset|^Memcpy", re.IGNORECASE)
+COPIES = re.compile(r"copy_kernel|^Memset|^Memcpy")
 SUM = re.compile(r"Functor_add")
 HEADS_IN, HEADS_OUT, UP, DOWN, CORE = "heads in", "heads out", "up", "down", "attention"
 HEADS, ACTIVATION, STREAM = "heads", "activation", "stream"
