@@ -238,9 +238,9 @@ def _slices(timeline: Timeline, places: Sequence[int], rows: DeviceRows, step: s
 
 def _args(one: Inside, seconds: float, layers: int) -> Json:
     """What a trace says of an operation in one layer, or in the mean of all."""
-    each = {"kernels": one.work.kernels, "flops": one.work.flops}
-    args = {"seconds": seconds} | {
-        name: float(np.asarray(value)) / layers for name, value in each.items() if np.any(value)
-    }
-    args |= {"way": one.way} if one.way else {}
-    return args | ({"in layers": f"{one.layers} of {layers}"} if one.layers < layers else {})
+    counts = {"kernels": one.work.kernels, "flops": one.work.flops}
+    each: Json = {name: float(np.asarray(value)) / layers for name, value in counts.items() if np.any(value)}
+    way = {"way": one.way} if one.way else {}
+    return (
+        {"seconds": seconds} | each | way | ({"in layers": f"{one.layers} of {layers}"} if one.layers < layers else {})
+    )
