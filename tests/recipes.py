@@ -29,6 +29,15 @@ def norm_written() -> tuple[float, float, float, float]:
     return forward, backward, there, back
 
 
+def head_passes(name: str, samples: int) -> tuple[float, float]:
+    """Passes over queries of copies around attention, with keys and values as wide, forward and backward."""
+    found = find_way("heads", name)
+    several = ["queries_together", "keys_together"] if samples > 1 else []
+    parts = [(found.parts[part], 2 if "keys" in part else 1) for part in ("keys", *several) if part in found.parts]
+    forward, backward = (found.passes[side] + sum(one.passes[side] * wide for one, wide in parts) for side in (0, 1))
+    return forward, backward
+
+
 def recipe_by(software: str | Stack = PLAIN, **words: Any) -> Recipe:
     """The recipe of a software, with other options and habits."""
     habits = {word: words.pop(word) for word in HABITS & words.keys()}

@@ -83,7 +83,7 @@ def test_the_pages_show_what_the_command_prints(asked: Session) -> None:
 FILES = [
     pytest.param(body, id=f"{page}: {body.splitlines()[0].removeprefix('# ')}")
     for page, language, body in BLOCKS
-    if language in ("yaml", "json") and body.startswith("# examples/")
+    if language in ("yaml", "json", "toml") and body.startswith("# examples/")
 ]
 
 

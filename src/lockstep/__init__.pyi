@@ -64,6 +64,7 @@ from .verbs.runs import runs as runs
 from .verbs.scaling import scaling as scaling
 from .verbs.sensitivity import sensitivity as sensitivity
 from .verbs.speedup import speedup as speedup
+from .verbs.stack import stack as stack
 from .verbs.stragglers import stragglers as stragglers
 from .verbs.support import support as support
 from .verbs.sweeps import sweeps as sweeps

@@ -18,7 +18,7 @@ from lockstep.verbs import VERBS
 
 REAL = {"execute", "bench", "fit", "calibrate", "rig", "train", "reproduce", "runs", "ui", "diagnose", "sweeps"}
 """Verbs whose examples start processes, serve until they are stopped, or need what such a run left behind."""
-LISTS = {"catalog", "case", "validate"}
+LISTS = {"catalog", "case", "stack", "validate"}
 """Verbs with columns of prose that are cut on purpose, as --json has them in full."""
 CONFIG = Path(__file__).parents[1] / "workload" / "configs" / "phi3-mini.json"
 

@@ -29,6 +29,7 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "report": [("report", "gpt2", "--cluster", "dgx-h100", "--batch", "64")],
     "cite": [("cite", *LLAMA, "--tp", "2", "--zero", "1")],
     "catalog": [("catalog",)],
+    "stack": [("stack", "torchtitan", str(EXAMPLES / "my-stack.toml"))],
     "support": [("support",)],
     "validate": [("validate", "korthikanti_2022")],
     "case": [("case", "gpt3-175b-megatron")],

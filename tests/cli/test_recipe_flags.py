@@ -74,7 +74,7 @@ LAYOUT = {"tp": 2, "pp": 4, "ep": 8, "zero": 1, "recompute": "selective", "seque
 
 
 def test_every_field_has_a_flag_or_a_reason() -> None:
-    assert set(FLAGS) | {"stack"} | ADAPTERS == set(RecipeWords.__annotations__)
+    assert set(FLAGS) | {"stack", "way"} | ADAPTERS == set(RecipeWords.__annotations__)
     said = {field for _, field, _ in FLAGS.values()}
     assert {one.name for one in fields(Recipe)} == said | {"stack", "scaling"} | ADAPTERS | QUESTION
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lockstep.stacks import ways
 from lockstep.workload import EXPERTS, Piece, Transformer, kept_tensors, model, passing_gradient_B
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -81,6 +82,9 @@ def tracked(code: str) -> tuple[float, float]:
     return float(waiting), float(held)
 
 
+WAYS = ways()["permutation"]
+
+
 def priced(code: str) -> tuple[float, float]:
     """What Lockstep says of the experts alone, with the layer's input, output and its gradient."""
     whole = model("qwen3-30b-a3b")
@@ -88,7 +92,8 @@ def priced(code: str) -> tuple[float, float]:
     assert whole.experts is not None
     experts = replace(whole.experts, experts=NUMBER, top_k=CHOICES, ffn=FFN)
     found, piece = replace(whole, hidden=HIDDEN, experts=experts), Piece(
-        micro_batch=1, seq=TOKENS, fused_elementwise=False, permutation=code
+        micro_batch=1, seq=TOKENS, fused_elementwise=False,
+        expert_outputs=WAYS[code].numbers["keeps"], weighed_B=WAYS[code].numbers.get("passing_B", 0.0),
     )  # fmt: skip
     names = ("expert", "router")
     kept_B = sum(float(one.size_B) for one in kept_tensors(found, piece, EXPERTS) if one.name.startswith(names))

@@ -121,5 +121,5 @@ def test_ways_and_habits_of_software_are_settings() -> None:
     differ = {name: (a.settings[name], b.settings[name]) for name in a.settings if a.settings[name] != b.settings[name]}
     assert differ["stack"] == ("megatron-te", "torchtitan")
     assert differ["rotary"] == ("engine", "complex")
-    assert differ["copies"] == ("none", "dtensor")
+    assert differ["distributed_tensors"] == (False, True)
     assert "gate" in a.settings.keys() - differ.keys()

@@ -33,7 +33,7 @@ def llama(**changes: Any) -> Transformer:
 def test_a_way_takes_what_its_steps_take(one: Any) -> None:
     """Bytes over the memory's rate, by hand, of a million elements in half precision."""
     at, elements = clock(), 1e6
-    times = {"library": at.stack.elementwise_factor, "torch": OPERATIONS, "loss": OF_LOSS}[one.rate]
+    times = {"library": at.stack.elementwise_factor, "torch": OPERATIONS, "loss": OF_LOSS, "bytes": 1.0}[one.rate]
     rate_Bps = at.device.memory_bandwidth_Bps * at.device.efficiency.stream_frac
     found = way_work(at, one, elements)
     sides = (one.forward, one.slow[0], one.takes[0]), (one.backward, one.slow[1], one.takes[1])

@@ -246,7 +246,8 @@ def test_gradients_of_what_several_products_read_are_added() -> None:
         (recipe_by("hf-trainer", seq=TOKENS, batch=2, joint_qkv=True), Layout(), gate),
         (recipe_by("hf-trainer-5", seq=TOKENS, batch=2), Layout(), 0.0),
         (recipe_by("hf-trainer-5", seq=TOKENS, batch=2), Layout(dp=2, zero=3), passes),
-        (recipe_by("torchtitan", seq=TOKENS, batch=2), Layout(), 0.0),
+        # Compiled, each gradient beyond the first of a block is read once more, at the rate of the compiler's kernels.
+        (recipe_by("torchtitan", seq=TOKENS, batch=2), Layout(), 3 * 1.13 / 1.03),
     ):
         shard = Shard(described, layout.grid(), recipe, Clock.of(cluster("dgx-h100:1").device, recipe))
         per_pass_s = float(shard.clock.operations(2.0 * TOKENS * described.hidden).stream_s)

@@ -14,15 +14,14 @@ import pytest
 
 from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.copies import ALONE, HEADS, TAKES, copied_heads, copied_sums, returned_s
-from lockstep.kernels.permutation import CUT_GATE
-from lockstep.kernels.permutation import JOINED as JOINED_HALVES
+from lockstep.kernels.copies import copied_heads, returned_s
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.slots import slot_work
 from lockstep.kernels.sums import tensors
 from lockstep.layout import Layout
+from lockstep.stacks import ways
 from lockstep.workload import DENSE, Transformer, model
-from recipes import counted, recipe_by
+from recipes import counted, head_passes, recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
@@ -30,7 +29,7 @@ from .test_passes import HALF_B, Moved  # noqa: E402
 
 SEQ, NUMBER, HEAD = 64, 4, 32
 WIDTH = NUMBER * HEAD
-JOINED = 6.0
+JOINED, JOINED_HALVES = 6.0, 4.0
 """Passes of one width that join the gradients of queries, keys and values, which the projections count."""
 ROTATED_FRAC = 0.25
 
@@ -115,17 +114,14 @@ def _moved(program: Callable[[Any], Any], samples: int) -> tuple[float, float]:
 @pytest.mark.parametrize("samples", [1, 2, 4])
 @pytest.mark.parametrize(("kind", "program"), [("gpt-neox", packed), ("nanotron", permuted)])
 def test_copies_of_heads_are_those_of_torchs_operations(kind: str, program: Callable[[Any], Any], samples: int) -> None:
-    forward, backward = (
-        queries - (samples == 1) * less + 2 * (both - (samples == 1) * fewer)
-        for (queries, both), (less, fewer) in zip(HEADS[kind], ALONE[kind], strict=True)
-    )
+    forward, backward = head_passes(kind, samples)
     assert (forward, backward + JOINED) == pytest.approx(_moved(program, samples))
 
 
-def _shard(copies: str, **fields: Any) -> Shard:
+def _shard(heads: str, **fields: Any) -> Shard:
     known, where = model("llama3-8b"), cluster("dgx-h100:1")
     assert isinstance(known, Transformer)
-    recipe = recipe_by(seq=2048, batch=8, copies=copies, fused_elementwise=False, **fields)
+    recipe = recipe_by(seq=2048, batch=8, heads=heads, fused_elementwise=False, **fields)
     return Shard(known, Layout(dp=8).grid(), recipe, Clock.of(where.device, recipe))
 
 
@@ -143,29 +139,27 @@ def test_kernels_over_turned_tensors_take_longer_than_their_bytes(kind: str, sam
     shard = replace(shard, grid=Layout(dp=8, micro_batch=samples).grid())
     found = copied_heads(shard, WIDTH, WIDTH)
     pass_s = float(shard.clock.stream(shard.tokens * WIDTH * HALF_B).stream_s)
-    for side, work in enumerate((found.forward, found.backward)):
-        (queries, both), (less, fewer) = HEADS[kind][side], ALONE[kind][side]
-        passes = queries - (samples == 1) * less + 2 * (both - (samples == 1) * fewer)
-        assert float(work.stream_s) == pytest.approx(TAKES[kind][side] * passes * pass_s)
-        assert TAKES[kind][side] > 1.0
+    sides = zip((found.forward, found.backward), head_passes(kind, samples), ways()["heads"][kind].takes, strict=True)
+    for work, passes, takes in sides:
+        assert float(work.stream_s) == pytest.approx(takes * passes * pass_s)
+        assert takes > 1.0
 
 
 def test_other_software_copies_nothing() -> None:
-    shard = _shard("none")
-    for found in (copied_heads(shard, WIDTH, WIDTH), copied_sums(shard)):
-        assert float(found.forward.device_s + found.backward.device_s) == 0.0
+    found = copied_heads(_shard("inside"), WIDTH, WIDTH)
+    assert float(found.forward.device_s + found.backward.device_s) == 0.0
 
 
 def test_what_zero_1_gathered_is_copied_tensor_by_tensor_and_rank_by_rank() -> None:
     """As often as `all_gather_coalesced` of nanotron copies, which the host launches one by one; nothing without it."""
-    shard = _shard("nanotron")
+    shard = _shard("nanotron", copied_gathers=True)
     grids = {ranks: Layout(dp=ranks, zero=1).grid() for ranks in (8, 16)}
     found = {ranks: float(returned_s(shard.clock, grid, shard.recipe, 32)) for ranks, grid in grids.items()}
     assert found[16] == pytest.approx(2 * found[8])
     layer = sum(one.name not in ("key", "value", "gate") for one in tensors(shard, DENSE))
     assert found[8] == pytest.approx(8 * 32 * layer * shard.clock.launches_s[1])
     assert not returned_s(shard.clock, Layout(dp=8).grid(), shard.recipe, 32)
-    assert not returned_s(shard.clock, grids[8], _shard("none").recipe, 32)
+    assert not returned_s(shard.clock, grids[8], _shard("nanotron").recipe, 32)
 
 
 def gate(made: Any) -> Any:
@@ -188,5 +182,5 @@ def test_a_gate_over_halves_joins_their_gradients() -> None:
     assert (there.size_B / each_B, back.size_B / each_B) == (whole[0], whole[1] + JOINED_HALVES)
     pass_s = float(shard.clock.operations(each_B).stream_s)
     passes = [float(one.stream_s) / pass_s for one in (cut.forward, cut.backward)]
-    assert passes == pytest.approx([5.0 + CUT_GATE[0], 9.0 + CUT_GATE[1] + JOINED_HALVES])
+    assert passes == pytest.approx(counted("gate", "halves")[:2])
     assert float(cut.backward.kernels) == whole[3] + 1

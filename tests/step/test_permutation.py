@@ -69,7 +69,7 @@ def test_experts_in_turn_launch_for_each_of_them() -> None:
 
 
 def test_a_permutation_that_does_not_exist_is_named() -> None:
-    with pytest.raises(UnknownName, match="permutation of tokens 'torchtitans'; did you mean torchtitan"):
+    with pytest.raises(UnknownName, match="way to run permutation 'torchtitans'; did you mean torchtitan"):
         recipe_by(seq=1, batch=1, permutation="torchtitans")
 
 
@@ -92,12 +92,13 @@ def test_dtensor_joins_what_ranks_gather_and_takes_apart_what_they_reduce() -> N
     for split, wanted in ((True, 8.0), (False, 0.0)):
         layout = Layout(tp=8, sequence_parallel=split)
         made, none = (
-            layer_work(shard("llama3-8b", "torchtitan", layout, copies=whose), DENSE) for whose in ("dtensor", "none")
+            layer_work(shard("llama3-8b", "torchtitan", layout, distributed_tensors=on), DENSE) for on in (True, False)
         )
         unit_s = float(shard().clock.stream(2.0 * 4096 * 4096).stream_s)
         for way in ("forward", "backward"):
             more_s = float(getattr(made, way).stream_s - getattr(none, way).stream_s)
             assert more_s / unit_s == pytest.approx(wanted, abs=1e-6)
+            assert float(getattr(made, way).kernels - getattr(none, way).kernels) == wanted / 2
 
 
 def test_ranks_gather_in_fp8_what_products_read_in_fp8() -> None:
@@ -124,5 +125,5 @@ def test_products_in_pieces_take_longer_only_where_ranks_share_them() -> None:
 
 
 def test_stacks_of_pytorch_permute_as_their_code_does() -> None:
-    found = {name: stack(name).habits.permutation for name in ("torchtitan", "hf-trainer", "nemo-25")}
+    found = {name: stack(name).ways["permutation"].name for name in ("torchtitan", "hf-trainer", "nemo-25")}
     assert found == {"torchtitan": "torchtitan", "hf-trainer": "transformers-4", "nemo-25": "fused"}

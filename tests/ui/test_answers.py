@@ -114,11 +114,12 @@ def test_bad_words_are_refused_at_their_field(words: dict[str, str], where: str,
 def test_no_word_opens_a_file(form: str, tmp_path: Path, client: Client) -> None:
     file = tmp_path / "secret.json"
     file.write_text('{"model_type": "secret"}')
-    for name, value in (("model", str(file)), ("cluster", str(file)), ("rank_jitter", f"trace:{file}")):
+    named = {"model": str(file), "cluster": str(file), "stack": str(file), "rank_jitter": f"trace:{file}"}
+    for name, value in named.items():
         found = client.json("/data/ask", {**WORDS, name: form.format(value)})
         assert "names a file" in found["error"], name
         assert "model_type" not in found["error"]
-    for b in (f"tp=2 cluster={file}", str(file), f"case:{file}", f"rank_jitter=trace:{file}"):
+    for b in (f"tp=2 cluster={file}", f"tp=2 stack={file}", str(file), f"case:{file}", f"rank_jitter=trace:{file}"):
         found = client.json("/data/compare", {**WORDS, "b": b})
         assert "names a file" in found["error"], b
     for against in (str(file), f"case:{file}"):
@@ -131,11 +132,11 @@ def test_files_with_names_of_words_are_in_nobodys_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: Client
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("2", "64", "1T", "robust", "llama3-8b", "dgx-h100", "yes"):
+    for name in ("2", "64", "1T", "robust", "llama3-8b", "dgx-h100", "torchtitan", "yes"):
         (tmp_path / name).mkdir()
     found = client.json("/data/compare", {**WORDS, "b": "tp=2 sequence_parallel=yes"})
     assert "data" in found, found
-    assert "data" in client.json("/data/ask", {**WORDS, "objective": "robust"})
+    assert "data" in client.json("/data/ask", {**WORDS, "objective": "robust", "stack": "torchtitan"})
 
 
 def test_no_word_writes_a_file(tmp_path: Path, client: Client) -> None:
@@ -161,8 +162,8 @@ def test_the_layout_shown_is_the_plans(more: dict[str, str], client: Client) -> 
 
 SAFE = {
     "", "A", "B", "C", "D", "E", "F", "FRAC", "G", "ID", "K", "KIND", "KIND=NAME,...", "L", "LAW", "LEVEL", "M",
-    "MODEL", "N", "N,N,...", "N-N", "N=FILE,...", "NAME", "O", "P", "R", "S", "SOFTWARE", "T", "TEXT", "TIME", "V", "W",
-    "W=N,...", "WHAT", "WORD,...", "X", "Z",
+    "MODEL", "N", "N,N,...", "N-N", "N=FILE,...", "NAME", "O", "P", "R", "S", "SLOT=WAY,...", "SOFTWARE", "T", "TEXT",
+    "TIME", "V", "W", "W=N,...", "WHAT", "WORD,...", "X", "Z",
 }  # fmt: skip
 """What a word of an address may stand for: no file that is opened, no folder, no other machine. Edit it on purpose.
 

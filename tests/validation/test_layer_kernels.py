@@ -10,15 +10,17 @@ import pytest
 
 from lockstep.hardware import device, efficiency
 from lockstep.kernels.clock import MIXED, OPERATIONS, WIDENED
-from lockstep.kernels.copies import ALONE, HEADS, TAKES, TURNED
-from lockstep.kernels.permutation import CUT_GATE, JOINED
+from lockstep.stacks import find_way
 from lockstep.validation.case import read_rows
+from recipes import counted, head_passes
 
 STREAM_BPS = device("h100-sxm").memory_bandwidth_Bps * efficiency("h100").stream_frac
 SEQ, HALF_B = 4096, 2
 STACKED = 6.0
 """Passes that join the gradients of queries, keys and values, counted with the projections."""
 LARGE = 5e7
+JOINED = 4.0
+TURNED = find_way("heads", "gpt-neox").takes[0]
 Layer = tuple[str, int, int]
 
 
@@ -48,11 +50,9 @@ def test_there_are_layers_of_four_models() -> None:
 @pytest.mark.parametrize("layer", LAYERS, ids=IDS)
 def test_copies_of_a_layer_take_what_is_priced(layer: Layer) -> None:
     """Backward with what joins the gradients, which is priced by its bytes."""
-    taken, alone = LAYERS[layer], layer[2] == 1
+    taken, passes, takes = LAYERS[layer], head_passes("nanotron", layer[2]), find_way("heads", "nanotron").takes
     for side, (direction, joined) in enumerate((("forward", 0.0), ("backward", STACKED))):
-        (queries, both), (less, fewer) = HEADS["nanotron"][side], ALONE["nanotron"][side]
-        passes = queries - alone * less + 2 * (both - alone * fewer)
-        priced_s = (TAKES["nanotron"][side] * passes + joined) * taken["heads"]
+        priced_s = (takes[side] * passes[side] + joined) * taken["heads"]
         assert priced_s == pytest.approx(taken[f"copies {direction}"], rel=0.16)
 
 
@@ -60,8 +60,9 @@ def test_copies_of_a_layer_take_what_is_priced(layer: Layer) -> None:
 def test_gates_over_halves_take_what_is_priced(layer: Layer) -> None:
     taken = LAYERS[layer]
     pass_s = OPERATIONS * taken["columns"]
-    assert (5 + CUT_GATE[0]) * pass_s == pytest.approx(taken["gate forward"], rel=0.06)
-    assert (9 + CUT_GATE[1]) * pass_s == pytest.approx(taken["gate backward"], rel=0.06)
+    forward, backward, _, _ = counted("gate", "halves")
+    assert forward * pass_s == pytest.approx(taken["gate forward"], rel=0.06)
+    assert (backward - JOINED) * pass_s == pytest.approx(taken["gate backward"], rel=0.06)
     assert JOINED * pass_s == pytest.approx(taken["joined backward"], rel=0.08)
 
 

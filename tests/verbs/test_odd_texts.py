@@ -30,7 +30,7 @@ PROCESSES = {"train", "reproduce", "execute", "bench", "rig", "ui"}
 ALONE: dict[str, dict[str, Any]] = {
     "case": {"name": "bloom-176b"}, "validate": {"tables": "korthikanti_2022"},
     "converge": {"experiment": "index-bits"},
-    "claims": {}, "catalog": {}, "support": {}, "runs": {"action": "list"},
+    "claims": {}, "catalog": {}, "stack": {}, "support": {}, "runs": {"action": "list"},
     "sweeps": {"action": "list"},
 }  # fmt: skip
 """Cheap questions of verbs that `GOOD` has none for."""

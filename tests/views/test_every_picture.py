@@ -16,8 +16,8 @@ from lockstep.views.parts.notebook import LONGEST
 from lockstep.views.parts.page import Page
 from lockstep.views.parts.svg import DARK, on_dark
 
-WITHOUT = {"export", "report", "cite", "ui"}
-"""Text that another program reads; the file with all pictures; a list of papers; a page of its own."""
+WITHOUT = {"export", "report", "cite", "stack", "ui"}
+"""Text that another program reads; the file with all pictures; a list of papers; tables of words; a page of its own."""
 OWN = {"claims"}
 """Draws what an entry is about."""
 SVG = "{http://www.w3.org/2000/svg}"
@@ -82,6 +82,7 @@ QUESTIONS = {
     "converge": ("converge", "index-bits"),
     "claims": ("claims", "A.5"),
     "catalog": ("catalog",),
+    "stack": ("stack", "torchtitan"),
     "support": ("support", "h100-sxm"),
     "validate": ("validate", "korthikanti_2022"),
     "case": ("case", "gpt3-175b-megatron"),

@@ -43,6 +43,7 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "choices": ("pipeline", "--stages", "4", "--microbatches", "8,16", "--schedule", "all"),
     "rows": ("collective", "all-reduce", "--ranks", "8,16", "--size", "1MB", *COMMANDS["crossover"][-4:]),
     "catalog": ("catalog", "devices"),
+    "stack": ("stack", "torchtitan", "hf-trainer"),
     "support": ("support",),
 }  # fmt: skip
 EMPTY = {"meta", "use", "path", "rect", "br", "img", "link", "input"}

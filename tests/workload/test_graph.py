@@ -11,7 +11,7 @@ from lockstep.kernels.operations import CORES, priced
 from lockstep.kernels.recompute import modules_again
 from lockstep.kernels.shard import Shard
 from lockstep.layout import Layout
-from lockstep.workload import LayerKind, Transformer, layer_operations, layer_weights, model, names
+from lockstep.workload import LayerKind, Piece, Transformer, kept_tensors, layer_operations, layer_weights, model, names
 from recipes import recipe_by
 
 TEXT = [name for name in names() if isinstance(model(name), Transformer)]
@@ -66,3 +66,39 @@ def test_the_product_that_begins_gated_attention_makes_the_gate_too() -> None:
 def test_functions_of_experts_run_again_without_one_of_shared_experts_that_there_are_not() -> None:
     one, kind = shard("mixtral-8x7b", recompute_modules=("moe_act",)), LayerKind("experts")
     assert float(modules_again(one, kind, core_work(one, kind)).kernels) == 1.0
+
+
+@pytest.mark.parametrize(("joint", "products"), [(True, 5), (False, 7)])
+def test_products_of_their_own_are_as_many_kernels_as_matrices(joint: bool, products: int) -> None:
+    """Of seven matrices, three are joined, or three and two."""
+    one = shard("llama3-8b", own_projections=True, joint_qkv=joint)
+    operations = [each for each in layer_operations(one.model, LayerKind()) if each.does == "product"]
+    apart = priced(one, operations).forward
+    together = priced(shard("llama3-8b"), operations).forward
+    assert float(apart.kernels) == products
+    assert float(together.kernels) == 4
+    assert float(apart.flops) == pytest.approx(float(together.flops))
+    assert float(apart.matmul_s) > float(together.matmul_s)
+
+
+def test_models_that_join_their_matrices_are_one_product_whatever_the_software() -> None:
+    one = shard("gpt2", own_projections=True)
+    operations = [each for each in layer_operations(one.model, LayerKind()) if each.does == "product"]
+    assert float(priced(one, operations).forward.kernels) == 4
+
+
+def test_repeated_keys_are_cut_as_queries_are() -> None:
+    """Llama 3 8B has 8 key heads: over 16 ranks each has the keys of its two queries, and a norm before reads one."""
+    described = model("llama3-8b")
+    assert isinstance(described, Transformer)
+    for tp in (1, 8, 16):
+        rows = kept_tensors(described, Piece(micro_batch=1, seq=4096, tp=tp, repeated_heads=True))
+        sizes_B = {row.name: float(row.size_B) for row in rows}
+        assert sizes_B["key"] == sizes_B["value"] == sizes_B["query"]
+    normed = model("qwen3-8b")
+    assert isinstance(normed, Transformer)
+    apart, repeated = (
+        {row.name: float(row.size_B) for row in kept_tensors(normed, Piece(micro_batch=1, seq=4096, repeated_heads=on))}
+        for on in (False, True)
+    )
+    assert apart["key norm input"] == repeated["key norm input"]

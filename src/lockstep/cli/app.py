@@ -28,6 +28,8 @@ from lockstep.views.parts.output import Ended, print_failed, print_infeasible
 from lockstep.vocabulary import COMMANDS
 
 STOPPED = 130
+SPELLINGS = {"stacks": "stack"}
+"""Other names of verbs, which Python cannot call so: a package is called so."""
 
 
 def _version(wanted: bool) -> None:
@@ -74,7 +76,8 @@ def _unloaded() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command line and exits with its code."""
-    given = sys.argv[1:] if arguments is None else arguments
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    given[:1] = [SPELLINGS.get(word, word) for word in given[:1]]
     with standard_streams() as output, _warnings_in_one_line():
         code = _run(given)
         try:

@@ -50,7 +50,7 @@ def autocast_work(shard: Shard) -> Passes:
     forward = 2.0 * norm[0] + CAST * sum(readers) + RESIDUALS[0] + slower
     backward = 2.0 * norm[1] + widened * CAST * sum(readers) + WIDENED_SUM * (sum(readers) - 2) + RESIDUALS[1]
     found = shard.elementwise(shard.loose_tokens * model.hidden, forward, backward, kernels=2 * sum(readers))
-    return Passes(found.forward.when(casts(shard)), found.backward.when(casts(shard)))
+    return found.when(casts(shard))
 
 
 def parameter_work(shard: Shard, parameters: Number, tensors: int) -> Passes:

@@ -61,7 +61,7 @@ def exchanged_rows(shard: Shard, moe: Experts) -> Passes:
     """What brings rows to experts and back once it is known how many each gets, and what a loop over experts adds."""
     local, width = shard.local_experts, moe.ffn / shard.grid.expert_tp
     rows = shard.expert_rows / local
-    parts = grouped(shard, width, rows, local, moe.gated) + permuted(shard, moe, local)
+    parts = grouped(shard, width, rows, local, moe.gated) + permuted(shard, moe)
     if not shard.recipe.habits.grouped_experts:
         parts += _looped(shard, moe, local)
     if shard.recipe.habits.padded_experts and shard.clock.dtype in CASTS:

@@ -19,7 +19,7 @@ from lockstep.kernels.adapters import adapter_work, restored_work
 from lockstep.kernels.attention import attention_core
 from lockstep.kernels.autocast import autocast_work
 from lockstep.kernels.clock import Work
-from lockstep.kernels.copies import copied_sums, joined_sequences
+from lockstep.kernels.copies import joined_sequences
 from lockstep.kernels.image import image_head_work, modulation_work, patch_work
 from lockstep.kernels.loss import loss_work
 from lockstep.kernels.norms import final_norm_work
@@ -132,7 +132,6 @@ def added_first(shard: Shard, kind: LayerKind) -> Iterator[tuple[str, Passes]]:
     """What software adds around the operations of the parts `FIRST`, by name; its launches too."""
     recipe, blocks = shard.recipe, kind.residual_blocks / 2
     for name, both in (
-        ("biases added apart", copied_sums(shard)),
         ("casts of autocast", autocast_work(shard)),
         ("dropout", _dropout(shard)),
     ):

@@ -19,12 +19,9 @@ from lockstep.types.arrays import Number
 def loss_work(shard: Shard, logits: Number) -> Passes:
     """Work of the cross entropy over so many `logits` of a rank."""
     kind = shard.recipe.loss_kind
-    across = across_ranks(kind, shard.recipe.habits.copies)
+    across = across_ranks(kind, shard.recipe.habits.distributed_tensors)
     near, far = (way_work(shard.clock, find_way("loss", name), logits) for name in (kind, across))
     if kind == across:
         return near
     split = shard.grid.tp > 1
-    alone = np.logical_not(split)
-    return Passes(
-        near.forward.when(alone) + far.forward.when(split), near.backward.when(alone) + far.backward.when(split)
-    )
+    return near.when(np.logical_not(split)) + far.when(split)

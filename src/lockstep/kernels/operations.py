@@ -18,6 +18,7 @@ from lockstep.kernels.slots import slot_work
 from lockstep.layout.sharing import repeats_heads
 from lockstep.types.arrays import Number
 from lockstep.workload import Experts, Operation
+from lockstep.workload.graph import QKV, has_gate
 from lockstep.workload.operation import Width
 from lockstep.workload.weight import Cut, ways
 
@@ -35,13 +36,23 @@ def priced(shard: Shard, operations: Iterable[Operation]) -> Passes:
 
 
 def operation_works(shard: Shard, operations: Iterable[Operation]) -> Iterator[tuple[tuple[Operation, ...], Passes]]:
-    """The work of each; products that stand together and read the same are made in one kernel."""
-    for beside, several in groupby(operations, key=lambda one: one.beside):
-        if beside:
+    """The work of each; products that stand together and read the same are made in one kernel, unless the software has
+    each apart (`Habits.own_projections`).
+    """
+    for kernel, several in groupby(operations, key=lambda one: _kernel(shard, one)):
+        if kernel:
             yield (together := tuple(several)), _product(shard, together)
         else:
             for one in several:
                 yield (one,), BETWEEN[one.does](shard, one)
+
+
+def _kernel(shard: Shard, one: Operation) -> str:
+    """The kernel of a product; "" for what is none."""
+    habits = shard.recipe.habits
+    apart = habits.own_projections and one.part in ("mixer", "dense") and has_gate(shard.model)
+    joint = habits.joint_qkv and one.beside == QKV
+    return one.name if apart and one.beside and not joint else one.beside
 
 
 def elements(shard: Shard, one: Operation) -> Number:

@@ -34,7 +34,7 @@ def modules_again(shard: Shard, kind: LayerKind, core: Passes) -> Work:
     found = priced(shard, [one for one in again if one.does not in CORES]).forward
     if len(again) > len([one for one in again if one.does not in CORES]):
         found += core.forward
-    return found + _unread(shard, kind, again) * -1.0 if "mlp" in modules else found
+    return found + _unread(shard, kind, again) * -1.0
 
 
 def stops_early(shard: Shard, kind: LayerKind) -> bool:

@@ -63,22 +63,18 @@ def rows_again(shard: Shard, kind: LayerKind, rows: Iterable[Row]) -> tuple[Row,
     """What recomputation runs again of a layer with these `rows` in one layout, as forward work, in the order in which
     it runs. Of full recomputation it is what one layer runs again, though a stage may do so in some of its layers only.
     """
-    mode, operations, modules = (
-        shard.grid.recompute,
-        layer_operations(shard.model, kind),
-        shard.recipe.recompute_modules,
-    )
+    mode, operations = shard.grid.recompute, layer_operations(shard.model, kind)
     cores = [one for one in rows if one.mixes]
     if np.all(mode == FULL):
         found = [*rows]
     elif np.all(mode == SELECTIVE):
-        again = run_again(operations, modules)
+        again = run_again(operations, shard.recipe.recompute_modules)
         works = operation_works(shard, [one for one in again if one.does not in CORES])
         whole = any(one.does in CORES for one in again)
         found = [*_in_blocks(operations, [Row(_name(of), work, of) for of, work in works] + whole * cores)]
     else:
         return ()
-    unread = stops_early(shard, kind) and (np.all(mode == FULL) or "mlp" in modules)
+    unread = stops_early(shard, kind)
     return tuple(
         Row(one.name, Passes(one.passes.forward, Work()), one.operations)
         for one in found

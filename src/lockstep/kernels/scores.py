@@ -40,7 +40,4 @@ def score_work(shard: Shard, count: Number, scores: Number, causal: bool) -> Pas
 def _either(shard: Shard, scores: Number, where: Truth, name: str, other: str) -> Passes:
     """One way of scores where a condition holds, the other elsewhere."""
     one, two = (way_work(shard.clock, find_way("scores", each), scores) for each in (name, other))
-    elsewhere = np.logical_not(where)
-    return Passes(
-        one.forward.when(where) + two.forward.when(elsewhere), one.backward.when(where) + two.backward.when(elsewhere)
-    )
+    return one.when(where) + two.when(np.logical_not(where))

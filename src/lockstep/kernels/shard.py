@@ -14,7 +14,7 @@ import numpy as np
 from lockstep.kernels.casts import casts
 from lockstep.kernels.clock import Clock, Work
 from lockstep.layout import LayoutGrid, Recipe, busiest_rank_frac
-from lockstep.types.arrays import Number
+from lockstep.types.arrays import Number, Truth
 from lockstep.workload import Transformer
 
 
@@ -27,6 +27,10 @@ class Passes:
 
     def __add__(self, other: Passes) -> Passes:
         return Passes(self.forward + other.forward, self.backward + other.backward)
+
+    def when(self, mask: Truth) -> Passes:
+        """This work where `mask` holds, nothing elsewhere."""
+        return Passes(self.forward.when(mask), self.backward.when(mask))
 
     def inside(self, factors: tuple[Number, Number, Number]) -> Passes:
         """The same inside a step (`Work.inside`)."""

@@ -2,7 +2,7 @@
 
 A step of a way moves passes x elements x bytes of an element, and takes its `xTIMES` as long where the device has as
 much bandwidth for each FLOP/s as an H100 (`Clock.instruction_bound`). The sum runs at the rate of the way's kernels:
-the software's library (`Stack.elementwise_factor`), torch's operations, or a loss's.
+the software's library (`Stack.elementwise_factor`), torch's operations, a loss's, or as fast as memory.
 """
 
 from __future__ import annotations
@@ -48,4 +48,4 @@ def _taken(clock: Clock, chosen: Way, side: int) -> float:
 
 def _rate(clock: Clock, rate: str) -> Callable[[Number, Number], Work]:
     """The work of so many bytes and kernels."""
-    return {"library": clock.elementwise, "torch": clock.operations, "loss": clock.stream}[rate]
+    return {"library": clock.elementwise, "torch": clock.operations}.get(rate, clock.stream)

@@ -30,10 +30,7 @@ def states_work(shard: Shard, kind: LayerKind, parameters: Number) -> Passes:
     if not shard.recipe.habits.autocast:
         return found
     cast, mask = parameter_work(shard, parameters, len(tensors(shard, kind))), casts(shard)
-    other = np.logical_not(mask)
-    return Passes(
-        cast.forward.when(mask) + found.forward.when(other), cast.backward.when(mask) + found.backward.when(other)
-    )
+    return cast.when(mask) + found.when(np.logical_not(mask))
 
 
 def table_work(shard: Shard, ways: Number, looked_up: bool) -> Passes:

@@ -3,7 +3,8 @@
 In passes over activations, forward and backward:
 
     inputs     backward the gradients of what queries, keys, values, a gate and its other half read, where each is a
-               product of its own: every one but the first of each block is added (3); under autocast: `autocast.py`
+               product of its own: every one but the first of each block is added (3), compiled within the norm's
+               kernel, which reads it (1); under autocast: `autocast.py`
 
 Residual streams and biases are slots (`residual` and `bias` of `stacks/ways.toml`).
 
@@ -24,8 +25,8 @@ from lockstep.workload import LayerKind, Weight, layer_weights
 
 JOINT = {"key": "query", "value": "query", "gate": "up"}
 """Matrices that are one tensor with another."""
-SUM = 3.0
-"""Passes of a sum of two gradients."""
+SUM, READ = 3.0, 1.0
+"""Passes of a sum of two gradients, and of reading one more in a kernel that a compiler writes for what follows."""
 
 
 def input_sums(shard: Shard, kind: LayerKind) -> Passes:
@@ -35,7 +36,11 @@ def input_sums(shard: Shard, kind: LayerKind) -> Passes:
     if not recipe.habits.own_projections or block is None or not block.gated:
         return Passes(Work(), Work())
     count = 2 * (kind.attends and not recipe.habits.joint_qkv) + (kind.block == "dense")
-    found = shard.operations(shard.loose_tokens * model.hidden, 0.0, SUM * count, 0, count)
+    numbers = shard.loose_tokens * model.hidden
+    if recipe.software.compiled:
+        found = shard.elementwise(numbers, 0.0, READ * count, kernels=0)
+    else:
+        found = shard.operations(numbers, 0.0, SUM * count, 0, count)
     return Passes(Work(), found.backward.when(np.logical_not(casts(shard))))
 
 

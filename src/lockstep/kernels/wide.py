@@ -50,7 +50,7 @@ def wide_work(shard: Shard, kind: LayerKind) -> Passes:
     if adapters is None or model.mlp is None or kind.block != "dense" or not kind.attends or not np.any(wide):
         return Passes(Work(), Work())
     found = _stream(shard, model.mlp) + _attention(shard) + _block(shard, model.mlp) + _adapters(shard, adapters, kind)
-    return Passes(found.forward.when(wide), found.backward.when(wide))
+    return found.when(wide)
 
 
 def _stream(shard: Shard, mlp: Mlp) -> Passes:

@@ -20,6 +20,7 @@ from lockstep.layout.pipelined import pipelined_B
 from lockstep.layout.recipe import Recipe
 from lockstep.layout.routing import busiest_rank_frac
 from lockstep.layout.sharing import repeats_heads, wide_base, widened
+from lockstep.layout.ways import recipe_traits
 from lockstep.parallel.context import Blocks, held_B
 from lockstep.parallel.pipeline import SCHEDULES, peak_held, peak_live_by_code, vocabulary
 from lockstep.types.arrays import Floats, Number
@@ -41,6 +42,8 @@ from lockstep.workload import (
 )
 
 _NOTHING_B: Number = 0.0
+WRITTEN = ("written", "autocast")
+"""Ways of an activation function that keep what its operations read."""
 
 
 def by_stored(held: Counter[LayerKind]) -> Counter[LayerKind]:
@@ -53,6 +56,7 @@ def by_stored(held: Counter[LayerKind]) -> Counter[LayerKind]:
 
 def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None, norm: str = "") -> Piece:
     """What one rank pushes through a layer with such norms at a time; of `experts` the one that gets most of them."""
+    outputs = recipe.software.ways["permutation"].of(recipe_traits(recipe)).numbers
     return Piece(
         micro_batch=grid.micro_batch,
         seq=recipe.seq,
@@ -75,12 +79,13 @@ def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None, norm
         wide_norms=recipe.software.ways["norm"].name == "written",
         inputs_kept=recipe.habits.base_inputs_kept and recipe.base is not None,
         gathers_kept=not recipe.habits.gathers_again,
-        permutation=recipe.habits.permutation,
+        expert_outputs=outputs.get("keeps", 0.0 if recipe.fused_elementwise else 1.0),
+        weighed_B=outputs.get("passing_B", 0.0),
         joint_qkv=recipe.habits.joint_qkv,
         repeated_heads=repeats_heads(recipe),
         wide_base=wide_base(recipe, grid, norm),
         written_scores=recipe.software.ways["scores"].name == "written",
-        written_activation=recipe.software.ways["activation"].name != "one",
+        written_activation=recipe.software.ways["activation"].name in WRITTEN,
         autocast=recipe.habits.autocast,
         fused_elementwise=recipe.fused_elementwise,
     )
@@ -110,7 +115,7 @@ def activations_B(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKin
     kept, layer_B = _kept(model, recipe, one, grid, held, (first, modules))
     if recipe.cp_kind != "ring" and np.any(grid.cp > 1):
         layer_B = layer_B + held_B(recipe.cp_kind, grid.cp, context_blocks(model, one))
-    across = across_ranks(recipe.loss_kind, recipe.habits.copies)
+    across = across_ranks(recipe.loss_kind, recipe.habits.distributed_tensors)
     logit_B, loss_B = np.where(grid.tp > 1, LOSS_B[across], LOSS_B[recipe.loss_kind]), _NOTHING_B
     if recipe.spreads(grid.stages):
         # Logits of other micro-batches wait while a layer is in its backward pass.

@@ -33,6 +33,6 @@ def usual_loss(fused: bool, kernels: str) -> str:
     return ("compiled" if kernels == "inductor" else "fused") if fused else "eager"
 
 
-def across_ranks(kind: str, copies: str) -> str:
-    """The way where tensor-parallel ranks share the vocabulary, of software with such `copies` (`Habits.copies`)."""
-    return "sharded" if kind == "eager" and copies == "dtensor" else kind
+def across_ranks(kind: str, distributed_tensors: bool) -> str:
+    """The way where tensor-parallel ranks share the vocabulary (`Habits.distributed_tensors`)."""
+    return "sharded" if kind == "eager" and distributed_tensors else kind

@@ -13,17 +13,25 @@ def way(recipe: Recipe, model: Transformer, slot: str) -> Way:
     return chosen if chosen.otherwise is None else chosen.of(_traits(recipe, model))
 
 
+def recipe_traits(recipe: Recipe) -> set[str]:
+    """Traits of a recipe and its software, whatever the model."""
+    known = {
+        "trained": recipe.adapters is None,
+        "autocast": recipe.habits.autocast,
+        "unfused": not recipe.fused_elementwise,
+        "interpreted": not (recipe.software.compiled and recipe.fused_elementwise),
+    }
+    return {trait for trait, held in known.items() if held}
+
+
 def _traits(recipe: Recipe, model: Transformer) -> set[str]:
     mlp = model.mlp
     known = {
         "rmsnorm": model.norm == "rmsnorm",
-        "trained": recipe.adapters is None,
-        "autocast": recipe.habits.autocast,
-        "unfused": not recipe.fused_elementwise,
         "unstretched": not _stretched(model.rotary),
         "gelu_new": mlp is not None and mlp.activation == "gelu_new",
     }
-    return {trait for trait, held in known.items() if held}
+    return recipe_traits(recipe) | {trait for trait, held in known.items() if held}
 
 
 def _stretched(rotary: Rotary | None) -> bool:

@@ -29,7 +29,9 @@ from lockstep.parallel.expert.visited import visited_frac
 from lockstep.planner.interval import Ends, explained
 from lockstep.planner.support import support
 from lockstep.planner.utilisation import HALF
+from lockstep.stacks import Stack, differences, stacks
 from lockstep.step import Step
+from lockstep.types.plain import plain
 from lockstep.units import format_bandwidth, format_flops, format_frac, format_size, format_time
 
 HOST_FRAC = 0.1
@@ -126,10 +128,24 @@ def _software(job: Job, cluster: Cluster) -> Iterator[str]:
     software, (name, kernel) = recipe.software, clock.attention
     launch, step = format_time(float(clock.launch_s)), format_time(float(clock.step_s))
     yield f"software {software.name}: {launch} to launch a kernel, {step} between steps ({software.kind})"
+    yield from _changed(software)
     if job.attends and recipe.flash_attention:
         yield f"attention kernel {name}: rates of {kernel.source or 'the efficiency curve'}"
         if job.transformer and job.transformer.positions == "relative":
             yield "relative positions are added inside the fused attention kernel at no cost; see --no-flash"
+
+
+def _changed(software: Stack) -> Iterator[str]:
+    """What software does otherwise than that of the catalog."""
+    base = stacks()[software.like]
+    if software.name != base.name:
+        yield f"{software.name} is like {base.name} ({software.source}), except where the following says otherwise"
+    for one in differences(base, software):
+        if one.kind == "way":
+            yield f"{one.name} runs as {one.b.name!r}, not as {base.name}'s own {one.a.name!r}"
+        else:
+            usual = f"which {base.name} leaves alone" if one.a is None else f"not {plain(one.a)} as {base.name} has it"
+            yield f"{one.name} is {plain(one.b)}, {usual}"
 
 
 def _supported(job: Job, cluster: Cluster) -> str:

@@ -121,7 +121,7 @@ def predicted(found: Estimate, title: str) -> Side:
         below=float(between.below(spread)),
         above=float(between.above(spread)),
         links=(math.log(float(between.slow_s) / step_s), math.log(float(between.fast_s) / step_s)),
-        common=(job.model, cluster.device, job.recipe.software.name),
+        common=(job.model, cluster.device, job.recipe.software.like),
         settings=_settings(found),
         memory_B={name.removesuffix("_B"): float(getattr(found.memory, name)) for name in CATEGORIES},
         capacity_B=float(found.memory.capacity_B),

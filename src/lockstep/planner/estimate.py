@@ -173,7 +173,9 @@ class Estimate(Shown):
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
-        return {name: read(self) for name, read in PLAIN.items()} | imported(self.job)
+        said = self.job.recipe.software.said
+        own: Json = {} if isinstance(said, str) else {"own_stack": said}
+        return {name: read(self) for name, read in PLAIN.items()} | own | imported(self.job)
 
     def __str__(self) -> str:
         fits = "fits" if self.memory.fits else "does not fit"

@@ -6,9 +6,9 @@ the best of them can be several times slower than that of a question next to it.
 
     batch      at most NEAR_FRAC away (NEAR_TOKENS_FRAC where it was given in tokens), with a factor in common with the
                devices that the batch asked for lacks
-    sequence   at most NEAR_FRAC away, a multiple of a larger power of two
-    devices    one node (or rack) fewer and one more, and down to LEAST_FRAC of them that a power of two divides, where
-               the number of nodes has a large odd factor or is small; with a batch that they can share out
+    sequence   at most NEAR_FRAC away, a multiple of a larger power of two, or of an odd number that divides the devices
+    devices    one node (or rack) fewer and one more, and where the number of nodes has a large odd factor, down to
+               LEAST_FRAC of them that a power of two divides; with a batch that they can share out
 
 first in a part of the space. What trains WORTH_FRAC more tokens a second and device there, and fewer devices that
 train more tokens altogether, are then planned as the question itself was.
@@ -36,10 +36,10 @@ NEAR_FRAC = 0.05
 NEAR_TOKENS_FRAC = 1 / 6
 """Of a batch given in tokens: beyond what rounding moves two neighbours apart, a sixteenth up and one down."""
 WORTH_FRAC = 0.08
+SPARE_FRAC = 0.01
+"""Share of the devices that are worth naming when they are spared."""
 FASTER_FRAC = 0.03
 """Fewer devices are named where they train this share more tokens altogether."""
-FEW = 10
-"""Up to so many nodes one more or fewer changes the rate of a device noticeably, whatever their factors."""
 MOST_BATCHES, MOST_PARTS, LEAST_FRAC = 4, 4, 0.85
 PART_BATCHES = 3
 """Batches that are looked at on another number of nodes."""
@@ -47,6 +47,8 @@ MICRO_BATCHES = 4
 """Micro-batches that the first look tries, from the smallest."""
 LENGTH_UNIT = 128
 """Context and tensor parallel ranks share out multiples of it as finely as the planner asks."""
+MOST_ODD = 15
+"""Ranks of an odd number that may share out a sequence, at most."""
 REUSE = 16
 """Micro-batches per replica whose common factors with the batch matter."""
 
@@ -136,21 +138,42 @@ def neighbours(
     asked for too.
     """
     own = 0.0 if best is None else best.tokens_per_s
-    found: list[tuple[Job, Cluster]] = []
+    found: list[Neighbour] = []
     for several in (_batches(job, batch_frac), _lengths(job)):
-        found += _better(several, cluster, quick, own)
-    if resizes:
-        found += _resized(job, cluster, batch_frac, quick, own)
-    unit = cluster.devices_per_unit(0)
-    named = []
-    for one, part in dict.fromkeys(found):
+        found += _planned(job, cluster, own, _better(several, cluster, quick, own), planned)
+    named_rate = 0.0
+    for pair, rate in _resized(job, cluster, batch_frac, quick, own)[:MOST_PARTS] if resizes else ():
+        if rate > (1 + WORTH_FRAC / 2) * named_rate and (more := _planned(job, cluster, own, [pair], planned)):
+            named_rate = rate
+            found += [one for one in more if not any(_beats(other, one) for other in found)]
+    return tuple(found)
+
+
+def _beats(one: Neighbour, other: Neighbour) -> bool:
+    """Whether one that is named already trains more than another, altogether and per device, and it spares next to no
+    devices.
+    """
+    if other.best.job.devices < (1 - SPARE_FRAC) * one.asked.devices:
+        return False
+    (more, each), (less, fewer) = ((of.tokens_per_s_frac, of.per_device_frac) for of in (one, other))
+    if more is None or each is None or less is None or fewer is None:
+        return False
+    return more > less and each > fewer
+
+
+def _planned(
+    job: Job, cluster: Cluster, own: float, pairs: Iterable[tuple[Job, Cluster]], planned: Planned
+) -> list[Neighbour]:
+    """Of questions that a part of the space made look better, those that are."""
+    unit, named = cluster.devices_per_unit(0), []
+    for one, part in pairs:
         try:
             there = planned(one, part)
         except Infeasible:
             continue
         units = cluster.levels[0].name, job.devices // unit, part.num_devices // unit
         named.append(Neighbour(job, there, units, own or None))
-    return tuple(one for one in named if _worth(one))
+    return [one for one in named if _worth(one)]
 
 
 def _worth(one: Neighbour) -> bool:
@@ -177,27 +200,25 @@ def _better(asked: Iterable[Job], cluster: Cluster, quick: StepTime, own: float)
     return [(best, cluster)] if best is not None and rates[best] > (1 + WORTH_FRAC / 2) * own else []
 
 
-def _resized(job: Job, cluster: Cluster, batch_frac: float, quick: StepTime, own: float) -> list[tuple[Job, Cluster]]:
-    """Other numbers of whole nodes: the fewer that train most, and one more or fewer where a device does much more."""
+def _resized(
+    job: Job, cluster: Cluster, batch_frac: float, quick: StepTime, own: float
+) -> list[tuple[tuple[Job, Cluster], float]]:
+    """Other numbers of whole nodes and their rates per device: fewer that train most before one more or one fewer."""
     unit = cluster.devices_per_unit(0)
-    units = job.devices // unit
     rates = {pair: _rate(*pair, quick) for pair in _parts(job, cluster, batch_frac)}
     each = {pair: rate / pair[0].devices for pair, rate in rates.items()}
     worth = (1 + WORTH_FRAC / 2) * own / job.devices
     fewer = [pair for pair in rates if pair[0].devices < job.devices and rates[pair]]
-    most = max(fewer, key=lambda pair: rates[pair], default=None)
-    found = [most] if most and (each[most] > worth or rates[most] > (1 + FASTER_FRAC / 2) * own) else []
-    for pair, rate in sorted(each.items(), key=lambda one: -one[1]):
-        best = max((each[one] for one in found), default=0.0)
-        if own and abs(pair[0].devices // unit - units) == 1 and rate > max(worth, (1 + WORTH_FRAC / 2) * best):
-            found.append(pair)
-    return found
+    fewer = [pair for pair in fewer if each[pair] > worth or rates[pair] > (1 + FASTER_FRAC / 2) * own]
+    beside = [pair for pair in rates if own and abs(pair[0].devices - job.devices) == unit and each[pair] > worth]
+    found = [*sorted(fewer, key=lambda pair: -rates[pair])[:2], *sorted(beside, key=lambda pair: -each[pair])]
+    return [(pair, each[pair]) for pair in dict.fromkeys(found)]
 
 
 def _parts(job: Job, cluster: Cluster, batch_frac: float) -> Iterator[tuple[Job, Cluster]]:
     """The same question on other numbers of whole nodes, with the batches nearby that these can share out best."""
     unit = cluster.devices_per_unit(0)
-    for units in near_units(job.devices // unit, job.recipe.batch) if job.devices % unit == 0 else ():
+    for units in near_units(job.devices // unit) if job.devices % unit == 0 else ():
         try:
             part = cluster.resized(units * unit)
         except BadInput:
@@ -207,10 +228,9 @@ def _parts(job: Job, cluster: Cluster, batch_frac: float) -> Iterator[tuple[Job,
             yield near, part
 
 
-def near_units(units: int, batch: int) -> list[int]:
-    """Numbers of nodes beside `units` that may serve `batch` much better, ascending."""
-    odd = units // (units & -units)
-    found = {units - 1, units + 1} if units <= FEW or odd > 3 or batch % odd else set[int]()
+def near_units(units: int) -> list[int]:
+    """Numbers of nodes beside `units` that may serve much better, ascending."""
+    odd, found = units // (units & -units), {units - 1, units + 1}
     if odd > 3:
         rounder = {units - units % (1 << power) for power in range(1, units.bit_length())}
         found |= set(sorted(one for one in rounder if LEAST_FRAC * units <= one < units)[:MOST_PARTS])
@@ -244,22 +264,27 @@ def _lengths(job: Job) -> Iterator[Job]:
     if transformer is None or job.images:
         return
     longest = transformer.max_positions if job.recipe.seq <= transformer.max_positions else inf
-    for length in near_lengths(job.recipe.seq):
+    for length in near_lengths(job.recipe.seq, job.devices):
         if length <= longest:
             yield replace(job, recipe=replace(job.recipe, seq=length))
 
 
-def near_lengths(seq: int) -> list[int]:
-    """Sequence lengths at most NEAR_FRAC from `seq`: the nearest that LENGTH_UNIT divides, and the roundest."""
+def near_lengths(seq: int, devices: int = 1) -> list[int]:
+    """Sequence lengths at most NEAR_FRAC from `seq`: the nearest that LENGTH_UNIT divides, and the roundest; and the
+    nearest of which odd numbers of ranks have equal parts, where these divide the devices.
+    """
     own, found = seq & -seq, list[int]()
     for power in range(1, seq.bit_length() + 1):
         near = round(seq / 2**power) * 2**power
         if near and abs(near - seq) <= NEAR_FRAC * seq and near & -near > own:
             found.append(near)
-    if own >= LENGTH_UNIT or not found:
-        return []
     even = [one for one in found if one % LENGTH_UNIT == 0]
-    return list(dict.fromkeys([*even[:1], found[-1]]))
+    chosen = [*even[:1], *found[-1:]] if own < LENGTH_UNIT else []
+    for ranks in divisors(devices, MOST_ODD):
+        near = round(seq / (ranks * LENGTH_UNIT)) * ranks * LENGTH_UNIT
+        if ranks > 1 and ranks % 2 and seq % ranks and near and abs(near - seq) <= NEAR_FRAC * seq:
+            chosen.append(near)
+    return list(dict.fromkeys(chosen))
 
 
 def narrowed(space: Space) -> Space:

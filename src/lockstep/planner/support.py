@@ -11,6 +11,7 @@ The published steps are those of `lockstep validate`; `support.toml` is the outp
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -55,11 +56,10 @@ def support(device: Device, software: Stack, dtype: str) -> Support:
     return Support(device.name, software.name, dtype, "extrapolated", 0, error_frac)
 
 
-def matrix() -> tuple[Support, ...]:
-    """Every device of the catalog with every software and format."""
-    return tuple(
-        support(device, software, dtype) for device in devices() for software in stacks().values() for dtype in FORMATS
-    )
+def matrix(several: Iterable[Stack] | None = None) -> tuple[Support, ...]:
+    """Every device of the catalog with every format and some software, without it all of the catalog."""
+    known = tuple(stacks().values() if several is None else several)
+    return tuple(support(device, software, dtype) for device in devices() for software in known for dtype in FORMATS)
 
 
 @cache

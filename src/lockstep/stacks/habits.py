@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from lockstep.errors import UnknownName
 from lockstep.types.plain import Json
-
-COPIES = ("none", "gpt-neox", "nanotron", "dtensor")
-PERMUTATIONS = ("fused", "megatron", "torchtitan", "transformers-5", "transformers-4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +17,10 @@ class Habits:
 
     autocast: bool = False
     """Parameters and residuals are fp32, and every product casts what it reads (torch.autocast without FSDP)."""
-    copies: str = "none"
-    """Whose copies and sums between a layer's other kernels are made: none, gpt-neox, nanotron or torch's DTensor."""
+    distributed_tensors: bool = False
+    """Layers are split by torch's DTensor: what ranks gather of sequences is joined anew, losses run over parts."""
+    copied_gathers: bool = False
+    """What ZeRO-1 gathers is copied into layers tensor by tensor (nanotron's all_gather_coalesced)."""
     fused_adapters: bool = False
     """What surrounds the products of adapters runs inside other kernels, not in the library's own one after another."""
     half_adapters: bool = False
@@ -61,8 +59,6 @@ class Habits:
     """The product that ends a layer is not computed again (XLA; PyTorch's checkpointing without re-entry since 2.1)."""
     paired_sends: bool = True
     """What a stage sends to a neighbour and receives from it travel together, not in turns (DeepSpeed's engine)."""
-    permutation: str = "fused"
-    """Whose code brings rows of tokens to their experts and back (`kernels/permutation.py`)."""
     grouped_experts: bool = True
     """The products of a rank's experts are one kernel, not one for each (as in Transformer Engine's GroupedLinear)."""
     sliced_experts: bool = False
@@ -71,14 +67,6 @@ class Habits:
     """In fp8 or narrower experts' rows are copied to multiples of what kernels take, and back (TE's Fp8Padding)."""
     launch_blocking: bool = False
     """The host waits for every kernel before it launches the next (CUDA_LAUNCH_BLOCKING=1): nothing hides its time."""
-
-    def __post_init__(self) -> None:
-        for what, said, words in (
-            ("copies between kernels", self.copies, COPIES),
-            ("permutation of tokens", self.permutation, PERMUTATIONS),
-        ):
-            if said not in words:
-                raise UnknownName(what, str(said), words)
 
     @classmethod
     def names(cls) -> tuple[str, ...]:

@@ -30,8 +30,9 @@ from typing import Any
 
 from lockstep.errors import UnknownName
 from lockstep.stacks.habits import Habits
-from lockstep.stacks.ways import Way, find_way, usual_ways
-from lockstep.types.plain import Json, picked
+from lockstep.stacks.ways import FROM_LAYOUT, Way, Ways, chosen, find_way, read_ways, usual_ways
+from lockstep.stacks.ways import ways as catalog_ways
+from lockstep.types.plain import Json, picked, plain
 
 DEFAULT = "megatron-te"
 ATTENTION_KERNELS = ("cudnn", "flash3", "flash2", "flash1", "triton", "splash")
@@ -44,6 +45,10 @@ COMPILED = ("inductor", "xla")
 """Compilers whose kernels a stack may run (`Stack.kernels`)."""
 OF_VENDOR = {"google": "maxtext"}
 """Stacks of devices that the default does not run on."""
+LOSS = "loss"
+"""The slot whose way is a switch."""
+OWN = "name software release vendors attention elementwise_factor kernels launch_s recompute_host_s step_s source date"
+"""Fields that the file of a user's own stack may have, beside tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,8 @@ class Stack:
     """A training software at a release."""
 
     name: str
+    like: str
+    """The stack of the catalog that it is, or is like but for what it has otherwise (`said`)."""
     software: str
     release: str
     vendors: tuple[str, ...]
@@ -75,24 +82,61 @@ class Stack:
     recompute_host_s: float = 1e-3
     step_s: float = 10e-3
     kind: str = "measured"
-    """What a launch and a step are: measured of PyTorch, or assumed. A recomputed layer is assumed."""
+    """What a launch and a step are: measured of PyTorch, assumed, or the user's. A recomputed layer is assumed."""
+    rows: Mapping[str, Json] = field(default_factory=dict, hash=False)
+    """Ways of its own by slot and name, as tables of `ways.toml`."""
 
     @property
     def compiled(self) -> bool:
         """Whether compiled code launches its kernels, not Python operation by operation."""
         return self.kernels in COMPILED
 
+    @property
+    def known_ways(self) -> Ways:
+        """Those of the catalog and its own, by slot and name."""
+        return read_ways(self.rows, catalog_ways()) if self.rows else catalog_ways()
+
     def having(self, **changes: Any) -> Stack:
         """This software with other ways to run a slot, by the slot's name, or other habits.
 
-        Raises UnknownName for a name that is neither, or a value that it does not have.
+        The way of the loss is a switch, as --cross-entropy sets it. Raises UnknownName for a name that is neither, or a
+        value that it does not have.
         """
-        ways = {slot: find_way(slot, name) for slot, name in changes.items() if slot in self.ways}
+        known, switches = dict(self.known_ways), self.switches
+        if LOSS in changes:
+            switches = {**switches, "cross_entropy": chosen(LOSS, changes.pop(LOSS), known).name}
+        for slot, names in FROM_LAYOUT.items():
+            known[slot] = {name: known[slot][name] for name in names}
+        ways = {slot: chosen(slot, name, known) for slot, name in changes.items() if slot in self.ways}
         habits = {name: value for name, value in changes.items() if name not in ways}
         for name in habits:
             if name not in Habits.names():
                 raise UnknownName("habit of a software or slot of a layer", name, (*Habits.names(), *self.ways))
-        return replace(self, ways={**self.ways, **ways}, habits=replace(self.habits, **habits))
+        ways = {**self.ways, **ways}
+        return replace(self, ways=ways, habits=replace(self.habits, **habits), switches=switches)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Slots of a layer, and the loss, that it may run in other ways."""
+        return (*self.ways, LOSS)
+
+    @property
+    def changes(self) -> Json:
+        """What it has otherwise than the stack of the catalog that it is like, as the file of a stack says it."""
+        base = stacks()[self.like]
+        tables = {
+            "ways": {slot: way.name for slot, way in self.ways.items() if way != base.ways[slot]},
+            "habits": _differing(picked(self.habits), picked(base.habits)),
+            "switches": _differing(plain(self.switches), plain(base.switches)),
+            **self.rows,
+        }
+        own = _differing(picked(self, OWN), picked(base, OWN))
+        return {**own, **{name: table for name, table in tables.items() if table}}
+
+    @property
+    def said(self) -> str | Json:
+        """Its name where it is one of the catalog, else what describes it (`own_stack`), switches left out excepted."""
+        return {"like": self.like, **self.changes} if self.changes else self.name
 
     @property
     def manner(self) -> Json:
@@ -107,7 +151,11 @@ class Stack:
 
     def to_dict(self) -> Json:
         """Plain JSON form: `switches` are what it decides, options and habits."""
-        return {**picked(self, without="ways habits"), "switches": {**self.unusual, **self.switches}}
+        return {**picked(self, without="like ways habits rows"), "switches": {**self.unusual, **self.switches}}
+
+
+def _differing(values: Json, usual: Json) -> Json:
+    return {name: value for name, value in values.items() if name not in usual or value != usual[name]}
 
 
 @cache
@@ -124,7 +172,7 @@ def _stack(name: str, entry: Json) -> Stack:
         "switches": entry.get("switches", {}), "habits": Habits(**entry.get("habits", {})),
         "ways": {**usual_ways(), **ways},
     }  # fmt: skip
-    return Stack(name=name, **{**entry, **several, **decided})
+    return Stack(name=name, like=name, **{**entry, **several, **decided})
 
 
 def stack(name: str | Stack) -> Stack:

@@ -10,6 +10,9 @@
     takes = [1.17, 1.35]            times as long as its bytes on any device
     kernels = [10, 13]              launched forward and backward; without it one for each step
     source = "..."
+    [SLOT.WAY.PART]                 the same of what comes with it on other numbers: `PARTS`
+
+and numbers that other formulas read: `NUMBERS`.
 
 What a device makes of `xTIMES` and `slow`: `Clock.instruction_bound`.
 """
@@ -25,17 +28,33 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from lockstep.errors import BadInput, UnknownName
-from lockstep.types.plain import Json
+from lockstep.errors import BadInput, UnknownName, shown
+from lockstep.types.plain import Json, picked
 
-TRAITS = ("rmsnorm", "trained", "autocast", "unfused", "unstretched", "gelu_new")
+TRAITS = ("rmsnorm", "trained", "autocast", "unfused", "unstretched", "gelu_new", "interpreted")
 """Of a model: its norm, its activation, no factor on sines and cosines. Of a recipe: whether the model's own weights
-are trained, torch.autocast, elementwise kernels of their own."""
-RATES = ("library", "torch", "loss")
+are trained, torch.autocast, elementwise kernels of their own. Of software: Python launches its kernels one by one."""
+RATES = ("library", "torch", "loss", "bytes")
 KEYS = ("when", "else", "rate", "forward", "backward", "slow", "takes", "kernels", "source")
+PARTS = {
+    "keys": "keys and values, beside queries",
+    "queries_together": "queries of several sequences",
+    "keys_together": "keys and values of several sequences",
+    "sorted": "rows of several experts that come from other ranks",
+    "gate": "numbers between an expert's products",
+    "each": "all tokens of a rank, once for each of its experts",
+}
+NUMBERS = {
+    "keeps": "times that what experts give waits for the backward pass",
+    "passing_B": "bytes of a number of it while its gradients are made",
+    "exposed": "of the traffic of grouped products, the share beyond that of one product",
+    "idles": "launches that the device waits for, forward",
+}
 STEP = re.compile(r"(?P<what>\S.*?) (?P<passes>\d+(\.\d+)?)( x(?P<times>\d+(\.\d+)?))?")
 MOST = 1000.0
-"""Passes of a step, and kernels of a way."""
+"""Passes of a step and how many times as long it takes, and kernels of a way."""
+FROM_LAYOUT = {"scores": ("kernel", "written")}
+"""By slot, the ways that software has; heads and layout choose the others (`kernels/scores.py`)."""
 Pair = tuple[float, float]
 
 
@@ -46,6 +65,9 @@ class Step:
     what: str
     passes: float
     times: float = 1.0
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.passes:g}" + (f" x{self.times:g}" if self.times != 1.0 else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +85,8 @@ class Way:
     when: tuple[str, ...] = ()
     otherwise: Way | None = None
     source: str = ""
+    parts: Mapping[str, Way] = field(default_factory=dict, hash=False)
+    numbers: Mapping[str, float] = field(default_factory=dict, hash=False)
     passes: Pair = field(init=False)
     """Passes forward and backward, as many as there are."""
     slower: tuple[tuple[Step, ...], tuple[Step, ...]] = field(init=False)
@@ -80,6 +104,13 @@ class Way:
         if self.otherwise is None or all(trait in traits for trait in self.when):
             return self
         return self.otherwise.of(traits)
+
+    def to_dict(self) -> Json:
+        """Plain JSON form: its row of the table, and the passes that its steps add up to, forward and backward."""
+        other = None if self.otherwise is None else self.otherwise.name
+        row: Json = {"way": self.name, "when": list(self.when), "else": other, **picked(self, "rate passes kernels")}
+        steps = {side: [str(one) for one in getattr(self, side)] for side in ("forward", "backward")}
+        return {**row, **steps, **picked(self, "slow takes numbers parts source")}
 
 
 Ways = dict[str, dict[str, Way]]
@@ -100,64 +131,103 @@ def usual_ways() -> dict[str, Way]:
 
 def find_way(slot: str, name: str) -> Way:
     """The way of that name. Raises UnknownName for one of a slot that there is not, or that the slot does not have."""
-    if slot not in ways():
-        raise UnknownName("slot of a layer", slot, ways())
-    if name not in ways()[slot]:
-        raise UnknownName(f"way to run {slot}", name, ways()[slot])
-    return ways()[slot][name]
+    return chosen(slot, name, ways())
 
 
-def read_ways(entries: Mapping[str, Mapping[str, Json]], known: Mapping[str, Mapping[str, Way]]) -> Ways:
-    """Ways by slot and name, beside those that are `known`. Raises BadInput that names slot and way."""
+def chosen(slot: str, name: object, known: Mapping[str, Mapping[str, Way]]) -> Way:
+    """The way of that name among those `known`. Raises UnknownName."""
+    if slot not in known:
+        raise UnknownName("slot of a layer", slot, known)
+    if not isinstance(name, str) or name not in known[slot]:
+        raise UnknownName(f"way to run {slot}", name, known[slot])
+    return known[slot][name]
+
+
+def read_ways(entries: Mapping[str, Any], known: Mapping[str, Mapping[str, Way]]) -> Ways:
+    """Ways by slot and name, beside those that are `known`. Raises BadInput that names slot, way and key."""
     found: Ways = {slot: dict(named) for slot, named in known.items()}
     for slot, named in entries.items():
-        waiting = dict(named)
+        waiting = dict(_table(slot, named))
+        for name, entry in waiting.items():
+            _table(f"{slot}.{name}", entry)
         while waiting:
-            ready = [name for name, entry in waiting.items() if entry.get("else") not in waiting]
+            ready = [name for name, entry in waiting.items() if str(entry.get("else")) not in waiting]
             if not ready:
-                raise BadInput(f"{slot}: {', '.join(waiting)} refer to one another by else")
+                place = f"{slot}.{next(iter(waiting))}"
+                raise BadInput(f"{slot}: {', '.join(waiting)} refer to one another by else", place)
             for name in ready:
                 found.setdefault(slot, {})[name] = _way(slot, name, waiting.pop(name), found.get(slot, {}))
         found[slot] = {name: found[slot][name] for name in [*known.get(slot, {}), *named]}
     return found
 
 
+def _table(where: str, value: object) -> Json:
+    if not isinstance(value, dict):
+        raise BadInput(f"{where} must be a table, got {shown(value)}", where)
+    return value
+
+
 def _way(slot: str, name: str, entry: Json, others: Mapping[str, Way]) -> Way:
     where = f"{slot}.{name}"
     for key in entry:
-        if key not in KEYS:
-            raise UnknownName(f"key of the way {where}", key, KEYS)
-    for trait in entry.get("when", ()):
+        if key not in (*KEYS, *PARTS, *NUMBERS):
+            raise UnknownName(f"key of the way {where}", key, (*KEYS, *PARTS, *NUMBERS), f"{where}.{key}")
+    traits, sides = _texts(where, "when", entry), [_texts(where, side, entry) for side in ("forward", "backward")]
+    for trait in traits:
         if trait not in TRAITS:
-            raise UnknownName(f"trait of the way {where}", trait, TRAITS)
-    other, rate = entry.get("else"), entry.get("rate", "torch")
+            raise UnknownName(f"trait of the way {where}", trait, TRAITS, f"{where}.when")
+    other, rate, source = entry.get("else"), entry.get("rate", "torch"), entry.get("source", "")
     if ("when" in entry) != (other is not None):
-        raise BadInput(f"{where} needs `when` and `else` together")
-    if other is not None and other not in others:
-        raise UnknownName(f"other way of {where}", str(other), others)
+        raise BadInput(f"{where} needs `when` and `else` together", where)
+    if other is not None and str(other) not in others:
+        raise UnknownName(f"other way of {where}", str(other), others, f"{where}.else")
     if rate not in RATES:
-        raise UnknownName(f"rate of the way {where}", str(rate), RATES)
-    forward, backward = (tuple(_step(where, one) for one in entry.get(side, ())) for side in ("forward", "backward"))
+        raise UnknownName(f"rate of the way {where}", str(rate), RATES, f"{where}.rate")
+    if not isinstance(source, str):
+        raise BadInput(f"source of {where} must be text, got {shown(source)}", f"{where}.source")
+    forward, backward = (
+        tuple(_step(where, one, f"{where}.{side}") for one in steps)
+        for side, steps in zip(("forward", "backward"), sides, strict=True)
+    )
     return Way(
         slot=slot, name=name, rate=rate, forward=forward, backward=backward,
         kernels=_pair(where, "kernels", entry.get("kernels", (len(forward), len(backward)))),
         slow=_pair(where, "slow", entry.get("slow", (1, 1))), takes=_pair(where, "takes", entry.get("takes", (1, 1))),
-        when=tuple(entry.get("when", ())), otherwise=others[other] if other else None,
-        source=str(entry.get("source", "")),
+        when=tuple(traits), otherwise=None if other is None else others[str(other)], source=source,
+        parts={key: _part(slot, name, key, entry[key]) for key in PARTS if key in entry},
+        numbers={key: _number(where, key, entry[key]) for key in NUMBERS if key in entry},
     )  # fmt: skip
 
 
-def _step(where: str, text: object) -> Step:
+def _part(slot: str, name: str, key: str, entry: object) -> Way:
+    return _way(slot, f"{name}.{key}", _table(f"{slot}.{name}.{key}", entry), {})
+
+
+def _texts(where: str, key: str, entry: Json) -> Sequence[Any]:
+    found = entry.get(key, ())
+    if not isinstance(found, list | tuple):
+        raise BadInput(f"{key} of {where} must be a list, got {shown(found)}", f"{where}.{key}")
+    return found
+
+
+def _step(where: str, text: object, place: str) -> Step:
     match = STEP.fullmatch(text) if isinstance(text, str) else None
-    if match is None or float(match["passes"]) > MOST:
+    if match is None or max(float(match["passes"]), float(match["times"] or 1)) > MOST:
         raise BadInput(
-            f'{where}: {text!r} is no step; write "what it does 3", its passes last, or "what it does 3 x1.5"'
+            f'{where}: {shown(text)} is no step; write "what it does 3", its passes last, or "what it does 3 x1.5"',
+            place,
         )
     return Step(match["what"], float(match["passes"]), float(match["times"] or 1))
 
 
-def _pair(where: str, key: str, value: Sequence[Any]) -> Pair:
-    fits = isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(one, int | float) for one in value)
-    if not fits or not all(math.isfinite(one) and 0 <= one <= MOST for one in value):
-        raise BadInput(f"{where}: {key} must be two numbers, forward and backward, got {value!r}")
-    return float(value[0]), float(value[1])
+def _number(where: str, key: str, value: object) -> float:
+    if type(value) not in (int, float) or not 0 <= value <= MOST:  # type: ignore[operator]
+        raise BadInput(f"{where}: {key} must be a number up to {MOST:g}, got {shown(value)}", f"{where}.{key}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _pair(where: str, key: str, value: object) -> Pair:
+    numbers = value if isinstance(value, list | tuple) else ()
+    if len(numbers) != 2 or not all(type(one) in (int, float) and 0 <= one <= MOST for one in numbers):
+        raise BadInput(f"{where}: {key} must be two numbers, forward and backward, got {value!r}", f"{where}.{key}")
+    return float(numbers[0]), float(numbers[1])

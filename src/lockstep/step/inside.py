@@ -35,7 +35,7 @@ from lockstep.workload import FULL, LayerKind, Operation
 
 STATES, VOCABULARY, HOST = "parameters and gradients", "embedding and head", "wait for the host"
 AGAIN = "{} again"
-SLOTS = {"head norms": "norm"}
+SLOTS = {"head norms": "norm", "copied heads": "heads", "exchanged rows": "permutation"}
 """Operations that are slots under another name."""
 LAYER = re.compile(r"(?P<step>[FBIW])(?P<microbatch>\d+)(\.\d+)? layer \d+")
 MOST_SLICES = 100_000
@@ -238,9 +238,9 @@ def _slices(timeline: Timeline, places: Sequence[int], rows: DeviceRows, step: s
 
 def _args(one: Inside, seconds: float, layers: int) -> Json:
     """What a trace says of an operation in one layer, or in the mean of all."""
-    counts = {"kernels": one.work.kernels, "flops": one.work.flops}
-    each: Json = {name: float(np.asarray(value)) / layers for name, value in counts.items() if np.any(value)}
-    way = {"way": one.way} if one.way else {}
-    return (
-        {"seconds": seconds} | each | way | ({"in layers": f"{one.layers} of {layers}"} if one.layers < layers else {})
-    )
+    each = {"kernels": one.work.kernels, "flops": one.work.flops}
+    args: Json = {"seconds": seconds} | {
+        name: float(np.asarray(value)) / layers for name, value in each.items() if np.any(value)
+    }
+    args |= {"way": one.way} if one.way else {}
+    return args | ({"in layers": f"{one.layers} of {layers}"} if one.layers < layers else {})

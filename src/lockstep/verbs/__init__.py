@@ -73,6 +73,7 @@ TABLE: Mapping[str, Mapping[str, str]] = {
     },
     "Reference": {
         "catalog": "List models, devices, clusters and links with their sources.",
+        "stack": "Show training software: its ways, habits, switches and times; or in what two differ.",
         "support": "List what answers rest on, by device, training software and number format.",
         "validate": "Check predictions against published measurements.",
         "case": "Compare published training runs with what is predicted for them.",

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
+from lockstep.errors import BadInput
 from lockstep.types.plain import Json, plain
 from lockstep.types.shown import Shown
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.option import Argument, Option
+from lockstep.verbs.words.stack_file import WAY, read_stack
 
 if TYPE_CHECKING:
     from lockstep.planner.support import Support
@@ -38,14 +42,19 @@ def support(
     ] = None,
     *,
     stack: Annotated[
-        str | None, Option("NAME", "A training software of the catalog. (default: all)", names="stacks")
+        str | Path | Mapping[str, Any] | None,
+        Option(
+            "NAME", "A training software of the catalog, or a TOML file of your own. (default: all)", names="stacks"
+        ),
     ] = None,
+    way: Annotated[str | Mapping[str, str] | None, WAY] = None,
 ) -> Matrix:
     """What answers rest on: published steps, compared or fitted to, or nothing. Raises UnknownName."""
     from lockstep.hardware import device as find_device
     from lockstep.planner.support import matrix
-    from lockstep.stacks import stack as find_stack
 
+    if way is not None and stack is None:
+        raise BadInput("is of one software; give --stack too", "--way")
     wanted = None if device is None else find_device(device).name
-    software = None if stack is None else find_stack(stack).name
-    return Matrix(tuple(row for row in matrix() if wanted in (None, row.device) and software in (None, row.stack)))
+    rows = matrix() if stack is None else matrix((read_stack(stack, way),))
+    return Matrix(tuple(row for row in rows if wanted in (None, row.device)))

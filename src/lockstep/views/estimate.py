@@ -179,6 +179,7 @@ COMMAND = Command(
     examples=(
         "lockstep estimate gpt3-175b -c dgx-a100-80gb --gpus 1024 --batch 1536 --tp 8 --pp 16 --zero 1 --seq 2048",
         "lockstep estimate llama3-8b -c dgx-h100:4 --batch 256 --zero 3 --recompute selective --json",
+        "lockstep estimate llama3-8b -c dgx-h100:4 --batch 256 --stack hf-trainer --way norm=one,rotary=one",
         "lockstep estimate llama3-8b -c dgx-h100:4 --batch 256 --pp 4 --plot step.png --trace step.json.gz",
         "lockstep estimate llama3-8b -c dgx-h100:4 --batch 64 --tp 8 --trace step.json.gz --expand messages",
         "lockstep estimate gpt2-medium -c dgx-h100 --batch 32 --trace ranks --as kineto",

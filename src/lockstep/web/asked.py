@@ -23,7 +23,7 @@ from lockstep.verbs.words.calling import several
 from lockstep.verbs.words.changes import is_change
 from lockstep.verbs.words.option import Declared, Switch
 from lockstep.verbs.words.replayed import replayable
-from lockstep.views.parts.completing import clusters
+from lockstep.views.parts.completing import clusters, stacks
 from lockstep.views.parts.options import verb_function
 from lockstep.web.uploads import Uploads
 
@@ -33,7 +33,7 @@ TRACE = re.compile(r"trace:([^,;]+)")
 """A law that is read from a file."""
 MODELS = ("model", "a", "b")
 """Keywords in whose place a dropped file may stand."""
-PLACES = (*MODELS, "cluster", "against")
+PLACES = (*MODELS, "cluster", "against", "stack")
 """Keywords whose values may be files."""
 CASE = "case:"
 LONGEST = 400
@@ -141,7 +141,7 @@ def _opened(name: str, value: str) -> Iterator[str]:
     """What of a value a verb would open where there is a file of that name."""
     for part in value.split() if is_change(value) else [f"{name}={value}"]:
         word, _, said = part.partition("=")
-        if word in PLACES:
+        if word in PLACES and not (word == "stack" and said in stacks()):
             said = said.removeprefix(CASE)
             # The count of nodes behind a cluster is not a name.
             yield from filter(None, (said, *(one.partition(":")[0] for one in re.split("[,@]", said))))

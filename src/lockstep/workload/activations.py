@@ -30,6 +30,7 @@ from lockstep.types.arrays import Number, Whole
 from lockstep.workload.adapters import ROWS, Adapters
 from lockstep.workload.architecture import Attention, LatentAttention, Transformer
 from lockstep.workload.block_rows import block_gradients, dense_rows, expert_rows
+from lockstep.workload.graph import Modules, modules_of
 from lockstep.workload.kind import DENSE, LayerKind
 from lockstep.workload.piece import FP32_B, FULL, NONE, SELECTIVE, Piece, Recompute, Row, Spread, recompute_code
 from lockstep.workload.stream import INPUT_OF, NORMED, STREAM
@@ -190,9 +191,10 @@ def _layer(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     """Residual stream and norms, then attention, then the feed-forward block."""
     yield from _stream(model, piece, kind)
     if kind.attends:
-        yield from _attention(model.attention, piece)
+        modules = modules_of(model, kind)
+        yield from _attention(model.attention, piece, modules)
         if kind.crosses:
-            yield from (replace(row, name=f"cross {row.name}") for row in _attention(model.attention, piece))
+            yield from (replace(row, name=f"cross {row.name}") for row in _attention(model.attention, piece, modules))
     elif kind.mixer == "recurrent" and model.recurrent:
         yield from model.recurrent.rows(piece)
     if piece.adapters is not None:
@@ -205,14 +207,15 @@ def _layer(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     if piece.dropout and kind.block != "none":
         yield _mask("mlp residual dropout mask", model, SELECTIVE)
     if kind.experts and model.experts:
-        yield from expert_rows(model, model.experts, piece)
+        yield from expert_rows(model, model.experts, piece, modules_of(model, kind))
     elif kind.block == "dense" and model.mlp:
-        yield from dense_rows(model.mlp, piece)
+        yield from dense_rows(model.mlp, piece, modules_of(model, kind))
 
 
-def _attention(attention: Attention, piece: Piece) -> Iterator[Row]:
+def _attention(attention: Attention, piece: Piece, modules: Modules) -> Iterator[Row]:
     """What projections and core of attention keep."""
-    yield from _latent(attention, attention.latent, piece) if attention.latent else _projections(attention, piece)
+    latent = attention.latent
+    yield from _latent(attention, latent, piece, modules) if latent else _projections(attention, piece, modules)
     yield from _core(attention, piece)
     if attention.gated:
         # Its product with the output is what the output projection reads.
@@ -225,13 +228,13 @@ def _stream(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
 
     The layer's input is all that full recomputation keeps. Without a norm in front it is the attention input too.
     """
+    made = modules_of(model, kind)
     yield _hidden("layer input", model, piece, FULL)
     if model.norm == "rmsnorm" and piece.wide_norms:
         copied_B = FP32_B - piece.element_B + (piece.element_B if piece.adapters is None else 0.0)
         # Of an fp32 stream the first norm keeps the layer's input itself.
         copies = model.norms_of(kind) - np.where(piece.wide_base, 1, 0)
-        again = piece.kept_up_to("layernorm", "op")
-        yield Row("norms' wide copies", copies * model.hidden * copied_B, "sequence", again)
+        yield Row("norms' wide copies", copies * model.hidden * copied_B, "sequence", piece.kept_up_to(*made["norm"]))
     if np.any(piece.own_casts) and model.mlp is not None and piece.adapters is None:
         more = (0 if piece.joint_qkv else 2) + model.mlp.gated
         yield Row("casts of products", model.hidden * piece.element_B * more * piece.own_casts, "sequence")
@@ -248,44 +251,53 @@ def _stream(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     for name in names:
         if name in INPUT_OF:
             normed = name in NORMED[model.norm_placement]
-            modules = ("layernorm", "op") if normed else ()
+            modules = made["norm"] if normed else ()
             if normed and not piece.needs_input_of(*INPUT_OF[name]):
                 continue
             yield Row(name, model.hidden * piece.input_B, "gathered", piece.kept_up_to(*modules))
         else:
             summed = name == "norm 2 input" and model.norm_placement == "pre"
-            yield _hidden(name, model, piece, piece.kept_up_to("out_proj", "op") if summed else SELECTIVE)
+            again = made.get("attention out", ()) if summed and kind.attends else ()
+            yield _hidden(name, model, piece, piece.kept_up_to(*again))
     if "op" in piece.recompute_modules and model.norm_placement == "pre" and kind.whole:
-        yield Row("block output", model.hidden * piece.element_B, "gathered", kept_from=SELECTIVE)
+        if "op" not in made.get("down", ("op",)) and not piece.fused_elementwise:
+            # A compiler sees that nobody reads it.
+            yield Row("block output", model.hidden * piece.element_B, "gathered", kept_from=SELECTIVE)
         added_B = 2.0 * model.hidden * piece.element_B * (piece.tp > 1)
         yield Row("reduced outputs", added_B, "sequence", kept_from=SELECTIVE)
     if model.modulation is not None:
         yield from model.modulation.rows(model.hidden, piece)
 
 
-def _projections(attention: Attention, piece: Piece) -> Iterator[Row]:
-    """Queries, keys and values as the attention core reads them; rotary embedding needs no copy of its input."""
+def _projections(attention: Attention, piece: Piece, modules: Modules) -> Iterator[Row]:
+    """Queries, keys and values as the attention core reads them; rotary embedding needs no copy of its input.
+
+    Keys and values that are repeated for every query are cut as queries are; norms read them before.
+    """
     query_B = attention.query_width * piece.element_B
     kv_B = attention.kv_heads * attention.head_dim * piece.element_B
-    yield Row("query", query_B, "tp")
-    if piece.repeated_heads:
-        if "op" in piece.recompute_modules:
+    again = {name: piece.kept_up_to(*modules[name]) for name in JOINT}
+    yield Row("query", query_B, "tp", again["query"])
+    if piece.repeated_heads and attention.kv_heads < attention.heads:
+        if "op" in piece.recompute_modules and "op" not in modules["value"]:
             yield Row("value before it is repeated", kv_B, "kv", kept_from=SELECTIVE)
-        kv_B = query_B
-    yield Row("key", kv_B, "kv", piece.kept_up_to("op"))
-    yield Row("value", kv_B, "kv", piece.kept_up_to("op") if piece.repeated_heads else SELECTIVE)
+        yield Row("key", query_B, "tp", again["key"])
+        yield Row("value", query_B, "tp", piece.kept_up_to(*modules["repeated keys and values"]))
+    else:
+        yield Row("key", kv_B, "kv", again["key"])
+        yield Row("value", kv_B, "kv", again["value"])
     if piece.joint_qkv and attention.kv_heads == attention.heads:
         yield Row("queries and keys before rotary embedding", 2.0 * query_B, "tp")
     if attention.qk_norm != "none":
         trained_B = piece.element_B if piece.adapters is None else 0.0
         wider = (FP32_B + trained_B) / piece.element_B if piece.wide_norms else 1.0
         yield Row("query norm input", query_B * wider, "tp")
-        yield Row("key norm input", kv_B * wider, "kv", piece.kept_up_to("op"))
+        yield Row("key norm input", kv_B * wider, "kv", again["key"])
 
 
-def _latent(attention: Attention, latent: LatentAttention, piece: Piece) -> Iterator[Row]:
+def _latent(attention: Attention, latent: LatentAttention, piece: Piece, modules: Modules) -> Iterator[Row]:
     """Latent attention: both bottlenecks before and after their norm, split like the stream; then heads, cut by tp."""
-    element_B, normed, made = piece.element_B, piece.kept_up_to("layernorm"), piece.kept_up_to("mla_up_proj")
+    element_B, normed, made = piece.element_B, piece.kept_up_to("layernorm"), piece.kept_up_to(*modules["key-value up"])
     if latent.q_rank is not None:
         yield Row("query latent", latent.q_rank * element_B, "sequence")
         yield Row("query latent normed", latent.q_rank * piece.input_B, "sequence", normed)

@@ -29,6 +29,7 @@ from lockstep.types.plain import Json, picked
 from lockstep.workload.adapters import Adapters
 from lockstep.workload.architecture import Transformer
 from lockstep.workload.checks import one_of
+from lockstep.workload.graph import layer_operations, run_again
 from lockstep.workload.kind import DENSE, LayerKind
 from lockstep.workload.objective import FULL_TRAINING, PLAIN, Objective, Training
 from lockstep.workload.piece import FULL, SELECTIVE, Recompute, recompute_code
@@ -180,16 +181,11 @@ def training_flops(
 
     Selective recomputation runs the products of `modules` again, full recomputation every layer but not the head.
     """
-    code = recompute_code(recompute)
-    layers = _layers(model, seq, counting)
-    if model.mtp_layers:
-        layers = layers + _mtp_layers(model, seq, counting)
-    projections, blocks = _every_second(model) if "op" in modules else (0, 0)
-    some = Flops(
-        attention_core=layers.attention_core if "core_attn" in modules else 0,
-        attention_projections=projections + (_up_projections(model) if "mla_up_proj" in modules else 0),
-        mlp=layers.mlp if "mlp" in modules else blocks,
-    )
+    code, layers, some = recompute_code(recompute), Flops(), Flops()
+    kinds = Counter([*model.kinds, *model.kinds[-1:] * model.mtp_layers])
+    for kind, times in kinds.items():
+        layers = layers + layer_forward_flops(model, seq, kind, counting) * times
+        some = some + _again(model, seq, kind, counting, modules) * times
     again = some * (code == SELECTIVE) + layers * (code == FULL)
     beside = None if training.adapters is None else _adapter_flops(model, training.adapters)
     return TrainingFlops(forward_flops(model, seq, counting), again, beside, training.objective)
@@ -213,23 +209,19 @@ def _once(weights: Iterable[Weight], seq: Number) -> Number:
     return 2 * elems / seq if elems else 0
 
 
-def _up_projections(model: Transformer) -> int:
-    """Products that make queries, keys and values from latents, in all layers and prediction modules."""
-    heads, latent = model.attention.heads, model.attention.latent
-    if latent is None:
-        return 0
-    width = latent.kv_rank * (latent.nope_dim + latent.value_dim)
-    width += (latent.q_rank or 0) * (latent.nope_dim + latent.rope_dim)
-    return 2 * heads * width * (model.num_attention_layers + model.mtp_layers)
-
-
-def _every_second(model: Transformer) -> tuple[int, int]:
-    """Products that recomputation per operation runs again in all layers: of attention, and of dense blocks."""
-    attentions = model.num_attention_layers + model.num_crossing_layers
-    attention, hidden, mlp = model.attention, model.hidden, model.mlp
-    each = 0 if attention.latent else attention.head_dim * (attention.kv_heads + attention.heads)
-    blocks = 2 * hidden * (mlp.ffn if mlp else 0) * model.num_dense_layers
-    return 2 * hidden * each * attentions, blocks
+def _again(model: Transformer, seq: Number, kind: LayerKind, counting: str, modules: Sequence[str]) -> Flops:
+    """Of a layer, what selective recomputation of `modules` runs again."""
+    again = run_again(layer_operations(model, kind), modules)
+    products: Counter[str] = Counter()
+    for one in again:
+        if one.weight is not None:
+            products[one.weight.category] += 2 * one.weight.active_elems
+    core = any(one.does == "core" for one in again)
+    return Flops(
+        attention_projections=products["attention"],
+        attention_core=_core(model, seq, kind, counting) if core else 0,
+        mlp=products["mlp"],
+    )
 
 
 def _core(model: Transformer, seq: Number, kind: LayerKind, counting: str) -> Number:

@@ -11,7 +11,7 @@ Sources: Megatron-LM (arXiv 1909.08053) for tensor parallelism; Megatron Core, t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -22,6 +22,7 @@ from lockstep.workload.operation import Operation, Part, Rows, Width
 from lockstep.workload.weight import Weight
 from lockstep.workload.weights import layer_weights
 
+Modules = Mapping[str, tuple[str, ...]]
 QKV, KV, UP = "queries, keys and values", "keys and values", "up and gate"
 
 
@@ -42,7 +43,22 @@ def layer_operations(model: Transformer, kind: LayerKind) -> tuple[Operation, ..
     elif kind.block == "dense" and model.mlp:
         mlp = model.mlp
         found += _feed_forward("", "dense", mlp.ffn, mlp.gated, products)
-    return tuple(found)
+    biased = {one.name.removesuffix(" bias") for one in layer_weights(model, kind) if one.name.endswith(" bias")}
+    return (*_counted(found, biased),) if model.attention.latent is None else tuple(found)
+
+
+def _counted(operations: Iterable[Operation], biased: Collection[str]) -> Iterator[Operation]:
+    """The operations, with the products that recomputation per operation runs again: every second one, in order. One
+    with a bias is torch's `addmm`, which is neither kept nor counted; experts' and a router's are not either.
+    """
+    count = 0
+    for one in operations:
+        if one.does == "product" and one.part in ("mixer", "crossing", "dense"):
+            count += one.name not in biased
+            again = one.name in biased or count % 2 == 0
+            yield replace(one, modules=(*one.modules, "op")) if again else one
+        else:
+            yield one
 
 
 def _multiplies(weight: Weight) -> bool:
@@ -79,8 +95,7 @@ def _attention(model: Transformer, products: dict[str, Weight], kind: LayerKind)
     """Attention over the stream, with keys and values of their own."""
     attention, (queries, keys) = model.attention, _heads(model.attention)
     for name in ("query", "key", "value"):
-        again = ("op",) if name == "key" else ()
-        yield _product(products[name], "mixer", beside=QKV, modules=again, edge="first")
+        yield _product(products[name], "mixer", beside=QKV, edge="first")
     if attention.gated:
         yield Operation(name="gate of the output", does="attention gate", part="mixer", widths=(queries,))
     yield Operation(name="joined gradients", does="joined gradients", part="mixer", widths=(queries, keys, keys))
@@ -89,7 +104,7 @@ def _attention(model: Transformer, products: dict[str, Weight], kind: LayerKind)
     yield from _turned(model, queries, keys, kind.mixer != "nope")
     yield Operation(name="copies of heads", does="copied heads", part="mixer", widths=(queries, keys, keys))
     yield Operation(name="attention", does="core", part="mixer", modules=("core_attn", "context"))
-    yield _product(products["attention out"], "mixer", modules=("out_proj", "op"), edge="last")
+    yield _product(products["attention out"], "mixer", modules=("out_proj",), edge="last")
 
 
 def _turned(model: Transformer, queries: Width, keys: Width, rotary: bool) -> Iterator[Operation]:
@@ -128,14 +143,14 @@ def _crossing(model: Transformer, products: dict[str, Weight]) -> Iterator[Opera
     _, keys = _heads(model.attention)
     yield _product(products["cross query"], "crossing")
     for name in ("cross key", "cross value"):
-        yield _product(products[name], "crossing", beside=KV, modules=("op",) if name == "cross key" else ())
+        yield _product(products[name], "crossing", beside=KV)
     yield Operation(name="joined gradients", does="joined gradients", part="crossing", widths=(keys, keys))
     yield Operation(
         name="sum of the encoder's gradients", does="crossing sum", part="crossing", rows="stream",
         widths=(Width(model.hidden),),
     )  # fmt: skip
     yield Operation(name="cross attention", does="crossing core", part="crossing", modules=("core_attn", "context"))
-    yield _product(products["cross attention out"], "crossing", modules=("op",))
+    yield _product(products["cross attention out"], "crossing")
 
 
 def _recurrent(products: dict[str, Weight]) -> Iterator[Operation]:
@@ -152,10 +167,10 @@ def _recurrent(products: dict[str, Weight]) -> Iterator[Operation]:
 def _feed_forward(
     prefix: str, part: Part, ffn: int, gated: bool, products: dict[str, Weight], rows: Rows = "tokens"
 ) -> Iterator[Operation]:
-    """Products of a block, and the function between them; per operation up and the function run again, or down."""
+    """Products of a block, and the function between them."""
     routed = part != "dense"
+    again = () if routed else ("mlp",)
     for name in ("gate", "up") if gated else ("up",):
-        again = () if routed else ("mlp", "op") if name == "up" and gated else ("mlp",)
         found = _product(products[prefix + name], part, rows, beside=prefix + UP, modules=again)
         yield replace(found, edge="" if routed else "first")
     yield Operation(
@@ -163,7 +178,6 @@ def _feed_forward(
         widths=(Width(ffn, "expert" if rows == "experts" else "tensor"),),
         modules=("moe_act",) if routed else ("mlp", "mlp_act", "op"),
     )  # fmt: skip
-    again = () if routed else ("mlp",) if gated else ("mlp", "op")
     yield _product(products[f"{prefix}down"], part, rows, modules=again, edge="" if routed else "last")
 
 
@@ -177,6 +191,18 @@ def _experts(moe: Experts, products: dict[str, Weight]) -> Iterator[Operation]:
     yield Operation(name="rows to experts and back", does="exchanged rows", part="experts")
     if moe.shared_ffn:
         yield from _feed_forward("shared ", "shared", moe.shared_ffn, moe.gated, products)
+
+
+def has_gate(model: Transformer) -> bool:
+    """Whether feed-forward blocks have a gate: models without one have one matrix for queries, keys and values."""
+    block = model.mlp or model.experts
+    return block is not None and block.gated
+
+
+@lru_cache(maxsize=256)
+def modules_of(model: Transformer, kind: LayerKind) -> Modules:
+    """By the name of an operation of a layer, the modules that run it again."""
+    return {one.name: one.modules for one in layer_operations(model, kind)}
 
 
 def run_again(operations: Iterable[Operation], modules: Iterable[str]) -> tuple[Operation, ...]:

@@ -123,8 +123,10 @@ class Piece:
     """Frozen matrices keep their inputs all the same."""
     gathers_kept: bool = False
     """What sequence parallelism gathers for products is kept for their backward pass, not gathered once more."""
-    permutation: str = "fused"
-    """Whose code brings rows of tokens to their experts and back (`Habits.permutation`)."""
+    expert_outputs: float = 0.0
+    """Times that what routed experts give waits: routing weights that multiply it in a kernel of their own want it."""
+    weighed_B: float = 0.0
+    """Bytes of a number of it while gradients of routing weights are made."""
     joint_qkv: bool = False
     """Values are a view of what one product makes of queries, keys and values."""
     repeated_heads: bool = False

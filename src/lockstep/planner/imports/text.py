@@ -7,19 +7,16 @@ section are joined by dots. A list is a value, whatever it holds.
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lockstep.documents import MAX_DEPTH, MAX_ITEMS, Locate, parse_json, parse_yaml
+from lockstep.documents import Locate, parse_json, parse_yaml
+from lockstep.documents.toml import SETTING, TABLE, flat, parse_toml
 from lockstep.errors import BadInput
-from lockstep.types.plain import Json
 
 MOST_MAPPING_B = 1024 * 1024
 """Of a configuration."""
-TABLE = re.compile(r"^\s*\[+\s*([\w.\"-]+(?:\s*\.\s*[\w\"-]+)*)\s*\]+\s*(?:#.*)?$")
-SETTING = re.compile(r"^\s*[\"']?([\w.-]+)[\"']?\s*=(?!=)")
 KEY = re.compile(r"^(?:---|[\"']?[\w./-]+[\"']?\s*:(?:\s|$))")
 SHELL = re.compile(r"^\s*(?:export\s+)?[A-Za-z_]\w*\+?=(?! )")
 OPTION = re.compile(r"(?:^|[\s\"'(=])--[A-Za-z]", re.MULTILINE)
@@ -28,7 +25,6 @@ STARTS = re.compile(r"\b(?:llamafactory-cli|axolotl)[ \t]+train[ \t]")
 OVERRIDE = re.compile(r"[ \t][+~]{0,2}[A-Za-z_]\w*(?:\.\w+)+=\S")
 LOGS = (":::MLLOG", "_size ....")
 """What only logs hold: events of MLPerf, and the list of arguments that Megatron-LM prints."""
-TOML_NESTED = re.compile(rf"\[{{{MAX_DEPTH}}}")
 
 
 class Unset(str):
@@ -86,49 +82,11 @@ def mapping(text: str, file: str, shape: str) -> Text:
     if len(text) > MOST_MAPPING_B:
         raise BadInput(f"is larger than the {MOST_MAPPING_B // 1024} KiB allowed for a configuration", file)
     if shape == "toml":
-        return _toml(text, file)
-    data, locate = parse_json(text, file) if shape == "json" else parse_yaml(text, file, repeats=True)
-    words = dict(_flat(data))
-    return Text(file, shape, words, _lines(locate), raw=text)
-
-
-def _flat(data: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
-    """Words joined by dots; an empty section is a word with an empty mapping."""
-    for name, value in data.items():
-        path = f"{above}.{name}" if above else str(name)
-        if isinstance(value, dict) and value:
-            yield from _flat(value, path)
-        else:
-            yield path, value
+        data, locate = parse_toml(text, file)
+    else:
+        data, locate = parse_json(text, file) if shape == "json" else parse_yaml(text, file, repeats=True)
+    return Text(file, shape, dict(flat(data)), _lines(locate), raw=text)
 
 
 def _lines(locate: Locate) -> dict[str, int]:
     return {".".join(map(str, path)): line for path, line in locate.lines.items() if path}
-
-
-def _toml(text: str, file: str) -> Text:
-    if TOML_NESTED.search(text):
-        raise BadInput(f"is nested deeper than the {MAX_DEPTH} levels allowed", file)
-    try:
-        data: Json = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        line = re.search(r"at line (\d+)", str(error))
-        raise BadInput(f"not valid TOML: {str(error)[:120]}", f"{file}:{line[1]}" if line else file) from None
-    words = dict(_flat(data))
-    if len(words) > MAX_ITEMS:
-        raise BadInput(f"holds more than the {MAX_ITEMS} values allowed", file)
-    for word, value in words.items():
-        if isinstance(value, float) and not abs(value) < float("inf"):
-            raise BadInput(f"{word} is not a finite number", file)
-    return Text(file, "toml", words, dict(_toml_lines(text)), raw=text)
-
-
-def _toml_lines(text: str) -> Iterator[tuple[str, int]]:
-    """The line of every setting that stands on a line of its own."""
-    section = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if (table := TABLE.match(line)) is not None:
-            section = re.sub(r"[\s\"]", "", table[1])
-            yield section, number
-        elif (setting := SETTING.match(line)) is not None:
-            yield f"{section}.{setting[1]}" if section else setting[1], number

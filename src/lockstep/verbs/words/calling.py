@@ -22,6 +22,7 @@ from lockstep.units import NUMBER, TIME, parse_integer
 from lockstep.verbs.words.kinds import Kind, Signature, kind_of, lacking, signature
 from lockstep.verbs.words.plan_file import plan_given
 from lockstep.verbs.words.run_file import ACCEPT, RunFile
+from lockstep.verbs.words.stack_file import read_stack, with_contents
 
 TAKES_LISTS = "takes_lists"
 """Attribute of the functions that `verb` made."""
@@ -123,6 +124,8 @@ def checked(
         for word, value in words.items()
         if value is not None or NoneType in kinds[word].parts
     }
+    if named.get("stack") is not None:
+        named["stack"] = with_contents(named["stack"])
     everything = {**dict(zip(known.positional, arguments, strict=False)), **named}
     missing = [name for name in known.required if everything.get(name) is None]
     if missing:
@@ -219,9 +222,8 @@ def machines(value: Any, stack: Any = None) -> dict[str, Any]:
     name, _, count = value.partition(":")
     if name == EVERY:
         from lockstep.hardware import machines as one_of_each
-        from lockstep.stacks import stack as find_stack
 
-        vendors = None if stack is None else find_stack(stack).vendors
+        vendors = None if stack is None else read_stack(stack).vendors
         return dict(one_of_each(parse_integer(count or 1, "--cluster", minimum=1), vendors))
     parts = [part.strip() for part in value.split(",")]
     return {one: one for one in parts} if len(parts) > 1 else {}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ALONE = ("order", "stages", "mtp_stage", "sequence_parallel")
 """Words of which a search takes one value."""
-WITH_COMMAS = ("train", "recompute_modules", "jitter", "rank_jitter")
+WITH_COMMAS = ("way", "train", "recompute_modules", "jitter", "rank_jitter")
 """Words of a recipe of which one value may have commas."""
 MOST_RECIPES = 32
 

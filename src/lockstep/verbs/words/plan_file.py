@@ -146,7 +146,8 @@ def write_plan(path: Path, plan: Plan, words: Json) -> None:
         name: value for name, value in words.items() if value is not None and name in QuestionWords.__annotations__
     }
     asked.pop("batch_tokens", None)
-    asked |= {"batch": job.recipe.batch, "stack": job.recipe.software.name}
+    asked.pop("way", None)  # The software that is written has it.
+    asked |= {"batch": job.recipe.batch, "stack": job.recipe.software.said}
     if not job.images:
         asked["seq"] = job.recipe.seq
     if job.devices != read_cluster(words["cluster"], words.get("gpus")).num_devices:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from lockstep.errors import BadInput, located
@@ -12,10 +13,9 @@ from lockstep.types.plain import Json
 from lockstep.units import parse_count, parse_frac, parse_integer
 from lockstep.verbs.words.option import Option, Switch, annotated
 from lockstep.verbs.words.quantity import Quantity, Size
+from lockstep.verbs.words.stack_file import STACK, WAY, read_stack
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lockstep.hardware import Cluster
     from lockstep.layout import Recipe
     from lockstep.workload import Model
@@ -110,15 +110,8 @@ class RecipeWords(TypedDict, total=False):
         ),
         Field("scaling"),
     ]
-    stack: Annotated[
-        str | None,
-        Option(
-            "NAME",
-            "Training software: its switches, attention kernel and time on the host. Options given beside it override "
-            "its switches. (default: megatron-te, deepspeed for models that it does not train, maxtext on TPUs)",
-            names="stacks",
-        ),
-    ]
+    stack: Annotated[str | Path | Mapping[str, Any] | None, STACK]
+    way: Annotated[str | Mapping[str, str] | None, WAY]
     attention_kernel: Annotated[
         str | None,
         Option(
@@ -393,19 +386,21 @@ def read_recipe(
     given = {name: value for name, value in words.items() if value is not None}
     fields: Json = {
         field.name: field.read(given[name], f"--{name.replace('_', '-')}")
-        for name, field in _fields().items()
+        for name, field in fields_of_words().items()
         if name in given
     }
-    software = given.get("stack")
-    if software is None:
-        software, why = usual_stack(model, machine.device.vendor)
-        notes = (*notes, *why)
-    return Recipe.by(software, seq=seq, batch=batch, dtype=_dtype(machine, given.get("dtype")), notes=notes, **fields)
+    named, why = (given["stack"], ()) if "stack" in given else usual_stack(model, machine.device.vendor)
+    software = read_stack(named, given.get("way"))
+    dtype, notes = _dtype(machine, given.get("dtype")), (*notes, *why)
+    return Recipe.by(
+        software.name if software.said == software.name else software,
+        seq=seq, batch=batch, dtype=dtype, notes=notes, **fields,
+    )  # fmt: skip
 
 
 @cache
-def _fields() -> dict[str, Field]:
-    """By word; `dtype` is read with the device."""
+def fields_of_words() -> dict[str, Field]:
+    """Fields of the recipe by the word that sets each; `dtype` is read with the device."""
     kinds = annotated(RecipeWords).items()
     return {name: one for name, kind in kinds for one in kind.__metadata__ if isinstance(one, Field)}
 

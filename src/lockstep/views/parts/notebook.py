@@ -74,6 +74,7 @@ VIEWS: dict[str, str] = {
     "lockstep.diagnosis.diagnosis.Diagnosis": "diagnose",
     "lockstep.measure.rig.result.Race": "rig",
     "lockstep.verbs.catalog.Catalog": "catalog",
+    "lockstep.verbs.stack.Stacks": "stack",
     "lockstep.verbs.support.Matrix": "support",
     "lockstep.validation.report.Report": "validate",
     "lockstep.validation.cases.compare.Survey": "case",
