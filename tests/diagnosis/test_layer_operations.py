@@ -78,8 +78,10 @@ def test_seconds_of_a_layer_are_those_told_by_hand(found: Diagnosis) -> None:
     assert rows["attention", "backward"]["kernels_profile"] == 5
     for (name, way), one in rows.items():
         assert one["count"] == 16
-        if name not in ("rotary embedding", "queries"):
-            assert one["measured_s"] == pytest.approx(one["priced_s"], rel=0.12), (name, way)
+        if name != "rotary embedding":
+            assert one["measured_s"] == pytest.approx(one["priced_s"], rel=0.15), (name, way)
+        if name in ("query", "attention out", "gate", "down"):
+            assert one["kernels_profile"] == one["kernels_priced"], (name, way)
 
 
 def test_attention_that_is_written_out_is_furthest_from_its_price() -> None:
