@@ -1,6 +1,6 @@
 """`layer_kernels`: which operations of a dense layer the kernels of a profile belong to.
 
-Their names seldom say so, but products and attention stand in an order that is known, whatever the software:
+Their names seldom say so, but products and attention stand in an order that is known:
 
     forward    heads in, HEADS, attention, HEADS, heads out, STREAM, up, ACTIVATION, down, STREAM
     backward   the same from the end, with two products for each
@@ -28,7 +28,7 @@ MATMUL, ATTENTION, COPY = (CLASSES.index(name) for name in ("matmul", "attention
 BACKWARD = re.compile(r"bwd|bprop|backward|dot_do_o|convert_dq|dkdv", re.IGNORECASE)
 """Kernels of attention in a backward pass."""
 REST_OF_PRODUCT = re.compile(r"split_?k.*reduce", re.IGNORECASE)
-COPIES = re.compile(r"copy|^Memset|^Memcpy", re.IGNORECASE)
+COPIES = re.compile(r"copy_kernel|^Memset|^Memcpy")
 SUM = re.compile(r"Functor_add")
 HEADS_IN, HEADS_OUT, UP, DOWN, CORE = "heads in", "heads out", "up", "down", "attention"
 HEADS, ACTIVATION, STREAM = "heads", "activation", "stream"
@@ -54,7 +54,7 @@ class LayerKernels:
     """Groups of kernels of a rank."""
 
     group: dict[int, Key] = field(default_factory=dict)
-    """By the place of a kernel; of those outside of layers, none."""
+    """By the place of a kernel, of the last step; of those outside of layers, none."""
     each: dict[tuple[str, int], list[dict[str, tuple[float, int]]]] = field(default_factory=lambda: defaultdict(list))
     """By pass and stretch between products, of every layer: seconds and kernels by group."""
 
@@ -68,8 +68,8 @@ class LayerKernels:
         return any(of == way for of, _ in self.each)
 
     def add(self, other: LayerKernels) -> None:
-        """Adds the kernels of another step."""
-        self.group |= other.group
+        """Adds the layers of another step, whose kernels are then those that are known one by one."""
+        self.group = other.group
         for key, rows in other.each.items():
             self.each[key] += rows
 

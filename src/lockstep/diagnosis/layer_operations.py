@@ -99,7 +99,7 @@ def layer_operations(estimate: Estimate, seen: Seen) -> tuple[LayerOperation, ..
 
 
 def kernels_of(estimate: Estimate, seen: Seen, rows: DeviceRows) -> told.LayerKernels:
-    """Groups of the first rank's kernels in all steps used, by their place in its trace."""
+    """Groups of the first rank's kernels in the steps used, by their place in its trace."""
     trace, found, model = seen.traces[0], told.LayerKernels(), estimate.job.transformer
     casts = any(one.name == CASTS for one in rows.forward)
     gated = model is not None and model.mlp is not None and model.mlp.gated
