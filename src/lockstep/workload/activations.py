@@ -260,8 +260,7 @@ def _stream(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
             again = made.get("attention out", ()) if summed and kind.attends else ()
             yield _hidden(name, model, piece, piece.kept_up_to(*again))
     if "op" in piece.recompute_modules and model.norm_placement == "pre" and kind.whole:
-        if "op" not in made.get("down", ("op",)) and not piece.fused_elementwise:
-            # A compiler sees that nobody reads it.
+        if "op" not in made.get("down", ("op",)):
             yield Row("block output", model.hidden * piece.element_B, "gathered", kept_from=SELECTIVE)
         added_B = 2.0 * model.hidden * piece.element_B * (piece.tp > 1)
         yield Row("reduced outputs", added_B, "sequence", kept_from=SELECTIVE)
