@@ -66,6 +66,13 @@ def test_a_micro_batch_that_nobody_gave_follows_the_batch() -> None:
             lockstep.compare("gpt2", changes, **words, **more)
 
 
+def test_the_micro_batch_of_a_plan_file_follows_the_batch_too(tmp_path: Path) -> None:
+    """Sixteen replicas of two sequences each became sixty-four, for which a batch of 64 leaves one."""
+    lockstep.plan("gpt2", "dgx-h100:2", batch=64, micro_batch=2, tp=1, pp=1, cp=1, out=tmp_path / "plan.yaml")
+    changed = {one["setting"]: one for one in lockstep.compare(tmp_path / "plan.yaml", "cluster=dgx-h100:8").changed}
+    assert (changed["micro_batch"]["a"], changed["micro_batch"]["b"], changed["dp"]["b"]) == (2, 1, 64)
+
+
 def test_a_change_that_is_not_of_the_layout_is_planned_anew() -> None:
     found = lockstep.compare("llama3-8b", "cluster=dgx-a100-40gb:2", **QUESTION)
     assert found.b.step_time_s == lockstep.plan("llama3-8b", "dgx-a100-40gb:2", batch=64).best.step_time_s

@@ -118,7 +118,8 @@ def _changed(a: str | Path | Model | Estimate, first: Estimate, b: object, words
     try:
         return _asked(a, **asked)
     except BadInput as error:
-        if error.where != "--micro-batch" or "micro_batch" in changes or words.get("micro_batch") is not None:
+        about = error.__cause__ if isinstance(error.__cause__, BadInput) else error
+        if about.where != "--micro-batch" or "micro_batch" in changes or words.get("micro_batch") is not None:
             raise
         return _fitting(a, asked, first.layout.micro_batch)
 

@@ -83,7 +83,7 @@ class PlanFile:
             if part is None or given.get(name) is not None:
                 raise
             path = (name,) if name in ("model", "cluster") else (part, name)
-            raise BadInput(error.message, self.locate(*path)) from None
+            raise BadInput(error.message, self.locate(*path)) from error
 
 
 def kept_layout(layout: Json, changed: set[str]) -> Json:
