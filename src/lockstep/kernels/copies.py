@@ -21,7 +21,7 @@ from lockstep.layout import LayoutGrid, Recipe, way
 from lockstep.types.arrays import Number
 
 TENSORS = 6
-"""Of a layer in nanotron: of queries, keys and values, output, gate and up, down, and two norms."""
+"""Of a layer: of queries, keys and values, output, gate and up, down, and two norms."""
 JOINED_PASSES = 2.0
 
 
@@ -58,8 +58,8 @@ def joined_sequences(shard: Shard, rounds: Number) -> Passes:
 
 def returned_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, layers: int) -> Number:
     """Seconds in which ZeRO-1 copies what it gathered into `layers` layers of a rank, one launch for every tensor and
-    rank (`Habits.copied_gathers`; nanotron, src/nanotron/distributed.py, all_gather_coalesced; optim/zero.py,
-    _all_gather_params). No module and no graph is around them: they are taken to launch as fast as autograd's.
+    rank (`Habits.copied_gathers`). No module and no graph is around them: they are taken to launch as fast as
+    autograd's.
     """
     if not recipe.habits.copied_gathers:
         return 0.0

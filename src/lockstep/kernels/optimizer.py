@@ -11,7 +11,7 @@ m <= hidden, at the rate of large products and shared by the ranks that share th
 by the host: `host.py`.
 
 Sources: Megatron-LM, megatron/optimizer (unscale, clip_grads.py: multi_tensor_scale; _copy_main_params_to_model_params;
-zero_grad_buffer); nanotron, optim/clip_grads.py and gradient_accumulator.py (step, zero_grad).
+zero_grad_buffer), and what stacks.toml says of others.
 """
 
 from __future__ import annotations
