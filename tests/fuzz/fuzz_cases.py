@@ -34,7 +34,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "plan": RUN, "estimate": RUN, "memory": RUN, "roofline": RUN, "sensitivity": RUN, "cite": RUN, "guide": RUN,
     "export": (*RUN, "--to", "megatron"), "report": (*RUN, "-o", "{folder}/r.html"),
     "campaign": (*RUN, "--tokens", "1B", "--campaigns", "20"),
-    "scaling": RUN,
+    "scaling": RUN, "stack": ("megatron-te",),
     "messages": ("--workers", "8", "--params", "1M"),
     "collective": ("all-reduce", "--ranks", "8", "--size", "1MB", *LINK),
     "crossover": ("all-reduce", "--ranks", "8", *LINK),

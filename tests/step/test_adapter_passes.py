@@ -11,7 +11,7 @@ import pytest
 from lockstep.hardware import cluster
 from lockstep.kernels.adapters import KINDS, adapter_work, around
 from lockstep.kernels.clock import WIDENED, Clock
-from lockstep.kernels.layer import residual_and_norms
+from lockstep.kernels.layer import added_first, of_parts
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.slots import slot_work
 from lockstep.kernels.sums import input_sums
@@ -169,7 +169,8 @@ def test_a_prepared_base_moves_what_torch_moves() -> None:
     shard = Shard(described, Layout().grid(), recipe, Clock.of(cluster("dgx-h100:1").device, recipe))
     adapters = read_training(words["train"]).adapters
     assert isinstance(adapters, Adapters)
-    found = residual_and_norms(shard) + slot_work(shard, "gate", FFN * TOKENS)
+    found = sum((both for _, both in added_first(shard, DENSE)), of_parts(shard, DENSE, "stream"))
+    found += slot_work(shard, "gate", FFN * TOKENS)
     found += adapter_work(shard, adapters, DENSE) + wide_work(shard, DENSE)
     start = torch.zeros(TOKENS, WIDTH, requires_grad=True)
     with Streams() as there, torch.autocast("cpu", HALF):

@@ -9,12 +9,12 @@ import pytest
 from lockstep.hardware import cluster
 from lockstep.kernels.autocast import PARAMETER_B, SUM_B, autocast_work
 from lockstep.kernels.clock import MIXED, WIDENED, Clock
-from lockstep.kernels.layer import residual_and_norms
+from lockstep.kernels.layer import added_first, of_parts
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.slots import slot_work
 from lockstep.layout import Layout, Recipe
 from lockstep.stacks import find_way
-from lockstep.workload import Transformer, model
+from lockstep.workload import DENSE, Transformer, model
 from recipes import norm_written
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
@@ -84,7 +84,8 @@ def test_a_layer_under_autocast_moves_what_torch_moves() -> None:
     clock = Clock.of(cluster("dgx-h100:1").device, recipe)
     shard = Shard(described, Layout().grid(), recipe, clock)
     elements = TOKENS * described.hidden
-    block = residual_and_norms(shard) + slot_work(shard, "gate", described.hidden * TOKENS)
+    block = sum((both for _, both in added_first(shard, DENSE)), of_parts(shard, DENSE, "stream"))
+    block += slot_work(shard, "gate", described.hidden * TOKENS)
     per_pass_s = float(clock.elementwise(2.0 * elements).stream_s)
     forward, backward = (size_B / (2.0 * TOKENS * WIDTH) for size_B in moved(TOKENS))
     # Two sums of half precision and fp32, and the gradients of what five products read brought to fp32.

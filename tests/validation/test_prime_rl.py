@@ -36,7 +36,7 @@ def test_layers_run_eagerly_and_are_sharded_and_updated_as_compiled_ones() -> No
     for eager in (case.job.recipe for case in prime_rl.time_cases()):
         for name in ("sharding", "wire_B", "loss_kind"):
             assert getattr(eager, name) == getattr(compiled, name)
-        for name in ("working_copy", "gradients_freed", "recompute_stops", "foreach_update", "permutation"):
+        for name in ("working_copy", "gradients_freed", "recompute_stops", "foreach_update"):
             assert getattr(eager.habits, name) == getattr(compiled.habits, name)
         assert not any((eager.fused_elementwise, eager.habits.autocast))
     assert compiled.fused_elementwise

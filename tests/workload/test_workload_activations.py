@@ -295,7 +295,7 @@ def test_a_piece_of_no_words_is_a_whole_sequence_on_one_rank() -> None:
 def test_experts_keep_their_outputs_where_routing_weights_multiply_them_apart() -> None:
     """One row of hidden width per token and choice, in half precision."""
     model = workload.model("mixtral-8x7b")
-    fused, apart = (Piece(micro_batch=1, seq=512, fused_elementwise=one) for one in (True, False))
+    fused, apart = (Piece(micro_batch=1, seq=512, expert_outputs=many) for many in (0.0, 1.0))
     outputs = {tensor.name: tensor.size_B for tensor in kept_tensors(model, apart, EXPERTS)}
     assert outputs["expert output"] == 512 * 2 * 4096 * 2
     assert "expert output" not in {tensor.name for tensor in kept_tensors(model, fused, EXPERTS)}
