@@ -52,14 +52,13 @@ def _two(found: Stacks, out: Console) -> None:
     ways = [one for one in found.differences or () if one.kind == "way"]
     others = [one for one in found.differences or () if one.kind != "way"]
     if ways:
-        heading(out, "Ways that differ", "passes over an element and kernels, forward + backward")
-        sides = [(a.name, "left"), ("passes", "right"), ("kernels", "right")]
-        sides += [(b.name, "left"), ("passes", "right"), ("kernels", "right")]
-        indented(out, table([("slot", "left"), *sides], ([one.name, *_cells(one.a), *_cells(one.b)] for one in ways)))
+        heading(out, "Ways that differ", "passes over an element in so many kernels, forward + backward")
+        rows = ([one.name, *("{}: {} in {}".format(*_cells(way)) for way in (one.a, one.b))] for one in ways)
+        indented(out, table([("slot", "left"), (a.name, "text"), (b.name, "text")], rows))
     if others:
         heading(out, "Habits, switches and times that differ")
-        rows = ([one.name, *(_value(one.name, value) for value in (one.a, one.b))] for one in others)
-        indented(out, table([("", "left"), (a.name, "text"), (b.name, "text")], rows))
+        values = ([one.name, *(_value(one.name, value) for value in (one.a, one.b))] for one in others)
+        indented(out, table([("", "left"), (a.name, "text"), (b.name, "text")], values))
     if not found.differences:
         out.print("they do not differ in what is priced")
     _sources(out, found.stacks, (way for one in ways for way in (one.a, one.b)))
