@@ -84,7 +84,7 @@ def unexplained(one: Asked, other: Asked) -> str | None:
     return f"{one} {there.best.tokens_per_s_per_gpu:.1f}, {other} {here.best.tokens_per_s_per_gpu:.1f}: {named}"
 
 
-FOUND = (40031, 40162, 50967, 51963, 61863, 100767)
+FOUND = (40031, 40162, 50967, 51963, 61863, 100767, 110931)
 """Drawn pairs that were unexplained: a batch of more factors on the other side hid one, a part tried one batch, no
 length was tried that three ranks share out, and one node more or fewer was not tried where both have many factors."""
 

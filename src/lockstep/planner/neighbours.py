@@ -42,7 +42,7 @@ FASTER_FRAC = 0.03
 """Fewer devices are named where they train this share more tokens altogether."""
 MOST_BATCHES, MOST_PARTS, LEAST_FRAC = 4, 4, 0.85
 PART_BATCHES = 3
-"""Batches that are looked at on another number of nodes."""
+"""Batches that are looked at on another number of nodes beside the one asked for."""
 MICRO_BATCHES = 4
 """Micro-batches that the first look tries, from the smallest."""
 LENGTH_UNIT = 128
@@ -224,7 +224,7 @@ def _parts(job: Job, cluster: Cluster, batch_frac: float) -> Iterator[tuple[Job,
         except BadInput:
             continue
         there = replace(job, devices=units * unit)
-        for near in list(islice(_batches(there, batch_frac), PART_BATCHES)) or [there]:
+        for near in (there, *islice(_batches(there, batch_frac), PART_BATCHES)):
             yield near, part
 
 
