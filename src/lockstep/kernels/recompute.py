@@ -32,7 +32,7 @@ def modules_again(shard: Shard, kind: LayerKind, core: Passes) -> Work:
     modules = shard.recipe.recompute_modules
     again = run_again(layer_operations(shard.model, kind), modules)
     found = priced(shard, [one for one in again if one.does not in CORES]).forward
-    if len(again) > len([one for one in again if one.does not in CORES]):
+    if any(one.does in CORES for one in again):
         found += core.forward
     return found + _unread(shard, kind, again) * -1.0
 

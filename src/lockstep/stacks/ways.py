@@ -221,9 +221,9 @@ def _step(where: str, text: object, place: str) -> Step:
 
 
 def _number(where: str, key: str, value: object) -> float:
-    if type(value) not in (int, float) or not 0 <= value <= MOST:  # type: ignore[operator]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
         raise BadInput(f"{where}: {key} must be a number up to {MOST:g}, got {shown(value)}", f"{where}.{key}")
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def _pair(where: str, key: str, value: object) -> Pair:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from lockstep.workload.adapters import ROWS
 from lockstep.workload.architecture import Attention, Experts, LatentAttention, Transformer
@@ -74,7 +75,7 @@ def _stream(model: Transformer, kind: LayerKind) -> Iterator[Operation]:
     yield Operation(name="residual sum", does="residual", part="stream", rows="stream", widths=blocks)
 
 
-def _product(weight: Weight, part: Part, rows: Rows = "tokens", **said: object) -> Operation:
+def _product(weight: Weight, part: Part, rows: Rows = "tokens", **said: Any) -> Operation:
     inputs, outputs = weight.shape
     by_rows = weight.name in ROWS or weight.name == "expert down"
     found = Operation(
@@ -82,7 +83,7 @@ def _product(weight: Weight, part: Part, rows: Rows = "tokens", **said: object) 
         widths=(Width(outputs, "none" if by_rows else weight.cut, weight.kv_heads),),
         inner=Width(inputs, weight.cut if by_rows else "none"),
     )  # fmt: skip
-    return replace(found, **said)  # type: ignore[arg-type]
+    return replace(found, **said)
 
 
 def _heads(attention: Attention) -> tuple[Width, Width]:

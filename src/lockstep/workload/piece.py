@@ -30,9 +30,10 @@ A stronger mode keeps less and computes more; the codes are ordered so. Modules,
     context       the attention's output (MaxText's policies without context, beside core_attn)
     out_proj      the sum of the residual stream and the output projection (MaxText's save_qkv_proj, with context)
     mlp_act       what the activation function makes in dense feed-forward blocks (MaxText's policy minimal)
-    op            every second product of attention and dense blocks, the norms and the activation (torchtitan's
-                  selective recomputation per operation: distributed/activation_checkpoint.py). It keeps what the others
-                  give, of the last one before ranks add it up, and what reductions give
+    op            every second product of attention and dense blocks in their order, all with a bias, which are not
+                  counted, the norms and the activation (torchtitan's selective recomputation per operation:
+                  distributed/activation_checkpoint.py). It keeps what the others give, of the last one before ranks
+                  add it up, and what reductions give
 """
 
 from __future__ import annotations
