@@ -13,6 +13,12 @@ def way(recipe: Recipe, model: Transformer, slot: str) -> Way:
     return chosen if chosen.otherwise is None else chosen.of(_traits(recipe, model))
 
 
+def ways_of(recipe: Recipe, model: Transformer) -> dict[str, Way]:
+    """The way of every slot, for what the model and the recipe are."""
+    traits = _traits(recipe, model)
+    return {slot: chosen.of(traits) for slot, chosen in recipe.software.ways.items()}
+
+
 def recipe_traits(recipe: Recipe) -> set[str]:
     """Traits of a recipe and its software, whatever the model."""
     known = {
