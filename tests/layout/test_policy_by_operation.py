@@ -33,10 +33,10 @@ MM = torch.ops.aten.mm.default
 class Layer(torch.nn.Module):  # type: ignore[misc]
     """A layer of which nothing but products and attention keeps more than a few numbers for each token."""
 
-    def __init__(self, key_heads: int, qkv_bias: bool, bias: bool, gated: bool) -> None:
+    def __init__(self, key_heads: int, qkv_bias: bool, bias: bool, gated: bool, normed: bool) -> None:
         super().__init__()
         narrow, linear = HIDDEN // HEADS * key_heads, torch.nn.Linear
-        self.key_heads, self.gated = key_heads, gated
+        self.key_heads, self.gated, self.normed = key_heads, gated, normed
         self.qkv = torch.nn.ModuleList(linear(HIDDEN, width, bias=qkv_bias) for width in (HIDDEN, narrow, narrow))
         self.out = linear(HIDDEN, HIDDEN, bias=bias)
         self.inner = torch.nn.ModuleList(linear(HIDDEN, FFN, bias=bias) for _ in range(2 if gated else 1))
@@ -45,6 +45,8 @@ class Layer(torch.nn.Module):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         """Queries, keys, values, attention, output, and the block."""
         heads = [one(x).view(1, TOKENS, -1, HIDDEN // HEADS).transpose(1, 2) for one in self.qkv]
+        if self.normed:
+            heads[:2] = [torch.nn.functional.layer_norm(one, one.shape[-1:]) for one in heads[:2]]
         shared = self.key_heads < HEADS
         mixed = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=True, enable_gqa=shared)
         x = x + self.out(mixed.transpose(1, 2).reshape(TOKENS, HIDDEN))
@@ -77,10 +79,13 @@ def flops(layer: Any, again: bool) -> int:
     return found
 
 
-def described(key_heads: int, qkv_bias: bool, bias: bool, gated: bool) -> Transformer:
+def described(key_heads: int, qkv_bias: bool, bias: bool, gated: bool, normed: bool) -> Transformer:
     base = model("llama3-8b")
     assert isinstance(base, Transformer)
-    attention = Attention(heads=HEADS, kv_heads=key_heads, head_dim=HIDDEN // HEADS, qkv_bias=qkv_bias, out_bias=bias)
+    attention = Attention(
+        heads=HEADS, kv_heads=key_heads, head_dim=HIDDEN // HEADS, qkv_bias=qkv_bias, out_bias=bias,
+        qk_norm="head" if normed else "none",
+    )  # fmt: skip
     return replace(
         base, hidden=HIDDEN, attention=attention, positions="none",
         mlp=Mlp(ffn=FFN, gated=gated, activation="silu", in_bias=bias, out_bias=bias),
@@ -88,10 +93,11 @@ def described(key_heads: int, qkv_bias: bool, bias: bool, gated: bool) -> Transf
 
 
 LAYERS = {
-    "Llama": (2, False, False, True),
-    "Qwen 2": (2, True, False, True),
-    "GPT-2": (4, True, True, False),
-    "without a gate": (4, False, False, False),
+    "Llama": (2, False, False, True, False),
+    "Qwen 2": (2, True, False, True, False),
+    "Qwen 3": (2, False, False, True, True),
+    "GPT-2": (4, True, True, False, False),
+    "without a gate": (4, False, False, False, False),
 }
 
 
@@ -105,7 +111,7 @@ def test_products_that_run_again_are_those_of_torch(name: str) -> None:
     assert float(again.flops) == flops(layer, again=True) - flops(layer, again=False)
 
 
-def waiting_B(words: tuple[int, bool, bool, bool]) -> int:
+def waiting_B(words: tuple[int, bool, bool, bool, bool]) -> int:
     """Bytes that wait after a forward pass with the policy, the input too, but not what the layer gives; in a process
     without other tests' tensors.
     """

@@ -15,6 +15,7 @@ from lockstep.step import price_step
 from lockstep.step.program import step_program
 from lockstep.workload import Adapters, layer_activation_B, layer_weights, read_training, training_flops
 from lockstep.workload.piece import Piece
+from lockstep.workload.weight import Weight
 from recipes import recipe_by, with_words
 
 ONE = cluster("dgx-a100-80gb", gpus=1)
@@ -138,8 +139,8 @@ def test_an_adapter_of_peft_keeps_a_cast_of_its_own_and_nothing_else() -> None:
     weights_B = 2 * (width * width + 2 * width * rank)
     assert sum(kept.values()) - weights_B == 2 * tokens * (width + rank)
     one = Piece(micro_batch=1, seq=tokens, adapters=read_training(f"lora:r={rank},targets=all-linear").adapters)
-    assert not one.needs_input_of("down_proj")
-    assert replace(one, half_adapters=True).needs_input_of("down_proj")
+    assert not one.needs_input_of(Weight("down", "mlp", (width, width), "tensor"))
+    assert replace(one, half_adapters=True).needs_input_of(Weight("down", "mlp", (width, width), "tensor"))
 
 
 def test_a_step_computes_no_gradient_of_frozen_weights() -> None:

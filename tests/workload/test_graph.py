@@ -114,3 +114,40 @@ def test_a_frozen_matrix_without_an_adapter_keeps_no_input() -> None:
     kept = {kind.mixer: {row.name for row in kept_tensors(described, one, kind)} for kind in described.kinds}
     assert "attention input" in kept["attention"]
     assert "attention input" not in kept["recurrent"]
+
+
+@pytest.mark.parametrize(
+    ("name", "norms", "others"),
+    [("llama3-8b", 2, 0), ("gemma2-9b", 4, 0), ("falcon-7b", 1, 0), ("olmo2-7b", 2, 2), ("qwen3-8b", 2, 2),
+     ("t5-3b", 3, 0), ("deepseek-v3", 2, 2), ("deepseek-v2-lite", 2, 1)],
+)  # fmt: skip
+def test_a_layer_runs_as_many_norms_as_it_has(name: str, norms: int, others: int) -> None:
+    """Of hidden width, and of queries and keys or of latents, each a kernel forward and two backward."""
+    one = shard(name)
+    kind = max({*one.model.kinds}, key=lambda each: each.crosses)
+    for does, count in (("norm", norms), ("head norms", others)):
+        found = priced(one, [each for each in layer_operations(one.model, kind) if each.does == does])
+        assert (float(found.forward.kernels), float(found.backward.kernels)) == (count, 2 * count)
+
+
+def test_low_rank_products_and_their_norms_see_the_tokens_of_a_rank() -> None:
+    """With sequence parallelism tensor-parallel ranks gather what the norms of latents give."""
+    found = model("deepseek-v3")
+    assert isinstance(found, Transformer)
+    recipe = recipe_by(seq=2048, batch=8)
+    together, apart = (
+        Shard(found, Layout(tp=8, sequence_parallel=on).grid(), recipe, Clock.of(H100, recipe)) for on in (False, True)
+    )
+    down = [each for each in layer_operations(found, LayerKind()) if each.name in ("query down", "key-value down")]
+    norms = [each for each in layer_operations(found, LayerKind()) if each.name == "norms of latents"]
+    assert float(priced(together, down).forward.flops) == 8 * float(priced(apart, down).forward.flops)
+    assert float(priced(together, norms).forward.stream_s) == 8 * float(priced(apart, norms).forward.stream_s)
+
+
+def test_a_gate_multiplies_what_shared_experts_give() -> None:
+    """Qwen 1.5's: three passes over the stream forward and five backward."""
+    one = shard("qwen1.5-moe-a2.7b")
+    kind = LayerKind("experts")
+    gate = [each for each in layer_operations(one.model, kind) if each.name == "gate of shared experts"]
+    wanted = one.elementwise(2048 * one.model.hidden, 3.0, 5.0)
+    assert priced(one, gate) == wanted

@@ -90,10 +90,6 @@ def _norms(shard: Shard, one: Operation) -> Passes:
     return norm_work(shard, elements(shard, one) / count, count)
 
 
-def _head_norms(shard: Shard, one: Operation) -> Passes:
-    return norm_work(shard, elements(shard, one)) + Passes(Work(kernels=1), Work(kernels=2))
-
-
 def _residual(shard: Shard, one: Operation) -> Passes:
     """The slot is two sums."""
     count = len(one.widths)
@@ -134,8 +130,8 @@ def _passes(forward: float, backward: float, kernels: int = 1) -> Callable[[Shar
 BETWEEN: dict[str, Callable[[Shard, Operation], Passes]] = {
     "norm": _norms,
     "residual": _residual,
-    "head norms": _head_norms,
-    "attention gate": _passes(3.0, 5.0),
+    "head norms": _norms,
+    "output gate": _passes(3.0, 5.0),
     "joined gradients": _joined_gradients,
     "repeated heads": _repeated_heads,
     "rotary": _slot,

@@ -208,9 +208,8 @@ def _of_operation(
     reads = [read for read in one.reads if not read.for_weights or piece.needs_input_of(one.weight)]
     if one.name == "attention" and model.attention.latent is None:
         reads = [*_heads(model.attention, piece, reads)]
-    more_B = piece.saved_B("norm") + piece.saved_B("norm_weight") if one.does == "head norms" else 0.0
     for read in reads:
-        each_B = {"input": piece.input_B, "inner": piece.inner_B}.get(read.held, piece.element_B) + more_B
+        each_B = {"input": piece.input_B, "inner": piece.inner_B}.get(read.held, piece.element_B)
         modules = [module for module in made.get(read.made, ()) if module not in read.stays]
         yield Row(read.name, read.numbers * each_B, read.spread, piece.kept_up_to(*modules))
     if one.does in ("core", "crossing core"):
@@ -221,6 +220,9 @@ def _of_operation(
         yield from _of_norms(model, piece, kind, one)
     elif one.does == "exchanged rows" and model.experts:
         yield from _of_experts(model, model.experts, piece, one)
+    elif one.does == "head norms":
+        for slot in ("norm", "norm_weight"):
+            yield from _of_slot(model, piece, slot, one)
     elif one.does in ("gate", "activation", "rotary", "residual"):
         yield from _of_slot(model, piece, one.does, one)
 
@@ -266,8 +268,6 @@ def _of_experts(model: Transformer, experts: Experts, piece: Piece, one: Operati
         # Routing weights multiply it, in one kernel with gated SiLU or squared ReLU alone (Megatron Core 0.14, mlp.py).
         activated_B = experts.top_k * experts.ffn * piece.element_B
         yield Row("expert activated", activated_B, "inner", piece.kept_up_to("moe_act"))
-    if experts.shared_gate:
-        yield Row("shared expert output", model.hidden * piece.element_B, "sequence")
 
 
 def _heads(attention: Attention, piece: Piece, reads: Sequence[Tensor]) -> Iterator[Tensor]:

@@ -30,6 +30,7 @@ NAMES = {"dense": "", "experts": "expert ", "shared": "shared "}
 LABELS = {"dense": "mlp", "experts": "expert", "shared": "shared expert"}
 """Of blocks, what names of their operations and of what they keep begin with."""
 ROWS_OF: dict[str, Rows] = {"experts": "experts"}
+NORMS_OF_HEADS, NORMS_OF_LATENTS = "norms of queries and keys", "norms of latents"
 
 
 @lru_cache(maxsize=256)
@@ -74,12 +75,13 @@ def _multiplies(weight: Weight) -> bool:
 
 
 def _stream(model: Transformer, kind: LayerKind) -> Iterator[Operation]:
-    """A norm and a residual sum for each block."""
-    blocks = (Width(model.hidden),) * kind.residual_blocks
+    """Norms, and a residual sum for each block."""
+    stream = (Width(model.hidden),)
     yield Operation(
-        name="norm", does="norm", part="stream", rows="stream", widths=blocks, modules=("layernorm", "op"),
-        reads=kept_by_norms(model, kind),
+        name="norm", does="norm", part="stream", rows="stream", widths=stream * model.norms_of(kind),
+        modules=("layernorm", "op"), reads=kept_by_norms(model, kind),
     )  # fmt: skip
+    blocks = stream * kind.residual_blocks
     yield Operation(name="residual sum", does="residual", part="stream", rows="stream", widths=blocks)
 
 
@@ -108,22 +110,23 @@ def _attention(model: Transformer, products: dict[str, Weight], kind: LayerKind)
         yield _product(products[name], "mixer", beside=QKV, edge="first", reads=read)
     if attention.gated:
         read = tuple(Tensor(name, attention.out_width, "tp") for name in ("attention gate", "attention out input"))
-        yield Operation(name="gate of the output", does="attention gate", part="mixer", widths=(queries,), reads=read)
+        yield Operation(name="gate of the output", does="output gate", part="mixer", widths=(queries,), reads=read)
     yield Operation(name="joined gradients", does="joined gradients", part="mixer", widths=(queries, keys, keys))
-    if attention.qk_norm != "none":
+    normed = attention.qk_norm != "none"
+    if normed:
         read = (
-            Tensor("query norm input", queries.numbers, "tp"),
+            Tensor("query norm input", queries.numbers, "tp", "query"),
             Tensor("key norm input", keys.numbers, "kv", "key"),
         )
         yield Operation(
-            name="norms of queries and keys", does="head norms", part="mixer", widths=(queries, keys), reads=read
+            name=NORMS_OF_HEADS, does="head norms", part="mixer", widths=(queries, keys), modules=("op",), reads=read
         )
     yield from _turned(model, queries, keys, kind.mixer != "nope")
     yield Operation(name="copies of heads", does="copied heads", part="mixer", widths=(queries, keys, keys))
     yield _core(
         "attention",
-        Tensor("query", queries.numbers, "tp", "query"),
-        Tensor("key", keys.numbers, "kv", "key"),
+        Tensor("query", queries.numbers, "tp", NORMS_OF_HEADS if normed else "query"),
+        Tensor("key", keys.numbers, "kv", NORMS_OF_HEADS if normed else "key"),
         Tensor("value", keys.numbers, "kv", "value"),
     )
     yield _product(products["attention out"], "mixer", modules=("out_proj",), edge="last")
@@ -159,11 +162,14 @@ def _latent(
     attention = model.attention
     for name in ("query down", "query", "key-value down"):
         if name in products:
-            yield _product(products[name], "mixer", reads=read_by_products(model, kind, "attention"))
+            rows: Rows = "tokens" if name == "query" else "stream"
+            yield _product(products[name], "mixer", rows, reads=read_by_products(model, kind, "attention"))
+    yield _latent_norms(latent)
     for name in ("query up", "key-value up"):
         if name in products:
-            read = _latents(latent, name)
-            yield _product(products[name], "mixer", modules=("mla_up_proj",), edge="first", reads=read)
+            rank = latent.kv_rank if name == "key-value up" else latent.q_rank or 0
+            normed = Tensor(f"{name.removesuffix(' up')} latent normed", rank, "sequence", NORMS_OF_LATENTS, "input")
+            yield _product(products[name], "mixer", modules=("mla_up_proj",), edge="first", reads=(normed,))
     yield Operation(
         name="rotary embedding", does="latent rotary", part="mixer", modules=("mla_up_proj",),
         widths=(Width(attention.heads * latent.rope_dim, "tensor"),),
@@ -177,16 +183,16 @@ def _latent(
     yield _product(products["attention out"], "mixer", modules=("out_proj",), edge="last")
 
 
-def _latents(latent: LatentAttention, product: str) -> tuple[Tensor, ...]:
-    """What an up-projection and the norm before it read, split as the stream is."""
-    if product == "query up":
-        bottleneck, before, after = "query", latent.q_rank or 0, latent.q_rank or 0
-    else:
-        bottleneck, before, after = "key-value", latent.kv_rank + latent.rope_dim, latent.kv_rank
-    return (
-        Tensor(f"{bottleneck} latent", before, "sequence"),
-        Tensor(f"{bottleneck} latent normed", after, "sequence", "norm", "input"),
-    )
+def _latent_norms(latent: LatentAttention) -> Operation:
+    """Norms of what low-rank products give, split as the stream is: only then do ranks gather it."""
+    ranks = {"query": latent.q_rank, "key-value": latent.kv_rank}
+    beside = {"key-value": latent.rope_dim}
+    widths = {name: rank for name, rank in ranks.items() if rank}
+    return Operation(
+        name=NORMS_OF_LATENTS, does="head norms", part="mixer", rows="stream", modules=("layernorm", "op"),
+        widths=tuple(map(Width, widths.values())),
+        reads=tuple(Tensor(f"{name} latent", rank + beside.get(name, 0), "sequence") for name, rank in widths.items()),
+    )  # fmt: skip
 
 
 def _crossing(model: Transformer, products: dict[str, Weight], kind: LayerKind) -> Iterator[Operation]:
@@ -272,6 +278,11 @@ def _experts(
     )  # fmt: skip
     if moe.shared_ffn:
         yield from _feed_forward(moe, moe.shared_ffn, "shared", products, inputs)
+    if moe.shared_gate:
+        yield Operation(
+            name="gate of shared experts", does="output gate", part="shared", rows="stream",
+            widths=(Width(model.hidden),), reads=(Tensor("shared expert output", model.hidden, "sequence"),),
+        )  # fmt: skip
 
 
 def has_gate(model: Transformer) -> bool:

@@ -158,10 +158,6 @@ class Piece:
         shared = self.half_adapters or self.fused_adapters
         return shared and weight is not None and self.adapters.adapts(weight)
 
-    def saved_B(self, slot: str) -> float:
-        """Bytes that the software keeps at a slot for each number there."""
-        return sum(one.size_B(self.element_B) for one in self.saves.get(slot, ()))
-
     def kept_up_to(self, *modules: str) -> int:
         """The strongest recompute mode that keeps what any of `modules` would make again."""
         return NONE if any(module in self.recompute_modules for module in modules) else SELECTIVE
