@@ -8,30 +8,37 @@ the software's library (`Stack.elementwise_factor`), torch's operations, a loss'
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import way
 from lockstep.stacks import Way
-from lockstep.types.arrays import Number
+from lockstep.types.arrays import Number, Truth
 
 OF_LOSS = 1.11
 """Times as long as its bytes that a kernel of a loss takes: the mean measured on H100 (`tools/fit/products.py`)."""
 TIMES = {"loss": OF_LOSS}
+Over: TypeAlias = tuple[Number, Number | Truth]
+"""Elements of a part of a way, and how often it comes."""
 
 
-def slot_work(shard: Shard, slot: str, elements: Number, count: Number = 1) -> Passes:
-    """`count` slots of that name, over so many elements each."""
-    return way_work(shard.clock, way(shard.recipe, shard.model, slot), elements, count)
+def slot_work(shard: Shard, slot: str, elements: Number, count: Number = 1, **parts: Over) -> Passes:
+    """`count` slots of that name, over so many elements each, and those of its `parts` that the way has."""
+    return way_work(shard.clock, way(shard.recipe, shard.model, slot), elements, count, **parts)
 
 
-def way_work(clock: Clock, chosen: Way, elements: Number, count: Number = 1) -> Passes:
+def way_work(clock: Clock, chosen: Way, elements: Number, count: Number = 1, **parts: Over) -> Passes:
     """The same in a given way."""
-    if not chosen.forward and not chosen.backward:
-        return Passes(Work(), Work())
-    size_B, run = count * elements * clock.element_B * TIMES.get(chosen.rate, 1.0), _rate(clock, chosen.rate)
-    sides = zip(way_passes(clock, chosen), chosen.kernels, strict=True)
-    return Passes(*(run(passes * size_B, count * kernels) for passes, kernels in sides))
+    found = Passes(Work(), Work())
+    if any((*chosen.passes, *chosen.kernels)):
+        size_B, run = count * elements * clock.element_B * TIMES.get(chosen.rate, 1.0), _rate(clock, chosen.rate)
+        sides = zip(way_passes(clock, chosen), chosen.kernels, strict=True)
+        found = Passes(*(run(passes * size_B, count * kernels) for passes, kernels in sides))
+    for name, over in parts.items():
+        if name in chosen.parts:
+            found += way_work(clock, chosen.parts[name], *over)
+    return found
 
 
 def way_passes(clock: Clock, chosen: Way) -> tuple[float, float]:

@@ -20,7 +20,7 @@ from lockstep.layout.pipelined import pipelined_B
 from lockstep.layout.recipe import Recipe
 from lockstep.layout.routing import busiest_rank_frac
 from lockstep.layout.sharing import repeats_heads, wide_base, widened
-from lockstep.layout.ways import recipe_traits
+from lockstep.layout.ways import recipe_traits, recomputes_adapters
 from lockstep.parallel.context import Blocks, held_B
 from lockstep.parallel.pipeline import SCHEDULES, peak_held, peak_live_by_code, vocabulary
 from lockstep.types.arrays import Floats, Number
@@ -72,7 +72,7 @@ def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None, norm
         recompute_modules=recipe.recompute_modules,
         adapters=recipe.adapters,
         half_adapters=recipe.habits.half_adapters,
-        fused_adapters=recipe.habits.fused_adapters,
+        fused_adapters=recomputes_adapters(recipe),
         flash_attention=recipe.flash_attention,
         dropout=recipe.dropout,
         own_casts=widened(recipe, grid) | (recipe.habits.autocast and recipe.adapters is not None),

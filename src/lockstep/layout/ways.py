@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lockstep.layout.formats import NARROW_B, NF4
 from lockstep.layout.recipe import Recipe
 from lockstep.stacks import Way
 from lockstep.workload import Rotary, Transformer
@@ -20,8 +21,18 @@ def recipe_traits(recipe: Recipe) -> set[str]:
         "autocast": recipe.habits.autocast,
         "unfused": not recipe.fused_elementwise,
         "interpreted": not (recipe.software.compiled and recipe.fused_elementwise),
+        "no_autocast": not recipe.habits.autocast,
+        "unquantised": recipe.base is None,
+        "nf4": recipe.base in NF4,
+        "scaled": recipe.dtype in NARROW_B,
+        "fp32_adapters": not recipe.habits.half_adapters,
     }
     return {trait for trait, held in known.items() if held}
+
+
+def recomputes_adapters(recipe: Recipe) -> bool:
+    """Whether kernels of adapters keep what the frozen matrix reads, and compute from it again what A gives."""
+    return bool(recipe.software.ways["adapters"].of(recipe_traits(recipe)).numbers.get("again"))
 
 
 def _traits(recipe: Recipe, model: Transformer) -> set[str]:

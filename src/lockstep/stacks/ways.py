@@ -31,9 +31,13 @@ from typing import Any
 from lockstep.errors import BadInput, UnknownName, shown
 from lockstep.types.plain import Json, picked
 
-TRAITS = ("rmsnorm", "trained", "autocast", "unfused", "unstretched", "gelu_new", "interpreted")
+TRAITS = (
+    "rmsnorm", "trained", "autocast", "unfused", "unstretched", "gelu_new", "interpreted", "no_autocast", "unquantised",
+    "nf4", "scaled", "fp32_adapters",
+)  # fmt: skip
 """Of a model: its norm, its activation, no factor on sines and cosines. Of a recipe: whether the model's own weights
-are trained, torch.autocast, elementwise kernels of their own. Of software: Python launches its kernels one by one."""
+are trained, torch.autocast or none, elementwise kernels of their own, frozen matrices as other parameters or in nf4,
+products in fp8 or narrower formats. Of software: Python launches its kernels one by one, adapters are kept in fp32."""
 RATES = ("library", "torch", "loss", "bytes")
 KEYS = ("when", "else", "rate", "forward", "backward", "slow", "takes", "kernels", "source")
 PARTS = {
@@ -43,12 +47,19 @@ PARTS = {
     "sorted": "rows of several experts that come from other ranks",
     "gate": "numbers between an expert's products",
     "each": "all tokens of a rank, once for each of its experts",
+    "biases": "rows of an expert with a bias, once for each of a rank's",
+    "biased": "rows of all these",
+    "clamped": "numbers of gate and up of experts with biases",
+    "inputs": "what an adapter reads",
+    "dropout": "what its dropout reads",
 }
 NUMBERS = {
     "keeps": "times that what experts give waits for the backward pass",
     "passing_B": "bytes of a number of it while its gradients are made",
     "exposed": "of the traffic of grouped products, the share beyond that of one product",
     "idles": "launches that the device waits for, forward",
+    "apart": "1 where each of a rank's experts has kernels of its own",
+    "again": "times that what A gives, and the gradient of that, are computed again, from what the frozen matrix reads",
 }
 STEP = re.compile(r"(?P<what>\S.*?) (?P<passes>\d+(\.\d+)?)( x(?P<times>\d+(\.\d+)?))?")
 MOST = 1000.0
