@@ -17,6 +17,7 @@ from lockstep.workload import Transformer, model
 
 STEP = ["read and written 2"]
 ALL = [one for named in ways().values() for one in named.values()]
+PARTS = [part for one in ALL for part in one.parts.values()]
 
 
 def clock(name: str = "h100-sxm", software: str = "hf-trainer") -> Clock:
@@ -29,7 +30,7 @@ def llama(**changes: Any) -> Transformer:
     return found
 
 
-@pytest.mark.parametrize("one", ALL, ids=lambda one: f"{one.slot}.{one.name}")
+@pytest.mark.parametrize("one", [*ALL, *PARTS], ids=lambda one: f"{one.slot}.{one.name}")
 def test_a_way_takes_what_its_steps_take(one: Any) -> None:
     """Bytes over the memory's rate, by hand, of a million elements in half precision."""
     at, elements = clock(), 1e6
@@ -41,6 +42,16 @@ def test_a_way_takes_what_its_steps_take(one: Any) -> None:
         passes = sum(step.passes * step.times for step in steps) * slow * takes
         assert float(work.stream_s) == pytest.approx(passes * 2 * elements * times / rate_Bps, rel=1e-12)
         assert float(work.kernels) == kernels
+
+
+def test_parts_are_added_over_their_own_numbers_as_often_as_they_come() -> None:
+    at, whole = clock(), find_way("adapters", "fp32")
+    inputs, dropout = (way_work(at, whole.parts[name], 1e6) for name in ("inputs", "dropout"))
+    found = way_work(at, whole, 1e6, inputs=(3e6, 1), dropout=(1e6, 2), clamped=(1e6, 1))
+    expected = way_work(at, whole, 1e6) + inputs + dropout + dropout
+    assert float(found.forward.stream_s) == pytest.approx(float((expected.forward + inputs.forward * 2).stream_s))
+    assert float(found.backward.kernels) == float(expected.backward.kernels)
+    assert way_work(at, whole, 1e6, dropout=(1e6, False)).forward.kernels == whole.kernels[0]
 
 
 @pytest.mark.parametrize("one", ALL, ids=lambda one: f"{one.slot}.{one.name}")

@@ -13,6 +13,7 @@ from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.layer import layer_work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import Job, Layout
+from lockstep.stacks import own_stack
 from lockstep.step import price_step
 from lockstep.step.network import Network
 from lockstep.step.stage import layer_times
@@ -73,6 +74,18 @@ def test_graphs_of_attention_leave_the_launches_of_experts_alone() -> None:
         assert 0 < captured[1] < alone[1]
     few, many = (launches(ep=ep, experts="looped", cuda_graphs="attention") for ep in (8, 4))
     assert (many[0] - few[0], many[1] - few[1]) == (16 * 2, 16 * 4)
+
+
+def test_a_router_of_ones_own_launches_what_its_row_says() -> None:
+    """Unless a graph does; its steps are over the scores of all experts for every token."""
+    row = {"forward": ["scored and chosen 3"], "rate": "bytes", "kernels": [1, 2]}
+    own = own_stack({"like": "megatron-te", "ways": {"router": "mine"}, "router": {"mine": row}})
+    usual, mine = launches(), launches(stack=own)
+    assert (usual[0] - mine[0], usual[1] - mine[1]) == (30 - 1, 15 - 2)
+    assert launches(stack=own, cuda_graphs="attention") == launches(cuda_graphs="attention")
+    works = [layer_work(shard(stack=one), EXPERTS).forward for one in ("megatron-te", own)]
+    moved_s = shard().clock.stream(3 * 2.0 * 4096 * 128).stream_s
+    assert float(works[1].stream_s - works[0].stream_s) == pytest.approx(float(moved_s), rel=1e-9)
 
 
 def test_a_step_from_a_graph_takes_what_its_kernels_take() -> None:
