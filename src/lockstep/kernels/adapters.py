@@ -12,8 +12,9 @@ import numpy as np
 
 from lockstep.kernels.clock import Work
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.slots import way_work
+from lockstep.kernels.slots import Over, way_work
 from lockstep.layout import way
+from lockstep.stacks import Way
 from lockstep.types.arrays import Number
 from lockstep.workload import Adapters, LayerKind, Weight, is_linear, layer_weights
 from lockstep.workload.adapters import ROWS
@@ -25,16 +26,16 @@ THIN = 1.36
 
 def adapter_work(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
     """The two products of every adapter of a layer, and adding what they give to what the frozen matrix gives."""
-    parts = Passes(Work(), Work())
+    parts, around = Passes(Work(), Work()), way(shard.recipe, shard.model, "adapters")
     for weight in layer_weights(shard.model, kind.stored):
         if adapters.adapts(weight):
-            parts += _beside(shard, adapters, weight)
+            parts += _beside(shard, adapters, weight, around)
     return parts
 
 
-def _beside(shard: Shard, adapters: Adapters, weight: Weight) -> Passes:
+def _beside(shard: Shard, adapters: Adapters, weight: Weight, around: Way) -> Passes:
     """The products with B and, if the adapter has one of its own, A, and what surrounds them."""
-    model, grid, around = shard.model, shard.grid, way(shard.recipe, shard.model, "adapters")
+    model, grid = shard.model, shard.grid
     inputs, outputs = weight.shape
     rows, ways = shard.tokens, weight.ways(grid.tp, grid.expert_tp)
     count: Number = 1
@@ -42,7 +43,7 @@ def _beside(shard: Shard, adapters: Adapters, weight: Weight) -> Passes:
         count = weight.copies / grid.ep
         rows = shard.routed_tokens * model.experts.top_k / count
     k, n = (inputs / ways, outputs) if weight.name in ROWS else (inputs, outputs / ways)
-    products, read = [(n, adapters.rank)], {}
+    products, read = [(n, adapters.rank)], dict[str, Over]()
     if not adapters.joins(weight):
         products.append((adapters.rank, k))
         read = {"inputs": (rows * k * count, 1), "dropout": (rows * k * count, adapters.dropout_frac > 0)}

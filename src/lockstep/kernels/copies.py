@@ -28,8 +28,8 @@ JOINED_PASSES = 2.0
 def copied_heads(shard: Shard, width: Number, kv_width: Number) -> Passes:
     """Copies of queries of `width` columns on a rank, and of keys and values of `kv_width` each."""
     queries, keys, several = shard.tokens * width, 2 * shard.tokens * kv_width, shard.grid.micro_batch > 1
-    parts = {"keys": (keys, 1), "queries_together": (queries, several), "keys_together": (keys, several)}
-    return slot_work(shard, "heads", queries, **parts)
+    together = {"queries_together": (queries, several), "keys_together": (keys, several)}
+    return slot_work(shard, "heads", queries, keys=(keys, 1), **together)
 
 
 def joined_sequences(shard: Shard, rounds: Number) -> Passes:

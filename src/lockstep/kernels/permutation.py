@@ -26,10 +26,7 @@ def permuted(shard: Shard, moe: Experts) -> Passes:
     local, stream = shard.local_experts, shard.loose_tokens * shard.model.hidden
     rows, several = stream * moe.top_k, (local > 1) & (shard.grid.ep > 1)
     inner = shard.expert_rows * moe.ffn / shard.grid.expert_tp
-    each = way(shard.recipe, shard.model, "permutation").parts.get("each")
-    idles = 0.0 if each is None else each.numbers.get("idles", 0.0)
-    found = slot_work(shard, "permutation", rows, sorted=(rows, several), gate=(inner, 1), each=(stream, local))
-    return found + Passes(Work(stream_s=idles * local * shard.clock.launches_s[0]), Work())
+    return slot_work(shard, "permutation", rows, sorted=(rows, several), gate=(inner, 1), each=(stream, local))
 
 
 def grouped(shard: Shard, width: Number, rows: Number, local: Number, gated: bool) -> Passes:

@@ -7,10 +7,9 @@ the software's library (`Stack.elementwise_factor`), torch's operations, a loss'
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypeAlias
 
-from lockstep.kernels.clock import Clock, Work
+from lockstep.kernels.clock import OPERATIONS, Clock, Work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import way
 from lockstep.stacks import Way
@@ -18,7 +17,6 @@ from lockstep.types.arrays import Number, Truth
 
 OF_LOSS = 1.11
 """Times as long as its bytes that a kernel of a loss takes: the mean measured on H100 (`tools/fit/products.py`)."""
-TIMES = {"loss": OF_LOSS}
 Over: TypeAlias = tuple[Number, Number | Truth]
 """Elements of a part of a way, and how often it comes."""
 
@@ -28,13 +26,15 @@ def slot_work(shard: Shard, slot: str, elements: Number, count: Number = 1, **pa
     return way_work(shard.clock, way(shard.recipe, shard.model, slot), elements, count, **parts)
 
 
-def way_work(clock: Clock, chosen: Way, elements: Number, count: Number = 1, **parts: Over) -> Passes:
+def way_work(clock: Clock, chosen: Way, elements: Number, count: Number | Truth = 1, **parts: Over) -> Passes:
     """The same in a given way."""
     found = Passes(Work(), Work())
     if any((*chosen.passes, *chosen.kernels)):
-        size_B, run = count * elements * clock.element_B * TIMES.get(chosen.rate, 1.0), _rate(clock, chosen.rate)
+        size_B = count * elements * clock.element_B * _factor(clock, chosen.rate)
         sides = zip(way_passes(clock, chosen), chosen.kernels, strict=True)
-        found = Passes(*(run(passes * size_B, count * kernels) for passes, kernels in sides))
+        found = Passes(*(clock.stream(passes * size_B, count * kernels) for passes, kernels in sides))
+    if idles := chosen.numbers.get("idles"):
+        found += Passes(Work(stream_s=idles * count * clock.launches_s[0]), Work())
     for name, over in parts.items():
         if name in chosen.parts:
             found += way_work(clock, chosen.parts[name], *over)
@@ -53,6 +53,6 @@ def _taken(clock: Clock, chosen: Way, side: int) -> float:
     return passes * bound(chosen.slow[side]) * chosen.takes[side]
 
 
-def _rate(clock: Clock, rate: str) -> Callable[[Number, Number], Work]:
-    """The work of so many bytes and kernels."""
-    return {"library": clock.elementwise, "torch": clock.operations}.get(rate, clock.stream)
+def _factor(clock: Clock, rate: str) -> float:
+    """Times as long as their bytes that kernels of this rate take."""
+    return {"library": clock.stack.elementwise_factor, "torch": OPERATIONS, "loss": OF_LOSS}.get(rate, 1.0)

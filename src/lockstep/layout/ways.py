@@ -16,16 +16,17 @@ def way(recipe: Recipe, model: Transformer, slot: str) -> Way:
 
 def recipe_traits(recipe: Recipe) -> set[str]:
     """Traits of a recipe and its software, whatever the model."""
+    habits, software = recipe.habits, recipe.software
     known = {
         "trained": recipe.adapters is None,
-        "autocast": recipe.habits.autocast,
+        "autocast": habits.autocast,
+        "no_autocast": not habits.autocast,
         "unfused": not recipe.fused_elementwise,
-        "interpreted": not (recipe.software.compiled and recipe.fused_elementwise),
-        "no_autocast": not recipe.habits.autocast,
+        "interpreted": not (software.compiled and recipe.fused_elementwise),
+        "fp32_adapters": not habits.half_adapters,
         "unquantised": recipe.base is None,
         "nf4": recipe.base in NF4,
         "scaled": recipe.dtype in NARROW_B,
-        "fp32_adapters": not recipe.habits.half_adapters,
     }
     return {trait for trait, held in known.items() if held}
 
