@@ -50,11 +50,11 @@ def test_a_way_takes_what_its_steps_take(one: Any) -> None:
 def test_parts_are_added_over_their_own_numbers_as_often_as_they_come() -> None:
     at, whole = clock(), find_way("adapters", "fp32")
     inputs, dropout = (way_work(at, whole.parts[name], 1e6) for name in ("inputs", "dropout"))
-    found = way_work(at, whole, 1e6, inputs=(3e6, 1), dropout=(1e6, 2), clamped=(1e6, 1))
+    found = way_work(at, whole, 1e6, parts={"inputs": (3e6, 1), "dropout": (1e6, 2), "clamped": (1e6, 1)})
     expected = way_work(at, whole, 1e6) + inputs + dropout + dropout
     assert float(found.forward.stream_s) == pytest.approx(float((expected.forward + inputs.forward * 2).stream_s))
     assert float(found.backward.kernels) == float(expected.backward.kernels)
-    assert way_work(at, whole, 1e6, dropout=(1e6, False)).forward.kernels == whole.kernels[0]
+    assert way_work(at, whole, 1e6, parts={"dropout": (1e6, False)}).forward.kernels == whole.kernels[0]
 
 
 @pytest.mark.parametrize("one", ALL, ids=lambda one: f"{one.slot}.{one.name}")

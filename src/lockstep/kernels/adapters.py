@@ -12,7 +12,7 @@ import numpy as np
 
 from lockstep.kernels.clock import Work
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.slots import Over, way_work
+from lockstep.kernels.slots import Parts, way_work
 from lockstep.layout import way
 from lockstep.stacks import Way
 from lockstep.types.arrays import Number
@@ -43,14 +43,13 @@ def _beside(shard: Shard, adapters: Adapters, weight: Weight, around: Way) -> Pa
         count = weight.copies / grid.ep
         rows = shard.routed_tokens * model.experts.top_k / count
     k, n = (inputs / ways, outputs) if weight.name in ROWS else (inputs, outputs / ways)
-    products, read = [(n, adapters.rank)], dict[str, Over]()
-    if not adapters.joins(weight):
-        products.append((adapters.rank, k))
-        read = {"inputs": (rows * k * count, 1), "dropout": (rows * k * count, adapters.dropout_frac > 0)}
-    parts = way_work(shard.clock, around, rows * n * count, **read)
-    for columns, inner in products:
-        parts += _product(shard, (rows, columns, inner, count), around.numbers.get("again", 0.0))
-    return parts
+    again, read = around.numbers.get("again", 0.0), rows * k * count
+    parts: Parts = {"inputs": (read, 1), "dropout": (read, adapters.dropout_frac > 0)}
+    found = _product(shard, (rows, n, adapters.rank, count), again)
+    if adapters.joins(weight):
+        return found + way_work(shard.clock, around, rows * n * count)
+    found += _product(shard, (rows, adapters.rank, k, count), again)
+    return found + way_work(shard.clock, around, rows * n * count, parts=parts)
 
 
 def _product(shard: Shard, sides: tuple[Number, Number, Number, Number], again: float) -> Passes:

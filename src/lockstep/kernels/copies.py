@@ -16,7 +16,7 @@ import numpy as np
 
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.slots import slot_work
+from lockstep.kernels.slots import Parts, slot_work
 from lockstep.layout import LayoutGrid, Recipe
 from lockstep.types.arrays import Number
 
@@ -28,8 +28,8 @@ JOINED_PASSES = 2.0
 def copied_heads(shard: Shard, width: Number, kv_width: Number) -> Passes:
     """Copies of queries of `width` columns on a rank, and of keys and values of `kv_width` each."""
     queries, keys, several = shard.tokens * width, 2 * shard.tokens * kv_width, shard.grid.micro_batch > 1
-    together = {"queries_together": (queries, several), "keys_together": (keys, several)}
-    return slot_work(shard, "heads", queries, keys=(keys, 1), **together)
+    parts: Parts = {"keys": (keys, 1), "queries_together": (queries, several), "keys_together": (keys, several)}
+    return slot_work(shard, "heads", queries, parts=parts)
 
 
 def joined_sequences(shard: Shard, rounds: Number) -> Passes:

@@ -26,7 +26,7 @@ import numpy as np
 from lockstep.kernels.clock import Work
 from lockstep.kernels.permutation import grouped, permuted
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.slots import Over, slot_work, way_work
+from lockstep.kernels.slots import Parts, slot_work, way_work
 from lockstep.layout import way
 from lockstep.types.arrays import Number
 from lockstep.workload import Experts
@@ -46,8 +46,8 @@ def exchanged_rows(shard: Shard, moe: Experts) -> Passes:
     """What brings rows to experts and back once it is known how many each gets, and what a loop over experts adds."""
     local, numbers = shard.local_experts, shard.expert_rows * shard.model.hidden
     parts = grouped(shard, moe.ffn / shard.grid.expert_tp, shard.expert_rows / local, local, moe.gated)
-    biased: dict[str, Over] = {"biases": (numbers / local, local), "biased": (numbers, 1)} if moe.out_bias else {}
-    parts += permuted(shard, moe) + slot_work(shard, "experts", numbers, **biased)
+    biased: Parts = {"biases": (numbers / local, local), "biased": (numbers, 1)} if moe.out_bias else {}
+    parts += permuted(shard, moe) + slot_work(shard, "experts", numbers, parts=biased)
     if way(shard.recipe, shard.model, "experts").numbers.get("apart"):
         parts += _launches(shard, local)
         if shard.recipe.habits.sliced_experts:

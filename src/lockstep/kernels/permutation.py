@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from lockstep.kernels.clock import Work
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.slots import slot_work
+from lockstep.kernels.slots import Parts, slot_work
 from lockstep.layout import way
 from lockstep.types.arrays import Number
 from lockstep.workload import Experts
@@ -26,7 +26,8 @@ def permuted(shard: Shard, moe: Experts) -> Passes:
     local, stream = shard.local_experts, shard.loose_tokens * shard.model.hidden
     rows, several = stream * moe.top_k, (local > 1) & (shard.grid.ep > 1)
     inner = shard.expert_rows * moe.ffn / shard.grid.expert_tp
-    return slot_work(shard, "permutation", rows, sorted=(rows, several), gate=(inner, 1), each=(stream, local))
+    parts: Parts = {"sorted": (rows, several), "gate": (inner, 1), "each": (stream, local)}
+    return slot_work(shard, "permutation", rows, parts=parts)
 
 
 def grouped(shard: Shard, width: Number, rows: Number, local: Number, gated: bool) -> Passes:

@@ -7,6 +7,7 @@ the software's library (`Stack.elementwise_factor`), torch's operations, a loss'
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from lockstep.kernels.clock import OPERATIONS, Clock, Work
@@ -17,16 +18,18 @@ from lockstep.types.arrays import Number, Truth
 
 OF_LOSS = 1.11
 """Times as long as its bytes that a kernel of a loss takes: the mean measured on H100 (`tools/fit/products.py`)."""
-Over: TypeAlias = tuple[Number, Number | Truth]
-"""Elements of a part of a way, and how often it comes."""
+Parts: TypeAlias = Mapping[str, tuple[Number, Number | Truth]]
+"""By the name of a part of a way: over how many elements it is, and how often it comes."""
 
 
-def slot_work(shard: Shard, slot: str, elements: Number, count: Number = 1, **parts: Over) -> Passes:
+def slot_work(shard: Shard, slot: str, elements: Number, count: Number = 1, parts: Parts | None = None) -> Passes:
     """`count` slots of that name, over so many elements each, and those of its `parts` that the way has."""
-    return way_work(shard.clock, way(shard.recipe, shard.model, slot), elements, count, **parts)
+    return way_work(shard.clock, way(shard.recipe, shard.model, slot), elements, count, parts)
 
 
-def way_work(clock: Clock, chosen: Way, elements: Number, count: Number | Truth = 1, **parts: Over) -> Passes:
+def way_work(
+    clock: Clock, chosen: Way, elements: Number, count: Number | Truth = 1, parts: Parts | None = None
+) -> Passes:
     """The same in a given way."""
     found = Passes(Work(), Work())
     if any((*chosen.passes, *chosen.kernels)):
@@ -35,7 +38,7 @@ def way_work(clock: Clock, chosen: Way, elements: Number, count: Number | Truth 
         found = Passes(*(clock.stream(passes * size_B, count * kernels) for passes, kernels in sides))
     if idles := chosen.numbers.get("idles"):
         found += Passes(Work(stream_s=idles * count * clock.launches_s[0]), Work())
-    for name, over in parts.items():
+    for name, over in (parts or {}).items():
         if name in chosen.parts:
             found += way_work(clock, chosen.parts[name], *over)
     return found
