@@ -92,10 +92,10 @@ def priced(code: str) -> tuple[float, float]:
     assert whole.experts is not None
     experts = replace(whole.experts, experts=NUMBER, top_k=CHOICES, ffn=FFN)
     found, piece = replace(whole, hidden=HIDDEN, experts=experts), Piece(
-        micro_batch=1, seq=TOKENS, fused_elementwise=False,
-        expert_outputs=WAYS[code].numbers["keeps"], weighed_B=WAYS[code].numbers.get("passing_B", 0.0),
+        micro_batch=1, seq=TOKENS, weighed_B=WAYS[code].numbers.get("passing_B", 0.0),
+        saves={"permutation": WAYS[code].saves, "gate": ways()["gate"]["apart"].saves},
     )  # fmt: skip
-    names = ("expert", "router")
+    names = ("expert", "router", "rows")
     kept_B = sum(float(one.size_B) for one in kept_tensors(found, piece, EXPERTS) if one.name.startswith(names))
     return kept_B + 2.0 * UNIT_B, kept_B + 2.0 * UNIT_B + float(passing_gradient_B(found, piece, EXPERTS))
 

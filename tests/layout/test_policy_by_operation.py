@@ -20,6 +20,7 @@ from lockstep.kernels.layer import core_work
 from lockstep.kernels.recompute import modules_again
 from lockstep.kernels.shard import Shard
 from lockstep.layout import Layout
+from lockstep.stacks import find_way
 from lockstep.workload import DENSE, SELECTIVE, Attention, Mlp, Piece, Transformer, layer_activation_B, model
 from recipes import recipe_by
 
@@ -137,7 +138,13 @@ def storages() -> list[Any]:
 @pytest.mark.parametrize("name", LAYERS)
 def test_what_waits_is_what_torch_keeps(name: str) -> None:
     words = LAYERS[name]
-    piece = Piece(micro_batch=1, seq=TOKENS, element_B=4.0, recompute_modules=("op",), fused_elementwise=False)
+    piece = Piece(
+        micro_batch=1,
+        seq=TOKENS,
+        element_B=4.0,
+        recompute_modules=("op",),
+        saves={"gate": find_way("gate", "apart").saves},
+    )
     priced_B = layer_activation_B(described(*words), piece, DENSE, SELECTIVE)
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
         wanted_B = alone.submit(waiting_B, words).result()

@@ -94,7 +94,7 @@ def test_a_copy_of_a_way_under_another_name_takes_as_long(slot: str) -> None:
         found = copied.ways[slot]
         assert (found.forward, found.backward, found.kernels) == (one.forward, one.backward, one.kernels)
         assert (found.slow, found.takes, found.otherwise) == (one.slow, one.takes, one.otherwise), name
-        assert found.numbers == one.numbers
+        assert (found.numbers, found.saves) == (one.numbers, one.saves)
         assert {key: part.passes for key, part in found.parts.items()} == {
             key: part.passes for key, part in one.parts.items()
         }
@@ -135,13 +135,36 @@ def test_adapters_of_ones_own_that_compute_again_keep_what_the_matrix_reads() ->
     assert again.step_time_s > plain.step_time_s
 
 
-def test_a_way_of_ones_own_keeps_no_more_than_the_usual_one() -> None:
-    """What is kept follows from habits, switches and the ways of the catalog."""
+def test_a_way_of_ones_own_keeps_no_more_than_the_usual_one_unless_it_says_so() -> None:
     for slot in ("activation", "norm"):
         own: Any = {"like": "torchtitan", "ways": {slot: "mine"}, slot: {"mine": WAY}}
         plain = lockstep.memory("gpt2", "dgx-a100-80gb:1", stack="torchtitan", **{**QUESTION, "seq": 1024})
         found = lockstep.memory("gpt2", "dgx-a100-80gb:1", stack=own, **{**QUESTION, "seq": 1024})
         assert found.to_dict()["stages"] == plain.to_dict()["stages"]
+
+
+@pytest.mark.parametrize(
+    ("slot", "saves", "more_B", "again_B"),
+    [
+        ("gate", ["what its function gives 1"], 14336 * 2, 0),
+        ("gate", ["its inputs joined 2", "a mask 1 byte"], 14336 * 5, 0),
+        ("norm", ["its input in fp32, beyond the stream's own 1 wider"], 2 * 4096 * 2, 2 * 4096 * 2),
+        ("norm_weight", ["normed values 1 fp32"], 2 * 4096 * 4, 2 * 4096 * 4),
+        ("rotary", ["its input 1"], (4096 + 1024) * 2, (4096 + 1024) * 2),
+        ("residual", ["masks 0.5 byte"], 2 * 4096 * 0.5, 2 * 4096 * 0.5),
+    ],
+    ids=lambda one: "+".join(one) if isinstance(one, list) else None,
+)
+def test_what_a_way_saves_waits_until_its_operation_runs_again(
+    slot: str, saves: list[str], more_B: float, again_B: float
+) -> None:
+    """Llama 3 8B: 32 layers of 8,192 tokens; with and without feed-forward blocks that run again."""
+    row = {**WAY, "saves": saves}
+    own: Any = {"like": "torchtitan", "ways": {slot: "mine"}, slot: {"mine": row}}
+    for words, each_B in (({}, more_B), ({"recompute": "selective", "recompute_modules": "mlp"}, again_B)):
+        plain, found = estimate(**words), estimate(own, **words)
+        kept_B = float(found.memory.activations_B - plain.memory.activations_B)
+        assert kept_B == pytest.approx(32 * 8192 * each_B, rel=1e-12)
 
 
 GOOD = """like = "torchtitan"
@@ -213,6 +236,9 @@ WRONG = [
     ('forward = ["3 3"]', "[expert_padding.mine]\napart = 1", 11, "key of the way expert_padding.mine"),
     ("distributed_tensors = false", "fused_adapters = true", 6, "habit of a software"),
     ("distributed_tensors = false", "grouped_experts = false", 6, "habit of a software"),
+    ('forward = ["3 3"]', 'saves = ["3"]', 10, "is no tensor"),
+    ('forward = ["3 3"]', 'saves = ["mask 1 bytes"]', 10, "is no tensor"),
+    ('forward = ["3 3"]', '[bias.mine]\nsaves = ["mask 1 byte"]', 11, "key of the way bias.mine"),
     ('forward = ["3 3"]', "kernels = [1, -1]", 10, "two numbers"),
     ('forward = ["3 3"]', "kernels = [1, true]", 10, "two numbers"),
     ('forward = ["3 3"]', "kernels = [1, inf]", 10, "two numbers"),

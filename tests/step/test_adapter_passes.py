@@ -233,7 +233,9 @@ def test_a_prepared_base_keeps_as_much_more_as_torch() -> None:
     plain, wide = (
         sum(
             float(one.size_B)
-            for one in kept_tensors(described, piece(recipe_by("hf-trainer", seq=1, batch=1, **words, **more), grid))
+            for one in kept_tensors(
+                described, piece(recipe_by("hf-trainer", seq=1, batch=1, **words, **more), grid, described)
+            )
         )
         for more in ({}, {"prepared_base": True})
     )

@@ -59,7 +59,10 @@ def test_all_ranks_together_compute_and_keep_the_same(asked: tuple[Job, Layout])
     each, whole = (expert_work(one).forward.flops for one in (shard, alone))
     assert float(each) == pytest.approx(float(whole) * replicas, rel=1e-9)
     kept, plain = (
-        {one.name: float(one.size_B) for one in kept_tensors(job.transformer, piece(job.recipe, some.grid), EXPERTS)}
+        {
+            one.name: float(one.size_B)
+            for one in kept_tensors(job.transformer, piece(job.recipe, some.grid, job.transformer), EXPERTS)
+        }
         for some in (shard, alone)
     )
     assert kept["expert down input"] == pytest.approx(plain["expert down input"] * replicas, rel=1e-9)

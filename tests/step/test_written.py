@@ -15,7 +15,7 @@ from lockstep.kernels.shard import Shard
 from lockstep.kernels.slots import slot_work
 from lockstep.layout import Layout, Recipe
 from lockstep.layout.kept import piece
-from lockstep.workload import Transformer, kept_tensors, model
+from lockstep.workload import NONE, SELECTIVE, Transformer, kept_tensors, model
 from recipes import counted, recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
@@ -76,8 +76,11 @@ def test_gelu_of_gpt2(autocast: bool) -> None:
     elements = ROWS * DIM
     assert passes[:2] == pytest.approx([size_B / (2 * elements) for size_B in moved_B])
     assert passes[2:] == pytest.approx(kernels, abs=1)
-    rows = {row.name: row for row in kept_tensors(_model(), piece(_recipe(autocast=autocast), Layout().grid()))}
-    written_B = rows["mlp activation input"].size_B / (2048 * _model().mlp.ffn)  # type: ignore[union-attr]
+    rows = {
+        row.name: row for row in kept_tensors(_model(), piece(_recipe(autocast=autocast), Layout().grid(), _model()))
+    }
+    written = [row.size_B for name, row in rows.items() if name.startswith(("mlp activation input", "activation:"))]
+    written_B = sum(written) / (2048 * _model().mlp.ffn)  # type: ignore[union-attr]
     assert written_B == pytest.approx(kept_B / elements)
 
 
@@ -103,8 +106,10 @@ def test_attention_of_transformers_without_a_fused_kernel(autocast: bool) -> Non
     # On a GPU softmax's gradient multiplies two tensors in a kernel of its own, which no operation here shows.
     assert moved_B[1] / (2 * scores) == pytest.approx(passes[1] - 6, abs=0.1)
     assert (passes[2], passes[3] - 1) == pytest.approx([each - 2 * autocast for each in kernels])
-    rows = {row.name: row for row in kept_tensors(_model(), piece(_recipe(autocast=autocast), Layout().grid()))}
-    written_B = sum(rows[name].size_B for name in ("attention softmax", "attention probabilities"))
+    rows = {
+        row.name: row for row in kept_tensors(_model(), piece(_recipe(autocast=autocast), Layout().grid(), _model()))
+    }
+    written_B = sum(rows[name].size_B for name in ("attention: softmax in fp32", "attention probabilities"))
     assert written_B / (16 * 2048 * 2048) == pytest.approx((kept_B - 3 * 2 * HEADS * ROWS * DIM) / scores)
 
 
@@ -135,3 +140,12 @@ def _model(name: str = "gpt2-medium") -> Transformer:
 def _shard(recipe: Recipe, name: str = "gpt2-medium") -> Shard:
     grid = Layout(micro_batch=2).grid()
     return Shard(_model(name), grid, recipe, Clock.of(cluster("dgx-h100:1").device, recipe))
+
+
+def test_what_a_written_activation_reads_is_made_again_with_it() -> None:
+    """Its input stays; what its operations read comes back when the function alone runs again."""
+    again = {"recompute_modules": ("mlp_act",)}
+    rows = kept_tensors(_model(), piece(_recipe(autocast=False, **again), Layout().grid(), _model()))
+    kept_up_to = {row.name: row.kept_up_to for row in rows}
+    assert kept_up_to["mlp activation input"] == SELECTIVE
+    assert kept_up_to["activation: what its operations read"] == NONE

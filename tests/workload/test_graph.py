@@ -12,6 +12,7 @@ from lockstep.kernels.recompute import modules_again
 from lockstep.kernels.shard import Shard
 from lockstep.layout import Layout
 from lockstep.workload import LayerKind, Piece, Transformer, kept_tensors, layer_operations, layer_weights, model, names
+from lockstep.workload.adapters import read_adapters
 from recipes import recipe_by
 
 TEXT = [name for name in names() if isinstance(model(name), Transformer)]
@@ -102,3 +103,14 @@ def test_repeated_keys_are_cut_as_queries_are() -> None:
         for on in (False, True)
     )
     assert apart["key norm input"] == repeated["key norm input"]
+
+
+def test_a_frozen_matrix_without_an_adapter_keeps_no_input() -> None:
+    """Adapters that share what attention's queries read are none on a recurrent mixer's matrices."""
+    described = model("qwen3-next-80b-a3b")
+    assert isinstance(described, Transformer)
+    adapters = read_adapters("lora:r=8,targets=q_proj")
+    one = Piece(micro_batch=1, seq=4096, adapters=adapters, half_adapters=True)
+    kept = {kind.mixer: {row.name for row in kept_tensors(described, one, kind)} for kind in described.kinds}
+    assert "attention input" in kept["attention"]
+    assert "attention input" not in kept["recurrent"]

@@ -7,6 +7,7 @@ from test_workload_torch import Saved
 
 from lockstep import workload
 from lockstep.errors import BadInput
+from lockstep.stacks import find_way
 from lockstep.workload import Attention, LayerKind, Mlp, Piece, Transformer
 
 torch = pytest.importorskip("torch")
@@ -128,7 +129,9 @@ def test_autograd_saves_what_is_listed_for_a_pair():
         out = module(*inputs)
     out.sum().backward()
     model = pair()
-    piece = Piece(micro_batch=1, seq=SEQ, element_B=4.0, flash_attention=False, fused_elementwise=False)
+    piece = Piece(
+        micro_batch=1, seq=SEQ, element_B=4.0, flash_attention=False, saves={"gate": find_way("gate", "apart").saves}
+    )
     layers = sum(workload.layer_activation_B(model, piece, kind) for kind in model.kinds)
     head = sum(one.size_B for one in workload.head_kept_tensors(model, piece) if one.name != "logits")
     assert saved.total_B(above_B=4 * SEQ) == pytest.approx(layers + head, rel=1e-12)

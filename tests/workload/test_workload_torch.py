@@ -6,6 +6,7 @@ The last part counts the bytes that autograd really saves, against the tensors t
 
 import pytest
 
+from lockstep.stacks import find_way
 from lockstep.workload import (
     EXPERTS,
     Attention,
@@ -423,7 +424,9 @@ def test_autograd_saves_what_is_listed_unfused(gated):
         mlp=Mlp(ffn=ffn, gated=gated, activation="silu" if gated else "gelu"),
         norm="layernorm",
     )
-    piece = Piece(micro_batch=1, seq=seq, element_B=4.0, flash_attention=False, fused_elementwise=False)
+    piece = Piece(
+        micro_batch=1, seq=seq, element_B=4.0, flash_attention=False, saves={"gate": find_way("gate", "apart").saves}
+    )
     # The attention output is transposed into the layout that the output projection reads: torch saves one copy of it.
     assert saved_by(layer, hidden, seq) == layer_activation_B(model, piece)
 
@@ -433,7 +436,7 @@ def test_autograd_saves_what_is_listed_with_fused_attention():
     hidden, seq, count, ffn = 64, 40, 4, 96
     layer = Layer(hidden, count, count, ffn, gated=True, fused=True)
     model = shape(heads(count, width=16), hidden=hidden, mlp=Mlp(ffn=ffn), norm="layernorm")
-    piece = Piece(micro_batch=1, seq=seq, element_B=4.0, fused_elementwise=False)
+    piece = Piece(micro_batch=1, seq=seq, element_B=4.0, saves={"gate": find_way("gate", "apart").saves})
     listed = {tensor.name: tensor.size_B for tensor in kept_tensors(model, piece)}
     assert saved_by(layer, hidden, seq) == sum(listed.values())
 

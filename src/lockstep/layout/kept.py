@@ -20,7 +20,7 @@ from lockstep.layout.pipelined import pipelined_B
 from lockstep.layout.recipe import Recipe
 from lockstep.layout.routing import busiest_rank_frac
 from lockstep.layout.sharing import repeats_heads, wide_base, widened
-from lockstep.layout.ways import recipe_traits, recomputes_adapters
+from lockstep.layout.ways import ways_of
 from lockstep.parallel.context import Blocks, held_B
 from lockstep.parallel.pipeline import SCHEDULES, peak_held, peak_live_by_code, vocabulary
 from lockstep.types.arrays import Floats, Number
@@ -29,7 +29,6 @@ from lockstep.workload import (
     NONE,
     SELECTIVE,
     ConvNet,
-    Experts,
     LayerKind,
     Piece,
     Transformer,
@@ -42,8 +41,6 @@ from lockstep.workload import (
 )
 
 _NOTHING_B: Number = 0.0
-WRITTEN = ("written", "autocast")
-"""Ways of an activation function that keep what its operations read."""
 
 
 def by_stored(held: Counter[LayerKind]) -> Counter[LayerKind]:
@@ -54,16 +51,16 @@ def by_stored(held: Counter[LayerKind]) -> Counter[LayerKind]:
     return found
 
 
-def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None, norm: str = "") -> Piece:
-    """What one rank pushes through a layer with such norms at a time; of `experts` the one that gets most of them."""
-    outputs = recipe.software.ways["permutation"].of(recipe_traits(recipe)).numbers
+def piece(recipe: Recipe, grid: LayoutGrid, model: Transformer) -> Piece:
+    """What one rank pushes through a layer at a time; of ranks with experts the one that gets most of them."""
+    ways = ways_of(recipe, model)
     return Piece(
         micro_batch=grid.micro_batch,
         seq=recipe.seq,
         tp=grid.tp,
         cp=grid.cp,
         expert_tp=grid.expert_tp,
-        capacity_factor=busiest_rank_frac(experts, recipe, grid),
+        capacity_factor=busiest_rank_frac(model.experts, recipe, grid),
         sequence_parallel=grid.sequence_parallel > 0,
         element_B=recipe.element_B,
         cached_B=recipe.input_B,
@@ -72,21 +69,17 @@ def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None, norm
         recompute_modules=recipe.recompute_modules,
         adapters=recipe.adapters,
         half_adapters=recipe.habits.half_adapters,
-        fused_adapters=recomputes_adapters(recipe),
+        fused_adapters="again" in ways["adapters"].numbers,
         flash_attention=recipe.flash_attention,
         dropout=recipe.dropout,
         own_casts=widened(recipe, grid) | (recipe.habits.autocast and recipe.adapters is not None),
-        wide_norms=recipe.software.ways["norm"].name == "written",
         inputs_kept=recipe.habits.base_inputs_kept and recipe.base is not None,
         gathers_kept=not recipe.habits.gathers_again,
-        expert_outputs=outputs.get("keeps", 0.0 if recipe.fused_elementwise else 1.0),
-        weighed_B=outputs.get("passing_B", 0.0),
+        saves={slot: chosen.saves for slot, chosen in ways.items()},
+        weighed_B=ways["permutation"].numbers.get("passing_B", 0.0),
         joint_qkv=recipe.habits.joint_qkv,
         repeated_heads=repeats_heads(recipe),
-        wide_base=wide_base(recipe, grid, norm),
-        written_scores=recipe.software.ways["scores"].name == "written",
-        written_activation=recipe.software.ways["activation"].name in WRITTEN,
-        autocast=recipe.habits.autocast,
+        wide_base=wide_base(recipe, grid, model.norm),
         fused_elementwise=recipe.fused_elementwise,
     )
 
@@ -110,7 +103,7 @@ def activations_B(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKin
     model, recipe = job.model, job.recipe
     if isinstance(model, ConvNet):
         return convnet_activation_B(model, grid.micro_batch, recipe.element_B), 0.0, 0.0
-    one = piece(recipe, grid, model.experts, model.norm)
+    one = piece(recipe, grid, model)
     first, last, modules = grid.pieces_on(stage)
     kept, layer_B = _kept(model, recipe, one, grid, held, (first, modules))
     if recipe.cp_kind != "ring" and np.any(grid.cp > 1):
@@ -163,7 +156,7 @@ def leaving_B(
     gone = job.recipe.offloaded_of(layers)
     if model is None or not gone:
         return 0.0
-    each_B, counts = _layer_B(model, piece(job.recipe, grid, model.experts, model.norm), grid, held), by_stored(held)
+    each_B, counts = _layer_B(model, piece(job.recipe, grid, model), grid, held), by_stored(held)
     total_B: Number = sum(count * each_B[kind] for kind, count in counts.items())
     return gone / layers * total_B
 
@@ -181,7 +174,7 @@ def chunk_activations_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[float, 
     model, found = job.model, {}
     if not isinstance(model, Transformer):
         return ()
-    one = piece(job.recipe, grid, model.experts, model.norm)
+    one = piece(job.recipe, grid, model)
     whole = job.device_layers(grid.stages, grid.placement, grid.split)[stage]
     for at, ((device, chunk), held) in enumerate(zip(grid.route, job.chunk_layers(grid.split), strict=True)):
         if device == stage:

@@ -14,6 +14,12 @@ def way(recipe: Recipe, model: Transformer, slot: str) -> Way:
     return chosen if chosen.otherwise is None else chosen.of(_traits(recipe, model))
 
 
+def ways_of(recipe: Recipe, model: Transformer) -> dict[str, Way]:
+    """The way of every slot, for what the model and the recipe are."""
+    traits = _traits(recipe, model)
+    return {slot: chosen.of(traits) for slot, chosen in recipe.software.ways.items()}
+
+
 def recipe_traits(recipe: Recipe) -> set[str]:
     """Traits of a recipe and its software, whatever the model."""
     habits, software = recipe.habits, recipe.software
@@ -29,11 +35,6 @@ def recipe_traits(recipe: Recipe) -> set[str]:
         "scaled": recipe.dtype in NARROW_B,
     }
     return {trait for trait, held in known.items() if held}
-
-
-def recomputes_adapters(recipe: Recipe) -> bool:
-    """Whether kernels of adapters keep what the frozen matrix reads, and compute from it again what A gives."""
-    return bool(recipe.software.ways["adapters"].of(recipe_traits(recipe)).numbers.get("again"))
 
 
 def _traits(recipe: Recipe, model: Transformer) -> set[str]:

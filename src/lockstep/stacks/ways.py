@@ -9,6 +9,8 @@
     slow = [1.32, 1.2]              the same of all steps, forward and backward
     takes = [1.17, 1.35]            times as long as its bytes on any device
     kernels = [10, 13]              launched forward and backward; without it one for each step
+    saves = ["WHAT NUMBERS FORMAT"] kept for the backward pass for each element, beyond what every way keeps; FORMAT is
+                                    one of `types/saved.py`, without it half precision
     source = "..."
     [SLOT.WAY.PART]                 the same of what comes with it on other numbers: `PARTS`
 
@@ -30,6 +32,7 @@ from typing import Any
 
 from lockstep.errors import BadInput, UnknownName, shown
 from lockstep.types.plain import Json, picked
+from lockstep.types.saved import FORMATS, Saved
 
 TRAITS = (
     "rmsnorm", "trained", "autocast", "unfused", "unstretched", "gelu_new", "interpreted", "no_autocast", "unquantised",
@@ -39,7 +42,7 @@ TRAITS = (
 are trained, torch.autocast or none, elementwise kernels of their own, frozen matrices as other parameters or in nf4,
 products in fp8 or narrower formats. Of software: Python launches its kernels one by one, adapters are kept in fp32."""
 RATES = ("library", "torch", "loss", "bytes")
-KEYS = ("when", "else", "rate", "forward", "backward", "slow", "takes", "kernels", "source")
+KEYS = ("when", "else", "rate", "forward", "backward", "slow", "takes", "kernels", "saves", "source")
 PARTS = {
     "keys": "keys and values, beside queries",
     "queries_together": "queries of several sequences",
@@ -54,7 +57,6 @@ PARTS = {
     "dropout": "what its dropout reads",
 }
 NUMBERS = {
-    "keeps": "times that what experts give waits for the backward pass",
     "passing_B": "bytes of a number of it while its gradients are made",
     "exposed": "of the traffic of grouped products, the share beyond that of one product",
     "idles": "launches that the device waits for, forward",
@@ -62,8 +64,11 @@ NUMBERS = {
     "again": "times that what A gives, and the gradient of that, are computed again, from what the frozen matrix reads",
 }
 STEP = re.compile(r"(?P<what>\S.*?) (?P<passes>\d+(\.\d+)?)( x(?P<times>\d+(\.\d+)?))?")
+SAVED = re.compile(rf"(?P<what>\S.*?) (?P<numbers>\d+(\.\d+)?)( (?P<format>{'|'.join(FORMATS)}))?")
 MOST = 1000.0
 """Passes of a step and how many times as long it takes, and kernels of a way."""
+SAVING = ("norm", "norm_weight", "rotary", "gate", "activation", "residual", "scores", "permutation")
+"""Slots of which software may keep more than every way does."""
 FROM_LAYOUT = {"scores": ("kernel", "written")}
 """By slot, the ways that software has; heads and layout choose the others (`kernels/scores.py`)."""
 Pair = tuple[float, float]
@@ -93,6 +98,7 @@ class Way:
     kernels: Pair
     slow: Pair = (1.0, 1.0)
     takes: Pair = (1.0, 1.0)
+    saves: tuple[Saved, ...] = ()
     when: tuple[str, ...] = ()
     otherwise: Way | None = None
     source: str = ""
@@ -121,6 +127,7 @@ class Way:
         other = None if self.otherwise is None else self.otherwise.name
         row: Json = {"way": self.name, "when": list(self.when), "else": other, **picked(self, "rate passes kernels")}
         steps = {side: [str(one) for one in getattr(self, side)] for side in ("forward", "backward")}
+        steps["saves"] = [str(one) for one in self.saves]
         return {**row, **steps, **picked(self, "slow takes numbers parts source")}
 
 
@@ -180,9 +187,10 @@ def _table(where: str, value: object) -> Json:
 
 def _way(slot: str, name: str, entry: Json, others: Mapping[str, Way]) -> Way:
     where = f"{slot}.{name}"
+    known = [key for key in (*KEYS, *PARTS, *NUMBERS) if key != "saves" or (slot in SAVING and "." not in name)]
     for key in entry:
-        if key not in (*KEYS, *PARTS, *NUMBERS):
-            raise UnknownName(f"key of the way {where}", key, (*KEYS, *PARTS, *NUMBERS), f"{where}.{key}")
+        if key not in known:
+            raise UnknownName(f"key of the way {where}", key, known, f"{where}.{key}")
     traits, sides = _texts(where, "when", entry), [_texts(where, side, entry) for side in ("forward", "backward")]
     for trait in traits:
         if trait not in TRAITS:
@@ -204,6 +212,7 @@ def _way(slot: str, name: str, entry: Json, others: Mapping[str, Way]) -> Way:
         slot=slot, name=name, rate=rate, forward=forward, backward=backward,
         kernels=_pair(where, "kernels", entry.get("kernels", (len(forward), len(backward)))),
         slow=_pair(where, "slow", entry.get("slow", (1, 1))), takes=_pair(where, "takes", entry.get("takes", (1, 1))),
+        saves=tuple(_saved(where, one) for one in _texts(where, "saves", entry)),
         when=tuple(traits), otherwise=None if other is None else others[str(other)], source=source,
         parts={key: _part(slot, name, key, entry[key]) for key in PARTS if key in entry},
         numbers={key: _number(where, key, entry[key]) for key in NUMBERS if key in entry},
@@ -229,6 +238,17 @@ def _step(where: str, text: object, place: str) -> Step:
             place,
         )
     return Step(match["what"], float(match["passes"]), float(match["times"] or 1))
+
+
+def _saved(where: str, text: object) -> Saved:
+    match = SAVED.fullmatch(text) if isinstance(text, str) else None
+    if match is None or float(match["numbers"]) > MOST:
+        raise BadInput(
+            f'{where}: {shown(text)} is no tensor; write "what it is 1", its numbers for each element, or "what it is '
+            f'1 fp32" with one of {", ".join(FORMATS)}',
+            f"{where}.saves",
+        )
+    return Saved(match["what"], float(match["numbers"]), match["format"] or FORMATS[0])
 
 
 def _number(where: str, key: str, value: object) -> float:

@@ -133,7 +133,7 @@ def layer_pieces(shard: Shard, network: Network, work: LayerWork, kind: LayerKin
     sides = inside
     if kind.attends:
         core_s = work.core.forward.device_s, work.core.backward.device_s
-        blocks = context_blocks(model, piece(recipe, grid), core_s)
+        blocks = context_blocks(model, piece(recipe, grid, model), core_s)
         around = context.pieces(recipe.cp_kind, network.levels("cp"), grid.cp, blocks)
         sides = (*inside[0], around[0]), (*inside[1], around[1])
     forward, backward = (slowing(side, shard.clock.traffic_device_frac) for side in sides)

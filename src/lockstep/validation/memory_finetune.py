@@ -108,7 +108,7 @@ def _quantised_B(case: Case) -> float:
     if model is None or not recipe.habits.base_inputs_kept:
         return 0.0
     head = float(sum(one.elems for one in head_weights(model) if one.is_matrix))
-    one, twice = piece(recipe, case.layout.grid()), recipe.seq == HUB_TOKENS
+    one, twice = piece(recipe, case.layout.grid(), model), recipe.seq == HUB_TOKENS
     inputs_B = sum(
         float(kept.size_B) for kind in model.kinds for kept in kept_tensors(model, one, kind) if kept.name in INPUTS
     )

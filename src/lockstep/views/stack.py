@@ -36,7 +36,8 @@ def render(found: Stacks, out: Console) -> None:
 def _one(stack: Stack, out: Console) -> None:
     out.print(_title(stack))
     heading(out, "Ways", "passes over an element and kernels, forward + backward")
-    rows = ([slot, *_cells(way), "; ".join(map(str, way.forward + way.backward))] for slot, way in stack.ways.items())
+    rows = ([slot, *_cells(way), "; ".join([*map(str, way.forward + way.backward), *_kept(way)])]
+            for slot, way in stack.ways.items())  # fmt: skip
     titles = [("slot", "left"), ("way", "left"), ("passes", "right"), ("kernels", "right"), ("steps", "text")]
     indented(out, table(titles, rows))
     heading(out, "Habits, switches and times")
@@ -53,7 +54,8 @@ def _two(found: Stacks, out: Console) -> None:
     others = [one for one in found.differences or () if one.kind != "way"]
     if ways:
         heading(out, "Ways that differ", "passes over an element in so many kernels, forward + backward")
-        rows = ([one.name, *("{}: {} in {}".format(*_cells(way)) for way in (one.a, one.b))] for one in ways)
+        rows = ([one.name, *("; ".join(["{}: {} in {}".format(*_cells(way)), *_kept(way)]) for way in (one.a, one.b))]
+                for one in ways)  # fmt: skip
         indented(out, table([("slot", "left"), (a.name, "text"), (b.name, "text")], rows))
     if others:
         heading(out, "Habits, switches and times that differ")
@@ -73,6 +75,12 @@ def _cells(way: Way) -> list[str]:
     """Name, passes and kernels of a way, with what it is where a trait is missing."""
     name = way.name if way.otherwise is None else f"{way.name}, else {way.otherwise.name}"
     return [name, *("{:.3g} + {:.3g}".format(*pair) for pair in (way.passes, way.kernels))]
+
+
+def _kept(way: Way) -> Iterator[str]:
+    """What it keeps for the backward pass besides, in numbers for each element."""
+    kept = way if way.otherwise is None or way.saves else way.otherwise
+    yield from (f"keeps {one}" for one in kept.saves)
 
 
 def _value(name: str, value: Any) -> str:

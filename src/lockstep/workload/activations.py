@@ -21,19 +21,18 @@ times its own tokens through experts whatever ep is, times `capacity_factor` if 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lockstep.types.arrays import Number, Whole
 from lockstep.workload.adapters import ROWS, Adapters
-from lockstep.workload.architecture import Attention, LatentAttention, Transformer
-from lockstep.workload.block_rows import block_gradients, dense_rows, expert_rows
-from lockstep.workload.graph import Modules, modules_of
+from lockstep.workload.architecture import Attention, Experts, Transformer
+from lockstep.workload.graph import layer_operations
 from lockstep.workload.kind import DENSE, LayerKind
-from lockstep.workload.piece import FP32_B, FULL, NONE, SELECTIVE, Piece, Recompute, Row, Spread, recompute_code
-from lockstep.workload.stream import INPUT_OF, NORMED, STREAM
+from lockstep.workload.operation import Operation, Spread, Tensor
+from lockstep.workload.piece import FP32_B, FULL, NONE, SELECTIVE, Piece, Recompute, Row, recompute_code
 from lockstep.workload.weights import layer_weights
 
 MASK_B = 1.0
@@ -188,139 +187,151 @@ def _logits(model: Transformer, piece: Piece, logit_B: Number, chunked: bool = F
 
 
 def _layer(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
-    """Residual stream and norms, then attention, then the feed-forward block."""
-    yield from _stream(model, piece, kind)
-    if kind.attends:
-        modules = modules_of(model, kind)
-        yield from _attention(model.attention, piece, modules)
-        if kind.crosses:
-            yield from (replace(row, name=f"cross {row.name}") for row in _attention(model.attention, piece, modules))
-    elif kind.mixer == "recurrent" and model.recurrent:
-        yield from model.recurrent.rows(piece)
-    if piece.adapters is not None:
-        yield from _adapter_inputs(model, piece.adapters, piece, kind)
-        yield from _wide(model, piece)
-    if piece.dropout and kind.mixer != "none":
-        yield _mask("attention residual dropout mask", model, SELECTIVE)
-    if piece.dropout and kind.crosses:
-        yield _mask("cross attention residual dropout mask", model, SELECTIVE)
-    if piece.dropout and kind.block != "none":
-        yield _mask("mlp residual dropout mask", model, SELECTIVE)
-    if kind.experts and model.experts:
-        yield from expert_rows(model, model.experts, piece, modules_of(model, kind))
-    elif kind.block == "dense" and model.mlp:
-        yield from dense_rows(model.mlp, piece, modules_of(model, kind))
-
-
-def _attention(attention: Attention, piece: Piece, modules: Modules) -> Iterator[Row]:
-    """What projections and core of attention keep."""
-    latent = attention.latent
-    yield from _latent(attention, latent, piece, modules) if latent else _projections(attention, piece, modules)
-    yield from _core(attention, piece)
-    if attention.gated:
-        # Its product with the output is what the output projection reads.
-        for name in ("attention gate", "attention out input"):
-            yield Row(name, attention.out_width * piece.element_B, "tp")
-
-
-def _stream(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
-    """Tensors of hidden width: the layer's input, inputs of norms, inputs of the two blocks.
+    """What each operation reads and keeps, and what software keeps beside it, by name: equal names are one tensor.
 
     The layer's input is all that full recomputation keeps. Without a norm in front it is the attention input too.
     """
-    made = modules_of(model, kind)
     yield _hidden("layer input", model, piece, FULL)
-    if model.norm == "rmsnorm" and piece.wide_norms:
-        copied_B = FP32_B - piece.element_B + (piece.element_B if piece.adapters is None else 0.0)
-        # Of an fp32 stream the first norm keeps the layer's input itself.
-        copies = model.norms_of(kind) - np.where(piece.wide_base, 1, 0)
-        yield Row("norms' wide copies", copies * model.hidden * copied_B, "sequence", piece.kept_up_to(*made["norm"]))
+    operations = layer_operations(model, kind)
+    found: dict[str, Row] = {}
+    for one in operations:
+        for row in _of_operation(model, piece, kind, one, operations):
+            found.setdefault(row.name, row)
+    yield from found.values()
+    yield from _beside(model, piece, kind)
+
+
+def _of_operation(
+    model: Transformer, piece: Piece, kind: LayerKind, one: Operation, operations: Sequence[Operation]
+) -> Iterator[Row]:
+    made = {other.name: other.modules for other in operations}
+    reads = [read for read in one.reads if not read.for_weights or piece.needs_input_of(one.weight)]
+    if one.name == "attention" and model.attention.latent is None:
+        reads = [*_heads(model.attention, piece, reads)]
+    more_B = piece.saved_B("norm") + piece.saved_B("norm_weight") if one.does == "head norms" else 0.0
+    for read in reads:
+        each_B = {"input": piece.input_B, "inner": piece.inner_B}.get(read.held, piece.element_B) + more_B
+        modules = [module for module in made.get(read.made, ()) if module not in read.stays]
+        yield Row(read.name, read.numbers * each_B, read.spread, piece.kept_up_to(*modules))
+    if one.does in ("core", "crossing core"):
+        yield from _core(model.attention, piece, one.name)
+    elif one.does == "scan" and model.recurrent:
+        yield from model.recurrent.rows(piece)
+    elif one.does == "norm":
+        yield from _of_norms(model, piece, kind, one)
+    elif one.does == "exchanged rows" and model.experts:
+        yield from _of_experts(model, model.experts, piece, one)
+    elif one.does in ("gate", "activation", "rotary", "residual"):
+        yield from _of_slot(model, piece, one.does, one)
+
+
+def _saved(
+    piece: Piece, slot: str, where: str, numbers: Number, spread: Spread, modules: Iterable[str]
+) -> Iterator[Row]:
+    """What software keeps besides at a slot, unless some `modules` make it again."""
+    for one in piece.saves.get(slot, ()):
+        size_B = one.size_B(piece.element_B)
+        yield Row(f"{where}: {one.what}", numbers * size_B, spread, piece.kept_up_to(*modules))
+
+
+def _of_slot(model: Transformer, piece: Piece, slot: str, one: Operation) -> Iterator[Row]:
+    """What software keeps besides of an operation, in rows that are cut alike."""
+    times = model.experts.top_k if one.rows == "experts" and model.experts else 1
+    widths: dict[Spread, float] = {}
+    for width in one.widths:
+        spread = one.spread(width)
+        widths[spread] = widths.get(spread, 0.0) + times * width.numbers
+    for spread, numbers in widths.items():
+        where = one.name if len(widths) == 1 else f"{one.name}, {spread}"
+        yield from _saved(piece, slot, where, numbers, spread, one.modules)
+
+
+def _of_norms(model: Transformer, piece: Piece, kind: LayerKind, one: Operation) -> Iterator[Row]:
+    """What norms keep beyond their input; of an fp32 stream the first one keeps the layer's input itself."""
+    norms = model.norms_of(kind)
+    copies = norms - np.where(piece.wide_base, 1, 0)
+    for slot in ("norm", "norm_weight"):
+        yield from _saved(piece, slot, "norms", copies * model.hidden, "sequence", one.modules)
+    if np.any(piece.own_casts) and model.mlp is not None and piece.adapters is None:
+        wider_B = norms * (FP32_B - piece.element_B) * piece.own_casts
+        yield Row("norms of the fp32 stream", model.hidden * wider_B, "sequence")
+
+
+def _of_experts(model: Transformer, experts: Experts, piece: Piece, one: Operation) -> Iterator[Row]:
+    """Router probabilities in fp32, and what experts give or, where weights multiply it within, their function."""
+    yield Row("router probabilities", experts.experts * FP32_B, "sequence")
+    if piece.saves.get("permutation"):
+        yield from _of_slot(model, piece, "permutation", one)
+    elif not experts.gated and experts.activation != "relu2":
+        # Routing weights multiply it, in one kernel with gated SiLU or squared ReLU alone (Megatron Core 0.14, mlp.py).
+        activated_B = experts.top_k * experts.ffn * piece.element_B
+        yield Row("expert activated", activated_B, "inner", piece.kept_up_to("moe_act"))
+    if experts.shared_gate:
+        yield Row("shared expert output", model.hidden * piece.element_B, "sequence")
+
+
+def _heads(attention: Attention, piece: Piece, reads: Sequence[Tensor]) -> Iterator[Tensor]:
+    """What attention reads where software repeats keys and values for every query, whose norms read them before, or
+    has values as views of one product; rotary embedding needs no copy of its input.
+    """
+    query, key, value = reads
+    if piece.joint_qkv and attention.kv_heads == attention.heads:
+        yield Tensor("queries and keys before rotary embedding", 2.0 * query.numbers, "tp")
+    if not piece.repeated_heads or attention.kv_heads >= attention.heads:
+        yield from reads
+        return
+    yield query
+    yield replace(key, numbers=query.numbers, spread="tp")
+    yield replace(value, numbers=query.numbers, spread="tp", made="repeated keys and values")
+
+
+def _core(attention: Attention, piece: Piece, name: str) -> Iterator[Row]:
+    """Scores, or the log-sum-exp of fused attention, which selective recomputation drops; the output stays."""
+    output_B = piece.element_B if piece.cached_attention_B is None else piece.cached_attention_B
+    yield Row(f"{name} output", attention.out_width * output_B, "tp", piece.kept_up_to("context"))
+    core, scores_B = piece.kept_up_to("core_attn"), attention.heads * piece.element_B
+    if piece.flash_attention:
+        yield Row(f"{name} log-sum-exp", attention.heads * FP32_B, "tp", core)
+        return
+    yield Row(f"{name} probabilities", scores_B, "scores", core)
+    yield from _saved(piece, "scores", name, attention.heads, "scores", ("core_attn",))
+    if piece.dropout:
+        yield Row(f"{name} dropout mask", attention.heads * MASK_B, "scores", core)
+        yield Row(f"{name} probabilities after dropout", scores_B, "scores", core)
+
+
+# --- beside its operations -----------------------------------------------------------------------------------
+
+
+def _beside(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
+    """What waits beside what operations read: casts, masks, adapters, and what recomputation per operation keeps."""
     if np.any(piece.own_casts) and model.mlp is not None and piece.adapters is None:
         more = (0 if piece.joint_qkv else 2) + model.mlp.gated
         yield Row("casts of products", model.hidden * piece.element_B * more * piece.own_casts, "sequence")
-        # The stream is fp32, and so is what a norm keeps of it.
-        wider_B = model.norms_of(kind) * (FP32_B - piece.element_B) * piece.own_casts
-        yield Row("norms of the fp32 stream", model.hidden * wider_B, "sequence")
-    names = STREAM[model.norm_placement]
-    if model.parallel_block:
-        names = ("attention input", "mlp input")[: model.parallel_norms]
-    elif not kind.whole:
-        names = ("attention input" if kind.block == "none" else "mlp input",)
-    elif kind.crosses:
-        names = (*names, "norm 3 input", "cross attention input")
-    for name in names:
-        if name in INPUT_OF:
-            normed = name in NORMED[model.norm_placement]
-            modules = made["norm"] if normed else ()
-            if normed and not piece.needs_input_of(*INPUT_OF[name]):
-                continue
-            yield Row(name, model.hidden * piece.input_B, "gathered", piece.kept_up_to(*modules))
-        else:
-            summed = name == "norm 2 input" and model.norm_placement == "pre"
-            again = made.get("attention out", ()) if summed and kind.attends else ()
-            yield _hidden(name, model, piece, piece.kept_up_to(*again))
-    if "op" in piece.recompute_modules and model.norm_placement == "pre" and kind.whole:
+    if "op" in piece.recompute_modules:
+        yield from _by_operation(model, piece, kind)
+    if model.modulation is not None:
+        yield from model.modulation.rows(model.hidden, piece)
+    if piece.adapters is not None:
+        yield from _adapter_inputs(model, piece.adapters, piece, kind)
+        yield from _wide(model, piece)
+    blocks = {"attention": kind.mixer != "none", "cross attention": kind.crosses, "mlp": kind.block != "none"}
+    for block in [name for name, there in blocks.items() if there and piece.dropout]:
+        yield _mask(f"{block} residual dropout mask", model, SELECTIVE)
+
+
+def _by_operation(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
+    """What recomputation per operation keeps, and nothing else reads."""
+    made = {one.name: one.modules for one in layer_operations(model, kind)}
+    attention = model.attention
+    if kind.attends and piece.repeated_heads and attention.kv_heads < attention.heads and "op" not in made["value"]:
+        kv_B = attention.kv_heads * attention.head_dim * piece.element_B
+        yield Row("value before it is repeated", kv_B, "kv", kept_from=SELECTIVE)
+    if model.norm_placement == "pre" and kind.whole:
         if "op" not in made.get("down", ("op",)):
             yield Row("block output", model.hidden * piece.element_B, "gathered", kept_from=SELECTIVE)
         added_B = 2.0 * model.hidden * piece.element_B * (piece.tp > 1)
         yield Row("reduced outputs", added_B, "sequence", kept_from=SELECTIVE)
-    if model.modulation is not None:
-        yield from model.modulation.rows(model.hidden, piece)
-
-
-def _projections(attention: Attention, piece: Piece, modules: Modules) -> Iterator[Row]:
-    """Queries, keys and values as the attention core reads them; rotary embedding needs no copy of its input.
-
-    Keys and values that are repeated for every query are cut as queries are; norms read them before.
-    """
-    query_B = attention.query_width * piece.element_B
-    kv_B = attention.kv_heads * attention.head_dim * piece.element_B
-    again = {name: piece.kept_up_to(*modules[name]) for name in JOINT}
-    yield Row("query", query_B, "tp", again["query"])
-    if piece.repeated_heads and attention.kv_heads < attention.heads:
-        if "op" in piece.recompute_modules and "op" not in modules["value"]:
-            yield Row("value before it is repeated", kv_B, "kv", kept_from=SELECTIVE)
-        yield Row("key", query_B, "tp", again["key"])
-        yield Row("value", query_B, "tp", piece.kept_up_to(*modules["repeated keys and values"]))
-    else:
-        yield Row("key", kv_B, "kv", again["key"])
-        yield Row("value", kv_B, "kv", again["value"])
-    if piece.joint_qkv and attention.kv_heads == attention.heads:
-        yield Row("queries and keys before rotary embedding", 2.0 * query_B, "tp")
-    if attention.qk_norm != "none":
-        trained_B = piece.element_B if piece.adapters is None else 0.0
-        wider = (FP32_B + trained_B) / piece.element_B if piece.wide_norms else 1.0
-        yield Row("query norm input", query_B * wider, "tp")
-        yield Row("key norm input", kv_B * wider, "kv", again["key"])
-
-
-def _latent(attention: Attention, latent: LatentAttention, piece: Piece, modules: Modules) -> Iterator[Row]:
-    """Latent attention: both bottlenecks before and after their norm, split like the stream; then heads, cut by tp."""
-    element_B, normed, made = piece.element_B, piece.kept_up_to("layernorm"), piece.kept_up_to(*modules["key-value up"])
-    if latent.q_rank is not None:
-        yield Row("query latent", latent.q_rank * element_B, "sequence")
-        yield Row("query latent normed", latent.q_rank * piece.input_B, "sequence", normed)
-    yield Row("key-value latent", (latent.kv_rank + latent.rope_dim) * element_B, "sequence")
-    yield Row("key-value latent normed", latent.kv_rank * piece.input_B, "sequence", normed)
-    yield Row("query", attention.query_width * element_B, "tp", made)
-    yield Row("key", attention.query_width * element_B, "tp", made)
-    yield Row("value", attention.out_width * element_B, "tp", made)
-
-
-def _core(attention: Attention, piece: Piece) -> Iterator[Row]:
-    """Scores, or the log-sum-exp of fused attention, which selective recomputation drops; the output stays."""
-    output_B = piece.element_B if piece.cached_attention_B is None else piece.cached_attention_B
-    yield Row("attention output", attention.out_width * output_B, "tp", piece.kept_up_to("context"))
-    core, scores_B = piece.kept_up_to("core_attn"), attention.heads * piece.element_B
-    if piece.flash_attention:
-        yield Row("attention log-sum-exp", attention.heads * FP32_B, "tp", core)
-        return
-    yield Row("attention probabilities", scores_B, "scores", core)
-    if piece.written_scores:
-        yield Row("attention softmax", attention.heads * FP32_B, "scores", core)
-    if piece.dropout:
-        yield Row("attention dropout mask", attention.heads * MASK_B, "scores", core)
-        yield Row("attention probabilities after dropout", scores_B, "scores", core)
 
 
 def _gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
@@ -329,7 +340,16 @@ def _gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Ro
     if piece.adapters is not None:
         size_B = piece.element_B if piece.half_adapters else FP32_B
         yield Row("adapter input gradient", model.hidden * size_B, "sequence")
-    yield from block_gradients(model, piece, kind)
+    inner = {"experts": model.experts, "dense": model.mlp}.get(kind.block)
+    if inner is None:
+        return
+    inside_B = (2 if inner.gated else 1) * inner.ffn * piece.element_B
+    if not isinstance(inner, Experts):
+        yield Row("mlp gradients", inside_B, "tp")
+    elif model.hidden * piece.weighed_B > inside_B:
+        yield Row("expert output gradients", inner.top_k * model.hidden * piece.weighed_B, "rows")
+    else:
+        yield Row("expert gradients", inner.top_k * inside_B, "inner")
 
 
 def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: LayerKind) -> Iterator[Row]:

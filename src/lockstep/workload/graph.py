@@ -2,8 +2,9 @@
 
 Attention reads the stream through products (with latents through two, one after another), turns queries and keys, and
 ends in a product; a recurrent mixer is products around a scan; a layer of a decoder attends to an encoder's output too.
-Then comes a dense feed-forward block, or a router and experts. Said with each operation is which modules of selective
-recomputation run it again, and with each product whether tensor parallelism gathers before or reduces after it.
+Then comes a dense feed-forward block, or a router and experts. Said with each operation is what waits for its backward
+pass, which modules of selective recomputation run it again, and with each product whether tensor parallelism gathers
+before or reduces after it.
 
 Sources: Megatron-LM (arXiv 1909.08053) for tensor parallelism; Megatron Core, transformer_config.py
 (recompute_modules), and torchtitan, distributed/activation_checkpoint.py (`op`), for what runs again.
@@ -11,20 +12,24 @@ Sources: Megatron-LM (arXiv 1909.08053) for tensor parallelism; Megatron Core, t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from lockstep.workload.adapters import ROWS
-from lockstep.workload.architecture import Attention, Experts, LatentAttention, Transformer
+from lockstep.workload.architecture import Attention, Experts, LatentAttention, Mlp, Transformer
 from lockstep.workload.kind import LayerKind
-from lockstep.workload.operation import Operation, Part, Rows, Width
+from lockstep.workload.operation import Operation, Part, Rows, Spread, Tensor, Width
+from lockstep.workload.stream import kept_by_norms, read_by_products
 from lockstep.workload.weight import Weight
 from lockstep.workload.weights import layer_weights
 
-Modules = Mapping[str, tuple[str, ...]]
 QKV, KV, UP = "queries, keys and values", "keys and values", "up and gate"
+NAMES = {"dense": "", "experts": "expert ", "shared": "shared "}
+LABELS = {"dense": "mlp", "experts": "expert", "shared": "shared expert"}
+"""Of blocks, what names of their operations and of what they keep begin with."""
+ROWS_OF: dict[str, Rows] = {"experts": "experts"}
 
 
 @lru_cache(maxsize=256)
@@ -34,16 +39,16 @@ def layer_operations(model: Transformer, kind: LayerKind) -> tuple[Operation, ..
     found = [*_stream(model, kind)]
     if kind.attends:
         latent = model.attention.latent
-        found += _latent(model, latent, products) if latent else _attention(model, products, kind)
+        found += _latent(model, latent, products, kind) if latent else _attention(model, products, kind)
         if kind.crosses:
-            found += _crossing(model, products)
+            found += _crossing(model, products, kind)
     elif kind.mixer == "recurrent":
-        found += _recurrent(products)
+        found += _recurrent(products, read_by_products(model, kind, "attention"))
+    inputs = read_by_products(model, kind, "mlp")
     if kind.experts and model.experts:
-        found += _experts(model.experts, products)
+        found += _experts(model, model.experts, products, inputs)
     elif kind.block == "dense" and model.mlp:
-        mlp = model.mlp
-        found += _feed_forward("", "dense", mlp.ffn, mlp.gated, products)
+        found += _feed_forward(model.mlp, model.mlp.ffn, "dense", products, inputs)
     biased = {one.name.removesuffix(" bias") for one in layer_weights(model, kind) if one.name.endswith(" bias")}
     return (*_counted(found, biased),) if model.attention.latent is None else tuple(found)
 
@@ -71,7 +76,10 @@ def _multiplies(weight: Weight) -> bool:
 def _stream(model: Transformer, kind: LayerKind) -> Iterator[Operation]:
     """A norm and a residual sum for each block."""
     blocks = (Width(model.hidden),) * kind.residual_blocks
-    yield Operation(name="norm", does="norm", part="stream", rows="stream", widths=blocks, modules=("layernorm", "op"))
+    yield Operation(
+        name="norm", does="norm", part="stream", rows="stream", widths=blocks, modules=("layernorm", "op"),
+        reads=kept_by_norms(model, kind),
+    )  # fmt: skip
     yield Operation(name="residual sum", does="residual", part="stream", rows="stream", widths=blocks)
 
 
@@ -95,17 +103,39 @@ def _heads(attention: Attention) -> tuple[Width, Width]:
 def _attention(model: Transformer, products: dict[str, Weight], kind: LayerKind) -> Iterator[Operation]:
     """Attention over the stream, with keys and values of their own."""
     attention, (queries, keys) = model.attention, _heads(model.attention)
+    read = read_by_products(model, kind, "attention")
     for name in ("query", "key", "value"):
-        yield _product(products[name], "mixer", beside=QKV, edge="first")
+        yield _product(products[name], "mixer", beside=QKV, edge="first", reads=read)
     if attention.gated:
-        yield Operation(name="gate of the output", does="attention gate", part="mixer", widths=(queries,))
+        read = tuple(Tensor(name, attention.out_width, "tp") for name in ("attention gate", "attention out input"))
+        yield Operation(name="gate of the output", does="attention gate", part="mixer", widths=(queries,), reads=read)
     yield Operation(name="joined gradients", does="joined gradients", part="mixer", widths=(queries, keys, keys))
     if attention.qk_norm != "none":
-        yield Operation(name="norms of queries and keys", does="head norms", part="mixer", widths=(queries, keys))
+        read = (
+            Tensor("query norm input", queries.numbers, "tp"),
+            Tensor("key norm input", keys.numbers, "kv", "key"),
+        )
+        yield Operation(
+            name="norms of queries and keys", does="head norms", part="mixer", widths=(queries, keys), reads=read
+        )
     yield from _turned(model, queries, keys, kind.mixer != "nope")
     yield Operation(name="copies of heads", does="copied heads", part="mixer", widths=(queries, keys, keys))
-    yield Operation(name="attention", does="core", part="mixer", modules=("core_attn", "context"))
+    yield _core(
+        "attention",
+        Tensor("query", queries.numbers, "tp", "query"),
+        Tensor("key", keys.numbers, "kv", "key"),
+        Tensor("value", keys.numbers, "kv", "value"),
+    )
     yield _product(products["attention out"], "mixer", modules=("out_proj",), edge="last")
+
+
+def _core(name: str, *reads: Tensor) -> Operation:
+    """Attention itself, which keeps more than it reads (`activations.py`)."""
+    crosses = name == "cross attention"
+    return Operation(
+        name=name, does="crossing core" if crosses else "core", part="crossing" if crosses else "mixer",
+        modules=("core_attn", "context"), reads=reads,
+    )  # fmt: skip
 
 
 def _turned(model: Transformer, queries: Width, keys: Width, rotary: bool) -> Iterator[Operation]:
@@ -122,27 +152,47 @@ def _turned(model: Transformer, queries: Width, keys: Width, rotary: bool) -> It
         yield Operation(name="rotary embedding", does="rotary", part="mixer", widths=(queries, keys), modules=("op",))
 
 
-def _latent(model: Transformer, latent: LatentAttention, products: dict[str, Weight]) -> Iterator[Operation]:
+def _latent(
+    model: Transformer, latent: LatentAttention, products: dict[str, Weight], kind: LayerKind
+) -> Iterator[Operation]:
     """Multi-head latent attention: low-rank products on every rank, then products split by heads."""
     attention = model.attention
     for name in ("query down", "query", "key-value down"):
         if name in products:
-            yield _product(products[name], "mixer")
+            yield _product(products[name], "mixer", reads=read_by_products(model, kind, "attention"))
     for name in ("query up", "key-value up"):
         if name in products:
-            yield _product(products[name], "mixer", modules=("mla_up_proj",), edge="first")
+            read = _latents(latent, name)
+            yield _product(products[name], "mixer", modules=("mla_up_proj",), edge="first", reads=read)
     yield Operation(
         name="rotary embedding", does="latent rotary", part="mixer", modules=("mla_up_proj",),
         widths=(Width(attention.heads * latent.rope_dim, "tensor"),),
     )  # fmt: skip
-    yield Operation(name="attention", does="core", part="mixer", modules=("core_attn", "context"))
+    yield _core(
+        "attention",
+        Tensor("query", attention.query_width, "tp", "key-value up"),
+        Tensor("key", attention.query_width, "tp", "key-value up"),
+        Tensor("value", attention.out_width, "tp", "key-value up"),
+    )
     yield _product(products["attention out"], "mixer", modules=("out_proj",), edge="last")
 
 
-def _crossing(model: Transformer, products: dict[str, Weight]) -> Iterator[Operation]:
+def _latents(latent: LatentAttention, product: str) -> tuple[Tensor, ...]:
+    """What an up-projection and the norm before it read, split as the stream is."""
+    if product == "query up":
+        bottleneck, before, after = "query", latent.q_rank or 0, latent.q_rank or 0
+    else:
+        bottleneck, before, after = "key-value", latent.kv_rank + latent.rope_dim, latent.kv_rank
+    return (
+        Tensor(f"{bottleneck} latent", before, "sequence"),
+        Tensor(f"{bottleneck} latent normed", after, "sequence", "norm", "input"),
+    )
+
+
+def _crossing(model: Transformer, products: dict[str, Weight], kind: LayerKind) -> Iterator[Operation]:
     """Attention over the encoder's output, whose gradients of all layers add up."""
-    _, keys = _heads(model.attention)
-    yield _product(products["cross query"], "crossing")
+    queries, keys = _heads(model.attention)
+    yield _product(products["cross query"], "crossing", reads=read_by_products(model, kind, "cross attention"))
     for name in ("cross key", "cross value"):
         yield _product(products[name], "crossing", beside=KV)
     yield Operation(name="joined gradients", does="joined gradients", part="crossing", widths=(keys, keys))
@@ -150,15 +200,20 @@ def _crossing(model: Transformer, products: dict[str, Weight]) -> Iterator[Opera
         name="sum of the encoder's gradients", does="crossing sum", part="crossing", rows="stream",
         widths=(Width(model.hidden),),
     )  # fmt: skip
-    yield Operation(name="cross attention", does="crossing core", part="crossing", modules=("core_attn", "context"))
+    yield _core(
+        "cross attention",
+        Tensor("cross query", queries.numbers, "tp", "cross query"),
+        Tensor("cross key", keys.numbers, "kv", "cross key"),
+        Tensor("cross value", keys.numbers, "kv", "cross value"),
+    )
     yield _product(products["cross attention out"], "crossing")
 
 
-def _recurrent(products: dict[str, Weight]) -> Iterator[Operation]:
+def _recurrent(products: dict[str, Weight], inputs: tuple[Tensor, ...]) -> Iterator[Operation]:
     """A scan between products."""
     for name, weight in products.items():
         if weight.category == "recurrent" and name.startswith("recurrent in"):
-            yield _product(weight, "mixer", beside="recurrent in", edge="first")
+            yield _product(weight, "mixer", beside="recurrent in", edge="first", reads=inputs)
     yield Operation(name="scan", does="scan", part="mixer")
     for name, weight in products.items():
         if weight.category == "recurrent" and not name.startswith("recurrent in"):
@@ -166,44 +221,63 @@ def _recurrent(products: dict[str, Weight]) -> Iterator[Operation]:
 
 
 def _feed_forward(
-    prefix: str, part: Part, ffn: int, gated: bool, products: dict[str, Weight], rows: Rows = "tokens"
+    block: Mlp | Experts, ffn: int, part: Part, products: dict[str, Weight], inputs: tuple[Tensor, ...]
 ) -> Iterator[Operation]:
     """Products of a block, and the function between them."""
-    routed = part != "dense"
-    again = () if routed else ("mlp",)
-    for name in ("gate", "up") if gated else ("up",):
-        found = _product(products[prefix + name], part, rows, beside=prefix + UP, modules=again)
+    prefix, rows = NAMES[part], ROWS_OF.get(part, "tokens")
+    routed, again = part != "dense", () if part != "dense" else ("mlp",)
+    for name in ("gate", "up") if block.gated else ("up",):
+        found = _product(products[prefix + name], part, rows, beside=prefix + UP, modules=again, reads=inputs)
         yield replace(found, edge="" if routed else "first")
+    kept, down = _inside(block, ffn, part)
     yield Operation(
-        name=f"{prefix}activation", does="gate" if gated else "activation", part=part, rows=rows,
+        name=f"{prefix}activation", does="gate" if block.gated else "activation", part=part, rows=rows,
         widths=(Width(ffn, "expert" if rows == "experts" else "tensor"),),
-        modules=("moe_act",) if routed else ("mlp", "mlp_act", "op"),
+        modules=("moe_act",) if routed else ("mlp", "mlp_act", "op"), reads=kept,
     )  # fmt: skip
-    yield _product(products[f"{prefix}down"], part, rows, modules=again, edge="" if routed else "last")
+    yield _product(products[f"{prefix}down"], part, rows, modules=again, edge="" if routed else "last", reads=down)
 
 
-def _experts(moe: Experts, products: dict[str, Weight]) -> Iterator[Operation]:
+def _inside(block: Mlp | Experts, ffn: int, part: Part) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """What the function of a block reads in its backward pass, and what the down product reads: of ReLU the same."""
+    prefix, label = NAMES[part], LABELS[part]
+    spread: Spread = "inner" if part == "experts" else "tp"
+    numbers = ffn * (block.top_k if part == "experts" and isinstance(block, Experts) else 1)
+    undone = not block.gated and block.activation == "relu"
+    made = ({"gate": "gate", "up": "up"} if block.gated else {"activation input": "up"}) if not undone else {}
+    kept = tuple(
+        Tensor(f"{label} {name}", numbers, spread, prefix + maker, "element" if part == "dense" else "inner")
+        for name, maker in made.items()
+    )
+    down = Tensor(
+        f"{label} down input", numbers, spread, f"{prefix}activation", "input",
+        for_weights=part == "dense" and not undone, stays=("mlp_act", "moe_act") if undone else (),
+    )  # fmt: skip
+    return kept, (down,)
+
+
+def _experts(
+    model: Transformer, moe: Experts, products: dict[str, Weight], inputs: tuple[Tensor, ...]
+) -> Iterator[Operation]:
     """A router, experts that some rows visit, and those that all visit."""
-    yield _product(products["router"], "router", "stream")
+    yield replace(_product(products["router"], "router", "stream"), reads=inputs)
     yield Operation(name="choice of experts", does="choice", part="router")
-    yield from _feed_forward("expert ", "experts", moe.ffn, moe.gated, products, "experts")
+    yield from _feed_forward(moe, moe.ffn, "experts", products, inputs)
     if moe.out_bias:
         yield Operation(name="clamped gate and up", does="clamped", part="experts", modules=("moe_act",))
-    yield Operation(name="rows to experts and back", does="exchanged rows", part="experts")
+    yield Operation(
+        name="rows to experts and back", does="exchanged rows", part="experts", rows="experts",
+        widths=(Width(model.hidden),),
+        reads=(Tensor("expert input", moe.top_k * model.hidden, "rows", held="input"),),
+    )  # fmt: skip
     if moe.shared_ffn:
-        yield from _feed_forward("shared ", "shared", moe.shared_ffn, moe.gated, products)
+        yield from _feed_forward(moe, moe.shared_ffn, "shared", products, inputs)
 
 
 def has_gate(model: Transformer) -> bool:
     """Whether feed-forward blocks have a gate: models without one have one matrix for queries, keys and values."""
     block = model.mlp or model.experts
     return block is not None and block.gated
-
-
-@lru_cache(maxsize=256)
-def modules_of(model: Transformer, kind: LayerKind) -> Modules:
-    """By the name of an operation of a layer, the modules that run it again."""
-    return {one.name: one.modules for one in layer_operations(model, kind)}
 
 
 def run_again(operations: Iterable[Operation], modules: Iterable[str]) -> tuple[Operation, ...]:

@@ -38,22 +38,25 @@ A stronger mode keeps less and computes more; the codes are ordered so. Modules,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.types.arrays import Number, Truth, Whole
+from lockstep.types.saved import FP32_B as FP32_B
+from lockstep.types.saved import Saved
 from lockstep.workload.adapters import Adapters
+from lockstep.workload.operation import Spread
+from lockstep.workload.weight import Weight
 
 RECOMPUTE = ("none", "selective", "full")
 NONE, SELECTIVE, FULL = range(3)
-FP32_B = 4.0
 MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act", "context", "out_proj", "mlp_act", "op")
 Recompute: TypeAlias = str | Whole
 """A word of RECOMPUTE, its code, or an array of codes."""
-Spread = Literal["sequence", "gathered", "tp", "kv", "scores", "rows", "inner"]
 
 
 def recompute_code(mode: Recompute) -> Whole:
@@ -118,31 +121,22 @@ class Piece:
     dropout: bool = False
     own_casts: Number | Truth = False
     """Where every product keeps a cast of its own of what it reads (torch.autocast)."""
-    wide_norms: bool = False
-    """An RMSNorm keeps its input in fp32, and its normed values where its scale is trained."""
     inputs_kept: bool = False
     """Frozen matrices keep their inputs all the same."""
     gathers_kept: bool = False
     """What sequence parallelism gathers for products is kept for their backward pass, not gathered once more."""
-    expert_outputs: float = 0.0
-    """Times that what routed experts give waits: routing weights that multiply it in a kernel of their own want it."""
+    saves: Mapping[str, tuple[Saved, ...]] = field(default_factory=dict)
+    """What the software keeps besides at a slot of a layer, for each number there, by the slot (`stacks/ways.toml`)."""
     weighed_B: float = 0.0
-    """Bytes of a number of it while gradients of routing weights are made."""
+    """Bytes of a number of what routed experts give while gradients of routing weights are made."""
     joint_qkv: bool = False
     """Values are a view of what one product makes of queries, keys and values."""
     repeated_heads: bool = False
     """Keys and values are as wide as the queries."""
     wide_base: Number | Truth = False
     """Where the matrices of a quantised base read fp32, and so give it."""
-    written_scores: bool = False
-    """Attention that is not fused keeps its softmax in fp32 too (transformers' models)."""
-    written_activation: bool = False
-    """GPT-2's GELU is PyTorch's operations one by one (transformers' models)."""
-    autocast: bool = False
-    """Of these, powers keep their input in fp32 (torch.autocast)."""
     fused_elementwise: bool = True
-    """A gated block keeps gate, up and their product (3 ffn) rather than also act(gate) (4 ffn), and routing weights
-    multiply inside it, so that expert outputs are not kept."""
+    """What a modulated norm gives is not kept beside what its scale and shift make of it."""
 
     @property
     def input_B(self) -> float:
@@ -154,15 +148,19 @@ class Piece:
         """Bytes of an element that an expert's activation function keeps of its input."""
         return self.element_B if self.cached_inner_B is None else self.cached_inner_B
 
-    def needs_input_of(self, *targets: str) -> bool:
-        """Whether the gradient of any of these linear layers, or of an adapter beside one, needs the layer's input.
+    def needs_input_of(self, weight: Weight | None) -> bool:
+        """Whether the gradient of a matrix, or of an adapter beside it, needs what the matrix reads.
 
         PEFT's adapters read casts of their own, so that nothing needs what a frozen matrix reads.
         """
         if self.adapters is None or self.inputs_kept:
             return True
         shared = self.half_adapters or self.fused_adapters
-        return shared and any(target in self.adapters.targets for target in targets)
+        return shared and weight is not None and self.adapters.adapts(weight)
+
+    def saved_B(self, slot: str) -> float:
+        """Bytes that the software keeps at a slot for each number there."""
+        return sum(one.size_B(self.element_B) for one in self.saves.get(slot, ()))
 
     def kept_up_to(self, *modules: str) -> int:
         """The strongest recompute mode that keeps what any of `modules` would make again."""
