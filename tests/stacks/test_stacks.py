@@ -41,7 +41,7 @@ def test_switches_are_fields_of_the_recipe_that_differ_from_its_defaults(name: s
         assert getattr(Recipe.by(name, seq=1, batch=1), word) == value
 
 
-OF_TABLES = {"launch_blocking", "base_inputs_kept", "joint_qkv", "sliced_experts", "padded_experts", "prepared_base"}
+OF_TABLES = {"launch_blocking", "base_inputs_kept", "joint_qkv", "sliced_experts", "prepared_base"}
 """Habits of debugging, of a release and of libraries of fine-tuning, which only published tables have."""
 
 

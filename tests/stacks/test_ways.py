@@ -17,6 +17,7 @@ from lockstep.workload import Transformer, model
 
 STEP = ["read and written 2"]
 ALL = [one for named in ways().values() for one in named.values()]
+PARTS = [part for one in ALL for part in one.parts.values()]
 
 
 def clock(name: str = "h100-sxm", software: str = "hf-trainer") -> Clock:
@@ -29,18 +30,31 @@ def llama(**changes: Any) -> Transformer:
     return found
 
 
-@pytest.mark.parametrize("one", ALL, ids=lambda one: f"{one.slot}.{one.name}")
+@pytest.mark.parametrize("one", [*ALL, *PARTS], ids=lambda one: f"{one.slot}.{one.name}")
 def test_a_way_takes_what_its_steps_take(one: Any) -> None:
-    """Bytes over the memory's rate, by hand, of a million elements in half precision."""
+    """Bytes over the memory's rate, by hand, of a million elements in half precision; and waiting for the host."""
     at, elements = clock(), 1e6
     times = {"library": at.stack.elementwise_factor, "torch": OPERATIONS, "loss": OF_LOSS, "bytes": 1.0}[one.rate]
     rate_Bps = at.device.memory_bandwidth_Bps * at.device.efficiency.stream_frac
     found = way_work(at, one, elements)
     sides = (one.forward, one.slow[0], one.takes[0]), (one.backward, one.slow[1], one.takes[1])
-    for work, (steps, slow, takes), kernels in zip((found.forward, found.backward), sides, one.kernels, strict=True):
+    waits_s = one.numbers.get("idles", 0.0) * at.launches_s[0], 0.0
+    for work, (steps, slow, takes), kernels, wait_s in zip(
+        (found.forward, found.backward), sides, one.kernels, waits_s, strict=True
+    ):
         passes = sum(step.passes * step.times for step in steps) * slow * takes
-        assert float(work.stream_s) == pytest.approx(passes * 2 * elements * times / rate_Bps, rel=1e-12)
+        assert float(work.stream_s) == pytest.approx(wait_s + passes * 2 * elements * times / rate_Bps, rel=1e-12)
         assert float(work.kernels) == kernels
+
+
+def test_parts_are_added_over_their_own_numbers_as_often_as_they_come() -> None:
+    at, whole = clock(), find_way("adapters", "fp32")
+    inputs, dropout = (way_work(at, whole.parts[name], 1e6) for name in ("inputs", "dropout"))
+    found = way_work(at, whole, 1e6, parts={"inputs": (3e6, 1), "dropout": (1e6, 2), "clamped": (1e6, 1)})
+    expected = way_work(at, whole, 1e6) + inputs + dropout + dropout
+    assert float(found.forward.stream_s) == pytest.approx(float((expected.forward + inputs.forward * 2).stream_s))
+    assert float(found.backward.kernels) == float(expected.backward.kernels)
+    assert way_work(at, whole, 1e6, parts={"dropout": (1e6, False)}).forward.kernels == whole.kernels[0]
 
 
 @pytest.mark.parametrize("one", ALL, ids=lambda one: f"{one.slot}.{one.name}")
@@ -49,11 +63,12 @@ def test_every_way_has_a_source(one: Any) -> None:
 
 
 def test_every_way_is_one_of_some_software_or_chosen_by_the_layout() -> None:
-    """Losses are options; scores are in one kernel or several by the number of heads."""
+    """Losses are options; scores are in one kernel or several by the number of heads; published tables pad experts."""
     had = {one for software in stacks().values() for one in software.ways.values()}
-    had |= (
-        {one.otherwise for one in had if one.otherwise} | set(ways()["scores"].values()) | set(ways()["loss"].values())
-    )
+    had |= {find_way("expert_padding", "copied"), *ways()["scores"].values(), *ways()["loss"].values()}
+    others = had
+    while others := {one.otherwise for one in others if one.otherwise}:
+        had |= others
     assert set(ALL) - had == set()
 
 

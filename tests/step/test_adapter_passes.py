@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from lockstep.hardware import cluster
-from lockstep.kernels.adapters import KINDS, adapter_work, around
+from lockstep.kernels.adapters import adapter_work
 from lockstep.kernels.clock import WIDENED, Clock
 from lockstep.kernels.layer import added_first, of_parts
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.slots import slot_work
 from lockstep.kernels.sums import input_sums
 from lockstep.kernels.wide import wide_work
-from lockstep.layout import Layout
+from lockstep.layout import Layout, way
 from lockstep.layout.kept import piece
-from lockstep.stacks import find_way
+from lockstep.stacks import find_way, ways
 from lockstep.workload import DENSE, Adapters, Attention, Mlp, Transformer, kept_tensors, model, read_training
 from recipes import norm_written, recipe_by, with_words
 
@@ -95,28 +95,40 @@ def moved(kind: str, inputs: int, outputs: int, frac: float) -> tuple[float, flo
 
 
 @pytest.mark.parametrize("frac", [0.0, DROPOUT])
-@pytest.mark.parametrize("kind", [*KINDS, "quantised"])
+@pytest.mark.parametrize("kind", [*ways()["adapters"], "quantised"])
 def test_an_adapter_moves_what_torch_moves(kind: str, frac: float) -> None:
     """A wider input, or output, moves as many passes more as are counted. GPTQ's matrices are as in half precision."""
-    counted, passes = KINDS.get(kind, KINDS["half"]), (256, 256)
+    counted, passes = find_way("adapters", "half" if kind == "quantised" else kind), (256, 256)
     plain, wider, taller = (moved(kind, *sides, frac) for sides in (passes, (512, 256), (256, 512)))
     unseen = WIDE_OPERANDS.get(kind, ((0.0, 0.0), (0.0, 0.0)))
-    for way in (0, 1):
-        inputs = counted.inputs[way] + (counted.dropout[way] if frac else 0.0) - unseen[1][way]
-        outputs = counted.outputs[way] - unseen[0][way]
-        assert (wider[way] - plain[way]) / 256 == pytest.approx(inputs, abs=0.02)
-        assert (taller[way] - plain[way]) / 256 == pytest.approx(outputs, abs=0.02)
+    for side in (0, 1):
+        inputs, dropout = (counted.parts[part].passes[side] for part in ("inputs", "dropout"))
+        outputs = counted.passes[side] - unseen[0][side]
+        assert (wider[side] - plain[side]) / 256 == pytest.approx(
+            inputs + (dropout if frac else 0.0) - unseen[1][side], abs=0.02
+        )
+        assert (taller[side] - plain[side]) / 256 == pytest.approx(outputs, abs=0.02)
 
 
-def test_which_kernels_run_is_read_off_the_recipe() -> None:
-    def found(**words: Any) -> Any:
-        return around(recipe_by("hf-trainer", seq=1, batch=1, train="lora:r=8", **words))
-
-    assert found() == KINDS["fp32"]
-    assert found(half_adapters=True) == found(autocast=True, base="gptq") == KINDS["half"]
-    assert found(autocast=True, base="nf4") == KINDS["copied"]
-    assert found(autocast=True) == KINDS["autocast"]
-    assert found(autocast=True, base="nf4", fused_adapters=True) == KINDS["fused"]
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ({}, "fp32"),
+        ({"base": "nf4"}, "fp32"),
+        ({"half_adapters": True}, "half"),
+        ({"autocast": True, "half_adapters": True, "base": "nf4"}, "half"),
+        ({"autocast": True}, "autocast"),
+        ({"autocast": True, "base": "nf4"}, "copied"),
+        ({"autocast": True, "base": "nf4-single"}, "copied"),
+        ({"autocast": True, "base": "int8"}, "half"),
+        ({"autocast": True, "base": "gptq"}, "half"),
+        ({"autocast": True, "base": "nf4", "adapters": "fused"}, "fused"),
+        ({"half_adapters": True, "adapters": "fused"}, "fused"),
+    ],
+)
+def test_what_surrounds_adapters_is_read_off_the_recipe(words: dict[str, Any], name: str) -> None:
+    recipe = recipe_by("hf-trainer", seq=1, batch=1, train="lora:r=8", **words)
+    assert way(recipe, small(), "adapters").name == name
 
 
 WIDTH, FFN = 32, 64

@@ -13,6 +13,7 @@ from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.layer import layer_work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import Job, Layout
+from lockstep.stacks import own_stack
 from lockstep.step import price_step
 from lockstep.step.network import Network
 from lockstep.step.stage import layer_times
@@ -29,7 +30,7 @@ def shard(ep: int = EP, **words: Any) -> Shard:
     """A rank of Qwen3 30B, one sequence at a time."""
     found = model("qwen3-30b-a3b")
     assert isinstance(found, Transformer)
-    recipe = recipe_by(words.pop("stack", "megatron-te"), seq=4096, batch=8, **{"grouped_experts": True, **words})
+    recipe = recipe_by(words.pop("stack", "megatron-te"), seq=4096, batch=8, **{"experts": "grouped", **words})
     return Shard(found, Layout(dp=8, ep=ep).grid(), recipe, Clock.of(CLUSTER.device, recipe))
 
 
@@ -54,8 +55,7 @@ def launches(**words: Any) -> tuple[float, float]:
 def test_every_expert_has_launches_of_its_own(dtype: str, current: bool, forward: int, backward: int) -> None:
     """Ranks with twice the experts launch that many more; a kernel for all of them has none more."""
     few, many = (
-        launches(ep=ep, dtype=dtype, grouped_experts=False, scaling="current" if current else "delayed")
-        for ep in (8, 4)
+        launches(ep=ep, dtype=dtype, experts="looped", scaling="current" if current else "delayed") for ep in (8, 4)
     )
     assert (many[0] - few[0], many[1] - few[1]) == (16 * forward, 16 * backward)
     assert launches(ep=8, dtype=dtype) == launches(ep=4, dtype=dtype)
@@ -68,25 +68,37 @@ def test_every_expert_has_launches_of_its_own(dtype: str, current: bool, forward
 
 
 def test_graphs_of_attention_leave_the_launches_of_experts_alone() -> None:
-    for grouped in (True, False):
-        alone, captured = (launches(grouped_experts=grouped, cuda_graphs=how) for how in ("none", "attention"))
+    for experts in ("grouped", "looped"):
+        alone, captured = (launches(experts=experts, cuda_graphs=how) for how in ("none", "attention"))
         assert 0 < captured[0] < alone[0]
         assert 0 < captured[1] < alone[1]
-    few, many = (launches(ep=ep, grouped_experts=False, cuda_graphs="attention") for ep in (8, 4))
+    few, many = (launches(ep=ep, experts="looped", cuda_graphs="attention") for ep in (8, 4))
     assert (many[0] - few[0], many[1] - few[1]) == (16 * 2, 16 * 4)
+
+
+def test_a_router_of_ones_own_launches_what_its_row_says() -> None:
+    """Unless a graph does; its steps are over the scores of all experts for every token."""
+    row = {"forward": ["scored and chosen 3"], "rate": "bytes", "kernels": [1, 2]}
+    own = own_stack({"like": "megatron-te", "ways": {"router": "mine"}, "router": {"mine": row}})
+    usual, mine = launches(), launches(stack=own)
+    assert (usual[0] - mine[0], usual[1] - mine[1]) == (30 - 1, 15 - 2)
+    assert launches(stack=own, cuda_graphs="attention") == launches(cuda_graphs="attention")
+    works = [layer_work(shard(stack=one), EXPERTS).forward for one in ("megatron-te", own)]
+    moved_s = shard().clock.stream(3 * 2.0 * 4096 * 128).stream_s
+    assert float(works[1].stream_s - works[0].stream_s) == pytest.approx(float(moved_s), rel=1e-9)
 
 
 def test_a_step_from_a_graph_takes_what_its_kernels_take() -> None:
     """Without the host the experts of a rank, one by one or all at once, take the same."""
     steps = {}
-    for grouped in (True, False):
+    for experts in ("grouped", "looped"):
         for how in ("none", "attention", "step"):
-            recipe = recipe_by("nemo-25", seq=4096, batch=64, dtype="mxfp8", grouped_experts=grouped, cuda_graphs=how)
+            recipe = recipe_by("nemo-25", seq=4096, batch=64, dtype="mxfp8", experts=experts, cuda_graphs=how)
             job = Job(model("qwen3-30b-a3b"), recipe, 8)
-            steps[grouped, how] = float(price_step(job, CLUSTER, Layout(dp=8, ep=8).grid()).step_time_s)
-    assert steps[True, "step"] == pytest.approx(steps[False, "step"], rel=0.02)
-    assert steps[False, "none"] > steps[False, "attention"] > steps[False, "step"]
-    assert steps[False, "none"] > 1.5 * steps[True, "none"]
+            steps[experts, how] = float(price_step(job, CLUSTER, Layout(dp=8, ep=8).grid()).step_time_s)
+    assert steps["grouped", "step"] == pytest.approx(steps["looped", "step"], rel=0.02)
+    assert steps["looped", "none"] > steps["looped", "attention"] > steps["looped", "step"]
+    assert steps["looped", "none"] > 1.5 * steps["grouped", "none"]
 
 
 def test_a_host_that_counts_tokens_waits_for_the_router() -> None:
@@ -96,8 +108,8 @@ def test_a_host_that_counts_tokens_waits_for_the_router() -> None:
         times = layer_times(one, Network(CLUSTER, one.grid), EXPERTS, Passes(Work(), Work()))
         return float(times.compute_forward_s + times.ep_forward_s)
 
-    def rank(grouped: bool = False, **words: Any) -> Shard:
-        found = shard(dtype="mxfp8", stack="nemo-25", exchange="node", grouped_experts=grouped, **words)
+    def rank(experts: str = "looped", **words: Any) -> Shard:
+        found = shard(dtype="mxfp8", stack="nemo-25", exchange="node", experts=experts, **words)
         return replace(found, grid=Layout(dp=8, ep=EP, micro_batch=4).grid())
 
     late, eager, step = (rank(cuda_graphs=how) for how in ("attention", "none", "step"))
@@ -109,7 +121,7 @@ def test_a_host_that_counts_tokens_waits_for_the_router() -> None:
     assert forward_s(late) > 1.1 * float(work.forward.kernels) * late.clock.launches_s[0]
     assert forward_s(eager) >= forward_s(late) > 1.05 * forward_s(step)
     # With one kernel for all experts the host is ahead, and the device sets the pace.
-    ahead = rank(grouped=True, cuda_graphs="attention")
+    ahead = rank(experts="grouped", cuda_graphs="attention")
     assert forward_s(ahead) == pytest.approx(forward_s(step))
 
 

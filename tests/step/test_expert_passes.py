@@ -15,7 +15,7 @@ import pytest
 from lockstep.hardware import cluster
 from lockstep.kernels.attention import attention_core
 from lockstep.kernels.clock import OPERATIONS, Clock
-from lockstep.kernels.experts import BIASED, CLAMPED, clamped
+from lockstep.kernels.experts import clamped
 from lockstep.kernels.layer import expert_work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.kernels.slots import slot_work
@@ -28,6 +28,10 @@ from recipes import counted, recipe_by
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
+LOOPED = find_way("experts", "looped").parts
+BIASED = [LOOPED["biases"].passes[side] + LOOPED["biased"].passes[side] for side in (0, 1)]
+CLAMPED = LOOPED["clamped"].passes
+"""Passes over what comes out of experts with biases, and over gate and up, forward and backward."""
 ROWS, HIDDEN, WAYS = 4096, 1024, 4
 HALF: Any = {"device": "meta", "dtype": torch.bfloat16}
 VIEWS = (
@@ -94,7 +98,7 @@ def shard(ep: int = 8, tp: int = 1, name: str = "gpt-oss-120b", **fields: Any) -
     """A rank of a model with experts."""
     found, where = model(name), cluster("dgx-h100:1")
     assert isinstance(found, Transformer)
-    recipe = recipe_by(seq=4096, batch=8, **{"grouped_experts": False, **fields})
+    recipe = recipe_by(seq=4096, batch=8, **{"experts": "looped", **fields})
     layout = Layout(dp=8 // tp, tp=tp, ep=ep, sequence_parallel=tp > 1)
     return Shard(found, layout.grid(), recipe, Clock.of(where.device, recipe))
 
@@ -196,13 +200,13 @@ def test_padded_rows_of_narrow_formats() -> None:
     there, _ = measured(lambda rows: torch.cat((rows, more))[:ROWS].clone())
     for dtype, copied in (("fp8", there.passes), ("mxfp8", there.passes), ("bf16", 0.0)):
         device = cluster("dgx-b200:1").device
-        ranks = [shard(name="mixtral-8x7b", dtype=dtype, padded_experts=padded) for padded in (True, False)]
+        ranks = [shard(name="mixtral-8x7b", dtype=dtype, expert_padding=padding) for padding in ("copied", "none")]
         both = [replace(one, clock=Clock.of(device, one.recipe)) for one in ranks]
         assert [*beyond(both[0], both[1])] == pytest.approx([copied, copied], rel=0.01)
 
 
 def test_one_kernel_for_all_experts_does_none_of_it() -> None:
-    apart, together = shard(), shard(grouped_experts=True)
+    apart, together = shard(), shard(experts="grouped")
     forward, backward = beyond(apart, together)
     assert forward > BIASED[0] + CLAMPED[0]
     assert backward > BIASED[1] + CLAMPED[1]

@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from lockstep.errors import UnknownName
 from lockstep.hardware import device
 from lockstep.kernels.attention import attention_core
-from lockstep.kernels.experts import ROUTER
 from lockstep.kernels.layer import expert_work, head_work, layer_work
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.slots import slot_work
 from lockstep.layout import Layout, Recipe
-from lockstep.stacks import stack
+from lockstep.stacks import find_way, stack
 from lockstep.step import Clock
 from lockstep.workload import DENSE, head_forward_flops, layer_forward_flops, model
 from recipes import recipe_by
@@ -150,7 +149,7 @@ def test_tokens_are_moved_to_their_experts_once_for_each_of_them(tp: int, split:
     moved_s = factor * 4 * tokens * 2 * 4096 * 2.0 / (H100.memory_bandwidth_Bps * H100.efficiency.stream_frac)
     found = expert_work(shard)
     sides = (found.forward, rest.forward), (found.backward, rest.backward)
-    for (whole, part), routed in zip(sides, ROUTER, strict=True):
+    for (whole, part), routed in zip(sides, find_way("router", "operations").kernels, strict=True):
         assert float(whole.device_s - part.device_s) == pytest.approx(moved_s, rel=1e-9)
         assert float(whole.kernels - part.kernels) == 4 + routed
         assert float(whole.flops) == float(part.flops)

@@ -9,14 +9,13 @@ import pytest
 from fit_scripts import fit_script
 from lockstep.hardware import device, efficiency
 from lockstep.kernels import casts
-from lockstep.kernels.adapters import DROPOUT, MASKED
 from lockstep.kernels.clock import OPERATIONS as PYTORCH
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.layer import PIECES
 from lockstep.kernels.slots import OF_LOSS
 from lockstep.kernels.states import INSIDE_FRAC
 from lockstep.layout import Recipe
-from lockstep.stacks import find_way, stack
+from lockstep.stacks import find_way, stack, ways
 from lockstep.validation.case import read_rows
 from recipes import counted, norm_written
 
@@ -123,9 +122,13 @@ def test_dropout_and_masks_take_what_they_took_alone() -> None:
         ]
         for way in ("forward", "backward")
     )
-    assert np.mean(forward) == pytest.approx(DROPOUT, abs=0.02)
-    assert np.mean(backward) == pytest.approx(PYTORCH, abs=0.02)
-    assert taken("masked", lambda sides: 5.0 * sides[0] * sides[1]) == [pytest.approx(MASKED, abs=0.01)]
+    fused, *others = (one.parts["dropout"] for one in reversed(ways()["adapters"].values()))
+    for one in others:
+        assert one.takes == (pytest.approx(np.mean(forward), abs=0.02), pytest.approx(np.mean(backward), abs=0.02))
+    assert fused.takes[0] == others[0].takes[0]
+    compared, multiplied = fused.backward
+    masked = (fused.passes[1] * fused.takes[1] - compared.passes * PYTORCH) / multiplied.passes
+    assert taken("masked", lambda sides: 5.0 * sides[0] * sides[1]) == [pytest.approx(masked, abs=0.01)]
 
 
 def test_products_of_a_rank_take_alone_what_the_page_says() -> None:

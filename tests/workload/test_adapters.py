@@ -150,7 +150,7 @@ def test_a_step_computes_no_gradient_of_frozen_weights() -> None:
     assert lora.model == pytest.approx(2 * full.forward.total + core + 3 * 2 * total("lora:r=16"))
     layout = Layout(micro_batch=8).grid()
     # PEFT's own kernels around adapters take about as long as the products that are saved.
-    jobs = [job(text, fused_adapters=True) for text in ("full", "lora:r=16")]
+    jobs = [job(text, adapters="fused") for text in ("full", "lora:r=16")]
     steps = [float(price_step(one, ONE, layout).step_time_s) for one in jobs]
     assert 0.6 * steps[0] < steps[1] < 0.95 * steps[0]
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.slots import way_work
-from lockstep.layout import LayoutGrid, Recipe, way
+from lockstep.kernels.slots import Parts, slot_work
+from lockstep.layout import LayoutGrid, Recipe
 from lockstep.types.arrays import Number
 
 TENSORS = 6
@@ -27,20 +27,9 @@ JOINED_PASSES = 2.0
 
 def copied_heads(shard: Shard, width: Number, kv_width: Number) -> Passes:
     """Copies of queries of `width` columns on a rank, and of keys and values of `kv_width` each."""
-    chosen, found = way(shard.recipe, shard.model, "heads"), Passes(Work(), Work())
-    several, keys = shard.grid.micro_batch > 1, 2 * kv_width
-    if not chosen.forward:
-        return found
-    for one, columns, where in (
-        (chosen, width, True),
-        (chosen.parts.get("keys"), keys, True),
-        (chosen.parts.get("queries_together"), width, several),
-        (chosen.parts.get("keys_together"), keys, several),
-    ):
-        if one is not None:
-            more = way_work(shard.clock, one, shard.tokens * columns)
-            found += more if where is True else more.when(where)
-    return found
+    queries, keys, several = shard.tokens * width, 2 * shard.tokens * kv_width, shard.grid.micro_batch > 1
+    parts: Parts = {"keys": (keys, 1), "queries_together": (queries, several), "keys_together": (keys, several)}
+    return slot_work(shard, "heads", queries, parts=parts)
 
 
 def joined_sequences(shard: Shard, rounds: Number) -> Passes:

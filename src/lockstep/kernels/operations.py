@@ -140,7 +140,7 @@ BETWEEN: dict[str, Callable[[Shard, Operation], Passes]] = {
     "crossing sum": _passes(0.0, 3.0),
     "gate": _slot,
     "activation": _slot,
-    "choice": lambda shard, _: choice_work(shard),
+    "choice": lambda shard, _: choice_work(shard, _experts(shard)),
     "clamped": lambda shard, _: clamped(shard, _experts(shard)),
     "exchanged rows": lambda shard, _: exchanged_rows(shard, _experts(shard)),
 }

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from lockstep.kernels.clock import Work
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.slots import way_work
+from lockstep.kernels.slots import Parts, slot_work
 from lockstep.layout import way
 from lockstep.types.arrays import Number
 from lockstep.workload import Experts
@@ -23,18 +23,11 @@ from lockstep.workload import Experts
 
 def permuted(shard: Shard, moe: Experts) -> Passes:
     """The work of one layer."""
-    chosen, clock, local = way(shard.recipe, shard.model, "permutation"), shard.clock, shard.local_experts
-    stream = shard.loose_tokens * shard.model.hidden
-    found, parts = way_work(clock, chosen, stream * moe.top_k), chosen.parts
-    if "sorted" in parts:
-        several = (local > 1) & (shard.grid.ep > 1)
-        found += way_work(clock, parts["sorted"], stream * moe.top_k).when(several)
-    if "gate" in parts:
-        found += way_work(clock, parts["gate"], shard.expert_rows * moe.ffn / shard.grid.expert_tp)
-    if "each" in parts:
-        idle_s = parts["each"].numbers.get("idles", 0.0) * local * clock.launches_s[0]
-        found += way_work(clock, parts["each"], stream, local) + Passes(Work(stream_s=idle_s), Work())
-    return found
+    local, stream = shard.local_experts, shard.loose_tokens * shard.model.hidden
+    rows, several = stream * moe.top_k, (local > 1) & (shard.grid.ep > 1)
+    inner = shard.expert_rows * moe.ffn / shard.grid.expert_tp
+    parts: Parts = {"sorted": (rows, several), "gate": (inner, 1), "each": (stream, local)}
+    return slot_work(shard, "permutation", rows, parts=parts)
 
 
 def grouped(shard: Shard, width: Number, rows: Number, local: Number, gated: bool) -> Passes:

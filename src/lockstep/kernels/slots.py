@@ -7,31 +7,41 @@ the software's library (`Stack.elementwise_factor`), torch's operations, a loss'
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from typing import TypeAlias
 
-from lockstep.kernels.clock import Clock, Work
+from lockstep.kernels.clock import OPERATIONS, Clock, Work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import way
 from lockstep.stacks import Way
-from lockstep.types.arrays import Number
+from lockstep.types.arrays import Number, Truth
 
 OF_LOSS = 1.11
 """Times as long as its bytes that a kernel of a loss takes: the mean measured on H100 (`tools/fit/products.py`)."""
-TIMES = {"loss": OF_LOSS}
+Parts: TypeAlias = Mapping[str, tuple[Number, Number | Truth]]
+"""By the name of a part of a way: over how many elements it is, and how often it comes."""
 
 
-def slot_work(shard: Shard, slot: str, elements: Number, count: Number = 1) -> Passes:
-    """`count` slots of that name, over so many elements each."""
-    return way_work(shard.clock, way(shard.recipe, shard.model, slot), elements, count)
+def slot_work(shard: Shard, slot: str, elements: Number, count: Number = 1, parts: Parts | None = None) -> Passes:
+    """`count` slots of that name, over so many elements each, and those of its `parts` that the way has."""
+    return way_work(shard.clock, way(shard.recipe, shard.model, slot), elements, count, parts)
 
 
-def way_work(clock: Clock, chosen: Way, elements: Number, count: Number = 1) -> Passes:
+def way_work(
+    clock: Clock, chosen: Way, elements: Number, count: Number | Truth = 1, parts: Parts | None = None
+) -> Passes:
     """The same in a given way."""
-    if not chosen.forward and not chosen.backward:
-        return Passes(Work(), Work())
-    size_B, run = count * elements * clock.element_B * TIMES.get(chosen.rate, 1.0), _rate(clock, chosen.rate)
-    sides = zip(way_passes(clock, chosen), chosen.kernels, strict=True)
-    return Passes(*(run(passes * size_B, count * kernels) for passes, kernels in sides))
+    found = Passes(Work(), Work())
+    if any((*chosen.passes, *chosen.kernels)):
+        size_B = count * elements * clock.element_B * _factor(clock, chosen.rate)
+        sides = zip(way_passes(clock, chosen), chosen.kernels, strict=True)
+        found = Passes(*(clock.stream(passes * size_B, count * kernels) for passes, kernels in sides))
+    if idles := chosen.numbers.get("idles"):
+        found += Passes(Work(stream_s=idles * count * clock.launches_s[0]), Work())
+    for name, over in (parts or {}).items():
+        if name in chosen.parts:
+            found += way_work(clock, chosen.parts[name], *over)
+    return found
 
 
 def way_passes(clock: Clock, chosen: Way) -> tuple[float, float]:
@@ -46,6 +56,6 @@ def _taken(clock: Clock, chosen: Way, side: int) -> float:
     return passes * bound(chosen.slow[side]) * chosen.takes[side]
 
 
-def _rate(clock: Clock, rate: str) -> Callable[[Number, Number], Work]:
-    """The work of so many bytes and kernels."""
-    return {"library": clock.elementwise, "torch": clock.operations}.get(rate, clock.stream)
+def _factor(clock: Clock, rate: str) -> float:
+    """Times as long as their bytes that kernels of this rate take."""
+    return {"library": clock.stack.elementwise_factor, "torch": OPERATIONS, "loss": OF_LOSS}.get(rate, 1.0)

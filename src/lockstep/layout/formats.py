@@ -7,7 +7,8 @@ BASE_B = {"nf4": 0.5 + 1 / 64 * (1 + 4 / 256), "nf4-single": 0.5 + 4 / 64, "int8
 (QLoRA, arXiv 2305.14314, section 3); nf4-single with scales in fp32 (without QLoRA's double quantisation); int8 with a
 scale per row (arXiv 2208.07339); GPTQ in four bits with groups of 128, a half-precision scale and a zero each (arXiv
 2210.17323)."""
-BITSANDBYTES = ("nf4", "nf4-single", "int8")
+NF4 = ("nf4", "nf4-single")
+BITSANDBYTES = (*NF4, "int8")
 ADAPTER_B = 4.0
 """Bytes of an adapter's element, and of its gradient, in PEFT."""
 NOT_TRAINED = {

@@ -69,7 +69,7 @@ def piece(recipe: Recipe, grid: LayoutGrid, model: Transformer) -> Piece:
         recompute_modules=recipe.recompute_modules,
         adapters=recipe.adapters,
         half_adapters=recipe.habits.half_adapters,
-        fused_adapters=recipe.habits.fused_adapters,
+        fused_adapters="again" in ways["adapters"].numbers,
         flash_attention=recipe.flash_attention,
         dropout=recipe.dropout,
         own_casts=widened(recipe, grid) | (recipe.habits.autocast and recipe.adapters is not None),

@@ -7,6 +7,7 @@ import numpy as np
 from lockstep.layout.formats import BITSANDBYTES
 from lockstep.layout.layout import LayoutGrid
 from lockstep.layout.recipe import Recipe
+from lockstep.layout.ways import recipe_traits
 from lockstep.parallel.data.sharing import Sharing, sharing
 from lockstep.types.arrays import Bools, Truth
 
@@ -27,7 +28,8 @@ def wide_base(recipe: Recipe, grid: LayoutGrid, norm: str) -> Truth:
     """Where quantised matrices of bitsandbytes read fp32 under torch.autocast, and so give it: PEFT has prepared a base
     that is not sharded, or the model's norm is LayerNorm, which autocast runs in fp32.
     """
-    if not recipe.habits.autocast or recipe.base not in BITSANDBYTES or recipe.habits.fused_adapters:
+    around = recipe.software.ways["adapters"].of(recipe_traits(recipe))
+    if not recipe.habits.autocast or recipe.base not in BITSANDBYTES or "again" in around.numbers:
         return np.zeros((), dtype=bool)
     return (recipe.habits.prepared_base & (grid.zero < 3)) | (norm == "layernorm")
 

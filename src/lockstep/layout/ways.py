@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lockstep.layout.formats import NARROW_B, NF4
 from lockstep.layout.recipe import Recipe
 from lockstep.stacks import Way
 from lockstep.workload import Rotary, Transformer
@@ -21,11 +22,17 @@ def ways_of(recipe: Recipe, model: Transformer) -> dict[str, Way]:
 
 def recipe_traits(recipe: Recipe) -> set[str]:
     """Traits of a recipe and its software, whatever the model."""
+    habits, software = recipe.habits, recipe.software
     known = {
         "trained": recipe.adapters is None,
-        "autocast": recipe.habits.autocast,
+        "autocast": habits.autocast,
+        "no_autocast": not habits.autocast,
         "unfused": not recipe.fused_elementwise,
-        "interpreted": not (recipe.software.compiled and recipe.fused_elementwise),
+        "interpreted": not (software.compiled and recipe.fused_elementwise),
+        "fp32_adapters": not habits.half_adapters,
+        "unquantised": recipe.base is None,
+        "nf4": recipe.base in NF4,
+        "scaled": recipe.dtype in NARROW_B,
     }
     return {trait for trait, held in known.items() if held}
 

@@ -21,8 +21,6 @@ class Habits:
     """Layers are split by torch's DTensor: what ranks gather of sequences is joined anew, losses run over parts."""
     copied_gathers: bool = False
     """What ZeRO-1 gathers is copied into layers tensor by tensor (nanotron's all_gather_coalesced)."""
-    fused_adapters: bool = False
-    """What surrounds the products of adapters runs inside other kernels, not in the library's own one after another."""
     half_adapters: bool = False
     """Adapters are stored, trained and passed as other parameters, not in fp32 as by PEFT (autocast_adapter_dtype)."""
     wrapped_adapters: bool = False
@@ -59,12 +57,8 @@ class Habits:
     """The product that ends a layer is not computed again (XLA; PyTorch's checkpointing without re-entry since 2.1)."""
     paired_sends: bool = True
     """What a stage sends to a neighbour and receives from it travel together, not in turns (DeepSpeed's engine)."""
-    grouped_experts: bool = True
-    """The products of a rank's experts are one kernel, not one for each (as in Transformer Engine's GroupedLinear)."""
     sliced_experts: bool = False
-    """Such a loop slices rows, and gathers those of cut experts by columns (Megatron Core 0.9)."""
-    padded_experts: bool = False
-    """In fp8 or narrower experts' rows are copied to multiples of what kernels take, and back (TE's Fp8Padding)."""
+    """A loop over a rank's experts slices rows, and gathers those of cut experts by columns (Megatron Core 0.9)."""
     launch_blocking: bool = False
     """The host waits for every kernel before it launches the next (CUDA_LAUNCH_BLOCKING=1): nothing hides its time."""
 

@@ -34,9 +34,13 @@ from lockstep.errors import BadInput, UnknownName, shown
 from lockstep.types.plain import Json, picked
 from lockstep.types.saved import FORMATS, Saved
 
-TRAITS = ("rmsnorm", "trained", "autocast", "unfused", "unstretched", "gelu_new", "interpreted")
+TRAITS = (
+    "rmsnorm", "trained", "autocast", "unfused", "unstretched", "gelu_new", "interpreted", "no_autocast", "unquantised",
+    "nf4", "scaled", "fp32_adapters",
+)  # fmt: skip
 """Of a model: its norm, its activation, no factor on sines and cosines. Of a recipe: whether the model's own weights
-are trained, torch.autocast, elementwise kernels of their own. Of software: Python launches its kernels one by one."""
+are trained, torch.autocast or none, elementwise kernels of their own, frozen matrices as other parameters or in nf4,
+products in fp8 or narrower formats. Of software: Python launches its kernels one by one, adapters are kept in fp32."""
 RATES = ("library", "torch", "loss", "bytes")
 KEYS = ("when", "else", "rate", "forward", "backward", "slow", "takes", "kernels", "saves", "source")
 PARTS = {
@@ -46,11 +50,18 @@ PARTS = {
     "sorted": "rows of several experts that come from other ranks",
     "gate": "numbers between an expert's products",
     "each": "all tokens of a rank, once for each of its experts",
+    "biases": "rows of an expert that has biases, once for each expert of a rank",
+    "biased": "rows of all experts of a rank that have biases",
+    "clamped": "numbers of gate and up of experts with biases",
+    "inputs": "what an adapter reads",
+    "dropout": "what its dropout reads",
 }
 NUMBERS = {
     "passing_B": "bytes of a number of it while its gradients are made",
     "exposed": "of the traffic of grouped products, the share beyond that of one product",
     "idles": "launches that the device waits for, forward",
+    "apart": "1 where each of a rank's experts has kernels of its own",
+    "again": "times that what A gives, and the gradient of that, are computed again, from what the frozen matrix reads",
 }
 STEP = re.compile(r"(?P<what>\S.*?) (?P<passes>\d+(\.\d+)?)( x(?P<times>\d+(\.\d+)?))?")
 SAVED = re.compile(rf"(?P<what>\S.*?) (?P<numbers>\d+(\.\d+)?)( (?P<format>{'|'.join(FORMATS)}))?")

@@ -284,7 +284,7 @@ NOTES = """
   after another on slices; of May 2025, with other software, 9 % too slow in bf16. On nvidia_nemo_experts the same
   model on the same devices became up to 2.8 times as fast within half a year (Qwen3 30B on eight B200: 27.1 s in
   container 26.02 with micro-batch 1, 9.7 s in 26.04.01 with 4): with one sequence at a time the host launches every
-  expert's products one by one, which is priced (`grouped_experts`, `--cuda-graphs`). GPT OSS, whose experts' biases
+  expert's products one by one, which is priced (the way `looped`, `--cuda-graphs`). GPT OSS, whose experts' biases
   Megatron Core adds one by one in fp32, is met within 18 % on H100 and with expert parallelism of 64 in 26.02 and
   before. Not explained: Qwen3 30B on 16 H100 in two pipeline stages takes up to twice as long as predicted, per token
   whatever the micro-batch, and the 18 to 38 % that it lacks on one stage of 16 H100 and in 25.09; GPT OSS on B200 with

@@ -130,11 +130,11 @@ def _layer_case(row: dict[str, str]) -> Case:
         activation="silu" if gated else "gelu", shared_ffn=width if row["shared_expert"] == "1" else 0,
     )  # fmt: skip
     micro_batch = int(row["mbs"])
-    padded = "HybridEP" not in row["dispatcher"] and devices > 1
+    padding = "copied" if "HybridEP" not in row["dispatcher"] and devices > 1 else "none"
     recipe = Recipe(
         seq=int(row["seq_len"]), batch=devices * micro_batch, dtype="bf16" if row["precision"] == "bf16" else "fp8",
         exchange="copy" if row["dispatcher"] == "all-to-all" else "node", overlap_ep="none",
-        stack=stack(DEFAULT).having(grouped_experts=True, padded_experts=padded),
+        stack=stack(DEFAULT).having(experts="grouped", expert_padding=padding),
     )  # fmt: skip
     return Case(
         row=f"{row['row_id']} {row['model_proxy']} {row['gpu']} {row['precision']} {row['dispatcher']}",

@@ -68,8 +68,8 @@ def _recipe(row: dict[str, str]) -> Recipe:
     narrow = "santacoder" in row["model"]
     fused, targets = "foak" in kernels and not narrow, "qkv" if narrow else "attention"
     software = stack("hf-trainer").having(
-        autocast=bool(row["amp"]), prepared_base="baseline" in kernels,
-        fused_adapters=fused and "accelerated" in kernels, **(FUSED if fused else {}),
+        autocast=bool(row["amp"]), prepared_base="baseline" in kernels, **(FUSED if fused else {}),
+        **({"adapters": "fused"} if fused and "accelerated" in kernels else {}),
     )  # fmt: skip
     return Recipe.by(
         software,

@@ -246,7 +246,9 @@ def _software(row: dict[str, str], name: str) -> Stack:
     found = stack("nemo-24" if _launched(row) else "nemo-25")
     if name not in EXPERT_MODELS.values():
         return found
-    return found.having(grouped_experts=_whole_steps(row), padded_experts=_padded(row, name))
+    return found.having(
+        experts="grouped" if _whole_steps(row) else "looped", expert_padding="copied" if _padded(row, name) else "none"
+    )
 
 
 def _recipe(row: dict[str, str], name: str, layout: Layout) -> Recipe:

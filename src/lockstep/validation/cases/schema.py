@@ -15,7 +15,8 @@
     unknown: [what is not published]
     assumed: [what was assumed instead]
 
-`habits: {paired_sends: false}` are of its software, where they are not its stack's (`stacks/habits.py`).
+`habits: {paired_sends: false}` and `ways: {experts: grouped}` are of its software, where they are not its stack's
+(`stacks/habits.py`, `stacks/ways.toml`).
 `masked_language_head: true` gives an encoder the head with which it is pre-trained, priced on every token.
 `layout: unknown` leaves the layout to the planner, a word of it that is `unknown` leaves that one. `devices`, `recipe`
 and words of `layout` may be given for one stretch, and one that is a benchmark beside the run is `apart`. A published
@@ -38,7 +39,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.layout import Layout, Recipe
 from lockstep.layout.layout import MOST
 from lockstep.settings import LARGEST, SMALLEST
-from lockstep.stacks import DEFAULT, Habits, stack
+from lockstep.stacks import DEFAULT, Habits, stack, usual_ways
 from lockstep.types.plain import Json
 from lockstep.units import parse_count
 from lockstep.validation.cases.study import DURATIONS, QUANTITIES, Published, Ramp, Stretch, Study
@@ -52,6 +53,7 @@ OFTEN_UNKNOWN = ("vpp", "micro_batch", "zero", "recompute", "sequence_parallel",
 Tokens = Annotated[float, BeforeValidator(parse_count), Field(gt=0, le=LARGEST)]
 Whole = Annotated[int, Field(gt=0, le=MOST)]
 SUFFIXES = (".yaml", ".yml")
+STRICT = ConfigDict(extra="forbid", strict=True)
 
 
 def _words_of(record: type[Any], *leave: str) -> Any:
@@ -61,17 +63,19 @@ def _words_of(record: type[Any], *leave: str) -> Any:
         if name not in leave:
             said = list[get_args(hint)[0]] if get_origin(hint) is tuple else hint  # type: ignore[misc]
             fields[name] = (said | Literal["unknown"] if name in OFTEN_UNKNOWN else said, None)
-    return create_model(record.__name__, __config__=ConfigDict(extra="forbid", strict=True), **fields)
+    return create_model(record.__name__, __config__=STRICT, **fields)
 
 
 if TYPE_CHECKING:
     RecipeWords: TypeAlias = BaseModel
     LayoutWords: TypeAlias = BaseModel
     HabitWords: TypeAlias = BaseModel
+    WayWords: TypeAlias = BaseModel
 else:
     RecipeWords = _words_of(Recipe, "seq", "batch", "notes")
     LayoutWords = _words_of(Layout, "order")
     HabitWords = _words_of(Habits)
+    WayWords = create_model("Ways", __config__=STRICT, **dict.fromkeys(usual_ways(), (str, None)))
 
 
 class Strict(BaseModel):
@@ -130,6 +134,7 @@ class StudyEntry(Strict):
     devices: Whole | None = None
     recipe: RecipeWords = RecipeWords()
     habits: HabitWords = HabitWords()
+    ways: WayWords = WayWords()
     layout: Annotated[LayoutWords | Literal["unknown"], BeforeValidator(_mapping_or_unknown)]
     stretches: Annotated[list[StretchEntry], Field(min_length=1)]
     published: list[PublishedEntry] = []
@@ -182,7 +187,8 @@ def _stretch(given: StudyEntry, index: int, locate: Locate) -> Stretch:
     known = {word: _frozen(value) for word, value in words.items() if value != UNKNOWN}
     said = given.recipe.model_dump(exclude_unset=True) | entry.recipe.model_dump(exclude_unset=True)
     try:
-        software = stack(said.pop("stack", DEFAULT)).having(**given.habits.model_dump(exclude_unset=True))
+        manner = given.habits.model_dump(exclude_unset=True) | given.ways.model_dump(exclude_unset=True)
+        software = stack(said.pop("stack", DEFAULT)).having(**manner)
         recipe = Recipe.by(
             software, **{word: _frozen(value) for word, value in said.items()}, seq=entry.seq, batch=entry.batch
         )
