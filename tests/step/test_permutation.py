@@ -126,4 +126,4 @@ def test_products_in_pieces_take_longer_only_where_ranks_share_them() -> None:
 
 def test_stacks_of_pytorch_permute_as_their_code_does() -> None:
     found = {name: stack(name).ways["permutation"].name for name in ("torchtitan", "hf-trainer", "nemo-25")}
-    assert found == {"torchtitan": "torchtitan", "hf-trainer": "transformers-4", "nemo-25": "fused"}
+    assert found == {"torchtitan": "torchtitan", "hf-trainer": "transformers-4", "nemo-25": "apart"}
