@@ -36,8 +36,7 @@ def render(found: Stacks, out: Console) -> None:
 def _one(stack: Stack, out: Console) -> None:
     out.print(_title(stack))
     heading(out, "Ways", "passes over an element and kernels, forward + backward")
-    rows = ([slot, *_cells(way), "; ".join([*map(str, way.forward + way.backward), *_kept(way)])]
-            for slot, way in stack.ways.items())  # fmt: skip
+    rows = (row for slot, way in stack.ways.items() for row in _ways(slot, way))
     titles = [("slot", "left"), ("way", "left"), ("passes", "right"), ("kernels", "right"), ("steps", "text")]
     indented(out, table(titles, rows))
     heading(out, "Habits, switches and times")
@@ -75,6 +74,13 @@ def _cells(way: Way) -> list[str]:
     """Name, passes and kernels of a way, with what it is where a trait is missing."""
     name = way.name if way.otherwise is None else f"{way.name}, else {way.otherwise.name}"
     return [name, *("{:.3g} + {:.3g}".format(*pair) for pair in (way.passes, way.kernels))]
+
+
+def _ways(slot: str, way: Way) -> Iterator[list[str]]:
+    """The row of a way, and below it those of its parts, over numbers of their own."""
+    yield [slot, *_cells(way), "; ".join([*map(str, way.forward + way.backward), *_kept(way)])]
+    for name, part in way.parts.items():
+        yield ["", f"+ {name}", *_cells(part)[1:], "; ".join(map(str, part.forward + part.backward))]
 
 
 def _kept(way: Way) -> Iterator[str]:
