@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
+from lockstep.errors import BadInput, UnknownName
 from lockstep.layout import Recipe
 from lockstep.stacks import Stack, find_way, own_stack, stack, stacks, ways
 from lockstep.verbs.words.stack_file import read_stack
@@ -105,6 +105,13 @@ def _row(way: dict[str, Any]) -> dict[str, Any]:
     parts = {key: _row(part) for key, part in way["parts"].items()}
     other = ("way", "passes", "parts", "numbers")
     return {key: value for key, value in way.items() if key not in other and value} | way["numbers"] | parts
+
+
+def test_a_way_of_ones_own_may_say_what_runs_where_its_numbers_are_fp32() -> None:
+    found = own_stack({"like": "hf-trainer-5", "gate": {"mine": {**WAY, "widened": {"forward": ["ours 7"]}}}})
+    assert found.having(gate="mine").ways["gate"].parts["widened"].passes == (7.0, 0.0)
+    with pytest.raises(UnknownName, match="widened"):
+        own_stack({"like": "hf-trainer-5", "bias": {"mine": {**WAY, "widened": WAY}}})
 
 
 def test_a_way_of_ones_own_keeps_no_more_than_the_usual_one() -> None:

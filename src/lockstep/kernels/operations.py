@@ -12,9 +12,9 @@ from itertools import groupby
 from lockstep.kernels.clock import Work
 from lockstep.kernels.copies import copied_heads
 from lockstep.kernels.experts import choice_work, clamped, exchanged_rows
-from lockstep.kernels.norms import norm_work
+from lockstep.kernels.norms import norm_work, stream_norm_work
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.slots import slot_work
+from lockstep.kernels.slots import inner_work, slot_work, stream_work
 from lockstep.layout.sharing import repeats_heads
 from lockstep.types.arrays import Number
 from lockstep.workload import Experts, Operation
@@ -87,7 +87,7 @@ def _product(shard: Shard, several: Sequence[Operation]) -> Passes:
 
 def _norms(shard: Shard, one: Operation) -> Passes:
     count = len(one.widths)
-    return norm_work(shard, elements(shard, one) / count, count)
+    return stream_norm_work(shard, elements(shard, one) / count, count)
 
 
 def _head_norms(shard: Shard, one: Operation) -> Passes:
@@ -97,7 +97,7 @@ def _head_norms(shard: Shard, one: Operation) -> Passes:
 def _residual(shard: Shard, one: Operation) -> Passes:
     """The slot is two sums."""
     count = len(one.widths)
-    return slot_work(shard, "residual", elements(shard, one) / count, count / 2)
+    return stream_work(shard, "residual", elements(shard, one) / count, count / 2)
 
 
 def _joined_gradients(shard: Shard, one: Operation) -> Passes:
@@ -118,7 +118,8 @@ def _copied_heads(shard: Shard, one: Operation) -> Passes:
 
 
 def _slot(shard: Shard, one: Operation) -> Passes:
-    return slot_work(shard, one.does, elements(shard, one))
+    work = slot_work if one.part in ("experts", "shared") else inner_work
+    return work(shard, one.does, elements(shard, one))
 
 
 def _experts(shard: Shard) -> Experts:

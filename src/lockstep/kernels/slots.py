@@ -3,17 +3,24 @@
 A step of a way moves passes x elements x bytes of an element, and takes its `xTIMES` as long where the device has as
 much bandwidth for each FLOP/s as an H100 (`Clock.instruction_bound`). The sum runs at the rate of the way's kernels:
 the software's library (`Stack.elementwise_factor`), torch's operations, a loss's, or as fast as memory.
+
+Where numbers are fp32, a part of the way says what runs (`widened`, `mixed`). Under torch.autocast that is the residual
+stream alone, whose products read and give half precision; above a quantised base that reads and gives fp32 it is all
+but attention and its output (`layout/sharing.py`: widened, wide_base).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import way
+from lockstep.layout.sharing import wide_base, widened
 from lockstep.stacks import Way
-from lockstep.types.arrays import Number
+from lockstep.types.arrays import Number, Truth
 
 OF_LOSS = 1.11
 """Times as long as its bytes that a kernel of a loss takes: the mean measured on H100 (`tools/fit/products.py`)."""
@@ -21,8 +28,48 @@ TIMES = {"loss": OF_LOSS}
 
 
 def slot_work(shard: Shard, slot: str, elements: Number, count: Number = 1) -> Passes:
-    """`count` slots of that name, over so many elements each."""
+    """`count` slots of that name, over so many elements each, in half precision."""
     return way_work(shard.clock, way(shard.recipe, shard.model, slot), elements, count)
+
+
+def stream_work(shard: Shard, slot: str, elements: Number, count: Number = 1) -> Passes:
+    """The same over the residual stream."""
+    chosen = way(shard.recipe, shard.model, slot)
+    wide = wider_work(shard.clock, chosen, elements, count)
+    mixed = way_work(shard.clock, chosen.parts["mixed"], elements, count) if "mixed" in chosen.parts else wide
+    found = way_work(shard.clock, chosen, elements, count)
+    has_block = shard.model.mlp is not None
+    return _where(_where(found, mixed, casts(shard) & has_block), wide, gives_fp32(shard))
+
+
+def inner_work(shard: Shard, slot: str, elements: Number, count: Number = 1) -> Passes:
+    """The same between what products give and what products or attention read."""
+    chosen = way(shard.recipe, shard.model, slot)
+    found = way_work(shard.clock, chosen, elements, count)
+    if "mixed" in chosen.parts:
+        found = _where(found, way_work(shard.clock, chosen.parts["mixed"], elements, count), casts(shard))
+    return _where(found, wider_work(shard.clock, chosen, elements, count), gives_fp32(shard))
+
+
+def casts(shard: Shard) -> Truth:
+    """Where torch.autocast keeps the residual stream in fp32, and products cast what they read."""
+    return widened(shard.recipe, shard.grid)
+
+
+def gives_fp32(shard: Shard) -> Truth:
+    """Where a quantised base reads fp32 and gives it."""
+    return wide_base(shard.recipe, shard.grid, shard.model.norm)
+
+
+def wider_work(clock: Clock, chosen: Way, elements: Number, count: Number = 1) -> Passes:
+    """The work of a way over numbers in fp32."""
+    part = chosen.parts.get("widened")
+    return way_work(clock, part, elements, count) if part else way_work(clock, chosen, 2.0 * elements, count)
+
+
+def _where(found: Passes, other: Passes, where: Truth) -> Passes:
+    """The `other` work where a condition holds."""
+    return found.when(np.logical_not(where)) + other.when(where) if np.any(where) else found
 
 
 def way_work(clock: Clock, chosen: Way, elements: Number, count: Number = 1) -> Passes:

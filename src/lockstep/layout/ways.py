@@ -19,6 +19,7 @@ def recipe_traits(recipe: Recipe) -> set[str]:
         "trained": recipe.adapters is None,
         "autocast": recipe.habits.autocast,
         "unfused": not recipe.fused_elementwise,
+        "compiled": recipe.software.compiled,
         "interpreted": not (recipe.software.compiled and recipe.fused_elementwise),
     }
     return {trait for trait, held in known.items() if held}

@@ -10,7 +10,7 @@
     takes = [1.17, 1.35]            times as long as its bytes on any device
     kernels = [10, 13]              launched forward and backward; without it one for each step
     source = "..."
-    [SLOT.WAY.PART]                 the same of what comes with it on other numbers: `PARTS`
+    [SLOT.WAY.PART]                 the same of what comes with it on other numbers, or of numbers in fp32: `PARTS`
 
 and numbers that other formulas read: `NUMBERS`.
 
@@ -31,9 +31,10 @@ from typing import Any
 from lockstep.errors import BadInput, UnknownName, shown
 from lockstep.types.plain import Json, picked
 
-TRAITS = ("rmsnorm", "trained", "autocast", "unfused", "unstretched", "gelu_new", "interpreted")
+TRAITS = ("rmsnorm", "trained", "autocast", "unfused", "unstretched", "gelu_new", "interpreted", "compiled")
 """Of a model: its norm, its activation, no factor on sines and cosines. Of a recipe: whether the model's own weights
-are trained, torch.autocast, elementwise kernels of their own. Of software: Python launches its kernels one by one."""
+are trained, torch.autocast, elementwise kernels of their own. Of software: Python launches its kernels one by one, or
+compiled code does."""
 RATES = ("library", "torch", "loss", "bytes")
 KEYS = ("when", "else", "rate", "forward", "backward", "slow", "takes", "kernels", "source")
 PARTS = {
@@ -43,7 +44,12 @@ PARTS = {
     "sorted": "rows of several experts that come from other ranks",
     "gate": "numbers between an expert's products",
     "each": "all tokens of a rank, once for each of its experts",
+    "widened": "instead of the way, where its numbers are fp32; without it, the way over twice the bytes",
+    "mixed": "instead of the way, where torch.autocast lets it read half precision and fp32",
 }
+OF_FORMAT = ("widened", "mixed")
+WIDENED = ("norm", "norm_weight", "rotary", "gate", "activation", "residual", "input", "output", "input_sum")
+"""Slots whose numbers are fp32 in some layouts, so that those parts of a way are read (`kernels/slots.py`)."""
 NUMBERS = {
     "keeps": "times that what experts give waits for the backward pass",
     "passing_B": "bytes of a number of it while its gradients are made",
