@@ -10,7 +10,7 @@ import pytest
 
 from lockstep.hardware import cluster
 from lockstep.kernels.adapters import KINDS, adapter_work, around
-from lockstep.kernels.clock import WIDENED, Clock
+from lockstep.kernels.clock import MIXED, WIDENED, Clock
 from lockstep.kernels.formats import wide_work
 from lockstep.kernels.layer import added_first, of_parts
 from lockstep.kernels.shard import Shard
@@ -179,11 +179,13 @@ def test_a_prepared_base_moves_what_torch_moves() -> None:
     with Streams() as back:
         given.backward(gradient)
     per_pass_s = float(shard.clock.operations(2.0 * TOKENS * WIDTH).stream_s)
+    # Copies to fp32: what the attention's and the block's products give, and gradients of what all products read; and
+    # one sum of both formats.
     norm = find_way("norm", "written").parts["widened"]
-    # Copies to fp32: what the attention's and the block's products give, and gradients of what all products read.
-    copies = (1 + 3 + 2 * FFN / WIDTH) * SLOWER, (5 + 3 + FFN / WIDTH + 3) * SLOWER
+    copies = (1 + 3 + 2 * FFN / WIDTH) * SLOWER + 5 * (MIXED - 1), (5 + 3 + FFN / WIDTH + 3) * SLOWER
     longer = [
-        2.0 * passes * (takes - 1.0) + slow for passes, takes, slow in zip(norm.passes, norm.slow, copies, strict=True)
+        2.0 * sum(step.passes * (step.times - 1.0) for step in steps) + slow
+        for steps, slow in zip((norm.forward, norm.backward), copies, strict=True)
     ]
     assert float(found.forward.stream_s) / per_pass_s == pytest.approx(
         there.size_B / (2.0 * TOKENS * WIDTH) + longer[0], rel=0.03

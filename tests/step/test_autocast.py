@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from lockstep.hardware import cluster
 from lockstep.kernels.clock import MIXED, WIDENED, Clock
-from lockstep.kernels.formats import autocast_work
+from lockstep.kernels.formats import input_casts
 from lockstep.kernels.layer import added_first, of_parts
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.slots import inner_work, slot_work, stream_work
@@ -20,6 +21,7 @@ from recipes import recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 from .test_passes import Moved  # noqa: E402
+from .test_written import HALF, WIDE, run  # noqa: E402
 
 TOKENS, WIDTH = 4096, 16
 PRODUCTS = ("mm", "addmm", "bmm")
@@ -79,8 +81,9 @@ def moved(tokens: int) -> tuple[float, float]:
 
 
 def test_a_layer_under_autocast_moves_what_torch_moves() -> None:
-    described = model("llama3-8b")
-    assert isinstance(described, Transformer)
+    llama = model("llama3-8b")
+    assert isinstance(llama, Transformer)
+    described = replace(llama, positions="learned", max_positions=TOKENS)
     recipe = Recipe.by("hf-trainer-5", seq=TOKENS, batch=1)
     clock = Clock.of(cluster("dgx-h100:1").device, recipe)
     shard = Shard(described, Layout().grid(), recipe, clock)
@@ -89,10 +92,14 @@ def test_a_layer_under_autocast_moves_what_torch_moves() -> None:
     block += slot_work(shard, "gate", described.hidden * TOKENS)
     per_pass_s = float(clock.elementwise(2.0 * elements).stream_s)
     forward, backward = (size_B / (2.0 * TOKENS * WIDTH) for size_B in moved(TOKENS))
-    # Two sums of half precision and fp32, and the gradients of what five products read brought to fp32.
+    # Beside norms: two sums of half precision and fp32, and gradients of what five products read brought to fp32.
     slow = 2 * 5.0 * (MIXED - 1.0), 5 * 3.0 * (WIDENED - 1.0)
     norms = [find_way(slot, "written").parts["widened"] for slot in ("norm", "norm_weight")]
-    longer = [2.0 * sum(one.passes[side] * (one.slow[side] - 1.0) for one in norms) + slow[side] for side in (0, 1)]
+    longer = [
+        2.0 * sum(step.passes * (step.times - 1.0) for one in norms for step in (one.forward, one.backward)[side])
+        + more
+        for side, more in enumerate(slow)
+    ]
     assert float(block.forward.stream_s) / per_pass_s == pytest.approx(forward + longer[0], rel=0.03)
     assert float(block.backward.stream_s) / per_pass_s == pytest.approx(backward + longer[1], rel=0.03)
 
@@ -115,7 +122,7 @@ def test_fsdp_and_frozen_models_are_in_half_precision() -> None:
         (Recipe.by("hf-trainer", seq=TOKENS, batch=8), Layout(dp=8)),
     ):
         clock = Clock.of(cluster("dgx-h100:1").device, recipe)
-        assert float(autocast_work(Shard(described, layout.grid(), recipe, clock)).backward.stream_s) == 0.0
+        assert float(input_casts(Shard(described, layout.grid(), recipe, clock), DENSE).backward.stream_s) == 0.0
 
 
 def test_a_way_without_a_row_for_fp32_moves_twice_its_bytes_in_as_many_kernels() -> None:
@@ -132,3 +139,38 @@ def test_a_way_without_a_row_for_fp32_moves_twice_its_bytes_in_as_many_kernels()
         assert float(inner_work(shard, "gate", 1e6).forward.stream_s) == float(
             slot_work(shard, "gate", 1e6).forward.stream_s
         )
+
+
+def test_a_norm_and_rotary_embedding_in_fp32_take_the_steps_that_torch_takes() -> None:
+    """LlamaRMSNorm of a stream in fp32, and apply_rotary_pos_emb of half precision with cosines in the stream's format.
+
+    torch.autocast casts none of their operations to half (aten/src/ATen/autocast_mode.h), so that formats are promoted.
+    """
+    rows, heads, dim = 512, 32, 64
+
+    def empty(*shape: int, dtype: Any = WIDE, gradient: bool = True) -> Any:
+        return torch.empty(*shape, dtype=dtype, device="meta", requires_grad=gradient)
+
+    weight, (cos, sin) = empty(dim * heads), (empty(rows, dim, gradient=False) for _ in range(2))
+
+    def norm(hidden: Any) -> Any:
+        wide = hidden.to(WIDE)
+        return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).to(hidden.dtype)
+
+    def turned(queries: Any) -> Any:
+        half = torch.cat((-queries[..., dim // 2 :], queries[..., : dim // 2]), dim=-1)
+        return queries * cos + half * sin
+
+    parts = {slot: find_way(slot, "written").parts for slot in ("norm", "norm_weight", "rotary")}
+    written = parts["norm"]["widened"], parts["norm_weight"]["widened"]
+    for made, start, ways in (
+        (norm, empty(rows, heads * dim), written),
+        (turned, empty(heads, rows, dim, dtype=HALF), (parts["rotary"]["mixed"],)),
+    ):
+        moved_B, kernels, _ = run(made, start)
+        for side in (0, 1):
+            passes = sum(one.passes[side] for one in ways)
+            assert passes == pytest.approx(moved_B[side] / (2 * rows * heads * dim), rel=0.05), (made, side)
+        # Queries and keys are turned apart; zeros for a slice's gradient are filled by a kernel of their own.
+        found = (2 * kernels[0], 2 * (kernels[1] + 2)) if made is turned else kernels
+        assert tuple(sum(one.kernels[side] for one in ways) for side in (0, 1)) == found

@@ -1,6 +1,7 @@
 """Kernel work of casts around products where numbers between them are fp32, and of adapters that read these.
 
-    torch.autocast     products cast what they read of the residual stream, each for itself
+    torch.autocast     products cast what they read of the residual stream, each for itself; attention casts queries
+                       and keys, which fp32 cosines and sines have made fp32
     a quantised base   of bitsandbytes under autocast converts what it reads for its product, and what comes out to the
                        format that it read. PEFT prepares such a base by bringing norms to fp32, and autocast runs
                        LayerNorm in fp32, so that all but attention and its output is fp32; attention's kernel reads
@@ -21,31 +22,39 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.kernels.clock import Work
+from lockstep.kernels.operations import NOTHING
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.kernels.slots import casts, gives_fp32, inner_work, stream_work
 from lockstep.layout.sharing import repeats_heads
 from lockstep.types.arrays import Number
-from lockstep.workload import Adapters, LayerKind, layer_weights
+from lockstep.workload import Adapters, LayerKind, layer_operations, layer_weights
 
 SUM = 3.0
 READERS = ("query", "key", "value", "gate", "up", "down")
 """Matrices that read what is fp32."""
-NOTHING = Passes(Work(), Work())
 
 
-def autocast_work(shard: Shard) -> Passes:
-    """Casts of what a layer's products read of the residual stream, under torch.autocast."""
-    mask = casts(shard)
-    if shard.model.mlp is None or not np.any(mask):
+def input_casts(shard: Shard, kind: LayerKind) -> Passes:
+    """Casts under torch.autocast of what products read of the residual stream, and attention of queries and keys that
+    were turned.
+    """
+    mask, model = casts(shard), shard.model
+    if not np.any(mask):
         return NOTHING
-    return stream_work(shard, "input", shard.loose_tokens * shard.model.hidden, readers(shard)).when(mask)
+    count = readers(shard) * kind.residual_blocks / 2
+    found = stream_work(shard, "input", shard.loose_tokens * model.hidden, count)
+    if any(one.does == "rotary" for one in layer_operations(model, kind)):
+        queries, keys = _heads(shard)
+        # Keys that are repeated are so in fp32, and cast after it.
+        found += stream_work(shard, "input", (queries + (queries if _repeats(shard) else keys)) / 2, 2)
+        found += shard.operations(queries + keys, 1.0, 1.0, 0, 0) if _repeats(shard) else NOTHING
+    return found.when(mask)
 
 
 def readers(shard: Shard) -> int:
     """Products that read the residual stream in a layer of attention and a feed-forward block."""
-    mlp = shard.model.mlp
-    return (1 if shard.recipe.habits.joint_qkv else 3) + (2 if mlp is not None and mlp.gated else 1)
+    block = shard.model.mlp or shard.model.experts
+    return (1 if shard.recipe.habits.joint_qkv else 3) + (2 if block is not None and block.gated else 1)
 
 
 def wide_work(shard: Shard, kind: LayerKind) -> Passes:
@@ -63,14 +72,24 @@ def wide_work(shard: Shard, kind: LayerKind) -> Passes:
 
 def _attention(shard: Shard) -> Passes:
     """Queries, keys and values between their products and the kernel."""
-    attention, tokens = shard.model.attention, shard.tokens
-    queries = tokens * attention.heads / shard.grid.tp * attention.head_dim
-    keys = tokens * shard.kv_heads * attention.head_dim
-    repeats = repeats_heads(shard.recipe) and attention.kv_heads < attention.heads
+    queries, keys = _heads(shard)
+    repeats = _repeats(shard)
     read = 3 * queries if repeats else queries + 2 * keys
     # Three kernels either way.
     found = inner_work(shard, "output", (queries + 2 * keys) / 3, 3) + inner_work(shard, "input", read / 3, 3)
     return found + shard.operations(2 * (queries + keys), 1.0, 1.0, 0, 0) if repeats else found
+
+
+def _heads(shard: Shard) -> tuple[Number, Number]:
+    """Numbers of queries, and of keys or values, on the rank."""
+    attention, tokens = shard.model.attention, shard.tokens
+    queries = tokens * attention.heads / shard.grid.tp * attention.head_dim
+    return queries, tokens * shard.kv_heads * attention.head_dim
+
+
+def _repeats(shard: Shard) -> bool:
+    attention = shard.model.attention
+    return repeats_heads(shard.recipe) and attention.kv_heads < attention.heads
 
 
 def _adapters(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:

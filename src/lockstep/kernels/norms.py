@@ -19,4 +19,4 @@ def stream_norm_work(shard: Shard, numbers: Number, count: Number = 1) -> Passes
 
 def final_norm_work(shard: Shard) -> Passes:
     """The norm before the head, and that of an encoder."""
-    return norm_work(shard, shard.loose_tokens * shard.model.hidden, 2 if shard.model.encoder_layers else 1)
+    return stream_norm_work(shard, shard.loose_tokens * shard.model.hidden, 2 if shard.model.encoder_layers else 1)

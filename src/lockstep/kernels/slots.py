@@ -5,8 +5,8 @@ much bandwidth for each FLOP/s as an H100 (`Clock.instruction_bound`). The sum r
 the software's library (`Stack.elementwise_factor`), torch's operations, a loss's, or as fast as memory.
 
 Where numbers are fp32, a part of the way says what runs (`widened`, `mixed`). Under torch.autocast that is the residual
-stream alone, whose products read and give half precision; above a quantised base that reads and gives fp32 it is all
-but attention and its output (`layout/sharing.py`: widened, wide_base).
+stream and what is turned by fp32 cosines and sines, as products give half precision; above a quantised base that reads
+and gives fp32 it is all but attention and its output (`layout/sharing.py`: widened, wide_base).
 """
 
 from __future__ import annotations
@@ -33,17 +33,16 @@ def slot_work(shard: Shard, slot: str, elements: Number, count: Number = 1) -> P
 
 
 def stream_work(shard: Shard, slot: str, elements: Number, count: Number = 1) -> Passes:
-    """The same over the residual stream."""
+    """The same over what is fp32 under torch.autocast too, as the residual stream."""
     chosen = way(shard.recipe, shard.model, slot)
     wide = wider_work(shard.clock, chosen, elements, count)
     mixed = way_work(shard.clock, chosen.parts["mixed"], elements, count) if "mixed" in chosen.parts else wide
     found = way_work(shard.clock, chosen, elements, count)
-    has_block = shard.model.mlp is not None
-    return _where(_where(found, mixed, casts(shard) & has_block), wide, gives_fp32(shard))
+    return _where(_where(found, mixed, casts(shard)), wide, gives_fp32(shard))
 
 
 def inner_work(shard: Shard, slot: str, elements: Number, count: Number = 1) -> Passes:
-    """The same between what products give and what products or attention read."""
+    """The same over what products give, which is half precision under torch.autocast."""
     chosen = way(shard.recipe, shard.model, slot)
     found = way_work(shard.clock, chosen, elements, count)
     if "mixed" in chosen.parts:

@@ -33,8 +33,7 @@ def input_sums(shard: Shard, kind: LayerKind) -> Passes:
         count = 2 * (kind.attends and not recipe.habits.joint_qkv) + (kind.block == "dense")
     mask = casts(shard)
     if np.any(mask):
-        read = 0 if model.mlp is None else readers(shard) - 2
-        count = np.where(mask, read * kind.residual_blocks / 2, count)
+        count = np.where(mask, (readers(shard) - 2) * kind.residual_blocks / 2, count)
     return stream_work(shard, "input_sum", shard.loose_tokens * model.hidden, count)
 
 
