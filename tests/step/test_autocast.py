@@ -174,3 +174,29 @@ def test_a_norm_and_rotary_embedding_in_fp32_take_the_steps_that_torch_takes() -
         # Queries and keys are turned apart; zeros for a slice's gradient are filled by a kernel of their own.
         found = (2 * kernels[0], 2 * (kernels[1] + 2)) if made is turned else kernels
         assert tuple(sum(one.kernels[side] for one in ways) for side in (0, 1)) == found
+
+
+def test_of_heads_that_are_turned_in_part_the_rest_is_promoted_beside_it() -> None:
+    """apply_rotary_pos_emb of GPT-NeoX in transformers, a quarter of each head."""
+    rows, heads, dim, part = 512, 32, 64, 16
+    cos, sin = (torch.empty(rows, part, dtype=WIDE, device="meta") for _ in range(2))
+
+    def turned(queries: Any) -> Any:
+        first, rest = queries[..., :part], queries[..., part:]
+        half = torch.cat((-first[..., part // 2 :], first[..., : part // 2]), dim=-1)
+        return torch.cat([first * cos + half * sin, rest], dim=-1)
+
+    moved_B, _, _ = run(turned, torch.empty(heads, rows, dim, dtype=HALF, device="meta", requires_grad=True))
+    mixed = find_way("rotary", "written").parts["mixed"]
+    for side in (0, 1):
+        joined, rest = (mixed.parts[name].passes[side] for name in ("joined", "rest"))
+        passes = (mixed.passes[side] + joined) * part / dim + rest * (1 - part / dim)
+        assert passes == pytest.approx(moved_B[side] / (2 * rows * heads * dim), rel=0.05)
+    llama = model("llama3-8b")
+    assert isinstance(llama, Transformer)
+    shard = Shard(
+        llama, Layout().grid(), recipe := Recipe.by("hf-trainer-5", seq=1, batch=1),
+        Clock.of(cluster("dgx-h100:1").device, recipe),
+    )  # fmt: skip
+    whole, quarter = (inner_work(shard, "rotary", 1e6, share=share).forward.stream_s for share in (1.0, 0.25))
+    assert 0.25 * float(whole) < float(quarter) < float(whole)

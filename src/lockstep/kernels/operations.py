@@ -117,6 +117,11 @@ def _copied_heads(shard: Shard, one: Operation) -> Passes:
     return copied_heads(shard, _columns(shard, [queries]), _columns(shard, [keys]))
 
 
+def _rotary(shard: Shard, one: Operation) -> Passes:
+    rotary = shard.model.rotary
+    return inner_work(shard, "rotary", elements(shard, one), share=1.0 if rotary is None else rotary.share_frac)
+
+
 def _slot(shard: Shard, one: Operation) -> Passes:
     work = slot_work if one.part in ("experts", "shared") else inner_work
     return work(shard, one.does, elements(shard, one))
@@ -139,7 +144,7 @@ BETWEEN: dict[str, Callable[[Shard, Operation], Passes]] = {
     "attention gate": _passes(3.0, 5.0),
     "joined gradients": _joined_gradients,
     "repeated heads": _repeated_heads,
-    "rotary": _slot,
+    "rotary": _rotary,
     "latent rotary": _passes(4.0, 4.0, 4),
     "copied heads": _copied_heads,
     "crossing sum": _passes(0.0, 3.0),

@@ -41,13 +41,22 @@ def stream_work(shard: Shard, slot: str, elements: Number, count: Number = 1) ->
     return _where(_where(found, mixed, casts(shard)), wide, gives_fp32(shard))
 
 
-def inner_work(shard: Shard, slot: str, elements: Number, count: Number = 1) -> Passes:
-    """The same over what products give, which is half precision under torch.autocast."""
-    chosen = way(shard.recipe, shard.model, slot)
-    found = way_work(shard.clock, chosen, elements, count)
+def inner_work(shard: Shard, slot: str, elements: Number, count: Number = 1, share: float = 1.0) -> Passes:
+    """The same over what products give, which is half precision under torch.autocast.
+
+    Args: `share`: of rotary embedding, what of each head is turned; without autocast the whole is priced as turned.
+    """
+    clock, chosen = shard.clock, way(shard.recipe, shard.model, slot)
+    found = way_work(clock, chosen, elements, count)
     if "mixed" in chosen.parts:
-        found = _where(found, way_work(shard.clock, chosen.parts["mixed"], elements, count), casts(shard))
-    return _where(found, wider_work(shard.clock, chosen, elements, count), gives_fp32(shard))
+        mixed = chosen.parts["mixed"]
+        other = way_work(clock, mixed, share * elements, count)
+        if share < 1.0:
+            for name, of in (("joined", share), ("rest", 1.0 - share)):
+                if name in mixed.parts:
+                    other += way_work(clock, mixed.parts[name], of * elements, count)
+        found = _where(found, other, casts(shard))
+    return _where(found, wider_work(clock, chosen, elements, count), gives_fp32(shard))
 
 
 def casts(shard: Shard) -> Truth:

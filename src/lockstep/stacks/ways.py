@@ -44,6 +44,8 @@ PARTS = {
     "sorted": "rows of several experts that come from other ranks",
     "gate": "numbers between an expert's products",
     "each": "all tokens of a rank, once for each of its experts",
+    "joined": "numbers of heads that are turned in part, those that are",
+    "rest": "the others of such heads",
     "widened": "instead of the way, where its numbers are fp32; without it, the way over twice the bytes",
     "mixed": "instead of the way, where torch.autocast lets it read half precision and fp32",
 }
