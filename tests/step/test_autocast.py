@@ -11,12 +11,13 @@ from lockstep.hardware import cluster
 from lockstep.kernels.clock import MIXED, WIDENED, Clock
 from lockstep.kernels.formats import input_casts
 from lockstep.kernels.layer import added_first, of_parts
+from lockstep.kernels.operations import operation_works
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.slots import inner_work, slot_work, stream_work
 from lockstep.kernels.states import PARAMETER_B, SUM_B
 from lockstep.layout import Layout, Recipe
 from lockstep.stacks import find_way
-from lockstep.workload import DENSE, Transformer, model
+from lockstep.workload import DENSE, Transformer, layer_operations, model
 from recipes import recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
@@ -200,3 +201,18 @@ def test_of_heads_that_are_turned_in_part_the_rest_is_promoted_beside_it() -> No
     )  # fmt: skip
     whole, quarter = (inner_work(shard, "rotary", 1e6, share=share).forward.stream_s for share in (1.0, 0.25))
     assert 0.25 * float(whole) < float(quarter) < float(whole)
+
+
+def test_normed_queries_and_keys_are_turned_in_fp32() -> None:
+    """Qwen3RMSNorm gives the format of its weight under autocast, and its rotary embedding is then of fp32 alone."""
+    described = model("qwen3-1.7b")
+    assert isinstance(described, Transformer)
+    bare = replace(described, attention=replace(described.attention, qk_norm="none"))
+    recipe, found = Recipe.by("hf-trainer-5", seq=TOKENS, batch=1), []
+    for one in (bare, described):
+        shard = Shard(one, Layout().grid(), recipe, Clock.of(cluster("dgx-h100:1").device, recipe))
+        operations = [operation for operation in layer_operations(one, DENSE) if operation.does == "rotary"]
+        found += [float(work.forward.stream_s) for _, work in operation_works(shard, operations)]
+    parts = find_way("rotary", "written").parts
+    passes = [sum(step.passes * step.times for step in parts[name].forward) for name in ("mixed", "widened")]
+    assert found[1] / found[0] == pytest.approx(passes[1] / passes[0])

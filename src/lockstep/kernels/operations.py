@@ -15,6 +15,7 @@ from lockstep.kernels.experts import choice_work, clamped, exchanged_rows
 from lockstep.kernels.norms import norm_work, stream_norm_work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.kernels.slots import inner_work, slot_work, stream_work
+from lockstep.layout import way
 from lockstep.layout.sharing import repeats_heads
 from lockstep.types.arrays import Number
 from lockstep.workload import Experts, Operation
@@ -95,9 +96,10 @@ def _head_norms(shard: Shard, one: Operation) -> Passes:
 
 
 def _residual(shard: Shard, one: Operation) -> Passes:
-    """The slot is two sums."""
+    """The slot is two sums, under torch.autocast of half precision with the stream."""
     count = len(one.widths)
-    return stream_work(shard, "residual", elements(shard, one) / count, count / 2)
+    work = inner_work if "mixed" in way(shard.recipe, shard.model, "residual").parts else stream_work
+    return work(shard, "residual", elements(shard, one) / count, count / 2)
 
 
 def _joined_gradients(shard: Shard, one: Operation) -> Passes:
@@ -118,7 +120,10 @@ def _copied_heads(shard: Shard, one: Operation) -> Passes:
 
 
 def _rotary(shard: Shard, one: Operation) -> Passes:
+    """Norms of queries and keys give fp32 under torch.autocast, as their weights are."""
     rotary = shard.model.rotary
+    if shard.model.attention.qk_norm != "none":
+        return stream_work(shard, "rotary", elements(shard, one))
     return inner_work(shard, "rotary", elements(shard, one), share=1.0 if rotary is None else rotary.share_frac)
 
 

@@ -35,10 +35,8 @@ def slot_work(shard: Shard, slot: str, elements: Number, count: Number = 1) -> P
 def stream_work(shard: Shard, slot: str, elements: Number, count: Number = 1) -> Passes:
     """The same over what is fp32 under torch.autocast too, as the residual stream."""
     chosen = way(shard.recipe, shard.model, slot)
-    wide = wider_work(shard.clock, chosen, elements, count)
-    mixed = way_work(shard.clock, chosen.parts["mixed"], elements, count) if "mixed" in chosen.parts else wide
-    found = way_work(shard.clock, chosen, elements, count)
-    return _where(_where(found, mixed, casts(shard)), wide, gives_fp32(shard))
+    found, wide = (work(shard.clock, chosen, elements, count) for work in (way_work, wider_work))
+    return _where(found, wide, casts(shard) | gives_fp32(shard))
 
 
 def inner_work(shard: Shard, slot: str, elements: Number, count: Number = 1, share: float = 1.0) -> Passes:
