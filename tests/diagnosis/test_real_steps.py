@@ -13,7 +13,9 @@ import pytest
 
 import lockstep
 from lockstep.hardware import device, efficiency
-from lockstep.kernels.clock import WIDENED
+from lockstep.kernels.clock import WIDENED, Clock
+from lockstep.kernels.slots import way_work
+from lockstep.layout import Recipe
 from lockstep.stacks import find_way
 
 TRACES = Path(__file__).parent / "h100"
@@ -76,3 +78,62 @@ def test_kernels_over_scores_take_what_is_priced() -> None:
         long = [one["dur"] * 1e-6 for one in kernels if name in one["name"] and one["dur"] * 1e-6 > 1.2 * bytes_s]
         assert len(long) >= 16
         assert median(long) / bytes_s == pytest.approx(factor, rel=0.05)
+
+
+FORWARD_NORM = ("pow", "Mean", "add", "rsqrt", "Mul", "Mul")
+BACKWARD_NORM = (
+    "Mul",
+    "Mul",
+    "sum",
+    "Mul",
+    "Mul",
+    "sum",
+    "add",
+    "pow",
+    "Mul",
+    "Mul",
+    "Mul",
+    "Memcpy",
+    "Mul",
+    "Mul",
+    "add",
+)
+"""What names of a written norm's kernels say, in order; the first sum of two gradients is of the residual stream."""
+RESIDUAL = 6
+
+
+@pytest.mark.parametrize(("name", "micro_batch"), [("fused", 4), ("unfused", 2)])
+def test_a_written_norm_of_an_fp32_stream_takes_its_steps(name: str, micro_batch: int) -> None:
+    """Kernel by kernel, of both norms of 16 layers in two steps; times within 10 %, a bound set beforehand."""
+    with gzip.open(TRACES / f"{name}.json.gz", "rt") as read:
+        events = json.load(read)["traceEvents"]
+    ran = sorted((one for one in events if one.get("cat") in ("kernel", "gpu_memcpy")), key=lambda one: one["ts"])
+    norm, weight = (find_way(slot, "written").parts["widened"] for slot in ("norm", "norm_weight"))
+    clock = Clock.of(device("h100-sxm"), Recipe.by("hf-trainer-5", seq=2048, batch=micro_batch))
+    works = [way_work(clock, way, micro_batch * 2048 * 2048) for way in (norm, weight)]
+    for steps, parts, kernels in (
+        (FORWARD_NORM, [works[0].forward], norm.kernels[0]),
+        (BACKWARD_NORM, [one.backward for one in works], norm.kernels[1] + weight.kernels[1]),
+    ):
+        places = [
+            i for i in range(len(ran) - len(steps))
+            if all(word in one["name"] for word, one in zip(steps, ran[i : i + len(steps)], strict=True))
+        ]  # fmt: skip
+        assert len(places) >= 2 * 31
+        own = [i for i in range(len(steps)) if len(steps) == len(FORWARD_NORM) or i != RESIDUAL]
+        measured_s = median(sum(ran[at + i]["dur"] for i in own) for at in places) * 1e-6
+        assert len(own) == kernels
+        assert sum(float(one.stream_s) for one in parts) == pytest.approx(measured_s, rel=0.1)
+
+
+@pytest.mark.parametrize(("name", "micro_batch"), [("fused", 4), ("unfused", 2)])
+def test_rotary_embedding_under_autocast_takes_what_is_priced(name: str, micro_batch: int) -> None:
+    """Queries and keys promoted to fp32, within 10 %, a bound set beforehand."""
+    found = lockstep.diagnose(
+        [TRACES / f"{name}.json.gz"], model="llama3.2-1b", cluster="dgx-h100:1", gpus=1, micro_batch=micro_batch,
+        batch=micro_batch, seq=2048, stack="hf-trainer-5",
+    ).to_dict()  # fmt: skip
+    rows = {one["pass"]: one for one in found["layer_operations"] if one["operation"].startswith("rotary")}
+    assert rows["forward"]["kernels_profile"] == rows["forward"]["kernels_priced"] == 10
+    for one in rows.values():
+        assert one["priced_s"] == pytest.approx(one["measured_s"], rel=0.1)

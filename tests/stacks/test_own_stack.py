@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
+from lockstep.errors import BadInput, UnknownName
 from lockstep.layout import Recipe
 from lockstep.stacks import Stack, find_way, own_stack, stack, stacks, ways
 from lockstep.verbs.words.stack_file import read_stack
@@ -133,6 +133,13 @@ def test_adapters_of_ones_own_that_compute_again_keep_what_the_matrix_reads() ->
     plain, again = lora(own), lora({**own, "adapters": {"mine": {**row, "again": 1}}})
     assert float(again.memory.activations_B - plain.memory.activations_B) == 32 * 8192 * 4096 * 2
     assert again.step_time_s > plain.step_time_s
+
+
+def test_a_way_of_ones_own_may_say_what_runs_where_its_numbers_are_fp32() -> None:
+    found = own_stack({"like": "hf-trainer-5", "gate": {"mine": {**WAY, "widened": {"forward": ["ours 7"]}}}})
+    assert found.having(gate="mine").ways["gate"].parts["widened"].passes == (7.0, 0.0)
+    with pytest.raises(UnknownName, match="widened"):
+        own_stack({"like": "hf-trainer-5", "bias": {"mine": {**WAY, "widened": WAY}}})
 
 
 def test_a_way_of_ones_own_keeps_no_more_than_the_usual_one_unless_it_says_so() -> None:

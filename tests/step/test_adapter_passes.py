@@ -10,17 +10,17 @@ import pytest
 
 from lockstep.hardware import cluster
 from lockstep.kernels.adapters import adapter_work
-from lockstep.kernels.clock import WIDENED, Clock
+from lockstep.kernels.clock import MIXED, WIDENED, Clock
+from lockstep.kernels.formats import wide_work
 from lockstep.kernels.layer import added_first, of_parts
 from lockstep.kernels.shard import Shard
-from lockstep.kernels.slots import slot_work
+from lockstep.kernels.slots import inner_work
 from lockstep.kernels.sums import input_sums
-from lockstep.kernels.wide import wide_work
 from lockstep.layout import Layout, way
 from lockstep.layout.kept import piece
 from lockstep.stacks import find_way, ways
 from lockstep.workload import DENSE, Adapters, Attention, Mlp, Transformer, kept_tensors, model, read_training
-from recipes import norm_written, recipe_by, with_words
+from recipes import recipe_by, with_words
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
@@ -182,7 +182,7 @@ def test_a_prepared_base_moves_what_torch_moves() -> None:
     adapters = read_training(words["train"]).adapters
     assert isinstance(adapters, Adapters)
     found = sum((both for _, both in added_first(shard, DENSE)), of_parts(shard, DENSE, "stream"))
-    found += slot_work(shard, "gate", FFN * TOKENS)
+    found += inner_work(shard, "gate", FFN * TOKENS)
     found += adapter_work(shard, adapters, DENSE) + wide_work(shard, DENSE)
     start = torch.zeros(TOKENS, WIDTH, requires_grad=True)
     with Streams() as there, torch.autocast("cpu", HALF):
@@ -191,11 +191,13 @@ def test_a_prepared_base_moves_what_torch_moves() -> None:
     with Streams() as back:
         given.backward(gradient)
     per_pass_s = float(shard.clock.operations(2.0 * TOKENS * WIDTH).stream_s)
-    # Copies to fp32: what the attention's and the block's products give, and gradients of what all products read.
-    copies = (1 + 3 + 2 * FFN / WIDTH) * SLOWER, (5 + 3 + FFN / WIDTH + 3) * SLOWER
+    # Copies to fp32: what the attention's and the block's products give, and gradients of what all products read; and
+    # one sum of both formats.
+    norm = find_way("norm", "written").parts["widened"]
+    copies = (1 + 3 + 2 * FFN / WIDTH) * SLOWER + 5 * (MIXED - 1), (5 + 3 + FFN / WIDTH + 3) * SLOWER
     longer = [
-        2.0 * passes * (takes - 1.0) + slow
-        for passes, takes, slow in zip(norm_written()[:2], find_way("norm", "written").slow, copies, strict=True)
+        2.0 * sum(step.passes * (step.times - 1.0) for step in steps) + slow
+        for steps, slow in zip((norm.forward, norm.backward), copies, strict=True)
     ]
     assert float(found.forward.stream_s) / per_pass_s == pytest.approx(
         there.size_B / (2.0 * TOKENS * WIDTH) + longer[0], rel=0.03
@@ -259,7 +261,7 @@ def test_gradients_of_what_several_products_read_are_added() -> None:
     for recipe, layout, expected in (
         (recipe_by("hf-trainer", seq=TOKENS, batch=2), Layout(), passes),
         (recipe_by("hf-trainer", seq=TOKENS, batch=2, joint_qkv=True), Layout(), gate),
-        (recipe_by("hf-trainer-5", seq=TOKENS, batch=2), Layout(), 0.0),
+        (recipe_by("hf-trainer-5", seq=TOKENS, batch=2), Layout(), 2 * passes),
         (recipe_by("hf-trainer-5", seq=TOKENS, batch=2), Layout(dp=2, zero=3), passes),
         # Compiled, each gradient beyond the first of a block is read once more, at the rate of the compiler's kernels.
         (recipe_by("torchtitan", seq=TOKENS, batch=2), Layout(), 3 * 1.13 / 1.03),

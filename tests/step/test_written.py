@@ -41,7 +41,7 @@ class Kernels(Moved):
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
-def _run(forward: Callable[..., Any], *given: Any) -> tuple[tuple[float, float], tuple[int, int], float]:
+def run(forward: Callable[..., Any], *given: Any) -> tuple[tuple[float, float], tuple[int, int], float]:
     """((bytes forward, backward), (kernels forward, backward), bytes kept) of a function."""
     kept: dict[int, Any] = {}
 
@@ -71,7 +71,7 @@ def _gelu(wide: bool) -> Callable[[Any], Any]:
 @pytest.mark.parametrize("autocast", [True, False])
 def test_gelu_of_gpt2(autocast: bool) -> None:
     start = torch.empty(ROWS, DIM, dtype=HALF, device="meta", requires_grad=True)
-    moved_B, kernels, kept_B = _run(_gelu(autocast), start)
+    moved_B, kernels, kept_B = run(_gelu(autocast), start)
     passes = counted("activation", "autocast" if autocast else "written")
     elements = ROWS * DIM
     assert passes[:2] == pytest.approx([size_B / (2 * elements) for size_B in moved_B])
@@ -99,7 +99,7 @@ def test_attention_of_transformers_without_a_fused_kernel(autocast: bool) -> Non
     dtype = WIDE if autocast else HALF
     query, key = (tensor(HEADS, ROWS, DIM, dtype=dtype) for _ in range(2))
     value, mask = tensor(HEADS, ROWS, DIM), tensor(ROWS, ROWS, dtype=dtype, gradient=False)
-    moved_B, kernels, kept_B = _run(attend, query, key, value, mask)
+    moved_B, kernels, kept_B = run(attend, query, key, value, mask)
     scores, passes = HEADS * ROWS * ROWS, counted("scores", "autocast" if autocast else "written")
     # Beside scores: the mask, which heads share, and casts of queries and keys, priced elsewhere.
     assert moved_B[0] / (2 * scores) == pytest.approx(passes[0], abs=2 / HEADS + 0.1)

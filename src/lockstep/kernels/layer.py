@@ -17,9 +17,9 @@ import numpy as np
 
 from lockstep.kernels.adapters import adapter_work, restored_work
 from lockstep.kernels.attention import attention_core
-from lockstep.kernels.autocast import autocast_work
 from lockstep.kernels.clock import Work
 from lockstep.kernels.copies import joined_sequences
+from lockstep.kernels.formats import input_casts, wide_work
 from lockstep.kernels.image import image_head_work, modulation_work, patch_work
 from lockstep.kernels.loss import loss_work
 from lockstep.kernels.norms import final_norm_work
@@ -28,7 +28,6 @@ from lockstep.kernels.recurrent import recurrent_core
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.kernels.states import table_work
 from lockstep.kernels.sums import bias_sums, input_sums
-from lockstep.kernels.wide import wide_work
 from lockstep.parallel.tensor.traffic import INPUTS_FRAC
 from lockstep.types.arrays import Number
 from lockstep.workload import Classifier, LayerKind, Operation, Transformer, layer_operations
@@ -130,12 +129,9 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
 
 def added_first(shard: Shard, kind: LayerKind) -> Iterator[tuple[str, Passes]]:
     """What software adds around the operations of the parts `FIRST`, by name; its launches too."""
-    recipe, blocks = shard.recipe, kind.residual_blocks / 2
-    for name, both in (
-        ("casts of autocast", autocast_work(shard)),
-        ("dropout", _dropout(shard)),
-    ):
-        yield name, Passes(both.forward * blocks, both.backward * blocks)
+    recipe, blocks, dropout = shard.recipe, kind.residual_blocks / 2, _dropout(shard)
+    yield "casts of autocast", input_casts(shard, kind)
+    yield "dropout", Passes(dropout.forward * blocks, dropout.backward * blocks)
     yield "sums of biases' gradients", bias_sums(shard, kind)
     yield "sums of gradients of one input", input_sums(shard, kind)
     yield "launches of collectives", _collectives(shard, kind)

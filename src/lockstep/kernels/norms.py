@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.slots import slot_work, way_passes
-from lockstep.layout import way
+from lockstep.kernels.slots import slot_work, stream_work
 from lockstep.types.arrays import Number
 
 
@@ -13,16 +12,11 @@ def norm_work(shard: Shard, numbers: Number, count: Number = 1) -> Passes:
     return slot_work(shard, "norm", numbers, count) + slot_work(shard, "norm_weight", numbers, count)
 
 
+def stream_norm_work(shard: Shard, numbers: Number, count: Number = 1) -> Passes:
+    """The same of the residual stream."""
+    return stream_work(shard, "norm", numbers, count) + stream_work(shard, "norm_weight", numbers, count)
+
+
 def final_norm_work(shard: Shard) -> Passes:
     """The norm before the head, and that of an encoder."""
-    return norm_work(shard, shard.loose_tokens * shard.model.hidden, 2 if shard.model.encoder_layers else 1)
-
-
-def writes_norms(shard: Shard) -> bool:
-    """Whether a norm is several operations of PyTorch."""
-    return way(shard.recipe, shard.model, "norm").name == "written"
-
-
-def norm_passes(shard: Shard) -> tuple[float, float]:
-    """Passes forward and backward of one norm over elements in half precision."""
-    return way_passes(shard.clock, way(shard.recipe, shard.model, "norm"))
+    return stream_norm_work(shard, shard.loose_tokens * shard.model.hidden, 2 if shard.model.encoder_layers else 1)

@@ -12,9 +12,10 @@ from itertools import groupby
 from lockstep.kernels.clock import Work
 from lockstep.kernels.copies import copied_heads
 from lockstep.kernels.experts import choice_work, clamped, exchanged_rows
-from lockstep.kernels.norms import norm_work
+from lockstep.kernels.norms import norm_work, stream_norm_work
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.slots import slot_work
+from lockstep.kernels.slots import inner_work, slot_work, stream_work
+from lockstep.layout import way
 from lockstep.layout.sharing import repeats_heads
 from lockstep.types.arrays import Number
 from lockstep.workload import Experts, Operation
@@ -86,14 +87,16 @@ def _product(shard: Shard, several: Sequence[Operation]) -> Passes:
 
 
 def _norms(shard: Shard, one: Operation) -> Passes:
-    count = len(one.widths)
-    return norm_work(shard, elements(shard, one) / count, count)
+    """Norms of the stream, or of what products give."""
+    count, work = len(one.widths), stream_norm_work if one.does == "norm" else norm_work
+    return work(shard, elements(shard, one) / count, count)
 
 
 def _residual(shard: Shard, one: Operation) -> Passes:
-    """The slot is two sums."""
+    """The slot is two sums, under torch.autocast of half precision with the stream."""
     count = len(one.widths)
-    return slot_work(shard, "residual", elements(shard, one) / count, count / 2)
+    work = inner_work if "mixed" in way(shard.recipe, shard.model, "residual").parts else stream_work
+    return work(shard, "residual", elements(shard, one) / count, count / 2)
 
 
 def _joined_gradients(shard: Shard, one: Operation) -> Passes:
@@ -113,8 +116,17 @@ def _copied_heads(shard: Shard, one: Operation) -> Passes:
     return copied_heads(shard, _columns(shard, [queries]), _columns(shard, [keys]))
 
 
+def _rotary(shard: Shard, one: Operation) -> Passes:
+    """Norms of queries and keys give fp32 under torch.autocast, as their weights are."""
+    rotary = shard.model.rotary
+    if shard.model.attention.qk_norm != "none":
+        return stream_work(shard, "rotary", elements(shard, one))
+    return inner_work(shard, "rotary", elements(shard, one), share=1.0 if rotary is None else rotary.share_frac)
+
+
 def _slot(shard: Shard, one: Operation) -> Passes:
-    return slot_work(shard, one.does, elements(shard, one))
+    work = slot_work if one.part in ("experts", "shared") else inner_work
+    return work(shard, one.does, elements(shard, one))
 
 
 def _experts(shard: Shard) -> Experts:
@@ -134,7 +146,7 @@ BETWEEN: dict[str, Callable[[Shard, Operation], Passes]] = {
     "output gate": _passes(3.0, 5.0),
     "joined gradients": _joined_gradients,
     "repeated heads": _repeated_heads,
-    "rotary": _slot,
+    "rotary": _rotary,
     "latent rotary": _passes(4.0, 4.0, 4),
     "copied heads": _copied_heads,
     "crossing sum": _passes(0.0, 3.0),

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.kernels.autocast import casts
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.slots import way_work
+from lockstep.kernels.slots import casts, way_work
 from lockstep.layout import way
 from lockstep.stacks import find_way
 from lockstep.types.arrays import Number, Truth

@@ -4,17 +4,21 @@ Adding gradients up, and what PyTorch's FSDP2 copies: gathered parameters out of
 pass that gathers them, and gradients into the one that they leave in, in the format on the wire. Both run between the
 layers' kernels, not beside them.
 
-Source: PyTorch, torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py (foreach_all_gather_copy_out,
-split_with_sizes_copy; foreach_reduce_scatter_copy_in, chunk_cat).
+torch.autocast casts each parameter once per micro-batch and widens its gradient, 6 bytes each, and adds it to that of
+the micro-batches before, 12. FSDP casts what it gathers instead.
+
+Sources: PyTorch, torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py (foreach_all_gather_copy_out,
+split_with_sizes_copy; foreach_reduce_scatter_copy_in, chunk_cat) and aten/src/ATen/autocast_mode.h (cached_cast: leaves
+that require gradients).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from lockstep.kernels.autocast import casts, parameter_work
 from lockstep.kernels.clock import MIXED, WIDENED, Work
 from lockstep.kernels.shard import Passes, Shard
+from lockstep.kernels.slots import casts
 from lockstep.kernels.sums import stands_alone, tensors
 from lockstep.layout import sharing_of
 from lockstep.types.arrays import Number
@@ -22,6 +26,8 @@ from lockstep.workload import LayerKind
 
 INSIDE_FRAC = 0.5
 """Of the traffic of sums inside products, what does not hide behind them: the median of ten products on H100."""
+PARAMETER_B, SUM_B = 6.0, 12.0
+"""Bytes for each parameter of a cast, and of a sum of two gradients in fp32."""
 
 
 def states_work(shard: Shard, kind: LayerKind, parameters: Number) -> Passes:
@@ -29,8 +35,16 @@ def states_work(shard: Shard, kind: LayerKind, parameters: Number) -> Passes:
     found = _copies(shard, parameters) + Passes(Work(), _accumulation(shard, kind, parameters))
     if not shard.recipe.habits.autocast:
         return found
-    cast, mask = parameter_work(shard, parameters, len(tensors(shard, kind))), casts(shard)
+    cast, mask = _autocast(shard, parameters, len(tensors(shard, kind))), casts(shard)
     return cast.when(mask) + found.when(np.logical_not(mask))
+
+
+def _autocast(shard: Shard, parameters: Number, tensors: int) -> Passes:
+    """Casts of a layer's parameters and their gradients, and sums over micro-batches."""
+    count = np.maximum(1.0, shard.grid.microbatches(shard.recipe.batch))
+    stream, widened = shard.clock.stream, shard.clock.instruction_bound(WIDENED)
+    widened_B = widened * PARAMETER_B + SUM_B * (1.0 - 1.0 / count)
+    return Passes(stream(PARAMETER_B * parameters, tensors), stream(widened_B * parameters, 2 * tensors))
 
 
 def table_work(shard: Shard, ways: Number, looked_up: bool) -> Passes:

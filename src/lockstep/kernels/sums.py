@@ -1,12 +1,8 @@
-"""Kernel work of what autograd adds up: both ways of a residual stream, all readers of a norm, and biases' gradients.
+"""Kernel work of what autograd adds up: gradients of what several products read, and of biases.
 
-In passes over activations, forward and backward:
-
-    inputs     backward the gradients of what queries, keys, values, a gate and its other half read, where each is a
-               product of its own: every one but the first of each block is added (3), compiled within the norm's
-               kernel, which reads it (1); under autocast: `autocast.py`
-
-Residual streams and biases are slots (`residual` and `bias` of `stacks/ways.toml`).
+Where queries, keys, values, a gate and its other half are products of their own, the gradients of what they read are
+added, every one but the first of each block. All sums are slots (`input_sum`, `residual` and `bias` of
+`stacks/ways.toml`).
 
 Source: huggingface/transformers, models/llama/modeling_llama.py (LlamaAttention and LlamaMLP), for products of their
 own; PyTorch, torch/csrc/autograd/input_buffer.cpp (accumulate).
@@ -16,32 +12,29 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.kernels.autocast import casts
 from lockstep.kernels.clock import Work
+from lockstep.kernels.formats import readers
 from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.slots import slot_work
+from lockstep.kernels.slots import casts, slot_work, stream_work
 from lockstep.layout import way
+from lockstep.types.arrays import Number
 from lockstep.workload import LayerKind, Weight, layer_weights
 
 JOINT = {"key": "query", "value": "query", "gate": "up"}
 """Matrices that are one tensor with another."""
-SUM, READ = 3.0, 1.0
-"""Passes of a sum of two gradients, and of reading one more in a kernel that a compiler writes for what follows."""
 
 
 def input_sums(shard: Shard, kind: LayerKind) -> Passes:
     """Sums of the gradients of what several products read."""
     model, recipe = shard.model, shard.recipe
     block = model.mlp if kind.block == "dense" else model.experts
-    if not recipe.habits.own_projections or block is None or not block.gated:
-        return Passes(Work(), Work())
-    count = 2 * (kind.attends and not recipe.habits.joint_qkv) + (kind.block == "dense")
-    numbers = shard.loose_tokens * model.hidden
-    if recipe.software.compiled:
-        found = shard.elementwise(numbers, 0.0, READ * count, kernels=0)
-    else:
-        found = shard.operations(numbers, 0.0, SUM * count, 0, count)
-    return Passes(Work(), found.backward.when(np.logical_not(casts(shard))))
+    count: Number = 0
+    if recipe.habits.own_projections and block is not None and block.gated:
+        count = 2 * (kind.attends and not recipe.habits.joint_qkv) + (kind.block == "dense")
+    mask = casts(shard)
+    if np.any(mask):
+        count = np.where(mask, (readers(shard) - 2) * kind.residual_blocks / 2, count)
+    return stream_work(shard, "input_sum", shard.loose_tokens * model.hidden, count)
 
 
 def bias_sums(shard: Shard, kind: LayerKind) -> Passes:

@@ -28,6 +28,7 @@ def recipe_traits(recipe: Recipe) -> set[str]:
         "autocast": habits.autocast,
         "no_autocast": not habits.autocast,
         "unfused": not recipe.fused_elementwise,
+        "compiled": software.compiled,
         "interpreted": not (software.compiled and recipe.fused_elementwise),
         "fp32_adapters": not habits.half_adapters,
         "unquantised": recipe.base is None,

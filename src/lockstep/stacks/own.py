@@ -21,7 +21,7 @@ from typing import Any
 from lockstep.errors import BadInput, UnknownName, located, shown
 from lockstep.stacks.habits import Habits
 from lockstep.stacks.stack import ATTENTION_KERNELS, OWN, Stack, stacks
-from lockstep.stacks.ways import FROM_LAYOUT, KEYS, NUMBERS, PARTS, Way, read_ways, ways
+from lockstep.stacks.ways import FROM_LAYOUT, KEYS, NUMBERS, OF_FORMAT, PARTS, WIDENED, Way, read_ways, ways
 from lockstep.types.plain import Json
 
 TABLES = ("ways", "habits", "switches")
@@ -120,14 +120,15 @@ def _rows(rows: Json) -> Json:
         if len(named) > MOST_WAYS:
             raise BadInput(f"{slot} has more than the {MOST_WAYS} ways allowed", slot)
         for name, row in named.items():
-            _check_keys(f"{slot}.{name}", row, list(ways()[slot].values()))
+            formats = OF_FORMAT if slot in WIDENED else ()
+            _check_keys(f"{slot}.{name}", row, list(ways()[slot].values()), formats)
     read_ways(rows, ways())
     return rows
 
 
-def _check_keys(where: str, row: object, alike: Sequence[Way]) -> None:
+def _check_keys(where: str, row: object, alike: Sequence[Way], formats: Sequence[str] = ()) -> None:
     """Raises UnknownName for parts and numbers that no way of the catalog has there: nothing reads them."""
-    known = {key for one in alike for key in (*one.parts, *one.numbers)}
+    known = {key for one in alike for key in (*one.parts, *one.numbers)} | {*formats}
     for key, value in row.items() if isinstance(row, Mapping) else ():
         if key in (*PARTS, *NUMBERS):
             _known(f"key of the way {where}", key, (*KEYS, *sorted(known)), f"{where}.{key}")

@@ -12,7 +12,7 @@
     saves = ["WHAT NUMBERS FORMAT"] kept for the backward pass for each element, beyond what every way keeps; FORMAT is
                                     one of `types/saved.py`, without it half precision
     source = "..."
-    [SLOT.WAY.PART]                 the same of what comes with it on other numbers: `PARTS`
+    [SLOT.WAY.PART]                 the same of what comes with it on other numbers, or of numbers in fp32: `PARTS`
 
 and numbers that other formulas read: `NUMBERS`.
 
@@ -36,11 +36,12 @@ from lockstep.types.saved import FORMATS, Saved
 
 TRAITS = (
     "rmsnorm", "trained", "autocast", "unfused", "unstretched", "gelu_new", "interpreted", "no_autocast", "unquantised",
-    "nf4", "scaled", "fp32_adapters",
+    "nf4", "scaled", "fp32_adapters", "compiled",
 )  # fmt: skip
 """Of a model: its norm, its activation, no factor on sines and cosines. Of a recipe: whether the model's own weights
 are trained, torch.autocast or none, elementwise kernels of their own, frozen matrices as other parameters or in nf4,
-products in fp8 or narrower formats. Of software: Python launches its kernels one by one, adapters are kept in fp32."""
+products in fp8 or narrower formats. Of software: Python launches its kernels one by one, or compiled code
+does, adapters are kept in fp32."""
 RATES = ("library", "torch", "loss", "bytes")
 KEYS = ("when", "else", "rate", "forward", "backward", "slow", "takes", "kernels", "saves", "source")
 PARTS = {
@@ -55,7 +56,14 @@ PARTS = {
     "clamped": "numbers of gate and up of experts with biases",
     "inputs": "what an adapter reads",
     "dropout": "what its dropout reads",
+    "joined": "numbers of heads that are turned in part, those that are",
+    "rest": "the others of such heads",
+    "widened": "instead of the way, where its numbers are fp32; without it, the way over twice the bytes",
+    "mixed": "instead of the way, where torch.autocast lets it read half precision and fp32",
 }
+OF_FORMAT = ("widened", "mixed")
+WIDENED = ("norm", "norm_weight", "rotary", "gate", "activation", "residual", "input", "output", "input_sum")
+"""Slots whose numbers are fp32 in some layouts, so that those parts of a way are read (`kernels/slots.py`)."""
 NUMBERS = {
     "passing_B": "bytes of a number of it while its gradients are made",
     "exposed": "of the traffic of grouped products, the share beyond that of one product",
