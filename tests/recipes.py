@@ -9,7 +9,6 @@ from lockstep.layout import Recipe
 from lockstep.stacks import DEFAULT, Habits, Stack, find_way, stack
 from lockstep.stacks.ways import usual_ways
 
-HABITS = {*Habits.names(), *usual_ways()}
 PLAIN = replace(stack(DEFAULT), habits=Habits(), ways=usual_ways(), switches={})
 """A software without habits of its own."""
 WRITTEN = {"norm": "written", "norm_weight": "written", "rotary": "written"}
@@ -39,12 +38,5 @@ def head_passes(name: str, samples: int) -> tuple[float, float]:
 
 
 def recipe_by(software: str | Stack = PLAIN, **words: Any) -> Recipe:
-    """The recipe of a software, with other options and habits."""
-    habits = {word: words.pop(word) for word in HABITS & words.keys()}
-    return Recipe.by(stack(words.pop("stack", software)).having(**habits), **words)
-
-
-def with_words(recipe: Recipe, **words: Any) -> Recipe:
-    """The same recipe with other options and habits."""
-    habits = {word: words.pop(word) for word in HABITS & words.keys()}
-    return replace(recipe, stack=recipe.software.having(**habits), **words)
+    """The recipe of a software, with other options, ways and habits."""
+    return Recipe.by(words.pop("stack", software), **words)

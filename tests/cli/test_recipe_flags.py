@@ -13,7 +13,7 @@ from effort import share
 from lockstep.cli.app import build
 from lockstep.layout import Recipe
 from lockstep.planner.estimate import estimate as estimate_layout
-from lockstep.stacks import stack, stacks
+from lockstep.stacks import DEFAULT, Options, stack, stacks
 from lockstep.verbs.words.question import read_question
 from lockstep.verbs.words.recipe import RecipeWords
 
@@ -76,7 +76,7 @@ LAYOUT = {"tp": 2, "pp": 4, "ep": 8, "zero": 1, "recompute": "selective", "seque
 def test_every_field_has_a_flag_or_a_reason() -> None:
     assert set(FLAGS) | {"stack", "way"} | ADAPTERS == set(RecipeWords.__annotations__)
     said = {field for _, field, _ in FLAGS.values()}
-    assert {one.name for one in fields(Recipe)} == said | {"stack", "scaling"} | ADAPTERS | QUESTION
+    assert {*Recipe.by(DEFAULT, seq=1, batch=1).options} == said | {"stack", "scaling"} | ADAPTERS | QUESTION
 
 
 @pytest.mark.parametrize("word", FLAGS)
@@ -84,19 +84,20 @@ def test_a_word_sets_its_field_alone(word: str) -> None:
     value, field, expected = FLAGS[word]
     plain = read_question(*MOE, batch=256).recipe
     changed = read_question(*MOE, batch=256, **{word: value}).recipe  # type: ignore[misc]
-    assert changed == replace(plain, **{field: expected})
+    assert changed == plain.having(**{field: expected})
     assert changed != plain
 
 
 @pytest.mark.parametrize("name", stacks())
 def test_a_stack_sets_its_switches_and_words_beside_it_go_before(name: str) -> None:
     plain = read_question(*MOE, batch=256).recipe
-    unset = {one.name: one.default for one in fields(Recipe) if one.name in stack(plain.stack).switches}
+    defaults = {one.name: one.default for record in (Recipe, Options) for one in fields(record)}
+    unset = {name: defaults[name] for name in stack(plain.stack).switches}
     found = read_question(*MOE, batch=256, stack=name).recipe
-    assert found == replace(plain, stack=name, **(unset | dict(stack(name).switches)))
+    assert found == plain.having(stack=name, **(unset | dict(stack(name).switches)))
     other = not found.fused_elementwise
     said = read_question(*MOE, batch=256, stack=name, fused_elementwise=other).recipe
-    assert said == replace(found, fused_elementwise=other)
+    assert said == found.having(fused_elementwise=other)
 
 
 @pytest.mark.parametrize("name", share(list(stacks()), 6))
@@ -127,7 +128,7 @@ def test_a_flag_is_its_field(word: str) -> None:
     where, batch = DENSE if word == "local_steps" else MOE, BATCH.get(word, 256)
     answer = run("estimate", where[0], "-c", where[1], "--batch", str(batch), *layout, *said, "--json").json()
     found = lockstep.estimate(*where, batch=batch, **laid)  # type: ignore[arg-type]
-    job = replace(found.job, recipe=replace(found.job.recipe, **{field: expected}))
+    job = replace(found.job, recipe=found.job.recipe.having(**{field: expected}))
     want = estimate_layout(job, found.cluster, found.layout)
     assert answer["step_time_s"] == want.step_time_s
     assert answer["memory"]["total_B"] == float(want.memory.total_B)

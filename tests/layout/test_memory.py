@@ -11,7 +11,7 @@ from lockstep.hardware import cluster
 from lockstep.layout import MEMORY_ERROR_FRAC, OPTIMIZERS, Job, Layout, Memory, memory, peak_B, stage_memory
 from lockstep.layout.held import stage_parameters
 from lockstep.workload import Attention, Mlp, Transformer, model, parameters
-from recipes import recipe_by, with_words
+from recipes import recipe_by
 
 CLUSTER = cluster("dgx-h100:8")
 LLAMA = Job(model("llama3-8b"), recipe_by(seq=4096, batch=512), 64)
@@ -156,7 +156,7 @@ def test_every_optimizer_says_where_its_bytes_come_from(name: str) -> None:
     found = OPTIMIZERS[name]
     assert found.source
     assert 0 <= found.matrix_B <= 12
-    assert fullest(replace(LLAMA, recipe=with_words(LLAMA.recipe, optimizer=name)), Layout(dp=64)).optimizer_B >= 0
+    assert fullest(replace(LLAMA, recipe=LLAMA.recipe.having(optimizer=name)), Layout(dp=64)).optimizer_B >= 0
 
 
 def test_offload_moves_states_off_the_device() -> None:
@@ -173,7 +173,7 @@ def test_offload_moves_states_off_the_device() -> None:
 def test_buffers_are_what_passes_through_and_a_twentieth_of_all_in_use(zero: int, stage: int) -> None:
     """What passes, counted by hand: logits in 2 + 4 bytes, or gradients inside a layer (of its stream, and two of the
     feed-forward block); a layer's weight gradients from zero 2 on, two layers' parameters at zero 3."""
-    job = replace(LLAMA, recipe=with_words(LLAMA.recipe, gradient_sync="micro-batch"))
+    job = replace(LLAMA, recipe=LLAMA.recipe.having(gradient_sync="micro-batch"))
     found = stage_memory(job, CLUSTER, Layout(pp=4, dp=16, zero=zero).grid(), stage)
     layer = 4096 * (4096 * 2 + 1024 * 2) + 3 * 4096 * 14336
     head = 4096 * 128256 / 8 if stage == 3 else 0

@@ -13,7 +13,7 @@ from lockstep.planner import Space, search
 from lockstep.planner.alike import TOGETHER, alike
 from lockstep.planner.search import Scored, searches
 from lockstep.workload import model
-from recipes import recipe_by, with_words
+from recipes import recipe_by
 
 NODES = cluster("dgx-a100-40gb:2")
 JITTER = "lognormal:mean=1,cv=0.05"
@@ -84,7 +84,7 @@ def test_jobs_that_differ_otherwise_share_nothing() -> None:
         together = TOGETHER.get()
         assert together is not None
         first = together.find(job, NODES, lambda *_: space, lambda _: None, 5)
-        longer = replace(job, recipe=with_words(job.recipe, seq=512, batch=128))
+        longer = replace(job, recipe=job.recipe.having(seq=512, batch=128))
         second = together.find(longer, NODES, lambda *_: space, lambda _: None, 5)
     assert first is not None
     assert second is not None

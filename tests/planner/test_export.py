@@ -217,7 +217,7 @@ REFUSED = [
 def test_what_a_target_cannot_say_is_refused(
     target: str, changes: dict[str, object], recipe: dict[str, object], word: str
 ) -> None:
-    job = Job(DENSE.model, replace(DENSE.recipe, **recipe), DENSE.devices)
+    job = Job(DENSE.model, DENSE.recipe.having(**recipe), DENSE.devices)
     with pytest.raises(Infeasible, match=word):
         export(found(job, Layout(**changes)), target)
 

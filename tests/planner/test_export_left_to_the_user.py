@@ -106,7 +106,7 @@ def test_options_of_torchtitan_capture_no_graphs(layout: Layout) -> None:
 )
 def test_what_torchtitan_stops_at_is_refused(name: str, layout: Layout, recipe: dict[str, Any], why: str) -> None:
     found = alone(name)
-    job = replace(found.job, recipe=replace(found.job.recipe, **recipe))
+    job = replace(found.job, recipe=found.job.recipe.having(**recipe))
     with pytest.raises(Infeasible, match=why):
         TARGETS["torchtitan"](Placed(job, layout))
 

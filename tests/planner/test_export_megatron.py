@@ -31,7 +31,7 @@ BIASED = {"attention": replace(DENSE.model.attention, qkv_bias=True, out_bias=Tr
 
 def of(changes: dict[str, object], devices: int = 32, **recipe: object) -> Job:
     """The dense model with another shape and recipe."""
-    return Job(replace(DENSE.model, **changes), replace(DENSE.recipe, **recipe), devices)
+    return Job(replace(DENSE.model, **changes), DENSE.recipe.having(**recipe), devices)
 
 
 def text(job: Job, **layout: object) -> str:
@@ -122,7 +122,7 @@ def test_what_megatron_does_not_run_is_refused(
 def test_what_megatron_does_not_run_with_experts_is_refused(
     shape: dict[str, object], recipe: dict[str, object], layout: dict[str, object], word: str
 ) -> None:
-    job = Job(replace(EXPERTS.model, **shape), replace(EXPERTS.recipe, **recipe), EXPERTS.devices)
+    job = Job(replace(EXPERTS.model, **shape), EXPERTS.recipe.having(**recipe), EXPERTS.devices)
     refused(job, word, **layout)
 
 
@@ -150,7 +150,7 @@ RUNS = [
 @pytest.mark.parametrize(("job", "recipe", "layout"), RUNS)
 def test_what_it_does_run_is_not_refused(job: Job, recipe: dict[str, object], layout: dict[str, object]) -> None:
     """The same words where the rule does not hold."""
-    read = flags(replace(job, recipe=replace(job.recipe, **recipe)), **layout)
+    read = flags(replace(job, recipe=job.recipe.having(**recipe)), **layout)
     assert ("use-tp-pp-dp-mapping" in read) == ("order" in layout)
     assert read["expert-model-parallel-size"] == str(layout.get("ep", 1))
 

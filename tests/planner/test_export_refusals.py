@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -138,7 +137,7 @@ def test_a_reason_stands_where_its_condition_holds(
     conditions = {words: one for words, one in conditions.items() if not (dense and words in OF_EXPERTS)}
     for _ in range(600):
         layout = Layout(**{name: draw.choice(values) for name, values in LAYOUTS.items()})
-        recipe = replace(known.recipe, **{name: draw.choice(values) for name, values in RECIPES.items()})
+        recipe = known.recipe.having(**{name: draw.choice(values) for name, values in RECIPES.items()})
         job = Job(known.model, recipe, known.devices)
         said = reasons(target, job, layout)
         for words, condition in conditions.items():

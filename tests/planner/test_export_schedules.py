@@ -48,7 +48,7 @@ def built(name: str, ranks: int, microbatches: int, chunks: int, module: Any = N
 
 def placed(schedule: str, ranks: int, microbatches: int, chunks: int, compiled: bool = False) -> Placed:
     """A pipeline alone, with two layers in every chunk."""
-    recipe = replace(DENSE.recipe, batch=microbatches, fused_elementwise=compiled)
+    recipe = DENSE.recipe.having(batch=microbatches, fused_elementwise=compiled)
     job = Job(replace(DENSE.model, layers=2 * ranks * chunks), recipe, ranks)
     return Placed(job, Layout(pp=ranks, vpp=chunks, schedule=schedule, micro_batch=1, zero=2))
 

@@ -24,7 +24,7 @@ def limits_of(folder: Path, **section: Any) -> Limits:
     file = folder / "ds.json"
     file.write_text(json.dumps({"train_micro_batch_size_per_gpu": 1, "zero_optimization": section}))
     asked, _ = read_asked(f"{MODEL}@{file}", "dgx-h100:1", None, {"seq": 1024})
-    return read_limits(asked.job.recipe.gather_limits)
+    return read_limits(asked.job.recipe.software.options.gather_limits)
 
 
 def test_the_keys_of_stage_3_are_its_limits(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_limits_go_there_and_back(tmp_path: Path) -> None:
         "stage3_max_reuse_distance": 0, "stage3_prefetch_bucket_size": 20_000_000,
     }  # fmt: skip
     assert limits_of(tmp_path, **section) == read_limits(text)
-    usual = replace(placed, job=replace(placed.job, recipe=replace(recipe, gather_limits="")))
+    usual = replace(placed, job=replace(placed.job, recipe=recipe.having(gather_limits="")))
     assert not [name for name in json.loads(deepspeed(usual))["zero_optimization"] if name.startswith("stage3")]
 
 

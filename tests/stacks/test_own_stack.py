@@ -269,6 +269,17 @@ def test_what_is_wrong_in_a_file_is_said_at_its_line(
     assert said in str(caught.value)
 
 
+def test_a_file_that_says_twice_how_the_loss_is_computed_is_refused(tmp_path: Path) -> None:
+    """By the way of its slot and by the switch, alike or not; the second is what the option --cross-entropy sets."""
+    ways_too = GOOD.replace('gate = "mine"', 'gate = "mine"\nloss = "half"')
+    assert read_stack(written(tmp_path, ways_too)).options.cross_entropy == "half"
+    for word in ("half", "eager"):
+        path = written(tmp_path, ways_too.replace('overlap_tp = "none"', f'cross_entropy = "{word}"'))
+        with pytest.raises(BadInput, match="keep one") as caught:
+            read_stack(path)
+        assert caught.value.where == f"{path}:5"
+
+
 def test_a_file_that_is_too_large_or_deep_is_refused(tmp_path: Path) -> None:
     large = written(tmp_path, GOOD + "#" * 2**18)
     with pytest.raises(BadInput, match="larger than"):

@@ -1,6 +1,6 @@
-"""Training programs: switches are fields of the recipe, times those of PyTorch, and both reach the price."""
+"""Training programs: switches are options of a run, times those of PyTorch, and both reach the price."""
 
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 
 import pytest
 
@@ -12,7 +12,7 @@ from lockstep.kernels.casts import casts
 from lockstep.kernels.clock import Clock
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.planner.software import SOFTWARE, usual_stack
-from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, Habits, default_stack, stack, stacks
+from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, OPTIONS, Habits, Options, default_stack, stack, stacks
 from lockstep.stacks.stack import COMPILED
 from lockstep.step import price_step
 from lockstep.workload import model
@@ -34,11 +34,29 @@ def test_the_promised_programs_are_there() -> None:
 
 
 @pytest.mark.parametrize("name", stacks())
-def test_switches_are_fields_of_the_recipe_that_differ_from_its_defaults(name: str) -> None:
-    defaults = {one.name: one.default for one in fields(Recipe)}
+def test_switches_are_options_that_differ_from_their_defaults(name: str) -> None:
+    defaults = {one.name: one.default for record in (Recipe, Options) for one in fields(record)}
     for word, value in stack(name).switches.items():
         assert defaults[word] != value
-        assert getattr(Recipe.by(name, seq=1, batch=1), word) == value
+        assert Recipe.by(name, seq=1, batch=1).options[word] == value
+
+
+@pytest.mark.parametrize("name", stacks())
+def test_what_a_run_asks_of_software_is_no_other_software(name: str) -> None:
+    """It goes before switches; asked for what holds anyway, the recipe is the same."""
+    usual = Recipe.by(name, seq=1, batch=1)
+    assert usual.having(**asdict(usual.software.options)) == usual
+    others = {"fused_elementwise": not usual.fused_elementwise, "cross_entropy": "upcast",
+              "fused_accumulation": not usual.software.options.fused_accumulation,
+              "gather_limits": "max_live_parameters=0"}  # fmt: skip
+    assert others.keys() == {*OPTIONS}
+    for word, value in others.items():
+        asked = Recipe.by(name, seq=1, batch=1, **{word: value})
+        assert asked == usual.having(**{word: value}) != usual
+        assert asked.having(**{word: usual.options[word]}) == usual
+        assert asked.options == usual.options | {word: value, "stack": asked.stack}
+        assert (asked.software.said, asked.software.switches) == (name, stack(name).switches)
+        assert asked.software.having(norm="one").options == asked.software.options
 
 
 OF_TABLES = {"launch_blocking", "base_inputs_kept", "joint_qkv", "sliced_experts", "prepared_base"}
@@ -58,7 +76,7 @@ def test_software_with_another_habit_is_the_same_but_for_it() -> None:
     assert other.having(repeated_heads=True) == plain
     with pytest.raises(UnknownName, match="way to run norm 'splitt'; did you mean split"):
         plain.having(norm="splitt")
-    with pytest.raises(UnknownName, match="habit of a software or slot of a layer 'norms'; did you mean norm"):
+    with pytest.raises(UnknownName, match="option, habit or slot of a layer 'norms'; did you mean norm"):
         plain.having(norms="split")
 
 

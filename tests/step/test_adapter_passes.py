@@ -20,7 +20,7 @@ from lockstep.layout import Layout, way
 from lockstep.layout.kept import piece
 from lockstep.stacks import find_way, ways
 from lockstep.workload import DENSE, Adapters, Attention, Mlp, Transformer, kept_tensors, model, read_training
-from recipes import recipe_by, with_words
+from recipes import recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
@@ -208,7 +208,7 @@ def test_a_prepared_base_moves_what_torch_moves() -> None:
     for other, layout in (
         ({"base": "gptq"}, Layout()), ({"prepared_base": False}, Layout()), ({}, Layout(dp=2, zero=3)),
     ):  # fmt: skip
-        elsewhere = replace(shard, recipe=with_words(recipe, **other), grid=layout.grid())
+        elsewhere = replace(shard, recipe=recipe.having(**other), grid=layout.grid())
         assert float(wide_work(elsewhere, DENSE).forward.stream_s) == 0.0
 
 

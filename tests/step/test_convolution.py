@@ -41,8 +41,8 @@ def test_a_resnet_moves_what_its_norms_activations_and_additions_move(fused: boo
     machine = undisturbed(cluster("big-basin-p100:1", gpus=1))
     curve = replace(machine.device.efficiency, matmul_max_frac=1e12, matmul_bytes_factor=0.0, launch_s=0.0)
     free = replace(machine, device=replace(machine.device, efficiency=curve))
-    quick = replace(stack("megatron-te"), launch_s=0.0)
-    recipe = Recipe(seq=1, batch=8, dtype="fp32", fused_elementwise=fused, stack=quick)
+    quick = replace(stack("megatron-te"), launch_s=0.0).having(fused_elementwise=fused)
+    recipe = Recipe(seq=1, batch=8, dtype="fp32", stack=quick)
     step = price_step(Job(model("resnet50"), recipe, 1), free, Layout(micro_batch=8).grid())
     rate_Bps = free.device.memory_bandwidth_Bps * curve.stream_frac / SOFTWARE.elementwise_factor
     assert float(step.compute_s) == pytest.approx(8 * 4.0 * sum(bottleneck_passes(fused)) / rate_Bps, rel=1e-6)

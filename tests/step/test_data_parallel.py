@@ -96,7 +96,7 @@ def test_software_sends_what_its_code_sends(
     node = cluster("dgx-h100")
     link = replace(node.levels[0].link, bandwidth_Bps=1e6, achieved_frac=1.0, latency_s=0.0, switch=None)
     slow = replace(node, levels=(replace(node.levels[0], link=link), *node.levels[1:]))
-    recipe = replace(LLAMA.recipe, batch=8 * EACH, sharding=software, **words)
+    recipe = LLAMA.recipe.having(batch=8 * EACH, sharding=software, **words)
     found_s = data_parallel_s(Layout(dp=8, zero=zero), slow, Job(LLAMA.model, recipe, 8))
     assert found_s == pytest.approx(sum(times) * 7 / 8 * 2.0 * PARAMETERS / 1e6, rel=1e-3)
 

@@ -16,7 +16,7 @@ from lockstep.layout.kept import piece
 from lockstep.planner import default_space, search
 from lockstep.step import Clock, price_step
 from lockstep.workload import EXPERTS, kept_tensors, layer_weights, model
-from recipes import recipe_by, with_words
+from recipes import recipe_by
 
 CLUSTER = cluster("dgx-h100:4")
 JOBS = tuple(Job(model(name), recipe_by(seq=4096, batch=128), 32) for name in ("deepseek-v2", "mixtral-8x7b"))
@@ -90,7 +90,7 @@ def test_routed_experts_need_no_round_of_the_dense_block() -> None:
         assert job.transformer
         assert job.transformer.experts
         experts = replace(job.transformer.experts, first_dense=0)
-        bare = with_words(job.recipe, overlap_tp="none", gathers_again=False)
+        bare = job.recipe.having(overlap_tp="none", gathers_again=False)
         alike = Job(replace(job.transformer, experts=experts), bare, job.devices)
         found = float(price_step(alike, CLUSTER, layout).tp_comm_s)
         link, hidden = CLUSTER.link_per_device(0), job.transformer.hidden

@@ -42,7 +42,7 @@ def test_a_model_that_fits_the_reuse_distance_is_gathered_once_for_each_micro_ba
 def test_without_limits_every_pass_gathers_all() -> None:
     """As `sharding` any does, and a rank holds no more than its largest module."""
     job, layout = job_of("llama3-8b", gather_limits=NOTHING), Layout(dp=16, zero=3)
-    usual = replace(job, recipe=replace(job.recipe, sharding="any", gather_limits=""))
+    usual = replace(job, recipe=job.recipe.having(sharding="any", gather_limits=""))
     assert traffic_s(job, layout) == pytest.approx(traffic_s(usual, layout), rel=1e-12)
     assert float(np.asarray(sharing_in(job, layout.grid()).held_frac)) == pytest.approx(
         128256 * 4096 / 8.03e9, rel=1e-3

@@ -10,7 +10,7 @@ from lockstep.hardware import Cluster, cluster
 from lockstep.layout import Job, Layout, memory
 from lockstep.step import price_step
 from lockstep.workload import model, parameters
-from recipes import recipe_by, with_words
+from recipes import recipe_by
 
 CLUSTER = cluster("dgx-a100-40gb:1", gpus=1)
 LLAMA = model("llama3.2-1b")
@@ -56,7 +56,7 @@ def test_more_micro_batches_bring_no_more_pages() -> None:
     hardware = sized(12e9)
     added = [
         seconds(hardware, "paged", job) - seconds(hardware, "none", job)
-        for job in (replace(JOB, recipe=with_words(JOB.recipe, batch=batch)) for batch in (8, 64))
+        for job in (replace(JOB, recipe=JOB.recipe.having(batch=batch)) for batch in (8, 64))
     ]
     assert added[0] == pytest.approx(added[1], rel=1e-9)
     assert added[0] > 0
@@ -64,7 +64,7 @@ def test_more_micro_batches_bring_no_more_pages() -> None:
 
 def test_a_master_that_is_the_parameter_is_not_paged() -> None:
     """PyTorch's autocast keeps fp32 parameters alone: moments are all that an optimizer pages."""
-    single = replace(JOB, recipe=with_words(JOB.recipe, working_copy=False))
+    single = replace(JOB, recipe=JOB.recipe.having(working_copy=False))
     found = memory(single, sized(12e9), layout("paged").grid())
     assert float(found.optimizer_B + found.host_B) == pytest.approx(STATES_B * 8 / 12, rel=1e-9)
 
@@ -72,7 +72,7 @@ def test_a_master_that_is_the_parameter_is_not_paged() -> None:
 @pytest.mark.parametrize("offload", ["paged", "optimizer", "parameters"])
 def test_of_adapters_the_host_holds_what_is_trained(offload: str) -> None:
     """PEFT's adapters in fp32: 4 bytes of gradient and 8 of moments each; frozen weights only where parameters go."""
-    recipe = with_words(JOB.recipe, train="lora:r=8,targets=q_proj", batch=8)
+    recipe = JOB.recipe.having(train="lora:r=8,targets=q_proj", batch=8)
     hidden, layers, rank = LLAMA.hidden, LLAMA.layers, 8
     adapters = 2 * hidden * rank * layers
     zero = 3 if offload == "parameters" else 0

@@ -24,7 +24,7 @@ from lockstep.layout import Layout
 from lockstep.stacks import find_way
 from lockstep.validation.case import gpt, read_rows
 from lockstep.workload import DENSE, Attention, Transformer, model
-from recipes import counted, norm_written, recipe_by, with_words
+from recipes import counted, norm_written, recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
@@ -253,7 +253,7 @@ def test_gradients_that_meet_in_a_residual_stream() -> None:
     unit_s = float(shard.elementwise(shard.loose_tokens * shard.model.hidden, 1.0, 1.0).forward.stream_s)
     apart, inside = (
         slot_work(one, "residual", shard.loose_tokens * shard.model.hidden)
-        for one in (shard, replace(shard, recipe=with_words(shard.recipe, residual="inside")))
+        for one in (shard, replace(shard, recipe=shard.recipe.having(residual="inside")))
     )
     assert float(apart.forward.stream_s) / unit_s == pytest.approx(2 * forward)
     assert float(apart.backward.stream_s) / unit_s == pytest.approx(2 * backward)
@@ -372,7 +372,7 @@ def test_norms_of_queries_and_keys_are_priced() -> None:
 def test_layernorm_is_one_kernel_whoever_writes_the_model() -> None:
     shard = _shard(norm="written", norm_weight="written")
     plain = replace(shard, model=replace(shard.model, norm="layernorm"))
-    fused = replace(shard, recipe=with_words(shard.recipe, norm="one", norm_weight="one"))
+    fused = replace(shard, recipe=shard.recipe.having(norm="one", norm_weight="one"))
     assert float(head_work(plain).forward.stream_s) == float(head_work(fused).forward.stream_s)
     assert float(head_work(shard).forward.stream_s) > float(head_work(fused).forward.stream_s)
 

@@ -16,7 +16,7 @@ from lockstep.layout import Job, Layout
 from lockstep.stacks import stack
 from lockstep.step import price_step
 from lockstep.workload import DENSE, Transformer, model
-from recipes import recipe_by, with_words
+from recipes import recipe_by
 
 CLUSTER = cluster("dgx-h100:1")
 CODES = ("fused", "torchtitan", "transformers-5", "transformers-4", "megatron")
@@ -105,13 +105,11 @@ def test_ranks_gather_in_fp8_what_products_read_in_fp8() -> None:
     """With NeMo on H100 half of the bytes of a forward pass are left out, and a quarter of a backward one's."""
     job = Job(model("llama3-70b"), recipe_by("nemo-24", seq=8192, batch=8, dtype="fp8", overlap_tp="none"), 8)
     layout = Layout(tp=8, sequence_parallel=True).grid()
-    wide = replace(
-        job, recipe=with_words(job.recipe, narrow_gathers=False, narrow_reductions=False, gathers_again=False)
-    )
-    narrow = replace(job, recipe=with_words(job.recipe, gathers_again=False))
+    wide = replace(job, recipe=job.recipe.having(narrow_gathers=False, narrow_reductions=False, gathers_again=False))
+    narrow = replace(job, recipe=job.recipe.having(gathers_again=False))
     shares = [float(price_step(one, CLUSTER, layout).tp_comm_s) for one in (wide, narrow)]
     assert 0.55 < shares[1] / shares[0] < 0.7
-    half = replace(wide, recipe=with_words(wide.recipe, dtype="bf16", narrow_gathers=True, narrow_reductions=True))
+    half = replace(wide, recipe=wide.recipe.having(dtype="bf16", narrow_gathers=True, narrow_reductions=True))
     assert float(price_step(half, CLUSTER, layout).tp_comm_s) == pytest.approx(shares[0], rel=1e-9)
 
 
@@ -119,7 +117,7 @@ def test_products_in_pieces_take_longer_only_where_ranks_share_them() -> None:
     for overlap, wanted in (("none", 1.0), ("all", 1.07)):
         for tp in (1, 4):
             one = shard("llama3-70b", "nemo-25", Layout(tp=tp, sequence_parallel=tp > 1), overlap_tp=overlap)
-            bare = replace(one, recipe=with_words(one.recipe, overlap_tp="none"))
+            bare = replace(one, recipe=one.recipe.having(overlap_tp="none"))
             ratio = layer_work(one, DENSE).forward.matmul_s / layer_work(bare, DENSE).forward.matmul_s
             assert float(ratio) == pytest.approx(wanted if tp > 1 else 1.0, rel=1e-6)
 

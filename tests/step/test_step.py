@@ -24,7 +24,7 @@ from lockstep.stacks import find_way, stack
 from lockstep.step import PARTS, Step, compose, price_step, step_time_s
 from lockstep.step.program import step_program
 from lockstep.workload import model, training_flops
-from recipes import recipe_by, with_words
+from recipes import recipe_by
 
 from .undisturbed import undisturbed
 
@@ -59,7 +59,7 @@ def seconds(job: Job, hardware: Cluster, layout: Layout) -> float:
 
 @given(layouts(), st.booleans())
 def test_parts_add_up_to_the_step(layout: Layout, overlap: bool) -> None:
-    job = replace(LLAMA, recipe=with_words(LLAMA.recipe, overlap_dp=overlap))
+    job = replace(LLAMA, recipe=LLAMA.recipe.having(overlap_dp=overlap))
     check(layout, job)
     step = price_step(job, CLUSTER, layout.grid())
     parts = step.breakdown_s()
@@ -154,7 +154,7 @@ def test_faster_links_never_slow_a_step(layout: Layout, index: int) -> None:
 
 def test_gradients_pay_for_reductions_over_the_link_that_says_so() -> None:
     """One message per byte each way and an addition at the same rate: 3/2 of the time without the addition."""
-    job = replace(LLAMA, recipe=with_words(LLAMA.recipe, overlap_dp=False))
+    job = replace(LLAMA, recipe=LLAMA.recipe.having(overlap_dp=False))
     inside, fabric = CLUSTER.levels
     found = []
     for reduce_s_per_B in (0.0, 1 / CLUSTER.bandwidth_per_device_Bps(1)):
@@ -230,7 +230,7 @@ def test_muon_pays_for_its_products() -> None:
     """30 h FLOPs per matrix parameter at most: 5 steps of 2m^2n + 2m^3 + 2m^2n with m = n = h, per element of m x n."""
     layout = Layout(dp=64, zero=1)
     muon, adam = (
-        price_step(replace(LLAMA, recipe=with_words(LLAMA.recipe, optimizer=name)), CLUSTER, layout.grid()).optimizer_s
+        price_step(replace(LLAMA, recipe=LLAMA.recipe.having(optimizer=name)), CLUSTER, layout.grid()).optimizer_s
         for name in ("muon", "adamw")
     )
     matrices = 32 * (4096 * (4096 * 2 + 1024 * 2) + 3 * 4096 * 14336) / 64
@@ -243,7 +243,7 @@ def test_muon_pays_for_its_products() -> None:
 def test_overlapped_tensor_traffic_hides_behind_products(sequence_parallel: bool) -> None:
     """Inside a node the backward reductions are shorter than the weight gradients, so nothing of them is left."""
     layout, large = Layout(tp=4, dp=16, sequence_parallel=sequence_parallel), model("llama3-70b")
-    free = with_words(LLAMA.recipe, overlap_device_frac=0.0)
+    free = LLAMA.recipe.having(overlap_device_frac=0.0)
     none, gradients, everything = (
         price_step(Job(large, replace(free, overlap_tp=how), 64), CLUSTER, layout.grid())
         for how in ("none", "gradients", "all")
@@ -261,9 +261,7 @@ def test_parts_that_are_kept_are_gathered_once_more(sequence_parallel: bool) -> 
     """One of the two collectives of a pass, in one of both passes; without sequence parallelism all is kept anyway."""
     layout, large = Layout(tp=4, dp=16, sequence_parallel=sequence_parallel), model("llama3-70b")
     parts, whole = (
-        price_step(
-            Job(large, with_words(LLAMA.recipe, overlap_tp="none", gathers_again=again), 64), CLUSTER, layout.grid()
-        )
+        price_step(Job(large, LLAMA.recipe.having(overlap_tp="none", gathers_again=again), 64), CLUSTER, layout.grid())
         for again in (True, False)
     )
     ratio = 5 / 4 if sequence_parallel else 1.0
@@ -279,7 +277,7 @@ TABLE = 128256 * 4096 / 4
 def test_accumulating_inside_products_saves_a_pass_unless_gradients_are_sharded(zero: int) -> None:
     layout = Layout(tp=4, dp=16, zero=zero)
     inside, apart = (
-        price_step(replace(LLAMA, recipe=with_words(LLAMA.recipe, fused_accumulation=fused)), APART, layout.grid())
+        price_step(replace(LLAMA, recipe=LLAMA.recipe.having(fused_accumulation=fused)), APART, layout.grid())
         for fused in (True, False)
     )
     device, microbatches = APART.device, 256 / 16
@@ -293,8 +291,8 @@ def test_accumulating_inside_products_saves_a_pass_unless_gradients_are_sharded(
 
 def test_a_gradient_that_is_copied_before_it_is_added_is_written_and_read_once_more() -> None:
     layout = Layout(tp=4, dp=16)
-    apart = replace(LLAMA, recipe=with_words(LLAMA.recipe, fused_accumulation=False))
-    copied = replace(apart, recipe=with_words(apart.recipe, converted_gradients=True))
+    apart = replace(LLAMA, recipe=LLAMA.recipe.having(fused_accumulation=False))
+    copied = replace(apart, recipe=apart.recipe.having(converted_gradients=True))
     held = 32 * (4096 * (4096 * 2 + 1024 * 2) + 3 * 4096 * 14336) / 4
     rate_Bps = APART.device.memory_bandwidth_Bps * APART.device.efficiency.stream_frac
     computing = [float(price_step(job, APART, layout.grid()).compute_s) for job in (apart, copied)]
@@ -305,7 +303,7 @@ def test_a_gradient_that_is_copied_before_it_is_added_is_written_and_read_once_m
 @given(layouts(stages=(2, 4, 8)))
 def test_sends_that_take_turns_hold_a_stage_twice_as_long(layout: Layout) -> None:
     sharded = replace(layout, sequence_parallel=layout.tp > 1)
-    alone = replace(LLAMA, recipe=with_words(LLAMA.recipe, paired_sends=False))
+    alone = replace(LLAMA, recipe=LLAMA.recipe.having(paired_sends=False))
     paired, turns = (price_step(job, CLUSTER, sharded.grid()) for job in (LLAMA, alone))
     assert float(turns.pp_comm_s) == pytest.approx(2.0 * float(paired.pp_comm_s), rel=1e-12)
     assert float(turns.compute_s) == float(paired.compute_s)
@@ -321,8 +319,8 @@ def with_launch_s(launch_s: float) -> Cluster:
 @given(layouts(), st.floats(1e-7, 1e-3))
 def test_a_host_that_waits_for_every_kernel_adds_its_time(layout: Layout, launch_s: float) -> None:
     """Linear in the launch time, equal without it, and at most the sum of both where the host launches ahead."""
-    waits = replace(LLAMA, recipe=with_words(LLAMA.recipe, launch_blocking=True, overlap_dp=False))
-    ahead = replace(LLAMA, recipe=with_words(LLAMA.recipe, overlap_dp=False))
+    waits = replace(LLAMA, recipe=LLAMA.recipe.having(launch_blocking=True, overlap_dp=False))
+    ahead = replace(LLAMA, recipe=LLAMA.recipe.having(overlap_dp=False))
     free, once, twice = (
         price_step(waits, with_launch_s(host_s), layout.grid()) for host_s in (0.0, launch_s, 2.0 * launch_s)
     )
@@ -338,7 +336,7 @@ def test_a_host_waits_for_kernels_where_fsdp_has_a_unit_for_each_adapter() -> No
     zero = {"zero": 0, "sharded": 3}
 
     def layers_s(level: str, **fields: Any) -> float:
-        job = replace(LLAMA, recipe=with_words(LLAMA.recipe, launch_blocking=False, **fields))
+        job = replace(LLAMA, recipe=LLAMA.recipe.having(launch_blocking=False, **fields))
         return float(price_step(job, CLUSTER, Layout(dp=64, zero=zero[level]).grid()).compute_s)
 
     adapted = {"train": "lora:r=16"}
@@ -352,7 +350,7 @@ def test_the_bias_of_alibi_moves_the_scores_twice_more_unless_attention_is_fused
     layout = Layout(tp=4, dp=16, recompute=recompute)
     extra_s = {}
     for flash in (True, False):
-        recipe = with_words(LLAMA.recipe, flash_attention=flash)
+        recipe = LLAMA.recipe.having(flash_attention=flash)
         plain, biased = (
             price_step(Job(replace(model("llama3-8b"), positions=positions), recipe, 64), APART, layout.grid())
             for positions in ("none", "alibi")
@@ -375,7 +373,7 @@ def test_recomputed_modules_cost_their_forward_kernels() -> None:
     job = Job(model("deepseek-v3"), recipe_by(seq=4096, batch=256), 64)
 
     def compute_s(mode: str, *modules: str) -> float:
-        asked = replace(job, recipe=with_words(job.recipe, recompute_modules=modules))
+        asked = replace(job, recipe=job.recipe.having(recompute_modules=modules))
         return float(price_step(asked, APART, Layout(dp=64, ep=64, zero=3, recompute=mode).grid()).compute_s)
 
     bare, each = compute_s("none"), ("core_attn", "layernorm", "mla_up_proj", "moe_act")

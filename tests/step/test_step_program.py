@@ -29,7 +29,7 @@ from lockstep.simulate import simulate
 from lockstep.step import PARTS, compose, hiding, hidings, price_step, step_timeline
 from lockstep.step.reading import breakdown_s, busiest
 from lockstep.workload import RECOMPUTE, model
-from recipes import recipe_by, with_words
+from recipes import recipe_by
 
 CLUSTERS = tuple(cluster(name) for name in ("dgx-h100:4", "dgx-a100-40gb:8"))
 MODELS = tuple(model(name) for name in ("llama3-8b", "mixtral-8x7b", "deepseek-v3", "falcon-7b", "resnet50"))
@@ -99,15 +99,15 @@ def questions(draw: st.DrawFn) -> Question:
     if pp > 1 and draw(st.booleans()):
         layout = replace(layout, **draw(placed(job, layout.pp * layout.vpp)))
     if any(rule.flag == "--sharding" for rule in broken_by(layout, job)):
-        job = replace(job, recipe=with_words(recipe, sharding="any"))
+        job = replace(job, recipe=recipe.having(sharding="any"))
     if any(rule.flag == "--local-steps" for rule in broken_by(layout, job)):
-        job = replace(job, recipe=with_words(job.recipe, local_steps=1))
+        job = replace(job, recipe=job.recipe.having(local_steps=1))
     if any(rule.flag == "--offload-layers" for rule in broken_by(layout, job)):
-        job = replace(job, recipe=with_words(job.recipe, offload_layers=0))
+        job = replace(job, recipe=job.recipe.having(offload_layers=0))
     if any(rule.flag == "--vocab-parallel" for rule in broken_by(layout, job)):
-        job = replace(job, recipe=with_words(job.recipe, vocab_parallel="none"))
+        job = replace(job, recipe=job.recipe.having(vocab_parallel="none"))
     if any(rule.flag == "--train" for rule in broken_by(layout, job)):
-        job = replace(job, recipe=with_words(job.recipe, train="full"))
+        job = replace(job, recipe=job.recipe.having(train="full"))
     even = {"stages": (), "mtp_stage": None}
     kept = ({}, {"etp": 0}, {"ep": 1}, {"offload": "none"}, {"shard": 0}, even, {"schedule": "1f1b", "vpp": 1})
     for change in kept:
@@ -211,7 +211,7 @@ def test_what_hides_is_traffic_without_its_exposed_part(question: Question) -> N
     """Without overlap the same traffic is all exposed."""
     job, hardware, layout = question
     none = {"overlap_dp": False, "overlap_tp": "none", "overlap_ep": "none"}
-    bare = price_step(replace(job, recipe=with_words(job.recipe, **none)), hardware, layout.grid()).breakdown_s()
+    bare = price_step(replace(job, recipe=job.recipe.having(**none)), hardware, layout.grid()).breakdown_s()
     exposed, found = price_step(job, hardware, layout.grid()).breakdown_s(), hiding(*question)
     assert all(one.hidden_s >= 0 and one.slack_s >= 0 for one in found.values())
     for part in ("tp_comm", "ep_comm"):

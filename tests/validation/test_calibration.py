@@ -13,6 +13,7 @@ from lockstep.hardware import Cluster, cluster
 from lockstep.hardware.pace import paced
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.planner import estimate
+from lockstep.stacks import DEFAULT
 from lockstep.step import price_step
 from lockstep.validation import TABLES
 from lockstep.validation.calibration import LEFT_FRAC, Measured, calibrate, changed
@@ -29,7 +30,7 @@ TWO_NODES = Layout(dp=16, zero=3), Layout(tp=8, dp=2, zero=1), Layout(dp=8, pp=2
 def step(layout: Layout, on: Cluster, seq: int = 1024) -> Measured:
     """A step that takes what the cluster `on` takes."""
     devices = layout.dp * layout.tp * layout.pp
-    job = Job(LLAMA, Recipe(seq=seq, batch=2 * devices), devices)
+    job = Job(LLAMA, Recipe.by(DEFAULT, seq=seq, batch=2 * devices, cross_entropy="fused"), devices)
     seconds = float(price_step(job, on.resized(devices), layout.grid()).step_time_s)
     return Measured(f"{layout} x{devices}", job, layout, seconds)
 

@@ -20,7 +20,6 @@ from lockstep.validation.dgxc import left_out
 from lockstep.validation.document import page
 from lockstep.validation.typical_errors import typical_errors
 from lockstep.workload import parameters
-from recipes import with_words
 
 
 def table(name: str) -> TableReport:
@@ -259,7 +258,7 @@ def test_what_deepspeed_does_differently_is_half_of_the_error_on_its_sweep() -> 
     """Copies before gradients are added, sends that take turns, launches that block: without them it is Megatron."""
     errors: dict[bool, list[float]] = {True: [], False: []}
     for case in TABLES["bigscience_a100_sweep"].cases():
-        plain = with_words(case.job.recipe, converted_gradients=False, paired_sends=True, launch_blocking=False)
+        plain = case.job.recipe.having(converted_gradients=False, paired_sends=True, launch_blocking=False)
         for told, recipe in ((True, case.job.recipe), (False, plain)):
             known = replace(case, job=replace(case.job, recipe=recipe))
             errors[told].append(abs(case.predict(known) / case.measured - 1))

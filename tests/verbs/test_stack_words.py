@@ -91,6 +91,25 @@ def test_a_way_is_that_of_the_software_with_it_and_is_said() -> None:
         lockstep.estimate("llama3-8b", MACHINE, way="norm=one,norm=split", **RUN)
 
 
+@pytest.mark.parametrize("said", ['[ways]\nloss = "half"', '[switches]\ncross_entropy = "half"'])
+def test_how_the_loss_is_computed_is_the_option_else_the_way_beside_the_file_else_the_file(
+    said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f'like = "torchtitan"\n{said}\n')
+
+    def peak(**words: Any) -> tuple[float, float]:
+        one = lockstep.estimate("llama3-8b", MACHINE, tp=1, **{"stack": path, **RUN, **words})
+        return one.step_time_s, float(one.memory.total_B)
+
+    alone = {word: peak(stack="torchtitan", cross_entropy=word) for word in ("half", "eager", "upcast")}
+    assert len({*alone.values()}) == len(alone)
+    assert peak() == alone["half"]
+    assert peak(cross_entropy="eager") == alone["eager"]
+    assert peak(way="loss=upcast") == alone["upcast"]
+    assert peak(way="loss=upcast", cross_entropy="eager") == alone["eager"]
+
+
 def test_a_file_is_named_and_what_it_changes_is_said(file: Path) -> None:
     found = lockstep.estimate("llama3-8b", MACHINE, stack=file, **RUN)
     answer = found.to_dict()

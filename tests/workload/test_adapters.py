@@ -16,7 +16,7 @@ from lockstep.step.program import step_program
 from lockstep.workload import Adapters, layer_activation_B, layer_weights, read_training, training_flops
 from lockstep.workload.piece import Piece
 from lockstep.workload.weight import Weight
-from recipes import recipe_by, with_words
+from recipes import recipe_by
 
 ONE = cluster("dgx-a100-80gb", gpus=1)
 LLAMA = workload.model("llama2-7b")
@@ -160,7 +160,7 @@ def test_a_step_computes_no_gradient_of_frozen_weights() -> None:
 )
 def test_the_program_of_a_step_takes_as_long_as_its_price(layout: Layout) -> None:
     asked = replace(job("lora:r=16", base="nf4"), devices=8)
-    asked = replace(asked, recipe=with_words(asked.recipe, batch=32))
+    asked = replace(asked, recipe=asked.recipe.having(batch=32))
     machine = cluster("dgx-a100-80gb", gpus=8)
     priced = float(price_step(asked, machine, layout.grid()).step_time_s)
     assert simulate(step_program(asked, machine, layout)).makespan_s == pytest.approx(priced, rel=1e-9)
@@ -172,7 +172,7 @@ def test_gradients_of_adapters_are_all_that_is_reduced() -> None:
     slow = [
         float(
             price_step(
-                replace(one, recipe=with_words(one.recipe, batch=64, overlap_dp=False)), machine, layout.grid()
+                replace(one, recipe=one.recipe.having(batch=64, overlap_dp=False)), machine, layout.grid()
             ).dp_comm_s
         )
         for one in asked.values()

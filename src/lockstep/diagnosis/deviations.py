@@ -69,7 +69,6 @@ class Deviation:
     improves: bool = False
     layout: Mapping[str, Any] | None = None
     recipe: Mapping[str, Any] | None = None
-    software: Mapping[str, Any] | None = None
     halve: str = ""
     quarter: str = ""
     factor: str = ""
@@ -165,9 +164,7 @@ def _changed(one: Deviation, found: Estimate) -> tuple[Job, Layout]:
     for name, part in ((one.halve, 2), (one.quarter, 4)):
         if name:
             layout = _divided(layout, name, part)
-    recipe = found.job.recipe
-    software = recipe.software.having(**one.software) if one.software else recipe.stack
-    job = replace(found.job, recipe=replace(recipe, **(one.recipe or {}), stack=software))
+    job = replace(found.job, recipe=found.job.recipe.having(**(one.recipe or {})))
     check(layout, job)
     return job, layout
 

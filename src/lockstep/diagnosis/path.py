@@ -9,7 +9,7 @@ add up to the difference of the two predictions; what is left of the stated numb
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lockstep.diagnosis.stated import Stated
@@ -52,10 +52,10 @@ class Point:
     found: Estimate
 
     def with_parts(self, **parts: Any) -> Point:
-        """Another model, recipe, cluster or layout; `dp` follows the devices. Raises BadInput."""
+        """Another model, cluster or layout, other fields of the recipe; `dp` follows the devices. Raises BadInput."""
         job, cluster, layout = self.found.job, self.found.cluster, self.found.layout
         cluster = parts.get("cluster", cluster)
-        recipe = replace(parts.get("recipe", job.recipe), **parts.get("fields", {}))
+        recipe = job.recipe.having(**parts.get("fields", {}))
         layout = replace(layout, **parts.get("layout", {}))
         taken = layout.tp * layout.pp * layout.cp
         if cluster.num_devices % taken:
@@ -99,28 +99,24 @@ def _changes(other: Estimate, own: Estimate) -> list[tuple[str, Json]]:
     if (mine.seq, mine.batch) != (theirs.seq, theirs.batch):
         sizes = {"seq": mine.seq, "batch": mine.batch}
         found.append((f"batch of {mine.batch:,} sequences of {mine.seq:,}", {"fields": sizes}))
-    if mine.software != theirs.software:
-        found.append((f"software {mine.software.name}", {"fields": _software(other, own)}))
+    software = mine.software.having(**picked(theirs.software.options))
+    if software != theirs.software:
+        sets = sorted({*software.switches, *theirs.software.switches})
+        fields = {"stack": software, **{name: mine.options[name] for name in sets}}
+        found.append((f"software {software.name}", {"fields": fields}))
     found += [
         (_said(name, own.layout, names), {"layout": {one: getattr(own.layout, one) for one in names}})
         for name, names in SETTINGS.items()
         if any(getattr(own.layout, one) != getattr(other.layout, one) for one in names)
     ]
     switches = {
-        one.name: getattr(mine, one.name)
-        for one in fields(mine)
-        if one.name not in ("seq", "batch", "notes", "stack") and getattr(mine, one.name) != getattr(theirs, one.name)
+        name: value
+        for name, value in mine.options.items()
+        if name not in ("seq", "batch", "notes", "stack") and value != theirs.options[name]
     }
     if switches:
         found.append((f"recipe: {', '.join(switches)}", {"fields": switches}))
     return found
-
-
-def _software(other: Estimate, own: Estimate) -> Json:
-    """The fields that another software sets."""
-    mine = own.job.recipe
-    names = {*mine.software.switches, *other.job.recipe.software.switches}
-    return {"stack": mine.stack, **{name: getattr(mine, name) for name in sorted(names)}}
 
 
 def _said(name: str, layout: Layout, names: Sequence[str]) -> str:

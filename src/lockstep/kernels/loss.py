@@ -1,4 +1,4 @@
-"""Kernel work of the cross entropy: passes over the logits, by how the software computes it (`Recipe.cross_entropy`).
+"""Kernel work of the cross entropy: passes over the logits, by how the software computes it (`Recipe.loss_kind`).
 
 A pass reads or writes every logit of a rank's part once, in units of half-precision elements, so that one over fp32
 counts two: `loss` of `stacks/ways.toml`. They are kernels of PyTorch or of a compiler, whatever software the layers

@@ -54,7 +54,7 @@ def table_work(shard: Shard, ways: Number, looked_up: bool) -> Passes:
     filled with zeros before tokens add to it (aten/src/ATen/native/cuda/Embedding.cu, embedding_dense_backward_cuda).
     """
     recipe, clock = shard.recipe, shard.clock
-    if recipe.fused_accumulation or recipe.adapters is not None:
+    if recipe.software.options.fused_accumulation or recipe.adapters is not None:
         return Passes(Work(), Work())
     filled_B = clock.element_B if looked_up else 0.0
     each_B = (filled_B + _sum_B(shard)) * shard.model.vocab * shard.model.hidden
@@ -106,7 +106,7 @@ def _accumulation(shard: Shard, kind: LayerKind, parameters: Number) -> Work:
     scattered = sharing_of(recipe, shard.grid).scatters
     if recipe.sharding == "fsdp2":
         size_B = size_B / np.where(scattered, shard.grid.shard_ranks, 1)
-    if not recipe.fused_accumulation:
+    if not recipe.software.options.fused_accumulation:
         return clock.stream(size_B, np.where(scattered, 1, len(own)))
     left = sum(not one.is_matrix for one in own)
     inside = clock.stream(INSIDE_FRAC * (2.0 * recipe.gradient_B - clock.element_B) * parameters, left)

@@ -48,7 +48,7 @@ def sharing_in(job: Job, grid: LayoutGrid) -> Sharing:
         return found
     cut = np.broadcast_arrays(grid.tp, grid.ep, grid.expert_tp, grid.recompute == FULL, grid.zero == 3)
     rows, where = np.unique(np.stack([one.ravel() for one in cut]), axis=1, return_inverse=True)
-    again, limits = recipe.recompute_layers or job.layers, read_limits(recipe.gather_limits)
+    again, limits = recipe.recompute_layers or job.layers, read_limits(recipe.software.options.gather_limits)
     shares = [
         _gathered(job.model, (tp, ep, etp), again * redone, limits) if third else NOT_ASKED
         for tp, ep, etp, redone, third in rows.T.tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,10 @@ from lockstep.parallel.data.coordinator import read_limits
 from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
 from lockstep.parallel.expert.load import routing_skew
 from lockstep.parallel.pipeline.vocabulary import BARRIERS
-from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, Habits, Stack, stack
+from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, OPTIONS, Habits, Stack, stack, stacks
 from lockstep.types.arrays import Number
 from lockstep.types.brief import Brief
-from lockstep.types.plain import Json, picked
+from lockstep.types.plain import Json, plain
 from lockstep.workload import MODULES, Adapters, Objective, Training, read_training
 
 TP_OVERLAPS = ("none", "gradients", "all", "async")
@@ -42,7 +42,7 @@ class Recipe(Brief):
     dtype: str = "bf16"
     """Number format of the matrix products, a key of Device.peak_flops."""
     stack: str | Stack = DEFAULT
-    """Training software, whose attention kernel and time on the host are priced, by name or of one's own."""
+    """Training software, by name, one's own or with other `Options`: its attention kernel and time on the host."""
     attention_kernel: str | None = None
     """Fused attention kernel; None means the first that the software prefers and the device has been measured with."""
     mfu_convention: str = "full"
@@ -64,10 +64,6 @@ class Recipe(Brief):
     """Attention in one kernel that keeps no sequence x sequence matrix; False keeps scores and dropout mask."""
     dropout: bool = False
     """Dropout on attention and residuals: masks cost memory and traffic (2019 to 2022 models)."""
-    fused_elementwise: bool = True
-    """Neighbouring elementwise operations run as one kernel (Megatron's fused kernels, torch.compile)."""
-    cross_entropy: str | None = None
-    """How the cross entropy treats logits, a word of LOSS_B; None: as elementwise kernels are, else eager."""
     update_in_backward: bool = False
     """Every layer is updated as soon as its gradients are there, which are then freed (LOMO, arXiv 2306.09782): one
     micro-batch per step, and no clipping by the norm of all gradients."""
@@ -81,13 +77,8 @@ class Recipe(Brief):
     """When sharded gradients are reduced: after every micro-batch, or once per step; None means as that software."""
     reshard: bool = True
     """At zero 3, parameters are given up between a forward and a backward pass and gathered again."""
-    gather_limits: str = ""
-    """DeepSpeed's limits at zero 3 that differ from its defaults, in elements (`parallel/data/coordinator.py`)."""
     local_steps: int = 1
     """Steps that groups of ranks train apart before they agree (DiLoCo): shard groups, or single ranks at zero 0."""
-    fused_accumulation: bool = True
-    """Weight gradients are added to the accumulated ones inside the product that gives them (NVIDIA/apex pull request
-    1297), not by a pass of its own. Sharded gradients are never fused."""
     overlap_tp: str = "gradients"
     """Tensor-parallel traffic overlapped with products: none; gradients, where the reduction of an input's gradient
     overlaps the product for the weight's (Megatron-LM since late 2021; arXiv 2205.05198 section 4.2.2); all, where
@@ -142,9 +133,14 @@ class Recipe(Brief):
     """What was chosen on the user's behalf, in words; part of the assumptions."""
 
     @classmethod
-    def by(cls, name: str | Stack, **fields: Any) -> Recipe:
-        """The recipe of the stack called `name`: its switches, and `fields`, which go before. Raises UnknownName."""
-        return cls(**{**stack(name).switches, "stack": name, **fields})
+    def by(cls, name: str | Stack, **options: Any) -> Recipe:
+        """The recipe of the stack called `name`: its switches, and `options` as in `having`, which go before."""
+        switches = {word: value for word, value in stack(name).switches.items() if word not in OPTIONS}
+        return cls(**_fields({**switches, "stack": name, **options}))
+
+    def having(self, **options: Any) -> Recipe:
+        """This recipe with other fields, or software that has them otherwise (`Stack.having`). Raises BadInput."""
+        return replace(self, **_fields({"stack": self.stack, **options}))
 
     def __post_init__(self) -> None:
         for name in ("seq", "batch", "local_steps"):
@@ -171,7 +167,7 @@ class Recipe(Brief):
             ("attention kernel", self.attention_kernel, ATTENTION_KERNELS, "--attention-kernel"),
             ("MFU convention", self.mfu_convention, MFU_CONVENTIONS, "--mfu-convention"),
             ("format of frozen matrices", self.base, tuple(BASE_B), "--base"),
-            ("cross entropy", self.cross_entropy, tuple(LOSS_B), "--cross-entropy"),
+            ("cross entropy", self.software.options.cross_entropy, tuple(LOSS_B), "--cross-entropy"),
             ("optimizer", self.optimizer, tuple(OPTIMIZERS), "--optimizer"),
             ("scaling of fp8", self.scaling, SCALINGS, "--fp8-scaling"),
             ("what CUDA graphs hold", self.cuda_graphs, CUDA_GRAPHS, "--cuda-graphs"),
@@ -179,13 +175,12 @@ class Recipe(Brief):
             if said is not None and said not in words:
                 raise UnknownName(what, str(said), words, flag)
         routing_skew(self.routing)
-        read_limits(self.gather_limits)
+        read_limits(self.software.options.gather_limits)
         if self.overlap_device_frac is not None and not 0 <= self.overlap_device_frac < 1:
             raise BadInput(f"overlap_device_frac must be at least 0 and below 1, got {self.overlap_device_frac}")
         for module in self.recompute_modules:
             if module not in MODULES:
                 raise UnknownName("module to recompute", module, MODULES, "--recompute-modules")
-        stack(self.stack)  # Raises UnknownName.
         adapters, objective = self.adapters, self.objective
         if self.base is not None and adapters is None:
             raise BadInput(f"--base {self.base} is for frozen matrices; give --train lora:r=16 too", "--base")
@@ -207,6 +202,16 @@ class Recipe(Brief):
     def habits(self) -> Habits:
         """What the training software does, whatever is asked for."""
         return self.software.habits
+
+    @property
+    def fused_elementwise(self) -> bool:
+        """Whether neighbouring elementwise operations run as one kernel."""
+        return self.software.options.fused_elementwise
+
+    @property
+    def options(self) -> Json:
+        """All options of the run by name, those of its software among them."""
+        return {one.name: getattr(part, one.name) for part in (self, self.software.options) for one in fields(part)}
 
     @property
     def attended_tokens(self) -> int:
@@ -274,7 +279,7 @@ class Recipe(Brief):
     @property
     def loss_kind(self) -> str:
         """How the loss treats the logits: a word of LOSS_B."""
-        return self.cross_entropy or usual_loss(self.fused_elementwise, self.software.kernels)
+        return self.software.options.cross_entropy or usual_loss(self.fused_elementwise, self.software.kernels)
 
     @property
     def input_B(self) -> float | None:
@@ -351,4 +356,11 @@ class Recipe(Brief):
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {**picked(self), "stack": self.software.name}
+        return {**plain(self.options), "stack": self.software.name}
+
+
+def _fields(options: Json) -> Json:
+    """Fields of a recipe with these options; software that is as in the catalog stands there by its name."""
+    own = {one.name: options.pop(one.name) for one in fields(Recipe) if one.name in options}
+    software = stack(own["stack"]).having(**options)
+    return own | {"stack": software.name if software == stacks().get(software.name) else software}

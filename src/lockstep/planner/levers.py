@@ -125,7 +125,7 @@ def _changes(model: Model, asked: Question) -> Iterator[tuple[str, Question]]:
     if not isinstance(model, Transformer):
         return
     if recipe.loss_kind != "chunked" and model.has_head:
-        yield "--cross-entropy chunked", replace(asked, recipe=replace(recipe, cross_entropy="chunked"))
+        yield "--cross-entropy chunked", replace(asked, recipe=recipe.having(cross_entropy="chunked"))
     if not recipe.update_in_backward and recipe.adapters is None and recipe.local_steps == 1:
         yield "--update-in-backward", replace(asked, recipe=replace(recipe, update_in_backward=True))
     if not recipe.offload_layers:

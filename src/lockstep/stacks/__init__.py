@@ -3,10 +3,10 @@
 from lockstep.stacks.differences import Difference, differences
 from lockstep.stacks.habits import Habits
 from lockstep.stacks.own import own_stack
-from lockstep.stacks.stack import ATTENTION_KERNELS, DEFAULT, Stack, default_stack, stack, stacks
+from lockstep.stacks.stack import ATTENTION_KERNELS, DEFAULT, OPTIONS, Options, Stack, default_stack, stack, stacks
 from lockstep.stacks.ways import Way, find_way, usual_ways, ways
 
 __all__ = [
-    "ATTENTION_KERNELS", "DEFAULT", "Difference", "Habits", "Stack", "Way", "default_stack", "differences", "find_way",
-    "own_stack", "stack", "stacks", "usual_ways", "ways",
+    "ATTENTION_KERNELS", "DEFAULT", "OPTIONS", "Difference", "Habits", "Options", "Stack", "Way", "default_stack",
+    "differences", "find_way", "own_stack", "stack", "stacks", "usual_ways", "ways",
 ]  # fmt: skip

@@ -5,7 +5,7 @@
     [ways]                               how it runs a slot of a layer: a way of the catalog, or one below
     gate = "mine"
     [habits]                             fields of `Habits`
-    [switches]                           options of a run that it sets, fields of `layout.Recipe`
+    [switches]                           options of a run that it sets, fields of `layout.Recipe` or of `Options`
     [gate.mine]                          a way of its own, a row of `ways.toml`
     forward = ["one kernel of ours 3"]
 
@@ -20,7 +20,7 @@ from typing import Any
 
 from lockstep.errors import BadInput, UnknownName, located, shown
 from lockstep.stacks.habits import Habits
-from lockstep.stacks.stack import ATTENTION_KERNELS, OWN, Stack, stacks
+from lockstep.stacks.stack import ATTENTION_KERNELS, LOSS, OWN, Stack, stacks
 from lockstep.stacks.ways import FROM_LAYOUT, KEYS, NUMBERS, OF_FORMAT, PARTS, WIDENED, Way, read_ways, ways
 from lockstep.types.plain import Json
 
@@ -54,6 +54,8 @@ def own_stack(entry: Mapping[str, Any]) -> Stack:
     rows = {key: given.pop(key) for key in slots if key in given}
     tables = {key: given.pop(key, {}) for key in TABLES}
     found = replace(base, **{name: _field(name, value) for name, value in given.items()}, rows=_rows(rows))
+    if LOSS in tables["ways"] and "cross_entropy" in tables["switches"]:
+        raise BadInput("loss in [ways] and cross_entropy in [switches] set the same; keep one of them", f"ways.{LOSS}")
     for slot, name in tables["ways"].items():
         if slot not in base.slots:
             raise UnknownName("slot of a layer", slot, base.slots, f"ways.{slot}")

@@ -1,9 +1,8 @@
 """`Stack`: a training software and its release: which attention kernel it runs, its time on the host, its switches.
 
 A device is what its kernels can do (`hardware/device.py`); a stack is what software does with it. Its switches are
-options of a run, fields of `layout.Recipe`, as the software sets them; its ways (`ways.py`) and habits (`habits.py`)
-are what no option changes: facts, each with its source. Its times on the host are PyTorch's, one value of each for all
-software:
+options of a run as the software sets them; its ways (`ways.py`) and habits (`habits.py`) are what no option changes:
+facts, each with its source. Its times on the host are PyTorch's, one value of each for all software:
 
     launch_s          per kernel launch, the framework included
     recompute_host_s  per recomputed layer beside its launches: leaving and re-entering autograd, random states
@@ -23,7 +22,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -51,7 +50,25 @@ OWN = "name software release vendors attention elementwise_factor kernels launch
 """Fields that the file of a user's own stack may have, beside tables."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Options of a run that say how its software runs it; all others are fields of `layout.Recipe`."""
+
+    fused_elementwise: bool = True
+    """Neighbouring elementwise operations run as one kernel (Megatron's fused kernels, torch.compile)."""
+    cross_entropy: str | None = None
+    """How the cross entropy treats logits, a way of the slot `loss`; None: as elementwise kernels are, else eager."""
+    gather_limits: str = ""
+    """DeepSpeed's limits at zero 3 that differ from its defaults, in elements (`parallel/data/coordinator.py`)."""
+    fused_accumulation: bool = True
+    """Weight gradients are added to the accumulated ones inside the product that gives them (NVIDIA/apex pull request
+    1297), not by a pass of its own. Sharded gradients are never fused."""
+
+
+OPTIONS = tuple(one.name for one in fields(Options))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Stack:
     """A training software at a release."""
 
@@ -71,7 +88,7 @@ class Stack:
     kernels: str
     """Whose norms and elementwise kernels it runs for the most part: apex, transformer-engine, torch, inductor, xla."""
     switches: Mapping[str, bool | str | float] = field(hash=False)
-    """Options that it sets, fields of `Recipe`, and their values."""
+    """Options that it sets, fields of `Recipe` or `Options`, and their values."""
     ways: Mapping[str, Way] = field(hash=False)
     """How it runs each slot of a layer, by the slot's name (`ways.py`)."""
     habits: Habits
@@ -85,6 +102,17 @@ class Stack:
     """What a launch and a step are: measured of PyTorch, assumed, or the user's. A recomputed layer is assumed."""
     rows: Mapping[str, Json] = field(default_factory=dict, hash=False)
     """Ways of its own by slot and name, as tables of `ways.toml`."""
+    asked: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Fields of `Options` that a run sets, which go before the switches."""
+    options: Options = field(init=False)
+    """What holds in a run: what is asked, else what the switches say."""
+
+    def __post_init__(self) -> None:
+        said = {**self.switches, **self.asked}
+        object.__setattr__(self, "options", Options(**{name: said[name] for name in OPTIONS if name in said}))
+
+    def __repr__(self) -> str:
+        return f"Stack({self.said!r}, asked={self.asked!r})"
 
     @property
     def compiled(self) -> bool:
@@ -97,12 +125,13 @@ class Stack:
         return read_ways(self.rows, catalog_ways()) if self.rows else catalog_ways()
 
     def having(self, **changes: Any) -> Stack:
-        """This software with other ways to run a slot, by the slot's name, or other habits.
+        """This software with other ways to run a slot, by the slot's name, other habits, or other `Options` in a run.
 
-        The way of the loss is a switch, as --cross-entropy sets it. Raises UnknownName for a name that is neither, or a
-        value that it does not have.
+        The way of the loss is a switch, before which the option cross_entropy goes. Raises UnknownName for a name that
+        is none of them, or a value that it does not have.
         """
         known, switches = dict(self.known_ways), self.switches
+        asked = {**self.asked, **{name: changes.pop(name) for name in OPTIONS if name in changes}}
         if LOSS in changes:
             switches = {**switches, "cross_entropy": chosen(LOSS, changes.pop(LOSS), known).name}
         for slot, names in FROM_LAYOUT.items():
@@ -111,9 +140,9 @@ class Stack:
         habits = {name: value for name, value in changes.items() if name not in ways}
         for name in habits:
             if name not in Habits.names():
-                raise UnknownName("habit of a software or slot of a layer", name, (*Habits.names(), *self.ways))
+                raise UnknownName("option, habit or slot of a layer", name, (*OPTIONS, *Habits.names(), *self.slots))
         ways = {**self.ways, **ways}
-        return replace(self, ways=ways, habits=replace(self.habits, **habits), switches=switches)
+        return replace(self, ways=ways, habits=replace(self.habits, **habits), switches=switches, asked=asked)
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -151,7 +180,8 @@ class Stack:
 
     def to_dict(self) -> Json:
         """Plain JSON form: `switches` are what it decides, options and habits."""
-        return {**picked(self, without="like ways habits rows"), "switches": {**self.unusual, **self.switches}}
+        told = picked(self, without="like ways habits rows asked options")
+        return {**told, "switches": {**self.unusual, **self.switches}}
 
 
 def _differing(values: Json, usual: Json) -> Json:

@@ -151,7 +151,7 @@ def ways() -> Ways:
 
 @cache
 def usual_ways() -> dict[str, Way]:
-    """By slot, the way of software that says no other; how a loss is computed is an option (`Recipe.cross_entropy`)."""
+    """By slot, the way of software that says no other; that of the loss is an option (`Options.cross_entropy`)."""
     return {slot: next(iter(named.values())) for slot, named in ways().items() if slot != "loss"}
 
 

@@ -55,13 +55,10 @@ def stages_of(layers: int, stages: int) -> tuple[int, ...]:
 def _case(row: dict[str, str]) -> Case:
     devices, seq, bf16 = int(row["n_gpus"]), int(row["seq_len"]), row["dtype"] == "bf16"
     model = gpt(f"h{row['hidden']}", int(row["layers"]), int(row["hidden"]), int(row["heads"]), seq, int(row["vocab"]))
-    plain = bigscience_recipe(int(row["gbs_seqs"]), seq)
-    recipe = replace(
-        plain,
-        dtype=row["dtype"],
-        gradient_B=4.0 if bf16 else 2.0,
-        stack=plain.software.having(converted_gradients=bf16, paired_sends=False, launch_blocking=True),
-    )
+    recipe = bigscience_recipe(int(row["gbs_seqs"]), seq).having(
+        dtype=row["dtype"], gradient_B=4.0 if bf16 else 2.0, converted_gradients=bf16, paired_sends=False,
+        launch_blocking=True,
+    )  # fmt: skip
     layout = Layout(
         dp=int(row["dp"]),
         tp=int(row["tp"]),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import resources
 
 from lockstep.hardware import Cluster
@@ -115,4 +115,4 @@ def megatron_recipe(batch: int, seq: int = SEQ, software: str = "megatron-2021")
 
 def bigscience_recipe(batch: int, seq: int) -> Recipe:
     """Megatron-DeepSpeed as BigScience had it: its loss is computed on a copy of the fp32 logits."""
-    return replace(megatron_recipe(batch, seq, "megatron-deepspeed"), cross_entropy="copied")
+    return megatron_recipe(batch, seq, "megatron-deepspeed").having(cross_entropy="copied")

@@ -33,7 +33,6 @@ from dataclasses import replace
 
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.stacks import stack
 from lockstep.types.plain import Json
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.workload import Attention, Experts, Mlp, Transformer, model
@@ -162,8 +161,8 @@ def _case(row: dict[str, str]) -> Case:
         switches["sample_tokens"] = SAMPLE_TOKENS
     if row["mode"] == "lora":
         switches |= {"train": "lora:r=8,targets=qkv", "cross_entropy": "in-place", "overlap_tp": "none"}
-    software = stack("nemo-24").having(sliced_experts=early and bool(row["ep"]))
-    return _asked(row, layout, Recipe.by(software, **_trained(row), overlap_pp=layout.vpp > 1, **switches))
+    switches["sliced_experts"] = early and bool(row["ep"])
+    return _asked(row, layout, Recipe.by("nemo-24", **_trained(row), overlap_pp=layout.vpp > 1, **switches))
 
 
 def _trained(row: dict[str, str]) -> Json:

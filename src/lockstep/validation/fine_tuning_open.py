@@ -22,7 +22,6 @@ from dataclasses import replace
 
 from lockstep.hardware import Cluster, cluster, link
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.stacks import stack
 from lockstep.types.plain import Json
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.validation.fms_acceleration import FUSED
@@ -142,7 +141,8 @@ def _deepspeed(row: dict[str, str]) -> tuple[Recipe, Layout]:
     devices = int(row["n_gpus"])
     liger = "benchmark" not in row["variant"]
     recipe = Recipe.by(
-        stack("deepspeed").having(**(FUSED if liger else {})),
+        "deepspeed",
+        **(FUSED if liger else {}),
         seq=int(row["max_length"]),
         batch=devices * int(row["micro_batch"]) * int(row["grad_accum"] or 1),
         fused_elementwise=liger,

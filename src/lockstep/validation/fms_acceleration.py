@@ -26,7 +26,6 @@ from collections.abc import Callable
 
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.stacks import stack
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.validation.vocabulary import allocated_B
 from lockstep.workload import Attention, ConvNet, Mlp, Transformer, model
@@ -114,7 +113,8 @@ def loss_of(row: dict[str, str]) -> str:
 def _recipe(row: dict[str, str], seq: int) -> Recipe:
     wide = bool(row["amp"]) and int(row["n_gpus"]) > 1
     return Recipe.by(
-        stack("hf-trainer").having(**(FUSED if "foak" in row["framework_config"] else {})),
+        "hf-trainer",
+        **(FUSED if "foak" in row["framework_config"] else {}),
         seq=seq,
         batch=_sequences(row),
         optimizer="adamw" if wide else "adamw-bf16",

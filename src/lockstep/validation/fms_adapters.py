@@ -20,7 +20,6 @@ from collections.abc import Callable
 
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.stacks import stack
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.validation.fms_acceleration import FUSED, loss_of, transformer
 from lockstep.validation.vocabulary import allocated_B
@@ -67,12 +66,12 @@ def _recipe(row: dict[str, str]) -> Recipe:
     kernels = row["framework_config"]
     narrow = "santacoder" in row["model"]
     fused, targets = "foak" in kernels and not narrow, "qkv" if narrow else "attention"
-    software = stack("hf-trainer").having(
-        autocast=bool(row["amp"]), prepared_base="baseline" in kernels, **(FUSED if fused else {}),
-        **({"adapters": "fused"} if fused and "accelerated" in kernels else {}),
-    )  # fmt: skip
     return Recipe.by(
-        software,
+        "hf-trainer",
+        autocast=bool(row["amp"]),
+        prepared_base="baseline" in kernels,
+        **(FUSED if fused else {}),
+        **({"adapters": "fused"} if fused and "accelerated" in kernels else {}),
         seq=2048 if narrow else 4096,
         batch=_sequences(row),
         dtype="fp16" if row["torch_dtype"] == "float16" else "bf16",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.stacks import stack
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.workload import Attention, Mlp, Transformer
 
@@ -44,7 +43,8 @@ Transformer Engine, of "amp_fp8", re-enter (train.py warns of it)."""
 def _case(row: dict[str, str]) -> Case:
     devices = int(row["n_gpus"])
     recipe = Recipe.by(
-        stack("fsdp-eager").having(recompute_stops=row["precision"] == AFTER_PYTORCH_2_1),
+        "fsdp-eager",
+        recompute_stops=row["precision"] == AFTER_PYTORCH_2_1,
         seq=int(row["seq_len"]),
         batch=int(row["global_batch_seqs"]),
         dtype="fp8" if row["precision"] == "amp_fp8" else "bf16",

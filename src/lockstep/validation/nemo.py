@@ -36,7 +36,6 @@ from functools import cache
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.stacks import Stack, stack
 from lockstep.types.plain import Json
 from lockstep.validation.case import Case, Table, gpt, read_rows, step_time_s
 from lockstep.validation.dgxc import SAMPLE_TOKENS
@@ -242,20 +241,12 @@ def _offloaded(row: dict[str, str], name: str) -> int:
     return (20 if DTYPES[row["precision"]] == "bf16" else 40) if sharded else 0
 
 
-def _software(row: dict[str, str], name: str) -> Stack:
-    found = stack("nemo-24" if _launched(row) else "nemo-25")
-    if name not in EXPERT_MODELS.values():
-        return found
-    return found.having(
-        experts="grouped" if _whole_steps(row) else "looped", expert_padding="copied" if _padded(row, name) else "none"
-    )
-
-
 def _recipe(row: dict[str, str], name: str, layout: Layout) -> Recipe:
     experts: Json = {}
     if name in EXPERT_MODELS.values():
         experts = {"exchange": _exchange(row, name), "routing": "forced", "overlap_ep": _overlap(row, name),
-                   "cuda_graphs": _graphs(row, name)}  # fmt: skip
+                   "cuda_graphs": _graphs(row, name), "experts": "grouped" if _whole_steps(row) else "looped",
+                   "expert_padding": "copied" if _padded(row, name) else "none"}  # fmt: skip
     if again := _recomputed(row, name):
         experts["recompute_modules"] = again
     if "pre" not in row["task"].lower():
@@ -267,7 +258,7 @@ def _recipe(row: dict[str, str], name: str, layout: Layout) -> Recipe:
         if not name.startswith(("gpt3", "nemotron-340b")):
             experts["gradient_B"] = 4.0
     return Recipe.by(
-        _software(row, name),
+        "nemo-24" if _launched(row) else "nemo-25",
         seq=int(row["seq_len"]),
         batch=int(row["gbs_seqs"]),
         dtype=DTYPES[row["precision"]],

@@ -41,7 +41,6 @@ from dataclasses import replace
 
 from lockstep.hardware import Cluster, cluster
 from lockstep.layout import FRAMEWORK_B, Job, Layout, Recipe, memory
-from lockstep.stacks import stack
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.workload import Transformer, model
 
@@ -78,7 +77,8 @@ def left_out() -> Counter[str]:
 def fsdp2(seq: int, batch: int, dtype: str, compiled: bool, scaling: str = "current") -> Recipe:
     """How torchtitan trains with FSDP2 and neither tensor, pipeline nor context parallelism."""
     return Recipe.by(
-        stack("torchtitan").having(**({} if compiled else EAGER)),
+        "torchtitan",
+        **({} if compiled else EAGER),
         seq=seq,
         batch=batch,
         dtype=dtype,
@@ -158,8 +158,8 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
     found = model(MODELS[row["model"]])
     layout = _layout(row, found.layers if isinstance(found, Transformer) else 0)
     dtype = "fp8" if row["float8"] == "1" else "bf16"
-    recipe = replace(
-        fsdp2(int(row["seq_len"]), int(row["gbs_seqs"]), dtype, compiled, scaling_of(row["precision_note"])),
+    scaling = scaling_of(row["precision_note"])
+    recipe = fsdp2(int(row["seq_len"]), int(row["gbs_seqs"]), dtype, compiled, scaling).having(
         cross_entropy="eager" if "202412" in row["source"] else None,
         reshard=layout.pp == 1,
         overlap_tp="async" if row["async_tp"] == "1" else "none",

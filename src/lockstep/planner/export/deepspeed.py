@@ -90,7 +90,7 @@ def _zero(found: Placed) -> Json:
     if layout.offload == "parameters":
         section["offload_param"] = host
     if layout.zero == 3:
-        limits = read_limits(found.job.recipe.gather_limits)
+        limits = read_limits(found.job.recipe.software.options.gather_limits)
         section |= {f"stage3_{name}": elements for name, elements in limits.changed.items()}
     return section
 

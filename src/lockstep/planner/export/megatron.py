@@ -236,7 +236,7 @@ def _recipe(found: Placed, model: Transformer) -> Flags:
         flags["moe-router-force-load-balancing"] = True
     if layout.ep > 1 and exchanges_once(recipe, model):
         flags |= {"moe-token-dispatcher-type": "flex", "moe-enable-deepep": True}
-    if not recipe.fused_accumulation:
+    if not recipe.software.options.fused_accumulation:
         flags["no-gradient-accumulation-fusion"] = True
     return flags
 

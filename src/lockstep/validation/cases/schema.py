@@ -27,6 +27,7 @@ one measured says how fast the kernels are, so that this one tests the rest. Tho
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -39,7 +40,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.layout import Layout, Recipe
 from lockstep.layout.layout import MOST
 from lockstep.settings import LARGEST, SMALLEST
-from lockstep.stacks import DEFAULT, Habits, stack, usual_ways
+from lockstep.stacks import DEFAULT, Habits, Options, usual_ways
 from lockstep.types.plain import Json
 from lockstep.units import parse_count
 from lockstep.validation.cases.study import DURATIONS, QUANTITIES, Published, Ramp, Stretch, Study
@@ -56,14 +57,14 @@ SUFFIXES = (".yaml", ".yml")
 STRICT = ConfigDict(extra="forbid", strict=True)
 
 
-def _words_of(record: type[Any], *leave: str) -> Any:
-    """A mapping of fields of a dataclass, none of which is required; those of OFTEN_UNKNOWN may be `unknown`."""
+def _words_of(*records: type[Any], leave: Sequence[str] = ()) -> Any:
+    """A mapping of fields of dataclasses, none of which is required; those of OFTEN_UNKNOWN may be `unknown`."""
     fields: Json = {}
-    for name, hint in get_type_hints(record).items():
+    for name, hint in [hint for record in records for hint in get_type_hints(record).items()]:
         if name not in leave:
             said = list[get_args(hint)[0]] if get_origin(hint) is tuple else hint  # type: ignore[misc]
             fields[name] = (said | Literal["unknown"] if name in OFTEN_UNKNOWN else said, None)
-    return create_model(record.__name__, __config__=STRICT, **fields)
+    return create_model(records[0].__name__, __config__=STRICT, **fields)
 
 
 if TYPE_CHECKING:
@@ -72,8 +73,8 @@ if TYPE_CHECKING:
     HabitWords: TypeAlias = BaseModel
     WayWords: TypeAlias = BaseModel
 else:
-    RecipeWords = _words_of(Recipe, "seq", "batch", "notes")
-    LayoutWords = _words_of(Layout, "order")
+    RecipeWords = _words_of(Recipe, Options, leave=("seq", "batch", "notes"))
+    LayoutWords = _words_of(Layout, leave=("order",))
     HabitWords = _words_of(Habits)
     WayWords = create_model("Ways", __config__=STRICT, **dict.fromkeys(usual_ways(), (str, None)))
 
@@ -185,13 +186,11 @@ def _stretch(given: StudyEntry, index: int, locate: Locate) -> Stretch:
         words = given.layout.model_dump(exclude_unset=True) | entry.layout.model_dump(exclude_unset=True)
     chosen = tuple(word for word, value in words.items() if value == UNKNOWN)
     known = {word: _frozen(value) for word, value in words.items() if value != UNKNOWN}
-    said = given.recipe.model_dump(exclude_unset=True) | entry.recipe.model_dump(exclude_unset=True)
+    said: Json = {"stack": DEFAULT, "seq": entry.seq, "batch": entry.batch}
+    for part in (given.habits, given.ways, given.recipe, entry.recipe):
+        said |= {word: _frozen(value) for word, value in part.model_dump(exclude_unset=True).items()}
     try:
-        manner = given.habits.model_dump(exclude_unset=True) | given.ways.model_dump(exclude_unset=True)
-        software = stack(said.pop("stack", DEFAULT)).having(**manner)
-        recipe = Recipe.by(
-            software, **{word: _frozen(value) for word, value in said.items()}, seq=entry.seq, batch=entry.batch
-        )
+        recipe = Recipe.by(said.pop("stack"), **said)
         Layout(**known)
     except BadInput as error:
         raise BadInput(error.message, where) from None

@@ -27,7 +27,7 @@ MOST_STEPS = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The field of `Recipe` that a word sets, and how it is read; as it is without."""
+    """The field of `Recipe` or of `Options` that a word sets, and how it is read; as it is without."""
 
     name: str
     read: Callable[[Any, str], object] = lambda value, where: value
@@ -392,10 +392,7 @@ def read_recipe(
     named, why = (given["stack"], ()) if "stack" in given else usual_stack(model, machine.device.vendor)
     software = read_stack(named, given.get("way"))
     dtype, notes = _dtype(machine, given.get("dtype")), (*notes, *why)
-    return Recipe.by(
-        software.name if software.said == software.name else software,
-        seq=seq, batch=batch, dtype=dtype, notes=notes, **fields,
-    )  # fmt: skip
+    return Recipe.by(software, seq=seq, batch=batch, dtype=dtype, notes=notes, **fields)
 
 
 @cache

@@ -119,7 +119,7 @@ def _described(given: Mapping[str, Any], locate: Locate | None = None) -> Stack:
 
 
 def _switch(name: str, value: object) -> object:
-    """A switch as the field of the recipe has it, read as its option is."""
+    """A switch as `Recipe.options` has it, read as its option is."""
     if name not in _options():
         raise UnknownName("switch of a stack", name, _options(), f"switches.{name}")
     kind, read = _options()[name]
@@ -136,7 +136,7 @@ def _place(where: str) -> tuple[str, ...]:
 
 @cache
 def _options() -> dict[str, tuple[Kind, Any]]:
-    """By field of the recipe what its option takes, and how that is read."""
+    """By name in `Recipe.options` what an option takes, and how that is read."""
     from lockstep.verbs.words.kinds import kind_of
     from lockstep.verbs.words.option import annotated
     from lockstep.verbs.words.recipe import RecipeWords, fields_of_words
