@@ -15,25 +15,14 @@ import numpy as np
 from lockstep.kernels.clock import Work
 from lockstep.kernels.scores import score_work
 from lockstep.kernels.shard import Passes, Shard
+from lockstep.kernels.slots import Parts, slot_work
+from lockstep.layout.ways import recipe_traits
 from lockstep.parallel.context import partials
 from lockstep.types.arrays import Number
 from lockstep.workload import keys_per_query
 
 ADDED_POSITIONS = {"alibi": (2.0, 0.0), "relative": (2.0, 1.0)}
 """Passes over scores that add positions to them, forward and backward, where attention is not fused."""
-
-MERGING = {True: (9.0, 18.0), False: (23.0, 30.0)}
-"""Passes over queries with which torch's context parallelism adds a part of attention to the others, compiled or an
-operation after another: a part in fp32 (3), its difference from the sum (6), weighted (4), subtracted (6), and keys and
-values joined for the next exchange (4); backward these (4), the gradient of queries added in fp32 (5), of half of keys
-and values each added and joined (13), joined for sending (8). PyTorch 2.6, torch/distributed/tensor/experimental/
-_attention.py: _SDPAMerger, _templated_ring_attention and _templated_ring_attention_backward."""
-
-RING = (((1.0, 3.0), (2.0, 0.0), 3), ((-1.0, 3.0), (0.0, 5.0), 4))
-"""Passes over queries and over keys and values, forward and backward, once and for each step of a ring, and kernels of
-a step. Forward the output is filled with zeros (1), that of every step is weighted and added (3), keys and values are
-joined for sending (2). Backward the first gradient of queries is copied (2), the others added (3), those of keys and
-values are joined (2) and added (3). NVIDIA/TransformerEngine 1.13, pytorch/attention.py, AttnFuncWithCPAndKVP2P."""
 
 
 def attention_core(shard: Shard, window: int, causal: bool | None = None, bias: bool = True) -> Passes:
@@ -76,22 +65,18 @@ def attention_core(shard: Shard, window: int, causal: bool | None = None, bias: 
 
 
 def _merging(shard: Shard, width: Number) -> Passes:
-    """What surrounds the steps of a ring (RING); torch's context parallelism, which is what FSDP2 comes with, adds the
-    outputs of every rank whose keys it gathers.
-    """
-    recipe, ranks = shard.recipe, shard.grid.cp
-    if recipe.sharding == "fsdp2" and recipe.cp_kind == "gather":
-        forward, backward = MERGING[recipe.fused_elementwise]
-        size_B = shard.tokens * width * shard.clock.element_B
-        stream = shard.clock.stream
-        several = np.where(ranks > 1, ranks, 0)
-        later = np.maximum(0, ranks - 1)
-        return Passes(stream(forward * later * size_B, 5 * later), stream(backward * several * size_B, 8 * several))
-    parts = partials(recipe.cp_kind, ranks, shard.kv_heads)
-    keys = 2.0 * shard.kv_heads * shard.model.attention.head_dim
-    found = []
-    for (once, each), (keys_once, keys_each), kernels in RING:
-        passes = width * (once + each * parts) + keys * (keys_once + keys_each * parts)
-        size_B = np.where(parts > 1, passes, 0.0) * shard.tokens * shard.clock.element_B
-        found.append(shard.clock.stream(size_B, np.where(parts > 1, kernels * parts, 0)))
-    return Passes(*found)
+    """What surrounds the parts of attention that context-parallel ranks share out: `context` of `stacks/ways.toml`."""
+    ranks: Number = shard.grid.cp
+    if not np.any(ranks > 1):
+        return Passes(Work(), Work())
+    gathers = "torch_context" in recipe_traits(shard.recipe)
+    count = ranks if gathers else partials(shard.recipe.cp_kind, ranks, shard.kv_heads)
+    several, queries = count > 1, shard.tokens * width
+    keys = 2.0 * shard.tokens * shard.kv_heads * shard.model.attention.head_dim
+    parts: Parts = {
+        "later": (queries, np.maximum(0, count - 1)),
+        "exchanged": (queries, np.where(several, count, 0)),
+        "keys": (keys, several),
+        "keys_exchanged": (keys, np.where(several, count, 0)),
+    }
+    return slot_work(shard, "context", queries, several, parts)

@@ -15,7 +15,7 @@ import numpy as np
 
 from lockstep.layout.job import Job
 from lockstep.layout.layout import LayoutGrid
-from lockstep.layout.losses import LOSS_B, across_ranks
+from lockstep.layout.losses import across_ranks, loss_B
 from lockstep.layout.pipelined import pipelined_B
 from lockstep.layout.recipe import Recipe
 from lockstep.layout.routing import busiest_rank_frac
@@ -109,22 +109,22 @@ def activations_B(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKin
     if recipe.cp_kind != "ring" and np.any(grid.cp > 1):
         layer_B = layer_B + held_B(recipe.cp_kind, grid.cp, context_blocks(model, one))
     across = across_ranks(recipe.loss_kind, recipe.habits.distributed_tensors)
-    logit_B, loss_B = np.where(grid.tp > 1, LOSS_B[across], LOSS_B[recipe.loss_kind]), _NOTHING_B
+    logit_B, at_loss_B = np.where(grid.tp > 1, loss_B(across), loss_B(recipe.loss_kind)), _NOTHING_B
     if recipe.spreads(grid.stages):
         # Logits of other micro-batches wait while a layer is in its backward pass.
         barriers = vocabulary.BARRIERS[recipe.vocab_parallel]
         layer_B = layer_B + barriers * spread_activation_B(model, one, grid.pp, logit_B)
     elif last:
-        loss_B = (1 + model.mtp_layers) * head_activation_B(model, one, logit_B, recipe.loss_kind == "chunked")
-        loss_B = loss_B + _summed_head_B(model, recipe, one)
+        at_loss_B = (1 + model.mtp_layers) * head_activation_B(model, one, logit_B, recipe.loss_kind == "chunked")
+        at_loss_B = at_loss_B + _summed_head_B(model, recipe, one)
     if gone := recipe.offloaded_of(sum(held.values())):
         kept = kept - leaving_B(job, grid, held)
         waits_B = min(2, gone) * np.maximum.reduce([*_layer_B(model, one, grid, held).values()])
-        loss_B, layer_B = loss_B + waits_B, layer_B + waits_B
+        at_loss_B, layer_B = at_loss_B + waits_B, layer_B + waits_B
     kept_B = live_B(job, grid, stage, chunk_activations_B(job, grid, stage) if grid.split else (kept,))
     always_B, joined_B = pipelined_B(job, grid, stage)
     # Outputs are joined when all passes have ended.
-    return kept_B + always_B, loss_B, np.maximum(layer_B, joined_B - kept_B)
+    return kept_B + always_B, at_loss_B, np.maximum(layer_B, joined_B - kept_B)
 
 
 def _summed_head_B(model: Transformer, recipe: Recipe, one: Piece) -> Number:

@@ -9,14 +9,14 @@ import numpy as np
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.layout.formats import ACTIVATION_B, ADAPTER_B, BASE_B, NARROW_B, NOT_TRAINED
-from lockstep.layout.losses import LOSS_B, usual_loss
+from lockstep.layout.losses import usual_loss
 from lockstep.layout.optimizers import OPTIMIZERS, Optimizer
 from lockstep.parallel.context import KINDS
 from lockstep.parallel.data.coordinator import read_limits
 from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
 from lockstep.parallel.expert.load import routing_skew
 from lockstep.parallel.pipeline.vocabulary import BARRIERS
-from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, OPTIONS, Habits, Stack, stack, stacks
+from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, OPTIONS, Habits, Stack, stack, stacks, ways
 from lockstep.types.arrays import Number
 from lockstep.types.brief import Brief
 from lockstep.types.plain import Json, plain
@@ -167,7 +167,7 @@ class Recipe(Brief):
             ("attention kernel", self.attention_kernel, ATTENTION_KERNELS, "--attention-kernel"),
             ("MFU convention", self.mfu_convention, MFU_CONVENTIONS, "--mfu-convention"),
             ("format of frozen matrices", self.base, tuple(BASE_B), "--base"),
-            ("cross entropy", self.software.options.cross_entropy, tuple(LOSS_B), "--cross-entropy"),
+            ("cross entropy", self.software.options.cross_entropy, tuple(ways()["loss"]), "--cross-entropy"),
             ("optimizer", self.optimizer, tuple(OPTIMIZERS), "--optimizer"),
             ("scaling of fp8", self.scaling, SCALINGS, "--fp8-scaling"),
             ("what CUDA graphs hold", self.cuda_graphs, CUDA_GRAPHS, "--cuda-graphs"),
@@ -278,7 +278,7 @@ class Recipe(Brief):
 
     @property
     def loss_kind(self) -> str:
-        """How the loss treats the logits: a word of LOSS_B."""
+        """How the loss treats the logits: a way of the slot `loss`."""
         return self.software.options.cross_entropy or usual_loss(self.fused_elementwise, self.software.kernels)
 
     @property

@@ -33,6 +33,8 @@ def recipe_traits(recipe: Recipe) -> set[str]:
         "fp32_adapters": not habits.half_adapters,
         "unquantised": recipe.base is None,
         "nf4": recipe.base in NF4,
+        # What FSDP2 comes with adds the outputs of every rank whose keys it gathers.
+        "torch_context": recipe.sharding == "fsdp2" and recipe.cp_kind == "gather",
         "scaled": recipe.dtype in NARROW_B,
     }
     return {trait for trait, held in known.items() if held}

@@ -36,12 +36,12 @@ from lockstep.types.saved import FORMATS, Saved
 
 TRAITS = (
     "rmsnorm", "trained", "autocast", "unfused", "unstretched", "gelu_new", "interpreted", "no_autocast", "unquantised",
-    "nf4", "scaled", "fp32_adapters", "compiled",
+    "nf4", "scaled", "fp32_adapters", "compiled", "torch_context",
 )  # fmt: skip
 """Of a model: its norm, its activation, no factor on sines and cosines. Of a recipe: whether the model's own weights
 are trained, torch.autocast or none, elementwise kernels of their own, frozen matrices as other parameters or in nf4,
-products in fp8 or narrower formats. Of software: Python launches its kernels one by one, or compiled code
-does, adapters are kept in fp32."""
+products in fp8 or narrower formats, torch's context parallelism. Of software: Python launches its kernels one by one,
+or compiled code does, adapters are kept in fp32."""
 RATES = ("library", "torch", "loss", "bytes")
 KEYS = ("when", "else", "rate", "forward", "backward", "slow", "takes", "kernels", "saves", "source")
 PARTS = {
@@ -54,6 +54,9 @@ PARTS = {
     "biases": "rows of an expert that has biases, once for each expert of a rank",
     "biased": "rows of all experts of a rank that have biases",
     "clamped": "numbers of gate and up of experts with biases",
+    "later": "queries, once for every part of attention after the first",
+    "exchanged": "queries, once for every part of attention of several",
+    "keys_exchanged": "keys and values, once for every part of attention",
     "inputs": "what an adapter reads",
     "dropout": "what its dropout reads",
     "joined": "numbers of heads that are turned in part, those that are",
@@ -75,8 +78,8 @@ STEP = re.compile(r"(?P<what>\S.*?) (?P<passes>\d+(\.\d+)?)( x(?P<times>\d+(\.\d
 SAVED = re.compile(rf"(?P<what>\S.*?) (?P<numbers>\d+(\.\d+)?)( (?P<format>{'|'.join(FORMATS)}))?")
 MOST = 1000.0
 """Passes of a step and how many times as long it takes, and kernels of a way."""
-SAVING = ("norm", "norm_weight", "rotary", "gate", "activation", "residual", "scores", "permutation")
-"""Slots of which software may keep more than every way does."""
+SAVING = ("norm", "norm_weight", "rotary", "gate", "activation", "residual", "scores", "permutation", "loss")
+"""Slots of which software may keep more than every way does; of a loss it is all that is held at its peak."""
 FROM_LAYOUT = {"scores": ("kernel", "written")}
 """By slot, the ways that software has; heads and layout choose the others (`kernels/scores.py`)."""
 Pair = tuple[float, float]

@@ -181,11 +181,12 @@ def _latent(model: Transformer) -> Iterator[Weight]:
 
 def _mlp(hidden: int, mlp: Mlp) -> Iterator[Weight]:
     """Up (and gate) and down projections of the dense block."""
+    ffn = mlp.ffn
     for name in ("gate", "up") if mlp.gated else ("up",):
-        yield Weight(name, "mlp", (hidden, mlp.ffn), "tensor")
+        yield Weight(name, "mlp", (hidden, ffn), "tensor")
         if mlp.in_bias:
-            yield Weight(f"{name} bias", "mlp", (mlp.ffn,), "tensor")
-    yield Weight("down", "mlp", (mlp.ffn, hidden), "tensor")
+            yield Weight(f"{name} bias", "mlp", (ffn,), "tensor")
+    yield Weight("down", "mlp", (ffn, hidden), "tensor")
     if mlp.out_bias:
         yield Weight("down bias", "mlp", (hidden,))
 
