@@ -227,6 +227,7 @@ def said(layers: int, vocab: int, tp: int, recompute: str) -> tuple[Job, LayoutG
     )  # fmt: skip
     recipe = recipe_by(
         "torchtitan", seq=SEQ, batch=DP * SEQUENCES, fused_elementwise=False, norm="written",
+        norm_weight="written",
         recompute_modules=(PER_OPERATION,),
     )  # fmt: skip
     mode = "selective" if recompute == PER_OPERATION else recompute

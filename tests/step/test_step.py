@@ -382,8 +382,8 @@ def test_recomputed_modules_cost_their_forward_kernels() -> None:
     assert compute_s("selective", *each) - bare == pytest.approx(sum(extra.values()), rel=1e-9)
     device, layers, microbatches = APART.device, 62, 256 // 64
     rate_Bps = device.memory_bandwidth_Bps * device.efficiency.stream_frac / SOFTWARE.elementwise_factor
-    passes = 2 * find_way("norm", "one").passes[0]
-    assert extra["layernorm"] == pytest.approx(microbatches * layers * passes * 4096 * 7168 * 2 / rate_Bps, rel=1e-9)
+    passes, numbers = find_way("norm", "one").passes[0], 2 * 7168 + 1536 + 512  # of the stream, and of latents
+    assert extra["layernorm"] == pytest.approx(microbatches * layers * passes * 4096 * numbers * 2 / rate_Bps, rel=1e-9)
     inner = (59 * (8 * 2048 + 2048)) * 4096
     assert extra["moe_act"] == pytest.approx(microbatches * 3 * inner * 2 / rate_Bps, rel=1e-9)
     products_s = layers * 2 * 4096 * 128 * (512 * 256 + 1536 * 192) / device.peak("bf16")

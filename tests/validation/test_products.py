@@ -124,10 +124,10 @@ def test_dropout_and_masks_take_what_they_took_alone() -> None:
     )
     fused, *others = (one.parts["dropout"] for one in reversed(ways()["adapters"].values()))
     for one in others:
-        assert one.takes == (pytest.approx(np.mean(forward), abs=0.02), pytest.approx(np.mean(backward), abs=0.02))
-    assert fused.takes[0] == others[0].takes[0]
+        assert one.slow == (pytest.approx(np.mean(forward), abs=0.02), pytest.approx(np.mean(backward), abs=0.02))
+    assert fused.slow[0] == others[0].slow[0]
     compared, multiplied = fused.backward
-    masked = (fused.passes[1] * fused.takes[1] - compared.passes * PYTORCH) / multiplied.passes
+    masked = (fused.passes[1] * fused.slow[1] - compared.passes * PYTORCH) / multiplied.passes
     assert taken("masked", lambda sides: 5.0 * sides[0] * sides[1]) == [pytest.approx(masked, abs=0.01)]
 
 

@@ -66,7 +66,7 @@ def attention_core(shard: Shard, window: int, causal: bool | None = None, bias: 
 
 def _merging(shard: Shard, width: Number) -> Passes:
     """What surrounds the parts of attention that context-parallel ranks share out: `context` of `stacks/ways.toml`."""
-    ranks: Number = shard.grid.cp
+    ranks = shard.grid.cp
     if not np.any(ranks > 1):
         return Passes(Work(), Work())
     gathers = "torch_context" in recipe_traits(shard.recipe)

@@ -29,7 +29,9 @@ Parts: TypeAlias = Mapping[str, tuple[Number, Number | Truth]]
 """By the name of a part of a way: over how many elements it is, and how often it comes."""
 
 
-def slot_work(shard: Shard, slot: str, elements: Number, count: Number = 1, parts: Parts | None = None) -> Passes:
+def slot_work(
+    shard: Shard, slot: str, elements: Number, count: Number | Truth = 1, parts: Parts | None = None
+) -> Passes:
     """`count` slots of that name, over so many elements each, and those of its `parts` that the way has, in half
     precision.
     """
