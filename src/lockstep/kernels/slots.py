@@ -41,8 +41,10 @@ def slot_work(
 def stream_work(shard: Shard, slot: str, elements: Number, count: Number = 1) -> Passes:
     """The same over what is fp32 under torch.autocast too, as the residual stream."""
     chosen = way(shard.recipe, shard.model, slot)
-    found, wide = (work(shard.clock, chosen, elements, count) for work in (way_work, wider_work))
-    return _where(found, wide, casts(shard) | gives_fp32(shard))
+    found = way_work(shard.clock, chosen, elements, count)
+    if not shard.recipe.habits.autocast:
+        return found
+    return _where(found, wider_work(shard.clock, chosen, elements, count), casts(shard) | gives_fp32(shard))
 
 
 def inner_work(shard: Shard, slot: str, elements: Number, count: Number = 1, share: float = 1.0) -> Passes:
@@ -52,6 +54,8 @@ def inner_work(shard: Shard, slot: str, elements: Number, count: Number = 1, sha
     """
     clock, chosen = shard.clock, way(shard.recipe, shard.model, slot)
     found = way_work(clock, chosen, elements, count)
+    if not shard.recipe.habits.autocast:
+        return found
     if "mixed" in chosen.parts:
         mixed = chosen.parts["mixed"]
         other = way_work(clock, mixed, share * elements, count)

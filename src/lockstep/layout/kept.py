@@ -25,9 +25,6 @@ from lockstep.parallel.context import Blocks, held_B
 from lockstep.parallel.pipeline import SCHEDULES, peak_held, peak_live_by_code, vocabulary
 from lockstep.types.arrays import Floats, Number
 from lockstep.workload import (
-    FULL,
-    NONE,
-    SELECTIVE,
     ConvNet,
     LayerKind,
     Piece,
@@ -35,7 +32,7 @@ from lockstep.workload import (
     convnet_activation_B,
     embedding_activation_B,
     head_activation_B,
-    layer_activation_B,
+    layer_modes_B,
     passing_gradient_B,
     spread_activation_B,
 )
@@ -218,7 +215,7 @@ def _again_frac(recipe: Recipe, grid: LayoutGrid, held: Counter[LayerKind]) -> N
 
 def _mode_B(model: Transformer, one: Piece, grid: LayoutGrid, kind: LayerKind) -> tuple[Floats, Floats]:
     """Bytes that one layer keeps, without recomputation and with each layout's."""
-    modes = [np.asarray(layer_activation_B(model, one, kind, mode)) for mode in (NONE, SELECTIVE, FULL)]
+    modes = [np.asarray(size_B) for size_B in layer_modes_B(model, one, kind)]
     return modes[0], np.choose(grid.recompute, modes)
 
 

@@ -15,6 +15,7 @@ from lockstep.workload.activations import (
     head_kept_tensors,
     kept_tensors,
     layer_activation_B,
+    layer_modes_B,
     passing_gradient_B,
     spread_activation_B,
 )
@@ -151,6 +152,7 @@ __all__ = [
     "keys_per_query",
     "layer_activation_B",
     "layer_forward_flops",
+    "layer_modes_B",
     "layer_operations",
     "layer_weights",
     "model",

@@ -21,7 +21,7 @@ times its own tokens through experts whatever ep is, times `capacity_factor` if 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -79,6 +79,13 @@ def layer_activation_B(
 ) -> Number:
     """Bytes that one layer keeps on one rank; `recompute` is a word, a code or an array of codes."""
     return _total(_layer(model, piece, kind), model, piece, recompute_code(recompute))
+
+
+def layer_modes_B(model: Transformer, piece: Piece, kind: LayerKind = DENSE) -> tuple[Number, Number, Number]:
+    """The same without recomputation, with selective and with full recomputation."""
+    rows = [*_layer(model, piece, kind)]
+    none, selective, full = (_total(rows, model, piece, code) for code in (NONE, SELECTIVE, FULL))
+    return none, selective, full
 
 
 def passing_gradient_B(model: Transformer, piece: Piece, kind: LayerKind = DENSE) -> Number:
@@ -193,18 +200,19 @@ def _layer(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     """
     yield _hidden("layer input", model, piece, FULL)
     operations = layer_operations(model, kind)
+    made = {one.name: one.modules for one in operations}
     found: dict[str, Row] = {}
     for one in operations:
-        for row in _of_operation(model, piece, kind, one, operations):
+        for row in _of_operation(model, piece, kind, one, made):
             found.setdefault(row.name, row)
     yield from found.values()
     yield from _beside(model, piece, kind)
 
 
 def _of_operation(
-    model: Transformer, piece: Piece, kind: LayerKind, one: Operation, operations: Sequence[Operation]
+    model: Transformer, piece: Piece, kind: LayerKind, one: Operation, made: Mapping[str, tuple[str, ...]]
 ) -> Iterator[Row]:
-    made = {other.name: other.modules for other in operations}
+    """What one operation reads and keeps; `made` are the modules that run what each operation makes again."""
     reads = [read for read in one.reads if not read.for_weights or piece.needs_input_of(one.weight)]
     if one.name == "attention" and model.attention.latent is None:
         reads = [*_heads(model.attention, piece, reads)]
