@@ -1,15 +1,15 @@
 """Published tables within their tolerance, better than a constant efficiency, and a report that can say no."""
 
+import re
 import tomllib
 from dataclasses import replace
 from importlib import resources
 from itertools import combinations, pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from console_blocks import blocks, compared, printed, session
+from console_blocks import ROOT, blocks, compared, printed, session
 from fit_scripts import fit_script
 from lockstep.errors import UnknownName
 from lockstep.hardware.device import curves
@@ -232,13 +232,27 @@ def test_rows_of_the_release_before_are_predicted_as_well_as_those_that_were_fit
 
 def test_the_pages_show_the_errors_of_today() -> None:
     """After a change that moves an error: python tools/pages.py --write. Tables are predicted once for both pages."""
-    written = (Path(__file__).parents[2] / "docs" / "validation.md").read_text(encoding="utf-8")
+    written = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
     assert written.strip() == page(validate()).strip()
     found = (session(language, body) for _, language, body in blocks())
     shown = [one for one in found if one is not None and one.command == "validate"]
     assert shown
     for one in shown:
         assert compared(one, printed(one)) == compared(one, one.output)
+
+
+def test_the_readme_shows_the_errors_of_programs_that_nothing_was_fitted_to() -> None:
+    """After a change that moves one: copy the rows of `lockstep validate`."""
+    text, report = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split()), validate().to_dict()
+    for software in report["stacks"]:
+        figures = f"{100 * software['unseen_median_abs_frac']:.2g} % | {100 * software['coverage_frac']:.0f} %"
+        name = f"`{software['stack']}`"
+        assert name not in text or re.search(rf"{name}\)? \| {software['rows']} \| {figures} \|", text), name
+    whole = (
+        f"a median error of {100 * report['unseen_median_frac']:.2g} %; {100 * report['coverage_frac']:.0f} % of its"
+    )
+    assert whole in text
+    assert f"Five of {len(report['stacks'])} programs" in text
 
 
 def test_the_matrix_of_support_is_that_of_the_tables() -> None:
