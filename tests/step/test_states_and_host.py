@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from lockstep.hardware import cluster, device
-from lockstep.kernels.attention import MERGING, attention_core
+from lockstep.kernels.attention import attention_core
 from lockstep.kernels.clock import MIXED, Clock, Work
 from lockstep.kernels.layer import layer_work
 from lockstep.kernels.optimizer import bucketing_s
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.kernels.states import states_work
 from lockstep.layout import Layout, Recipe
-from lockstep.stacks import stack
+from lockstep.stacks import find_way, stack
 from lockstep.step.network import Network
 from lockstep.step.stage import layer_times
 from lockstep.workload import DENSE, RankParameters, Transformer, model
@@ -77,7 +77,8 @@ def test_torchs_context_parallelism_adds_a_part_for_every_other_rank() -> None:
         unit_s = float(shard.clock.stream(unit).stream_s)
         return float(found.forward.stream_s) / unit_s, float(found.backward.stream_s) / unit_s
 
-    forward, backward = MERGING[True]
+    parts = find_way("context", "compiled").parts
+    forward, backward = parts["later"].passes[0], parts["exchanged"].passes[1]
     assert more_s(1) == (0.0, 0.0)
     assert more_s(2) == pytest.approx((forward, 2 * backward))
     assert more_s(8) == pytest.approx((7 * forward, 8 * backward))
