@@ -239,10 +239,7 @@ def test_the_pages_show_the_errors_of_today() -> None:
     assert shown
     for one in shown:
         assert compared(one, printed(one)) == compared(one, one.output)
-
-
-def test_the_readme_shows_the_errors_of_programs_that_nothing_was_fitted_to() -> None:
-    """After a change that moves one: copy the rows of `lockstep validate`."""
+    # README shows programs that nothing was fitted to.
     text, report = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split()), validate().to_dict()
     for software in report["stacks"]:
         figures = f"{100 * software['unseen_median_abs_frac']:.2g} % | {100 * software['coverage_frac']:.0f} %"
