@@ -241,6 +241,7 @@ def test_the_pages_show_the_errors_of_today() -> None:
         assert compared(one, printed(one)) == compared(one, one.output)
     # README shows programs that nothing was fitted to.
     text, report = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split()), validate().to_dict()
+    assert sum(f"`{software['stack']}`" in text for software in report["stacks"]) == 5
     for software in report["stacks"]:
         figures = f"{100 * software['unseen_median_abs_frac']:.2g} % | {100 * software['coverage_frac']:.0f} %"
         name = f"`{software['stack']}`"
