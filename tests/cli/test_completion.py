@@ -75,3 +75,13 @@ def test_every_list_has_names() -> None:
     assert set(EXPERIMENTS) < set(completing.experiments())
     assert "h100-sxm" in completing.devices()
     assert completing.starting(completing.models)("no-such-model") == []
+
+
+def test_an_estimate_loads_no_readers_of_other_softwares_files() -> None:
+    code = (
+        "import sys; from lockstep.cli.app import _run; "
+        "_run('estimate llama3-8b -c dgx-h100:1 --batch 8 --tp 2'.split()); "
+        "sys.stderr.write(str(sum(name.startswith('lockstep.planner.imports') for name in sys.modules)))"
+    )
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert made.stderr == "0"

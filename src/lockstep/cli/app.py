@@ -19,6 +19,7 @@ import typer
 
 from lockstep import __version__
 from lockstep.cli.streams import standard_streams
+from lockstep.cli.verb import Verb
 from lockstep.errors import BadInput, Infeasible, RunFailed, brief, closest, option_hint
 from lockstep.registry import PluginWarning
 from lockstep.verbs import TABLE, VERBS
@@ -66,6 +67,7 @@ def build(verbs: Iterable[str] = VERBS) -> typer.Typer:
                 help=f"{said}\n\n{command.more}".strip() if command else said,
                 epilog="\n\n".join(("[bold]Examples[/bold]", *command.examples)) if command else None,
                 rich_help_panel=group,
+                cls=Verb,
             )(command.runner(verb) if command else _unloaded)
     return app
 
