@@ -21,7 +21,8 @@ from pathlib import Path
 from engine import Postal, one_f_one_b, ring_all_reduce
 from lockstep.hardware import cluster
 from lockstep.layout import Job
-from lockstep.planner import default_space, search
+from lockstep.planner.search import search
+from lockstep.planner.space import default_space
 from lockstep.simulate import simulate
 from lockstep.workload import model
 from planner import JOBS, calibration_s

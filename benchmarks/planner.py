@@ -22,7 +22,8 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 from lockstep.hardware import cluster  # noqa: E402  (numpy reads the variables above when it is imported)
 from lockstep.layout import Job, Recipe  # noqa: E402
-from lockstep.planner import default_space, search  # noqa: E402
+from lockstep.planner.search import search  # noqa: E402
+from lockstep.planner.space import default_space  # noqa: E402
 from lockstep.workload import model  # noqa: E402
 
 JOBS = (

@@ -7,8 +7,8 @@ import pytest
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job
-from lockstep.planner import Space, search
-from lockstep.planner.search import Findings
+from lockstep.planner.search import Findings, search
+from lockstep.planner.space import Space
 
 
 @pytest.fixture(autouse=True, scope="session")

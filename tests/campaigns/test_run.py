@@ -18,7 +18,7 @@ from lockstep.campaigns.tornado import Bar
 from lockstep.errors import BadInput, Infeasible
 from lockstep.failures import overhead_frac, simulate_campaigns
 from lockstep.layout import Job, Recipe, checkpoint_B
-from lockstep.planner import Estimate
+from lockstep.planner.estimate import Estimate
 from lockstep.simulate import Exponential, LogNormal, Sample
 from lockstep.workload import model, parameters
 

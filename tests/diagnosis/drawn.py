@@ -25,7 +25,7 @@ from lockstep.diagnosis.replay import Factors, Replay, same
 from lockstep.diagnosis.trace import RankTrace
 from lockstep.diagnosis.write_kineto import write_kineto
 from lockstep.errors import LockstepError
-from lockstep.planner import Estimate
+from lockstep.planner.estimate import Estimate
 from lockstep.program import Timeline
 from lockstep.simulate import simulate
 from lockstep.types.arrays import Floats

@@ -10,7 +10,7 @@ from lockstep.diagnosis.judge import judge
 from lockstep.diagnosis.stated import MFU, RATE, TIME_S, TOKENS, Stated
 from lockstep.hardware import cluster, devices
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner import estimate
+from lockstep.planner.estimate import estimate
 from lockstep.workload import model
 
 RUN = ("--model", "llama3-8b", "-c", "dgx-h100:1", "--batch", "8", "--zero", "3")

@@ -16,7 +16,7 @@ from lockstep.diagnosis.stated import MFU, RATE, TIME_S, TOKENS, Stated, read, r
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner import estimate
+from lockstep.planner.estimate import estimate
 from lockstep.workload import model
 
 LAYOUTS = {

@@ -14,7 +14,7 @@ from lockstep.diagnosis.ranks import AllRanks, all_ranks
 from lockstep.diagnosis.recalibrate import Recalibrated
 from lockstep.diagnosis.replay import Factors, Replay, same
 from lockstep.diagnosis.write_kineto import write_kineto
-from lockstep.planner import estimate as price
+from lockstep.planner.estimate import estimate as price
 from lockstep.simulate import simulate
 from lockstep.verbs.estimate import estimate
 

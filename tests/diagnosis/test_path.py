@@ -9,7 +9,7 @@ from lockstep.diagnosis.stated import MFU, QUANTITIES, RATE, Stated
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner import estimate
+from lockstep.planner.estimate import estimate
 from lockstep.workload import model
 
 

@@ -23,8 +23,8 @@ from lockstep.kernels.layer import embedding_work, head_work
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.states import states_work
 from lockstep.layout import layer_parameters
-from lockstep.planner import Estimate
-from lockstep.planner import estimate as price
+from lockstep.planner.estimate import Estimate
+from lockstep.planner.estimate import estimate as price
 from lockstep.step.stage import layer_inside, part_inside
 from lockstep.verbs.estimate import estimate
 

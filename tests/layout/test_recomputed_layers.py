@@ -8,7 +8,7 @@ import lockstep
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe, check, memory, stage_memory
-from lockstep.planner import estimate
+from lockstep.planner.estimate import estimate
 from lockstep.simulate import simulate
 from lockstep.step import price_step
 from lockstep.step.program import step_program

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lockstep.errors import BadInput
 from lockstep.layout import RULES, Job, Layout, LayoutGrid, Recipe, broken_by, broken_rules, check, divisors
 from lockstep.layout.layout import GRID_FIELDS
-from lockstep.planner import default_space
+from lockstep.planner.space import default_space
 from lockstep.workload import model
 
 LLAMA = Job(model("llama3-8b"), Recipe(seq=4096, batch=64), 8)

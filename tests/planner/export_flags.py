@@ -6,7 +6,7 @@ from advice_samples import NODES
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout
-from lockstep.planner import Estimate, estimate
+from lockstep.planner.estimate import Estimate, estimate
 
 
 def found(job: Job, layout: Layout, machine: Cluster = NODES) -> Estimate:

@@ -11,8 +11,8 @@ from typing import Any
 from lockstep.errors import Infeasible
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe, broken_by
-from lockstep.planner import Estimate, estimate, export
-from lockstep.planner.export import TARGETS
+from lockstep.planner.estimate import Estimate, estimate
+from lockstep.planner.export import TARGETS, export
 from lockstep.planner.export.refusals import Placed
 from lockstep.workload import model
 

@@ -9,9 +9,9 @@ import pytest
 import lockstep
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout
-from lockstep.planner import Space, search
 from lockstep.planner.alike import TOGETHER, alike
-from lockstep.planner.search import Scored, searches
+from lockstep.planner.search import Scored, search, searches
+from lockstep.planner.space import Space
 from lockstep.workload import model
 from recipes import recipe_by
 

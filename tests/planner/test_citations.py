@@ -12,8 +12,10 @@ from lockstep.layout import OPTIMIZERS as ALL_OPTIMIZERS
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.parallel.context import KINDS
 from lockstep.parallel.pipeline import REGISTRY, Schedule
-from lockstep.planner import bibliography, citations, estimate, plan, roofline
-from lockstep.planner.citations import OPTIMIZERS, ROOFLINE, RULES, papers
+from lockstep.planner.citations import OPTIMIZERS, ROOFLINE, RULES, bibliography, citations, papers
+from lockstep.planner.estimate import estimate
+from lockstep.planner.plan import plan
+from lockstep.planner.roofline import roofline
 from lockstep.workload import model
 
 ARXIV = re.compile(r"\d{4}\.\d{4,5}")

@@ -16,9 +16,11 @@ from effort import share
 from lockstep.errors import Infeasible, UnknownName
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner import TARGETS, Estimate, best_for, estimate, export, plan
-from lockstep.planner.export import CHOICES
+from lockstep.planner.estimate import Estimate, estimate
+from lockstep.planner.export import CHOICES, TARGETS, export
 from lockstep.planner.export.torchtitan import SCHEDULES
+from lockstep.planner.plan import plan
+from lockstep.planner.runnable import best_for
 from lockstep.planner.search import NEAR_FRAC
 from lockstep.planner.software import SOFTWARE
 from lockstep.planner.space import ALL_RANKS, NODE

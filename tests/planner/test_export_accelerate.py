@@ -11,8 +11,8 @@ import yaml
 
 import lockstep
 from lockstep.errors import Infeasible
-from lockstep.planner import Estimate, export
-from lockstep.planner.export import TARGETS
+from lockstep.planner.estimate import Estimate
+from lockstep.planner.export import TARGETS, export
 from lockstep.planner.export.refusals import Placed
 
 RUNS: tuple[dict[str, Any], ...] = (

@@ -13,8 +13,10 @@ from export_flags import flags_of, found
 from lockstep.errors import Infeasible
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner import best_for, export, plan
+from lockstep.planner.export import export
 from lockstep.planner.export.megatron_limits import PIPELINE_INSIDE
+from lockstep.planner.plan import plan
+from lockstep.planner.runnable import best_for
 from lockstep.workload import Experts, LatentAttention, Mlp, Rotary, model
 
 HOPPERS = cluster("dgx-h100:4")

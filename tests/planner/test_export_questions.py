@@ -10,7 +10,7 @@ import pytest
 from export_questions import SEQUENCE, Question, questions
 
 from lockstep.layout import Job, Layout
-from lockstep.planner import Estimate, estimate
+from lockstep.planner.estimate import Estimate, estimate
 from lockstep.planner.export import TARGETS, version
 from lockstep.verbs.estimate import read_asked
 from lockstep.verbs.words.calling import strict

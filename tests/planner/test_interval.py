@@ -10,9 +10,10 @@ import pytest
 import lockstep
 from lockstep.hardware import Cluster, cluster
 from lockstep.layout import MEMORY_ERROR_FRAC, Job, Layout, Recipe, is_safe, stack
-from lockstep.planner import Plan, estimate
+from lockstep.planner.estimate import estimate
 from lockstep.planner.interval import Interval, ends_of, known_spread
 from lockstep.planner.points import FITS, points
+from lockstep.planner.result import Plan
 from lockstep.planner.robust import SAFE_FRAC, TIE_FRAC, complexity, robust_among, robust_order
 from lockstep.planner.search import MOST_NEAR, NEAR_FRAC, Scored
 from lockstep.planner.together import Together

@@ -15,8 +15,8 @@ from tests.effort import drawn
 
 import lockstep
 from lockstep.errors import Infeasible
-from lockstep.planner import Plan
 from lockstep.planner.neighbours import near_batches, near_lengths, near_units
+from lockstep.planner.result import Plan
 
 FALL = 0.9
 """Share of the neighbour's rate of a device below which it must be named."""

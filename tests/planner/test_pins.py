@@ -7,7 +7,7 @@ import pytest
 
 import lockstep
 from lockstep.errors import BadInput, Infeasible, UnknownName
-from lockstep.planner import Plan
+from lockstep.planner.result import Plan
 
 QUESTION: dict[str, Any] = {"batch": 32, "seq": 2048, "objective": "time"}
 VALUES: dict[str, tuple[Any, ...]] = {

@@ -7,9 +7,10 @@ from advice_samples import DENSE, EXPERTS, NODES
 
 from lockstep.hardware import Cluster, cluster
 from lockstep.layout import Job
-from lockstep.planner import Space, default_space, search
 from lockstep.planner.candidates import candidates
 from lockstep.planner.replans import ROOM, Replans
+from lockstep.planner.search import search
+from lockstep.planner.space import Space, default_space
 from lockstep.planner.whatif import scaled
 
 SMALL = Space(

@@ -13,8 +13,8 @@ from effort import drawn
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe, stage_parameters
-from lockstep.planner import estimate, roofline
-from lockstep.planner.roofline import MEMORY_LEVEL, RooflineLevel
+from lockstep.planner.estimate import estimate
+from lockstep.planner.roofline import MEMORY_LEVEL, RooflineLevel, roofline
 from lockstep.planner.whatif import scaled
 from lockstep.step import price_step
 from lockstep.views.roofline import plot_roofline

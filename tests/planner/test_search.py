@@ -12,11 +12,12 @@ from effort import ALL
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster, Level, cluster
 from lockstep.layout import Job, Layout, Recipe, broken_rules
-from lockstep.planner import Space, default_space, estimate, plan, search
 from lockstep.planner.candidates import DUPLICATE, duplicates
-from lockstep.planner.estimate import estimates
+from lockstep.planner.estimate import estimate, estimates
 from lockstep.planner.goal import device_counts
-from lockstep.planner.search import Findings
+from lockstep.planner.plan import plan
+from lockstep.planner.search import Findings, search
+from lockstep.planner.space import Space, default_space
 from lockstep.simulate import simulate
 from lockstep.step.program import step_program
 from lockstep.workload import RECOMPUTE, model

@@ -12,8 +12,8 @@ from effort import drawn
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, Level, cluster, link
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner import Space, search, sensitivity
 from lockstep.planner.replans import Replans
+from lockstep.planner.search import search
 from lockstep.planner.sensitivity import (
     DEGREES,
     RATES,
@@ -25,8 +25,10 @@ from lockstep.planner.sensitivity import (
     half,
     hardware_elasticity,
     memory_elasticity,
+    sensitivity,
     sequence_elasticity,
 )
+from lockstep.planner.space import Space
 from lockstep.planner.whatif import scaled
 from lockstep.step import price_step
 from lockstep.workload import model

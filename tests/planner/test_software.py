@@ -6,7 +6,9 @@ import pytest
 
 import lockstep
 from lockstep.errors import BadInput, Infeasible, UnknownName
-from lockstep.planner import SOFTWARE, Estimate, export
+from lockstep.planner.estimate import Estimate
+from lockstep.planner.export import export
+from lockstep.planner.software import SOFTWARE
 from lockstep.stacks import stacks
 
 CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (

@@ -9,10 +9,12 @@ from advice_samples import DENSE, NODES
 from lockstep import hardware
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner import Space, Upgrades, default_space, estimate, plan, search, upgrades
-from lockstep.planner.estimate import hourly_price_usd
+from lockstep.planner.estimate import estimate, hourly_price_usd
+from lockstep.planner.plan import plan
 from lockstep.planner.replans import Replans
-from lockstep.planner.upgrades import SAME
+from lockstep.planner.search import search
+from lockstep.planner.space import Space, default_space
+from lockstep.planner.upgrades import SAME, Upgrades, upgrades
 from lockstep.workload import model
 
 JOB = Job(model("gpt2-large"), Recipe(seq=1024, batch=64), 16)

@@ -10,7 +10,7 @@ import lockstep
 from cli_runner import run
 from effort import drawn
 from lockstep.errors import LockstepError
-from lockstep.planner import Estimate
+from lockstep.planner.estimate import Estimate
 from lockstep.units import format_frac
 
 MODELS = (

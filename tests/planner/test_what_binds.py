@@ -6,8 +6,8 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.planner import Estimate
-from lockstep.planner import estimate as estimate_layout
+from lockstep.planner.estimate import Estimate
+from lockstep.planner.estimate import estimate as estimate_layout
 from lockstep.types.plain import Json
 
 SMALL = ("gpt2", "dgx-h100:1")

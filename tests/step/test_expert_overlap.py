@@ -18,7 +18,9 @@ from lockstep.kernels.shard import Shard
 from lockstep.layout import Job, Layout, Recipe, check
 from lockstep.parallel.expert.spread import Choices, expected_units
 from lockstep.parallel.expert.traffic import one_way_s
-from lockstep.planner import default_space, estimate, search
+from lockstep.planner.estimate import estimate
+from lockstep.planner.search import search
+from lockstep.planner.space import default_space
 from lockstep.simulate import simulate
 from lockstep.step import Clock, compose, price_step, step_time_s
 from lockstep.step.program import step_program

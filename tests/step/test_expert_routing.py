@@ -19,7 +19,7 @@ from lockstep.parallel.expert.load import busiest_frac, busiest_of, chosen_frac,
 from lockstep.parallel.expert.routing import popularity
 from lockstep.parallel.expert.spread import Choices, expected_units
 from lockstep.parallel.expert.visited import visited_frac
-from lockstep.planner import estimate
+from lockstep.planner.estimate import estimate
 from lockstep.step import Clock, price_step
 from lockstep.workload import model
 

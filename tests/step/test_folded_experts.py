@@ -13,7 +13,8 @@ from lockstep.kernels.layer import expert_work
 from lockstep.kernels.shard import Shard
 from lockstep.layout import Job, Layout, broken_by, check, layer_parameters
 from lockstep.layout.kept import piece
-from lockstep.planner import default_space, search
+from lockstep.planner.search import search
+from lockstep.planner.space import default_space
 from lockstep.step import Clock, price_step
 from lockstep.workload import EXPERTS, kept_tensors, layer_weights, model
 from recipes import recipe_by

@@ -17,7 +17,9 @@ from lockstep.parallel.data.around import Around
 from lockstep.parallel.data.offload import HostTraffic
 from lockstep.parallel.data.sharing import sharing
 from lockstep.parallel.data.zero import Kernels, Traffic
-from lockstep.planner import Pins, estimate, plan
+from lockstep.planner.estimate import estimate
+from lockstep.planner.pins import Pins
+from lockstep.planner.plan import plan
 from lockstep.program import ProgramBuilder
 from lockstep.simulate import simulate
 from lockstep.step import price_step

@@ -16,7 +16,8 @@ from lockstep.parallel.data.around import Around
 from lockstep.parallel.data.offload import HostTraffic, kept_alone_frac
 from lockstep.parallel.data.sharing import sharing
 from lockstep.parallel.data.zero import Kernels, Traffic
-from lockstep.planner import estimate, export
+from lockstep.planner.estimate import estimate
+from lockstep.planner.export import export
 from lockstep.program import ProgramBuilder
 from lockstep.simulate import simulate
 from lockstep.step import price_step

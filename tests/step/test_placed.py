@@ -12,7 +12,7 @@ from effort import ALL, drawn
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe, memory, stage_memory
-from lockstep.planner import estimate
+from lockstep.planner.estimate import estimate
 from lockstep.step import best_split, compose, step_timeline
 from lockstep.workload import Transformer, model
 

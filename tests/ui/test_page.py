@@ -17,7 +17,8 @@ import lockstep
 from lockstep.errors import BadInput
 from lockstep.layout.groups import group_summary
 from lockstep.layout.nodes import rank_coordinates
-from lockstep.planner import estimate, points
+from lockstep.planner.estimate import estimate
+from lockstep.planner.points import points
 from lockstep.planner.whatif import NAMES, scaled
 from lockstep.types.plain import plain
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time

@@ -15,7 +15,7 @@ import pytest
 import lockstep
 from cli_runner import run
 from lockstep.errors import BadInput
-from lockstep.planner import points
+from lockstep.planner.points import points
 from lockstep.program.trace import read_trace
 from lockstep.units import format_time
 from lockstep.views.page.space import found_form, space_messages

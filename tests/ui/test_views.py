@@ -12,7 +12,8 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.planner import Plan, points
+from lockstep.planner.points import points
+from lockstep.planner.result import Plan
 from lockstep.program import Kind, ProgramBuilder, Timeline
 from lockstep.types.plain import Json
 from lockstep.units import format_size, format_time

@@ -12,7 +12,7 @@ from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, cluster
 from lockstep.hardware.pace import paced
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner import estimate
+from lockstep.planner.estimate import estimate
 from lockstep.stacks import DEFAULT
 from lockstep.step import price_step
 from lockstep.validation import TABLES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import lockstep
-from lockstep.planner import Estimate, estimate
+from lockstep.planner.estimate import Estimate, estimate
 from lockstep.validation.nearest import MOST_OF_ONE, nearest
 from lockstep.validation.report import TABLES
 from lockstep.validation.unseen import unseen

@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex
 import lockstep
 from lockstep.errors import BadInput
 from lockstep.layout.groups import group_summary, process_groups
-from lockstep.planner import Estimate
+from lockstep.planner.estimate import Estimate
 from lockstep.views.parts.figure import PALETTE, save_figure
 from lockstep.views.parts.groups import MOST_RANKS, NAMES, _places, groups_of, plot_groups
 

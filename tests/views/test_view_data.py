@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.planner import Plan, points
 from lockstep.planner.candidates import WORLD
-from lockstep.planner.points import FITS, REFUSED
+from lockstep.planner.points import FITS, REFUSED, points
+from lockstep.planner.result import Plan
 from lockstep.program import Kind, ProgramBuilder, Timeline
 from lockstep.program.timeline import COMPUTES
 from lockstep.types.plain import Json

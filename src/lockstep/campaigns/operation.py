@@ -13,7 +13,7 @@ from lockstep.errors import BadInput
 from lockstep.failures import GapLaw, Pattern, Pool, Saving, write_time_s
 from lockstep.failures.growth import AT_FAILURE, AT_ONCE
 from lockstep.layout import Job, checkpoint_B
-from lockstep.planner import Estimate
+from lockstep.planner.estimate import Estimate
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
 
 STORAGE_BPS_PER_DEVICE = 57.5e9 / 384

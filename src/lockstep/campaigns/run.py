@@ -16,8 +16,7 @@ from lockstep.campaigns.target import Target
 from lockstep.campaigns.work import Ramp, Work, work
 from lockstep.errors import BadInput, Infeasible
 from lockstep.failures import LongRun, Losses, Pattern, Pool, intervals_of
-from lockstep.planner import Estimate
-from lockstep.planner.estimate import SECONDS_PER_HOUR, hourly_price_usd
+from lockstep.planner.estimate import SECONDS_PER_HOUR, Estimate, hourly_price_usd
 from lockstep.planner.goal import check_tokens
 from lockstep.units import SECONDS_PER_DAY, format_time
 

@@ -22,9 +22,11 @@ from lockstep.campaigns.target import Target
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Recipe
-from lockstep.planner import Estimate, not_counted, plan
+from lockstep.planner.estimate import Estimate
 from lockstep.planner.goal import device_counts
+from lockstep.planner.plan import plan
 from lockstep.planner.search import Progress
+from lockstep.planner.uncounted import not_counted
 from lockstep.planner.utilisation import plain_mfu
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown

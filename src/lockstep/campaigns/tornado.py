@@ -13,7 +13,7 @@ from lockstep.campaigns.run import Run, Scenario
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Job
-from lockstep.planner import estimate as estimate_layout
+from lockstep.planner.estimate import estimate as estimate_layout
 from lockstep.planner.whatif import changed
 from lockstep.types.plain import Json
 

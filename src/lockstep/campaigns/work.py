@@ -25,8 +25,8 @@ from lockstep.campaigns.operation import Operation
 from lockstep.errors import BadInput
 from lockstep.failures.stragglers import Barrier
 from lockstep.layout import Job, Layout
-from lockstep.planner import Estimate
-from lockstep.planner import estimate as estimate_layout
+from lockstep.planner.estimate import Estimate
+from lockstep.planner.estimate import estimate as estimate_layout
 from lockstep.simulate import LogNormal
 from lockstep.step import PARTS
 from lockstep.units import format_count

@@ -17,7 +17,7 @@ from lockstep.diagnosis.ranks import AllRanks, all_ranks
 from lockstep.diagnosis.refit import Refit, refit
 from lockstep.diagnosis.replay import Factors, Replay, as_predicted, same
 from lockstep.diagnosis.same_run import is_another, of_another, products_times, which_model
-from lockstep.planner import Estimate
+from lockstep.planner.estimate import Estimate
 
 PART_OF = {
     "matmul": "compute.matmul", "attention": "compute.attention", "elementwise": "compute.stream",

@@ -7,11 +7,9 @@ the step on beyond what was predicted of it. The MFU of a cause is a ceiling: th
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
 import numpy as np
 
@@ -20,7 +18,8 @@ from lockstep.diagnosis.classes import FUSED_ATTENTION, SOFTMAX
 from lockstep.diagnosis.gap import REST, Share
 from lockstep.diagnosis.measure import Seen
 from lockstep.diagnosis.replay import Factors
-from lockstep.planner import Estimate
+from lockstep.documents.shipped import shipped_table
+from lockstep.planner.estimate import Estimate
 from lockstep.types.arrays import Floats
 from lockstep.types.plain import Json
 
@@ -56,7 +55,7 @@ class Facts:
 
 @cache
 def _texts() -> Json:
-    return tomllib.loads(resources.files(__package__).joinpath("causes.toml").read_text())
+    return shipped_table(__package__, "causes.toml")
 
 
 def causes(facts: Facts) -> tuple[Cause, ...]:

@@ -7,9 +7,9 @@ Then the launching operator. What neither knows is of the class `unknown`, and r
 from __future__ import annotations
 
 import re
-import tomllib
 from functools import cache
-from importlib import resources
+
+from lockstep.documents.shipped import shipped_table
 
 CLASSES = ("matmul", "attention", "norm", "elementwise", "optimizer", "unknown", "copy", "communication")
 """In the order in which a moment with several kernels counts; the last one is no computation."""
@@ -37,7 +37,7 @@ Kernels over user buffers: NVIDIA/TransformerEngine, transformer_engine/common/c
 @cache
 def _tables() -> tuple[tuple[tuple[int, re.Pattern[str]], ...], ...]:
     """(class, pattern) of names and of operators, in order."""
-    data = tomllib.loads(resources.files(__package__).joinpath("classes.toml").read_text())
+    data = shipped_table(__package__, "classes.toml")
     return tuple(
         tuple((CLASSES.index(row["name"]), re.compile("|".join(row["patterns"]), re.IGNORECASE)) for row in data[part])
         for part in ("class", "operator")

@@ -12,20 +12,18 @@ q the quantity as predicted with the deviation, APART how well differences betwe
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
-from importlib import resources
 from typing import Any
 
 from lockstep.diagnosis.stated import Stated
+from lockstep.documents.shipped import shipped_table
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, check
-from lockstep.planner import Estimate
-from lockstep.planner.estimate import estimates
+from lockstep.planner.estimate import Estimate, estimates
 from lockstep.planner.together import Together
 from lockstep.planner.whatif import scaled
 from lockstep.step import price_step
@@ -108,8 +106,9 @@ class Candidate:
 @cache
 def deviations() -> tuple[Deviation, ...]:
     """All deviations of `deviations.toml`."""
-    text = resources.files("lockstep.diagnosis").joinpath("deviations.toml").read_text(encoding="utf-8")
-    return tuple(Deviation(name=name, **entry) for name, entry in tomllib.loads(text).items())
+    return tuple(
+        Deviation(name=name, **entry) for name, entry in shipped_table("lockstep.diagnosis", "deviations.toml").items()
+    )
 
 
 def candidates(stated: Stated, found: Estimate, heed: Heed = silent) -> list[Candidate]:

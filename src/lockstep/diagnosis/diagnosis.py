@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from lockstep.diagnosis.read.flight_recorder import Hang
     from lockstep.diagnosis.read.logs.log import Log
     from lockstep.diagnosis.recalibrate import Recalibrated
-    from lockstep.planner import Estimate
     from lockstep.planner.comparison import Comparison
+    from lockstep.planner.estimate import Estimate
     from lockstep.program import Timeline
 
 
@@ -107,7 +107,7 @@ class Diagnosis(Shown):
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        from lockstep.planner import not_counted
+        from lockstep.planner.uncounted import not_counted
 
         found, measured_s, seen, beside = self.predicted, self.measured_s, self.seen, self.beside
         parts = beside.parts if beside else seen.parts if seen else ()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from lockstep.diagnosis.stated import TIME_S, Stated
 from lockstep.hardware import devices
-from lockstep.planner import Estimate
+from lockstep.planner.estimate import Estimate
 from lockstep.units import format_count, format_flops, format_frac, format_time
 
 FAR = 5.0

@@ -19,7 +19,7 @@ from lockstep.hardware import Cluster
 from lockstep.layout import Job
 from lockstep.measure.fit import fit_link, link_rate_Bps, measured_level
 from lockstep.measure.fit.points import Points
-from lockstep.planner import Estimate
+from lockstep.planner.estimate import Estimate
 from lockstep.types.plain import Json, picked
 from lockstep.units import format_count
 from lockstep.workload import Transformer, models

@@ -14,7 +14,7 @@ from lockstep.diagnosis.deviations import Candidate, Heed, candidates, faster, s
 from lockstep.diagnosis.far_off import conditions
 from lockstep.diagnosis.readings import SAME, Explained, explaining, inside, named_peak
 from lockstep.diagnosis.stated import MFU, QUANTITIES, RATE, TOKENS, Stated, said
-from lockstep.planner import Estimate
+from lockstep.planner.estimate import Estimate
 from lockstep.types.plain import Json, picked, plain
 from lockstep.units import format_frac
 

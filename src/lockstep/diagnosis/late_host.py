@@ -22,7 +22,7 @@ from lockstep.hardware import Cluster
 from lockstep.hardware.pace import paced
 from lockstep.hardware.schema import FactorEntry, PaceEntry
 from lockstep.kernels.clock import Clock
-from lockstep.planner import Estimate, estimate
+from lockstep.planner.estimate import Estimate, estimate
 
 LATE_FRAC = 0.01
 """Of a step: a host that is later by less is as predicted."""

@@ -20,7 +20,7 @@ from lockstep.diagnosis.measure import Seen
 from lockstep.diagnosis.trace import RankTrace
 from lockstep.kernels.clock import Clock
 from lockstep.layout import Job
-from lockstep.planner import Estimate
+from lockstep.planner.estimate import Estimate
 from lockstep.step.inside import HOST, VOCABULARY, DeviceRows, Inside, device_rows
 from lockstep.types.arrays import Ints
 from lockstep.types.plain import Json, picked

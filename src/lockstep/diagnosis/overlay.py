@@ -19,7 +19,7 @@ from lockstep.diagnosis.ranks import all_ranks
 from lockstep.diagnosis.replay import as_predicted
 from lockstep.diagnosis.trace import RankTrace
 from lockstep.layout import coordinates
-from lockstep.planner import Estimate
+from lockstep.planner.estimate import Estimate
 from lockstep.program import Kind, ProgramBuilder, Timeline, write_trace
 
 MOST_SPANS = 300_000

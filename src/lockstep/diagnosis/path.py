@@ -15,7 +15,7 @@ from typing import Any
 from lockstep.diagnosis.stated import Stated
 from lockstep.errors import BadInput
 from lockstep.layout import Job, Layout
-from lockstep.planner import Estimate, estimate
+from lockstep.planner.estimate import Estimate, estimate
 from lockstep.types.plain import Json, picked
 
 SETTINGS: Mapping[str, tuple[str, ...]] = {

@@ -19,7 +19,7 @@ from lockstep.kernels.layer import embedding_work, head_work, layer_work
 from lockstep.kernels.shard import Shard
 from lockstep.kernels.states import states_work
 from lockstep.layout import Job, Layout, layer_parameters, process_groups
-from lockstep.planner import Estimate
+from lockstep.planner.estimate import Estimate
 from lockstep.program import Kind, Program, ProgramBuilder
 from lockstep.step import step_program
 from lockstep.step.passes import WAITING

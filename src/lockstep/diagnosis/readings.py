@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from lockstep.diagnosis.stated import MFU, RATE, TIME_S, TOKENS, Stated
 from lockstep.hardware import devices
-from lockstep.planner import Estimate
+from lockstep.planner.estimate import Estimate
 from lockstep.planner.utilisation import model_flops, recomputed_share
 from lockstep.types.plain import Json, picked
 from lockstep.units import format_flops

@@ -27,7 +27,8 @@ from lockstep.hardware import Cluster
 from lockstep.hardware.pace import paced
 from lockstep.hardware.schema import PaceEntry
 from lockstep.measure.fit.cluster_file import paced_yaml, with_measured_link
-from lockstep.planner import Estimate, estimate, plan
+from lockstep.planner.estimate import Estimate, estimate
+from lockstep.planner.plan import plan
 from lockstep.types.plain import Json, picked
 from lockstep.validation.calibration import KINDS, LEFT_FRAC, PRODUCTS, Measured, calibrate
 

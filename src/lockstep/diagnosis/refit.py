@@ -24,7 +24,7 @@ from lockstep.diagnosis.replay import LINKS, Factors
 from lockstep.hardware import Cluster, Link
 from lockstep.hardware.source import Source
 from lockstep.layout import group_summary
-from lockstep.planner import Estimate
+from lockstep.planner.estimate import Estimate
 
 KERNELS = ("matmul", "attention", "elementwise")
 UPDATE = "optimizer"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from lockstep.diagnosis.answer import Collective
 from lockstep.diagnosis.measure import Seen, kernels
-from lockstep.planner import Estimate
+from lockstep.planner.estimate import Estimate
 from lockstep.planner.utilisation import model_flops
 
 SAME_MODEL = 1.15

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lockstep.diagnosis.answer import Beside, Held
-from lockstep.planner import Estimate
 from lockstep.planner.comparison import Comparison, Side, predicted
+from lockstep.planner.estimate import Estimate
 
 WHOLE = "whole step"
 """The only part of a number, or of a log."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lockstep.errors import BadInput
-from lockstep.planner import Estimate
+from lockstep.planner.estimate import Estimate
 from lockstep.types.plain import Json, picked
 from lockstep.units import (
     COUNT,

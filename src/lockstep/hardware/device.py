@@ -15,12 +15,11 @@ else that touches memory runs at `stream_frac` of the memory bandwidth, attentio
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib import resources
 
+from lockstep.documents.shipped import shipped_table
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware.attention import AttentionKernel
 from lockstep.hardware.link import Link
@@ -159,8 +158,8 @@ def curves() -> dict[str, Efficiency]:
 
 
 def _entries(file: str) -> Json:
-    folder = resources.files("lockstep.hardware").joinpath("catalog")
-    return tomllib.loads(folder.joinpath(f"{file}.toml").read_text(encoding="utf-8"))
+    table: Json = shipped_table("lockstep.hardware", "catalog", f"{file}.toml")
+    return table
 
 
 def _curve(name: str, entry: Json, typical: Json) -> Efficiency:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 from lockstep.documents.files import File, read_text
+from lockstep.documents.shipped import shipped_table
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware.cluster import Cluster, Shelf
 from lockstep.hardware.device import Device
@@ -40,8 +40,7 @@ def shelf() -> Shelf:
     """Everything in the catalog, read once."""
     filled = Shelf()
     for name in FILES:
-        text = resources.files("lockstep.hardware").joinpath(f"catalog/{name}").read_text(encoding="utf-8")
-        load(text, name, filled)
+        _add(shipped_table("lockstep.hardware", "catalog", name), name, filled)
     return filled
 
 
@@ -76,15 +75,20 @@ def read_catalog(path: str | FilePath) -> Shelf:
 
 def load(text: str, file: str, filled: Shelf) -> None:
     """Adds the entries of one catalog file to `filled`. Raises BadInput for a number without a source."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"not valid TOML: {error}", file) from None
+    _add(document, file, filled)
+
+
+def _add(document: dict[str, Any], file: str, filled: Shelf) -> None:
+    """Adds the entries of one parsed catalog file to `filled`."""
     # Pydantic takes a quarter of the start-up budget, so it is imported with the first look-up.
     from lockstep.documents import Locate, validated
     from lockstep.hardware.build import Builder
     from lockstep.hardware.schema import HardwareFile
 
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"not valid TOML: {error}", file) from None
     named = {name: Source(**entry) for name, entry in document.pop("sources", {}).items()}
     sources: dict[Path, Source] = {}
     plain = _without_sources(document, (), named, sources, file)

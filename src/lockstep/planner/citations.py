@@ -8,12 +8,11 @@ numbers that the user gave have none.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
+from lockstep.documents.shipped import shipped_table
 from lockstep.hardware.device import SCALED
 from lockstep.layout import Job, Layout
 from lockstep.parallel.pipeline import get
@@ -135,8 +134,7 @@ ROOFLINE = ("williams2009", "austin2025")
 @cache
 def papers() -> dict[str, Paper]:
     """Every entry of `citations.toml` by key."""
-    text = resources.files("lockstep.planner").joinpath("citations.toml").read_text(encoding="utf-8")
-    return {key: Paper(**entry) for key, entry in tomllib.loads(text).items()}
+    return {key: Paper(**entry) for key, entry in shipped_table("lockstep.planner", "citations.toml").items()}
 
 
 def citations(answer: Answer) -> tuple[Citation, ...]:

@@ -20,13 +20,12 @@ intervals of `interval.py`, 0 for a measured run. The first interval is never wi
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 from typing import Any
 
+from lockstep.documents.shipped import shipped_table
 from lockstep.errors import BadInput
 from lockstep.layout.memory import CATEGORIES
 from lockstep.planner.estimate import Estimate
@@ -159,8 +158,7 @@ class Shared:
 @cache
 def known_shared() -> Shared:
     """The constants of published steps."""
-    text = resources.files("lockstep.planner").joinpath("comparison.toml").read_text(encoding="utf-8")
-    return Shared(**tomllib.loads(text))
+    return Shared(**shipped_table("lockstep.planner", "comparison.toml"))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

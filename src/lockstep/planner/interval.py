@@ -14,14 +14,13 @@ quantiles of a normal law with the error left.
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import resources
 from statistics import NormalDist
 
 import numpy as np
 
+from lockstep.documents.shipped import shipped_table
 from lockstep.hardware import Cluster, Device
 from lockstep.hardware.device import CALIBRATED
 from lockstep.layout import KEEP, Job, LayoutGrid
@@ -76,8 +75,7 @@ class Spread:
 @cache
 def known_spread() -> Spread:
     """The constants of published steps."""
-    text = resources.files("lockstep.planner").joinpath("interval.toml").read_text(encoding="utf-8")
-    return Spread(**tomllib.loads(text))
+    return Spread(**shipped_table("lockstep.planner", "interval.toml"))
 
 
 def spread_on(device: Device) -> Spread:

@@ -10,12 +10,11 @@ The published steps are those of `lockstep validate`; `support.toml` is the outp
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
+from lockstep.documents.shipped import shipped_table
 from lockstep.hardware import Device, devices
 from lockstep.stacks import Stack, stacks
 from lockstep.types.plain import Json, picked
@@ -64,5 +63,7 @@ def matrix(several: Iterable[Stack] | None = None) -> tuple[Support, ...]:
 
 @cache
 def _published() -> dict[tuple[str, str, str], Json]:
-    text = resources.files("lockstep.planner").joinpath("support.toml").read_text(encoding="utf-8")
-    return {(row["device"], row["stack"], row["dtype"]): row for row in tomllib.loads(text).get("published", [])}
+    return {
+        (row["device"], row["stack"], row["dtype"]): row
+        for row in shipped_table("lockstep.planner", "support.toml").get("published", [])
+    }

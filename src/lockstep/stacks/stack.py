@@ -20,13 +20,12 @@ steps for apex's and Transformer Engine's (`python tools/fit/fit.py`).
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from importlib import resources
 from typing import Any
 
+from lockstep.documents.shipped import shipped_table
 from lockstep.errors import UnknownName
 from lockstep.stacks.habits import Habits
 from lockstep.stacks.ways import FROM_LAYOUT, Way, Ways, chosen, find_way, read_ways, usual_ways
@@ -191,8 +190,7 @@ def _differing(values: Json, usual: Json) -> Json:
 @cache
 def stacks() -> dict[str, Stack]:
     """Every stack of the catalog by name."""
-    text = resources.files("lockstep.stacks").joinpath("stacks.toml").read_text(encoding="utf-8")
-    return {name: _stack(name, entry) for name, entry in tomllib.loads(text).items()}
+    return {name: _stack(name, entry) for name, entry in shipped_table("lockstep.stacks", "stacks.toml").items()}
 
 
 def _stack(name: str, entry: Json) -> Stack:

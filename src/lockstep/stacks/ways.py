@@ -23,13 +23,12 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 from typing import Any
 
+from lockstep.documents.shipped import shipped_table
 from lockstep.errors import BadInput, UnknownName, shown
 from lockstep.types.plain import Json, picked
 from lockstep.types.saved import FORMATS, Saved
@@ -148,8 +147,7 @@ Ways = dict[str, dict[str, Way]]
 @cache
 def ways() -> Ways:
     """Every way that is known, by slot and name; the first of a slot is the usual one."""
-    text = resources.files("lockstep.stacks").joinpath("ways.toml").read_text(encoding="utf-8")
-    return read_ways(tomllib.loads(text), {})
+    return read_ways(shipped_table("lockstep.stacks", "ways.toml"), {})
 
 
 @cache

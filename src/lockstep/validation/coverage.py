@@ -7,14 +7,13 @@ measured is asked of constants that know no row of the software either (`interva
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import resources
 
 import numpy as np
 
+from lockstep.documents.shipped import shipped_table
 from lockstep.planner.interval import Ends, Spread, ends_of, known_spread
 from lockstep.types.plain import Json
 from lockstep.validation.case import Case
@@ -59,8 +58,7 @@ def sampled(cases: Sequence[Case]) -> Sequence[Case]:
 
 @cache
 def _left_out() -> dict[str, dict[str, float]]:
-    text = resources.files("lockstep.validation").joinpath("interval_left_out.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return shipped_table("lockstep.validation", "interval_left_out.toml")
 
 
 def without(software: str) -> Spread:

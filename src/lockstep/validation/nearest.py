@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-from lockstep.planner import Estimate
+from lockstep.planner.estimate import Estimate
 from lockstep.types.plain import Json, picked
 from lockstep.validation.case import Case
 from lockstep.validation.report import TABLES

@@ -7,19 +7,17 @@ nothing was fitted to anyway are predicted as always.
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import replace
 from functools import cache
-from importlib import resources
 
+from lockstep.documents.shipped import shipped_table
 from lockstep.validation.case import Case
 
 
 @cache
 def left_out() -> dict[str, dict[str, dict[str, float]]]:
     """By the software that was left out, constants by device and library of kernels."""
-    text = resources.files("lockstep.validation").joinpath("left_out.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return shipped_table("lockstep.validation", "left_out.toml")
 
 
 def unseen(case: Case) -> Case:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from lockstep.engines import Engine
     from lockstep.hardware import Cluster
     from lockstep.layout import Layout
-    from lockstep.planner import Estimate, Plan
+    from lockstep.planner.estimate import Estimate
+    from lockstep.planner.result import Plan
     from lockstep.planner.search import Progress
     from lockstep.workload import Model
 

@@ -15,8 +15,9 @@ from lockstep.verbs.words.shared import CLUSTER, MODEL, LayoutWords
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
     from lockstep.layout import Layout
-    from lockstep.planner import Estimate, Plan
     from lockstep.planner.citations import Citation
+    from lockstep.planner.estimate import Estimate
+    from lockstep.planner.result import Plan
     from lockstep.workload import Model
 
 

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from lockstep.hardware import Cluster
     from lockstep.layout import Layout
-    from lockstep.planner import Estimate, Plan
     from lockstep.planner.comparison import Comparison
+    from lockstep.planner.estimate import Estimate
+    from lockstep.planner.result import Plan
     from lockstep.workload import Model
 
 CASE = "case:"
@@ -75,7 +76,7 @@ def _asked(
 
 def _known(run: str | Path | Model | Plan | Estimate) -> str | Path | Model | Estimate:
     """An estimate where `run` has been predicted already, or is a published run: that of its longest stretch."""
-    from lockstep.planner import Plan
+    from lockstep.planner.result import Plan
 
     if isinstance(run, Plan):
         return run.best
@@ -98,7 +99,7 @@ def _describes_case(path: str | Path) -> bool:
 
 def _changed(a: str | Path | Model | Estimate, first: Estimate, b: object, words: Json) -> Estimate:
     """A with the changes of B; where no layout of A was given, those of a layout start from the one that was found."""
-    from lockstep.planner import Estimate
+    from lockstep.planner.estimate import Estimate
 
     changes: Json = {**b} if isinstance(b, Mapping) else read_changes(str(b), "B")
     options = [name for name in keywords(_asked) if name != "model"]
@@ -138,7 +139,7 @@ def _fitting(a: str | Path | Model, words: Json, most: int) -> Estimate:
 
 
 def _of_layout(found: Estimate, words: Json) -> Estimate:
-    from lockstep.planner import estimate
+    from lockstep.planner.estimate import estimate
     from lockstep.verbs.words.question import read_layout
 
     return estimate(found.job, found.cluster, read_layout(found.job, words, found.cluster))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lockstep.diagnosis.recalibrate import Recalibrated
     from lockstep.hardware import Cluster
     from lockstep.layout import Layout
-    from lockstep.planner import Estimate
+    from lockstep.planner.estimate import Estimate
     from lockstep.planner.search import Progress
     from lockstep.workload import Model
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from lockstep.hardware import Cluster
     from lockstep.layout import Layout
-    from lockstep.planner import Estimate, Plan
+    from lockstep.planner.estimate import Estimate
+    from lockstep.planner.result import Plan
     from lockstep.workload import Model
 
 
@@ -52,7 +53,7 @@ def estimate(
 
     Raises BadInput when it breaks a rule, and Infeasible when none is given and none fits.
     """
-    from lockstep.planner import estimate as estimate_layout
+    from lockstep.planner.estimate import estimate as estimate_layout
 
     asked, chosen = read_asked(model, cluster, layout, dict(words))
     return estimate_layout(asked.job, asked.cluster, chosen)
@@ -116,7 +117,8 @@ def best_estimate(
     words: LayoutWords,
 ) -> Estimate:
     """An estimate as it is, the best of a plan, or that of a question."""
-    from lockstep.planner import Estimate, Plan
+    from lockstep.planner.estimate import Estimate
+    from lockstep.planner.result import Plan
 
     if isinstance(model, Estimate | Plan):
         refuse_beside("an estimate" if isinstance(model, Estimate) else "a plan", cluster, layout, words)

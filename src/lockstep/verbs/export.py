@@ -17,7 +17,8 @@ from lockstep.verbs.words.shared import CLUSTER, MODEL, LayoutWords
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
     from lockstep.layout import Layout
-    from lockstep.planner import Estimate, Plan
+    from lockstep.planner.estimate import Estimate
+    from lockstep.planner.result import Plan
     from lockstep.workload import Model
 
 
@@ -35,7 +36,7 @@ class Export(Shown):
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        from lockstep.planner import imported
+        from lockstep.planner.from_file import imported
 
         return {
             **picked(self, "to version text"),
@@ -67,9 +68,12 @@ def export(
     Without a layout it is the best one that `to` can run, and states what that costs against the planner's best.
     Raises UnknownName, BadInput, and Infeasible with every reason why `to` cannot run it.
     """
-    from lockstep.planner import SOFTWARE, Estimate, Plan, best_for
+    from lockstep.planner.estimate import Estimate
     from lockstep.planner.export import TARGETS, version
     from lockstep.planner.export import export as write
+    from lockstep.planner.result import Plan
+    from lockstep.planner.runnable import best_for
+    from lockstep.planner.software import SOFTWARE
 
     if to is None and isinstance(model, Plan) and model.software is not None:
         to = model.software.target

@@ -20,7 +20,8 @@ from lockstep.verbs.words.shared import CLUSTER, MODEL, LayoutWords
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
     from lockstep.layout import Job, Layout, Memory
-    from lockstep.planner import Estimate, Use
+    from lockstep.planner.estimate import Estimate
+    from lockstep.planner.room import Use
     from lockstep.workload import Model
 
 
@@ -35,7 +36,7 @@ def memory(
 ) -> StageMemories:
     """Bytes on one rank of every pipeline stage, by category; with `rank` also where that one is in the layout."""
     from lockstep.layout.groups import place_of
-    from lockstep.planner import stage_memories
+    from lockstep.planner.estimate import stage_memories
 
     asked, chosen = read_asked(model, cluster, layout, dict(words))
     stages = stage_memories(asked.job, asked.cluster, chosen)
@@ -79,21 +80,23 @@ class StageMemories(Shown):
     @cached_property
     def estimate(self) -> Estimate:
         """Time and memory of the layout."""
-        from lockstep.planner import estimate
+        from lockstep.planner.estimate import estimate
 
         return estimate(self.job, self.cluster, self.layout)
 
     @cached_property
     def room(self) -> tuple[Use, ...]:
         """What the memory that is left could be spent on, each change alone, the fastest first."""
-        from lockstep.planner import room
+        from lockstep.planner.room import room
 
         return room(self.estimate)
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         from lockstep.layout import state_bytes
-        from lockstep.planner import imported, memory_assumptions, not_counted
+        from lockstep.planner.assumptions import memory_assumptions
+        from lockstep.planner.from_file import imported
+        from lockstep.planner.uncounted import not_counted
 
         return {
             "model": self.job.model.name,

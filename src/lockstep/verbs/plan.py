@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 
     from lockstep.hardware import Cluster
     from lockstep.layout import Job, Recipe
-    from lockstep.planner import Pins, Plan, Software, Space
+    from lockstep.planner.pins import Pins
+    from lockstep.planner.result import Plan
     from lockstep.planner.search import Progress
+    from lockstep.planner.software import Software
+    from lockstep.planner.space import Space
     from lockstep.types.plain import Json
     from lockstep.workload import Model
 
@@ -89,9 +92,9 @@ def plan(
     **words: Unpack[PinWords],
 ) -> Plan:
     """The best layouts, the Pareto front and why the others were not chosen. Raises Infeasible when nothing fits."""
-    from lockstep.planner import best_of
-    from lockstep.planner import plan as find_plan
+    from lockstep.planner.choices import best_of
     from lockstep.planner.neighbours import NEAR_FRAC, NEAR_TOKENS_FRAC
+    from lockstep.planner.plan import plan as find_plan
 
     path = None if out is None else writable_yaml(out, "--out")
     asked = _read(model, cluster, software, dict(words))
@@ -176,7 +179,7 @@ class _Asked:
 
 def _read(model: str | Path | Model, cluster: str | Path | Cluster | None, software: str | None, words: Json) -> _Asked:
     """The question. Raises BadInput and UnknownName at the flag."""
-    from lockstep.planner import software as find_software
+    from lockstep.planner.software import software as find_software
 
     found = None if software is None else find_software(software)
     if found is not None and words.get("stack") is None:

@@ -23,7 +23,7 @@ from lockstep.verbs.words.shared import CLUSTER, MODEL, PinWords
 
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
-    from lockstep.planner import Plan
+    from lockstep.planner.result import Plan
     from lockstep.validation.nearest import Near
     from lockstep.verbs.cite import References
     from lockstep.verbs.sensitivity import Advice
@@ -76,7 +76,7 @@ def report(
 
     Raises Infeasible when nothing fits, BadInput where the file cannot be written.
     """
-    from lockstep.planner import stage_memories
+    from lockstep.planner.estimate import stage_memories
     from lockstep.validation.nearest import nearest
 
     path = None if out is None else writable(Path(out), "--out")

@@ -15,7 +15,7 @@ from lockstep.verbs.words.shared import CLUSTER, MODEL, LayoutWords
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
     from lockstep.layout import Layout
-    from lockstep.planner import Estimate
+    from lockstep.planner.estimate import Estimate
     from lockstep.planner.sensitivity import Sensitivity
     from lockstep.planner.upgrades import Upgrades
     from lockstep.workload import Model
@@ -42,7 +42,7 @@ class Advice(Shown):
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
-        from lockstep.planner import not_counted
+        from lockstep.planner.uncounted import not_counted
 
         found = self.upgrades.to_dict() | self.sensitivity.to_dict()
         left_out = list(not_counted(self.estimate.job))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lockstep.collectives.levels import Levels
     from lockstep.diagnosis.trace import RankTrace
-    from lockstep.planner import Estimate
+    from lockstep.planner.estimate import Estimate
     from lockstep.program import Timeline
     from lockstep.program.trace import Inside
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lockstep.diagnosis.read.flight_recorder import Hang
     from lockstep.diagnosis.readings import Explained
     from lockstep.diagnosis.stated import Stated
-    from lockstep.planner import Estimate
+    from lockstep.planner.estimate import Estimate
 
 TIMERS = 10
 """Parts of a program's own timers that are shown."""

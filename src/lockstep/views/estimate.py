@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lockstep.layout import Job
-    from lockstep.planner import Estimate
+    from lockstep.planner.estimate import Estimate
 
 
 PART_WORDS = {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from lockstep.planner import Estimate
+    from lockstep.planner.estimate import Estimate
     from lockstep.planner.guide import Difference, Guidance
 
 
@@ -44,7 +44,7 @@ def render(found: Guidance, out: Console) -> None:
         heading(out, "Planner differences", "change of the step time if you adopt only this setting")
         titles = [("setting", "left"), ("rules", "right"), ("planner", "right"), ("alone", "text")]
         indented(out, table(titles, (_difference(each) for each in found.differences)))
-    from lockstep.planner import assumptions
+    from lockstep.planner.assumptions import assumptions
 
     small_print(out, "Assumptions", assumptions(found.job, found.cluster, found.layout), ASSUMPTIONS)
 

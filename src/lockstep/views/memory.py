@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lockstep.layout import Memory
-    from lockstep.planner import Use
+    from lockstep.planner.room import Use
     from lockstep.types.plain import Json
     from lockstep.verbs.memory import StageMemories
 
@@ -55,7 +55,7 @@ def render(found: StageMemories, out: Console) -> None:
     if len(found.stages) > 1:
         heading(out, "Stages", _left_out(found.stages))
         _stages(found.stages, out)
-    from lockstep.planner import Use
+    from lockstep.planner.room import Use
 
     if found.room:
         heading(out, "What the rest could be spent on", "each change alone")
@@ -63,7 +63,7 @@ def render(found: StageMemories, out: Console) -> None:
     if found.place:
         heading(out, "Place of the rank", "along each axis that is split, innermost first, from 0")
         _place(found.place, out)
-    from lockstep.planner import memory_assumptions
+    from lockstep.planner.assumptions import memory_assumptions
 
     small_print(out, "Assumptions", memory_assumptions(found.job, found.cluster, found.layout), ASSUMPTIONS)
 

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from lockstep.planner import Choice, Estimate, Plan
+    from lockstep.planner.choices import Choice
+    from lockstep.planner.estimate import Estimate
+    from lockstep.planner.result import Plan
     from lockstep.views.parts.layout_columns import Column
 
 

@@ -22,7 +22,8 @@ from lockstep.views.parts.terminal import chapter, console, heading, indented, i
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lockstep.planner import Estimate, Plan
+    from lockstep.planner.estimate import Estimate
+    from lockstep.planner.result import Plan
     from lockstep.verbs.report import RunReport
 
 MOST_DRAWN = 20_000

@@ -27,7 +27,7 @@ _TITLES += [("ridge", "right"), ("bound by", "left"), ("traffic", "right"), ("",
 
 def render(found: Roofline, out: Console) -> None:
     """Prints the roofline."""
-    from lockstep.planner import assumptions
+    from lockstep.planner.assumptions import assumptions
 
     job = found.job
     out.print(Text(found.regime().capitalize(), style="bold"))

@@ -16,7 +16,7 @@ from lockstep.web.screen import Field
 
 if TYPE_CHECKING:
     from lockstep.diagnosis.diagnosis import Diagnosis
-    from lockstep.planner import Estimate
+    from lockstep.planner.estimate import Estimate
     from lockstep.web.asked import Asked
 
 VERB = "diagnose"

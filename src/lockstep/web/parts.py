@@ -15,7 +15,8 @@ from lockstep.views.memory import tight_words
 
 if TYPE_CHECKING:
     from lockstep.layout import Job, Layout, Memory
-    from lockstep.planner import Estimate, Plan
+    from lockstep.planner.estimate import Estimate
+    from lockstep.planner.result import Plan
     from lockstep.program import Timeline
     from lockstep.web.asked import Asked
 
@@ -87,7 +88,7 @@ def _beside_mfu(one: Estimate) -> str:
 
 def uncounted(job: Job) -> list[Json]:
     """What the answer does not count of this job, as a figure; nothing where that is no more than of any."""
-    from lockstep.planner import not_counted, said_not_counted
+    from lockstep.planner.uncounted import not_counted, said_not_counted
 
     parts = not_counted(job)
     return [figure("Not counted", f"{len(parts)} parts", ", ".join(parts))] if said_not_counted(job) else []

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
@@ -30,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from lockstep.documents import read_yaml, validated
+from lockstep.documents.shipped import table
 from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json
 from lockstep.vocabulary import architecture
@@ -189,7 +189,7 @@ def _tables() -> dict[str, Json]:
     found: dict[str, Json] = {}
     for file in sorted(folder.iterdir(), key=lambda path: path.name):
         if file.name.endswith(".toml"):
-            tables = tomllib.loads(file.read_text(encoding="utf-8"))
+            tables = table(file)
             defaults = tables.pop("defaults", {})
             for name, fields in tables.items():
                 found[name] = {**_merged(defaults, fields), "name": name}

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from functools import cache
-from importlib import resources
 from pathlib import Path
+
+from lockstep.documents.shipped import shipped_table
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 CONFIGS = ("config.json", "transformer/config.json")
@@ -62,5 +62,8 @@ def config_in(folder: Path) -> Path | None:
 @cache
 def hub_names() -> dict[str, str]:
     """Hub id in lower case -> the catalog's name of its shape."""
-    text = resources.files("lockstep.workload").joinpath("hub_names.toml").read_text(encoding="utf-8")
-    return {hub_id.lower(): name for name, ids in tomllib.loads(text).items() for hub_id in ids}
+    return {
+        hub_id.lower(): name
+        for name, ids in shipped_table("lockstep.workload", "hub_names.toml").items()
+        for hub_id in ids
+    }

@@ -10,7 +10,7 @@ from lockstep.diagnosis.read import find
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner import estimate
+from lockstep.planner.estimate import estimate
 from lockstep.workload import model
 from published_traces import published_trace
 

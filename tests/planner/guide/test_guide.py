@@ -11,7 +11,7 @@ from effort import drawn
 from lockstep.hardware import Cluster, Level, cluster, link
 from lockstep.layout import Layout, broken_by
 from lockstep.parallel.pipeline import get
-from lockstep.planner import estimate
+from lockstep.planner.estimate import estimate
 from lockstep.planner.guide import RULES, Guidance, guide
 from lockstep.planner.guide.draft import Draft
 from lockstep.planner.guide.rules.bubble import bubble_frac, decide

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from lockstep.layout import Layout
-from lockstep.planner import roofline
 from lockstep.planner.guide import guide
 from lockstep.planner.guide.draft import Draft
+from lockstep.planner.roofline import roofline
 from lockstep.units import format_bandwidth, format_frac, format_size
 from lockstep.verbs.words.question import read_question
 from lockstep.workload import parameters

@@ -10,7 +10,7 @@ import pytest
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout
-from lockstep.planner import estimate
+from lockstep.planner.estimate import estimate
 from lockstep.validation.cases import TOLERANCE_FRAC, Comparison, Study, Survey, compare, names, predict, study, survey
 from lockstep.validation.cases.document import page
 from lockstep.validation.cases.predict import pace_factor

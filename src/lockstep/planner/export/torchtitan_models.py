@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.resources import files
 
+from lockstep.documents.shipped import shipped_table
 from lockstep.workload import Model, Transformer, parameters
 
 
@@ -28,10 +28,7 @@ class Flavor:
 @cache
 def flavors() -> Mapping[str, Flavor]:
     """Every flavor, by the catalog's name of its model."""
-    import tomllib
-
-    text = files(__package__).joinpath("torchtitan_models.toml").read_text(encoding="utf-8")
-    return {name: Flavor(**values) for name, values in tomllib.loads(text).items()}
+    return {name: Flavor(**values) for name, values in shipped_table(__package__, "torchtitan_models.toml").items()}
 
 
 @lru_cache(maxsize=64)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lockstep.layout import Layout
-from lockstep.planner import Estimate
-from lockstep.planner import estimate as estimate_layout
+from lockstep.planner.estimate import Estimate
+from lockstep.planner.estimate import estimate as estimate_layout
 from lockstep.planner.guide.draft import Draft
 from lockstep.types.plain import Json, picked
 

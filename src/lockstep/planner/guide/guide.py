@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from lockstep.errors import Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner import Estimate, assumptions, not_counted, plan
-from lockstep.planner import estimate as estimate_layout
+from lockstep.planner.assumptions import assumptions
+from lockstep.planner.estimate import Estimate
+from lockstep.planner.estimate import estimate as estimate_layout
 from lockstep.planner.from_file import imported
 from lockstep.planner.guide.difference import Difference, differences
 from lockstep.planner.guide.draft import Draft, Finding, Rule
 from lockstep.planner.guide.rules import RULES
+from lockstep.planner.plan import plan
+from lockstep.planner.uncounted import not_counted
 from lockstep.planner.utilisation import plain_mfu
 from lockstep.types.plain import Json, picked, plain
 from lockstep.types.shown import Shown

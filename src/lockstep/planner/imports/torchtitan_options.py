@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 
+from lockstep.documents.shipped import shipped_table
 from lockstep.planner.imports import torchtitan as older
 from lockstep.planner.imports.imported import Imported
 from lockstep.planner.imports.launchers import devices
@@ -145,8 +144,7 @@ def _configured(said: Said) -> None:
 @cache
 def _configurations() -> Mapping[str, Json]:
     """What counts of torchtitan's own configurations, by name."""
-    text = files("lockstep.planner.imports").joinpath("torchtitan_configs.toml").read_text(encoding="utf-8")
-    found: Mapping[str, Json] = tomllib.loads(text)
+    found: Mapping[str, Json] = shipped_table("lockstep.planner.imports", "torchtitan_configs.toml")
     return found
 
 

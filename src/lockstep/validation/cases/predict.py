@@ -24,8 +24,8 @@ from lockstep.failures import optimum
 from lockstep.hardware import Cluster
 from lockstep.hardware import cluster as find_cluster
 from lockstep.layout import Job, Layout
-from lockstep.planner import Estimate, estimate, plan
-from lockstep.planner.estimate import SECONDS_PER_HOUR
+from lockstep.planner.estimate import SECONDS_PER_HOUR, Estimate, estimate
+from lockstep.planner.plan import plan
 from lockstep.planner.space import Space, default_space
 from lockstep.types.plain import Json
 from lockstep.units import SECONDS_PER_DAY

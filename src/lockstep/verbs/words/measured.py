@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lockstep.diagnosis.gather import Gathered
     from lockstep.diagnosis.read import Known
     from lockstep.diagnosis.stated import Stated
-    from lockstep.planner import Estimate
+    from lockstep.planner.estimate import Estimate
 
 CASE = "case:"
 NUMBERS = {
@@ -49,7 +49,7 @@ def run_of_case(name: str | Path, where: str = "--case") -> tuple[Estimate, list
     from lockstep.diagnosis.stated import QUANTITIES, Stated
     from lockstep.hardware import cluster as find_cluster
     from lockstep.layout import Job, Layout
-    from lockstep.planner import estimate as price
+    from lockstep.planner.estimate import estimate as price
     from lockstep.validation.cases import study
 
     with located(where):

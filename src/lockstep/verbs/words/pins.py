@@ -15,7 +15,7 @@ from lockstep.verbs.words.recipe import RecipeWords
 from lockstep.verbs.words.stages import BEST, read_stages
 
 if TYPE_CHECKING:
-    from lockstep.planner import Pins
+    from lockstep.planner.pins import Pins
 
 ALONE = ("order", "stages", "mtp_stage", "sequence_parallel")
 """Words of which a search takes one value."""
@@ -26,7 +26,7 @@ MOST_RECIPES = 32
 
 def read_pins(words: Mapping[str, Any]) -> Pins:
     """What is decided, checked value by value. Raises BadInput and UnknownName at the flag."""
-    from lockstep.planner import Pins
+    from lockstep.planner.pins import Pins
 
     given = {name: value for name, value in words.items() if value is not None}
     fields: dict[str, Any] = {name: _values(name, value) for name, value in given.items() if name not in ALONE}

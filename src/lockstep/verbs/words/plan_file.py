@@ -32,7 +32,7 @@ from lockstep.verbs.words.run_file import RunFile, run_given
 if TYPE_CHECKING:
     from lockstep.documents import Locate
     from lockstep.layout import Layout
-    from lockstep.planner import Plan
+    from lockstep.planner.result import Plan
 
 KIND = "plan"
 KEYS = ("kind", "lockstep", "model", "cluster", "for", "question", "layout", "predicted")
@@ -67,7 +67,7 @@ class PlanFile:
         return kept_layout(self.layout, {name for name in said if said[name] != self.words.get(name)})
 
     def _software(self, own: Mapping[str, object]) -> Json:
-        from lockstep.planner import software
+        from lockstep.planner.software import software
 
         found: Json = {"software": self.software} if "software" in own else {}
         return {**found, "to": software(str(self.software)).target} if "to" in own else found

@@ -101,25 +101,27 @@ def run_given(model: object, accepted: Collection[str] = ()) -> RunFile | None:
 
     Unknown words of it that are `accepted` are left out. Raises BadInput for a model beside a file that is not known.
     """
-    from lockstep.planner.imports import read_run
-
     if isinstance(model, InMemory):
-        found = read_run(model, None, accepted)
-        return None if found is None else RunFile(str(model), found)
+        return _read(model, "", accepted)
     if not isinstance(model, str | Path):
         return None
     name, _, beside = str(model).partition(BESIDE)
     if beside and not os.path.isfile(model):
         if not _is_file(beside):
             return None
-        found = read_run(beside, _model(name), accepted)
+        found = _read(beside, name, accepted)
         if found is None:
             raise BadInput(f"{beside} is not a configuration or a log that is known", "MODEL")
-        return RunFile(beside, found, name)
-    if not _is_file(model):
-        return None
-    found = read_run(model, None, accepted)
-    return None if found is None else RunFile(str(model), found)
+        return found
+    return _read(model, "", accepted) if _is_file(model) else None
+
+
+def _read(file: File, name: str, accepted: Collection[str]) -> RunFile | None:
+    """What a file beside the model `name`, if any, says; None of a file in no known format."""
+    from lockstep.planner.imports import read_run
+
+    found = read_run(file, _model(name) if name else None, accepted)
+    return None if found is None else RunFile(str(file), found, name)
 
 
 def _is_file(path: str | Path) -> bool:

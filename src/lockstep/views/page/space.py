@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lockstep.planner import points
-from lockstep.planner.points import FITS
+from lockstep.planner.points import FITS, points
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json
 from lockstep.units import SIZE_STEPS, TIME_STEPS
@@ -25,7 +24,10 @@ from lockstep.views.page.shown import DIGITS, UNITS, as_shown
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
     from lockstep.layout import Job, Layout
-    from lockstep.planner import Plan, Points, Software, Space
+    from lockstep.planner.points import Points
+    from lockstep.planner.result import Plan
+    from lockstep.planner.software import Software
+    from lockstep.planner.space import Space
 
 FIELDS: dict[str, tuple[tuple[str, ...], str]] = {
     "tp": (("tp",), "tp1"),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from lockstep.planner import Estimate
+    from lockstep.planner.estimate import Estimate
 
 BLUE, ORANGE, GREEN, PINK, RED, PURPLE, GREY = PALETTE
 PART_COLOURS = {

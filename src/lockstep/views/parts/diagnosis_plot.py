@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lockstep.diagnosis.diagnosis import Diagnosis
     from lockstep.diagnosis.judge import Judged
     from lockstep.diagnosis.stated import Stated
-    from lockstep.planner import Estimate
+    from lockstep.planner.estimate import Estimate
 
 
 def say(like: Stated, value: float) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from lockstep.planner import Estimate
+    from lockstep.planner.estimate import Estimate
 
 MOST_RANKS = 1024
 """Ranks that are shown; of more, the first ones."""

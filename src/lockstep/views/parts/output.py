@@ -73,7 +73,7 @@ def _say_file(answer: Any, out: Console) -> None:
         return
     from rich.text import Text
 
-    from lockstep.planner import from_file
+    from lockstep.planner.from_file import from_file
 
     found = from_file(about.job)
     for line in () if found is None else found.before_the_verdict():

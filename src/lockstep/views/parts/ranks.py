@@ -10,7 +10,7 @@ from lockstep.layout.nodes import node_classes, rank_coordinates
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lockstep.planner import Estimate
+    from lockstep.planner.estimate import Estimate
 
 MOST_NODES = 8
 """Nodes that are listed one by one."""

@@ -41,7 +41,7 @@ def notes(*several: str) -> str:
 
 def left_out(job: Job, out: Console) -> None:
     """Prints what an answer does not count of this job, where that is more than of any."""
-    from lockstep.planner import said_not_counted
+    from lockstep.planner.uncounted import said_not_counted
 
     warn(said_not_counted(job), out)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from lockstep.diagnosis.product_rates import ProductFit
     from lockstep.diagnosis.recalibrate import Recalibrated
-    from lockstep.planner import Estimate
+    from lockstep.planner.estimate import Estimate
 
 SHAPES = 8
 

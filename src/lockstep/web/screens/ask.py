@@ -12,7 +12,7 @@ from lockstep.web.screen import QUESTION, RECIPE, Field, Screen
 from lockstep.web.sections import found, sections
 
 if TYPE_CHECKING:
-    from lockstep.planner import Plan
+    from lockstep.planner.result import Plan
     from lockstep.web.asked import Asked
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from lockstep.planner import Estimate
     from lockstep.planner.comparison import Comparison, Side
+    from lockstep.planner.estimate import Estimate
     from lockstep.web.asked import Asked
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from lockstep.diagnosis.diagnosis import Diagnosis
-from lockstep.planner import Estimate
+from lockstep.planner.estimate import Estimate
 from lockstep.types.plain import Json
 from lockstep.units import format_frac, format_size, format_time
 from lockstep.views import compare as compared

@@ -18,7 +18,7 @@ from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Screen
 from lockstep.web.sections import sections
 
 if TYPE_CHECKING:
-    from lockstep.planner import Estimate
+    from lockstep.planner.estimate import Estimate
     from lockstep.web.asked import Asked
 
 

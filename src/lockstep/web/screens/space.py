@@ -14,7 +14,8 @@ from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Field, Screen, Words
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
     from lockstep.layout import Job
-    from lockstep.planner import Software, Space
+    from lockstep.planner.software import Software
+    from lockstep.planner.space import Space
     from lockstep.web.asked import Asked
 
     Searched = tuple[Job, Cluster, Space, Software | None]

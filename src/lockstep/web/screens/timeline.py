@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep.diagnosis.diagnosis import Diagnosis
-from lockstep.planner import Estimate
+from lockstep.planner.estimate import Estimate
 from lockstep.types.plain import Json
 from lockstep.views.page.timeline import timeline_form
 from lockstep.views.parts.diagnosis import lanes

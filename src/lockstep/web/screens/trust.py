@@ -15,7 +15,7 @@ from lockstep.web.parts import figure, with_best
 from lockstep.web.screen import LAYOUT, QUESTION, RECIPE, Screen
 
 if TYPE_CHECKING:
-    from lockstep.planner import Estimate
+    from lockstep.planner.estimate import Estimate
     from lockstep.web.asked import Asked
 
 ROOM = 0.2

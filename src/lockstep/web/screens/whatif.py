@@ -18,7 +18,7 @@ from lockstep.web.sections import sections
 from lockstep.workload import RECOMPUTE
 
 if TYPE_CHECKING:
-    from lockstep.planner import Estimate
+    from lockstep.planner.estimate import Estimate
     from lockstep.verbs.sensitivity import Advice
     from lockstep.web.asked import Asked
 

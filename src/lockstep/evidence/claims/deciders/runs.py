@@ -14,7 +14,7 @@ def days(model: str, cluster: str, stack: str, seq: int, batch: int, tokens: flo
     """
     from lockstep import hardware, workload
     from lockstep.layout import Recipe
-    from lockstep.planner import plan
+    from lockstep.planner.plan import plan
 
     recipe = Recipe.by(stack, seq=seq, batch=batch)
     best = plan(workload.model(model), hardware.cluster(cluster), recipe).best

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+from lockstep.documents.shipped import shipped_table
 from lockstep.errors import UnknownName
 
 KINDS: Mapping[str, tuple[type, ...]] = {
@@ -62,9 +62,7 @@ def _fits(kind: str, value: Any) -> bool:
 @cache
 def arguments(target: str) -> Arguments:
     """The names that the software of `target` takes."""
-    import tomllib
-
-    data = tomllib.loads(files(__name__).joinpath(f"{target}.toml").read_text(encoding="utf-8"))
+    data = shipped_table(__name__, f"{target}.toml")
     names = {name: tuple(kind) if isinstance(kind, list) else kind for name, kind in data["names"].items()}
     return Arguments(data["version"], data["source"], names)
 

@@ -31,6 +31,7 @@ from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
+from lockstep.documents.shipped import shipped_table
 from lockstep.planner.imports.formats.derived import PARTS, add_fields, copy_sections
 from lockstep.types.plain import Json
 
@@ -232,9 +233,7 @@ def format_of(key: str) -> Format:
 
 def _table(name: str) -> Json:
     """A table of this folder, with the words of the tables that it extends; its own go before."""
-    import tomllib
-
-    data: Json = tomllib.loads(files(__name__).joinpath(*name.split("/")).read_text(encoding="utf-8"))
+    data: Json = shipped_table(__name__, *name.split("/"))
     others = (
         [data["extends"]] if "extends" in data else ["shared/launcher"] if "command" in data.get("shapes", ()) else []
     )

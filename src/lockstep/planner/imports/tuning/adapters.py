@@ -7,12 +7,11 @@ peft takes those of the model's family (`targets.toml`), and refuses families fo
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+from lockstep.documents.shipped import shipped_table
 from lockstep.planner.imports.said import Said
 from lockstep.workload import Model
 from lockstep.workload.adapters import GROUPS, JOINED, MOST_RANK, NAMES
@@ -25,7 +24,7 @@ PLAIN = re.compile(r"[\w.*-]+")
 @cache
 def tables() -> Mapping[str, Mapping[str, Any]]:
     """What `targets.toml` has: defaults, types and names."""
-    return tomllib.loads(files("lockstep.planner.imports.tuning").joinpath("targets.toml").read_text(encoding="utf-8"))
+    return shipped_table("lockstep.planner.imports.tuning", "targets.toml")
 
 
 def model_type(name: str) -> str | None:
