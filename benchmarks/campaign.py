@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from lockstep.failures import (
+from lockstep.simulate.failures import (
     Campaigns,
     Pattern,
     Pool,
@@ -26,7 +26,7 @@ from lockstep.failures import (
     single,
     two_level,
 )
-from lockstep.simulate import Exponential, restarting
+from lockstep.simulate.play import Exponential, restarting
 
 WORK_S = 60 * 86_400.0
 CAMPAIGNS = 10_000

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.measure.bench.collective import built_in, own
-from lockstep.measure.bench.definition import wrong_elements
-from lockstep.measure.launch import Rank, launch
-from lockstep.measure.machine import Load, LoadMeter, Machine, this_machine, with_load
+from lockstep.run.bench.collective import built_in, own
+from lockstep.run.bench.definition import wrong_elements
+from lockstep.run.launch import Rank, launch
+from lockstep.run.machine import Load, LoadMeter, Machine, this_machine, with_load
 
 ALGORITHMS = ("ring", "bidirectional-ring", "rabenseifner", "direct", "tree")
 LIBRARY = "built-in"

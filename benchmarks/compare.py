@@ -19,12 +19,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from engine import Postal, one_f_one_b, ring_all_reduce
-from lockstep.hardware import cluster
-from lockstep.layout import Job
-from lockstep.planner.search import search
-from lockstep.planner.space import default_space
-from lockstep.simulate import simulate
-from lockstep.workload import model
+from lockstep.decide.planner.search import search
+from lockstep.decide.planner.space import default_space
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import model
+from lockstep.price.layout import Job
+from lockstep.simulate.play import simulate
 from planner import JOBS, calibration_s
 
 RESULTS = Path(__file__).with_name("results")

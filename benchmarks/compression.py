@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 
 import lockstep
-from lockstep.methods.compression import COMPRESSORS, Compressor, compressor
+from lockstep.learn.methods.compression import COMPRESSORS, Compressor, compressor
 
 KINDS: tuple[tuple[str, dict[str, object], bool], ...] = (
     *((name, {}, False) for name in COMPRESSORS if name not in ("none", "threshold")),

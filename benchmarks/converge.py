@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lockstep.lab.descent.delayed import descend
+from lockstep.learn.lab.descent.delayed import descend
 
 TRIALS, DIMENSION, DELAY, STEP = 1000, 100, 10, 0.05
 LOOP_TRIALS, LOOP_STEPS = 3, 2000

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.program import Kind, Program, ProgramBuilder
-from lockstep.simulate import LogNormal, Noise, durations_s, makespans_s, simulate
+from lockstep.simulate.play import LogNormal, Noise, durations_s, makespans_s, simulate
+from lockstep.simulate.program import Kind, Program, ProgramBuilder
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import argparse
 
-from lockstep.collectives import get
-from lockstep.measure.execute import execute
+from lockstep.run.execute import execute
+from lockstep.simulate.collectives import get
 
 
 def main() -> None:

@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 from statistics import median
 
-from lockstep.measure.launch import Fault, warm_up
-from lockstep.measure.train import Saving, Task, train
-from lockstep.measure.train.result import Step
-from lockstep.units import format_time
+from lockstep.base.units import format_time
+from lockstep.run.launch import Fault, warm_up
+from lockstep.run.train import Saving, Task, train
+from lockstep.run.train.result import Step
 
 REPEATS = 5
 RANKS = 2

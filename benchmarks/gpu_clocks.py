@@ -1,4 +1,4 @@
-"""Kernels in loops of layers and alone, with the GPU's clock, as kept in `validation/tables/h100_clocks.csv`.
+"""Kernels in loops of layers and alone, with the GPU's clock, as kept in `check/validation/tables/h100_clocks.csv`.
 
     python benchmarks/gpu_clocks.py -o clocks.csv
     python benchmarks/gpu_clocks.py -o tiny.csv --cpu

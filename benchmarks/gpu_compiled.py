@@ -1,4 +1,4 @@
-"""Kernels of compiled layers on one GPU, by who wrote them, as kept in `validation/tables/compiled_layers.csv`.
+"""Kernels of compiled layers on one GPU, by who wrote them, as kept in `check/validation/tables/compiled_layers.csv`.
 
     python benchmarks/gpu_compiled.py
 
@@ -16,7 +16,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from lockstep.workload import Transformer, model
+from lockstep.describe.workload import Transformer, model
 
 CASES = (
     ("llama3.2-1b", "fused", 2048, 4), ("llama3-8b", "fused", 8192, 1), ("llama3-70b", "fused", 8192, 1),

@@ -1,4 +1,4 @@
-"""Layers of experts in PyTorch's operations on one GPU, as kept in `validation/tables/expert_code.csv`.
+"""Layers of experts in PyTorch's operations on one GPU, as kept in `check/validation/tables/expert_code.csv`.
 
     python benchmarks/gpu_experts.py
 

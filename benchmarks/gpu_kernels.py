@@ -1,4 +1,4 @@
-"""Kernels alone on one GPU at shapes of training, as kept in `validation/tables/h100_kernels.csv`.
+"""Kernels alone on one GPU at shapes of training, as kept in `check/validation/tables/h100_kernels.csv`.
 
     python benchmarks/gpu_kernels.py -o kernels.csv
     python benchmarks/gpu_kernels.py -o losses.csv --only losses operations

@@ -1,4 +1,4 @@
-"""Kernels inside nanotron's Llama layers on one GPU, as kept in `validation/tables/h100_layers.csv`.
+"""Kernels inside nanotron's Llama layers on one GPU, as kept in `check/validation/tables/h100_layers.csv`.
 
     python benchmarks/gpu_layers.py -o layers.csv
 

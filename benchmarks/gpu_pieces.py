@@ -1,4 +1,4 @@
-"""Products in pieces, and beside a kernel that holds multiprocessors: `validation/tables/product_pieces.csv`.
+"""Products in pieces, and beside a kernel that holds multiprocessors: `check/validation/tables/product_pieces.csv`.
 
     python benchmarks/gpu_pieces.py
 

@@ -14,9 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from lockstep.hardware import Level, cluster, link
-from lockstep.planner.guide import Guidance, guide
-from lockstep.verbs.words.question import read_question
+from lockstep.decide.planner.guide import Guidance, guide
+from lockstep.describe.hardware import Level, cluster, link
+from lockstep.show.verbs.words.question import read_question
 
 MODELS = (
     "gpt2", "bert-large", "resnet50", "gpt3-6b7", "llama3-8b", "mixtral-8x7b", "llama2-70b", "llama3-70b",

@@ -25,10 +25,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from lockstep.engines import Asking, Questions, Serial, SweepFile, find_engine
-from lockstep.engines.batches import TARGET_S
-from lockstep.engines.cluster import environment
-from lockstep.errors import LockstepError
+from lockstep.base.engines import Asking, Questions, Serial, SweepFile, find_engine
+from lockstep.base.engines.batches import TARGET_S
+from lockstep.base.engines.cluster import environment
+from lockstep.base.errors import LockstepError
 
 WORKERS, THREADS = 2, 8
 WAIT_S = (0.5, 4.0)

@@ -30,7 +30,7 @@ from typing import Any
 import torch
 
 import lockstep
-from lockstep.layout.memory import FRAMEWORK_B, SLACK_FRAC
+from lockstep.price.layout.memory import FRAMEWORK_B, SLACK_FRAC
 
 WARM_UP, STEPS = 4, 8
 CLUSTERS = {"NVIDIA H100 80GB HBM3": "dgx-h100:1", "NVIDIA H200": "dgx-h200:1"}

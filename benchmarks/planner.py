@@ -20,11 +20,11 @@ import time
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 
-from lockstep.hardware import cluster  # noqa: E402  (numpy reads the variables above when it is imported)
-from lockstep.layout import Job, Recipe  # noqa: E402
-from lockstep.planner.search import search  # noqa: E402
-from lockstep.planner.space import default_space  # noqa: E402
-from lockstep.workload import model  # noqa: E402
+from lockstep.decide.planner.search import search  # noqa: E402
+from lockstep.decide.planner.space import default_space  # noqa: E402
+from lockstep.describe.hardware import cluster  # noqa: E402  (numpy reads the variables above when it is imported)
+from lockstep.describe.workload import model  # noqa: E402
+from lockstep.price.layout import Job, Recipe  # noqa: E402
 
 JOBS = (
     ("gpt3-175b", "dgx-a100-80gb:512", Recipe(seq=2048, batch=3072)),

@@ -19,11 +19,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from lockstep.engines import Asking, Questions, SweepFile, find_engine
-from lockstep.lab import EXPERIMENTS, Check
-from lockstep.lab.findings import credible_errors
-from lockstep.lab.sweep import Outcome, Trial, run_trial
-from lockstep.views.parts.progress import progress
+from lockstep.base.engines import Asking, Questions, SweepFile, find_engine
+from lockstep.learn.lab import EXPERIMENTS, Check
+from lockstep.learn.lab.findings import credible_errors
+from lockstep.learn.lab.sweep import Outcome, Trial, run_trial
+from lockstep.show.views.parts.progress import progress
 
 TAILS = {count: math.erfc(count / math.sqrt(2)) for count in (2, 3, 4)}
 """Chance of a normal number beyond so many deviations."""

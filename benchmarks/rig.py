@@ -19,8 +19,8 @@ from datetime import date
 from typing import Any
 
 import lockstep
-from lockstep.measure.rig import Crossing, Race
-from lockstep.units import format_size, format_time
+from lockstep.base.units import format_size, format_time
+from lockstep.run.rig import Crossing, Race
 
 SIZES = "4KiB,64KiB,256KiB,1MiB"
 SETTINGS: Mapping[str, Mapping[str, Any]] = {

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 import lockstep
-from lockstep.collectives import ops
-from lockstep.measure.rig import entrants
-from lockstep.measure.rig.entrants import SCATTERED
-from lockstep.measure.rig.result import Lap
-from lockstep.units import format_size, format_time
+from lockstep.base.units import format_size, format_time
+from lockstep.run.rig import entrants
+from lockstep.run.rig.entrants import SCATTERED
+from lockstep.run.rig.result import Lap
+from lockstep.simulate.collectives import ops
 
 BAR_FRAC = 0.10
 RANKS = 4

@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import lockstep
-from lockstep.engines import Answered, Asking, Batch, Engine, Questions, batches, find_engine
-from lockstep.engines.packing import packed
-from lockstep.errors import LockstepError
-from lockstep.lab.sweep import Trial, run_trial, sweep
+from lockstep.base.engines import Answered, Asking, Batch, Engine, Questions, batches, find_engine
+from lockstep.base.engines.packing import packed
+from lockstep.base.errors import LockstepError
+from lockstep.learn.lab.sweep import Trial, run_trial, sweep
 
 BATCH_S, ROUNDS = 0.2, 2
 EXPERIMENT = "communication-bound"
@@ -80,7 +80,7 @@ def workers(number: int, processes: int) -> None:
     """Prints how much longer 64 threads that are there already take than batches / 64."""
     from distributed import Client
 
-    from lockstep.engines.cluster import local_cluster
+    from lockstep.base.engines.cluster import local_cluster
 
     ideal_s = number * batches.TARGET_S / 64
     with local_cluster(processes, threads=64 // processes) as scheduler:

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from lockstep.units import parse_size_B
+from lockstep.base.units import parse_size_B
 
 IDS = ("correlation", "External id")
 ONE = "import sys, lockstep; print(lockstep.diagnose(sys.argv[1]).seen.step_time_s)"

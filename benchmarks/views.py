@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.program import Kind, ProgramBuilder, Timeline
-from lockstep.types.plain import Json
-from lockstep.views.page import inline
-from lockstep.views.page.columns import packed
-from lockstep.views.page.shown import DIGITS, UNITS
-from lockstep.views.page.space import FIELDS, WHY
-from lockstep.views.page.timeline import timeline_form
-from lockstep.views.parts.html import document
+from lockstep.base.types.plain import Json
+from lockstep.show.views.page import inline
+from lockstep.show.views.page.columns import packed
+from lockstep.show.views.page.shown import DIGITS, UNITS
+from lockstep.show.views.page.space import FIELDS, WHY
+from lockstep.show.views.page.timeline import timeline_form
+from lockstep.show.views.parts.html import document
+from lockstep.simulate.program import Kind, ProgramBuilder, Timeline
 
 ROUNDS = 30
 SPANS, POINTS = 100_000, 250_000

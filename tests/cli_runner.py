@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.cli import main
+from lockstep.show.cli import main
 
 LLAMA = ("llama3-8b", "--cluster", "dgx-h100:2", "--batch", "64")
 """A small question."""
@@ -61,7 +61,7 @@ def run(*arguments: str) -> Session:
 def shell(*arguments: str, env: Mapping[str, str] | None = None) -> Session:
     """Runs `lockstep` with these arguments in a process of its own."""
     made = subprocess.run(
-        [sys.executable, "-c", "from lockstep.cli import main; main()", *arguments],
+        [sys.executable, "-c", "from lockstep.show.cli import main; main()", *arguments],
         capture_output=True,
         text=True,
         encoding="utf-8",

@@ -66,7 +66,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if name is None:
         return
     from lab.table import experiments_of
-    from lockstep.lab import find_experiment
+    from lockstep.learn.lab import find_experiment
 
     wanted = find_experiment(name, "--experiment").name
     kept = [item for item in items if wanted in experiments_of(item)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lockstep.layout import Recipe
-from lockstep.stacks import DEFAULT, Habits, Stack, find_way, stack
-from lockstep.stacks.ways import usual_ways
+from lockstep.describe.stacks import DEFAULT, Habits, Stack, find_way, stack
+from lockstep.describe.stacks.ways import usual_ways
+from lockstep.price.layout import Recipe
 
 PLAIN = replace(stack(DEFAULT), habits=Habits(), ways=usual_ways(), switches={})
 """A software without habits of its own."""

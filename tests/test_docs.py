@@ -11,10 +11,10 @@ from click import Group
 from typer.main import get_command
 
 from console_blocks import PAGES, ROOT, Session, blocks, compared, name_of, printed, session
-from lockstep.cli.app import build
-from lockstep.collectives.registry import REGISTRY as ALGORITHMS
-from lockstep.measure.train import METHODS
-from lockstep.parallel.pipeline import REGISTRY as SCHEDULES
+from lockstep.run.train import METHODS
+from lockstep.show.cli.app import build
+from lockstep.simulate.collectives.registry import REGISTRY as ALGORITHMS
+from lockstep.simulate.parallel.pipeline import REGISTRY as SCHEDULES
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[name_of(page) for page in PAGES])

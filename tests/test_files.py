@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from cli_runner import run
-from lockstep.documents.files import open_file, open_folder, read_bytes, read_text
-from lockstep.errors import BadInput
+from lockstep.base.documents.files import open_file, open_folder, read_bytes, read_text
+from lockstep.base.errors import BadInput
 
 
 class Waited(BaseException):
@@ -174,7 +174,7 @@ def test_a_large_file_of_times_is_refused_by_its_size(tmp_path: Path) -> None:
 
 
 def test_a_packed_trace_is_limited_by_what_it_unpacks_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockstep.program import read_trace, trace
+    from lockstep.simulate.program import read_trace, trace
 
     monkeypatch.setattr(trace, "MOST_B", 1000)
     (tmp_path / "t.json.gz").write_bytes(gzip.compress(b" " * 5000))
@@ -185,7 +185,7 @@ def test_a_packed_trace_is_limited_by_what_it_unpacks_to(tmp_path: Path, monkeyp
 
 
 def test_pipes_and_links_named_as_a_run_folder_stop_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockstep.measure.launch.server import PREFIX, run_folder
+    from lockstep.run.launch.server import PREFIX, run_folder
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     kept = tmp_path / "kept"

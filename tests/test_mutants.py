@@ -40,7 +40,7 @@ def test_every_mutant_is_another_program() -> None:
 
 
 def test_draws_are_reproducible_and_by_lines() -> None:
-    part = mutants.SOURCE / "collectives"
+    part = mutants.SOURCE / "simulate" / "collectives"
     first, again, other = (mutants.drawn(seed, 60, part) for seed in (1, 1, 2))
     assert first == again
     assert first != other
@@ -49,7 +49,7 @@ def test_draws_are_reproducible_and_by_lines() -> None:
              for path in part.iterdir() if path.is_dir()}  # fmt: skip
     total = sum(len(one.read_text(encoding="utf-8").splitlines()) for one in part.rglob("*.py"))
     for room, size in lines.items():
-        assert abs(sum(one.file.startswith(f"collectives/{room}/") for one in first) - 60 * size / total) < 1
+        assert abs(sum(one.file.startswith(f"simulate/collectives/{room}/") for one in first) - 60 * size / total) < 1
 
 
 def test_every_equivalent_mutant_has_its_reason_and_still_exists() -> None:

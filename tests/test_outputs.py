@@ -18,8 +18,8 @@ import pytest
 import lockstep
 from cli_runner import run
 from fuzz.fuzz_cases import GOOD_CSV
-from lockstep.documents.files import BESIDE, replacing, write_text
-from lockstep.errors import BadInput
+from lockstep.base.documents.files import BESIDE, replacing, write_text
+from lockstep.base.errors import BadInput
 
 SOURCE = Path(lockstep.__file__).parent
 OLD = b"what was there\n"
@@ -192,13 +192,14 @@ def test_no_answer_leaves_half_a_file(tmp_path: Path) -> None:
 
 
 ELSEWHERE = {
-    "documents/files.py": "the function that the others use",
-    "engines/sweep_file.py": "lines of answers, each with a digest",
-    "store/event_file.py": "TensorBoard follows it while it grows",
-    "engines/answering.py": "a pipe",
-    "cli/streams.py": "the null device",
-    "measure/rig/namespace.py": "settings of the kernel",
-    "measure/launch/points.py": "memory that ranks share",
+    "base/documents/files.py": "the function that the others use",
+    "base/documents/shipped.py": "parsed tables of the package, kept as Python keeps byte code",
+    "base/engines/sweep_file.py": "lines of answers, each with a digest",
+    "base/store/event_file.py": "TensorBoard follows it while it grows",
+    "base/engines/answering.py": "a pipe",
+    "show/cli/streams.py": "the null device",
+    "run/rig/namespace.py": "settings of the kernel",
+    "run/launch/points.py": "memory that ranks share",
 }
 """Where files are written otherwise, and why."""
 

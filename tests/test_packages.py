@@ -23,7 +23,7 @@ import hatchling
 import pytest
 
 import lockstep
-from lockstep.errors import DISTRIBUTION, install_line
+from lockstep.base.errors import DISTRIBUTION, install_line
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep import units
-from lockstep.errors import BadInput, UnknownName, Violation, suggestion
+from lockstep.base import units
+from lockstep.base.errors import BadInput, UnknownName, Violation, suggestion
 
 REGISTRY = pint.UnitRegistry()
 NUMBERS = st.decimals(min_value=0, max_value=10**6, places=4).map(str) | st.integers(0, 10**9).map(str)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parent.parent / "src/lockstep/planner/export/arguments"
+FOLDER = Path(__file__).parent.parent / "src/lockstep/decide/planner/export/arguments"
 PLAIN = {"int": "int", "float": "float", "str": "str", "bool": "bool", "list": "list", "tuple": "list", "dict": "dict"}
 SIMPLE = {"Path": "str", "List": "list", "Tuple": "list", "Dict": "dict", "dtype": "str"}
 TITAN = "torchtitan/config/job_config.py"

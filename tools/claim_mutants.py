@@ -42,16 +42,16 @@ import claim_classes
 from claim_slices import Slice, drastic, made_at, slice_of
 from mutants import EQUIVALENT, SOURCE, Mutant, mutants_of
 
-from lockstep.evidence.claims.decide import Bench, seconds
-from lockstep.evidence.claims.deciders.table import FILES, LAB, lab_name
-from lockstep.evidence.claims.entry import Check
-from lockstep.evidence.claims.shelf import entries, errata
-from lockstep.lab import find_experiment
+from lockstep.check.evidence.claims.decide import Bench, seconds
+from lockstep.check.evidence.claims.deciders.table import FILES, LAB, lab_name
+from lockstep.check.evidence.claims.entry import Check
+from lockstep.check.evidence.claims.shelf import entries, errata
+from lockstep.learn.lab import find_experiment
 
 LIMIT_S = 30
 """Processor time of the checks of one mutant."""
-DECIDERS = "evidence/claims/deciders"
-EXPERIMENTS = "lab/experiments"
+DECIDERS = "check/evidence/claims/deciders"
+EXPERIMENTS = "learn/lab/experiments"
 
 
 def all_checks() -> tuple[Check, ...]:

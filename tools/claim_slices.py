@@ -33,8 +33,8 @@ from typing import Any
 
 from claim_classes import repeats
 
-from lockstep.lab.experiment import Experiment
-from lockstep.lab.findings import Check
+from lockstep.learn.lab.experiment import Experiment
+from lockstep.learn.lab.findings import Check
 
 READ = ("got", "standard_error", "runs")
 ORDER = ("what", "expected", "got", "standard_error", "tolerance", "false_law", "relation", "runs")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from lockstep.planner.imports import READERS
-from lockstep.planner.imports.formats import Format, described, format_of
+from lockstep.decide.planner.imports import READERS
+from lockstep.decide.planner.imports.formats import Format, described, format_of
 
 HEAD = """# Words of other software's configurations
 

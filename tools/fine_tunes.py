@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import lockstep
-from lockstep.errors import Infeasible
-from lockstep.units import format_count, format_size
+from lockstep.base.errors import Infeasible
+from lockstep.base.units import format_count, format_size
 
 MODELS = (
     "llama3.2-1b", "gemma-2b", "phi3-mini", "mistral-7b", "qwen2.5-7b", "llama3-8b", "gemma2-9b", "llama2-13b",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from argument_tables import fields
 
-from lockstep.planner.imports.formats import format_of
+from lockstep.decide.planner.imports.formats import format_of
 
 HUGGING_FACE = ("transformers/training_args.py",)
 SEQUENCES = ("transformers/training_args_seq2seq.py", *HUGGING_FACE)

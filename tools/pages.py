@@ -20,7 +20,7 @@ from re import Match
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lockstep.lab.findings import Check, Findings
+    from lockstep.learn.lab.findings import Check, Findings
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path.append(str(TESTS))
@@ -30,30 +30,30 @@ from console_blocks import FENCE, PAGES, ROOT, SURROUNDINGS, Session, compared, 
 
 def validation_page() -> str:
     """Predictions against the published tables."""
-    from lockstep.validation import validate
-    from lockstep.validation.document import page
+    from lockstep.check.validation import validate
+    from lockstep.check.validation.document import page
 
     return page(validate())
 
 
 def case_studies_page() -> str:
     """Predictions of published runs."""
-    from lockstep.validation.cases.compare import survey
-    from lockstep.validation.cases.document import page
+    from lockstep.check.validation.cases.compare import survey
+    from lockstep.check.validation.cases.document import page
 
     return page(survey())
 
 
 def claims_page() -> str:
     """Items of a textbook chapter, facts of the lab, and errata."""
-    from lockstep.evidence.claims.page import claims_page as page
+    from lockstep.check.evidence.claims.page import claims_page as page
 
     return page()
 
 
 def experiments_page(answers: Callable[[str], Findings] | None = None) -> str:
     """Every experiment of the lab with question, settings, findings with their defaults, and source."""
-    from lockstep.lab.experiment import GROUPS, find_experiment
+    from lockstep.learn.lab.experiment import GROUPS, find_experiment
 
     answers, lines = answers or _answer, [EXPERIMENTS_HEAD]
     for group in GROUPS:

@@ -289,7 +289,7 @@ mamba2 minimax_m2 ministral3 mistral mixtral mpt mt5 nemotron nemotron_h olmo ol
 phi phi3 phimoe qwen2 qwen2_5_vl qwen2_moe qwen2_vl qwen3 qwen3_5 qwen3_5_moe qwen3_5_moe_text
 qwen3_5_text qwen3_moe qwen3_next qwen3_vl qwen3_vl_moe resnet roberta seed_oss smollm3 starcoder2
 t5 vit"""
-"""Model types of `lockstep.workload.huggingface.FAMILIES` that have a class for text, or for images, alone."""
+"""Model types of `lockstep.describe.workload.huggingface.FAMILIES` that have a class for text, or for images, alone."""
 
 if __name__ == "__main__":
     main()

@@ -23,8 +23,8 @@ from plain_docstrings import escaped
 from sphinx import addnodes
 
 import lockstep
-from lockstep.verbs import TABLE
-from lockstep.verbs.words.option import words_of
+from lockstep.show.verbs import TABLE
+from lockstep.show.verbs.words.option import words_of
 
 DOCUMENTED = (type, FunctionType)
 MEANT: dict[str, dict[str, str]] = {}

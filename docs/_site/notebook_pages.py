@@ -24,7 +24,7 @@ from docutils.parsers.rst import directives
 from matplotlib.figure import Figure
 from sphinx.util.docutils import SphinxDirective
 
-from lockstep.views.parts.html import fragment, svg
+from lockstep.show.views.parts.html import fragment, svg
 
 NAMES = "notebook"
 

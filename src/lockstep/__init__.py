@@ -4,15 +4,15 @@
     plan = lockstep.plan("llama3-70b", "dgx-h100:64", batch_tokens="4M", tokens="15T")
     print(plan.verdict())
 
-Every verb of the command line is a function here with the same name and words (`lockstep.verbs`); results have
+Every verb of the command line is a function here with the same name and words (`lockstep.show.verbs`); results have
 `to_dict()`, which is what `--json` prints. `__init__.pyi` lists what is public. Nothing is loaded before it is used,
 so that the import costs nothing.
 """
 
 from lazy_loader import attach_stub
 
-from lockstep.types.upper import stands_at
+from lockstep.base.types.upper import stands_at
 
-stands_at(views="lockstep.views.parts.notebook", page="lockstep.web.serve")
+stands_at(views="lockstep.show.views.parts.notebook", page="lockstep.show.web.serve")
 __getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
 __version__ = "0.1.0"

@@ -1,77 +1,55 @@
-from . import (
-    collectives as collectives,
-)
-from . import (
-    failures as failures,
-)
-from . import (
-    hardware as hardware,
-)
-from . import (
-    layout as layout,
-)
-from . import (
-    methods as methods,
-)
-from . import (
-    parallel as parallel,
-)
-from . import (
-    program as program,
-)
-from . import (
-    simulate as simulate,
-)
-from . import (
-    step as step,
-)
-from . import (
-    validation as validation,
-)
-from . import (
-    workload as workload,
-)
-from .verbs.balance import balance as balance
-from .verbs.bench import bench as bench
-from .verbs.calibrate import calibrate as calibrate
-from .verbs.campaign import campaign as campaign
-from .verbs.case import case as case
-from .verbs.catalog import catalog as catalog
-from .verbs.checkpoint import checkpoint as checkpoint
-from .verbs.cite import cite as cite
-from .verbs.claims import claims as claims
-from .verbs.collective import collective as collective
-from .verbs.compare import compare as compare
-from .verbs.converge import converge as converge
-from .verbs.crossover import crossover as crossover
-from .verbs.diagnose import diagnose as diagnose
-from .verbs.estimate import estimate as estimate
-from .verbs.execute import execute as execute
-from .verbs.experts import experts as experts
-from .verbs.export import export as export
-from .verbs.fit import fit as fit
-from .verbs.guide import guide as guide
-from .verbs.memory import memory as memory
-from .verbs.messages import messages as messages
-from .verbs.overlap import overlap as overlap
-from .verbs.pipeline import pipeline as pipeline
-from .verbs.plan import plan as plan
-from .verbs.report import report as report
-from .verbs.reproduce import reproduce as reproduce
-from .verbs.rig import rig as rig
-from .verbs.roofline import roofline as roofline
-from .verbs.runs import runs as runs
-from .verbs.scaling import scaling as scaling
-from .verbs.sensitivity import sensitivity as sensitivity
-from .verbs.speedup import speedup as speedup
-from .verbs.stack import stack as stack
-from .verbs.stragglers import stragglers as stragglers
-from .verbs.support import support as support
-from .verbs.sweeps import sweeps as sweeps
-from .verbs.tensor import tensor as tensor
-from .verbs.trace import trace as trace
-from .verbs.train import train as train
-from .verbs.ui import ui as ui
-from .verbs.validate import validate as validate
+from . import simulate as simulate
+from .check import validation as validation
+from .describe import hardware as hardware
+from .describe import workload as workload
+from .learn import methods as methods
+from .price import layout as layout
+from .price import step as step
+from .show.verbs.balance import balance as balance
+from .show.verbs.bench import bench as bench
+from .show.verbs.calibrate import calibrate as calibrate
+from .show.verbs.campaign import campaign as campaign
+from .show.verbs.case import case as case
+from .show.verbs.catalog import catalog as catalog
+from .show.verbs.checkpoint import checkpoint as checkpoint
+from .show.verbs.cite import cite as cite
+from .show.verbs.claims import claims as claims
+from .show.verbs.collective import collective as collective
+from .show.verbs.compare import compare as compare
+from .show.verbs.converge import converge as converge
+from .show.verbs.crossover import crossover as crossover
+from .show.verbs.diagnose import diagnose as diagnose
+from .show.verbs.estimate import estimate as estimate
+from .show.verbs.execute import execute as execute
+from .show.verbs.experts import experts as experts
+from .show.verbs.export import export as export
+from .show.verbs.fit import fit as fit
+from .show.verbs.guide import guide as guide
+from .show.verbs.memory import memory as memory
+from .show.verbs.messages import messages as messages
+from .show.verbs.overlap import overlap as overlap
+from .show.verbs.pipeline import pipeline as pipeline
+from .show.verbs.plan import plan as plan
+from .show.verbs.report import report as report
+from .show.verbs.reproduce import reproduce as reproduce
+from .show.verbs.rig import rig as rig
+from .show.verbs.roofline import roofline as roofline
+from .show.verbs.runs import runs as runs
+from .show.verbs.scaling import scaling as scaling
+from .show.verbs.sensitivity import sensitivity as sensitivity
+from .show.verbs.speedup import speedup as speedup
+from .show.verbs.stack import stack as stack
+from .show.verbs.stragglers import stragglers as stragglers
+from .show.verbs.support import support as support
+from .show.verbs.sweeps import sweeps as sweeps
+from .show.verbs.tensor import tensor as tensor
+from .show.verbs.trace import trace as trace
+from .show.verbs.train import train as train
+from .show.verbs.ui import ui as ui
+from .show.verbs.validate import validate as validate
+from .simulate import collectives as collectives
+from .simulate import failures as failures
+from .simulate import parallel as parallel
+from .simulate import program as program
 
 __version__: str

@@ -1,6 +1,6 @@
 """`python -m lockstep` is the command `lockstep`."""
 
-from lockstep.cli import main
+from lockstep.show.cli import main
 
 if __name__ == "__main__":
     main()

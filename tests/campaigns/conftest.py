@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from lockstep.hardware import Cluster
-from lockstep.layout import Job
-from lockstep.planner.search import Findings, search
-from lockstep.planner.space import Space
+from lockstep.decide.planner.search import Findings, search
+from lockstep.decide.planner.space import Space
+from lockstep.describe.hardware import Cluster
+from lockstep.price.layout import Job
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -22,5 +22,5 @@ def searched_once() -> Iterator[None]:
         return known[job, cluster, space]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lockstep.planner.replans.search", remembered)
+        patch.setattr("lockstep.decide.planner.replans.search", remembered)
         yield

@@ -10,7 +10,7 @@ import pytest
 import lockstep
 from cli_runner import run
 from effort import ALL
-from lockstep.store import RunStore
+from lockstep.base.store import RunStore
 
 BAR = ("campaign", "llama3-70b", "--cluster", "dgx-h100:64", "--batch-tokens", "4M", "--tokens", "15T")
 SMALL = ("campaign", "llama3-8b", "-c", "dgx-h100:8", "--batch", "512", "--tp", "2", "--zero", "1")
@@ -21,7 +21,7 @@ TOKENS = (*SMALL, "--tokens", "2T")
 def alone_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the campaign that is asked for: no other hardware, operation or quantities are tried beside it."""
     for name in ("changes", "tornado"):
-        monkeypatch.setattr(import_module("lockstep.campaigns.campaign"), name, lambda scenario: ())
+        monkeypatch.setattr(import_module("lockstep.decide.campaigns.campaign"), name, lambda scenario: ())
 
 
 @pytest.fixture(scope="module")

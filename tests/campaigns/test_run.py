@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.campaigns import Operation, Ramp, Scenario, campaign, energy, for_tokens, phases, work
-from lockstep.campaigns.changes import _operation
-from lockstep.campaigns.run import Run
-from lockstep.campaigns.tornado import Bar
-from lockstep.errors import BadInput, Infeasible
-from lockstep.failures import overhead_frac, simulate_campaigns
-from lockstep.layout import Job, Recipe, checkpoint_B
-from lockstep.planner.estimate import Estimate
-from lockstep.simulate import Exponential, LogNormal, Sample
-from lockstep.workload import model, parameters
+from lockstep.base.errors import BadInput, Infeasible
+from lockstep.decide.campaigns import Operation, Ramp, Scenario, campaign, energy, for_tokens, phases, work
+from lockstep.decide.campaigns.changes import _operation
+from lockstep.decide.campaigns.run import Run
+from lockstep.decide.campaigns.tornado import Bar
+from lockstep.decide.planner.estimate import Estimate
+from lockstep.describe.workload import model, parameters
+from lockstep.price.layout import Job, Recipe, checkpoint_B
+from lockstep.simulate.failures import overhead_frac, simulate_campaigns
+from lockstep.simulate.play import Exponential, LogNormal, Sample
 
 TOKENS = 2e12
 ESTIMATE: Estimate = lockstep.estimate("llama3-8b", "dgx-h100:8", batch=512, tp=2, zero=1)
@@ -285,7 +285,7 @@ def test_a_lost_node_stops_the_nodes_of_its_replica(nodes: int, tp: int, pp: int
 def test_devices_alone_draw_power_unless_the_facility_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a PUE the facility draws nothing more: device hours x power."""
     for slow in ("tornado", "changes"):
-        monkeypatch.setattr(import_module("lockstep.campaigns.campaign"), slow, lambda scenario: ())
+        monkeypatch.setattr(import_module("lockstep.decide.campaigns.campaign"), slow, lambda scenario: ())
     short = Scenario(ESTIMATE, for_tokens(1e9), CALM)
     plain = campaign(short, power_W=1000.0).energy
     assert plain is not None

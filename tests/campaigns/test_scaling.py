@@ -12,7 +12,7 @@ import pytest
 import lockstep
 from cli_runner import run
 from effort import share
-from lockstep.campaigns import Scaling, Size
+from lockstep.decide.campaigns import Scaling, Size
 
 SMALL = ("scaling", "gpt2", "-c", "ethernet-25-v100:8", "--batch", "256")
 

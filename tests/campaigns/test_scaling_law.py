@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from lockstep import workload
-from lockstep.campaigns import LAWS, for_compute, for_loss, for_tokens, in_batches, scaling_law
-from lockstep.errors import BadInput, Infeasible, UnknownName
+from lockstep.base.errors import BadInput, Infeasible, UnknownName
+from lockstep.decide.campaigns import LAWS, for_compute, for_loss, for_tokens, in_batches, scaling_law
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
 NAMES = sorted(LAWS)

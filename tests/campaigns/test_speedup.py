@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import lockstep
 from cli_runner import run
-from lockstep.campaigns import SpeedUp, amdahl, gustafson, karp_flatt
-from lockstep.collectives import PlainLink
-from lockstep.errors import BadInput
+from lockstep.base.errors import BadInput
+from lockstep.decide.campaigns import SpeedUp, amdahl, gustafson, karp_flatt
+from lockstep.simulate.collectives import PlainLink
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
 QUESTION = ("speedup", "--compute", "10s", "--size", "200MB", "--latency", "10us", "--bandwidth", "25GB/s")

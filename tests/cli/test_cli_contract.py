@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from cli_runner import LLAMA, Session, run
-from lockstep.program import read_trace
-from lockstep.types.plain import plain
-from lockstep.units import format_frac
-from lockstep.verbs import VERBS
-from lockstep.views.parts.output import finite
+from lockstep.base.types.plain import plain
+from lockstep.base.units import format_frac
+from lockstep.show.verbs import VERBS
+from lockstep.show.views.parts.output import finite
+from lockstep.simulate.program import read_trace
 
 LAYOUT = ("dp", "tp", "pp", "cp", "ep", "vpp", "zero", "micro_batch", "recompute", "sequence_parallel", "schedule")
 ESTIMATE = (
@@ -135,7 +135,7 @@ def test_cite_and_export_print_text(answers: dict[str, Session]) -> None:
 def test_validation_out_of_tolerance_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
-    from lockstep.validation import report
+    from lockstep.check.validation import report
 
     strict = replace(report.TABLES["korthikanti_2022"], tolerance_frac=1e-9)
     monkeypatch.setitem(report.TABLES, "korthikanti_2022", strict)
@@ -253,9 +253,9 @@ def test_a_benchmark_is_a_no_only_if_its_answer_says_so(
     words: dict[str, bool], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kernels have nothing to be wrong about."""
-    bench = import_module("lockstep.verbs.bench")
+    bench = import_module("lockstep.show.verbs.bench")
     answer = SimpleNamespace(to_dict=lambda: {"rows": []}, **words)
-    monkeypatch.setattr("lockstep.verbs.bench.bench", wraps(bench.bench)(lambda op, **given: answer))
+    monkeypatch.setattr("lockstep.show.verbs.bench.bench", wraps(bench.bench)(lambda op, **given: answer))
     found = run("bench", "matmul", "--json")
     assert (found.code, found.json()) == (code, {"rows": []})
 

@@ -13,12 +13,12 @@ from test_cli_contract import COMMANDS
 import lockstep
 from cli_runner import run, shell
 from lockstep import hardware, workload
-from lockstep.errors import BadInput
-from lockstep.layout import Layout
-from lockstep.types.plain import plain
-from lockstep.verbs import VERBS
-from lockstep.verbs.words.question import read_question
-from lockstep.views.parts.output import finite
+from lockstep.base.errors import BadInput
+from lockstep.base.types.plain import plain
+from lockstep.price.layout import Layout
+from lockstep.show.verbs import VERBS
+from lockstep.show.verbs.words.question import read_question
+from lockstep.show.views.parts.output import finite
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WORDS: dict[str, Any] = {"batch": 64}
@@ -74,7 +74,7 @@ def test_a_plan_can_be_cited_and_exported() -> None:
 def test_a_verb_is_a_plain_function_before_and_after_its_modules_are_loaded() -> None:
     script = """
 import inspect, lockstep
-from lockstep.verbs import VERBS
+from lockstep.show.verbs import VERBS
 before = {verb: inspect.signature(getattr(lockstep, verb)) for verb in VERBS}
 documented = [verb for verb in VERBS if getattr(lockstep, verb).__doc__]
 lockstep.plan("gpt2", "dgx-h100", batch=64), lockstep.messages(4, 100), lockstep.guide("gpt2", "dgx-h100", batch=64)
@@ -121,7 +121,7 @@ def test_a_batch_of_tokens_becomes_whole_sequences(tokens: int, devices: int, se
 
 def test_a_rounded_batch_is_near_and_shared_out() -> None:
     """No divisor of the devices that is larger has a multiple as near."""
-    from lockstep.verbs.words.question import even_batch
+    from lockstep.show.verbs.words.question import even_batch
 
     for devices in (1, 6, 8, 24, 61 * 8, 63 * 8, 4096):
         for wanted in (1.0, 3.4, 17.9, 250.0, 488.28, 1999.0):
@@ -152,7 +152,7 @@ def test_a_reader_who_leaves_early_is_no_error(words: str) -> None:
     import subprocess
     import sys
 
-    lockstep_command = f"{sys.executable} -c 'from lockstep.cli import main; main()'"
+    lockstep_command = f"{sys.executable} -c 'from lockstep.show.cli import main; main()'"
     command = f"set -o pipefail; {lockstep_command} {words} | head -1"
     made = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert made.returncode == 0

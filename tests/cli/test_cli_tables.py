@@ -8,8 +8,8 @@ from rich.cells import cell_len
 from test_cli_contract import COMMANDS
 
 from cli_runner import LLAMA, run, shell
-from lockstep.cli import main
-from lockstep.layout import Job
+from lockstep.price.layout import Job
+from lockstep.show.cli import main
 
 SCREEN = 50
 """Lines that a table may take at 80 columns."""
@@ -58,7 +58,7 @@ def test_images_are_not_called_tokens() -> None:
 
 
 def test_a_stopped_search_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = import_module("lockstep.planner.search")
+    module = import_module("lockstep.decide.planner.search")
 
     real, calls = module._score, []
 
@@ -77,7 +77,7 @@ def test_a_stopped_search_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_stopped_before_anything_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = import_module("lockstep.planner.search")
+    module = import_module("lockstep.decide.planner.search")
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -96,7 +96,7 @@ def test_a_terminal_without_unicode_gets_other_letters() -> None:
 
 
 def test_progress_is_for_people_who_wait(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from lockstep.views.parts import progress as module
+    from lockstep.show.views.parts import progress as module
 
     with module.progress("searching") as report:
         report(1, 10)
@@ -125,7 +125,7 @@ def test_what_takes_long_at_large_sizes_shows_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from lockstep.views.parts import progress as module
+    from lockstep.show.views.parts import progress as module
 
     monkeypatch.setattr(module, "PATIENCE_S", -1.0)
     silent = run(verb, *words, "--json")
@@ -139,7 +139,7 @@ def test_what_takes_long_at_large_sizes_shows_how_far_it_is(
 
 
 def test_a_search_over_sizes_that_is_stopped_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = import_module("lockstep.planner.search")
+    module = import_module("lockstep.decide.planner.search")
     real, sizes = module._score, []
 
     def interrupted(found: object, job: Job, *rest: object) -> None:

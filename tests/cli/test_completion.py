@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from cli_runner import run
-from lockstep.lab import EXPERIMENTS
-from lockstep.views.parts import completing
+from lockstep.learn.lab import EXPERIMENTS
+from lockstep.show.views.parts import completing
 
 
 def asked(line: str) -> dict[str, str]:
@@ -64,7 +64,7 @@ def test_methods_are_offered_one_after_another(monkeypatch: pytest.MonkeyPatch) 
 def test_nothing_heavy_is_loaded_for_a_name() -> None:
     lists = "models clusters devices schedules ops methods optimizers trainers experiments"
     code = (
-        "import sys; from lockstep.views.parts import completing;"
+        "import sys; from lockstep.show.views.parts import completing;"
         f"[list(getattr(completing, name)()) for name in {lists.split()}];"
         "print([name for name in ('torch', 'scipy', 'matplotlib', 'simpy') if name in sys.modules])"
     )
@@ -79,9 +79,9 @@ def test_every_list_has_names() -> None:
 
 def test_an_estimate_loads_no_readers_of_other_softwares_files() -> None:
     code = (
-        "import sys; from lockstep.cli.app import _run; "
+        "import sys; from lockstep.show.cli.app import _run; "
         "_run('estimate llama3-8b -c dgx-h100:1 --batch 8 --tp 2'.split()); "
-        "sys.stderr.write(str(sum(name.startswith('lockstep.planner.imports') for name in sys.modules)))"
+        "sys.stderr.write(str(sum(name.startswith('lockstep.decide.planner.imports') for name in sys.modules)))"
     )
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert made.stderr == "0"

@@ -14,10 +14,10 @@ import lockstep
 from cli_programs.questions import COMMANDS, LINK
 from cli_runner import run
 from effort import share
-from lockstep.cli.app import build
-from lockstep.units import parse_bandwidth_Bps, parse_size_B, parse_time_s
-from lockstep.verbs import VERBS
-from lockstep.verbs.execute import _pipeline
+from lockstep.base.units import parse_bandwidth_Bps, parse_size_B, parse_time_s
+from lockstep.show.cli.app import build
+from lockstep.show.verbs import VERBS
+from lockstep.show.verbs.execute import _pipeline
 
 GPT2 = ("gpt2", "--cluster", "dgx-a100-40gb:1", "--batch", "64")
 ASKED: dict[str, tuple[str, ...]] = {

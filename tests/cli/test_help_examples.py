@@ -13,8 +13,8 @@ import typer
 from cli_runner import run
 from console_blocks import blocks, session
 from effort import share
-from lockstep.cli.app import build
-from lockstep.verbs import VERBS
+from lockstep.show.cli.app import build
+from lockstep.show.verbs import VERBS
 
 REAL = {"execute", "bench", "fit", "calibrate", "rig", "train", "reproduce", "runs", "ui", "diagnose", "sweeps"}
 """Verbs whose examples start processes, serve until they are stopped, or need what such a run left behind."""

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cli_runner import LLAMA, run
-from lockstep.store import RunStore
-from lockstep.verbs import VERBS
+from lockstep.base.store import RunStore
+from lockstep.show.verbs import VERBS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text("utf-8")
 LINK = ("--latency", "5us", "--bandwidth", "25GB/s")

@@ -23,7 +23,7 @@ LONG = {
 
 @pytest.mark.parametrize("verb", LONG)
 def test_a_wrong_picture_is_refused_first(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = import_module(f"lockstep.verbs.{verb}")
+    module = import_module(f"lockstep.show.verbs.{verb}")
     monkeypatch.setattr(module, verb, wraps(getattr(module, verb))(lambda *_, **__: pytest.fail("began")))
     message = run(verb, *LONG[verb], "--plot", "no/such/folder/x.png").refusal()
     assert message == "--plot: the folder 'no/such/folder' does not exist"

@@ -10,12 +10,12 @@ import typer
 import lockstep
 from cli_runner import LLAMA, run
 from effort import share
-from lockstep.cli.app import build
-from lockstep.layout import Recipe
-from lockstep.planner.estimate import estimate as estimate_layout
-from lockstep.stacks import DEFAULT, Options, stack, stacks
-from lockstep.verbs.words.question import read_question
-from lockstep.verbs.words.recipe import RecipeWords
+from lockstep.decide.planner.estimate import estimate as estimate_layout
+from lockstep.describe.stacks import DEFAULT, Options, stack, stacks
+from lockstep.price.layout import Recipe
+from lockstep.show.cli.app import build
+from lockstep.show.verbs.words.question import read_question
+from lockstep.show.verbs.words.recipe import RecipeWords
 
 FLAGS = {
     "dtype": ("fp8", "dtype", "fp8"),

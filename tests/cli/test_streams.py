@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from cli_runner import run
-from lockstep.errors import LONGEST, BadInput, brief
+from lockstep.base.errors import LONGEST, BadInput, brief
 
-COMMAND = (sys.executable, "-c", "from lockstep.cli import main; main()")
+COMMAND = (sys.executable, "-c", "from lockstep.show.cli import main; main()")
 YES = ("collective", "all-reduce", "--ranks", "8", "--size", "1MB", "--latency", "1us", "--bandwidth", "1GB/s")
 NO = ("memory", "gpt3-175b", "-c", "dgx-a100-80gb:1", "--batch", "8", "--tp", "8")
 BAD = ("memory", "gpt3-175b", "-c", "dgx-a100-80gb:0", "--batch", "8")
@@ -50,7 +50,7 @@ def test_an_answer_for_a_closed_output_is_said() -> None:
 
 def test_what_was_printed_is_out_when_the_streams_are_given_back() -> None:
     body = (
-        "import os, sys; from lockstep.cli.streams import standard_streams\n"
+        "import os, sys; from lockstep.show.cli.streams import standard_streams\n"
         "with standard_streams():\n"
         " kept = sys.stdout, sys.stderr\n"
         " print('said', end=''); print('warned', end='', file=sys.stderr)\n"
@@ -73,7 +73,7 @@ def test_no_room_for_errors_changes_no_exit_code(arguments: tuple[str, ...], clo
 def test_a_place_for_a_picture_is_checked_before_anything_is_computed(
     plot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lockstep.validation.cases.survey", lambda *_: pytest.fail("computed first"))
+    monkeypatch.setattr("lockstep.check.validation.cases.survey", lambda *_: pytest.fail("computed first"))
     (tmp_path / "folder.svg").mkdir()
     os.mkfifo(tmp_path / "pipe.svg")
     assert run("case", "--plot", str(tmp_path / plot)).refusal().startswith("--plot: ")

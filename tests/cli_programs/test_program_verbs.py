@@ -12,10 +12,10 @@ import pytest
 import lockstep
 from cli_programs.questions import COMMANDS, LINK
 from cli_runner import Session, run, shell
-from lockstep.program import read_trace
-from lockstep.types.plain import plain
-from lockstep.verbs import VERBS
-from lockstep.views.parts.output import finite
+from lockstep.base.types.plain import plain
+from lockstep.show.verbs import VERBS
+from lockstep.show.views.parts.output import finite
+from lockstep.simulate.program import read_trace
 
 KEYS = {
     "messages": ("rows",),
@@ -196,7 +196,7 @@ def test_a_batch_that_does_not_fit_is_answered_with_one() -> None:
 
 
 def test_packages_that_are_verbs_are_both() -> None:
-    from lockstep.parallel.data import Layers
+    from lockstep.simulate.parallel.data import Layers
 
     assert Layers.equal(1, 1.0, 1.0).forward_s == 0
     assert lockstep.overlap(layers="2x5ms:1MB", **WORDS).ranks == 8

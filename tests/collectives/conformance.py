@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from effort import drawn
 from lockstep import collectives
-from lockstep.collectives import PlainLink
-from lockstep.collectives.op import OPS
-from lockstep.collectives.registry import Algorithm
-from lockstep.collectives.rounds import cut
-from lockstep.errors import BadInput
-from lockstep.hardware import Switch
-from lockstep.program import Program, contributions, tokens
-from lockstep.simulate import simulate
+from lockstep.base.errors import BadInput
+from lockstep.describe.hardware import Switch
+from lockstep.simulate.collectives import PlainLink
+from lockstep.simulate.collectives.op import OPS
+from lockstep.simulate.collectives.registry import Algorithm
+from lockstep.simulate.collectives.rounds import cut
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import Program, contributions, tokens
 
 ELEMENT_B = 4.0
 quick = settings(max_examples=min(drawn(20), settings.default.max_examples), derandomize=True, deadline=None)

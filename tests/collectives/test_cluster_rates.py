@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import lockstep
-from lockstep.collectives import algorithms, bus_bandwidth_Bps, get, ops, times_on_levels
-from lockstep.errors import BadInput
-from lockstep.hardware import Cluster, clusters
-from lockstep.verbs.words.network import read_network
+from lockstep.base.errors import BadInput
+from lockstep.describe.hardware import Cluster, clusters
+from lockstep.show.verbs.words.network import read_network
+from lockstep.simulate.collectives import algorithms, bus_bandwidth_Bps, get, ops, times_on_levels
 
 SIZES_B = (1e3, 1e7, 1e9)
 STANDARD = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce", "scatter", "gather")

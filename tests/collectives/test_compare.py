@@ -6,10 +6,18 @@ import json
 
 import pytest
 
-from lockstep.collectives import PlainLink, algorithms, compare, compare_on_levels, get, message_programs, messages
-from lockstep.errors import BadInput, UnknownName
-from lockstep.program import Kind, Program
-from lockstep.simulate import simulate
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.simulate.collectives import (
+    PlainLink,
+    algorithms,
+    compare,
+    compare_on_levels,
+    get,
+    message_programs,
+    messages,
+)
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import Kind, Program
 
 LINK = PlainLink(2e-6, 1e10, 1e-11)
 

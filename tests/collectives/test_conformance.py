@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from effort import share
 from lockstep import collectives
-from lockstep.collectives import PlainLink
-from lockstep.collectives.registry import Algorithm
-from lockstep.program import execute
+from lockstep.simulate.collectives import PlainLink
+from lockstep.simulate.collectives.registry import Algorithm
+from lockstep.simulate.program import execute
 
 from .conformance import (
     CASES,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.collectives import PlainLink, best_map, best_time_s, crossover, get, n_star_B
-from lockstep.errors import BadInput
+from lockstep.base.errors import BadInput
+from lockstep.simulate.collectives import PlainLink, best_map, best_time_s, crossover, get, n_star_B
 
 from .conformance import links, quick
 

@@ -12,14 +12,22 @@ from hypothesis import strategies as st
 
 import lockstep
 from effort import drawn
-from lockstep.collectives import MOST_OPERATIONS, PlainLink, check_work, get, ops, program_on_levels, work_on_levels
-from lockstep.collectives.levels import WAYS
-from lockstep.collectives.registry import ROUND_OPERATIONS
-from lockstep.collectives.shares import Split
-from lockstep.errors import BadInput
-from lockstep.program import Kind
-from lockstep.units import parse_size_B
-from lockstep.verbs.execute import _collective
+from lockstep.base.errors import BadInput
+from lockstep.base.units import parse_size_B
+from lockstep.show.verbs.execute import _collective
+from lockstep.simulate.collectives import (
+    MOST_OPERATIONS,
+    PlainLink,
+    check_work,
+    get,
+    ops,
+    program_on_levels,
+    work_on_levels,
+)
+from lockstep.simulate.collectives.levels import WAYS
+from lockstep.simulate.collectives.registry import ROUND_OPERATIONS
+from lockstep.simulate.collectives.shares import Split
+from lockstep.simulate.program import Kind
 
 from .conformance import CASES, ELEMENT_B, Case, links, quick
 
@@ -59,7 +67,7 @@ def test_a_program_over_levels_has_no_more_operations_than_forecast(op: str, way
 def test_what_is_too_large_to_simulate_is_refused_unbuilt(
     monkeypatch: pytest.MonkeyPatch, op: str, algorithm: str | None, ranks: int
 ) -> None:
-    monkeypatch.setattr("lockstep.collectives.registry.Rounds", _never)
+    monkeypatch.setattr("lockstep.simulate.collectives.registry.Rounds", _never)
     words = {"ranks": ranks, "size": "1GB", "latency": "5us", "bandwidth": "25GB/s", "algorithm": algorithm}
     with pytest.raises(BadInput, match=r"operations .* and at most 2,000,000 are simulated; use fewer ranks") as caught:
         lockstep.collective(op, **words, simulate=True)
@@ -111,7 +119,7 @@ def test_no_way_over_levels_is_built_above_the_limit() -> None:
 
 
 def test_verbs_that_build_one_program_forecast_it_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("lockstep.collectives.registry.Rounds", _never)
+    monkeypatch.setattr("lockstep.simulate.collectives.registry.Rounds", _never)
     link = {"latency": "5us", "bandwidth": "25GB/s"}
     with pytest.raises(BadInput, match="at most 300,000"):
         lockstep.trace("all-to-all", out=tmp_path / "x.json", ranks=512, size="1GB", algorithm="bruck", **link)

@@ -11,14 +11,14 @@ from hypothesis import given
 
 from effort import share
 from lockstep import collectives
-from lockstep.collectives import Cost, PlainLink, Terms, algorithms, best, best_time_s, get
-from lockstep.collectives.all_reduce.hierarchical import INNER
-from lockstep.collectives.bounds import lower_bound_s, lower_bound_terms
-from lockstep.collectives.cost import Counts
-from lockstep.collectives.gossip.ring import contraction, rounds_to_agree
-from lockstep.collectives.shares import ceil_log2, floor_log2, square_divisor, sum_min_powers
-from lockstep.errors import BadInput, UnknownName
-from lockstep.program import contributions, execute
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.simulate.collectives import Cost, PlainLink, Terms, algorithms, best, best_time_s, get
+from lockstep.simulate.collectives.all_reduce.hierarchical import INNER
+from lockstep.simulate.collectives.bounds import lower_bound_s, lower_bound_terms
+from lockstep.simulate.collectives.cost import Counts
+from lockstep.simulate.collectives.gossip.ring import contraction, rounds_to_agree
+from lockstep.simulate.collectives.shares import ceil_log2, floor_log2, square_divisor, sum_min_powers
+from lockstep.simulate.program import contributions, execute
 
 from .conformance import ELEMENT_B, elements, links, quick, ranks_up_to_64, simulated_s
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.collectives import (
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.simulate.collectives import (
     PlainLink,
     best_on_levels,
     best_on_levels_time_s,
@@ -17,11 +18,10 @@ from lockstep.collectives import (
     program_on_levels,
     times_on_levels,
 )
-from lockstep.collectives.levels import WAYS
-from lockstep.collectives.levels.ring import channels
-from lockstep.errors import BadInput, UnknownName
-from lockstep.program import contributions, execute, tokens
-from lockstep.simulate import simulate
+from lockstep.simulate.collectives.levels import WAYS
+from lockstep.simulate.collectives.levels.ring import channels
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import contributions, execute, tokens
 
 from .conformance import links, quick
 

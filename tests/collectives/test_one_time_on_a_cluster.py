@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import lockstep
-from lockstep.collectives import get, program_on_levels, sent_on_levels, times_on_levels
-from lockstep.collectives.levels import WAYS
-from lockstep.errors import BadInput
-from lockstep.hardware import cluster
-from lockstep.program import Kind
-from lockstep.verbs.crossover import best_algorithms
-from lockstep.verbs.words.network import read_network
-from lockstep.views import collective as view
+from lockstep.base.errors import BadInput
+from lockstep.describe.hardware import cluster
+from lockstep.show.verbs.crossover import best_algorithms
+from lockstep.show.verbs.words.network import read_network
+from lockstep.show.views import collective as view
+from lockstep.simulate.collectives import get, program_on_levels, sent_on_levels, times_on_levels
+from lockstep.simulate.collectives.levels import WAYS
+from lockstep.simulate.program import Kind
 
 FINDING: dict[str, Any] = {"ranks": 256, "size": "700MB", "cluster": "dgx-a100-80gb:32"}
 ONE_LINK: dict[str, Any] = {"ranks": 8, "size": 7e8, "latency": 1e-6, "bandwidth": 1e10}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lockstep.collectives import PlainLink, best_time_s, expander, get, pricer
-from lockstep.program import ProgramBuilder
-from lockstep.program.expand import expand
-from lockstep.simulate import simulate
+from lockstep.simulate.collectives import PlainLink, best_time_s, expander, get, pricer
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import ProgramBuilder
+from lockstep.simulate.program.expand import expand
 
 LINK = PlainLink(2e-6, 1e10)
 

@@ -14,22 +14,22 @@ from pathlib import Path
 
 import numpy as np
 
-from lockstep.diagnosis.answer import Beside
-from lockstep.diagnosis.beside import beside
-from lockstep.diagnosis.factors import predicted_seen, sums
-from lockstep.diagnosis.measure import see
-from lockstep.diagnosis.predicted import Shown, traces_of
-from lockstep.diagnosis.ranks import AllRanks, all_ranks
-from lockstep.diagnosis.read.kineto import read_kineto
-from lockstep.diagnosis.replay import Factors, Replay, same
-from lockstep.diagnosis.trace import RankTrace
-from lockstep.diagnosis.write_kineto import write_kineto
-from lockstep.errors import LockstepError
-from lockstep.planner.estimate import Estimate
-from lockstep.program import Timeline
-from lockstep.simulate import simulate
-from lockstep.types.arrays import Floats
-from lockstep.verbs.estimate import estimate
+from lockstep.base.errors import LockstepError
+from lockstep.base.types.arrays import Floats
+from lockstep.decide.planner.estimate import Estimate
+from lockstep.explain.answer import Beside
+from lockstep.explain.beside import beside
+from lockstep.explain.factors import predicted_seen, sums
+from lockstep.explain.measure import see
+from lockstep.explain.predicted import Shown, traces_of
+from lockstep.explain.ranks import AllRanks, all_ranks
+from lockstep.explain.read.kineto import read_kineto
+from lockstep.explain.replay import Factors, Replay, same
+from lockstep.explain.trace import RankTrace
+from lockstep.explain.write_kineto import write_kineto
+from lockstep.show.verbs.estimate import estimate
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import Timeline
 
 STEPS, USED = 4, (1, 2)
 NOISE, DRIFT_FRAC = 0.01, 2e-5

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lockstep.diagnosis.bubble import IMBALANCE, SCHEDULE, WAITING, split_bubble
-from lockstep.diagnosis.factors import factors, predicted_seen, shown
-from lockstep.diagnosis.measure import mean_parts
-from lockstep.diagnosis.ranks import AllRanks, all_ranks
-from lockstep.diagnosis.replay import Factors, Replay, as_predicted, same
-from lockstep.verbs.estimate import estimate
+from lockstep.explain.bubble import IMBALANCE, SCHEDULE, WAITING, split_bubble
+from lockstep.explain.factors import factors, predicted_seen, shown
+from lockstep.explain.measure import mean_parts
+from lockstep.explain.ranks import AllRanks, all_ranks
+from lockstep.explain.replay import Factors, Replay, as_predicted, same
+from lockstep.show.verbs.estimate import estimate
 
 STAGES, MICRO_BATCHES = 4, 8
 

@@ -10,17 +10,17 @@ import pytest
 from test_refit import with_shapes
 
 import lockstep
-from lockstep.diagnosis.answer import Collective
-from lockstep.diagnosis.evidence import short, with_predicted
-from lockstep.diagnosis.measure import measure
-from lockstep.diagnosis.partition import GAP_S
-from lockstep.diagnosis.predicted import Shown, traces_of
-from lockstep.diagnosis.ranks import all_ranks
-from lockstep.diagnosis.read.kineto import read_kineto
-from lockstep.diagnosis.replay import Replay, same
-from lockstep.diagnosis.write_kineto import write_kineto
-from lockstep.program import Kind
-from lockstep.verbs.estimate import estimate
+from lockstep.explain.answer import Collective
+from lockstep.explain.evidence import short, with_predicted
+from lockstep.explain.measure import measure
+from lockstep.explain.partition import GAP_S
+from lockstep.explain.predicted import Shown, traces_of
+from lockstep.explain.ranks import all_ranks
+from lockstep.explain.read.kineto import read_kineto
+from lockstep.explain.replay import Replay, same
+from lockstep.explain.write_kineto import write_kineto
+from lockstep.show.verbs.estimate import estimate
+from lockstep.simulate.program import Kind
 from published_traces import published_trace
 
 

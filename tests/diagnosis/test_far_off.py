@@ -5,13 +5,13 @@ import re
 import pytest
 
 from cli_runner import run
-from lockstep.diagnosis.far_off import FAR, conditions
-from lockstep.diagnosis.judge import judge
-from lockstep.diagnosis.stated import MFU, RATE, TIME_S, TOKENS, Stated
-from lockstep.hardware import cluster, devices
-from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner.estimate import estimate
-from lockstep.workload import model
+from lockstep.decide.planner.estimate import estimate
+from lockstep.describe.hardware import cluster, devices
+from lockstep.describe.workload import model
+from lockstep.explain.far_off import FAR, conditions
+from lockstep.explain.judge import judge
+from lockstep.explain.stated import MFU, RATE, TIME_S, TOKENS, Stated
+from lockstep.price.layout import Job, Layout, Recipe
 
 RUN = ("--model", "llama3-8b", "-c", "dgx-h100:1", "--batch", "8", "--zero", "3")
 

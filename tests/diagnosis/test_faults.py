@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from drawn import FAULTS, draw
 
-from lockstep.diagnosis.answer import Beside
-from lockstep.diagnosis.beside import beside
-from lockstep.diagnosis.measure import see, stragglers
-from lockstep.diagnosis.predicted import Shown, traces_of
-from lockstep.diagnosis.ranks import all_ranks
-from lockstep.diagnosis.replay import Replay, same
-from lockstep.diagnosis.trace import sorted_spans
-from lockstep.types.plain import Json
-from lockstep.verbs.estimate import estimate
-from lockstep.workload.parameters import parameters
+from lockstep.base.types.plain import Json
+from lockstep.describe.workload.parameters import parameters
+from lockstep.explain.answer import Beside
+from lockstep.explain.beside import beside
+from lockstep.explain.measure import see, stragglers
+from lockstep.explain.predicted import Shown, traces_of
+from lockstep.explain.ranks import all_ranks
+from lockstep.explain.replay import Replay, same
+from lockstep.explain.trace import sorted_spans
+from lockstep.show.verbs.estimate import estimate
 
 
 @pytest.mark.parametrize("fault", FAULTS)

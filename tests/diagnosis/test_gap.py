@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 import pytest
 
-from lockstep.diagnosis.gap import REST, attribute
+from lockstep.explain.gap import REST, attribute
 
 
 def drawn(names: list[str], seed: int):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lockstep.diagnosis.classes import COMMUNICATION
-from lockstep.diagnosis.measure import measure
-from lockstep.diagnosis.trace import Mark, RankTrace, Spans
+from lockstep.explain.classes import COMMUNICATION
+from lockstep.explain.measure import measure
+from lockstep.explain.trace import Mark, RankTrace, Spans
 
 STEPS, KERNELS = 6, 20
 USUAL_S = np.where(np.arange(KERNELS) % 5 == 4, 1e-2, 1e-3)

@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep.diagnosis import deviations as deviations_module
-from lockstep.diagnosis.deviations import OUTSIDE, candidates, deviations
-from lockstep.diagnosis.deviations import _changed as changed
-from lockstep.diagnosis.deviations import _slowed as slowed
-from lockstep.diagnosis.judge import AS_PREDICTED, FASTER, SLOWER, judge
-from lockstep.diagnosis.readings import EVERY, SAME, explaining
-from lockstep.diagnosis.stated import MFU, RATE, TIME_S, TOKENS, Stated, read, read_like
-from lockstep.errors import BadInput
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner.estimate import estimate
-from lockstep.workload import model
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.estimate import estimate
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import model
+from lockstep.explain import deviations as deviations_module
+from lockstep.explain.deviations import OUTSIDE, candidates, deviations
+from lockstep.explain.deviations import _changed as changed
+from lockstep.explain.deviations import _slowed as slowed
+from lockstep.explain.judge import AS_PREDICTED, FASTER, SLOWER, judge
+from lockstep.explain.readings import EVERY, SAME, explaining
+from lockstep.explain.stated import MFU, RATE, TIME_S, TOKENS, Stated, read, read_like
+from lockstep.price.layout import Job, Layout, Recipe
 
 LAYOUTS = {
     "8b": ("llama3-8b", "dgx-h100:2", {"dp": 16, "zero": 3, "micro_batch": 1}, 128),

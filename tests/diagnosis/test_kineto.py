@@ -11,18 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lockstep.diagnosis.align import align
-from lockstep.diagnosis.classes import CLASSES, class_of, op_of
-from lockstep.diagnosis.measure import Seen, see
-from lockstep.diagnosis.predicted import Shown, traces_of
-from lockstep.diagnosis.ranks import all_ranks
-from lockstep.diagnosis.read.kineto import read_kineto
-from lockstep.diagnosis.steps import steps_of
-from lockstep.diagnosis.trace import RankTrace
-from lockstep.diagnosis.write_kineto import kineto_events, write_kineto
-from lockstep.errors import BadInput
-from lockstep.simulate import Noise, parse_law, simulate
-from lockstep.verbs.estimate import estimate
+from lockstep.base.errors import BadInput
+from lockstep.explain.align import align
+from lockstep.explain.classes import CLASSES, class_of, op_of
+from lockstep.explain.measure import Seen, see
+from lockstep.explain.predicted import Shown, traces_of
+from lockstep.explain.ranks import all_ranks
+from lockstep.explain.read.kineto import read_kineto
+from lockstep.explain.steps import steps_of
+from lockstep.explain.trace import RankTrace
+from lockstep.explain.write_kineto import kineto_events, write_kineto
+from lockstep.show.verbs.estimate import estimate
+from lockstep.simulate.play import Noise, parse_law, simulate
 
 STEP = 12
 
@@ -318,7 +318,7 @@ def test_events_are_read_in_pieces(traces: list[RankTrace], tmp_path: Path, monk
     (path,) = written(traces[:1], tmp_path)
     whole = read_kineto(path)
     for chunk in (37, 1000):
-        monkeypatch.setattr("lockstep.diagnosis.read.json_stream.CHUNK_B", chunk)
+        monkeypatch.setattr("lockstep.explain.read.json_stream.CHUNK_B", chunk)
         again = read_kineto(path)
         np.testing.assert_array_equal(again.spans.start_s, whole.spans.start_s)
         assert again.names == whole.names

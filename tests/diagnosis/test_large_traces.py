@@ -7,9 +7,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from lockstep.diagnosis.classes import COMMUNICATION
-from lockstep.diagnosis.measure import measure
-from lockstep.diagnosis.trace import Mark, RankTrace, Spans
+from lockstep.explain.classes import COMMUNICATION
+from lockstep.explain.measure import measure
+from lockstep.explain.trace import Mark, RankTrace, Spans
 
 EVENTS = 48_000
 EACH_S = 1e-4

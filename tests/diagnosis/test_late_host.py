@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.diagnosis.predicted import Shown, traces_of
-from lockstep.diagnosis.ranks import AllRanks, all_ranks
-from lockstep.diagnosis.recalibrate import Recalibrated
-from lockstep.diagnosis.replay import Factors, Replay, same
-from lockstep.diagnosis.write_kineto import write_kineto
-from lockstep.planner.estimate import estimate as price
-from lockstep.simulate import simulate
-from lockstep.verbs.estimate import estimate
+from lockstep.decide.planner.estimate import estimate as price
+from lockstep.explain.predicted import Shown, traces_of
+from lockstep.explain.ranks import AllRanks, all_ranks
+from lockstep.explain.recalibrate import Recalibrated
+from lockstep.explain.replay import Factors, Replay, same
+from lockstep.explain.write_kineto import write_kineto
+from lockstep.show.verbs.estimate import estimate
+from lockstep.simulate.play import simulate
 
 STEPS = 4
 LARGE = {"model": "llama3-8b", "tp": 8, "micro_batch": 1, "batch": 8, "seq": 4096}

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.diagnosis.classes import CLASSES, COMMUNICATION, class_of
-from lockstep.diagnosis.diagnosis import Diagnosis
-from lockstep.diagnosis.layer_kernels import (
+from lockstep.explain.classes import CLASSES, COMMUNICATION, class_of
+from lockstep.explain.diagnosis import Diagnosis
+from lockstep.explain.layer_kernels import (
     ACTIVATION,
     CORE,
     DOWN,
@@ -20,8 +20,8 @@ from lockstep.diagnosis.layer_kernels import (
     UP,
     layer_kernels,
 )
-from lockstep.diagnosis.layer_operations import furthest, group_of, kernels_of
-from lockstep.step.inside import HOST, device_rows
+from lockstep.explain.layer_operations import furthest, group_of, kernels_of
+from lockstep.price.step.inside import HOST, device_rows
 
 FUSED = Path(__file__).parent / "h100" / "fused.json.gz"
 WORDS = {"model": "llama3.2-1b", "cluster": "dgx-h100:1", "gpus": 1, "seq": 2048, "stack": "hf-trainer-5"}

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lockstep.diagnosis.link_times import fit_links
-from lockstep.diagnosis.measure import Seen, see
-from lockstep.diagnosis.read.kineto import read_kineto
-from lockstep.hardware import cluster as find_cluster
+from lockstep.describe.hardware import cluster as find_cluster
+from lockstep.explain.link_times import fit_links
+from lockstep.explain.measure import Seen, see
+from lockstep.explain.read.kineto import read_kineto
 
 RANKS = 8
 LATENCY_S, RATE_BPS = 20e-6, 200e9

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import lockstep
-from lockstep.diagnosis.measure import measure
-from lockstep.diagnosis.read.operations_csv import read_operations
-from lockstep.diagnosis.whatif import what_if
-from lockstep.errors import BadInput
-from lockstep.parallel.pipeline import Times, get, program
-from lockstep.simulate import simulate
+from lockstep.base.errors import BadInput
+from lockstep.explain.measure import measure
+from lockstep.explain.read.operations_csv import read_operations
+from lockstep.explain.whatif import what_if
+from lockstep.simulate.parallel.pipeline import Times, get, program
+from lockstep.simulate.play import simulate
 
 HEAD = "rank,step,op,start_s,duration_s"
 

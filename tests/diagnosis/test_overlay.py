@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.diagnosis.measure import see
-from lockstep.diagnosis.overlay import write_overlay
-from lockstep.diagnosis.predicted import Shown, traces_of
-from lockstep.diagnosis.ranks import all_ranks
-from lockstep.diagnosis.write_kineto import write_kineto
-from lockstep.layout import coordinates
-from lockstep.program import read_trace
-from lockstep.simulate import simulate
-from lockstep.verbs.estimate import estimate
-from lockstep.views.parts.diagnosis import lanes, words
+from lockstep.explain.measure import see
+from lockstep.explain.overlay import write_overlay
+from lockstep.explain.predicted import Shown, traces_of
+from lockstep.explain.ranks import all_ranks
+from lockstep.explain.write_kineto import write_kineto
+from lockstep.price.layout import coordinates
+from lockstep.show.verbs.estimate import estimate
+from lockstep.show.views.parts.diagnosis import lanes, words
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import read_trace
 
 WORDS = {"tp": 2, "pp": 2, "micro_batch": 1, "batch": 8, "seq": 1024, "zero": 1}
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lockstep.diagnosis.classes import CLASSES, COMMUNICATION
-from lockstep.diagnosis.partition import partition
-from lockstep.diagnosis.steps import Window
-from lockstep.diagnosis.trace import RankTrace, Spans, sorted_spans
+from lockstep.explain.classes import CLASSES, COMMUNICATION
+from lockstep.explain.partition import partition
+from lockstep.explain.steps import Window
+from lockstep.explain.trace import RankTrace, Spans, sorted_spans
 
 TICK_S = 1e-4
 TICKS = 120

@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from lockstep.diagnosis.path import path
-from lockstep.diagnosis.stated import MFU, QUANTITIES, RATE, Stated
-from lockstep.errors import BadInput
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner.estimate import estimate
-from lockstep.workload import model
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.estimate import estimate
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import model
+from lockstep.explain.path import path
+from lockstep.explain.stated import MFU, QUANTITIES, RATE, Stated
+from lockstep.price.layout import Job, Layout, Recipe
 
 
 def drawn(chance):

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lockstep.diagnosis.product_rates import fit_products
-from lockstep.diagnosis.read.products import Product, read_products
-from lockstep.errors import BadInput
-from lockstep.hardware import Device
-from lockstep.hardware import cluster as find_cluster
+from lockstep.base.errors import BadInput
+from lockstep.describe.hardware import Device
+from lockstep.describe.hardware import cluster as find_cluster
+from lockstep.explain.product_rates import fit_products
+from lockstep.explain.read.products import Product, read_products
 from published_traces import published_trace
 
 BF16 = "c10::BFloat16"

@@ -12,11 +12,11 @@ from statistics import median
 import pytest
 
 import lockstep
-from lockstep.hardware import device, efficiency
-from lockstep.kernels.clock import WIDENED, Clock
-from lockstep.kernels.slots import way_work
-from lockstep.layout import Recipe
-from lockstep.stacks import find_way
+from lockstep.describe.hardware import device, efficiency
+from lockstep.describe.stacks import find_way
+from lockstep.price.kernels.clock import WIDENED, Clock
+from lockstep.price.kernels.slots import way_work
+from lockstep.price.layout import Recipe
 
 TRACES = Path(__file__).parent / "h100"
 

@@ -7,11 +7,11 @@ import json
 import pytest
 
 import lockstep
-from lockstep.diagnosis.changes import changes
-from lockstep.diagnosis.measure import measure, see
-from lockstep.diagnosis.read.kineto import read_kineto
-from lockstep.diagnosis.read.operations_csv import read_operations
-from lockstep.diagnosis.whatif import what_if
+from lockstep.explain.changes import changes
+from lockstep.explain.measure import measure, see
+from lockstep.explain.read.kineto import read_kineto
+from lockstep.explain.read.operations_csv import read_operations
+from lockstep.explain.whatif import what_if
 from published_traces import published_trace
 
 

@@ -9,24 +9,24 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.diagnosis.beside import beside
-from lockstep.diagnosis.measure import see
-from lockstep.diagnosis.predicted import Shown, traces_of
-from lockstep.diagnosis.ranks import all_ranks
-from lockstep.diagnosis.recalibrate import Recalibrated, recalibrate
-from lockstep.diagnosis.replay import Factors, Replay, same
-from lockstep.diagnosis.write_kineto import write_kineto
-from lockstep.errors import BadInput
-from lockstep.hardware import cluster as find_cluster
-from lockstep.kernels.clock import Clock
-from lockstep.kernels.layer import embedding_work, head_work
-from lockstep.kernels.shard import Shard
-from lockstep.kernels.states import states_work
-from lockstep.layout import layer_parameters
-from lockstep.planner.estimate import Estimate
-from lockstep.planner.estimate import estimate as price
-from lockstep.step.stage import layer_inside, part_inside
-from lockstep.verbs.estimate import estimate
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.estimate import Estimate
+from lockstep.decide.planner.estimate import estimate as price
+from lockstep.describe.hardware import cluster as find_cluster
+from lockstep.explain.beside import beside
+from lockstep.explain.measure import see
+from lockstep.explain.predicted import Shown, traces_of
+from lockstep.explain.ranks import all_ranks
+from lockstep.explain.recalibrate import Recalibrated, recalibrate
+from lockstep.explain.replay import Factors, Replay, same
+from lockstep.explain.write_kineto import write_kineto
+from lockstep.price.kernels.clock import Clock
+from lockstep.price.kernels.layer import embedding_work, head_work
+from lockstep.price.kernels.shard import Shard
+from lockstep.price.kernels.states import states_work
+from lockstep.price.layout import layer_parameters
+from lockstep.price.step.stage import layer_inside, part_inside
+from lockstep.show.verbs.estimate import estimate
 
 
 def run(estimated: Estimate, **factors: object) -> tuple[object, float]:

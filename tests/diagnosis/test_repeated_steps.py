@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lockstep.diagnosis.classes import COMMUNICATION
-from lockstep.diagnosis.streams import refilled, streams_of
-from lockstep.diagnosis.trace import RankTrace, Spans
+from lockstep.explain.classes import COMMUNICATION
+from lockstep.explain.streams import refilled, streams_of
+from lockstep.explain.trace import RankTrace, Spans
 
 STEP_S, STEPS = 1.0, 4
 

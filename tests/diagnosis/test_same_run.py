@@ -8,7 +8,7 @@ import pytest
 
 from cli_runner import run
 from diagnosis.small_traces import annotation, product, write
-from lockstep.diagnosis.same_run import SAME_PRODUCTS, is_another
+from lockstep.explain.same_run import SAME_PRODUCTS, is_another
 
 RUN = ("--model", "llama3.2-1b", "-c", "dgx-h100:1", "--gpus", "1", "--batch", "1", "--seq", "2048")
 PEAK_FLOPS = 989e12

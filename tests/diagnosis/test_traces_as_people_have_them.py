@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from cli_runner import run
 from diagnosis.small_traces import Event, annotation, kernel, steps, write
-from lockstep.diagnosis.classes import CLASSES, class_of, op_of
-from lockstep.diagnosis.measure import measure
-from lockstep.diagnosis.read.kineto import read_kineto
-from lockstep.diagnosis.steps import steps_of, used
+from lockstep.explain.classes import CLASSES, class_of, op_of
+from lockstep.explain.measure import measure
+from lockstep.explain.read.kineto import read_kineto
+from lockstep.explain.steps import steps_of, used
 
 FULL_US = 10_000
 

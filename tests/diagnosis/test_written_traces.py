@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli_runner import run
-from lockstep.diagnosis.read.kineto import read_kineto
+from lockstep.explain.read.kineto import read_kineto
 
 Event = dict[str, Any]
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from distributed import LocalCluster, Scheduler, SchedulerPlugin
 
-from lockstep.engines import Answered, Asking, Batch, Dask, Engine, Processes, Questions, Serial
-from lockstep.engines.batches import MOST_GROWTH, MOST_TASKS, TARGET_S, Batches
-from lockstep.engines.cluster import local_cluster
-from lockstep.engines.forecast import MANY, MEASURED_S, Forecast
-from lockstep.errors import BadInput
+from lockstep.base.engines import Answered, Asking, Batch, Dask, Engine, Processes, Questions, Serial
+from lockstep.base.engines.batches import MOST_GROWTH, MOST_TASKS, TARGET_S, Batches
+from lockstep.base.engines.cluster import local_cluster
+from lockstep.base.engines.forecast import MANY, MEASURED_S, Forecast
+from lockstep.base.errors import BadInput
 
 
 def batches(number: int, together: bool = True) -> Batches:
@@ -162,7 +162,7 @@ def test_a_forecast_above_the_limit_is_refused() -> None:
 
 
 def test_a_forecast_is_told_to_who_watches(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockstep.engines import forecast
+    from lockstep.base.engines import forecast
 
     monkeypatch.setattr(forecast, "MEASURED_S", 0.01)
     monkeypatch.setattr(forecast, "SAID_S", 0.0)

@@ -13,9 +13,9 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from engines.test_engines import mapped
-from lockstep.engines import Processes, Serial
-from lockstep.engines.threads import one_blas_thread
-from lockstep.lab import Experiment, Findings, find_experiment
+from lockstep.base.engines import Processes, Serial
+from lockstep.base.engines.threads import one_blas_thread
+from lockstep.learn.lab import Experiment, Findings, find_experiment
 
 MANY = 3
 

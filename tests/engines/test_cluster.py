@@ -21,11 +21,11 @@ import pytest
 import lockstep
 from cli_runner import run
 from engines.engine_tasks import nap
-from lockstep.engines import Asking, Dask, Questions, SweepFile, questions
-from lockstep.engines import dask as engine_of_dask
-from lockstep.engines.cluster import environment
-from lockstep.engines.dask import Other, answer_there
-from lockstep.engines.questions import FILES, tree_digest, versions
+from lockstep.base.engines import Asking, Dask, Questions, SweepFile, questions
+from lockstep.base.engines import dask as engine_of_dask
+from lockstep.base.engines.cluster import environment
+from lockstep.base.engines.dask import Other, answer_there
+from lockstep.base.engines.questions import FILES, tree_digest, versions
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 QUICK = ("converge", "noise-scale", "--set", "repetitions=100", "--sweep", "condition=1,10", "--seeds", "3", "--json")
@@ -92,7 +92,7 @@ def test_a_worker_with_other_files_of_the_same_version_is_refused(tmp_path: Path
     """As an editable install of another commit."""
     there = tmp_path / "there"
     shutil.copytree(Path(lockstep.__file__).parent, there / "lockstep", ignore=shutil.ignore_patterns("__pycache__"))
-    with (there / "lockstep" / "units.py").open("a") as file:
+    with (there / "lockstep" / "base" / "units.py").open("a") as file:
         file.write("# another commit\n")
     more = {"PYTHONPATH": os.pathsep.join((str(there), environment()["PYTHONPATH"]))}
     with cluster(tmp_path, more=more) as (path, _):

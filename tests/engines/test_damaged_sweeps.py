@@ -20,11 +20,11 @@ import lockstep
 from cli_runner import run
 from effort import ALL
 from engines.engine_tasks import counted
-from lockstep.engines import Asking, Questions, Serial, SweepFile
-from lockstep.engines.known import Known
-from lockstep.engines.packing import ARRAY, packed
-from lockstep.errors import BadInput
-from lockstep.types.plain import Json
+from lockstep.base.engines import Asking, Questions, Serial, SweepFile
+from lockstep.base.engines.known import Known
+from lockstep.base.engines.packing import ARRAY, packed
+from lockstep.base.errors import BadInput
+from lockstep.base.types.plain import Json
 
 ANSWERS = 20
 DRAWN = 200

@@ -17,7 +17,7 @@ TESTS = Path(__file__).parents[1]
 SWEEP = """
 import sys
 from engines.engine_tasks import hang
-from lockstep.engines import Asking, Questions, find_engine
+from lockstep.base.engines import Asking, Questions, find_engine
 dict(Asking(Questions(hang, [(sys.argv[2], number) for number in range(4)], {}), find_engine(sys.argv[1])))
 """
 PATIENCE_S = 60.0

@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from cli_runner import run
-from lockstep.engines.cluster import environment
+from lockstep.base.engines.cluster import environment
 
 RESOURCE: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "examples" / "kubernetes.yaml").read_text())
 NAME = RESOURCE["metadata"]["name"]

@@ -20,9 +20,9 @@ import pytest
 import lockstep
 from cli_runner import run
 from engines.engine_tasks import counted, die_always
-from lockstep.engines import Asking, Processes, Questions, Serial, SweepFile
-from lockstep.engines.packing import packed, unpacked
-from lockstep.errors import BadInput
+from lockstep.base.engines import Asking, Processes, Questions, Serial, SweepFile
+from lockstep.base.engines.packing import packed, unpacked
+from lockstep.base.errors import BadInput
 
 LINK = ("--latency", "5us", "--bandwidth", "25GB/s")
 ASKED = ("estimate", "llama3-8b", "-c", "dgx-h100:4", "--batch", "256", "--tp", "1,2,4,8", "--zero", "1")

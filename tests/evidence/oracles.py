@@ -87,7 +87,7 @@ class Network:
     """The small network on the digits, by torch: 16 hidden tanh units, 500 samples, squared or cross-entropy loss."""
 
     def __init__(self, loss: str) -> None:
-        from lockstep.methods.data import digits
+        from lockstep.learn.methods.data import digits
 
         pixels, classes = digits()
         self.x, self.y = torch.tensor(pixels[:500]), torch.tensor(np.asarray(classes[:500]), dtype=torch.long)

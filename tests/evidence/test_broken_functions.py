@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lockstep.evidence.claims.decide import Bench, seconds
-from lockstep.evidence.claims.deciders.pipelines import busy, busy_frac
-from lockstep.evidence.claims.entry import Check, Entry
-from lockstep.evidence.claims.shelf import entries, find_entries
-from lockstep.lab import find_experiment
+from lockstep.check.evidence.claims.decide import Bench, seconds
+from lockstep.check.evidence.claims.deciders.pipelines import busy, busy_frac
+from lockstep.check.evidence.claims.entry import Check, Entry
+from lockstep.check.evidence.claims.shelf import entries, find_entries
+from lockstep.learn.lab import find_experiment
 
 Broken = Callable[[Any], Any]
 """The function as it is -> the broken one."""
@@ -74,7 +74,7 @@ def _more_microbatches(real: Any) -> Any:
     return lambda name, stages, microbatches, **named: real(name, stages, microbatches + stages, **named)
 
 
-DECIDERS, LAB = "lockstep.evidence.claims.deciders", "lockstep.lab"
+DECIDERS, LAB = "lockstep.check.evidence.claims.deciders", "lockstep.learn.lab"
 MUTANTS: list[tuple[str, str, Broken, str]] = [
     (f"{DECIDERS}.steps", "descend", words(delay=_more(1)), "E4"),
     (f"{DECIDERS}.steps", "descend", words(delay=_more(1)), "E7"),
@@ -145,14 +145,14 @@ def _as_known(entry: Entry) -> bool:
 
 def _forget() -> None:
     """What deciders keep from one call to the next."""
-    from lockstep.evidence.claims.deciders import steps
+    from lockstep.check.evidence.claims.deciders import steps
 
     for kept in (steps._race, steps._trained):
         kept.cache_clear()
 
 
 def test_compression_that_forgets_its_factor_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockstep.methods.compression import RandomK
+    from lockstep.learn.methods.compression import RandomK
 
     monkeypatch.setattr(RandomK, "factor", lambda self, elems: 1.0)
     (entry,) = find_entries("A.7")
@@ -161,7 +161,7 @@ def test_compression_that_forgets_its_factor_is_noticed(monkeypatch: pytest.Monk
 
 
 def test_a_best_period_without_its_penalty_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockstep.lab.experiments.local import local_period
+    from lockstep.learn.lab.experiments.local import local_period
 
     monkeypatch.setattr(
         local_period, "best_period", lambda c, compute_s, exchange_s: (exchange_s / c / compute_s) ** 0.5

@@ -10,10 +10,10 @@ from collections import defaultdict
 
 import pytest
 
-from lockstep.evidence.claims.decide import Bench
-from lockstep.evidence.claims.deciders.table import ARITHMETIC, LAB, lab_name
-from lockstep.evidence.claims.entry import Check, Found, Range
-from lockstep.evidence.claims.shelf import entries, errata
+from lockstep.check.evidence.claims.decide import Bench
+from lockstep.check.evidence.claims.deciders.table import ARITHMETIC, LAB, lab_name
+from lockstep.check.evidence.claims.entry import Check, Found, Range
+from lockstep.check.evidence.claims.shelf import entries, errata
 
 
 def source(by: str) -> str:

@@ -12,10 +12,10 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 import claim_mutants
 import claim_slices
 
-from lockstep.evidence.claims.deciders.table import found_in
-from lockstep.evidence.claims.entry import Check as ClaimCheck
-from lockstep.evidence.claims.entry import Range
-from lockstep.lab import ALWAYS, Check, Findings
+from lockstep.check.evidence.claims.deciders.table import found_in
+from lockstep.check.evidence.claims.entry import Check as ClaimCheck
+from lockstep.check.evidence.claims.entry import Range
+from lockstep.learn.lab import ALWAYS, Check, Findings
 
 FILE = f"{claim_mutants.EXPERIMENTS}/staleness/delay_floor.py"
 LINES = (claim_mutants.SOURCE / FILE).read_text().splitlines()

@@ -14,17 +14,17 @@ from rich.console import Console
 import lockstep
 from cli_runner import run
 from effort import share
-from lockstep.engines import Processes
-from lockstep.errors import BadInput, RunFailed
-from lockstep.evidence.claims import decide, running
-from lockstep.evidence.claims.deciders import scaling
-from lockstep.evidence.claims.entry import Found
-from lockstep.evidence.claims.page import anchor, claims_page, exercises_page
-from lockstep.evidence.claims.pictures import PICTURES, pictures
-from lockstep.evidence.claims.shelf import entries
-from lockstep.views import claims as claims_view
-from lockstep.views.parts import claims_plot
-from lockstep.views.parts.claims_compared import compared
+from lockstep.base.engines import Processes
+from lockstep.base.errors import BadInput, RunFailed
+from lockstep.check.evidence.claims import decide, running
+from lockstep.check.evidence.claims.deciders import scaling
+from lockstep.check.evidence.claims.entry import Found
+from lockstep.check.evidence.claims.page import anchor, claims_page, exercises_page
+from lockstep.check.evidence.claims.pictures import PICTURES, pictures
+from lockstep.check.evidence.claims.shelf import entries
+from lockstep.show.views import claims as claims_view
+from lockstep.show.views.parts import claims_plot
+from lockstep.show.views.parts.claims_compared import compared
 
 ROOT = Path(__file__).parents[2]
 

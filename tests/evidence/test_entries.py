@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.evidence.claims.deciders.table import ARITHMETIC, LAB, nature_of
-from lockstep.evidence.claims.entry import VERDICTS, Case, Check, Entry, Found, Range
-from lockstep.evidence.claims.page import SYMBOLS
-from lockstep.evidence.claims.pictures import PICTURES
-from lockstep.evidence.claims.shelf import canonical, entries, errata, find_entries, search
-from lockstep.lab.facts import facts
+from lockstep.check.evidence.claims.deciders.table import ARITHMETIC, LAB, nature_of
+from lockstep.check.evidence.claims.entry import VERDICTS, Case, Check, Entry, Found, Range
+from lockstep.check.evidence.claims.page import SYMBOLS
+from lockstep.check.evidence.claims.pictures import PICTURES
+from lockstep.check.evidence.claims.shelf import canonical, entries, errata, find_entries, search
+from lockstep.learn.lab.facts import facts
 
 ROOT = Path(__file__).parents[2]
 ITEMS = (
@@ -110,9 +110,9 @@ def test_ids_of_another_collection_are_nowhere() -> None:
     root = Path(lockstep.__file__).parent
     files = [
         *root.rglob("*.py"),
-        *root.glob("evidence/**/*.toml"),
-        *root.glob("evidence/**/*.csv"),
-        *root.glob("lab/*.csv"),
+        *root.glob("check/evidence/**/*.toml"),
+        *root.glob("check/evidence/**/*.csv"),
+        *root.glob("learn/lab/*.csv"),
     ]
     texts = {file.name: foreign.findall(file.read_text("utf-8")) for file in files}
     assert {name: found for name, found in texts.items() if found} == {}
@@ -191,7 +191,7 @@ def test_right_values_are_typed_and_not_computed() -> None:
 
 def test_every_decider_decides_something() -> None:
     """In a check, or inside another decider."""
-    folder = Path(lockstep.__file__).parent / "evidence" / "claims" / "deciders"
+    folder = Path(lockstep.__file__).parent / "check" / "evidence" / "claims" / "deciders"
     checks = [check for entry in entries() for check in entry.every_check()]
     checks += [one.check for one in errata() if one.check is not None]
     used = {check.by.split()[0] for check in checks}

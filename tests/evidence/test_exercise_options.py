@@ -11,10 +11,10 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.campaigns import amdahl
-from lockstep.collectives import get
-from lockstep.collectives.orders import crossing_B, rank_order
-from lockstep.errors import BadInput
+from lockstep.base.errors import BadInput
+from lockstep.decide.campaigns import amdahl
+from lockstep.simulate.collectives import get
+from lockstep.simulate.collectives.orders import crossing_B, rank_order
 
 CLUSTER = ("--cluster", "dgx-h100:4", "--ranks", "32", "--size", "32MB", "--algorithm", "ring")
 

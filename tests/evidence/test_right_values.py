@@ -15,8 +15,8 @@ import torch
 from scipy.optimize import minimize_scalar
 
 from evidence import oracles
-from lockstep.evidence.claims.entry import Check
-from lockstep.evidence.claims.shelf import entries, errata
+from lockstep.check.evidence.claims.entry import Check
+from lockstep.check.evidence.claims.shelf import entries, errata
 
 Gradients = list[torch.Tensor]
 DELAYS = (0, 1, 2, 4, 8, 16, 32)
@@ -116,7 +116,7 @@ def rounded(digits: int) -> float:
 
 def proximal_limit() -> float:
     """Of curvatures and optima as the experiment has them: rounds of ten steps with a pull to their start."""
-    from lockstep.lab.experiments.local.local_bias import Settings
+    from lockstep.learn.lab.experiments.local.local_bias import Settings
 
     given, x = Settings(), 0.0
     for _ in range(2000):
@@ -212,7 +212,7 @@ class Shards:
     """The network on the digits by torch: 8 hidden tanh units, 500 samples, 60 batches of 64, descent at 0.25."""
 
     def __init__(self) -> None:
-        from lockstep.methods.data import digits
+        from lockstep.learn.methods.data import digits
 
         pixels, classes = digits()
         self.x, self.y = torch.tensor(pixels[:500]), torch.tensor(np.asarray(classes[:500]), dtype=torch.long)

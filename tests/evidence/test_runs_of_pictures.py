@@ -11,8 +11,8 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.lab import each_run_once, experiment, find_experiment
-from lockstep.views.parts import claims_plot
+from lockstep.learn.lab import each_run_once, experiment, find_experiment
+from lockstep.show.views.parts import claims_plot
 
 ITEMS = ("A.12", "T7", "B.7", "T2")
 """Their experiments are cheap, run with default settings, and also decide checks."""
@@ -67,5 +67,5 @@ def test_answers_are_kept_for_a_while_only(runs: Counter[tuple[str, str, int]]) 
 def test_a_picture_reads_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that is drawn later, and of numbers that no experiment of the lab decides."""
     found = lockstep.claims("E1", run=True)
-    monkeypatch.setattr("lockstep.evidence.claims.running.run", lambda *_: pytest.fail("ran again"))
+    monkeypatch.setattr("lockstep.check.evidence.claims.running.run", lambda *_: pytest.fail("ran again"))
     assert claims_plot.plot_claim(found).axes

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lockstep.evidence.claims.entry import VERDICTS, Entry, Erratum
-from lockstep.evidence.claims.shelf import entries, errata
+from lockstep.check.evidence.claims.entry import VERDICTS, Entry, Erratum
+from lockstep.check.evidence.claims.shelf import entries, errata
 
 NUMBER = re.compile(r"(?<![\w.])(\d[\d,]*\.?\d*)(?!\w)(?: (%|ms|us|kB|MB|GB|million|billion)(?!\w))?")
 UNITS = {"%": 100, "ms": 1e3, "us": 1e6, "kB": 1e-3, "MB": 1e-6, "GB": 1e-9, "million": 1e-6, "billion": 1e-9}

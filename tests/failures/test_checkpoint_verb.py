@@ -11,11 +11,11 @@ import pytest
 import lockstep
 from cli_runner import run
 from effort import ALL
-from lockstep.failures import exact_s, llama3, overhead_frac
-from lockstep.layout import Job, Recipe, checkpoint_B
-from lockstep.store import RunStore
-from lockstep.units import format_time
-from lockstep.workload import model
+from lockstep.base.store import RunStore
+from lockstep.base.units import format_time
+from lockstep.describe.workload import model
+from lockstep.price.layout import Job, Recipe, checkpoint_B
+from lockstep.simulate.failures import exact_s, llama3, overhead_frac
 
 QUESTION = ("checkpoint", "--mtbf", "6h", "--write", "5min", "--restart", "10min")
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep import hardware
-from lockstep.errors import BadInput
-from lockstep.failures import (
+from lockstep.base.errors import BadInput
+from lockstep.simulate.failures import (
     Cause,
     Failures,
     Weibull,
@@ -26,7 +26,7 @@ from lockstep.failures import (
     recoverable_frac,
     survival_frac,
 )
-from lockstep.simulate import Exponential
+from lockstep.simulate.play import Exponential
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
 HOUR_S, DAY_S = 3600.0, 86_400.0

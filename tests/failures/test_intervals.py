@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.special import lambertw
 
-from lockstep.errors import BadInput
-from lockstep.failures import (
+from lockstep.base.errors import BadInput
+from lockstep.simulate.failures import (
     LongRun,
     Saving,
     best_cycle,
@@ -33,7 +33,7 @@ from lockstep.failures import (
     write_time_s,
     young_s,
 )
-from lockstep.failures.intervals import CYCLES
+from lockstep.simulate.failures.intervals import CYCLES
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
 MINUTE_S, HOUR_S = 60.0, 3600.0

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import share
-from lockstep.errors import BadInput
-from lockstep.failures import (
+from lockstep.base.errors import BadInput
+from lockstep.simulate.failures import (
     LOSSES,
     LongRun,
     Pool,
@@ -33,7 +33,7 @@ from lockstep.failures import (
     single,
     two_level,
 )
-from lockstep.simulate import Exponential
+from lockstep.simulate.play import Exponential
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
 PATTERN = single(0.02, 0.05, 0.03)

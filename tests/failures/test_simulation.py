@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.engines import Answered, Batch, Engine
-from lockstep.engines.packing import packed
-from lockstep.errors import BadInput, Infeasible
-from lockstep.failures import (
+from lockstep.base.engines import Answered, Batch, Engine
+from lockstep.base.engines.packing import packed
+from lockstep.base.errors import BadInput, Infeasible
+from lockstep.simulate.failures import (
     LOSSES,
     Campaigns,
     Pattern,
@@ -35,8 +35,8 @@ from lockstep.failures import (
     single,
     two_level,
 )
-from lockstep.failures.blocks import BLOCK
-from lockstep.simulate import Empirical, Exponential, restarting
+from lockstep.simulate.failures.blocks import BLOCK
+from lockstep.simulate.play import Empirical, Exponential, restarting
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
 PATTERNS = {
@@ -124,7 +124,7 @@ def test_simulation_agrees_with_the_exact_time(name: str, intervals: int) -> Non
 
 def test_patterns_with_a_formula_are_simulated() -> None:
     """Every way to build a pattern is in the table above."""
-    import lockstep.failures.pattern as module
+    import lockstep.simulate.failures.pattern as module
 
     returned = {name: getattr(value, "__annotations__", {}).get("return") for name, value in vars(module).items()}
     assert {name for name, kind in returned.items() if kind == "Pattern"} == {"single", "two_level", "incremental"}
@@ -282,7 +282,7 @@ def test_a_trace_is_drawn_from() -> None:
 def test_a_run_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Infeasible, match=r"does not end.* intervals of 20 s"):
         simulate_campaigns(single(1.0, 1.0), 1000.0, 20.0, Exponential(1.0), campaigns=2)
-    monkeypatch.setattr("lockstep.failures.simulation.MOST_ROUNDS", 500)
+    monkeypatch.setattr("lockstep.simulate.failures.simulation.MOST_ROUNDS", 500)
     with pytest.raises(Infeasible, match=r"does not end.* intervals of 1 s"):
         simulate_campaigns(single(0.1), 10.0, 1.0, Empirical((0.5,)), campaigns=2)
 

@@ -20,9 +20,9 @@ import numpy as np
 import typer
 
 import lockstep
-from lockstep.cli.app import build
-from lockstep.measure.checkpoint import CheckpointWriter, Part
-from lockstep.verbs import VERBS
+from lockstep.run.checkpoint import CheckpointWriter, Part
+from lockstep.show.cli.app import build
+from lockstep.show.verbs import VERBS
 
 HERE = Path(__file__).parent
 STEPS_SAVED = (10, 20)

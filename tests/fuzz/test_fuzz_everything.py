@@ -24,8 +24,8 @@ import pytest
 from fuzz_cases import STEPS_SAVED, Case, case, weights
 
 from cli_runner import run
-from lockstep.errors import BadInput
-from lockstep.measure.checkpoint import latest
+from lockstep.base.errors import BadInput
+from lockstep.run.checkpoint import latest
 
 CASES = int(os.environ.get("LOCKSTEP_FUZZ", "300"))
 SEED = int(os.environ.get("LOCKSTEP_FUZZ_SEED", "1"))

@@ -11,7 +11,7 @@ import pytest
 import lockstep
 from diagnosis.read.test_logs import LINES
 from effort import drawn
-from lockstep.errors import BadInput, Infeasible, LockstepError
+from lockstep.base.errors import BadInput, Infeasible, LockstepError
 from measure import nccl_output
 
 RUNS = [

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fit_scripts import fit_script
-from lockstep.hardware import AttentionKernel, efficiency
-from lockstep.stacks import stack
+from lockstep.describe.hardware import AttentionKernel, efficiency
+from lockstep.describe.stacks import stack
 
 attention = fit_script("attention")
 KERNEL = AttentionKernel(0.6, 0.4, 500.0, 1000.0, 0.3, 0.5)

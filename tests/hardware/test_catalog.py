@@ -13,10 +13,11 @@ from importlib import resources
 
 import pytest
 
-from lockstep import hardware, units
-from lockstep.errors import BadInput, UnknownName
-from lockstep.hardware import shipped
-from lockstep.hardware.cluster import Shelf
+from lockstep import hardware
+from lockstep.base import units
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.describe.hardware import shipped
+from lockstep.describe.hardware.cluster import Shelf
 
 DEVICES = {device.name: device for device in hardware.devices()}
 LINKS = {link.name: link for link in hardware.links()}
@@ -79,7 +80,7 @@ REQUIRED_CLUSTERS = (
 
 
 def catalog_text(name: str) -> str:
-    return resources.files("lockstep.hardware").joinpath(f"catalog/{name}").read_text(encoding="utf-8")
+    return resources.files("lockstep.describe.hardware").joinpath(f"catalog/{name}").read_text(encoding="utf-8")
 
 
 def test_the_promised_names_are_there() -> None:
@@ -415,9 +416,8 @@ def test_a_device_says_which_formats_it_has() -> None:
 
 def test_importing_is_light() -> None:
     """Pydantic and PyYAML come with the first look-up, not with the import."""
-    code = (
-        "import sys, lockstep.hardware; print([m for m in ('pydantic', 'yaml', 'torch', 'scipy') if m in sys.modules])"
-    )
+    heavy = ("pydantic", "yaml", "torch", "scipy")
+    code = f"import sys, lockstep.describe.hardware; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

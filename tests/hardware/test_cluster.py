@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep import hardware
-from lockstep.errors import BadInput
-from lockstep.hardware import Cluster, Level, Link
-from lockstep.hardware.catalog import machine
-from lockstep.hardware.shipped import shelf
+from lockstep.base.errors import BadInput
+from lockstep.describe.hardware import Cluster, Level, Link
+from lockstep.describe.hardware.catalog import machine
+from lockstep.describe.hardware.shipped import shelf
 
 LINK = Link("wire", 1e-6, 8e9)
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
-from lockstep.documents import MAX_DEPTH, read_json, read_yaml, validated
-from lockstep.errors import BadInput
+from lockstep.base.documents import MAX_DEPTH, read_json, read_yaml, validated
+from lockstep.base.errors import BadInput
 
 
 class Inner(BaseModel):

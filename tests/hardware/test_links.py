@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.collectives import best_on_levels_time_s
-from lockstep.errors import BadInput
-from lockstep.hardware import cluster, link, links
+from lockstep.base.errors import BadInput
+from lockstep.describe.hardware import cluster, link, links
+from lockstep.simulate.collectives import best_on_levels_time_s
 
 
 def test_links_of_the_catalog_have_a_range_where_nobody_measured_them() -> None:

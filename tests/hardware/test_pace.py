@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.errors import BadInput
-from lockstep.hardware import cluster as find_cluster
-from lockstep.verbs.estimate import estimate
+from lockstep.base.errors import BadInput
+from lockstep.describe.hardware import cluster as find_cluster
+from lockstep.show.verbs.estimate import estimate
 
 WORDS = {"tp": 8, "micro_batch": 1, "batch": 4, "seq": 4096}
 BASE = estimate("llama3-8b", "dgx-h100:1", **WORDS)

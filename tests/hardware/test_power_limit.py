@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from lockstep.errors import BadInput
-from lockstep.hardware import efficiency
-from lockstep.hardware.power import PowerLimit
+from lockstep.base.errors import BadInput
+from lockstep.describe.hardware import efficiency
+from lockstep.describe.hardware.power import PowerLimit
 
 LAW = PowerLimit(700.0, {"bf16": 1100.0, "fp8": 1400.0}, 650.0, 450.0)
 seconds = st.one_of(st.just(0.0), st.floats(1e-6, 1.0))

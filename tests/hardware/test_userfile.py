@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from lockstep import hardware
-from lockstep.errors import BadInput
-from lockstep.hardware.schema import json_schema
-from lockstep.hardware.shipped import read_hardware
+from lockstep.base.errors import BadInput
+from lockstep.describe.hardware.schema import json_schema
+from lockstep.describe.hardware.shipped import read_hardware
 
 GOOD = """\
 devices:

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, fields
 from typing import Any
 
-from lockstep.errors import BadInput
-from lockstep.lab import EXPERIMENTS, find_experiment
+from lockstep.base.errors import BadInput
+from lockstep.learn.lab import EXPERIMENTS, find_experiment
 
 FACTORS = (0.25, 0.5, 2.0, 4.0)
 

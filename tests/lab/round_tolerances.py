@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from lockstep.lab import Findings
+from lockstep.learn.lab import Findings
 
 SHARES = [digit * 10.0**power for power in range(-12, 1) for digit in range(1, 10)]
 COMPUTED = {

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.lab import EXPERIMENTS
+from lockstep.learn.lab import EXPERIMENTS
 
 
 def experiments_of(item: pytest.Item) -> frozenset[str]:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.lab.experiments.batch import critical_batch, critical_batch_digits, learning_rate_scaling
-from lockstep.lab.objectives import digits_perceptron
-from lockstep.lab.objectives.quadratic import NoisyQuadratic, power_law
-from lockstep.lab.statistics import fit_hyperbola, quotient, ratio_of_means, share_error, variance_and_error
-from lockstep.methods.critical_batch import steps as hyperbola
+from lockstep.base.errors import BadInput
+from lockstep.learn.lab.experiments.batch import critical_batch, critical_batch_digits, learning_rate_scaling
+from lockstep.learn.lab.objectives import digits_perceptron
+from lockstep.learn.lab.objectives.quadratic import NoisyQuadratic, power_law
+from lockstep.learn.lab.statistics import fit_hyperbola, quotient, ratio_of_means, share_error, variance_and_error
+from lockstep.learn.methods.critical_batch import steps as hyperbola
 
 REPETITIONS = 2000
 
@@ -116,7 +116,7 @@ def test_intervals_of_the_fit_cover_the_truth() -> None:
 
 def test_intervals_of_the_measured_noise_scale_cover_the_truth() -> None:
     """P16, for the ratio of two means from squared norms at two batch sizes."""
-    from lockstep.methods.critical_batch import two_batch_estimate
+    from lockstep.learn.methods.critical_batch import two_batch_estimate
 
     rng, gradient, noise = np.random.default_rng(1), np.linspace(0.5, 1.5, 8), np.full(8, 2.0)
     truth, covered = noise.sum() / (gradient**2).sum(), 0

@@ -8,10 +8,10 @@ import pytest
 
 import lockstep
 from effort import share
-from lockstep.errors import BadInput
-from lockstep.lab import Findings
-from lockstep.lab.descent.workers import Reached, best_run, descend
-from lockstep.lab.experiments.compression import (
+from lockstep.base.errors import BadInput
+from lockstep.learn.lab import Findings
+from lockstep.learn.lab.descent.workers import Reached, best_run, descend
+from lockstep.learn.lab.experiments.compression import (
     aggregation_error,
     compression_factors,
     compression_stability,
@@ -19,12 +19,12 @@ from lockstep.lab.experiments.compression import (
     error_feedback,
     layerwise_compression,
 )
-from lockstep.lab.experiments.compression.communication_bound import bound_bits
-from lockstep.lab.experiments.compression.index_bits import _coded_bits
-from lockstep.lab.laws import energy_above, rounding_energy, tail, threshold_of
-from lockstep.lab.objectives.workers import Rotated, rotated_workers
-from lockstep.lab.statistics import streams
-from lockstep.methods.compression import Compressor, ErrorFeedback, Half, NoCompression, PowerSgd, RandomK, TopK
+from lockstep.learn.lab.experiments.compression.communication_bound import bound_bits
+from lockstep.learn.lab.experiments.compression.index_bits import _coded_bits
+from lockstep.learn.lab.laws import energy_above, rounding_energy, tail, threshold_of
+from lockstep.learn.lab.objectives.workers import Rotated, rotated_workers
+from lockstep.learn.lab.statistics import streams
+from lockstep.learn.methods.compression import Compressor, ErrorFeedback, Half, NoCompression, PowerSgd, RandomK, TopK
 
 QUICK: dict[str, dict[str, object]] = {
     "compression-factors": {"elems": 4000, "vectors": 20},

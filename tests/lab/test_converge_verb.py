@@ -12,8 +12,9 @@ import pytest
 import lockstep
 from cli_runner import run
 from effort import share
-from lockstep.errors import BadInput
-from lockstep.lab import (
+from lockstep.base.errors import BadInput
+from lockstep.base.settings import read_settings, setting
+from lockstep.learn.lab import (
     ALWAYS,
     EXPERIMENTS,
     GROUPS,
@@ -22,10 +23,9 @@ from lockstep.lab import (
     Findings,
     find_experiment,
 )
-from lockstep.lab.facts import Fact, facts
-from lockstep.settings import read_settings, setting
-from lockstep.views.converge import plot_findings
-from lockstep.views.parts.figure import save_figure
+from lockstep.learn.lab.facts import Fact, facts
+from lockstep.show.views.converge import plot_findings
+from lockstep.show.views.parts.figure import save_figure
 
 ROOT = Path(__file__).parents[2]
 QUICK: dict[str, dict[str, object]] = {
@@ -200,7 +200,7 @@ def test_bad_input_says_what_is_allowed(arguments: tuple[str, ...], said: str) -
 
 
 def test_a_refuted_law_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockstep.lab import experiment
+    from lockstep.learn.lab import experiment
 
     wrong = Check("two and two", 5.0, 4.0, holds=ALWAYS)
     fake = replace(find_experiment(EXPERIMENTS[0]), run=lambda *_: Findings((wrong,)))

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.lab.descent.delayed import descend, distances, follow, growth, settled
-from lockstep.lab.laws import best_step, companion, floor, largest_stable_step, rate, stationary_variance
-from lockstep.lab.statistics import SignNoise
+from lockstep.learn.lab.descent.delayed import descend, distances, follow, growth, settled
+from lockstep.learn.lab.laws import best_step, companion, floor, largest_stable_step, rate, stationary_variance
+from lockstep.learn.lab.statistics import SignNoise
 
 DELAYS = st.integers(0, 40)
 MOMENTA = st.floats(0, 0.97)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import lockstep
-from lockstep.lab.experiments.descent import sgd_bound
+from lockstep.learn.lab.experiments.descent import sgd_bound
 
 
 def test_the_printed_bounds_fail_on_runs_without_noise() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from lockstep.errors import BadInput
-from lockstep.lab import EXPERIMENTS, find_experiment
-from lockstep.settings import read_settings
+from lockstep.base.errors import BadInput
+from lockstep.base.settings import read_settings
+from lockstep.learn.lab import EXPERIMENTS, find_experiment
 
 LEAST: dict[str, tuple[int, str]] = {
     "no delay, no momentum, no noise, no waiting: the plain method": (

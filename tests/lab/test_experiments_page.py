@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-from lockstep.lab import Findings
+from lockstep.learn.lab import Findings
 
 
 def test_questions_defaults_and_limits_are_those_of_the_code(pages: ModuleType) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from effort import share
-from lockstep.errors import BadInput
-from lockstep.lab import EXPERIMENTS, find_experiment
-from lockstep.settings import LARGEST, SMALLEST, choices_of
+from lockstep.base.errors import BadInput
+from lockstep.base.settings import LARGEST, SMALLEST, choices_of
+from lockstep.learn.lab import EXPERIMENTS, find_experiment
 
 LEAST: dict[str, dict[str, object]] = {
     "critical-batch-digits": {"batches": (16, 32, 64, 128)},

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.lab.experiments.batch import algorithmic_stability, critical_batch_digits
-from lockstep.lab.objectives import Logistic, Objective, digits_logistic, digits_perceptron
+from lockstep.base.errors import BadInput
+from lockstep.learn.lab.experiments.batch import algorithmic_stability, critical_batch_digits
+from lockstep.learn.lab.objectives import Logistic, Objective, digits_logistic, digits_perceptron
 
 FEW = {"batches": (1, 4, 16, 64), "examples": 256, "hidden": 16, "starts": 2}
 

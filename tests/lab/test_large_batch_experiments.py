@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.lab.experiments.batch import data_parallel, generalization_gap, gradient_variance, large_batch
-from lockstep.lab.objectives import digits_perceptron
-from lockstep.methods.optimizers import optimizer, step
+from lockstep.base.errors import BadInput
+from lockstep.learn.lab.experiments.batch import data_parallel, generalization_gap, gradient_variance, large_batch
+from lockstep.learn.lab.objectives import digits_perceptron
+from lockstep.learn.methods.optimizers import optimizer, step
 
 
 @pytest.mark.parametrize(("workers", "batch"), [(2, 16), (4, 64), (16, 32)])
@@ -126,8 +126,8 @@ def test_refusals(experiment: str, settings: dict[str, object], said: str) -> No
 
 def test_a_recipe_above_no_training_has_no_loss_in_its_row() -> None:
     """Student's t with two runs is 12.7062 at 97.5 %; the interval does not go below 0."""
-    from lockstep.lab.experiments.batch.large_batch import Recipe, Trained, _row
-    from lockstep.methods.optimizers import Sgd
+    from lockstep.learn.lab.experiments.batch.large_batch import Recipe, Trained, _row
+    from lockstep.learn.methods.optimizers import Sgd
 
     recipe = Recipe("plain", Sgd(), 32, 0.1)
     good = _row(Trained(recipe, np.array([1.0, 1.1]), np.array([1.2, 1.4]), np.array([0.5, 0.7])))

@@ -12,7 +12,7 @@ import pytest
 from effort import share
 from lab.round_tolerances import tolerances_are_round
 from lab.test_extremes import LEAST, smallest
-from lockstep.lab import EXPERIMENTS, Curve, Findings, find_experiment
+from lockstep.learn.lab import EXPERIMENTS, Curve, Findings, find_experiment
 
 MORE: dict[str, dict[str, object]] = {
     "hogwild": {"touches": 200},

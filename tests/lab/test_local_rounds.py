@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lockstep
-from lockstep.lab.descent.workers import LocalMethod, run_rounds
-from lockstep.lab.experiments.local import local_identity, local_period
-from lockstep.lab.objectives import WorkerQuadratics, dirichlet_shards, unequal_workers
-from lockstep.lab.statistics import SignNoise
-from lockstep.methods.local import Outer
+from lockstep.learn.lab.descent.workers import LocalMethod, run_rounds
+from lockstep.learn.lab.experiments.local import local_identity, local_period
+from lockstep.learn.lab.objectives import WorkerQuadratics, dirichlet_shards, unequal_workers
+from lockstep.learn.lab.statistics import SignNoise
+from lockstep.learn.methods.local import Outer
 
 WORKERS = unequal_workers(5, 3, condition=4.0, shift=1.0, curvature_spread=0.4, seed=0)
 
@@ -156,7 +156,7 @@ def test_some_of_the_workers_scatter_like_draws_without_replacement() -> None:
     """Means of all pairs of four optima, one by one; a round keeps (1 - a)^K of the distance."""
     from itertools import combinations
 
-    from lockstep.lab.experiments.local.client_sampling import Settings, _variance
+    from lockstep.learn.lab.experiments.local.client_sampling import Settings, _variance
 
     optima = np.array([-3.0, 0.5, 1.0, 1.5])
     means = [sum(pair) / 2 for pair in combinations(optima, 2)]
@@ -171,7 +171,7 @@ def test_a_round_spreads_workers_by_the_recursion_of_its_moments(
     period: int, step: float, curvature: float, noise: float, optimum: float
 ) -> None:
     """Mean given the optimum and variance given it, step by step."""
-    from lockstep.lab.experiments.local.local_drift import Settings, _laws
+    from lockstep.learn.lab.experiments.local.local_drift import Settings, _laws
 
     mean, variance = 0.0, 0.0
     for _ in range(period):
@@ -183,7 +183,7 @@ def test_a_round_spreads_workers_by_the_recursion_of_its_moments(
 
 def test_workers_of_a_round_walk_as_written_out() -> None:
     """x <- x - a (h (x - b) - noise), with the same draws."""
-    from lockstep.lab.experiments.local.local_drift import Settings, _round
+    from lockstep.learn.lab.experiments.local.local_drift import Settings, _round
 
     settings = Settings(period=3, step_size=0.2, curvature=0.5, noise_std=1.5, optimum_std=0.7, trials=100)
     generator = np.random.default_rng(5)

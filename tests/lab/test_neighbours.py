@@ -13,8 +13,8 @@ import pytest
 
 from effort import ALL, share
 from lab.neighbours import Trial, answer, numeric, pairs, singles
-from lockstep.lab import EXPERIMENTS
-from lockstep.settings import allowed
+from lockstep.base.settings import allowed
+from lockstep.learn.lab import EXPERIMENTS
 
 SLOW = ("critical-batch-digits", "algorithmic-stability", "tolerable-delay", "compression-noise", "large-batch")
 """Experiments whose runs take several seconds, or more where a setting is doubled: the script alone tries these."""

@@ -12,9 +12,9 @@ from scipy.optimize import linprog
 
 import lockstep
 from effort import share
-from lockstep.errors import BadInput
-from lockstep.lab.experiments.optimizers import implicit_bias, implicit_bias_epochs, norm_steps
-from lockstep.lab.objectives.quadratic import least_norm_solution
+from lockstep.base.errors import BadInput
+from lockstep.learn.lab.experiments.optimizers import implicit_bias, implicit_bias_epochs, norm_steps
+from lockstep.learn.lab.objectives.quadratic import least_norm_solution
 
 A = np.array([1.0, 0.1, 0.01])
 

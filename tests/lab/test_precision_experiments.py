@@ -8,15 +8,15 @@ import pytest
 
 import lockstep
 from effort import share
-from lockstep.collectives import algorithms, get
-from lockstep.errors import BadInput
-from lockstep.lab import Findings
-from lockstep.lab.experiments.determinism import trajectory_divergence
-from lockstep.lab.experiments.precision import loss_scaling, overflow
-from lockstep.lab.laws import tree_of
-from lockstep.lab.statistics import streams
-from lockstep.methods.loss_scaling import static
-from lockstep.methods.number_format import number_format
+from lockstep.base.errors import BadInput
+from lockstep.learn.lab import Findings
+from lockstep.learn.lab.experiments.determinism import trajectory_divergence
+from lockstep.learn.lab.experiments.precision import loss_scaling, overflow
+from lockstep.learn.lab.laws import tree_of
+from lockstep.learn.lab.statistics import streams
+from lockstep.learn.methods.loss_scaling import static
+from lockstep.learn.methods.number_format import number_format
+from lockstep.simulate.collectives import algorithms, get
 
 QUICK: dict[str, dict[str, object]] = {
     "gradient-range": {"gradients": 20_000},
@@ -162,7 +162,7 @@ def test_bad_settings_say_what_is_allowed(name: str, settings: dict[str, object]
 @pytest.mark.parametrize("curvature", [1.0, 0.3, 1e-3, 2.0**-20])
 def test_a_scale_fits_while_the_gradient_rounds_below_infinity(curvature: float) -> None:
     """fp16 overflows from 65520 on; every doubling beyond costs the start one step."""
-    from lockstep.lab.experiments.precision import loss_scaling
+    from lockstep.learn.lab.experiments.precision import loss_scaling
 
     power = max(p for p in range(60) if curvature * 2.0**p < 65520)
     settings = loss_scaling.Settings(curvature=curvature, steps=200, start_power=power + 3, interval=50)
@@ -178,7 +178,7 @@ def test_a_scale_fits_while_the_gradient_rounds_below_infinity(curvature: float)
 
 def test_loss_without_a_scale_is_what_gradients_below_half_a_subnormal_leave() -> None:
     """Curvatures from a tenth to all of 1e-6, starts of 1: fp16 knows nothing at or below 2^-25."""
-    from lockstep.lab.experiments.precision import loss_scaling
+    from lockstep.learn.lab.experiments.precision import loss_scaling
 
     settings = loss_scaling.Settings(steps=10)
     nothing = loss_scaling.Trained(np.zeros(1), 0, loss_scaling.static(1.0))
@@ -197,7 +197,7 @@ def test_loss_without_a_scale_is_what_gradients_below_half_a_subnormal_leave() -
 @pytest.mark.parametrize("algorithm", ["ring", "tree"])
 def test_what_every_guard_does_to_eight_ranks(algorithm: str) -> None:
     """Infinities and sums of 8 times 10^4 reach all ranks; only dividing first and skipping keep the weights right."""
-    from lockstep.lab.experiments.precision import overflow
+    from lockstep.learn.lab.experiments.precision import overflow
 
     settings = overflow.Settings(algorithm=algorithm)
     lost, skipped, finite = ("lost", 8), ("skipped by all", 0), ("wrong but finite", 0)
@@ -220,8 +220,8 @@ def test_what_every_guard_does_to_eight_ranks(algorithm: str) -> None:
 
 def test_the_ends_of_the_ways_to_keep_a_weight_are_read_off_their_paths() -> None:
     """Three paths written down: where they end, the mean square of the second half, and what is left of the start."""
-    from lockstep.lab.experiments.precision import master_weights
-    from lockstep.methods.number_format import number_format
+    from lockstep.learn.lab.experiments.precision import master_weights
+    from lockstep.learn.methods.number_format import number_format
 
     settings = master_weights.Settings(step_size=0.1, steps=100, repetitions=20)
     late = np.full((101, 2), 9.0)
@@ -245,7 +245,7 @@ def test_the_ends_of_the_ways_to_keep_a_weight_are_read_off_their_paths() -> Non
 
 def test_bounds_of_sums_hold_their_counts_of_roundings() -> None:
     """Per unit roundoff and sum of magnitudes: n - 1 one by one, log2 n in pairs, 2 compensated."""
-    from lockstep.lab.experiments.determinism import summation_error
+    from lockstep.learn.lab.experiments.determinism import summation_error
 
     rows, checks = summation_error._measured(100, summation_error.Settings(sums=10), seed=0)
     bounds = {row["way"]: row["bound_in_unit_roundoffs"] for row in rows}
@@ -261,7 +261,7 @@ def test_bounds_of_sums_hold_their_counts_of_roundings() -> None:
 @pytest.mark.parametrize(("ranks", "told"), [(6, False), (7, True)])
 def test_clipping_below_the_range_is_put_to_the_test_where_sums_overflow(ranks: int, told: bool) -> None:
     """Seven times 10^4 is beyond 65504, six times is not."""
-    from lockstep.lab.experiments.precision import overflow
+    from lockstep.learn.lab.experiments.precision import overflow
 
     settings = overflow.Settings(ranks=ranks)
     with np.errstate(over="ignore", invalid="ignore"):

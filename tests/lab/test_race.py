@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 import lockstep
 from cli_runner import run
-from lockstep.errors import install_line
-from lockstep.failures.stragglers.bounded import finish_s
-from lockstep.lab.descent.delayed import follow
-from lockstep.lab.descent.updates import asynchronous, served
-from lockstep.lab.experiments.local.local_period import best_period, penalty_frac, run_s
-from lockstep.simulate import Exponential, circulate, closed_loop
+from lockstep.base.errors import install_line
+from lockstep.learn.lab.descent.delayed import follow
+from lockstep.learn.lab.descent.updates import asynchronous, served
+from lockstep.learn.lab.experiments.local.local_period import best_period, penalty_frac, run_s
+from lockstep.simulate.failures.stragglers.bounded import finish_s
+from lockstep.simulate.play import Exponential, circulate, closed_loop
 
 SMALL: dict[str, object] = {"steps": 160, "trials": 4}
 CLUSTER = Path(__file__).parents[2] / "examples" / "my-cluster.yaml"

@@ -8,12 +8,12 @@ import pytest
 import lockstep
 from cli_runner import run
 from effort import share
-from lockstep.lab import ALWAYS, Check, Findings, example, find_experiment, when
-from lockstep.lab.experiments.batch import algorithmic_stability, generalization_gap
-from lockstep.lab.experiments.compression import compression_noise
-from lockstep.lab.findings import CREDIBLE_ERRORS, absent, credible_errors, tells, verdict
-from lockstep.views.parts.findings_table import render_findings
-from lockstep.views.parts.terminal import console
+from lockstep.learn.lab import ALWAYS, Check, Findings, example, find_experiment, when
+from lockstep.learn.lab.experiments.batch import algorithmic_stability, generalization_gap
+from lockstep.learn.lab.experiments.compression import compression_noise
+from lockstep.learn.lab.findings import CREDIBLE_ERRORS, absent, credible_errors, tells, verdict
+from lockstep.show.views.parts.findings_table import render_findings
+from lockstep.show.views.parts.terminal import console
 
 
 def test_a_check_without_its_settings_is_no_check() -> None:
@@ -158,7 +158,7 @@ def test_the_best_period_of_the_verdict_is_the_fastest_of_the_table() -> None:
 
 
 def test_a_limit_is_left_out_where_the_rounds_still_move(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockstep.lab.experiments.local import local_bias
+    from lockstep.learn.lab.experiments.local import local_bias
 
     monkeypatch.setattr(local_bias, "MOST_STEPS", 100)
     found = find_experiment("local-bias").answer({"periods": (1, 50)})

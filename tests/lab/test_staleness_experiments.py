@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lockstep
-from lockstep.lab.descent.delayed import RESOLUTION
-from lockstep.lab.experiments.staleness import delay_iterations, delay_stability, hogwild, nonconvex_delay
-from lockstep.lab.objectives import LANDSCAPES
+from lockstep.learn.lab.descent.delayed import RESOLUTION
+from lockstep.learn.lab.experiments.staleness import delay_iterations, delay_stability, hogwild, nonconvex_delay
+from lockstep.learn.lab.objectives import LANDSCAPES
 
 
 def updates_below(start: float, rate: float, delay: int, below: float, steps: int) -> int:

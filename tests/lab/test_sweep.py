@@ -12,14 +12,14 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.engines import Serial
-from lockstep.engines.cluster import local_cluster
-from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Check, find_experiment
-from lockstep.lab.sweep import Outcome, read_grid
-from lockstep.lab.sweep import sweep as run_sweep
-from lockstep.lab.sweep.summary import joined
-from lockstep.verbs.converge import sweep
+from lockstep.base.engines import Serial
+from lockstep.base.engines.cluster import local_cluster
+from lockstep.base.errors import BadInput
+from lockstep.learn.lab import ALWAYS, Check, find_experiment
+from lockstep.learn.lab.sweep import Outcome, read_grid
+from lockstep.learn.lab.sweep import sweep as run_sweep
+from lockstep.learn.lab.sweep.summary import joined
+from lockstep.show.verbs.converge import sweep
 
 QUICK = ("converge", "noise-scale", "--set", "repetitions=100", "--sweep", "condition=1,10", "--seeds", "3")
 
@@ -148,7 +148,7 @@ def test_sweeping_needs_an_experiment() -> None:
 
 
 def test_a_sweep_that_disagrees_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockstep.lab.experiments.batch import noise_scale
+    from lockstep.learn.lab.experiments.batch import noise_scale
 
     wrong = noise_scale.law.best_rate_frac
     monkeypatch.setattr(noise_scale.law, "best_rate_frac", lambda batch, scale: 0.9 * wrong(batch, scale))
@@ -165,7 +165,7 @@ def test_a_picture_needs_one_key_with_numbers(tmp_path: Path) -> None:
 
 
 def test_a_sweep_that_would_take_too_long_is_refused_with_its_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockstep.engines import forecast
+    from lockstep.base.engines import forecast
 
     monkeypatch.setattr(forecast, "MEASURED_S", 0.0)
     said = run("converge", "communication-bound", "--seeds", "100000", "--limit", "1s").refusal()

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lockstep.lab.findings import ALWAYS, Check
-from lockstep.lab.sweep import run
-from lockstep.lab.sweep.cells import Cell, Moments
-from lockstep.lab.sweep.results import Results
-from lockstep.lab.sweep.summary import Block, joined
-from lockstep.lab.sweep.trial import Outcome, Trials
+from lockstep.learn.lab.findings import ALWAYS, Check
+from lockstep.learn.lab.sweep import run
+from lockstep.learn.lab.sweep.cells import Cell, Moments
+from lockstep.learn.lab.sweep.results import Results
+from lockstep.learn.lab.sweep.summary import Block, joined
+from lockstep.learn.lab.sweep.trial import Outcome, Trials
 
 SEEDS, SMALL = 95, 10
 

@@ -12,13 +12,13 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.lab import Curve, Findings, Picture, find_experiment
-from lockstep.lab.sweep import Sweep, read_grid
-from lockstep.lab.sweep.results import Results, identified, results_of
-from lockstep.lab.sweep.summary import joined
-from lockstep.lab.sweep.trial import Outcome, Trial, run_trial
-from lockstep.verbs.converge import sweep
-from lockstep.views.parts.sweep_panels import panels, swept_numbers, unit_of
+from lockstep.learn.lab import Curve, Findings, Picture, find_experiment
+from lockstep.learn.lab.sweep import Sweep, read_grid
+from lockstep.learn.lab.sweep.results import Results, identified, results_of
+from lockstep.learn.lab.sweep.summary import joined
+from lockstep.learn.lab.sweep.trial import Outcome, Trial, run_trial
+from lockstep.show.verbs.converge import sweep
+from lockstep.show.views.parts.sweep_panels import panels, swept_numbers, unit_of
 
 ROWS = ("gradient-variance", {"batch": "32,64"}, {"trials": 200})
 CURVES = ("delay-floor", {"noise_std": "0.5,1"}, {"trials": 200, "delays": (0, 2)})
@@ -199,7 +199,7 @@ def test_laws_stand_beside_their_results() -> None:
 
 
 def test_a_picture_has_a_panel_of_axes_for_each_unit(times: Sweep) -> None:
-    from lockstep.views.parts.sweep_plot import plot_sweep
+    from lockstep.show.views.parts.sweep_plot import plot_sweep
 
     names = [axes.get_ylabel() for axes in plot_sweep(times).axes]
     assert len(names) == len(set(names)) == 4

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.table import experiments_of
-from lockstep.lab import EXPERIMENTS
+from lockstep.learn.lab import EXPERIMENTS
 
 FEWEST = 4
 """Tests that run every experiment: verdict, words, numbers, and its extremes or settings around the defaults."""

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.failures.stragglers.bounded import finish_s
-from lockstep.lab.descent.updates import Updates, asynchronous, cut_off, worker_times_s
-from lockstep.simulate import Constant, Exponential
+from lockstep.learn.lab.descent.updates import Updates, asynchronous, cut_off, worker_times_s
+from lockstep.simulate.failures.stragglers.bounded import finish_s
+from lockstep.simulate.play import Constant, Exponential
 
 
 def times(workers: int, steps: int, seed: int) -> np.ndarray:

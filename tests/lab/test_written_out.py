@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from lab.test_least_runs import given
-from lockstep.lab import find_experiment
-from lockstep.lab.experiments.descent import sgd_bound
-from lockstep.lab.experiments.staleness import delay_iterations
-from lockstep.lab.laws import floor
-from lockstep.lab.objectives import LANDSCAPES, digits_logistic, digits_perceptron
-from lockstep.lab.objectives.objective import curvature_along, sharpness
-from lockstep.lab.objectives.quadratic import Quadratic
-from lockstep.lab.statistics import SignNoise
-from lockstep.methods.data import digits
+from lockstep.learn.lab import find_experiment
+from lockstep.learn.lab.experiments.descent import sgd_bound
+from lockstep.learn.lab.experiments.staleness import delay_iterations
+from lockstep.learn.lab.laws import floor
+from lockstep.learn.lab.objectives import LANDSCAPES, digits_logistic, digits_perceptron
+from lockstep.learn.lab.objectives.objective import curvature_along, sharpness
+from lockstep.learn.lab.objectives.quadratic import Quadratic
+from lockstep.learn.lab.statistics import SignNoise
+from lockstep.learn.methods.data import digits
 
 
 class Bowl:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.errors import UnknownName
-from lockstep.hardware import cluster
-from lockstep.layout import AXES, Layout, coordinates, group_summary, process_groups, span
+from lockstep.base.errors import UnknownName
+from lockstep.describe.hardware import cluster
+from lockstep.price.layout import AXES, Layout, coordinates, group_summary, process_groups, span
 
 degrees = st.sampled_from([1, 2, 3, 4])
 

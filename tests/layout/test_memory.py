@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.hardware import cluster
-from lockstep.layout import MEMORY_ERROR_FRAC, OPTIMIZERS, Job, Layout, Memory, memory, peak_B, stage_memory
-from lockstep.layout.held import stage_parameters
-from lockstep.workload import Attention, Mlp, Transformer, model, parameters
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import Attention, Mlp, Transformer, model, parameters
+from lockstep.price.layout import MEMORY_ERROR_FRAC, OPTIMIZERS, Job, Layout, Memory, memory, peak_B, stage_memory
+from lockstep.price.layout.held import stage_parameters
 from recipes import recipe_by
 
 CLUSTER = cluster("dgx-h100:8")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from lockstep.hardware import cluster
-from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Memory, memory
-from lockstep.layout.kept import activations_B
-from lockstep.workload import Attention, Mlp, Transformer
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import Attention, Mlp, Transformer
+from lockstep.price.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Memory, memory
+from lockstep.price.layout.kept import activations_B
 from recipes import recipe_by
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -59,7 +59,7 @@ def tracked_B(monkeypatch: pytest.MonkeyPatch, shape: str, recompute: str, dtype
     from torch.distributed._tools.mem_tracker import MemTracker
     from torch.utils.checkpoint import checkpoint
 
-    from lockstep.measure.train import networks
+    from lockstep.run.train import networks
 
     classes, hidden, layers, sequences, seq = SHAPES[shape]
     for name, value in (("HIDDEN", hidden), ("HEAD", HEAD), ("WINDOW", seq)):

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.stacks import ways
-from lockstep.workload import EXPERTS, Piece, Transformer, kept_tensors, model, passing_gradient_B
+from lockstep.describe.stacks import ways
+from lockstep.describe.workload import EXPERTS, Piece, Transformer, kept_tensors, model, passing_gradient_B
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from lockstep.hardware import cluster
-from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, memory
-from lockstep.workload import Attention, Mlp, Transformer
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import Attention, Mlp, Transformer
+from lockstep.price.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, memory
 from recipes import recipe_by
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

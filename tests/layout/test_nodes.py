@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.layout import Layout
-from lockstep.layout.nodes import node_classes, rank_coordinates
-from lockstep.views.parts import ranks as view
+from lockstep.base.errors import BadInput
+from lockstep.price.layout import Layout
+from lockstep.price.layout.nodes import node_classes, rank_coordinates
+from lockstep.show.views.parts import ranks as view
 
 degrees = st.sampled_from([1, 2, 3, 4])
 

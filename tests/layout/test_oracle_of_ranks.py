@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from lockstep.hardware import cluster
-from lockstep.kernels.clock import Clock
-from lockstep.kernels.shard import Shard
-from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, LayoutGrid, Memory, memory
-from lockstep.step.network import Network
-from lockstep.step.stage import stage_pieces
-from lockstep.workload import DENSE, Attention, Mlp, Transformer
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import DENSE, Attention, Mlp, Transformer
+from lockstep.price.kernels.clock import Clock
+from lockstep.price.kernels.shard import Shard
+from lockstep.price.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, LayoutGrid, Memory, memory
+from lockstep.price.step.network import Network
+from lockstep.price.step.stage import stage_pieces
 from recipes import recipe_by
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

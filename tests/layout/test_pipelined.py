@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lockstep.layout import Job, Layout, Recipe
-from lockstep.layout.pipelined import pipelined_B
-from lockstep.workload import Transformer, model
+from lockstep.describe.workload import Transformer, model
+from lockstep.price.layout import Job, Layout, Recipe
+from lockstep.price.layout.pipelined import pipelined_B
 
 MODEL = model("llama3-8b")
 BATCH, SEQ, PP = 16, 8192, 4

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from lockstep.hardware import device
-from lockstep.kernels.clock import Clock
-from lockstep.kernels.layer import core_work
-from lockstep.kernels.recompute import modules_again
-from lockstep.kernels.shard import Shard
-from lockstep.layout import Layout
-from lockstep.stacks import find_way
-from lockstep.workload import DENSE, SELECTIVE, Attention, Mlp, Piece, Transformer, layer_activation_B, model
+from lockstep.describe.hardware import device
+from lockstep.describe.stacks import find_way
+from lockstep.describe.workload import DENSE, SELECTIVE, Attention, Mlp, Piece, Transformer, layer_activation_B, model
+from lockstep.price.kernels.clock import Clock
+from lockstep.price.kernels.layer import core_work
+from lockstep.price.kernels.recompute import modules_again
+from lockstep.price.kernels.shard import Shard
+from lockstep.price.layout import Layout
 from recipes import recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe, check, memory, stage_memory
-from lockstep.planner.estimate import estimate
-from lockstep.simulate import simulate
-from lockstep.step import price_step
-from lockstep.step.program import step_program
-from lockstep.workload import model
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.estimate import estimate
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import model
+from lockstep.price.layout import Job, Layout, Recipe, check, memory, stage_memory
+from lockstep.price.step import price_step
+from lockstep.price.step.program import step_program
+from lockstep.simulate.play import simulate
 
 MACHINE = cluster("dgx-h100:1")
 JOB = Job(model("llama3-8b"), Recipe(seq=4096, batch=32), 8)

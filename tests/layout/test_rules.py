@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.errors import BadInput
-from lockstep.layout import RULES, Job, Layout, LayoutGrid, Recipe, broken_by, broken_rules, check, divisors
-from lockstep.layout.layout import GRID_FIELDS
-from lockstep.planner.space import default_space
-from lockstep.workload import model
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.space import default_space
+from lockstep.describe.workload import model
+from lockstep.price.layout import RULES, Job, Layout, LayoutGrid, Recipe, broken_by, broken_rules, check, divisors
+from lockstep.price.layout.layout import GRID_FIELDS
 
 LLAMA = Job(model("llama3-8b"), Recipe(seq=4096, batch=64), 8)
 MIXTRAL = Job(model("mixtral-8x7b"), Recipe(seq=4096, batch=64), 8)
@@ -157,7 +157,7 @@ def test_only_an_offloaded_update_of_products_is_refused(offload: str, optimizer
 def test_advice_of_a_rule_is_about_what_was_given():
     """N7: software without fused attention was told to drop --no-flash, which nobody had given."""
     from cli_runner import run
-    from lockstep.stacks import stacks
+    from lockstep.describe.stacks import stacks
 
     question = ("estimate", "llama3-8b", "-c", "dgx-h100:2", "--batch", "64", "--cp", "4", "--stack")
     asked = 0

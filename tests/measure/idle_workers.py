@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from lockstep.measure.launch import Rank
+from lockstep.run.launch import Rank
 
 
 def sleeper(rank: Rank) -> None:

@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 
-from lockstep.measure.launch import Rank
-from lockstep.measure.profiling import WARM_UP, Profiling
-from lockstep.measure.train.wire import Wire
+from lockstep.run.launch import Rank
+from lockstep.run.profiling import WARM_UP, Profiling
+from lockstep.run.train.wire import Wire
 
 VICTIM = 1
 FAULT_S = 0.4

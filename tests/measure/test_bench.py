@@ -15,19 +15,19 @@ import torch
 from tests.cli_runner import run
 
 import lockstep
-from lockstep.collectives import algorithms, get
-from lockstep.errors import BadInput
-from lockstep.hardware import Efficiency
-from lockstep.measure.bench import BUILT_IN, OPS, bench_collective
-from lockstep.measure.bench.bench import COLUMNS, CollectiveBench
-from lockstep.measure.bench.collective import Row, elements
-from lockstep.measure.bench.definition import DIVIDED, pattern, wrong_elements
-from lockstep.measure.execute.lanes import settled
-from lockstep.measure.fit import read_points
-from lockstep.measure.kernels import KernelRow, bench_device, fit_curve
-from lockstep.measure.launch import Fault
-from lockstep.store import RunStore, compare
-from lockstep.verbs.words.keeping import kept
+from lockstep.base.errors import BadInput
+from lockstep.base.store import RunStore, compare
+from lockstep.describe.hardware import Efficiency
+from lockstep.run.bench import BUILT_IN, OPS, bench_collective
+from lockstep.run.bench.bench import COLUMNS, CollectiveBench
+from lockstep.run.bench.collective import Row, elements
+from lockstep.run.bench.definition import DIVIDED, pattern, wrong_elements
+from lockstep.run.execute.lanes import settled
+from lockstep.run.fit import read_points
+from lockstep.run.kernels import KernelRow, bench_device, fit_curve
+from lockstep.run.launch import Fault
+from lockstep.show.verbs.words.keeping import kept
+from lockstep.simulate.collectives import algorithms, get
 
 
 def served(op: str, ranks: int) -> list[str]:

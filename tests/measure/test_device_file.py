@@ -9,10 +9,10 @@ import pytest
 from tests.cli_runner import run
 
 from lockstep import hardware
-from lockstep.errors import BadInput
-from lockstep.hardware.shipped import read_hardware
-from lockstep.measure.kernels import KERNELS, DeviceBench, DeviceFile, fit_curve
-from lockstep.measure.machine import this_machine
+from lockstep.base.errors import BadInput
+from lockstep.describe.hardware.shipped import read_hardware
+from lockstep.run.kernels import KERNELS, DeviceBench, DeviceFile, fit_curve
+from lockstep.run.machine import this_machine
 
 from .test_bench import kernel_rows
 

@@ -13,13 +13,12 @@ import pytest
 from tests.collectives.conformance import CASES
 
 from effort import share
-from lockstep.collectives import PlainLink, get
-from lockstep.errors import BadInput
-from lockstep.measure.execute import execute
-from lockstep.measure.execute.cores import link_of, sizes_to_time
-from lockstep.measure.execute.execute import measured_timeline
-from lockstep.measure.execute.lanes import check_runnable, lanes_of
-from lockstep.measure.execute.transfer import (
+from lockstep.base.errors import BadInput
+from lockstep.run.execute import execute
+from lockstep.run.execute.cores import link_of, sizes_to_time
+from lockstep.run.execute.execute import measured_timeline
+from lockstep.run.execute.lanes import check_runnable, lanes_of
+from lockstep.run.execute.transfer import (
     OWN_CORE,
     SHARED_CORES,
     SHARED_CORES_IN_TURN,
@@ -28,12 +27,13 @@ from lockstep.measure.execute.transfer import (
     Transfers,
     cut_for,
 )
-from lockstep.measure.execute.worker import Report, Work, run_rank
-from lockstep.measure.launch import Fault, Host, Rank, RunFailed, launch
-from lockstep.parallel import pipeline as pipelines
-from lockstep.program import Kind, ProgramBuilder
-from lockstep.program.timeline import COMPUTES
-from lockstep.simulate import SharedCores, Timed, simulate_shared_cores
+from lockstep.run.execute.worker import Report, Work, run_rank
+from lockstep.run.launch import Fault, Host, Rank, RunFailed, launch
+from lockstep.simulate.collectives import PlainLink, get
+from lockstep.simulate.parallel import pipeline as pipelines
+from lockstep.simulate.play import SharedCores, Timed, simulate_shared_cores
+from lockstep.simulate.program import Kind, ProgramBuilder
+from lockstep.simulate.program.timeline import COMPUTES
 
 from .workers import run_programs
 

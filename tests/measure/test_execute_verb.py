@@ -12,11 +12,11 @@ import pytest
 from tests.cli_runner import run
 
 import lockstep
-from lockstep.errors import BadInput, install_line
-from lockstep.program import read_trace
-from lockstep.store import RunStore
-from lockstep.verbs.words.processes import world
-from lockstep.views.parts import output
+from lockstep.base.errors import BadInput, install_line
+from lockstep.base.store import RunStore
+from lockstep.show.verbs.words.processes import world
+from lockstep.show.views.parts import output
+from lockstep.simulate.program import read_trace
 
 from . import needs_torch as needs_torch
 
@@ -143,7 +143,7 @@ def test_refusals_name_the_flag(words: dict[str, object], where: str) -> None:
 
 def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "find_spec", lambda name: None)
-    verb = import_module("lockstep.verbs.execute")
+    verb = import_module("lockstep.show.verbs.execute")
     monkeypatch.setattr(verb, "execute", wraps(verb.execute)(lambda **words: pytest.fail("ran")))
     message = run("execute", "all-reduce", "--ranks", "2", "--size", "1KB", "--plot", "ring.png").refusal()
     assert message == f"--plot: pictures need matplotlib: {install_line('plot')}"

@@ -10,14 +10,14 @@ import scipy.stats
 from tests.cli_runner import run
 
 import lockstep
-from lockstep.collectives import PlainLink, get
-from lockstep.diagnosis.read import find
-from lockstep.errors import BadInput
-from lockstep.hardware import cluster
-from lockstep.measure.bench.bench import CollectiveBench
-from lockstep.measure.bench.collective import Row
-from lockstep.measure.execute.exchange import fit_line
-from lockstep.measure.fit import Point, Points, fit_link, read_points
+from lockstep.base.errors import BadInput
+from lockstep.describe.hardware import cluster
+from lockstep.explain.read import find
+from lockstep.run.bench.bench import CollectiveBench
+from lockstep.run.bench.collective import Row
+from lockstep.run.execute.exchange import fit_line
+from lockstep.run.fit import Point, Points, fit_link, read_points
+from lockstep.simulate.collectives import PlainLink, get
 
 SIZES_B = 2.0 ** np.arange(3, 27)
 

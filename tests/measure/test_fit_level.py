@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.cli_runner import run
 
 import lockstep
-from lockstep.collectives import PlainLink, get, times_on_levels
-from lockstep.errors import BadInput, Infeasible, LockstepError
-from lockstep.hardware import Cluster, cluster
-from lockstep.measure.fit import Point, Points, fit_link, read_points
-from lockstep.verbs.words.network import read_network
+from lockstep.base.errors import BadInput, Infeasible, LockstepError
+from lockstep.describe.hardware import Cluster, cluster
+from lockstep.run.fit import Point, Points, fit_link, read_points
+from lockstep.show.verbs.words.network import read_network
+from lockstep.simulate.collectives import PlainLink, get, times_on_levels
 
 SIZES_B = 4.0 ** np.arange(9, 17)
 FACTORS = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "broadcast": 1.0, "sendrecv": 1.0}

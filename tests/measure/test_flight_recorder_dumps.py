@@ -6,9 +6,9 @@ import pickle
 import time
 from pathlib import Path
 
-from lockstep.diagnosis.read import find
-from lockstep.diagnosis.read.flight_recorder import hangs
-from lockstep.measure.launch import Rank, launch
+from lockstep.explain.read import find
+from lockstep.explain.read.flight_recorder import hangs
+from lockstep.run.launch import Rank, launch
 
 
 def come_late(rank: Rank, folder: str) -> None:

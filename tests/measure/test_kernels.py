@@ -14,9 +14,9 @@ from . import needs_torch as needs_torch  # isort: skip
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from lockstep.errors import BadInput
-from lockstep.measure.kernels import KERNELS, KernelRow, bench, usual_dtype
-from lockstep.measure.kernels.kernel import Curve, Task, fit_curve
+from lockstep.base.errors import BadInput
+from lockstep.run.kernels import KERNELS, KernelRow, bench, usual_dtype
+from lockstep.run.kernels.kernel import Curve, Task, fit_curve
 
 SIZE = 16
 

@@ -19,15 +19,15 @@ from typing import Any
 import pytest
 
 from effort import share
-from lockstep.errors import BadInput
-from lockstep.measure.launch import Fault, Host, RunFailed, launch, place
-from lockstep.measure.launch.failure import from_exception
-from lockstep.measure.launch.keeper import descendants, kill_all
-from lockstep.measure.launch.mail import LENGTH, Inbox, post
-from lockstep.measure.launch.place import first_node
-from lockstep.measure.launch.points import Board, in_words, point
-from lockstep.measure.launch.server import run_folder
-from lockstep.measure.launch.watch import Running, end
+from lockstep.base.errors import BadInput
+from lockstep.run.launch import Fault, Host, RunFailed, launch, place
+from lockstep.run.launch.failure import from_exception
+from lockstep.run.launch.keeper import descendants, kill_all
+from lockstep.run.launch.mail import LENGTH, Inbox, post
+from lockstep.run.launch.place import first_node
+from lockstep.run.launch.points import Board, in_words, point
+from lockstep.run.launch.server import run_folder
+from lockstep.run.launch.watch import Running, end
 
 from . import workers
 
@@ -123,7 +123,7 @@ def test_the_deadline_names_who_did_not_return(monkeypatch: pytest.MonkeyPatch) 
     """The clock passes the deadline when rank 0 has returned and rank 1 has said so often that it works."""
     later_s, returned, heard = [0.0], list[int](), list[int]()
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + later_s[0])
-    monkeypatch.setattr(import_module("lockstep.measure.launch.watch"), "time", clock)
+    monkeypatch.setattr(import_module("lockstep.run.launch.watch"), "time", clock)
 
     def hear(rank: int, message: Any) -> None:
         if rank == 0:
@@ -174,7 +174,7 @@ def within(deadline_s: float, true: Callable[[], bool]) -> bool:
 PARENT = """
 import sys
 from tests.measure import idle_workers
-from lockstep.measure.launch import launch
+from lockstep.run.launch import launch
 
 if __name__ == "__main__":
     launch(idle_workers.sleeper, 2, timeout_s=60, on_message=lambda rank, pids: print(*pids, flush=True))
@@ -369,7 +369,7 @@ def test_a_master_that_nobody_knows_is_refused_before_anyone_waits(
 
 TORCHRUN = """
 from tests.measure import workers
-from lockstep.measure.launch import launch
+from lockstep.run.launch import launch
 
 print(launch(workers.sums, 2, (5,), timeout_s=900, on_message=lambda rank, message: None))
 """

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.errors import BadInput
-from lockstep.measure.launch import launch, server
-from lockstep.measure.launch.keeper import descendants
-from lockstep.measure.launch.launch import warm_up
+from lockstep.base.errors import BadInput
+from lockstep.run.launch import launch, server
+from lockstep.run.launch.keeper import descendants
+from lockstep.run.launch.launch import warm_up
 
 from . import workers
 from .test_launch import alive, within
@@ -27,8 +27,8 @@ ROOT = Path(__file__).parents[2]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 TALKING = """
 from tests.measure import idle_workers
-from lockstep.errors import BadInput
-from lockstep.measure.launch import launch
+from lockstep.base.errors import BadInput
+from lockstep.run.launch import launch
 
 if __name__ == "__main__":
     launch(idle_workers.talks, 2, backend=None, on_message=lambda rank, message: print(message, flush=True))
@@ -36,7 +36,7 @@ if __name__ == "__main__":
 # Whoever starts the tests in the background leaves SIGINT ignored, which children inherit.
 IDLE = """
 import signal
-from lockstep.measure.launch.launch import warm_up
+from lockstep.run.launch.launch import warm_up
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 warm_up()
@@ -126,7 +126,7 @@ def test_ranks_do_not_import_from_the_working_directory(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     # As the command `lockstep` is: a script in another folder.
     (tmp_path / "bin" / "command").write_text(
-        "from lockstep.cli import main\n\nif __name__ == '__main__':\n    main()\n"
+        "from lockstep.show.cli import main\n\nif __name__ == '__main__':\n    main()\n"
     )
     for name in ("bisect", "random", "numpy", "lockstep"):
         (tmp_path / f"{name}.py").write_text("raise ImportError('of the user')")
@@ -141,7 +141,7 @@ def test_ranks_do_not_import_from_the_working_directory(tmp_path: Path) -> None:
 
 def test_ranks_keep_the_paths_of_the_user(tmp_path: Path, temporary: Path) -> None:
     (tmp_path / "mine.py").write_text("import os\n\ndef work(rank): return os.environ.get('PYTHONSAFEPATH')\n")
-    text = "import mine\nfrom lockstep.measure.launch import launch\n\nif __name__ == '__main__':\n"
+    text = "import mine\nfrom lockstep.run.launch import launch\n\nif __name__ == '__main__':\n"
     parent = started(f"{text}    print(launch(mine.work, 2, backend=None))\n", tmp_path, temporary)
     assert parent.communicate(timeout=900) == (f"{[os.environ.get('PYTHONSAFEPATH')] * 2}\n", "")
 
@@ -152,7 +152,7 @@ def test_a_script_that_its_ranks_import_again_is_told_what_to_do(tmp_path: Path,
     assert (parent.returncode, out) == (1, "")
     assert said.count("Traceback") == 1
     last = said.strip().splitlines()[-1]
-    assert last.startswith(f"lockstep.errors.BadInput: {tmp_path / 'job.py'}: every rank imports this script")
+    assert last.startswith(f"lockstep.base.errors.BadInput: {tmp_path / 'job.py'}: every rank imports this script")
     assert 'if __name__ == "__main__":' in last
     assert within(30, lambda: not list(temporary.iterdir()))
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.engines.cluster import local_cluster
-from lockstep.measure.launch import place
-from lockstep.measure.launch.keeper import descendants
+from lockstep.base.engines.cluster import local_cluster
+from lockstep.run.launch import place
+from lockstep.run.launch.keeper import descendants
 
 from .test_launch import within
 
@@ -22,7 +22,7 @@ LISTENING = "0A"  # TCP_LISTEN in include/net/tcp_states.h
 ROOT = Path(__file__).parents[2]
 JOB = """
 import os
-from lockstep.measure.launch import launch
+from lockstep.run.launch import launch
 from tests.measure.test_launch_network import listeners
 
 def work(rank):
@@ -106,7 +106,7 @@ def test_who_is_known_to_be_on_one_machine() -> None:
 
 
 def test_the_socket_of_the_store_listens_where_it_is_told() -> None:
-    from lockstep.measure.launch.launch import _listening
+    from lockstep.run.launch.launch import _listening
 
     with socket.socket(fileno=_listening("127.0.0.1", 0)) as served:
         host, port = served.getsockname()
@@ -116,7 +116,7 @@ def test_the_socket_of_the_store_listens_where_it_is_told() -> None:
 
 
 def test_a_port_that_is_taken_is_named() -> None:
-    from lockstep.measure.launch.launch import _listening
+    from lockstep.run.launch.launch import _listening
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -14,9 +14,9 @@ from tests.measure import nccl_output
 from tests.measure.nccl_output import SIZES_B, labelled, ring_s
 
 import lockstep
-from lockstep.diagnosis.read import find
-from lockstep.errors import BadInput
-from lockstep.measure.fit import fit_link, read_points, read_series
+from lockstep.base.errors import BadInput
+from lockstep.explain.read import find
+from lockstep.run.fit import fit_link, read_points, read_series
 
 LATENCY_S, RATE_BPS = 2.5e-6, 400e9
 ALL_REDUCE = nccl_output.run("all_reduce", 8, LATENCY_S, RATE_BPS)
@@ -102,8 +102,8 @@ def test_as_many_ranks_on_more_hosts_are_another_table(tmp_path: Path) -> None:
     file = saved(tmp_path, labelled([*node, *fabric], ""))
     rates = [fit_link(one).bandwidth_Bps for one in read_series(file)]
     assert rates == pytest.approx([400e9, 40e9], rel=1e-3)
-    from lockstep.hardware import cluster
-    from lockstep.measure.fit.cluster_file import with_measured_link
+    from lockstep.describe.hardware import cluster
+    from lockstep.run.fit.cluster_file import with_measured_link
 
     made = with_measured_link(cluster("dgx-h100:16"), file)
     assert made.levels[0].link.rate_Bps == pytest.approx(400e9, rel=1e-3)

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 import lockstep
-from lockstep.diagnosis.changes import changes
-from lockstep.diagnosis.measure import Seen, measured, see
-from lockstep.diagnosis.read.kineto import read_kineto
-from lockstep.measure.launch import launch
-from lockstep.measure.rig import Rig
-from lockstep.simulate import star_topology
-from lockstep.units import format_time
-from lockstep.views.parts.diagnosis import lanes
+from lockstep.base.units import format_time
+from lockstep.explain.changes import changes
+from lockstep.explain.measure import Seen, measured, see
+from lockstep.explain.read.kineto import read_kineto
+from lockstep.run.launch import launch
+from lockstep.run.rig import Rig
+from lockstep.show.views.parts.diagnosis import lanes
+from lockstep.simulate.play import star_topology
 
 from . import profiled
 from .profiled import VICTIM, work

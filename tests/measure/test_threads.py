@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from tests.collectives.conformance import CASES
 
-from lockstep.collectives import PlainLink, get
-from lockstep.measure.execute.lanes import Lane, Task, joined, lanes_of, summands
-from lockstep.measure.execute.transfer import Transfers
-from lockstep.parallel import pipeline as pipelines
-from lockstep.program import Kind, Program, ProgramBuilder
+from lockstep.run.execute.lanes import Lane, Task, joined, lanes_of, summands
+from lockstep.run.execute.transfer import Transfers
+from lockstep.simulate.collectives import PlainLink, get
+from lockstep.simulate.parallel import pipeline as pipelines
+from lockstep.simulate.program import Kind, Program, ProgramBuilder
 
 LINK = PlainLink(1e-4, 1e9)
 RANKS = (2, 3, 4, 8)

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from lockstep.errors import RunFailed
-from lockstep.measure.launch import watch as module
-from lockstep.measure.launch.failure import CAUSES, OWN_CAUSES, Failure, from_exception, from_exit, run_failed
-from lockstep.measure.launch.mail import LENGTH, Inbox, post
-from lockstep.measure.launch.points import Board, in_words
-from lockstep.measure.launch.watch import Patience, Running, watch
+from lockstep.base.errors import RunFailed
+from lockstep.run.launch import watch as module
+from lockstep.run.launch.failure import CAUSES, OWN_CAUSES, Failure, from_exception, from_exit, run_failed
+from lockstep.run.launch.mail import LENGTH, Inbox, post
+from lockstep.run.launch.points import Board, in_words
+from lockstep.run.launch.watch import Patience, Running, watch
 
 MOST_LOOKS = 10_000
 Event = tuple[float, Callable[["World"], None]]

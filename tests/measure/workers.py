@@ -8,8 +8,8 @@ from . import needs_torch as needs_torch  # isort: skip
 import torch
 import torch.distributed as dist
 
-from lockstep.measure.execute.worker import Report, Work, run_rank
-from lockstep.measure.launch import Rank, point
+from lockstep.run.execute.worker import Report, Work, run_rank
+from lockstep.run.launch import Rank, point
 
 
 def sums(rank: Rank, number: int) -> tuple[int, float, str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lockstep.errors import UnknownName
-from lockstep.methods import critical_batch as cb
-from lockstep.methods import learning_rate as lr
+from lockstep.base.errors import UnknownName
+from lockstep.learn.methods import critical_batch as cb
+from lockstep.learn.methods import learning_rate as lr
 
 BATCH = np.geomspace(1, 1e6, 13)
 

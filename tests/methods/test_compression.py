@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lockstep.errors import BadInput
-from lockstep.methods.compression import (
+from lockstep.base.errors import BadInput
+from lockstep.learn.methods.compression import (
     COMPRESSORS,
     Compressor,
     ErrorFeedback,
@@ -24,8 +24,8 @@ from lockstep.methods.compression import (
     exchange,
     residual_bound,
 )
-from lockstep.methods.compression.grid import pack, unpack
-from lockstep.methods.compression.power_sgd import matrix_of
+from lockstep.learn.methods.compression.grid import pack, unpack
+from lockstep.learn.methods.compression.power_sgd import matrix_of
 from optional import torch
 
 ELEMS = 203

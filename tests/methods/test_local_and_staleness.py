@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from lockstep.errors import BadInput, UnknownName
-from lockstep.methods import staleness
-from lockstep.methods.data import digits
-from lockstep.methods.local import (
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.learn.methods import staleness
+from lockstep.learn.methods.data import digits
+from lockstep.learn.methods.local import (
     BUFFER_POLICIES,
     Outer,
     after_averaging,

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from lockstep.errors import BadInput
-from lockstep.methods.loss_scaling import LossScale, all_finite, clip_by_norm, lost_steps_frac, static, unscaled
+from lockstep.base.errors import BadInput
+from lockstep.learn.methods.loss_scaling import LossScale, all_finite, clip_by_norm, lost_steps_frac, static, unscaled
 from optional import torch
 
 

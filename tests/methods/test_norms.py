@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.errors import BadInput
-from lockstep.methods.norms import (
+from lockstep.base.errors import BadInput
+from lockstep.learn.methods.norms import (
     Absolute,
     Blocks,
     Euclidean,

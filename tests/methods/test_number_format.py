@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from lockstep.methods.number_format import FORMATS, number_format, rounded_sum
+from lockstep.learn.methods.number_format import FORMATS, number_format, rounded_sum
 
 ORACLES = {
     "fp32": np.float32,

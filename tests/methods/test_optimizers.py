@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lockstep.errors import BadInput, UnknownName
-from lockstep.methods.norms import Spectral
-from lockstep.methods.optimizers import OPTIMIZERS, Adam, Lamb, Lars, Momentum, Muon, Optimizer, optimizer, step
-from lockstep.methods.optimizers.muon import orthogonalized
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.learn.methods.norms import Spectral
+from lockstep.learn.methods.optimizers import OPTIMIZERS, Adam, Lamb, Lars, Momentum, Muon, Optimizer, optimizer, step
+from lockstep.learn.methods.optimizers.muon import orthogonalized
 from optional import torch
 
 SHAPES = ((4, 3), (3,), (2, 6))

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.random import PCG64, Generator
 
-from lockstep.methods import norms
-from lockstep.methods.compression import COMPRESSORS, compressor, exchange
-from lockstep.methods.loss_scaling import all_finite, clip_by_norm, unscaled
-from lockstep.methods.number_format import FORMATS, rounded_sum
-from lockstep.methods.optimizers import OPTIMIZERS, optimizer, step
-from lockstep.methods.summation import SUMS
+from lockstep.learn.methods import norms
+from lockstep.learn.methods.compression import COMPRESSORS, compressor, exchange
+from lockstep.learn.methods.loss_scaling import all_finite, clip_by_norm, unscaled
+from lockstep.learn.methods.number_format import FORMATS, rounded_sum
+from lockstep.learn.methods.optimizers import OPTIMIZERS, optimizer, step
+from lockstep.learn.methods.summation import SUMS
 
 TYPES = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16}
 NOT_FINITE = ("signalling NaN", "quiet NaN", "infinity")

@@ -7,9 +7,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from lockstep.collectives import algorithms, get
-from lockstep.methods.summation import FOLDS, SUMS, grids, in_pairs, kahan, neumaier, one_by_one, parts, reproducible
-from lockstep.program.executor import execute
+from lockstep.learn.methods.summation import (
+    FOLDS,
+    SUMS,
+    grids,
+    in_pairs,
+    kahan,
+    neumaier,
+    one_by_one,
+    parts,
+    reproducible,
+)
+from lockstep.simulate.collectives import algorithms, get
+from lockstep.simulate.program.executor import execute
 from optional import torch
 
 U = 2.0**-24

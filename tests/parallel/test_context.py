@@ -5,13 +5,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe, broken_by, memory
-from lockstep.parallel.context import KINDS, Blocks, partials, pieces
-from lockstep.parallel.group import Levels
-from lockstep.parallel.piece import total_s
-from lockstep.step import price_step
-from lockstep.workload import model
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import model
+from lockstep.price.layout import Job, Layout, Recipe, broken_by, memory
+from lockstep.price.step import price_step
+from lockstep.simulate.parallel.context import KINDS, Blocks, partials, pieces
+from lockstep.simulate.parallel.group import Levels
+from lockstep.simulate.parallel.piece import total_s
 
 RANKS = st.sampled_from([2, 4, 8, 16])
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.errors import BadInput
-from lockstep.layout.gathers import modules_of
-from lockstep.parallel.data.coordinator import Gathered, Limits, Module, Tensor, gathered, read_limits
-from lockstep.workload import model
-from lockstep.workload.huggingface import config_of
+from lockstep.base.errors import BadInput
+from lockstep.describe.workload import model
+from lockstep.describe.workload.huggingface import config_of
+from lockstep.price.layout.gathers import modules_of
+from lockstep.simulate.parallel.data.coordinator import Gathered, Limits, Module, Tensor, gathered, read_limits
 
 TABLE = Path(__file__).parent / "data" / "deepspeed_gathers.csv"
 ROWS = list(csv.DictReader(line for line in TABLE.read_text().splitlines() if not line.startswith("#")))

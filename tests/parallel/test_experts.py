@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collectives import PlainLink, get
-from lockstep.errors import BadInput
-from lockstep.parallel.expert import (
+from lockstep.base.errors import BadInput
+from lockstep.simulate.collectives import PlainLink, get
+from lockstep.simulate.parallel.expert import (
     PLACEMENTS,
     Routing,
     assignments,
@@ -25,7 +25,7 @@ from lockstep.parallel.expert import (
     popularity,
     route,
 )
-from lockstep.simulate import simulate
+from lockstep.simulate.play import simulate
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
 links = st.builds(PlainLink, st.floats(0, 1e-4), st.floats(1e9, 1e11))

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lockstep.collectives import bus_factor
-from lockstep.hardware import Switch
-from lockstep.parallel.group import collective_s, send_s
-from lockstep.parallel.inside import Inside, inside
-from lockstep.simulate import simulate
+from lockstep.describe.hardware import Switch
+from lockstep.simulate.collectives import bus_factor
+from lockstep.simulate.parallel.group import collective_s, send_s
+from lockstep.simulate.parallel.inside import Inside, inside
+from lockstep.simulate.play import simulate
 
 NODE, FABRIC, FAR = (3e-6, 4e11, 1e-13, None), (8e-6, 5e10, 1e-13, None), (2e-5, 1e10, 0.0, None)
 SWITCHED = (*NODE[:3], Switch(5e-7, 0.9, start_s=2e-5))

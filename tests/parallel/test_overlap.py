@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collectives import PlainLink, pricer
-from lockstep.errors import BadInput
-from lockstep.parallel.data import Layers, Units, buckets, optimum, peak_gathered_B, sharded, sweep
-from lockstep.parallel.group import Traffic, collective_s, on_link
-from lockstep.parallel.lanes import COMM, COMPUTE, Op, run
-from lockstep.parallel.overlapped import Overlapped
-from lockstep.parallel.tensor import chunked
-from lockstep.parallel.tensor.chunked import Product, best_chunks
-from lockstep.program import Program, Timeline
-from lockstep.simulate import simulate
+from lockstep.base.errors import BadInput
+from lockstep.simulate.collectives import PlainLink, pricer
+from lockstep.simulate.parallel.data import Layers, Units, buckets, optimum, peak_gathered_B, sharded, sweep
+from lockstep.simulate.parallel.group import Traffic, collective_s, on_link
+from lockstep.simulate.parallel.lanes import COMM, COMPUTE, Op, run
+from lockstep.simulate.parallel.overlapped import Overlapped
+from lockstep.simulate.parallel.tensor import chunked
+from lockstep.simulate.parallel.tensor.chunked import Product, best_chunks
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import Program, Timeline
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
 times = st.floats(1e-4, 1e-1)
@@ -87,9 +87,11 @@ POLICIES = (buckets, chunked, sharded)
 
 def test_every_policy_is_held_to_its_simulation() -> None:
     """A module with a price and a program of lanes is one of those below."""
-    package = import_module("lockstep.parallel")
+    package = import_module("lockstep.simulate.parallel")
     names = [
-        found.name for found in walk_packages(package.__path__, "lockstep.parallel.") if ".pipeline" not in found.name
+        found.name
+        for found in walk_packages(package.__path__, "lockstep.simulate.parallel.")
+        if ".pipeline" not in found.name
     ]
     modules = [import_module(name) for name in names]
     assert {m for m in modules if hasattr(m, "price") and hasattr(m, "program")} == set(POLICIES)

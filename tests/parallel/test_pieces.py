@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.collectives import PlainLink
-from lockstep.parallel.data import Units, buckets, sharded
-from lockstep.parallel.data.around import Around
-from lockstep.parallel.data.sharing import SOFTWARE, SYNCS, Sharing, sharing
-from lockstep.parallel.data.zero import Kernels, Traffic
-from lockstep.parallel.group import Traffic as Collectives
-from lockstep.parallel.group import on_link
-from lockstep.parallel.piece import Flow, Piece
-from lockstep.parallel.script import LANES, Pass, Script, fitted, within
-from lockstep.parallel.tensor import asynchronous, chunked
-from lockstep.parallel.tensor import traffic as tensor
-from lockstep.program import ProgramBuilder
-from lockstep.simulate import simulate
-from lockstep.types.arrays import Ints
+from lockstep.base.types.arrays import Ints
+from lockstep.simulate.collectives import PlainLink
+from lockstep.simulate.parallel.data import Units, buckets, sharded
+from lockstep.simulate.parallel.data.around import Around
+from lockstep.simulate.parallel.data.sharing import SOFTWARE, SYNCS, Sharing, sharing
+from lockstep.simulate.parallel.data.zero import Kernels, Traffic
+from lockstep.simulate.parallel.group import Traffic as Collectives
+from lockstep.simulate.parallel.group import on_link
+from lockstep.simulate.parallel.piece import Flow, Piece
+from lockstep.simulate.parallel.script import LANES, Pass, Script, fitted, within
+from lockstep.simulate.parallel.tensor import asynchronous, chunked
+from lockstep.simulate.parallel.tensor import traffic as tensor
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import ProgramBuilder
 
 SECONDS = st.one_of(st.just(0.0), st.floats(1e-3, 10.0))
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.errors import BadInput, Infeasible
-from lockstep.parallel import pipeline as pipelines
+from lockstep.base.errors import BadInput, Infeasible
+from lockstep.simulate.parallel import pipeline as pipelines
 
 examples = settings(max_examples=50, derandomize=True, deadline=None)
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from pipeline_oracle import position, replay
 
 from effort import ALL, drawn, share
-from lockstep.parallel import pipeline as pipelines
-from lockstep.parallel.pipeline import Times
-from lockstep.parallel.pipeline import schedules as folder
-from lockstep.simulate import simulate
+from lockstep.simulate.parallel import pipeline as pipelines
+from lockstep.simulate.parallel.pipeline import Times
+from lockstep.simulate.parallel.pipeline import schedules as folder
+from lockstep.simulate.play import simulate
 
 NAMES = list(pipelines.names())
 WIDEST_FRAC = (-0.15, 0.25)

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline_oracle import replay
 
-from lockstep.errors import BadInput, UnknownName
-from lockstep.parallel import pipeline as pipelines
-from lockstep.parallel.pipeline import Times
-from lockstep.program import ProgramBuilder
-from lockstep.simulate import simulate
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.simulate.parallel import pipeline as pipelines
+from lockstep.simulate.parallel.pipeline import Times
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import ProgramBuilder
 
 examples = settings(max_examples=50, derandomize=True, deadline=None)
 count = st.integers(1, 8)

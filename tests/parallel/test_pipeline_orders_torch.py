@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.parallel import pipeline as pipelines
-from lockstep.parallel.pipeline.schedules import dualpipe_v
+from lockstep.simulate.parallel import pipeline as pipelines
+from lockstep.simulate.parallel.pipeline.schedules import dualpipe_v
 
 pytest.importorskip("torch.distributed")
 

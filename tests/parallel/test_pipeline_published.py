@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from pipeline_oracle import replay
 
 from effort import share
-from lockstep.errors import BadInput
-from lockstep.parallel import pipeline as pipelines
-from lockstep.parallel.pipeline import Times, automatic_order, automatic_v_order
-from lockstep.parallel.pipeline.automatic import _Pace, _Run
-from lockstep.simulate import simulate
+from lockstep.base.errors import BadInput
+from lockstep.simulate.parallel import pipeline as pipelines
+from lockstep.simulate.parallel.pipeline import Times, automatic_order, automatic_v_order
+from lockstep.simulate.parallel.pipeline.automatic import _Pace, _Run
+from lockstep.simulate.play import simulate
 
 HAND_MADE = {"1F1B": "1f1b", "1F1B-I": "interleaved", "ZB-H1": "zb-h1", "ZB-H2": "zb-h2"}
 TABLE = Path(__file__).parent / "data" / "zero_bubble_2024.csv"

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collectives import PlainLink, expander, get, pricer
-from lockstep.errors import BadInput
-from lockstep.parallel import tensor
-from lockstep.parallel.group import Levels
-from lockstep.parallel.piece import total_s
-from lockstep.parallel.tensor import (
+from lockstep.base.errors import BadInput
+from lockstep.simulate.collectives import PlainLink, expander, get, pricer
+from lockstep.simulate.parallel import tensor
+from lockstep.simulate.parallel.group import Levels
+from lockstep.simulate.parallel.piece import total_s
+from lockstep.simulate.parallel.tensor import (
     Layer,
     Shape,
     attention,
@@ -28,10 +28,10 @@ from lockstep.parallel.tensor import (
     traffic,
     vocabulary_loss,
 )
-from lockstep.parallel.tensor.layer import Exchange
-from lockstep.parallel.tensor.shape import flops
-from lockstep.program import expand
-from lockstep.simulate import simulate
+from lockstep.simulate.parallel.tensor.layer import Exchange
+from lockstep.simulate.parallel.tensor.shape import flops
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import expand
 
 Array = Any
 EXAMPLES = settings(max_examples=25, derandomize=True, deadline=None)

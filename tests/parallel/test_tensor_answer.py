@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lockstep
-from lockstep.collectives import PlainLink, expander, pricer
-from lockstep.collectives.levels import WAYS, program_on_levels
-from lockstep.errors import BadInput
-from lockstep.parallel.tensor import Proof, Shape, prove, tensor_layer, traffic
-from lockstep.parallel.tensor import proof as proving
-from lockstep.parallel.tensor.traffic import OVERLAPS
-from lockstep.program import expand
-from lockstep.simulate import simulate
+from lockstep.base.errors import BadInput
+from lockstep.simulate.collectives import PlainLink, expander, pricer
+from lockstep.simulate.collectives.levels import WAYS, program_on_levels
+from lockstep.simulate.parallel.tensor import Proof, Shape, prove, tensor_layer, traffic
+from lockstep.simulate.parallel.tensor import proof as proving
+from lockstep.simulate.parallel.tensor.traffic import OVERLAPS
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import expand
 
 EXAMPLES = settings(max_examples=25, derandomize=True, deadline=None)
 LINK = {"latency": 3e-6, "bandwidth": 300e9}

@@ -4,9 +4,9 @@ from itertools import product
 
 import numpy as np
 
-from lockstep.hardware import Cluster, cluster
-from lockstep.layout import Job, Layout, Recipe, broken_rules, stack
-from lockstep.workload import model
+from lockstep.describe.hardware import Cluster, cluster
+from lockstep.describe.workload import model
+from lockstep.price.layout import Job, Layout, Recipe, broken_rules, stack
 
 NODES: Cluster = cluster("dgx-a100-80gb:4")
 DENSE = Job(model("llama3-8b"), Recipe(seq=4096, batch=64), 32)

@@ -4,9 +4,9 @@ import shlex
 
 from advice_samples import NODES
 
-from lockstep.hardware import Cluster
-from lockstep.layout import Job, Layout
-from lockstep.planner.estimate import Estimate, estimate
+from lockstep.decide.planner.estimate import Estimate, estimate
+from lockstep.describe.hardware import Cluster
+from lockstep.price.layout import Job, Layout
 
 
 def found(job: Job, layout: Layout, machine: Cluster = NODES) -> Estimate:

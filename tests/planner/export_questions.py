@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from lockstep.errors import Infeasible
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe, broken_by
-from lockstep.planner.estimate import Estimate, estimate
-from lockstep.planner.export import TARGETS, export
-from lockstep.planner.export.refusals import Placed
-from lockstep.workload import model
+from lockstep.base.errors import Infeasible
+from lockstep.decide.planner.estimate import Estimate, estimate
+from lockstep.decide.planner.export import TARGETS, export
+from lockstep.decide.planner.export.refusals import Placed
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import model
+from lockstep.price.layout import Job, Layout, Recipe, broken_by
 
 CLUSTERS = ("dgx-h100:4", "dgx-a100-80gb:4", "dgx-b200:4")
 DEVICES, SEQUENCE = 32, 1024

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 import lockstep
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout
-from lockstep.planner.alike import TOGETHER, alike
-from lockstep.planner.search import Scored, search, searches
-from lockstep.planner.space import Space
-from lockstep.workload import model
+from lockstep.decide.planner.alike import TOGETHER, alike
+from lockstep.decide.planner.search import Scored, search, searches
+from lockstep.decide.planner.space import Space
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import model
+from lockstep.price.layout import Job, Layout
 from recipes import recipe_by
 
 NODES = cluster("dgx-a100-40gb:2")
@@ -34,7 +34,7 @@ def numbers(several: list[Scored]) -> list[tuple[float, float, Layout]]:
 @pytest.mark.parametrize("name", QUESTIONS)
 @pytest.mark.parametrize("most", [400_000, 500])
 def test_several_batches_find_what_each_finds_alone(name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lockstep.planner.candidates.MAX_GRID", most)
+    monkeypatch.setattr("lockstep.decide.planner.candidates.MAX_GRID", most)
     known, words, offload = QUESTIONS[name]
     jobs = [Job(model(known), recipe_by(batch=batch, **words), 16) for batch in (48, 96, 16, 720)]
     transformer = jobs[0].transformer is not None
@@ -60,7 +60,7 @@ def test_what_is_shared_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> Non
         searched.append(len(jobs))
         return searches(jobs, *rest, **words)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("lockstep.planner.alike.searches", counted)
+    monkeypatch.setattr("lockstep.decide.planner.alike.searches", counted)
     asked = {"cluster": "dgx-a100-40gb:2", "seq": 1024}
     with alike([128, 256, 128, 48]):
         # A batch of 48 has other micro-batches, so another space.

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from advice_samples import DENSE, EXPERTS, NODES
 
-from lockstep.hardware import cluster
-from lockstep.layout import OPTIMIZERS as ALL_OPTIMIZERS
-from lockstep.layout import Job, Layout, Recipe
-from lockstep.parallel.context import KINDS
-from lockstep.parallel.pipeline import REGISTRY, Schedule
-from lockstep.planner.citations import OPTIMIZERS, ROOFLINE, RULES, bibliography, citations, papers
-from lockstep.planner.estimate import estimate
-from lockstep.planner.plan import plan
-from lockstep.planner.roofline import roofline
-from lockstep.workload import model
+from lockstep.decide.planner.citations import OPTIMIZERS, ROOFLINE, RULES, bibliography, citations, papers
+from lockstep.decide.planner.estimate import estimate
+from lockstep.decide.planner.plan import plan
+from lockstep.decide.planner.roofline import roofline
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import model
+from lockstep.price.layout import OPTIMIZERS as ALL_OPTIMIZERS
+from lockstep.price.layout import Job, Layout, Recipe
+from lockstep.simulate.parallel.context import KINDS
+from lockstep.simulate.parallel.pipeline import REGISTRY, Schedule
 
 ARXIV = re.compile(r"\d{4}\.\d{4,5}")
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.planner.comparison import Comparison, Side, known_shared, predicted, shift_frac
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.comparison import Comparison, Side, known_shared, predicted, shift_frac
 
 QUESTION = {"model": "llama3-8b", "cluster": "dgx-h100:2", "batch": 64}
 LAYOUTS = (

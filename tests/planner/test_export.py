@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 
 import lockstep
 from effort import share
-from lockstep.errors import Infeasible, UnknownName
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner.estimate import Estimate, estimate
-from lockstep.planner.export import CHOICES, TARGETS, export
-from lockstep.planner.export.torchtitan import SCHEDULES
-from lockstep.planner.plan import plan
-from lockstep.planner.runnable import best_for
-from lockstep.planner.search import NEAR_FRAC
-from lockstep.planner.software import SOFTWARE
-from lockstep.planner.space import ALL_RANKS, NODE
-from lockstep.workload import Rotary, model, recompute_code
+from lockstep.base.errors import Infeasible, UnknownName
+from lockstep.decide.planner.estimate import Estimate, estimate
+from lockstep.decide.planner.export import CHOICES, TARGETS, export
+from lockstep.decide.planner.export.torchtitan import SCHEDULES
+from lockstep.decide.planner.plan import plan
+from lockstep.decide.planner.runnable import best_for
+from lockstep.decide.planner.search import NEAR_FRAC
+from lockstep.decide.planner.software import SOFTWARE
+from lockstep.decide.planner.space import ALL_RANKS, NODE
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import Rotary, model, recompute_code
+from lockstep.price.layout import Job, Layout, Recipe
 
 ZERO = {"no_shard": 1, "optim_grads": 2, "optim_grads_params": 3}
 ENDS = ("embedding", "loss")

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 import lockstep
-from lockstep.errors import Infeasible
-from lockstep.planner.estimate import Estimate
-from lockstep.planner.export import TARGETS, export
-from lockstep.planner.export.refusals import Placed
+from lockstep.base.errors import Infeasible
+from lockstep.decide.planner.estimate import Estimate
+from lockstep.decide.planner.export import TARGETS, export
+from lockstep.decide.planner.export.refusals import Placed
 
 RUNS: tuple[dict[str, Any], ...] = (
     {"zero": 0}, {"zero": 0, "recompute": "full"}, {"zero": 2}, {"zero": 3}, {"zero": 3, "shard": 8},

@@ -14,12 +14,12 @@ import yaml
 from advice_samples import CASES
 from export_questions import questions
 
-from lockstep.errors import Infeasible
-from lockstep.layout import Job, Layout, Recipe, broken_by
-from lockstep.planner.export import TARGETS, version
-from lockstep.planner.export.arguments import arguments
-from lockstep.planner.export.refusals import Placed
-from lockstep.workload import model
+from lockstep.base.errors import Infeasible
+from lockstep.decide.planner.export import TARGETS, version
+from lockstep.decide.planner.export.arguments import arguments
+from lockstep.decide.planner.export.refusals import Placed
+from lockstep.describe.workload import model
+from lockstep.price.layout import Job, Layout, Recipe, broken_by
 
 MODELS = ("llama3-8b", "llama3-70b", "deepseek-v3", "mixtral-8x7b", "gpt3-175b", "gpt2", "llama2-7b", "qwen2.5-72b")
 SHAPES: tuple[dict[str, Any], ...] = (

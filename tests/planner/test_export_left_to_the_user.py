@@ -11,13 +11,13 @@ import pytest
 from advice_samples import DENSE
 
 import lockstep
-from lockstep.errors import Infeasible
-from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner.export import TARGETS
-from lockstep.planner.export.refusals import Placed
-from lockstep.planner.export.torchtitan import UNNAMED
-from lockstep.planner.export.torchtitan_models import flavor_of, flavors
-from lockstep.workload import model, parameters
+from lockstep.base.errors import Infeasible
+from lockstep.decide.planner.export import TARGETS
+from lockstep.decide.planner.export.refusals import Placed
+from lockstep.decide.planner.export.torchtitan import UNNAMED
+from lockstep.decide.planner.export.torchtitan_models import flavor_of, flavors
+from lockstep.describe.workload import model, parameters
+from lockstep.price.layout import Job, Layout, Recipe
 
 OWN = {
     "deepseek_v3", "flux", "forge", "gpt_oss", "llama3", "llama3_ft", "llama4", "qwen3", "simple_fsdp.deepseek_v3",

@@ -10,14 +10,14 @@ import pytest
 from advice_samples import DENSE, EXPERTS
 from export_flags import flags_of, found
 
-from lockstep.errors import Infeasible
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner.export import export
-from lockstep.planner.export.megatron_limits import PIPELINE_INSIDE
-from lockstep.planner.plan import plan
-from lockstep.planner.runnable import best_for
-from lockstep.workload import Experts, LatentAttention, Mlp, Rotary, model
+from lockstep.base.errors import Infeasible
+from lockstep.decide.planner.export import export
+from lockstep.decide.planner.export.megatron_limits import PIPELINE_INSIDE
+from lockstep.decide.planner.plan import plan
+from lockstep.decide.planner.runnable import best_for
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import Experts, LatentAttention, Mlp, Rotary, model
+from lockstep.price.layout import Job, Layout, Recipe
 
 HOPPERS = cluster("dgx-h100:4")
 LATENT = replace(

@@ -9,12 +9,12 @@ from typing import Any, Unpack
 import pytest
 from export_questions import SEQUENCE, Question, questions
 
-from lockstep.layout import Job, Layout
-from lockstep.planner.estimate import Estimate, estimate
-from lockstep.planner.export import TARGETS, version
-from lockstep.verbs.estimate import read_asked
-from lockstep.verbs.words.calling import strict
-from lockstep.verbs.words.shared import LayoutWords
+from lockstep.decide.planner.estimate import Estimate, estimate
+from lockstep.decide.planner.export import TARGETS, version
+from lockstep.price.layout import Job, Layout
+from lockstep.show.verbs.estimate import read_asked
+from lockstep.show.verbs.words.calling import strict
+from lockstep.show.verbs.words.shared import LayoutWords
 
 
 @strict

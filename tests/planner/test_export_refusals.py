@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from advice_samples import DENSE, EXPERTS
 
-from lockstep.errors import Infeasible
-from lockstep.layout import Job, Layout, Recipe
-from lockstep.layout.layout import AXES
-from lockstep.planner.export import deepspeed, torchtitan
+from lockstep.base.errors import Infeasible
+from lockstep.decide.planner.export import deepspeed, torchtitan
+from lockstep.price.layout import Job, Layout, Recipe
+from lockstep.price.layout.layout import AXES
 
 Condition = Callable[[Job, Layout, Recipe], object]
 

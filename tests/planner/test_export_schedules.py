@@ -12,11 +12,11 @@ import pytest
 from advice_samples import DENSE
 
 import lockstep
-from lockstep.errors import Infeasible
-from lockstep.layout import Job, Layout, broken_by
-from lockstep.planner.export import TARGETS
-from lockstep.planner.export.refusals import Placed
-from lockstep.planner.export.torchtitan import ONE_CHUNK, SCHEDULES, SPLIT_BACKWARD
+from lockstep.base.errors import Infeasible
+from lockstep.decide.planner.export import TARGETS
+from lockstep.decide.planner.export.refusals import Placed
+from lockstep.decide.planner.export.torchtitan import ONE_CHUNK, SCHEDULES, SPLIT_BACKWARD
+from lockstep.price.layout import Job, Layout, broken_by
 
 torch = pytest.importorskip("torch")
 MOST_MICROBATCHES = 15

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
+from lockstep.base.errors import BadInput
 
 SHAPE = (
     "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --ffn-hidden-size 11008 --swiglu --vocab-size 32000 "

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.layout import Job, Layout, Recipe
-from lockstep.parallel.data.coordinator import Limits, read_limits
-from lockstep.planner.export.deepspeed import deepspeed
-from lockstep.planner.export.refusals import Placed
-from lockstep.verbs.estimate import read_asked
-from lockstep.workload import model
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.export.deepspeed import deepspeed
+from lockstep.decide.planner.export.refusals import Placed
+from lockstep.describe.workload import model
+from lockstep.price.layout import Job, Layout, Recipe
+from lockstep.show.verbs.estimate import read_asked
+from lockstep.simulate.parallel.data.coordinator import Limits, read_limits
 
 MODEL, HIDDEN = "llama3-8b", 4096
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.planner.imports import Imported, read_run, recognised
-from lockstep.workload import model
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.imports import Imported, read_run, recognised
+from lockstep.describe.workload import model
 
 SAMPLES = Path(__file__).parent / "imports_samples"
 FSDP = "distributed_type: FSDP\nnum_processes: 16\nnum_machines: 2\nmixed_precision: bf16\nfsdp_config:\n"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.planner.from_file import CLASSES
-from lockstep.planner.imports import Imported, recognised
-from lockstep.workload import model
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.from_file import CLASSES
+from lockstep.decide.planner.imports import Imported, recognised
+from lockstep.describe.workload import model
 
 SAMPLES = Path(__file__).parent / "imports_samples"
 SMALL: dict[str, Any] = {

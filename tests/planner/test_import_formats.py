@@ -7,8 +7,8 @@ from itertools import combinations
 import pytest
 
 from console_blocks import ROOT
-from lockstep.planner.imports import READERS
-from lockstep.planner.imports.formats import NUMERIC, OR_ANY, Unfit, converted, format_of, keys
+from lockstep.decide.planner.imports import READERS
+from lockstep.decide.planner.imports.formats import NUMERIC, OR_ANY, Unfit, converted, format_of, keys
 
 SHAPES = {"json", "yaml", "toml", "command", "log", "python"}
 

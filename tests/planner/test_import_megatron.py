@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.planner.export.arguments import arguments
-from lockstep.planner.imports import Imported, recognised
-from lockstep.planner.imports.formats import format_of
-from lockstep.workload import Transformer, model
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.export.arguments import arguments
+from lockstep.decide.planner.imports import Imported, recognised
+from lockstep.decide.planner.imports.formats import format_of
+from lockstep.describe.workload import Transformer, model
 
 SAMPLES = Path(__file__).parent / "imports_samples"
 GROWS = "rampup-batch-size"

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.errors import BadInput
-from lockstep.planner.from_file import LOUD
-from lockstep.planner.imports import READERS, Imported, recognised
-from lockstep.planner.imports.formats import Unfit, converted, format_of
-from lockstep.workload import model
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.from_file import LOUD
+from lockstep.decide.planner.imports import READERS, Imported, recognised
+from lockstep.decide.planner.imports.formats import Unfit, converted, format_of
+from lockstep.describe.workload import model
 
 FOLDER = Path(__file__).parent / "imports_samples"
 SAMPLES = sorted(FOLDER.iterdir())

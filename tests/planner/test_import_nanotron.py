@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.planner.imports import Imported, recognised
-from lockstep.workload import Model, Transformer, model, parameters
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.imports import Imported, recognised
+from lockstep.describe.workload import Model, Transformer, model, parameters
 
 SAMPLES = Path(__file__).parent / "imports_samples"
 LLAMA = (SAMPLES / "nanotron-llama.yaml").read_text(encoding="utf-8")

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.documents.files import InMemory
-from lockstep.errors import BadInput
-from lockstep.planner.imports import Imported, read_run, recognised
-from lockstep.planner.imports.interpolated import interpolated
-from lockstep.planner.imports.text import Unset, mapping
-from lockstep.workload import Model, model
+from lockstep.base.documents.files import InMemory
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.imports import Imported, read_run, recognised
+from lockstep.decide.planner.imports.interpolated import interpolated
+from lockstep.decide.planner.imports.text import Unset, mapping
+from lockstep.describe.workload import Model, model
 
 SAMPLES = Path(__file__).parent / "imports_samples"
 VERL = (SAMPLES / "verl-ppo.yaml").read_text(encoding="utf-8")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.planner.imports import Imported, recognised
-from lockstep.planner.imports.torchtitan import shared_out
-from lockstep.workload import Model, model
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.imports import Imported, recognised
+from lockstep.decide.planner.imports.torchtitan import shared_out
+from lockstep.describe.workload import Model, model
 
 SAMPLES = Path(__file__).parent / "imports_samples"
 SMALL = '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nlocal_batch_size = 1\nseq_len = 4096\n'

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.planner.from_file import CLASSES, LOUD
-from lockstep.planner.imports import Imported, read_run, recognised
-from lockstep.planner.imports.tuning.adapters import model_type, tables
-from lockstep.workload import model, names
-from lockstep.workload.adapters import read_adapters
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.from_file import CLASSES, LOUD
+from lockstep.decide.planner.imports import Imported, read_run, recognised
+from lockstep.decide.planner.imports.tuning.adapters import model_type, tables
+from lockstep.describe.workload import model, names
+from lockstep.describe.workload.adapters import read_adapters
 
 SAMPLES = Path(__file__).parent / "imports_samples"
 DEVICES = 8

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from lockstep.errors import BadInput
-from lockstep.planner.imports import Imported, read_run, recognised
-from lockstep.planner.imports.named import catalogued
-from lockstep.planner.imports.script import commands
-from lockstep.planner.imports.text import Unset
-from lockstep.workload import model
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.imports import Imported, read_run, recognised
+from lockstep.decide.planner.imports.named import catalogued
+from lockstep.decide.planner.imports.script import commands
+from lockstep.decide.planner.imports.text import Unset
+from lockstep.describe.workload import model
 
 AXOLOTL = "base_model: meta-llama/Llama-3.1-8B\nsequence_len: 2048\nmicro_batch_size: 1\n"
 TRL = "--model_name_or_path Qwen/Qwen2.5-7B-Instruct --dataset_name a/b --per_device_train_batch_size 4"

@@ -12,15 +12,15 @@ from typing import Any, Unpack
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput, Infeasible
-from lockstep.layout import Job, Layout, Recipe, broken_by
-from lockstep.planner.export import TARGETS
-from lockstep.planner.export.refusals import Placed
-from lockstep.planner.imports import recognised
-from lockstep.verbs.estimate import read_asked
-from lockstep.verbs.words.calling import strict
-from lockstep.verbs.words.shared import LayoutWords
-from lockstep.workload import Model, all_weights, model
+from lockstep.base.errors import BadInput, Infeasible
+from lockstep.decide.planner.export import TARGETS
+from lockstep.decide.planner.export.refusals import Placed
+from lockstep.decide.planner.imports import recognised
+from lockstep.describe.workload import Model, all_weights, model
+from lockstep.price.layout import Job, Layout, Recipe, broken_by
+from lockstep.show.verbs.estimate import read_asked
+from lockstep.show.verbs.words.calling import strict
+from lockstep.show.verbs.words.shared import LayoutWords
 
 CLUSTER = "dgx-a100-80gb:4"
 STACKS = {"torchtitan": "torchtitan", "torchtitan-cli": "torchtitan", "deepspeed": "deepspeed",

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.hardware import Cluster, cluster
-from lockstep.layout import MEMORY_ERROR_FRAC, Job, Layout, Recipe, is_safe, stack
-from lockstep.planner.estimate import estimate
-from lockstep.planner.interval import Interval, ends_of, known_spread
-from lockstep.planner.points import FITS, points
-from lockstep.planner.result import Plan
-from lockstep.planner.robust import SAFE_FRAC, TIE_FRAC, complexity, robust_among, robust_order
-from lockstep.planner.search import MOST_NEAR, NEAR_FRAC, Scored
-from lockstep.planner.together import Together
-from lockstep.workload import model
+from lockstep.decide.planner.estimate import estimate
+from lockstep.decide.planner.interval import Interval, ends_of, known_spread
+from lockstep.decide.planner.points import FITS, points
+from lockstep.decide.planner.result import Plan
+from lockstep.decide.planner.robust import SAFE_FRAC, TIE_FRAC, complexity, robust_among, robust_order
+from lockstep.decide.planner.search import MOST_NEAR, NEAR_FRAC, Scored
+from lockstep.decide.planner.together import Together
+from lockstep.describe.hardware import Cluster, cluster
+from lockstep.describe.workload import model
+from lockstep.price.layout import MEMORY_ERROR_FRAC, Job, Layout, Recipe, is_safe, stack
 
 LLAMA = model("llama3-8b")
 

@@ -3,12 +3,12 @@
 import pytest
 
 import lockstep
-from lockstep.errors import Infeasible
-from lockstep.hardware import cluster, clusters
-from lockstep.layout import Recipe
-from lockstep.planner.levers import ADAPTED, levers
-from lockstep.planner.pins import FREE, Pins
-from lockstep.workload import model
+from lockstep.base.errors import Infeasible
+from lockstep.decide.planner.levers import ADAPTED, levers
+from lockstep.decide.planner.pins import FREE, Pins
+from lockstep.describe.hardware import cluster, clusters
+from lockstep.describe.workload import model
+from lockstep.price.layout import Recipe
 
 QUESTION = {"batch": 64, "seq": 4096}
 

@@ -14,9 +14,9 @@ import pytest
 from tests.effort import drawn
 
 import lockstep
-from lockstep.errors import Infeasible
-from lockstep.planner.neighbours import near_batches, near_lengths, near_units
-from lockstep.planner.result import Plan
+from lockstep.base.errors import Infeasible
+from lockstep.decide.planner.neighbours import near_batches, near_lengths, near_units
+from lockstep.decide.planner.result import Plan
 
 FALL = 0.9
 """Share of the neighbour's rate of a device below which it must be named."""

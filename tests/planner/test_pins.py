@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput, Infeasible, UnknownName
-from lockstep.planner.result import Plan
+from lockstep.base.errors import BadInput, Infeasible, UnknownName
+from lockstep.decide.planner.result import Plan
 
 QUESTION: dict[str, Any] = {"batch": 32, "seq": 2048, "objective": "time"}
 VALUES: dict[str, tuple[Any, ...]] = {

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 from advice_samples import DENSE, EXPERTS, NODES
 
-from lockstep.hardware import Cluster, cluster
-from lockstep.layout import Job
-from lockstep.planner.candidates import candidates
-from lockstep.planner.replans import ROOM, Replans
-from lockstep.planner.search import search
-from lockstep.planner.space import Space, default_space
-from lockstep.planner.whatif import scaled
+from lockstep.decide.planner.candidates import candidates
+from lockstep.decide.planner.replans import ROOM, Replans
+from lockstep.decide.planner.search import search
+from lockstep.decide.planner.space import Space, default_space
+from lockstep.decide.planner.whatif import scaled
+from lockstep.describe.hardware import Cluster, cluster
+from lockstep.price.layout import Job
 
 SMALL = Space(
     tp=(1, 2), cp=(1,), ep=(1, 4), pp=(1, 2, 4), micro_batch=(1, 4), layers=EXPERTS.layers, unit=8,
@@ -62,7 +62,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             calls.append(_name)
             return _function(*given, **words)  # type: ignore[operator]
 
-        monkeypatch.setattr(f"lockstep.planner.replans.{name}", counted)
+        monkeypatch.setattr(f"lockstep.decide.planner.replans.{name}", counted)
     return calls
 
 

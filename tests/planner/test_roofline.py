@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from cli_runner import run
 from effort import drawn
-from lockstep.errors import BadInput
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe, stage_parameters
-from lockstep.planner.estimate import estimate
-from lockstep.planner.roofline import MEMORY_LEVEL, RooflineLevel, roofline
-from lockstep.planner.whatif import scaled
-from lockstep.step import price_step
-from lockstep.views.roofline import plot_roofline
-from lockstep.workload import model
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.estimate import estimate
+from lockstep.decide.planner.roofline import MEMORY_LEVEL, RooflineLevel, roofline
+from lockstep.decide.planner.whatif import scaled
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import model
+from lockstep.price.layout import Job, Layout, Recipe, stage_parameters
+from lockstep.price.step import price_step
+from lockstep.show.views.roofline import plot_roofline
 
 CASE = st.sampled_from(CASES)
 

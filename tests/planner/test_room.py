@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.layout import broken_by, memory
-from lockstep.planner.room import room
+from lockstep.decide.planner.room import room
+from lockstep.price.layout import broken_by, memory
 
 CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("llama3-8b", "dgx-h100:8", {"batch": 256, "seq": 8192, "zero": 3, "recompute": "full", "micro_batch": 1}),

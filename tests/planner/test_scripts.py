@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from lockstep.errors import BadInput
-from lockstep.planner.imports.script import commands
-from lockstep.planner.imports.text import Text, Unset
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.imports.script import commands
+from lockstep.decide.planner.imports.text import Text, Unset
 
 
 def only(text: str) -> Text:

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 from effort import ALL
-from lockstep.errors import BadInput, Infeasible
-from lockstep.hardware import Cluster, Level, cluster
-from lockstep.layout import Job, Layout, Recipe, broken_rules
-from lockstep.planner.candidates import DUPLICATE, duplicates
-from lockstep.planner.estimate import estimate, estimates
-from lockstep.planner.goal import device_counts
-from lockstep.planner.plan import plan
-from lockstep.planner.search import Findings, search
-from lockstep.planner.space import Space, default_space
-from lockstep.simulate import simulate
-from lockstep.step.program import step_program
-from lockstep.workload import RECOMPUTE, model
+from lockstep.base.errors import BadInput, Infeasible
+from lockstep.decide.planner.candidates import DUPLICATE, duplicates
+from lockstep.decide.planner.estimate import estimate, estimates
+from lockstep.decide.planner.goal import device_counts
+from lockstep.decide.planner.plan import plan
+from lockstep.decide.planner.search import Findings, search
+from lockstep.decide.planner.space import Space, default_space
+from lockstep.describe.hardware import Cluster, Level, cluster
+from lockstep.describe.workload import RECOMPUTE, model
+from lockstep.price.layout import Job, Layout, Recipe, broken_rules
+from lockstep.price.step.program import step_program
+from lockstep.simulate.play import simulate
 
 NODES = cluster("dgx-a100-40gb:2")
 GPT = Job(model("gpt2-xl"), Recipe(seq=1024, batch=48), 16)
@@ -114,7 +114,7 @@ def test_pruning_changes_nothing(both: tuple) -> None:  # type: ignore[type-arg]
 
 def test_cutting_the_grid_changes_nothing(both: tuple, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[type-arg]
     job, space, found, _ = both
-    monkeypatch.setattr("lockstep.planner.candidates.MAX_GRID", 10)
+    monkeypatch.setattr("lockstep.decide.planner.candidates.MAX_GRID", 10)
     cut = search(job, NODES, space, top=10)
     assert [(one.step_time_s, one.layout) for one in cut.best] == [(one.step_time_s, one.layout) for one in found.best]
     assert [one.layout for one in cut.front] == [one.layout for one in found.front]

@@ -9,12 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import drawn
-from lockstep.errors import BadInput
-from lockstep.hardware import Cluster, Level, cluster, link
-from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner.replans import Replans
-from lockstep.planner.search import search
-from lockstep.planner.sensitivity import (
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.replans import Replans
+from lockstep.decide.planner.search import search
+from lockstep.decide.planner.sensitivity import (
     DEGREES,
     RATES,
     SWAPPED,
@@ -28,10 +26,12 @@ from lockstep.planner.sensitivity import (
     sensitivity,
     sequence_elasticity,
 )
-from lockstep.planner.space import Space
-from lockstep.planner.whatif import scaled
-from lockstep.step import price_step
-from lockstep.workload import model
+from lockstep.decide.planner.space import Space
+from lockstep.decide.planner.whatif import scaled
+from lockstep.describe.hardware import Cluster, Level, cluster, link
+from lockstep.describe.workload import model
+from lockstep.price.layout import Job, Layout, Recipe
+from lockstep.price.step import price_step
 
 CASE = st.sampled_from(CASES)
 SMALL = Space(tp=(1, 2, 8), cp=(1,), ep=(1,), pp=(1, 2), micro_batch=(1, 2), layers=32, unit=8)

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput, Infeasible, UnknownName
-from lockstep.planner.estimate import Estimate
-from lockstep.planner.export import export
-from lockstep.planner.software import SOFTWARE
-from lockstep.stacks import stacks
+from lockstep.base.errors import BadInput, Infeasible, UnknownName
+from lockstep.decide.planner.estimate import Estimate
+from lockstep.decide.planner.export import export
+from lockstep.decide.planner.software import SOFTWARE
+from lockstep.describe.stacks import stacks
 
 CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("gpt2", "dgx-h100:1", {"batch": 16, "seq": 512}),

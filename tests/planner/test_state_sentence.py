@@ -10,14 +10,14 @@ import pytest
 import lockstep
 from cli_runner import run
 from effort import drawn
-from lockstep.layout import Layout, stage_parameters
-from lockstep.stacks import stacks
+from lockstep.describe.stacks import stacks
+from lockstep.price.layout import Layout, stage_parameters
 
 SENTENCE = re.compile(r"(\S+) B of state .* before sharding: (\S+) parameter \+ (\S+) gradient \+ (\S+) ")
 DEVICES = 8
 
 
-def said(found: lockstep.verbs.memory.StageMemories) -> list[float]:
+def said(found: lockstep.show.verbs.memory.StageMemories) -> list[float]:
     (match,) = (SENTENCE.match(one) for one in found.to_dict()["assumptions"] if "B of state" in one)
     assert match is not None
     return [float(number) for number in match.groups()]

@@ -4,10 +4,10 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.errors import UnknownName
-from lockstep.hardware import device, devices
-from lockstep.planner.support import FORMATS, LEVELS, matrix, support
-from lockstep.stacks import stack, stacks
+from lockstep.base.errors import UnknownName
+from lockstep.decide.planner.support import FORMATS, LEVELS, matrix, support
+from lockstep.describe.hardware import device, devices
+from lockstep.describe.stacks import stack, stacks
 
 
 def test_every_device_software_and_format_has_a_level() -> None:

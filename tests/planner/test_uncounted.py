@@ -8,8 +8,8 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.errors import Infeasible
-from lockstep.planner.uncounted import not_counted, said_not_counted
+from lockstep.base.errors import Infeasible
+from lockstep.decide.planner.uncounted import not_counted, said_not_counted
 
 MACHINE = ("llama3-8b", "dgx-h100:4")
 ASKED = {"batch": 256, "seq": 2048, "zero": 3, "dp": 32}

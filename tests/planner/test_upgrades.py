@@ -7,15 +7,15 @@ import pytest
 from advice_samples import DENSE, NODES
 
 from lockstep import hardware
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner.estimate import estimate, hourly_price_usd
-from lockstep.planner.plan import plan
-from lockstep.planner.replans import Replans
-from lockstep.planner.search import search
-from lockstep.planner.space import Space, default_space
-from lockstep.planner.upgrades import SAME, Upgrades, upgrades
-from lockstep.workload import model
+from lockstep.decide.planner.estimate import estimate, hourly_price_usd
+from lockstep.decide.planner.plan import plan
+from lockstep.decide.planner.replans import Replans
+from lockstep.decide.planner.search import search
+from lockstep.decide.planner.space import Space, default_space
+from lockstep.decide.planner.upgrades import SAME, Upgrades, upgrades
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import model
+from lockstep.price.layout import Job, Layout, Recipe
 
 JOB = Job(model("gpt2-large"), Recipe(seq=1024, batch=64), 16)
 PAIR = cluster("dgx-a100-40gb:2")

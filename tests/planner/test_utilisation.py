@@ -9,9 +9,9 @@ import pytest
 import lockstep
 from cli_runner import run
 from effort import drawn
-from lockstep.errors import LockstepError
-from lockstep.planner.estimate import Estimate
-from lockstep.units import format_frac
+from lockstep.base.errors import LockstepError
+from lockstep.base.units import format_frac
+from lockstep.decide.planner.estimate import Estimate
 
 MODELS = (
     "gpt2", "llama3-8b", "llama3.1-8b", "llama3-70b", "mixtral-8x7b", "deepseek-v3", "bert-large", "gemma2-9b",

@@ -6,9 +6,9 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.planner.estimate import Estimate
-from lockstep.planner.estimate import estimate as estimate_layout
-from lockstep.types.plain import Json
+from lockstep.base.types.plain import Json
+from lockstep.decide.planner.estimate import Estimate
+from lockstep.decide.planner.estimate import estimate as estimate_layout
 
 SMALL = ("gpt2", "dgx-h100:1")
 LATE: Json = {"batch": 64, "dp": 8, "micro_batch": 1}

@@ -20,7 +20,7 @@ Ask = Callable[..., Session]
 """Runs `lockstep` with these arguments; variables as keywords."""
 SERVER = """
 import json, os, sys
-import cli_runner, lockstep.cli.app, lockstep.planner, lockstep.simulate
+import cli_runner, lockstep.show.cli.app, lockstep.decide.planner, lockstep.simulate.play
 
 for line in sys.stdin:
     words, variables = json.loads(line)

@@ -14,9 +14,13 @@ import lockstep
 from cli_runner import run
 
 OWN = {
-    "half_tree": ("collectives/all_reduce", "lockstep.collectives.registry", "HALF_TREE"),
-    "last_first": ("parallel/pipeline/schedules", "lockstep.parallel.pipeline.schedule", "LAST_FIRST"),
-    "average_weights": ("measure/train/methods", "lockstep.measure.train.method", "AVERAGE_WEIGHTS"),
+    "half_tree": ("simulate/collectives/all_reduce", "lockstep.simulate.collectives.registry", "HALF_TREE"),
+    "last_first": (
+        "simulate/parallel/pipeline/schedules",
+        "lockstep.simulate.parallel.pipeline.schedule",
+        "LAST_FIRST",
+    ),
+    "average_weights": ("run/train/methods", "lockstep.run.train.method", "AVERAGE_WEIGHTS"),
 }
 """File of the example package -> its folder in Lockstep, the module whose `register` it calls, its record."""
 DEVICES = """
@@ -50,7 +54,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         text = (EXAMPLE / "lockstep_example" / f"{name}.py").read_text("utf-8")
         text += f"\nfrom {module} import register\n\nregister({record})\n"
         (there / place / f"{name}.py").write_text(text, "utf-8")
-    catalog = there / "hardware" / "catalog"
+    catalog = there / "describe" / "hardware" / "catalog"
     devices = (catalog / "devices.toml").read_text("utf-8").replace('["dgx-h200", ', '["dgx-h300", "dgx-h200", ')
     (catalog / "devices.toml").write_text(devices + DEVICES, "utf-8")
     clusters = (catalog / "clusters.toml").read_text("utf-8")

@@ -167,7 +167,7 @@ def test_nothing_of_them_is_imported_before_it_is_named(visible: dict[str, str])
     code = (
         "import sys, lockstep; lockstep.estimate('gpt2', 'dgx-h100:1', batch=16, pp=2, tp=4);"
         "print('importlib.metadata' in sys.modules and [m for m in sys.modules if m.startswith('lockstep_example')]);"
-        "from lockstep.parallel import pipeline; print(len(pipeline.names()));"
+        "from lockstep.simulate.parallel import pipeline; print(len(pipeline.names()));"
         "print([m for m in sys.modules if m.startswith('lockstep_example')])"
     )
     done = subprocess.run(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from lockstep.program import Kind, Program, ProgramBuilder
+from lockstep.simulate.program import Kind, Program, ProgramBuilder
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def price(op: str, algorithm: str, ranks: tuple[int, ...], size_B: float) -> flo
 
 
 def oracle(program: Program, link: Link) -> tuple[list[float], list[float]]:
-    """Starts and ends by relaxation until nothing changes, straight from the words of `lockstep.program.program`."""
+    """Starts and ends by relaxation until nothing changes, straight from the words of `simulate.program.program`."""
     number = len(program)
     before: list[list[int]] = [list(program[i].after) for i in range(number)]
     last: dict[tuple[int, str], int] = {}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.program import Program, ProgramBuilder, draw
-from lockstep.simulate import simulate
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import Program, ProgramBuilder, draw
 from program.random_programs import Link, price, programs
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.errors import BadInput
-from lockstep.program import Program, ProgramBuilder, contributions, execute, execution_order, tokens
+from lockstep.base.errors import BadInput
+from lockstep.simulate.program import Program, ProgramBuilder, contributions, execute, execution_order, tokens
 from program.random_programs import programs
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lockstep.errors import BadInput
-from lockstep.program import Kind, Program, ProgramBuilder, contributions, execute, expand
-from lockstep.simulate import simulate
+from lockstep.base.errors import BadInput
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import Kind, Program, ProgramBuilder, contributions, execute, expand
 from program.random_programs import Link
 from program.test_executor import ring_all_reduce
 

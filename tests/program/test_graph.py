@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.program import Program, ProgramBuilder, longest_path
-from lockstep.program.graph import FAN_IN, _bounded_fan_in
+from lockstep.simulate.program import Program, ProgramBuilder, longest_path
+from lockstep.simulate.program.graph import FAN_IN, _bounded_fan_in
 from program.random_programs import programs, random_program
 
 

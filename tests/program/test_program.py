@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from lockstep.errors import BadInput
-from lockstep.program import COLUMNS, Kind, Program, ProgramBuilder
+from lockstep.base.errors import BadInput
+from lockstep.simulate.program import COLUMNS, Kind, Program, ProgramBuilder
 from program.random_programs import programs
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from lockstep.errors import BadInput
-from lockstep.program import Kind, Program, ProgramBuilder, Timeline, diff, merge
-from lockstep.simulate import simulate
+from lockstep.base.errors import BadInput
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import Kind, Program, ProgramBuilder, Timeline, diff, merge
 from program.random_programs import Link, price, programs
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from lockstep.errors import BadInput
-from lockstep.program import COLUMNS, Program, read_trace, trace_events, write_trace
-from lockstep.program.trace import TEXT_COLUMNS
-from lockstep.simulate import simulate
+from lockstep.base.errors import BadInput
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import COLUMNS, Program, read_trace, trace_events, write_trace
+from lockstep.simulate.program.trace import TEXT_COLUMNS
 from program.random_programs import Link, price, programs, random_program
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.collectives import PlainLink
-from lockstep.program import ProgramBuilder, Timeline, waits_s, working_s
-from lockstep.simulate import simulate
+from lockstep.simulate.collectives import PlainLink
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import ProgramBuilder, Timeline, waits_s, working_s
 
 LINK = PlainLink(latency_s=1.0, bandwidth_Bps=1.0)
 

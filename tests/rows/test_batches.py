@@ -15,8 +15,8 @@ import pytest
 import lockstep
 from cli_runner import run
 from effort import share
-from lockstep.errors import BadInput
-from lockstep.verbs.estimate import MOST_ALIKE
+from lockstep.base.errors import BadInput
+from lockstep.show.verbs.estimate import MOST_ALIKE
 
 H100 = {"model": "llama3-8b", "cluster": "dgx-h100:4"}
 VALUES = [32, 64, 96, 128, 512, 1536]
@@ -46,10 +46,10 @@ ASKED: list[dict[str, Any]] = [
 
 
 COUNTED = {
-    ("lockstep.planner.estimate", "price_step"): "steps",
-    ("lockstep.planner.batches", "price_step"): "steps",
-    ("lockstep.planner.interval", "price_step"): "intervals",
-    ("lockstep.step.hiding", "compose"): "hidden",
+    ("lockstep.decide.planner.estimate", "price_step"): "steps",
+    ("lockstep.decide.planner.batches", "price_step"): "steps",
+    ("lockstep.decide.planner.interval", "price_step"): "intervals",
+    ("lockstep.price.step.hiding", "compose"): "hidden",
 }
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import lockstep
 from cli_runner import run
-from lockstep.rows.choice import choice
-from lockstep.views.plan import COMMAND
+from lockstep.base.rows.choice import choice
+from lockstep.show.views.plan import COMMAND
 
 ASKED = ("plan", "gpt2,gpt2-xl", "-c", "dgx-a100-40gb:1,dgx-h100:1", "--batch", "64,128")
 

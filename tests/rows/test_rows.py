@@ -12,15 +12,15 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.errors import BadInput, Infeasible
-from lockstep.planner import candidates
-from lockstep.rows import Rows
-from lockstep.rows.columns import columns, label, shown
-from lockstep.rows.files import flattened
-from lockstep.verbs import VERBS
-from lockstep.verbs.words.calling import MOST_ALIKE, TAKES_LISTS, keywords
-from lockstep.verbs.words.many import Combinations
-from lockstep.views.parts.command import Command
+from lockstep.base.errors import BadInput, Infeasible
+from lockstep.base.rows import Rows
+from lockstep.base.rows.columns import columns, label, shown
+from lockstep.base.rows.files import flattened
+from lockstep.decide.planner import candidates
+from lockstep.show.verbs import VERBS
+from lockstep.show.verbs.words.calling import MOST_ALIKE, TAKES_LISTS, keywords
+from lockstep.show.verbs.words.many import Combinations
+from lockstep.show.views.parts.command import Command
 
 LINK = {"latency": "5us", "bandwidth": "25GB/s"}
 RUN = {"model": "llama3-8b", "cluster": "dgx-h100:2", "batch": 64}
@@ -111,7 +111,7 @@ def test_groups_differ_in_one_option_alone() -> None:
 
 def command(verb: str) -> Command:
     """How a verb is shown."""
-    found = import_module(f"lockstep.views.{verb}").COMMAND
+    found = import_module(f"lockstep.show.views.{verb}").COMMAND
     assert isinstance(found, Command)
     return found
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.rows import listed
-from lockstep.rows.rows import MOST_VALUES
-from lockstep.units import COUNT, SIZE, TIME, parse_count, parse_size_B
-from lockstep.verbs.words.calling import laws
+from lockstep.base.errors import BadInput
+from lockstep.base.rows import listed
+from lockstep.base.rows.rows import MOST_VALUES
+from lockstep.base.units import COUNT, SIZE, TIME, parse_count, parse_size_B
+from lockstep.show.verbs.words.calling import laws
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.errors import BadInput
-from lockstep.program import Kind, Program, ProgramBuilder
-from lockstep.simulate import (
+from lockstep.base.errors import BadInput
+from lockstep.simulate.play import (
     Network,
     max_min_rates,
     ring_network,
@@ -22,7 +21,8 @@ from lockstep.simulate import (
     star_network,
     tree_network,
 )
-from lockstep.simulate.fluid import Unlimited
+from lockstep.simulate.play.fluid import Unlimited
+from lockstep.simulate.program import Kind, Program, ProgramBuilder
 from program.random_programs import Link, price, programs
 from program.test_executor import ring_all_reduce
 

@@ -13,11 +13,11 @@ import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collectives import get
-from lockstep.errors import BadInput
-from lockstep.program import Kind, Program, ProgramBuilder, longest_path
-from lockstep.simulate import durations_s, sent_per_level_B, simulate, simulate_contended, tree_network
-from lockstep.simulate.engine import node_start, wavefront_end
+from lockstep.base.errors import BadInput
+from lockstep.simulate.collectives import get
+from lockstep.simulate.play import durations_s, sent_per_level_B, simulate, simulate_contended, tree_network
+from lockstep.simulate.play.engine import node_start, wavefront_end
+from lockstep.simulate.program import Kind, Program, ProgramBuilder, longest_path
 from program.random_programs import Link, oracle, price, programs
 from program.test_executor import ring_all_reduce
 
@@ -251,8 +251,8 @@ def test_draws_must_be_positive() -> None:
 
 
 SCRIPT = """
-from lockstep.program import trace_events
-from lockstep.simulate import Noise, parse_law, simulate
+from lockstep.simulate.program import trace_events
+from lockstep.simulate.play import Noise, parse_law, simulate
 from program.random_programs import Link, price, random_program
 noise = Noise(per_operation=parse_law("lognormal:mean=1,cv=0.5"), message_extra_s=parse_law("exponential:mean=1us"))
 timeline = simulate(random_program(3, 5, 80), Link(), price=price, noise=noise, draws=20, seed=7)
@@ -285,7 +285,7 @@ def test_memory_per_operation_is_bounded() -> None:
 
 def test_importing_the_package_stays_light() -> None:
     code = (
-        "import sys, lockstep.simulate, lockstep.views.parts.timelines;"
+        "import sys, lockstep.simulate.play, lockstep.show.views.parts.timelines;"
         "print([m for m in ('simpy', 'scipy', 'matplotlib', 'networkx', 'torch') if m in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)

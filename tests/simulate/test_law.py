@@ -13,9 +13,9 @@ import scipy.integrate
 import scipy.stats
 
 from effort import ALL
-from lockstep.errors import BadInput
-from lockstep.simulate import Constant, Empirical, Exponential, Law, LogNormal, Normal, Pareto, Uniform, parse_law
-from lockstep.simulate.law import at_least
+from lockstep.base.errors import BadInput
+from lockstep.simulate.play import Constant, Empirical, Exponential, Law, LogNormal, Normal, Pareto, Uniform, parse_law
+from lockstep.simulate.play.law import at_least
 
 SIGMA = math.sqrt(math.log1p(0.09))
 # One line per law: the law and the same law in scipy.

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.errors import BadInput
-from lockstep.program import Program, ProgramBuilder
-from lockstep.simulate import (
+from lockstep.base.errors import BadInput
+from lockstep.simulate.play import (
     Constant,
     Exponential,
     LogNormal,
@@ -23,6 +22,7 @@ from lockstep.simulate import (
     makespans_s,
     simulate,
 )
+from lockstep.simulate.program import Program, ProgramBuilder
 from program.random_programs import Link, price, programs
 
 EVERYTHING = Noise(

@@ -6,10 +6,9 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from lockstep.collectives import PlainLink, get
-from lockstep.errors import BadInput
-from lockstep.program import Kind, Program, ProgramBuilder
-from lockstep.simulate import (
+from lockstep.base.errors import BadInput
+from lockstep.simulate.collectives import PlainLink, get
+from lockstep.simulate.play import (
     FifoLink,
     FifoLinks,
     Protocol,
@@ -19,6 +18,7 @@ from lockstep.simulate import (
     star_topology,
     uplinks_topology,
 )
+from lockstep.simulate.program import Kind, Program, ProgramBuilder
 
 RATE_BPS, DELAY_S = 12.5e6, 5e-3
 PURE = Protocol(header_B=0.0, notice_B=0.0, payload_B=1000.0)

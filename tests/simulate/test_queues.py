@@ -9,8 +9,18 @@ import sys
 import numpy as np
 import pytest
 
-from lockstep.errors import BadInput, install_line
-from lockstep.simulate import Constant, Exponential, Law, Sample, Uniform, circulate, closed_loop, queue, restarting
+from lockstep.base.errors import BadInput, install_line
+from lockstep.simulate.play import (
+    Constant,
+    Exponential,
+    Law,
+    Sample,
+    Uniform,
+    circulate,
+    closed_loop,
+    queue,
+    restarting,
+)
 
 SEEDS = range(20)
 JOBS = 4000

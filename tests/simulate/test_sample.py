@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from lockstep.simulate import Sample
-from lockstep.simulate.sample import student_t
+from lockstep.simulate.play import Sample
+from lockstep.simulate.play.sample import student_t
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 5, 6, 10, 30, 1000])

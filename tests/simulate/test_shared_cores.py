@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.collectives import PlainLink, get
-from lockstep.errors import BadInput
-from lockstep.program import Kind, Program, ProgramBuilder
-from lockstep.simulate import SharedCores, Timed, simulate, simulate_shared_cores
+from lockstep.base.errors import BadInput
+from lockstep.simulate.collectives import PlainLink, get
+from lockstep.simulate.play import SharedCores, Timed, simulate, simulate_shared_cores
+from lockstep.simulate.program import Kind, Program, ProgramBuilder
 
 ALONE_S, RANKS = 6.0, 4
 

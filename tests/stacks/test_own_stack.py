@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput, UnknownName
-from lockstep.layout import Recipe
-from lockstep.stacks import Stack, find_way, own_stack, stack, stacks, ways
-from lockstep.verbs.words.stack_file import read_stack
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.describe.stacks import Stack, find_way, own_stack, stack, stacks, ways
+from lockstep.price.layout import Recipe
+from lockstep.show.verbs.words.stack_file import read_stack
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "my-stack.toml"
 QUESTION: dict[str, Any] = {"gpus": 1, "batch": 4, "micro_batch": 1, "seq": 8192, "tp": 1}

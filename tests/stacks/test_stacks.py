@@ -5,17 +5,17 @@ from dataclasses import asdict, fields, replace
 import pytest
 
 import lockstep
-from lockstep.errors import UnknownName
-from lockstep.hardware import cluster
-from lockstep.hardware.device import curves
-from lockstep.kernels.casts import casts
-from lockstep.kernels.clock import Clock
-from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner.software import SOFTWARE, usual_stack
-from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, OPTIONS, Habits, Options, default_stack, stack, stacks
-from lockstep.stacks.stack import COMPILED
-from lockstep.step import price_step
-from lockstep.workload import model
+from lockstep.base.errors import UnknownName
+from lockstep.decide.planner.software import SOFTWARE, usual_stack
+from lockstep.describe.hardware import cluster
+from lockstep.describe.hardware.device import curves
+from lockstep.describe.stacks import ATTENTION_KERNELS, DEFAULT, OPTIONS, Habits, Options, default_stack, stack, stacks
+from lockstep.describe.stacks.stack import COMPILED
+from lockstep.describe.workload import model
+from lockstep.price.kernels.casts import casts
+from lockstep.price.kernels.clock import Clock
+from lockstep.price.layout import Job, Layout, Recipe
+from lockstep.price.step import price_step
 
 NAMES = {
     "megatron-2021", "megatron-te", "nemo-25", "deepspeed", "fsdp-eager", "fsdp-compile", "torchtitan", "nanotron",

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from lockstep.errors import BadInput
-from lockstep.hardware import device
-from lockstep.kernels.clock import OPERATIONS, Clock
-from lockstep.kernels.slots import OF_LOSS, way_work
-from lockstep.layout import Recipe, way
-from lockstep.stacks import find_way, stack, stacks, ways
-from lockstep.stacks.ways import read_ways
-from lockstep.workload import Transformer, model
+from lockstep.base.errors import BadInput
+from lockstep.describe.hardware import device
+from lockstep.describe.stacks import find_way, stack, stacks, ways
+from lockstep.describe.stacks.ways import read_ways
+from lockstep.describe.workload import Transformer, model
+from lockstep.price.kernels.clock import OPERATIONS, Clock
+from lockstep.price.kernels.slots import OF_LOSS, way_work
+from lockstep.price.layout import Recipe, way
 
 STEP = ["read and written 2"]
 ALL = [one for named in ways().values() for one in named.values()]

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from lockstep.hardware import cluster
-from lockstep.kernels.adapters import adapter_work
-from lockstep.kernels.clock import MIXED, WIDENED, Clock
-from lockstep.kernels.formats import wide_work
-from lockstep.kernels.layer import added_first, of_parts
-from lockstep.kernels.shard import Shard
-from lockstep.kernels.slots import inner_work
-from lockstep.kernels.sums import input_sums
-from lockstep.layout import Layout, way
-from lockstep.layout.kept import piece
-from lockstep.stacks import find_way, ways
-from lockstep.workload import DENSE, Adapters, Attention, Mlp, Transformer, kept_tensors, model, read_training
+from lockstep.describe.hardware import cluster
+from lockstep.describe.stacks import find_way, ways
+from lockstep.describe.workload import DENSE, Adapters, Attention, Mlp, Transformer, kept_tensors, model, read_training
+from lockstep.price.kernels.adapters import adapter_work
+from lockstep.price.kernels.clock import MIXED, WIDENED, Clock
+from lockstep.price.kernels.formats import wide_work
+from lockstep.price.kernels.layer import added_first, of_parts
+from lockstep.price.kernels.shard import Shard
+from lockstep.price.kernels.slots import inner_work
+from lockstep.price.kernels.sums import input_sums
+from lockstep.price.layout import Layout, way
+from lockstep.price.layout.kept import piece
 from recipes import recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")

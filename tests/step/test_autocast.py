@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from lockstep.hardware import cluster
-from lockstep.kernels.clock import MIXED, WIDENED, Clock
-from lockstep.kernels.formats import input_casts
-from lockstep.kernels.layer import added_first, of_parts
-from lockstep.kernels.operations import operation_works
-from lockstep.kernels.shard import Shard
-from lockstep.kernels.slots import inner_work, slot_work, stream_work
-from lockstep.kernels.states import PARAMETER_B, SUM_B
-from lockstep.layout import Layout, Recipe
-from lockstep.stacks import find_way
-from lockstep.workload import DENSE, Transformer, layer_operations, model
+from lockstep.describe.hardware import cluster
+from lockstep.describe.stacks import find_way
+from lockstep.describe.workload import DENSE, Transformer, layer_operations, model
+from lockstep.price.kernels.clock import MIXED, WIDENED, Clock
+from lockstep.price.kernels.formats import input_casts
+from lockstep.price.kernels.layer import added_first, of_parts
+from lockstep.price.kernels.operations import operation_works
+from lockstep.price.kernels.shard import Shard
+from lockstep.price.kernels.slots import inner_work, slot_work, stream_work
+from lockstep.price.kernels.states import PARAMETER_B, SUM_B
+from lockstep.price.layout import Layout, Recipe
 from recipes import recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")

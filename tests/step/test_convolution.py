@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe, memory
-from lockstep.stacks import stack
-from lockstep.step import price_step
-from lockstep.workload import ConvNet, convnet_forward_flops, model
+from lockstep.describe.hardware import cluster
+from lockstep.describe.stacks import stack
+from lockstep.describe.workload import ConvNet, convnet_forward_flops, model
+from lockstep.price.layout import Job, Layout, Recipe, memory
+from lockstep.price.step import price_step
 
 from .undisturbed import undisturbed
 

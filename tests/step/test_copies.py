@@ -1,7 +1,7 @@
 """Copies between products and the kernel of attention, against those of torch's own operations.
 
-The programs around the kernel were written from what the sources named in `kernels/copies.py` do, with a kernel that
-moves nothing in its place; `Moved` counts what the rest moves.
+The programs around the kernel were written from what the sources named in `price/kernels/copies.py` do, with a kernel
+that moves nothing in its place; `Moved` counts what the rest moves.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from lockstep.hardware import cluster
-from lockstep.kernels.clock import Clock
-from lockstep.kernels.copies import copied_heads, returned_s
-from lockstep.kernels.shard import Shard
-from lockstep.kernels.slots import slot_work
-from lockstep.kernels.sums import tensors
-from lockstep.layout import Layout
-from lockstep.stacks import ways
-from lockstep.workload import DENSE, Transformer, model
+from lockstep.describe.hardware import cluster
+from lockstep.describe.stacks import ways
+from lockstep.describe.workload import DENSE, Transformer, model
+from lockstep.price.kernels.clock import Clock
+from lockstep.price.kernels.copies import copied_heads, returned_s
+from lockstep.price.kernels.shard import Shard
+from lockstep.price.kernels.slots import slot_work
+from lockstep.price.kernels.sums import tensors
+from lockstep.price.layout import Layout
 from recipes import counted, head_passes, recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")

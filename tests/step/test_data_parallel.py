@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import drawn
-from lockstep.hardware import Cluster, cluster
-from lockstep.layout import Job, Layout, Recipe, broken_by, memory
-from lockstep.parallel.data import sharing
-from lockstep.parallel.data.coordinator import Limits
-from lockstep.step import compose, price_step, step_timeline
-from lockstep.workload import Transformer, model, parameters
+from lockstep.describe.hardware import Cluster, cluster
+from lockstep.describe.workload import Transformer, model, parameters
+from lockstep.price.layout import Job, Layout, Recipe, broken_by, memory
+from lockstep.price.step import compose, price_step, step_timeline
+from lockstep.simulate.parallel.data import sharing
+from lockstep.simulate.parallel.data.coordinator import Limits
 from recipes import recipe_by
 
 NODES = 8

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe
-from lockstep.parallel.lanes import COMPUTE, Op, run
-from lockstep.parallel.piece import Flow, Piece, slowing
-from lockstep.step import price_step
-from lockstep.step.hiding import hiding
-from lockstep.workload import model
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import model
+from lockstep.price.layout import Job, Layout, Recipe
+from lockstep.price.step import price_step
+from lockstep.price.step.hiding import hiding
+from lockstep.simulate.parallel.lanes import COMPUTE, Op, run
+from lockstep.simulate.parallel.piece import Flow, Piece, slowing
 
 CLUSTER = cluster("dgx-h100:4")
 WHOLE = Layout(dp=32)

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.hardware import cluster
-from lockstep.kernels.clock import Clock, Work
-from lockstep.kernels.layer import layer_work
-from lockstep.kernels.shard import Passes, Shard
-from lockstep.layout import Job, Layout
-from lockstep.stacks import own_stack
-from lockstep.step import price_step
-from lockstep.step.network import Network
-from lockstep.step.stage import layer_times
-from lockstep.workload import EXPERTS, Transformer, model
+from lockstep.describe.hardware import cluster
+from lockstep.describe.stacks import own_stack
+from lockstep.describe.workload import EXPERTS, Transformer, model
+from lockstep.price.kernels.clock import Clock, Work
+from lockstep.price.kernels.layer import layer_work
+from lockstep.price.kernels.shard import Passes, Shard
+from lockstep.price.layout import Job, Layout
+from lockstep.price.step import price_step
+from lockstep.price.step.network import Network
+from lockstep.price.step.stage import layer_times
 from recipes import recipe_by
 
 from .undisturbed import undisturbed

@@ -11,20 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import drawn
-from lockstep.errors import BadInput, UnknownName
-from lockstep.hardware import cluster
-from lockstep.kernels.layer import layer_work
-from lockstep.kernels.shard import Shard
-from lockstep.layout import Job, Layout, Recipe, check
-from lockstep.parallel.expert.spread import Choices, expected_units
-from lockstep.parallel.expert.traffic import one_way_s
-from lockstep.planner.estimate import estimate
-from lockstep.planner.search import search
-from lockstep.planner.space import default_space
-from lockstep.simulate import simulate
-from lockstep.step import Clock, compose, price_step, step_time_s
-from lockstep.step.program import step_program
-from lockstep.workload import EXPERTS, Transformer, model
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.decide.planner.estimate import estimate
+from lockstep.decide.planner.search import search
+from lockstep.decide.planner.space import default_space
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import EXPERTS, Transformer, model
+from lockstep.price.kernels.layer import layer_work
+from lockstep.price.kernels.shard import Shard
+from lockstep.price.layout import Job, Layout, Recipe, check
+from lockstep.price.step import Clock, compose, price_step, step_time_s
+from lockstep.price.step.program import step_program
+from lockstep.simulate.parallel.expert.spread import Choices, expected_units
+from lockstep.simulate.parallel.expert.traffic import one_way_s
+from lockstep.simulate.play import simulate
 
 from .undisturbed import undisturbed
 

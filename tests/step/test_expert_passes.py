@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lockstep.hardware import cluster
-from lockstep.kernels.attention import attention_core
-from lockstep.kernels.clock import OPERATIONS, Clock
-from lockstep.kernels.experts import clamped
-from lockstep.kernels.layer import expert_work
-from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.slots import slot_work
-from lockstep.layout import Layout
-from lockstep.stacks import find_way
-from lockstep.validation.expert_layers import WEIGHTED
-from lockstep.workload import Attention, Experts, Rotary, Transformer, model
+from lockstep.check.validation.expert_layers import WEIGHTED
+from lockstep.describe.hardware import cluster
+from lockstep.describe.stacks import find_way
+from lockstep.describe.workload import Attention, Experts, Rotary, Transformer, model
+from lockstep.price.kernels.attention import attention_core
+from lockstep.price.kernels.clock import OPERATIONS, Clock
+from lockstep.price.kernels.experts import clamped
+from lockstep.price.kernels.layer import expert_work
+from lockstep.price.kernels.shard import Passes, Shard
+from lockstep.price.kernels.slots import slot_work
+from lockstep.price.layout import Layout
 from recipes import counted, recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")

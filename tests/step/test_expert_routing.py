@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from effort import share
-from lockstep.errors import BadInput
-from lockstep.hardware import cluster
-from lockstep.kernels.layer import expert_work
-from lockstep.kernels.shard import Shard
-from lockstep.layout import Job, Layout, Recipe, memory
-from lockstep.parallel.expert import route
-from lockstep.parallel.expert.load import busiest_frac, busiest_of, chosen_frac, copies_of
-from lockstep.parallel.expert.routing import popularity
-from lockstep.parallel.expert.spread import Choices, expected_units
-from lockstep.parallel.expert.visited import visited_frac
-from lockstep.planner.estimate import estimate
-from lockstep.step import Clock, price_step
-from lockstep.workload import model
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.estimate import estimate
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import model
+from lockstep.price.kernels.layer import expert_work
+from lockstep.price.kernels.shard import Shard
+from lockstep.price.layout import Job, Layout, Recipe, memory
+from lockstep.price.step import Clock, price_step
+from lockstep.simulate.parallel.expert import route
+from lockstep.simulate.parallel.expert.load import busiest_frac, busiest_of, chosen_frac, copies_of
+from lockstep.simulate.parallel.expert.routing import popularity
+from lockstep.simulate.parallel.expert.spread import Choices, expected_units
+from lockstep.simulate.parallel.expert.visited import visited_frac
 
 CLUSTER = cluster("dgx-h100:4")
 LAYOUT = Layout(dp=32, ep=8)

@@ -7,16 +7,16 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from effort import drawn
-from lockstep.errors import BadInput
-from lockstep.hardware import cluster
-from lockstep.kernels.layer import expert_work
-from lockstep.kernels.shard import Shard
-from lockstep.layout import Job, Layout, broken_by, check, layer_parameters
-from lockstep.layout.kept import piece
-from lockstep.planner.search import search
-from lockstep.planner.space import default_space
-from lockstep.step import Clock, price_step
-from lockstep.workload import EXPERTS, kept_tensors, layer_weights, model
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.search import search
+from lockstep.decide.planner.space import default_space
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import EXPERTS, kept_tensors, layer_weights, model
+from lockstep.price.kernels.layer import expert_work
+from lockstep.price.kernels.shard import Shard
+from lockstep.price.layout import Job, Layout, broken_by, check, layer_parameters
+from lockstep.price.layout.kept import piece
+from lockstep.price.step import Clock, price_step
 from recipes import recipe_by
 
 CLUSTER = cluster("dgx-h100:4")

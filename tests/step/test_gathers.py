@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe, memory, sharing_in
-from lockstep.layout.layout import stack
-from lockstep.step import compose, price_step, step_timeline
-from lockstep.workload import model, parameters
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import model, parameters
+from lockstep.price.layout import Job, Layout, Recipe, memory, sharing_in
+from lockstep.price.layout.layout import stack
+from lockstep.price.step import compose, price_step, step_timeline
 
 NODES = cluster("dgx-h100:2")
 NOTHING = "max_reuse_distance=0,max_live_parameters=0,prefetch_bucket_size=0,param_persistence_threshold=0"

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput, Infeasible
-from lockstep.hardware import cluster, device
-from lockstep.kernels.clock import Clock
-from lockstep.kernels.layer import embedding_work, head_work, layer_work, tensor_rounds
-from lockstep.kernels.recompute import modules_again
-from lockstep.kernels.shard import Shard
-from lockstep.layout import Job, Layout, Recipe, memory
-from lockstep.planner.estimate import estimate
-from lockstep.step import price_step, step_timeline
-from lockstep.workload import LayerKind, Transformer, forward_flops, model, training_flops
+from lockstep.base.errors import BadInput, Infeasible
+from lockstep.decide.planner.estimate import estimate
+from lockstep.describe.hardware import cluster, device
+from lockstep.describe.workload import LayerKind, Transformer, forward_flops, model, training_flops
+from lockstep.price.kernels.clock import Clock
+from lockstep.price.kernels.layer import embedding_work, head_work, layer_work, tensor_rounds
+from lockstep.price.kernels.recompute import modules_again
+from lockstep.price.kernels.shard import Shard
+from lockstep.price.layout import Job, Layout, Recipe, memory
+from lockstep.price.step import price_step, step_timeline
 
 NAMES = ("vit-b-16", "dit-xl-2", "t5-base")
 LAYOUTS = {

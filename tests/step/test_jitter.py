@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lockstep.errors import BadInput
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe
-from lockstep.parallel import pipeline as pipelines
-from lockstep.parallel.waiting import factor_law, slower
-from lockstep.simulate import Noise, simulate
-from lockstep.step import PARTS, compose, price_step
-from lockstep.workload import model
+from lockstep.base.errors import BadInput
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import model
+from lockstep.price.layout import Job, Layout, Recipe
+from lockstep.price.step import PARTS, compose, price_step
+from lockstep.simulate.parallel import pipeline as pipelines
+from lockstep.simulate.parallel.waiting import factor_law, slower
+from lockstep.simulate.play import Noise, simulate
 
 FORWARD_S, BACKWARD_S = 1.0, 2.0
 LAWS = ("normal:mean=1,cv=0.05", "lognormal:mean=1,cv=0.2", "uniform:low=0.9,high=1.1", "exponential:mean=0.3")
@@ -219,7 +219,7 @@ def test_a_law_that_is_no_jitter_is_refused(law: str, why: str) -> None:
 
 
 def test_several_layouts_are_priced_as_one_by_one() -> None:
-    from lockstep.layout import stack
+    from lockstep.price.layout import stack
 
     machine, asked = MACHINE, job(16, jitter=LAWS[1], rank_jitter=LAWS[0])
     layouts = [Layout(dp=16), Layout(dp=4, tp=4, zero=3), replace(Layout(dp=2, tp=8), micro_batch=2)]

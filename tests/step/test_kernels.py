@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.errors import UnknownName
-from lockstep.hardware import device
-from lockstep.kernels.attention import attention_core
-from lockstep.kernels.layer import expert_work, head_work, layer_work
-from lockstep.kernels.shard import Shard
-from lockstep.kernels.slots import slot_work
-from lockstep.layout import Layout, Recipe
-from lockstep.stacks import find_way, stack
-from lockstep.step import Clock
-from lockstep.workload import DENSE, head_forward_flops, layer_forward_flops, model
+from lockstep.base.errors import UnknownName
+from lockstep.describe.hardware import device
+from lockstep.describe.stacks import find_way, stack
+from lockstep.describe.workload import DENSE, head_forward_flops, layer_forward_flops, model
+from lockstep.price.kernels.attention import attention_core
+from lockstep.price.kernels.layer import expert_work, head_work, layer_work
+from lockstep.price.kernels.shard import Shard
+from lockstep.price.kernels.slots import slot_work
+from lockstep.price.layout import Layout, Recipe
+from lockstep.price.step import Clock
 from recipes import recipe_by
 
 H100 = device("h100-sxm")

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.hardware import Cluster, cluster
-from lockstep.layout import Job, Layout, Recipe, broken_rules
-from lockstep.parallel.context import KINDS
-from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
-from lockstep.step import price_step
-from lockstep.workload import Transformer, model
+from lockstep.describe.hardware import Cluster, cluster
+from lockstep.describe.workload import Transformer, model
+from lockstep.price.layout import Job, Layout, Recipe, broken_rules
+from lockstep.price.step import price_step
+from lockstep.simulate.parallel.context import KINDS
+from lockstep.simulate.parallel.data.sharing import SOFTWARE, SYNCS
 
 NODE, NODES = 8, 4
 RANKS = NODE * NODES

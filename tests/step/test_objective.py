@@ -7,14 +7,14 @@ import pytest
 
 import lockstep
 from lockstep import workload
-from lockstep.errors import BadInput, UnknownName
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe, check, memory
-from lockstep.layout.memory import SLACK_FRAC
-from lockstep.simulate import simulate
-from lockstep.step import compose, price_step
-from lockstep.step.program import step_program
-from lockstep.workload import parameters
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import parameters
+from lockstep.price.layout import Job, Layout, Recipe, check, memory
+from lockstep.price.layout.memory import SLACK_FRAC
+from lockstep.price.step import compose, price_step
+from lockstep.price.step.program import step_program
+from lockstep.simulate.play import simulate
 
 from .undisturbed import undisturbed
 

@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 
 import lockstep
 from effort import drawn
-from lockstep.errors import BadInput, Infeasible
-from lockstep.hardware import Cluster, Host, cluster
-from lockstep.layout import Job, Layout, Recipe, check, memory
-from lockstep.parallel.data.around import Around
-from lockstep.parallel.data.offload import HostTraffic
-from lockstep.parallel.data.sharing import sharing
-from lockstep.parallel.data.zero import Kernels, Traffic
-from lockstep.planner.estimate import estimate
-from lockstep.planner.pins import Pins
-from lockstep.planner.plan import plan
-from lockstep.program import ProgramBuilder
-from lockstep.simulate import simulate
-from lockstep.step import price_step
-from lockstep.step.program import step_program
-from lockstep.workload import Attention, Mlp, Transformer, model, parameters
+from lockstep.base.errors import BadInput, Infeasible
+from lockstep.decide.planner.estimate import estimate
+from lockstep.decide.planner.pins import Pins
+from lockstep.decide.planner.plan import plan
+from lockstep.describe.hardware import Cluster, Host, cluster
+from lockstep.describe.workload import Attention, Mlp, Transformer, model, parameters
+from lockstep.price.layout import Job, Layout, Recipe, check, memory
+from lockstep.price.step import price_step
+from lockstep.price.step.program import step_program
+from lockstep.simulate.parallel.data.around import Around
+from lockstep.simulate.parallel.data.offload import HostTraffic
+from lockstep.simulate.parallel.data.sharing import sharing
+from lockstep.simulate.parallel.data.zero import Kernels, Traffic
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import ProgramBuilder
 
 CLUSTER = cluster("dgx-a100-40gb:2")
 LLAMA = Job(model("llama3-8b"), Recipe(seq=1024, batch=128, gradient_B=2.0), 16)

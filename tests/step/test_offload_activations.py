@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 
 import lockstep
 from effort import drawn
-from lockstep.errors import BadInput
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe, memory, stage_memory
-from lockstep.parallel.data.around import Around
-from lockstep.parallel.data.offload import HostTraffic, kept_alone_frac
-from lockstep.parallel.data.sharing import sharing
-from lockstep.parallel.data.zero import Kernels, Traffic
-from lockstep.planner.estimate import estimate
-from lockstep.planner.export import export
-from lockstep.program import ProgramBuilder
-from lockstep.simulate import simulate
-from lockstep.step import price_step
-from lockstep.step.program import step_timeline
-from lockstep.workload import model
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.estimate import estimate
+from lockstep.decide.planner.export import export
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import model
+from lockstep.price.layout import Job, Layout, Recipe, memory, stage_memory
+from lockstep.price.step import price_step
+from lockstep.price.step.program import step_timeline
+from lockstep.simulate.parallel.data.around import Around
+from lockstep.simulate.parallel.data.offload import HostTraffic, kept_alone_frac
+from lockstep.simulate.parallel.data.sharing import sharing
+from lockstep.simulate.parallel.data.zero import Kernels, Traffic
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import ProgramBuilder
 
 CLUSTER = cluster("dgx-a100-40gb:2")
 LAYERS, HIDDEN = 32, 4096

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.hardware import Cluster, cluster
-from lockstep.layout import Job, Layout, memory
-from lockstep.step import price_step
-from lockstep.workload import model, parameters
+from lockstep.describe.hardware import Cluster, cluster
+from lockstep.describe.workload import model, parameters
+from lockstep.price.layout import Job, Layout, memory
+from lockstep.price.step import price_step
 from recipes import recipe_by
 
 CLUSTER = cluster("dgx-a100-40gb:1", gpus=1)

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from lockstep.hardware import cluster
-from lockstep.kernels.clock import Clock
-from lockstep.kernels.layer import head_work, layer_work
-from lockstep.kernels.scores import DROPOUT, score_work
-from lockstep.kernels.shard import Shard
-from lockstep.kernels.slots import slot_work
-from lockstep.kernels.states import MIXED, states_work, table_work
-from lockstep.kernels.sums import bias_sums
-from lockstep.layout import Layout
-from lockstep.stacks import find_way
-from lockstep.validation.case import gpt, read_rows
-from lockstep.workload import DENSE, Attention, Transformer, model
+from lockstep.check.validation.case import gpt, read_rows
+from lockstep.describe.hardware import cluster
+from lockstep.describe.stacks import find_way
+from lockstep.describe.workload import DENSE, Attention, Transformer, model
+from lockstep.price.kernels.clock import Clock
+from lockstep.price.kernels.layer import head_work, layer_work
+from lockstep.price.kernels.scores import DROPOUT, score_work
+from lockstep.price.kernels.shard import Shard
+from lockstep.price.kernels.slots import slot_work
+from lockstep.price.kernels.states import MIXED, states_work, table_work
+from lockstep.price.kernels.sums import bias_sums
+from lockstep.price.layout import Layout
 from recipes import counted, norm_written, recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from lockstep.errors import UnknownName
-from lockstep.hardware import cluster
-from lockstep.kernels.clock import Clock
-from lockstep.kernels.layer import expert_work, layer_work
-from lockstep.kernels.shard import Shard
-from lockstep.layout import Job, Layout
-from lockstep.stacks import stack
-from lockstep.step import price_step
-from lockstep.workload import DENSE, Transformer, model
+from lockstep.base.errors import UnknownName
+from lockstep.describe.hardware import cluster
+from lockstep.describe.stacks import stack
+from lockstep.describe.workload import DENSE, Transformer, model
+from lockstep.price.kernels.clock import Clock
+from lockstep.price.kernels.layer import expert_work, layer_work
+from lockstep.price.kernels.shard import Shard
+from lockstep.price.layout import Job, Layout
+from lockstep.price.step import price_step
 from recipes import recipe_by
 
 CLUSTER = cluster("dgx-h100:1")

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 import lockstep
 from effort import ALL, drawn
-from lockstep.errors import BadInput
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe, memory, stage_memory
-from lockstep.planner.estimate import estimate
-from lockstep.step import best_split, compose, step_timeline
-from lockstep.workload import Transformer, model
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.estimate import estimate
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import Transformer, model
+from lockstep.price.layout import Job, Layout, Recipe, memory, stage_memory
+from lockstep.price.step import best_split, compose, step_timeline
 
 CLUSTER = replace(cluster("dgx-h100:4"), own_rank_spread_frac=0.0)
 SMALL = model("llama3-8b")

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep.hardware import device
-from lockstep.kernels.clock import Clock
-from lockstep.kernels.layer import layer_work
-from lockstep.kernels.recompute import modules_again, whole_again
-from lockstep.kernels.shard import Shard
-from lockstep.layout import Layout
-from lockstep.stacks import stacks
-from lockstep.workload import DENSE, SELECTIVE, Piece, Transformer, layer_activation_B, model
+from lockstep.describe.hardware import device
+from lockstep.describe.stacks import stacks
+from lockstep.describe.workload import DENSE, SELECTIVE, Piece, Transformer, layer_activation_B, model
+from lockstep.price.kernels.clock import Clock
+from lockstep.price.kernels.layer import layer_work
+from lockstep.price.kernels.recompute import modules_again, whole_again
+from lockstep.price.kernels.shard import Shard
+from lockstep.price.layout import Layout
 from recipes import recipe_by
 
 TOKENS, HIDDEN, FFN = 8, 16, 48

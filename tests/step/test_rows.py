@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.kernels.clock import Clock, Work
-from lockstep.kernels.layer import layer_work
-from lockstep.kernels.recompute import modules_again, whole_again
-from lockstep.kernels.rows import layer_rows, rows_again
-from lockstep.kernels.shard import Shard
-from lockstep.kernels.states import states_work
-from lockstep.layout import layer_parameters
-from lockstep.program import read_trace
-from lockstep.step import compose
-from lockstep.step.inside import HOST, device_rows
-from lockstep.step.stage import layer_inside
-from lockstep.verbs.trace import trace_step
+from lockstep.base.errors import BadInput
+from lockstep.price.kernels.clock import Clock, Work
+from lockstep.price.kernels.layer import layer_work
+from lockstep.price.kernels.recompute import modules_again, whole_again
+from lockstep.price.kernels.rows import layer_rows, rows_again
+from lockstep.price.kernels.shard import Shard
+from lockstep.price.kernels.states import states_work
+from lockstep.price.layout import layer_parameters
+from lockstep.price.step import compose
+from lockstep.price.step.inside import HOST, device_rows
+from lockstep.price.step.stage import layer_inside
+from lockstep.show.verbs.trace import trace_step
+from lockstep.simulate.program import read_trace
 
 MODELS = {
     "dense": ("llama3-8b", {}),
@@ -159,7 +159,7 @@ def test_a_backward_pass_runs_again_what_was_thrown_away_and_then_goes_back(tmp_
 
 def test_of_a_long_step_the_first_micro_batches_are_opened(tmp_path):
     found = lockstep.estimate("llama3-8b", "dgx-h100", batch=64, tp=8)
-    with patch("lockstep.step.inside.MOST_SLICES", 2000):
+    with patch("lockstep.price.step.inside.MOST_SLICES", 2000):
         trace_step(found, tmp_path / "step.json", "operations")
     layers, parts = drawn(tmp_path / "step.json")
     assert 0 < len(parts) <= 2000

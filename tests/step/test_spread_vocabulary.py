@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe, check, stage_memory, stage_parameters
-from lockstep.parallel import pipeline as pipelines
-from lockstep.parallel.group import on_link
-from lockstep.parallel.pipeline.vocabulary import BARRIERS, pieces
-from lockstep.step import compose, price_step, step_timeline
-from lockstep.workload import model, parameters
+from lockstep.base.errors import BadInput
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import model, parameters
+from lockstep.price.layout import Job, Layout, Recipe, check, stage_memory, stage_parameters
+from lockstep.price.step import compose, price_step, step_timeline
+from lockstep.simulate.parallel import pipeline as pipelines
+from lockstep.simulate.parallel.group import on_link
+from lockstep.simulate.parallel.pipeline.vocabulary import BARRIERS, pieces
 
 LLAMA, SMALL = model("llama3-8b"), model("gpt2")
 NODES = cluster("dgx-h100:2")

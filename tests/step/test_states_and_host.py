@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep.hardware import cluster, device
-from lockstep.kernels.attention import attention_core
-from lockstep.kernels.clock import MIXED, Clock, Work
-from lockstep.kernels.layer import layer_work
-from lockstep.kernels.optimizer import bucketing_s
-from lockstep.kernels.shard import Passes, Shard
-from lockstep.kernels.states import states_work
-from lockstep.layout import Layout, Recipe
-from lockstep.stacks import find_way, stack
-from lockstep.step.network import Network
-from lockstep.step.stage import layer_times
-from lockstep.workload import DENSE, RankParameters, Transformer, model
+from lockstep.describe.hardware import cluster, device
+from lockstep.describe.stacks import find_way, stack
+from lockstep.describe.workload import DENSE, RankParameters, Transformer, model
+from lockstep.price.kernels.attention import attention_core
+from lockstep.price.kernels.clock import MIXED, Clock, Work
+from lockstep.price.kernels.layer import layer_work
+from lockstep.price.kernels.optimizer import bucketing_s
+from lockstep.price.kernels.shard import Passes, Shard
+from lockstep.price.kernels.states import states_work
+from lockstep.price.layout import Layout, Recipe
+from lockstep.price.step.network import Network
+from lockstep.price.step.stage import layer_times
 
 from .undisturbed import undisturbed
 

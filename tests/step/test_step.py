@@ -9,21 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import drawn
-from lockstep.errors import BadInput, UnknownName
-from lockstep.hardware import Cluster, Link, cluster
-from lockstep.kernels.clock import MIXED, WIDENED
-from lockstep.kernels.states import INSIDE_FRAC
-from lockstep.layout import Job, Layout, check
-from lockstep.layout.layout import GRID_FIELDS
-from lockstep.parallel.data.around import Around
-from lockstep.parallel.data.sharing import sharing
-from lockstep.parallel.data.zero import Kernels, Traffic
-from lockstep.program import ProgramBuilder
-from lockstep.simulate import simulate
-from lockstep.stacks import find_way, stack
-from lockstep.step import PARTS, Step, compose, price_step, step_time_s
-from lockstep.step.program import step_program
-from lockstep.workload import model, training_flops
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.describe.hardware import Cluster, Link, cluster
+from lockstep.describe.stacks import find_way, stack
+from lockstep.describe.workload import model, training_flops
+from lockstep.price.kernels.clock import MIXED, WIDENED
+from lockstep.price.kernels.states import INSIDE_FRAC
+from lockstep.price.layout import Job, Layout, check
+from lockstep.price.layout.layout import GRID_FIELDS
+from lockstep.price.step import PARTS, Step, compose, price_step, step_time_s
+from lockstep.price.step.program import step_program
+from lockstep.simulate.parallel.data.around import Around
+from lockstep.simulate.parallel.data.sharing import sharing
+from lockstep.simulate.parallel.data.zero import Kernels, Traffic
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import ProgramBuilder
 from recipes import recipe_by
 
 from .undisturbed import undisturbed

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.collectives import bus_factor
-from lockstep.errors import BadInput, UnknownName
-from lockstep.program import Kind, Timeline, read_trace
-from lockstep.verbs.trace import trace_step
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.show.verbs.trace import trace_step
+from lockstep.simulate.collectives import bus_factor
+from lockstep.simulate.program import Kind, Timeline, read_trace
 
 STEPS: dict[str, tuple[str, str, dict[str, Any], set[str]]] = {
     "tensor and pipeline": (
@@ -137,7 +137,10 @@ def test_refusals_say_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no traffic of the first stage is one collective"):
         trace_step(large, out, "tp")
     both = lockstep.estimate("llama3-8b", "dgx-h100:4", batch=64, tp=8)
-    with patch("lockstep.parallel.messages.MOST_OPERATIONS", 100), pytest.raises(BadInput, match="take --expand dp"):
+    with (
+        patch("lockstep.simulate.parallel.messages.MOST_OPERATIONS", 100),
+        pytest.raises(BadInput, match="take --expand dp"),
+    ):
         trace_step(both, out, "messages")
     with pytest.raises(UnknownName, match="unknown expansion 'sends'"):
         trace_step(large, out, "sends")

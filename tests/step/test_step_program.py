@@ -16,19 +16,19 @@ from hypothesis import strategies as st
 
 import lockstep
 from effort import drawn
-from lockstep.errors import BadInput
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, broken_by, memory
-from lockstep.layout.recipe import TP_OVERLAPS
-from lockstep.parallel import pipeline as pipelines
-from lockstep.parallel.context import KINDS
-from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
-from lockstep.program import Timeline, read_trace
-from lockstep.program.trace import write_trace
-from lockstep.simulate import simulate
-from lockstep.step import PARTS, compose, hiding, hidings, price_step, step_timeline
-from lockstep.step.reading import breakdown_s, busiest
-from lockstep.workload import RECOMPUTE, model
+from lockstep.base.errors import BadInput
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import RECOMPUTE, model
+from lockstep.price.layout import Job, Layout, broken_by, memory
+from lockstep.price.layout.recipe import TP_OVERLAPS
+from lockstep.price.step import PARTS, compose, hiding, hidings, price_step, step_timeline
+from lockstep.price.step.reading import breakdown_s, busiest
+from lockstep.simulate.parallel import pipeline as pipelines
+from lockstep.simulate.parallel.context import KINDS
+from lockstep.simulate.parallel.data.sharing import SOFTWARE, SYNCS
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import Timeline, read_trace
+from lockstep.simulate.program.trace import write_trace
 from recipes import recipe_by
 
 CLUSTERS = tuple(cluster(name) for name in ("dgx-h100:4", "dgx-a100-40gb:8"))
@@ -192,7 +192,7 @@ def test_layer_by_layer_it_takes_as_long(question: Question) -> None:
 def test_opened_into_messages_it_takes_as_long_and_reads_the_same(question: Question) -> None:
     """Collectives are opened up to a few thousand operations; a step with none is refused."""
     job, hardware, layout = question
-    with patch("lockstep.parallel.messages.MOST_OPERATIONS", 5_000):
+    with patch("lockstep.simulate.parallel.messages.MOST_OPERATIONS", 5_000):
         try:
             opened = step_timeline(*question, by_layer=True, opened=("tp", "cp", "ep", "dp"))
         except BadInput:

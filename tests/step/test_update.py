@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from lockstep.hardware import cluster
-from lockstep.kernels.clock import Clock
-from lockstep.kernels.optimizer import MULTI_TENSOR, optimizer_s
-from lockstep.layout import Layout
-from lockstep.workload import RankParameters
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import RankParameters
+from lockstep.price.kernels.clock import Clock
+from lockstep.price.kernels.optimizer import MULTI_TENSOR, optimizer_s
+from lockstep.price.layout import Layout
 from recipes import recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")

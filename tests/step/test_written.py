@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from lockstep.hardware import cluster
-from lockstep.kernels.attention import attention_core
-from lockstep.kernels.clock import MIXED, WIDENED, Clock
-from lockstep.kernels.shard import Shard
-from lockstep.kernels.slots import slot_work
-from lockstep.layout import Layout, Recipe
-from lockstep.layout.kept import piece
-from lockstep.workload import NONE, SELECTIVE, Transformer, kept_tensors, model
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import NONE, SELECTIVE, Transformer, kept_tensors, model
+from lockstep.price.kernels.attention import attention_core
+from lockstep.price.kernels.clock import MIXED, WIDENED, Clock
+from lockstep.price.kernels.shard import Shard
+from lockstep.price.kernels.slots import slot_work
+from lockstep.price.layout import Layout, Recipe
+from lockstep.price.layout.kept import piece
 from recipes import counted, recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")

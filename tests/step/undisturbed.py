@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lockstep.hardware import Cluster
+from lockstep.describe.hardware import Cluster
 
 
 def undisturbed(found: Cluster) -> Cluster:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from cli_runner import run
-from lockstep.errors import BadInput, RunFailed
-from lockstep.store import FINISHED, NotRecorded, RunStore, compare
-from lockstep.store.record import CONFIG, ENVIRONMENT, EVENTS, RESULT
-from lockstep.verbs.words.keeping import kept
+from lockstep.base.errors import BadInput, RunFailed
+from lockstep.base.store import FINISHED, NotRecorded, RunStore, compare
+from lockstep.base.store.record import CONFIG, ENVIRONMENT, EVENTS, RESULT
+from lockstep.show.verbs.words.keeping import kept
 
 from .test_event_file import curves
 

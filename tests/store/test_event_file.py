@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import lockstep
 from cli_runner import run
-from lockstep.errors import BadInput
-from lockstep.store import EventFile, RunStore
-from lockstep.store.event_file import crc32c
+from lockstep.base.errors import BadInput
+from lockstep.base.store import EventFile, RunStore
+from lockstep.base.store.event_file import crc32c
 
 
 def by_division(data: bytes) -> int:

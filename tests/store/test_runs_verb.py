@@ -8,7 +8,7 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.store import RunStore
+from lockstep.base.store import RunStore
 
 
 @pytest.fixture

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from effort import share
-from lockstep.errors import BadInput
-from lockstep.store import FAILED, FINISHED, RUNNING, RunStore, RunWriter, compare
-from lockstep.store.files import read_lines
-from lockstep.store.index import Row
-from lockstep.store.record import EVENTS
+from lockstep.base.errors import BadInput
+from lockstep.base.store import FAILED, FINISHED, RUNNING, RunStore, RunWriter, compare
+from lockstep.base.store.files import read_lines
+from lockstep.base.store.index import Row
+from lockstep.base.store.record import EVENTS
 
 
 def write_until_killed(root: Path, number: int, out: int) -> NoReturn:

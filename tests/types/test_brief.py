@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 import lockstep
-from lockstep.types.brief import LONGEST, Brief
+from lockstep.base.types.brief import LONGEST, Brief
 
 
 @dataclass(frozen=True, repr=False)

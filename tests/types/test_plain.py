@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from lockstep.types.plain import picked, plain
+from lockstep.base.types.plain import picked, plain
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.documents import shipped
-from lockstep.documents.shipped import shipped_table, table
+from lockstep.base.documents import shipped
+from lockstep.base.documents.shipped import shipped_table, table
 
 TOML = sorted(resources.files("lockstep").rglob("*.toml"))  # type: ignore[attr-defined]
 
@@ -46,4 +46,4 @@ def test_a_damaged_or_unwritable_copy_is_ignored(tmp_path: Path, monkeypatch: py
 
 
 def test_a_table_is_named_by_its_package() -> None:
-    assert "megatron-te" in shipped_table("lockstep.stacks", "stacks.toml")
+    assert "megatron-te" in shipped_table("lockstep.describe.stacks", "stacks.toml")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.verbs.ui import Served
+from lockstep.show.verbs.ui import Served
 from ui.asking import Client
 
 PATIENCE_MS = 900_000

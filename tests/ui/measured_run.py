@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 import lockstep
-from lockstep.diagnosis.predicted import Shown, traces_of
-from lockstep.diagnosis.ranks import all_ranks
-from lockstep.diagnosis.write_kineto import write_kineto
-from lockstep.program import Kind
-from lockstep.simulate import simulate
-from lockstep.verbs.estimate import estimate
+from lockstep.explain.predicted import Shown, traces_of
+from lockstep.explain.ranks import all_ranks
+from lockstep.explain.write_kineto import write_kineto
+from lockstep.show.verbs.estimate import estimate
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import Kind
 from ui.asking import Client
 
 NAMES = {"model": "llama3-8b", "cluster": "dgx-h100:1"}

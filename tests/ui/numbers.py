@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from lockstep.views.parts.notebook import view_of
+from lockstep.show.views.parts.notebook import view_of
 
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[-+]\d+)?")
 
@@ -31,7 +31,7 @@ def numbers(*texts: str) -> set[str]:
 def printed(verb: str, answer: Any) -> str:
     """What the command prints of an answer."""
     out = _Whole()
-    import_module(f"lockstep.views.{verb}").COMMAND.render(answer, out)
+    import_module(f"lockstep.show.views.{verb}").COMMAND.render(answer, out)
     return out.file.getvalue()  # type: ignore[attr-defined]
 
 

@@ -19,15 +19,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.verbs.words.option import words_of
-from lockstep.views.memory import render_rank
-from lockstep.views.parts.options import verb_function
-from lockstep.web.app import worked
-from lockstep.web.asked import Asked, Server, Superseded, allowed
-from lockstep.web.parts import memory_bar
-from lockstep.web.screen import Screen
-from lockstep.web.screens import ORDER, screen
+from lockstep.base.errors import BadInput
+from lockstep.show.verbs.words.option import words_of
+from lockstep.show.views.memory import render_rank
+from lockstep.show.views.parts.options import verb_function
+from lockstep.show.web.app import worked
+from lockstep.show.web.asked import Asked, Server, Superseded, allowed
+from lockstep.show.web.parts import memory_bar
+from lockstep.show.web.screen import Screen
+from lockstep.show.web.screens import ORDER, screen
 from ui.asking import SCREENS, WORDS, Client
 
 
@@ -248,7 +248,7 @@ def test_every_list_says_what_holds_without_a_choice(client: Client) -> None:
 
 
 def test_every_screen_has_its_two_files_and_its_verb() -> None:
-    page = Path(lockstep.__file__).parent / "web" / "page" / "screens"
+    page = Path(lockstep.__file__).parent / "show" / "web" / "page" / "screens"
     assert {file.stem for file in page.glob("*.js")} == set(ORDER)
     for name in ORDER:
         one = screen(name)
@@ -263,7 +263,7 @@ def test_unknown_addresses(client: Client) -> None:
 
 
 def test_the_extra_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lockstep.verbs.ui.NEEDED", ("starlette", "no_such_package"))
+    monkeypatch.setattr("lockstep.show.verbs.ui.NEEDED", ("starlette", "no_such_package"))
     with pytest.raises(BadInput, match="no_such_package: pip install"):
         lockstep.ui(open=False)
 

@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 import pytest
 
 import lockstep
-from lockstep.units import format_frac, format_time
-from lockstep.views.parts.diagnosis import lanes
-from lockstep.web.screens.diagnose import gap_rows
+from lockstep.base.units import format_frac, format_time
+from lockstep.show.views.parts.diagnosis import lanes
+from lockstep.show.web.screens.diagnose import gap_rows
 from ui.measured_run import WORDS, dropped, run, write
 from ui.megatron_log import MEGATRON
 from ui.numbers import numbers, printed, texts

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.views.page.inline import script
-from lockstep.web.uploads import MOST_B, MOST_FILES, Uploads
+from lockstep.show.views.page.inline import script
+from lockstep.show.web.uploads import MOST_B, MOST_FILES, Uploads
 from ui.asking import WORDS, Client
 
 CONFIG = (Path(__file__).parents[1] / "workload" / "configs" / "phi3-mini.json").read_bytes()

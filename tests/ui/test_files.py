@@ -10,7 +10,7 @@ import lockstep
 ROOT = Path(lockstep.__file__).parent
 FILES = sorted(
     file
-    for place in ("web/page", "views/page")
+    for place in ("show/web/page", "show/views/page")
     for file in (ROOT / place).rglob("*")
     if file.is_file() and file.suffix != ".pyc"
 )
@@ -41,5 +41,5 @@ def test_text_is_never_read_as_html() -> None:
 
 
 def test_the_page_has_no_style_or_script_of_its_own() -> None:
-    page = (ROOT / "web" / "page" / "index.html").read_text("utf-8")
+    page = (ROOT / "show" / "web" / "page" / "index.html").read_text("utf-8")
     assert re.findall(r"<style|style=|<script(?![^>]*src=)|\son\w+=", page) == []

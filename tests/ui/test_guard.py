@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.verbs.ui import Served
+from lockstep.base.errors import BadInput
+from lockstep.show.verbs.ui import Served
 from ui.asking import WORDS, Client
 
 

@@ -14,16 +14,16 @@ from urllib.parse import quote, urlencode
 import pytest
 
 import lockstep
-from lockstep.diagnosis.diagnosis import Diagnosis
-from lockstep.program import read_trace
-from lockstep.units import format_time
-from lockstep.verbs.diagnose import PARTS
-from lockstep.views.page.inline import script
-from lockstep.views.parts.diagnosis import lanes
-from lockstep.web import uploads
-from lockstep.web.asked import Asked, Server, Superseded
-from lockstep.web.measured import diagnosed
-from lockstep.web.screens.diagnose import gap
+from lockstep.base.units import format_time
+from lockstep.explain.diagnosis import Diagnosis
+from lockstep.show.verbs.diagnose import PARTS
+from lockstep.show.views.page.inline import script
+from lockstep.show.views.parts.diagnosis import lanes
+from lockstep.show.web import uploads
+from lockstep.show.web.asked import Asked, Server, Superseded
+from lockstep.show.web.measured import diagnosed
+from lockstep.show.web.screens.diagnose import gap
+from lockstep.simulate.program import read_trace
 from ui.asking import Client
 from ui.measured_run import WORDS, drop, dropped, run, write
 from ui.megatron_log import MEGATRON
@@ -252,7 +252,7 @@ def test_a_hostile_file_gets_a_message(body: bytes, said: str, client: Client) -
 
 def test_sizes_are_limited(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """As dropped, unpacked, and of all files together."""
-    monkeypatch.setattr("lockstep.web.app.MOST_MEASURED_B", 100_000)
+    monkeypatch.setattr("lockstep.show.web.app.MOST_MEASURED_B", 100_000)
     monkeypatch.setattr(uploads, "MOST_MEASURED_B", 100_000)
     status, found = drop(client, b"x" * 200_000)
     assert (status, "is larger than the" in found["error"]) == (422, True)

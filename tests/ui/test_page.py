@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.layout.groups import group_summary
-from lockstep.layout.nodes import rank_coordinates
-from lockstep.planner.estimate import estimate
-from lockstep.planner.points import points
-from lockstep.planner.whatif import NAMES, scaled
-from lockstep.types.plain import plain
-from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
-from lockstep.validation.nearest import nearest
-from lockstep.views.parts import ranks
-from lockstep.web.screens import ORDER
-from lockstep.web.uploads import MOST_FILES, MOST_MEASURED_B
+from lockstep.base.errors import BadInput
+from lockstep.base.types.plain import plain
+from lockstep.base.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
+from lockstep.check.validation.nearest import nearest
+from lockstep.decide.planner.estimate import estimate
+from lockstep.decide.planner.points import points
+from lockstep.decide.planner.whatif import NAMES, scaled
+from lockstep.price.layout.groups import group_summary
+from lockstep.price.layout.nodes import rank_coordinates
+from lockstep.show.views.parts import ranks
+from lockstep.show.web.screens import ORDER
+from lockstep.show.web.uploads import MOST_FILES, MOST_MEASURED_B
 from ui.asking import WORDS
 from ui.numbers import numbers, printed, printed_by, texts
 

@@ -14,12 +14,12 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.errors import BadInput
-from lockstep.planner.points import points
-from lockstep.program.trace import read_trace
-from lockstep.units import format_time
-from lockstep.views.page.space import found_form, space_messages
-from lockstep.web.plays import PLAYS, play
+from lockstep.base.errors import BadInput
+from lockstep.base.units import format_time
+from lockstep.decide.planner.points import points
+from lockstep.show.views.page.space import found_form, space_messages
+from lockstep.show.web.plays import PLAYS, play
+from lockstep.simulate.program.trace import read_trace
 from ui.asking import WORDS, Client
 from ui.numbers import numbers
 
@@ -54,7 +54,7 @@ def test_the_layouts_are_those_that_the_plan_chose_from(more: dict[str, str], cl
 
 
 def test_a_large_space_says_what_of_it_is_drawn(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lockstep.web.screens.space.MOST", 1_000)
+    monkeypatch.setattr("lockstep.show.web.screens.space.MOST", 1_000)
     page = watched()
     page.go(f"/space?{urlencode({**WORDS, 'software': 'torchtitan'})}")
     plan = lockstep.plan("llama3-8b", "dgx-h100:2", batch=64, software="torchtitan")

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.engines import SweepFile
-from lockstep.errors import BadInput
-from lockstep.types.plain import Json
-from lockstep.units import format_time
-from lockstep.web.asked import Server
-from lockstep.web.screens.sweeps import present
+from lockstep.base.engines import SweepFile
+from lockstep.base.errors import BadInput
+from lockstep.base.types.plain import Json
+from lockstep.base.units import format_time
+from lockstep.show.web.asked import Server
+from lockstep.show.web.screens.sweeps import present
 from ui.asking import Client
 from ui.numbers import numbers, printed_by
 

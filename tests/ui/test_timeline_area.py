@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.program.timeline import COMPUTES
-from lockstep.types.plain import Json
-from lockstep.units import format_time
+from lockstep.base.types.plain import Json
+from lockstep.base.units import format_time
+from lockstep.simulate.program.timeline import COMPUTES
 from ui.asking import WORDS
 
 ASKED = {**WORDS, "tp": "2", "pp": "2", "dp": "4", "sequence_parallel": "yes"}

@@ -12,14 +12,14 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.planner.points import points
-from lockstep.planner.result import Plan
-from lockstep.program import Kind, ProgramBuilder, Timeline
-from lockstep.types.plain import Json
-from lockstep.units import format_size, format_time
-from lockstep.views.page import inline
-from lockstep.views.page.timeline import timeline_form
-from lockstep.views.parts.html import document
+from lockstep.base.types.plain import Json
+from lockstep.base.units import format_size, format_time
+from lockstep.decide.planner.points import points
+from lockstep.decide.planner.result import Plan
+from lockstep.show.views.page import inline
+from lockstep.show.views.page.timeline import timeline_form
+from lockstep.show.views.parts.html import document
+from lockstep.simulate.program import Kind, ProgramBuilder, Timeline
 
 Opened = Callable[..., Any]
 ASKED = ("llama3-8b", "dgx-h100:2")

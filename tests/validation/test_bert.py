@@ -1,7 +1,7 @@
 """BERT-Large: every row is asked or left out, and rows of phase 2 can't have the tokens of their shape."""
 
-from lockstep.validation import bert
-from lockstep.validation.case import read_rows
+from lockstep.check.validation import bert
+from lockstep.check.validation.case import read_rows
 
 ROWS = read_rows(bert.FILE)
 

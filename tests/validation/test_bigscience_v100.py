@@ -1,8 +1,8 @@
 """BigScience on V100: rows asked or left out, contradictions flagged, and what memory of failed runs comes to."""
 
-from lockstep.layout import memory
-from lockstep.validation import bigscience_v100
-from lockstep.validation.case import read_rows
+from lockstep.check.validation import bigscience_v100
+from lockstep.check.validation.case import read_rows
+from lockstep.price.layout import memory
 
 ROWS = read_rows(bigscience_v100.FILE)
 

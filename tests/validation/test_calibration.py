@@ -8,17 +8,17 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.errors import BadInput
-from lockstep.hardware import Cluster, cluster
-from lockstep.hardware.pace import paced
-from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner.estimate import estimate
-from lockstep.stacks import DEFAULT
-from lockstep.step import price_step
-from lockstep.validation import TABLES
-from lockstep.validation.calibration import LEFT_FRAC, Measured, calibrate, changed
-from lockstep.validation.unseen import unseen
-from lockstep.workload import model
+from lockstep.base.errors import BadInput
+from lockstep.check.validation import TABLES
+from lockstep.check.validation.calibration import LEFT_FRAC, Measured, calibrate, changed
+from lockstep.check.validation.unseen import unseen
+from lockstep.decide.planner.estimate import estimate
+from lockstep.describe.hardware import Cluster, cluster
+from lockstep.describe.hardware.pace import paced
+from lockstep.describe.stacks import DEFAULT
+from lockstep.describe.workload import model
+from lockstep.price.layout import Job, Layout, Recipe
+from lockstep.price.step import price_step
 
 ROOT = Path(__file__).parents[2]
 MACHINE = cluster("cloud-h100:8")

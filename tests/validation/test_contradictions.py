@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from lockstep.validation import TABLES
-from lockstep.validation.contradictions import contradicted
+from lockstep.check.validation import TABLES
+from lockstep.check.validation.contradictions import contradicted
 
 PAIR = (
     "7 h8192 l48 tp2 pp8 dp32 mb2 zero0 1f1b recompute-full",

@@ -7,9 +7,9 @@ import pytest
 
 from effort import ALL
 from fit_scripts import fit_script
-from lockstep.planner.interval import Ends, known_spread
-from lockstep.validation import TABLES
-from lockstep.validation.coverage import MOST, Observed, observed, sampled, without
+from lockstep.check.validation import TABLES
+from lockstep.check.validation.coverage import MOST, Observed, observed, sampled, without
+from lockstep.decide.planner.interval import Ends, known_spread
 
 spread = fit_script("spread")
 STEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_s"]

@@ -14,11 +14,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lockstep.hardware import Device, cluster, device
-from lockstep.kernels.clock import Clock
-from lockstep.layout import Job, Layout, Recipe
-from lockstep.step.step import compose
-from lockstep.workload import model
+from lockstep.describe.hardware import Device, cluster, device
+from lockstep.describe.workload import model
+from lockstep.price.kernels.clock import Clock
+from lockstep.price.layout import Job, Layout, Recipe
+from lockstep.price.step.step import compose
 from published_data import unpackaged
 
 COMPUTING, ALL = 112, 132

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fit_scripts import fit_script
-from lockstep.validation.case import read_rows
+from lockstep.check.validation.case import read_rows
 
 expert_code = fit_script("expert_code")
 ERRORS = expert_code.errors()

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lockstep.layout import memory
-from lockstep.validation import fine_tuning_open
-from lockstep.validation.case import Case, read_rows
+from lockstep.check.validation import fine_tuning_open
+from lockstep.check.validation.case import Case, read_rows
+from lockstep.price.layout import memory
 
 ROWS = len(read_rows(fine_tuning_open.FILE))
 

@@ -5,10 +5,10 @@ import pytest
 
 from effort import ALL
 from fit_scripts import fit_script
-from lockstep.hardware import efficiency
-from lockstep.stacks import stack, stacks
-from lockstep.validation import TABLES, validate
-from lockstep.validation.unseen import left_out, unseen
+from lockstep.check.validation import TABLES, validate
+from lockstep.check.validation.unseen import left_out, unseen
+from lockstep.describe.hardware import efficiency
+from lockstep.describe.stacks import stack, stacks
 
 fit = fit_script("fit")
 GROUPS = {f"{one.table} {one.device} {one.software}": one for one in fit.groups()}

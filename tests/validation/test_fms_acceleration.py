@@ -2,10 +2,10 @@
 
 import pytest
 
-from lockstep.layout import memory
-from lockstep.validation import fms_acceleration
-from lockstep.validation.case import Case, read_rows
-from lockstep.workload import parameters
+from lockstep.check.validation import fms_acceleration
+from lockstep.check.validation.case import Case, read_rows
+from lockstep.describe.workload import parameters
+from lockstep.price.layout import memory
 
 RAN = [row for row in read_rows(fms_acceleration.FILE) if row["mem_torch_alloc_before_train_GiB_rank0"]]
 

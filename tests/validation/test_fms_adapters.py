@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from lockstep.layout import memory
-from lockstep.validation import fms_adapters
-from lockstep.validation.case import Case, read_rows
+from lockstep.check.validation import fms_adapters
+from lockstep.check.validation.case import Case, read_rows
+from lockstep.price.layout import memory
 
 
 def fits(case: Case) -> bool:

@@ -1,8 +1,8 @@
 """fms-fsdp: every row is asked or left out by reason; recomputing some blocks lies between none and all of them."""
 
-from lockstep.layout import check
-from lockstep.validation import fms_fsdp
-from lockstep.validation.case import read_rows
+from lockstep.check.validation import fms_fsdp
+from lockstep.check.validation.case import read_rows
+from lockstep.price.layout import check
 
 
 def test_every_row_is_asked_or_left_out_by_reason() -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from lockstep.layout import memory
-from lockstep.validation import internevo_memory
-from lockstep.validation.case import read_rows
-from lockstep.workload import parameters
+from lockstep.check.validation import internevo_memory
+from lockstep.check.validation.case import read_rows
+from lockstep.describe.workload import parameters
+from lockstep.price.layout import memory
 
 
 def test_every_row_is_asked() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from lockstep.validation import kernel_rates
-from lockstep.validation.case import Case, read_rows
+from lockstep.check.validation import kernel_rates
+from lockstep.check.validation.case import Case, read_rows
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from lockstep.hardware import device, efficiency
-from lockstep.kernels.clock import MIXED, OPERATIONS, WIDENED
-from lockstep.stacks import find_way
-from lockstep.validation.case import read_rows
+from lockstep.check.validation.case import read_rows
+from lockstep.describe.hardware import device, efficiency
+from lockstep.describe.stacks import find_way
+from lockstep.price.kernels.clock import MIXED, OPERATIONS, WIDENED
 from recipes import counted, head_passes
 
 STREAM_BPS = device("h100-sxm").memory_bandwidth_Bps * efficiency("h100").stream_frac

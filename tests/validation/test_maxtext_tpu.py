@@ -2,9 +2,9 @@
 
 import pytest
 
-from lockstep.validation import maxtext_tpu
-from lockstep.validation.case import read_rows
-from lockstep.workload import parameters
+from lockstep.check.validation import maxtext_tpu
+from lockstep.check.validation.case import read_rows
+from lockstep.describe.workload import parameters
 
 ROWS = {row["row_id"]: row for file in (maxtext_tpu.FILE, maxtext_tpu.RECIPES_FILE) for row in read_rows(file)}
 

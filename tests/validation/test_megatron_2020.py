@@ -2,10 +2,10 @@
 
 import pytest
 
-from lockstep.layout import check
-from lockstep.validation import megatron_2020
-from lockstep.validation.case import read_rows
-from lockstep.workload import parameters
+from lockstep.check.validation import megatron_2020
+from lockstep.check.validation.case import read_rows
+from lockstep.describe.workload import parameters
+from lockstep.price.layout import check
 
 
 def test_every_row_is_asked() -> None:

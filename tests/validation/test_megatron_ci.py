@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from lockstep.validation import TABLES, megatron_ci, validate
-from lockstep.validation.case import read_rows
-from lockstep.workload import parameters
+from lockstep.check.validation import TABLES, megatron_ci, validate
+from lockstep.check.validation.case import read_rows
+from lockstep.describe.workload import parameters
 
 NAMES = {"states": "megatron_ci_states", "peaks": "megatron_ci_peaks", "above": "megatron_ci_activations"}
 ROWS = {row["row_id"]: row for row in read_rows(megatron_ci.FILE)}

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lockstep.validation import megatron_ci
-from lockstep.validation.case import Case, read_rows
-from lockstep.validation.megatron_kept import SMALL_B, always_B, copies_B, inputs_B
+from lockstep.check.validation import megatron_ci
+from lockstep.check.validation.case import Case, read_rows
+from lockstep.check.validation.megatron_kept import SMALL_B, always_B, copies_B, inputs_B
 
 MIB = 2.0**20
 ROWS = {row["row_id"]: row for row in read_rows(megatron_ci.FILE)}

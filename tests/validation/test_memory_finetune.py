@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lockstep.layout import memory
-from lockstep.validation import memory_finetune
-from lockstep.validation.case import Case, read_rows
-from lockstep.validation.vocabulary import allocated_B
-from lockstep.workload import parameters
+from lockstep.check.validation import memory_finetune
+from lockstep.check.validation.case import Case, read_rows
+from lockstep.check.validation.vocabulary import allocated_B
+from lockstep.describe.workload import parameters
+from lockstep.price.layout import memory
 
 ROWS = {row["row_id"]: row for row in read_rows(memory_finetune.FILE)}
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from lockstep.collectives import best_on_levels_time_s, bus_factor
-from lockstep.planner.utilisation import model_flops
-from lockstep.validation import nanotron
-from lockstep.validation.case import read_rows
+from lockstep.check.validation import nanotron
+from lockstep.check.validation.case import read_rows
+from lockstep.decide.planner.utilisation import model_flops
+from lockstep.simulate.collectives import best_on_levels_time_s, bus_factor
 
 ROWS = read_rows(nanotron.FILE)
 

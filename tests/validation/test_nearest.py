@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import lockstep
-from lockstep.planner.estimate import Estimate, estimate
-from lockstep.validation.nearest import MOST_OF_ONE, nearest
-from lockstep.validation.report import TABLES
-from lockstep.validation.unseen import unseen
+from lockstep.check.validation.nearest import MOST_OF_ONE, nearest
+from lockstep.check.validation.report import TABLES
+from lockstep.check.validation.unseen import unseen
+from lockstep.decide.planner.estimate import Estimate, estimate
 
 
 def of(table: str, place: int) -> Estimate:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lockstep.collectives import best_on_levels_time_s
-from lockstep.hardware import cluster, link
-from lockstep.types.arrays import Floats
+from lockstep.base.types.arrays import Floats
+from lockstep.describe.hardware import cluster, link
+from lockstep.simulate.collectives import best_on_levels_time_s
 from published_data import unpackaged
 
 

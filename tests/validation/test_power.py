@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fit_scripts import fit_script
-from lockstep.hardware import device, efficiency
-from lockstep.validation.case import read_rows
+from lockstep.check.validation.case import read_rows
+from lockstep.describe.hardware import device, efficiency
 from published_traces import published_trace
 
 compiled_layers, power = fit_script("compiled_layers"), fit_script("power")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from lockstep.layout import Recipe, memory
-from lockstep.validation import prime_rl
-from lockstep.validation.case import Case, read_rows
-from lockstep.workload import parameters
+from lockstep.check.validation import prime_rl
+from lockstep.check.validation.case import Case, read_rows
+from lockstep.describe.workload import parameters
+from lockstep.price.layout import Recipe, memory
 
 
 def fits(case: Case) -> bool:

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from fit_scripts import fit_script
-from lockstep.hardware import device, efficiency
-from lockstep.kernels import casts
-from lockstep.kernels.clock import OPERATIONS as PYTORCH
-from lockstep.kernels.clock import Clock
-from lockstep.kernels.layer import PIECES
-from lockstep.kernels.slots import OF_LOSS
-from lockstep.kernels.states import INSIDE_FRAC
-from lockstep.layout import Recipe
-from lockstep.stacks import find_way, stack, ways
-from lockstep.validation.case import read_rows
+from lockstep.check.validation.case import read_rows
+from lockstep.describe.hardware import device, efficiency
+from lockstep.describe.stacks import find_way, stack, ways
+from lockstep.price.kernels import casts
+from lockstep.price.kernels.clock import OPERATIONS as PYTORCH
+from lockstep.price.kernels.clock import Clock
+from lockstep.price.kernels.layer import PIECES
+from lockstep.price.kernels.slots import OF_LOSS
+from lockstep.price.kernels.states import INSIDE_FRAC
+from lockstep.price.layout import Recipe
 from recipes import counted, norm_written
 
 compiled_layers, products = fit_script("compiled_layers"), fit_script("products")

@@ -1,9 +1,9 @@
 """Pythia: every row is asked, of models with the published parameters."""
 
-from lockstep.layout import check
-from lockstep.validation import pythia
-from lockstep.validation.case import read_rows
-from lockstep.workload import parameters
+from lockstep.check.validation import pythia
+from lockstep.check.validation.case import read_rows
+from lockstep.describe.workload import parameters
+from lockstep.price.layout import check
 
 
 def test_every_row_is_asked() -> None:

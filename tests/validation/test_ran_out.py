@@ -1,8 +1,8 @@
 """Runs that ran out of memory are counted, and so is each that would fit here."""
 
-from lockstep.layout import memory
-from lockstep.validation import TABLES, fms_adapters, validate
-from lockstep.validation.ran_out import RAN_OUT, ran_out
+from lockstep.check.validation import TABLES, fms_adapters, validate
+from lockstep.check.validation.ran_out import RAN_OUT, ran_out
+from lockstep.price.layout import memory
 
 
 def test_every_table_that_records_such_runs_is_asked() -> None:

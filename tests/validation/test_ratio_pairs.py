@@ -7,9 +7,9 @@ import pytest
 
 from effort import ALL
 from fit_scripts import fit_script
-from lockstep.planner.comparison import known_shared
-from lockstep.validation import TABLES
-from lockstep.validation.coverage import observed
+from lockstep.check.validation import TABLES
+from lockstep.check.validation.coverage import observed
+from lockstep.decide.planner.comparison import known_shared
 
 ratios = fit_script("pairs")
 

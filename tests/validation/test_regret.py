@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep.validation import TABLES
-from lockstep.validation.case import Case
-from lockstep.validation.regret import LEAST, regret
+from lockstep.check.validation import TABLES
+from lockstep.check.validation.case import Case
+from lockstep.check.validation.regret import LEAST, regret
 
 
 def rows() -> list[Case]:

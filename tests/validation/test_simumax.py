@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lockstep.hardware import cluster
-from lockstep.validation import simumax
-from lockstep.validation.case import read_rows
+from lockstep.check.validation import simumax
+from lockstep.check.validation.case import read_rows
+from lockstep.describe.hardware import cluster
 
 
 def test_rows_are_asked_or_left_out_by_reason() -> None:

@@ -11,15 +11,24 @@ import pytest
 
 from console_blocks import ROOT, blocks, compared, printed, session
 from fit_scripts import fit_script
-from lockstep.errors import UnknownName
-from lockstep.hardware.device import curves
-from lockstep.layout import check, memory
-from lockstep.validation import TABLES, Report, TableReport, bigscience_sweep, collectives, nemo, validate, vocabulary
-from lockstep.validation.case import SEQ, VOCAB, gpt, read_rows
-from lockstep.validation.dgxc import left_out
-from lockstep.validation.document import page
-from lockstep.validation.typical_errors import typical_errors
-from lockstep.workload import parameters
+from lockstep.base.errors import UnknownName
+from lockstep.check.validation import (
+    TABLES,
+    Report,
+    TableReport,
+    bigscience_sweep,
+    collectives,
+    nemo,
+    validate,
+    vocabulary,
+)
+from lockstep.check.validation.case import SEQ, VOCAB, gpt, read_rows
+from lockstep.check.validation.dgxc import left_out
+from lockstep.check.validation.document import page
+from lockstep.check.validation.typical_errors import typical_errors
+from lockstep.describe.hardware.device import curves
+from lockstep.describe.workload import parameters
+from lockstep.price.layout import check, memory
 
 
 def table(name: str) -> TableReport:
@@ -254,8 +263,8 @@ def test_the_pages_show_the_errors_of_today() -> None:
 
 
 def test_the_matrix_of_support_is_that_of_the_tables() -> None:
-    """After a change that moves an error: python tools/fit/support.py > src/lockstep/planner/support.toml."""
-    text = resources.files("lockstep.planner").joinpath("support.toml").read_text(encoding="utf-8")
+    """After a change that moves an error: python tools/fit/support.py > src/lockstep/decide/planner/support.toml."""
+    text = resources.files("lockstep.decide.planner").joinpath("support.toml").read_text(encoding="utf-8")
     assert tomllib.loads(text)["published"] == fit_script("support").published()
 
 

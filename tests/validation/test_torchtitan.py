@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from lockstep.validation import TABLES, torchao, torchtitan
-from lockstep.validation.case import Case, read_rows
+from lockstep.check.validation import TABLES, torchao, torchtitan
+from lockstep.check.validation.case import Case, read_rows
 
 
 def by_row() -> dict[str, Case]:

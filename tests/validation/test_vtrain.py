@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lockstep.validation import TABLES, validate
-from lockstep.validation.case import read_rows
-from lockstep.validation.regret import regret
+from lockstep.check.validation import TABLES, validate
+from lockstep.check.validation.case import read_rows
+from lockstep.check.validation.regret import regret
 
 A100_FLOPS = 312e12
 NANOSECOND_MS = 1e-6

@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from lockstep.layout import check
-from lockstep.validation import zero_bubble
-from lockstep.validation.case import read_rows
-from lockstep.workload import Transformer, parameters
+from lockstep.check.validation import zero_bubble
+from lockstep.check.validation.case import read_rows
+from lockstep.describe.workload import Transformer, parameters
+from lockstep.price.layout import check
 
 
 def test_every_row_is_asked_or_left_out_by_reason() -> None:

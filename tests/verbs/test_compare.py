@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput, UnknownName
+from lockstep.base.errors import BadInput, UnknownName
 
 QUESTION: dict[str, Any] = {"cluster": "dgx-h100:2", "batch": 64}
 
@@ -85,7 +85,11 @@ def test_dp_follows(files: tuple[Path, Path]) -> None:
 def test_case_studies_by_name_and_by_file(tmp_path: Path) -> None:
     from importlib import resources
 
-    text = resources.files("lockstep.validation.cases").joinpath("studies/gpt3-175b-megatron.yaml").read_text("utf-8")
+    text = (
+        resources.files("lockstep.check.validation.cases")
+        .joinpath("studies/gpt3-175b-megatron.yaml")
+        .read_text("utf-8")
+    )
     (tmp_path / "own.yaml").write_text(text, encoding="utf-8")
     found = lockstep.compare("case:gpt3-175b-megatron", tmp_path / "own.yaml")
     assert found.same

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lockstep.errors import BadInput
-from lockstep.units import parse_size_B
-from lockstep.verbs import balance, bench, pipeline, plan, rig, speedup, stragglers, train
-from lockstep.verbs.words import algorithms, failures, processes, question, recipe
+from lockstep.base.errors import BadInput
+from lockstep.base.units import parse_size_B
+from lockstep.show.verbs import balance, bench, pipeline, plan, rig, speedup, stragglers, train
+from lockstep.show.verbs.words import algorithms, failures, processes, question, recipe
 
 LINK: dict[str, Any] = {"latency": 1e-6, "bandwidth": 1e9}
 DAY_S, YEAR_S = 86_400, 365.25 * 86_400
@@ -139,7 +139,7 @@ def test_no_sizes_are_refused(text: str) -> None:
 @pytest.mark.parametrize("methods", ["synchronous", "parameter-server", "synchronous,parameter-server"])
 @pytest.mark.parametrize("ranks", [2, 3, 4, 5, 7, 16, 48])
 def test_the_usual_batch_is_the_nearest_to_64_that_all_share_in_fours(methods: str, ranks: int) -> None:
-    from lockstep.measure.train import find_method
+    from lockstep.run.train import find_method
 
     chosen = [find_method(name) for name in methods.split(",")]
     unit = 4 * math.lcm(*(ranks - one.helpers for one in chosen))

@@ -4,9 +4,9 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.errors import Infeasible
-from lockstep.layout import Layout
-from lockstep.types.plain import Json
+from lockstep.base.errors import Infeasible
+from lockstep.base.types.plain import Json
+from lockstep.price.layout import Layout
 
 ASKED = ("llama3-8b", "dgx-h100:2")
 WORDS = {"batch": 64, "seq": 4096}

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from lockstep.errors import BadInput
-from lockstep.verbs.words.network import FASTEST_BPS, LONGEST_S, SLOWEST_BPS, read_network
+from lockstep.base.errors import BadInput
+from lockstep.show.verbs.words.network import FASTEST_BPS, LONGEST_S, SLOWEST_BPS, read_network
 
 
 @pytest.mark.parametrize("rate_Bps", [SLOWEST_BPS, FASTEST_BPS])

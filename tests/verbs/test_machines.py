@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.hardware import devices, machines
+from lockstep.base.errors import BadInput
+from lockstep.describe.hardware import devices, machines
 
 QUESTION: dict[str, Any] = {
     "batch": 16, "seq": 2048, "train": "lora:r=16", "base": "nf4", "stack": "hf-trainer",

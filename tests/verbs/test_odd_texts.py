@@ -12,10 +12,10 @@ import pytest
 
 import lockstep
 from effort import drawn
-from lockstep.errors import BadInput, Infeasible
-from lockstep.verbs import VERBS
-from lockstep.verbs.words.kinds import Kind, signature
-from lockstep.verbs.words.quantity import Unit
+from lockstep.base.errors import BadInput, Infeasible
+from lockstep.show.verbs import VERBS
+from lockstep.show.verbs.words.kinds import Kind, signature
+from lockstep.show.verbs.words.quantity import Unit
 
 from .test_wrong_values import GOOD, kinds_of
 

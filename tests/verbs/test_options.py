@@ -8,14 +8,14 @@ from typing import Annotated, Any, TypedDict, Unpack
 
 import pytest
 
-from lockstep.cli.app import build
-from lockstep.verbs import VERBS
-from lockstep.verbs.words.calling import keywords
-from lockstep.verbs.words.option import Argument, Option, Switch, taken, words_of
-from lockstep.verbs.words.quantity import Quantity
-from lockstep.verbs.words.shared import PANELS, LinkWords
-from lockstep.views.parts.command import verb_function
-from lockstep.views.parts.options import options_of
+from lockstep.show.cli.app import build
+from lockstep.show.verbs import VERBS
+from lockstep.show.verbs.words.calling import keywords
+from lockstep.show.verbs.words.option import Argument, Option, Switch, taken, words_of
+from lockstep.show.verbs.words.quantity import Quantity
+from lockstep.show.verbs.words.shared import PANELS, LinkWords
+from lockstep.show.views.parts.command import verb_function
+from lockstep.show.views.parts.options import options_of
 
 OBJECTS = {"layout", "progress"}
 """Keywords that only a program can give."""
@@ -54,7 +54,7 @@ def shown(option: tuple[Any, Any]) -> Any:
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_keyword_of_a_verb_is_a_flag(verb: str) -> None:
     function = inspect.unwrap(verb_function(verb))
-    flags = set(import_module(f"lockstep.views.{verb}").COMMAND.options(verb))
+    flags = set(import_module(f"lockstep.show.views.{verb}").COMMAND.options(verb))
     assert set(keywords(function)) - OBJECTS - set(SAID_OTHERWISE) <= flags
     assert {word.name for word in words_of(function)} - set(SAID_OTHERWISE) <= flags
 

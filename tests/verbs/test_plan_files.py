@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput, Infeasible, UnknownName
+from lockstep.base.errors import BadInput, Infeasible, UnknownName
 
 VERBS = ("estimate", "memory", "roofline", "sensitivity", "campaign", "export")
 QUESTION: dict[str, Any] = {"batch": 32, "seq": 2048}
@@ -110,7 +110,7 @@ def test_what_is_wrong_in_the_file_is_said_at_its_line(
 
 
 def test_a_file_cannot_name_an_object(tmp_path: Path) -> None:
-    from lockstep.workload import model
+    from lockstep.describe.workload import model
 
     with pytest.raises(BadInput, match="name of the catalog or a path"):
         lockstep.plan(model("gpt2"), "dgx-h100:1", batch=8, out=tmp_path / "plan.yaml")

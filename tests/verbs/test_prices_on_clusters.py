@@ -7,8 +7,8 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.collectives.levels.hierarchical import deployed
-from lockstep.errors import BadInput
+from lockstep.base.errors import BadInput
+from lockstep.simulate.collectives.levels.hierarchical import deployed
 
 SIZE_B = 200e6
 CLUSTER, RACKS, PODS, ALONE = "dgx-h100:8", "gb200-nvl72:4", "tpu-v4-pods", "workstation-4090:4"

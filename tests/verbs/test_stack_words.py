@@ -10,9 +10,9 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.errors import BadInput
-from lockstep.verbs import VERBS
-from lockstep.verbs.words.calling import keywords
+from lockstep.base.errors import BadInput
+from lockstep.show.verbs import VERBS
+from lockstep.show.verbs.words.calling import keywords
 
 from .test_odd_texts import ASKED
 

@@ -9,9 +9,9 @@ import pytest
 import lockstep
 from cli_runner import run
 from effort import share
-from lockstep.errors import Infeasible
-from lockstep.types.plain import Json
-from lockstep.verbs.words.plan_file import layout_options
+from lockstep.base.errors import Infeasible
+from lockstep.base.types.plain import Json
+from lockstep.show.verbs.words.plan_file import layout_options
 
 QUESTIONS = 200
 MODELS = ("llama3-8b", "llama3-70b", "gpt2", "gpt3-6b7", "mixtral-8x7b", "deepseek-v2-lite", "bert-large", "vit-l-16",

@@ -12,11 +12,11 @@ from typing import Any, get_overloads, is_typeddict
 import pytest
 
 import lockstep
-from lockstep import verbs
-from lockstep.errors import BadInput
-from lockstep.layout import Layout
-from lockstep.verbs import converge
-from lockstep.verbs.words.question import read_layout, read_question
+from lockstep.base.errors import BadInput
+from lockstep.price.layout import Layout
+from lockstep.show import verbs
+from lockstep.show.verbs import converge
+from lockstep.show.verbs.words.question import read_layout, read_question
 
 LINK: dict[str, Any] = {"latency": 1e-6, "bandwidth": 1e9}
 
@@ -32,7 +32,7 @@ def test_every_overload_promises_the_defaults_of_the_function() -> None:
 
 def test_every_group_of_words_may_be_left_out() -> None:
     """A typed mapping of keywords requires none of them: what a verb must be told is an argument of its own."""
-    modules = [import_module(one.name) for one in walk_packages(verbs.__path__, "lockstep.verbs.")]
+    modules = [import_module(one.name) for one in walk_packages(verbs.__path__, "lockstep.show.verbs.")]
     groups = {one for module in modules for one in vars(module).values() if is_typeddict(one)}
     assert len(groups) > 10
     assert {one.__name__: one.__required_keys__ for one in groups if one.__required_keys__} == {}

@@ -20,12 +20,12 @@ import pytest
 import lockstep
 from cli_runner import run
 from effort import drawn
-from lockstep.errors import BadInput
-from lockstep.hardware import cluster as find_cluster
-from lockstep.layout import Layout
-from lockstep.verbs import VERBS
-from lockstep.verbs.words.kinds import Kind, signature
-from lockstep.verbs.words.quantity import Unit
+from lockstep.base.errors import BadInput
+from lockstep.describe.hardware import cluster as find_cluster
+from lockstep.price.layout import Layout
+from lockstep.show.verbs import VERBS
+from lockstep.show.verbs.words.kinds import Kind, signature
+from lockstep.show.verbs.words.quantity import Unit
 
 DRAWS = 3000
 SCALING: Callable[..., Any] = lockstep.scaling

@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 
 import lockstep
-from lockstep.campaigns import Operation, Scenario, campaign, for_tokens
-from lockstep.views import campaign as campaign_view
-from lockstep.views import case as case_view
-from lockstep.views import experts as experts_view
+from lockstep.decide.campaigns import Operation, Scenario, campaign, for_tokens
+from lockstep.show.views import campaign as campaign_view
+from lockstep.show.views import case as case_view
+from lockstep.show.views import experts as experts_view
 
 
 def printed(render: Callable[[Any, Console], None], answer: object) -> list[str]:

@@ -12,11 +12,11 @@ import pytest
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from lockstep.program import ProgramBuilder, Timeline
-from lockstep.simulate import simulate
-from lockstep.views.execute import plot_execution
-from lockstep.views.parts.figure import make_figure, save_figure
-from lockstep.views.parts.timelines import plot_timeline
+from lockstep.show.views.execute import plot_execution
+from lockstep.show.views.parts.figure import make_figure, save_figure
+from lockstep.show.views.parts.timelines import plot_timeline
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import ProgramBuilder, Timeline
 
 
 def timeline(lasts_s: float, lanes: int = 2) -> Timeline:

@@ -9,12 +9,12 @@ from xml.etree import ElementTree
 import pytest
 
 from cli_runner import LLAMA, run
-from lockstep.errors import BadInput
-from lockstep.verbs import VERBS
-from lockstep.views.parts.figure import PALETTE
-from lockstep.views.parts.notebook import LONGEST
-from lockstep.views.parts.page import Page
-from lockstep.views.parts.svg import DARK, on_dark
+from lockstep.base.errors import BadInput
+from lockstep.show.verbs import VERBS
+from lockstep.show.views.parts.figure import PALETTE
+from lockstep.show.views.parts.notebook import LONGEST
+from lockstep.show.views.parts.page import Page
+from lockstep.show.views.parts.svg import DARK, on_dark
 
 WITHOUT = {"export", "report", "cite", "stack", "ui"}
 """Text that another program reads; the file with all pictures; a list of papers; tables of words; a page of its own."""
@@ -30,7 +30,7 @@ COMMANDS = {
 
 
 def test_every_verb_has_a_picture() -> None:
-    missing = {verb for verb in VERBS if import_module(f"lockstep.views.{verb}").COMMAND.picture is None}
+    missing = {verb for verb in VERBS if import_module(f"lockstep.show.views.{verb}").COMMAND.picture is None}
     assert missing <= WITHOUT | OWN
 
 

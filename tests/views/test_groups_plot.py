@@ -9,11 +9,11 @@ import pytest
 from matplotlib.colors import to_hex
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.layout.groups import group_summary, process_groups
-from lockstep.planner.estimate import Estimate
-from lockstep.views.parts.figure import PALETTE, save_figure
-from lockstep.views.parts.groups import MOST_RANKS, NAMES, _places, groups_of, plot_groups
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.estimate import Estimate
+from lockstep.price.layout.groups import group_summary, process_groups
+from lockstep.show.views.parts.figure import PALETTE, save_figure
+from lockstep.show.views.parts.groups import MOST_RANKS, NAMES, _places, groups_of, plot_groups
 
 RUNS: dict[str, dict[str, Any]] = {
     "two nodes": {"model": "llama3-8b", "cluster": "dgx-h100:2", "tp": 2, "pp": 2, "batch": 64},

@@ -19,12 +19,12 @@ import pytest
 import lockstep
 from cli_programs.questions import COMMANDS
 from cli_runner import LLAMA, run
-from lockstep.errors import BadInput, UnknownName
-from lockstep.types.shown import Shown
-from lockstep.units import format_size
-from lockstep.verbs import VERBS
-from lockstep.views.parts import ranks
-from lockstep.views.parts.notebook import LONGEST, SHOWN, VIEWS
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.types.shown import Shown
+from lockstep.base.units import format_size
+from lockstep.show.verbs import VERBS
+from lockstep.show.views.parts import ranks
+from lockstep.show.views.parts.notebook import LONGEST, SHOWN, VIEWS
 
 QUESTIONS: dict[str, tuple[str, ...]] = {
     **COMMANDS,
@@ -152,7 +152,7 @@ def test_a_report_of_a_step_that_is_too_long_says_so(tmp_path: Path, monkeypatch
     asked = ("report", *LLAMA, "--pp", "2", "-o")
     whole, rest = tmp_path / "whole.html", tmp_path / "rest.html"
     assert run(*asked, str(whole)).code == 0
-    monkeypatch.setattr(sys.modules["lockstep.planner.estimate"], "MOST_PASSES", 1)
+    monkeypatch.setattr(sys.modules["lockstep.decide.planner.estimate"], "MOST_PASSES", 1)
     assert run(*asked, str(rest)).code == 0
     pages = [Page(file.read_text(encoding="utf-8")) for file in (whole, rest)]
     assert ["too long to be drawn" in page.words for page in pages] == [False, True]
@@ -254,9 +254,9 @@ def test_parts_of_answers_have_rows_and_pictures() -> None:
 def test_every_answer_of_a_verb_shows_itself() -> None:
     """Each class named in what a verb returns has a view, and each view that is named exists."""
     for name, view in VIEWS.items():
-        assert hasattr(import_module(f"lockstep.views.{view}"), "COMMAND"), name
+        assert hasattr(import_module(f"lockstep.show.views.{view}"), "COMMAND"), name
     for view, render, picture in SHOWN.values():
-        module = import_module(f"lockstep.views.{view}")
+        module = import_module(f"lockstep.show.views.{view}")
         assert callable(getattr(module, render))
         assert not picture or callable(getattr(module, picture))
     known = set()
@@ -268,6 +268,6 @@ def test_every_answer_of_a_verb_shows_itself() -> None:
         known.add(kind)
     protocols = {"RunsAnswer", "SweepsAnswer"}
     for verb in VERBS:
-        function = inspect.unwrap(getattr(import_module(f"lockstep.verbs.{verb}"), verb))
+        function = inspect.unwrap(getattr(import_module(f"lockstep.show.verbs.{verb}"), verb))
         returned = set(re.findall(r"\w+", str(function.__annotations__["return"]))) - protocols
         assert returned <= known, verb

@@ -15,7 +15,7 @@ from jupyter_client.manager import KernelManager
 
 import cli_runner
 import lockstep
-from lockstep.views.parts.notebook import LONGEST, WIDTH
+from lockstep.show.views.parts.notebook import LONGEST, WIDTH
 
 PATIENCE_S = 240.0
 Message = dict[str, Any]
@@ -109,4 +109,4 @@ def test_a_picture_is_drawn(cell: Cell) -> None:
 def test_no_console_of_rich_is_made_that_writes_elsewhere_than_to_its_file() -> None:
     made = re.compile(r"\bConsole\(|\(Console\)")
     files = [path for path in Path(lockstep.__file__).parent.rglob("*.py") if made.search(path.read_text("utf-8"))]
-    assert [path.name for path in files] == ["terminal.py"], "FileConsole of views/parts/terminal.py"
+    assert [path.name for path in files] == ["terminal.py"], "FileConsole of show/views/parts/terminal.py"

@@ -13,29 +13,29 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.collectives import lower_bound_s
-from lockstep.measure.bench.bench import CollectiveBench
-from lockstep.measure.bench.collective import Row
-from lockstep.units import format_size, format_time
-from lockstep.validation.cases import TOLERANCE_FRAC, names, survey
-from lockstep.verbs.crossover import best_algorithms
-from lockstep.verbs.pipeline import pipeline_choices
-from lockstep.views.bench import plot_bench
-from lockstep.views.campaign import plot_tornado
-from lockstep.views.case import plot_cases
-from lockstep.views.checkpoint import plot_overhead
-from lockstep.views.collective import plot_sizes
-from lockstep.views.crossover import plot_map
-from lockstep.views.estimate import PART_WORDS
-from lockstep.views.overlap import plot_buckets
-from lockstep.views.parts.figure import save_figure
-from lockstep.views.pipeline import plot_choices
-from lockstep.views.plan import plot_plan
-from lockstep.views.scaling import plot_scaling
-from lockstep.views.speedup import plot_speedup
-from lockstep.views.tensor import plot_tensor
-from lockstep.views.train import plot_losses
-from lockstep.views.validate import plot_validate
+from lockstep.base.units import format_size, format_time
+from lockstep.check.validation.cases import TOLERANCE_FRAC, names, survey
+from lockstep.run.bench.bench import CollectiveBench
+from lockstep.run.bench.collective import Row
+from lockstep.show.verbs.crossover import best_algorithms
+from lockstep.show.verbs.pipeline import pipeline_choices
+from lockstep.show.views.bench import plot_bench
+from lockstep.show.views.campaign import plot_tornado
+from lockstep.show.views.case import plot_cases
+from lockstep.show.views.checkpoint import plot_overhead
+from lockstep.show.views.collective import plot_sizes
+from lockstep.show.views.crossover import plot_map
+from lockstep.show.views.estimate import PART_WORDS
+from lockstep.show.views.overlap import plot_buckets
+from lockstep.show.views.parts.figure import save_figure
+from lockstep.show.views.pipeline import plot_choices
+from lockstep.show.views.plan import plot_plan
+from lockstep.show.views.scaling import plot_scaling
+from lockstep.show.views.speedup import plot_speedup
+from lockstep.show.views.tensor import plot_tensor
+from lockstep.show.views.train import plot_losses
+from lockstep.show.views.validate import plot_validate
+from lockstep.simulate.collectives import lower_bound_s
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

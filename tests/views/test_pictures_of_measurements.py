@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.measure.fit import Point, Points, fit_link
-from lockstep.simulate import star_topology
-from lockstep.store import RunStore
-from lockstep.views.fit import plot_fit
-from lockstep.views.parts.figure import save_figure
-from lockstep.views.rig import plot_race
-from lockstep.views.runs import plot_series
+from lockstep.base.errors import BadInput
+from lockstep.base.store import RunStore
+from lockstep.run.fit import Point, Points, fit_link
+from lockstep.show.views.fit import plot_fit
+from lockstep.show.views.parts.figure import save_figure
+from lockstep.show.views.rig import plot_race
+from lockstep.show.views.runs import plot_series
+from lockstep.simulate.play import star_topology
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,8 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.planner.result import Plan
-from lockstep.units import SAME_FRAC, format_money, format_slower, format_time
+from lockstep.base.units import SAME_FRAC, format_money, format_slower, format_time
+from lockstep.decide.planner.result import Plan
 
 BOTH = ("plan", "gpt2", "-c", "dgx-h100:2,dgx-a100-80gb:2", "--batch", "64")
 

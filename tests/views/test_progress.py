@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.views.parts import progress as module
+from lockstep.show.views.parts import progress as module
 
 
 @pytest.fixture

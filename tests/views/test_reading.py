@@ -8,10 +8,10 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.verbs import VERBS
-from lockstep.verbs.words.calling import keywords
-from lockstep.views.parts.reading import mfu_column
-from lockstep.web.parts import step_figures
+from lockstep.show.verbs import VERBS
+from lockstep.show.verbs.words.calling import keywords
+from lockstep.show.views.parts.reading import mfu_column
+from lockstep.show.web.parts import step_figures
 
 RUN = ("llama3-8b", "-c", "dgx-h100:1", "--batch", "64", "--seq", "32768")
 ASKED = (*RUN, "--train", "grpo", "--dtype", "fp8")

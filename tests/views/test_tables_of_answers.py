@@ -12,18 +12,18 @@ import pytest
 from rich.console import Console
 
 import lockstep
-from lockstep.units import format_count, format_frac, format_money, format_size, format_time
-from lockstep.views import balance as balance_view
-from lockstep.views import campaign as campaign_view
-from lockstep.views import checkpoint as checkpoint_view
-from lockstep.views import estimate as estimate_view
-from lockstep.views import memory as memory_view
-from lockstep.views import overlap as overlap_view
-from lockstep.views import plan as plan_view
-from lockstep.views import scaling as scaling_view
-from lockstep.views import sensitivity as sensitivity_view
-from lockstep.views import speedup as speedup_view
-from lockstep.views.parts.findings_plot import axis_name
+from lockstep.base.units import format_count, format_frac, format_money, format_size, format_time
+from lockstep.show.views import balance as balance_view
+from lockstep.show.views import campaign as campaign_view
+from lockstep.show.views import checkpoint as checkpoint_view
+from lockstep.show.views import estimate as estimate_view
+from lockstep.show.views import memory as memory_view
+from lockstep.show.views import overlap as overlap_view
+from lockstep.show.views import plan as plan_view
+from lockstep.show.views import scaling as scaling_view
+from lockstep.show.views import sensitivity as sensitivity_view
+from lockstep.show.views import speedup as speedup_view
+from lockstep.show.views.parts.findings_plot import axis_name
 
 LINK: dict[str, Any] = {"latency": "5us", "bandwidth": "25GB/s"}
 DAY_S = 86_400

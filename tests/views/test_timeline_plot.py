@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from matplotlib import pyplot
 
-from lockstep.errors import BadInput
-from lockstep.program import ProgramBuilder, Timeline
-from lockstep.simulate import simulate
-from lockstep.views.parts.figure import is_dark, save_figure
-from lockstep.views.parts.timelines import PALETTE, draw_timeline, plot_timeline
+from lockstep.base.errors import BadInput
+from lockstep.show.views.parts.figure import is_dark, save_figure
+from lockstep.show.views.parts.timelines import PALETTE, draw_timeline, plot_timeline
+from lockstep.simulate.play import simulate
+from lockstep.simulate.program import ProgramBuilder, Timeline
 
 
 def timeline() -> Timeline:

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.planner.candidates import WORLD
-from lockstep.planner.points import FITS, REFUSED, points
-from lockstep.planner.result import Plan
-from lockstep.program import Kind, ProgramBuilder, Timeline
-from lockstep.program.timeline import COMPUTES
-from lockstep.types.plain import Json
-from lockstep.units import SIZE_STEPS, TIME_STEPS, format_size, format_time
-from lockstep.verbs.words.question import read_layout
-from lockstep.views.page import inline
-from lockstep.views.page.columns import packed, unpacked
-from lockstep.views.page.shown import as_shown
-from lockstep.views.page.space import MOST_B, space_form, space_messages
-from lockstep.views.page.timeline import MOST_IN_FILE, MOST_RANKS, timeline_form
+from lockstep.base.types.plain import Json
+from lockstep.base.units import SIZE_STEPS, TIME_STEPS, format_size, format_time
+from lockstep.decide.planner.candidates import WORLD
+from lockstep.decide.planner.points import FITS, REFUSED, points
+from lockstep.decide.planner.result import Plan
+from lockstep.show.verbs.words.question import read_layout
+from lockstep.show.views.page import inline
+from lockstep.show.views.page.columns import packed, unpacked
+from lockstep.show.views.page.shown import as_shown
+from lockstep.show.views.page.space import MOST_B, space_form, space_messages
+from lockstep.show.views.page.timeline import MOST_IN_FILE, MOST_RANKS, timeline_form
+from lockstep.simulate.program import Kind, ProgramBuilder, Timeline
+from lockstep.simulate.program.timeline import COMPUTES
 
 PLANS: dict[str, dict[str, Any]] = {
     "dense": {"model": "llama3-8b", "cluster": "dgx-h100:2", "batch": 64},

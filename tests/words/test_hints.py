@@ -3,11 +3,11 @@
 import pytest
 
 from cli_runner import LLAMA, run
-from lockstep.errors import BadInput
-from lockstep.layout import Job, Layout, Recipe, broken_by
-from lockstep.simulate import parse_law
-from lockstep.units import parse_count
-from lockstep.workload import model
+from lockstep.base.errors import BadInput
+from lockstep.base.units import parse_count
+from lockstep.describe.workload import model
+from lockstep.price.layout import Job, Layout, Recipe, broken_by
+from lockstep.simulate.play import parse_law
 
 LINK = ("--latency", "1us", "--bandwidth", "1GB/s")
 
@@ -83,7 +83,7 @@ def test_what_is_wrong_is_called_by_its_name(words: tuple[str, ...], said: str) 
 
 
 def test_plain_numbers_have_no_unit() -> None:
-    from lockstep.units import list_parts, parse_number
+    from lockstep.base.units import list_parts, parse_number
 
     assert parse_number("0.5") == parse_number(0.5) == 0.5
     for text in ("4M", "1 s", "-1", "nan", "50%", "1,5"):

@@ -9,8 +9,8 @@ import pytest
 
 import lockstep
 from cli_runner import LLAMA, run
-from lockstep.errors import BadInput, LockstepError
-from lockstep.types.plain import plain
+from lockstep.base.errors import BadInput, LockstepError
+from lockstep.base.types.plain import plain
 
 LLAMA_WORDS = ("llama3-8b", "dgx-h100:2")
 MIXTURE = ("mixtral-8x7b", "dgx-h100:2")

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.errors import BadInput
-from lockstep.lab import GROUPS, find_experiment
-from lockstep.measure.train import METHODS
-from lockstep.settings import read_settings
+from lockstep.base.errors import BadInput
+from lockstep.base.settings import read_settings
+from lockstep.learn.lab import GROUPS, find_experiment
+from lockstep.run.train import METHODS
 
 HUGE = 10**5000
 """More digits than Python writes."""

@@ -11,15 +11,15 @@ import pytest
 
 import lockstep
 from cli_runner import LLAMA, run
-from lockstep.errors import BadInput
-from lockstep.verbs import VERBS
-from lockstep.verbs.converge import sweep
-from lockstep.verbs.crossover import best_algorithms
-from lockstep.verbs.pipeline import pipeline_choices
-from lockstep.verbs.trace import trace_step
-from lockstep.verbs.train import training_methods
-from lockstep.verbs.words.network import read_network
-from lockstep.verbs.words.question import read_question
+from lockstep.base.errors import BadInput
+from lockstep.show.verbs import VERBS
+from lockstep.show.verbs.converge import sweep
+from lockstep.show.verbs.crossover import best_algorithms
+from lockstep.show.verbs.pipeline import pipeline_choices
+from lockstep.show.verbs.trace import trace_step
+from lockstep.show.verbs.train import training_methods
+from lockstep.show.verbs.words.network import read_network
+from lockstep.show.verbs.words.question import read_question
 
 OTHERS = (best_algorithms, pipeline_choices, read_network, read_question, sweep, trace_step, training_methods)
 FUNCTIONS = {**{name: getattr(lockstep, name) for name in VERBS}, **{one.__name__: one for one in OTHERS}}
@@ -70,7 +70,7 @@ def test_there_are_enough_draws() -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_misspelled_keyword_is_a_type_error_before_anything_is_computed(name: str) -> None:
-    from lockstep.vocabulary import OPTIONS
+    from lockstep.base.vocabulary import OPTIONS
 
     function = FUNCTIONS[name]
     words, chance = words_of(function), random.Random(name)
@@ -129,7 +129,7 @@ def test_a_verb_that_searches_says_that_it_chooses() -> None:
 
 
 def test_a_verb_checks_words_wherever_it_is_taken_from() -> None:
-    for verb in (lockstep.plan, import_module("lockstep.verbs.plan").plan):
+    for verb in (lockstep.plan, import_module("lockstep.show.verbs.plan").plan):
         with pytest.raises(
             TypeError, match=r"plan\(\) got an unexpected keyword argument 'offlaod'; did you mean 'off"
         ):

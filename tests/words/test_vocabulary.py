@@ -4,16 +4,16 @@ import pytest
 
 import lockstep
 from lockstep import hardware, workload
-from lockstep.errors import OPTION
-from lockstep.layout import OPTIMIZERS
-from lockstep.layout.layout import OFFLOAD
-from lockstep.parallel.pipeline import SCHEDULES
-from lockstep.verbs import VERBS
-from lockstep.verbs.words.calling import keywords
-from lockstep.verbs.words.shared import LAYOUT_WORDS
-from lockstep.vocabulary import ARCHITECTURES, COMMANDS, LAYOUT, OPTIONS, SEARCHING, VALUES, architecture, bare
-from lockstep.workload import RECOMPUTE
-from lockstep.workload.huggingface import FAMILIES
+from lockstep.base.errors import OPTION
+from lockstep.base.vocabulary import ARCHITECTURES, COMMANDS, LAYOUT, OPTIONS, SEARCHING, VALUES, architecture, bare
+from lockstep.describe.workload import RECOMPUTE
+from lockstep.describe.workload.huggingface import FAMILIES
+from lockstep.price.layout import OPTIMIZERS
+from lockstep.price.layout.layout import OFFLOAD
+from lockstep.show.verbs import VERBS
+from lockstep.show.verbs.words.calling import keywords
+from lockstep.show.verbs.words.shared import LAYOUT_WORDS
+from lockstep.simulate.parallel.pipeline import SCHEDULES
 
 WORDS = {word for verb in VERBS for word in keywords(getattr(lockstep, verb).__wrapped__)} | {"json"}
 ALLOWED = {

@@ -7,15 +7,15 @@ import pytest
 
 import lockstep
 from lockstep import workload
-from lockstep.errors import BadInput, UnknownName
-from lockstep.hardware import cluster
-from lockstep.layout import ADAPTER_B, Job, Layout, memory, trained_parameters
-from lockstep.simulate import simulate
-from lockstep.step import price_step
-from lockstep.step.program import step_program
-from lockstep.workload import Adapters, layer_activation_B, layer_weights, read_training, training_flops
-from lockstep.workload.piece import Piece
-from lockstep.workload.weight import Weight
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import Adapters, layer_activation_B, layer_weights, read_training, training_flops
+from lockstep.describe.workload.piece import Piece
+from lockstep.describe.workload.weight import Weight
+from lockstep.price.layout import ADAPTER_B, Job, Layout, memory, trained_parameters
+from lockstep.price.step import price_step
+from lockstep.price.step.program import step_program
+from lockstep.simulate.play import simulate
 from recipes import recipe_by
 
 ONE = cluster("dgx-a100-80gb", gpus=1)

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from lockstep import workload
-from lockstep.errors import BadInput
-from lockstep.workload.huggingface import FAMILIES, config_of
+from lockstep.base.errors import BadInput
+from lockstep.describe.workload.huggingface import FAMILIES, config_of
 
 REMOVED = "<removed>"
 NO_SIZE = (REMOVED, None, True, 0, 1, 3)

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from lockstep.hardware import device
-from lockstep.kernels.clock import Clock
-from lockstep.kernels.layer import core_work, product_pairs
-from lockstep.kernels.operations import CORES, priced
-from lockstep.kernels.recompute import modules_again
-from lockstep.kernels.shard import Shard
-from lockstep.layout import Layout
-from lockstep.workload import LayerKind, Piece, Transformer, kept_tensors, layer_operations, layer_weights, model, names
-from lockstep.workload.adapters import read_adapters
+from lockstep.describe.hardware import device
+from lockstep.describe.workload import (
+    LayerKind,
+    Piece,
+    Transformer,
+    kept_tensors,
+    layer_operations,
+    layer_weights,
+    model,
+    names,
+)
+from lockstep.describe.workload.adapters import read_adapters
+from lockstep.price.kernels.clock import Clock
+from lockstep.price.kernels.layer import core_work, product_pairs
+from lockstep.price.kernels.operations import CORES, priced
+from lockstep.price.kernels.recompute import modules_again
+from lockstep.price.kernels.shard import Shard
+from lockstep.price.layout import Layout
 from recipes import recipe_by
 
 TEXT = [name for name in names() if isinstance(model(name), Transformer)]

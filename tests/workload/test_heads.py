@@ -13,9 +13,9 @@ import pytest
 
 import lockstep
 from lockstep import workload
-from lockstep.errors import BadInput, Infeasible
-from lockstep.workload import Classifier, Piece, Transformer
-from lockstep.workload.huggingface import config_of
+from lockstep.base.errors import BadInput, Infeasible
+from lockstep.describe.workload import Classifier, Piece, Transformer
+from lockstep.describe.workload.huggingface import config_of
 
 LLAMA = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4,
          "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1000, "max_position_embeddings": 256,

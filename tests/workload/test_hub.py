@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from lockstep import workload
-from lockstep.errors import BadInput, UnknownName
-from lockstep.workload.hub import hub_names
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.describe.workload.hub import hub_names
 
 CONFIG = json.loads(Path(__file__).parent.joinpath("configs/llama3-8b.json").read_text())
 

@@ -6,8 +6,8 @@ import pytest
 from test_workload_torch import Layer, Saved
 
 from lockstep import workload
-from lockstep.errors import BadInput
-from lockstep.workload import Attention, Mlp, Patches, Piece, Transformer
+from lockstep.base.errors import BadInput
+from lockstep.describe.workload import Attention, Mlp, Patches, Piece, Transformer
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

@@ -3,8 +3,8 @@
 import pytest
 import test_images
 
-from lockstep.hardware import cluster
-from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Recipe, memory
+from lockstep.describe.hardware import cluster
+from lockstep.price.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Recipe, memory
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lockstep import workload
-from lockstep.errors import BadInput
+from lockstep.base.errors import BadInput
 
 CONFIGS = Path(__file__).parent / "configs"
 BIGCODE = {"model_type": "gpt_bigcode", "n_embd": 6144, "n_layer": 40, "n_head": 48, "n_positions": 8192,

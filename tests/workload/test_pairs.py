@@ -6,9 +6,9 @@ import pytest
 from test_workload_torch import Saved
 
 from lockstep import workload
-from lockstep.errors import BadInput
-from lockstep.stacks import find_way
-from lockstep.workload import Attention, LayerKind, Mlp, Piece, Transformer
+from lockstep.base.errors import BadInput
+from lockstep.describe.stacks import find_way
+from lockstep.describe.workload import Attention, LayerKind, Mlp, Piece, Transformer
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from lockstep import workload
-from lockstep.workload import LayerKind
-from lockstep.workload.huggingface import FAMILIES
-from lockstep.workload.huggingface_numbers import EPSILON
+from lockstep.describe.workload import LayerKind
+from lockstep.describe.workload.huggingface import FAMILIES
+from lockstep.describe.workload.huggingface_numbers import EPSILON
 
 FOUND = json.loads(Path(__file__).parent.joinpath("oracle/parameters.json").read_text())
 ROWS = {row["name"]: row for row in FOUND["rows"]}

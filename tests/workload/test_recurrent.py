@@ -5,12 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lockstep.hardware import device
-from lockstep.kernels.clock import Clock
-from lockstep.kernels.layer import layer_work
-from lockstep.kernels.shard import Shard
-from lockstep.layout import Layout, Recipe
-from lockstep.workload import (
+from lockstep.describe.hardware import device
+from lockstep.describe.workload import (
     Attention,
     DeltaNet,
     Experts,
@@ -24,6 +20,10 @@ from lockstep.workload import (
     layer_forward_flops,
     layer_weights,
 )
+from lockstep.price.kernels.clock import Clock
+from lockstep.price.kernels.layer import layer_work
+from lockstep.price.kernels.shard import Shard
+from lockstep.price.layout import Layout, Recipe
 
 SCAN = Mamba2(heads=4, head_dim=8, state=16, groups=2, chunk=16)
 NET = DeltaNet(heads=4, key_heads=2, key_dim=8, value_dim=16)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from workload_strategies import transformers
 
 from lockstep import workload
-from lockstep.stacks import find_way
-from lockstep.workload import (
+from lockstep.describe.stacks import find_way
+from lockstep.describe.workload import (
     DENSE,
     EXPERTS,
     RECOMPUTE,

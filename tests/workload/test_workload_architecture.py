@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from lockstep import workload
-from lockstep.errors import BadInput
-from lockstep.workload import Attention, ConvNet, Experts, LatentAttention, Mlp
+from lockstep.base.errors import BadInput
+from lockstep.describe.workload import Attention, ConvNet, Experts, LatentAttention, Mlp
 
 LLAMA = workload.model("llama3-8b")
 HEADS = {"heads": 32, "kv_heads": 8, "head_dim": 128}
@@ -97,7 +97,7 @@ def test_windows_of_layers():
 def test_dict_form_is_plain():
     import json
 
-    from lockstep.workload.architecture import to_dict
+    from lockstep.describe.workload.architecture import to_dict
 
     for name in workload.names():
         assert json.loads(json.dumps(to_dict(workload.model(name))))["name"] == name

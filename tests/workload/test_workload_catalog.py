@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lockstep import workload
-from lockstep.errors import BadInput, UnknownName
-from lockstep.workload import ConvNet, Transformer
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.describe.workload import ConvNet, Transformer
 
 CONFIGS = sorted(Path(__file__).parent.joinpath("configs").glob("*.json"))
 

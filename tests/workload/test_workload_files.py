@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from cli_runner import run
 from lockstep import workload
-from lockstep.errors import BadInput
-from lockstep.workload.huggingface import FAMILIES, WRAPPERS
+from lockstep.base.errors import BadInput
+from lockstep.describe.workload.huggingface import FAMILIES, WRAPPERS
 
 CONFIGS = sorted(Path(__file__).parent.joinpath("configs").glob("*.json"))
 ROWS = json.loads(Path(__file__).parent.joinpath("oracle/parameters.json").read_text())["rows"]

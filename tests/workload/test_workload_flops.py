@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from workload_strategies import transformers
 
 from lockstep import workload
-from lockstep.errors import BadInput, UnknownName
-from lockstep.workload import (
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.describe.workload import (
     CONVENTIONS,
     EXPERTS,
     convention,

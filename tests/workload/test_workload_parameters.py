@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from workload_strategies import transformers
 
 from lockstep import workload
-from lockstep.workload import (
+from lockstep.describe.workload import (
     EXPERTS,
     all_weights,
     embedding_weights,

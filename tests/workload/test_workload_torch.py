@@ -1,13 +1,13 @@
 """Counts against real torch modules on the meta device, written here the way each architecture defines them.
 
-The modules are the oracle: they are typed from the papers and reference implementations, not from `lockstep.workload`.
+The modules are the oracle: they are typed from the papers and reference implementations, not from `describe.workload`.
 The last part counts the bytes that autograd really saves, against the tensors that `activations.py` lists.
 """
 
 import pytest
 
-from lockstep.stacks import find_way
-from lockstep.workload import (
+from lockstep.describe.stacks import find_way
+from lockstep.describe.workload import (
     EXPERTS,
     Attention,
     ConvNet,

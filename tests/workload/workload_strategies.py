@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from lockstep.workload import Attention, Experts, LatentAttention, Mlp, Transformer
+from lockstep.describe.workload import Attention, Experts, LatentAttention, Mlp, Transformer
 
 
 @st.composite

@@ -3,7 +3,7 @@
 For every device and kernel the constants of `AttentionKernel` by least squares in log(rate), with a soft-L1 norm: rows
 of forward passes, of backward passes, and of both (5 of 7 FLOPs are backward). Where only both are published, a kernel
 has one rate for both. Where forward passes of one length are (`LIKE`), what they do not tell is in the proportions of
-the same kernel on another device. Prints entries of `hardware/catalog/efficiency.toml`, and what they miss.
+the same kernel on another device. Prints entries of `describe/hardware/catalog/efficiency.toml`, and what they miss.
 
 Sources: Dao-AILab/flash-attention@0251105:assets (BSD-3, figures with printed labels); meta-pytorch/tritonbench pull
 requests 171 and 1267; Dao-AILab/flash-attention issue 1589 (FlashAttention-2 on B200, which it runs there with the
@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lockstep.hardware import AttentionKernel, efficiency
-from lockstep.types.arrays import Floats
-from lockstep.types.plain import Json
-from lockstep.validation.case import read_rows
+from lockstep.base.types.arrays import Floats
+from lockstep.base.types.plain import Json
+from lockstep.check.validation.case import read_rows
+from lockstep.describe.hardware import AttentionKernel, efficiency
 
 PEAKS = {
     "A100": 312e12, "H100": 989e12, "H200": 989e12, "H20": 148e12, "B200": 2250e12, "GB200": 2500e12, "GB300": 2500e12,

@@ -20,13 +20,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from lockstep.hardware import device
-from lockstep.kernels.clock import Clock, Work
-from lockstep.kernels.layer import layer_work
-from lockstep.kernels.shard import Passes, Shard
-from lockstep.layout import Layout, Recipe
-from lockstep.validation.case import read_rows
-from lockstep.workload import DENSE, Transformer, model
+from lockstep.check.validation.case import read_rows
+from lockstep.describe.hardware import device
+from lockstep.describe.workload import DENSE, Transformer, model
+from lockstep.price.kernels.clock import Clock, Work
+from lockstep.price.kernels.layer import layer_work
+from lockstep.price.kernels.shard import Passes, Shard
+from lockstep.price.layout import Layout, Recipe
 
 FILE, DEVICE, STACK = "compiled_layers.csv", "h200", "fsdp-compile"
 FP8_FILE, FP8_DEVICE, SCALINGS = "compiled_fp8.csv", "h100-sxm", {"tensorwise": "current", "rowwise": "rows"}

@@ -3,24 +3,24 @@
 One layer alone, forward and backward in bf16, on one H100 SXM of 700 W (PyTorch 2.11.0, 27 November 2026;
 `benchmarks/gpu_experts.py`): expert_code.csv has microseconds of its kernels, of the products among them and of the
 wall. Rows of transformers 5.17 are halves of models of two layers with their attention, in sequences of 4,096 tokens,
-and 1,024 words. The times of single operations of `kernels/permutation.py` are from the same profiles: those of the
-rows of Qwen3 30B, and of transformers 5; the other rows tell whether they hold for other shapes. Of rows without
+and 1,024 words. The times of single operations of `price/kernels/permutation.py` are from the same profiles: those of
+the rows of Qwen3 30B, and of transformers 5; the other rows tell whether they hold for other shapes. Of rows without
 padding, torchtitan's before August 2025, the products are compared. Where much else runs they come out 11 to 15 % too
-fast: torch's grouped kernel does not follow the clock (`hardware/power.py`).
+fast: torch's grouped kernel does not follow the clock (`describe/hardware/power.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from lockstep.hardware import device
-from lockstep.kernels.clock import Clock
-from lockstep.kernels.layer import expert_work, layer_work
-from lockstep.kernels.shard import Passes, Shard
-from lockstep.layout import Layout, Recipe
-from lockstep.stacks import stack
-from lockstep.validation.case import read_rows
-from lockstep.workload import EXPERTS, Transformer, model
+from lockstep.check.validation.case import read_rows
+from lockstep.describe.hardware import device
+from lockstep.describe.stacks import stack
+from lockstep.describe.workload import EXPERTS, Transformer, model
+from lockstep.price.kernels.clock import Clock
+from lockstep.price.kernels.layer import expert_work, layer_work
+from lockstep.price.kernels.shard import Passes, Shard
+from lockstep.price.layout import Layout, Recipe
 
 FILE, DEVICE = "expert_code.csv", "h100-sxm"
 EAGER, COMPILED = "hf-trainer-5", "torchtitan"

@@ -3,8 +3,8 @@
 Unknown are, for B200, two constants of the efficiency curve (`CURVE`), and for each library whose kernels software runs
 what its elementwise kernels take over streams of their bytes (`Stack.elementwise_factor`). All else is known from
 elsewhere: products of H100 and A100, PyTorch's operations and attention kernels from benchmarks of kernels alone
-(`products.py`, `attention.py`), and the host's times from traces and steps on one device (`stacks/stack.py`). Nothing
-is fitted for a table.
+(`products.py`, `attention.py`), and the host's times from traces and steps on one device (`describe/stacks/stack.py`).
+Nothing is fitted for a table.
 
 Minimises a soft-L1 norm of log(predicted / measured), each table and device type weighing the same however many rows it
 has, plus a weak pull of every constant towards its start, so that what the rows say nothing about stays there.
@@ -24,14 +24,14 @@ from itertools import product
 
 import numpy as np
 
-from lockstep.engines import Asking, Questions, find_engine
-from lockstep.hardware import Efficiency, efficiency
-from lockstep.stacks import Stack, stack
-from lockstep.step import price_step
-from lockstep.types.arrays import Floats
-from lockstep.types.plain import Json
-from lockstep.validation import dgxc, korthikanti, narayanan, nemo, vocabulary, vtrain
-from lockstep.validation.case import Case
+from lockstep.base.engines import Asking, Questions, find_engine
+from lockstep.base.types.arrays import Floats
+from lockstep.base.types.plain import Json
+from lockstep.check.validation import dgxc, korthikanti, narayanan, nemo, vocabulary, vtrain
+from lockstep.check.validation.case import Case
+from lockstep.describe.hardware import Efficiency, efficiency
+from lockstep.describe.stacks import Stack, stack
+from lockstep.price.step import price_step
 
 CURVE = ("matmul_max_frac", "matmul_bytes_factor")
 FACTOR = "elementwise_factor"

@@ -1,8 +1,8 @@
 """`python tools/fit/pairs.py`: how far predicted ratios of two steps are off, from published steps.
 
 Of every two published steps of one model by the same software on the same device, predicted with nothing fitted to that
-software (`validation/unseen.py`), y = |ln(measured ratio) - ln(predicted ratio)|. The constants of
-`planner/comparison.py` are the quantile of all pairs by regression (`spread.py`):
+software (`check/validation/unseen.py`), y = |ln(measured ratio) - ln(predicted ratio)|. The constants of
+`decide/planner/comparison.py` are the quantile of all pairs by regression (`spread.py`):
 
     y = shared + shared_per_shift x        no coefficient below 0; x as there; every program weighs the same
 """
@@ -17,14 +17,14 @@ from itertools import combinations
 
 import numpy as np
 
-from lockstep.planner.comparison import known_shared, shift_frac
-from lockstep.step import price_step
-from lockstep.types.arrays import Floats
-from lockstep.validation.case import Case
-from lockstep.validation.coverage import observed
-from lockstep.validation.report import TABLES
-from lockstep.validation.unseen import unseen
-from lockstep.workload import Model
+from lockstep.base.types.arrays import Floats
+from lockstep.check.validation.case import Case
+from lockstep.check.validation.coverage import observed
+from lockstep.check.validation.report import TABLES
+from lockstep.check.validation.unseen import unseen
+from lockstep.decide.planner.comparison import known_shared, shift_frac
+from lockstep.describe.workload import Model
+from lockstep.price.step import price_step
 from spread import plane, weights
 
 DIGITS = 3

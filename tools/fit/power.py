@@ -21,11 +21,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lockstep.errors import BadInput
-from lockstep.hardware import device, efficiency
-from lockstep.hardware.power import PowerLimit
-from lockstep.types.arrays import Floats
-from lockstep.validation.case import read_rows
+from lockstep.base.errors import BadInput
+from lockstep.base.types.arrays import Floats
+from lockstep.check.validation.case import read_rows
+from lockstep.describe.hardware import device, efficiency
+from lockstep.describe.hardware.power import PowerLimit
 
 FILE, DEVICE, CURVE = "h100_clocks.csv", "h100-sxm", "h100"
 LIMIT_W, ATTENTION_W = 700.0, 650.0

@@ -1,6 +1,7 @@
 """`python tools/fit/products.py`: curves of devices from kernels alone, without any step.
 
-torch.matmul of n x n by n x n in bf16 takes 2 n^3 / (peak e) + c 6 n^2 / bandwidth (`hardware/device.py`), so that
+torch.matmul of n x n by n x n in bf16 takes 2 n^3 / (peak e) + c 6 n^2 / bandwidth (`describe/hardware/device.py`), so
+that
 
     1 / f_n = 1 / e + c x_n        f_n the fraction of the peak that was measured, x_n = 3 peak / (n bandwidth)
 
@@ -18,7 +19,8 @@ Of A100 by the same line the products of 2,048 rows and more that Azure publishe
 sustained (gemm_kernels.csv), and the fastest of many shapes (matmul_achievable_flops.csv). Of PyTorch what it takes
 over the bytes of its sums and activations, and of its losses (`operations`), measured on H100 with the products. What
 it does not vectorise was measured the day after on another such H100, alone (30 ms of repeats) and inside layers of
-nanotron (h100_layers.csv, `benchmarks/gpu_layers.py`): constants of `kernels/copies.py` and `kernels/states.py`.
+nanotron (h100_layers.csv, `benchmarks/gpu_layers.py`): constants of `price/kernels/copies.py` and
+`price/kernels/states.py`.
 
 Other sources: github.com/zzc0721/torch-performance-test-data, issues 77 and 78 (October 2025, PyTorch 2.7, rates by
 size).
@@ -30,10 +32,10 @@ import math
 
 import numpy as np
 
-from lockstep.hardware import Device, device, efficiency
-from lockstep.kernels.clock import Clock
-from lockstep.types.arrays import Floats
-from lockstep.validation.case import read_rows
+from lockstep.base.types.arrays import Floats
+from lockstep.check.validation.case import read_rows
+from lockstep.describe.hardware import Device, device, efficiency
+from lockstep.price.kernels.clock import Clock
 
 DEVICES = {"H20": "h20", "RTX 4090": "rtx-4090"}
 SMALLEST, LEAST_FACTOR = 2048, 0.01

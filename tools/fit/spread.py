@@ -1,8 +1,8 @@
 """`python tools/fit/spread.py`: the constants of the interval around a step time, from published steps.
 
-Every published step is predicted with nothing fitted to its software (`validation/unseen.py`). What it took beside
-that, as y = measured / predicted - 1, gives the constants of `planner/interval.py` by quantile regression: of all
-planes
+Every published step is predicted with nothing fitted to its software (`check/validation/unseen.py`). What it took
+beside that, as y = measured / predicted - 1, gives the constants of `decide/planner/interval.py` by quantile
+regression: of all planes
 
     y = above + above_per_host h + above_per_device_error d        no coefficient below 0
 
@@ -21,10 +21,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lockstep.planner.interval import known_spread
-from lockstep.types.arrays import Floats
-from lockstep.validation.coverage import Observed, observed
-from lockstep.validation.report import TABLES
+from lockstep.base.types.arrays import Floats
+from lockstep.check.validation.coverage import Observed, observed
+from lockstep.check.validation.report import TABLES
+from lockstep.decide.planner.interval import known_spread
 
 CONSTANTS = ("below", "above", "above_per_host", "above_per_device_error")
 DIGITS = 3

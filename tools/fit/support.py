@@ -1,7 +1,7 @@
 """`python tools/fit/support.py`: which devices, programs and formats published steps are of.
 
-Its output is `planner/support.toml`, from which `lockstep support` and every answer say what they rest on. With
-`--curves`, the typical error of each efficiency curve: `hardware/catalog/typical_errors.toml`.
+Its output is `decide/planner/support.toml`, from which `lockstep support` and every answer say what they rest on. With
+`--curves`, the typical error of each efficiency curve: `describe/hardware/catalog/typical_errors.toml`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import argparse
 import numpy as np
 
 import fit
-from lockstep.types.plain import Json
-from lockstep.validation.typical_errors import published_steps, rounded, typical_errors
+from lockstep.base.types.plain import Json
+from lockstep.check.validation.typical_errors import published_steps, rounded, typical_errors
 
 
 def published() -> list[Json]:

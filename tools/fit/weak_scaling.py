@@ -1,8 +1,8 @@
 """`python tools/fit/weak_scaling.py`: how unequal the speeds of a cluster's devices are, from weak-scaling series.
 
-What a series (`validation/weak_scaling.py`) loses beyond its traffic is taken as devices of unequal speed
-(`Efficiency.rank_spread_frac`): all ranks wait for the slowest of them (`parallel/waiting.py`). `fitted_spread` finds
-the spread with which predictions have no bias.
+What a series (`check/validation/weak_scaling.py`) loses beyond its traffic is taken as devices of unequal speed
+(`Efficiency.rank_spread_frac`): all ranks wait for the slowest of them (`simulate/parallel/waiting.py`).
+`fitted_spread` finds the spread with which predictions have no bias.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from lockstep.validation.case import Case
-from lockstep.validation.weak_scaling import Series, series
+from lockstep.check.validation.case import Case
+from lockstep.check.validation.weak_scaling import Series, series
 
 FITTED = {
     "H100 of clouds": ("dgxc_nemo", "dgxc_nemo_experts", "dgxc_maxtext"),

@@ -12,9 +12,9 @@ from test_nsys import export
 from test_snapshot import drawn
 
 import lockstep
-from lockstep.diagnosis.read import Known, recognise
-from lockstep.documents.files import InMemory
-from lockstep.errors import BadInput, LockstepError
+from lockstep.base.documents.files import InMemory
+from lockstep.base.errors import BadInput, LockstepError
+from lockstep.explain.read import Known, recognise
 
 INSERTED = (b"nan", b"-1", b"1e999", b"\0", b"[", b"}", b'"', b"9" * 30, b"null")
 TRACE = {

@@ -5,9 +5,9 @@ import pickle
 
 import pytest
 
-from lockstep.diagnosis.read import find
-from lockstep.diagnosis.read.flight_recorder import hangs
-from lockstep.errors import BadInput
+from lockstep.base.errors import BadInput
+from lockstep.explain.read import find
+from lockstep.explain.read.flight_recorder import hangs
 
 
 def entry(number, op="all_reduce", size=1024, state="completed", group="0"):

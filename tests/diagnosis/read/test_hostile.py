@@ -12,7 +12,7 @@ from test_nsys import export
 from test_snapshot import drawn
 
 import lockstep
-from lockstep.errors import BadInput
+from lockstep.base.errors import BadInput
 
 HEADING = "rank,step,op,start_s,duration_s"
 

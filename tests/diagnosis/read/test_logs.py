@@ -5,13 +5,13 @@ import gzip
 import pytest
 
 from cli_runner import run
-from lockstep.diagnosis.gather import mismatches, numbers_of
-from lockstep.diagnosis.read import find
-from lockstep.errors import BadInput
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe
-from lockstep.planner.estimate import estimate
-from lockstep.workload import model
+from lockstep.base.errors import BadInput
+from lockstep.decide.planner.estimate import estimate
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import model
+from lockstep.explain.gather import mismatches, numbers_of
+from lockstep.explain.read import find
+from lockstep.price.layout import Job, Layout, Recipe
 from published_traces import published_trace
 
 # Program: lines (from public threads, shortened), and the medians in SI units that they give.

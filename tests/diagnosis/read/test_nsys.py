@@ -5,10 +5,10 @@ import sqlite3
 import numpy as np
 import pytest
 
-from lockstep.diagnosis.classes import CLASSES
-from lockstep.diagnosis.measure import measure
-from lockstep.diagnosis.read import find
-from lockstep.errors import BadInput
+from lockstep.base.errors import BadInput
+from lockstep.explain.classes import CLASSES
+from lockstep.explain.measure import measure
+from lockstep.explain.read import find
 
 PID = 0x1_0000_0000
 STEP_NS = 10_000_000

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli_runner import run
-from lockstep.diagnosis.read.pickles import CODES, read_plain
-from lockstep.documents.files import InMemory
-from lockstep.errors import BadInput
+from lockstep.base.documents.files import InMemory
+from lockstep.base.errors import BadInput
+from lockstep.explain.read.pickles import CODES, read_plain
 
 BEGIN = b"\x80\x04"
 HUGE = (1 << 26).to_bytes(4, "little")
@@ -96,8 +96,8 @@ def test_many_repeated_values_come_back_as_they_were() -> None:
 
 
 def test_a_pickle_beyond_what_is_allowed_is_refused_before_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lockstep.diagnosis.read.pickles.MOST_MEMORY_B", 1 << 20)
+    monkeypatch.setattr("lockstep.explain.read.pickles.MOST_MEMORY_B", 1 << 20)
     data = pickle.dumps([[] for _ in range(10_000)])
-    monkeypatch.setattr("lockstep.diagnosis.read.pickles.PlainUnpickler", io.BytesIO)
+    monkeypatch.setattr("lockstep.explain.read.pickles.PlainUnpickler", io.BytesIO)
     with pytest.raises(BadInput, match=r"takes about .* more than 1 MiB"):
         read_plain(InMemory("a.pickle", data))

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from lockstep.diagnosis.read import find
-from lockstep.diagnosis.read.snapshot import snapshot
-from lockstep.errors import BadInput
+from lockstep.base.errors import BadInput
+from lockstep.explain.read import find
+from lockstep.explain.read.snapshot import snapshot
 from published_traces import published_trace
 
 FRAMES = {

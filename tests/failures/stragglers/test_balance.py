@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.errors import BadInput, Infeasible
-from lockstep.failures.stragglers import balance, gradient_variance
+from lockstep.base.errors import BadInput, Infeasible
+from lockstep.simulate.failures.stragglers import balance, gradient_variance
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
 speeds_lists = st.lists(st.floats(0.1, 10.0), min_size=1, max_size=4)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lockstep.collectives import PlainLink, get
-from lockstep.errors import BadInput
-from lockstep.failures.stragglers import LateRank, find_late, parse_late
-from lockstep.parallel.pipeline import Times
-from lockstep.parallel.pipeline import get as schedule
-from lockstep.parallel.pipeline import program as pipeline
-from lockstep.program import Kind, Program, ProgramBuilder, execute
-from lockstep.simulate import Noise, simulate
+from lockstep.base.errors import BadInput
+from lockstep.simulate.collectives import PlainLink, get
+from lockstep.simulate.failures.stragglers import LateRank, find_late, parse_late
+from lockstep.simulate.parallel.pipeline import Times
+from lockstep.simulate.parallel.pipeline import get as schedule
+from lockstep.simulate.parallel.pipeline import program as pipeline
+from lockstep.simulate.play import Noise, simulate
+from lockstep.simulate.program import Kind, Program, ProgramBuilder, execute
 
 LINK = PlainLink(latency_s=1e-4, bandwidth_Bps=2e9)
 SCHEDULES = ("gpipe", "1f1b", "zb-h1")

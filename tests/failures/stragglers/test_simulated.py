@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.engines import Processes, Serial, SweepFile
-from lockstep.failures.blocks import block_seed
-from lockstep.failures.stragglers import Barrier, Bounded, Local, Mitigation, simulated
-from lockstep.failures.stragglers.simulated import BIN_FRAC, FRACTIONS, Simulated, simulate_steps
-from lockstep.simulate import LogNormal, Sample, parse_law
-from lockstep.types.arrays import Floats
+from lockstep.base.engines import Processes, Serial, SweepFile
+from lockstep.base.types.arrays import Floats
+from lockstep.simulate.failures.blocks import block_seed
+from lockstep.simulate.failures.stragglers import Barrier, Bounded, Local, Mitigation, simulated
+from lockstep.simulate.failures.stragglers.simulated import BIN_FRAC, FRACTIONS, Simulated, simulate_steps
+from lockstep.simulate.play import LogNormal, Sample, parse_law
 
 LAW, COMM_S = LogNormal(1.0, 0.3), 0.1
 FACTOR = np.array([1.0, 1.0, 1.0, 2.0])

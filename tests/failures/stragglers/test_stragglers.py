@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.errors import BadInput
-from lockstep.failures.stragglers import (
+from lockstep.base.errors import BadInput
+from lockstep.simulate.failures.stragglers import (
     MITIGATIONS,
     Bounded,
     asynchronous,
@@ -21,8 +21,19 @@ from lockstep.failures.stragglers import (
     parse_mitigation,
     stragglers,
 )
-from lockstep.program import ProgramBuilder
-from lockstep.simulate import Constant, Empirical, Exponential, Law, LogNormal, Noise, Normal, Pareto, Uniform, simulate
+from lockstep.simulate.play import (
+    Constant,
+    Empirical,
+    Exponential,
+    Law,
+    LogNormal,
+    Noise,
+    Normal,
+    Pareto,
+    Uniform,
+    simulate,
+)
+from lockstep.simulate.program import ProgramBuilder
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
 LAWS: tuple[Law, ...] = (

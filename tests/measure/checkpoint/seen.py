@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from lockstep.measure.checkpoint import latest_for_all
-from lockstep.measure.launch import Rank
-from lockstep.measure.train import Saving, Task
-from lockstep.measure.train.result import Outcome
-from lockstep.measure.train.run import work
+from lockstep.run.checkpoint import latest_for_all
+from lockstep.run.launch import Rank
+from lockstep.run.train import Saving, Task
+from lockstep.run.train.result import Outcome
+from lockstep.run.train.run import work
 
 Seen = tuple[int, int, tuple[str, ...]]
 

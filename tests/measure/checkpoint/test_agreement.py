@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.errors import RunFailed
-from lockstep.measure.checkpoint.manifest import MANIFEST, data_file, folder_of
-from lockstep.measure.launch import launch
-from lockstep.measure.train import Saving, Task, train
+from lockstep.base.errors import RunFailed
+from lockstep.run.checkpoint.manifest import MANIFEST, data_file, folder_of
+from lockstep.run.launch import launch
+from lockstep.run.train import Saving, Task, train
 
 from . import seen
 from .test_checkpoints import save

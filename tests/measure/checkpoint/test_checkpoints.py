@@ -17,9 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.errors import BadInput, RunFailed
-from lockstep.measure.checkpoint import OWN, REPLICATED, SHARDED, CheckpointWriter, Part, generations, latest
-from lockstep.measure.checkpoint.manifest import (
+from lockstep.base.errors import BadInput, RunFailed
+from lockstep.base.store.files import write_whole
+from lockstep.run.checkpoint import OWN, REPLICATED, SHARDED, CheckpointWriter, Part, generations, latest
+from lockstep.run.checkpoint.manifest import (
     MANIFEST,
     Manifest,
     Unsealed,
@@ -32,8 +33,7 @@ from lockstep.measure.checkpoint.manifest import (
     unsealed,
     write_sealed,
 )
-from lockstep.measure.checkpoint.reader import Unusable, _parts
-from lockstep.store.files import write_whole
+from lockstep.run.checkpoint.reader import Unusable, _parts
 
 WORDS = {"method": "zero-1"}
 

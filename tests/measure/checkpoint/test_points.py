@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lockstep.measure.checkpoint import CheckpointWriter, Part, writer
+from lockstep.run.checkpoint import CheckpointWriter, Part, writer
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from cli_runner import run
-from lockstep.errors import BadInput
-from lockstep.measure.reproduce import SOURCES, Digests, Parting, Reproduction, Trial, first_parting, reproduce
-from lockstep.measure.train import Task
+from lockstep.base.errors import BadInput
+from lockstep.run.reproduce import SOURCES, Digests, Parting, Reproduction, Trial, first_parting, reproduce
+from lockstep.run.train import Task
 
 TASK = Task(steps=3, batch=16, dropout_frac=0.1)
 
@@ -123,7 +123,7 @@ def test_several_sources_are_switched_together_and_alone(
     def start(worker: object, ranks: int, arguments: tuple[list[object]], **words: object) -> None:
         raise StartedError(len(arguments[0]))
 
-    monkeypatch.setattr("lockstep.measure.reproduce.launch", start)
+    monkeypatch.setattr("lockstep.run.reproduce.launch", start)
     with pytest.raises(StartedError) as started:
         reproduce("synchronous", TASK, 2, switch=switch)
     assert started.value.args == (1 + trials,)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.measure.rig import why_not
+from lockstep.run.rig import why_not
 
 REASON = why_not()
 permitted = pytest.mark.skipif(REASON is not None, reason=f"links cannot be shaped here: {REASON}")

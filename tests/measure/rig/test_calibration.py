@@ -10,12 +10,12 @@ import pytest
 
 import lockstep
 from effort import share
-from lockstep.collectives import among_ranks, ops
-from lockstep.errors import UnknownName
-from lockstep.measure.rig import SPECIAL, Group, calibrate, entrant, entrants, tie_B, trials, usual_entrants
-from lockstep.measure.rig.calibration import ROUNDS, partners, slowed
-from lockstep.program import execute
-from lockstep.simulate import (
+from lockstep.base.errors import UnknownName
+from lockstep.base.units import parse_bandwidth_Bps, parse_time_s
+from lockstep.run.rig import SPECIAL, Group, calibrate, entrant, entrants, tie_B, trials, usual_entrants
+from lockstep.run.rig.calibration import ROUNDS, partners, slowed
+from lockstep.simulate.collectives import among_ranks, ops
+from lockstep.simulate.play import (
     Protocol,
     Topology,
     flat_topology,
@@ -23,7 +23,7 @@ from lockstep.simulate import (
     star_topology,
     uplinks_topology,
 )
-from lockstep.units import parse_bandwidth_Bps, parse_time_s
+from lockstep.simulate.program import execute
 
 TOPOLOGIES = [
     flat_topology(5, 12.5e6, 5e-3),

@@ -8,13 +8,13 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.errors import BadInput
-from lockstep.measure.rig import Capacity, Group, entrant, judged, measure_capacity
-from lockstep.measure.rig import rig as rig_module
-from lockstep.measure.rig.capacity import behind_s
-from lockstep.program import Program, ProgramBuilder
-from lockstep.simulate import flat_topology, star_topology
-from lockstep.store import RunStore
+from lockstep.base.errors import BadInput
+from lockstep.base.store import RunStore
+from lockstep.run.rig import Capacity, Group, entrant, judged, measure_capacity
+from lockstep.run.rig import rig as rig_module
+from lockstep.run.rig.capacity import behind_s
+from lockstep.simulate.play import flat_topology, star_topology
+from lockstep.simulate.program import Program, ProgramBuilder
 from measure.rig.permission import permitted
 
 from .. import needs_torch as needs_torch
@@ -69,7 +69,7 @@ def test_limits_are_said_and_then_refused() -> None:
 
 def test_the_verb_refuses_before_any_rank_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rig_module, "why_not", lambda: "this test starts no rig")
-    monkeypatch.setattr("lockstep.measure.rig.measure_capacity", lambda hosts, mtu_B: Capacity(1e-3, 1e9))
+    monkeypatch.setattr("lockstep.run.rig.measure_capacity", lambda hosts, mtu_B: Capacity(1e-3, 1e9))
     assert run("rig", "--delay", "500us", "--json").refusal().startswith("--delay: 500 us cannot be had")
 
 

@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lockstep.collectives import PlainLink, get
-from lockstep.measure.bench import bench_collective
-from lockstep.measure.execute import execute
-from lockstep.measure.execute.clock import Alignment, Reading
-from lockstep.measure.execute.worker import Report, Work, run_rank
-from lockstep.measure.launch import Clock, launch
-from lockstep.measure.launch.rank import SKEWS, clock_of
-from lockstep.measure.rig import Rig, inside
-from lockstep.measure.rig.namespace import INTERFACE
-from lockstep.program import Kind
-from lockstep.simulate import FifoLink, Topology, flat_topology
+from lockstep.run.bench import bench_collective
+from lockstep.run.execute import execute
+from lockstep.run.execute.clock import Alignment, Reading
+from lockstep.run.execute.worker import Report, Work, run_rank
+from lockstep.run.launch import Clock, launch
+from lockstep.run.launch.rank import SKEWS, clock_of
+from lockstep.run.rig import Rig, inside
+from lockstep.run.rig.namespace import INTERFACE
+from lockstep.simulate.collectives import PlainLink, get
+from lockstep.simulate.play import FifoLink, Topology, flat_topology
+from lockstep.simulate.program import Kind
 from measure.rig.permission import permitted
 
 from .. import needs_torch as needs_torch

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.errors import BadInput
-from lockstep.measure.rig import Rig, inside
-from lockstep.measure.rig import rig as rig_module
-from lockstep.measure.rig.namespace import INTERFACE
-from lockstep.simulate import FifoLink, Topology, flat_topology, star_topology, uplinks_topology
+from lockstep.base.errors import BadInput
+from lockstep.run.rig import Rig, inside
+from lockstep.run.rig import rig as rig_module
+from lockstep.run.rig.namespace import INTERFACE
+from lockstep.simulate.play import FifoLink, Topology, flat_topology, star_topology, uplinks_topology
 from measure.rig.permission import permitted
 
 PORT = 7000
@@ -196,8 +196,8 @@ def test_a_parent_that_was_killed_takes_the_rig_with_it(number: signal.Signals) 
     code = """
 import signal
 import time
-from lockstep.measure.rig import Rig
-from lockstep.simulate import flat_topology
+from lockstep.run.rig import Rig
+from lockstep.simulate.play import flat_topology
 signal.signal(signal.SIGINT, signal.default_int_handler)
 with Rig(flat_topology(2, 1e6, 0.0)) as rig:
     print(rig.pid, flush=True)

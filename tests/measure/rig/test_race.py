@@ -11,16 +11,16 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.collectives import get
-from lockstep.measure.machine import Machine
-from lockstep.measure.rig import Counts, Group, Lap, Race, Rig, calibrate, entrant, race, trials
-from lockstep.measure.rig import rig as rig_module
-from lockstep.measure.rig.calibration import BURSTS_B, ROUNDS, SIZES_B
-from lockstep.measure.rig.result import crossings
-from lockstep.simulate import LinkCount, Protocol, simulate_packets, star_topology, uplinks_topology
-from lockstep.views.parts.figure import save_figure
-from lockstep.views.parts.terminal import console
-from lockstep.views.rig import plot_race, render
+from lockstep.run.machine import Machine
+from lockstep.run.rig import Counts, Group, Lap, Race, Rig, calibrate, entrant, race, trials
+from lockstep.run.rig import rig as rig_module
+from lockstep.run.rig.calibration import BURSTS_B, ROUNDS, SIZES_B
+from lockstep.run.rig.result import crossings
+from lockstep.show.views.parts.figure import save_figure
+from lockstep.show.views.parts.terminal import console
+from lockstep.show.views.rig import plot_race, render
+from lockstep.simulate.collectives import get
+from lockstep.simulate.play import LinkCount, Protocol, simulate_packets, star_topology, uplinks_topology
 from measure.rig.permission import permitted
 
 from .. import needs_torch as needs_torch
@@ -207,5 +207,5 @@ def test_refused_where_it_is_wrong(words: tuple[str, ...], monkeypatch: pytest.M
 def test_a_machine_that_permits_nothing_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rig_module, "why_not", lambda: "no TUN here")
     assert run("rig").refusal() == "rig: links cannot be shaped here: no TUN here"
-    with pytest.raises(lockstep.errors.BadInput, match="no TUN here"):
+    with pytest.raises(lockstep.base.errors.BadInput, match="no TUN here"):
         lockstep.rig()

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lockstep.errors import BadInput
-from lockstep.measure.rig import worker
-from lockstep.measure.rig.calibration import _huber, _least_squares, partners, slowed, trials
-from lockstep.measure.rig.experiment import expected_s, margin_s, protocol
-from lockstep.measure.rig.result import crossings, tie_B
-from lockstep.simulate import flat_topology, simulate_packets, star_topology, uplinks_topology
+from lockstep.base.errors import BadInput
+from lockstep.run.rig import worker
+from lockstep.run.rig.calibration import _huber, _least_squares, partners, slowed, trials
+from lockstep.run.rig.experiment import expected_s, margin_s, protocol
+from lockstep.run.rig.result import crossings, tie_B
+from lockstep.simulate.play import flat_topology, simulate_packets, star_topology, uplinks_topology
 
 
 @pytest.mark.parametrize("mtu_B", [1500, 9000])
@@ -133,10 +133,10 @@ def test_ranks_sleep_until_the_moment_that_rank_0_names(
 
 @pytest.mark.parametrize(("repeats", "taken"), [(100, True), (101, False)])
 def test_a_race_is_repeated_100_times_at_most(repeats: int, taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lockstep.measure.rig.expected_s", lambda *words: 1.0)
+    monkeypatch.setattr("lockstep.run.rig.expected_s", lambda *words: 1.0)
     topology: Any = None
     group: Any = SimpleNamespace(ranks=2)
-    rig = import_module("lockstep.verbs.rig")
+    rig = import_module("lockstep.show.verbs.rig")
     if taken:
         assert rig._repeats(repeats, topology, group, []) == repeats
     else:

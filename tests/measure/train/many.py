@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from lockstep.measure.launch import Rank, launch
-from lockstep.measure.train import Task, TrainRun, find_method
-from lockstep.measure.train.result import Outcome
-from lockstep.measure.train.run import read, work
+from lockstep.run.launch import Rank, launch
+from lockstep.run.train import Task, TrainRun, find_method
+from lockstep.run.train.result import Outcome
+from lockstep.run.train.run import read, work
 
 STEPS = 6
 

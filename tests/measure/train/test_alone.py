@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lockstep.errors import BadInput
-from lockstep.measure.launch.place import Place
-from lockstep.measure.launch.rank import Host
-from lockstep.measure.machine import Sites
-from lockstep.measure.train.method import NoSettings
-from lockstep.measure.train.methods import parameter_server, zero_1
-from lockstep.measure.train.task import Descent, Task
+from lockstep.base.errors import BadInput
+from lockstep.run.launch.place import Place
+from lockstep.run.launch.rank import Host
+from lockstep.run.machine import Sites
+from lockstep.run.train.method import NoSettings
+from lockstep.run.train.methods import parameter_server, zero_1
+from lockstep.run.train.task import Descent, Task
 
 
 class Flat(SimpleNamespace):
@@ -122,8 +122,8 @@ def test_chunks_of_one_device_hand_their_results_on() -> None:
     """Two chunks on a device train as the whole model does."""
     import torch
 
-    from lockstep.measure.train.device import Chunk, Device, Pass
-    from lockstep.measure.train.worker import cross_entropy
+    from lockstep.run.train.device import Chunk, Device, Pass
+    from lockstep.run.train.worker import cross_entropy
 
     torch.manual_seed(0)
     first, last = (torch.nn.Linear(3, 4, dtype=torch.float64), torch.nn.Linear(4, 2, dtype=torch.float64))
@@ -165,7 +165,7 @@ def test_shards_hold_a_share_of_every_piece_with_weights_and_give_all_of_them_ba
     """Rank 1 of two; what the other rank sends is its share doubled."""
     import torch
 
-    from lockstep.measure.train.shard import shards_of
+    from lockstep.run.train.shard import shards_of
 
     model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
     shapes = [parameter.shape for parameter in model.parameters()]
@@ -216,7 +216,7 @@ def test_an_optimizer_holds_its_moments_and_nothing_that_is_no_tensor(name: str,
     [("c10d._allgather_base_.default", "all-gather", 0), ("c10d._reduce_scatter_base_.default", "reduce-scatter", 1)],
 )
 def test_torchs_own_collectives_are_counted_by_their_whole_buffers(name: str, said: str, whole: int) -> None:
-    exchanges = pytest.importorskip("lockstep.measure.train.exchanges")
+    exchanges = pytest.importorskip("lockstep.run.train.exchanges")
 
     class Operation:
         def __call__(self, *buffers: str) -> tuple[str, ...]:
@@ -246,7 +246,7 @@ def test_ranks_of_one_machine_meet_on_loopback_unless_torchrun_serves(
 ) -> None:
     """Rank 0 serves, with a socket that listens there, or on every address where there are several machines."""
     distributed = pytest.importorskip("torch.distributed")
-    starting, made = import_module("lockstep.measure.launch.launch"), dict[str, Any]()
+    starting, made = import_module("lockstep.run.launch.launch"), dict[str, Any]()
     monkeypatch.setattr(os, "environ", {"TORCHELASTIC_USE_AGENT_STORE": str(served)})
     monkeypatch.setattr(distributed, "TCPStore", lambda address, *_, **words: made.update(words, address=address))
     monkeypatch.setattr(starting, "_listening", lambda address, port: 7)

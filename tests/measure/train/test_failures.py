@@ -2,9 +2,9 @@
 
 import pytest
 
-from lockstep.errors import RunFailed
-from lockstep.measure.launch import Fault, launch
-from lockstep.measure.train.run import work
+from lockstep.base.errors import RunFailed
+from lockstep.run.launch import Fault, launch
+from lockstep.run.train.run import work
 
 from .many import Spec
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from effort import share
-from lockstep.errors import RunFailed
-from lockstep.measure.checkpoint import latest
-from lockstep.measure.launch import Fault
-from lockstep.measure.train import Saving, Task, TrainRun, train
-from lockstep.store import FAILED, RunStore
-from lockstep.verbs.words.keeping import kept
+from lockstep.base.errors import RunFailed
+from lockstep.base.store import FAILED, RunStore
+from lockstep.run.checkpoint import latest
+from lockstep.run.launch import Fault
+from lockstep.run.train import Saving, Task, TrainRun, train
+from lockstep.show.verbs.words.keeping import kept
 
 TASK = Task(steps=6, batch=16, optimizer="momentum")
 RANKS = 2
@@ -90,8 +90,8 @@ def test_a_killed_run_is_kept_with_its_reason_and_its_measurements(tmp_path: Pat
 SCRIPT = """
 import json, os, sys
 from pathlib import Path
-from lockstep.measure.launch import Fault
-from lockstep.measure.train import Saving, Task, train
+from lockstep.run.launch import Fault
+from lockstep.run.train import Saving, Task, train
 first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
 run = train(
     "zero-1", Task(steps=6, batch=16, optimizer="momentum"), 2, saving=Saving(Path(sys.argv[1]), 2, resume=True),

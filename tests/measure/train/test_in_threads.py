@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from effort import share
-from lockstep.measure.train import Task, all_methods
+from lockstep.run.train import Task, all_methods
 
 from .thread_wire import Ran, ran
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from lab.test_ends_of_settings import is_round
-from lockstep.errors import BadInput
-from lockstep.measure.train import Method, all_methods, find_method
-from lockstep.methods.compression import COMPRESSORS
-from lockstep.settings import read_settings
+from lockstep.base.errors import BadInput
+from lockstep.base.settings import read_settings
+from lockstep.learn.methods.compression import COMPRESSORS
+from lockstep.run.train import Method, all_methods, find_method
 
 USUAL: dict[str, dict[str, Any]] = {
     "torch's DistributedDataParallel sends buckets of megabytes; ours a MiB": {"bucket_B": 2**20, "algorithm": "ring"},

@@ -8,12 +8,12 @@ import pytest
 import torch
 from numpy.random import PCG64, Generator, SeedSequence
 
-from lockstep.collectives import PlainLink, get
-from lockstep.measure.launch import Rank
-from lockstep.measure.train import TrainRun
-from lockstep.measure.train.worker import Worker
-from lockstep.methods.compression import COMPRESSORS, Compressor, compressor, exchange
-from lockstep.methods.loss_scaling import GROWTH_INTERVAL
+from lockstep.learn.methods.compression import COMPRESSORS, Compressor, compressor, exchange
+from lockstep.learn.methods.loss_scaling import GROWTH_INTERVAL
+from lockstep.run.launch import Rank
+from lockstep.run.train import TrainRun
+from lockstep.run.train.worker import Worker
+from lockstep.simulate.collectives import PlainLink, get
 
 from .many import STEPS, Spec, runs
 from .test_reductions import CLOSE, apart

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from lockstep.measure.train.models import MODELS, Data, characters, digits
-from lockstep.measure.train.networks import Block, Convolution, Mixture
-from lockstep.measure.train.task import Task, dropped
+from lockstep.run.train.models import MODELS, Data, characters, digits
+from lockstep.run.train.networks import Block, Convolution, Mixture
+from lockstep.run.train.task import Task, dropped
 
 
 def dense(inputs: int, outputs: int) -> int:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.measure.train import TrainRun
-from lockstep.parallel.pipeline import Placement, get, names
+from lockstep.run.train import TrainRun
+from lockstep.simulate.parallel.pipeline import Placement, get, names
 
 from .many import Spec, runs
 from .test_reductions import CLOSE, apart

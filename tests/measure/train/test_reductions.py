@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from effort import share
-from lockstep.measure.train import TrainRun, all_methods
+from lockstep.run.train import TrainRun, all_methods
 
 from .many import Spec, runs
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lockstep.errors import BadInput
-from lockstep.failures.stragglers import parse_late
-from lockstep.measure.machine import BUSY_CORES, Load, LoadMeter, Machine, with_load
-from lockstep.measure.train import StoppedRun, Task, TrainRun, find_method
-from lockstep.measure.train.result import Lateness, Outcome, Step, is_late, refuse_straggler
+from lockstep.base.errors import BadInput
+from lockstep.run.machine import BUSY_CORES, Load, LoadMeter, Machine, with_load
+from lockstep.run.train import StoppedRun, Task, TrainRun, find_method
+from lockstep.run.train.result import Lateness, Outcome, Step, is_late, refuse_straggler
+from lockstep.simulate.failures.stragglers import parse_late
 
 MACHINE = Machine("here", "a processor", 2, "other", "reno", "2.13", loopback=True)
 LOAD = Load(10.0, 6.0, 15.0, "here")
@@ -160,9 +160,9 @@ def test_a_run_that_was_stopped_counts_the_steps_of_runs_before() -> None:
 def test_a_meter_counts_from_its_making_on(monkeypatch: pytest.MonkeyPatch) -> None:
     for before, after, used in ((50.0, 62.0, 12.0), (None, 62.0, None), (50.0, None, None)):
         busy = iter([before, after])
-        monkeypatch.setattr("lockstep.measure.machine._busy_s", lambda busy=busy: next(busy))
+        monkeypatch.setattr("lockstep.run.machine._busy_s", lambda busy=busy: next(busy))
         clocks = {"monotonic": iter([100.0, 110.0]), "process_time": iter([7.0, 9.5])}
         for name, values in clocks.items():
-            monkeypatch.setattr(f"lockstep.measure.machine.time.{name}", lambda values=values: next(values))
+            monkeypatch.setattr(f"lockstep.run.machine.time.{name}", lambda values=values: next(values))
         load = LoadMeter().read()
         assert (load.wall_s, load.own_s, load.busy_s) == (10.0, 2.5, used)

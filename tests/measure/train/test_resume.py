@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from torch import distributed
 
-from lockstep.errors import BadInput
-from lockstep.measure.checkpoint.manifest import data_file, folder_of
-from lockstep.measure.launch import Rank, launch
-from lockstep.measure.train import Saving, Task, all_methods, find_method, train
-from lockstep.measure.train.result import Outcome
-from lockstep.measure.train.run import work
-from lockstep.measure.train.saving import Saver, words_of
-from lockstep.measure.train.worker import Worker
-from lockstep.settings import read_settings
+from lockstep.base.errors import BadInput
+from lockstep.base.settings import read_settings
+from lockstep.run.checkpoint.manifest import data_file, folder_of
+from lockstep.run.launch import Rank, launch
+from lockstep.run.train import Saving, Task, all_methods, find_method, train
+from lockstep.run.train.result import Outcome
+from lockstep.run.train.run import work
+from lockstep.run.train.saving import Saver, words_of
+from lockstep.run.train.worker import Worker
 
 METHODS = {one.name: one for one in all_methods()}
 RESUMABLE = [one.name for one in all_methods() if one.resumable]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.collectives import PlainLink, among_ranks, get
-from lockstep.measure.train import TrainRun
+from lockstep.run.train import TrainRun
+from lockstep.simulate.collectives import PlainLink, among_ranks, get
 
 from .many import Spec, runs
 

@@ -13,13 +13,13 @@ from rich.console import Console
 
 import lockstep
 from cli_runner import run, shell
-from lockstep.errors import Stopped
-from lockstep.failures.stragglers import LateRank
-from lockstep.measure.train import MODELS, StoppedRun, Task, all_methods, find_method
-from lockstep.measure.train.result import Lateness, Step
-from lockstep.store import RunStore
-from lockstep.verbs.train import Training, _usual_batch
-from lockstep.views.train import render
+from lockstep.base.errors import Stopped
+from lockstep.base.store import RunStore
+from lockstep.run.train import MODELS, StoppedRun, Task, all_methods, find_method
+from lockstep.run.train.result import Lateness, Step
+from lockstep.show.verbs.train import Training, _usual_batch
+from lockstep.show.views.train import render
+from lockstep.simulate.failures.stragglers import LateRank
 
 SHORT = ("--steps", "3", "--batch", "8")
 
@@ -36,7 +36,9 @@ def test_the_list_names_every_method_and_what_can_be_set() -> None:
 
 
 def test_listing_the_methods_needs_no_torch() -> None:
-    code = "import sys; from lockstep.cli import main\ntry: main(['train'])\nfinally: print('torch' in sys.modules)"
+    code = (
+        "import sys; from lockstep.show.cli import main\ntry: main(['train'])\nfinally: print('torch' in sys.modules)"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert found.stdout.endswith("False\n"), found.stderr
 
@@ -218,7 +220,7 @@ def press_ctrl_c_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
         yield report
 
-    monkeypatch.setattr("lockstep.views.train.progress", pressed)
+    monkeypatch.setattr("lockstep.show.views.train.progress", pressed)
 
 
 @pytest.mark.parametrize("method", ["synchronous", "pipeline", "parameter-server"])
@@ -271,7 +273,7 @@ def test_ctrl_c_before_the_first_step_is_nothing_but_ctrl_c(monkeypatch: pytest.
     def press(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lockstep.measure.train.train", press)
+    monkeypatch.setattr("lockstep.run.train.train", press)
     with pytest.raises(KeyboardInterrupt) as caught:
         lockstep.train("synchronous", steps=3)
     assert not isinstance(caught.value, Stopped)

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import torch
 
-from lockstep.collectives.rounds import cut
-from lockstep.measure.launch import Rank
-from lockstep.measure.train import Task, find_method
-from lockstep.measure.train import worker as worker_module
-from lockstep.measure.train.worker import Worker
-from lockstep.settings import read_settings
+from lockstep.base.settings import read_settings
+from lockstep.run.launch import Rank
+from lockstep.run.train import Task, find_method
+from lockstep.run.train import worker as worker_module
+from lockstep.run.train.worker import Worker
+from lockstep.simulate.collectives.rounds import cut
 
 PATIENCE_S = 10.0
 """Until a rank that waits for one that never comes has failed."""

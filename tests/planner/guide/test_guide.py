@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import drawn
-from lockstep.hardware import Cluster, Level, cluster, link
-from lockstep.layout import Layout, broken_by
-from lockstep.parallel.pipeline import get
-from lockstep.planner.estimate import estimate
-from lockstep.planner.guide import RULES, Guidance, guide
-from lockstep.planner.guide.draft import Draft
-from lockstep.planner.guide.rules.bubble import bubble_frac, decide
-from lockstep.verbs.words.question import read_question
-from lockstep.workload import model
+from lockstep.decide.planner.estimate import estimate
+from lockstep.decide.planner.guide import RULES, Guidance, guide
+from lockstep.decide.planner.guide.draft import Draft
+from lockstep.decide.planner.guide.rules.bubble import bubble_frac, decide
+from lockstep.describe.hardware import Cluster, Level, cluster, link
+from lockstep.describe.workload import model
+from lockstep.price.layout import Layout, broken_by
+from lockstep.show.verbs.words.question import read_question
+from lockstep.simulate.parallel.pipeline import get
 
 PANEL = [
     ("gpt2", "dgx-a100-40gb:1", 64, None),

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep.layout import Layout
-from lockstep.planner.guide import guide
-from lockstep.planner.guide.draft import Draft
-from lockstep.planner.roofline import roofline
-from lockstep.units import format_bandwidth, format_frac, format_size
-from lockstep.verbs.words.question import read_question
-from lockstep.workload import parameters
+from lockstep.base.units import format_bandwidth, format_frac, format_size
+from lockstep.decide.planner.guide import guide
+from lockstep.decide.planner.guide.draft import Draft
+from lockstep.decide.planner.roofline import roofline
+from lockstep.describe.workload import parameters
+from lockstep.price.layout import Layout
+from lockstep.show.verbs.words.question import read_question
 
 PANEL = [
     ("gpt2", "dgx-a100-40gb:1", 64, None),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cli_runner import run
-from lockstep.validation.cases import names
+from lockstep.check.validation.cases import names
 
 CASE = (
     "name",

@@ -7,15 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.errors import BadInput, UnknownName
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout
-from lockstep.planner.estimate import estimate
-from lockstep.validation.cases import TOLERANCE_FRAC, Comparison, Study, Survey, compare, names, predict, study, survey
-from lockstep.validation.cases.document import page
-from lockstep.validation.cases.predict import pace_factor
-from lockstep.validation.cases.schema import read_study
-from lockstep.validation.cases.study import DURATIONS, PLANNED, PUBLIC
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.check.validation.cases import (
+    TOLERANCE_FRAC,
+    Comparison,
+    Study,
+    Survey,
+    compare,
+    names,
+    predict,
+    study,
+    survey,
+)
+from lockstep.check.validation.cases.document import page
+from lockstep.check.validation.cases.predict import pace_factor
+from lockstep.check.validation.cases.schema import read_study
+from lockstep.check.validation.cases.study import DURATIONS, PLANNED, PUBLIC
+from lockstep.decide.planner.estimate import estimate
+from lockstep.describe.hardware import cluster
+from lockstep.price.layout import Job, Layout
 
 NEAR_MISS_FRAC = 0.10
 """An explanation may stand beside an error that is nearly a miss."""

@@ -8,8 +8,8 @@ Source: definition; local SGD with rounds of one step.
 
 from __future__ import annotations
 
-from lockstep.measure.train.method import Losses, Method, NoSettings
-from lockstep.measure.train.worker import Worker
+from lockstep.run.train.method import Losses, Method, NoSettings
+from lockstep.run.train.worker import Worker
 
 
 def run(worker: Worker, settings: NoSettings) -> Losses:

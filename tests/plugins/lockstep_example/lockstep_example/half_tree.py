@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lockstep.collectives import Algorithm, Counts, LinkLike, Terms
-from lockstep.collectives.broadcast import linear
-from lockstep.collectives.reduce import binomial
-from lockstep.collectives.rounds import Rounds
-from lockstep.collectives.shares import Split
+from lockstep.simulate.collectives import Algorithm, Counts, LinkLike, Terms
+from lockstep.simulate.collectives.broadcast import linear
+from lockstep.simulate.collectives.reduce import binomial
+from lockstep.simulate.collectives.rounds import Rounds
+from lockstep.simulate.collectives.shares import Split
 
 
 def terms(ranks: Any, size_B: Any, link: LinkLike, split: Split) -> Terms:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lockstep.hardware import read_catalog
+from lockstep.describe.hardware import read_catalog
 
 _SHELF = read_catalog(Path(__file__).with_name("hardware.toml"))
 CARD = _SHELF.devices["example-card"]

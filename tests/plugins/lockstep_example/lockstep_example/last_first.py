@@ -7,8 +7,8 @@ Source: Huang et al. 2019, "GPipe" (arXiv 1811.06965), figure 2.
 
 from __future__ import annotations
 
-from lockstep.parallel.pipeline.schedule import Domain, Order, Schedule
-from lockstep.parallel.pipeline.schedules.gpipe import makespan_s, peak_live
+from lockstep.simulate.parallel.pipeline.schedule import Domain, Order, Schedule
+from lockstep.simulate.parallel.pipeline.schedules.gpipe import makespan_s, peak_live
 
 
 def order(stages: int, microbatches: int, chunks: int = 1) -> Order:

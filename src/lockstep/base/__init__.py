@@ -1,0 +1,1 @@
+"""What everything stands on: types, units, errors, registries, files, tables of rows, the store and the engines."""

@@ -1,0 +1,46 @@
+"""A picture of an item: a question, axes with units, and curves or a timeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lockstep.base.types.arrays import Array
+
+if TYPE_CHECKING:
+    from lockstep.simulate.program import Timeline
+
+Y = Array | list[float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """One curve.
+
+    `kind`: claimed or true laws, found (points), joined (points that no law connects), curve, dashed, wrong (claimed
+    points), or shaded (points that are coloured by `shade`).
+    """
+
+    label: str
+    x: Y
+    y: Y
+    kind: str
+    shade: Y | None = None
+    """Of every point, on the logarithmic scale of colours of the picture."""
+    half: Y | None = None
+    """Half the width of the 95 % interval of every point."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picture:
+    """A question, its axes with units, and the curves; a `timeline` has axes of its own."""
+
+    title: str
+    x: str = ""
+    y: str = ""
+    lines: tuple[Line, ...] = ()
+    log_x: bool = False
+    log_y: bool = False
+    shade: str = ""
+    """What the colours of shaded lines say, with its unit."""
+    timeline: Timeline | None = None

@@ -1,0 +1,36 @@
+"""Campaigns: a whole training run from its first step to its target, what it takes, and what to change."""
+
+from lockstep.decide.campaigns.campaign import Campaign as Campaign
+from lockstep.decide.campaigns.campaign import campaign as campaign
+from lockstep.decide.campaigns.changes import Change as Change
+from lockstep.decide.campaigns.changes import changes as changes
+from lockstep.decide.campaigns.offer import Energy as Energy
+from lockstep.decide.campaigns.offer import Market as Market
+from lockstep.decide.campaigns.offer import Offer as Offer
+from lockstep.decide.campaigns.offer import energy as energy
+from lockstep.decide.campaigns.operation import Operation as Operation
+from lockstep.decide.campaigns.operation import assumed_storage as assumed_storage
+from lockstep.decide.campaigns.run import Run as Run
+from lockstep.decide.campaigns.run import Scenario as Scenario
+from lockstep.decide.campaigns.run import expected_run as expected_run
+from lockstep.decide.campaigns.scaling import Scaling as Scaling
+from lockstep.decide.campaigns.scaling import Size as Size
+from lockstep.decide.campaigns.scaling import scaling as scaling
+from lockstep.decide.campaigns.speedup import SpeedUp as SpeedUp
+from lockstep.decide.campaigns.speedup import amdahl as amdahl
+from lockstep.decide.campaigns.speedup import gustafson as gustafson
+from lockstep.decide.campaigns.speedup import karp_flatt as karp_flatt
+from lockstep.decide.campaigns.target import LAWS as LAWS
+from lockstep.decide.campaigns.target import ScalingLaw as ScalingLaw
+from lockstep.decide.campaigns.target import Target as Target
+from lockstep.decide.campaigns.target import for_compute as for_compute
+from lockstep.decide.campaigns.target import for_loss as for_loss
+from lockstep.decide.campaigns.target import for_tokens as for_tokens
+from lockstep.decide.campaigns.target import in_batches as in_batches
+from lockstep.decide.campaigns.target import scaling_law as scaling_law
+from lockstep.decide.campaigns.tornado import Bar as Bar
+from lockstep.decide.campaigns.tornado import tornado as tornado
+from lockstep.decide.campaigns.work import Ramp as Ramp
+from lockstep.decide.campaigns.work import Work as Work
+from lockstep.decide.campaigns.work import phases as phases
+from lockstep.decide.campaigns.work import work as work

@@ -1,0 +1,100 @@
+"""Low-rank adapters as `--train` has them: rank, targets and dropout.
+
+A target is the last part of a module's name; one that Lockstep has no word for is said and left out. Without targets
+peft takes those of the model's family (`targets.toml`), and refuses families for which it has none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from lockstep.base.documents.shipped import shipped_table
+from lockstep.decide.planner.imports.said import Said
+from lockstep.describe.workload import Model
+from lockstep.describe.workload.adapters import GROUPS, JOINED, MOST_RANK, NAMES
+
+ALL = ("all", "all-linear", "linear")
+PLAIN = re.compile(r"[\w.*-]+")
+"""Of a target that is no regular expression."""
+
+
+@cache
+def tables() -> Mapping[str, Mapping[str, Any]]:
+    """What `targets.toml` has: defaults, types and names."""
+    return shipped_table("lockstep.decide.planner.imports.tuning", "targets.toml")
+
+
+def model_type(name: str) -> str | None:
+    """The `model_type` of a model of the catalog, or None."""
+    types = tables()["types"]
+    fitting = [one for one in types if name.startswith(one)]
+    return types[max(fitting, key=len)] if fitting else None
+
+
+def defaults(said: Said, word: str, model: Model | None) -> tuple[str, ...]:
+    """The targets that peft takes by itself. Raises BadInput, at `word`, for a family without any."""
+    family = model_type(model.name) if model is not None else None
+    if family is None:
+        said.open(word, "peft chooses the targets by the model's type, which is not known here; q_proj and v_proj")
+        return ("q_proj", "v_proj")
+    found = tables()["defaults"].get(family)
+    if found is None:
+        raise said.refuse(word, f"needs target modules: peft has no default for models of type {family}")
+    return tuple(found)
+
+
+def lora(said: Said, words: tuple[str, str, str], targets: Sequence[str] | str | None, model: Model | None) -> str:
+    """`lora:r=...` from the words for rank, dropout and targets; `targets` None means those that peft takes."""
+    rank, dropout, where = words
+    if not 1 <= said[rank] <= MOST_RANK:
+        raise said.refuse(rank, f"must be from 1 to {MOST_RANK}, got {said[rank]}")
+    share = said[dropout] or 0
+    if share >= 1:
+        raise said.refuse(dropout, f"must be below 1, got {share:g}")
+    named = named_targets(said, where, defaults(said, where, model) if targets is None else targets)
+    return f"lora:r={said[rank]},targets={named}" + (f",dropout={share:g}" if share else "")
+
+
+def named_targets(said: Said, where: str, given: Sequence[str] | str) -> str:
+    """Targets in Lockstep's words, joined by `+`; notes those that have none."""
+    each = [part.strip() for part in given.split(",")] if isinstance(given, str) else [str(one) for one in given]
+    if any(one in ALL for one in each):
+        return "all-linear"
+    found: dict[str, None] = {}
+    missing: list[str] = []
+    for one in each:
+        name = target(one)
+        if name is None:
+            missing.append(one)
+        else:
+            found[name] = None
+    twice = [one for joined in JOINED if joined in found for one in found if one != joined and _shares(joined, one)]
+    kept = [one for one in found if one not in twice]
+    if missing or not kept:
+        taken = "" if kept else "; all linear layers are taken"
+        said.leave(where, f"adapters on {', '.join(missing) or 'nothing'}{taken}")
+    return _grouped(kept) or "all-linear"
+
+
+def _shares(joined: str, one: str) -> bool:
+    return bool(set(NAMES[joined]) & set(NAMES[one]))
+
+
+def _grouped(targets: list[str]) -> str:
+    """Targets joined by `+`, or the word for several that are just these."""
+    linear = {*GROUPS["attention"], *GROUPS["mlp"]}
+    if set(targets) == linear:
+        return "attention+mlp"
+    return next((word for word, members in GROUPS.items() if set(members) == set(targets)), "+".join(targets))
+
+
+def target(module: str) -> str | None:
+    """The target in Lockstep's words for a module's name, whole or its last part; None where there is none."""
+    if not PLAIN.fullmatch(module):
+        return None
+    last = module.rpartition(".")[2]
+    name = tables()["names"].get(last, last)
+    return name if name in NAMES else None

@@ -1,0 +1,138 @@
+"""`Run`: what a fine-tuning configuration comes to; `tell` puts it in Lockstep's words.
+
+    what is trained  format of its weights      stack                 optimizer states
+    adapters         fp32 beside frozen ones    hf-trainer            of the adapters
+    all              fp32, under autocast       hf-trainer-5          beside them
+    all              half, without sharding     hf-trainer            of half weights, no master copy
+    all              sharded by FSDP            hf-trainer            with an fp32 master, no half copy
+    all              DeepSpeed                  deepspeed             with an fp32 master
+
+Sources: transformers 5.24 (trainer.py, integrations/deepspeed.py), accelerate 1.15 (accelerator.py: FSDP upcasts what
+it trains where precision is mixed), peft 0.21 (autocast_adapter_dtype); torch's AdamW keeps moments in the format of
+the parameters, bitsandbytes' in fp32 or in eight bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lockstep.decide.planner.imports.imported import Imported
+from lockstep.decide.planner.imports.said import NOTHING_BESIDE, Said
+
+OPTIMIZERS = {
+    **dict.fromkeys(("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_torch_xla", "adamw_torch_npu_fused",
+                     "adamw_apex_fused", "adamw", "adam", "optimi_adamw", "stable_adamw"), "adamw"),
+    **dict.fromkeys(("adamw_8bit", "adamw_bnb_8bit", "adamw_torch_8bit", "ao_adamw_8bit"), "adamw-8bit"),
+    "paged_adamw": "adamw", "paged_adamw_32bit": "adamw", "paged_adamw_8bit": "adamw-8bit", "adafactor": "adafactor",
+    "sgd": "sgd", "lion_32bit": "lion", "lion_pytorch": "lion", "paged_lion_32bit": "lion", "muon": "muon",
+}  # fmt: skip
+"""Names of `optim`; those that begin with paged_ keep states that find no room in host memory."""
+IN_HALF = {"adamw": "adamw-bf16", "adamw-8bit": "adamw-8bit-no-master", "adafactor": "adafactor-no-master"}
+"""Optimizers whose parameters are in half precision, without a master copy."""
+KERNELS = {"flash_attention_2": "flash2", "fa2": "flash2", "flash_attn": "flash2", "flash_attention": "flash2",
+           "flash_attention_3": "flash3", "fa3": "flash3"}  # fmt: skip
+PLAIN_ATTENTION = ("sdpa", "auto", "true", "false")
+"""What the stack does by itself."""
+
+
+@dataclass(slots=True)
+class Run:
+    """What the readers of fine-tuning software find; `tell` turns it into words."""
+
+    micro: int
+    steps: int
+    seq: int | None = None
+    dtype: str = "fp32"
+    """Of the products."""
+    wide: bool = True
+    """Weights are loaded, and trained, in fp32."""
+    adapters: str = ""
+    objective: str = ""
+    base: str | None = None
+    optimizer: str = "adamw_torch"
+    recompute: bool = False
+    offload_inputs: bool = False
+    sharded: str = ""
+    """By what: fsdp, deepspeed, or nothing."""
+
+    @property
+    def pair(self) -> int:
+        """Sequences of one sample: a chosen and a rejected answer."""
+        return 2 if self.objective.startswith(("dpo", "pair")) else 1
+
+
+def tell(found: Imported, said: Said, run: Run, optimizer: str) -> Imported:
+    """Adds to `found` the words of a run; `optimizer` is the word of the file for it. Returns `found`."""
+    micro, steps = run.micro * run.pair, run.steps
+    if run.adapters and run.base is None:
+        # The checkpoint's own quantisation counts where the file says none.
+        run.base = found.stored
+    found.layout["micro_batch"] = micro
+    found.words["batch"] = lambda devices: micro * steps * found.replicas(devices)
+    found.set(found.words, seq=run.seq, dtype=run.dtype, base=run.base)
+    trained = ",".join(part for part in (run.objective.removeprefix("pair"), run.adapters) if part)
+    found.set(found.words, train=trained or None)
+    if run.recompute:
+        found.layout["recompute"] = "full"
+    if run.offload_inputs:
+        found.words["offload_layers"] = "all"
+    _formats(found, run)
+    _optimizer(found, said, run, optimizer)
+    return found
+
+
+def _formats(found: Imported, run: Run) -> None:
+    """The stack, and how many bytes weights and gradients take."""
+    whole = not run.adapters
+    if run.sharded == "deepspeed":
+        found.words["stack"] = "deepspeed"
+    else:
+        found.words["stack"] = "hf-trainer-5" if whole and run.wide and not run.sharded else "hf-trainer"
+    if run.sharded == "fsdp" and run.dtype in ("fp32", "tf32"):
+        found.words.pop("reduce_bytes", None)
+    if whole and not run.wide and not run.sharded:
+        found.words["gradient_bytes"] = 2
+    if run.wide and not whole and run.sharded != "deepspeed":
+        found.words["parameter_bytes"] = 4
+
+
+def _optimizer(found: Imported, said: Said, run: Run, word: str) -> None:
+    name = OPTIMIZERS.get(run.optimizer)
+    if name is None:
+        said.leave(word, f"the states of {run.optimizer}; those of AdamW are taken")
+        name = "adamw"
+    if run.optimizer.startswith("paged_"):
+        found.layout.setdefault("offload", "paged")
+    if not run.adapters and not run.wide and not run.sharded:
+        half = "adamw-no-master" if run.optimizer == "paged_adamw_32bit" else IN_HALF.get(name)
+        if half is None:
+            said.leave(word, f"{name} of weights in half precision; an fp32 master copy is taken beside them")
+        name = half or name
+    found.words.setdefault("optimizer", name)
+
+
+def without_vllm(said: Said) -> None:
+    """Notes that the settings of vLLM have no effect where it does not run."""
+    if not said.values.get("use_vllm"):
+        for word in said.values:
+            if word.startswith("vllm_") or word == "sleep_level":
+                said.noted[word] = ("harmless", NOTHING_BESIDE)
+
+
+def attention(found: Imported, said: Said, word: str) -> None:
+    """The attention kernel that a word names."""
+    name = str(said[word]).lower().rpartition("/")[2].replace("-", "_").replace("flash_attn2", "flash_attention_2")
+    name = name.replace("flash_attn3", "flash_attention_3").removeprefix("vllm_")
+    if name in KERNELS:
+        found.words["attention_kernel"] = KERNELS[name]
+    elif name in ("eager", "disabled"):
+        found.words["flash"] = False
+    elif name not in PLAIN_ATTENTION:
+        said.leave(word, f"attention by {said[word]}; a fused kernel is taken")
+
+
+def quantised(said: Said, kind: str, nested: bool, word: str, where: str) -> str | None:
+    """The base format of four bits of a kind, with or without double quantisation."""
+    if kind != "nf4":
+        said.leave(where if where in said else word, "4-bit floats; NormalFloat of the same size is taken")
+    return "nf4" if nested else "nf4-single"

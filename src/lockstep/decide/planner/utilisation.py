@@ -1,0 +1,175 @@
+"""`Utilisation`: the shares of a device's peak that training uses, and the FLOPs that they count.
+
+    MFU = FLOPs that the model needs, by the recipe's convention / (seconds of a step x devices x peak)
+    HFU = FLOPs that kernels execute, recomputation included     / (seconds of a step x devices x peak)
+
+A fused attention kernel skips what a causal mask hides, so HFU counts only what the mask leaves, by every convention,
+and is at most 1; without a fused kernel all of the scores are computed and counted. MFU counts by convention:
+
+    causal   attention that the mask leaves: at most HFU
+    full     every query against every key, as most published tables do: more than kernels execute, so it may be larger
+             than HFU, and above 1 where nearly all FLOPs are attention's
+    6n       six for every parameter that a token uses, and nothing for attention
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from lockstep.base.types.plain import Json
+from lockstep.base.units import format_frac
+from lockstep.describe.hardware import Device
+from lockstep.describe.workload import (
+    ConvNet,
+    TrainingFlops,
+    Transformer,
+    convnet_forward_flops,
+    parameters,
+    training_flops,
+)
+from lockstep.price.layout import Job, Layout
+
+HALF = ("bf16", "fp16")
+"""Formats whose peak most published utilisations are of."""
+ATTENTION_FRAC = 0.1
+"""Share of attention in a model's FLOPs from which on an MFU is shown with its convention."""
+COUNTED = {
+    "full": "attention counted in full",
+    "causal": "attention counted as the causal mask leaves it",
+    "6n": "attention not counted",
+}
+"""How an MFU counts attention, by convention."""
+
+
+@dataclass(frozen=True, slots=True)
+class Utilisation:
+    """The utilisation of a step, and what has to be known to read it."""
+
+    mfu_frac: float
+    """Model FLOPs utilisation by the recipe's convention."""
+    causal_mfu_frac: float
+    """The same, counting only the attention that a causal mask leaves."""
+    hfu_frac: float
+    """Hardware FLOPs utilisation: FLOPs that kernels execute."""
+    attention_frac: float
+    """Share of attention's scores and weighted values in the model's FLOPs, counted in full."""
+    convention: str
+    dtype: str
+    """The format whose dense peak these are of."""
+    masked: bool
+    """Whether a causal mask hides any of the attention."""
+
+    @property
+    def counted(self) -> str:
+        """How MFU counts attention; empty where that makes little difference, or none."""
+        matters = self.attention_frac >= ATTENTION_FRAC and (self.masked or self.convention == "6n")
+        return COUNTED[self.convention] if matters else ""
+
+    @property
+    def name(self) -> str:
+        """`MFU`, with its peak where that is not half precision's, and its convention where that matters."""
+        return _named("MFU", self.notes(self.counted))
+
+    @property
+    def peak(self) -> str:
+        """Of which peak it is, empty where that is half precision's."""
+        return "" if self.dtype in HALF else f"of the {self.dtype} peak"
+
+    def notes(self, counted: str) -> str:
+        """What has to be known to read MFU, with `counted` of attention."""
+        return "; ".join(filter(None, (self.peak, counted)))
+
+    def longer(self, times: float) -> Utilisation:
+        """That of the same step where it takes `times` as long."""
+        return replace(
+            self,
+            mfu_frac=self.mfu_frac / times,
+            causal_mfu_frac=self.causal_mfu_frac / times,
+            hfu_frac=self.hfu_frac / times,
+        )
+
+    def __str__(self) -> str:
+        """For example `82.6 % MFU (attention counted in full; 48.7 % with only what the causal mask leaves)`."""
+        counted = self.counted
+        if counted and self.convention == "full":
+            counted += ", which can exceed 100 %" if self.mfu_frac > 1 else ""
+            counted += f"; {format_frac(self.causal_mfu_frac)} with only what the causal mask leaves"
+        return f"{format_frac(self.mfu_frac)} {_named('MFU', self.notes(counted))}"
+
+
+def _named(what: str, notes: str) -> str:
+    return f"{what} ({notes})" if notes else what
+
+
+def plain_mfu(found: Utilisation | None) -> Json:
+    """MFU in the JSON form of an answer, with what has to be known to read it."""
+    return {
+        "mfu_frac": None if found is None else found.mfu_frac,
+        "mfu_convention": None if found is None else found.convention,
+        "peak_dtype": None if found is None else found.dtype,
+    }
+
+
+def utilisation(job: Job, layout: Layout, step_time_s: float, device: Device) -> Utilisation:
+    """The utilisation of a step of `step_time_s` seconds."""
+    recipe = job.recipe
+    available = step_time_s * job.devices * device.peak(recipe.dtype)
+    full, causal = (model_flops(job, counting) for counting in ("full", "causal"))
+    return Utilisation(
+        mfu_frac=model_flops(job) / available,
+        causal_mfu_frac=causal / available,
+        hfu_frac=executed_flops(job, layout) / available,
+        attention_frac=_attention_frac(job),
+        convention=recipe.mfu_convention,
+        dtype=recipe.dtype,
+        masked=causal < full,
+    )
+
+
+def _attention_frac(job: Job) -> float:
+    """Share of attention's scores and weighted values in a forward pass, counted in full."""
+    if isinstance(job.model, ConvNet):
+        return 0.0
+    forward = training_flops(job.model, job.recipe.attended_tokens).forward
+    return float(forward.attention_core / forward.total)
+
+
+@lru_cache(maxsize=256)
+def model_flops(job: Job, convention: str | None = None) -> float:
+    """FLOPs of one optimizer step that the model needs, counted by `convention`: the recipe's where none is given."""
+    recipe = job.recipe
+    counting = convention or recipe.mfu_convention
+    if isinstance(job.model, ConvNet):
+        return 3.0 * convnet_forward_flops(job.model) * recipe.batch
+    if counting == "6n":
+        forwards, backwards = recipe.objective.passes
+        each = 2.0 * forwards + 4.0 * backwards
+        return each * parameters(job.model).active * recipe.batch_tokens
+    found = training_flops(job.model, recipe.attended_tokens, counting, training=recipe.training)
+    return float(found.model) * recipe.batch_tokens
+
+
+def executed_flops(job: Job, layout: Layout) -> float:
+    """FLOPs of one optimizer step that kernels execute, with recomputation, whatever the recipe's convention."""
+    if isinstance(job.model, ConvNet):
+        return model_flops(job)
+    counting = "causal" if job.recipe.flash_attention else "full"
+    return float(layout_flops(job, job.model, layout, counting).hardware) * job.recipe.batch_tokens
+
+
+def recomputed_share(job: Job, layout: Layout) -> float:
+    """Model FLOPs per FLOP when recomputed ones count too, both by the recipe's convention."""
+    if isinstance(job.model, ConvNet):
+        return 1.0
+    found = layout_flops(job, job.model, layout, "causal" if job.recipe.mfu_convention == "causal" else "full")
+    return float(found.model / found.hardware)
+
+
+def layout_flops(job: Job, model: Transformer, layout: Layout, counting: str) -> TrainingFlops:
+    """FLOPs per token of a step of a job's transformer, with what the layout recomputes."""
+    recipe, chunks = job.recipe, len(layout.stages) // layout.pp or layout.vpp
+    found = training_flops(
+        model, recipe.attended_tokens, counting, layout.recompute, recipe.recompute_modules, recipe.training
+    )
+    return replace(found, recomputed=found.recomputed * recipe.recomputed_frac(job.layers / layout.pp, chunks))

@@ -1,0 +1,150 @@
+"""`Link`: a latency-bandwidth (alpha-beta) link between two endpoints.
+
+A message of S bytes takes latency_s + S / (bandwidth_Bps * achieved_frac), the postal model of Hockney (1994).
+
+`Host`: what devices reach of the machine they sit in, for states that do not stay on a device.
+
+A device reaches host memory over a link that it may share with its neighbours (two GPUs behind one PCIe switch), so
+when all of them move at once each has `link.rate_Bps / devices_per_link`, per direction. The memory and its bandwidth
+are those of the whole machine, whose devices share them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from lockstep.base.errors import BadInput
+from lockstep.base.types.arrays import Number, Whole
+from lockstep.base.types.plain import Json, picked
+from lockstep.describe.hardware.source import Provenance, check_positive
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """What the switch behind a link does in collectives: it adds what its ports receive, and copies what it sends."""
+
+    latency_s: float
+    """Seconds per message through it."""
+    achieved_frac: float
+    """Of its link's bandwidth, what large collectives reach."""
+    start_s: float = 0.0
+    """Seconds before the first message of a collective: launch, and ranks that wait for one another."""
+    to_owner: bool = True
+    """Whether it hands a sum to the rank that owns it, which sends it back for everyone (NVLink SHARP); otherwise it
+    sends the sum to everyone itself (SHARP of InfiniBand)."""
+
+    def __post_init__(self) -> None:
+        check_positive("switch", achieved_frac=self.achieved_frac)
+        for name, number in (("latency_s", self.latency_s), ("start_s", self.start_s)):
+            if number != 0:
+                check_positive("switch", **{name: number})
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return picked(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A full-duplex link; every number is per direction and per endpoint (a GPU's whole NVLink, one NIC port)."""
+
+    name: str
+    latency_s: float
+    """Alpha: seconds per message, software included."""
+    bandwidth_Bps: float
+    """Wire rate of the datasheet."""
+    achieved_frac: float = 1.0
+    """Fraction of the wire rate that large messages reach."""
+    lowest_frac: float | None = None
+    """Where that is assumed: the least that links of the kind were seen to reach. None where it is known."""
+    highest_frac: float | None = None
+    """The most."""
+    reduce_s_per_B: float = 0.0
+    """Gamma: seconds to reduce one received byte that do not hide behind the transfer; 0 when they do."""
+    start_s: float = 0.0
+    """Seconds before the first message of a collective: launch, and ranks that wait for one another."""
+    copy_Bps: float | None = None
+    """At which a rank copies the last chunk of a collective out of the library's buffer; None: beside its messages."""
+    switch: Switch | None = None
+    """How collectives go through a switch that reduces; None where it cannot, or is not used so."""
+    provenance: Provenance = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        owner = f"link {self.name}"
+        check_positive(owner, bandwidth_Bps=self.bandwidth_Bps, achieved_frac=self.achieved_frac)
+        if self.achieved_frac > 1:
+            raise BadInput(f"{owner}: achieved_frac must be at most 1, got {self.achieved_frac:g}")
+        for name in ("latency_s", "reduce_s_per_B", "start_s"):
+            if getattr(self, name) != 0:
+                check_positive(owner, **{name: getattr(self, name)})
+        check_positive(owner, lowest_frac=self.lowest_frac, highest_frac=self.highest_frac, copy_Bps=self.copy_Bps)
+
+    @property
+    def range_frac(self) -> tuple[float, float]:
+        """Least and most of the wire rate that large messages may reach; twice the same where it is known."""
+        ends = [self.achieved_frac, *(end for end in (self.lowest_frac, self.highest_frac) if end is not None)]
+        return min(ends), max(ends)
+
+    def reaching(self, achieved_frac: float) -> Link:
+        """The link at another fraction of its wire rate, its switch slower or faster in proportion."""
+        ratio = achieved_frac / self.achieved_frac
+        switch = self.switch and replace(self.switch, achieved_frac=self.switch.achieved_frac * ratio)
+        return replace(self, achieved_frac=achieved_frac, lowest_frac=None, highest_frac=None, switch=switch)
+
+    @property
+    def rate_Bps(self) -> float:
+        """Bytes per second that large messages reach."""
+        return self.bandwidth_Bps * self.achieved_frac
+
+    def copy_s_per_B(self, ranks: Whole) -> Number:
+        """Seconds per byte that the last copy adds to each message of a ring among so many ranks; broadcasts.
+
+        An all-reduce of S bytes is 2 (n - 1) messages of S/n and one copy of as much, by the same threads (NCCL,
+        src/device/all_reduce.h, `runRing`: the last of 2 n - 1 primitives receives without sending).
+        """
+        if self.copy_Bps is None:
+            return 0.0
+        return 1 / (2 * (np.maximum(ranks, 2) - 1) * self.copy_Bps)
+
+    def effective(self) -> Link:
+        """The same link with its achieved rate as its bandwidth: what the cost formulas take."""
+        switch = self.switch and replace(self.switch, achieved_frac=self.switch.achieved_frac / self.achieved_frac)
+        return replace(
+            self, bandwidth_Bps=self.rate_Bps, achieved_frac=1.0, lowest_frac=None, highest_frac=None, switch=switch
+        )
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return picked(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One machine of a cluster as its devices see it. Optional numbers are None where unknown."""
+
+    link: Link
+    """Between a device, or `devices_per_link` neighbours together, and host memory."""
+    devices: int
+    """Devices in one machine."""
+    devices_per_link: int = 1
+    memory_B: float | None = None
+    """Host memory of one machine."""
+    memory_bandwidth_Bps: float | None = None
+    """Datasheet rate of all memory channels of one machine together."""
+    provenance: Provenance = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for name, number in (("devices", self.devices), ("devices_per_link", self.devices_per_link)):
+            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+                raise BadInput(f"host: {name} must be a whole number of at least 1, got {number!r}")
+        check_positive("host", memory_B=self.memory_B, memory_bandwidth_Bps=self.memory_bandwidth_Bps)
+
+    def rate_Bps(self, num_devices: int) -> float:
+        """Bytes per second and direction of one device when `num_devices` devices, neighbours first, all move."""
+        return self.link.rate_Bps / min(self.devices_per_link, num_devices)
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return picked(self)

@@ -1,0 +1,400 @@
+"""Bytes that one layer keeps for the backward pass of one micro-batch, tensor by tensor.
+
+    kept_tensors(model, piece, kind)         every tensor by name; their sum explains the total
+    layer_activation_B(model, piece, kind, recompute)
+
+With b sequences of s tokens, hidden h, a heads, tp = t, half precision, dropout and unfused attention, a GPT layer sums
+to the closed forms of Korthikanti et al. 2022 (arXiv 2205.05198), section 4 and 5:
+
+    sbh (34 + 5as/h)               eq. 1: t = 1
+    sbh (10 + 24/t + 5as/(ht))     eq. 2: tensor parallel
+    sbh (34 + 5as/h) / t           eq. 4: with sequence parallel
+    34 sbh / t                     eq. 6: selective recomputation and sequence parallel
+    2 sbh, and 2 sbh / t           full recomputation, without and with sequence parallel
+
+The same list, with other widths, holds for grouped queries, gated blocks, latent attention and experts. Fused attention
+keeps queries, keys, values, output and one fp32 log-sum-exp per head and token, and nothing that grows with s^2.
+Inputs of linear layers may be kept in a narrower format (fp8 in DeepSeek-V3, arXiv 2412.19437, section 3.3.3).
+Left out, as in the paper: per-token scalars of the norms and token ids. A rank runs top_k
+times its own tokens through experts whatever ep is, times `capacity_factor` if it is the busiest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lockstep.base.types.arrays import Number, Whole
+from lockstep.describe.workload.adapters import ROWS, Adapters
+from lockstep.describe.workload.architecture import Attention, Experts, Transformer
+from lockstep.describe.workload.graph import layer_operations
+from lockstep.describe.workload.kind import DENSE, LayerKind
+from lockstep.describe.workload.operation import Operation, Spread, Tensor
+from lockstep.describe.workload.piece import FP32_B, FULL, NONE, SELECTIVE, Piece, Recompute, Row, recompute_code
+from lockstep.describe.workload.weights import layer_weights
+
+MASK_B = 1.0
+JOINT = ("query", "key", "value")
+"""What one product may make; its adapters then have one dropout."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTensor:
+    """One tensor that waits for the backward pass."""
+
+    name: str
+    size_B: Number
+    """Bytes on one rank."""
+    spread: Spread
+    """How the layout cuts it (`piece.py`)."""
+    kept_up_to: int
+    """The strongest recompute mode (a code of recompute.py) that still keeps it."""
+
+
+def kept_tensors(model: Transformer, piece: Piece, kind: LayerKind = DENSE) -> tuple[KeptTensor, ...]:
+    """Every tensor that one layer keeps on one rank when nothing is recomputed, with its bytes."""
+    return _cut((row for row in _layer(model, piece, kind) if row.kept_from == NONE), model, piece)
+
+
+def embedding_kept_tensors(model: Transformer, piece: Piece) -> tuple[KeptTensor, ...]:
+    """What the embedding keeps beside the first layer's input, which that layer counts."""
+    return _cut(_embedding(model, piece), model, piece)
+
+
+def head_kept_tensors(
+    model: Transformer, piece: Piece, logit_B: Number = FP32_B, chunked: bool = False
+) -> tuple[KeptTensor, ...]:
+    """What follows the last layer: final norm, head input, and logits of `logit_B` bytes (fp32: section 4.3).
+
+    A `chunked` loss has logits of a share hidden / vocab of the tokens at a time, and keeps their gradients instead:
+    that of its input and that of the head's weights (Liger kernel, arXiv 2410.10989, section 3.2).
+    """
+    return (*_cut(_head(model, piece), model, piece), *_logits(model, piece, logit_B, chunked))
+
+
+def layer_activation_B(
+    model: Transformer, piece: Piece, kind: LayerKind = DENSE, recompute: Recompute = "none"
+) -> Number:
+    """Bytes that one layer keeps on one rank; `recompute` is a word, a code or an array of codes."""
+    return _total(_layer(model, piece, kind), model, piece, recompute_code(recompute))
+
+
+def layer_modes_B(model: Transformer, piece: Piece, kind: LayerKind = DENSE) -> tuple[Number, Number, Number]:
+    """The same without recomputation, with selective and with full recomputation."""
+    rows = [*_layer(model, piece, kind)]
+    none, selective, full = (_total(rows, model, piece, code) for code in (NONE, SELECTIVE, FULL))
+    return none, selective, full
+
+
+def passing_gradient_B(model: Transformer, piece: Piece, kind: LayerKind = DENSE) -> Number:
+    """Most bytes by which gradients inside one layer's backward pass outgrow the kept tensors that it has freed.
+
+    That is behind the down product, whose input is freed: gradients of that input and of what made it (two tensors with
+    a gate) are there at once, and the one of the residual stream waits.
+    """
+    return _total(_gradients(model, piece, kind), model, piece, NONE)
+
+
+def embedding_activation_B(model: Transformer, piece: Piece) -> Number:
+    """Bytes that the embedding keeps on one rank of the first stage."""
+    return _total(_embedding(model, piece), model, piece, NONE)
+
+
+def head_activation_B(model: Transformer, piece: Piece, logit_B: Number = FP32_B, chunked: bool = False) -> Number:
+    """Bytes that the head keeps on one rank of the last stage, logits included."""
+    logits = sum(tensor.size_B for tensor in _logits(model, piece, logit_B, chunked))
+    return _total(_head(model, piece), model, piece, NONE) + logits
+
+
+def spread_activation_B(model: Transformer, piece: Piece, stages: Number, logit_B: Number = FP32_B) -> Number:
+    """Bytes that one rank keeps of a micro-batch whose head is spread over `stages`: its logits, and the last layer's
+    output and its gradient.
+    """
+    wide = replace(piece, tp=piece.tp * stages)
+    logits = sum(tensor.size_B for tensor in _logits(model, wide, logit_B))
+    output_B = piece.tokens * model.hidden * piece.element_B
+    return logits + 2.0 * output_B * piece.share("sequence", 1)
+
+
+def _cut(rows: Iterable[Row], model: Transformer, piece: Piece) -> tuple[KeptTensor, ...]:
+    """`rows` with their bytes on one rank."""
+    kv_heads = model.attention.kv_heads
+    return tuple(
+        KeptTensor(row.name, piece.tokens * row.token_B * piece.share(row.spread, most), row.spread, row.kept_up_to)
+        for row in rows
+        for most in [row.most or kv_heads]
+    )
+
+
+def _total(rows: Iterable[Row], model: Transformer, piece: Piece, code: Whole) -> Number:
+    """Bytes of the `rows` that recompute mode `code` keeps; rows cut alike are added up before arrays come in."""
+    token_B: dict[tuple[Spread, int], dict[tuple[int, int], Number]] = {}
+    for row in rows:
+        levels = token_B.setdefault((row.spread, row.most or model.attention.kv_heads), {})
+        between = row.kept_from, row.kept_up_to
+        levels[between] = levels.get(between, 0.0) + row.token_B
+    total: Number = 0.0
+    for (spread, most), levels in token_B.items():
+        kept: Number = 0.0
+        for (weakest, strongest), size_B in levels.items():
+            kept = kept + size_B * ((weakest <= code) & (code <= strongest))
+        total = total + kept * piece.share(spread, most)
+    return total * piece.tokens
+
+
+# --- before the first and after the last layer ---------------------------------------------------------------
+
+
+def _embedding(model: Transformer, piece: Piece) -> Iterator[Row]:
+    """Pixels of patches, input of a norm on the embeddings, and the dropout mask."""
+    if model.patches is not None:
+        yield from model.patches.rows(piece)
+    if model.embedding_norm:
+        yield _hidden("embedding norm input", model, piece, FULL)
+    for stack in ("", "encoder ") if model.encoder_layers else ("",):
+        if piece.dropout:
+            yield _mask(f"{stack}embedding dropout mask", model, FULL)
+
+
+def _head(model: Transformer, piece: Piece) -> Iterator[Row]:
+    """Tensors of hidden width after the last layer."""
+    names = ["final norm input"] if model.final_norm else []
+    if model.encoder_layers:
+        # Keys and values of every layer of the decoder read the encoder's output.
+        names += [*(f"encoder {name}" for name in names), "encoder output"]
+    names += ["final norm output"] if model.modulation and not piece.fused_elementwise and not piece.adapters else []
+    names += ["mlm dense input", "mlm activation input", "mlm norm input"] if model.mlm_head else []
+    # A classifier reads one token's row of it, which keeps it whole.
+    names += ["head input"] if model.has_head or model.patches or model.classifier else []
+    for name in names:
+        spread: Spread = "gathered" if name == "head input" else "sequence"
+        yield Row(name, model.hidden * piece.element_B, spread, FULL)
+
+
+def _logits(model: Transformer, piece: Piece, logit_B: Number, chunked: bool = False) -> Iterator[KeptTensor]:
+    """Logits, cut by vocabulary, the last rank's share rounded up; whole for images and classifiers."""
+    if model.patches is not None:
+        yield KeptTensor("logits", piece.tokens * model.patches.logits() * logit_B, "sequence", FULL)
+    if model.classifier is not None:
+        labels = model.classifier.logits(piece.seq)
+        yield KeptTensor("label logits", piece.tokens * labels * logit_B, "sequence", FULL)
+    if not model.has_head:
+        return
+    columns = -(-model.vocab // piece.tp)
+    share = min(1.0, model.hidden / model.vocab) if chunked else 1.0
+    yield KeptTensor("logits", piece.tokens * columns * logit_B * share, "tp", FULL)
+    if chunked:
+        yield KeptTensor("head input gradient", piece.tokens * model.hidden * piece.element_B, "sequence", FULL)
+        yield KeptTensor("head weight gradient", columns * model.hidden * piece.element_B, "tp", FULL)
+
+
+# --- one layer -----------------------------------------------------------------------------------------------
+
+
+def _layer(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
+    """What each operation reads and keeps, and what software keeps beside it, by name: equal names are one tensor.
+
+    The layer's input is all that full recomputation keeps. Without a norm in front it is the attention input too.
+    """
+    yield _hidden("layer input", model, piece, FULL)
+    operations = layer_operations(model, kind)
+    made = {one.name: one.modules for one in operations}
+    found: dict[str, Row] = {}
+    for one in operations:
+        for row in _of_operation(model, piece, kind, one, made):
+            found.setdefault(row.name, row)
+    yield from found.values()
+    yield from _beside(model, piece, kind)
+
+
+def _of_operation(
+    model: Transformer, piece: Piece, kind: LayerKind, one: Operation, made: Mapping[str, tuple[str, ...]]
+) -> Iterator[Row]:
+    """What one operation reads and keeps; `made` are the modules that run what each operation makes again."""
+    reads = [read for read in one.reads if not read.for_weights or piece.needs_input_of(one.weight)]
+    if one.name == "attention" and model.attention.latent is None:
+        reads = [*_heads(model.attention, piece, reads)]
+    for read in reads:
+        each_B = {"input": piece.input_B, "inner": piece.inner_B}.get(read.held, piece.element_B)
+        modules = [module for module in made.get(read.made, ()) if module not in read.stays]
+        yield Row(read.name, read.numbers * each_B, read.spread, piece.kept_up_to(*modules))
+    if one.does in ("core", "crossing core"):
+        yield from _core(model.attention, piece, one.name)
+    elif one.does == "scan" and model.recurrent:
+        yield from model.recurrent.rows(piece)
+    elif one.does == "norm":
+        yield from _of_norms(model, piece, kind, one)
+    elif one.does == "exchanged rows" and model.experts:
+        yield from _of_experts(model, model.experts, piece, one)
+    elif one.does == "head norms":
+        for slot in ("norm", "norm_weight"):
+            yield from _of_slot(model, piece, slot, one)
+    elif one.does in ("gate", "activation", "rotary", "residual"):
+        yield from _of_slot(model, piece, one.does, one)
+
+
+def _saved(
+    piece: Piece, slot: str, where: str, numbers: Number, spread: Spread, modules: Iterable[str]
+) -> Iterator[Row]:
+    """What software keeps besides at a slot, unless some `modules` make it again."""
+    for one in piece.saves.get(slot, ()):
+        size_B = one.size_B(piece.element_B)
+        yield Row(f"{where}: {one.what}", numbers * size_B, spread, piece.kept_up_to(*modules))
+
+
+def _of_slot(model: Transformer, piece: Piece, slot: str, one: Operation) -> Iterator[Row]:
+    """What software keeps besides of an operation, in rows that are cut alike."""
+    times = model.experts.top_k if one.rows == "experts" and model.experts else 1
+    widths: dict[Spread, float] = {}
+    for width in one.widths:
+        spread = one.spread(width)
+        widths[spread] = widths.get(spread, 0.0) + times * width.numbers
+    for spread, numbers in widths.items():
+        where = one.name if len(widths) == 1 else f"{one.name}, {spread}"
+        yield from _saved(piece, slot, where, numbers, spread, one.modules)
+
+
+def _of_norms(model: Transformer, piece: Piece, kind: LayerKind, one: Operation) -> Iterator[Row]:
+    """What norms keep beyond their input; of an fp32 stream the first one keeps the layer's input itself."""
+    norms = model.norms_of(kind)
+    copies = norms - np.where(piece.wide_base, 1, 0)
+    for slot in ("norm", "norm_weight"):
+        yield from _saved(piece, slot, "norms", copies * model.hidden, "sequence", one.modules)
+    if np.any(piece.own_casts) and model.mlp is not None and piece.adapters is None:
+        wider_B = norms * (FP32_B - piece.element_B) * piece.own_casts
+        yield Row("norms of the fp32 stream", model.hidden * wider_B, "sequence")
+
+
+def _of_experts(model: Transformer, experts: Experts, piece: Piece, one: Operation) -> Iterator[Row]:
+    """Router probabilities in fp32, and what experts give or, where weights multiply it within, their function."""
+    yield Row("router probabilities", experts.experts * FP32_B, "sequence")
+    if piece.saves.get("permutation"):
+        yield from _of_slot(model, piece, "permutation", one)
+    elif not experts.gated and experts.activation != "relu2":
+        # Routing weights multiply it, in one kernel with gated SiLU or squared ReLU alone (Megatron Core 0.14, mlp.py).
+        activated_B = experts.top_k * experts.ffn * piece.element_B
+        yield Row("expert activated", activated_B, "inner", piece.kept_up_to("moe_act"))
+
+
+def _heads(attention: Attention, piece: Piece, reads: Sequence[Tensor]) -> Iterator[Tensor]:
+    """What attention reads where software repeats keys and values for every query, whose norms read them before, or
+    has values as views of one product; rotary embedding needs no copy of its input.
+    """
+    query, key, value = reads
+    if piece.joint_qkv and attention.kv_heads == attention.heads:
+        yield Tensor("queries and keys before rotary embedding", 2.0 * query.numbers, "tp")
+    if not piece.repeated_heads or attention.kv_heads >= attention.heads:
+        yield from reads
+        return
+    yield query
+    yield replace(key, numbers=query.numbers, spread="tp")
+    yield replace(value, numbers=query.numbers, spread="tp", made="repeated keys and values")
+
+
+def _core(attention: Attention, piece: Piece, name: str) -> Iterator[Row]:
+    """Scores, or the log-sum-exp of fused attention, which selective recomputation drops; the output stays."""
+    output_B = piece.element_B if piece.cached_attention_B is None else piece.cached_attention_B
+    yield Row(f"{name} output", attention.out_width * output_B, "tp", piece.kept_up_to("context"))
+    core, scores_B = piece.kept_up_to("core_attn"), attention.heads * piece.element_B
+    if piece.flash_attention:
+        yield Row(f"{name} log-sum-exp", attention.heads * FP32_B, "tp", core)
+        return
+    yield Row(f"{name} probabilities", scores_B, "scores", core)
+    yield from _saved(piece, "scores", name, attention.heads, "scores", ("core_attn",))
+    if piece.dropout:
+        yield Row(f"{name} dropout mask", attention.heads * MASK_B, "scores", core)
+        yield Row(f"{name} probabilities after dropout", scores_B, "scores", core)
+
+
+# --- beside its operations -----------------------------------------------------------------------------------
+
+
+def _beside(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
+    """What waits beside what operations read: casts, masks, adapters, and what recomputation per operation keeps."""
+    if np.any(piece.own_casts) and model.mlp is not None and piece.adapters is None:
+        more = (0 if piece.joint_qkv else 2) + model.mlp.gated
+        yield Row("casts of products", model.hidden * piece.element_B * more * piece.own_casts, "sequence")
+    if "op" in piece.recompute_modules:
+        yield from _by_operation(model, piece, kind)
+    if model.modulation is not None:
+        yield from model.modulation.rows(model.hidden, piece)
+    if piece.adapters is not None:
+        yield from _adapter_inputs(model, piece.adapters, piece, kind)
+        yield from _wide(model, piece)
+    blocks = {"attention": kind.mixer != "none", "cross attention": kind.crosses, "mlp": kind.block != "none"}
+    for block in [name for name, there in blocks.items() if there and piece.dropout]:
+        yield _mask(f"{block} residual dropout mask", model, SELECTIVE)
+
+
+def _by_operation(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
+    """What recomputation per operation keeps, and nothing else reads."""
+    made = {one.name: one.modules for one in layer_operations(model, kind)}
+    attention = model.attention
+    if kind.attends and piece.repeated_heads and attention.kv_heads < attention.heads and "op" not in made["value"]:
+        kv_B = attention.kv_heads * attention.head_dim * piece.element_B
+        yield Row("value before it is repeated", kv_B, "kv", kept_from=SELECTIVE)
+    if model.norm_placement == "pre" and kind.whole:
+        if "op" not in made.get("down", ("op",)):
+            yield Row("block output", model.hidden * piece.element_B, "gathered", kept_from=SELECTIVE)
+        added_B = 2.0 * model.hidden * piece.element_B * (piece.tp > 1)
+        yield Row("reduced outputs", added_B, "sequence", kept_from=SELECTIVE)
+
+
+def _gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
+    """Gradients at the fullest moment of a layer's backward pass, less the input of the down product."""
+    yield Row("stream gradient", model.hidden * piece.element_B, "gathered")
+    if piece.adapters is not None:
+        size_B = piece.element_B if piece.half_adapters else FP32_B
+        yield Row("adapter input gradient", model.hidden * size_B, "sequence")
+    inner = {"experts": model.experts, "dense": model.mlp}.get(kind.block)
+    if inner is None:
+        return
+    inside_B = (2 if inner.gated else 1) * inner.ffn * piece.element_B
+    if not isinstance(inner, Experts):
+        yield Row("mlp gradients", inside_B, "tp")
+    elif model.hidden * piece.weighed_B > inside_B:
+        yield Row("expert output gradients", inner.top_k * model.hidden * piece.weighed_B, "rows")
+    else:
+        yield Row("expert gradients", inner.top_k * inside_B, "inner")
+
+
+def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: LayerKind) -> Iterator[Row]:
+    """Inputs of adapters, each cast for itself, to fp32 (PEFT) and under autocast back, and what comes out of A."""
+    if piece.element_B >= FP32_B:
+        return
+    half, weights = piece.half_adapters, layer_weights(model, kind.stored)
+    cast_B = piece.element_B if np.any(piece.own_casts) else FP32_B
+    first = next((one.name for one in weights if adapters.adapts(one) and one.name in JOINT), "")
+    for weight in weights:
+        if adapters.adapts(weight):
+            times = model.experts.top_k if weight.category == "routed_experts" and model.experts else 1
+            spread: Spread = "inner" if times > 1 else "tp" if weight.name in ROWS else "sequence"
+            kept_B = adapters.rank * piece.element_B if half else (weight.shape[0] + adapters.rank) * cast_B
+            kept_B, once = kept_B * (not adapters.joins(weight)), piece.joint_qkv and weight.name in JOINT
+            if adapters.dropout_frac and not (once and weight.name != first):
+                # Of the input in half precision a copy besides; the one in fp32 is there anyway.
+                kept_B += weight.shape[0] * (MASK_B + piece.element_B * half)
+            yield Row(f"{weight.name} adapter input", times * kept_B, spread)
+
+
+def _wide(model: Transformer, piece: Piece) -> Iterator[Row]:
+    """Beyond half precision, what is fp32 where a quantised base reads it: stream, and all around the activation."""
+    if not np.any(piece.wide_base):
+        return
+    wider_B = (FP32_B - piece.element_B) * piece.wide_base
+    yield Row("layer input in fp32", model.hidden * wider_B, "sequence", FULL)
+    if model.mlp is not None:
+        columns = (3 if model.mlp.gated else 1) * model.mlp.ffn
+        yield Row("mlp in fp32", columns * wider_B, "tp", piece.kept_up_to("mlp"))
+
+
+def _hidden(name: str, model: Transformer, piece: Piece, kept_up_to: int = SELECTIVE) -> Row:
+    """A tensor of hidden width between the parallel blocks."""
+    return Row(name, model.hidden * piece.element_B, "sequence", kept_up_to)
+
+
+def _mask(name: str, model: Transformer, kept_up_to: int) -> Row:
+    """A dropout mask of hidden width, one byte per element."""
+    return Row(name, model.hidden * MASK_B, "sequence", kept_up_to)

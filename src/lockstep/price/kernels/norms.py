@@ -1,0 +1,22 @@
+"""Kernel work of norms, in the way of the software (`describe/stacks/ways.toml`)."""
+
+from __future__ import annotations
+
+from lockstep.base.types.arrays import Number
+from lockstep.price.kernels.shard import Passes, Shard
+from lockstep.price.kernels.slots import slot_work, stream_work
+
+
+def norm_work(shard: Shard, numbers: Number, count: Number = 1) -> Passes:
+    """`count` norms over so many numbers each."""
+    return slot_work(shard, "norm", numbers, count) + slot_work(shard, "norm_weight", numbers, count)
+
+
+def stream_norm_work(shard: Shard, numbers: Number, count: Number = 1) -> Passes:
+    """The same of the residual stream."""
+    return stream_work(shard, "norm", numbers, count) + stream_work(shard, "norm_weight", numbers, count)
+
+
+def final_norm_work(shard: Shard) -> Passes:
+    """The norm before the head, and that of an encoder."""
+    return stream_norm_work(shard, shard.loose_tokens * shard.model.hidden, 2 if shard.model.encoder_layers else 1)

@@ -1,0 +1,88 @@
+"""Seconds of the optimizer step on the device: memory traffic over the parameters that a rank updates.
+
+Reads gradient, master and moments, writes master, moments and the half-precision parameter, and reads the gradients
+once more for the global norm. Around it, except in programs that XLA compiles whole, gradients are scaled in place by
+what clips them (2), filled with zeros where they are not freed (1), and the master is read once more to be copied to
+half precision: 50 bytes for a parameter with AdamW. Megatron-LM's own timers on V100 give 43 to 82
+(bigscience_v100_megatron_step_breakdown.csv, optimizer, in fp16, whose gradients are copied besides). torch's
+multi-tensor kernels (`Habits.foreach_update`) pass over states more often. Muon also orthogonalises every matrix: 5
+Newton-Schulz steps of products m x n by n x m, m x m by m x m and m x m by m x n, at most 30 m FLOPs per element with
+m <= hidden, at the rate of large products and shared by the ranks that share the states. Offloaded states are updated
+by the host: `host.py`.
+
+Sources: Megatron-LM, megatron/optimizer (unscale, clip_grads.py: multi_tensor_scale; _copy_main_params_to_model_params;
+zero_grad_buffer), and what stacks.toml says of others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lockstep.base.types.arrays import Number
+from lockstep.describe.workload import RankParameters
+from lockstep.price.kernels.clock import Clock
+from lockstep.price.layout import LayoutGrid, Recipe
+from lockstep.simulate.parallel.data.local import OUTER_UPDATE_B
+
+FOREACH_PASSES = 20.0
+"""Reads and writes of a moment's width per parameter by torch's multi-tensor AdamW: decay 2, both moments 3 + 2 + 3,
+root 2, its scale 2, epsilon 2, update 4 (torch/optim/adam.py, _multi_tensor_adam)."""
+MULTI_TENSOR = 1.13
+"""Times as long as their bytes that kernels over many tensors take: torch's AdamW 1.13 and clipping 1.17 alone on H100
+(h100_kernels.csv, adamw.foreach and clip), both together 1.12 to 1.13 in twenty steps; its fused AdamW 1.15."""
+CLIPPING_PASSES = 3.0
+"""Of a gradient's width: the norm reads, clipping reads and writes (torch/nn/utils/clip_grad.py)."""
+
+
+def optimizer_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: RankParameters, hidden: int) -> Number:
+    """Seconds of one update on a rank that holds `parameters` of a model of width `hidden`."""
+    matrix, other = updated(grid, parameters)
+    products = matrix * recipe.states.matmul_flops_factor * hidden
+    rate = clock.matmul_peak_flops * clock.device.efficiency.matmul_max_frac
+    takes = 1.0 if recipe.software.kernels == "xla" else clock.instruction_bound(MULTI_TENSOR)
+    moved_s = clock.stream(takes * (updated_B(recipe, matrix, other) + _around_B(recipe) * (matrix + other))).stream_s
+    return clock.device.efficiency.optimizer_factor * (moved_s + products / rate)
+
+
+def bucketing_s(clock: Clock, recipe: Recipe, parameters: RankParameters) -> Number:
+    """Seconds in which InternEvo copies gradients into flat buckets before they are reduced, and back after it.
+
+    Source: InternLM/InternEvo, internlm/solver/optimizer/hybrid_zero_optim.py, _reduce_and_copy, unflatten_and_copy.
+    """
+    copies = 4.0 if recipe.sharding == "internevo" else 0.0
+    return clock.stream(copies * recipe.wire_B * parameters.total_elems).stream_s
+
+
+def outer_update_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: RankParameters) -> Number:
+    """Seconds of the update between groups that train apart, on average over the steps between."""
+    matrix, other = updated(grid, parameters)
+    return clock.stream((matrix + other) * OUTER_UPDATE_B).stream_s / recipe.local_steps
+
+
+def updated(grid: LayoutGrid, parameters: RankParameters) -> tuple[Number, Number]:
+    """(matrix, other) elements that a rank with `parameters` updates: its shard from zero 1 on."""
+    shard = np.where(grid.zero >= 1, grid.shard_ranks, 1)
+    expert_shard = np.where(grid.zero >= 1, grid.expert_shard_ranks, 1)
+    return parameters.matrix_elems / shard + parameters.expert_elems / expert_shard, parameters.other_elems / shard
+
+
+def updated_B(recipe: Recipe, matrix: Number, other: Number) -> Number:
+    """Bytes that an update of so many elements reads and writes."""
+    states = recipe.states
+    if recipe.habits.foreach_update and states.passing_B:
+        each_B = FOREACH_PASSES * states.passing_B + CLIPPING_PASSES * recipe.gradient_B
+        copied_B = recipe.parameter_B if recipe.habits.working_copy and states.master_B else 0.0
+        return (matrix + other) * (each_B + copied_B)
+    return sum(
+        elems * (2.0 * state_B + 2.0 * recipe.gradient_B + recipe.parameter_B)
+        for elems, state_B in ((matrix, states.matrix_B), (other, states.other_B))
+    )
+
+
+def _around_B(recipe: Recipe) -> float:
+    """Bytes per parameter of what precedes and follows an update that is one kernel."""
+    states = recipe.states
+    if recipe.software.kernels == "xla" or (recipe.habits.foreach_update and states.passing_B):
+        return 0.0
+    passes = CLIPPING_PASSES - 1.0 + (0.0 if recipe.habits.gradients_freed else 1.0)
+    return passes * recipe.gradient_B + (states.master_B if recipe.habits.working_copy else 0.0)

@@ -1,0 +1,54 @@
+"""`sharing_of`: when the sharded states of a grid of layouts travel, and which gradients go to the host."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lockstep.base.types.arrays import Bools, Truth
+from lockstep.price.layout.formats import BITSANDBYTES
+from lockstep.price.layout.layout import LayoutGrid
+from lockstep.price.layout.recipe import Recipe
+from lockstep.price.layout.ways import recipe_traits
+from lockstep.simulate.parallel.data.sharing import Sharing, sharing
+
+
+def sharing_of(recipe: Recipe, grid: LayoutGrid) -> Sharing:
+    """When states travel, for every layout of `grid`, which must share their number of stages."""
+    return sharing(grid.zero, grid.stages > 1, recipe.sharding, recipe.gradient_sync, recipe.reshard)
+
+
+def widened(recipe: Recipe, grid: LayoutGrid) -> Truth:
+    """Where activations are fp32 and products cast what they read (torch.autocast): not where FSDP shards parameters,
+    nor above frozen ones in half precision.
+    """
+    return recipe.habits.autocast & (recipe.adapters is None) & (grid.zero < 3)
+
+
+def wide_base(recipe: Recipe, grid: LayoutGrid, norm: str) -> Truth:
+    """Where quantised matrices of bitsandbytes read fp32 under torch.autocast, and so give it: PEFT has prepared a base
+    that is not sharded, or the model's norm is LayerNorm, which autocast runs in fp32.
+    """
+    around = recipe.software.ways["adapters"].of(recipe_traits(recipe))
+    if not recipe.habits.autocast or recipe.base not in BITSANDBYTES or "again" in around.numbers:
+        return np.zeros((), dtype=bool)
+    return (recipe.habits.prepared_base & (grid.zero < 3)) | (norm == "layernorm")
+
+
+def repeats_heads(recipe: Recipe) -> bool:
+    """Whether keys and values are repeated for every query head, as where attention is written out."""
+    written = recipe.software.ways["scores"].name == "written"
+    return recipe.habits.repeated_heads or (written and not recipe.flash_attention)
+
+
+def gradients_pass(recipe: Recipe, grid: LayoutGrid) -> Truth:
+    """Where gradients are there of one layer at a time: they go to the host, or parameters are updated at once."""
+    return gradients_leave(recipe, grid) | recipe.update_in_backward
+
+
+def gradients_leave(recipe: Recipe, grid: LayoutGrid) -> Truth:
+    """Where gradients go to host memory after every micro-batch."""
+    if not np.any(grid.on_host):
+        return np.zeros((), dtype=bool)
+    alone = grid.data_ranks * grid.copies == 1
+    found: Bools = grid.on_host & (sharing_of(recipe, grid).scatters | alone)
+    return found

@@ -1,0 +1,54 @@
+"""What one rank trains and what it only stores, where adapters are trained beside frozen weights."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from lockstep.base.types.arrays import Number
+from lockstep.describe.workload import LayerKind, RankParameters, is_linear, layer_weights, rank_parameters
+from lockstep.price.layout.job import Job
+from lockstep.price.layout.kept import by_stored
+from lockstep.price.layout.layout import LayoutGrid
+
+
+def trained_parameters(job: Job, grid: LayoutGrid, held: Counter[LayerKind]) -> RankParameters:
+    """Elements of the adapters of the layers `held`, on one rank, of all models that are trained."""
+    model, adapters, found = job.transformer, job.recipe.adapters, RankParameters(0.0, 0.0, 0.0)
+    if model is None or adapters is None:
+        return found
+    for kind, count in by_stored(held).items():
+        own = adapters.weights(layer_weights(model, kind))
+        found = found + rank_parameters(own, grid.tp, grid.ep, grid.expert_tp) * count
+    return found * job.recipe.objective.models
+
+
+def frozen_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind], whole: RankParameters) -> tuple[Number, Number]:
+    """(dense, expert) bytes of the weights on one rank that holds `whole`, matrices of blocks in the base's format: of
+    every model that is trained.
+    """
+    model, recipe, models = job.transformer, job.recipe, job.recipe.objective.models
+    linear = RankParameters(0.0, 0.0, 0.0)
+    if model is not None:
+        for kind, count in by_stored(held).items():
+            blocks = [one for one in layer_weights(model, kind) if is_linear(one)]
+            linear = linear + rank_parameters(blocks, grid.tp, grid.ep, grid.expert_tp) * count
+    rest = whole.matrix_elems + whole.other_elems - linear.matrix_elems
+    dense_B = rest * recipe.parameter_B + linear.matrix_elems * recipe.base_B
+    return models * dense_B, models * linear.expert_elems * recipe.base_B
+
+
+def restored_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind]) -> Number:
+    """Bytes of the largest quantised matrix of the layers `held`, brought to the format of the products: one at a time
+    is, in either pass (bitsandbytes/autograd/_functions.py, MatMul4Bit; Dettmers et al. 2023, equation 5).
+    """
+    model, recipe = job.transformer, job.recipe
+    if model is None or recipe.base is None:
+        return 0.0
+    largest: Number = 0.0
+    for kind in by_stored(held):
+        for one in filter(is_linear, layer_weights(model, kind)):
+            elems = one.per_rank_elems(grid.tp, 1, grid.expert_tp) / one.copies
+            largest = np.maximum(largest, elems * recipe.element_B)
+    return largest

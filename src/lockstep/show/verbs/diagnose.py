@@ -1,0 +1,284 @@
+"""The verb `diagnose`: a measured run beside the predicted one, and what would explain the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Unpack, cast
+
+from lockstep.base.documents.files import writable_yaml, write_text, writing
+from lockstep.base.errors import BadInput
+from lockstep.base.units import parse_frac
+from lockstep.explain.diagnosis import Diagnosis
+from lockstep.show.verbs.estimate import estimate
+from lockstep.show.verbs.trace import trace_path
+from lockstep.show.verbs.words.calling import strict
+from lockstep.show.verbs.words.measured import expected_number, other_case, other_run, run_of_case, stated_numbers
+from lockstep.show.verbs.words.option import Argument, Option, Switch
+from lockstep.show.verbs.words.quantity import FlopRate, Quantity, Time
+from lockstep.show.verbs.words.run_file import run_of
+from lockstep.show.verbs.words.shared import LayoutWords
+from lockstep.show.verbs.words.traces import ranked_files, read_operations
+
+if TYPE_CHECKING:
+    from lockstep.decide.planner.estimate import Estimate
+    from lockstep.decide.planner.search import Progress
+    from lockstep.describe.hardware import Cluster
+    from lockstep.describe.workload import Model
+    from lockstep.explain.answer import Beside, Measured
+    from lockstep.explain.gather import Gathered
+    from lockstep.explain.judge import Judged
+    from lockstep.explain.measure import Seen
+    from lockstep.explain.read import Known
+    from lockstep.explain.recalibrate import Recalibrated
+    from lockstep.price.layout import Layout
+
+MEASURED = "What was measured, instead of files or besides them"
+SAID = "What traces do not say themselves"
+PARTS = 4
+"""Of the work, for `progress`: files, the prediction, operations, and what explains the difference."""
+
+
+@strict
+def diagnose(
+    file: Annotated[
+        Sequence[str | Path | Known],
+        Argument(
+            "FILE",
+            "Files of the run, or folders with them, of any name: traces of torch.profiler or Nsight Systems (sqlite), "
+            "tables of operations (CSV), logs of training programs, memory snapshots, dumps of the flight recorder, "
+            "output of nccl-tests.",
+            repeated=True,
+        ),
+    ] = (),
+    *,
+    model: Annotated[
+        str | Path | Model | None,
+        Option("M", "Model, as estimate takes it. (default: that of a log which has the arguments)", names="models"),
+    ] = None,
+    cluster: Annotated[
+        str | Path | Cluster | None, Option("C", "Cluster, as estimate takes it.", "-c", names="clusters")
+    ] = None,
+    case: Annotated[
+        str | Path | None,
+        Option("FILE", "A measured run as lockstep case reads it, instead of --model, its layout and numbers."),
+    ] = None,
+    measured: Annotated[Time | None, Option("T", "Time of an optimizer step, e.g. 11.99s.", panel=MEASURED)] = None,
+    tokens_per_s: Annotated[
+        Quantity | None, Option("N", "Tokens per second of all devices, e.g. 43.7k.", panel=MEASURED)
+    ] = None,
+    tflops: Annotated[
+        FlopRate | None,
+        Option("F", "FLOP/s per device that the model needs; a plain number is in TFLOP/s.", panel=MEASURED),
+    ] = None,
+    mfu: Annotated[Quantity | None, Option("FRAC", "Model FLOPs utilisation, e.g. 32%.", panel=MEASURED)] = None,
+    peak: Annotated[
+        FlopRate | None,
+        Option("F", "Peak FLOP/s that the MFU was, or would be, divided by, e.g. 1979T.", panel=MEASURED),
+    ] = None,
+    against: Annotated[
+        str | Path | Sequence[Known] | None,
+        Option(
+            "X",
+            "What it is held against: a number like those above, traces or log of another run, or case:NAME.",
+            panel=MEASURED,
+        ),
+    ] = None,
+    steps: Annotated[
+        str | None,
+        Option("N-N", "Steps of the traces to use, e.g. 3-5. (default: all but the first and last)", panel=SAID),
+    ] = None,
+    ranks: Annotated[
+        str | None, Option("N=FILE,...", "Ranks of files that do not say theirs: 0=a.json,8=b.json.", panel=SAID)
+    ] = None,
+    group: Annotated[
+        str | None,
+        Option("KIND=NAME,...", "What process groups are for: tp=2,dp=0, where files do not say.", panel=SAID),
+    ] = None,
+    out: Annotated[
+        str | Path | None,
+        Option("FILE", "Cluster file to write, with the rates that the run shows, ending in .yaml.", flag="-o"),
+    ] = None,
+    replan: Annotated[bool, Switch("Also find the best layout on the cluster as the run shows it.")] = False,
+    trace: Annotated[
+        str | Path | None,
+        Option("FILE", "Write a measured step over the predicted one, for Perfetto: .json.gz."),
+    ] = None,
+    fail_above: Annotated[
+        Quantity | None, Option("FRAC", "End with code 1 when the step takes so much longer than predicted, e.g. 10%.")
+    ] = None,
+    layout: Layout | None = None,
+    progress: Progress | None = None,
+    **words: Unpack[LayoutWords],
+) -> Diagnosis:
+    """Holds a measured run against the predicted one, and says what would explain the difference.
+
+    Args: `file`: files and folders, or files that have been read; `model`, `cluster`, `layout` and words of the layout
+    as for `estimate`, without which what was measured is shown alone; `measured` seconds, `tokens_per_s`, `tflops`
+    FLOP/s, `mfu` a fraction; `progress(done, PARTS)` is called before each part and each variant that is priced.
+    Raises BadInput at the file and its line or byte, and for a layout that breaks a rule.
+    """
+    from lockstep.explain.beside import beside as beside_of
+    from lockstep.explain.changes import changes as changes_of
+    from lockstep.explain.deviations import silent
+    from lockstep.explain.gather import gather, held, link_found, mismatches, numbers_of
+    from lockstep.explain.judge import judge
+    from lockstep.explain.measure import measured as measured_parts
+    from lockstep.explain.measure import see
+    from lockstep.explain.path import path as path_from
+    from lockstep.explain.read.flight_recorder import hangs
+    from lockstep.explain.stated import QUANTITIES
+    from lockstep.explain.whatif import what_if
+
+    given = dict(zip(QUANTITIES, (measured, tokens_per_s, tflops, mfu), strict=True))
+    heard = progress or silent
+    files = [file] if isinstance(file, str | Path) else list(file) or ranked_files(ranks)
+    if not files and case is None and all(value is None for value in given.values()):
+        raise BadInput("give a FILE, --case, or one of --measured, --tokens-per-s, --tflops and --mfu", "FILE")
+    path = None if out is None else writable_yaml(out, "--out")
+    picture = None if trace is None else trace_path(trace, "--trace")
+    heard(0, PARTS)
+    gathered = gather(files)
+    heard(1, PARTS)
+    stated, found = stated_numbers(given, peak), None
+    if case is not None:
+        _refuse_question(model, cluster, layout, words)
+        found, of_case = run_of_case(case)
+        stated = stated or of_case
+    else:
+        found = _predicted(gathered, model, cluster, layout, words, needed=bool(stated))
+    heard(2, PARTS)
+    seen = read_operations(gathered.traces, found.layout if found else None, steps, ranks, group)
+    other = other_run(against, seen is not None)
+    published = other_case(against)
+    expected = other or (published[1] if published else against if isinstance(against, str | Path) else None)
+    if found is not None:
+        known = {one.quantity for one in stated}
+        stated += [one for log in gathered.logs for one in numbers_of(log, found.job) if one.quantity not in known]
+    shown = None if seen is None else measured_parts(seen)
+    heard(3, PARTS)
+    beside = None if seen is None or found is None else beside_of(found, seen)
+    if shown is not None and beside is not None:
+        shown = replace(shown, collectives=beside.collectives)
+    if picture is not None:
+        _write_overlay(found, seen, picture)
+    judged = None
+    if found is not None and stated:
+        judged = judge(found, stated, expected_number(expected, stated, found), partial(heard, 3, PARTS))
+    _refuse_without(found, fail_above=fail_above, against=None if other else against)
+    answer = Diagnosis(
+        inputs=(*(gathered.named(shown.inputs, shown.step_time_s) if shown else ()), *gathered.inputs),
+        predicted=found,
+        seen=shown,
+        beside=beside,
+        slowdowns=what_if(gathered.tables) if gathered.tables else None,
+        changes=changes_of(see(other.traces), seen) if seen and other and other.traces else None,
+        judged=judged,
+        mismatches=tuple(one for log in gathered.logs for one in mismatches(log, found)) if found else (),
+        logs=gathered.logs,
+        memory=tuple(held(one, found) for one in gathered.snapshots),
+        path=path_from(published[0], found, judged.measured) if published and found and judged else None,
+        recalibrated=None,
+        links=tuple(link_found(one, found.cluster if found else None) for one in gathered.links),
+        hangs=tuple(hangs(gathered.dumps)) if gathered.dumps else None,
+        not_known=tuple(_not_known(gathered, judged, shown, beside)),
+        fail_above_frac=None if fail_above is None else parse_frac(fail_above, "--fail-above"),
+        operations=seen,
+    )
+    if path is None and not replan:
+        return answer
+    return replace(answer, recalibrated=_recalibrated(answer, gathered, path, replan))
+
+
+def _write_overlay(found: Estimate | None, seen: Seen | None, path: Path) -> None:
+    """A measured step over the predicted one. Raises BadInput where either is missing."""
+    from lockstep.explain.overlay import write_overlay
+
+    if found is None or seen is None:
+        raise BadInput("needs traces of a run and the run they are of; give both, with --model", "--trace")
+    with writing(path, "--trace"):
+        write_overlay(found, seen, path)
+
+
+def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, replan: bool) -> Recalibrated:
+    """The cluster as the run shows it, written where that is asked. Raises BadInput where the run cannot show it."""
+    from lockstep.explain.answer import REPLAYED_FRAC
+    from lockstep.explain.recalibrate import recalibrate
+    from lockstep.explain.same_run import is_another
+
+    where = "--replan" if path is None else "--out"
+    found, step_s, judged = answer.predicted, answer.measured_s, answer.judged
+    if found is None or step_s is None:
+        raise BadInput("needs a measured step and the run it is of; give --model", where)
+    if answer.mismatches or (judged is not None and (judged.contradictions or judged.verdict == "impossible")):
+        raise BadInput("the files or numbers contradict one another; give those of one run", where)
+    if (beside := answer.beside) is not None and beside.of_another_run:
+        why = (
+            f"the replay of the measured operations differs from the step by {beside.replay_off_frac:+.0%}, more than "
+        )
+        why += f"{REPLAYED_FRAC:.0%}"
+        if is_another(beside.products_times):
+            why = f"the recorded matrix products take {beside.products_times:.2g} times the FLOPs of the run described"
+        raise BadInput(
+            f"{why}, so rates from it would not be the cluster's: check that model, batch, length and layout are those "
+            "of the run",
+            where,
+        )
+    made = recalibrate(
+        found, step_s, answer.beside.refit if answer.beside else None, seen=answer.operations, replan=replan,
+        traces=[one.path for one in gathered.known if one.kind.name == "kineto"],
+        links=[one.path for one in gathered.known if one.kind.gives == "links"],
+    )  # fmt: skip
+    if path is None:
+        return made
+    write_text(path, made.yaml(path.stem), "--out")
+    return replace(made, path=str(path))
+
+
+def _predicted(
+    gathered: Gathered,
+    model: str | Path | Model | None,
+    cluster: str | Path | Cluster | None,
+    layout: Layout | None,
+    words: LayoutWords,
+    needed: bool,
+) -> Estimate | None:
+    """The estimate of the run described; of the arguments in a log where no model is named, None without either."""
+    if model is not None:
+        return estimate(model, cluster, layout, **words)
+    logs = (one.path for one in gathered.known if one.kind.gives == "log")
+    if cluster is not None and (stated := run_of(logs)) is not None:
+        # A dropped log is a file that is in memory only.
+        return estimate(cast(Path, stated[0]), cluster, layout, **words)
+    if needed or cluster is not None or layout is not None or any(value is not None for value in words.values()):
+        raise BadInput("give the model of the run, and its layout as estimate takes it", "--model")
+    return None
+
+
+def _refuse_question(model: object, cluster: object, layout: object, words: LayoutWords) -> None:
+    for name, value in {"model": model, "cluster": cluster, "layout": layout, **words}.items():
+        if value is not None:
+            raise BadInput("has no effect with --case, which has it", f"--{name.replace('_', '-')}")
+
+
+def _refuse_without(found: Estimate | None, **given: object) -> None:
+    for name, value in given.items():
+        if found is None and value is not None:
+            raise BadInput("needs a prediction to hold the run against; give --model", f"--{name.replace('_', '-')}")
+
+
+def _not_known(gathered: Gathered, judged: Judged | None, seen: Measured | None, beside: Beside | None) -> list[str]:
+    told = list(beside.not_known if beside else seen.not_known if seen else ())
+    if gathered.snapshots:
+        told.append(
+            "Snapshots see what PyTorch allocates, not NCCL, libraries or the context; what was there before recording "
+            "is one block."
+        )
+    if gathered.dumps:
+        told.append("Flight recorder dumps do not say their rank; it is taken from the end of their names.")
+    expected = judged.expected if judged else None
+    if judged is not None and (judged.candidates or (expected is not None and expected.candidates)):
+        told.append("Single deviations are candidates, not proofs: several may hold at once. A trace tells them apart.")
+    return told

@@ -1,0 +1,116 @@
+"""Memory of one rank of every pipeline stage, and what the fullest one is filled with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Unpack
+
+from lockstep.base.types.plain import Json
+from lockstep.base.types.shown import Shown
+from lockstep.show.verbs.estimate import read_asked
+from lockstep.show.verbs.words.calling import verb
+from lockstep.show.verbs.words.network import flags
+from lockstep.show.verbs.words.option import Option
+from lockstep.show.verbs.words.quantity import Quantity
+from lockstep.show.verbs.words.question import whole
+from lockstep.show.verbs.words.shared import CLUSTER, MODEL, LayoutWords
+
+if TYPE_CHECKING:
+    from lockstep.decide.planner.estimate import Estimate
+    from lockstep.decide.planner.room import Use
+    from lockstep.describe.hardware import Cluster
+    from lockstep.describe.workload import Model
+    from lockstep.price.layout import Job, Layout, Memory
+
+
+@verb
+def memory(
+    model: Annotated[str | Path | Model, MODEL],
+    cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
+    layout: Layout | None = None,
+    *,
+    rank: Annotated[Quantity | None, Option("R", "Rank whose coordinates and process groups are listed.")] = None,
+    **words: Unpack[LayoutWords],
+) -> StageMemories:
+    """Bytes on one rank of every pipeline stage, by category; with `rank` also where that one is in the layout."""
+    from lockstep.decide.planner.estimate import stage_memories
+    from lockstep.price.layout.groups import place_of
+
+    asked, chosen = read_asked(model, cluster, layout, dict(words))
+    stages = stage_memories(asked.job, asked.cluster, chosen)
+    found = StageMemories(asked.job, asked.cluster, chosen, tuple(stages))
+    if rank is None:
+        return found
+    with flags("--rank"):
+        return replace(found, place=place_of(chosen, whole(rank, "--rank", minimum=0)))
+
+
+CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
+
+
+@dataclass(frozen=True, repr=False)
+class StageMemories(Shown):
+    """Memory by pipeline stage."""
+
+    job: Job
+    cluster: Cluster
+    layout: Layout
+    stages: tuple[Memory, ...]
+    place: dict[str, Json] | None = None
+    """By axis, the coordinate of the rank that was asked about and the ranks of its process group."""
+
+    @property
+    def fullest(self) -> int:
+        """The stage that needs most; the first of equals."""
+        return max(range(len(self.stages)), key=lambda stage: (float(self.stages[stage].total_B), -stage))
+
+    @property
+    def memory(self) -> Memory:
+        """Memory of the fullest stage, with the most that a rank offloads: what decides whether the layout fits."""
+        return replace(self.stages[self.fullest], host_B=max(float(one.host_B) for one in self.stages))
+
+    def by_category(self) -> dict[str, dict[str, float]]:
+        """Bytes of each category on the fullest stage, and its share of the total."""
+        sizes = {name: float(getattr(self.memory, f"{name}_B")) for name in CATEGORIES}
+        total_B = float(self.memory.total_B)
+        return {name: {"size_B": size_B, "frac": size_B / total_B} for name, size_B in sizes.items()}
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """Time and memory of the layout."""
+        from lockstep.decide.planner.estimate import estimate
+
+        return estimate(self.job, self.cluster, self.layout)
+
+    @cached_property
+    def room(self) -> tuple[Use, ...]:
+        """What the memory that is left could be spent on, each change alone, the fastest first."""
+        from lockstep.decide.planner.room import room
+
+        return room(self.estimate)
+
+    def to_dict(self) -> Json:
+        """Plain JSON form in the words of the command line."""
+        from lockstep.decide.planner.assumptions import memory_assumptions
+        from lockstep.decide.planner.from_file import imported
+        from lockstep.decide.planner.uncounted import not_counted
+        from lockstep.price.layout import state_bytes
+
+        return {
+            "model": self.job.model.name,
+            "cluster": self.cluster.name,
+            "gpus": self.job.devices,
+            "layout": self.layout.to_dict(),
+            "memory": self.memory.to_dict(),
+            "fullest_stage": self.fullest,
+            "stages": [{"stage": number} | one.to_dict() for number, one in enumerate(self.stages)],
+            "by_category": self.by_category(),
+            "room": [one.to_dict() for one in self.room],
+            "place": self.place,
+            "bytes_per_parameter": float(state_bytes(self.job.recipe, self.layout.grid()).total_B),
+            "not_counted": list(not_counted(self.job)),
+            "assumptions": list(memory_assumptions(self.job, self.cluster, self.layout)),
+            **imported(self.job),
+        }

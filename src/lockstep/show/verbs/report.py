@@ -1,0 +1,98 @@
+"""The answer about a run as one document: plan, step, memory, what would change it, what it rests on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Unpack
+
+from lockstep.base.documents.files import writable
+from lockstep.base.errors import BadInput
+from lockstep.base.types.plain import Json, plain
+from lockstep.base.types.shown import Shown
+from lockstep.show.verbs.cite import cite
+from lockstep.show.verbs.memory import StageMemories
+from lockstep.show.verbs.plan import plan
+from lockstep.show.verbs.sensitivity import advise
+from lockstep.show.verbs.support import support
+from lockstep.show.verbs.words.calling import choosing, strict
+from lockstep.show.verbs.words.option import Option
+from lockstep.show.verbs.words.quantity import Quantity
+from lockstep.show.verbs.words.recipe import RecipeWords
+from lockstep.show.verbs.words.shared import CLUSTER, MODEL, PinWords
+
+if TYPE_CHECKING:
+    from lockstep.check.validation.nearest import Near
+    from lockstep.decide.planner.result import Plan
+    from lockstep.describe.hardware import Cluster
+    from lockstep.describe.workload import Model
+    from lockstep.show.verbs.cite import References
+    from lockstep.show.verbs.sensitivity import Advice
+    from lockstep.show.verbs.support import Matrix
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RunReport(Shown):
+    """A plan and what the other verbs say of its best layout."""
+
+    plan: Plan
+    memory: StageMemories
+    advice: Advice
+    support: Matrix
+    """What is published of the device."""
+    references: References
+    near: tuple[Near, ...]
+    """Published steps that are most like it."""
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return {
+            "plan": self.plan.to_dict(),
+            "memory": self.memory.to_dict(),
+            "sensitivity": self.advice.to_dict(),
+            "support": self.support.to_dict(),
+            **self.references.to_dict(),
+            "nearest": plain(self.near),
+        }
+
+
+@strict
+@choosing(RecipeWords)
+def report(
+    model: Annotated[str | Path | Model, MODEL],
+    cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
+    *,
+    out: Annotated[str | Path | None, Option("FILE", "File for the report, ending in .html.", "-o")] = None,
+    tokens: Annotated[Quantity | None, Option("T", "Training tokens, e.g. 15T: adds days and cost.")] = None,
+    objective: Annotated[
+        str, Option("O", "What the plan minimises: robust, time or cost (see lockstep plan).")
+    ] = "robust",
+    software: Annotated[
+        str | None, Option("SOFTWARE", "Only layouts that this software can run (see lockstep plan).", "--for")
+    ] = None,
+    **words: Unpack[PinWords],
+) -> RunReport:
+    """The plan of a run with everything that there is to say of it, written to `out` where it is given.
+
+    Raises Infeasible when nothing fits, BadInput where the file cannot be written.
+    """
+    from lockstep.check.validation.nearest import nearest
+    from lockstep.decide.planner.estimate import stage_memories
+
+    path = None if out is None else writable(Path(out), "--out")
+    if path is not None and path.suffix not in (".html", ".htm"):
+        raise BadInput(f"{path.name!r} must end in .html", "--out")
+    found = plan(model, cluster, tokens=tokens, objective=objective, software=software, **words)
+    best = found.best
+    stages = tuple(stage_memories(best.job, best.cluster, best.layout))
+    made = RunReport(
+        found,
+        StageMemories(best.job, best.cluster, best.layout, stages),
+        advise(best),
+        support(best.cluster.device.name),
+        cite(best),
+        nearest(best),
+    )
+    if path is not None:
+        made.save(path)
+    return made

@@ -1,0 +1,65 @@
+"""What training software does in every step: one, all of the catalog, or in what two differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from lockstep.base.errors import BadInput
+from lockstep.base.types.plain import Json, picked, plain
+from lockstep.base.types.shown import Shown
+from lockstep.show.verbs.words.calling import strict
+from lockstep.show.verbs.words.option import Argument
+from lockstep.show.verbs.words.stack_file import AT_STACK, Given, read_stack
+
+if TYPE_CHECKING:
+    from lockstep.describe.stacks import Difference, Stack
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Stacks(Shown):
+    """Training software: all of the catalog, one, or two."""
+
+    stacks: tuple[Stack, ...]
+    differences: tuple[Difference, ...] | None
+    """In what two differ; None where no two are asked for."""
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return {"stacks": [_whole(one) for one in self.stacks], "differences": plain(self.differences)}
+
+
+def _whole(one: Stack) -> Json:
+    return {**one.to_dict(), **picked(one, "like ways habits switches")}
+
+
+@strict
+def stack(
+    name: Annotated[
+        str | Path | Mapping[str, Any] | None,
+        Argument("NAME", "Training software of the catalog, or a TOML file of your own; all when omitted.", "stacks"),
+    ] = None,
+    other: Annotated[
+        str | Path | Mapping[str, Any] | None,
+        Argument("OTHER", "The software to compare it with, or a TOML file.", "stacks"),
+    ] = None,
+) -> Stacks:
+    """The ways, habits, switches and times of software with their sources, or those in which two differ.
+
+    Raises BadInput for a file that describes none, and UnknownName.
+    """
+    from lockstep.describe.stacks import differences, stacks
+
+    given = {"NAME": name, "OTHER": other}
+    found = tuple(_read(one, where) for where, one in given.items() if one is not None)
+    return Stacks(found or tuple(stacks().values()), differences(*found) if len(found) == 2 else None)
+
+
+def _read(given: Given, where: str) -> Stack:
+    """The software; errors about no line of a file are about the argument."""
+    try:
+        return read_stack(given)
+    except BadInput as error:
+        raise BadInput(error.message, where if error.where == AT_STACK else error.where) from None

@@ -1,0 +1,128 @@
+"""An item as a picture: the claimed law in red, the true law in grey, what was found as marks."""
+
+from __future__ import annotations
+
+from functools import partial
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lockstep.base.errors import BadInput
+from lockstep.show.views.parts.claims_compared import compared, draw_compared
+from lockstep.show.views.parts.figure import PALETTE, make_figure
+from lockstep.show.views.parts.findings_plot import drawn_findings, few_ticks
+from lockstep.show.views.parts.output import pairs
+from lockstep.show.views.parts.timelines import draw_timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from lockstep.check.evidence.claims.decide import Decided
+    from lockstep.check.evidence.claims.entry import Entry
+    from lockstep.check.evidence.claims.picture import Picture
+    from lockstep.show.verbs.claims import Claims
+
+CLAIMED = "#D62728"
+
+
+STYLES = {"claimed": ":", "true": "-", "found": "o", "joined": "o-", "curve": "-", "dashed": "--", "wrong": "x"}
+COLORS = {"claimed": CLAIMED, "wrong": CLAIMED, "true": "#555555"}
+PASSES = {"F": "forward", "B": "backward"}
+"""What labels of a timeline mean."""
+CONVERGE = "lockstep converge "
+
+
+def has_picture(entry: Entry) -> bool:
+    """Whether `plot_claim` draws it."""
+    return bool(entry.picture) or entry.command.startswith(CONVERGE) or bool(compared(entry))
+
+
+def plot_claim(found: Claims) -> Figure:
+    """The pictures of an item: its own, or that of its experiment and what is claimed of each number."""
+    from lockstep.check.evidence.claims.pictures import pictures_of
+
+    drawn = [one for one in found.entries if has_picture(one.entry)]
+    if not drawn:
+        raise BadInput(f"{found.entries[0].entry.id if found.entries else 'this'} has no picture", "--plot")
+    if len(drawn) > 1:
+        raise BadInput(f"draws one item, not {', '.join(one.entry.id for one in drawn)}", "--plot")
+    (one,) = drawn
+    if own := pictures_of(one.entry):
+        return plot_pictures(own)
+    panels = _panels(one, found.seed)
+    draws = [partial(_titled, fill(title, 58), draw) for title, draw in panels]
+    return make_figure(panels[0][0], *draws, size=(8.0 if len(draws) == 1 else 14.0, 5.0))
+
+
+def _panels(one: Decided, seed: int) -> list[tuple[str, Callable[[Axes], None]]]:
+    """(title, how it is drawn) of the experiment of an item, and of its numbers; each experiment runs once."""
+    from lockstep.learn.lab import each_run_once, find_experiment
+
+    panels, entry = [], one.entry
+    with each_run_once():
+        if entry.command.startswith(CONVERGE):
+            name, *more = entry.command.removeprefix(CONVERGE).split()
+            settings = pairs([word for word in more if word != "--set"])
+            panels.append(drawn_findings(find_experiment(name).answer(settings, seed)))
+        if compared(entry):
+            panels.append((f"How far is what {entry.id} claims from what is found?", draw_compared(one)))
+    return panels
+
+
+def _titled(title: str, draw: Callable[[Axes], None], axes: Axes) -> None:
+    draw(axes)
+    axes.set_title(title, loc="left", fontsize=10)
+
+
+def plot_pictures(pictures: Sequence[Picture]) -> Figure:
+    """One or several next to each other, each with its question."""
+    draws = [partial(_draw, picture) for picture in pictures]
+    return make_figure(pictures[0].title, *draws, size=(8.0 if len(draws) == 1 else 6.5 * len(draws), 5.0))
+
+
+def _draw(picture: Picture, axes: Axes) -> None:
+    axes.set_title(picture.title, loc="left", fontsize=10)
+    if picture.timeline is not None:
+        busy_s = picture.timeline.busy_s()
+        draw_timeline(picture.timeline, axes, [lane for lane in picture.timeline.lanes if busy_s[lane] > 0])
+        if (legend := axes.get_legend()) is not None:
+            for text in legend.texts:
+                text.set_text(PASSES.get(text.get_text(), text.get_text()))
+        return
+    others = 0
+    for line in picture.lines:
+        color = COLORS.get(line.kind, PALETTE[others % len(PALETTE)])
+        others += line.kind not in COLORS
+        if line.half is not None:
+            axes.errorbar(line.x, line.y, line.half, fmt="o", color=color, label=line.label, markersize=5, capsize=3)
+        elif line.shade is None:
+            axes.plot(line.x, line.y, STYLES[line.kind], color=color, label=line.label, linewidth=1.6, markersize=5)
+        else:
+            axes.plot(line.x, line.y, color="#BBBBBB", linewidth=1, zorder=1)
+            begin = (line.x[0], line.y[0])
+            axes.annotate(line.label, begin, (-6, 4), textcoords="offset points", fontsize=8, ha="right")
+    if picture.shade:
+        _shade(picture, axes)
+    if picture.log_x:
+        axes.set_xscale("log")
+        few_ticks(axes.xaxis)
+    if picture.log_y:
+        axes.set_yscale("log")
+        few_ticks(axes.yaxis)
+    axes.set(xlabel=picture.x, ylabel=picture.y)
+    axes.legend(fontsize=8, frameon=False)
+
+
+def _shade(picture: Picture, axes: Axes) -> None:
+    """Points of all shaded lines on one logarithmic scale of colours."""
+    from matplotlib.colors import LogNorm
+
+    lines = [line for line in picture.lines if line.shade is not None]
+    x, y, shade = (np.concatenate([np.asarray(getattr(line, name)) for line in lines]) for name in ("x", "y", "shade"))
+    points = axes.scatter(x, y, c=shade, norm=LogNorm(), cmap="viridis", s=36, zorder=2)
+    axes.figure.colorbar(points, ax=axes, label=picture.shade)
+    axes.set_xlim(left=x.min() / 2.5)
