@@ -88,6 +88,7 @@ LINK_READERS = {
     "learn/lab/race/server.py": "queues messages at a parameter server of the lab",
     "decide/planner/guide/rules/node.py": "shows both rates to the reader of a rule",
     "decide/planner/assumptions.py": "prints the host link",
+    "price/step/device.py": "hands the rate of the host link to the traffic on it",
     "decide/planner/roofline.py": "turns seconds of a level back into bytes",
     "decide/planner/whatif.py": "scales links to ask what a faster one saves",
     "explain/gather.py": "puts a measured link beside the cluster's",

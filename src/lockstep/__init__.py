@@ -13,6 +13,8 @@ from lazy_loader import attach_stub
 
 from lockstep.base.types.upper import stands_at
 
-stands_at(views="lockstep.show.views.parts.notebook", page="lockstep.show.web.serve")
+stands_at(
+    catalog="lockstep.describe.hardware", page="lockstep.show.web.serve", views="lockstep.show.views.parts.notebook"
+)
 __getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
 __version__ = "0.1.0"

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 import lockstep
 from lockstep.base.errors import BadInput
+from lockstep.price.tensor_layer import tensor_layer
 from lockstep.simulate.collectives import PlainLink, expander, pricer
 from lockstep.simulate.collectives.levels import WAYS, program_on_levels
-from lockstep.simulate.parallel.tensor import Proof, Shape, prove, tensor_layer, traffic
+from lockstep.simulate.parallel.tensor import Proof, Shape, prove, traffic
 from lockstep.simulate.parallel.tensor import proof as proving
 from lockstep.simulate.parallel.tensor.traffic import OVERLAPS
 from lockstep.simulate.play import simulate

@@ -1,6 +1,6 @@
-"""Rooms above that rooms below need when somebody looks: views of an answer, the page.
+"""Packages that a package may not import and needs when somebody asks: views of an answer, the page, the catalog.
 
-Imports go down only, so `lockstep/__init__.py`, which stands above all rooms, says where each of them is.
+Imports go down only, so `lockstep/__init__.py`, which stands above all packages, says where each of them is.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _PLACES: dict[str, str] = {}
 
 
 def stands_at(**places: str) -> None:
-    """Says in which module each thing of an upper room is, by the name that lower rooms call it by."""
+    """Says in which module each thing is, by the name that those who may not import it call it by."""
     _PLACES.update(places)
 
 

@@ -12,6 +12,7 @@ from lockstep.decide.planner.interval import Ends, explained
 from lockstep.decide.planner.support import support
 from lockstep.decide.planner.utilisation import HALF
 from lockstep.describe.hardware import Cluster
+from lockstep.describe.hardware.cluster import HOST_STREAM_FRAC
 from lockstep.describe.hardware.source import Provenance
 from lockstep.describe.stacks import Stack, differences, stacks
 from lockstep.price.kernels.clock import WIDE_FRAC, Clock
@@ -31,7 +32,6 @@ from lockstep.price.layout import (
     state_bytes,
 )
 from lockstep.price.step import Step
-from lockstep.simulate.parallel.data.offload import HOST_STREAM_FRAC
 from lockstep.simulate.parallel.expert.visited import visited_frac
 
 HOST_FRAC = 0.1

@@ -31,6 +31,9 @@ from lockstep.describe.hardware.source import Provenance, Source, check_positive
 
 GroupLevel: TypeAlias = tuple[Whole, float, Number, float, Switch | None, float]
 """What `Cluster.group_levels` gives for each level."""
+HOST_STREAM_FRAC = 0.45
+"""Share of the memory's datasheet rate that an update on the host reaches: 2.57 s for Adam on 10B parameters, 30 bytes
+each, on a DGX-2 with 256 GB/s (ZeRO-Offload, arXiv 2101.06840, table of CPU-Adam); on other hosts assumed."""
 MAX_DEVICES = 10_000_000
 MOST_SPREAD = 0.2
 """Devices that differ more are of different types."""
@@ -164,6 +167,12 @@ class Cluster(Brief):
     def host_bandwidth_Bps(self) -> float:
         """Achieved bytes per second and direction between a device and host memory when all devices move at once."""
         return self.known_host.rate_Bps(self.devices_per_host)
+
+    @property
+    def host_update_Bps(self) -> float:
+        """Bytes per second that an update on a device's share of the host reaches; infinite where that is unknown."""
+        rate_Bps = self.known_host.memory_bandwidth_Bps
+        return math.inf if rate_Bps is None else HOST_STREAM_FRAC * rate_Bps / self.devices_per_host
 
     @property
     def known_host(self) -> Host:

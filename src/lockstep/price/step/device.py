@@ -163,7 +163,8 @@ def _host_traffic(
         parameters_B = trained_elems * recipe.adapter_B + np.where(parameters_leave, held_elems * recipe.base_B, 0.0)
         gradients_B = trained_elems * recipe.adapter_gradient_B
     found = host_traffic(
-        cluster,
+        cluster.host_bandwidth_Bps,
+        cluster.host_update_Bps,
         parameters_B,
         gradients_B,
         updated_B(recipe, matrix, other),

@@ -23,8 +23,9 @@ from lockstep.show.verbs.words.question import length, whole
 from lockstep.show.verbs.words.shared import LinkWords
 
 if TYPE_CHECKING:
+    from lockstep.price.tensor_layer import TensorLayer
     from lockstep.simulate.parallel.group import Levels
-    from lockstep.simulate.parallel.tensor import Shape, TensorLayer
+    from lockstep.simulate.parallel.tensor import Shape
 
 USUAL_OVERLAP = "gradients"
 FORMATS = ("bf16", "fp16")
@@ -70,7 +71,8 @@ def tensor(
     down where it is large, and compare it with the layer on one rank. `params`: those of a model of such layers, whose
     number follows. Raises BadInput.
     """
-    from lockstep.simulate.parallel.tensor import prove, tensor_layer
+    from lockstep.price.tensor_layer import tensor_layer
+    from lockstep.simulate.parallel.tensor import prove
 
     number, shape = whole(ranks, "--ranks"), _shape(batch, seq, hidden, heads, ffn)
     network = read_network(number, **link)

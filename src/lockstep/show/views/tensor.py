@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from lockstep.simulate.parallel.tensor import Policy, Proof, Row, TensorLayer
+    from lockstep.price.tensor_layer import Policy, Row, TensorLayer
+    from lockstep.simulate.parallel.tensor import Proof
 
 
 _CHOSEN = "bold green"

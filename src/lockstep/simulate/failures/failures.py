@@ -22,7 +22,7 @@ from pathlib import Path
 
 from lockstep.base.errors import BadInput, Infeasible, UnknownName
 from lockstep.base.types.plain import Json, picked
-from lockstep.describe.hardware import Cluster
+from lockstep.simulate.machine import Machine
 
 KINDS = ("device", "node", "switch", "rack", "power", "software")
 _TABLE = Path(__file__).with_name("tables") / "llama3_interruptions.csv"
@@ -125,7 +125,7 @@ def composed(
     )
 
 
-def of_cluster(cluster: Cluster) -> Failures:
+def of_cluster(cluster: Machine) -> Failures:
     """Failures of a job on the whole cluster, from its catalog MTBF per device; Infeasible where it is unknown."""
     if cluster.mtbf_s is None:
         raise Infeasible(f"how often {cluster.name} fails is not known; give the time between failures (--mtbf)")

@@ -18,8 +18,8 @@ import numpy as np
 
 from lockstep.base.errors import BadInput
 from lockstep.base.types.arrays import Array
-from lockstep.describe.hardware import Cluster
 from lockstep.simulate.collectives import PlainLink
+from lockstep.simulate.machine import Machine
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -78,7 +78,7 @@ def ring_on(link: PlainLink, ranks: int, first_Bps: float | None = None) -> Netw
     return ring_network(ranks, rate_Bps, latency_s, float(link.reduce_s_per_B), first_Bps)
 
 
-def tree_network(cluster: Cluster) -> Network:
+def tree_network(cluster: Machine) -> Network:
     """Network of a cluster (levels innermost first); rank r is device r. Latency is that of the level where they meet.
 
     A child's links at a level are its ports: device d of a child with D devices and L links uses port d L // D (a
@@ -124,7 +124,7 @@ def tree_network(cluster: Cluster) -> Network:
     )  # fmt: skip
 
 
-def _tree_ports(cluster: Cluster) -> list[tuple[int, int, float]]:
+def _tree_ports(cluster: Machine) -> list[tuple[int, int, float]]:
     """Per level: (number of its first resource, ports per child, rate of a port in B/s)."""
     result = []
     first, devices = 0, 1

@@ -21,7 +21,7 @@ import numpy as np
 
 from lockstep.base.errors import BadInput
 from lockstep.base.types.arrays import Array
-from lockstep.describe.hardware import Cluster
+from lockstep.simulate.machine import Machine
 from lockstep.simulate.program import Kind, Program
 
 Price = Callable[[str, str, tuple[int, ...], float], float]
@@ -50,7 +50,7 @@ def links_between(network: Any, first: Array, second: Array) -> PairLinks:
     return PairLinks(*(np.broadcast_to(value, np.shape(first)) for value in values))
 
 
-def meeting_level(cluster: Cluster, first: Array, second: Array) -> Array:
+def meeting_level(cluster: Machine, first: Array, second: Array) -> Array:
     """Index of the innermost level of the cluster whose unit holds both ranks."""
     highest = int(max(np.max(first, initial=0), np.max(second, initial=0)))
     if highest >= cluster.num_devices:
@@ -62,7 +62,7 @@ def meeting_level(cluster: Cluster, first: Array, second: Array) -> Array:
     return level
 
 
-def _of_cluster(cluster: Cluster, first: Array, second: Array) -> PairLinks:
+def _of_cluster(cluster: Machine, first: Array, second: Array) -> PairLinks:
     level = meeting_level(cluster, first, second)
     links = [cluster.link_per_device(index) for index in range(len(cluster.levels))]
     names = ("latency_s", "bandwidth_Bps", "reduce_s_per_B")
@@ -89,7 +89,7 @@ def brought_from(program: Program, reductions: Array) -> Array:
     return found[len(receives) :]
 
 
-def sent_per_level_B(program: Program, cluster: Cluster) -> Array:
+def sent_per_level_B(program: Program, cluster: Machine) -> Array:
     """Bytes of point-to-point messages by the level of the cluster at which sender and receiver meet."""
     sends = program.kind == Kind.SEND
     level = meeting_level(cluster, program.rank[sends], program.peer[sends])

@@ -57,7 +57,7 @@ VIEWS: dict[str, str] = {
     "lockstep.show.verbs.collective.Collective": "collective",
     "lockstep.show.verbs.pipeline.PipelineRun": "pipeline",
     "lockstep.show.verbs.overlap.Overlap": "overlap",
-    "lockstep.simulate.parallel.tensor.answer.TensorLayer": "tensor",
+    "lockstep.price.tensor_layer.TensorLayer": "tensor",
     "lockstep.simulate.parallel.expert.moe.MoeLayer": "experts",
     "lockstep.simulate.failures.checkpoint.Checkpoint": "checkpoint",
     "lockstep.decide.campaigns.campaign.Campaign": "campaign",

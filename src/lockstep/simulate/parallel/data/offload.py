@@ -45,11 +45,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.base.types.arrays import Number, Truth, Whole
-from lockstep.describe.hardware import Cluster
-
-HOST_STREAM_FRAC = 0.45
-"""Share of the memory's datasheet rate that an update on the host reaches: 2.57 s for Adam on 10B parameters, 30 bytes
-each, on a DGX-2 with 256 GB/s (ZeRO-Offload, arXiv 2101.06840, table of CPU-Adam); on other hosts assumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +97,20 @@ def kept_alone_frac(offloaded: int, layers: int, blocking: bool) -> float:
 
 
 def host_traffic(
-    cluster: Cluster, parameters_B: Number, gradients_B: Number, update_B: Number, microbatches: Whole, *,
+    link_Bps: float, update_Bps: float, parameters_B: Number, gradients_B: Number, update_B: Number,
+    microbatches: Whole, *,
     offloaded: Truth, parameters_leave: Truth, gradients_leave: Truth, kept_B: Number = 0.0, kept_alone: float = 0.0,
     paged_B: Number = 0.0, gathered: tuple[Number, Number] = (1.0, 1.0),
 ) -> HostTraffic:  # fmt: skip
     """Traffic of a rank that owns so many bytes, where states, parameters and every gradient are on the host.
 
+    `link_Bps` is what a device reaches of its link with the host, `update_Bps` what an update there does.
+
     `offloaded`, `parameters_leave` and `gradients_leave` say where. `kept_B` are activations of a micro-batch that
     leave, `kept_alone` of them unhidden; `paged_B` are states that come and go; `gathered` shares of parameters are
-    fetched for a forward and a backward pass. Raises BadInput for a cluster without a host.
+    fetched for a forward and a backward pass.
     """
-    rate_Bps = cluster.host_bandwidth_Bps
-    parameters_s, gradients_s = parameters_B / rate_Bps, gradients_B / rate_Bps
+    parameters_s, gradients_s = parameters_B / link_Bps, gradients_B / link_Bps
     later_frac = 1.0 - 1.0 / np.maximum(microbatches, 1)
     forward_s, backward_s = (np.where(parameters_leave, parameters_s * share, 0.0) for share in gathered)
     return HostTraffic(
@@ -122,16 +119,8 @@ def host_traffic(
         down_backward_s=np.where(gradients_leave, gradients_s, 0.0),
         once_s=np.where(offloaded & ~parameters_leave, parameters_s, 0.0)
         + np.where(offloaded & ~gradients_leave, gradients_s, 0.0)
-        + 2.0 * paged_B / rate_Bps,
-        update_s=update_B / update_rate_Bps(cluster),
-        kept_s=kept_B / rate_Bps,
+        + 2.0 * paged_B / link_Bps,
+        update_s=update_B / update_Bps,
+        kept_s=kept_B / link_Bps,
         kept_alone_frac=kept_alone,
     )
-
-
-def update_rate_Bps(cluster: Cluster) -> float:
-    """Bytes per second that each device's share of its host updates at; infinite where the memory's rate is unknown."""
-    host = cluster.known_host
-    if host.memory_bandwidth_Bps is None:
-        return float("inf")
-    return HOST_STREAM_FRAC * host.memory_bandwidth_Bps / cluster.devices_per_host

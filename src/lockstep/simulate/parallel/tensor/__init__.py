@@ -1,9 +1,5 @@
 """Tensor parallelism: layers cut over ranks as programs, run on numpy and priced; vocabulary-parallel loss."""
 
-from lockstep.simulate.parallel.tensor.answer import Policy as Policy
-from lockstep.simulate.parallel.tensor.answer import Row as Row
-from lockstep.simulate.parallel.tensor.answer import TensorLayer as TensorLayer
-from lockstep.simulate.parallel.tensor.answer import tensor_layer as tensor_layer
 from lockstep.simulate.parallel.tensor.attention import attention as attention
 from lockstep.simulate.parallel.tensor.block import block as block
 from lockstep.simulate.parallel.tensor.block import residual as residual

@@ -1,11 +1,11 @@
-"""`Shape`: the sizes of one transformer layer and its micro-batch, and the layer, weights and kept bytes they give.
+"""`Shape`: the sizes of one transformer layer and its micro-batch, and the layer and weights they give.
 
     weights            4 h^2 + 2 h f       queries, keys, values and output of attention; feed-forward in and out
     products           2 T (4 h^2 + 2 h f) FLOPs forward, twice that backward
     attention's core   4 T s h             FLOPs forward, twice that backward; causal scores counted in full
 
 T = b s tokens, b sequences, s tokens each, h hidden, f feed-forward width.
-Source: D. Narayanan et al., SC 2021, appendix (FLOPs); V. Korthikanti et al., MLSys 2023, section 4 (kept bytes).
+Source: D. Narayanan et al., SC 2021, appendix (FLOPs).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json, picked
-from lockstep.describe.workload import Attention, Mlp, Piece, Transformer, layer_activation_B
 from lockstep.simulate.parallel.tensor.block import block
 from lockstep.simulate.parallel.tensor.layer import Layer, Local, Part, check_divides
 
@@ -60,18 +59,6 @@ class Shape:
     def splits_over(self, ranks: int, sequence_parallel: bool = False) -> bool:
         """Whether `ranks` ranks divide what they cut."""
         return not any(size % ranks for size in self._cut(sequence_parallel).values())
-
-    def kept_B(self, ranks: int, sequence_parallel: bool, element_B: float) -> float:
-        """Bytes that a rank keeps for the backward pass, with fused attention (`describe/workload/activations.py`)."""
-        attention = Attention(heads=self.heads, kv_heads=self.heads, head_dim=self.hidden // self.heads)
-        model = Transformer(
-            name="layer", layers=1, hidden=self.hidden, vocab=1, attention=attention, max_positions=self.seq,
-            mlp=Mlp(ffn=self.ffn, gated=False, activation="gelu"),
-        )  # fmt: skip
-        piece = Piece(
-            micro_batch=self.batch, seq=self.seq, tp=ranks, sequence_parallel=sequence_parallel, element_B=element_B
-        )
-        return float(layer_activation_B(model, piece))
 
     def _cut(self, sequence_parallel: bool) -> dict[str, int]:
         """What the ranks divide among them."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from lockstep.base.errors import BadInput
 from lockstep.check.evidence.claims.deciders import decides
+from lockstep.price.tensor_layer import TensorLayer, tensor_layer
 from lockstep.simulate.collectives import PlainLink
 from lockstep.simulate.parallel.group import on_link
-from lockstep.simulate.parallel.tensor import Shape, TensorLayer, prove, tensor_layer
+from lockstep.simulate.parallel.tensor import Shape, prove
 
 HEAD = 128
 

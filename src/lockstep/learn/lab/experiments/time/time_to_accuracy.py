@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, located
 from lockstep.base.settings import setting
+from lockstep.base.types.upper import upper
 from lockstep.base.units import format_bandwidth, format_frac, format_size, format_time
-from lockstep.describe.hardware import Cluster
-from lockstep.describe.hardware import cluster as find_cluster
 from lockstep.learn.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, watched, when
 from lockstep.learn.lab.descent.updates import worker_times_s
 from lockstep.learn.lab.objectives import Quadratic, spectrum
@@ -102,17 +102,17 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     )  # fmt: skip
 
 
-def _machine(settings: Settings) -> Cluster | None:
+def _machine(settings: Settings) -> Any:
     if settings.cluster == "none":
         return None
     with located("--set cluster"):
-        machine = find_cluster(settings.cluster)
+        machine = upper("catalog").cluster(settings.cluster)
     if settings.workers > machine.num_devices:
         raise BadInput(f"{machine.name} has {machine.num_devices} devices; use more nodes", "--set workers")
     return machine
 
 
-def _course(settings: Settings, machine: Cluster | None, seed: int) -> Course:
+def _course(settings: Settings, machine: Any, seed: int) -> Course:
     if settings.period > settings.steps:
         raise BadInput(f"must be at most steps = {settings.steps}, got {settings.period}", "--set period")
     if settings.workers * settings.steps * settings.trials > MOST_GRADIENTS:
@@ -137,7 +137,7 @@ def _course(settings: Settings, machine: Cluster | None, seed: int) -> Course:
     )
 
 
-def _link(settings: Settings, machine: Cluster | None) -> PlainLink:
+def _link(settings: Settings, machine: Any) -> PlainLink:
     """The link of one device of the widest level that the workers span."""
     if machine is None:
         return PlainLink(settings.latency_s, settings.bandwidth_Bps)
@@ -284,7 +284,7 @@ def _lead(best: Arrival, second: Arrival) -> str:
     return f"{second.leg.name} is {format_time(low)} to {format_time(high)} slower"
 
 
-def _assumptions(course: Course, machine: Cluster | None) -> tuple[str, ...]:
+def _assumptions(course: Course, machine: Any) -> tuple[str, ...]:
     rate = format_bandwidth(course.compress_Bps)
     compressing = f"compression and decompression at {rate} (compress_Bps; compression-time measures it)"
     if machine is not None:

@@ -18,8 +18,10 @@ from dataclasses import dataclass
 
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.shown import Shown
+from lockstep.describe.workload import Attention, Mlp, Piece, Transformer, layer_activation_B
 from lockstep.simulate.parallel.group import Levels
-from lockstep.simulate.parallel.piece import Flow, Piece, total_s
+from lockstep.simulate.parallel.piece import Flow, total_s
+from lockstep.simulate.parallel.piece import Piece as Traffic
 from lockstep.simulate.parallel.tensor import traffic
 from lockstep.simulate.parallel.tensor.layer import Layer
 from lockstep.simulate.parallel.tensor.proof import Proof
@@ -214,7 +216,20 @@ def _cut(
     layer = shape.layer(ranks, sequence_parallel)
     moved = traffic.flows(levels, shape.tokens * shape.hidden * element_B, sequence_parallel)
     sent_B = 2.0 * float(traffic.sent_B(moved, ranks))
-    return _Cut(layer, policies(layer, moved, flops_per_s), sent_B, shape.kept_B(ranks, sequence_parallel, element_B))
+    return _Cut(layer, policies(layer, moved, flops_per_s), sent_B, kept_B(shape, ranks, sequence_parallel, element_B))
+
+
+def kept_B(shape: Shape, ranks: int, sequence_parallel: bool, element_B: float) -> float:
+    """Bytes that a rank keeps for the backward pass, with fused attention (`describe/workload/activations.py`)."""
+    attention = Attention(heads=shape.heads, kv_heads=shape.heads, head_dim=shape.hidden // shape.heads)
+    model = Transformer(
+        name="layer", layers=1, hidden=shape.hidden, vocab=1, attention=attention, max_positions=shape.seq,
+        mlp=Mlp(ffn=shape.ffn, gated=False, activation="gelu"),
+    )  # fmt: skip
+    piece = Piece(
+        micro_batch=shape.batch, seq=shape.seq, tp=ranks, sequence_parallel=sequence_parallel, element_B=element_B
+    )
+    return float(layer_activation_B(model, piece))
 
 
 def policies(layer: Layer, moved: tuple[Flow, Flow], flops_per_s: float) -> tuple[Policy, ...]:
@@ -229,7 +244,7 @@ def policies(layer: Layer, moved: tuple[Flow, Flow], flops_per_s: float) -> tupl
     return tuple(found)
 
 
-def _pass(piece: Piece, compute_s: float) -> LayerPass:
+def _pass(piece: Traffic, compute_s: float) -> LayerPass:
     times = (total_s(piece.flows), piece.exposed_s, piece.hidden_s, piece.slack_s)
     return LayerPass(compute_s, *(float(time_s) for time_s in times))
 
