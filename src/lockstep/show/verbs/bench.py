@@ -21,9 +21,9 @@ from lockstep.show.verbs.words.question import whole
 from lockstep.show.verbs.words.shared import PROCESSES, RUNS
 
 if TYPE_CHECKING:
+    from lockstep.base.types.progress import Progress
     from lockstep.run.bench import CollectiveBench
     from lockstep.run.kernels import DeviceBench, DeviceFile
-    from lockstep.run.kernels.bench import Progress
 
 USUAL_SIZES = "1KB:16MB:4"
 MOST_SIZES = 64

@@ -29,10 +29,10 @@ from lockstep.show.verbs.words.targets import read_target
 
 if TYPE_CHECKING:
     from lockstep.base.engines import Engine
+    from lockstep.base.types.progress import Progress
     from lockstep.decide.campaigns import Campaign, Market, Ramp
     from lockstep.decide.planner.estimate import Estimate
     from lockstep.decide.planner.result import Plan
-    from lockstep.decide.planner.search import Progress
     from lockstep.describe.hardware import Cluster
     from lockstep.describe.workload import Model
     from lockstep.price.layout import Layout

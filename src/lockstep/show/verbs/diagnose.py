@@ -23,8 +23,8 @@ from lockstep.show.verbs.words.shared import LayoutWords
 from lockstep.show.verbs.words.traces import ranked_files, read_operations
 
 if TYPE_CHECKING:
+    from lockstep.base.types.progress import Progress
     from lockstep.decide.planner.estimate import Estimate
-    from lockstep.decide.planner.search import Progress
     from lockstep.describe.hardware import Cluster
     from lockstep.describe.workload import Model
     from lockstep.explain.answer import Beside, Measured

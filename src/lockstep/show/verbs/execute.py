@@ -23,8 +23,8 @@ from lockstep.show.verbs.words.question import whole
 from lockstep.show.verbs.words.shared import PROCESSES, RUNS, SIZE
 
 if TYPE_CHECKING:
+    from lockstep.base.types.progress import Progress
     from lockstep.run.execute import Execution
-    from lockstep.run.execute.execute import Progress
     from lockstep.simulate.collectives import PlainLink
     from lockstep.simulate.failures.stragglers import LateRank
     from lockstep.simulate.program import Program

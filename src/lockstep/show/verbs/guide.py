@@ -11,8 +11,8 @@ from lockstep.show.verbs.words.question import read_question
 from lockstep.show.verbs.words.shared import CLUSTER, MODEL, QuestionWords
 
 if TYPE_CHECKING:
+    from lockstep.base.types.progress import Progress
     from lockstep.decide.planner.guide import Guidance
-    from lockstep.decide.planner.search import Progress
     from lockstep.describe.hardware import Cluster
     from lockstep.describe.workload import Model
 

@@ -18,8 +18,8 @@ from lockstep.show.verbs.words.question import whole
 
 if TYPE_CHECKING:
     from lockstep.base.types.arrays import Floats
+    from lockstep.base.types.progress import Progress
     from lockstep.simulate.parallel.pipeline import Partition, Pipeline, Point
-    from lockstep.simulate.play import Progress
     from lockstep.simulate.program import Program, Timeline
 
 

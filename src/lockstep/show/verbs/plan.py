@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lockstep.base.types.plain import Json
+    from lockstep.base.types.progress import Progress
     from lockstep.decide.planner.pins import Pins
     from lockstep.decide.planner.result import Plan
-    from lockstep.decide.planner.search import Progress
     from lockstep.decide.planner.software import Software
     from lockstep.decide.planner.space import Space
     from lockstep.describe.hardware import Cluster

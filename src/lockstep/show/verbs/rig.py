@@ -17,8 +17,8 @@ from lockstep.show.verbs.words.question import whole
 from lockstep.show.verbs.words.shared import RUNS, SEED
 
 if TYPE_CHECKING:
+    from lockstep.base.types.progress import Progress
     from lockstep.run.rig import Group, Race
-    from lockstep.run.rig.experiment import Progress
     from lockstep.simulate.play import Topology
     from lockstep.simulate.program import Program
 

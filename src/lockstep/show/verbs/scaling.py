@@ -20,8 +20,8 @@ from lockstep.show.verbs.words.shared import CLUSTER, MODEL, OperationWords, Que
 from lockstep.show.verbs.words.targets import read_target
 
 if TYPE_CHECKING:
+    from lockstep.base.types.progress import Progress
     from lockstep.decide.campaigns import Scaling
-    from lockstep.decide.planner.search import Progress
     from lockstep.describe.hardware import Cluster
     from lockstep.describe.workload import Model
 

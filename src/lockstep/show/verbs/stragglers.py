@@ -16,8 +16,9 @@ from lockstep.show.verbs.words.shared import ENGINE, SEED, STORE
 
 if TYPE_CHECKING:
     from lockstep.base.engines import Engine
+    from lockstep.base.types.progress import Progress
     from lockstep.simulate.failures.stragglers import StragglerCost
-    from lockstep.simulate.play import Law, Progress
+    from lockstep.simulate.play import Law
 
 
 MOST_WORKERS = 100_000
