@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from types import FunctionType, ModuleType
+from types import FunctionType, ModuleType, UnionType
 from typing import Any
 
 from docutils import nodes
@@ -24,6 +24,7 @@ from sphinx import addnodes
 
 import lockstep
 from lockstep.show.verbs import TABLE
+from lockstep.show.verbs.words.named import Named
 from lockstep.show.verbs.words.option import words_of
 
 DOCUMENTED = (type, FunctionType)
@@ -58,14 +59,15 @@ def plainly_typed(function: Any) -> dict[str, str]:
     function = inspect.unwrap(function)
     said = {one.name: one.declared.help for one in words_of(function) if one.annotation is None}
     for name, annotation in function.__annotations__.items():
-        node = ast.parse(annotation, mode="eval").body
-        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Annotated":
-            function.__annotations__[name] = ast.unparse(node.slice.elts[0])
+        if typing.get_origin(annotation) is typing.Annotated:
+            function.__annotations__[name] = annotation.__origin__
     return said
 
 
 def classes_in(hint: Any) -> Iterator[type]:
     """Classes of the project in a type."""
+    if isinstance(hint, type) and issubclass(hint, Named):
+        hint = getattr(import_module(hint.__module__), hint.__name__)
     if isinstance(hint, type) and hint.__module__.startswith("lockstep."):
         yield hint
     for part in hint if isinstance(hint, list) else typing.get_args(hint):
@@ -204,11 +206,11 @@ def write(folder: Path) -> None:
 
 
 def leave_as_text(app: Any, page: nodes.document) -> None:
-    """Types of other packages lead nowhere, as no inventory of theirs is downloaded, nor do type variables."""
+    """Types of other packages lead nowhere, as no inventory of theirs is downloaded, nor do variables and unions."""
     for reference in list(page.findall(addnodes.pending_xref)):
         module, _, name = reference["reftarget"].rpartition(".")
-        variable = isinstance(getattr(sys.modules.get(module), name, None), typing.TypeVar)
-        if reference["refdomain"] == "py" and (variable or not module.startswith("lockstep")):
+        no_class = isinstance(getattr(sys.modules.get(module), name, None), typing.TypeVar | UnionType)
+        if reference["refdomain"] == "py" and (no_class or not module.startswith("lockstep")):
             reference.replace_self(reference.children)
 
 

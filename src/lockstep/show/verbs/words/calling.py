@@ -160,7 +160,7 @@ def _check_names(
     name = function.__name__
     for word in words:
         if word not in kinds:
-            raise TypeError(_refusal(name, word, tuple(known.kinds)))
+            raise TypeError(_refusal(name, word, tuple(kinds)))
         if word in known.positional[: len(given)]:
             raise TypeError(f"{name}() got multiple values for argument {word!r}")
     most = len(known.positional)

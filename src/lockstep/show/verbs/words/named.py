@@ -27,11 +27,11 @@ else:
     def _named(name: str, module: str, *names: str) -> type[Named]:
         return type(name, (Named,), {"names": names or (name,), "__module__": f"lockstep.{module}"})
 
-    Cluster = _named("Cluster", "describe.hardware")
-    Engine = _named("Engine", "base.engines")
+    Cluster = _named("Cluster", "describe.hardware.cluster")
+    Engine = _named("Engine", "base.engines.engine")
     Estimate = _named("Estimate", "decide.planner.estimate")
     Known = _named("Known", "explain.read")
-    Law = _named("Law", "simulate.play")
-    Layout = _named("Layout", "price.layout")
+    Law = _named("Law", "simulate.play.law")
+    Layout = _named("Layout", "price.layout.layout")
     Model = _named("Model", "describe.workload", "Transformer", "ConvNet")
     Plan = _named("Plan", "decide.planner.result")
