@@ -28,6 +28,8 @@ from lockstep.show.verbs.words.named import Named
 from lockstep.show.verbs.words.option import words_of
 
 DOCUMENTED = (type, FunctionType)
+WHOLE = ("run", "explain")
+"""Wings that are one package."""
 MEANT: dict[str, dict[str, str]] = {}
 """What the arguments of a verb mean, by its path and by their names."""
 
@@ -139,16 +141,23 @@ def pages() -> dict[str, str]:
         written[f"verbs/{name}"] = "\n".join(
             [underlined(f"lockstep.{name}"), entry(f"lockstep.{name}", function), *parts]
         )
-    names = sorted({path.split(".")[1] for path in found})
-    written |= {f"packages/{name}": package_page(name, rooms.get(name), found) for name in names}
+    names, offering = sorted(set(map(package_of, found))), {one.__name__ for one in rooms.values()}
+    written |= {f"packages/{name}": package_page(name, found, f"lockstep.{name}" in offering) for name in names}
     return {"verbs": verbs_page(), "packages": packages_page(names), **written}
 
 
-def package_page(name: str, room: ModuleType | None, found: dict[str, Any]) -> str:
-    """What a package offers, then the other classes of it that answers hold."""
-    module = room or import_module(f"lockstep.{name}")
-    inside = {path: one for path, one in found.items() if path.split(".")[1] == name}
-    first = [path_of(one) for one in offered(module) if path_of(one) in inside] if room else []
+def package_of(path: str) -> str:
+    """The package that a class or function is in, by wing and name."""
+    wing, name = path.split(".")[1:3]
+    return wing if wing in WHOLE else f"{wing}.{name}"
+
+
+def package_page(name: str, found: dict[str, Any], offers: bool) -> str:
+    """What a package offers, where it is public, then the other classes of it that answers hold."""
+    inside = {path: one for path, one in found.items() if package_of(path) == name}
+    first = (
+        [path_of(one) for one in offered(import_module(f"lockstep.{name}")) if path_of(one) in inside] if offers else []
+    )
     rest = sorted(path for path in inside if path not in first)
     parts = [underlined(f"lockstep.{name}"), f".. automodule:: lockstep.{name}\n   :no-members:\n"]
     for title, paths in (("Public names", first), ("Parts of answers", rest)):
