@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from lockstep.explain.answer import Beside, Measured
     from lockstep.explain.gather import Gathered
     from lockstep.explain.judge import Judged
-    from lockstep.explain.measure import Seen
     from lockstep.explain.recalibrate import Recalibrated
+    from lockstep.explain.seen import Seen
 
 MEASURED = "What was measured, instead of files or besides them"
 SAID = "What traces do not say themselves"
@@ -152,9 +152,9 @@ def _answer(
     """All parts of the answer that need no further search."""
     from lockstep.explain.changes import changes as changes_of
     from lockstep.explain.gather import held, link_found, mismatches
-    from lockstep.explain.measure import see
     from lockstep.explain.path import path as path_from
     from lockstep.explain.read.flight_recorder import hangs
+    from lockstep.explain.seen import see
     from lockstep.explain.whatif import what_if
 
     return Diagnosis(
