@@ -48,7 +48,7 @@ PLACES: dict[str, tuple[str, ...]] = {
         "failures/test_checkpoint_verb.py", "failures/test_intervals.py", "failures/test_pool.py",
         "failures/test_simulation.py", "views/test_house_of_pictures.py", "views/test_pictures.py",
         "views/test_tables_of_answers.py", "views/test_timeline_plot.py", "rows/test_rows.py",
-        "store/test_damaged.py", "test_outputs.py", "simulate/test_engine.py", "simulate/test_law.py",
+        "store/test_damaged.py", "test_outputs.py", "test_walks.py", "simulate/test_engine.py", "simulate/test_law.py",
         "simulate/test_queues.py",
         "step/test_expert_overlap.py", "step/test_offload.py", "step/test_rows.py", "step/test_step_messages.py",
         "step/test_step_program.py", "failures/stragglers/test_stragglers.py", "validation/test_fit.py",

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from types import FunctionType, ModuleType
+from types import FunctionType, ModuleType, UnionType
 from typing import Any
 
 from docutils import nodes
@@ -24,9 +24,12 @@ from sphinx import addnodes
 
 import lockstep
 from lockstep.show.verbs import TABLE
+from lockstep.show.verbs.words.named import Named
 from lockstep.show.verbs.words.option import words_of
 
 DOCUMENTED = (type, FunctionType)
+WHOLE = ("run", "explain")
+"""Wings that are one package."""
 MEANT: dict[str, dict[str, str]] = {}
 """What the arguments of a verb mean, by its path and by their names."""
 
@@ -58,14 +61,15 @@ def plainly_typed(function: Any) -> dict[str, str]:
     function = inspect.unwrap(function)
     said = {one.name: one.declared.help for one in words_of(function) if one.annotation is None}
     for name, annotation in function.__annotations__.items():
-        node = ast.parse(annotation, mode="eval").body
-        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Annotated":
-            function.__annotations__[name] = ast.unparse(node.slice.elts[0])
+        if typing.get_origin(annotation) is typing.Annotated:
+            function.__annotations__[name] = annotation.__origin__
     return said
 
 
 def classes_in(hint: Any) -> Iterator[type]:
     """Classes of the project in a type."""
+    if isinstance(hint, type) and issubclass(hint, Named):
+        hint = getattr(import_module(hint.__module__), hint.__name__)
     if isinstance(hint, type) and hint.__module__.startswith("lockstep."):
         yield hint
     for part in hint if isinstance(hint, list) else typing.get_args(hint):
@@ -137,16 +141,23 @@ def pages() -> dict[str, str]:
         written[f"verbs/{name}"] = "\n".join(
             [underlined(f"lockstep.{name}"), entry(f"lockstep.{name}", function), *parts]
         )
-    names = sorted({path.split(".")[1] for path in found})
-    written |= {f"packages/{name}": package_page(name, rooms.get(name), found) for name in names}
+    names, offering = sorted(set(map(package_of, found))), {one.__name__ for one in rooms.values()}
+    written |= {f"packages/{name}": package_page(name, found, f"lockstep.{name}" in offering) for name in names}
     return {"verbs": verbs_page(), "packages": packages_page(names), **written}
 
 
-def package_page(name: str, room: ModuleType | None, found: dict[str, Any]) -> str:
-    """What a package offers, then the other classes of it that answers hold."""
-    module = room or import_module(f"lockstep.{name}")
-    inside = {path: one for path, one in found.items() if path.split(".")[1] == name}
-    first = [path_of(one) for one in offered(module) if path_of(one) in inside] if room else []
+def package_of(path: str) -> str:
+    """The package that a class or function is in, by wing and name."""
+    wing, name = path.split(".")[1:3]
+    return wing if wing in WHOLE else f"{wing}.{name}"
+
+
+def package_page(name: str, found: dict[str, Any], offers: bool) -> str:
+    """What a package offers, where it is public, then the other classes of it that answers hold."""
+    inside = {path: one for path, one in found.items() if package_of(path) == name}
+    first = (
+        [path_of(one) for one in offered(import_module(f"lockstep.{name}")) if path_of(one) in inside] if offers else []
+    )
     rest = sorted(path for path in inside if path not in first)
     parts = [underlined(f"lockstep.{name}"), f".. automodule:: lockstep.{name}\n   :no-members:\n"]
     for title, paths in (("Public names", first), ("Parts of answers", rest)):
@@ -204,11 +215,11 @@ def write(folder: Path) -> None:
 
 
 def leave_as_text(app: Any, page: nodes.document) -> None:
-    """Types of other packages lead nowhere, as no inventory of theirs is downloaded, nor do type variables."""
+    """Types of other packages lead nowhere, as no inventory of theirs is downloaded, nor do variables and unions."""
     for reference in list(page.findall(addnodes.pending_xref)):
         module, _, name = reference["reftarget"].rpartition(".")
-        variable = isinstance(getattr(sys.modules.get(module), name, None), typing.TypeVar)
-        if reference["refdomain"] == "py" and (variable or not module.startswith("lockstep")):
+        no_class = isinstance(getattr(sys.modules.get(module), name, None), typing.TypeVar | UnionType)
+        if reference["refdomain"] == "py" and (no_class or not module.startswith("lockstep")):
             reference.replace_self(reference.children)
 
 

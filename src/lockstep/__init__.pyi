@@ -1,4 +1,3 @@
-from . import simulate as simulate
 from .check import validation as validation
 from .describe import hardware as hardware
 from .describe import workload as workload
@@ -50,6 +49,7 @@ from .show.verbs.validate import validate as validate
 from .simulate import collectives as collectives
 from .simulate import failures as failures
 from .simulate import parallel as parallel
+from .simulate import play as play
 from .simulate import program as program
 
 __version__: str

@@ -12,9 +12,10 @@ import distributed
 import pytest
 
 from engines.engine_tasks import chatter, die_always, die_once, raise_at_three, square
-from lockstep.base.engines import Asking, Dask, Engine, Processes, Progress, Questions, Serial, find_engine, silent
+from lockstep.base.engines import Asking, Dask, Engine, Processes, Questions, Serial, find_engine, silent
 from lockstep.base.engines.cluster import local_cluster
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.types.progress import Progress
 
 NAMES = ("serial", "processes", "dask")
 

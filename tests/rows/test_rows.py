@@ -18,7 +18,8 @@ from lockstep.base.rows.columns import columns, label, shown
 from lockstep.base.rows.files import flattened
 from lockstep.decide.planner import candidates
 from lockstep.show.verbs import VERBS
-from lockstep.show.verbs.words.calling import MOST_ALIKE, TAKES_LISTS, keywords
+from lockstep.show.verbs.words.about import MOST_ALIKE, about
+from lockstep.show.verbs.words.calling import keywords
 from lockstep.show.verbs.words.many import Combinations
 from lockstep.show.views.parts.command import Command
 
@@ -175,7 +176,7 @@ def test_every_verb_is_a_function_with_types() -> None:
     for verb in VERBS:
         function, lists = getattr(lockstep, verb), command(verb).lists
         assert function.__name__ == verb
-        assert hasattr(function, TAKES_LISTS) is lists
+        assert about(function).lists is lists
         kinds = keywords(function.__wrapped__)
         assert not lists or any(kind.unit is not None for kind in kinds.values()), verb
 

@@ -1,13 +1,12 @@
 """An option is declared once: every keyword of a verb is a flag with the declared words, in the declared place."""
 
-from __future__ import annotations
-
 import inspect
 from importlib import import_module
 from typing import Annotated, Any, TypedDict, Unpack
 
 import pytest
 
+import lockstep
 from lockstep.show.cli.app import build
 from lockstep.show.verbs import VERBS
 from lockstep.show.verbs.words.calling import keywords
@@ -99,3 +98,18 @@ def test_option_groups_are_extracted_from_keywords() -> None:
     words = {"latency": "1us", "depth": 2}
     assert taken(words, LinkWords) == {"latency": "1us"}
     assert words == {"depth": 2}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_signatures_name_every_keyword_with_its_type(verb: str) -> None:
+    parameters = inspect.signature(getattr(lockstep, verb)).parameters
+    assert set(keywords(verb_function(verb))) <= set(parameters)
+    assert not any(one.kind is one.VAR_KEYWORD or isinstance(one.annotation, str) for one in parameters.values())
+
+
+def test_a_search_takes_several_values_of_what_an_estimate_takes_one() -> None:
+    for verb, several in (("plan", True), ("estimate", False)):
+        found = {one.name: one for one in words_of(verb_function(verb))}
+        assert found["tp"].searched is several
+        assert found["tp"].declared.help == "Tensor-parallel ranks." + ("" if several else " (default: 1)")
+        assert found["order"].declared.help.endswith("(default: tp-cp-ep-dp-pp)")

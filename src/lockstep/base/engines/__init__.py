@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from lockstep.base.engines.asking import Asking, LeftOut
 from lockstep.base.engines.dask import Dask
-from lockstep.base.engines.engine import Answered, Batch, Engine, EngineLost, Progress, Serial, silent
+from lockstep.base.engines.engine import Answered, Batch, Engine, EngineLost, Serial, silent
 from lockstep.base.engines.processes import Processes
 from lockstep.base.engines.questions import Questions
 from lockstep.base.engines.sweep_file import SweepFile
@@ -63,7 +63,6 @@ __all__ = [
     "EngineLost",
     "LeftOut",
     "Processes",
-    "Progress",
     "Questions",
     "Serial",
     "SweepFile",

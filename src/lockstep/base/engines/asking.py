@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.base.engines.batches import Batches
-from lockstep.base.engines.engine import MOST_DEATHS, Answered, Engine, EngineLost, Progress, silent
+from lockstep.base.engines.engine import MOST_DEATHS, Answered, Engine, EngineLost, silent
 from lockstep.base.engines.forecast import Forecast
 from lockstep.base.engines.packing import unpacked
 from lockstep.base.engines.questions import Questions
 from lockstep.base.engines.sweep_file import SweepFile
 from lockstep.base.errors import CTRL_C, RunFailed
+from lockstep.base.types.progress import Progress
 
 LOG = logging.getLogger("lockstep.engines")
 DAMAGED = "%s is damaged in %d places: answers that were there count as missing, and resuming computes them again"

@@ -14,9 +14,6 @@ from typing import Any, ClassVar
 from lockstep.base.engines.packing import packed
 from lockstep.base.engines.threads import one_blas_thread
 
-Progress = Callable[[int, int], None]
-"""Is called with (done, total) now and then; where it has a method `say(text)`, that is told the forecast."""
-
 MOST_DEATHS = 3
 """Processes that one batch may take with it before it is given up."""
 

@@ -42,7 +42,7 @@ def versions() -> dict[str, str]:
 def _versions() -> dict[str, str]:
     return {
         "python": platform.python_version(), "numpy": version("numpy"), "lockstep": __version__,
-        FILES: tree_digest(Path(__file__).parents[1]),
+        FILES: tree_digest(Path(__file__).parents[2]),
     }  # fmt: skip
 
 

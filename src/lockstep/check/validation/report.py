@@ -16,6 +16,7 @@ import numpy as np
 from lockstep.base.errors import UnknownName
 from lockstep.base.types.arrays import Floats
 from lockstep.base.types.plain import Json, picked, plain
+from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown
 from lockstep.check.validation import (
     bert,
@@ -58,7 +59,6 @@ from lockstep.check.validation.coverage import observed, sampled
 from lockstep.check.validation.ran_out import RanOut, ran_out
 from lockstep.check.validation.regret import Regret, regret
 from lockstep.check.validation.unseen import unseen
-from lockstep.decide.planner.search import Progress
 from lockstep.price.layout import memory
 
 TABLES: dict[str, Table] = {

@@ -18,6 +18,7 @@ import numpy as np
 from lockstep.base.engines import Engine, SweepFile
 from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json, picked, plain
+from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown
 from lockstep.base.units import SECONDS_PER_DAY
 from lockstep.decide.campaigns.changes import Change, changes
@@ -26,7 +27,6 @@ from lockstep.decide.campaigns.run import Run, Scenario
 from lockstep.decide.campaigns.tornado import Bar, tornado
 from lockstep.decide.planner.from_file import imported
 from lockstep.decide.planner.interval import Interval
-from lockstep.decide.planner.search import Progress
 from lockstep.simulate.failures import Campaigns, simulate_blocks
 from lockstep.simulate.play import Exponential, Sample
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from lockstep.base.errors import BadInput, Infeasible
 from lockstep.base.types.plain import Json, picked, plain
+from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown
 from lockstep.decide.campaigns.operation import Operation
 from lockstep.decide.campaigns.run import Run, expected_run
@@ -25,7 +26,6 @@ from lockstep.decide.campaigns.target import Target
 from lockstep.decide.planner.estimate import Estimate
 from lockstep.decide.planner.goal import device_counts
 from lockstep.decide.planner.plan import plan
-from lockstep.decide.planner.search import Progress
 from lockstep.decide.planner.uncounted import not_counted
 from lockstep.decide.planner.utilisation import plain_mfu
 from lockstep.describe.hardware import Cluster

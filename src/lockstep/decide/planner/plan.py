@@ -8,6 +8,7 @@ from functools import cache, partial
 from math import inf
 
 from lockstep.base.errors import Infeasible, Violation
+from lockstep.base.types.progress import Progress
 from lockstep.base.units import format_frac, format_size
 from lockstep.decide.planner.alike import TOGETHER
 from lockstep.decide.planner.estimate import Estimate, estimates
@@ -17,7 +18,7 @@ from lockstep.decide.planner.neighbours import NEAR_FRAC, Neighbour, narrowed, n
 from lockstep.decide.planner.pins import FREE, Pins
 from lockstep.decide.planner.result import Plan
 from lockstep.decide.planner.robust import robust_among, robust_order
-from lockstep.decide.planner.search import HOST_MEMORY, MEMORY, Findings, Miss, Progress, Scored, Takes, search
+from lockstep.decide.planner.search import HOST_MEMORY, MEMORY, Findings, Miss, Scored, Takes, search
 from lockstep.decide.planner.software import Software
 from lockstep.decide.planner.space import Space
 from lockstep.decide.planner.together import Together

@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 
 from lockstep.base.types.arrays import Floats
 from lockstep.base.types.brief import Brief
+from lockstep.base.types.progress import Progress
 from lockstep.decide.planner.candidates import Candidates, Mask, Sized, candidates, candidates_of
 from lockstep.decide.planner.interval import Ends
 from lockstep.decide.planner.space import Space
 from lockstep.describe.hardware import Cluster
 from lockstep.price.layout import Job, Layout, LayoutGrid, host_capacity_B, is_safe
 
-Progress = Callable[[int, int], None]
-"""Called with (done, total)."""
 Takes = Callable[[Layout], bool]
 """Whether a layout may be chosen."""
 MEMORY = "memory"

@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lockstep.base.engines.engine import Progress as Progress
 from lockstep.base.engines.engine import silent as silent
 from lockstep.base.engines.threads import one_blas_thread
 from lockstep.base.errors import UnknownName
 from lockstep.base.settings import described, read_settings
 from lockstep.base.types.plain import Json, picked
+from lockstep.base.types.progress import Progress as Progress
 from lockstep.learn.lab.facts import facts_of
 from lockstep.learn.lab.findings import Findings
 

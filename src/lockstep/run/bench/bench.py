@@ -19,6 +19,7 @@ import numpy as np
 
 from lockstep.base.errors import BadInput, RunFailed, UnknownName
 from lockstep.base.types.plain import Json, picked
+from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown
 from lockstep.base.units import format_time
 from lockstep.run.bench.collective import BUILT_IN, ELEMENT_B, Row, Sweep, run_sweep
@@ -31,7 +32,6 @@ COLUMNS = (
     "op", "algorithm", "ranks", "backend", "size_B", "count", "dtype", "redop", "time_s", "min_s", "q25_s", "q75_s",
     "max_s", "repeats", "algbw_Bps", "busbw_Bps", "wrong",
 )  # fmt: skip
-Progress = Callable[[int, int], None]
 MOST_B = 8 << 30
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from lockstep.base.types.plain import Json, picked, plain
+from lockstep.base.types.progress import Progress
 from lockstep.run.execute.clock import Alignment, said
 from lockstep.run.execute.cores import link_of
 from lockstep.run.execute.exchange import link_through
@@ -20,8 +21,6 @@ from lockstep.simulate.collectives import PlainLink
 from lockstep.simulate.failures.stragglers import FoundLate, LateRank, find_late
 from lockstep.simulate.play import SharedCores, simulate, simulate_shared_cores
 from lockstep.simulate.program import Kind, Program, Timeline, TimelineDiff, diff
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)

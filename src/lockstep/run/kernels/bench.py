@@ -21,6 +21,7 @@ from lockstep.base.documents import MAX_YAML_B
 from lockstep.base.documents.files import InMemory, read_text, replacing
 from lockstep.base.errors import BadInput, UnknownName
 from lockstep.base.types.plain import Json, picked
+from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown
 from lockstep.describe.hardware import Device
 from lockstep.describe.hardware.schema import CurveEntry
@@ -28,7 +29,6 @@ from lockstep.describe.hardware.shipped import read_hardware
 from lockstep.run.kernels.kernel import KERNELS, Curve, Kernel, KernelRow, Task, fit_curve
 from lockstep.run.machine import LoadMeter, Machine, this_machine, with_load
 
-Progress = Callable[[int, int], None]
 TORCH_NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 MOST_S = 0.5
 """Time for the repetitions of one kernel; slower ones run LEAST times."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from lockstep.base.types.progress import Progress
 from lockstep.run.launch import launch
 from lockstep.run.launch.rank import boot
 from lockstep.run.machine import Load, Machine, with_load
@@ -30,7 +31,6 @@ LEAST_TRIES = 5
 """Repeats of a send and receive, so that their median stands a busy moment."""
 LONGEST_WAIT_S = 60.0
 """Of a rank for its peers, beside the time that the program takes."""
-Progress = Callable[[int, int], None]
 
 
 def race(

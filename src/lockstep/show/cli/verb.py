@@ -16,7 +16,8 @@ class Verb(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         every = self.params
-        absent = [] if ctx.resilient_parsing else [one for one in every if _is_absent(one, args)]
+        whole = ctx.resilient_parsing or not set(args).isdisjoint(self.get_help_option_names(ctx))
+        absent = [] if whole else [one for one in every if _is_absent(one, args)]
         self.params = [one for one in every if one not in absent]
         try:
             rest = super().parse_args(ctx, args)

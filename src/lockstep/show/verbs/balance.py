@@ -1,7 +1,6 @@
 """A batch split over unequal workers."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from lockstep.base.errors import BadInput
@@ -13,8 +12,6 @@ from lockstep.show.verbs.words.quantity import Quantity, Size, Time
 from lockstep.show.verbs.words.question import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lockstep.simulate.failures.stragglers import Balance
 
 
@@ -40,7 +37,7 @@ def balance(
     comm: Annotated[Time, Option("T", "Communication time per step. (default: 0)")] = 0.0,
     workers: Annotated[Quantity | None, Option("N", "Number of workers whose speeds are drawn from a law.")] = None,
     seed: Annotated[Quantity | None, Option("N", "Random seed of the speeds. (default: 0)")] = None,
-) -> Balance:
+) -> "Balance":
     """Split of a batch over workers of `speeds` samples/s, such as `1,1,2` or `4x1.5,2x0.8`.
 
     `memory`: samples that fit on each worker, in the same form; or bytes, if `sample_memory` gives the size of one.

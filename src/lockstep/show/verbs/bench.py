@@ -1,7 +1,5 @@
 """The verb `bench`: collectives on real ranks, or the kernels of one device."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from lockstep.base.documents.files import writable, writable_yaml, write_text, writing
 from lockstep.base.errors import BadInput, UnknownName
 from lockstep.base.types.plain import Json
+from lockstep.base.types.progress import Progress
 from lockstep.base.units import parse_bandwidth_Bps, parse_count, parse_flops, parse_size_B
 from lockstep.show.verbs.words.calling import strict
 from lockstep.show.verbs.words.keeping import kept
@@ -23,7 +22,6 @@ from lockstep.show.verbs.words.shared import PROCESSES, RUNS
 if TYPE_CHECKING:
     from lockstep.run.bench import CollectiveBench
     from lockstep.run.kernels import DeviceBench, DeviceFile
-    from lockstep.run.kernels.bench import Progress
 
 USUAL_SIZES = "1KB:16MB:4"
 MOST_SIZES = 64
@@ -93,7 +91,7 @@ def bench(
     ] = None,
     root: Annotated[str | Path | None, RUNS] = None,
     progress: Progress | None = None,
-) -> CollectiveBench | DeviceBench:
+) -> "CollectiveBench | DeviceBench":
     """Measures a collective on `ranks` real ranks, or a kernel (`device` for all of them) on a CPU or GPU.
 
     Args: `sizes` as 1KB:16MB:4 (from, to, factor) or a list between commas: bytes of a collective, edges or elements of
@@ -139,7 +137,7 @@ def _collective(
     csv: str | Path | None,
     root: str | Path | None,
     progress: Progress | None,
-) -> CollectiveBench:
+) -> "CollectiveBench":
     from lockstep.run.bench import bench_collective
 
     number, path = world(ranks), None if csv is None else writable(csv, "--csv")
@@ -221,7 +219,7 @@ def _device(
     device_file: str | Path | None,
     root: str | Path | None,
     progress: Progress | None,
-) -> DeviceBench:
+) -> "DeviceBench":
     from lockstep.run.kernels import KERNELS, bench_device, usual_dtype
 
     everything = op == WHOLE_DEVICE
@@ -257,7 +255,7 @@ def _device(
     return found
 
 
-def _device_file(given: str | Path | None) -> DeviceFile | None:
+def _device_file(given: str | Path | None) -> "DeviceFile | None":
     """The hardware file to put the curve into, read before anything is measured."""
     from lockstep.run.kernels import DeviceFile
 
@@ -267,7 +265,7 @@ def _device_file(given: str | Path | None) -> DeviceFile | None:
 
 
 def _datasheet(
-    peak: FlopRate | None, memory_bandwidth: Bandwidth | None, file: DeviceFile | None, dtype: str
+    peak: FlopRate | None, memory_bandwidth: Bandwidth | None, file: "DeviceFile | None", dtype: str
 ) -> dict[str, float | None]:
     """The rates that the curve's numbers are fractions of: those given, or of the device in the file."""
     if file is None or file.device is None:

@@ -1,7 +1,6 @@
 """The verb `calibrate`: how fast one's own software and links are, from a few measured steps and nccl-tests."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,21 +11,19 @@ from lockstep.base.errors import located
 from lockstep.base.types.plain import Json
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.words.calling import strict
+from lockstep.show.verbs.words.named import Cluster
 from lockstep.show.verbs.words.option import Argument, Option
 from lockstep.show.verbs.words.question import read_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lockstep.check.validation.calibration import Calibration
-    from lockstep.describe.hardware import Cluster
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Calibrated(Shown):
     """What was found, and the cluster file that holds it."""
 
-    found: Calibration
+    found: "Calibration"
     path: str | None
 
     def to_dict(self) -> Json:

@@ -1,15 +1,15 @@
 """The verb about a whole run: `campaign`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.base.errors import BadInput
+from lockstep.base.types.progress import Progress
 from lockstep.base.units import parse_count, parse_frac, parse_money_usd, parse_number, parse_power_W, parse_time_s
 from lockstep.show.verbs.estimate import best_estimate
 from lockstep.show.verbs.words.calling import verb
 from lockstep.show.verbs.words.failures import bounded_mtbf_s, simulated_runs
+from lockstep.show.verbs.words.named import Cluster, Engine, Estimate, Layout, Model, Plan
 from lockstep.show.verbs.words.network import flags
 from lockstep.show.verbs.words.operations import read_operation
 from lockstep.show.verbs.words.option import Option, taken
@@ -28,14 +28,7 @@ from lockstep.show.verbs.words.shared import (
 from lockstep.show.verbs.words.targets import read_target
 
 if TYPE_CHECKING:
-    from lockstep.base.engines import Engine
     from lockstep.decide.campaigns import Campaign, Market, Ramp
-    from lockstep.decide.planner.estimate import Estimate
-    from lockstep.decide.planner.result import Plan
-    from lockstep.decide.planner.search import Progress
-    from lockstep.describe.hardware import Cluster
-    from lockstep.describe.workload import Model
-    from lockstep.price.layout import Layout
 
 
 _BATCH = "Batch size and learning rate at the start"
@@ -82,7 +75,7 @@ def campaign(
     store: Annotated[str | Path | None, STORE] = None,
     progress: Progress | None = None,
     **words: Unpack[CampaignWords],
-) -> Campaign:
+) -> "Campaign":
     """A whole run from its first step to its target: days, device hours, money, failures, and what to change.
 
     The target: `tokens`, or a `loss`, or `compute_optimal`, both by a `scaling_law`. Without a layout the planner's
@@ -126,7 +119,7 @@ def campaign(
         )
 
 
-def _ramp(ramp_from: Quantity | None, ramp_tokens: Quantity | None) -> Ramp | None:
+def _ramp(ramp_from: Quantity | None, ramp_tokens: Quantity | None) -> "Ramp | None":
     from lockstep.decide.campaigns import Ramp
 
     if ramp_from is None and ramp_tokens is None:
@@ -136,7 +129,7 @@ def _ramp(ramp_from: Quantity | None, ramp_tokens: Quantity | None) -> Ramp | No
     return Ramp(parse_count(ramp_from, "--ramp-from"), parse_count(ramp_tokens, "--ramp-tokens"))
 
 
-def _market(reserved: Quantity | None, spot: Quantity | None, preemption: Quantity | None) -> Market:
+def _market(reserved: Quantity | None, spot: Quantity | None, preemption: Quantity | None) -> "Market":
     from lockstep.decide.campaigns import Market
 
     return Market(

@@ -1,7 +1,5 @@
 """The verb about published runs: `case`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +16,7 @@ def case(
     name: Annotated[str | None, Argument("CASE", "Case study, or a YAML file of your own; all when omitted.")] = None,
     *,
     progress: Callable[[int, int], None] | None = None,
-) -> Survey:
+) -> "Survey":
     """Published training runs, predicted against published: the one called `name` (or a YAML file), or all of them.
 
     Raises UnknownName; BadInput at "file:line" for a file of your own.

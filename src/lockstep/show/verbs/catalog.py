@@ -1,7 +1,5 @@
 """What ships with Lockstep: models, devices, clusters, links and software stacks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated

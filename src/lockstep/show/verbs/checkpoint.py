@@ -1,7 +1,5 @@
 """The verb about saving: `checkpoint`."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +20,7 @@ from lockstep.show.verbs.words.failures import (
     share_frac,
     simulated_runs,
 )
+from lockstep.show.verbs.words.named import Cluster, Model
 from lockstep.show.verbs.words.network import flags
 from lockstep.show.verbs.words.option import Option, Switch
 from lockstep.show.verbs.words.peer_copies import read_copies
@@ -31,8 +30,6 @@ from lockstep.show.verbs.words.saving import read_lighter, read_write_s
 from lockstep.show.verbs.words.shared import MODEL, PANELS, SEED, FailureWords, LighterWords
 
 if TYPE_CHECKING:
-    from lockstep.describe.hardware import Cluster
-    from lockstep.describe.workload import Model
     from lockstep.simulate.failures import Checkpoint
 
 
@@ -93,7 +90,7 @@ def checkpoint(
     campaigns: Annotated[Quantity | None, Option("N", "Number of simulated runs. (default: 1000)", panel=_RUN)] = None,
     seed: Annotated[Quantity, SEED] = 0,
     **words: Unpack[CheckpointWords],
-) -> Checkpoint:
+) -> "Checkpoint":
     """How often to save, and what failures and checkpoints cost.
 
     Failures: `mtbf` of the job, or those of its parts (`nodes` of `node_mtbf`, `devices`, by default 8 to a node,

@@ -1,7 +1,5 @@
 """Papers and sources behind an answer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
@@ -10,22 +8,18 @@ from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.estimate import best_estimate, refuse_beside
 from lockstep.show.verbs.words.calling import strict
+from lockstep.show.verbs.words.named import Cluster, Estimate, Layout, Model, Plan
 from lockstep.show.verbs.words.shared import CLUSTER, MODEL, LayoutWords
 
 if TYPE_CHECKING:
     from lockstep.decide.planner.citations import Citation
-    from lockstep.decide.planner.estimate import Estimate
-    from lockstep.decide.planner.result import Plan
-    from lockstep.describe.hardware import Cluster
-    from lockstep.describe.workload import Model
-    from lockstep.price.layout import Layout
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class References(Shown):
     """The papers and sources that an answer rests on."""
 
-    citations: tuple[Citation, ...]
+    citations: "tuple[Citation, ...]"
 
     def to_dict(self) -> Json:
         """Plain JSON form."""

@@ -1,7 +1,5 @@
 """The verb about what a textbook chapter says: `claims`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,12 +10,12 @@ from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.shown import Shown
 from lockstep.base.units import parse_time_s
 from lockstep.show.verbs.words.calling import strict
+from lockstep.show.verbs.words.named import Engine
 from lockstep.show.verbs.words.option import Argument, Option, Switch
 from lockstep.show.verbs.words.quantity import Quantity, Time
 from lockstep.show.verbs.words.question import whole
 
 if TYPE_CHECKING:
-    from lockstep.base.engines import Engine
     from lockstep.check.evidence.claims.decide import Corrected, Decided, Known
     from lockstep.check.evidence.claims.entry import Entry, Erratum
     from lockstep.learn.lab.facts import Fact
@@ -33,9 +31,9 @@ class Claims(Shown):
 
     asked: str
     """list, card, run, all or errata."""
-    entries: tuple[Decided, ...] = ()
-    facts: tuple[Known, ...] = ()
-    errata: tuple[Corrected, ...] = ()
+    entries: "tuple[Decided, ...]" = ()
+    facts: "tuple[Known, ...]" = ()
+    errata: "tuple[Corrected, ...]" = ()
     stopped: str = ""
     """Why --all ended before it was through."""
     seed: int = 0
@@ -164,7 +162,7 @@ def _check(
             raise BadInput("nothing runs here; add --run, --all or --errata", flag)
 
 
-def _listed(kind: str | None, verdict: str | None, search: str | None) -> tuple[Entry, ...]:
+def _listed(kind: str | None, verdict: str | None, search: str | None) -> "tuple[Entry, ...]":
     from lockstep.check.evidence.claims.entry import KINDS, VERDICTS
     from lockstep.check.evidence.claims.shelf import entries
     from lockstep.check.evidence.claims.shelf import search as find
@@ -180,7 +178,7 @@ def _listed(kind: str | None, verdict: str | None, search: str | None) -> tuple[
     return tuple(one for one in found if kind in (None, one.kind) and verdict in (None, one.verdict))
 
 
-def _errata_of(item: str, severity: str | None) -> tuple[Erratum, ...]:
+def _errata_of(item: str, severity: str | None) -> "tuple[Erratum, ...]":
     from lockstep.check.evidence.claims.shelf import errata, find_entries
 
     if item == ALL:
@@ -191,7 +189,7 @@ def _errata_of(item: str, severity: str | None) -> tuple[Erratum, ...]:
     return tuple(one for one in found if severity in (None, one.severity))
 
 
-def _erratum(name: str) -> tuple[Erratum, ...]:
+def _erratum(name: str) -> "tuple[Erratum, ...]":
     """The erratum of that id, if there is one."""
     from lockstep.check.evidence.claims.shelf import errata
 
@@ -220,7 +218,7 @@ def _asked(words: list[str], run: bool, seed: int, engine: Engine, progress: Cal
         return Claims(RUN, decided, tuple(decide.know(fact, seed) for fact in facts), corrected, seed=seed)
 
 
-def _found(words: list[str]) -> tuple[Entry | Fact | Erratum, ...]:
+def _found(words: list[str]) -> "tuple[Entry | Fact | Erratum, ...]":
     """What each name among the words means; a name may be several words, such as `theorem 5`, and takes the most."""
     for count in range(len(words), 0, -1):
         try:
@@ -231,7 +229,7 @@ def _found(words: list[str]) -> tuple[Entry | Fact | Erratum, ...]:
     return _find(" ".join(words)) if words else ()
 
 
-def _find(name: str) -> tuple[Entry, ...] | tuple[Fact] | tuple[Erratum, ...]:
+def _find(name: str) -> "tuple[Entry, ...] | tuple[Fact] | tuple[Erratum, ...]":
     """Items, a fact of the lab or an erratum, by one name. Raises UnknownName."""
     from lockstep.check.evidence.claims.shelf import find_entries
     from lockstep.learn.lab.facts import find_fact

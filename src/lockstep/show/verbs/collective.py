@@ -1,7 +1,5 @@
 """The algorithms of one collective, priced and compared."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,9 +16,10 @@ from lockstep.base.units import (
     parse_frac,
     parse_size_B,
 )
+from lockstep.show.verbs.words.about import needing
 from lockstep.show.verbs.words.algorithms import needing_ports, read_group, read_names, too_wide
 from lockstep.show.verbs.words.calling import verb
-from lockstep.show.verbs.words.kinds import LINK, needing
+from lockstep.show.verbs.words.kinds import LINK
 from lockstep.show.verbs.words.network import Network, flags
 from lockstep.show.verbs.words.option import Option, Switch
 from lockstep.show.verbs.words.quantity import Bandwidth, Quantity, Size
@@ -42,7 +41,7 @@ INDEXED = 2
 class Collective(Shown):
     """All algorithms of one collective on a network, each with one time."""
 
-    comparison: Comparison
+    comparison: "Comparison"
     network: Network
     assumptions: tuple[str, ...]
     seconds_at: Mapping[str, Callable[[float], float]] = field(default_factory=dict)
@@ -164,7 +163,7 @@ def _ordered(op: str, network: Network, size_B: float, algorithm: str | None, or
     at = partial(_ordered_s, op, network, places)
     time_s, crossing = at(size_B), crossing_B(program, network.node_ranks)
 
-    def rated(row: Row) -> Row:
+    def rated(row: "Row") -> "Row":
         return row if row.algorithm != RING else replace(
             row, time_s=time_s, simulated_s=time_s, cross_node_B=crossing, algorithm_bandwidth_Bps=size_B / time_s,
             bus_bandwidth_Bps=float(bus_bandwidth_Bps(op, network.ranks, size_B, time_s)),
@@ -212,8 +211,8 @@ def _slowed_s(op: str, network: Network, slow_Bps: float, size_B: float) -> floa
 
 
 def _compared(
-    op: str, network: Network, size_B: float, names: Sequence[str] | None, run: Simulate | None, progress: Any
-) -> Comparison:
+    op: str, network: Network, size_B: float, names: Sequence[str] | None, run: "Simulate | None", progress: Any
+) -> "Comparison":
     from lockstep.simulate.collectives import compare, compare_on_levels
 
     if network.spans_levels:
@@ -225,7 +224,7 @@ def _compared(
     return replace(found, rows=tuple(replace(row, cross_node_B=row.total_B) for row in found.rows))
 
 
-def _makespan_s(program: Program, network: object) -> float:
+def _makespan_s(program: "Program", network: object) -> float:
     """Seconds of a program on a link or over levels."""
     from lockstep.simulate.play import simulate
 

@@ -1,7 +1,5 @@
 """Two runs next to each other: what makes the difference between their steps, and whether it exceeds the error."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -14,6 +12,7 @@ from lockstep.base.types.plain import Json
 from lockstep.show.verbs.estimate import best_estimate, names_layout
 from lockstep.show.verbs.words.calling import keywords, strict, verb
 from lockstep.show.verbs.words.changes import changed_layout, is_change, read_changes
+from lockstep.show.verbs.words.named import Cluster, Estimate, Layout, Model, Plan
 from lockstep.show.verbs.words.option import Argument
 from lockstep.show.verbs.words.plan_file import plan_given
 from lockstep.show.verbs.words.shared import CLUSTER, LAYOUT_WORDS, LayoutWords
@@ -22,11 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lockstep.decide.planner.comparison import Comparison
-    from lockstep.decide.planner.estimate import Estimate
-    from lockstep.decide.planner.result import Plan
-    from lockstep.describe.hardware import Cluster
-    from lockstep.describe.workload import Model
-    from lockstep.price.layout import Layout
 
 CASE = "case:"
 
@@ -43,7 +37,7 @@ def compare(
     ],
     cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     **words: Unpack[LayoutWords],
-) -> Comparison:
+) -> "Comparison":
     """The difference between two steps by part, their memory, and whether it is inconclusive.
 
     Options hold for both runs. A MODEL without a layout is planned first. Changes may be a mapping.
@@ -146,7 +140,7 @@ def _of_layout(found: Estimate, words: Json) -> Estimate:
 
 
 @contextmanager
-def _called(name: str) -> Iterator[None]:
+def _called(name: str) -> "Iterator[None]":
     """Errors about MODEL are about the run of this name."""
     try:
         yield

@@ -1,7 +1,5 @@
 """Experiments of the lab: how training converges, beside theory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +9,13 @@ from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.words.calling import strict
+from lockstep.show.verbs.words.named import Engine
 from lockstep.show.verbs.words.option import Argument, Option
 from lockstep.show.verbs.words.quantity import Quantity, Time
 from lockstep.show.verbs.words.question import whole
 from lockstep.show.verbs.words.shared import SEED, SETTINGS
 
 if TYPE_CHECKING:
-    from lockstep.base.engines import Engine
     from lockstep.learn.lab import Experiment, Findings, Group
     from lockstep.learn.lab.sweep import Sweep
 
@@ -49,8 +47,8 @@ LIMIT = Option(
 class Experiments(Shown):
     """What the lab can be asked: its groups, and the experiments in them."""
 
-    groups: tuple[Group, ...]
-    experiments: tuple[Experiment, ...]
+    groups: "tuple[Group, ...]"
+    experiments: "tuple[Experiment, ...]"
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -72,7 +70,7 @@ def converge(
     *,
     seed: Quantity = 0,
     progress: Callable[[int, int], None] | None = None,
-) -> Findings: ...
+) -> "Findings": ...
 
 
 @strict
@@ -83,7 +81,7 @@ def converge(
     seed: Annotated[Quantity, SEED] = 0,
     progress: Callable[[int, int], None] | None = None,
     group: str | None = None,
-) -> Experiments | Findings:
+) -> "Experiments | Findings":
     """Runs one experiment of the lab with its `settings`; lists those of a group, or all, when none is named.
 
     `progress(done, total)` is called now and then. Raises `BadInput` for unknown names and for settings that are not
@@ -115,7 +113,7 @@ def sweep(
     store: Annotated[str | Path | None, STORE] = None,
     limit: Annotated[Time, LIMIT] = "1h",
     progress: Callable[[int, int], None] | None = None,
-) -> Sweep:
+) -> "Sweep":
     """Runs an experiment of the lab at every combination of the `swept` values, with `seeds` seeds from `seed` on.
 
     Values of a key are a sequence, or text with commas or ranges (`16..256x2`). `engine` is serial, processes[:N],

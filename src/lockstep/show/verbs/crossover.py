@@ -1,14 +1,13 @@
 """Sizes at which algorithms of a collective tie."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.base.errors import BadInput
+from lockstep.show.verbs.words.about import needing
 from lockstep.show.verbs.words.algorithms import read_group, read_names
 from lockstep.show.verbs.words.calling import strict, verb
-from lockstep.show.verbs.words.kinds import LINK, needing
+from lockstep.show.verbs.words.kinds import LINK
 from lockstep.show.verbs.words.network import flags
 from lockstep.show.verbs.words.option import Option
 from lockstep.show.verbs.words.quantity import Quantity
@@ -26,7 +25,7 @@ def crossover(
     ranks: Annotated[Quantity, RANKS],
     between: Annotated[str | None, Option("A,B", "Algorithms to compare. (default: all that can win)")] = None,
     **link: Unpack[LinkWords],
-) -> Crossover:
+) -> "Crossover":
     """Sizes at which the fastest algorithm changes, exactly; `between` names the ones to compare."""
     from lockstep.simulate.collectives import crossover as find
     from lockstep.simulate.collectives import crossover_on_levels
@@ -40,7 +39,7 @@ def crossover(
 
 
 @strict
-def best_algorithms(op: str, *, ranks: Quantity, between: str | None = None, **link: Unpack[LinkWords]) -> BestMap:
+def best_algorithms(op: str, *, ranks: Quantity, between: str | None = None, **link: Unpack[LinkWords]) -> "BestMap":
     """The fastest algorithm over group sizes up to `ranks` (powers of two) and sizes from 1 KiB to 4 GiB.
 
     On a cluster every group spans the levels that its ranks span; groups that do not fill whole nodes are left out.

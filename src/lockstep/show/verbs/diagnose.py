@@ -1,7 +1,5 @@
 """The verb `diagnose`: a measured run beside the predicted one, and what would explain the difference."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Unpack, cast
 
 from lockstep.base.documents.files import writable_yaml, write_text, writing
 from lockstep.base.errors import BadInput
+from lockstep.base.types.progress import Progress
 from lockstep.base.units import parse_frac
 from lockstep.explain.diagnosis import Diagnosis
 from lockstep.show.verbs.estimate import estimate
 from lockstep.show.verbs.trace import trace_path
 from lockstep.show.verbs.words.calling import strict
 from lockstep.show.verbs.words.measured import expected_number, other_case, other_run, run_of_case, stated_numbers
+from lockstep.show.verbs.words.named import Cluster, Known, Layout, Model
 from lockstep.show.verbs.words.option import Argument, Option, Switch
 from lockstep.show.verbs.words.quantity import FlopRate, Quantity, Time
 from lockstep.show.verbs.words.run_file import run_of
@@ -24,16 +24,11 @@ from lockstep.show.verbs.words.traces import ranked_files, read_operations
 
 if TYPE_CHECKING:
     from lockstep.decide.planner.estimate import Estimate
-    from lockstep.decide.planner.search import Progress
-    from lockstep.describe.hardware import Cluster
-    from lockstep.describe.workload import Model
     from lockstep.explain.answer import Beside, Measured
     from lockstep.explain.gather import Gathered
     from lockstep.explain.judge import Judged
     from lockstep.explain.measure import Seen
-    from lockstep.explain.read import Known
     from lockstep.explain.recalibrate import Recalibrated
-    from lockstep.price.layout import Layout
 
 MEASURED = "What was measured, instead of files or besides them"
 SAID = "What traces do not say themselves"
@@ -192,7 +187,7 @@ def diagnose(
     return replace(answer, recalibrated=_recalibrated(answer, gathered, path, replan))
 
 
-def _write_overlay(found: Estimate | None, seen: Seen | None, path: Path) -> None:
+def _write_overlay(found: "Estimate | None", seen: "Seen | None", path: Path) -> None:
     """A measured step over the predicted one. Raises BadInput where either is missing."""
     from lockstep.explain.overlay import write_overlay
 
@@ -202,7 +197,7 @@ def _write_overlay(found: Estimate | None, seen: Seen | None, path: Path) -> Non
         write_overlay(found, seen, path)
 
 
-def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, replan: bool) -> Recalibrated:
+def _recalibrated(answer: Diagnosis, gathered: "Gathered", path: Path | None, replan: bool) -> "Recalibrated":
     """The cluster as the run shows it, written where that is asked. Raises BadInput where the run cannot show it."""
     from lockstep.explain.answer import REPLAYED_FRAC
     from lockstep.explain.recalibrate import recalibrate
@@ -238,13 +233,13 @@ def _recalibrated(answer: Diagnosis, gathered: Gathered, path: Path | None, repl
 
 
 def _predicted(
-    gathered: Gathered,
+    gathered: "Gathered",
     model: str | Path | Model | None,
     cluster: str | Path | Cluster | None,
     layout: Layout | None,
     words: LayoutWords,
     needed: bool,
-) -> Estimate | None:
+) -> "Estimate | None":
     """The estimate of the run described; of the arguments in a log where no model is named, None without either."""
     if model is not None:
         return estimate(model, cluster, layout, **words)
@@ -263,13 +258,15 @@ def _refuse_question(model: object, cluster: object, layout: object, words: Layo
             raise BadInput("has no effect with --case, which has it", f"--{name.replace('_', '-')}")
 
 
-def _refuse_without(found: Estimate | None, **given: object) -> None:
+def _refuse_without(found: "Estimate | None", **given: object) -> None:
     for name, value in given.items():
         if found is None and value is not None:
             raise BadInput("needs a prediction to hold the run against; give --model", f"--{name.replace('_', '-')}")
 
 
-def _not_known(gathered: Gathered, judged: Judged | None, seen: Measured | None, beside: Beside | None) -> list[str]:
+def _not_known(
+    gathered: "Gathered", judged: "Judged | None", seen: "Measured | None", beside: "Beside | None"
+) -> list[str]:
     told = list(beside.not_known if beside else seen.not_known if seen else ())
     if gathered.snapshots:
         told.append(

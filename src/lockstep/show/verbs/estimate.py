@@ -1,7 +1,5 @@
 """Step time and memory of one layout."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json
 from lockstep.show.verbs.plan import plan
-from lockstep.show.verbs.words.calling import sharing, verb
+from lockstep.show.verbs.words.about import sharing
+from lockstep.show.verbs.words.calling import verb
 from lockstep.show.verbs.words.meaning import refuse_idle
+from lockstep.show.verbs.words.named import Cluster, Layout, Model
 from lockstep.show.verbs.words.quantity import Quantity
 from lockstep.show.verbs.words.question import Question, batches_of, read_layout, read_question
 from lockstep.show.verbs.words.shared import CLUSTER, LAYOUT_WORDS, MODEL, LayoutWords
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from lockstep.decide.planner.estimate import Estimate
     from lockstep.decide.planner.result import Plan
-    from lockstep.describe.hardware import Cluster
-    from lockstep.describe.workload import Model
-    from lockstep.price.layout import Layout
 
 
 MOST_ALIKE = 100
@@ -31,7 +28,7 @@ MOST_ALIKE = 100
 
 
 @contextmanager
-def _together(batches: Sequence[Quantity]) -> Iterator[None]:
+def _together(batches: "Sequence[Quantity]") -> "Iterator[None]":
     """A context in which estimates with these batches are priced together, and plans for them searched together."""
     from lockstep.decide.planner.alike import alike
     from lockstep.decide.planner.batches import priced_together
@@ -48,7 +45,7 @@ def estimate(
     cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     layout: Layout | None = None,
     **words: Unpack[LayoutWords],
-) -> Estimate:
+) -> "Estimate":
     """Step time, memory and their parts for one layout; without one, for the plan's best.
 
     Raises BadInput when it breaks a rule, and Infeasible when none is given and none fits.
@@ -111,11 +108,11 @@ def _noted(asked: Question, note: str) -> Question:
 
 
 def best_estimate(
-    model: str | Path | Model | Plan | Estimate,
+    model: "str | Path | Model | Plan | Estimate",
     cluster: str | Path | Cluster | None,
     layout: Layout | None,
     words: LayoutWords,
-) -> Estimate:
+) -> "Estimate":
     """An estimate as it is, the best of a plan, or that of a question."""
     from lockstep.decide.planner.estimate import Estimate
     from lockstep.decide.planner.result import Plan
@@ -126,13 +123,13 @@ def best_estimate(
     return estimate(model, cluster, layout, **words)
 
 
-def names_layout(layout: Layout | None, words: Mapping[str, object]) -> bool:
+def names_layout(layout: Layout | None, words: "Mapping[str, object]") -> bool:
     """Whether a layout is given, as an object or in words; offload alone belongs to a search too."""
     return layout is not None or any(words.get(name) is not None for name in LAYOUT_WORDS if name != "offload")
 
 
 def refuse_beside(
-    what: str, cluster: str | Path | Cluster | None, layout: Layout | None, words: Mapping[str, object]
+    what: str, cluster: str | Path | Cluster | None, layout: Layout | None, words: "Mapping[str, object]"
 ) -> None:
     """Words of a question mean nothing beside `what`, which is the answer to one already."""
     for name, value in {"cluster": cluster, "layout": layout, **words}.items():

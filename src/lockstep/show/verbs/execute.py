@@ -1,7 +1,5 @@
 """The verb `execute`: a collective or a pipeline on real ranks, its measured timeline beside the predicted one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 from lockstep.base.errors import BadInput, UnknownName
 from lockstep.base.types.plain import Json, picked
+from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown
 from lockstep.base.units import parse_size_B, parse_time_s
 from lockstep.show.verbs.pipeline import check_weight_s, per_stage
@@ -24,7 +23,6 @@ from lockstep.show.verbs.words.shared import PROCESSES, RUNS, SIZE
 
 if TYPE_CHECKING:
     from lockstep.run.execute import Execution
-    from lockstep.run.execute.execute import Progress
     from lockstep.simulate.collectives import PlainLink
     from lockstep.simulate.failures.stragglers import LateRank
     from lockstep.simulate.program import Program
@@ -64,7 +62,7 @@ class Executed(Shown):
     what: str
     algorithm: str
     size_B: float | None
-    execution: Execution
+    execution: "Execution"
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -145,8 +143,8 @@ def execute(
 
 def _asked(
     what: str, ranks: int, size: Size | None, algorithm: str | None, message_size: Size | None,
-    link: PlainLink | None, pipeline: Mapping[str, Any],
-) -> tuple[Program, Json, float | None]:  # fmt: skip
+    link: "PlainLink | None", pipeline: Mapping[str, Any],
+) -> "tuple[Program, Json, float | None]":  # fmt: skip
     """The program, what says how to check it, and the bytes of a collective."""
     size_B = None
     if what == "pipeline":
@@ -162,7 +160,7 @@ def _asked(
     return program, words, size_B
 
 
-def _late(straggler: str | None, program: Program) -> LateRank | None:
+def _late(straggler: str | None, program: "Program") -> "LateRank | None":
     """The rank to make late, if the program has a use for it."""
     from lockstep.simulate.failures.stragglers import parse_late
 
@@ -174,7 +172,7 @@ def _late(straggler: str | None, program: Program) -> LateRank | None:
     return late
 
 
-def _link(latency: Time | None, bandwidth: Bandwidth | None) -> PlainLink | None:
+def _link(latency: Time | None, bandwidth: Bandwidth | None) -> "PlainLink | None":
     if latency is None and bandwidth is None:
         return None
     return read_network(2, latency, bandwidth).link
@@ -196,7 +194,7 @@ def _pipeline(
     forward_s: Times = "10ms",
     backward_s: Times = "20ms",
     weight_s: Times | None = None,
-) -> tuple[Program, str]:
+) -> "tuple[Program, str]":
     """The program of a pipeline, one rank per stage, and the schedule's name."""
     from lockstep.simulate.parallel.pipeline import Times, get, program
 
@@ -222,8 +220,8 @@ def _pipeline(
 
 
 def _collective(
-    op: str, ranks: int, size: Size | None, algorithm: str | None, link: PlainLink | None
-) -> tuple[Program, str, float]:
+    op: str, ranks: int, size: Size | None, algorithm: str | None, link: "PlainLink | None"
+) -> "tuple[Program, str, float]":
     """The program of a collective on whole float32 elements, its algorithm's name and its size."""
     from lockstep.run.execute.lanes import USUAL_LINK, settled
     from lockstep.simulate.collectives import best, get, ops

@@ -1,13 +1,12 @@
 """One mixture-of-experts layer: load, drops and all-to-all."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.base.errors import BadInput
 from lockstep.base.units import parse_number, parse_size_B
+from lockstep.show.verbs.words.about import needing
 from lockstep.show.verbs.words.calling import verb
-from lockstep.show.verbs.words.kinds import LINK, needing
+from lockstep.show.verbs.words.kinds import LINK
 from lockstep.show.verbs.words.network import flags, read_network
 from lockstep.show.verbs.words.option import Option
 from lockstep.show.verbs.words.quantity import Quantity, Size
@@ -50,7 +49,7 @@ def experts(
     ] = "contiguous",
     seed: Annotated[Quantity, SEED] = 0,
     **link: Unpack[LinkWords],
-) -> MoeLayer:
+) -> "MoeLayer":
     """Load, drops and all-to-all of one mixture-of-experts layer; `tokens` of all ranks together."""
     from lockstep.simulate.parallel.expert import experts as find
 

@@ -1,25 +1,17 @@
 """Launch flags or a configuration file of other software for a layout."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Unpack
+from typing import Annotated, Unpack
 
 from lockstep.base.errors import BadInput, Infeasible
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.estimate import best_estimate, names_layout
 from lockstep.show.verbs.words.calling import strict
+from lockstep.show.verbs.words.named import Cluster, Estimate, Layout, Model, Plan
 from lockstep.show.verbs.words.option import Option
 from lockstep.show.verbs.words.shared import CLUSTER, MODEL, LayoutWords
-
-if TYPE_CHECKING:
-    from lockstep.decide.planner.estimate import Estimate
-    from lockstep.decide.planner.result import Plan
-    from lockstep.describe.hardware import Cluster
-    from lockstep.describe.workload import Model
-    from lockstep.price.layout import Layout
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -1,7 +1,5 @@
 """The verb `fit`: latency and bandwidth of a link from measured times, and a cluster file with them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +10,7 @@ from lockstep.base.errors import BadInput, Infeasible, located
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.words.calling import strict
+from lockstep.show.verbs.words.named import Cluster
 from lockstep.show.verbs.words.network import flags
 from lockstep.show.verbs.words.option import Argument, Option
 from lockstep.show.verbs.words.quantity import Quantity
@@ -20,7 +19,6 @@ from lockstep.show.verbs.words.question import read_cluster, whole
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lockstep.describe.hardware import Cluster
     from lockstep.run.fit import LinkFit, Points
 
 
@@ -31,19 +29,19 @@ _CLUSTER = "Cluster file for plan and estimate"
 class Fit(Shown):
     """A link found, and the cluster file that holds it."""
 
-    found: LinkFit
+    found: "LinkFit"
     """Of the first table of the file, where it has several."""
     path: str | None
     level: str | None
     link_bandwidth_Bps: float | None
     """Rate of one link of the level, as written: what leaves a child over the links that its ranks reach."""
-    others: tuple[LinkFit, ...] = ()
+    others: "tuple[LinkFit, ...]" = ()
     """Of the tables of other collectives, ranks or hosts."""
     not_fitted: tuple[str, ...] = ()
     """Tables whose times make no link, and why."""
 
     @property
-    def tables(self) -> tuple[LinkFit, ...]:
+    def tables(self) -> "tuple[LinkFit, ...]":
         """All links found, in the order of the file."""
         return (self.found, *self.others)
 
@@ -133,7 +131,7 @@ def fit(
     return Fit(found, str(path), base.levels[index].name, rate_Bps)
 
 
-def _only(series: Sequence[Points]) -> Points:
+def _only(series: "Sequence[Points]") -> "Points":
     """The one series of a file. Raises BadInput where a cluster file is to hold one of several."""
     if len(series) > 1:
         labels = " and ".join(one.label for one in series)
@@ -141,7 +139,7 @@ def _only(series: Sequence[Points]) -> Points:
     return series[0]
 
 
-def _fits(series: Sequence[Points], algorithm: str | None) -> tuple[list[LinkFit], list[str]]:
+def _fits(series: "Sequence[Points]", algorithm: str | None) -> "tuple[list[LinkFit], list[str]]":
     """(a link per series, why others make none). Raises what the first one raised where none makes a link."""
     from lockstep.run.fit import fit_link
 

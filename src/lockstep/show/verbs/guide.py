@@ -1,20 +1,17 @@
 """The verb about rules of thumb: `guide`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
+from lockstep.base.types.progress import Progress
 from lockstep.show.verbs.words.calling import verb
 from lockstep.show.verbs.words.meaning import refuse_idle
+from lockstep.show.verbs.words.named import Cluster, Model
 from lockstep.show.verbs.words.question import read_question
 from lockstep.show.verbs.words.shared import CLUSTER, MODEL, QuestionWords
 
 if TYPE_CHECKING:
     from lockstep.decide.planner.guide import Guidance
-    from lockstep.decide.planner.search import Progress
-    from lockstep.describe.hardware import Cluster
-    from lockstep.describe.workload import Model
 
 
 @verb
@@ -24,7 +21,7 @@ def guide(
     *,
     progress: Progress | None = None,
     **words: Unpack[QuestionWords],
-) -> Guidance:
+) -> "Guidance":
     """The layout that the field's rules lead to, rule by rule, compared with the planner's best. Raises BadInput."""
     from lockstep.decide.planner.guide import guide as ask
 

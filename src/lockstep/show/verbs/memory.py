@@ -1,7 +1,5 @@
 """Memory of one rank of every pipeline stage, and what the fullest one is filled with."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +9,7 @@ from lockstep.base.types.plain import Json
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.estimate import read_asked
 from lockstep.show.verbs.words.calling import verb
+from lockstep.show.verbs.words.named import Cluster, Layout, Model
 from lockstep.show.verbs.words.network import flags
 from lockstep.show.verbs.words.option import Option
 from lockstep.show.verbs.words.quantity import Quantity
@@ -20,9 +19,7 @@ from lockstep.show.verbs.words.shared import CLUSTER, MODEL, LayoutWords
 if TYPE_CHECKING:
     from lockstep.decide.planner.estimate import Estimate
     from lockstep.decide.planner.room import Use
-    from lockstep.describe.hardware import Cluster
-    from lockstep.describe.workload import Model
-    from lockstep.price.layout import Job, Layout, Memory
+    from lockstep.price.layout import Job, Memory
 
 
 @verb
@@ -33,7 +30,7 @@ def memory(
     *,
     rank: Annotated[Quantity | None, Option("R", "Rank whose coordinates and process groups are listed.")] = None,
     **words: Unpack[LayoutWords],
-) -> StageMemories:
+) -> "StageMemories":
     """Bytes on one rank of every pipeline stage, by category; with `rank` also where that one is in the layout."""
     from lockstep.decide.planner.estimate import stage_memories
     from lockstep.price.layout.groups import place_of
@@ -54,10 +51,10 @@ CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
 class StageMemories(Shown):
     """Memory by pipeline stage."""
 
-    job: Job
+    job: "Job"
     cluster: Cluster
     layout: Layout
-    stages: tuple[Memory, ...]
+    stages: "tuple[Memory, ...]"
     place: dict[str, Json] | None = None
     """By axis, the coordinate of the rank that was asked about and the ranks of its process group."""
 
@@ -67,7 +64,7 @@ class StageMemories(Shown):
         return max(range(len(self.stages)), key=lambda stage: (float(self.stages[stage].total_B), -stage))
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> "Memory":
         """Memory of the fullest stage, with the most that a rank offloads: what decides whether the layout fits."""
         return replace(self.stages[self.fullest], host_B=max(float(one.host_B) for one in self.stages))
 
@@ -78,14 +75,14 @@ class StageMemories(Shown):
         return {name: {"size_B": size_B, "frac": size_B / total_B} for name, size_B in sizes.items()}
 
     @cached_property
-    def estimate(self) -> Estimate:
+    def estimate(self) -> "Estimate":
         """Time and memory of the layout."""
         from lockstep.decide.planner.estimate import estimate
 
         return estimate(self.job, self.cluster, self.layout)
 
     @cached_property
-    def room(self) -> tuple[Use, ...]:
+    def room(self) -> "tuple[Use, ...]":
         """What the memory that is left could be spent on, each change alone, the fastest first."""
         from lockstep.decide.planner.room import room
 

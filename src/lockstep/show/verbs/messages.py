@@ -1,7 +1,5 @@
 """Messages that it takes to sum parameters over workers."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated
 
 from lockstep.show.verbs.words.calling import verb
@@ -23,7 +21,7 @@ def messages(
         str | None,
         Option("NAME", "Program: all, or one of all-to-all, parameter-server, ring, tree ... (default: three of them)"),
     ] = None,
-) -> Messages:
+) -> "Messages":
     """Messages and elements of one synchronisation of `params` parameters, counted from the programs."""
     from lockstep.simulate.collectives import messages as count
 

@@ -1,7 +1,5 @@
 """Gradient buckets that are reduced beside the backward pass."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Unpack
 
@@ -39,11 +37,11 @@ class Overlap(Shown):
     """Of the all-reduce; None where each takes the fastest way across the levels of a cluster."""
     cluster: str | None
     efficiency: float
-    layers: Layers
-    sweep: BucketSweep
-    traffic: Traffic
+    layers: "Layers"
+    sweep: "BucketSweep"
+    traffic: "Traffic"
 
-    def timeline(self) -> Timeline:
+    def timeline(self) -> "Timeline":
         """One step with the best of these bucket sizes, of one rank for all."""
         from lockstep.simulate.parallel.data.buckets import timeline
 
@@ -120,7 +118,7 @@ def overlap(
     return Overlap(number, name, network.words()["cluster"], share, read, found, traffic)
 
 
-def _layers(layers: str | Quantity, backward: Time | None, gradients: Size | None, forward_s: float) -> Layers:
+def _layers(layers: str | Quantity, backward: Time | None, gradients: Size | None, forward_s: float) -> "Layers":
     from lockstep.simulate.parallel.data import Layers
 
     text = str(layers)
@@ -151,7 +149,7 @@ def _layers(layers: str | Quantity, backward: Time | None, gradients: Size | Non
         return Layers(tuple(backward_s), tuple(gradient_B), forward_s)
 
 
-def _sizes(layers: Layers) -> list[float]:
+def _sizes(layers: "Layers") -> list[float]:
     """Sizes that close the first bucket after another layer; of very many, some that grow evenly."""
     import numpy as np
 

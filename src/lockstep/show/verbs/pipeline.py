@@ -1,13 +1,12 @@
 """A pipeline schedule, for given times or layers."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json, picked
+from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown
 from lockstep.base.units import list_parts, parse_frac, parse_time_s
 from lockstep.show.verbs.words.calling import strict, verb
@@ -19,7 +18,6 @@ from lockstep.show.verbs.words.question import whole
 if TYPE_CHECKING:
     from lockstep.base.types.arrays import Floats
     from lockstep.simulate.parallel.pipeline import Partition, Pipeline, Point
-    from lockstep.simulate.play import Progress
     from lockstep.simulate.program import Program, Timeline
 
 
@@ -51,9 +49,9 @@ class StageWords(TypedDict, total=False):
 class PipelineRun(Shown):
     """A pipeline step and when everything in it happens."""
 
-    pipeline: Pipeline
-    timeline: Timeline
-    partition: Partition | None = None
+    pipeline: "Pipeline"
+    timeline: "Timeline"
+    partition: "Partition | None" = None
     """How layers were split into stages, when they were given."""
 
     def to_dict(self) -> Json:
@@ -157,7 +155,7 @@ def few_layers(number: int) -> int:
     return number
 
 
-def check_weight_s(weight_s: Times | None, program: Program, schedule: str) -> None:
+def check_weight_s(weight_s: Times | None, program: "Program", schedule: str) -> None:
     """Refuses a time for gradients of the weights where no pass of the program is theirs alone (W0, W1, ...)."""
     if weight_s is not None and not any(re.match(r"W\d", name) for name in program.names):
         raise BadInput(f"{schedule} runs the backward pass in one piece, so its parts change nothing", "--weight-s")
@@ -165,7 +163,7 @@ def check_weight_s(weight_s: Times | None, program: Program, schedule: str) -> N
 
 def _times(
     stages: int, layers: str | None, forward_s: Times | None, backward_s: Times | None
-) -> tuple[Partition | None, Json]:
+) -> "tuple[Partition | None, Json]":
     """Forward and backward seconds of the stages, and the split they come from when layers are given."""
     import numpy as np
 
@@ -217,7 +215,7 @@ def _microbatches(
         return smallest_microbatches(schedule, stages, parse_frac(target, "--target"), chunks=chunks, **equal)
 
 
-def per_stage(value: Quantity, stages: int, where: str) -> float | Floats:
+def per_stage(value: Quantity, stages: int, where: str) -> "float | Floats":
     """One time, or one per stage between commas."""
     import numpy as np
 
@@ -239,8 +237,8 @@ MOST_MICROBATCHES = 1 << 16
 class PipelineChoices(Shown):
     """Every schedule that runs on the given stages and micro-batches, and those that none beats."""
 
-    points: tuple[Point, ...]
-    front: tuple[Point, ...]
+    points: "tuple[Point, ...]"
+    front: "tuple[Point, ...]"
 
     def to_dict(self) -> Json:
         """Plain JSON form; utilisation falls, and on the front memory rises with it."""

@@ -1,7 +1,5 @@
 """The best parallel layouts of a training run."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -10,16 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.base.documents.files import writable_yaml
 from lockstep.base.errors import BadInput, Infeasible
+from lockstep.base.types.progress import Progress
 from lockstep.base.units import parse_time_s
-from lockstep.show.verbs.words.calling import choosing, sharing, strict, verb
+from lockstep.show.verbs.words.about import choosing, sharing
+from lockstep.show.verbs.words.calling import strict, verb
 from lockstep.show.verbs.words.meaning import refuse_idle
+from lockstep.show.verbs.words.named import Cluster, Model
 from lockstep.show.verbs.words.option import Option
-from lockstep.show.verbs.words.pins import first_pins, read_choices, read_pins
+from lockstep.show.verbs.words.pins import CHOSEN, first_pins, read_choices, read_pins
 from lockstep.show.verbs.words.plan_file import write_plan
 from lockstep.show.verbs.words.quantity import Quantity, Time
 from lockstep.show.verbs.words.question import batches_of, positive, read_layout, read_question, whole
-from lockstep.show.verbs.words.recipe import RecipeWords
-from lockstep.show.verbs.words.shared import CLUSTER, EPOCHS, LAYOUT_WORDS, MODEL, SAMPLES, PinWords
+from lockstep.show.verbs.words.shared import CLUSTER, EPOCHS, LAYOUT_WORDS, MODEL, SAMPLES, LayoutWords
 from lockstep.show.verbs.words.targets import read_tokens
 
 if TYPE_CHECKING:
@@ -28,11 +28,8 @@ if TYPE_CHECKING:
     from lockstep.base.types.plain import Json
     from lockstep.decide.planner.pins import Pins
     from lockstep.decide.planner.result import Plan
-    from lockstep.decide.planner.search import Progress
     from lockstep.decide.planner.software import Software
     from lockstep.decide.planner.space import Space
-    from lockstep.describe.hardware import Cluster
-    from lockstep.describe.workload import Model
     from lockstep.price.layout import Job, Recipe
 
 MAX_TOP = 1000
@@ -42,7 +39,7 @@ MOST_ASKED = 256
 """Devices up to which a plan that does not fit is asked again with every change: a search each."""
 
 
-def _together(batches: Sequence[Quantity]) -> AbstractContextManager[None]:
+def _together(batches: "Sequence[Quantity]") -> AbstractContextManager[None]:
     """A context in which plans with these batches are searched together."""
     from lockstep.decide.planner.alike import alike
 
@@ -51,7 +48,7 @@ def _together(batches: Sequence[Quantity]) -> AbstractContextManager[None]:
 
 @verb
 @sharing("batch", _together)
-@choosing(RecipeWords)
+@choosing(CHOSEN, LAYOUT_WORDS)
 def plan(
     model: Annotated[str | Path | Model, MODEL],
     cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
@@ -89,8 +86,8 @@ def plan(
     ] = None,
     top: Annotated[Quantity, Option("K", "Number of layouts to list. (default: 5)")] = 5,
     progress: Progress | None = None,
-    **words: Unpack[PinWords],
-) -> Plan:
+    **words: Unpack[LayoutWords],
+) -> "Plan":
     """The best layouts, the Pareto front and why the others were not chosen. Raises Infeasible when nothing fits."""
     from lockstep.decide.planner.choices import best_of
     from lockstep.decide.planner.neighbours import NEAR_FRAC, NEAR_TOKENS_FRAC
@@ -124,14 +121,14 @@ def plan(
 
 
 @strict
-@choosing(RecipeWords)
+@choosing(CHOSEN, LAYOUT_WORDS)
 def space_of(
     model: Annotated[str | Path | Model, MODEL],
     cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     *,
     software: str | None = None,
-    **words: Unpack[PinWords],
-) -> tuple[Job, Cluster, Space, Software | None]:
+    **words: Unpack[LayoutWords],
+) -> "tuple[Job, Cluster, Space, Software | None]":
     """What a plan of one recipe searches: the job on the whole cluster, the layouts, and what must be able to run them.
 
     Raises BadInput.
@@ -151,12 +148,12 @@ class _Asked:
 
     model: Model
     cluster: Cluster
-    recipes: Mapping[str, Recipe]
-    said: Mapping[str, Json]
+    recipes: "Mapping[str, Recipe]"
+    said: "Mapping[str, Json]"
     """The words of each recipe."""
-    pins: Pins
-    software: Software | None
-    words: Json
+    pins: "Pins"
+    software: "Software | None"
+    words: "Json"
 
     def explain(self, error: Infeasible) -> None:
         """Adds what would make it fit to `error`. Raises BadInput where what is given of the layout is impossible."""
@@ -177,7 +174,9 @@ class _Asked:
             error.find_levers = partial(levers, self.model, self.cluster, recipe, self.pins)
 
 
-def _read(model: str | Path | Model, cluster: str | Path | Cluster | None, software: str | None, words: Json) -> _Asked:
+def _read(
+    model: str | Path | Model, cluster: str | Path | Cluster | None, software: str | None, words: "Json"
+) -> _Asked:
     """The question. Raises BadInput and UnknownName at the flag."""
     from lockstep.decide.planner.software import software as find_software
 

@@ -1,7 +1,5 @@
 """The answer about a run as one document: plan, step, memory, what would change it, what it rests on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
@@ -15,17 +13,17 @@ from lockstep.show.verbs.memory import StageMemories
 from lockstep.show.verbs.plan import plan
 from lockstep.show.verbs.sensitivity import advise
 from lockstep.show.verbs.support import support
-from lockstep.show.verbs.words.calling import choosing, strict
+from lockstep.show.verbs.words.about import choosing
+from lockstep.show.verbs.words.calling import strict
+from lockstep.show.verbs.words.named import Cluster, Model
 from lockstep.show.verbs.words.option import Option
+from lockstep.show.verbs.words.pins import CHOSEN
 from lockstep.show.verbs.words.quantity import Quantity
-from lockstep.show.verbs.words.recipe import RecipeWords
-from lockstep.show.verbs.words.shared import CLUSTER, MODEL, PinWords
+from lockstep.show.verbs.words.shared import CLUSTER, LAYOUT_WORDS, MODEL, LayoutWords
 
 if TYPE_CHECKING:
     from lockstep.check.validation.nearest import Near
     from lockstep.decide.planner.result import Plan
-    from lockstep.describe.hardware import Cluster
-    from lockstep.describe.workload import Model
     from lockstep.show.verbs.cite import References
     from lockstep.show.verbs.sensitivity import Advice
     from lockstep.show.verbs.support import Matrix
@@ -35,13 +33,13 @@ if TYPE_CHECKING:
 class RunReport(Shown):
     """A plan and what the other verbs say of its best layout."""
 
-    plan: Plan
+    plan: "Plan"
     memory: StageMemories
-    advice: Advice
-    support: Matrix
+    advice: "Advice"
+    support: "Matrix"
     """What is published of the device."""
-    references: References
-    near: tuple[Near, ...]
+    references: "References"
+    near: "tuple[Near, ...]"
     """Published steps that are most like it."""
 
     def to_dict(self) -> Json:
@@ -57,7 +55,7 @@ class RunReport(Shown):
 
 
 @strict
-@choosing(RecipeWords)
+@choosing(CHOSEN, LAYOUT_WORDS)
 def report(
     model: Annotated[str | Path | Model, MODEL],
     cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
@@ -70,7 +68,7 @@ def report(
     software: Annotated[
         str | None, Option("SOFTWARE", "Only layouts that this software can run (see lockstep plan).", "--for")
     ] = None,
-    **words: Unpack[PinWords],
+    **words: Unpack[LayoutWords],
 ) -> RunReport:
     """The plan of a run with everything that there is to say of it, written to `out` where it is given.
 

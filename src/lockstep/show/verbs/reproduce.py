@@ -1,7 +1,5 @@
 """The verb about bits: `reproduce`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,7 +42,7 @@ def reproduce(
     ] = None,
     settings: Annotated[Mapping[str, object] | None, SETTINGS] = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Reproduction:
+) -> "Reproduction":
     """Trains twice with the same seeds and compares bits, then with sources of difference switched.
 
     `switch`: sources between commas, together and alone; each alone when left out. `progress(runs done, runs)`.

@@ -1,12 +1,11 @@
 """The verb about shaped links: `rig`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.types.progress import Progress
 from lockstep.base.units import format_time, parse_bandwidth_Bps, parse_frac, parse_size_B, parse_time_s
 from lockstep.show.verbs.words.calling import strict
 from lockstep.show.verbs.words.keeping import kept
@@ -18,7 +17,6 @@ from lockstep.show.verbs.words.shared import RUNS, SEED
 
 if TYPE_CHECKING:
     from lockstep.run.rig import Group, Race
-    from lockstep.run.rig.experiment import Progress
     from lockstep.simulate.play import Topology
     from lockstep.simulate.program import Program
 
@@ -65,7 +63,7 @@ def rig(
     seed: Annotated[Quantity, SEED] = 0,
     root: Annotated[str | Path | None, RUNS] = None,
     progress: Progress | None = None,
-) -> Race:
+) -> "Race":
     """A collective on hosts of this machine joined by links of a chosen rate and delay: predicted, then measured.
 
     `op`: any collective. `topology`: star (a link up and one down per host), flat (a private link per pair), uplinks
@@ -109,7 +107,7 @@ def rig(
     return found
 
 
-def _repeats(given: Quantity, topology: Topology, group: Group, programs: Sequence[Program]) -> int:
+def _repeats(given: Quantity, topology: "Topology", group: "Group", programs: "Sequence[Program]") -> int:
     """The number of repeats, if that many end before long."""
     from lockstep.run.rig import expected_s
 
@@ -131,7 +129,7 @@ def _check_topology(topology: str, inside: Mapping[str, Quantity | None]) -> Non
             raise BadInput(f"belongs to --topology uplinks; {topology} has no nodes", flag)
 
 
-def _group(topology: str, ranks: Quantity, nodes: Quantity) -> Group:
+def _group(topology: str, ranks: Quantity, nodes: Quantity) -> "Group":
     from lockstep.run.rig import Group
 
     number = whole(ranks, "--ranks", minimum=2)
@@ -146,9 +144,9 @@ def _group(topology: str, ranks: Quantity, nodes: Quantity) -> Group:
 
 
 def _topology(
-    name: str, group: Group, hosts: int, delay: Time, rate: Bandwidth, inner_delay: Time, inner_rate: Bandwidth,
+    name: str, group: "Group", hosts: int, delay: Time, rate: Bandwidth, inner_delay: Time, inner_rate: Bandwidth,
     jitter: Time, loss: Quantity,
-) -> Topology:  # fmt: skip
+) -> "Topology":  # fmt: skip
     """The links of `hosts` hosts; those beyond the ranks, of parameter servers, are nodes of their own."""
     from lockstep.simulate.play import flat_topology, star_topology, uplinks_topology
 
@@ -180,7 +178,7 @@ def _rate_Bps(given: Quantity, where: str) -> float:
     return rate_Bps
 
 
-def _sizes_B(given: str | Quantity, group: Group) -> list[int]:
+def _sizes_B(given: str | Quantity, group: "Group") -> list[int]:
     """Sizes of whole float32 numbers, at least one per rank."""
     texts = given.split(",") if isinstance(given, str) else [given]
     sizes_B = []
@@ -193,7 +191,7 @@ def _sizes_B(given: str | Quantity, group: Group) -> list[int]:
     return sorted(set(sizes_B))
 
 
-def _names(op: str, given: str | None, group: Group) -> tuple[str, ...]:
+def _names(op: str, given: str | None, group: "Group") -> tuple[str, ...]:
     """Algorithms, all known; a collective that does not exist is refused first."""
     from lockstep.run.rig import entrants, usual_entrants
 

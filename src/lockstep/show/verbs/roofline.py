@@ -1,19 +1,15 @@
 """Arithmetic per byte of traffic, beside what each level of the network sustains."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.show.verbs.estimate import read_asked
 from lockstep.show.verbs.words.calling import verb
+from lockstep.show.verbs.words.named import Cluster, Layout, Model
 from lockstep.show.verbs.words.shared import CLUSTER, MODEL, LayoutWords
 
 if TYPE_CHECKING:
     from lockstep.decide.planner.roofline import Roofline
-    from lockstep.describe.hardware import Cluster
-    from lockstep.describe.workload import Model
-    from lockstep.price.layout import Layout
 
 
 @verb
@@ -22,7 +18,7 @@ def roofline(
     cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     layout: Layout | None = None,
     **words: Unpack[LayoutWords],
-) -> Roofline:
+) -> "Roofline":
     """Communication roofline: one per level of the cluster that the layout talks over."""
     from lockstep.decide.planner.roofline import roofline as find_roofline
 

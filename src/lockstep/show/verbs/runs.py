@@ -1,7 +1,5 @@
 """The verb about runs that were kept: `runs`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
@@ -33,7 +31,7 @@ class RunList(Shown):
     """Runs of a store, newest first."""
 
     root: str
-    rows: tuple[Row, ...]
+    rows: "tuple[Row, ...]"
     total: int
 
     def to_dict(self) -> Json:
@@ -97,7 +95,7 @@ def runs(
     return RunList(str(store.root), tuple(rows[: -shown - 1 : -1]), len(rows))
 
 
-def _exported(store: RunStore, name: str, folder: Path) -> Changed:
+def _exported(store: "RunStore", name: str, folder: Path) -> Changed:
     """Writes the events of a run for TensorBoard, all at the time of its start: they do not say their own."""
     from lockstep.base.store import EventFile, NotRecorded
 

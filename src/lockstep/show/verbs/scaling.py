@@ -1,16 +1,16 @@
 """A job on a cluster and on parts of it: where more devices stop helping."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.base.errors import BadInput
+from lockstep.base.types.progress import Progress
 from lockstep.base.units import parse_money_usd, parse_time_s
 from lockstep.show.verbs.words.calling import verb
 from lockstep.show.verbs.words.meaning import refuse_idle
+from lockstep.show.verbs.words.named import Cluster, Model
 from lockstep.show.verbs.words.network import flags
 from lockstep.show.verbs.words.operations import read_operation
 from lockstep.show.verbs.words.option import Option, Switch, taken
@@ -21,9 +21,6 @@ from lockstep.show.verbs.words.targets import read_target
 
 if TYPE_CHECKING:
     from lockstep.decide.campaigns import Scaling
-    from lockstep.decide.planner.search import Progress
-    from lockstep.describe.hardware import Cluster
-    from lockstep.describe.workload import Model
 
 
 class ScalingWords(QuestionWords, OperationWords, TargetWords, total=False):
@@ -44,7 +41,7 @@ def scaling(
     ] = None,
     progress: Progress | None = None,
     **words: Unpack[ScalingWords],
-) -> Scaling:
+) -> "Scaling":
     """Parts of `cluster` and all of it, each planned anew: where more devices stop helping.
 
     Strong scaling keeps the batch, `weak` cuts it with the devices. With a target (as for `campaign`) rows have days

@@ -1,7 +1,5 @@
 """What the step time of a layout follows, and which upgrades would shorten it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
@@ -10,15 +8,13 @@ from lockstep.base.types.plain import Json
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.estimate import estimate
 from lockstep.show.verbs.words.calling import verb
+from lockstep.show.verbs.words.named import Cluster, Layout, Model
 from lockstep.show.verbs.words.shared import CLUSTER, MODEL, LayoutWords
 
 if TYPE_CHECKING:
     from lockstep.decide.planner.estimate import Estimate
     from lockstep.decide.planner.sensitivity import Sensitivity
     from lockstep.decide.planner.upgrades import Upgrades
-    from lockstep.describe.hardware import Cluster
-    from lockstep.describe.workload import Model
-    from lockstep.price.layout import Layout
 
 
 @verb
@@ -27,7 +23,7 @@ def sensitivity(
     cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     layout: Layout | None = None,
     **words: Unpack[LayoutWords],
-) -> Advice:
+) -> "Advice":
     """How the step time follows each number of hardware and layout, and which upgrades save most."""
     return advise(estimate(model, cluster, layout, **words))
 
@@ -36,9 +32,9 @@ def sensitivity(
 class Advice(Shown):
     """Sensitivity and upgrades of one layout."""
 
-    estimate: Estimate
-    sensitivity: Sensitivity
-    upgrades: Upgrades
+    estimate: "Estimate"
+    sensitivity: "Sensitivity"
+    upgrades: "Upgrades"
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
@@ -49,7 +45,7 @@ class Advice(Shown):
         return found | {"not_counted": left_out, "assumptions": list(self.estimate.assumptions())}
 
 
-def advise(found: Estimate) -> Advice:
+def advise(found: "Estimate") -> Advice:
     """The advice for an estimated layout."""
     from lockstep.decide.planner.replans import Replans
     from lockstep.decide.planner.sensitivity import sensitivity

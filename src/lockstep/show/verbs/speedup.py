@@ -1,14 +1,13 @@
 """The best number of workers for a data-parallel step."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.base.errors import BadInput
 from lockstep.base.units import parse_frac, parse_size_B, parse_time_s
+from lockstep.show.verbs.words.about import needing
 from lockstep.show.verbs.words.algorithms import check_algorithm
 from lockstep.show.verbs.words.calling import verb
-from lockstep.show.verbs.words.kinds import LINK, needing
+from lockstep.show.verbs.words.kinds import LINK
 from lockstep.show.verbs.words.network import flags, read_network
 from lockstep.show.verbs.words.option import Option, Switch
 from lockstep.show.verbs.words.quantity import Quantity, Size, Time
@@ -51,7 +50,7 @@ def speedup(
         bool, Switch("Compare with a single worker that pays for the same exchange; otherwise it pays for none.")
     ] = False,
     **link: Unpack[LinkWords],
-) -> SpeedUp:
+) -> "SpeedUp":
     """Speed-up of a data-parallel step against the laws of Amdahl and Gustafson, and the best number of workers.
 
     `compute`: one worker's step; `size`: bytes exchanged; `exchange`: an all-reduce algorithm or parameter-server,

@@ -1,7 +1,5 @@
 """What training software does in every step: one, all of the catalog, or in what two differ."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +20,8 @@ if TYPE_CHECKING:
 class Stacks(Shown):
     """Training software: all of the catalog, one, or two."""
 
-    stacks: tuple[Stack, ...]
-    differences: tuple[Difference, ...] | None
+    stacks: "tuple[Stack, ...]"
+    differences: "tuple[Difference, ...] | None"
     """In what two differ; None where no two are asked for."""
 
     def to_dict(self) -> Json:
@@ -31,7 +29,7 @@ class Stacks(Shown):
         return {"stacks": [_whole(one) for one in self.stacks], "differences": plain(self.differences)}
 
 
-def _whole(one: Stack) -> Json:
+def _whole(one: "Stack") -> Json:
     return {**one.to_dict(), **picked(one, "like ways habits switches")}
 
 
@@ -57,7 +55,7 @@ def stack(
     return Stacks(found or tuple(stacks().values()), differences(*found) if len(found) == 2 else None)
 
 
-def _read(given: Given, where: str) -> Stack:
+def _read(given: Given, where: str) -> "Stack":
     """The software; errors about no line of a file are about the argument."""
     try:
         return read_stack(given)

@@ -1,13 +1,13 @@
 """Cost of waiting for the slowest worker."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lockstep.base.errors import BadInput
+from lockstep.base.types.progress import Progress
 from lockstep.base.units import parse_number, parse_time_s
 from lockstep.show.verbs.words.calling import verb
+from lockstep.show.verbs.words.named import Engine, Law
 from lockstep.show.verbs.words.network import flags
 from lockstep.show.verbs.words.option import Option
 from lockstep.show.verbs.words.quantity import Quantity, Time
@@ -15,9 +15,7 @@ from lockstep.show.verbs.words.question import whole
 from lockstep.show.verbs.words.shared import ENGINE, SEED, STORE
 
 if TYPE_CHECKING:
-    from lockstep.base.engines import Engine
     from lockstep.simulate.failures.stragglers import StragglerCost
-    from lockstep.simulate.play import Law, Progress
 
 
 MOST_WORKERS = 100_000
@@ -51,7 +49,7 @@ def stragglers(
     engine: Annotated[str | Engine, ENGINE] = "serial",
     store: Annotated[str | Path | None, STORE] = None,
     progress: Progress | None = None,
-) -> StragglerCost:
+) -> "StragglerCost":
     """Cost of waiting for the slowest of `workers`, with a mitigation; `slow` workers are always slower by a factor.
 
     `engine` and `store`: where blocks of `draws` are simulated, and the file that keeps them. `progress` hears

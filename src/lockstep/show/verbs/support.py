@@ -1,7 +1,5 @@
 """What answers rest on, by device, training software and number format."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 class Matrix(Shown):
     """Devices, software and formats with what is known of them together."""
 
-    rows: tuple[Support, ...]
+    rows: "tuple[Support, ...]"
 
     @property
     def counts(self) -> dict[str, int]:

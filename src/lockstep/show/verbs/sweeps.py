@@ -1,7 +1,5 @@
 """The verb about sweeps that were kept in a file: `sweeps`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -13,7 +11,8 @@ from lockstep.base.documents.files import writable, writing
 from lockstep.base.errors import LONGEST, BadInput, UnknownName
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.shown import Shown
-from lockstep.show.verbs.words.calling import TAKES_LISTS, keywords, strict
+from lockstep.show.verbs.words.about import about
+from lockstep.show.verbs.words.calling import keywords, strict
 from lockstep.show.verbs.words.option import Argument, Option
 from lockstep.show.verbs.words.question import existing_folder
 from lockstep.show.verbs.words.replayed import replayable
@@ -114,7 +113,7 @@ def sweeps(
     return answer_of(path, _known() if action == "show" else engine, progress)
 
 
-def answer_of(path: Path, engine: Engine | str | None, progress: Callable[[int, int], None] | None) -> SweepsAnswer:
+def answer_of(path: Path, engine: "Engine | str | None", progress: Callable[[int, int], None] | None) -> SweepsAnswer:
     """What the verb of a sweep answers with the words and the answers in its file.
 
     The file may be a stranger's: it runs a verb that can be swept, with words that name no file to write. Raises
@@ -147,10 +146,10 @@ def swept_by(verb: object) -> Callable[..., Any] | None:
     if not isinstance(verb, str) or verb not in VERBS or verb in TABLE["Measure"]:
         return None
     function: Callable[..., Any] = getattr(import_module(f"lockstep.show.verbs.{verb}"), MANY.get(verb, verb))
-    return function if hasattr(function, TAKES_LISTS) or "store" in keywords(function) else None
+    return function if about(function).lists or "store" in keywords(function) else None
 
 
-def _known() -> Engine:
+def _known() -> "Engine":
     from lockstep.base.engines.known import Known
 
     return Known()

@@ -1,7 +1,5 @@
 """The verb about one layer that several ranks share: `tensor`."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from lockstep.base.errors import BadInput, UnknownName
@@ -14,8 +12,9 @@ from lockstep.base.units import (
     parse_flops,
     parse_size_B,
 )
+from lockstep.show.verbs.words.about import needing
 from lockstep.show.verbs.words.calling import verb
-from lockstep.show.verbs.words.kinds import LINK, RATE, needing
+from lockstep.show.verbs.words.kinds import LINK, RATE
 from lockstep.show.verbs.words.network import Network, flags, read_network
 from lockstep.show.verbs.words.option import Option, Switch
 from lockstep.show.verbs.words.quantity import FlopRate, Length, Quantity, Size
@@ -63,7 +62,7 @@ def tensor(
         bool, Switch("Also run the layer on numpy, split and whole, at a size small enough to run immediately.")
     ] = False,
     **link: Unpack[LinkWords],
-) -> TensorLayer:
+) -> "TensorLayer":
     """One transformer layer on `ranks` ranks: computing, traffic and what of it hides, by overlap policy and ranks.
 
     `ffn`: width of the feed-forward block (4 times `hidden`). `flops`: FLOP/s that a rank's products achieve; with a
@@ -91,7 +90,7 @@ def tensor(
         )  # fmt: skip
 
 
-def _shape(batch: Quantity, seq: Length, hidden: Quantity, heads: Quantity, ffn: Quantity | None) -> Shape:
+def _shape(batch: Quantity, seq: Length, hidden: Quantity, heads: Quantity, ffn: Quantity | None) -> "Shape":
     """The layer in words as sizes."""
     from lockstep.describe.workload.checks import LIMITS
     from lockstep.simulate.parallel.tensor import Shape
@@ -116,7 +115,7 @@ def _element_B(size: Size) -> float:
     return element_B
 
 
-def _params(params: Quantity | None, shape: Shape) -> float | None:
+def _params(params: Quantity | None, shape: "Shape") -> float | None:
     """Parameters of the model, of one such layer or more."""
     if params is None:
         return None
@@ -159,7 +158,7 @@ def _rate(flops: FlopRate | None, network: Network) -> tuple[float, str]:
     return rate, f"all kernels compute at {reached}: what large products reach; small shares of a layer are slower"
 
 
-def _groups(shape: Shape, network: Network, sequence_parallel: bool, link: Any) -> dict[int, Levels]:
+def _groups(shape: "Shape", network: Network, sequence_parallel: bool, link: Any) -> "dict[int, Levels]":
     """Levels of the ranks asked for and of 1, 2, 4, ... ranks that divide the layer and fit on the cluster."""
     found = {network.ranks: network.group}
     most = shape.heads if network.cluster is None else min(shape.heads, network.cluster.num_devices)

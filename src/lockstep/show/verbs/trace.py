@@ -1,7 +1,5 @@
 """The verb `trace`: a collective or a pipeline as a file for Perfetto or chrome://tracing."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
@@ -14,6 +12,7 @@ from lockstep.base.units import parse_size_B
 from lockstep.show.verbs.pipeline import TRANSFER, StageWords, pipeline
 from lockstep.show.verbs.words.algorithms import check_switch
 from lockstep.show.verbs.words.calling import strict
+from lockstep.show.verbs.words.named import Estimate
 from lockstep.show.verbs.words.network import flags, read_network
 from lockstep.show.verbs.words.option import Argument, Option
 from lockstep.show.verbs.words.quantity import Quantity, Size, Times
@@ -23,7 +22,6 @@ from lockstep.show.verbs.words.shared import RANKS, SIZE, LinkWords
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lockstep.decide.planner.estimate import Estimate
     from lockstep.explain.trace import RankTrace
     from lockstep.simulate.collectives.levels import Levels
     from lockstep.simulate.program import Timeline
@@ -67,7 +65,7 @@ class Trace(Shown):
 
     path: str
     what: str
-    timeline: Timeline
+    timeline: "Timeline"
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -170,14 +168,14 @@ def _step_of_ranks(estimate: Estimate, out: str | Path, expand: str | None) -> T
     return Trace(str(path), f"step of {estimate.job.model.name}", timeline)
 
 
-def write_ranks(timeline: Timeline, folder: Path, where: str) -> None:
+def write_ranks(timeline: "Timeline", folder: Path, where: str) -> None:
     """A file per rank, as PyTorch's profiler writes it. Raises BadInput at `where`."""
     from lockstep.explain.predicted import plain, traces_of
 
     _write_traces(traces_of([timeline], plain(timeline)), folder, where)
 
 
-def _write_traces(traces: Iterable[RankTrace], folder: Path, where: str) -> None:
+def _write_traces(traces: "Iterable[RankTrace]", folder: Path, where: str) -> None:
     from lockstep.explain.write_kineto import write_kineto
 
     for one in traces:
@@ -201,13 +199,13 @@ def trace_path(out: str | Path, where: str) -> Path:
     return writable(path, where)
 
 
-def _written(timeline: Timeline, path: Path, what: str, where: str, inside: Inside | None = None) -> Trace:
+def _written(timeline: "Timeline", path: Path, what: str, where: str, inside: "Inside | None" = None) -> Trace:
     write_timeline(timeline, path, where, inside=inside)
     return Trace(str(path), what, timeline)
 
 
 def write_timeline(
-    timeline: Timeline, path: Path, where: str, beside: Timeline | None = None, inside: Inside | None = None
+    timeline: "Timeline", path: Path, where: str, beside: "Timeline | None" = None, inside: "Inside | None" = None
 ) -> None:
     """Writes the trace, with another timeline and parts of operations if given. Raises BadInput at `where`."""
     from lockstep.simulate.program import write_trace
@@ -216,7 +214,7 @@ def write_timeline(
         write_trace(timeline, path, beside, inside or {})
 
 
-def _pipeline(given: Json) -> Timeline:
+def _pipeline(given: Json) -> "Timeline":
     for name in ("stages", "microbatches"):
         if name not in given:
             raise BadInput("must be given for a pipeline", f"--{name}")
@@ -225,7 +223,7 @@ def _pipeline(given: Json) -> Timeline:
 
 def _collective(
     op: str, *, ranks: Quantity | None = None, size: Size | None = None, algorithm: str | None = None, **link: Any
-) -> Timeline:
+) -> "Timeline":
     from lockstep.simulate.collectives import best, get, ops
     from lockstep.simulate.collectives.levels import WAYS
     from lockstep.simulate.play import simulate
@@ -249,7 +247,7 @@ def _collective(
     return simulate(program, network.cluster if network.node_ranks else network.link)
 
 
-def _on_levels(op: str, levels: Levels, size_B: float, way: str | None) -> Timeline:
+def _on_levels(op: str, levels: "Levels", size_B: float, way: str | None) -> "Timeline":
     """One way across the levels of a cluster, the fastest if none is named."""
     from lockstep.simulate.collectives import best_on_levels, program_on_levels, sent_on_levels
     from lockstep.simulate.collectives.op import op_of

@@ -1,7 +1,5 @@
 """The verb about training for real: `train`."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -45,7 +43,7 @@ _CHECKPOINTS = "Checkpoints and records"
 class TrainingMethods(Shown):
     """The ways to train."""
 
-    methods: tuple[Method, ...]
+    methods: "tuple[Method, ...]"
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -56,8 +54,8 @@ class TrainingMethods(Shown):
 class Training(Shown):
     """One run per method, all of the same task."""
 
-    runs: tuple[TrainRun, ...]
-    stopped: StoppedRun | None = None
+    runs: "tuple[TrainRun, ...]"
+    stopped: "StoppedRun | None" = None
     """The run that Ctrl-C ended, after which no other began."""
     profile: Path | None = None
     """The folder of what every rank profiled."""
@@ -68,7 +66,7 @@ class Training(Shown):
     def names(self) -> tuple[str, ...]:
         """Of the runs: the method, with the settings in which the runs of one method differ."""
 
-        def name(run: TrainRun) -> str:
+        def name(run: "TrainRun") -> str:
             alike = [one.settings for one in self.runs if one.method == run.method]
             differing = [key for key in run.settings if len({str(one.get(key)) for one in alike}) > 1]
             return " ".join([run.method, *(f"{key}={run.settings[key]}" for key in differing)])
@@ -97,7 +95,7 @@ class Training(Shown):
         named = zip(self.names, times_s, strict=True)
         return tuple({"run": name.removeprefix(same), "time_s": time_s} for name, time_s in named)
 
-    def diagnosed(self) -> Diagnosis | None:
+    def diagnosed(self) -> "Diagnosis | None":
         """What `diagnose` finds in the profiles of this run; None where none was taken. Raises BadInput."""
         from lockstep.run.profiling import PROFILE
         from lockstep.show.verbs.diagnose import diagnose
@@ -240,8 +238,8 @@ def train(
             seen_by_step: dict[int, Step] = {}
 
             def step(
-                done: int, seen: Step, before: int = before, record: Record = record,
-                seen_by_step: dict[int, Step] = seen_by_step,
+                done: int, seen: "Step", before: int = before, record: Record = record,
+                seen_by_step: "dict[int, Step]" = seen_by_step,
             ) -> None:  # fmt: skip
                 # A run that goes on from its checkpoint after a failure does some steps again.
                 seen_by_step[done] = seen
@@ -263,8 +261,8 @@ def train(
 
 
 def _with_each_setting(
-    methods: list[Method], settings: Mapping[str, object]
-) -> tuple[list[Method], list[dict[str, object]]]:
+    methods: "list[Method]", settings: Mapping[str, object]
+) -> "tuple[list[Method], list[dict[str, object]]]":
     """The methods, each as often as its settings have combinations of values, and these."""
     chosen, each = [], []
     for method in methods:
@@ -283,7 +281,12 @@ def _values(name: str, value: object) -> tuple[object, ...]:
 
 
 def _stopped(
-    method: str, task: Task, ranks: int, settings: Mapping[str, object], runs: list[TrainRun], seen: dict[int, Step]
+    method: str,
+    task: "Task",
+    ranks: int,
+    settings: Mapping[str, object],
+    runs: "list[TrainRun]",
+    seen: "dict[int, Step]",
 ) -> KeyboardInterrupt:
     """Ctrl-C with what is known by then, if anything is."""
     from lockstep.run.train import StoppedRun
@@ -295,16 +298,16 @@ def _stopped(
     return Stopped(Training(tuple(runs), StoppedRun(method, task, ranks, settings, first, steps)))
 
 
-def _usual_batch(methods: list[Method], ranks: int) -> int:
+def _usual_batch(methods: "list[Method]", ranks: int) -> int:
     """Samples near USUAL_BATCH that the workers of every method share evenly, each share a multiple of four."""
     part = MICROBATCHES * math.lcm(*(max(1, ranks - one.helpers) for one in methods))
     return part * max(1, round(USUAL_BATCH / part))
 
 
 def _task(
-    methods: list[Method], model: str | None, layers: Quantity, steps: Quantity, batch: int, optimizer: str,
+    methods: "list[Method]", model: str | None, layers: Quantity, steps: Quantity, batch: int, optimizer: str,
     learning_rate: Quantity | None, dtype: str, seed: Quantity,
-) -> Task:  # fmt: skip
+) -> "Task":  # fmt: skip
     """What is trained: a model that all methods train, unless one is named."""
     from lockstep.run.train import MODELS, Task
 
@@ -325,7 +328,7 @@ def _task(
 
 def _saving(
     folder: str | Path | None, every: Quantity | None, keep: Quantity | None, beside: bool, resume: bool
-) -> Saving | None:
+) -> "Saving | None":
     """Checkpoints of a run, if a folder is given; without one, whatever is about them is refused."""
     from lockstep.run.train import Saving
 
@@ -357,7 +360,7 @@ def _curves(folder: str | Path | None) -> Path | None:
     return path
 
 
-def _late(straggler: str | None, ranks: int, steps: int) -> LateRank | None:
+def _late(straggler: str | None, ranks: int, steps: int) -> "LateRank | None":
     """The rank to make late, if one is."""
     from lockstep.run.train.result import refuse_straggler
     from lockstep.simulate.failures.stragglers import parse_late
@@ -370,7 +373,7 @@ def _late(straggler: str | None, ranks: int, steps: int) -> LateRank | None:
     return late
 
 
-def _for(method: Method, settings: Mapping[str, object], methods: list[Method]) -> dict[str, object]:
+def _for(method: "Method", settings: Mapping[str, object], methods: "list[Method]") -> dict[str, object]:
     """The settings that a method has; every one must belong to some method."""
     known = {one.name: one.setting_names for one in methods}
     for name in settings:

@@ -1,12 +1,10 @@
 """The page in a browser: `ui`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from lockstep.base.errors import BadInput, located, not_installed
 from lockstep.base.types.plain import Json
@@ -14,13 +12,10 @@ from lockstep.base.types.shown import Shown
 from lockstep.base.types.upper import upper
 from lockstep.base.units import parse_integer
 from lockstep.show.verbs.words.calling import strict
+from lockstep.show.verbs.words.named import Cluster, Model
 from lockstep.show.verbs.words.option import Argument, Option, Switch
 from lockstep.show.verbs.words.quantity import Quantity
 from lockstep.show.verbs.words.question import existing_folder
-
-if TYPE_CHECKING:
-    from lockstep.describe.hardware import Cluster
-    from lockstep.describe.workload import Model
 
 NEEDED = ("starlette", "uvicorn")
 LAST_PORT = 65_535

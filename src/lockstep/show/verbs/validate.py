@@ -1,7 +1,5 @@
 """Predictions beside published measurements."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +18,7 @@ def validate(
     ] = None,
     *,
     progress: Callable[[int, int], None] | None = None,
-) -> Report:
+) -> "Report":
     """Published measurements against predictions: all tables, or those named. Raises UnknownName."""
     from lockstep import validation
 

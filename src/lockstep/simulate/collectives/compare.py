@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lockstep.base.types.arrays import Number
 from lockstep.base.types.brief import Brief
 from lockstep.base.types.plain import Json, picked
+from lockstep.base.types.progress import Progress
 from lockstep.simulate.collectives.best import usable
 from lockstep.simulate.collectives.bounds import bus_bandwidth_Bps
 from lockstep.simulate.collectives.cost import LinkLike
@@ -27,7 +28,6 @@ from lockstep.simulate.program import Program
 
 Simulate = Callable[[Program, LinkLike | Hierarchy], float]
 """(program, link or network of levels) -> seconds."""
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.base.engines import Asking, Engine, Progress, Questions, Serial, SweepFile, silent
+from lockstep.base.engines import Asking, Engine, Questions, Serial, SweepFile, silent
 from lockstep.base.errors import RunFailed
 from lockstep.base.types.arrays import Floats
 from lockstep.base.types.plain import plain
+from lockstep.base.types.progress import Progress
 from lockstep.simulate.failures.laws import GapLaw
 from lockstep.simulate.failures.losses import Campaigns
 from lockstep.simulate.failures.pattern import Pattern

@@ -18,7 +18,7 @@ from lockstep.simulate.play.noise import Noise
 from lockstep.simulate.play.packets import Protocol, simulate_packets
 from lockstep.simulate.play.prices import Price, durations_s, links_between, sent_per_level_B
 from lockstep.simulate.play.queues import QueueRun, Rounds, circulate, closed_loop, queue, restarting
-from lockstep.simulate.play.sample import Progress, Sample, mean_interval_s, unseen
+from lockstep.simulate.play.sample import Sample, mean_interval_s, unseen
 from lockstep.simulate.play.shared_cores import SharedCores, Timed, simulate_shared_cores
 from lockstep.simulate.play.topology import (
     FifoLink,
@@ -44,7 +44,6 @@ __all__ = [
     "Normal",
     "Pareto",
     "Price",
-    "Progress",
     "Protocol",
     "QueueRun",
     "Rounds",

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -15,8 +14,6 @@ import numpy as np
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json
 from lockstep.base.units import format_time
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)

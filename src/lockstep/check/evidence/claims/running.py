@@ -10,8 +10,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from lockstep.base.engines import Asking, Engine, Progress, Questions, Serial, silent
+from lockstep.base.engines import Asking, Engine, Questions, Serial, silent
 from lockstep.base.errors import RunFailed
+from lockstep.base.types.progress import Progress
 from lockstep.check.evidence.claims.decide import Bench, Corrected, Decided, part_of, seconds
 from lockstep.check.evidence.claims.entry import Check, Entry, Erratum, Found
 

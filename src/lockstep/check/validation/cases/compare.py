@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
 from lockstep.base.types.plain import Json, picked, plain
+from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown
 from lockstep.base.units import format_count, format_flops, format_frac, format_size, format_time
 from lockstep.check.validation.cases.predict import Predicted, Prediction, pace_factor, predict
@@ -16,8 +17,6 @@ from lockstep.decide.planner.utilisation import plain_mfu
 
 TOLERANCE_FRAC = 0.15
 """What a published duration may be missed by without an explanation."""
-Progress = Callable[[int, int], None]
-"""Called with (done, total)."""
 
 
 def format_quantity(quantity: str, value: float) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from lockstep.base.errors import Infeasible
 from lockstep.base.types.plain import Json, picked, plain
+from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown
 from lockstep.base.units import format_slower, format_time
 from lockstep.decide.planner.assumptions import assumptions
@@ -25,7 +25,6 @@ from lockstep.price.layout import Job, Layout, Recipe
 
 CLOSE_FRAC = 0.05
 """Within this of the optimum, the guide is as good: less than the step model's own error."""
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 
-from lockstep.base.engines import Asking, Engine, Progress, Questions, SweepFile, silent
+from lockstep.base.engines import Asking, Engine, Questions, SweepFile, silent
 from lockstep.base.errors import BadInput, RunFailed
 from lockstep.base.types.plain import Json
+from lockstep.base.types.progress import Progress
 from lockstep.learn.lab.experiment import find_experiment
 from lockstep.learn.lab.sweep.summary import Block, Point, Sweep
 from lockstep.learn.lab.sweep.trial import Outcome, Trial, Trials, read_grid, run_trial

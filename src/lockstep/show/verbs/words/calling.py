@@ -8,40 +8,36 @@ as `Rows`, where a model, a cluster or a numeric option is given a list or a ran
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import wraps
 from itertools import product, repeat
+from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, cast
 
 from lockstep.base.errors import LONGEST, BadInput, option_hint, shown
 from lockstep.base.rows import listed
+from lockstep.base.types.progress import Progress
 from lockstep.base.units import NUMBER, TIME, parse_integer
+from lockstep.show.verbs.words.about import about, note
 from lockstep.show.verbs.words.kinds import Kind, Signature, kind_of, lacking, signature
+from lockstep.show.verbs.words.named import Engine
 from lockstep.show.verbs.words.plan_file import plan_given
 from lockstep.show.verbs.words.run_file import ACCEPT, RunFile
 from lockstep.show.verbs.words.stack_file import read_stack, with_contents
 
-TAKES_LISTS = "takes_lists"
-"""Attribute of the functions that `verb` made."""
 EVERY = "all"
 """As --cluster: every device of the catalog."""
-CHOOSES = "chooses_among"
-"""Attribute of functions that `choosing` marked."""
-SHARES = "answers_share"
-"""Attribute of functions that `sharing` marked: the keyword, the context, and how many answers share it."""
-MOST_ALIKE = 8
-"""Answers that share work: all of them come at once, and need memory at once."""
 FOR_LISTS = ("engine", "store")
 """Options of every verb that takes lists."""
 OF_LISTS = {
     name: kind_of(name, kind)
     for name, kind in {
-        "engine": "str | Engine | None",
-        "store": "str | Path | None",
-        "progress": "Progress | None",
+        "engine": str | Engine | None,
+        "store": str | Path | None,
+        "progress": Progress | None,
     }.items()
 }
 ONE_EACH = ("model", "cluster")
@@ -66,10 +62,10 @@ def strict(function: Function) -> Function:
         if plan is None:
             return function(*given, **words)
         with plan.located(named):
-            answering = plan.answering(named, keywords(function), hasattr(function, CHOOSES))
+            answering = plan.answering(named, keywords(function), bool(about(function).chooses))
             return function(**checked(function, (), answering)[1])
 
-    return cast(Function, call)
+    return cast(Function, _public(call))
 
 
 def verb(function: Function) -> Function:
@@ -95,8 +91,27 @@ def verb(function: Function) -> Function:
         more = {name: named.pop(name, None) for name in (*FOR_LISTS, "progress")}
         return answer_rows(call, lists, named, choices(named), **more)
 
-    setattr(call, TAKES_LISTS, True)
-    return cast(Function, call)
+    note(function, lists=True)
+    return cast(Function, _public(call, OF_LISTS))
+
+
+def _public(call: Any, more: Iterable[str] = ()) -> Any:
+    """`call`, whose signature names every keyword that it takes, those of an unpacked TypedDict and `more` included."""
+    plain = inspect.signature(call)
+    kinds = signature(call).kinds
+    named = [
+        one.replace(annotation=kinds[one.name].type) if one.name in kinds else one
+        for one in plain.parameters.values()
+        if one.kind is not one.VAR_KEYWORD
+    ]
+    known, keyword_only = {one.name for one in named}, inspect.Parameter.KEYWORD_ONLY
+    parameters = named + [
+        inspect.Parameter(name, keyword_only, default=None, annotation=kind.type)
+        for name, kind in {**kinds, **{name: OF_LISTS[name] for name in more}}.items()
+        if name not in known
+    ]
+    call.__signature__ = plain.replace(parameters=parameters)
+    return call
 
 
 def checked(
@@ -110,7 +125,7 @@ def checked(
     known = signature(function)
     kinds = {**OF_LISTS, **known.kinds} if lists else known.kinds
     _check_names(function, known, kinds, given, words)
-    chosen = getattr(function, CHOOSES, ())
+    chosen = about(function).chooses
 
     def read(kind: Kind, value: Any) -> Any:
         several = kind.name in chosen or (lists and (kind.unit is not None or kind.name in ONE_EACH))
@@ -145,7 +160,7 @@ def _check_names(
     name = function.__name__
     for word in words:
         if word not in kinds:
-            raise TypeError(_refusal(name, word, tuple(known.kinds)))
+            raise TypeError(_refusal(name, word, tuple(kinds)))
         if word in known.positional[: len(given)]:
             raise TypeError(f"{name}() got multiple values for argument {word!r}")
     most = len(known.positional)
@@ -154,36 +169,11 @@ def _check_names(
         raise TypeError(f"{name}() takes {expected}, but was given {len(given)}")
 
 
-def choosing(words: type) -> Callable[[Function], Function]:
-    """Marks a function that is itself given all values of a list, for the keywords of a TypedDict, and chooses one."""
-
-    def mark(function: Function) -> Function:
-        setattr(function, CHOOSES, frozenset(words.__annotations__))
-        return function
-
-    return mark
-
-
-def sharing(
-    name: str, together: Callable[[Sequence[Any]], AbstractContextManager[None]], most: int = MOST_ALIKE
-) -> Callable[[Function], Function]:
-    """Marks a function whose answers share work where only the keyword `name` differs.
-
-    They do in the context `together(values)` of the values of that keyword, at most `most` of them.
-    """
-
-    def mark(function: Function) -> Function:
-        setattr(function, SHARES, (name, together, most))
-        return function
-
-    return mark
-
-
 def several(
     function: Callable[..., Any], given: Sequence[Any], words: Mapping[str, Any]
 ) -> dict[str, list[tuple[Any, Any]]]:
     """The options that are given a list or a range: (value as given, value in SI units) by name."""
-    chosen = getattr(function, CHOOSES, ())
+    chosen = about(function).chooses
     kinds = {name: kind for name, kind in keywords(function).items() if name not in chosen}
     named = {**dict(zip(kinds, given, strict=False)), **words}
     found = {name: [(one, one) for one in values] for name, values in choices(named).items() if name in kinds}
@@ -247,7 +237,7 @@ def laws(value: Any) -> list[str]:
 
 def _refuse_several(function: Callable[..., Any], named: Mapping[str, Any]) -> None:
     """Raises BadInput for a list or a range where one number is wanted."""
-    kinds, chosen = keywords(function), getattr(function, CHOOSES, ())
+    kinds, chosen = keywords(function), about(function).chooses
     for name, value in named.items():
         kind = kinds.get(name)
         unit = None if kind is None or name in chosen or not isinstance(value, str) else kind.unit

@@ -7,18 +7,22 @@ its own. Nothing is imported, so that the check costs nothing.
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from lockstep.base.errors import BadInput, shown
-from lockstep.show.verbs.words.option import Argument, Declared, Named, annotated, declared_of, resolved
-from lockstep.show.verbs.words.quantity import Unit
+from lockstep.show.verbs.words.about import Need, about
+from lockstep.show.verbs.words.named import Named
+from lockstep.show.verbs.words.option import Argument, Declared, declared_of
+from lockstep.show.verbs.words.quantity import One, Unit
 
 ARTICLES = {
     "str": "text", "Path": "a path", "bool": "True or False", "int": "a whole number", "float": "a number",
@@ -26,27 +30,10 @@ ARTICLES = {
     "Engine": "an engine", "Law": "a law",
 }  # fmt: skip
 """How a message names what is wanted."""
-SEVERAL_CLASSES = {"Model": ("Transformer", "ConvNet")}
-"""Names of unions of classes."""
 LARGEST = sys.float_info.max
-NEEDS = "needs"
-"""Attribute of functions that `needing` marked."""
 SENTENCE = re.compile(r"(?<!e\.g)\. ")
-Function = TypeVar("Function", bound=Callable[..., Any])
 DROPPED = "InMemory"
 """Name of a file that was dropped on the page, which stands for a path."""
-CALLED = ("Callable", "Progress")
-"""Names of what is called."""
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """Sets of keywords of which one must be given, and how a message asks for them."""
-
-    either: tuple[frozenset[str], ...]
-    words: str
-
-
 LINK = Need((frozenset({"cluster"}), frozenset({"latency", "bandwidth"})), "--latency and --bandwidth, or --cluster")
 RATE = Need((frozenset({"cluster"}), frozenset({"flops"})), "--flops, or --cluster")
 RUN = (
@@ -68,6 +55,12 @@ class Kind:
     declared: Declared | None
     required: bool
     """Whether it must have a value; what may be None need not, even where it has no default."""
+
+    @property
+    def type(self) -> Any:
+        """The members as a type that a person reads; a number with a unit may be text."""
+        plain = [(str, int, float) if isinstance(one, Unit) else (one,) for one in self.parts]
+        return reduce(or_, itertools.chain(*plain))
 
     @property
     def unit(self) -> Unit | None:
@@ -104,16 +97,6 @@ class Signature:
     """Keywords that must have a value."""
 
 
-def needing(*needs: Need) -> Callable[[Function], Function]:
-    """Marks a function that must be given one of several sets of keywords, beside those that are required."""
-
-    def mark(function: Function) -> Function:
-        setattr(function, NEEDS, needs)
-        return function
-
-    return mark
-
-
 def lacking(function: Callable[..., Any], names: Sequence[str], given: Iterable[str], more: str) -> BadInput:
     """The error that names all the keywords that `function` lacks, and what each means; `more`: where to read on.
 
@@ -122,7 +105,9 @@ def lacking(function: Callable[..., Any], names: Sequence[str], given: Iterable[
     known, known_words = signature(function), set(given)
     everything = {**known.kinds, **({known.rest.name: known.rest} if known.rest else {})}
     said = [everything[name].where + _meaning(everything[name]) for name in names]
-    needs = getattr(function, NEEDS, RUN if {"cluster", "batch", "batch_tokens"} <= set(known.kinds) else ())
+    needs = about(function).needs
+    if needs is None:
+        needs = RUN if {"cluster", "batch", "batch_tokens"} <= set(known.kinds) else ()
     said += [need.words for need in needs if not any(known_words >= one for one in need.either)]
     if len(said) == 1:
         (missing,) = (everything[name] for name in names)
@@ -142,21 +127,19 @@ def signature(function: Callable[..., Any]) -> Signature:
     plain = inspect.unwrap(function)
     kinds, positional, rest = dict[str, Kind](), list[str](), None
     for one in inspect.signature(plain).parameters.values():
-        annotation = resolved(one.annotation, plain.__globals__)
         if one.kind is one.VAR_KEYWORD:
-            (words,) = get_args(annotation)
-            kinds |= {name: kind_of(name, kind) for name, kind in annotated(words).items()}
+            (words,) = get_args(one.annotation)
+            kinds |= {name: kind_of(name, kind) for name, kind in words.__annotations__.items()}
         elif one.kind is one.VAR_POSITIONAL:
-            rest = kind_of(one.name, annotation)
+            rest = kind_of(one.name, one.annotation)
         else:
-            kinds[one.name] = kind_of(one.name, annotation, one.default is one.empty)
+            kinds[one.name] = kind_of(one.name, one.annotation, one.default is one.empty)
             positional += [one.name] if one.kind is one.POSITIONAL_OR_KEYWORD else []
     return Signature(kinds, tuple(positional), rest, tuple(name for name, kind in kinds.items() if kind.required))
 
 
 def kind_of(name: str, annotation: Any, required: bool = False) -> Kind:
     """What a keyword with this annotation takes."""
-    annotation = resolved(annotation, {})
     declared = declared_of(annotation)
     parts = tuple(_parts(annotation))
     return Kind(name, _place(name, declared), parts, declared, required and type(None) not in parts)
@@ -172,8 +155,8 @@ def _place(name: str, declared: Declared | None) -> str:
 def _parts(annotation: Any) -> Iterator[Any]:
     """The members of a union, those of unions in it included."""
     if get_origin(annotation) is Annotated:
-        unit = next((one for one in annotation.__metadata__ if isinstance(one, Unit)), None)
-        yield from (unit,) if unit else _parts(annotation.__origin__)
+        said = next((one for one in annotation.__metadata__ if isinstance(one, Unit | One)), None)
+        yield from _parts(annotation.__origin__) if said is None else [said.kind if isinstance(said, One) else said]
     elif get_origin(annotation) in (Union, UnionType):
         for one in get_args(annotation):
             yield from _parts(one)
@@ -199,13 +182,13 @@ def _fits(value: Any, part: Any) -> bool:
         return _is_number(value) and (part is float or isinstance(value, int))
     if part is Any or part is object:
         return True
-    if part is Path and _is_one_of(value, DROPPED):
+    if part is Path and _is_one_of(value, (DROPPED,)):
         return True
     origin = get_origin(part)
     if origin is not None:
         return _fits_generic(value, origin, get_args(part))
     if isinstance(part, type) and issubclass(part, Named):
-        return callable(value) if part.__name__ in CALLED else _is_one_of(value, part.__name__)
+        return _is_one_of(value, part.names)
     return isinstance(value, part)
 
 
@@ -218,8 +201,7 @@ def _fits_generic(value: Any, origin: type, members: Sequence[Any]) -> bool:
     return _is_list(value) and all(any(_fits(_python(one), part) for part in parts) for one in value)
 
 
-def _is_one_of(value: Any, name: str) -> bool:
-    names = SEVERAL_CLASSES.get(name, (name,))
+def _is_one_of(value: Any, names: Sequence[str]) -> bool:
     return any(one.__name__ in names for one in type(value).__mro__)
 
 
@@ -242,7 +224,7 @@ def _wanted(part: Any) -> str:
     origin = get_origin(part)
     name = getattr(origin or part, "__name__", str(part))
     if origin is None:
-        return "a function" if name in CALLED else ARTICLES.get(name, f"an object of {name}")
+        return ARTICLES.get(name, f"an object of {name}")
     if issubclass(origin, Mapping):
         return "a mapping of names to values"
     return "a list" if issubclass(origin, Iterable) else "a function"

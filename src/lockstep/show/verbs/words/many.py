@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, overload
 from lockstep.base.errors import BadInput, Infeasible
 from lockstep.base.rows import Answer, Row, Rows, Unread
 from lockstep.base.types.plain import Json
-from lockstep.show.verbs.words.calling import SHARES, strict
+from lockstep.show.verbs.words.about import about
+from lockstep.show.verbs.words.calling import strict
 
 if TYPE_CHECKING:
     from lockstep.base.engines import Engine, SweepFile
@@ -89,7 +90,8 @@ def answer_rows(
     engine = find_engine(engine)
     kept: list[Unread] | None = [] if store is None and isinstance(engine, Serial) else None
     ask = Ask(call, same, choices, kept)
-    alike = partial(combinations.group, ask.shares, ask.most) if ask.shares in lists else None
+    shared = about(call).shared
+    alike = partial(combinations.group, shared.keyword, shared.most) if shared and shared.keyword in lists else None
     questions = Questions(ask, combinations, {"verb": verb, "words": same}, alike=alike)
     with swept_file(store, verb, dict(words), engine) as file:
         asking = Asking(questions, engine, file, progress or silent)
@@ -113,20 +115,11 @@ class Ask:
     kept: list[Unread] | None = None
     """Where all is answered in this process and written nowhere, answers that need no plain form before it is read."""
 
-    @property
-    def shares(self) -> str:
-        """The option such that answers which differ in it alone share work; "" for none."""
-        return str(getattr(self.call, SHARES, ("",))[0])
-
-    @property
-    def most(self) -> int:
-        """How many answers share it."""
-        return int(getattr(self.call, SHARES)[2])
-
     def together(self, points: Sequence[Json]) -> AbstractContextManager[None]:
-        """A context in which they do."""
-        values = [point[self.shares] for point in points if self.shares in point]
-        return getattr(self.call, SHARES)[1](values) if len(values) > 1 else nullcontext()
+        """A context in which the answers for these points share work."""
+        shared = about(self.call).shared
+        values = [point[shared.keyword] for point in points if shared.keyword in point] if shared else []
+        return shared.together(values) if shared and len(values) > 1 else nullcontext()
 
     def __call__(self, point: Json) -> Json:
         """The answer to one combination, in plain form, its place among those kept, or why there is none.

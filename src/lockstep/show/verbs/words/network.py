@@ -1,7 +1,5 @@
 """`Network`: the link that a group of ranks talks over, given by latency and bandwidth or by a cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,11 +11,11 @@ from lockstep.base.errors import BadInput, located
 from lockstep.base.types.plain import Json
 from lockstep.base.units import PLAIN_BANDWIDTH, PLAIN_LATENCY, parse_bandwidth_Bps, parse_time_s
 from lockstep.show.verbs.words.calling import strict
+from lockstep.show.verbs.words.named import Cluster
 from lockstep.show.verbs.words.quantity import Bandwidth, Time
 from lockstep.show.verbs.words.question import read_cluster
 
 if TYPE_CHECKING:
-    from lockstep.describe.hardware import Cluster
     from lockstep.simulate.collectives import PlainLink
     from lockstep.simulate.parallel.group import Levels
 
@@ -38,18 +36,18 @@ class Network:
     """`link` joins all ranks; with a cluster it is the share of one device of the widest level they span."""
 
     ranks: int
-    link: PlainLink
-    inner: PlainLink
+    link: "PlainLink"
+    inner: "PlainLink"
     """Inside a node; the same as `link` where there is one level."""
     node_ranks: int | None = None
     """Ranks per node when they span several."""
     cluster: Cluster | None = None
 
-    levels: Levels = ()
+    levels: "Levels" = ()
     """(ranks, latency_s, bandwidth_Bps, reduce_s_per_B, switch, start_s) of the cluster's levels that they span."""
 
     @property
-    def group(self) -> Levels:
+    def group(self) -> "Levels":
         """The levels of all ranks; a link that joins them is one."""
         from lockstep.simulate.parallel.group import on_link
 
@@ -141,7 +139,7 @@ def _evenly(ranks: int, cluster: Cluster) -> Cluster:
         raise BadInput(why, "--ranks") from None
 
 
-def _plain(cluster: Cluster, level: int, ranks: int) -> PlainLink:
+def _plain(cluster: Cluster, level: int, ranks: int) -> "PlainLink":
     from lockstep.simulate.collectives import PlainLink
 
     return PlainLink(*cluster.levels_of(ranks)[level][1:])

@@ -8,13 +8,12 @@ of the function, or of the library, which the help states.
 
 from __future__ import annotations
 
-import builtins
-import collections.abc
 import inspect
-import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
+
+from lockstep.show.verbs.words.about import about
 
 Words = TypeVar("Words")
 
@@ -32,6 +31,8 @@ class Option:
     names: str = ""
     """What a shell offers: a list of `lockstep.show.views.parts.completing`."""
     repeated: bool = False
+    kept: bool = False
+    """Whether its default holds for a search too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +70,8 @@ class Word:
     """`inspect.Parameter.empty` where it must be given."""
     annotation: object = None
     """Of an option from a class that several verbs take: what the class says of it."""
-
-
-class Named:
-    """Base of the classes that stand for those which only a type checker imports; they have their names."""
-
-    def __class_getitem__(cls, members: object) -> type[Named]:
-        return cls
-
-
-class _Names(dict[str, Any]):
-    """What annotations may name."""
-
-    def __init__(self, known: Mapping[str, Any]) -> None:
-        self.known = known
-
-    def __missing__(self, name: str) -> Any:
-        found = self.known.get(name, getattr(builtins, name, getattr(collections.abc, name, None)))
-        return type(name, (Named,), {}) if found is None else found
+    searched: bool = False
+    """Whether the verb finds the best where it is not given."""
 
 
 def words_of(function: Callable[..., Any]) -> list[Word]:
@@ -94,31 +79,30 @@ def words_of(function: Callable[..., Any]) -> list[Word]:
     function = inspect.unwrap(function)
     found, shared = list[Word](), list[Word]()
     for parameter in inspect.signature(function).parameters.values():
-        kind = resolved(parameter.annotation, function.__globals__)
         if parameter.kind is parameter.VAR_KEYWORD:
-            (unpacked,) = get_args(kind)
-            said = unpacked.__annotations__
-            shared = [Word(name, one, None, said[name]) for name, one in declared_in(unpacked).items()]
-        elif (declared := declared_of(kind)) is not None:
+            (unpacked,) = get_args(parameter.annotation)
+            types = unpacked.__annotations__
+            searched = about(function).searches
+            shared = [
+                Word(name, _searched(one) if name in searched else one, None, types[name], name in searched)
+                for name, one in declared_in(unpacked).items()
+            ]
+        elif (declared := declared_of(parameter.annotation)) is not None:
             default = None if parameter.kind is parameter.VAR_POSITIONAL else parameter.default
             found.append(Word(parameter.name, declared, default))
     return found + shared
 
 
+def _searched(declared: Declared) -> Declared:
+    """The option without its documented default, where there is no search for the best of it."""
+    help_text, _, default = declared.help.partition(" (default:")
+    return declared if getattr(declared, "kept", False) or not default else replace(declared, help=help_text)
+
+
 def declared_in(words: type) -> dict[str, Declared]:
     """The options that a TypedDict declares, by keyword."""
-    return {name: declared for name, kind in annotated(words).items() if (declared := declared_of(kind)) is not None}
-
-
-def annotated(words: type) -> dict[str, Any]:
-    """The types of the keys of a TypedDict, with what is said beside them."""
-    places = {name: (kind, vars(sys.modules[kind.__forward_module__])) for name, kind in words.__annotations__.items()}
-    return {name: resolved(kind.__forward_arg__, known) for name, (kind, known) in places.items()}
-
-
-def resolved(annotation: Any, known: Mapping[str, Any]) -> Any:
-    """The type that an annotation means where the names `known` are."""
-    return eval(annotation, {}, _Names(known)) if isinstance(annotation, str) else annotation
+    types = words.__annotations__
+    return {name: declared for name, kind in types.items() if (declared := declared_of(kind)) is not None}
 
 
 def declared_of(kind: Any) -> Declared | None:

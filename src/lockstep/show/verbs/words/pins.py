@@ -12,6 +12,7 @@ from lockstep.base.types.plain import Json
 from lockstep.base.units import COUNT
 from lockstep.show.verbs.words.question import any_layout
 from lockstep.show.verbs.words.recipe import RecipeWords
+from lockstep.show.verbs.words.shared import LAYOUT_WORDS
 from lockstep.show.verbs.words.stages import BEST, read_stages
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 ALONE = ("order", "stages", "mtp_stage", "sequence_parallel")
 """Words of which a search takes one value."""
+CHOSEN = (*RecipeWords.__annotations__, *(name for name in LAYOUT_WORDS if name not in ALONE))
+"""Words of which a search takes several values."""
 WITH_COMMAS = ("way", "train", "recompute_modules", "jitter", "rank_jitter")
 """Words of a recipe of which one value may have commas."""
 MOST_RECIPES = 32

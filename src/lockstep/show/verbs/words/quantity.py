@@ -27,6 +27,13 @@ class Unit:
     """Whether one value may have several numbers, one per stage, separated by commas."""
 
 
+@dataclass(frozen=True, slots=True)
+class One:
+    """Of a type of which a search may be given several values, that of each."""
+
+    kind: type
+
+
 Quantity: TypeAlias = Annotated[str | int | float, Unit("a number such as 8, 4M or 95%", {**COUNT, **FRACTION})]
 """A number, a count (`4M`) or a share (`95%`)."""
 Length: TypeAlias = Annotated[str | int | float, Unit("a length such as 8192 or 8k", LENGTH)]
@@ -44,5 +51,9 @@ Times: TypeAlias = Annotated[str | int | float, Unit("a time such as 10ms, or on
 Counts: TypeAlias = Annotated[str | int | float, Unit("whole numbers such as 4,8", COUNT, listed=False)]
 """Whole numbers that the function itself takes several of between commas."""
 
-Several: TypeAlias = str | int | Sequence[str] | Sequence[int]
-"""One value or several, as `4,8`, `1..8x2` or `1f1b,interleaved`, of which a search may choose."""
+Quantities: TypeAlias = Annotated[
+    str | int | float | Sequence[str] | Sequence[int], Unit("a number such as 8, 4M or 95%", {**COUNT, **FRACTION})
+]
+"""A number; a search may be given several, as `4,8`, `1..8x2` or a list."""
+Names: TypeAlias = Annotated[str | Sequence[str], One(str)]
+"""A name; a search may be given several, as `1f1b,interleaved` or a list."""

@@ -4,8 +4,6 @@ What is chosen on the user's behalf (a sequence length, a batch rounded to whole
 `Recipe.notes`, from where it reaches the assumptions of every answer.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,13 +16,12 @@ from lockstep.base.errors import located as located
 from lockstep.base.types.plain import Json
 from lockstep.base.units import COUNT, LENGTH, format_count, parse_count, parse_integer
 from lockstep.show.verbs.words.calling import strict
+from lockstep.show.verbs.words.named import Cluster, Model
 from lockstep.show.verbs.words.quantity import Length, Quantity
 from lockstep.show.verbs.words.recipe import RecipeWords, read_recipe
 from lockstep.show.verbs.words.run_file import READ
 
 if TYPE_CHECKING:
-    from lockstep.describe.hardware import Cluster
-    from lockstep.describe.workload import Model
     from lockstep.price.layout import Job, Layout, Recipe
 
 
@@ -43,10 +40,10 @@ class Question:
 
     model: Model
     cluster: Cluster
-    recipe: Recipe
+    recipe: "Recipe"
 
     @property
-    def job(self) -> Job:
+    def job(self) -> "Job":
         """The question apart from the machine."""
         from lockstep.price.layout import Job
 
@@ -189,7 +186,7 @@ def even_batch(wanted: float, devices: int) -> int:
     return next((one for one in reversed(near) if abs(one - wanted) <= wanted / 16), near[0])
 
 
-def read_layout(job: Job, words: Mapping[str, object], cluster: Cluster | None = None) -> Layout:
+def read_layout(job: "Job", words: Mapping[str, object], cluster: Cluster | None = None) -> "Layout":
     """The layout that `words` describe. `dp` defaults to what is left of the devices, the schedule follows `vpp`.
 
     The best layers per stage are those on `cluster`.
@@ -207,7 +204,7 @@ def read_layout(job: Job, words: Mapping[str, object], cluster: Cluster | None =
     return best_stages(job, cluster, layout) if best else layout
 
 
-def _check_degrees(layout: Layout, job: Job) -> None:
+def _check_degrees(layout: "Layout", job: "Job") -> None:
     """Says which degree does not fit, when `dp` is left to follow; the model's own rules come first."""
     from lockstep.price.layout import broken_by, refuse
     from lockstep.price.layout.rules import BATCH, EXPERT_RANKS, SCHEDULE, WORLD, nearest
@@ -223,7 +220,7 @@ def _check_degrees(layout: Layout, job: Job) -> None:
     )
 
 
-def any_layout(devices: int, words: Mapping[str, Any]) -> Layout:
+def any_layout(devices: int, words: Mapping[str, Any]) -> "Layout":
     """The layout that `words` describe, which may break rules."""
     from lockstep.price.layout import Layout
 

@@ -1,7 +1,5 @@
 """Options of the recipe, as on the command line, and the `Recipe` that they describe."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 from lockstep.base.errors import BadInput, located
 from lockstep.base.types.plain import Json
 from lockstep.base.units import parse_count, parse_frac, parse_integer
-from lockstep.show.verbs.words.option import Option, Switch, annotated
+from lockstep.show.verbs.words.option import Option, Switch
 from lockstep.show.verbs.words.quantity import Quantity, Size
 from lockstep.show.verbs.words.stack_file import STACK, WAY, read_stack
 
@@ -377,8 +375,8 @@ class RecipeWords(TypedDict, total=False):
 
 
 def read_recipe(
-    machine: Cluster, words: Mapping[str, Any], model: Model, *, seq: int, batch: int, notes: tuple[str, ...] = ()
-) -> Recipe:
+    machine: "Cluster", words: Mapping[str, Any], model: "Model", *, seq: int, batch: int, notes: tuple[str, ...] = ()
+) -> "Recipe":
     """The recipe in words; what is not given is as the software has it. Raises BadInput."""
     from lockstep.decide.planner.software import usual_stack
     from lockstep.price.layout import Recipe
@@ -398,11 +396,11 @@ def read_recipe(
 @cache
 def fields_of_words() -> dict[str, Field]:
     """Fields of the recipe by the word that sets each; `dtype` is read with the device."""
-    kinds = annotated(RecipeWords).items()
+    kinds = RecipeWords.__annotations__.items()
     return {name: one for name, kind in kinds for one in kind.__metadata__ if isinstance(one, Field)}
 
 
-def _dtype(machine: Cluster, dtype: str | None) -> str:
+def _dtype(machine: "Cluster", dtype: str | None) -> str:
     """The format asked for if the device computes in it; bf16 where there is bf16, else fp16 (V100)."""
     if dtype is None:
         return "bf16" if "bf16" in machine.device.peak_flops else "fp16"

@@ -3,21 +3,14 @@
 One that is used in several signatures is a constant; what belongs together is a class, taken by `Unpack`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from pathlib import Path
+from typing import Annotated, TypedDict
 
-from lockstep.show.verbs.words.option import Argument, Option, Switch, declared_in
-from lockstep.show.verbs.words.quantity import Bandwidth, Length, Quantity, Several, Size, Time
+from lockstep.show.verbs.words.named import Cluster
+from lockstep.show.verbs.words.option import Argument, Option, Switch
+from lockstep.show.verbs.words.quantity import Bandwidth, Length, Names, Quantities, Quantity, Size, Time
 from lockstep.show.verbs.words.recipe import RecipeWords
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lockstep.describe.hardware import Cluster
-
 
 MODEL = Argument(
     "MODEL",
@@ -85,28 +78,32 @@ class QuestionWords(RecipeWords, total=False):
 
 
 class LayoutWords(QuestionWords, total=False):
-    """What every verb about one layout is asked: the fields of `Layout`."""
+    """What every verb about layouts is asked: the fields of `Layout`, of which a search takes several values."""
 
-    tp: Annotated[Quantity | None, Option("N", "Tensor-parallel ranks. (default: 1)")]
-    pp: Annotated[Quantity | None, Option("N", "Pipeline stages. (default: 1)")]
-    dp: Annotated[Quantity | None, Option("N", "Data-parallel replicas. (default: the remaining devices)")]
-    cp: Annotated[Quantity | None, Option("N", "Context-parallel ranks. (default: 1)")]
-    ep: Annotated[Quantity | None, Option("N", "Expert-parallel ranks, among the tp*cp*dp of a stage. (default: 1)")]
-    etp: Annotated[Quantity | None, Option("N", "Ranks that split each expert's matrices. (default: as many as --tp)")]
-    vpp: Annotated[Quantity | None, Option("N", "Model chunks per pipeline stage. (default: 1)")]
-    micro_batch: Annotated[Quantity | None, Option("N", "Sequences per micro-batch. (default: the best that fits)")]
+    tp: Annotated[Quantities | None, Option("N", "Tensor-parallel ranks. (default: 1)")]
+    pp: Annotated[Quantities | None, Option("N", "Pipeline stages. (default: 1)")]
+    dp: Annotated[Quantities | None, Option("N", "Data-parallel replicas. (default: the remaining devices)")]
+    cp: Annotated[Quantities | None, Option("N", "Context-parallel ranks. (default: 1)")]
+    ep: Annotated[Quantities | None, Option("N", "Expert-parallel ranks, among the tp*cp*dp of a stage. (default: 1)")]
+    etp: Annotated[
+        Quantities | None, Option("N", "Ranks that split each expert's matrices. (default: as many as --tp)")
+    ]
+    vpp: Annotated[Quantities | None, Option("N", "Model chunks per pipeline stage. (default: 1)")]
+    micro_batch: Annotated[Quantities | None, Option("N", "Sequences per micro-batch. (default: the best that fits)")]
     zero: Annotated[
-        Quantity | None,
+        Quantities | None,
         Option(
             "Z",
             "ZeRO stage: 0 replicates all, 1 shards optimizer state, 2 also gradients, 3 also parameters. (default: 0)",
         ),
     ]
-    shard: Annotated[Quantity | None, Option("N", "HSDP: ranks that share one sharded copy. (default: 0, all)")]
-    recompute: Annotated[str | None, Option("R", "Activation recomputation: none, selective or full. (default: none)")]
+    shard: Annotated[Quantities | None, Option("N", "HSDP: ranks that share one sharded copy. (default: 0, all)")]
+    recompute: Annotated[
+        Names | None, Option("R", "Activation recomputation: none, selective or full. (default: none)")
+    ]
     sequence_parallel: Annotated[bool | None, Switch("Shard norms and residuals over the tensor-parallel ranks.", None)]
     schedule: Annotated[
-        str | None,
+        Names | None,
         Option(
             "S",
             "Pipeline schedule: gpipe, 1f1b, interleaved, zb-h1 ... (default: 1f1b, interleaved with --vpp)",
@@ -114,14 +111,17 @@ class LayoutWords(QuestionWords, total=False):
         ),
     ]
     offload: Annotated[
-        str | None,
+        Names | None,
         Option(
             "W",
             "State kept in host memory: none, paged (optimizer states that find no room on the device), optimizer "
             "(and gradients) or parameters (as well, at ZeRO 3). (default: none)",
+            kept=True,
         ),
     ]
-    order: Annotated[str | None, Option("A", "Order of the rank grid, innermost first. (default: tp-cp-ep-dp-pp)")]
+    order: Annotated[
+        str | None, Option("A", "Order of the rank grid, innermost first. (default: tp-cp-ep-dp-pp)", kept=True)
+    ]
     stages: Annotated[
         str | Sequence[int] | None,
         Option(
@@ -136,40 +136,6 @@ class LayoutWords(QuestionWords, total=False):
 
 
 LAYOUT_WORDS = tuple(sorted(set(LayoutWords.__annotations__) - set(QuestionWords.__annotations__)))
-
-
-def _pinned(name: str) -> Option:
-    """The option of `LayoutWords`, whose default is whatever a search finds."""
-    found = declared_in(LayoutWords)[name]
-    if not isinstance(found, Option):
-        raise TypeError(f"{name} takes no value")
-    said, _, default = found.help.partition(" (default:")
-    return replace(found, help=f"{said} (default:{default}" if name in NOT_SEARCHED else said)
-
-
-NOT_SEARCHED = ("offload", "order")
-
-
-class PinWords(QuestionWords, total=False):
-    """What a plan is asked: fields of `Layout` that are decided already."""
-
-    tp: Annotated[Several | None, _pinned("tp")]
-    pp: Annotated[Several | None, _pinned("pp")]
-    dp: Annotated[Several | None, _pinned("dp")]
-    cp: Annotated[Several | None, _pinned("cp")]
-    ep: Annotated[Several | None, _pinned("ep")]
-    etp: Annotated[Several | None, _pinned("etp")]
-    vpp: Annotated[Several | None, _pinned("vpp")]
-    micro_batch: Annotated[Several | None, _pinned("micro_batch")]
-    zero: Annotated[Several | None, _pinned("zero")]
-    shard: Annotated[Several | None, _pinned("shard")]
-    recompute: Annotated[Several | None, _pinned("recompute")]
-    sequence_parallel: Annotated[bool | None, Switch("Shard norms and residuals over the tensor-parallel ranks.", None)]
-    schedule: Annotated[Several | None, _pinned("schedule")]
-    offload: Annotated[Several | None, _pinned("offload")]
-    order: Annotated[str | None, _pinned("order")]
-    stages: Annotated[str | Sequence[int] | None, Option("N,N,...", "Layers of each stage, or chunk: 15,16,15,15.")]
-    mtp_stage: Annotated[Quantity | None, _pinned("mtp_stage")]
 
 
 class LinkWords(TypedDict, total=False):
@@ -318,7 +284,8 @@ PANELS: Mapping[type, str] = {
     LinkWords: "Link: --latency and --bandwidth, or --cluster",
     QuestionWords: "",
     LayoutWords: "Layout: the best of a plan, unless one of these is given; then the others are as they say",
-    PinWords: "Layout: searched; what is given restricts the search, e.g. --tp 4,8",
     RecipeWords: "Recipe",
 }
 """Headings of these options in a help text, in the order in which they stand there."""
+SEARCHED = "Layout: searched; what is given restricts the search, e.g. --tp 4,8"
+"""That of `LayoutWords` where a verb searches for the best."""

@@ -139,8 +139,7 @@ def _place(where: str) -> tuple[str, ...]:
 def _options() -> dict[str, tuple[Kind, Any]]:
     """By name in `Recipe.options` what an option takes, and how that is read."""
     from lockstep.show.verbs.words.kinds import kind_of
-    from lockstep.show.verbs.words.option import annotated
     from lockstep.show.verbs.words.recipe import RecipeWords, fields_of_words
 
-    kinds = annotated(RecipeWords)
+    kinds = RecipeWords.__annotations__
     return {field.name: (kind_of(word, kinds[word]), field.read) for word, field in fields_of_words().items()}

@@ -25,14 +25,15 @@ def answer_lists(function: Callable[..., Any], words: Mapping[str, Any], command
     Raises BadInput for a picture or CSV of what has none.
     """
     from lockstep.base.rows.files import check_format, write_rows
-    from lockstep.show.verbs.words.calling import FOR_LISTS, TAKES_LISTS, keywords, several
+    from lockstep.show.verbs.words.about import about
+    from lockstep.show.verbs.words.calling import FOR_LISTS, keywords, several
     from lockstep.show.views.parts.rows_plot import plot_rows
     from lockstep.show.views.parts.rows_table import render_rows
 
     plain = unwrap(function)
     known = keywords(plain)
     given = {key: value for key, value in words.items() if key in known and value is not None and key not in ELSEWHERE}
-    lists = several(plain, (), given) if hasattr(function, TAKES_LISTS) else {}
+    lists = several(plain, (), given) if about(function).lists else {}
     if not lists:
         _refuse_without_lists(words, known, command.picture is not None)
         return False

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from lockstep.show.verbs.words.option import Argument, Option, Switch, Word, words_of
-from lockstep.show.verbs.words.shared import PANELS
+from lockstep.show.verbs.words.shared import PANELS, SEARCHED
 from lockstep.show.views.parts import completing
 
 Options = Mapping[str, tuple[Any, Any]]
@@ -47,7 +47,7 @@ def options_of(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
 def _panel(word: Word) -> str:
     """The heading above a flag: its own, else that of its class."""
     home = _home(word)
-    return getattr(word.declared, "panel", "") or (PANELS[home] if home else "")
+    return getattr(word.declared, "panel", "") or (SEARCHED if word.searched else PANELS[home] if home else "")
 
 
 def _home(word: Word) -> type | None:

@@ -18,13 +18,14 @@ from lockstep.base.engines import Engine, SweepFile
 from lockstep.base.errors import BadInput, UnknownName
 from lockstep.base.types.arrays import Floats
 from lockstep.base.types.plain import Json, picked
+from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown
 from lockstep.simulate.failures.stragglers.bounded import Bounded
 from lockstep.simulate.failures.stragglers.local import Local
 from lockstep.simulate.failures.stragglers.mitigation import Mitigation, Paid
 from lockstep.simulate.failures.stragglers.simulated import BLOCK, FRACTIONS, simulate_steps
 from lockstep.simulate.failures.stragglers.waiting import Backup, Barrier, Drop, any_above_frac
-from lockstep.simulate.play import Law, Normal, Pareto, Progress, unseen
+from lockstep.simulate.play import Law, Normal, Pareto, unseen
 
 MITIGATIONS: dict[str, Callable[[int], Mitigation]] = {
     "none": lambda _: Barrier(),

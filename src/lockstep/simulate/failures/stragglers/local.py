@@ -16,8 +16,9 @@ import numpy as np
 
 from lockstep.base.errors import BadInput
 from lockstep.base.types.arrays import Array
+from lockstep.base.types.progress import Progress
 from lockstep.simulate.failures.stragglers.mitigation import Mitigation, Paid, check_count, draw
-from lockstep.simulate.play import Constant, Law, Normal, Progress, unseen
+from lockstep.simulate.play import Constant, Law, Normal, unseen
 
 MOST_STEPS = 100_000
 FEWEST_ROUNDS = 100

@@ -13,7 +13,8 @@ import numpy as np
 
 from lockstep.base.errors import BadInput
 from lockstep.base.types.arrays import Array
-from lockstep.simulate.play import Law, Progress, unseen
+from lockstep.base.types.progress import Progress
+from lockstep.simulate.play import Law, unseen
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,10 @@ import numpy as np
 from lockstep.base.engines import Engine, Questions, Serial, SweepFile, silent
 from lockstep.base.types.arrays import Floats
 from lockstep.base.types.plain import Json, plain
+from lockstep.base.types.progress import Progress
 from lockstep.simulate.failures.blocks import block_seed, each_block
 from lockstep.simulate.failures.stragglers.mitigation import Mitigation
-from lockstep.simulate.play import Law, Progress, Sample, mean_interval_s, unseen
+from lockstep.simulate.play import Law, Sample, mean_interval_s, unseen
 
 BLOCK = 4_000_000
 """Random numbers of a block: a second on one core, and intervals of some tenths of a percent."""

@@ -24,8 +24,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.base.types.arrays import Array
+from lockstep.base.types.progress import Progress
 from lockstep.simulate.failures.stragglers.mitigation import Mitigation, Paid, check_count, draw
-from lockstep.simulate.play import Law, Progress, unseen
+from lockstep.simulate.play import Law, unseen
 from lockstep.simulate.play.law import at_least
 
 

@@ -21,11 +21,12 @@ import numpy as np
 from lockstep.base.errors import BadInput
 from lockstep.base.types.arrays import Array, Number
 from lockstep.base.types.plain import Json
+from lockstep.base.types.progress import Progress
 from lockstep.simulate.parallel.lanes import COMM, COMPUTE
 from lockstep.simulate.parallel.pipeline.passes import Key, PassTimes, Scripts, Where, add_passes, kind_of
 from lockstep.simulate.parallel.pipeline.schedule import Cells, Order, Placement, Schedule
 from lockstep.simulate.parallel.pipeline.times import Times
-from lockstep.simulate.play import Progress, unseen
+from lockstep.simulate.play import unseen
 from lockstep.simulate.program import Kind, Program, ProgramBuilder
 
 Message = tuple[int, int, str, int, int]  # rank, peer, kind of pass, chunk of the sender, operation before or behind it

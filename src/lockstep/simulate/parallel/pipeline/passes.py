@@ -14,10 +14,11 @@ import numpy as np
 
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json
+from lockstep.base.types.progress import Progress
 from lockstep.simulate.parallel.lanes import COMM, COMPUTE, Op
 from lockstep.simulate.parallel.pipeline.schedule import Cells, Order, Pass
 from lockstep.simulate.parallel.script import Script
-from lockstep.simulate.play import Progress, unseen
+from lockstep.simulate.play import unseen
 from lockstep.simulate.program import Kind, ProgramBuilder
 
 Where = tuple[int, int]  # (device, chunk)

@@ -9,11 +9,12 @@ import numpy as np
 from lockstep.base.errors import BadInput
 from lockstep.base.types.arrays import Number
 from lockstep.base.types.plain import Json, picked
+from lockstep.base.types.progress import Progress
 from lockstep.simulate.parallel.pipeline.construct import check, program
 from lockstep.simulate.parallel.pipeline.registry import get
 from lockstep.simulate.parallel.pipeline.replay import replay_s
 from lockstep.simulate.parallel.pipeline.times import Times
-from lockstep.simulate.play import Progress, unseen
+from lockstep.simulate.play import unseen
 from lockstep.simulate.program import Kind, Program
 
 
