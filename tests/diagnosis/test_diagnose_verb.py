@@ -65,7 +65,7 @@ def test_mixed_files_give_one_answer(tmp_path):
     assert found["hangs"] == []
     done = run("diagnose", str(tmp_path / "log"), str(tmp_path))
     assert done.code == 2
-    assert "given twice" in done.err
+    assert "passed twice" in done.err
     (tmp_path / "bad").write_text("nothing")
     assert run("diagnose", str(tmp_path)).code == 2
 

@@ -304,12 +304,12 @@ def test_traces_of_different_runs_are_refused(traces: list[RankTrace], tmp_path:
         align([one, one])
     with pytest.raises(BadInput, match="runs with 8 and 16 ranks"):
         align([one, dataclasses.replace(two, world=16)])
-    with pytest.raises(BadInput, match="does not say which rank"):
+    with pytest.raises(BadInput, match="does not state its rank"):
         align([one, dataclasses.replace(two, rank=None)])
     others = tuple(dataclasses.replace(mark, name=f"ProfilerStep#{100 + i}") for i, mark in enumerate(two.marks))
     with pytest.raises(BadInput, match="no step in common"):
         align([one, dataclasses.replace(two, marks=others)])
-    with pytest.raises(BadInput, match="none of the steps"):
+    with pytest.raises(BadInput, match="none of the requested steps"):
         see([one], steps=(99,))
 
 

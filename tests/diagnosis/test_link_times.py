@@ -73,7 +73,7 @@ def test_the_link_behind_the_times_is_recovered(tmp_path: Path) -> None:
     [
         ([4 * MIB, 64 * MIB], "its collectives have 2 sizes, 3 are needed"),
         ([32 * MIB, 40 * MIB, 48 * MIB, 64 * MIB], "the largest must be 10 times the smallest"),
-        ([4096 * MIB << i for i in range(6)], "its collectives, from 4 GiB on, are too large to tell the latency"),
+        ([4096 * MIB << i for i in range(6)], "its collectives, from 4 GiB on, are too large to determine the latency"),
     ],
     ids=["too few", "too close", "too large"],
 )

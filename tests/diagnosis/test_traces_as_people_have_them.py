@@ -119,7 +119,7 @@ def test_profiler_cycles_without_ranks_are_one_run(tmp_path: Path) -> None:
         files.append(write(tmp_path / f"{number}.json", events, rank=None))
     assert measure([read_kineto(one) for one in files]).inputs[0].steps == (2, 11)
     again = write(tmp_path / "again.json", steps([4, 4], [FULL_US] * 2), rank=None)
-    assert "does not say which rank" in run("diagnose", str(files[0]), str(again)).refusal()
+    assert "does not state its rank" in run("diagnose", str(files[0]), str(again)).refusal()
 
 
 def test_files_of_one_rank_that_overlap_are_refused(tmp_path: Path) -> None:

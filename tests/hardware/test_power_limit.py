@@ -79,5 +79,5 @@ def test_a_lower_power_limit_slows_products_alone() -> None:
     assert same == curve
     assert low.matmul_max_frac / curve.matmul_max_frac == pytest.approx((500.0 / curve.power.limit_W) ** 0.5)
     assert low.stream_frac == curve.stream_frac
-    with pytest.raises(BadInput, match="does not say what its kernels draw"):
+    with pytest.raises(BadInput, match="does not state the power that its kernels draw"):
         efficiency("a100").limited(300.0)

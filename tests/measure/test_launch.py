@@ -329,7 +329,7 @@ STEPPED = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_NODELIS
     ("known", "name", "value", "why"),
     [
         (STARTED, "RANK", "first", "must be a whole number"),
-        (STARTED, "RANK", "8", "WORLD_SIZE says 8 ranks, numbered from 0; there is no rank 8"),
+        (STARTED, "RANK", "8", "WORLD_SIZE sets 8 ranks, numbered from 0; there is no rank 8"),
         (STARTED, "RANK", "-1", "must be a whole number from 0"),
         (STARTED, "RANK", "1" * 5000, "must be a whole number"),
         (STARTED, "WORLD_SIZE", "0", "must be a whole number from 1"),

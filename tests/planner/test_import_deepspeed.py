@@ -129,7 +129,7 @@ def test_excessive_depth_and_numbers_are_refused(text: str) -> None:
 
 
 def test_thousands_of_unknown_settings_give_one_refusal() -> None:
-    with pytest.raises(BadInput, match="19,999 other words"):
+    with pytest.raises(BadInput, match="19,999 other settings"):
         read({**SMALL, **{f"setting_{number}": 1 for number in range(20_000)}})
 
 

@@ -164,7 +164,7 @@ def test_a_batch_of_dpo_counts_pairs_and_the_backend_that_is_off_has_no_effect()
     found = read(DPO)
     assert (found.words["batch"], found.layout["micro_batch"], found.words["train"]) == (512, 2, "dpo")
     assert rows(read(GRPO))["policy.megatron_cfg.optimizer.use_precision_aware_optimizer"][0] == "harmless"
-    with pytest.raises(BadInput, match="takes one of them"):
+    with pytest.raises(BadInput, match="accepts only one of them"):
         read(DPO.replace("dtensor_cfg:\n    enabled: false", "dtensor_cfg:\n    enabled: true"))
 
 

@@ -92,14 +92,14 @@ def test_repeated_keys_are_allowed_with_equal_values_only(tmp_path: Path) -> Non
 
 
 def test_settings_shared_with_other_software_do_not_make_a_file_ambiguous() -> None:
-    with pytest.raises(BadInput, match="train_batch_size is no word of axolotl"):
+    with pytest.raises(BadInput, match="train_batch_size is not a setting of axolotl"):
         read(f"{AXOLOTL}train_batch_size: 8\n", "a.yaml")
     assert read('{"train_batch_size": 8, "optimizer": {"type": "Adam"}}', "d.json").software == "DeepSpeed's JSON"
 
 
 def test_a_custom_training_script_is_not_read_as_axolotl() -> None:
     text = "torchrun train.py --model_name_or_path a/b --per_device_train_batch_size 1 --num_epochs 3 --bf16"
-    with pytest.raises(BadInput, match="num_epochs is no word of transformers"):
+    with pytest.raises(BadInput, match="num_epochs is not a setting of transformers"):
         read(text)
 
 

@@ -92,10 +92,10 @@ def test_a_way_falls_back_where_a_trait_is_missing(fields: dict[str, Any], trait
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({"forward": ["3"]}, "is no step"),
-        ({"forward": ["read 3 x"]}, "is no step"),
-        ({"forward": ["read 1e9"]}, "is no step"),
-        ({"forward": [3]}, "is no step"),
+        ({"forward": ["3"]}, "is not a step"),
+        ({"forward": ["read 3 x"]}, "is not a step"),
+        ({"forward": ["read 1e9"]}, "is not a step"),
+        ({"forward": [3]}, "is not a step"),
         ({"forward": STEP, "kernels": [1]}, "kernels must be two numbers"),
         ({"forward": STEP, "slow": [1, float("nan")]}, "slow must be two numbers"),
         ({"forward": STEP, "speed": 3}, "key of the way norm.mine 'speed'"),

@@ -134,9 +134,9 @@ def test_hostile_snapshot_sizes_are_refused(size, why, tmp_path):
 @pytest.mark.parametrize(
     ("name", "said", "why"),
     [
-        ("dump_3", {"rank": -4}, "of rank -4"),
-        ("dump_" + "9" * 30, {}, "of rank 999"),
-        ("dump", {}, "does not say its rank"),
+        ("dump_3", {"rank": -4}, "states rank -4"),
+        ("dump_" + "9" * 30, {}, "states rank 999"),
+        ("dump", {}, "does not state its rank"),
     ],
 )
 def test_hostile_ranks_of_flight_recorder_dumps_are_refused(name, said, why, tmp_path):
@@ -162,5 +162,5 @@ def test_inconsistent_files_are_refused_together(tmp_path):
     two.write_text(OPERATIONS)
     with pytest.raises(BadInput, match="give one file per rank"):
         lockstep.diagnose([one, two])
-    with pytest.raises(BadInput, match="is given twice"):
+    with pytest.raises(BadInput, match="is passed twice"):
         lockstep.diagnose([tmp_path, one])

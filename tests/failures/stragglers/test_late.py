@@ -75,7 +75,7 @@ def test_a_program_without_compute_time_is_delayed_at_its_sends() -> None:
     late = LateRank(0, 0.5).applied(program)
     assert simulate(late, LINK).makespan_s == pytest.approx(0.5 + simulate(program, LINK).makespan_s)
     assert late.kind.tolist().count(Kind.COMPUTE) == 2
-    with pytest.raises(BadInput, match="nothing that a factor could stretch"):
+    with pytest.raises(BadInput, match="no computation that a factor could slow down"):
         LateRank(0, factor=2.0).applied(program)
 
 
@@ -116,5 +116,5 @@ def test_stragglers_are_parsed_from_text() -> None:
             parse_late(text)
     with pytest.raises(BadInput, match="rank 4 is not one of 0 to 3"):
         LateRank(4, 0.1).applied(stages("gpipe"))
-    with pytest.raises(BadInput, match="computes nothing that a factor could stretch"):
+    with pytest.raises(BadInput, match="has no computation that a factor could slow down"):
         LateRank(1, factor=2.0).applied(ring(3))

@@ -139,7 +139,7 @@ def test_a_damaged_newest_checkpoint_falls_back_with_a_note(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"batch": 32}, r"is of another run: \{'batch': 16\}, asked for \{'batch': 32\}"),
+        ({"batch": 32}, r"belongs to another run: \{'batch': 16\}, requested \{'batch': 32\}"),
         ({"steps": 2}, "holds a checkpoint after 4 steps already, got 2"),
     ],
 )

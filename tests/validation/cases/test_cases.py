@@ -267,7 +267,7 @@ def test_a_custom_case_file_is_read(tmp_path: Path) -> None:
         ("zero: 1", "zero: 7", "zero must be"),
         ("zero: 1", "dp: unknown", "given twice"),
         ("{dp: 8, zero: 1}", "{dp: unknown}", "dp"),
-        ("{dp: 8, zero: 1}", "8", "words or unknown"),
+        ("{dp: 8, zero: 1}", "8", "options or unknown"),
         ("dp: 8", "dp: 0", "dp must be"),
         ("devices: 8", "devices: 8\nrecipe: {parameter_B: two}", "parameter_B"),
         ("devices: 8\n", "", "devices"),

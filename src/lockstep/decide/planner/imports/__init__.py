@@ -144,7 +144,7 @@ def recognised(
         return None
     if len(claims) > 1:
         each = " and ".join(f"{format_of(key).name} ({word})" for key, word in claims.items())
-        raise BadInput(f"could be {each}; write the words of one", file)
+        raise BadInput(f"could be {each}; use settings of only one", file)
     ((key, word),) = claims.items()
     said = claiming[key] if claiming[key].folder else replace(claiming[key], folder=folder)
     if key in PREPARED:

@@ -136,7 +136,7 @@ def _axes(found: Imported, said: Said) -> None:
     if ranks > 1 and ranks != found.words.setdefault("gpus", ranks):
         raise said.refuse("parallelism_config", f"has {ranks} ranks, and num_processes is {found.words['gpus']}")
     if sizes["cp"] > 1 and sizes["sp"] > 1:
-        raise said.refuse(f"{AXES}sp_size", "is above 1, and so is cp_size: Accelerate takes one of them")
+        raise said.refuse(f"{AXES}sp_size", "is above 1, and so is cp_size: Accelerate accepts only one of them")
     found.degrees(tp=sizes["tp"], cp=sizes["cp"] * sizes["sp"])
     kind = "all-to-all" if sizes["sp"] > 1 else KINDS[said[f"{AXES}cp_comm_strategy"]]
     found.set(found.words, cp_kind=kind if found.layout.get("cp", 1) > 1 and kind != "ring" else None)

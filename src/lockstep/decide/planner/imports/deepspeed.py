@@ -121,7 +121,7 @@ def _formats(found: Imported, said: Said) -> None:
     on = [one for one in ("bf16", "fp16") if said[f"{one}.enabled"] or said.automatic(f"{one}.enabled")]
     surely = [one for one in on if said[f"{one}.enabled"]]
     if len(surely) > 1:
-        raise said.refuse("fp16.enabled", "is on, and so is bf16.enabled: DeepSpeed takes one of them")
+        raise said.refuse("fp16.enabled", "is on, and so is bf16.enabled: DeepSpeed accepts only one of them")
     half = next(iter(surely or on), "fp32")
     found.words["dtype"] = half
     for one in on if not surely else ():

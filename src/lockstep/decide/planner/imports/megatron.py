@@ -123,7 +123,7 @@ def _batch(found: Imported, said: Said) -> None:
 
 def _formats(found: Imported, said: Said) -> None:
     if said["bf16"] and said["fp16"]:
-        raise said.refuse("fp16", "is given, and so is bf16: the software takes one of them")
+        raise said.refuse("fp16", "is set, and so is bf16: the software accepts only one of them")
     half = "bf16" if said["bf16"] else "fp16" if said["fp16"] else None
     narrow = "nvfp4" if said["fp4-format"] else None
     if said["fp8-format"] or said["fp8-hybrid"] or said["fp8-e4m3"]:

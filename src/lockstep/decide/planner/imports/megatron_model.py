@@ -108,7 +108,7 @@ def _positions(said: Said) -> str:
 def _attention(said: Said, biased: bool) -> Json:
     hidden, heads = said["hidden-size"], said["num-attention-heads"]
     if said["kv-channels"] is None and not said["multi-latent-attention"] and hidden % heads:
-        raise said.refuse("hidden-size", f"is {hidden}, which {heads} heads do not divide; --kv-channels is not given")
+        raise said.refuse("hidden-size", f"is {hidden}, which {heads} heads do not divide; --kv-channels is not set")
     groups = said["num-query-groups"] if said["group-query-attention"] else said["num-key-value-heads"]
     if groups and heads % groups:
         raise said.refuse("num-query-groups", f"is {groups}, which does not divide the {heads} heads")

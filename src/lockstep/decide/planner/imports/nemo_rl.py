@@ -76,7 +76,9 @@ def nemo_rl(said: Said, name: str, model: Model | None) -> Imported:
     _ = said["defaults"]
     name_model(found, said, "policy.model_name", model)
     if said[f"{DTENSOR}enabled"] and said[f"{MEGATRON}enabled"]:
-        raise said.refuse(f"{MEGATRON}enabled", "is on, and so is dtensor_cfg.enabled: NeMo-RL takes one of them")
+        raise said.refuse(
+            f"{MEGATRON}enabled", "is on, and so is dtensor_cfg.enabled: NeMo-RL accepts only one of them"
+        )
     found.words["dtype"] = DTYPES[said["policy.precision"]]
     train = _objective(found, said)
     if said[f"{MEGATRON}enabled"]:

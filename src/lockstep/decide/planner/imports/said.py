@@ -176,7 +176,9 @@ class Said:
         classes = {word: self.format.kind_of(word)[0] for word in self.values}
         unknown = [word for word, kind in classes.items() if kind == "unknown" and not self._is_accepted(word)]
         if len(unknown) > MOST_UNKNOWN:
-            raise self.refuse(unknown[0], f"and {len(unknown) - 1:,} other words are none of {self.format.software}")
+            raise self.refuse(
+                unknown[0], f"and {len(unknown) - 1:,} other settings are not settings of {self.format.software}"
+            )
         found = [word for word in unknown if word[:1] != "$" and (parts(word) & meaningful() or self._near(word))]
         if not found:
             return
@@ -186,8 +188,8 @@ class Said:
         more = f" So are {others}." if others else ""
         raise self.refuse(
             word,
-            f"is no word of {self.format.software}, and its name is like those that change time or memory{meant}{more} "
-            f"To leave a word out: --accept-unknown {word}",
+            f"is not a setting of {self.format.software}, and its name resembles those that change time or "
+            f"memory{meant}{more} To ignore a setting: --accept-unknown {word}",
         )
 
     def _near(self, word: str) -> str:

@@ -36,7 +36,7 @@ def started(texts: Sequence[Text]) -> Text | None:
             if found is not None:
                 return _over(found, text)
             if needed:
-                raise BadInput(f"{named[:80]} does not lie beside the command that starts it", text.where(word))
+                raise BadInput(f"{named[:80]} is not in the folder of the command that starts it", text.where(word))
     return None
 
 

@@ -16,7 +16,7 @@ pattern stands for anything. Formats of commands have the words of `shared/launc
     shared                     words by which it is recognised where no format has words of its own
     files                      names of DeepSpeed's configurations that the software brings, and what these say
     copies                     sections that have the words of others
-    extends                    a format whose words it has too; its own go before
+    extends                    a format whose settings it inherits; its own take precedence
     like, fields, turned-off   its names are fields that stand for options of another format and have their class and
                                kind; fields that are called otherwise; options that are there where a field is false
 """
@@ -232,7 +232,7 @@ def format_of(key: str) -> Format:
 
 
 def _table(name: str) -> Json:
-    """A table of this folder, with the words of the tables that it extends; its own go before."""
+    """A table of this folder, with the settings of the tables that it extends; its own take precedence."""
     data: Json = shipped_table(__name__, *name.split("/"))
     others = (
         [data["extends"]] if "extends" in data else ["shared/launcher"] if "command" in data.get("shapes", ()) else []

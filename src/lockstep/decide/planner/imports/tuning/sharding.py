@@ -57,7 +57,7 @@ def _sharded(found: Imported, said: Said, model: Model | None, implied: bool) ->
     named = said[SECTION]
     fully = _fsdp_options(said) or ["full_shard"] * implied
     if (inside or named) and fully:
-        raise said.refuse("fsdp", "is on, and so is deepspeed: the Trainer takes one of them")
+        raise said.refuse("fsdp", "is on, and so is deepspeed: the Trainer accepts only one of them")
     if inside or named:
         return _deepspeed(found, said, model, named)
     if not fully:

@@ -66,7 +66,7 @@ def _micro(said: Said) -> int:
 def precision(said: Said) -> str:
     """The format of products. Raises BadInput where both halves are on."""
     if said["bf16"] and said["fp16"]:
-        raise said.refuse("fp16", "is on, and so is bf16: the Trainer takes one of them")
+        raise said.refuse("fp16", "is on, and so is bf16: the Trainer accepts only one of them")
     if said["bf16"] or said["fp16"]:
         return "bf16" if said["bf16"] else "fp16"
     return "tf32" if said["tf32"] else "fp32"
