@@ -165,7 +165,7 @@ def test_formats_that_a_target_cannot_express_are_not_exported(target: str, word
     assert "bytes" in session.out + session.err or "a separate format" in session.out + session.err
 
 
-def test_integers_are_no_training_format() -> None:
+def test_integer_formats_are_refused_for_training() -> None:
     message = run("estimate", *LLAMA, "--dtype", "int8").refusal()
     assert message.startswith("--dtype: int8 is not a training format")
     assert "fp8" in message

@@ -321,7 +321,7 @@ def test_counts_of_concurrent_groups_are_multiples_of_one_group() -> None:
 
 
 @pytest.mark.parametrize(("workers", "shards"), [(1, 1), (4, 1), (3, 2), (5, 5)])
-def test_a_parameter_server_carries_the_buffer_of_every_worker_both_ways(workers: int, shards: int) -> None:
+def test_a_parameter_server_transfers_the_buffer_of_every_worker_in_both_directions(workers: int, shards: int) -> None:
     """600 bytes on each server; every worker sends and receives all of them, and every push is added."""
     algorithm, link, size_B = get("parameter-server", "synchronous"), PlainLink(1.0, 1.0, 1.0), 600.0 * shards
     price = algorithm.price(workers, size_B, link, shards=shards)

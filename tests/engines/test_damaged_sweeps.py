@@ -95,7 +95,7 @@ def test_a_truncated_file_resumes_if_its_question_is_intact(kept: Kept) -> None:
         assert shown is None or shown in (whole, whole + 1)
 
 
-def test_a_lost_question_can_be_asked_again_with_its_answers(kept: Kept, tmp_path: Path) -> None:
+def test_a_lost_question_can_be_repeated_with_its_answers(kept: Kept, tmp_path: Path) -> None:
     """A file without a sound line about the sweep still has its answers, for who asks the same again."""
     path = tmp_path / "a.sweep"
     path.write_bytes(b"\n".join(line for line in kept.raw.split(b"\n") if b" sweep {" not in line))

@@ -110,7 +110,7 @@ def test_experiments_with_curves_can_be_plotted(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("name", "fact"), [pytest.param(one.experiment, one, id=one.id) for one in facts()])
-def test_every_fact_is_held_or_contradicted(name: str, fact: Fact) -> None:
+def test_every_fact_is_confirmed_or_contradicted(name: str, fact: Fact) -> None:
     evidence = fact.evidence(answer(name))
     assert evidence
     assert all(one.ok for one in evidence)

@@ -312,7 +312,7 @@ def test_a_vector_without_a_shape_is_padded_to_a_matrix() -> None:
         ("power-sgd", {"rank": 0}, "at least 1"), ("none", {"x": 1}, "no settings"),
     ],
 )  # fmt: skip
-def test_bad_settings_say_what_is_allowed(name: str, settings: dict[str, Any], said: str) -> None:
+def test_refusals_of_settings_state_what_is_allowed(name: str, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         compressor(name, **settings)
 

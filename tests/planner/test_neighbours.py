@@ -139,7 +139,7 @@ def test_near_lengths_have_equal_parts_for_odd_numbers_of_ranks_that_divide_the_
     assert near_lengths(8_064, 96) == []
 
 
-def test_near_batches_lie_near_and_share_more_factors() -> None:
+def test_nearby_batches_are_near_and_share_more_factors() -> None:
     for batch, devices in ((509, 512), (977, 504), (15625, 16384), (100, 24)):
         for near in near_batches(batch, devices):
             assert abs(near - batch) <= 0.05 * batch

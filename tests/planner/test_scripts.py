@@ -169,7 +169,7 @@ def test_repeated_and_conditional_options_are_marked() -> None:
     assert (branch.words["tp"], branch.words["sp"], branch.branched) == ("8", True, {"tp": "2", "sp": ""})
 
 
-def test_a_variable_that_is_not_set_is_no_value() -> None:
+def test_an_unset_variable_has_no_value() -> None:
     found = only("train --tp $TP --bf16 $MODEL_ARGS --pp ${PP:-2}")
     assert found.words == {
         "launcher.program": "train", "tp": "$TP", "bf16": True, "$MODEL_ARGS": "$MODEL_ARGS", "pp": "2"

@@ -97,7 +97,7 @@ def test_messages_are_conserved_and_matched_in_order(program: Program) -> None:
         last[key] = j
 
 
-def test_tags_keep_messages_apart() -> None:
+def test_tags_separate_messages() -> None:
     builder = ProgramBuilder(2)
     one = builder.send(0, 1, 1.0, tag=1)
     two = builder.send(0, 1, 2.0, tag=2)

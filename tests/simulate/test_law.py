@@ -166,7 +166,7 @@ def test_a_large_trace_of_many_workers_is_ordered() -> None:
 
 
 @pytest.mark.parametrize("time", ["1e308", "1e-308", "1e61"])
-def test_times_whose_sums_are_no_floats_are_refused(time: str, tmp_path: Path) -> None:
+def test_times_outside_the_range_of_floats_are_refused(time: str, tmp_path: Path) -> None:
     (tmp_path / "times.csv").write_text(f"time_s\n1\n{time}\n")
     with pytest.raises(BadInput, match=r"times\.csv: row 2: must be 0 or from 1e-60 to 1e\+60"):
         Empirical.read(tmp_path / "times.csv")

@@ -53,7 +53,7 @@ HOSTILE: list[Json] = [
 ]
 
 
-def test_files_that_are_no_sweeps_are_not_shown(tmp_path: Path) -> None:
+def test_files_that_are_not_sweeps_are_not_shown(tmp_path: Path) -> None:
     """Nor do they keep the others from being shown; what a file's name holds is text."""
     for number, about in enumerate(HOSTILE):
         with SweepFile(tmp_path / f"{number}.sweep") as file:

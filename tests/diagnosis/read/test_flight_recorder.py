@@ -58,7 +58,7 @@ def test_a_rank_that_called_another_collective_is_named(other, mismatched, tmp_p
     assert (found.number, found.mismatched, found.missing) == (2, mismatched, ())
 
 
-def test_uneven_gathers_are_no_mismatch(tmp_path):
+def test_uneven_gathers_are_not_a_mismatch(tmp_path):
     """Ranks may give different sizes to them."""
     paths = [dump(tmp_path, rank, [entry(1, op="all_gather", size=100 + rank)]) for rank in range(4)]
     assert hangs([one.read() for one in find(paths)]) == []
