@@ -20,11 +20,11 @@ from lockstep.decide.planner.estimate import Estimate
 from lockstep.explain.answer import Beside
 from lockstep.explain.beside import beside
 from lockstep.explain.factors import predicted_seen, sums
-from lockstep.explain.measure import see
 from lockstep.explain.predicted import Shown, traces_of
 from lockstep.explain.ranks import AllRanks, all_ranks
 from lockstep.explain.read.kineto import read_kineto
 from lockstep.explain.replay import Factors, Replay, same
+from lockstep.explain.seen import see
 from lockstep.explain.trace import RankTrace
 from lockstep.explain.write_kineto import write_kineto
 from lockstep.show.verbs.estimate import estimate

@@ -16,10 +16,11 @@ from lockstep.base.types.plain import Json
 from lockstep.describe.workload.parameters import parameters
 from lockstep.explain.answer import Beside
 from lockstep.explain.beside import beside
-from lockstep.explain.measure import see, stragglers
+from lockstep.explain.measure import stragglers
 from lockstep.explain.predicted import Shown, traces_of
 from lockstep.explain.ranks import all_ranks
 from lockstep.explain.replay import Replay, same
+from lockstep.explain.seen import see
 from lockstep.explain.trace import sorted_spans
 from lockstep.show.verbs.estimate import estimate
 

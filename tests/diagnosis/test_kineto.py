@@ -14,10 +14,10 @@ import pytest
 from lockstep.base.errors import BadInput
 from lockstep.explain.align import align
 from lockstep.explain.classes import CLASSES, class_of, op_of
-from lockstep.explain.measure import Seen, see
 from lockstep.explain.predicted import Shown, traces_of
 from lockstep.explain.ranks import all_ranks
 from lockstep.explain.read.kineto import read_kineto
+from lockstep.explain.seen import Seen, see
 from lockstep.explain.steps import steps_of
 from lockstep.explain.trace import RankTrace
 from lockstep.explain.write_kineto import kineto_events, write_kineto

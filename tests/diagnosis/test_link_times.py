@@ -10,8 +10,8 @@ import pytest
 
 from lockstep.describe.hardware import cluster as find_cluster
 from lockstep.explain.link_times import fit_links
-from lockstep.explain.measure import Seen, see
 from lockstep.explain.read.kineto import read_kineto
+from lockstep.explain.seen import Seen, see
 
 RANKS = 8
 LATENCY_S, RATE_BPS = 20e-6, 200e9

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.explain.measure import see
 from lockstep.explain.overlay import write_overlay
 from lockstep.explain.predicted import Shown, traces_of
 from lockstep.explain.ranks import all_ranks
+from lockstep.explain.seen import see
 from lockstep.explain.write_kineto import write_kineto
 from lockstep.price.layout import coordinates
 from lockstep.show.verbs.estimate import estimate

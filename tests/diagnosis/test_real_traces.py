@@ -8,9 +8,10 @@ import pytest
 
 import lockstep
 from lockstep.explain.changes import changes
-from lockstep.explain.measure import measure, see
+from lockstep.explain.measure import measure
 from lockstep.explain.read.kineto import read_kineto
 from lockstep.explain.read.operations_csv import read_operations
+from lockstep.explain.seen import see
 from lockstep.explain.whatif import what_if
 from published_traces import published_trace
 

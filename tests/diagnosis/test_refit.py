@@ -14,11 +14,11 @@ from lockstep.decide.planner.estimate import Estimate
 from lockstep.decide.planner.estimate import estimate as price
 from lockstep.describe.hardware import cluster as find_cluster
 from lockstep.explain.beside import beside
-from lockstep.explain.measure import see
 from lockstep.explain.predicted import Shown, traces_of
 from lockstep.explain.ranks import all_ranks
 from lockstep.explain.recalibrate import Recalibrated, recalibrate
 from lockstep.explain.replay import Factors, Replay, same
+from lockstep.explain.seen import see
 from lockstep.explain.write_kineto import write_kineto
 from lockstep.price.kernels.clock import Clock
 from lockstep.price.kernels.layer import embedding_work, head_work

@@ -12,8 +12,9 @@ import pytest
 import lockstep
 from lockstep.base.units import format_time
 from lockstep.explain.changes import changes
-from lockstep.explain.measure import Seen, measured, see
+from lockstep.explain.measure import measured
 from lockstep.explain.read.kineto import read_kineto
+from lockstep.explain.seen import Seen, see
 from lockstep.run.launch import launch
 from lockstep.run.rig import Rig
 from lockstep.show.views.parts.diagnosis import lanes

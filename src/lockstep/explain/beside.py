@@ -13,11 +13,12 @@ from lockstep.explain.factors import factors, predicted_seen
 from lockstep.explain.gap import Share, attribute
 from lockstep.explain.late_host import lateness
 from lockstep.explain.layer_operations import layer_operations
-from lockstep.explain.measure import Seen, collectives, mean_parts, stragglers
+from lockstep.explain.measure import collectives, mean_parts, stragglers
 from lockstep.explain.ranks import AllRanks, all_ranks
 from lockstep.explain.refit import Refit, refit
 from lockstep.explain.replay import Factors, Replay, as_predicted, same
 from lockstep.explain.same_run import is_another, of_another, products_times, which_model
+from lockstep.explain.seen import Seen
 
 PART_OF = {
     "matmul": "compute.matmul", "attention": "compute.attention", "elementwise": "compute.stream",

@@ -20,8 +20,8 @@ from lockstep.decide.planner.estimate import Estimate
 from lockstep.explain.answer import Cause, Straggler
 from lockstep.explain.classes import FUSED_ATTENTION, SOFTMAX
 from lockstep.explain.gap import REST, Share
-from lockstep.explain.measure import Seen
 from lockstep.explain.replay import Factors
+from lockstep.explain.seen import Seen
 
 COUNTS_FRAC = 0.02
 MOST_CHANGES = 3

@@ -16,8 +16,8 @@ import numpy as np
 
 from lockstep.base.types.plain import Json, picked
 from lockstep.explain.classes import CLASSES
-from lockstep.explain.measure import Seen
 from lockstep.explain.partition import Partition, partition
+from lockstep.explain.seen import Seen
 from lockstep.explain.steps import Window, steps_of
 
 LEAST_FRAC = 1e-4

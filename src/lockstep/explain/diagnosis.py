@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from lockstep.explain.changes import Change
     from lockstep.explain.gather import LinkFound
     from lockstep.explain.judge import Judged
-    from lockstep.explain.measure import Seen
     from lockstep.explain.path import Step
     from lockstep.explain.read.flight_recorder import Hang
     from lockstep.explain.read.logs.log import Log
     from lockstep.explain.recalibrate import Recalibrated
+    from lockstep.explain.seen import Seen
     from lockstep.simulate.program import Timeline
 
 

@@ -17,7 +17,7 @@ from lockstep.explain.partition import GAP_S, PART_OF, Partition
 from lockstep.explain.trace import RankTrace
 
 if TYPE_CHECKING:
-    from lockstep.explain.measure import Seen
+    from lockstep.explain.seen import Seen
 
 NEAR = 4.0
 """Collectives whose sizes differ by more have no rate in common."""

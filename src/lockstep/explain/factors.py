@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lockstep.base.types.arrays import Array, Floats
-from lockstep.explain.measure import Seen, see
 from lockstep.explain.predicted import FIRST_STEP, Shown, traces_of
 from lockstep.explain.ranks import SHARES, AllRanks
 from lockstep.explain.replay import LINKS, MOVED, Factors, Replay
+from lockstep.explain.seen import Seen, see
 from lockstep.simulate.program import Timeline
 
 HOST = ("idle.host", "idle.sync", "idle.input")

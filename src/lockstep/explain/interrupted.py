@@ -20,7 +20,7 @@ from lockstep.base.types.arrays import Bools, Floats
 from lockstep.explain.trace import RankTrace
 
 if TYPE_CHECKING:
-    from lockstep.explain.measure import Seen
+    from lockstep.explain.seen import Seen
 
 MANY = 5.0
 """Times a kernel's median, beyond which a launch counts as stopped: assumed."""

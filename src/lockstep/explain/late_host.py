@@ -19,9 +19,9 @@ from lockstep.decide.planner.estimate import Estimate, estimate
 from lockstep.describe.hardware import Cluster
 from lockstep.describe.hardware.pace import paced
 from lockstep.describe.hardware.schema import FactorEntry, PaceEntry
-from lockstep.explain.measure import Seen
 from lockstep.explain.ranks import AllRanks
 from lockstep.explain.replay import Factors, Replay
+from lockstep.explain.seen import Seen
 from lockstep.price.kernels.clock import Clock
 
 LATE_FRAC = 0.01

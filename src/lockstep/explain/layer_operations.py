@@ -19,7 +19,7 @@ from lockstep.base.types.plain import Json, picked
 from lockstep.decide.planner.estimate import Estimate
 from lockstep.explain import layer_kernels as told
 from lockstep.explain.classes import COMMUNICATION
-from lockstep.explain.measure import Seen
+from lockstep.explain.seen import Seen
 from lockstep.explain.trace import RankTrace
 from lockstep.price.kernels.clock import Clock
 from lockstep.price.layout import Job

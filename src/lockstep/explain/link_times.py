@@ -17,8 +17,8 @@ import numpy as np
 from lockstep.base.errors import BadInput, Infeasible
 from lockstep.base.units import format_size
 from lockstep.describe.hardware import Cluster, Level
-from lockstep.explain.measure import Seen
 from lockstep.explain.refit import with_link
+from lockstep.explain.seen import Seen
 from lockstep.run.fit import Hosts, LinkFit, Point, Points, fit_link, link_rate_Bps
 from lockstep.run.fit.cluster_file import with_fitted_link
 

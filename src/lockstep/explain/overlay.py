@@ -15,9 +15,9 @@ import numpy as np
 
 from lockstep.decide.planner.estimate import Estimate
 from lockstep.explain.classes import CLASSES
-from lockstep.explain.measure import Seen
 from lockstep.explain.ranks import all_ranks
 from lockstep.explain.replay import as_predicted
+from lockstep.explain.seen import Seen
 from lockstep.explain.trace import RankTrace
 from lockstep.price.layout import coordinates
 from lockstep.simulate.program import Kind, ProgramBuilder, Timeline, write_trace

@@ -25,11 +25,11 @@ from lockstep.describe.hardware.pace import paced
 from lockstep.describe.hardware.schema import PaceEntry
 from lockstep.explain.late_host import host_factors
 from lockstep.explain.link_times import FittedLink, fit_links, reached_frac
-from lockstep.explain.measure import Seen
 from lockstep.explain.product_rates import ProductFit, fit_products
 from lockstep.explain.ranks import products_beside
 from lockstep.explain.read.products import Product, read_products
 from lockstep.explain.refit import SAME_FRAC, SIGMAS, SOURCE, Refit
+from lockstep.explain.seen import Seen
 from lockstep.run.fit.cluster_file import paced_yaml, with_measured_link
 
 TIMES, PEAK, WIRE, BYTES, SECONDS = "times as long", "of the peak", "of the wire", "of the bytes", "s"

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from lockstep.decide.planner.estimate import Estimate
 from lockstep.decide.planner.utilisation import model_flops
 from lockstep.explain.answer import Collective
-from lockstep.explain.measure import Seen, kernels
+from lockstep.explain.measure import kernels
+from lockstep.explain.seen import Seen
 
 SAME_MODEL = 1.15
 """Times the predicted bytes of data parallelism: up to there they say that the model is the one described."""

@@ -18,21 +18,20 @@ if TYPE_CHECKING:
 MOST_WORKERS = 100_000
 
 
+SPEEDS = Option(
+    "V,..",
+    "Samples per second of each worker, e.g. 100,100,60 or 4x100,2x60; or the law of a worker's speed, e.g. "
+    "lognormal:mean=100,cv=0.3, with --workers.",
+)
+MEMORY = Option("S,..", "Samples that fit on each worker; bytes with --sample-memory.")
+
+
 @verb
 def balance(
     *,
-    speeds: Annotated[
-        str | Sequence[float],
-        Option(
-            "V,..",
-            "Samples per second of each worker, e.g. 100,100,60 or 4x100,2x60; or the law of a worker's speed, e.g. "
-            "lognormal:mean=100,cv=0.3, with --workers.",
-        ),
-    ],
+    speeds: Annotated[str | Sequence[float], SPEEDS],
     batch: Annotated[Quantity, Option("B", "Samples per step.")],
-    memory: Annotated[
-        str | None, Option("S,..", "Samples that fit on each worker; bytes with --sample-memory.")
-    ] = None,
+    memory: Annotated[str | None, MEMORY] = None,
     sample_memory: Annotated[Size | None, Option("S", "Memory of one sample.")] = None,
     comm: Annotated[Time, Option("T", "Communication time per step. (default: 0)")] = 0.0,
     workers: Annotated[Quantity | None, Option("N", "Number of workers whose speeds are drawn from a law.")] = None,

@@ -34,61 +34,47 @@ _COLLECTIVE = "Collective"
 _KERNEL = "Kernel, or device for all kernels"
 
 
+OP = Argument(
+    "OP",
+    "Collective: all-reduce, all-gather, send-recv ...; kernel: matmul, memory, attention, optimizer; or device.",
+    names="ops",
+)
+BACKEND = Option("B", "Backend: gloo, or nccl with one GPU per rank. (default: gloo)", panel=_COLLECTIVE)
+SIZES = Option("S", "Sizes as from:to:factor, or a list separated by commas. (default: 1KB:16MB:4)")
+ALGORITHM = Option("A", "Algorithms: built-in, Lockstep's by name, or all. (default: built-in,ring)", panel=_COLLECTIVE)
+REPEATS = Option("N", "Repeats per size; fewer for slow sizes. (default: 20)", panel=_COLLECTIVE)
+WARM_UP = Option("N", "Number of warm-up runs per size. (default: 3)", panel=_COLLECTIVE)
+CSV = Option("FILE", "Write the rows as CSV, which `lockstep fit` reads.", panel=_COLLECTIVE)
+DTYPE = Option("T", "Number format: fp32, bf16, fp16 or fp64. (default: fp32, bf16 on a GPU)", panel=_KERNEL)
+PEAK = Option("R", "Peak rate from the datasheet, e.g. 989TFLOP/s. (default: the best measured)", panel=_KERNEL)
+MEMORY_BANDWIDTH = Option("R", "Memory bandwidth from the datasheet. (default: measured)", panel=_KERNEL)
+CURVE = Option("FILE", "Write the efficiency curve for the hardware catalog.", panel=_KERNEL)
+DEVICE_FILE = Option(
+    "FILE", "Put the curve into your hardware YAML, or write a new one; see lockstep plan.", panel=_KERNEL
+)
+
+
 @strict
 def bench(
-    op: Annotated[
-        str,
-        Argument(
-            "OP",
-            "Collective: all-reduce, all-gather, send-recv ...; kernel: matmul, memory, attention, optimizer; or "
-            "device.",
-            names="ops",
-        ),
-    ],
+    op: Annotated[str, OP],
     *,
     ranks: Annotated[
         Quantity | None,
         replace(PROCESSES, panel=_COLLECTIVE),
     ] = None,
-    backend: Annotated[
-        str | None, Option("B", "Backend: gloo, or nccl with one GPU per rank. (default: gloo)", panel=_COLLECTIVE)
-    ] = None,
-    sizes: Annotated[
-        str | None, Option("S", "Sizes as from:to:factor, or a list separated by commas. (default: 1KB:16MB:4)")
-    ] = None,
-    algorithm: Annotated[
-        str | None,
-        Option("A", "Algorithms: built-in, Lockstep's by name, or all. (default: built-in,ring)", panel=_COLLECTIVE),
-    ] = None,
-    repeats: Annotated[
-        Quantity | None, Option("N", "Repeats per size; fewer for slow sizes. (default: 20)", panel=_COLLECTIVE)
-    ] = None,
-    warm_up: Annotated[
-        Quantity | None, Option("N", "Number of warm-up runs per size. (default: 3)", panel=_COLLECTIVE)
-    ] = None,
+    backend: Annotated[str | None, BACKEND] = None,
+    sizes: Annotated[str | None, SIZES] = None,
+    algorithm: Annotated[str | None, ALGORITHM] = None,
+    repeats: Annotated[Quantity | None, REPEATS] = None,
+    warm_up: Annotated[Quantity | None, WARM_UP] = None,
     timeout: Annotated[Time | None, Option("T", "Longest wait for a rank. (default: 60 s)", panel=_COLLECTIVE)] = None,
-    csv: Annotated[
-        str | Path | None, Option("FILE", "Write the rows as CSV, which `lockstep fit` reads.", panel=_COLLECTIVE)
-    ] = None,
+    csv: Annotated[str | Path | None, CSV] = None,
     device: Annotated[str | None, Option("D", "Device: cpu or cuda. (default: cpu)", panel=_KERNEL)] = None,
-    dtype: Annotated[
-        str | None,
-        Option("T", "Number format: fp32, bf16, fp16 or fp64. (default: fp32, bf16 on a GPU)", panel=_KERNEL),
-    ] = None,
-    peak: Annotated[
-        FlopRate | None,
-        Option("R", "Peak rate from the datasheet, e.g. 989TFLOP/s. (default: the best measured)", panel=_KERNEL),
-    ] = None,
-    memory_bandwidth: Annotated[
-        Bandwidth | None, Option("R", "Memory bandwidth from the datasheet. (default: measured)", panel=_KERNEL)
-    ] = None,
-    curve: Annotated[
-        str | Path | None, Option("FILE", "Write the efficiency curve for the hardware catalog.", panel=_KERNEL)
-    ] = None,
-    device_file: Annotated[
-        str | Path | None,
-        Option("FILE", "Put the curve into your hardware YAML, or write a new one; see lockstep plan.", panel=_KERNEL),
-    ] = None,
+    dtype: Annotated[str | None, DTYPE] = None,
+    peak: Annotated[FlopRate | None, PEAK] = None,
+    memory_bandwidth: Annotated[Bandwidth | None, MEMORY_BANDWIDTH] = None,
+    curve: Annotated[str | Path | None, CURVE] = None,
+    device_file: Annotated[str | Path | None, DEVICE_FILE] = None,
     root: Annotated[str | Path | None, RUNS] = None,
     progress: Progress | None = None,
 ) -> "CollectiveBench | DeviceBench":

@@ -31,26 +31,21 @@ class Calibrated(Shown):
         return self.found.to_dict() | {"file": self.path}
 
 
+CLUSTER = Option("C", "Cluster that was measured, of any size.", flag="-c", names="clusters")
+CASE = Option(
+    "FILE",
+    "A measured step as `lockstep case` reads it: model, layout, devices and step_time_s, tokens_per_s or "
+    "mfu_frac. Several are several steps; two sizes tell links from kernels.",
+    repeated=True,
+)
+FILE = Argument("FILE", "Output of nccl-tests or the OSU micro-benchmarks, or a CSV of lockstep bench.", repeated=True)
+
+
 @strict
 def calibrate(
-    *file: Annotated[
-        str | Path,
-        Argument(
-            "FILE", "Output of nccl-tests or the OSU micro-benchmarks, or a CSV of lockstep bench.", repeated=True
-        ),
-    ],
-    cluster: Annotated[
-        str | Path | Cluster, Option("C", "Cluster that was measured, of any size.", flag="-c", names="clusters")
-    ],
-    case: Annotated[
-        Sequence[str | Path],
-        Option(
-            "FILE",
-            "A measured step as `lockstep case` reads it: model, layout, devices and step_time_s, tokens_per_s or "
-            "mfu_frac. Several are several steps; two sizes tell links from kernels.",
-            repeated=True,
-        ),
-    ] = (),
+    *file: Annotated[str | Path, FILE],
+    cluster: Annotated[str | Path | Cluster, CLUSTER],
+    case: Annotated[Sequence[str | Path], CASE] = (),
     out: Annotated[str | Path | None, Option("FILE", "Cluster file to write, ending in .yaml.", flag="-o")] = None,
 ) -> Calibrated:
     """Finds how much longer than predicted kernels and host take, what links reach, and writes a cluster file.

@@ -39,6 +39,15 @@ class CampaignWords(LayoutWords, OperationWords, TargetWords, total=False):
     """Keywords of verbs about whole runs: those of a layout, of its operation and of its target."""
 
 
+RAMP_FROM = Option("N", "Tokens per step at the start of a batch ramp.", panel=_BATCH)
+PRICE = Option("P", "Dollars per device-hour, instead of the catalog's price.", panel=_MONEY)
+RESERVED_DISCOUNT = Option("FRAC", "Discount for reserved devices, to compare with.", panel=_MONEY)
+SPOT_DISCOUNT = Option("FRAC", "Discount for spot devices, to compare with; needs --preemption.", panel=_MONEY)
+PREEMPTION = Option("T", "Mean time until one spot node is preempted.", panel=_MONEY)
+PUE = Option("X", "Power of the facility divided by that of its equipment. (default: 1)", panel=_MONEY)
+CARBON = Option("X", "Carbon intensity of the grid, in kg of CO2 per kWh, e.g. 0.4.", panel=_MONEY)
+
+
 @verb
 def campaign(
     model: Annotated[str | Path | Model | Plan | Estimate, MODEL],
@@ -46,29 +55,15 @@ def campaign(
     layout: Layout | None = None,
     *,
     warmup_steps: Annotated[Quantity, Option("N", "Steps over which the learning rate rises.", panel=_BATCH)] = 0,
-    ramp_from: Annotated[
-        Quantity | None, Option("N", "Tokens per step at the start of a batch ramp.", panel=_BATCH)
-    ] = None,
+    ramp_from: Annotated[Quantity | None, RAMP_FROM] = None,
     ramp_tokens: Annotated[Quantity | None, Option("N", "Tokens over which the batch grows.", panel=_BATCH)] = None,
-    price: Annotated[
-        Quantity | None, Option("P", "Dollars per device-hour, instead of the catalog's price.", panel=_MONEY)
-    ] = None,
-    reserved_discount: Annotated[
-        Quantity | None, Option("FRAC", "Discount for reserved devices, to compare with.", panel=_MONEY)
-    ] = None,
-    spot_discount: Annotated[
-        Quantity | None, Option("FRAC", "Discount for spot devices, to compare with; needs --preemption.", panel=_MONEY)
-    ] = None,
-    preemption: Annotated[
-        Quantity | None, Option("T", "Mean time until one spot node is preempted.", panel=_MONEY)
-    ] = None,
+    price: Annotated[Quantity | None, PRICE] = None,
+    reserved_discount: Annotated[Quantity | None, RESERVED_DISCOUNT] = None,
+    spot_discount: Annotated[Quantity | None, SPOT_DISCOUNT] = None,
+    preemption: Annotated[Quantity | None, PREEMPTION] = None,
     power: Annotated[Quantity | None, Option("W", "Power per device. (default: its TDP)", panel=_MONEY)] = None,
-    pue: Annotated[
-        Quantity, Option("X", "Power of the facility divided by that of its equipment. (default: 1)", panel=_MONEY)
-    ] = 1.0,
-    carbon: Annotated[
-        Quantity | None, Option("X", "Carbon intensity of the grid, in kg of CO2 per kWh, e.g. 0.4.", panel=_MONEY)
-    ] = None,
+    pue: Annotated[Quantity, PUE] = 1.0,
+    carbon: Annotated[Quantity | None, CARBON] = None,
     campaigns: Annotated[Quantity, Option("N", "Number of simulated runs. (default: 1000)")] = 1000,
     seed: Annotated[Quantity, SEED] = 0,
     engine: Annotated[str | Engine, ENGINE] = "serial",

@@ -45,47 +45,37 @@ class CheckpointWords(FailureWords, LighterWords, total=False):
     """Keywords about failures and about lighter checkpoints between full ones."""
 
 
+DEVICES = Option("N", "Devices of the job. (default: 8 for each of --nodes)", panel=_FAILURES)
+CLUSTER = Option(
+    "C", "Cluster: catalog name with nodes, e.g. dgx-h100:64.", flag="-c", panel=_FAILURES, names="clusters"
+)
+WRITE = Option("T", "Time to write one checkpoint; run:last takes the time measured in a kept run of train.")
+OPTIMIZER = Option("O", "Optimizer with which MODEL is trained. (default: adamw)", panel=_SHARDS, names="optimizers")
+RANKS = Option("N", "Ranks that write simultaneously. (default: the cluster's, or 1)", panel=_SHARDS)
+STORAGE_BANDWIDTH = Option("R", "Bandwidth of the storage, shared by all ranks.", panel=_SHARDS)
+RESTART = Option("T", "Restart time, from a noticed failure until work resumes. (default: 0)")
+ASYNC_FRAC = Option("FRAC", "Share of a checkpoint write hidden behind work. (default: 0)", flag="--async")
+WORK = Option("T", "Useful work of the run. (default: 60 d, or 200 intervals if longer)", panel=_RUN)
+
+
 @verb
 def checkpoint(
     model: Annotated[str | Path | Model | None, MODEL] = None,
     *,
     nodes: Annotated[Quantity | None, Option("N", "Nodes of the job, for the MTBFs of parts.", panel=_FAILURES)] = None,
-    devices: Annotated[
-        Quantity | None, Option("N", "Devices of the job. (default: 8 for each of --nodes)", panel=_FAILURES)
-    ] = None,
-    cluster: Annotated[
-        str | Path | Cluster | None,
-        Option(
-            "C", "Cluster: catalog name with nodes, e.g. dgx-h100:64.", flag="-c", panel=_FAILURES, names="clusters"
-        ),
-    ] = None,
-    write: Annotated[
-        Time | None,
-        Option("T", "Time to write one checkpoint; run:last takes the time measured in a kept run of train."),
-    ] = None,
+    devices: Annotated[Quantity | None, DEVICES] = None,
+    cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
+    write: Annotated[Time | None, WRITE] = None,
     size: Annotated[Size | None, Option("S", "Bytes of the whole checkpoint.", panel=_SHARDS)] = None,
-    optimizer: Annotated[
-        str | None,
-        Option("O", "Optimizer with which MODEL is trained. (default: adamw)", panel=_SHARDS, names="optimizers"),
-    ] = None,
-    ranks: Annotated[
-        Quantity | None, Option("N", "Ranks that write simultaneously. (default: the cluster's, or 1)", panel=_SHARDS)
-    ] = None,
+    optimizer: Annotated[str | None, OPTIMIZER] = None,
+    ranks: Annotated[Quantity | None, RANKS] = None,
     rank_bandwidth: Annotated[Bandwidth | None, Option("R", "Write bandwidth per rank.", panel=_SHARDS)] = None,
-    storage_bandwidth: Annotated[
-        Bandwidth | None, Option("R", "Bandwidth of the storage, shared by all ranks.", panel=_SHARDS)
-    ] = None,
-    restart: Annotated[
-        Time, Option("T", "Restart time, from a noticed failure until work resumes. (default: 0)")
-    ] = 0.0,
+    storage_bandwidth: Annotated[Bandwidth | None, STORAGE_BANDWIDTH] = None,
+    restart: Annotated[Time, RESTART] = 0.0,
     detection: Annotated[Time, Option("T", "Time until a failure is noticed. (default: 0)")] = 0.0,
-    async_frac: Annotated[
-        Quantity, Option("FRAC", "Share of a checkpoint write hidden behind work. (default: 0)", flag="--async")
-    ] = 0.0,
+    async_frac: Annotated[Quantity, ASYNC_FRAC] = 0.0,
     interval: Annotated[Time | None, Option("T", "Work between checkpoints. (default: the best)")] = None,
-    work: Annotated[
-        Time | None, Option("T", "Useful work of the run. (default: 60 d, or 200 intervals if longer)", panel=_RUN)
-    ] = None,
+    work: Annotated[Time | None, WORK] = None,
     simulate: Annotated[bool, Switch("Also simulate the run (Monte Carlo), with a 95 % interval.", panel=_RUN)] = False,
     campaigns: Annotated[Quantity | None, Option("N", "Number of simulated runs. (default: 1000)", panel=_RUN)] = None,
     seed: Annotated[Quantity, SEED] = 0,

@@ -74,43 +74,35 @@ class Claims(Shown):
         }
 
 
+ERRATA_OPTION = Option("ID", "Item whose errata are listed and run, one of them such as B.14/1, or all.")
+SEVERITY = Option("LEVEL", "Severity of the errata: high, medium or small. (default: all)")
+KIND = Option("KIND", "Kind of items to list: theorem, statement, proof, example, exercise, homework or missing.")
+VERDICT = Option("V", "Verdict of items to list: true, false, conditional, ambiguous, answer or missing.")
+ENGINE = Option(
+    "E",
+    "Where checks run: serial, processes[:N], dask[:N], dask:ADDRESS or dask:scheduler-file:PATH. (default: serial)",
+)
+CLAIM = Argument(
+    "ID",
+    "Items, such as T5, A.7, theorem 5 or exercise C.6; a fact of the lab or an erratum by its id. All items "
+    "are listed when omitted.",
+    repeated=True,
+)
+
+
 @strict
 def claims(
-    *claim: Annotated[
-        str,
-        Argument(
-            "ID",
-            "Items, such as T5, A.7, theorem 5 or exercise C.6; a fact of the lab or an erratum by its id. All items "
-            "are listed when omitted.",
-            repeated=True,
-        ),
-    ],
+    *claim: Annotated[str, CLAIM],
     run: Annotated[bool, Switch("Run what decides the item; without it nothing runs.")] = False,
     all: Annotated[bool, Switch("Run what decides every item, the cheapest first.")] = False,
     within: Annotated[Time | None, Option("TIME", "Longest time for --all; items that do not fit are named.")] = None,
-    errata: Annotated[
-        str | None, Option("ID", "Item whose errata are listed and run, one of them such as B.14/1, or all.")
-    ] = None,
-    severity: Annotated[
-        str | None, Option("LEVEL", "Severity of the errata: high, medium or small. (default: all)")
-    ] = None,
-    kind: Annotated[
-        str | None,
-        Option("KIND", "Kind of items to list: theorem, statement, proof, example, exercise, homework or missing."),
-    ] = None,
-    verdict: Annotated[
-        str | None, Option("V", "Verdict of items to list: true, false, conditional, ambiguous, answer or missing.")
-    ] = None,
+    errata: Annotated[str | None, ERRATA_OPTION] = None,
+    severity: Annotated[str | None, SEVERITY] = None,
+    kind: Annotated[str | None, KIND] = None,
+    verdict: Annotated[str | None, VERDICT] = None,
     search: Annotated[str | None, Option("TEXT", "Words that the listed items contain.")] = None,
     seed: Annotated[Quantity | None, Option("N", "Random seed of the experiments. (default: 0)")] = None,
-    engine: Annotated[
-        str | Engine | None,
-        Option(
-            "E",
-            "Where checks run: serial, processes[:N], dask[:N], dask:ADDRESS or dask:scheduler-file:PATH. "
-            "(default: serial)",
-        ),
-    ] = None,
+    engine: Annotated[str | Engine | None, ENGINE] = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Claims:
     """What a textbook chapter on distributed training says, whether it is so, and what decides it.

@@ -52,6 +52,17 @@ class Collective(Shown):
         return self.comparison.to_dict() | self.network.words() | picked(self, "assumptions")
 
 
+ALGORITHM = Option("A", "Algorithm: one, several separated by commas, or all. (default: all)", names="algorithms")
+ORDER = Option(
+    "O",
+    "Order of a cluster's ranks in one flat ring: node (one node after another), round-robin, or random:SEED; "
+    "the ring is then simulated message by message.",
+)
+SLOW_LINK = Option("R", "Bandwidth of one link of a ring, from rank 0 to rank 1; the others keep theirs. Simulated.")
+SHARDS = Option("S", "Machines that share the parameters of a synchronous parameter server. (default: 1)")
+DENSITY = Option("FRAC", "Share of the entries that a parameter server's workers send, each with an index as large.")
+
+
 @verb
 @needing(LINK)
 def collective(
@@ -59,31 +70,12 @@ def collective(
     *,
     ranks: Annotated[Quantity, RANKS],
     size: Annotated[Size, SIZE],
-    algorithm: Annotated[
-        str | None,
-        Option("A", "Algorithm: one, several separated by commas, or all. (default: all)", names="algorithms"),
-    ] = None,
+    algorithm: Annotated[str | None, ALGORITHM] = None,
     simulate: Annotated[bool, Switch("Also run the programs through the simulation engine.")] = False,
-    order: Annotated[
-        str | None,
-        Option(
-            "O",
-            "Order of a cluster's ranks in one flat ring: node (one node after another), round-robin, or random:SEED; "
-            "the ring is then simulated message by message.",
-        ),
-    ] = None,
-    slow_link: Annotated[
-        Bandwidth | None,
-        Option("R", "Bandwidth of one link of a ring, from rank 0 to rank 1; the others keep theirs. Simulated."),
-    ] = None,
-    shards: Annotated[
-        Quantity | None,
-        Option("S", "Machines that share the parameters of a synchronous parameter server. (default: 1)"),
-    ] = None,
-    density: Annotated[
-        Quantity | None,
-        Option("FRAC", "Share of the entries that a parameter server's workers send, each with an index as large."),
-    ] = None,
+    order: Annotated[str | None, ORDER] = None,
+    slow_link: Annotated[Bandwidth | None, SLOW_LINK] = None,
+    shards: Annotated[Quantity | None, SHARDS] = None,
+    density: Annotated[Quantity | None, DENSITY] = None,
     progress: Callable[[int, int], None] | None = None,
     **link: Unpack[LinkWords],
 ) -> Collective:

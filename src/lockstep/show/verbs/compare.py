@@ -25,16 +25,14 @@ if TYPE_CHECKING:
 CASE = "case:"
 
 
+A = Argument("A", "Run: a plan file (plan -o), a case study (case:NAME or its YAML file), or a MODEL.", "models")
+B = Argument("B", "The run to compare with it, or changes of A as OPTION=VALUE: 'tp=8 pp=2'.", "models")
+
+
 @verb
 def compare(
-    a: Annotated[
-        str | Path | Model | Plan | Estimate,
-        Argument("A", "Run: a plan file (plan -o), a case study (case:NAME or its YAML file), or a MODEL.", "models"),
-    ],
-    b: Annotated[
-        str | Path | Model | Plan | Estimate | Mapping[str, Any],
-        Argument("B", "The run to compare with it, or changes of A as OPTION=VALUE: 'tp=8 pp=2'.", "models"),
-    ],
+    a: Annotated[str | Path | Model | Plan | Estimate, A],
+    b: Annotated[str | Path | Model | Plan | Estimate | Mapping[str, Any], B],
     cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     **words: Unpack[LayoutWords],
 ) -> "Comparison":

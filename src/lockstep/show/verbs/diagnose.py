@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from lockstep.explain.answer import Beside, Measured
     from lockstep.explain.gather import Gathered
     from lockstep.explain.judge import Judged
-    from lockstep.explain.measure import Seen
     from lockstep.explain.recalibrate import Recalibrated
+    from lockstep.explain.seen import Seen
 
 MEASURED = "What was measured, instead of files or besides them"
 SAID = "What traces do not say themselves"
@@ -36,74 +36,52 @@ PARTS = 4
 """Of the work, for `progress`: files, the prediction, operations, and what explains the difference."""
 
 
+FILE = Argument(
+    "FILE",
+    "Files of the run, or folders with them, of any name: traces of torch.profiler or Nsight Systems (sqlite), "
+    "tables of operations (CSV), logs of training programs, memory snapshots, dumps of the flight recorder, "
+    "output of nccl-tests.",
+    repeated=True,
+)
+MODEL = Option("M", "Model, as estimate takes it. (default: that of a log which has the arguments)", names="models")
+CLUSTER = Option("C", "Cluster, as estimate takes it.", "-c", names="clusters")
+CASE = Option("FILE", "A measured run as lockstep case reads it, instead of --model, its layout and numbers.")
+TOKENS_PER_S = Option("N", "Tokens per second of all devices, e.g. 43.7k.", panel=MEASURED)
+TFLOPS = Option("F", "FLOP/s per device that the model needs; a plain number is in TFLOP/s.", panel=MEASURED)
+PEAK = Option("F", "Peak FLOP/s that the MFU was, or would be, divided by, e.g. 1979T.", panel=MEASURED)
+AGAINST = Option(
+    "X",
+    "What it is held against: a number like those above, traces or log of another run, or case:NAME.",
+    panel=MEASURED,
+)
+STEPS = Option("N-N", "Steps of the traces to use, e.g. 3-5. (default: all but the first and last)", panel=SAID)
+RANKS = Option("N=FILE,...", "Ranks of files that do not say theirs: 0=a.json,8=b.json.", panel=SAID)
+GROUP = Option("KIND=NAME,...", "What process groups are for: tp=2,dp=0, where files do not say.", panel=SAID)
+OUT = Option("FILE", "Cluster file to write, with the rates that the run shows, ending in .yaml.", flag="-o")
+TRACE = Option("FILE", "Write a measured step over the predicted one, for Perfetto: .json.gz.")
+FAIL_ABOVE = Option("FRAC", "End with code 1 when the step takes so much longer than predicted, e.g. 10%.")
+
+
 @strict
 def diagnose(
-    file: Annotated[
-        Sequence[str | Path | Known],
-        Argument(
-            "FILE",
-            "Files of the run, or folders with them, of any name: traces of torch.profiler or Nsight Systems (sqlite), "
-            "tables of operations (CSV), logs of training programs, memory snapshots, dumps of the flight recorder, "
-            "output of nccl-tests.",
-            repeated=True,
-        ),
-    ] = (),
+    file: Annotated[Sequence[str | Path | Known], FILE] = (),
     *,
-    model: Annotated[
-        str | Path | Model | None,
-        Option("M", "Model, as estimate takes it. (default: that of a log which has the arguments)", names="models"),
-    ] = None,
-    cluster: Annotated[
-        str | Path | Cluster | None, Option("C", "Cluster, as estimate takes it.", "-c", names="clusters")
-    ] = None,
-    case: Annotated[
-        str | Path | None,
-        Option("FILE", "A measured run as lockstep case reads it, instead of --model, its layout and numbers."),
-    ] = None,
+    model: Annotated[str | Path | Model | None, MODEL] = None,
+    cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
+    case: Annotated[str | Path | None, CASE] = None,
     measured: Annotated[Time | None, Option("T", "Time of an optimizer step, e.g. 11.99s.", panel=MEASURED)] = None,
-    tokens_per_s: Annotated[
-        Quantity | None, Option("N", "Tokens per second of all devices, e.g. 43.7k.", panel=MEASURED)
-    ] = None,
-    tflops: Annotated[
-        FlopRate | None,
-        Option("F", "FLOP/s per device that the model needs; a plain number is in TFLOP/s.", panel=MEASURED),
-    ] = None,
+    tokens_per_s: Annotated[Quantity | None, TOKENS_PER_S] = None,
+    tflops: Annotated[FlopRate | None, TFLOPS] = None,
     mfu: Annotated[Quantity | None, Option("FRAC", "Model FLOPs utilisation, e.g. 32%.", panel=MEASURED)] = None,
-    peak: Annotated[
-        FlopRate | None,
-        Option("F", "Peak FLOP/s that the MFU was, or would be, divided by, e.g. 1979T.", panel=MEASURED),
-    ] = None,
-    against: Annotated[
-        str | Path | Sequence[Known] | None,
-        Option(
-            "X",
-            "What it is held against: a number like those above, traces or log of another run, or case:NAME.",
-            panel=MEASURED,
-        ),
-    ] = None,
-    steps: Annotated[
-        str | None,
-        Option("N-N", "Steps of the traces to use, e.g. 3-5. (default: all but the first and last)", panel=SAID),
-    ] = None,
-    ranks: Annotated[
-        str | None, Option("N=FILE,...", "Ranks of files that do not say theirs: 0=a.json,8=b.json.", panel=SAID)
-    ] = None,
-    group: Annotated[
-        str | None,
-        Option("KIND=NAME,...", "What process groups are for: tp=2,dp=0, where files do not say.", panel=SAID),
-    ] = None,
-    out: Annotated[
-        str | Path | None,
-        Option("FILE", "Cluster file to write, with the rates that the run shows, ending in .yaml.", flag="-o"),
-    ] = None,
+    peak: Annotated[FlopRate | None, PEAK] = None,
+    against: Annotated[str | Path | Sequence[Known] | None, AGAINST] = None,
+    steps: Annotated[str | None, STEPS] = None,
+    ranks: Annotated[str | None, RANKS] = None,
+    group: Annotated[str | None, GROUP] = None,
+    out: Annotated[str | Path | None, OUT] = None,
     replan: Annotated[bool, Switch("Also find the best layout on the cluster as the run shows it.")] = False,
-    trace: Annotated[
-        str | Path | None,
-        Option("FILE", "Write a measured step over the predicted one, for Perfetto: .json.gz."),
-    ] = None,
-    fail_above: Annotated[
-        Quantity | None, Option("FRAC", "End with code 1 when the step takes so much longer than predicted, e.g. 10%.")
-    ] = None,
+    trace: Annotated[str | Path | None, TRACE] = None,
+    fail_above: Annotated[Quantity | None, FAIL_ABOVE] = None,
     layout: Layout | None = None,
     progress: Progress | None = None,
     **words: Unpack[LayoutWords],
@@ -116,16 +94,11 @@ def diagnose(
     Raises BadInput at the file and its line or byte, and for a layout that breaks a rule.
     """
     from lockstep.explain.beside import beside as beside_of
-    from lockstep.explain.changes import changes as changes_of
     from lockstep.explain.deviations import silent
-    from lockstep.explain.gather import gather, held, link_found, mismatches, numbers_of
+    from lockstep.explain.gather import gather, numbers_of
     from lockstep.explain.judge import judge
     from lockstep.explain.measure import measured as measured_parts
-    from lockstep.explain.measure import see
-    from lockstep.explain.path import path as path_from
-    from lockstep.explain.read.flight_recorder import hangs
     from lockstep.explain.stated import QUANTITIES
-    from lockstep.explain.whatif import what_if
 
     given = dict(zip(QUANTITIES, (measured, tokens_per_s, tflops, mfu), strict=True))
     heard = progress or silent
@@ -159,11 +132,32 @@ def diagnose(
         shown = replace(shown, collectives=beside.collectives)
     if picture is not None:
         _write_overlay(found, seen, picture)
-    judged = None
-    if found is not None and stated:
-        judged = judge(found, stated, expected_number(expected, stated, found), partial(heard, 3, PARTS))
+    count = partial(heard, 3, PARTS)
+    judged = judge(found, stated, expected_number(expected, stated, found), count) if found and stated else None
     _refuse_without(found, fail_above=fail_above, against=None if other else against)
-    answer = Diagnosis(
+    from_case = published[0] if published else None
+    answer = replace(
+        _answer(gathered, found, shown, beside, judged, seen, other, from_case),
+        fail_above_frac=None if fail_above is None else parse_frac(fail_above, "--fail-above"),
+    )
+    if path is None and not replan:
+        return answer
+    return replace(answer, recalibrated=_recalibrated(answer, gathered, path, replan))
+
+
+def _answer(
+    gathered: "Gathered", found: "Estimate | None", shown: "Measured | None", beside: "Beside | None",
+    judged: "Judged | None", seen: "Seen | None", other: "Gathered | None", from_case: "Estimate | None",
+) -> Diagnosis:  # fmt: skip
+    """All parts of the answer that need no further search."""
+    from lockstep.explain.changes import changes as changes_of
+    from lockstep.explain.gather import held, link_found, mismatches
+    from lockstep.explain.path import path as path_from
+    from lockstep.explain.read.flight_recorder import hangs
+    from lockstep.explain.seen import see
+    from lockstep.explain.whatif import what_if
+
+    return Diagnosis(
         inputs=(*(gathered.named(shown.inputs, shown.step_time_s) if shown else ()), *gathered.inputs),
         predicted=found,
         seen=shown,
@@ -174,17 +168,14 @@ def diagnose(
         mismatches=tuple(one for log in gathered.logs for one in mismatches(log, found)) if found else (),
         logs=gathered.logs,
         memory=tuple(held(one, found) for one in gathered.snapshots),
-        path=path_from(published[0], found, judged.measured) if published and found and judged else None,
+        path=path_from(from_case, found, judged.measured) if from_case and found and judged else None,
         recalibrated=None,
         links=tuple(link_found(one, found.cluster if found else None) for one in gathered.links),
         hangs=tuple(hangs(gathered.dumps)) if gathered.dumps else None,
         not_known=tuple(_not_known(gathered, judged, shown, beside)),
-        fail_above_frac=None if fail_above is None else parse_frac(fail_above, "--fail-above"),
+        fail_above_frac=None,
         operations=seen,
     )
-    if path is None and not replan:
-        return answer
-    return replace(answer, recalibrated=_recalibrated(answer, gathered, path, replan))
 
 
 def _write_overlay(found: "Estimate | None", seen: "Seen | None", path: Path) -> None:

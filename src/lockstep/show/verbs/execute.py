@@ -69,42 +69,34 @@ class Executed(Shown):
         return picked(self, "what algorithm size_B") | self.execution.to_dict()
 
 
+WHAT = Argument("WHAT", "What to run: pipeline, or a collective such as all-reduce or all-to-all.", names="programs")
+ALGORITHM = Option("A", "Algorithm of the collective. (default: the fastest)", names="algorithms")
+MESSAGE_SIZE = Option("S", "Size of a message between neighbouring stages. (default: 64 KB)", panel=_PIPELINE)
+STRAGGLER = Option("R:T", "Make a rank late: 2:50ms for each computation (or send), or 2:1.5x for slower computing.")
+TRACE = Option("FILE", "Write both timelines, measured and predicted, for Perfetto: .json.gz.")
+PROFILE = Option("DIR", "Folder for a profile of each rank, of some further runs, for diagnose.")
+LATENCY = Option("T", "Latency of the link to predict with, instead of calibrating one; with --bandwidth.")
+BANDWIDTH = Option("R", "Bandwidth of the link to predict with; with --latency.")
+
+
 @verb
 def execute(
-    what: Annotated[
-        str,
-        Argument("WHAT", "What to run: pipeline, or a collective such as all-reduce or all-to-all.", names="programs"),
-    ],
+    what: Annotated[str, WHAT],
     *,
     ranks: Annotated[Quantity | None, PROCESSES] = None,
     size: Annotated[Size | None, SIZE] = None,
-    algorithm: Annotated[
-        str | None, Option("A", "Algorithm of the collective. (default: the fastest)", names="algorithms")
-    ] = None,
-    message_size: Annotated[
-        Size | None, Option("S", "Size of a message between neighbouring stages. (default: 64 KB)", panel=_PIPELINE)
-    ] = None,
+    algorithm: Annotated[str | None, ALGORITHM] = None,
+    message_size: Annotated[Size | None, MESSAGE_SIZE] = None,
     backend: Annotated[str, Option("B", "Backend: gloo, or nccl with one GPU per rank. (default: gloo)")] = "gloo",
     repeats: Annotated[Quantity, Option("N", "Number of runs; the median one is shown. (default: 5)")] = 5,
     warm_up: Annotated[Quantity, Option("N", "Number of warm-up runs before the measured ones. (default: 1)")] = 1,
     timeout: Annotated[Time | None, Option("T", "Longest wait for a rank. (default: 60 s)")] = None,
-    straggler: Annotated[
-        str | None,
-        Option("R:T", "Make a rank late: 2:50ms for each computation (or send), or 2:1.5x for slower computing."),
-    ] = None,
-    trace: Annotated[
-        str | Path | None, Option("FILE", "Write both timelines, measured and predicted, for Perfetto: .json.gz.")
-    ] = None,
-    profile: Annotated[
-        str | Path | None, Option("DIR", "Folder for a profile of each rank, of some further runs, for diagnose.")
-    ] = None,
+    straggler: Annotated[str | None, STRAGGLER] = None,
+    trace: Annotated[str | Path | None, TRACE] = None,
+    profile: Annotated[str | Path | None, PROFILE] = None,
     root: Annotated[str | Path | None, RUNS] = None,
-    latency: Annotated[
-        Time | None, Option("T", "Latency of the link to predict with, instead of calibrating one; with --bandwidth.")
-    ] = None,
-    bandwidth: Annotated[
-        Bandwidth | None, Option("R", "Bandwidth of the link to predict with; with --latency.")
-    ] = None,
+    latency: Annotated[Time | None, LATENCY] = None,
+    bandwidth: Annotated[Bandwidth | None, BANDWIDTH] = None,
     progress: Progress | None = None,
     **pipeline: Unpack[ExecutedWords],
 ) -> Executed:

@@ -57,47 +57,37 @@ class Fit(Shown):
         )
 
 
+FILE = Argument("FILE", "CSV of lockstep bench, or output of nccl-tests or the OSU micro-benchmarks.")
+OP = Option("OP", "Collective, if the file does not name it, or one of several in it.")
+RANKS = Option("N", "Number of ranks, if the file does not state it, or one of several in it.")
+ALGORITHM = Option("A", "Algorithm assumed for the library's own collective. (default: ring, or its equivalent)")
+OUT = Option("FILE", "Output file, ending in .yaml.", flag="-o", panel=_CLUSTER)
+CLUSTER = Option("C", "Cluster whose link was measured.", flag="-c", panel=_CLUSTER, names="clusters")
+LEVEL = Option(
+    "L",
+    "Level of --cluster that was measured. (default: the one that the hosts in the file used)",
+    panel=_CLUSTER,
+)
+DEVICE_NAME = Option(
+    "D",
+    "Device of a new cluster with one level, instead of --cluster.",
+    flag="--device",
+    panel=_CLUSTER,
+    names="devices",
+)
+
+
 @strict
 def fit(
-    file: Annotated[
-        str | Path, Argument("FILE", "CSV of lockstep bench, or output of nccl-tests or the OSU micro-benchmarks.")
-    ],
+    file: Annotated[str | Path, FILE],
     *,
-    op: Annotated[
-        str | None, Option("OP", "Collective, if the file does not name it, or one of several in it.")
-    ] = None,
-    ranks: Annotated[
-        Quantity | None, Option("N", "Number of ranks, if the file does not state it, or one of several in it.")
-    ] = None,
-    algorithm: Annotated[
-        str | None,
-        Option("A", "Algorithm assumed for the library's own collective. (default: ring, or its equivalent)"),
-    ] = None,
-    out: Annotated[
-        str | Path | None, Option("FILE", "Output file, ending in .yaml.", flag="-o", panel=_CLUSTER)
-    ] = None,
-    cluster: Annotated[
-        str | Path | Cluster | None,
-        Option("C", "Cluster whose link was measured.", flag="-c", panel=_CLUSTER, names="clusters"),
-    ] = None,
-    level: Annotated[
-        str | None,
-        Option(
-            "L",
-            "Level of --cluster that was measured. (default: the one that the hosts in the file used)",
-            panel=_CLUSTER,
-        ),
-    ] = None,
-    device_name: Annotated[
-        str | None,
-        Option(
-            "D",
-            "Device of a new cluster with one level, instead of --cluster.",
-            flag="--device",
-            panel=_CLUSTER,
-            names="devices",
-        ),
-    ] = None,
+    op: Annotated[str | None, OP] = None,
+    ranks: Annotated[Quantity | None, RANKS] = None,
+    algorithm: Annotated[str | None, ALGORITHM] = None,
+    out: Annotated[str | Path | None, OUT] = None,
+    cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
+    level: Annotated[str | None, LEVEL] = None,
+    device_name: Annotated[str | None, DEVICE_NAME] = None,
 ) -> Fit:
     """Fits a CSV of `bench`, the output of nccl-tests, or of the OSU micro-benchmarks.
 

@@ -59,40 +59,40 @@ class PipelineRun(Shown):
         return self.pipeline.to_dict() | picked(self, "partition")
 
 
+STAGES = Option("P", "Number of pipeline stages; several values, separated by commas, with --schedule all.")
+MICROBATCHES = Option("M", "Micro-batches per step; several values, separated by commas, with --schedule all.")
+TARGET = Option(
+    "FRAC", "Utilization, e.g. 95%: finds the fewest micro-batches that reach it; instead of --microbatches."
+)
+SCHEDULE = Option(
+    "S",
+    "Schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v ... or all, to compare them. (default: 1f1b, "
+    "interleaved with --chunks)",
+    names="schedules",
+)
+LAYERS = Option(
+    "L",
+    "Forward times of the layers in order, e.g. 30x10ms,1x14ms; they are split evenly into stages.",
+    panel=_TIMES,
+)
+FORWARD_COMM_S = Option(
+    "T", "Part of --forward-s that is the experts' all-to-all; hidden in DualPipe's cells.", panel=_TIMES
+)
+BACKWARD_COMM_S = Option(
+    "T", "Part of --backward-s that is the experts' all-to-all; hidden in DualPipe's cells.", panel=_TIMES
+)
+RECOMPUTE = Option("FRAC", "Share of the forward pass that is recomputed in the backward pass.")
+
+
 @verb
 def pipeline(
     *,
-    stages: Annotated[
-        Quantity, Option("P", "Number of pipeline stages; several values, separated by commas, with --schedule all.")
-    ],
-    microbatches: Annotated[
-        Quantity | None,
-        Option("M", "Micro-batches per step; several values, separated by commas, with --schedule all."),
-    ] = None,
-    target: Annotated[
-        Quantity | None,
-        Option(
-            "FRAC", "Utilization, e.g. 95%: finds the fewest micro-batches that reach it; instead of --microbatches."
-        ),
-    ] = None,
-    schedule: Annotated[
-        str | None,
-        Option(
-            "S",
-            "Schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v ... or all, to compare them. (default: 1f1b, "
-            "interleaved with --chunks)",
-            names="schedules",
-        ),
-    ] = None,
+    stages: Annotated[Quantity, STAGES],
+    microbatches: Annotated[Quantity | None, MICROBATCHES] = None,
+    target: Annotated[Quantity | None, TARGET] = None,
+    schedule: Annotated[str | None, SCHEDULE] = None,
     chunks: Annotated[Quantity | None, _CHUNKS] = None,
-    layers: Annotated[
-        str | None,
-        Option(
-            "L",
-            "Forward times of the layers in order, e.g. 30x10ms,1x14ms; they are split evenly into stages.",
-            panel=_TIMES,
-        ),
-    ] = None,
+    layers: Annotated[str | None, LAYERS] = None,
     forward_s: Annotated[Times | None, _FORWARD] = None,
     backward_s: Annotated[Times | None, _BACKWARD] = None,
     weight_s: Annotated[
@@ -100,17 +100,9 @@ def pipeline(
         _WEIGHT,
     ] = None,
     transfer_s: Annotated[Times, TRANSFER] = 0.0,
-    forward_comm_s: Annotated[
-        Times,
-        Option("T", "Part of --forward-s that is the experts' all-to-all; hidden in DualPipe's cells.", panel=_TIMES),
-    ] = 0.0,
-    backward_comm_s: Annotated[
-        Times,
-        Option("T", "Part of --backward-s that is the experts' all-to-all; hidden in DualPipe's cells.", panel=_TIMES),
-    ] = 0.0,
-    recompute: Annotated[
-        Quantity, Option("FRAC", "Share of the forward pass that is recomputed in the backward pass.")
-    ] = 0.0,
+    forward_comm_s: Annotated[Times, FORWARD_COMM_S] = 0.0,
+    backward_comm_s: Annotated[Times, BACKWARD_COMM_S] = 0.0,
+    recompute: Annotated[Quantity, RECOMPUTE] = 0.0,
     progress: Progress | None = None,
 ) -> PipelineRun:
     """One step of a schedule: the one named, else 1f1b, or interleaved with `chunks`.

@@ -46,6 +46,23 @@ def _together(batches: "Sequence[Quantity]") -> AbstractContextManager[None]:
     return alike(batches_of(batches))
 
 
+TOKENS = Option("T", "Training tokens, e.g. 15T: adds days and cost, failures not included (see lockstep campaign).")
+OBJECTIVE = Option(
+    "O",
+    "What to minimise: robust, the time when links and software turn out slow, among layouts at most 3 % "
+    "slower than the fastest; time, by the formulas alone; or cost, for the cheapest size up to the cluster's.",
+)
+DEADLINE = Option("D", "Deadline, e.g. 30d, with --tokens: finds the fewest devices that finish in time.")
+SOFTWARE = Option(
+    "SOFTWARE",
+    "Only layouts that this software can run, timed with its newest --stack: megatron, bridge, torchtitan, "
+    "deepspeed, nanotron, hf (Hugging Face's Trainer) or fsdp. --export writes its configuration.",
+    "--for",
+    names="software",
+)
+OUT = Option("FILE", "File for the question and the best layout, ending in .yaml: MODEL of other verbs.", "-o")
+
+
 @verb
 @sharing("batch", _together)
 @choosing(CHOSEN, LAYOUT_WORDS)
@@ -53,37 +70,13 @@ def plan(
     model: Annotated[str | Path | Model, MODEL],
     cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     *,
-    tokens: Annotated[
-        Quantity | None,
-        Option("T", "Training tokens, e.g. 15T: adds days and cost, failures not included (see lockstep campaign)."),
-    ] = None,
+    tokens: Annotated[Quantity | None, TOKENS] = None,
     samples: Annotated[Quantity | None, SAMPLES] = None,
     epochs: Annotated[Quantity | None, EPOCHS] = None,
-    objective: Annotated[
-        str,
-        Option(
-            "O",
-            "What to minimise: robust, the time when links and software turn out slow, among layouts at most 3 % "
-            "slower than the fastest; time, by the formulas alone; or cost, for the cheapest size up to the cluster's.",
-        ),
-    ] = "robust",
-    deadline: Annotated[
-        Time | None, Option("D", "Deadline, e.g. 30d, with --tokens: finds the fewest devices that finish in time.")
-    ] = None,
-    software: Annotated[
-        str | None,
-        Option(
-            "SOFTWARE",
-            "Only layouts that this software can run, timed with its newest --stack: megatron, bridge, torchtitan, "
-            "deepspeed, nanotron, hf (Hugging Face's Trainer) or fsdp. --export writes its configuration.",
-            "--for",
-            names="software",
-        ),
-    ] = None,
-    out: Annotated[
-        str | Path | None,
-        Option("FILE", "File for the question and the best layout, ending in .yaml: MODEL of other verbs.", "-o"),
-    ] = None,
+    objective: Annotated[str, OBJECTIVE] = "robust",
+    deadline: Annotated[Time | None, DEADLINE] = None,
+    software: Annotated[str | None, SOFTWARE] = None,
+    out: Annotated[str | Path | None, OUT] = None,
     top: Annotated[Quantity, Option("K", "Number of layouts to list. (default: 5)")] = 5,
     progress: Progress | None = None,
     **words: Unpack[LayoutWords],

@@ -54,6 +54,10 @@ class RunReport(Shown):
         }
 
 
+OBJECTIVE = Option("O", "What the plan minimises: robust, time or cost (see lockstep plan).")
+SOFTWARE = Option("SOFTWARE", "Only layouts that this software can run (see lockstep plan).", "--for")
+
+
 @strict
 @choosing(CHOSEN, LAYOUT_WORDS)
 def report(
@@ -62,12 +66,8 @@ def report(
     *,
     out: Annotated[str | Path | None, Option("FILE", "File for the report, ending in .html.", "-o")] = None,
     tokens: Annotated[Quantity | None, Option("T", "Training tokens, e.g. 15T: adds days and cost.")] = None,
-    objective: Annotated[
-        str, Option("O", "What the plan minimises: robust, time or cost (see lockstep plan).")
-    ] = "robust",
-    software: Annotated[
-        str | None, Option("SOFTWARE", "Only layouts that this software can run (see lockstep plan).", "--for")
-    ] = None,
+    objective: Annotated[str, OBJECTIVE] = "robust",
+    software: Annotated[str | None, SOFTWARE] = None,
     **words: Unpack[LayoutWords],
 ) -> RunReport:
     """The plan of a run with everything that there is to say of it, written to `out` where it is given.

@@ -27,18 +27,18 @@ class ScalingWords(QuestionWords, OperationWords, TargetWords, total=False):
     """Keywords of `scaling`: those of a planner's question and those of an operation."""
 
 
+DEADLINE = Option("D", "Deadline, e.g. 30d: finds the fewest devices that finish in time, failures included.")
+BUDGET = Option("USD", "Budget in dollars: finds the fastest size that it pays for.")
+
+
 @verb
 def scaling(
     model: Annotated[str | Path | Model, MODEL],
     cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     *,
     weak: Annotated[bool, Switch("Grow the batch with the devices; --batch is the batch on all of them.")] = False,
-    deadline: Annotated[
-        Time | None, Option("D", "Deadline, e.g. 30d: finds the fewest devices that finish in time, failures included.")
-    ] = None,
-    budget: Annotated[
-        Quantity | None, Option("USD", "Budget in dollars: finds the fastest size that it pays for.")
-    ] = None,
+    deadline: Annotated[Time | None, DEADLINE] = None,
+    budget: Annotated[Quantity | None, BUDGET] = None,
     progress: Progress | None = None,
     **words: Unpack[ScalingWords],
 ) -> "Scaling":

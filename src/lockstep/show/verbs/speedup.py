@@ -21,34 +21,30 @@ if TYPE_CHECKING:
 MOST_WORKERS = 1_000_000
 
 
+WORKERS = Option(
+    "N",
+    "Largest number of workers to try; on a cluster, those that fill whole units of its levels. (default: "
+    "4096; on a cluster all)",
+)
+SERIAL = Option("FRAC", "Share of --compute that more workers do not shorten. (default: 0)")
+EXCHANGE = Option(
+    "A",
+    "Gradient exchange: an all-reduce algorithm or parameter-server. (default: ring; on a cluster the "
+    "fastest across its levels)",
+)
+ALONE_PAYS = Switch("Compare with a single worker that pays for the same exchange; otherwise it pays for none.")
+
+
 @verb
 @needing(LINK)
 def speedup(
     *,
     compute: Annotated[Time, Option("T", "Compute time of a step on one worker.")],
     size: Annotated[Size, SIZE],
-    workers: Annotated[
-        Quantity | None,
-        Option(
-            "N",
-            "Largest number of workers to try; on a cluster, those that fill whole units of its levels. (default: "
-            "4096; on a cluster all)",
-        ),
-    ] = None,
-    serial: Annotated[
-        Quantity, Option("FRAC", "Share of --compute that more workers do not shorten. (default: 0)")
-    ] = 0.0,
-    exchange: Annotated[
-        str | None,
-        Option(
-            "A",
-            "Gradient exchange: an all-reduce algorithm or parameter-server. (default: ring; on a cluster the "
-            "fastest across its levels)",
-        ),
-    ] = None,
-    alone_pays: Annotated[
-        bool, Switch("Compare with a single worker that pays for the same exchange; otherwise it pays for none.")
-    ] = False,
+    workers: Annotated[Quantity | None, WORKERS] = None,
+    serial: Annotated[Quantity, SERIAL] = 0.0,
+    exchange: Annotated[str | None, EXCHANGE] = None,
+    alone_pays: Annotated[bool, ALONE_PAYS] = False,
     **link: Unpack[LinkWords],
 ) -> "SpeedUp":
     """Speed-up of a data-parallel step against the laws of Amdahl and Gustafson, and the best number of workers.

@@ -33,16 +33,14 @@ def _whole(one: "Stack") -> Json:
     return {**one.to_dict(), **picked(one, "like ways habits switches")}
 
 
+NAME = Argument("NAME", "Training software of the catalog, or a TOML file of your own; all when omitted.", "stacks")
+OTHER = Argument("OTHER", "The software to compare it with, or a TOML file.", "stacks")
+
+
 @strict
 def stack(
-    name: Annotated[
-        str | Path | Mapping[str, Any] | None,
-        Argument("NAME", "Training software of the catalog, or a TOML file of your own; all when omitted.", "stacks"),
-    ] = None,
-    other: Annotated[
-        str | Path | Mapping[str, Any] | None,
-        Argument("OTHER", "The software to compare it with, or a TOML file.", "stacks"),
-    ] = None,
+    name: Annotated[str | Path | Mapping[str, Any] | None, NAME] = None,
+    other: Annotated[str | Path | Mapping[str, Any] | None, OTHER] = None,
 ) -> Stacks:
     """The ways, habits, switches and times of software with their sources, or those in which two differ.
 

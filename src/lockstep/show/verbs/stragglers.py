@@ -23,28 +23,23 @@ MOST_WORKERS = 100_000
 SLOW_FACTOR = 2.0
 
 
+LAW = Option("LAW", "Law of a worker's step time: lognormal:mean=50ms,cv=0.2, exponential:mean=1s, trace:times.csv ...")
+MITIGATION = Option("M", "Mitigation: none, backup:k, drop:k, bounded:s (steps ahead) or local:K. (default: none)")
+ABOVE = Option("T", "Computing time; adds the probability that any worker takes longer.")
+DRAWS = Option("N", "Number of simulated times of workers, e.g. 400M; in blocks of 4M. (default: 4M)")
+
+
 @verb
 def stragglers(
     *,
     workers: Annotated[Quantity, Option("N", "Number of workers whose gradients make up a batch.")],
-    law: Annotated[
-        str | Law,
-        Option(
-            "LAW", "Law of a worker's step time: lognormal:mean=50ms,cv=0.2, exponential:mean=1s, trace:times.csv ..."
-        ),
-    ],
-    mitigation: Annotated[
-        str, Option("M", "Mitigation: none, backup:k, drop:k, bounded:s (steps ahead) or local:K. (default: none)")
-    ] = "none",
+    law: Annotated[str | Law, LAW],
+    mitigation: Annotated[str, MITIGATION] = "none",
     comm: Annotated[Time, Option("T", "Communication time per synchronisation. (default: 0)")] = 0.0,
     slow: Annotated[Quantity, Option("N", "Number of workers that are always slow. (default: 0)")] = 0,
     slow_factor: Annotated[Quantity | None, Option("F", "Slowdown of the slow workers. (default: 2)")] = None,
-    above: Annotated[
-        Time | None, Option("T", "Computing time; adds the probability that any worker takes longer.")
-    ] = None,
-    draws: Annotated[
-        Quantity, Option("N", "Number of simulated times of workers, e.g. 400M; in blocks of 4M. (default: 4M)")
-    ] = "4M",
+    above: Annotated[Time | None, ABOVE] = None,
+    draws: Annotated[Quantity, DRAWS] = "4M",
     seed: Annotated[Quantity, SEED] = 0,
     engine: Annotated[str | Engine, ENGINE] = "serial",
     store: Annotated[str | Path | None, STORE] = None,

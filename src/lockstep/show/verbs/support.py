@@ -33,18 +33,15 @@ class Matrix(Shown):
         return {"rows": plain(self.rows), "counts": self.counts}
 
 
+DEVICE = Argument("DEVICE", "A device of the catalog, such as h100-sxm; all when omitted.", names="devices")
+STACK = Option("NAME", "A training software of the catalog, or a TOML file of your own. (default: all)", names="stacks")
+
+
 @strict
 def support(
-    device: Annotated[
-        str | None, Argument("DEVICE", "A device of the catalog, such as h100-sxm; all when omitted.", names="devices")
-    ] = None,
+    device: Annotated[str | None, DEVICE] = None,
     *,
-    stack: Annotated[
-        str | Path | Mapping[str, Any] | None,
-        Option(
-            "NAME", "A training software of the catalog, or a TOML file of your own. (default: all)", names="stacks"
-        ),
-    ] = None,
+    stack: Annotated[str | Path | Mapping[str, Any] | None, STACK] = None,
     way: Annotated[str | Mapping[str, str] | None, WAY] = None,
 ) -> Matrix:
     """What answers rest on: published steps, compared or fitted to, or nothing. Raises UnknownName."""

@@ -77,15 +77,15 @@ class Done:
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
+ACTION = Argument("ACTION", "Action: list, show, resume, export or delete. (default: list)")
+ENGINE = Option("E", "Engine of resume: serial, processes[:N], dask[:N] or dask:ADDRESS. (default: serial)")
+
+
 @strict
 def sweeps(
-    action: Annotated[
-        str, Argument("ACTION", "Action: list, show, resume, export or delete. (default: list)")
-    ] = "list",
+    action: Annotated[str, ACTION] = "list",
     *names: Annotated[str, Argument("SWEEP", "File of a sweep, as --store had it; of list, a folder.", repeated=True)],
-    engine: Annotated[
-        str | None, Option("E", "Engine of resume: serial, processes[:N], dask[:N] or dask:ADDRESS. (default: serial)")
-    ] = None,
+    engine: Annotated[str | None, ENGINE] = None,
     out: Annotated[str | Path | None, Option("FILE", "File that export writes: .csv, or .parquet.", flag="-o")] = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> SweepsAnswer:

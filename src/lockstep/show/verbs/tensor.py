@@ -33,6 +33,13 @@ SLOWEST_FLOPS, FASTEST_FLOPS = 1.0, 1e24
 MOST_ELEMENT_B = 16.0
 
 
+FFN = Option("F", "Width of the feed-forward block (two products). (default: 4 times --hidden)")
+FLOPS = Option("R", "FLOP/s that a rank achieves, e.g. 600T. (default: large products on --cluster)")
+OVERLAP = Option("W", "Traffic overlapped with products: none, gradients (Megatron) or all. (default: gradients)")
+PARAMS = Option("N", "Parameters of a model of such layers; adds its layers and the bytes of all of them.")
+RUN = Switch("Also run the layer on numpy, split and whole, at a size small enough to run immediately.")
+
+
 @verb
 @needing(LINK, RATE)
 def tensor(
@@ -41,26 +48,14 @@ def tensor(
     hidden: Annotated[Quantity, Option("H", "Width of the layer.")],
     heads: Annotated[Quantity, Option("A", "Attention heads; each rank holds whole heads.")],
     seq: Annotated[Length, Option("S", "Tokens per sequence, where 8k is 8,192.")],
-    ffn: Annotated[
-        Quantity | None, Option("F", "Width of the feed-forward block (two products). (default: 4 times --hidden)")
-    ] = None,
+    ffn: Annotated[Quantity | None, FFN] = None,
     batch: Annotated[Quantity, Option("N", "Sequences per micro-batch. (default: 1)")] = 1,
-    flops: Annotated[
-        FlopRate | None, Option("R", "FLOP/s that a rank achieves, e.g. 600T. (default: large products on --cluster)")
-    ] = None,
+    flops: Annotated[FlopRate | None, FLOPS] = None,
     element_size: Annotated[Size, Option("B", "Bytes per element sent, held and kept. (default: 2)")] = 2,
-    overlap: Annotated[
-        str | None,
-        Option("W", "Traffic overlapped with products: none, gradients (Megatron) or all. (default: gradients)"),
-    ] = None,
-    params: Annotated[
-        Quantity | None,
-        Option("N", "Parameters of a model of such layers; adds its layers and the bytes of all of them."),
-    ] = None,
+    overlap: Annotated[str | None, OVERLAP] = None,
+    params: Annotated[Quantity | None, PARAMS] = None,
     sequence_parallel: Annotated[bool, Switch("Split norms and residual by tokens.")] = False,
-    run: Annotated[
-        bool, Switch("Also run the layer on numpy, split and whole, at a size small enough to run immediately.")
-    ] = False,
+    run: Annotated[bool, RUN] = False,
     **link: Unpack[LinkWords],
 ) -> "TensorLayer":
     """One transformer layer on `ranks` ranks: computing, traffic and what of it hides, by overlap policy and ranks.

@@ -80,28 +80,24 @@ class Trace(Shown):
         }
 
 
+WHAT = Argument(
+    "WHAT", "What to simulate: pipeline, or a collective such as all-reduce or all-to-all.", names="programs"
+)
+OUT = Option("FILE", "Output file, ending in .json.gz; ui.perfetto.dev and chrome://tracing open it.", flag="-o")
+FORM = Option(
+    "FORM",
+    "Form of the trace: perfetto, one file with all ranks; or kineto, a folder with a file per rank as "
+    "PyTorch's profiler writes it. (default: perfetto)",
+    flag="--as",
+)
+
+
 @strict
 def trace(
-    what: Annotated[
-        str,
-        Argument(
-            "WHAT", "What to simulate: pipeline, or a collective such as all-reduce or all-to-all.", names="programs"
-        ),
-    ],
+    what: Annotated[str, WHAT],
     *,
-    out: Annotated[
-        str | Path,
-        Option("FILE", "Output file, ending in .json.gz; ui.perfetto.dev and chrome://tracing open it.", flag="-o"),
-    ],
-    form: Annotated[
-        str,
-        Option(
-            "FORM",
-            "Form of the trace: perfetto, one file with all ranks; or kineto, a folder with a file per rank as "
-            "PyTorch's profiler writes it. (default: perfetto)",
-            flag="--as",
-        ),
-    ] = "perfetto",
+    out: Annotated[str | Path, OUT],
+    form: Annotated[str, FORM] = "perfetto",
     **words: Unpack[TraceWords],
 ) -> Trace:
     """Simulates `what`, `pipeline` or the name of a collective, and writes the trace; nothing on bad input.

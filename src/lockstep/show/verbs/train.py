@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from lockstep.base.errors import BadInput, Stopped, UnknownName
 from lockstep.base.rows import listed
 from lockstep.base.types.plain import Json, picked
+from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown
 from lockstep.base.units import COUNT, parse_number
 from lockstep.show.verbs.words.calling import strict, verb
@@ -124,98 +126,77 @@ def training_methods() -> TrainingMethods:
     return TrainingMethods(all_methods())
 
 
+METHOD = Argument(
+    "METHOD",
+    "Method, or several separated by commas; all methods are listed when omitted.",
+    names="methods",
+    optional=True,
+)
+MODEL = Option("M", "Model: mlp, cnn, gpt or moe. (default: the first that the methods train)", panel=_TASK)
+BATCH = Option("N", "Samples per step, all ranks together. (default: 64, or near it)", panel=_TASK)
+OPTIMIZER = Option("O", "Optimizer: sgd, momentum or adam. (default: sgd)", panel=_TASK, names="trainers")
+LEARNING_RATE = Option("X", "Learning rate. (default: 0.1; gpt 0.5)", panel=_TASK)
+DTYPE = Option("T", "Number format: float32 or float64. (default: float32)", panel=_TASK)
+TARGET = Option(
+    "X", "Training loss, mean of 20 steps; adds the steps and the seconds that each run needs.", panel=_TASK
+)
+EVERY = Option("N", "Steps between checkpoints; the last step always writes one. (default: 10)", panel=_CHECKPOINTS)
+KEEP = Option("N", "Number of checkpoints to keep. (default: 2)", panel=_CHECKPOINTS)
+RESUME = Switch("Resume from the newest complete checkpoint, if there is one.", panel=_CHECKPOINTS)
+RESTARTS = Option(
+    "N", "How many times to restart a failed run from its newest checkpoint. (default: 0)", panel=_CHECKPOINTS
+)
+TENSORBOARD = Option("DIR", "Folder in which to write the curves for TensorBoard.", panel=_CHECKPOINTS)
+PROFILE_OPTION = Option("DIR", "Folder in which each rank writes a profile of some steps, for diagnose.")
+
+
 @verb
 def train(
-    method: Annotated[
-        str,
-        Argument(
-            "METHOD",
-            "Method, or several separated by commas; all methods are listed when omitted.",
-            names="methods",
-            optional=True,
-        ),
-    ],
+    method: Annotated[str, METHOD],
     *,
     ranks: Annotated[Quantity | None, PROCESSES] = None,
-    model: Annotated[
-        str | None, Option("M", "Model: mlp, cnn, gpt or moe. (default: the first that the methods train)", panel=_TASK)
-    ] = None,
+    model: Annotated[str | None, MODEL] = None,
     layers: Annotated[Quantity, Option("N", "Number of layers of the model. (default: 4)", panel=_TASK)] = 4,
     steps: Annotated[Quantity, Option("N", "Number of optimizer steps. (default: 100)", panel=_TASK)] = 100,
-    batch: Annotated[
-        Quantity | None, Option("N", "Samples per step, all ranks together. (default: 64, or near it)", panel=_TASK)
-    ] = None,
-    optimizer: Annotated[
-        str, Option("O", "Optimizer: sgd, momentum or adam. (default: sgd)", panel=_TASK, names="trainers")
-    ] = "sgd",
-    learning_rate: Annotated[
-        Quantity | None, Option("X", "Learning rate. (default: 0.1; gpt 0.5)", panel=_TASK)
-    ] = None,
-    dtype: Annotated[
-        str, Option("T", "Number format: float32 or float64. (default: float32)", panel=_TASK)
-    ] = "float32",
+    batch: Annotated[Quantity | None, BATCH] = None,
+    optimizer: Annotated[str, OPTIMIZER] = "sgd",
+    learning_rate: Annotated[Quantity | None, LEARNING_RATE] = None,
+    dtype: Annotated[str, DTYPE] = "float32",
     seed: Annotated[Quantity, SEED] = 0,
     settings: Annotated[Mapping[str, object] | None, SETTINGS] = None,
-    target: Annotated[
-        Quantity | None,
-        Option(
-            "X", "Training loss, mean of 20 steps; adds the steps and the seconds that each run needs.", panel=_TASK
-        ),
-    ] = None,
+    target: Annotated[Quantity | None, TARGET] = None,
     checkpoint: Annotated[str | Path | None, Option("DIR", "Folder for checkpoints.", panel=_CHECKPOINTS)] = None,
-    every: Annotated[
-        Quantity | None,
-        Option("N", "Steps between checkpoints; the last step always writes one. (default: 10)", panel=_CHECKPOINTS),
-    ] = None,
-    keep: Annotated[
-        Quantity | None, Option("N", "Number of checkpoints to keep. (default: 2)", panel=_CHECKPOINTS)
-    ] = None,
+    every: Annotated[Quantity | None, EVERY] = None,
+    keep: Annotated[Quantity | None, KEEP] = None,
     beside: Annotated[bool, Switch("Write checkpoints while training continues.", panel=_CHECKPOINTS)] = False,
-    resume: Annotated[
-        bool, Switch("Resume from the newest complete checkpoint, if there is one.", panel=_CHECKPOINTS)
-    ] = False,
-    restarts: Annotated[
-        Quantity,
-        Option(
-            "N", "How many times to restart a failed run from its newest checkpoint. (default: 0)", panel=_CHECKPOINTS
-        ),
-    ] = 0,
-    root: Annotated[
-        str | Path | None,
-        replace(RUNS, panel=_CHECKPOINTS),
-    ] = None,
-    tensorboard: Annotated[
-        str | Path | None, Option("DIR", "Folder in which to write the curves for TensorBoard.", panel=_CHECKPOINTS)
-    ] = None,
+    resume: Annotated[bool, RESUME] = False,
+    restarts: Annotated[Quantity, RESTARTS] = 0,
+    root: Annotated[str | Path | None, replace(RUNS, panel=_CHECKPOINTS)] = None,
+    tensorboard: Annotated[str | Path | None, TENSORBOARD] = None,
     timeout: Annotated[Time | None, Option("T", "Longest wait of one rank for another. (default: 60 s)")] = None,
     straggler: Annotated[str | None, Option("R:T", "Make a rank late in every second step, e.g. 1:20ms.")] = None,
-    profile: Annotated[
-        str | Path | None, Option("DIR", "Folder in which each rank writes a profile of some steps, for diagnose.")
-    ] = None,
-    progress: Callable[[int, int], None] | None = None,
+    profile: Annotated[str | Path | None, PROFILE_OPTION] = None,
+    progress: Progress | None = None,
 ) -> Training:
     """Trains a small model on real data by one method, or several between commas, on real processes.
 
     `ranks`: by default those that torchrun or srun started, else two. `batch`: samples per step of all ranks, 64 or a
     number near it that they share evenly. `settings` go to every method that has them; for a list of values, such as
     `period=1,2,4`, the method runs once with each. `target`: a training loss, to which steps and seconds are counted.
-    `checkpoint`: a folder for
-    checkpoints after `every` steps (10) and at the end, of which `keep` (2) stay, written `beside` the training or in
-    line; `resume` goes on from the newest, and a run that fails does so by itself up to `restarts` times. `root`: where
-    runs are kept, by default $LOCKSTEP_RUNS, nowhere without.
-    `tensorboard`: a folder for event files of TensorBoard, a folder in it per method.
-    `profile`: a folder in which every rank writes what torch.profiler saw of some steps.
-    `timeout` is the longest wait of one rank for another; `straggler` makes a rank late in every second step: `1:20ms`;
-    `progress(done, total)` counts the steps of all runs. Ctrl-C raises Stopped, a KeyboardInterrupt whose `answer` is
-    what this returns otherwise: the runs until then, and `stopped` with the losses of the one under way. Raises
-    BadInput, RunFailed.
+    `checkpoint`: a folder for checkpoints after `every` steps (10) and at the end, of which `keep` (2) stay, written
+    `beside` the training or in line; `resume` goes on from the newest, and a run that fails does so by itself up to
+    `restarts` times. `root`: where runs are kept, by default $LOCKSTEP_RUNS, nowhere without. `tensorboard`: a folder
+    for event files of TensorBoard, a folder in it per method. `profile`: a folder in which every rank writes what
+    torch.profiler saw of some steps. `timeout` is the longest wait of one rank for another; `straggler` makes a rank
+    late in every second step: `1:20ms`; `progress(done, total)` counts the steps of all runs. Ctrl-C raises Stopped, a
+    KeyboardInterrupt whose `answer` is what this returns otherwise: the runs until then, and `stopped` with the losses
+    of the one under way. Raises BadInput, RunFailed.
     """
     from lockstep.run.profiling import WARM_UP, profile_folder
     from lockstep.run.train import find_method
     from lockstep.run.train import train as run
 
-    named = [find_method(name.strip()) for name in method.split(",")]
-    chosen, per_method = _with_each_setting(named, settings or {})
+    chosen, per_method = _with_each_setting([find_method(name.strip()) for name in method.split(",")], settings or {})
     aim = None if target is None else parse_number(target, "--target")
     number, again = world(ranks), whole(restarts, "--restarts", minimum=0)
     samples = _usual_batch(chosen, number) if batch is None else whole(batch, "--batch")
@@ -235,18 +216,10 @@ def train(
         words = {"method": one.name, "ranks": number, **asdict(task), "settings": own}
         folder_name = one.name if chosen.count(one) == 1 else f"{one.name}-{len(runs) + 1}"
         with kept("train", words, root, curves and curves / folder_name) as record:
+            # A run that goes on from its checkpoint after a failure does some steps again.
             seen_by_step: dict[int, Step] = {}
-
-            def step(
-                done: int, seen: "Step", before: int = before, record: Record = record,
-                seen_by_step: "dict[int, Step]" = seen_by_step,
-            ) -> None:  # fmt: skip
-                # A run that goes on from its checkpoint after a failure does some steps again.
-                seen_by_step[done] = seen
-                record(step=done, **seen.to_dict())
-                if progress is not None:
-                    progress(before + done, len(chosen) * task.steps)
-
+            heard = None if progress is None else partial(_of_all, progress, before, len(chosen) * task.steps)
+            step = partial(_seen, record, seen_by_step, heard)
             try:
                 runs.append(
                     run(
@@ -258,6 +231,21 @@ def train(
                 raise _stopped(one.name, task, number, own, runs, seen_by_step) from None
             record.result = runs[-1].summary()
     return Training(tuple(runs), profile=folder, target=aim)
+
+
+def _of_all(progress: Progress, before: int, steps: int, done: int) -> None:
+    """Counts the steps of one run among those of all."""
+    progress(before + done, steps)
+
+
+def _seen(
+    record: Record, seen_by_step: "dict[int, Step]", heard: Callable[[int], None] | None, done: int, seen: "Step"
+) -> None:
+    """Keeps what one step of a run was."""
+    seen_by_step[done] = seen
+    record(step=done, **seen.to_dict())
+    if heard is not None:
+        heard(done)
 
 
 def _with_each_setting(

@@ -37,24 +37,21 @@ class Served(Shown):
         return {"address": self.address}
 
 
+MODEL = Argument(
+    "MODEL", "Model to begin with: a catalog name or a file. (default: an example)", "models", optional=True
+)
+CLUSTER = Option("C", "Cluster to begin with: a catalog name or a YAML file.", "-c", names="clusters")
+SWEEPS = Option("DIR", "Folder whose sweeps, files of --store, are shown. (default: the current one)")
+
+
 @strict
 def ui(
-    model: Annotated[
-        str | Path | Model | None,
-        Argument(
-            "MODEL", "Model to begin with: a catalog name or a file. (default: an example)", "models", optional=True
-        ),
-    ] = None,
-    cluster: Annotated[
-        str | Path | Cluster | None,
-        Option("C", "Cluster to begin with: a catalog name or a YAML file.", "-c", names="clusters"),
-    ] = None,
+    model: Annotated[str | Path | Model | None, MODEL] = None,
+    cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     *,
     port: Annotated[Quantity, Option("N", "Port on this machine. (default: a free one)")] = 0,
     open: Annotated[bool, Switch("Open the browser.", True)] = True,
-    sweeps: Annotated[
-        str | Path, Option("DIR", "Folder whose sweeps, files of --store, are shown. (default: the current one)")
-    ] = ".",
+    sweeps: Annotated[str | Path, SWEEPS] = ".",
 ) -> Served:
     """Serves the page to this machine alone, and opens it in a browser; `stop()` of the answer ends it.
 

@@ -11,7 +11,7 @@ from lockstep.base.errors import BadInput, UnknownName
 from lockstep.base.units import parse_integer
 
 if TYPE_CHECKING:
-    from lockstep.explain.measure import Seen
+    from lockstep.explain.seen import Seen
     from lockstep.explain.trace import RankTrace
     from lockstep.price.layout import Layout
 
@@ -23,7 +23,7 @@ def read_operations(
     traces: Sequence[RankTrace], layout: Layout | None, steps: str | None, ranks: str | None, group: str | None
 ) -> Seen | None:
     """Traces on one clock with their parts, as the user's words say; None without traces. Raises BadInput."""
-    from lockstep.explain.measure import see
+    from lockstep.explain.seen import see
 
     if not traces:
         for name, value in {"steps": steps, "ranks": ranks, "group": group}.items():

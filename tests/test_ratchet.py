@@ -1,0 +1,67 @@
+"""Sizes of the sources that may only become smaller. One that has to grow says why beside its limit.
+
+Lower a limit in the commit that makes the number smaller: a test fails when a limit is more than SLACK_FRAC too high.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+
+import grimp
+import networkx
+import pytest
+
+import lockstep
+from lockstep.price.layout import Recipe
+
+ROOT = Path(lockstep.__file__).parent
+SLACK_FRAC = 0.02
+
+
+@cache
+def sources() -> dict[Path, str]:
+    return {path: path.read_text("utf-8") for path in sorted(ROOT.rglob("*.py")) if "__pycache__" not in path.parts}
+
+
+def count(pattern: str) -> int:
+    return sum(len(re.findall(pattern, text)) for text in sources().values())
+
+
+def longest_function() -> int:
+    """Lines of the longest function, with its signature."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = (node for text in sources().values() for node in ast.walk(ast.parse(text)) if isinstance(node, functions))
+    return max((node.end_lineno or node.lineno) - node.lineno + 1 for node in nodes)
+
+
+def largest_circle() -> int:
+    """Files of the largest set that import one another, directly or not, for type checkers alone included."""
+    graph = grimp.build_graph("lockstep", cache_dir=None)
+    edges = [(one, other) for one in graph.modules for other in graph.find_modules_directly_imported_by(one)]
+    return max(map(len, networkx.strongly_connected_components(networkx.DiGraph(edges))))
+
+
+LIMITS: dict[str, tuple[Callable[[], int], int]] = {
+    "folders": (lambda: sum((path / "__init__.py").exists() for path in ROOT.iterdir()), 10),
+    "files": (lambda: len(sources()), 0),
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 0),
+    "fields of Recipe": (lambda: len(fields(Recipe)), 40),
+    "lines of the longest function": (longest_function, 80),
+    "files that import one another": (largest_circle, 5),
+    "files that read a recipe": (lambda: sum(bool(re.search(r"\brecipe\.", text)) for text in sources().values()), 0),
+    "uses of Any": (lambda: count(r"\bAny\b"), 0),
+    "lines that the formatter skips": (lambda: count(r"# fmt: skip"), 0),
+}
+
+
+@pytest.mark.parametrize("what", LIMITS)
+def test_the_sources_do_not_grow(what: str) -> None:
+    measure, limit = LIMITS[what]
+    number = measure()
+    assert number <= limit, f"{number} {what}; make it smaller, or raise the limit and say why"
+    assert number >= (1 - SLACK_FRAC) * limit - 1, f"{number} {what}: lower the limit, so that it stays so"
