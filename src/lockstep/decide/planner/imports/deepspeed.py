@@ -27,7 +27,7 @@ SECTION, STAGE3 = "zero_optimization.", "stage3_"
 
 
 def spelled_out(text: Text) -> Text:
-    """The same words, those of stage 3 each with the beginning `stage3_`."""
+    """The same settings, those of stage 3 each with the beginning `stage3_`."""
     fields_of_3 = {word.removeprefix(SECTION + STAGE3) for word in _known() if word.startswith(SECTION + STAGE3)}
     named = {
         word: f"{SECTION}{STAGE3}{word.removeprefix(SECTION)}" if word.removeprefix(SECTION) in fields_of_3 else word

@@ -132,7 +132,7 @@ def _formats(found: Imported, said: Said) -> None:
         found.set(found.words, fp8_scaling="current" if recipe == "tensorwise" else None)
         if recipe in ("blockwise", "custom"):
             said.leave("fp8-recipe", "how fp8 is scaled")
-    # Without a word of precision its parameters are fp32 (args.params_dtype of arguments.py).
+    # Without a setting of precision its parameters are fp32 (args.params_dtype of arguments.py).
     found.words["dtype"] = narrow or half or "fp32"
     whole = said["accumulate-allreduce-grads-in-fp32"] or (half == "bf16" and not said["grad-reduce-in-bf16"])
     if half is not None and not whole:

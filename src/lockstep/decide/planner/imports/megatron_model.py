@@ -24,7 +24,7 @@ from lockstep.describe.workload import Model, Transformer, model
 NEEDED = ("num-layers", "hidden-size", "num-attention-heads")
 POSITIONS = {"rope": "rotary", "yarn": "rotary", "learned_absolute": "learned", "none": "none",
              "rotary": "rotary", "absolute": "learned", "alibi": "alibi"}  # fmt: skip
-"""By the words of Megatron-LM, and those of BigScience's Megatron-DeepSpeed."""
+"""By the settings of Megatron-LM, and those of BigScience's Megatron-DeepSpeed."""
 NORMS = {"RMSNorm": "rmsnorm", "LayerNorm": "layernorm", "rmsnorm": "rmsnorm", "layernorm": "layernorm"}
 OTHER_LAYERS = (
     "hybrid-layer-pattern", "hybrid-override-pattern", "hybrid-attention-ratio", "is-hybrid-model",
@@ -33,7 +33,7 @@ OTHER_LAYERS = (
     "moe-expert-parallel-size", "mlp-type", "expert-interval", "enable-shared-expert", "num-shared-experts",
     "qk-nope-head-dim", "n-head-kv", "intermediate-size", "moe-topk",
 )  # fmt: skip
-"""Words of models that the arguments read here do not describe."""
+"""Settings of models that the arguments read here do not describe."""
 VOCABULARIES = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "BertWordPieceLowerCase": 30522,
                 "BertWordPieceCase": 28996}  # fmt: skip
 """Tokens of tokenizers that have one vocabulary."""

@@ -41,7 +41,7 @@ def started(texts: Sequence[Text]) -> Text | None:
 
 
 def _named(text: Text) -> tuple[str, str, bool]:
-    """The word of a command that names a configuration, the name, and whether the command cannot be read without."""
+    """The setting of a command that names a configuration, the name, and whether the command cannot be read without."""
     program = str(text.words.get("launcher.program", "")).rpartition("/")[2]
     arguments = text.words.get(ARGUMENTS)
     first = str(arguments[0]) if isinstance(arguments, list) else ""

@@ -1,4 +1,4 @@
-"""Words of a table that follow from other words: of another section, or of the options of another format."""
+"""Settings of a table that follow from other settings: of another section, or of the options of another format."""
 
 from __future__ import annotations
 
