@@ -1,7 +1,5 @@
 """Exports of questions drawn at random: what is left to the user comes first, and what is read again is the same."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, Unpack

@@ -1,7 +1,5 @@
 """A layout that is exported and read back is the same, with the same recipe; other people's files are understood."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator
