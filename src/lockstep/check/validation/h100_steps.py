@@ -39,12 +39,6 @@ def memory_cases() -> tuple[Case, ...]:
     )
 
 
-def predicted_before() -> dict[str, tuple[float, float]]:
-    """(seconds predicted before the measurement, seconds measured) of the rows of the later runs, by case."""
-    rows = [row for row in read_rows(FILE) if row["predicted_before_ms"]]
-    return {row["case"]: (float(row["predicted_before_ms"]) * 1e-3, float(row["step_ms"]) * 1e-3) for row in rows}
-
-
 def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable[[Case], float]) -> Case:
     micro_batch = int(row["micro_batch"])
     recipe = Recipe.by(

@@ -352,11 +352,6 @@ class Transformer(Brief):
         return sum(kind.attends for kind in self.kinds)
 
     @property
-    def num_crossing_layers(self) -> int:
-        """Layers with attention over an encoder's output besides their own."""
-        return self.layers - self.encoder_layers if self.encoder_layers else 0
-
-    @property
     def windows(self) -> tuple[int | None, ...]:
         """For each layer, its attention window, None where it is global."""
         return tuple(kind.window or None for kind in self.kinds)
