@@ -108,7 +108,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keeps what collection made out of Python's garbage collector, which would walk all 18,000 tests again and again."""
+    """Excludes what collection made from garbage collection, which would walk all 18,000 tests again and again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(OBJECTS_BEFORE_COLLECTION)
