@@ -18,7 +18,7 @@ from lockstep.simulate.parallel.pipeline import REGISTRY as SCHEDULES
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[name_of(page) for page in PAGES])
-def test_examples_print_what_they_say(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_examples_print_the_documented_output(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if "lockstep.train(" in page.read_text("utf-8"):
         pytest.importorskip("torch", reason="needs torch")
     monkeypatch.chdir(ROOT)
@@ -27,7 +27,7 @@ def test_examples_print_what_they_say(page: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[name_of(page) for page in PAGES])
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_targets(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
@@ -60,7 +60,7 @@ def _anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[name_of(page) for page in PAGES])
-def test_links_lead_to_headings_that_are_there(page: Path) -> None:
+def test_link_anchors_exist(page: Path) -> None:
     for target, heading in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text(encoding="utf-8")):
         assert heading in _anchors(page.parent / target if target else page), f"{target}#{heading}"
 

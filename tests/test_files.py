@@ -76,7 +76,7 @@ NO_FILES: dict[str, tuple[Callable[[Path], Path], str]] = {
 
 
 @pytest.mark.parametrize(("make", "message"), NO_FILES.values(), ids=list(NO_FILES))
-def test_what_is_no_file_is_refused_where_it_is(make: Callable[[Path], Path], message: str, tmp_path: Path) -> None:
+def test_non_regular_files_are_refused_by_name(make: Callable[[Path], Path], message: str, tmp_path: Path) -> None:
     path = make(tmp_path)
     with pytest.raises(BadInput, match=message) as refused:
         open_file(path)
@@ -93,13 +93,13 @@ def test_a_file_is_read_up_to_its_limit_through_links(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_says_so(tmp_path: Path) -> None:
+def test_a_file_without_read_permission_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch(mode=0)
     with pytest.raises(BadInput, match="cannot be read: Permission denied"):
         open_file(tmp_path / "file")
 
 
-def test_only_an_own_folder_is_opened_and_no_link_to_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_real_folders_are_opened_and_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     os.close(open_folder(tmp_path))
     for path in (tmp_path / "link", pipe(tmp_path), Path(__file__), tmp_path / "none"):
@@ -136,7 +136,7 @@ def test_every_verb_refuses_a_pipe_and_an_endless_device_at_once(
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="a file whose first bytes cannot be read, on Linux")
 @pytest.mark.parametrize("what", [one for one in READERS if one != "device"])
-def test_a_read_that_fails_is_said_where_it_failed(what: str, tmp_path: Path) -> None:
+def test_a_failing_read_names_its_file(what: str, tmp_path: Path) -> None:
     ending, command = READERS[what]
     path = tmp_path / f"memory{ending}"
     path.symlink_to("/proc/self/mem")
@@ -145,7 +145,7 @@ def test_a_read_that_fails_is_said_where_it_failed(what: str, tmp_path: Path) ->
     assert "cannot be read: Input/output error" in said
 
 
-def test_a_read_that_fails_in_the_middle_names_the_file(tmp_path: Path) -> None:
+def test_a_read_that_fails_midway_names_its_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(bytes(1 << 20))
     file = open_file(path)
@@ -159,7 +159,7 @@ def test_a_read_that_fails_in_the_middle_names_the_file(tmp_path: Path) -> None:
     file.close()
 
 
-def test_a_folder_to_show_must_be_one(tmp_path: Path) -> None:
+def test_the_folder_of_sweeps_must_be_a_folder(tmp_path: Path) -> None:
     for path in (pipe(tmp_path), Path(__file__), tmp_path / "none"):
         assert "is not a folder" in run("ui", "--no-open", "--sweeps", str(path)).refusal()
         assert "is not a folder" in run("sweeps", "list", str(path)).refusal()
@@ -173,7 +173,9 @@ def test_a_large_file_of_times_is_refused_by_its_size(tmp_path: Path) -> None:
         assert "is larger than the" in run(*command, given).refusal()
 
 
-def test_a_packed_trace_is_limited_by_what_it_unpacks_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compressed_trace_is_limited_by_its_uncompressed_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from lockstep.simulate.program import read_trace, trace
 
     monkeypatch.setattr(trace, "MOST_B", 1000)
@@ -184,7 +186,9 @@ def test_a_packed_trace_is_limited_by_what_it_unpacks_to(tmp_path: Path, monkeyp
         read_trace(pipe(tmp_path))
 
 
-def test_pipes_and_links_named_as_a_run_folder_stop_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipes_and_links_named_like_a_run_folder_do_not_block_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from lockstep.run.launch.server import PREFIX, run_folder
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -220,7 +224,7 @@ def test_a_name_that_is_too_long_for_the_system_is_refused(arguments: tuple[str,
     assert run(*arguments).refusal()
 
 
-def test_files_that_name_others_by_names_that_are_too_long_are_answered(tmp_path: Path) -> None:
+def test_files_that_reference_too_long_names_are_answered(tmp_path: Path) -> None:
     tune, plan = tmp_path / "tune.yaml", tmp_path / "plan.yaml"
     tune.write_text(f"base_model: meta-llama/Meta-Llama-3-8B\nmicro_batch_size: 1\ndeepspeed: {LONG}.json\n")
     plan.write_text(f"schema: 1\nkind: plan\nmodel: {LONG}\ncluster: dgx-h100:1\nquestion: {{batch: 8}}\nlayout: {{}}")

@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_page_is_what_the_planner_answers() -> None:
+def test_the_fine_tunes_page_matches_the_planner() -> None:
     """After a change that moves an answer: python tools/pages.py --write docs/use/fine-tunes.md."""
     spec = importlib.util.spec_from_file_location("fine_tunes", ROOT / "tools" / "fine_tunes.py")
     assert spec is not None

@@ -25,13 +25,13 @@ def tree(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
-def test_importing_lockstep_loads_nothing_heavy() -> None:
+def test_importing_lockstep_imports_no_heavy_library() -> None:
     code = f"import sys, lockstep; print([name for name in {HEAVY} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
 
 
-def test_planning_loads_no_optional_library() -> None:
+def test_planning_imports_no_optional_library() -> None:
     code = (
         "import sys, lockstep; lockstep.plan('gpt2', 'dgx-a100-40gb:1', batch=64);"
         f"print([name for name in {HEAVY[:5]} if name in sys.modules])"
@@ -52,7 +52,7 @@ def test_files_and_functions_stay_small() -> None:
     assert {function: length for function, length in bodies.items() if length > MAX_FUNCTION_LINES} == {}
 
 
-def test_sources_explain_themselves_and_assert_nothing_of_users() -> None:
+def test_sources_have_docstrings_and_no_assert_for_user_errors() -> None:
     assert [name(file) for file in FILES if not ast.get_docstring(tree(file))] == []
     kinds = (ast.Assert, ast.ClassDef)
     nodes = [(name(file), node) for file in FILES for node in ast.walk(tree(file)) if isinstance(node, kinds)]
@@ -101,7 +101,7 @@ LINK_READERS = {
 """Files outside the rooms of physics that read a link's latency or rate, each with its reason."""
 
 
-def test_only_the_rooms_of_physics_read_links() -> None:
+def test_only_pricing_packages_read_links() -> None:
     """What a link's numbers mean for a step is said once; who else reads them has a reason."""
     found = set()
     for file in FILES:
@@ -111,7 +111,7 @@ def test_only_the_rooms_of_physics_read_links() -> None:
     assert found == set(LINK_READERS)
 
 
-def test_modules_imported_by_name_are_below() -> None:
+def test_modules_imported_by_name_are_in_lower_layers() -> None:
     """What import-linter cannot see; `lockstep/__init__.py` is above all rooms."""
     contracts = re.split(r"\nlayers =\n", (ROOT.parents[1] / ".importlinter").read_text(encoding="utf-8"))[1:]
     floors = [line for contract in contracts for line in contract.partition("\n\n")[0].splitlines()]
@@ -141,7 +141,7 @@ def test_files_named_in_the_sources_exist() -> None:
     assert {said: name(file) for said, file in found if not (ROOT / said).exists()} == {}
 
 
-def test_paths_are_asked_for_without_an_error_of_the_system() -> None:
+def test_path_checks_never_raise_os_errors() -> None:
     """`Path.is_file` and its kin raise for a name that is too long, where those of `os.path` say no."""
     asked = re.compile(r".*\.(?:is_file|is_dir|exists)\(\).*")
     assert not [f"{path.name}: {line}" for path in FILES for line in asked.findall(path.read_text(encoding="utf-8"))]

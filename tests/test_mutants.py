@@ -39,7 +39,7 @@ def test_every_mutant_is_another_program() -> None:
     assert not any("dict" in one.before or "Doc" in one.before or one.before.startswith("'a' +") for one in found)
 
 
-def test_draws_are_reproducible_and_by_lines() -> None:
+def test_sampled_mutants_are_reproducible_and_chosen_by_lines() -> None:
     part = mutants.SOURCE / "simulate" / "collectives"
     first, again, other = (mutants.drawn(seed, 60, part) for seed in (1, 1, 2))
     assert first == again

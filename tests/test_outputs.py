@@ -58,7 +58,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if not BESIDE.fullmatch(path.name)}
 
 
-def test_at_every_byte_of_a_full_disk_the_old_file_stays(tmp_path: Path) -> None:
+def test_a_full_disk_at_any_byte_keeps_the_old_file(tmp_path: Path) -> None:
     path, text = tmp_path / "out", "0123456789é" * 3
     path.write_bytes(OLD)
     for room_B in range(len(text.encode())):
@@ -69,7 +69,7 @@ def test_at_every_byte_of_a_full_disk_the_old_file_stays(tmp_path: Path) -> None
     assert contents(tmp_path) == {"out": text.encode()}
 
 
-def test_killed_at_every_byte_the_old_file_stays(tmp_path: Path) -> None:
+def test_a_kill_at_any_byte_keeps_the_old_file(tmp_path: Path) -> None:
     path, size_B = tmp_path / "out", 40
 
     def write() -> None:
@@ -86,7 +86,7 @@ def test_killed_at_every_byte_the_old_file_stays(tmp_path: Path) -> None:
     assert contents(tmp_path) == {"out": bytes(range(size_B))}
 
 
-def test_a_link_stays_a_link_and_permissions_stay(tmp_path: Path) -> None:
+def test_links_and_permissions_are_preserved(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     path, link = tmp_path / "folder" / "out", tmp_path / "link"
     path.write_bytes(OLD)
@@ -98,7 +98,7 @@ def test_a_link_stays_a_link_and_permissions_stay(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o640
 
 
-def test_only_files_are_replaced(tmp_path: Path) -> None:
+def test_only_regular_files_are_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path, Path("/dev/null")):
         with pytest.raises(BadInput, match="not a file"):
@@ -107,7 +107,7 @@ def test_only_files_are_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_file_in_a_folder_that_may_not_be_written_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
+def test_an_output_in_a_read_only_folder_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(OLD)
     tmp_path.chmod(0o500)
     assert (
@@ -159,7 +159,7 @@ def good(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
-def test_no_option_leaves_half_a_file(output: str, tmp_path: Path) -> None:
+def test_no_output_option_leaves_a_partial_file(output: str, tmp_path: Path) -> None:
     name, command = OUTPUTS[output]
     folder, given = tmp_path / "out", tmp_path / "given"
     folder.mkdir()
@@ -182,7 +182,7 @@ def test_no_option_leaves_half_a_file(output: str, tmp_path: Path) -> None:
     assert contents(folder)[name] == OLD
 
 
-def test_no_answer_leaves_half_a_file(tmp_path: Path) -> None:
+def test_no_saved_answer_leaves_a_partial_file(tmp_path: Path) -> None:
     path = tmp_path / "a.html"
     path.write_bytes(OLD)
     answer = lockstep.messages(workers=8, params="1M")

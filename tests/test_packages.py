@@ -55,7 +55,7 @@ def is_ours(word: str) -> bool:
     return found is not None and set((found[1] or "all").split(",")) <= set(PROJECT["optional-dependencies"])
 
 
-def test_the_check_of_install_lines_knows_strangers() -> None:
+def test_the_check_of_install_lines_detects_other_packages() -> None:
     good = (
         ".",
         "'.[ui]'",
@@ -75,7 +75,7 @@ def test_every_install_line_of_the_pages_names_our_distribution_or_a_checkout() 
     assert [(page.name, line) for page, line in lines if wrong(line)] == []
 
 
-def test_every_hint_of_the_code_comes_from_one_function_and_names_an_extra() -> None:
+def test_every_install_hint_comes_from_one_function_and_names_an_extra() -> None:
     texts = {path: text_of(path) for path in SOURCE.rglob("*") if path.suffix in WRITTEN}
     assert [path.name for path, text in texts.items() if INSTALLS.search(text)] == ["errors.py"]
     place = {"install_line": 0, "not_installed": 1}
@@ -166,7 +166,7 @@ def test_the_first_command_of_the_readme_runs_from_the_wheel(built: tuple[Path, 
     assert said(tmp_path / "bin/lockstep", *words, folder=tmp_path).startswith(f"{words[1]} on ")
 
 
-def test_an_extra_is_added_beside_what_was_installed_from_a_checkout(built: tuple[Path, Path], tmp_path: Path) -> None:
+def test_an_extra_can_be_added_to_an_installed_checkout(built: tuple[Path, Path], tmp_path: Path) -> None:
     """The hint of an error is true before anything is published: pip keeps the Lockstep that it finds installed."""
     site = environment(tmp_path)
     install(tmp_path, built[1])

@@ -16,20 +16,20 @@ def test_every_test_file_has_a_tier() -> None:
     assert [str(file.relative_to(TESTS)) for file in FILES if tier_of(file) is None] == []
 
 
-def test_every_entry_stands_for_a_test_file_that_exists_once() -> None:
+def test_every_tier_entry_matches_one_existing_test_file() -> None:
     named = [place for places in PLACES.values() for place in places]
     assert len(named) == len(set(named))
     for place in named:
         assert any(file.is_relative_to(TESTS / place) for file in FILES), place
 
 
-def test_no_two_test_files_are_imported_by_one_name() -> None:
+def test_test_files_have_unique_module_names() -> None:
     """pytest names a file from the nearest folder up that is no package, and collects one file of each name."""
     named = Counter(path.relative_to(_outside(path.parent)) for path in FILES)
     assert [str(name) for name, times in named.items() if times > 1] == []
 
 
-def test_no_test_has_a_shorter_limit_than_all_have() -> None:
+def test_no_test_has_a_shorter_timeout_than_the_default() -> None:
     """A limit ends what hangs. One that a quiet machine nearly reaches fails on a busy one."""
     limited = re.compile(r"mark\.timeout" + r"\(")
     assert [path.name for path in TESTS.rglob("*.py") if limited.search(path.read_text("utf-8"))] == []
@@ -58,7 +58,7 @@ def _outside(folder: Path) -> Path:
     return _outside(folder.parent) if (folder / "__init__.py").exists() else folder
 
 
-def test_tiers_that_the_check_runs_exist() -> None:
+def test_tiers_used_by_the_check_exist() -> None:
     script = (TESTS.parent / "check").read_text("utf-8")
     asked = {tier for words in re.findall(r'-m "?([a-z]+(?: or [a-z]+)*)"? ', script) for tier in words.split(" or ")}
     assert asked - {"pip", "pytest", "venv"} == {"fast"} <= set(TIERS)

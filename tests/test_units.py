@@ -21,19 +21,19 @@ TIMES = {"ns": "ns", "us": "us", "ms": "ms", "s": "s", "min": "min", "h": "hour"
 
 
 @given(NUMBERS, st.sampled_from(sorted(SIZES)), st.sampled_from(["", " "]))
-def test_sizes_are_those_of_pint(number: str, unit: str, gap: str) -> None:
+def test_sizes_match_pint(number: str, unit: str, gap: str) -> None:
     expected = REGISTRY.Quantity(float(number), SIZES[unit]).to("byte").magnitude
     assert units.parse_size_B(f"{number}{gap}{unit}") == pytest.approx(expected, rel=1e-14)
 
 
 @given(NUMBERS, st.sampled_from(sorted(SIZES)))
-def test_bandwidths_are_those_of_pint(number: str, unit: str) -> None:
+def test_bandwidths_match_pint(number: str, unit: str) -> None:
     expected = REGISTRY.Quantity(float(number), f"{SIZES[unit]}/s").to("byte/s").magnitude
     assert units.parse_bandwidth_Bps(f"{number} {unit}/s") == pytest.approx(expected, rel=1e-14)
 
 
 @given(NUMBERS, st.sampled_from(sorted(TIMES)))
-def test_times_are_those_of_pint(number: str, unit: str) -> None:
+def test_times_match_pint(number: str, unit: str) -> None:
     expected = REGISTRY.Quantity(float(number), TIMES[unit]).to("s").magnitude
     assert units.parse_time_s(f"{number} {unit}") == pytest.approx(expected, rel=1e-14)
 
@@ -43,7 +43,7 @@ PREFIXES = {"": "", "k": "kilo", "M": "mega", "G": "giga", "T": "tera", "P": "pe
 
 
 @given(NUMBERS, st.sampled_from(sorted(PREFIXES)), st.sampled_from(["FLOP/s", "FLOPS", "flop/s", "flops", "FLOPs"]))
-def test_rates_of_computing_are_those_of_pint(number: str, prefix: str, word: str) -> None:
+def test_compute_rates_match_pint(number: str, prefix: str, word: str) -> None:
     expected = REGISTRY.Quantity(float(number), f"{PREFIXES[prefix]}flop/s").to("flop/s").magnitude
     assert units.parse_flops(f"{number} {prefix}{word}") == pytest.approx(expected, rel=1e-14)
 
@@ -66,7 +66,7 @@ def test_rates_of_computing_are_those_of_pint(number: str, prefix: str, word: st
         (units.parse_count, 7, 7.0),
     ],
 )
-def test_text_becomes_si(parse: Callable[[object], float], text: object, value: float) -> None:
+def test_quantities_are_parsed_to_si(parse: Callable[[object], float], text: object, value: float) -> None:
     assert parse(text) == value
 
 
@@ -97,13 +97,13 @@ def test_text_becomes_si(parse: Callable[[object], float], text: object, value: 
         (units.parse_integer, "1e30"),
     ],
 )
-def test_what_is_not_a_quantity_is_refused_with_its_place(parse: Callable[..., float], text: object) -> None:
+def test_invalid_quantities_are_refused_at_their_place(parse: Callable[..., float], text: object) -> None:
     with pytest.raises(BadInput, match=r"^--flag: "):
         parse(text, "--flag")
 
 
 @given(st.floats(1.0, 1e17))
-def test_what_is_printed_reads_back(value: float) -> None:
+def test_formatted_quantities_parse_back(value: float) -> None:
     assert units.parse_size_B(units.format_size(value, 6)) == pytest.approx(value, rel=1e-4)
     assert units.parse_bandwidth_Bps(units.format_bandwidth(value, 6)) == pytest.approx(value, rel=1e-4)
     assert units.parse_count(units.format_count(value, 6)) == pytest.approx(value, rel=1e-4)
@@ -111,12 +111,12 @@ def test_what_is_printed_reads_back(value: float) -> None:
 
 
 @given(st.floats(1e-9, 1e8))
-def test_printed_times_read_back(value: float) -> None:
+def test_formatted_times_parse_back(value: float) -> None:
     assert units.parse_time_s(units.format_time(value, 6)) == pytest.approx(value, rel=1e-4)
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_a_number_or_bad_input(text: str) -> None:
+def test_arbitrary_text_is_a_number_or_bad_input(text: str) -> None:
     for parse in (units.parse_size_B, units.parse_time_s, units.parse_bandwidth_Bps, units.parse_count):
         try:
             value = parse(text)

@@ -47,13 +47,13 @@ def test_seventy_billion_parameters_in_one_command(answer: dict) -> None:
     assert answer["days"] * answer["goodput_frac"] == pytest.approx(plan.best.campaign(15e12)[0], rel=1e-6)
 
 
-def test_the_mean_lies_in_its_interval_and_in_the_range(answer: dict) -> None:
+def test_mean_days_lie_inside_the_confidence_interval_and_the_range(answer: dict) -> None:
     low, high = answer["ci95_days"]
     assert low <= answer["days"] <= high
     assert answer["interval"]["low"] < low < high < answer["interval"]["high"]
 
 
-def test_changes_are_ranked_and_save(answer: dict) -> None:
+def test_changes_are_ranked_by_saving_and_each_saves_time(answer: dict) -> None:
     saved = [one["saved_days"] for one in answer["changes"]]
     assert saved == sorted(saved, reverse=True)
     assert min(saved) > 0
@@ -63,7 +63,7 @@ def test_changes_are_ranked_and_save(answer: dict) -> None:
             assert one["cost"] + one["saved_cost"] == pytest.approx(answer["cost"])
 
 
-def test_the_tornado_moves_the_right_way(answer: dict) -> None:
+def test_worse_hardware_lengthens_the_run_and_better_hardware_shortens_it(answer: dict) -> None:
     bars = {bar["name"]: bar for bar in answer["sensitivity"]}
     for name in ("peak_flops", "intra_bw", "inter_bw", "mtbf", "storage_bandwidth"):
         assert bars[name]["low"]["days"] > answer["days"] > bars[name]["high"]["days"]
@@ -72,7 +72,7 @@ def test_the_tornado_moves_the_right_way(answer: dict) -> None:
     assert bars["price"]["high"]["days"] == answer["days"]
 
 
-def test_verb_and_function_say_the_same() -> None:
+def test_command_and_function_give_the_same_answer() -> None:
     found = lockstep.campaign("llama3-8b", "dgx-h100:8", batch=512, tp=2, zero=1, tokens="2T")
     assert run(*TOKENS, "--json").json()["days"] == found.to_dict()["days"]
     of_estimate = lockstep.campaign(found.scenario.estimate, tokens=2e12)
@@ -111,7 +111,7 @@ COMPUTED = ("--storage-bandwidth", "10GB/s")
      (*COMPUTED, "--copies", "2"), (*COMPUTED, "--copies", "4", "--local-frac", "50%", "--every", "9"),
      ("--rank-bandwidth", "100MB/s"), ("--rank-bandwidth", "100MB/s", "--ranks", "8", "--local-restart", "9s", *LOCAL)],
 )  # fmt: skip
-def test_saving_costs_what_the_verb_checkpoint_says(saved: tuple[str, ...], alone_asked: None) -> None:
+def test_campaign_and_checkpoint_agree_on_the_cost_of_saving(saved: tuple[str, ...], alone_asked: None) -> None:
     """The same words about failures and saving, the same useful work: the same goodput, losses and cycle."""
     common = ("--mtbf", "6h", "--restart", "10min", "--detection", "5min", *saved)
     ours = run(*TOKENS, *common, "--campaigns", "2", "--json").json()
@@ -126,7 +126,7 @@ def test_saving_costs_what_the_verb_checkpoint_says(saved: tuple[str, ...], alon
         assert ours["breakdown"][name] / ours["days"] == pytest.approx(frac, rel=1e-9, abs=1e-15)
 
 
-def test_what_a_save_took_in_a_kept_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_time_is_read_from_a_kept_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCKSTEP_RUNS", str(tmp_path))
     assert run(*TOKENS, "--write", "run:last").refusal().startswith("--write: ")
     with RunStore(tmp_path).start("train", {}) as writer:
@@ -138,14 +138,14 @@ def test_what_a_save_took_in_a_kept_run(tmp_path: Path, monkeypatch: pytest.Monk
     ("words", "said"), [(LOCAL, "local checkpoints of 2 s"), (("--delta-write", "5s"), "deltas of 5 s"),
                         (("--copies", "2"), "copies to peers of")]
 )  # fmt: skip
-def test_the_table_names_what_comes_between(words: tuple[str, ...], said: str, alone_asked: None) -> None:
+def test_the_table_lists_every_cause_of_lost_time(words: tuple[str, ...], said: str, alone_asked: None) -> None:
     shown = " ".join(run(*TOKENS, "--mtbf", "3h", *words).out.split())
     assert said in shown
     assert "of work, between them a checkpoint of" in shown
     assert "copies in the memory of a peer" not in shown
 
 
-def test_ways_to_pay() -> None:
+def test_offers_are_priced_with_their_discounts() -> None:
     words = ("--reserved-discount", "40%", "--spot-discount", "70%", "--preemption", "2d")
     offers = {one["name"]: one for one in run(*TOKENS, *words, "--json").json()["offers"]}
     assert offers["reserved"]["cost"] == pytest.approx(0.6 * offers["on demand"]["cost"])
@@ -183,7 +183,7 @@ def test_parts_of_a_cluster_fail_and_come_back() -> None:
     assert "warms up over 2,000 steps" in shown
 
 
-def test_unknown_failures_are_said_not_guessed() -> None:
+def test_unknown_failure_rates_are_reported_and_not_guessed() -> None:
     words = ("campaign", "bert-large", "-c", "dgx-v100:2", "--batch", "256", "--tokens", "1G")
     answer = run(*words, "--json").json()
     assert (answer["failures"], answer["simulated"], answer["mtbf_s"]) == (0.0, None, None)
@@ -255,18 +255,18 @@ def test_bad_input_names_its_flag(words: tuple[str, ...], flag: str) -> None:
     assert run(*SMALL, *words).refusal().startswith(f"{flag}: ")
 
 
-def test_a_run_that_never_ends_is_a_no() -> None:
+def test_a_run_that_never_ends_exits_with_1() -> None:
     session = run(*TOKENS, "--mtbf", "5min", "--json")
     assert session.code == 1
     assert "does not end" in session.json()["why"]
 
 
-def test_a_layout_that_does_not_fit_is_said() -> None:
+def test_a_layout_that_does_not_fit_is_reported() -> None:
     words = ("campaign", "llama3-70b", "-c", "dgx-h100:8", "--batch", "64", "--tokens", "1T", "--tp", "8")
     assert "does not fit in memory" in " ".join(run(*words).out.split())
 
 
-def test_a_loss_that_is_never_reached_is_a_no() -> None:
+def test_an_unreachable_loss_exits_with_1() -> None:
     session = run(*SMALL, "--loss", "1.5", "--json")
     assert session.code == 1
     assert "never gets below" in session.json()["why"]

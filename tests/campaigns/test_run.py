@@ -32,7 +32,7 @@ def scenario(operation: Operation, **words: object) -> Scenario:
     return Scenario(ESTIMATE, for_tokens(TOKENS), operation, **words)  # type: ignore[arg-type]
 
 
-def test_without_failures_it_is_steps_times_step_time() -> None:
+def test_without_failures_a_run_takes_steps_times_step_time() -> None:
     run = scenario(CALM).run()
     assert run.wall_s == pytest.approx(TOKENS / ESTIMATE.tokens_per_s)
     assert run.days == pytest.approx(ESTIMATE.campaign(TOKENS)[0])
@@ -124,7 +124,7 @@ def test_every_parameter_is_saved_once_with_experts_too() -> None:
     assert checkpoint_B(job) == pytest.approx(14 * trained + 2 * counted.untrained, rel=1e-6)
 
 
-def test_failures_too_frequent_are_a_no() -> None:
+def test_too_frequent_failures_are_infeasible() -> None:
     with pytest.raises(Infeasible, match="no time to work"):
         scenario(replace(REAL, device_mtbf_s=64 * 60.0, restart_s=3600.0)).run()
 
@@ -220,7 +220,7 @@ def test_corruption_adds_to_the_failures_and_to_the_days() -> None:
     assert scenario(rare).run().parts_s["detection"] > scenario(REAL).run().parts_s["detection"]
 
 
-def test_llama3_405b_was_stopped_as_often_and_worked_as_much() -> None:
+def test_llama3_405b_failures_and_goodput_match_the_published_ones() -> None:
     """54 days on 16,384 H100: 419 unexpected interruptions, and more than 90 % effective training time.
 
     The failure rate is of that run, recovery of another (MegaScale): the effective time is a prediction.
@@ -231,7 +231,7 @@ def test_llama3_405b_was_stopped_as_often_and_worked_as_much() -> None:
     assert 0.90 < run.losses.goodput_frac < 0.95
 
 
-def test_every_change_of_operation_changes_what_it_says_and_nothing_else() -> None:
+def test_each_change_of_operation_changes_only_its_own_fields() -> None:
     now = Operation(
         device_mtbf_s=5e9, silent_mtbf_s=4e10, silent_delay_s=3600.0, repair_s=7200.0, spares=1, interval_s=1000.0,
         straggler_cv=0.04, data_Bps=1e6, eval_every=100, eval_tokens=1e6, law=Exponential(1e4), restart_s=200.0,
@@ -270,7 +270,7 @@ def test_every_change_of_operation_changes_what_it_says_and_nothing_else() -> No
         (3, 4, 3, 1),
     ],
 )
-def test_a_lost_node_stops_the_nodes_of_its_replica(nodes: int, tp: int, pp: int, replica_nodes: int) -> None:
+def test_losing_a_node_stops_all_nodes_of_its_replica(nodes: int, tp: int, pp: int, replica_nodes: int) -> None:
     devices = 8 * nodes
     name = {8: "llama3-8b", 3: "gpt2"}[nodes]
     found = lockstep.estimate(name, f"dgx-h100:{nodes}", batch=devices, tp=tp, pp=pp)
@@ -282,7 +282,7 @@ def test_a_lost_node_stops_the_nodes_of_its_replica(nodes: int, tp: int, pp: int
     assert REAL.pool(found) is None
 
 
-def test_devices_alone_draw_power_unless_the_facility_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_pue_only_the_devices_draw_power(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a PUE the facility draws nothing more: device hours x power."""
     for slow in ("tornado", "changes"):
         monkeypatch.setattr(import_module("lockstep.decide.campaigns.campaign"), slow, lambda scenario: ())

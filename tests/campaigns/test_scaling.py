@@ -45,7 +45,7 @@ def test_speedup_efficiency_and_marginal_are_ratios_of_days(strong: Scaling) -> 
         assert one.marginal_frac == pytest.approx(_days(before) / _days(one) - 1)
 
 
-def test_where_more_devices_stop_helping(strong: Scaling) -> None:
+def test_larger_sizes_beyond_the_last_helping_one_gain_little(strong: Scaling) -> None:
     last = strong.last_helping
     larger = [one for one in strong.sizes if one.devices > last.devices]
     assert larger, "25 Gbit/s for eight GPUs is too little for GPT-2"
@@ -68,7 +68,7 @@ def _days(one: Size | None) -> float:
     return one.run.days
 
 
-def test_deadline_takes_the_fewest_devices_budget_the_fastest(strong: Scaling) -> None:
+def test_a_deadline_picks_the_fewest_devices_and_a_budget_the_fastest_size(strong: Scaling) -> None:
     middle = strong.sizes[3]
     tight = replace(strong, deadline_s=_days(middle) * 86_400 * 1.001)
     assert tight.for_deadline is middle
@@ -97,7 +97,7 @@ def test_a_critical_batch_makes_weak_scaling_worse() -> None:
     assert critical["rows"][-1]["efficiency_frac"] < plain["rows"][-1]["efficiency_frac"]
 
 
-def test_the_table_says_where_it_ends(tmp_path: Path) -> None:
+def test_the_table_states_where_more_devices_stop_helping(tmp_path: Path) -> None:
     picture = tmp_path / "scaling.svg"
     words = ("--tokens", "10G", "--mtbf", "1d", "--deadline", "30d", "--budget", "1")
     shown = " ".join(run(*SMALL, *words, "--plot", str(picture)).out.split())
@@ -120,7 +120,7 @@ def test_sizes_with_fewer_nodes_than_copies_are_left_out() -> None:
     assert run(*SMALL, "--tokens", "10G", "--copies", "3").refusal().startswith("--copies: 8 nodes do not form")
 
 
-def test_parts_that_fail_add_up_anew_on_every_size() -> None:
+def test_failure_rates_are_recomputed_for_every_size() -> None:
     """A power feed carries the job whatever its size; devices fail in proportion; a rack takes half of four copies."""
     words = {"batch": 256, "tokens": "10G", "copies": 2, "write": "5min"}
     found = lockstep.scaling("gpt2", "ethernet-25-v100:8", **words, device_mtbf="64d", power_mtbf="1d")
@@ -143,7 +143,7 @@ def test_bad_input_names_its_flag(words: tuple[str, ...], flag: str) -> None:
     assert run(*SMALL, *words).refusal().startswith(f"{flag}: ")
 
 
-def test_a_model_too_large_for_every_size_is_a_no() -> None:
+def test_a_model_too_large_for_every_size_exits_with_1() -> None:
     session = run("scaling", "llama3-405b", "-c", "dgx-h100:1", "--batch", "64", "--json")
     assert session.code == 1
     assert "fits on no part" in session.json()["why"]

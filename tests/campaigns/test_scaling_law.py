@@ -17,14 +17,14 @@ EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
 NAMES = sorted(LAWS)
 
 
-def test_loss_of_chinchilla_by_its_own_law() -> None:
+def test_chinchilla_loss_matches_its_scaling_law() -> None:
     """1.69 + 0.0834 + 0.1632: 70B parameters on 1.4T tokens, term by term."""
     terms = (1.69, 406.4 / 70e9**0.34, 410.7 / 1.4e12**0.28)
     assert scaling_law("hoffmann").loss(70e9, 1.4e12) == pytest.approx(math.fsum(terms))
     assert math.fsum(terms) == pytest.approx(1.936, abs=1e-3)
 
 
-def test_gophers_budget_as_hoffmann_found_it() -> None:
+def test_gopher_budget_gives_the_size_that_hoffmann_published() -> None:
     """Table A3: approach 3 gives Gopher's 5.76e23 FLOPs 40B parameters, from coefficients less rounded than printed."""
     assert scaling_law("hoffmann").optimal_size(5.76e23) == pytest.approx(40e9, rel=0.25)
 
@@ -39,7 +39,7 @@ def test_the_refit_asks_for_twenty_tokens_per_parameter() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("flops", [1e20, 5.76e23, 1e26])
-def test_the_optimum_is_the_least_loss_of_the_budget(name: str, flops: float) -> None:
+def test_no_other_size_has_less_loss_for_the_same_budget(name: str, flops: float) -> None:
     law = scaling_law(name)
     found = minimize_scalar(
         lambda x: law.loss(math.exp(x), flops / 6 / math.exp(x)), bounds=(10.0, 40.0), method="bounded",
@@ -59,14 +59,14 @@ def test_optimal_tokens_and_optimal_size_are_one_curve(name: str, size: float) -
 @pytest.mark.parametrize("name", NAMES)
 @EXAMPLES
 @given(size=st.floats(1e7, 1e12), tokens=st.floats(1e8, 1e13))
-def test_tokens_for_the_loss_of_some_tokens_are_those_tokens(name: str, size: float, tokens: float) -> None:
+def test_tokens_for_a_loss_invert_loss_for_tokens(name: str, size: float, tokens: float) -> None:
     law = scaling_law(name)
     assert law.tokens_for_loss(size, law.loss(size, tokens)) == pytest.approx(tokens, rel=1e-5)
     assert law.loss(size, 2 * tokens) < law.loss(size, tokens)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_loss_below_the_floor_is_a_no(name: str) -> None:
+def test_a_loss_below_the_floor_is_infeasible(name: str) -> None:
     with pytest.raises(Infeasible, match="never gets below"):
         scaling_law(name).tokens_for_loss(1e9, 1.0)
 
@@ -83,7 +83,7 @@ def test_kaplan_counts_without_embeddings() -> None:
     assert scaling_law("hoffmann").size(model) == counted.total
 
 
-def test_targets_say_their_law() -> None:
+def test_targets_name_their_scaling_law() -> None:
     model = workload.model("llama3-70b")
     target = for_compute(scaling_law("besiroglu"), model)
     assert target.loss == pytest.approx(for_loss(scaling_law("besiroglu"), model, target.loss or 0).loss)

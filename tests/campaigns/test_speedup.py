@@ -23,7 +23,7 @@ QUESTION = ("speedup", "--compute", "10s", "--size", "200MB", "--latency", "10us
 
 @EXAMPLES
 @given(workers=st.integers(1, 10_000), share=st.fractions(0, 1))
-def test_the_laws_are_their_fractions(workers: int, share: Fraction) -> None:
+def test_amdahl_and_gustafson_match_their_formulas(workers: int, share: Fraction) -> None:
     assert float(amdahl(workers, float(share))) == pytest.approx(float(1 / (share + (1 - share) / workers)), rel=1e-12)
     assert float(gustafson(workers, float(share))) == pytest.approx(float(share + (1 - share) * workers), rel=1e-9)
     assert amdahl(workers, float(share)) * (1 + 1e-12) >= 1
@@ -66,7 +66,7 @@ def test_the_best_parameter_server() -> None:
 
 
 @pytest.mark.parametrize("exchange", ["ring", "tree", "recursive-doubling", "parameter-server"])
-def test_the_best_is_the_least_of_all(exchange: str) -> None:
+def test_no_other_number_of_workers_is_faster(exchange: str) -> None:
     found = SpeedUp(2.0, 1e8, PlainLink(1e-5, 25e9), exchange, 0.01, 2000)
     times_s = [float(found.time_s(number)) for number in range(1, 2001)]
     assert found.best_workers == 1 + int(np.argmin(times_s))
@@ -76,7 +76,7 @@ def test_the_best_is_the_least_of_all(exchange: str) -> None:
     assert found.speedup(half) / half >= 0.5
 
 
-def test_the_verb_says_what_the_library_finds() -> None:
+def test_command_and_function_give_the_same_answer() -> None:
     answer = run(*QUESTION, "--json").json()
     found = lockstep.speedup(compute=10, size="200MB", latency="10us", bandwidth="25GB/s")
     assert (

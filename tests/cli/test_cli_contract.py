@@ -107,7 +107,7 @@ def test_sensitivity_keeps_its_keys(answers: dict[str, Session]) -> None:
         having(one, "what", "step_time_s", "saving_frac", "cost")
 
 
-def test_catalog_lists_every_shelf_with_sources(answers: dict[str, Session]) -> None:
+def test_catalog_lists_every_kind_with_sources(answers: dict[str, Session]) -> None:
     answer = answers["catalog"].json()
     assert list(answer) == ["models", "devices", "clusters", "links", "stacks"]
     assert all(row["source"] for row in answer["models"])
@@ -145,7 +145,7 @@ def test_validation_out_of_tolerance_exits_with_one(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("verb", ["estimate", "memory"])
-def test_a_layout_that_does_not_fit_is_answered_with_one(verb: str) -> None:
+def test_a_layout_that_does_not_fit_exits_with_1(verb: str) -> None:
     arguments = (verb, "llama3-405b", "--cluster", "dgx-h100", "--batch", "8", "--tp", "8")
     session = run(*arguments, "--json")
     assert session.code == 1
@@ -153,7 +153,7 @@ def test_a_layout_that_does_not_fit_is_answered_with_one(verb: str) -> None:
     assert "does not fit" in run(*arguments).out
 
 
-def test_an_impossible_plan_says_by_how_much() -> None:
+def test_an_impossible_plan_reports_the_missing_memory() -> None:
     arguments = ("plan", "llama3-405b", "--cluster", "dgx-h100", "--batch", "8")
     session = run(*arguments, "--json")
     assert session.code == 1
@@ -197,13 +197,13 @@ def test_help_names_every_verb_and_each_has_examples() -> None:
         assert f"lockstep {verb}" in one.out, verb
 
 
-def test_version() -> None:
+def test_version_option_prints_the_version() -> None:
     import lockstep
 
     assert run("--version").out == f"lockstep {lockstep.__version__}\n"
 
 
-def test_a_step_is_drawn_and_traced(tmp_path: Path) -> None:
+def test_estimate_writes_a_plot_and_a_trace(tmp_path: Path) -> None:
     words = [
         "estimate",
         "llama3-8b",
@@ -238,7 +238,7 @@ def test_a_step_is_drawn_and_traced(tmp_path: Path) -> None:
         assert refused.out == ""
 
 
-def test_a_plan_is_drawn_with_its_layouts_and_front(tmp_path: Path) -> None:
+def test_plan_plots_its_layouts_and_pareto_front(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     pictures = [tmp_path / name for name in ("plan.svg", "again.svg")]
     answer, _ = (run("plan", *LLAMA, "--plot", str(picture), "--json").json() for picture in pictures)
@@ -249,7 +249,7 @@ def test_a_plan_is_drawn_with_its_layouts_and_front(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("words", "code"), [({}, 0), ({"ok": True}, 0), ({"ok": False}, 1)])
-def test_a_benchmark_is_a_no_only_if_its_answer_says_so(
+def test_bench_exits_with_1_only_for_wrong_results(
     words: dict[str, bool], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kernels have nothing to be wrong about."""
@@ -264,7 +264,7 @@ def test_a_command_after_the_end_of_options_is_the_command() -> None:
     assert run("--", "catalog", "links").out == run("catalog", "links").out != ""
 
 
-def test_a_file_behind_a_model_is_told_how_both_are_given(tmp_path: Path) -> None:
+def test_a_file_after_a_model_is_refused_with_the_at_syntax(tmp_path: Path) -> None:
     file = tmp_path / "ds.json"
     file.write_text('{"train_batch_size": 8}', encoding="utf-8")
     question = ("-c", "dgx-h100:1", "--batch", "8", "--seq", "2048")

@@ -46,7 +46,7 @@ def test_python_and_the_command_line_agree(verb: str) -> None:
     assert from_python == from_shell
 
 
-def test_objects_do_as_well_as_names() -> None:
+def test_objects_are_accepted_in_place_of_names() -> None:
     by_name = lockstep.estimate(*QUESTION, tp=2, zero=1, micro_batch=1, batch="64")
     model, cluster = workload.model("llama3-8b"), hardware.cluster("dgx-h100:2")
     by_object = lockstep.estimate(model, cluster, Layout(tp=2, dp=8, zero=1), batch=64)
@@ -59,7 +59,7 @@ def test_objects_do_as_well_as_names() -> None:
         lockstep.estimate(model, cluster, Layout(tp=2, dp=8), tp=2, batch=64)
 
 
-def test_paths_do_as_well_as_text() -> None:
+def test_path_objects_are_accepted_in_place_of_text() -> None:
     model, machine = EXAMPLES / "my-model.yaml", EXAMPLES / "my-cluster.yaml"
     found = lockstep.estimate(model, machine, batch=256, tp=2, zero=1)
     assert found.to_dict() == lockstep.estimate(str(model), str(machine), batch=256, tp=2, zero=1).to_dict()
@@ -86,7 +86,7 @@ assert not [name for name in dir(lockstep) if name.startswith("_") and name != "
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_no_room_has_the_name_of_a_verb() -> None:
+def test_no_package_has_the_name_of_a_verb() -> None:
     rooms = {path.stem for path in Path(lockstep.__file__).parent.iterdir()}
     assert not rooms & set(VERBS)
 
@@ -119,7 +119,7 @@ def test_a_batch_of_tokens_becomes_whole_sequences(tokens: int, devices: int, se
     assert said == (tokens != sequences * 8192)
 
 
-def test_a_rounded_batch_is_near_and_shared_out() -> None:
+def test_a_rounded_batch_is_near_the_request_and_divides_evenly() -> None:
     """No divisor of the devices that is larger has a multiple as near."""
     from lockstep.show.verbs.words.question import even_batch
 
@@ -140,7 +140,7 @@ def test_long_models_are_trained_on_usual_sequences() -> None:
 
 
 @pytest.mark.parametrize("verb", ["plan", "estimate", "sensitivity", "cite"])
-def test_the_same_bytes_whatever_the_hash_seed(verb: str) -> None:
+def test_output_does_not_depend_on_the_hash_seed(verb: str) -> None:
     """Elapsed time goes to stderr."""
     here, there = run(*COMMANDS[verb], "--json"), shell(*COMMANDS[verb], "--json", env={"PYTHONHASHSEED": "31415"})
     assert here.out == there.out
@@ -148,7 +148,7 @@ def test_the_same_bytes_whatever_the_hash_seed(verb: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["catalog models", "plan --help"])
-def test_a_reader_who_leaves_early_is_no_error(words: str) -> None:
+def test_a_closed_pipe_is_not_an_error(words: str) -> None:
     import subprocess
     import sys
 

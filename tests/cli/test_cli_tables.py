@@ -41,7 +41,7 @@ def test_titles_break_before_numbers_are_cut(words: tuple[str, ...], monkeypatch
     assert max(cell_len(line) for line in found.out.splitlines()) <= 80
 
 
-def test_the_plan_says_everything_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plan_prints_its_sections_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     session = run("plan", "llama3-70b", "--cluster", "dgx-h100:64", "--batch-tokens", "4M", "--tokens", "15T")
     parts = ["llama3-70b on 512 x h100-sxm", "in 90 % of cases", "15T tokens take", "Best layouts", "Pareto front"]
@@ -53,11 +53,11 @@ def test_the_plan_says_everything_in_order(monkeypatch: pytest.MonkeyPatch) -> N
     assert places == sorted(places)
 
 
-def test_images_are_not_called_tokens() -> None:
+def test_image_models_report_images_per_second() -> None:
     assert "images/s" in run("plan", "resnet50", "--cluster", "dgx-a100-80gb", "--batch", "256").out
 
 
-def test_a_stopped_search_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_search_reports_that_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     module = import_module("lockstep.decide.planner.search")
 
     real, calls = module._score, []
@@ -76,7 +76,7 @@ def test_a_stopped_search_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("plan", *LLAMA, "--json").json()["complete"] is False
 
 
-def test_stopped_before_anything_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_interrupted_before_any_result_gives_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     module = import_module("lockstep.decide.planner.search")
 
     def interrupted(*_: object) -> None:
@@ -89,13 +89,15 @@ def test_stopped_before_anything_is_known(monkeypatch: pytest.MonkeyPatch) -> No
     assert "Traceback" not in session.err
 
 
-def test_a_terminal_without_unicode_gets_other_letters() -> None:
+def test_a_terminal_without_unicode_gets_ascii() -> None:
     session = shell("estimate", *LLAMA, "--zero", "3", env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
     assert session.code == 0
     assert session.out.isascii()
 
 
-def test_progress_is_for_people_who_wait(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_shown_only_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from lockstep.show.views.parts import progress as module
 
     with module.progress("searching") as report:
@@ -118,7 +120,7 @@ def test_progress_is_for_people_who_wait(monkeypatch: pytest.MonkeyPatch, capsys
         ("stragglers", ("--workers", "4", "--law", "exponential:mean=1s", "--mitigation", "local:4"), "simulating"),
     ],
 )
-def test_what_takes_long_at_large_sizes_shows_how_far_it_is(
+def test_long_commands_show_progress(
     verb: str,
     words: tuple[str, ...],
     title: str,
@@ -138,7 +140,7 @@ def test_what_takes_long_at_large_sizes_shows_how_far_it_is(
     assert watched.out == silent.out
 
 
-def test_a_search_over_sizes_that_is_stopped_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_search_over_sizes_reports_that_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     module = import_module("lockstep.decide.planner.search")
     real, sizes = module._score, []
 

@@ -47,7 +47,7 @@ def test_names_are_offered_by_prefix(line: str, some: set[str], monkeypatch: pyt
     assert all(name.startswith(word) for name in found)
 
 
-def test_a_shell_starts_a_process_that_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_in_a_separate_process_offers_the_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
     line = "lockstep plan llama3-7"
     command = [sys.executable, "-m", "lockstep"]
     done = subprocess.run(command, env=os.environ | asked(line), capture_output=True, text=True, check=True)
@@ -61,7 +61,7 @@ def test_methods_are_offered_one_after_another(monkeypatch: pytest.MonkeyPatch) 
     assert completing.starting(completing.trainers)("mo") == ["momentum"]
 
 
-def test_nothing_heavy_is_loaded_for_a_name() -> None:
+def test_completion_imports_no_heavy_library() -> None:
     lists = "models clusters devices schedules ops methods optimizers trainers experiments"
     code = (
         "import sys; from lockstep.show.views.parts import completing;"
@@ -77,7 +77,7 @@ def test_every_list_has_names() -> None:
     assert completing.starting(completing.models)("no-such-model") == []
 
 
-def test_an_estimate_loads_no_readers_of_other_softwares_files() -> None:
+def test_an_estimate_imports_no_readers_of_foreign_formats() -> None:
     code = (
         "import sys; from lockstep.show.cli.app import _run; "
         "_run('estimate llama3-8b -c dgx-h100:1 --batch 8 --tp 2'.split()); "

@@ -101,7 +101,7 @@ def base(verb: str, flag: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(("verb", "flag", "default"), share(documented(set(ASKED)), 3))
-def test_a_documented_default_changes_nothing(
+def test_passing_a_documented_default_changes_nothing(
     verb: str, flag: str, default: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -121,7 +121,7 @@ PARSE = (parse_time_s, parse_size_B, parse_bandwidth_Bps)
 
 
 @pytest.mark.parametrize(("verb", "flag", "default"), documented(REAL & set(VERBS)))
-def test_a_documented_default_is_the_librarys(verb: str, flag: str, default: str) -> None:
+def test_documented_defaults_equal_the_defaults_of_the_function(verb: str, flag: str, default: str) -> None:
     """Of verbs that start processes: what the function says itself; None there means that it is chosen inside."""
     name = NAMES.get(flag, flag.strip("-").replace("-", "_"))
     asked = inspect.signature(inspect.unwrap(getattr(lockstep, verb))).parameters

@@ -39,7 +39,7 @@ FIRST = list({example.split()[1]: example for example in reversed(ALONE)}.values
 
 
 @pytest.mark.parametrize("example", [*FIRST, *share([one for one in ALONE if one not in FIRST], 4)])
-def test_it_answers(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_help_example_runs(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     shutil.copy(CONFIG, "config.json")

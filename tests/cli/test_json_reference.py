@@ -180,7 +180,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("title", SAMPLES)
-def test_the_page_lists_what_is_printed(title: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_json_reference_lists_every_printed_key(title: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.delenv("LOCKSTEP_RUNS", raising=False)
     for words in SAMPLES[title]:
@@ -188,7 +188,7 @@ def test_the_page_lists_what_is_printed(title: str, folder: Path, monkeypatch: p
         assert sorted(set(strangers(session.json(), SECTIONS[title]))) == []
 
 
-def test_every_verb_has_its_section() -> None:
+def test_every_verb_has_a_section_in_the_json_reference() -> None:
     assert set(VERBS) - {"estimate"} <= SECTIONS.keys()
     assert SECTIONS.keys() - SAMPLES.keys() == PROCESSES | {
         "Layout",

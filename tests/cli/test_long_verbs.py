@@ -22,7 +22,7 @@ LONG = {
 
 
 @pytest.mark.parametrize("verb", LONG)
-def test_a_wrong_picture_is_refused_first(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_plot_path_is_refused_before_anything_runs(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = import_module(f"lockstep.show.verbs.{verb}")
     monkeypatch.setattr(module, verb, wraps(getattr(module, verb))(lambda *_, **__: pytest.fail("began")))
     message = run(verb, *LONG[verb], "--plot", "no/such/folder/x.png").refusal()

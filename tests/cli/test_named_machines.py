@@ -3,7 +3,7 @@
 from cli_runner import run
 
 
-def test_machines_of_one_device_are_told_from_one_machine() -> None:
+def test_separate_machines_of_one_device_differ_from_one_machine_with_several() -> None:
     """A number of devices says neither; the answers differ by what joins them."""
     words = ("--batch", "64", "--zero", "1", "--json")
     many = run("estimate", "gpt2", "-c", "workstation-4090", "--gpus", "4", *words).json()
@@ -14,7 +14,7 @@ def test_machines_of_one_device_are_told_from_one_machine() -> None:
     assert one["step_time_s"] < many["step_time_s"]
 
 
-def test_a_rack_in_part_is_said() -> None:
+def test_a_partly_used_rack_is_stated_in_the_assumptions() -> None:
     answer = run(
         "estimate", "llama3-8b", "-c", "gb200-nvl72", "--gpus", "512", "--batch", "512", "--zero", "1", "--json"
     )

@@ -80,7 +80,7 @@ def test_every_field_has_a_flag_or_a_reason() -> None:
 
 
 @pytest.mark.parametrize("word", FLAGS)
-def test_a_word_sets_its_field_alone(word: str) -> None:
+def test_an_option_sets_only_its_own_field(word: str) -> None:
     value, field, expected = FLAGS[word]
     plain = read_question(*MOE, batch=256).recipe
     changed = read_question(*MOE, batch=256, **{word: value}).recipe  # type: ignore[misc]
@@ -89,7 +89,7 @@ def test_a_word_sets_its_field_alone(word: str) -> None:
 
 
 @pytest.mark.parametrize("name", stacks())
-def test_a_stack_sets_its_switches_and_words_beside_it_go_before(name: str) -> None:
+def test_explicit_options_override_the_switches_of_a_stack(name: str) -> None:
     plain = read_question(*MOE, batch=256).recipe
     defaults = {one.name: one.default for record in (Recipe, Options) for one in fields(record)}
     unset = {name: defaults[name] for name in stack(plain.stack).switches}
@@ -101,7 +101,7 @@ def test_a_stack_sets_its_switches_and_words_beside_it_go_before(name: str) -> N
 
 
 @pytest.mark.parametrize("name", share(list(stacks()), 6))
-def test_a_stack_is_asked_on_the_command_line_as_in_python(name: str) -> None:
+def test_stack_options_agree_between_command_line_and_python(name: str) -> None:
     other = not Recipe.by(name, seq=1, batch=1).fused_elementwise
     flag = "--fused-elementwise" if other else "--no-fused-elementwise"
     answer = run("estimate", *DENSE[:1], "-c", DENSE[1], "--batch", "64", "--stack", name, flag, "--json").json()
@@ -117,7 +117,7 @@ def test_tpus_run_other_software_by_default() -> None:
 
 
 @pytest.mark.parametrize("word", FLAGS)
-def test_a_flag_is_its_field(word: str) -> None:
+def test_every_flag_sets_the_field_of_its_name(word: str) -> None:
     """The verb's answer is that of the estimate whose recipe has the field."""
     value, field, expected = FLAGS[word]
     flag = word.replace("_", "-")
@@ -142,7 +142,7 @@ def test_every_verb_about_a_run_takes_the_recipe(verb: str) -> None:
     assert set(FLAGS) <= {parameter.name for parameter in command.commands[verb].params}
 
 
-def test_numbers_cost_their_bytes() -> None:
+def test_memory_and_traffic_follow_the_bytes_of_each_format() -> None:
     """Parameters in fp32 take twice the memory, gradients in bf16 half the wire, kept activations their share."""
     words = {"batch": 64, "tp": 2, "zero": 1, "micro_batch": 1, "overlap": False}
     plain = lockstep.estimate("llama3-8b", "dgx-h100:2", **words)
@@ -158,14 +158,14 @@ def test_numbers_cost_their_bytes() -> None:
 
 @pytest.mark.parametrize("target", ["megatron", "deepspeed", "torchtitan"])
 @pytest.mark.parametrize("words", [("--dispatch-bytes", "1"), ("--cached-bytes", "1"), ("--parameter-bytes", "4")])
-def test_formats_that_no_tool_can_be_told_of_are_not_exported(target: str, words: tuple[str, ...]) -> None:
+def test_formats_that_a_target_cannot_express_are_not_exported(target: str, words: tuple[str, ...]) -> None:
     about = ("mixtral-8x7b", "--ep", "8") if "--dispatch-bytes" in words else ("llama3-8b",)
     session = run("export", *about, "-c", "dgx-h100:2", "--batch", "64", "--zero", "1", "--to", target, *words)
     assert session.code == 1
     assert "bytes" in session.out + session.err or "a separate format" in session.out + session.err
 
 
-def test_integers_are_no_training_format() -> None:
+def test_integer_formats_are_refused_for_training() -> None:
     message = run("estimate", *LLAMA, "--dtype", "int8").refusal()
     assert message.startswith("--dtype: int8 is not a training format")
     assert "fp8" in message
@@ -179,7 +179,7 @@ def test_thousands_of_a_sequence_are_powers_of_two() -> None:
     assert several[1]["step_time_s"] == plain["step_time_s"]
 
 
-def test_utilisation_in_fp8_names_its_peak() -> None:
+def test_fp8_utilisation_names_the_peak_it_divides_by() -> None:
     """Twice the peak of bf16, so that half a utilisation may be the faster one."""
     narrow, half = (run("estimate", *LLAMA, "--dtype", dtype, "--json").json() for dtype in ("fp8", "bf16"))
     assert (narrow["peak_dtype"], half["peak_dtype"]) == ("fp8", "bf16")

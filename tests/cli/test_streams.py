@@ -22,7 +22,7 @@ CODES = {YES: 0, NO: 1, BAD: 2}
 @pytest.mark.parametrize(
     ("arguments", "form"), [(YES, ()), (NO, ()), (NO, ("--json",)), (BAD, ())], ids=["yes", "no", "json", "bad"]
 )
-def test_a_reader_that_left_changes_no_exit_code(arguments: tuple[str, ...], form: tuple[str, ...]) -> None:
+def test_a_closed_reader_does_not_change_the_exit_code(arguments: tuple[str, ...], form: tuple[str, ...]) -> None:
     ours, theirs = os.pipe()
     os.close(ours)
     made = subprocess.run([*COMMAND, *arguments, *form], stdout=theirs, stderr=subprocess.PIPE, text=True, check=False)
@@ -33,7 +33,7 @@ def test_a_reader_that_left_changes_no_exit_code(arguments: tuple[str, ...], for
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is of Linux")
 @pytest.mark.parametrize("arguments", [(*YES, "--json"), ("catalog",), ("--help",)])
-def test_an_answer_that_a_full_disk_loses_is_said(arguments: tuple[str, ...]) -> None:
+def test_an_answer_lost_to_a_full_disk_is_reported(arguments: tuple[str, ...]) -> None:
     with open("/dev/full", "w") as full:
         made = subprocess.run([*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (made.returncode, made.stderr) == (
@@ -41,14 +41,14 @@ def test_an_answer_that_a_full_disk_loses_is_said(arguments: tuple[str, ...]) ->
     )  # fmt: skip
 
 
-def test_an_answer_for_a_closed_output_is_said() -> None:
+def test_an_answer_for_a_closed_stdout_is_reported() -> None:
     made = subprocess.run(
         ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, *YES], stderr=subprocess.PIPE, text=True, check=False
     )
     assert (made.returncode, made.stderr) == (2, "error: stdout: the answer cannot be written: Bad file descriptor\n")
 
 
-def test_what_was_printed_is_out_when_the_streams_are_given_back() -> None:
+def test_output_is_flushed_when_the_streams_are_restored() -> None:
     body = (
         "import os, sys; from lockstep.show.cli.streams import standard_streams\n"
         "with standard_streams():\n"
@@ -62,7 +62,7 @@ def test_what_was_printed_is_out_when_the_streams_are_given_back() -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is of Linux")
 @pytest.mark.parametrize(("arguments", "closing"), [(YES, "2>&-"), (BAD, "2>&-"), (BAD, "2>/dev/full")])
-def test_no_room_for_errors_changes_no_exit_code(arguments: tuple[str, ...], closing: str) -> None:
+def test_a_full_stderr_does_not_change_the_exit_code(arguments: tuple[str, ...], closing: str) -> None:
     command = ["sh", "-c", f'exec "$@" {closing}', "sh", *COMMAND, *arguments]
     made = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     assert made.returncode == CODES[arguments]
@@ -70,7 +70,7 @@ def test_no_room_for_errors_changes_no_exit_code(arguments: tuple[str, ...], clo
 
 
 @pytest.mark.parametrize("plot", ["none/x.svg", "x.gif", "folder.svg", "pipe.svg", "y" * 300 + ".svg"])
-def test_a_place_for_a_picture_is_checked_before_anything_is_computed(
+def test_the_plot_path_is_checked_before_anything_is_computed(
     plot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lockstep.check.validation.cases.survey", lambda *_: pytest.fail("computed first"))
@@ -110,7 +110,7 @@ LONG_VALUES = (
 
 
 @pytest.mark.parametrize(("flag", "value"), LONG_VALUES, ids=[flag for flag, _ in LONG_VALUES])
-def test_a_long_value_is_not_said_again_whole(flag: str, value: str) -> None:
+def test_error_messages_shorten_long_values(flag: str, value: str) -> None:
     words = {"--cluster": "dgx-h100", "--batch": "8", flag: value}
     said = run("estimate", "gpt2", *(f"{name}={text}" for name, text in words.items())).refusal()
     assert len(said) < 2000
@@ -118,11 +118,11 @@ def test_a_long_value_is_not_said_again_whole(flag: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("fit", LONG), ("case", LONG), (LONG,), ("plan", f"--{LONG}")])
-def test_a_long_name_is_not_said_again_whole(arguments: tuple[str, ...]) -> None:
+def test_error_messages_shorten_long_names(arguments: tuple[str, ...]) -> None:
     assert len(run(*arguments).refusal()) < 2000
 
 
-def test_brief_keeps_what_can_be_read() -> None:
+def test_brief_keeps_readable_text_unchanged() -> None:
     short = f"unknown name '{'x' * 290}'; did you mean y?"
     assert brief(short) == short
     assert str(BadInput("m" * 301, f"--flag {LONG}")) == f"--flag {'x' * LONGEST}...: {'m' * LONGEST}..."

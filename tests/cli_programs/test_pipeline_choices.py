@@ -10,7 +10,7 @@ import lockstep
 from cli_runner import run
 
 
-def test_all_schedules_are_what_each_is_alone() -> None:
+def test_comparing_all_schedules_gives_the_answer_of_each() -> None:
     rows = run("pipeline", "--stages", "4", "--microbatches", "8,16", "--schedule", "all", "--json").json()["points"]
     assert {row["microbatches"] for row in rows} == {8, 16}
     exact = {"gpipe", "1f1b", "interleaved", "zb-h1"}
@@ -24,7 +24,7 @@ def test_all_schedules_are_what_each_is_alone() -> None:
                 assert row["utilization_frac"] == pytest.approx(alone["utilization_frac"], rel=1e-12)
 
 
-def test_nothing_beats_the_front() -> None:
+def test_no_schedule_dominates_the_front() -> None:
     rows = run("pipeline", "--stages", "2,4,8", "--microbatches", "8,32", "--schedule", "all", "--json").json()[
         "points"
     ]
@@ -45,7 +45,7 @@ def test_the_fewest_micro_batches_for_a_target(stages: int) -> None:
     assert answer["utilization_frac"] == pytest.approx(0.95)
 
 
-def test_a_target_out_of_reach_is_answered_no() -> None:
+def test_an_unreachable_target_exits_with_1() -> None:
     words = ("pipeline", "--stages", "4", "--target", "95%", "--transfer-s", "10", "--json")
     found = run(*words)
     assert found.code == 1
@@ -78,11 +78,11 @@ def test_layers_are_split_where_the_slowest_stage_is_fastest() -> None:
         ("--stages", ("--stages", "4,x", "--microbatches", "8", "--schedule", "all")),
     ],
 )
-def test_refusals(where: str, words: tuple[str, ...]) -> None:
+def test_invalid_options_are_refused_at_their_flag(where: str, words: tuple[str, ...]) -> None:
     assert run("pipeline", *words, "--json").refusal().startswith(f"{where}: ")
 
 
-def test_a_picture_of_the_front(tmp_path: Path) -> None:
+def test_the_front_is_plotted(tmp_path: Path) -> None:
     path = tmp_path / "front.svg"
     run("pipeline", "--stages", "4", "--microbatches", "8", "--schedule", "all", "--plot", str(path))
     assert path.read_text(encoding="utf-8").count("<use") > 20

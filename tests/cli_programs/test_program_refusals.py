@@ -142,7 +142,7 @@ REFUSED: list[tuple[str, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("where", "arguments"), REFUSED, ids=lambda value: value if isinstance(value, str) else None)
-def test_refused_where_it_is_wrong(
+def test_invalid_options_are_refused_at_their_flag_and_write_nothing(
     where: str, arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -153,13 +153,15 @@ def test_refused_where_it_is_wrong(
 
 @pytest.mark.parametrize("name", ["picture.txt", "no/such/folder/picture.png"])
 @pytest.mark.parametrize("verb", ["collective", "crossover", "pipeline", "overlap", "tensor"])
-def test_pictures_that_cannot_be_written(verb: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_plot_paths_are_refused(
+    verb: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(*COMMANDS[verb], "--plot", name).refusal().startswith("--plot: ")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_link_without_units_is_refused_with_its_readings() -> None:
+def test_a_link_without_units_is_refused_with_the_possible_units() -> None:
     """As words; a number of Python's is in SI units."""
     slow = run("collective", "all-reduce", *GROUP, "--latency", "8", "--bandwidth", "25GB/s").refusal()
     assert slow == "--latency: 8 has no unit; write 8 us or 8 s"
@@ -168,7 +170,7 @@ def test_a_link_without_units_is_refused_with_its_readings() -> None:
     assert lockstep.collective("all-reduce", ranks=4, size=1e6, latency=1.0, bandwidth=1.0).to_dict()["rows"]
 
 
-def test_a_switch_that_does_not_add_and_ranks_that_share_none_are_refused() -> None:
+def test_in_switch_reduction_is_refused_without_a_reducing_switch() -> None:
     words = ("trace", "all-reduce", "--size", "1MB", "--algorithm", "in-switch", "--out", "unused.json", "-c")
     found = run(*words, "dgx-a100-80gb", "--ranks", "8").refusal()
     assert found.startswith("--algorithm: in-switch needs a switch that reduces, and that of dgx-a100-80gb does not")

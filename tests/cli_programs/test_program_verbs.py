@@ -76,7 +76,7 @@ def test_keys_of_the_contract(verb: str, answers: dict[str, Session]) -> None:
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
-def test_python_says_the_same(verb: str, answers: dict[str, Session]) -> None:
+def test_command_and_function_give_the_same_answer(verb: str, answers: dict[str, Session]) -> None:
     assert json.loads(json.dumps(finite(plain(CALLS[verb]().to_dict())))) == answers[verb].json()
 
 
@@ -90,7 +90,7 @@ def test_tables_stay_inside_the_width(verb: str, width: int, monkeypatch: pytest
     assert max(map(len, session.out.splitlines())) <= width
 
 
-def test_price_is_simulation_in_every_row(answers: dict[str, Session]) -> None:
+def test_every_row_has_equal_price_and_simulation(answers: dict[str, Session]) -> None:
     for row in answers["collective"].json()["rows"]:
         assert row["simulated_s"] == pytest.approx(row["time_s"], rel=1e-12)
         assert row["time_s"] >= row["lower_bound_s"] * (1 - 1e-12)
@@ -107,7 +107,7 @@ def test_nothing_on_a_cluster_beats_its_bound(op: str) -> None:
     assert all(row["cross_node_B"] > 0 for row in answer["rows"])
 
 
-def test_three_paradigms_of_messages(answers: dict[str, Session]) -> None:
+def test_messages_counts_all_three_paradigms(answers: dict[str, Session]) -> None:
     rows = {row["program"]: row for row in answers["messages"].json()["rows"]}
     n, p = 8, 25_000_000
     assert (rows["all-to-all"]["messages"], rows["all-to-all"]["message_elems"]) == (n * (n - 1), p)
@@ -115,7 +115,7 @@ def test_three_paradigms_of_messages(answers: dict[str, Session]) -> None:
     assert (rows["ring"]["messages"], rows["ring"]["message_elems"]) == (2 * n * (n - 1), p / n)
 
 
-def test_golden_crossover() -> None:
+def test_ring_and_tree_cross_at_the_golden_size() -> None:
     """Ring and tree of 8 ranks at 1 us and 12.5 GB/s: 23,529 bytes."""
     answer = run(
         "crossover", "all-reduce", "--ranks", "8", "--between", "ring,tree", "--latency", "1us", "--bandwidth",
@@ -136,7 +136,7 @@ def test_pipeline_with_times_per_stage() -> None:
     assert uneven["makespan_s"] >= 16 * 6
 
 
-def test_a_list_of_layers_is_the_number_when_all_are_equal() -> None:
+def test_a_list_of_equal_layers_equals_their_number() -> None:
     words = ("--ranks", "8", *LINK, "--bucket-size", "50MB", "--json")
     listed = run("overlap", "--layers", "10x5ms:20MB", *words).json()
     counted = run("overlap", "--layers", "10", "--backward", "50ms", "--gradients", "200MB", *words).json()
@@ -170,7 +170,7 @@ def test_a_trace_reads_back(words: tuple[str, ...], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["collective", "crossover", "pipeline", "overlap", "tensor"])
-def test_pictures_are_the_same_every_time(verb: str, tmp_path: Path) -> None:
+def test_pictures_are_deterministic(verb: str, tmp_path: Path) -> None:
     from xml.etree import ElementTree
 
     pytest.importorskip("matplotlib")
@@ -185,24 +185,24 @@ def test_pictures_are_the_same_every_time(verb: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["stragglers", "experts", "overlap"])
-def test_the_same_bytes_in_another_process(verb: str, answers: dict[str, Session]) -> None:
+def test_answers_are_identical_in_another_process(verb: str, answers: dict[str, Session]) -> None:
     assert shell(*COMMANDS[verb], "--json", env={"PYTHONHASHSEED": "2"}) == answers[verb]
 
 
-def test_a_batch_that_does_not_fit_is_answered_with_one() -> None:
+def test_a_batch_that_does_not_fit_exits_with_1() -> None:
     session = run("balance", "--speeds", "1,2", "--batch", "10", "--memory", "2", "--json")
     assert session.code == 1
     assert session.json()["violations"]
 
 
-def test_packages_that_are_verbs_are_both() -> None:
+def test_names_that_are_packages_and_verbs_work_as_both() -> None:
     from lockstep.simulate.parallel.data import Layers
 
     assert Layers.equal(1, 1.0, 1.0).forward_s == 0
     assert lockstep.overlap(layers="2x5ms:1MB", **WORDS).ranks == 8
 
 
-def test_chunks_alone_ask_for_interleaving() -> None:
+def test_chunks_imply_the_interleaved_schedule() -> None:
     """As for `estimate` and its --vpp: a word means the same everywhere."""
     plain = ("pipeline", "--stages", "4", "--microbatches", "8", "--json")
     assert run(*plain).json() == run(*plain, "--schedule", "1f1b").json() == run(*plain, "--chunks", "1").json()
@@ -217,7 +217,7 @@ def test_messages_count_models_of_any_size() -> None:
         assert rows["all-to-all"].total_elems == 512 * 511 * number
 
 
-def test_a_comparison_tells_how_far_it_is() -> None:
+def test_a_comparison_reports_its_progress() -> None:
     told: list[tuple[int, int]] = []
     words = {"ranks": 8, "size": "1MB", "latency": 0, "bandwidth": "1GB/s"}
     found = lockstep.collective("all-reduce", **words, progress=lambda done, total: told.append((done, total)))

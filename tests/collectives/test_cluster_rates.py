@@ -83,7 +83,7 @@ def test_simulations_and_bounds_of_two_nodes_keep_to_the_ports(op: str) -> None:
     assert all(0 < row.lower_bound_s <= min(times) * (1 + 1e-9) for row in rows)
 
 
-def test_a_bound_holds_where_two_levels_are_equally_fast(tmp_path: Path) -> None:
+def test_lower_bounds_hold_where_two_levels_are_equally_fast(tmp_path: Path) -> None:
     """A rank talks over the ports of both levels at once, so it may be faster than either of them."""
     path = tmp_path / "even.yaml"
     link = "link: {latency: 1us, bandwidth: 10GB/s}"
@@ -99,7 +99,7 @@ def test_a_bound_holds_where_two_levels_are_equally_fast(tmp_path: Path) -> None
     assert exchange.time_s == pytest.approx(2e-6 + 0.5 * 1e8 / 10e9)
 
 
-def test_an_algorithm_for_more_ports_is_left_out_of_a_cluster_and_said() -> None:
+def test_algorithms_needing_more_ports_are_skipped_with_a_note_on_a_cluster() -> None:
     found = lockstep.collective("all-reduce", ranks=8, size="1GB", cluster="dgx-h100:1")
     assert "bidirectional-ring" not in [row.algorithm for row in found.comparison.rows]
     assert any("bidirectional-ring needs 2 ports" in line for line in found.assumptions)
@@ -119,7 +119,7 @@ def test_an_algorithm_for_more_ports_than_a_device_has_is_refused() -> None:
     assert caught.value.where == "--between"
 
 
-def test_a_ring_pays_for_reductions_over_the_link_that_says_so(tmp_path: Path) -> None:
+def test_a_ring_pays_for_reductions_only_on_links_with_a_reduction_cost(tmp_path: Path) -> None:
     """With a reduction cost between nodes only: price = simulation, and 15/16 of the buffer is added at that rate."""
     path, times = tmp_path / "adding.yaml", {}
     for cost in ("", ", reduce_bandwidth: 20GB/s"):

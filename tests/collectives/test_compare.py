@@ -37,7 +37,7 @@ def row(workers: int, params: int, program: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 8, 13])
-def test_three_paradigms(workers: int) -> None:
+def test_message_counts_match_the_formulas_of_three_paradigms(workers: int) -> None:
     params, n = 5 * 7 * workers, workers
     assert row(n, params, "all-to-all") == (n * (n - 1), n * (n - 1) * params)
     assert row(n, params, "parameter-server") == (2 * n, 2 * n * params)
@@ -107,14 +107,14 @@ def test_bytes_that_cross_nodes(ranks: int, node_ranks: int) -> None:
         assert per_node == pytest.approx((ranks - 1) / (ranks - node_ranks))
 
 
-def test_scattered_numbering_crosses_nodes_g_times_as_often() -> None:
+def test_scattered_rank_numbering_crosses_nodes_g_times_as_often() -> None:
     ranks, node_ranks = 64, 8
     order = [node * 8 + local for local in range(8) for node in range(8)]
     ring = get("all-reduce", "ring").program(ranks, 6400.0, order=order)
     assert cross_node_B(ring, node_ranks) == pytest.approx(ring.sent_B().sum())
 
 
-def test_bad_input_is_located() -> None:
+def test_invalid_arguments_are_refused_at_their_name() -> None:
     with pytest.raises(BadInput, match="workers"):
         messages(0, 10)
     with pytest.raises(BadInput, match="params"):
@@ -125,7 +125,7 @@ def test_bad_input_is_located() -> None:
         compare_on_levels("all-reduce", [(8, 0.0, 1e9), (2, 0.0, 1e9)], 1.0, ["rabenseifner"])
 
 
-def test_an_asynchronous_server_is_not_called_the_best() -> None:
+def test_an_asynchronous_server_is_never_ranked_best() -> None:
     """It is cheaper because a worker does not wait for the others' gradients: another result, not a faster one."""
     found = compare("parameter-server", 3, 1e6, PlainLink(1e-6, 1e9), ("synchronous", "asynchronous"))
     times = {row.algorithm: row.time_s for row in found.rows}

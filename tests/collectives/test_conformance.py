@@ -50,7 +50,7 @@ def test_every_algorithm_file_registers_and_joins_the_table() -> None:
             assert "Source:" in (loaded.__doc__ or ""), f"{module.name} names no source"
 
 
-def test_every_choice_of_an_algorithm_is_tested() -> None:
+def test_every_option_of_an_algorithm_has_an_example() -> None:
     for op in collectives.ops():
         for name in collectives.algorithms(op):
             algorithm = collectives.get(op, name)
@@ -103,7 +103,7 @@ def test_each_contribution_arrives_exactly_once(case: Case, ranks: int) -> None:
     [(case, ranks) for i, case in enumerate(CASES) for ranks in share((1, 2, 3, 5, 8, 12), 4, i)],
     ids=str,
 )
-def test_right_answer_on_real_buffers(case: Case, ranks: int) -> None:
+def test_the_program_computes_the_right_result_on_buffers(case: Case, ranks: int) -> None:
     ranks = case.fitting(ranks)
     elems = 3 * ranks + 1
     program = case.program(ranks, elems)
@@ -185,7 +185,7 @@ def test_units_scale_exactly(case: Case) -> None:
 
 
 @every_case
-def test_relabelling_the_ranks_changes_nothing(case: Case) -> None:
+def test_prices_do_not_depend_on_rank_labels(case: Case) -> None:
     link = PlainLink(2e-6, 1e10, 3e-11)
     order = np.random.default_rng(np.random.SeedSequence(7)).permutation(12)
     plain, relabelled = case.program(12, 41, link), case.program(12, 41, link, order=order)
@@ -194,7 +194,7 @@ def test_relabelling_the_ranks_changes_nothing(case: Case) -> None:
 
 
 @every_case
-def test_bytes_sent_per_rank_are_those_that_ranks_send(case: Case) -> None:
+def test_stated_bytes_per_rank_equal_the_bytes_of_the_program(case: Case) -> None:
     """A switch that reduces is no rank; helpers such as parameter servers are counted with the workers they serve."""
     link, ranks = PlainLink(1e-6, 1e10), case.fitting(12)
     program = case.program(ranks, 48, link)
@@ -204,7 +204,7 @@ def test_bytes_sent_per_rank_are_those_that_ranks_send(case: Case) -> None:
 
 
 @every_case
-def test_prices_of_a_hundred_thousand_ranks_and_of_arrays(case: Case) -> None:
+def test_prices_support_a_hundred_thousand_ranks_and_arrays(case: Case) -> None:
     ranks = np.array([case.fitting(n) for n in (1, 2, 3, 12, 60, 1536, 98_304, 100_000)], dtype=float)
     link = PlainLink(np.full(len(ranks), 1e-6), 1e10, 1e-11)
     for element_B in (0.0, ELEMENT_B):
@@ -218,7 +218,7 @@ def test_prices_of_a_hundred_thousand_ranks_and_of_arrays(case: Case) -> None:
 
 
 @every_case
-def test_cheap_path_is_the_same_formula(case: Case) -> None:
+def test_the_fast_path_equals_the_full_price(case: Case) -> None:
     link = PlainLink(1e-6, 1e10, 1e-11)
     ranks = np.array([12.0, 24.0])
     np.testing.assert_array_equal(

@@ -64,7 +64,7 @@ def test_a_program_over_levels_has_no_more_operations_than_forecast(op: str, way
     [("all-to-all", None, 4096), ("all-to-all", "bruck", 1024), ("all-to-all", "hierarchical", 100_000),
      ("all-reduce", "ring", 5000), ("all-reduce", "naive", 50_000), ("all-gather", "bruck", 1_000_000)],
 )  # fmt: skip
-def test_what_is_too_large_to_simulate_is_refused_unbuilt(
+def test_oversized_programs_are_refused_before_they_are_built(
     monkeypatch: pytest.MonkeyPatch, op: str, algorithm: str | None, ranks: int
 ) -> None:
     monkeypatch.setattr("lockstep.simulate.collectives.registry.Rounds", _never)
@@ -79,7 +79,7 @@ def _never(*given: object, **words: object) -> None:
     raise AssertionError("a program is built")
 
 
-def test_among_all_algorithms_the_large_ones_are_priced_and_said() -> None:
+def test_oversized_algorithms_are_priced_and_noted_but_not_simulated() -> None:
     words = {"ranks": 1500, "size": "1GB", "latency": "5us", "bandwidth": "25GB/s"}
     found = lockstep.collective("all-gather", **words, simulate=True)
     simulated = {row.algorithm for row in found.comparison.rows if row.simulated_s is not None}
@@ -88,7 +88,7 @@ def test_among_all_algorithms_the_large_ones_are_priced_and_said() -> None:
     assert not any("not built" in line for line in lockstep.collective("all-gather", **words).assumptions)
 
 
-def test_ways_over_levels_that_are_too_large_are_said() -> None:
+def test_oversized_multilevel_algorithms_are_noted_but_not_simulated() -> None:
     words = {"ranks": 512, "size": 1e8, "cluster": "dgx-h100:64", "simulate": True}
     found = lockstep.collective("all-reduce", **words)
     rows = {row.algorithm: row for row in found.comparison.rows}
@@ -101,7 +101,7 @@ def test_ways_over_levels_that_are_too_large_are_said() -> None:
 
 
 @pytest.mark.parametrize("op", ops())
-def test_no_library_call_builds_more_than_the_limit(op: str) -> None:
+def test_library_calls_refuse_programs_above_the_limit(op: str) -> None:
     for name in [case.algorithm.name for case in CASES if case.algorithm.op == op and not case.choices]:
         ranks = 1_000_000
         work = float(get(op, name).work(ranks, 1e9, PlainLink(1e-6, 1e9)))
@@ -110,7 +110,7 @@ def test_no_library_call_builds_more_than_the_limit(op: str) -> None:
             get(op, name).program(ranks, 1e9, PlainLink(1e-6, 1e9))
 
 
-def test_no_way_over_levels_is_built_above_the_limit() -> None:
+def test_multilevel_programs_above_the_limit_are_refused() -> None:
     levels = [(8, 1e-6, 1e9), (200_000, 1e-6, 1e9)]
     for op, ways in WAYS.items():
         for way in ways:
@@ -118,7 +118,7 @@ def test_no_way_over_levels_is_built_above_the_limit() -> None:
                 program_on_levels(op, levels, 1e9, way)
 
 
-def test_verbs_that_build_one_program_forecast_it_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_verbs_refuse_oversized_programs_before_building_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("lockstep.simulate.collectives.registry.Rounds", _never)
     link = {"latency": "5us", "bandwidth": "25GB/s"}
     with pytest.raises(BadInput, match="at most 300,000"):
@@ -127,7 +127,7 @@ def test_verbs_that_build_one_program_forecast_it_first(monkeypatch: pytest.Monk
         _collective("all-to-all", 512, "1MB", "bruck", None)
 
 
-def test_a_program_too_large_says_the_memory_it_would_take() -> None:
+def test_the_refusal_of_an_oversized_program_states_its_memory() -> None:
     check_work("ring", 2, MOST_OPERATIONS)
     with pytest.raises(BadInput, match=r"2 ranks is about 2e\+06 operations \(.*at most 2,000,000 are simulated"):
         check_work("ring", 2, MOST_OPERATIONS + 1)

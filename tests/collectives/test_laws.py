@@ -87,7 +87,7 @@ def test_all_reduce_is_reduce_scatter_then_all_gather(ranks: int, elems: int, li
 
 @quick
 @given(ranks=ranks_up_to_64, elems=elements, link=links)
-def test_hierarchy_of_one_node_is_flat(ranks: int, elems: int, link: PlainLink) -> None:
+def test_a_hierarchy_of_one_node_equals_the_flat_algorithm(ranks: int, elems: int, link: PlainLink) -> None:
     size_B = elems * ELEMENT_B
     flat = get("all-reduce", "ring").price_time_s(ranks, size_B, link, ELEMENT_B)
     hierarchical = get("all-reduce", "hierarchical")
@@ -185,7 +185,7 @@ def test_only_bandwidth_optimal_algorithms_meet_the_bound_without_latency() -> N
 
 
 @pytest.mark.parametrize("op", ["all-reduce", "reduce-scatter", "reduce", "all-gather", "broadcast", "all-to-all"])
-def test_what_ends_in_a_sum_must_be_added_and_nothing_else(op: str) -> None:
+def test_only_reducing_collectives_pay_for_additions(op: str) -> None:
     """(n - 1) S bytes of n ranks, on links so fast that only additions take time."""
     link = PlainLink(0.0, 1e30, reduce_s_per_B=1e-9)
     sums = op in ("all-reduce", "reduce-scatter", "reduce")
@@ -243,7 +243,7 @@ def test_bus_bandwidth_is_that_of_nccl_tests(ranks: int) -> None:
         assert rate == pytest.approx(NANOSECOND_FREE.bandwidth_Bps, rel=1e-12)
 
 
-def test_whole_number_logarithms() -> None:
+def test_logarithms_of_powers_are_exact_integers() -> None:
     counts = np.arange(1, 5000)
     np.testing.assert_array_equal(floor_log2(counts), [n.bit_length() - 1 for n in counts.tolist()])
     np.testing.assert_array_equal(ceil_log2(counts), [(n - 1).bit_length() for n in counts.tolist()])
@@ -286,13 +286,13 @@ def test_costs_and_terms_add_up() -> None:
         ((2, 1.0, PlainLink(0, 1, -1.0)), "reduce_s_per_B"),
     ],
 )
-def test_bad_arguments_are_located(arguments: tuple[float, float, PlainLink], word: str) -> None:
+def test_invalid_arguments_are_refused_at_their_name(arguments: tuple[float, float, PlainLink], word: str) -> None:
     with pytest.raises(BadInput) as caught:
         get("all-reduce", "ring").price(*arguments)
     assert caught.value.where == word
 
 
-def test_bad_choices_teach() -> None:
+def test_refusals_of_invalid_choices_list_the_valid_ones() -> None:
     link = PlainLink(1e-6, 1e9)
     with pytest.raises(UnknownName, match="did you mean rabenseifner"):
         get("all-reduce", "rabenseifer")
@@ -312,7 +312,7 @@ def test_bad_choices_teach() -> None:
         get("parameter-server", "synchronous").price(4, 1.0, link, shards=5)
 
 
-def test_groups_at_once_do_as_much_as_one_after_another() -> None:
+def test_counts_of_concurrent_groups_are_multiples_of_one_group() -> None:
     one = Counts(3, 10.0, 7.0)
     assert one.times(1) == one
     assert one.times(2) == one + one
@@ -321,7 +321,7 @@ def test_groups_at_once_do_as_much_as_one_after_another() -> None:
 
 
 @pytest.mark.parametrize(("workers", "shards"), [(1, 1), (4, 1), (3, 2), (5, 5)])
-def test_a_parameter_server_carries_the_buffer_of_every_worker_both_ways(workers: int, shards: int) -> None:
+def test_a_parameter_server_transfers_the_buffer_of_every_worker_in_both_directions(workers: int, shards: int) -> None:
     """600 bytes on each server; every worker sends and receives all of them, and every push is added."""
     algorithm, link, size_B = get("parameter-server", "synchronous"), PlainLink(1.0, 1.0, 1.0), 600.0 * shards
     price = algorithm.price(workers, size_B, link, shards=shards)

@@ -40,7 +40,7 @@ def hierarchies(draw: st.DrawFn, most: int = 4) -> list[tuple[Any, ...]]:
 @every_way
 @quick
 @given(levels=hierarchies(), size_B=st.floats(1, 1e8))
-def test_every_price_over_levels_equals_its_simulation(
+def test_every_multilevel_price_equals_its_simulation(
     op: str, way: str, levels: list[tuple[Any, ...]], size_B: float
 ) -> None:
     program, network = program_on_levels(op, levels, size_B, way)
@@ -50,7 +50,7 @@ def test_every_price_over_levels_equals_its_simulation(
 
 @every_way
 @pytest.mark.parametrize("sizes", [(1,), (5,), (2, 3), (4, 1, 2), (1, 3), (3, 2, 2), (2, 2, 3)])
-def test_every_program_over_levels_is_right(op: str, way: str, sizes: tuple[int, ...]) -> None:
+def test_every_multilevel_program_computes_the_right_result(op: str, way: str, sizes: tuple[int, ...]) -> None:
     program, _ = program_on_levels(op, [(size, 1e-6, 1e9) for size in sizes], 1e6, way)
     ranks = int(np.prod(sizes))
     elems = int(program.chunk_stop.max(initial=1))
@@ -103,7 +103,7 @@ def _shares(op: str, way: str, sizes: tuple[int, ...], elems: int) -> list[np.nd
     return [parts[by_place[tuple(rank // below % np.array(sizes))]] for rank in index]
 
 
-def test_every_rank_leaves_its_unit_in_equally_many_channels() -> None:
+def test_ranks_share_the_channels_out_of_their_unit_evenly() -> None:
     program, network = program_on_levels("all-reduce", [(4, 0.0, 1e9), (3, 0.0, 1e9), (2, 0.0, 1e9)], 24e6, "ring")
     assert network.sharing == (9, 2, 1)
     crossing = (program.peer >= 0) & (program.rank // 12 != program.peer // 12)
@@ -134,7 +134,7 @@ def test_rounds_flat_against_hierarchical() -> None:
 
 @quick
 @given(ranks=st.integers(1, 64), size_B=st.floats(1, 1e9), link=links)
-def test_one_level_is_flat(ranks: int, size_B: float, link: PlainLink) -> None:
+def test_a_single_level_equals_the_flat_algorithm(ranks: int, size_B: float, link: PlainLink) -> None:
     level = (ranks, link.latency_s, link.bandwidth_Bps, link.reduce_s_per_B, None, link.start_s)
     for op in ("all-reduce", "all-gather", "reduce-scatter"):
         flat = get(op, "ring").price_time_s(ranks, size_B, link)
@@ -149,7 +149,7 @@ def test_one_level_is_flat(ranks: int, size_B: float, link: PlainLink) -> None:
 
 @quick
 @given(node_ranks=st.integers(1, 16), nodes=st.integers(1, 64), size_B=st.floats(1, 1e9), inner=links, outer=links)
-def test_no_way_beats_what_must_leave_a_node(
+def test_no_algorithm_beats_the_egress_bound_of_a_node(
     node_ranks: int, nodes: int, size_B: float, inner: PlainLink, outer: PlainLink
 ) -> None:
     levels = [(node_ranks, inner.latency_s, inner.bandwidth_Bps), (nodes, outer.latency_s, outer.bandwidth_Bps)]
@@ -158,7 +158,7 @@ def test_no_way_beats_what_must_leave_a_node(
         assert time_s >= egress_s * (1 - 1e-12), way
 
 
-def test_arrays_equal_scalars_and_the_cheap_path() -> None:
+def test_array_prices_equal_scalar_prices_and_the_fast_path() -> None:
     inside, nodes = np.array([1, 2, 8, 8, 4]), np.array([3, 1, 32, 2, 1])
     sizes = np.array([1e3, 1e6, 1e9, 1e5, 1e7])
     levels = [(inside, 2e-6, 300e9), (nodes, 5e-6, np.full(5, 12.5e9)), (2, 1e-5, 1e9)]
@@ -172,7 +172,7 @@ def test_arrays_equal_scalars_and_the_cheap_path() -> None:
             assert one.algorithm == many.algorithm[i]
 
 
-def test_bad_levels_teach() -> None:
+def test_refusals_of_invalid_levels_explain_what_is_allowed() -> None:
     with pytest.raises(BadInput, match="empty"):
         best_on_levels("all-reduce", [], 1.0)
     with pytest.raises(UnknownName, match="way of all-reduce"):

@@ -28,7 +28,7 @@ every_way = pytest.mark.parametrize(("op", "way"), [(op, way) for op, ways in WA
 
 
 @pytest.mark.parametrize("op", WAYS)
-def test_one_name_has_one_time_and_the_fastest_is_the_headline(op: str) -> None:
+def test_each_algorithm_has_one_time_and_the_headline_is_the_fastest(op: str) -> None:
     found = lockstep.collective(op, **FINDING)
     times = {row.algorithm: row.time_s for row in found.comparison.rows}
     assert list(times) == [row["algorithm"] for row in found.to_dict()["rows"]] == list(WAYS[op])
@@ -47,7 +47,7 @@ def test_one_name_has_one_time_and_the_fastest_is_the_headline(op: str) -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
-def test_one_node_is_priced_as_its_level(ranks: int) -> None:
+def test_one_node_is_priced_by_its_innermost_level(ranks: int) -> None:
     found = lockstep.collective("all-reduce", ranks=ranks, size="16MB", cluster="dgx-a100-80gb:1")
     levels = cluster("dgx-a100-80gb:1").levels_of(ranks)
     (ring,) = (row.time_s for row in found.comparison.rows if row.algorithm == "ring")
@@ -55,7 +55,7 @@ def test_one_node_is_priced_as_its_level(ranks: int) -> None:
 
 
 @pytest.mark.parametrize("where", [FINDING, {**FINDING, "ranks": 8}, ONE_LINK])
-def test_the_picture_draws_the_times_of_the_table(where: dict[str, Any]) -> None:
+def test_the_picture_shows_the_times_of_the_table(where: dict[str, Any]) -> None:
     found = lockstep.collective("all-reduce", **where)
     (axes,) = view.plot_sizes(found).axes
     lines = [line for line in axes.lines if len(line.get_xdata()) > 1]
@@ -76,7 +76,9 @@ def test_the_picture_draws_the_times_of_the_table(where: dict[str, Any]) -> None
 @every_way
 @settings(max_examples=15, deadline=None)
 @given(sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3), size_B=st.sampled_from((10.0, 1e5, 1e9)))
-def test_what_is_sent_is_counted_in_the_program(op: str, way: str, sizes: list[int], size_B: float) -> None:
+def test_stated_messages_and_bytes_equal_those_of_the_program(
+    op: str, way: str, sizes: list[int], size_B: float
+) -> None:
     levels = [(size, 1e-6 * (i + 1), 1e10 / (i + 1)) for i, size in enumerate(sizes)]
     program, _ = program_on_levels(op, levels, size_B, way)
     sends = program.kind == Kind.SEND
@@ -91,12 +93,12 @@ def test_what_is_sent_is_counted_in_the_program(op: str, way: str, sizes: list[i
 
 
 @every_way
-def test_latencies_in_series_are_those_of_the_price(op: str, way: str) -> None:
+def test_counted_latencies_in_series_equal_those_of_the_price(op: str, way: str) -> None:
     levels = [(8, 1.0, 1e30), (4, 1.0, 1e30)]
     assert sent_on_levels(op, levels, 1.0, way).latency_steps == pytest.approx(times_on_levels(op, levels, 1.0)[way])
 
 
-def test_an_algorithm_for_one_link_is_refused_with_the_ways_that_there_are() -> None:
+def test_single_link_algorithms_are_refused_on_a_cluster_with_the_alternatives() -> None:
     with pytest.raises(BadInput, match=r"rabenseifner is for one link; the ways across .* are ring and hier") as caught:
         lockstep.collective("all-reduce", **FINDING, algorithm="ring,rabenseifner")
     assert caught.value.where == "--algorithm"
@@ -112,7 +114,7 @@ def test_an_algorithm_for_one_link_is_refused_with_the_ways_that_there_are() -> 
     assert row.algorithm == "ring"
 
 
-def test_one_level_of_a_cluster_is_one_link() -> None:
+def test_a_cluster_with_one_level_is_priced_as_one_link() -> None:
     network = read_network(8, cluster="dgx-h100:4")
     rows = lockstep.collective("all-reduce", ranks=8, size="64MB", cluster="dgx-h100:4").comparison.rows
     assert len({row.algorithm for row in rows}) == len(rows) > len(WAYS["all-reduce"])
@@ -122,7 +124,7 @@ def test_one_level_of_a_cluster_is_one_link() -> None:
 
 
 @pytest.mark.parametrize("op", ["all-reduce", "all-gather", "all-to-all"])
-def test_ways_tie_where_the_crossover_says(op: str) -> None:
+def test_algorithms_tie_at_the_crossover_size(op: str) -> None:
     where: dict[str, Any] = {"ranks": 32, "cluster": "dgx-h100:4"}
     found, levels = lockstep.crossover(op, **where), read_network(**where).levels
     for before, after in zip(found.regions, found.regions[1:], strict=False):
@@ -146,7 +148,7 @@ def test_ways_tie_where_the_crossover_says(op: str) -> None:
 
 
 @pytest.mark.parametrize("way", [None, *WAYS["all-reduce"]])
-def test_a_trace_takes_the_time_of_the_table(way: str | None, tmp_path: Path) -> None:
+def test_the_trace_lasts_as_long_as_the_table_states(way: str | None, tmp_path: Path) -> None:
     words: dict[str, Any] = {"ranks": 16, "size": "100MB", "cluster": "dgx-h100:2", "algorithm": way}
     traced = lockstep.trace("all-reduce", out=tmp_path / "way.json", **words)
     comparison = lockstep.collective("all-reduce", **words).comparison
@@ -154,7 +156,7 @@ def test_a_trace_takes_the_time_of_the_table(way: str | None, tmp_path: Path) ->
     assert traced.timeline.makespan_s == pytest.approx(best.time_s, rel=1e-12)
 
 
-def test_ranks_that_fill_a_level_in_part_are_refused(tmp_path: Path) -> None:
+def test_ranks_that_partly_fill_a_level_are_refused(tmp_path: Path) -> None:
     """Levels of 8 x 4 ranks would answer for 32 of 48."""
     path, link = tmp_path / "three.yaml", "link: {latency: 5us, bandwidth: 50GB/s}"
     levels = "".join(

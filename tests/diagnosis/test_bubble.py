@@ -46,7 +46,7 @@ def closed_form_s(one: AllRanks, found: Factors) -> float:
 
 
 @pytest.mark.parametrize("last", [1.0, 1.3])
-def test_the_schedule_has_its_closed_form(one: AllRanks, last: float) -> None:
+def test_the_schedule_bubble_matches_its_closed_form(one: AllRanks, last: float) -> None:
     """However long the last stage is, as the mean counts; what it adds is imbalance. Both add up exactly."""
     clean = same(one.program.ranks, STAGES)
     found = replace(clean, stages=np.array([1.0, 1.0, 1.0, last]))
@@ -61,14 +61,14 @@ def test_the_schedule_has_its_closed_form(one: AllRanks, last: float) -> None:
         assert split[IMBALANCE] > before[IMBALANCE] + 0.1 * parts[WAITING]
 
 
-def test_without_a_pipeline_nothing_changes(one: AllRanks) -> None:
+def test_without_a_pipeline_the_bubble_is_not_divided(one: AllRanks) -> None:
     """And of one rank, whose waiting nobody knows, neither."""
     parts = {"compute.matmul": 1.0, "pp_comm": 0.5}
     assert split_bubble(parts, one, same(one.program.ranks, STAGES)) == parts
 
 
 @pytest.mark.parametrize("times", [0.5, 30.0])
-def test_messages_have_a_speed(one: AllRanks, times: float) -> None:
+def test_slow_pipeline_messages_have_a_speed_factor(one: AllRanks, times: float) -> None:
     """What is put on the program comes out of its traces, and nothing else."""
     slowed = replace(same(one.program.ranks, STAGES), links={"pp": times})
     seen = shown(one, [Replay(one, slowed).timeline(slowed.names, 0)])

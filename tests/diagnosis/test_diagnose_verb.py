@@ -38,7 +38,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_files_end_with_one_message_and_code_2(name, tmp_path):
+def test_bad_files_give_one_message_and_exit_code_2(name, tmp_path):
     """Located at the file."""
     path = tmp_path / "file"
     path.write_bytes(BAD[name])
@@ -65,7 +65,7 @@ def test_mixed_files_give_one_answer(tmp_path):
     assert found["hangs"] == []
     done = run("diagnose", str(tmp_path / "log"), str(tmp_path))
     assert done.code == 2
-    assert "given twice" in done.err
+    assert "passed twice" in done.err
     (tmp_path / "bad").write_text("nothing")
     assert run("diagnose", str(tmp_path)).code == 2
 
@@ -76,7 +76,7 @@ TABLE = "\n".join(
 
 
 @pytest.mark.parametrize("words", [("--fail-above", "10%"), ("--against", "45%"), ("--against", "case:llama3-405b")])
-def test_what_needs_a_prediction_is_refused_without_one(words, tmp_path):
+def test_options_that_need_a_prediction_are_refused_without_one(words, tmp_path):
     """Where nothing is predicted a check in CI would pass whatever the run does."""
     (tmp_path / "table").write_text(TABLE + "\n")
     done = run("diagnose", str(tmp_path), *words)
@@ -84,7 +84,7 @@ def test_what_needs_a_prediction_is_refused_without_one(words, tmp_path):
     assert done.err.startswith(f"error: {words[0]}: needs a prediction")
 
 
-def test_files_with_ranks_need_not_be_given_twice(tmp_path):
+def test_files_named_by_ranks_need_not_be_repeated(tmp_path):
     """`--ranks` names them; the files do not say which rank they are of."""
     events = [
         {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 100.0 * i, "dur": 90.0, "args": {"stream": 7}}
@@ -97,7 +97,7 @@ def test_files_with_ranks_need_not_be_given_twice(tmp_path):
     assert [one["rank"] for one in json.loads(done.out)["ranks"]] == [0, 1]
 
 
-def test_a_link_faster_than_its_wire_is_said_and_ends_nothing(tmp_path):
+def test_a_link_faster_than_its_wire_is_noted_without_an_error(tmp_path):
     """As of switches that reduce: 481 GB/s of bus bandwidth over NVLink of 450 GB/s."""
     ranks = "".join(f"#  Rank  {i} Group  0 Pid  9 on    node001 device  {i} [0x1b] NVIDIA H100\n" for i in range(8))
     sizes = ((2**20, 38.8), (2**22, 55.3), (2**24, 119.1), (2**26, 307.2), (2**28, 1031.0), (2**30, 3905.0))
@@ -113,7 +113,7 @@ def test_a_link_faster_than_its_wire_is_said_and_ends_nothing(tmp_path):
     assert "481" in done.out
 
 
-def test_a_traced_step_is_held_against_the_logged_one(tmp_path):
+def test_a_traced_step_is_compared_with_the_logged_one(tmp_path):
     """How much slower the profiler made it."""
     rows = (f"{rank},{step},{op},{step + at},0.5" for step in range(4) for rank in (0, 1)
             for at, op in ((0.0, "forward"), (0.5, "all-reduce")))  # fmt: skip
@@ -145,21 +145,21 @@ def test_a_traced_step_is_held_against_the_logged_one(tmp_path):
         ((*LLAMA, "--mfu", "32%", "--tp", "3"), "--tp"),
     ],
 )
-def test_wrong_words_are_refused_at_their_flag(words, where):
+def test_invalid_options_are_refused_at_their_flag(words, where):
     """One located message."""
     done = run("diagnose", *words)
     assert done.code == 2, done.out
     assert done.err.startswith(f"error: {where}"), done.err
 
 
-def test_a_slower_step_can_fail():
+def test_fail_above_fails_for_a_slower_step():
     """`--fail-above` ends with 1 past its share, and with 0 before."""
     slow = ("diagnose", *LLAMA, "--measured", "11.99s", "--fail-above")
     assert run(*slow, "10%").code == 1
     assert run(*slow, "100%").code == 0
 
 
-def test_a_cluster_file_predicts_the_step_it_was_made_from(tmp_path):
+def test_a_calibrated_cluster_file_predicts_its_own_step(tmp_path):
     """To within the noise that calibration takes for granted; a plan on it is never slower than the layout that ran."""
     path = tmp_path / "mine.yaml"
     done = run("diagnose", *LLAMA, "--measured", "9.5s", "-o", str(path), "--replan", "--json")
@@ -172,7 +172,7 @@ def test_a_cluster_file_predicts_the_step_it_was_made_from(tmp_path):
     assert found["replanned"]["step_time_s"] <= found["replanned"]["own_step_time_s"] * 1.05
 
 
-def test_contradictions_are_not_calibrated_to():
+def test_contradictory_measurements_are_not_calibrated():
     """Two numbers of one run that cannot both hold, a number that cannot be, and none at all."""
     for words in (("--measured", "8s", "--mfu", "20%"), ("--mfu", "300%"), ()):
         done = run("diagnose", *LLAMA, *words, "--replan")
@@ -180,7 +180,7 @@ def test_contradictions_are_not_calibrated_to():
     assert run("diagnose", *LLAMA, "--measured", "8s", "-o", "x.txt").refusal().startswith("--out")
 
 
-def test_cases_are_read_and_held_against():
+def test_case_studies_can_be_measured_runs_and_references():
     """A published run, and as what was expected of another."""
     done = run("diagnose", "--case", "llama3-405b", "--json")
     assert done.code == 0, done.err

@@ -24,7 +24,7 @@ from lockstep.simulate.program import Kind
 from published_traces import published_trace
 
 
-def test_late_launches_are_counted() -> None:
+def test_late_kernel_launches_are_counted() -> None:
     """Computations of the program wait for their launches, and nothing else does; what is too short to tell is none."""
     found = estimate("gpt2-medium", "dgx-h100:1", tp=8, micro_batch=1, batch=2, seq=1024, overlap_tp="none")
     one = all_ranks(found, range(8))
@@ -57,7 +57,7 @@ def test_products_with_recorded_shapes_have_rates(tmp_path: Path) -> None:
     assert " kernels at 49" in told
 
 
-def test_rates_stand_beside_those_predicted() -> None:
+def test_measured_rates_are_listed_beside_predicted_ones() -> None:
     """A run as predicted reaches the rates predicted; a size that nobody predicted has none."""
     one = Collective("dp", "all-reduce", 1e9, 1.0, busbw_Bps=2e11)
     (row,) = with_predicted([one], [replace(one, busbw_Bps=3e11), replace(one, size_B=1.5e9, busbw_Bps=4e11)])
@@ -79,12 +79,12 @@ def test_rates_stand_beside_those_predicted() -> None:
         ("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD"),
     ],
 )  # fmt: skip
-def test_names_of_kernels_are_short(name: str, said: str) -> None:
+def test_kernel_names_are_shortened(name: str, said: str) -> None:
     """What it is called without the template around it."""
     assert short(name).strip() == said
 
 
-def test_real_kernels_and_launches() -> None:
+def test_evidence_of_a_real_trace_counts_kernels_and_launches() -> None:
     """DDP on two A100: most launches come late; attention of modded-nanogpt is FlashAttention-3."""
     told = real("hta_ddp_2xa100.rank0.json.gz")
     late, total = told["idle.host"].replace(",", "").split()[0:3:2]

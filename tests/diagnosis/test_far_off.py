@@ -22,7 +22,7 @@ def found():
     return estimate(Job(model("llama3-8b"), Recipe(seq=8192, batch=8), 8), machine, Layout(dp=8, zero=3))
 
 
-def test_a_minute_for_a_second_is_not_only_another_model():
+def test_a_confused_unit_is_suggested_besides_another_model():
     """N7: 60 s where 0.86 s are predicted had one explanation, a model of 405 billion parameters."""
     told = run("diagnose", *RUN, "--measured", "60s")
     assert told.code == 0
@@ -44,7 +44,7 @@ def test_only_a_step_that_is_far_off_has_conditions(found, quantity):
 
 
 @pytest.mark.parametrize("steps", [10, 64, 100, 1000])
-def test_the_steps_of_an_interval_are_within_those_that_are_said(found, steps):
+def test_the_suggested_numbers_of_steps_cover_the_interval(found, steps):
     """The time of so many predicted steps, and a batch so many times as large."""
     _, several, accumulation, _ = conditions(Stated(TIME_S, steps * found.step_time_s), found)
     low, high = (int(one.replace(",", "")) for one in re.findall(r"of ([\d,]+) to ([\d,]+) steps", several)[0])
@@ -53,14 +53,14 @@ def test_the_steps_of_an_interval_are_within_those_that_are_said(found, steps):
     assert f"the batch is {8 * low:,} to {8 * high:,} sequences" in accumulation
 
 
-def test_milliseconds_that_are_the_prediction_are_said_to_be(found):
+def test_a_step_in_milliseconds_is_recognised(found):
     """859.1 given as seconds is 859.1 ms."""
     unit = conditions(Stated(TIME_S, 1000 * found.step_time_s), found)[0]
     assert unit.endswith("as predicted")
     assert "more than the device can do" in conditions(Stated(TIME_S, 60.0), found)[0]
 
 
-def test_devices_that_are_named_would_give_about_the_step(found):
+def test_suggested_devices_would_give_about_the_measured_step(found):
     """By their peak, at the same share of it."""
     said = conditions(Stated(TIME_S, 7 * found.interval.high), found)[-1]
     names = [one.name for one in devices() if f" {one.name} " in f" {said.partition('as ')[2]} "]
@@ -71,7 +71,7 @@ def test_devices_that_are_named_would_give_about_the_step(found):
             assert step_s == pytest.approx(7 * found.interval.high, rel=0.5)
 
 
-def test_no_deviation_is_offered_that_leaves_more_than_twice(found):
+def test_no_suggested_deviation_leaves_more_than_a_factor_of_two(found):
     """Of 600 s, a model with which a step takes 36 s explains nothing."""
     for value in (60.0, 600.0, 6000.0):
         assert all(0.5 < one.value / value < 2 for one in judge(found, [Stated(TIME_S, value)]).candidates)

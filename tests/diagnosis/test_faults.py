@@ -26,7 +26,7 @@ from lockstep.show.verbs.estimate import estimate
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_cause_and_its_seconds(fault: str, tmp_path: Path) -> None:
+def test_the_injected_fault_is_found_with_its_seconds(fault: str, tmp_path: Path) -> None:
     """As drawn, to 5 %; a run without a fault is as predicted."""
     run = draw(7, fault)
     found = run.diagnosed(tmp_path)
@@ -45,7 +45,7 @@ def test_the_cause_and_its_seconds(fault: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("seed", "fault"), [(6, "host"), (7, "ranks"), (27, "none")])
-def test_a_fifth_of_the_metadata_lost(seed: int, fault: str, tmp_path: Path) -> None:
+def test_faults_are_found_with_a_fifth_of_the_metadata_lost(seed: int, fault: str, tmp_path: Path) -> None:
     """Steps of seconds on hosts whose clocks drift, short ones, and one without a fault: as with all metadata."""
     run = draw(seed, fault)
     for folder in ("whole", "lost"):
@@ -57,7 +57,7 @@ def test_a_fifth_of_the_metadata_lost(seed: int, fault: str, tmp_path: Path) -> 
         assert one.seconds == pytest.approx(two.seconds, rel=0.01)
 
 
-def test_one_rank() -> None:
+def test_a_single_rank_is_compared_with_the_prediction_of_its_group() -> None:
     """Its collectives are held against those predicted for its group, whose other ranks nobody measured; the bytes of
     these show another model, which else would look like slow kernels. Without them, nothing does, and that is said.
     """
@@ -90,7 +90,7 @@ def adds_up(found: Beside) -> bool:
     return True
 
 
-def test_a_slow_rank_is_named_where_ends_do_not_meet() -> None:
+def test_a_slow_rank_is_named_although_collective_ends_do_not_match() -> None:
     """Ranks that hear of a collective's end at random, as on a busy machine: nothing can be matched, and still."""
     run = draw(3, "ranks")
     chance, heard = np.random.default_rng(1), []

@@ -23,7 +23,7 @@ def drawn(names: list[str], seed: int):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_mean_over_all_orders(seed: int) -> None:
+def test_shapley_values_are_the_mean_over_all_orders(seed: int) -> None:
     """As by going through every order."""
     names = ["a", "b", "c", "d"]
     value = drawn(names, seed)
@@ -37,7 +37,7 @@ def test_the_mean_over_all_orders(seed: int) -> None:
     assert sum(one.seconds for one in found.values()) == pytest.approx(value(names) - value(()))
 
 
-def test_what_is_hidden_costs_nothing() -> None:
+def test_hidden_time_is_attributed_nothing() -> None:
     """Of two lanes that run side by side, only the longer one's growth counts; of both, each half."""
 
     def step_s(chosen: Collection[str]) -> float:
@@ -49,7 +49,7 @@ def test_what_is_hidden_costs_nothing() -> None:
     assert found[REST] == 0.0
 
 
-def test_many_small_factors_are_one() -> None:
+def test_many_small_factors_are_merged_into_one() -> None:
     """And the sum stays exact."""
     names = [f"small {i}" for i in range(20)] + ["large"]
     found = attribute(lambda chosen: 100.0 + 1e-3 * len(chosen) + 9.0 * ("large" in chosen), names)

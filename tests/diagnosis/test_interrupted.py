@@ -36,7 +36,7 @@ def rank(number: int, took_s: list[np.ndarray], step_s: float, pause_s: float = 
 
 
 @pytest.mark.parametrize("why", ["kernels", "interrupted", "host"])
-def test_what_takes_a_rank_longer_is_told(why: str) -> None:
+def test_slow_kernels_interruptions_and_late_hosts_are_distinguished(why: str) -> None:
     """A clock at 1 / 1.5, two launches of each step stopped for 30 ms, and a launch that comes 40 ms late."""
     usual = [USUAL_S] * STEPS
     stopped = USUAL_S + np.where(np.isin(np.arange(KERNELS), (3, 11)), 0.03, 0.0)

@@ -53,7 +53,7 @@ def test_a_step_within_its_own_interval_is_as_predicted(found, quantity):
         assert judge(found, [Stated(quantity, Stated(quantity, 1.0).at(step_s, found))]).verdict == verdict
 
 
-def test_a_number_counted_in_another_way_is_explained_by_it(found):
+def test_a_number_in_another_convention_is_explained_by_the_convention(found):
     """Of two numbers of one run, one is counted so: that reading, or one with the same factor, is the first named."""
     factors = [(one, one.factor(found)) for one in EVERY]
     telling = [(one, factor) for one, factor in factors if factor is not None and abs(math.log(factor)) > SAME]
@@ -81,7 +81,7 @@ def test_numbers_that_agree_contradict_nothing(found):
     assert judge(found, numbers).contradictions == ()
 
 
-def test_a_deviation_that_happened_is_a_candidate_that_fits(found):
+def test_the_injected_deviation_is_among_the_fitting_candidates(found):
     """With other fields it gives the measured time itself; nothing that fits better is far from it."""
     for one in deviations():
         if one.factor:
@@ -99,7 +99,7 @@ def test_a_deviation_that_happened_is_a_candidate_that_fits(found):
 
 
 @pytest.mark.parametrize("factor", [1.3, 2.5])
-def test_a_factor_is_found_again(found, factor):
+def test_an_injected_factor_is_recovered(found, factor):
     """Slower links, kernels and hosts: solved for, the factor is the one that was put in."""
     for one in deviations():
         if one.factor in ("", OUTSIDE):
@@ -117,7 +117,7 @@ def test_a_factor_is_found_again(found, factor):
         assert named[one.name].value == pytest.approx(step_s, rel=1e-6)
 
 
-def test_a_format_that_the_device_lacks_is_no_deviation():
+def test_formats_that_the_device_lacks_are_not_suggested():
     """A V100 has no TF32; what else would explain the number is found all the same."""
     computer = cluster("dgx-v100:1")
     job = Job(model("gpt2-xl"), Recipe(seq=1024, batch=64, dtype="fp16"), 8)
@@ -148,7 +148,7 @@ def test_no_variant_is_priced_twice(found, monkeypatch):
         judge(found, [slow], heed=end)
 
 
-def test_two_that_fit_equally_are_both_said(found):
+def test_equally_good_explanations_are_both_listed(found):
     """Marks of equality follow the fits."""
     judged = candidates(Stated(TIME_S, found.step_time_s * 1.5), found)
     best = judged[0].fit
@@ -163,7 +163,7 @@ def test_mfu_of_another_peak_is_converted():
     assert sparse.step_time_s(found) == pytest.approx(found.step_time_s)
 
 
-def test_numbers_are_read_with_their_units():
+def test_measured_numbers_are_parsed_with_units():
     """A plain FLOP rate is in TFLOP/s; the unit of an expected number says what it is."""
     like = Stated(RATE, 296.5e12)
     assert read(RATE, "296.5", "x") == like

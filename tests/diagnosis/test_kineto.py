@@ -65,7 +65,7 @@ def written(traces: list[RankTrace], folder: Path, **how: object) -> list[Path]:
     return paths
 
 
-def test_what_is_written_is_read(traces: list[RankTrace], tmp_path: Path) -> None:
+def test_written_kineto_traces_are_read_back(traces: list[RankTrace], tmp_path: Path) -> None:
     """Spans, classes, groups, launches and sizes come back."""
     trace = traces[3]
     (path,) = written([trace], tmp_path)
@@ -83,7 +83,7 @@ def test_what_is_written_is_read(traces: list[RankTrace], tmp_path: Path) -> Non
     assert sum(sizes) == pytest.approx(trace.spans.size_B.sum(), rel=1e-6)
 
 
-def test_every_step_of_every_rank_is_its_parts(traces: list[RankTrace], tmp_path: Path) -> None:
+def test_every_step_is_the_sum_of_its_parts(traces: list[RankTrace], tmp_path: Path) -> None:
     """Exactly, and nothing is negative."""
     seen = see([read_kineto(path) for path in written(traces, tmp_path)])
     for each, parts in zip(seen.partitions, seen.parts(), strict=True):
@@ -92,7 +92,7 @@ def test_every_step_of_every_rank_is_its_parts(traces: list[RankTrace], tmp_path
             assert min(of.values()) >= 0
 
 
-def test_what_must_not_matter(traces: list[RankTrace], tmp_path: Path) -> None:
+def test_irrelevant_differences_of_traces_change_nothing(traces: list[RankTrace], tmp_path: Path) -> None:
     """Clocks, order of events, compression and order of files."""
     plain = told(read(written(traces, tmp_path)))
     chance, paths = random.Random(1), []
@@ -105,7 +105,7 @@ def test_what_must_not_matter(traces: list[RankTrace], tmp_path: Path) -> None:
     same(plain, told(read(paths)))
 
 
-def test_lost_metadata(traces: list[RankTrace], tmp_path: Path) -> None:
+def test_lost_launches_and_groups_change_only_idle_causes(traces: list[RankTrace], tmp_path: Path) -> None:
     """Of a fifth of the kernels launch and group are lost: nothing changes but causes of idle time, by microseconds."""
     plain, lost = told(read(written(traces, tmp_path))), told(read(written(traces, tmp_path, seen=0.8)))
     for first, second in zip(plain, lost, strict=True):
@@ -117,7 +117,7 @@ def test_lost_metadata(traces: list[RankTrace], tmp_path: Path) -> None:
             assert second.get(name, 0.0) == pytest.approx(first.get(name, 0.0), abs=within_s), name
 
 
-def test_lost_groups_are_found_again(traces: list[RankTrace], tmp_path: Path) -> None:
+def test_lost_groups_are_recovered(traces: list[RankTrace], tmp_path: Path) -> None:
     """By their places in other steps and the ends of other ranks' collectives, whatever the clocks."""
     paths = [tmp_path / f"lost-{trace.rank}.json" for trace in traces]
     for trace, path in zip(traces, paths, strict=True):
@@ -140,7 +140,7 @@ def collectives(trace: RankTrace) -> list[str]:
     return [trace.name(int(spans.group[i])) for i in order.tolist()]
 
 
-def test_an_annotation_that_was_lost(traces: list[RankTrace]) -> None:
+def test_a_lost_step_annotation_is_recovered(traces: list[RankTrace]) -> None:
     """Its step lies between those before and after it; two in a row are no step, and the others stay."""
     trace = traces[2]
     whole = steps_of(trace).windows
@@ -152,7 +152,7 @@ def test_an_annotation_that_was_lost(traces: list[RankTrace]) -> None:
             assert one == next(other for other in whole if other.step == one.step)
 
 
-def test_clocks_that_drift(traces: list[RankTrace], tmp_path: Path) -> None:
+def test_drifting_clocks_are_aligned(traces: list[RankTrace], tmp_path: Path) -> None:
     """Hosts' clocks run apart by parts in a million: partners, parts and ends are those of clocks that do not."""
     plain = told(read(written(traces, tmp_path)))
     drift = {trace.rank: 20e-6 * (trace.rank or 0) for trace in traces}
@@ -166,7 +166,7 @@ def test_clocks_that_drift(traces: list[RankTrace], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("late", [1, 4, 10])
-def test_profilers_that_start_later(traces: list[RankTrace], tmp_path: Path, late: int) -> None:
+def test_traces_with_a_late_start_are_aligned(traces: list[RankTrace], tmp_path: Path, late: int) -> None:
     """Some ranks miss the first collectives; partners are found all the same."""
     plain = told(read(written(traces, tmp_path)))
     paths = []
@@ -182,7 +182,7 @@ def test_profilers_that_start_later(traces: list[RankTrace], tmp_path: Path, lat
     same(plain, told(read(paths)))
 
 
-def test_ends_of_collectives_meet(traces: list[RankTrace], tmp_path: Path) -> None:
+def test_ends_of_matched_collectives_coincide(traces: list[RankTrace], tmp_path: Path) -> None:
     """Which is the test of a match."""
     paths = [tmp_path / f"{trace.rank}.json.gz" for trace in traces]
     for trace, path in zip(traces, paths, strict=True):
@@ -193,7 +193,7 @@ def test_ends_of_collectives_meet(traces: list[RankTrace], tmp_path: Path) -> No
     assert found.end_skew_s < 1e-8
 
 
-def test_one_rank_says_what_it_cannot(traces: list[RankTrace], tmp_path: Path) -> None:
+def test_one_rank_cannot_separate_transfer_from_waiting(traces: list[RankTrace], tmp_path: Path) -> None:
     """Transfer and waiting are one number."""
     (path,) = written(traces[:1], tmp_path)
     seen = see([read_kineto(path)])
@@ -221,7 +221,7 @@ def test_one_rank_says_what_it_cannot(traces: list[RankTrace], tmp_path: Path) -
         ("Memcpy DtoD (Device -> Device)", "", "copy"),
     ],
 )
-def test_classes(name: str, operator: str, kind: str) -> None:
+def test_kernels_are_classified_by_name_and_operator(name: str, operator: str, kind: str) -> None:
     """By the first pattern found in the name, else by the operator."""
     assert CLASSES[class_of(name, operator)] == kind
 
@@ -233,7 +233,7 @@ def test_classes(name: str, operator: str, kind: str) -> None:
         ("ncclDevKernel_SendRecv", "send-recv"), ("send", "send"), ("recv", "recv"), ("all_to_allv", "all-to-all"),
     ],
 )  # fmt: skip
-def test_collectives(text: str, op: str) -> None:
+def test_collective_names_are_recognised_in_every_spelling(text: str, op: str) -> None:
     """However they are written."""
     assert op_of(text) == op
 
@@ -266,7 +266,7 @@ def document(*events: object, **head: object) -> str:
         ('{"traceEvents": ' + "[" * 5000, "nested too deeply"),
     ],
 )
-def test_damaged_files(text: str, why: str, tmp_path: Path) -> None:
+def test_damaged_traces_are_refused_at_their_place(text: str, why: str, tmp_path: Path) -> None:
     """Are bad input, with the place."""
     path = tmp_path / "trace.json"
     path.write_text(text)
@@ -276,7 +276,7 @@ def test_damaged_files(text: str, why: str, tmp_path: Path) -> None:
     assert raised.value.where == str(path)
 
 
-def test_commas_at_ends_and_lists_of_events(tmp_path: Path) -> None:
+def test_trailing_commas_and_bare_event_lists_are_read(tmp_path: Path) -> None:
     """Are accepted, as other readers of such files do."""
     path = tmp_path / "trace.json"
     path.write_text(document(EVENT).replace("]}", ",]}"))
@@ -285,7 +285,7 @@ def test_commas_at_ends_and_lists_of_events(tmp_path: Path) -> None:
     assert len(read_kineto(path).spans) == 2
 
 
-def test_a_compressed_file_that_was_cut(traces: list[RankTrace], tmp_path: Path) -> None:
+def test_a_truncated_gzip_file_is_refused(traces: list[RankTrace], tmp_path: Path) -> None:
     """Says so."""
     path = tmp_path / "trace.json.gz"
     write_kineto(traces[0], path)
@@ -297,23 +297,23 @@ def test_a_compressed_file_that_was_cut(traces: list[RankTrace], tmp_path: Path)
         read_kineto(path)
 
 
-def test_files_that_do_not_belong_together(traces: list[RankTrace], tmp_path: Path) -> None:
+def test_traces_of_different_runs_are_refused(traces: list[RankTrace], tmp_path: Path) -> None:
     """Two of one rank, ranks of different runs, none said, and no step in common."""
     one, two = (read_kineto(path) for path in written(traces[:2], tmp_path))
     with pytest.raises(BadInput, match="give one file per rank"):
         align([one, one])
     with pytest.raises(BadInput, match="runs with 8 and 16 ranks"):
         align([one, dataclasses.replace(two, world=16)])
-    with pytest.raises(BadInput, match="does not say which rank"):
+    with pytest.raises(BadInput, match="does not state its rank"):
         align([one, dataclasses.replace(two, rank=None)])
     others = tuple(dataclasses.replace(mark, name=f"ProfilerStep#{100 + i}") for i, mark in enumerate(two.marks))
     with pytest.raises(BadInput, match="no step in common"):
         align([one, dataclasses.replace(two, marks=others)])
-    with pytest.raises(BadInput, match="none of the steps"):
+    with pytest.raises(BadInput, match="none of the requested steps"):
         see([one], steps=(99,))
 
 
-def test_events_are_read_in_pieces(traces: list[RankTrace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_are_read_in_chunks(traces: list[RankTrace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever a chunk ends, numbers and names come out whole."""
     (path,) = written(traces[:1], tmp_path)
     whole = read_kineto(path)
@@ -324,7 +324,7 @@ def test_events_are_read_in_pieces(traces: list[RankTrace], tmp_path: Path, monk
         assert again.names == whole.names
 
 
-def test_ranks_of_an_own_trace_count_their_events(traces: list[RankTrace]) -> None:
+def test_exported_traces_have_the_expected_number_of_events(traces: list[RankTrace]) -> None:
     """One kernel and two events of its launch for every operation, one annotation per step."""
     trace = traces[0]
     assert len(list(kineto_events(trace))) == 3 * len(trace.spans) + len(trace.marks)

@@ -41,7 +41,7 @@ def peak_B(trace: RankTrace) -> tuple[int, float]:
     return peak, next(part.measured_s or 0.0 for part in found.parts if part.part == "compute.matmul")
 
 
-def test_steps_cost_no_memory_of_their_own() -> None:
+def test_memory_depends_on_events_and_not_on_steps() -> None:
     """Twenty times as many steps of the same events: nearly as much is held, and each has a twentieth of the work."""
     peak_B(run(12))  # What is kept from the first call on is nobody's.
     (few_B, few_s), (many_B, many_s) = peak_B(run(12)), peak_B(run(240))

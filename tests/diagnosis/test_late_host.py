@@ -50,7 +50,7 @@ def diagnosed(folder: Path, words: dict[str, object]) -> tuple[Recalibrated, flo
 
 
 @pytest.mark.parametrize("words", [LARGE, SMALL], ids=["bound by kernels", "bound by launches"])
-def test_late_launches_are_priced_as_measured(words: dict[str, object], tmp_path: Path) -> None:
+def test_a_late_host_is_priced_as_measured(words: dict[str, object], tmp_path: Path) -> None:
     """Half of a step is waiting for launches; the file says by what factor, with its error, and gives that step."""
     one = _ranks(words)
     step_s = one.estimate.step_time_s
@@ -71,7 +71,7 @@ def test_late_launches_are_priced_as_measured(words: dict[str, object], tmp_path
     assert "host at each launch x" in made.source
 
 
-def test_a_step_that_costs_the_host_more(tmp_path: Path) -> None:
+def test_host_time_per_step_is_written_to_the_cluster_file(tmp_path: Path) -> None:
     """A run whose software takes six times as long between steps: that factor, and no other one of the host."""
     base = _ranks(LARGE).estimate
     slow = replace(base.cluster.device, efficiency=base.cluster.device.efficiency.slowed(1.0, step=6.0))
@@ -84,7 +84,7 @@ def test_a_step_that_costs_the_host_more(tmp_path: Path) -> None:
     assert again_s == pytest.approx(measured_s, rel=0.03)
 
 
-def test_lateness_that_comes_and_goes_is_said_and_not_written(tmp_path: Path) -> None:
+def test_intermittent_host_delays_are_reported_and_not_written(tmp_path: Path) -> None:
     """In one of the steps used the host is late, in the other it is not: no factor follows."""
     one = _ranks(LARGE)
     factors = _late(one, np.full(8, 0.5 * one.estimate.step_time_s))
@@ -96,7 +96,7 @@ def test_lateness_that_comes_and_goes_is_said_and_not_written(tmp_path: Path) ->
     assert any("so different times" in note for note in made.notes)
 
 
-def test_one_late_rank_is_no_slow_software(tmp_path: Path) -> None:
+def test_one_late_rank_does_not_slow_the_software_factor(tmp_path: Path) -> None:
     """The host of one rank in eight is late: a fault of the run, which a plan does not repeat."""
     one = _ranks(LARGE)
     written(tmp_path, one, _late(one, np.where(np.arange(8) == 3, 0.3 * one.estimate.step_time_s, 0.0)))

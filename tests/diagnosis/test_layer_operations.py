@@ -38,7 +38,7 @@ def found() -> Diagnosis:
     return lockstep.diagnose([FUSED], micro_batch=4, batch=4, **WORDS)
 
 
-def test_each_kernel_of_a_recorded_layer_has_a_row_that_prices_it(found: Diagnosis) -> None:
+def test_every_kernel_of_a_recorded_layer_maps_to_a_priced_operation(found: Diagnosis) -> None:
     """Outside of the layers are embedding, rotary tables, mask, head, loss, the first and the last norm, the update."""
     estimate, seen = found.predicted, found.operations
     assert estimate is not None
@@ -68,7 +68,7 @@ def test_each_kernel_of_a_recorded_layer_has_a_row_that_prices_it(found: Diagnos
     assert 16 * whole_s == pytest.approx(layers_s, rel=0.02)
 
 
-def test_seconds_of_a_layer_are_those_told_by_hand(found: Diagnosis) -> None:
+def test_seconds_of_a_layer_match_a_manual_count(found: Diagnosis) -> None:
     """Forward rotary embedding is ten kernels of 443 us, added up from the file by hand."""
     rows = {(one["operation"].split(",")[0], one["pass"]): one for one in found.to_dict()["layer_operations"]}
     rotary = rows["rotary embedding", "forward"]
@@ -83,7 +83,7 @@ def test_seconds_of_a_layer_are_those_told_by_hand(found: Diagnosis) -> None:
             assert one["kernels_profile"] == one["kernels_priced"], (name, way)
 
 
-def test_attention_that_is_written_out_is_furthest_from_its_price() -> None:
+def test_unfused_attention_is_furthest_from_its_price() -> None:
     """With its products and all between them; other operations are told as of a fused kernel."""
     other = lockstep.diagnose([FUSED.with_name("unfused.json.gz")], micro_batch=2, batch=2, **WORDS)
     assert other.beside is not None
@@ -123,7 +123,7 @@ def backward(heads: int, up: int, casts: bool) -> Kernels:
     ("heads", "up", "gated"), [(1, 1, False), (3, 1, False), (1, 1, True), (1, 2, True), (3, 2, True)]
 )
 @pytest.mark.parametrize("casts", [False, True])
-def test_groups_of_kernels_are_told_by_their_place(heads: int, up: int, gated: bool, casts: bool) -> None:
+def test_kernel_groups_are_identified_by_position(heads: int, up: int, gated: bool, casts: bool) -> None:
     """Two micro-batches of three layers between an embedding and a head, in any grouping of products."""
     each = {"forward": forward(heads, up, casts), "backward": backward(heads, up, casts)}
     head = [("", PRODUCT), ("", "cunn_SoftMaxForward_LogSoftMax"), ("", PRODUCT), ("", PRODUCT)]
@@ -144,13 +144,13 @@ def test_groups_of_kernels_are_told_by_their_place(heads: int, up: int, gated: b
             assert known.of_layer(way, group)[1] == sum(one == group for one, _ in kernels)
 
 
-def test_another_number_of_products_tells_nothing() -> None:
+def test_an_unexpected_number_of_products_gives_no_layers() -> None:
     names = [name for _ in range(4) for _, name in (*forward(3, 2, False), ("", PRODUCT))]
     known = layer_kernels(np.array([class_of(name) for name in names]), names, np.ones(len(names)), True, False)
     assert not known.group
 
 
-def test_what_differs_most_is_named_where_it_is_material(found: Diagnosis) -> None:
+def test_the_largest_difference_is_named_only_if_material(found: Diagnosis) -> None:
     assert found.beside is not None
     rows = found.beside.layer_operations
     step_s = found.measured_s or 0.0
@@ -162,5 +162,5 @@ def test_what_differs_most_is_named_where_it_is_material(found: Diagnosis) -> No
 
 
 @pytest.mark.parametrize("name", ["compute_dot_do_o_specialized<true, 64>", "convert_dq_to_16bits<true>"])
-def test_kernels_beside_cudnn_s_attention_are_of_attention(name: str) -> None:
+def test_auxiliary_cudnn_attention_kernels_count_as_attention(name: str) -> None:
     assert CLASSES[class_of(f"void cudnn::fusion::{name}(void const*, void*)")] == "attention"

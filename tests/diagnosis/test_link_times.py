@@ -56,7 +56,7 @@ def traces(folder: Path, sizes_B: list[int], noise: float = 0.0, rate_Bps: float
     return see([read_kineto(folder / f"{rank}.json") for rank in range(RANKS)])
 
 
-def test_the_link_that_made_the_times_is_found(tmp_path: Path) -> None:
+def test_the_link_behind_the_times_is_recovered(tmp_path: Path) -> None:
     """Within its intervals, though ranks arrive up to a millisecond apart."""
     (found,), notes = fit_links(traces(tmp_path, SIZES_B, 0.01), find_cluster("dgx-h100:1"))
     assert not notes
@@ -73,11 +73,11 @@ def test_the_link_that_made_the_times_is_found(tmp_path: Path) -> None:
     [
         ([4 * MIB, 64 * MIB], "its collectives have 2 sizes, 3 are needed"),
         ([32 * MIB, 40 * MIB, 48 * MIB, 64 * MIB], "the largest must be 10 times the smallest"),
-        ([4096 * MIB << i for i in range(6)], "its collectives, from 4 GiB on, are too large to tell the latency"),
+        ([4096 * MIB << i for i in range(6)], "its collectives, from 4 GiB on, are too large to determine the latency"),
     ],
     ids=["too few", "too close", "too large"],
 )
-def test_sizes_that_do_not_tell_are_refused_in_words(sizes_B: list[int], why: str, tmp_path: Path) -> None:
+def test_sizes_too_similar_to_fit_a_line_are_refused(sizes_B: list[int], why: str, tmp_path: Path) -> None:
     """A line through them would be made up."""
     found, (note,) = fit_links(traces(tmp_path, sizes_B, 0.02), find_cluster("dgx-h100:1"))
     assert not found
@@ -85,7 +85,7 @@ def test_sizes_that_do_not_tell_are_refused_in_words(sizes_B: list[int], why: st
     assert note.startswith("latency and rate of node are not told apart")
 
 
-def test_times_that_are_not_a_line_are_refused(tmp_path: Path) -> None:
+def test_times_that_do_not_lie_on_a_line_are_refused(tmp_path: Path) -> None:
     """As where something else decides how long they take."""
     found, (note,) = fit_links(traces(tmp_path, SIZES_B, 3.0), find_cluster("dgx-h100:1"))
     assert not found

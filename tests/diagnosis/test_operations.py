@@ -46,7 +46,7 @@ def pipeline(folder: Path, forward_s: list[float], microbatches: int = 6) -> tup
     return table(folder, *rows, head=f"{HEAD},stage,dp_rank"), line.makespan_s
 
 
-def test_a_replayed_pipeline_takes_as_long(tmp_path: Path) -> None:
+def test_a_replayed_pipeline_takes_the_measured_time(tmp_path: Path) -> None:
     """And its slowdowns are those of the schedule's simulation with other times."""
     path, step_s = pipeline(tmp_path, [1.0, 1.0, 1.0, 1.6])
     found = what_if(read_operations(path))
@@ -59,7 +59,7 @@ def test_a_replayed_pipeline_takes_as_long(tmp_path: Path) -> None:
     assert found.worst_stage == 3
 
 
-def test_columns_by_other_names_and_in_any_order(tmp_path: Path) -> None:
+def test_columns_are_found_by_aliases_in_any_order(tmp_path: Path) -> None:
     """Are understood."""
     lines = ("0,gemm,5,1.0,0.5", "1,gemm,5,1.0,0.7", "0,all-reduce,5,1.5,0.6", "1,all-reduce,5,1.7,0.4")
     path = table(tmp_path, *lines, head="worker, optype, iteration, start_ts, duration")
@@ -84,7 +84,9 @@ def test_columns_by_other_names_and_in_any_order(tmp_path: Path) -> None:
         (("-3,1,gemm,0,1",), "a rank is 0 or more", ":2"),
     ],
 )
-def test_wrong_tables(lines: tuple[str, ...], why: str, where: str, tmp_path: Path) -> None:
+def test_invalid_operation_tables_are_refused_at_their_line(
+    lines: tuple[str, ...], why: str, where: str, tmp_path: Path
+) -> None:
     """Are bad input, with their line."""
     path = table(tmp_path, *lines)
     with pytest.raises(BadInput) as raised:
@@ -93,7 +95,7 @@ def test_wrong_tables(lines: tuple[str, ...], why: str, where: str, tmp_path: Pa
     assert raised.value.where == f"{path}{where}"
 
 
-def test_a_missing_column(tmp_path: Path) -> None:
+def test_a_missing_column_is_named(tmp_path: Path) -> None:
     """Is named."""
     with pytest.raises(BadInput, match="has no column 'duration_s'"):
         read_operations(table(tmp_path, "0,1,gemm,0", head="rank,step,op,start_s"))

@@ -26,7 +26,7 @@ from lockstep.simulate.program import read_trace
 WORDS = {"tp": 2, "pp": 2, "micro_batch": 1, "batch": 8, "seq": 1024, "zero": 1}
 
 
-def test_both_are_there(tmp_path: Path) -> None:
+def test_the_trace_holds_the_measured_and_the_predicted_step(tmp_path: Path) -> None:
     """The measured step is read back, and takes as long as the step; the prediction has processes of its own."""
     found = estimate("gpt2-medium", "dgx-h100:1", **WORDS)
     one = all_ranks(found, range(8))
@@ -49,7 +49,7 @@ def simulate_s(found) -> float:
     return float(found.step_time_s - found.step.waiting_s)
 
 
-def test_on_a_page_the_slowest_rank_of_each_stage_is_below_the_prediction(tmp_path: Path) -> None:
+def test_the_page_shows_the_slowest_rank_of_each_stage_below_the_prediction(tmp_path: Path) -> None:
     """Of four ranks per stage the slow one is drawn, with all that it did; the table is that of the terminal."""
     found = estimate("gpt2-medium", "dgx-h100:1", **WORDS)
     one = all_ranks(found, range(8))
@@ -86,7 +86,7 @@ def test_on_a_page_the_slowest_rank_of_each_stage_is_below_the_prediction(tmp_pa
     assert all(escape(words(part.part)) in text for part in shown)
 
 
-def test_a_page_without_a_model_draws_what_was_measured(tmp_path: Path) -> None:
+def test_a_page_without_a_model_shows_only_the_measurement(tmp_path: Path) -> None:
     """One timeline, of every rank, and the same parts and ranks as in the terminal; nothing predicted."""
     found = estimate("gpt2-medium", "dgx-h100:1", **WORDS)
     one = all_ranks(found, range(8))

@@ -62,7 +62,7 @@ def counted(trace: RankTrace, arrived: np.ndarray) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_moment_by_moment(seed: int) -> None:
+def test_parts_of_a_step_match_a_moment_by_moment_count(seed: int) -> None:
     """Classes, waiting, transfer and idle time are what a count of moments gives, and add up."""
     trace, arrived = drawn(random.Random(seed))
     one = partition(trace, Window(0, 0.0, TICKS * TICK_S), arrived)
@@ -91,7 +91,7 @@ def one_gap(called_s: float, waits: tuple[float, float] = (0.0, 0.0), gap_s: flo
     return {name: seconds for name, seconds in found.items() if seconds}
 
 
-def test_causes_of_idle_time() -> None:
+def test_idle_time_is_attributed_to_its_causes() -> None:
     """By the launch of what ends it, and by what the host did until then."""
     assert one_gap(called_s=0.9e-3) == {"idle.host": pytest.approx(1e-3)}
     assert one_gap(called_s=0.9e-3, waits=(-0.5e-3, 0.8e-3)) == {"idle.sync": pytest.approx(1e-3)}
@@ -104,7 +104,7 @@ def test_causes_of_idle_time() -> None:
     ("before_s", "after_s", "cause"),
     [(1.2e-3, 3e-3, "idle.host"), (-1e-3, 0.9e-3, "idle.dependency"), (-1e-3, 3e-3, "idle.unknown")],
 )
-def test_launches_that_were_lost(before_s: float, after_s: float, cause: str) -> None:
+def test_idle_time_is_attributed_with_lost_launches(before_s: float, after_s: float, cause: str) -> None:
     """Between 1 and 2 ms the device waits for a kernel whose launch is lost; its stream's kernels before and after it
     were launched at known times, so it was launched between them.
     """
@@ -122,7 +122,9 @@ def test_launches_that_were_lost(before_s: float, after_s: float, cause: str) ->
     ("ends_s", "kind", "starved_s", "disputed_s"),
     [(5e-3, "dp", 1.9e-3, 0.0), (2e-3, "dp", 0.0, 1e-3), (2e-3, "pp", 0.0, 0.0), (5e-3, "pp", 1.9e-3, 0.0)],
 )
-def test_hosts_behind_transfers(ends_s: float, kind: str, starved_s: float, disputed_s: float) -> None:
+def test_a_launch_during_a_transfer_counts_as_late_by_when_the_transfer_ends(
+    ends_s: float, kind: str, starved_s: float, disputed_s: float
+) -> None:
     """A kernel that is launched while a transfer moves did not need it if it still moves when the kernel starts. If it
     has ended, that is open, and a message was needed.
     """

@@ -35,7 +35,7 @@ def drawn(chance):
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_changes_lead_from_one_prediction_to_the_other(seed):
+def test_single_changes_add_up_to_the_whole_difference(seed):
     """Each begins where the one before it ended; no setting is changed twice; the same run has no way to go."""
     chance = random.Random(seed)
     other, own = drawn(chance), drawn(chance)
@@ -49,7 +49,7 @@ def test_changes_lead_from_one_prediction_to_the_other(seed):
         assert path(own, own, like) == ()
 
 
-def test_the_row_of_a_readme_beside_ones_own_run():
+def test_a_published_row_is_compared_with_ones_own_run():
     """Of what separates Megatron-LM's 768 devices from 128 with full recomputation, recomputation costs most."""
     big, small = cluster("dgx-h100:96"), cluster("dgx-h100:16")
     llama = model("llama2-70b")

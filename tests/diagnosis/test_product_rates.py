@@ -34,7 +34,7 @@ def kernel(dur: float, **args: int) -> dict[str, object]:
     return {"ph": "X", "cat": "kernel", "name": "nvjet", "ts": 9.0, "dur": dur, "pid": 0, "tid": 7, "args": args}
 
 
-def test_shapes_of_every_operator_that_multiplies(tmp_path: Path) -> None:
+def test_shapes_are_read_from_every_multiplying_operator(tmp_path: Path) -> None:
     """What is added comes first in addmm and baddbmm; a product may have several kernels; others have no shape."""
     events = [
         operator("aten::mm", 1, [[64, 32], [32, 16]], [BF16, BF16]),
@@ -70,7 +70,7 @@ def products_of(max_frac: float, factor: float, widths: tuple[int, ...], noise: 
 
 
 @pytest.mark.parametrize(("max_frac", "factor"), [(0.7, 1.2), (0.85, 0.8), (0.95, 2.0)])
-def test_the_constants_that_made_the_times_are_found(max_frac: float, factor: float) -> None:
+def test_the_constants_behind_the_times_are_recovered(max_frac: float, factor: float) -> None:
     """Within their intervals, from shapes that differ, and so well that the curve is right to a hundredth."""
     found = fit_products(products_of(max_frac, factor, (512, 1024, 2048, 4096, 8192, 16384), noise=0.002), h100())
     assert found.max_frac_ci95[0] < max_frac < found.max_frac_ci95[1]
@@ -78,7 +78,7 @@ def test_the_constants_that_made_the_times_are_found(max_frac: float, factor: fl
     assert np.abs(found.after_frac).max() < 0.01
 
 
-def test_what_shapes_do_not_tell_has_a_wide_interval() -> None:
+def test_undetermined_constants_have_wide_intervals() -> None:
     """Of products that are alike the time is right, and what made it up is inside intervals that are not small."""
     alike = fit_products(products_of(0.7, 1.0, tuple(range(4000, 4012, 2))), h100())
     apart = fit_products(products_of(0.7, 1.0, (512, 1024, 2048, 4096, 8192, 16384)), h100())
@@ -88,7 +88,7 @@ def test_what_shapes_do_not_tell_has_a_wide_interval() -> None:
     assert np.ptp(alike.bytes_factor_ci95) > 2 * np.ptp(apart.bytes_factor_ci95)
 
 
-def test_a_shape_with_a_bad_kernel_is_left_out_and_named() -> None:
+def test_a_shape_with_a_bad_kernel_is_excluded_and_named() -> None:
     """It moves neither constant, and how slow it is is said."""
     good = products_of(0.8, 1.2, (512, 1024, 2048, 4096, 8192, 16384))
     bad = Product(4096, 4096, 4096, 1, "bf16", (10 * 4096**3 / h100().peak("bf16"),))
@@ -106,7 +106,7 @@ def test_no_product_is_faster_than_the_peak() -> None:
     assert found.max_frac_ci95[1] <= 1.0
 
 
-def test_too_few_shapes_are_refused_in_words() -> None:
+def test_too_few_shapes_are_refused() -> None:
     """Short products and those that memory bounds do not count."""
     short = [Product(64, 64, n, 1, "bf16", (3e-6,)) for n in range(64, 80)]
     bound = [Product(8, 8192, n, 1, "bf16", (50e-6,)) for n in range(4096, 4112)]
@@ -118,7 +118,7 @@ def test_too_few_shapes_are_refused_in_words() -> None:
         fit_products([*short, *bound, *unsure, *few], h100())
 
 
-def test_one_real_run_tells_the_products_of_another() -> None:
+def test_products_fitted_to_one_real_run_predict_another() -> None:
     """Two captures of the open pair: the curve refitted to the first predicts the second's, which it never saw."""
     name = "modded_nanogpt_20251031_{}.rank0.json.gz"
     first, second = (read_products(published_trace(name.format(which))) for which in ("before", "after"))

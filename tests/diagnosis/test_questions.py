@@ -11,7 +11,7 @@ QUESTIONS = tomllib.loads((Path(__file__).parent / "questions.toml").read_text(e
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_answered_as_in_the_thread(name, tmp_path):
+def test_public_questions_get_the_answer_of_their_thread(name, tmp_path):
     """Verdict, reading, mismatch and candidates are those of the thread."""
     asked = QUESTIONS[name]
     files = []

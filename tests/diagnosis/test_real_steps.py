@@ -30,18 +30,20 @@ def diagnosed(name: str, micro_batch: int) -> dict[str, float]:
     return {one["kind"]: one["seconds"] for one in found.to_dict()["causes"]}
 
 
-def test_attention_that_is_written_out_is_named() -> None:
+def test_unfused_attention_is_named() -> None:
     """Of a step of 303 ms its softmax takes 49, 7 are predicted of a fused kernel; its products count as products."""
     causes = diagnosed("unfused", 2)
     assert causes["unfused"] == pytest.approx(0.042, abs=0.006)
 
 
-def test_fused_attention_is_not() -> None:
+def test_fused_attention_is_not_named() -> None:
     assert "unfused" not in diagnosed("fused", 4)
 
 
 @pytest.mark.parametrize(("name", "micro_batch"), [("fused", 4), ("unfused", 2)])
-def test_a_profile_s_file_predicts_the_step_without_a_late_host(name: str, micro_batch: int, tmp_path: Path) -> None:
+def test_the_cluster_file_of_a_profile_predicts_the_step_without_a_late_host(
+    name: str, micro_batch: int, tmp_path: Path
+) -> None:
     """Of the two steps the host was late in the first, which is said and not written; the file has the other one."""
     words = {"model": "llama3.2-1b", "gpus": 1, "micro_batch": micro_batch, "batch": micro_batch, "seq": 2048,
              "stack": "hf-trainer-5"}  # fmt: skip
@@ -54,7 +56,7 @@ def test_a_profile_s_file_predicts_the_step_without_a_late_host(name: str, micro
     assert lockstep.estimate(cluster=mine, **words).step_time_s == pytest.approx(steady_s, rel=0.02)
 
 
-def test_kernels_of_a_step_take_what_is_priced() -> None:
+def test_kernels_of_a_step_match_their_price() -> None:
     """Products under the power limit, everything else as it is measured alone, and 1.5 us after each kernel."""
     found = lockstep.diagnose(
         [TRACES / "fused.json.gz"], model="llama3.2-1b", cluster="dgx-h100:1", gpus=1, micro_batch=4, batch=4, seq=2048,
@@ -67,7 +69,7 @@ def test_kernels_of_a_step_take_what_is_priced() -> None:
     assert parts["optimizer"][0] == pytest.approx(parts["optimizer"][1], rel=0.03)
 
 
-def test_kernels_over_scores_take_what_is_priced() -> None:
+def test_kernels_over_attention_scores_match_their_price() -> None:
     """Scores of two sequences and 32 heads: a mask in fp32 is added, and their gradients are copied to fp32."""
     with gzip.open(TRACES / "unfused.json.gz", "rt") as read:
         kernels = [one for one in json.load(read)["traceEvents"] if one.get("cat") == "kernel"]
@@ -103,7 +105,7 @@ RESIDUAL = 6
 
 
 @pytest.mark.parametrize(("name", "micro_batch"), [("fused", 4), ("unfused", 2)])
-def test_a_written_norm_of_an_fp32_stream_takes_its_steps(name: str, micro_batch: int) -> None:
+def test_an_unfused_norm_of_an_fp32_stream_matches_its_price(name: str, micro_batch: int) -> None:
     """Kernel by kernel, of both norms of 16 layers in two steps; times within 10 %, a bound set beforehand."""
     with gzip.open(TRACES / f"{name}.json.gz", "rt") as read:
         events = json.load(read)["traceEvents"]
@@ -127,7 +129,7 @@ def test_a_written_norm_of_an_fp32_stream_takes_its_steps(name: str, micro_batch
 
 
 @pytest.mark.parametrize(("name", "micro_batch"), [("fused", 4), ("unfused", 2)])
-def test_rotary_embedding_under_autocast_takes_what_is_priced(name: str, micro_batch: int) -> None:
+def test_rotary_embedding_under_autocast_matches_its_price(name: str, micro_batch: int) -> None:
     """Queries and keys promoted to fp32, within 10 %, a bound set beforehand."""
     found = lockstep.diagnose(
         [TRACES / f"{name}.json.gz"], model="llama3.2-1b", cluster="dgx-h100:1", gpus=1, micro_batch=micro_batch,

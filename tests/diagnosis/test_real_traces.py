@@ -21,7 +21,7 @@ def seen(name: str):
     return see([read_kineto(published_trace(name))])
 
 
-def test_gradients_that_moved_into_the_backward_pass() -> None:
+def test_gradient_traffic_moved_into_the_backward_pass_is_found() -> None:
     """The reduce-scatter is what changed most: 9.2 to 8.1 ms in the open (KellerJordan/modded-nanogpt, 2025-10-31)."""
     before, after = (seen(f"modded_nanogpt_20251031_{when}.rank0.json.gz") for when in ("before", "after"))
     first = changes(before, after)[0]
@@ -33,7 +33,7 @@ def test_gradients_that_moved_into_the_backward_pass() -> None:
         assert one.steps == (11, 12)
 
 
-def test_a_long_last_stage() -> None:
+def test_an_overloaded_last_stage_is_found() -> None:
     """Stage 3 costs a factor 1.23 by itself; the authors' slowdowns (arXiv 2505.05713) are met within 0.05."""
     truth = json.loads(published_trace("straggler_bytedance_ST.truth.json").read_text())
     found = what_if(read_operations(published_trace("straggler_bytedance_ST.csv.gz")))
@@ -45,12 +45,12 @@ def test_a_long_last_stage() -> None:
         assert found.by_op[op] == pytest.approx(truth["slowdown_by_optype"][op], abs=0.005)
 
 
-def test_a_rank_that_is_last_once_is_no_straggler() -> None:
+def test_a_rank_that_is_last_once_is_not_a_straggler() -> None:
     """In one step of 30 a rank costs the others more than 1 % of it; of all steps that is 0.04 %."""
     assert not measure(read_operations(published_trace("straggler_bytedance_ST.csv.gz"))).stragglers
 
 
-def test_another_run_than_the_one_described() -> None:
+def test_a_trace_of_another_run_names_no_cause() -> None:
     """One rank of a ResNet beside a batch that it did not have: no cause, and least of all a slow rank."""
     trace = published_trace("tracelens_resnet_8xmi300x.rank0.json.gz")
     found = lockstep.diagnose(trace, model="resnet50", cluster="mi300x:1", batch=64).beside
@@ -59,7 +59,7 @@ def test_another_run_than_the_one_described() -> None:
     assert any("no cause is named" in one for one in found.not_known)
 
 
-def test_a_rank_that_sleeps() -> None:
+def test_a_sleeping_rank_is_found() -> None:
     """20 ms a step on rank 1 of 2, over gloo, whose records say no groups: rank 1 stays late, by its host."""
     names = [f"gloo_cpu_ddp_sleep20ms_on_rank1.rank{rank}.json.gz" for rank in (0, 1)]
     found = measure([read_kineto(published_trace(name)) for name in names])
@@ -78,7 +78,7 @@ def test_a_rank_that_sleeps() -> None:
         ("hta_mi250_minitoy.json.gz", "AMD Radeon Graphics", 0.2),
     ],
 )
-def test_other_devices(name: str, device: str, matmul_frac: float) -> None:
+def test_kernels_of_other_devices_are_classified(name: str, device: str, matmul_frac: float) -> None:
     """Kernels of A100 and of AMD's are told apart, and parts add up."""
     one = seen(name)
     assert one.traces[0].device == device
@@ -90,7 +90,7 @@ def test_other_devices(name: str, device: str, matmul_frac: float) -> None:
     assert matmul_frac / 2 < products / computing < 2 * matmul_frac
 
 
-def test_ranks_whose_collectives_cannot_be_matched() -> None:
+def test_unmatched_collectives_are_reported() -> None:
     """Two of 128 ranks without metadata: said, not guessed."""
     names = [f"hta_sampled_128ranks.rank{rank}.json.gz" for rank in (0, 1)]
     found = measure([read_kineto(published_trace(name)) for name in names])

@@ -41,7 +41,7 @@ def run(estimated: Estimate, **factors: object) -> tuple[object, float]:
     return beside(estimated, see(traces, estimated.layout)), line.makespan_s
 
 
-def test_slow_kernels_and_a_slow_link(tmp_path: Path) -> None:
+def test_slow_kernels_and_a_slow_link_are_written_to_the_cluster_file(tmp_path: Path) -> None:
     """Each is found as it is, and the estimate on the refitted cluster takes as long as the run."""
     estimated = estimate("llama3-8b", "dgx-h100:2", tp=8, micro_batch=1, batch=16, seq=4096, zero=1)
     slow = dict.fromkeys(("matmul", "attention", "elementwise"), 1.3)
@@ -69,7 +69,7 @@ def same_from_its_file(made: Recalibrated, estimated: Estimate, path: Path) -> b
     return True
 
 
-def test_each_class_has_a_factor_of_its_own(tmp_path: Path) -> None:
+def test_each_kernel_class_has_its_own_factor(tmp_path: Path) -> None:
     """Attention twice as slow, products a tenth faster: neither moves the other's, nor the update."""
     estimated = estimate("llama3-8b", "dgx-h100:1", tp=8, micro_batch=1, batch=4, seq=4096)
     found, step_s = run(estimated, classes={"matmul": 0.9, "attention": 2.0, "elementwise": 1.0, "optimizer": 1.5})
@@ -82,7 +82,7 @@ def test_each_class_has_a_factor_of_its_own(tmp_path: Path) -> None:
     assert same_from_its_file(made, estimated, tmp_path / "mine.yaml")
 
 
-def test_a_slow_rank_is_no_slow_device() -> None:
+def test_a_slow_rank_does_not_slow_the_device_factor() -> None:
     """What one rank does is a fault of the run."""
     estimated = estimate("gpt2-medium", "dgx-h100:1", micro_batch=1, batch=16, seq=1024, zero=1)
     factor = np.ones((1, 8))
@@ -91,7 +91,7 @@ def test_a_slow_rank_is_no_slow_device() -> None:
     assert found.refit.pace == pytest.approx(1.0, rel=1e-3)  # type: ignore[attr-defined]
 
 
-def test_the_pace_is_that_of_a_host_that_is_never_late() -> None:
+def test_the_fitted_pace_excludes_host_delays() -> None:
     """What the prediction has it take too much goes into the pace; what it takes more does not (test_late_host.py)."""
     estimated = estimate("gpt2-medium", "dgx-h100:1", micro_batch=1, batch=16, seq=1024, zero=1)
     predicted_s = run(estimated)[0].refit  # type: ignore[attr-defined]
@@ -100,7 +100,7 @@ def test_the_pace_is_that_of_a_host_that_is_never_late() -> None:
     assert late.refit.host == pytest.approx(1.0, rel=1e-9)  # type: ignore[attr-defined]
 
 
-def test_classes_of_a_step_are_those_of_its_kernels() -> None:
+def test_kernel_classes_of_a_step_follow_its_kernels() -> None:
     """Seconds of products over a whole step are those of layers, head and accumulation, each priced alone."""
     estimated = estimate("llama3-8b", "dgx-h100:1", gpus=1, micro_batch=1, batch=2, seq=4096)
     one = all_ranks(estimated, [0])
@@ -117,7 +117,7 @@ def test_classes_of_a_step_are_those_of_its_kernels() -> None:
     assert products_s == pytest.approx(2 * expected_s, rel=1e-6)
 
 
-def test_no_cluster_is_made_of_a_run_that_is_not_the_one_described(tmp_path: Path) -> None:
+def test_no_cluster_file_is_written_for_a_different_run(tmp_path: Path) -> None:
     """Traces of eight tensor-parallel ranks, described as a pipeline: the replay is far off, so no file is written."""
     estimated = estimate("llama3-8b", "dgx-h100:1", tp=8, micro_batch=1, batch=16, seq=4096)
     one = all_ranks(estimated, range(8))
@@ -137,7 +137,7 @@ def test_no_cluster_is_made_of_a_run_that_is_not_the_one_described(tmp_path: Pat
         lockstep.diagnose(tmp_path / "traces", replan=True, **words)
 
 
-def test_recorded_shapes_go_into_the_file_and_out_of_it(tmp_path: Path) -> None:
+def test_recorded_shapes_round_trip_through_the_cluster_file(tmp_path: Path) -> None:
     """From traces to `-o` and a plan on it: the curve of products, its shapes, its source, and the same step."""
     words = {"tp": 8, "micro_batch": 1, "batch": 8, "seq": 4096}
     estimated = estimate("llama3-8b", "dgx-h100:1", **words)

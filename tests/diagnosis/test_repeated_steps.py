@@ -38,7 +38,7 @@ def drawn(chance: random.Random) -> tuple[RankTrace, RankTrace, np.ndarray, list
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_what_is_certain_is_right(seed: int) -> None:
+def test_steps_identified_with_certainty_are_right(seed: int) -> None:
     """Where launches and repetition settle it; and then all that other steps say is found again."""
     whole, cut, first, begins_s = drawn(random.Random(seed))
     for stream in streams_of(cut, begins_s):
@@ -56,7 +56,7 @@ def test_what_is_certain_is_right(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_lost_launches_lie_between_their_neighbours(seed: int) -> None:
+def test_lost_launches_are_placed_between_their_neighbours(seed: int) -> None:
     """A stream runs operations in the order of their launches, also where delays differ from step to step."""
     chance = random.Random(seed)
     _, cut, _, begins_s = drawn(chance)
@@ -69,7 +69,7 @@ def test_lost_launches_lie_between_their_neighbours(seed: int) -> None:
     assert (found <= trace.spans.start_s)[known].all()
 
 
-def test_most_streams_are_certain() -> None:
+def test_most_streams_are_identified_with_certainty() -> None:
     """Of the same 60, with a fifth lost."""
     certain = []
     for seed in range(60):
@@ -78,7 +78,7 @@ def test_most_streams_are_certain() -> None:
     assert np.mean(certain) > 0.9
 
 
-def test_steps_that_do_not_repeat() -> None:
+def test_non_repeating_steps_are_divided_at_the_longest_pause() -> None:
     """The longest pause settles what launches leave open."""
     start = np.array([0.1, 0.2, 0.3, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 2.3, 2.4, 2.5])
     called = np.floor(start) + 0.05
@@ -91,7 +91,7 @@ def test_steps_that_do_not_repeat() -> None:
     assert stream.period == 0
 
 
-def test_streams_that_say_little_are_left_to_their_pauses() -> None:
+def test_uninformative_streams_are_divided_at_their_pauses() -> None:
     """Of 40,000 operations with two known launches, any number per step would fit; steps take a time each to try."""
     start = np.concatenate([step + np.linspace(0.1, 0.6, 10_000) for step in range(4)])
     called = np.where(np.isin(np.arange(40_000), (0, 39_999)), start - 0.01, np.nan)

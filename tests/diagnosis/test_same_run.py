@@ -34,7 +34,9 @@ def trace(path: Path, times: float, rate_frac: float, count: int = 40) -> Path:
 
 
 @pytest.mark.parametrize(("times", "rate_frac"), [(0.03, 0.7), (0.03, 0.02), (0.1, 0.05), (20.0, 0.7)])
-def test_products_of_another_model_are_no_slow_kernels(tmp_path: Path, times: float, rate_frac: float) -> None:
+def test_products_of_another_model_are_not_taken_for_slow_kernels(
+    tmp_path: Path, times: float, rate_frac: float
+) -> None:
     """N10: of four MLPs held against a Llama, three were the Llama with kernels up to 32 times as long."""
     path = trace(tmp_path / "mlp.json", times, rate_frac)
     found = run("diagnose", str(path), *RUN, "--json").json()
@@ -47,13 +49,13 @@ def test_products_of_another_model_are_no_slow_kernels(tmp_path: Path, times: fl
 
 
 @pytest.mark.parametrize(("times", "rate_frac"), [(1.0, 0.7), (4 / 3, 0.3), (0.8, 0.5)])
-def test_the_same_products_are_the_same_run(tmp_path: Path, times: float, rate_frac: float) -> None:
+def test_equal_products_identify_the_same_run(tmp_path: Path, times: float, rate_frac: float) -> None:
     """With and without recomputation, however slow they are."""
     found = run("diagnose", str(trace(tmp_path / "llama.json", times, rate_frac)), *RUN, "--json").json()
     assert not any("times the FLOPs" in one for one in found["not_known"])
 
 
-def test_what_shapes_do_not_tell_is_no_other_run() -> None:
+def test_uncertain_shapes_do_not_indicate_another_run() -> None:
     assert not is_another(None)
     assert not is_another(1.0)
     assert is_another(1.01 * SAME_PRODUCTS)

@@ -23,7 +23,7 @@ def numbers(path: Path) -> list[int]:
     return [one.step for one in steps_of(read_kineto(path)).windows]
 
 
-def test_a_last_step_without_work_is_no_step(tmp_path: Path) -> None:
+def test_a_last_step_without_work_is_ignored(tmp_path: Path) -> None:
     """N3: one step of 10 ms and an annotation of 50 us were two steps of 4.978 ms."""
     found = measure([read_kineto(write(tmp_path / "a.json", steps([10, 0], [FULL_US, 50])))])
     assert found.inputs[0].steps == (1,)
@@ -51,7 +51,7 @@ def test_steps_are_chosen_by_their_work(tmp_path: Path, kernels: tuple[int, ...]
     assert numbers(write(tmp_path / "a.json", events)) == kept
 
 
-def test_quick_steps_among_steps_that_were_held_up_are_steps(tmp_path: Path) -> None:
+def test_quick_steps_among_delayed_ones_are_kept(tmp_path: Path) -> None:
     """As many operations in a twentieth of the time: on a busy machine most of the others waited."""
     events = steps([10] * 3, [FULL_US] * 3)
     for number, at in ((4, 1000 + 3 * (FULL_US + 5)), (5, 2000 + 3 * (FULL_US + 5))):
@@ -60,7 +60,7 @@ def test_quick_steps_among_steps_that_were_held_up_are_steps(tmp_path: Path) -> 
     assert numbers(write(tmp_path / "a.json", events)) == [1, 2, 3, 4, 5]
 
 
-def test_a_pause_between_steps_is_of_neither(tmp_path: Path) -> None:
+def test_a_pause_between_steps_does_not_lengthen_them(tmp_path: Path) -> None:
     """A step of 3 s in which nothing runs, as of a checkpoint, does not make its neighbours longer."""
     trace = read_kineto(write(tmp_path / "a.json", steps([10, 0, 10], [FULL_US, 3e6, FULL_US])))
     assert [one.seconds for one in steps_of(trace).windows] == pytest.approx([10e-3, 10e-3], rel=0.02)
@@ -83,13 +83,13 @@ def test_empty_steps_at_the_ends_change_nothing(
     assert all(low.end_s == high.start_s for low, high in pairwise(found))
 
 
-def test_collectives_of_a_single_step_tell_no_recurrence(tmp_path: Path) -> None:
+def test_collectives_of_a_single_step_give_no_recurrence(tmp_path: Path) -> None:
     """Nothing is measured between them, and no warning of numpy is printed."""
     events = steps([5] * 4, [FULL_US] * 4) + kernel(1000 + FULL_US + 9000, 500, "ncclDevKernel_AllReduce(int)", 20)
     assert steps_of(read_kineto(write(tmp_path / "a.json", events))).disagreement_frac == 0
 
 
-def test_files_of_cycles_are_one_run(tmp_path: Path) -> None:
+def test_files_of_several_profiler_cycles_are_one_run(tmp_path: Path) -> None:
     """N8: schedule(repeat=2) and TensorBoard's folder have a file per cycle and rank; they were refused."""
     whole = steps([5] * 8, [FULL_US] * 8)
     begins = [one["ts"] for one in whole if one["cat"] == "user_annotation"]
@@ -109,7 +109,7 @@ def test_files_of_cycles_are_one_run(tmp_path: Path) -> None:
     }
 
 
-def test_cycles_of_a_run_without_ranks_are_one_run(tmp_path: Path) -> None:
+def test_profiler_cycles_without_ranks_are_one_run(tmp_path: Path) -> None:
     """One device has no torch.distributed; two files of the same steps are still two ranks that nobody can tell."""
     files = []
     for number in (0, 1):
@@ -119,7 +119,7 @@ def test_cycles_of_a_run_without_ranks_are_one_run(tmp_path: Path) -> None:
         files.append(write(tmp_path / f"{number}.json", events, rank=None))
     assert measure([read_kineto(one) for one in files]).inputs[0].steps == (2, 11)
     again = write(tmp_path / "again.json", steps([4, 4], [FULL_US] * 2), rank=None)
-    assert "does not say which rank" in run("diagnose", str(files[0]), str(again)).refusal()
+    assert "does not state its rank" in run("diagnose", str(files[0]), str(again)).refusal()
 
 
 def test_files_of_one_rank_that_overlap_are_refused(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_files_of_one_rank_that_overlap_are_refused(tmp_path: Path) -> None:
     assert "give one file per rank" in run("diagnose", *map(str, files)).refusal()
 
 
-def test_reduce_scatter_over_user_buffers_communicates(tmp_path: Path) -> None:
+def test_reduce_scatter_over_user_buffers_is_communication(tmp_path: Path) -> None:
     """N5: 5 ms of Transformer Engine's reduce-scatter were norms and elementwise kernels."""
     name = "void userbuffers_fp16_sum_inplace_gpu_rr_rs_oop(int, int)"
     events: list[Event] = []
@@ -161,13 +161,13 @@ def test_reduce_scatter_over_user_buffers_communicates(tmp_path: Path) -> None:
         ("mscclpp::allreduce7<__half>(int)", "all-reduce"),
     ],
 )
-def test_kernels_of_other_libraries_communicate(name: str, op: str) -> None:
+def test_communication_kernels_of_other_libraries_are_recognised(name: str, op: str) -> None:
     """Transformer Engine's userbuffers.cu, and MSCCL."""
     assert CLASSES[class_of(name)] == "communication"
     assert op_of(name) == op
 
 
-def test_a_trace_without_its_rank_is_called_by_its_file(tmp_path: Path) -> None:
+def test_a_trace_without_a_rank_is_named_after_its_file(tmp_path: Path) -> None:
     """N7: its kernels of unknown class were those of `rank None`."""
     events = [annotation("ProfilerStep#1", 1000, FULL_US), *kernel(1100, 5000, "mystery(int)")]
     path = write(tmp_path / "a.json", events, rank=None)
@@ -180,7 +180,7 @@ def test_a_trace_without_its_rank_is_called_by_its_file(tmp_path: Path) -> None:
     )
 
 
-def test_exchanges_of_gloo_have_the_size_of_their_tensors(tmp_path: Path) -> None:
+def test_gloo_collectives_have_the_size_of_their_tensors(tmp_path: Path) -> None:
     """N7: with shapes recorded, as PyTorch 2.13 writes them; a part of an all-gather is not its size."""
     shapes = {
         "all_reduce": ([[1000], [8, 4]], ["float", "c10::BFloat16"], 4064.0),

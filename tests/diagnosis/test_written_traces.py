@@ -40,7 +40,7 @@ def overlaps(found: list[Event]) -> int:
 
 @settings(derandomize=True, max_examples=8, deadline=None)
 @given(st.integers(2, 4), st.integers(2, 8), st.sampled_from(["1f1b", "gpipe", "zb-h1"]), st.integers(1, 40))
-def test_slices_of_a_thread_nest(
+def test_slices_of_a_thread_are_nested(
     tmp_path_factory: pytest.TempPathFactory, stages: int, batches: int, schedule: str, length_us: int
 ) -> None:
     """N9: calls of 3 us overlapped where the next one came sooner, which no viewer can draw."""
@@ -54,7 +54,7 @@ def test_slices_of_a_thread_nest(
         assert len(read_kineto(path).spans)
 
 
-def test_gathers_and_scatters_say_a_part_and_the_whole(tmp_path: Path) -> None:
+def test_gathers_and_scatters_record_the_shard_and_the_whole_size(tmp_path: Path) -> None:
     """N9: they said the same count of elements in and out; what is read is the whole, as before."""
     question = ("gpt2", "-c", "dgx-h100:1", "--batch", "64", "--zero", "3", "--as", "kineto")
     assert run("estimate", *question, "--trace", str(tmp_path / "made")).code == 0

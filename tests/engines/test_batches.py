@@ -24,7 +24,7 @@ def batches(number: int, together: bool = True) -> Batches:
 
 
 @pytest.mark.parametrize("task_s", [1e-6, 1e-3, 0.05, 0.25, 10.0])
-def test_batches_grow_until_they_take_the_time_they_should(task_s: float) -> None:
+def test_batches_grow_until_they_reach_the_target_time(task_s: float) -> None:
     given, sizes = batches(1_000_000), []
     for _ in range(12):
         batch = next(given)
@@ -73,7 +73,7 @@ class Shared:
 
 
 @pytest.mark.parametrize("engine", [Serial(), Processes(2)])
-def test_places_apart_that_share_work_are_answered_together(engine: Engine) -> None:
+def test_distant_questions_that_share_work_are_answered_together(engine: Engine) -> None:
     questions = Questions(Shared(), range(12), {}, alike=lambda place: place % 4)
     answers = dict(Asking(questions, engine))
     assert all(set(range(place % 4, 12, 4)) <= set(told) for place, told in answers.items())
@@ -96,7 +96,7 @@ class Counted:
         return batch
 
 
-def test_at_most_two_batches_are_under_way_per_worker_thread() -> None:
+def test_at_most_two_batches_are_in_flight_per_worker_thread() -> None:
     with local_cluster(1, threads=3) as scheduler:
         for engine, threads in ((Serial(), 1), (Processes(2), 2), (Dask(address=scheduler.scheduler_address), 3)):
             counted = Counted(40)
@@ -120,7 +120,7 @@ class Placed(SchedulerPlugin):
             self.most[worker.address] = max(self.most[worker.address], len(worker.processing))
 
 
-def test_every_worker_of_a_cluster_has_work_and_none_more_than_two_batches() -> None:
+def test_every_worker_is_busy_with_at_most_two_batches() -> None:
     workers, rounds = 4, 10
     with LocalCluster(
         n_workers=workers,
@@ -142,7 +142,7 @@ def of(seconds: float, worker: str, workers: int = 4) -> Answered:
     return Answered(Batch((0, 1), (0, 0)), [b"", b""], seconds, worker, workers)
 
 
-def test_a_forecast_leaves_out_what_a_worker_loads_first_and_is_made_once() -> None:
+def test_a_forecast_excludes_the_first_load_and_is_made_once() -> None:
     forecast = Forecast(1000, most_s=1e9)
     assert forecast.measured(of(500.0, "a"), 998) is None
     assert forecast.measured(of(500.0, "b"), 996) is None
@@ -161,7 +161,7 @@ def test_a_forecast_above_the_limit_is_refused() -> None:
         forecast.measured(of(2 * MEASURED_S, "a"), 994)
 
 
-def test_a_forecast_is_told_to_who_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_forecast_is_reported_to_the_progress_callback(monkeypatch: pytest.MonkeyPatch) -> None:
     from lockstep.base.engines import forecast
 
     monkeypatch.setattr(forecast, "MEASURED_S", 0.01)

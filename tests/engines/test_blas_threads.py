@@ -47,7 +47,7 @@ def watched() -> tuple[Experiment, list[list[int]]]:
     return replace(known, run=run), seen
 
 
-def test_an_experiment_has_one_thread_and_leaves_as_many_as_there_were(
+def test_an_experiment_uses_one_thread_and_restores_the_previous_number(
     many_threads: None, watched: tuple[Experiment, list[list[int]]]
 ) -> None:
     experiment, seen = watched
@@ -55,13 +55,13 @@ def test_an_experiment_has_one_thread_and_leaves_as_many_as_there_were(
     assert (seen, blas_threads()) == ([[1]], [MANY])
 
 
-def test_every_question_of_an_engine_has_one_thread(many_threads: None) -> None:
+def test_every_engine_task_uses_one_blas_thread(many_threads: None) -> None:
     for engine in (Serial(), Processes(1)):
         assert mapped(engine, blas_threads, [0, 1]) == [[1], [1]]
     assert blas_threads() == [MANY]
 
 
-def test_within_the_limit_it_may_be_asked_for_again(many_threads: None) -> None:
+def test_the_thread_limit_can_be_nested(many_threads: None) -> None:
     with one_blas_thread():
         with one_blas_thread():
             assert blas_threads() == [1]
@@ -69,13 +69,13 @@ def test_within_the_limit_it_may_be_asked_for_again(many_threads: None) -> None:
     assert blas_threads() == [MANY]
 
 
-def test_an_error_gives_the_number_back(many_threads: None) -> None:
+def test_the_thread_limit_is_restored_after_an_error(many_threads: None) -> None:
     with pytest.raises(ZeroDivisionError), one_blas_thread():
         raise ZeroDivisionError
     assert blas_threads() == [MANY]
 
 
-def test_a_plan_loads_nothing_for_it() -> None:
+def test_a_plan_does_not_import_threadpoolctl() -> None:
     plan = "lockstep.plan('gpt2', 'dgx-a100-40gb:1', batch=64)"
     code = f"import sys, lockstep; {plan}; print('threadpoolctl' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -73,13 +73,13 @@ def cluster(
             yield file, scheduler
 
 
-def test_a_scheduler_is_found_by_its_file(tmp_path: Path) -> None:
+def test_a_dask_scheduler_is_found_by_its_file(tmp_path: Path) -> None:
     with cluster(tmp_path) as (file, _):
         assert run(*QUICK, "--engine", f"dask:scheduler-file:{file}").out == run(*QUICK).out
     assert "no scheduler file" in run(*QUICK, "--engine", f"dask:scheduler-file:{tmp_path / 'none'}").refusal()
 
 
-def test_a_worker_of_another_version_is_refused_with_both(tmp_path: Path) -> None:
+def test_a_worker_of_another_version_is_refused_naming_both_versions(tmp_path: Path) -> None:
     with cluster(tmp_path, preload=OTHER_NUMPY) as (file, _):
         # Before the worker has joined, the first batch would find it out.
         with distributed.Client(scheduler_file=str(file), timeout=120) as client:
@@ -133,12 +133,12 @@ def test_threads_of_a_worker_that_start_together_digest_the_files_once(monkeypat
     assert found == [found[0]] * 16
 
 
-def test_a_worker_that_joins_late_answers_nothing_for_other_versions() -> None:
+def test_a_late_worker_of_another_version_answers_nothing() -> None:
     found = answer_there({**versions(), "lockstep": "0.0"}, abs, [1])
     assert found == Other(versions())
 
 
-def test_a_lost_scheduler_leaves_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_scheduler_keeps_the_known_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(tmp_path) as (path, scheduler), SweepFile(tmp_path / "a.sweep") as file:
 
         def kill(done: int, total: int) -> None:
@@ -155,7 +155,7 @@ def test_a_lost_scheduler_leaves_what_is_known(tmp_path: Path, monkeypatch: pyte
         assert len(file) == len(known)
 
 
-def test_kills_of_workers_clients_and_schedulers_lose_nothing() -> None:
+def test_killing_workers_clients_or_schedulers_loses_nothing() -> None:
     """A short one of what `benchmarks/kills.py` does to 2,000 batches."""
     command = [sys.executable, str(BENCHMARKS / "kills.py"), "--batches", "60", "--kills", "5", "--seed", "2"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
@@ -164,7 +164,7 @@ def test_kills_of_workers_clients_and_schedulers_lose_nothing() -> None:
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
-def test_tls_is_set_up_by_the_configuration_of_dask(tmp_path: Path) -> None:
+def test_tls_follows_the_dask_configuration(tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout",
@@ -195,7 +195,7 @@ wait
 """
 
 
-def test_the_script_for_slurm_runs_under_a_stub_of_it(tmp_path: Path) -> None:
+def test_the_slurm_script_runs_under_a_stub(tmp_path: Path) -> None:
     for name, text in (("sbatch", SBATCH), ("srun", SRUN)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)

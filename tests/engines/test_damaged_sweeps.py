@@ -86,7 +86,7 @@ def test_any_flipped_bit_loses_at_most_two_answers_and_changes_none(kept: Kept) 
         assert shown >= ANSWERS - 2, f"bit {bit}"
 
 
-def test_a_file_that_is_cut_anywhere_goes_on_once_it_says_what_was_asked(kept: Kept) -> None:
+def test_a_truncated_file_resumes_if_its_question_is_intact(kept: Kept) -> None:
     asked = kept.raw.index(b"\n", kept.raw.index(b" sweep ")) + 1
     for size_B in drawn(len(kept.raw)):
         shown, completed = kept.damaged(kept.raw[:size_B])
@@ -95,7 +95,7 @@ def test_a_file_that_is_cut_anywhere_goes_on_once_it_says_what_was_asked(kept: K
         assert shown is None or shown in (whole, whole + 1)
 
 
-def test_what_was_asked_and_is_lost_can_be_asked_again(kept: Kept, tmp_path: Path) -> None:
+def test_a_lost_question_can_be_repeated_with_its_answers(kept: Kept, tmp_path: Path) -> None:
     """A file without a sound line about the sweep still has its answers, for who asks the same again."""
     path = tmp_path / "a.sweep"
     path.write_bytes(b"\n".join(line for line in kept.raw.split(b"\n") if b" sweep {" not in line))
@@ -107,7 +107,9 @@ def test_what_was_asked_and_is_lost_can_be_asked_again(kept: Kept, tmp_path: Pat
     assert lockstep.sweeps("show", str(path)).to_dict() == kept.truth
 
 
-def test_damage_is_said_and_only_what_is_missing_is_computed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_is_reported_and_only_missing_answers_are_computed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (calls := tmp_path / "calls").mkdir()
     path = tmp_path / "a.sweep"
     questions = Questions(counted, [(str(calls), one) for one in range(5)], {}, content=lambda one: one[1])
@@ -126,7 +128,7 @@ def test_damage_is_said_and_only_what_is_missing_is_computed(tmp_path: Path, cap
     assert sorted(one.name.split("-")[0] for one in calls.iterdir()) == ["0", "1", "2", "3", "3", "4"]
 
 
-def test_a_list_says_which_file_is_damaged(kept: Kept, tmp_path: Path) -> None:
+def test_sweeps_list_names_the_damaged_file(kept: Kept, tmp_path: Path) -> None:
     raw = bytearray(kept.raw)
     raw[-10] ^= 1
     (tmp_path / "a.sweep").write_bytes(bytes(raw))
@@ -157,7 +159,7 @@ def test_several_writers_of_one_file_keep_every_answer(tmp_path: Path) -> None:
         assert all(file.answer(bytes([one]) * 16) == packed(list(range(one))) for one in range(200))
 
 
-def test_a_full_disk_is_said_and_keeps_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_keeps_existing_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, write, room = tmp_path / "a.sweep", os.write, [0]
     answers = [(bytes([one]) * 16, packed({"of": one})) for one in range(3)]
 
@@ -224,7 +226,7 @@ STRANGE: dict[str, tuple[object, object, str]] = {
 
 @pytest.mark.parametrize("action", ["show", "resume", "export"])
 @pytest.mark.parametrize("what", STRANGE)
-def test_a_strangers_file_runs_nothing_and_writes_nothing_else(what: str, action: str, tmp_path: Path) -> None:
+def test_an_untrusted_sweep_file_runs_nothing_and_writes_nothing(what: str, action: str, tmp_path: Path) -> None:
     verb, words, said = STRANGE[what]
     victim = tmp_path / "victim.yaml"
     victim.write_text("precious")
@@ -245,7 +247,7 @@ def _named(value: Any, victim: str) -> Any:
 
 
 @pytest.mark.parametrize("versions", ["1", ["x"], None, {"lockstep": {}}])
-def test_versions_that_are_none_are_refused(versions: object, tmp_path: Path) -> None:
+def test_invalid_versions_are_refused(versions: object, tmp_path: Path) -> None:
     path = stranger(tmp_path / "s.sweep", "messages", {"workers": [2, 4], "params": 8}, versions=versions)
     assert run("sweeps", "resume", str(path)).refusal()
     assert run("messages", "--workers", "2,4", "--params", "8", "--store", str(path)).refusal()

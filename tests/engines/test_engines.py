@@ -64,7 +64,7 @@ def test_results_come_in_the_order_of_the_tasks(engine: Engine) -> None:
     assert seen[-1] == (40, 40)
 
 
-def test_work_is_done_elsewhere(scheduler: str) -> None:
+def test_work_runs_in_other_processes(scheduler: str) -> None:
     assert {pid for _, pid in mapped(Serial(), square, range(3))} == {os.getpid()}
     for engine in (Processes(2), Dask(address=scheduler)):
         pids = {pid for _, pid in mapped(engine, square, range(200))}
@@ -73,7 +73,7 @@ def test_work_is_done_elsewhere(scheduler: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES[1:])
-def test_killed_workers_are_survived(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_killed_workers_are_replaced(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     engine = Processes(2) if name == "processes" else Dask(address=request.getfixturevalue("scheduler"))
     tasks = [(str(tmp_path), number) for number in range(6)]
     assert mapped(engine, die_once, tasks) == list(range(6))
@@ -91,7 +91,7 @@ def test_a_task_that_kills_every_process_is_left_out_by_name(name: str, request:
     assert "killed 3 processes in a row" in asking.left_out[0].why
 
 
-def test_what_a_task_raises_is_raised_here(engine: Engine) -> None:
+def test_exceptions_of_a_task_are_raised_in_the_caller(engine: Engine) -> None:
     with nothing_outlives_it(), pytest.raises(KeyError, match="three"):
         mapped(engine, raise_at_three, range(6))
 
@@ -101,7 +101,7 @@ def test_prints_do_not_disturb_the_answers() -> None:
         assert mapped(Processes(2), chatter, range(8)) == list(range(8))
 
 
-def test_no_task_no_process(engine: Engine) -> None:
+def test_no_process_starts_without_tasks(engine: Engine) -> None:
     assert mapped(engine, square, []) == []
 
 
@@ -132,7 +132,7 @@ def test_engines_by_name(text: str, engine: Engine) -> None:
         ("processes:100000", "at most 1000"),
     ],
 )
-def test_refusals(text: str, said: str) -> None:
+def test_invalid_engines_are_refused(text: str, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         find_engine(text)
 
@@ -142,7 +142,7 @@ def test_unknown_engines_are_named() -> None:
         find_engine("process")
 
 
-def test_an_address_where_nobody_answers_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_scheduler_address_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(*words: Any, **more: Any) -> None:
         raise OSError("Timed out trying to connect")
 

@@ -52,7 +52,7 @@ def comes(true: Callable[[], bool], within_s: float) -> bool:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
 @pytest.mark.parametrize("moment", ["in a task", "earlier"])
 @pytest.mark.parametrize("engine", ["processes:2", "dask:2"])
-def test_nothing_outlives_a_killed_sweep(engine: str, moment: str, number: signal.Signals, tmp_path: Path) -> None:
+def test_no_process_outlives_a_killed_sweep(engine: str, moment: str, number: signal.Signals, tmp_path: Path) -> None:
     calls, scratch = tmp_path / "calls", tmp_path / "scratch"
     calls.mkdir()
     scratch.mkdir()

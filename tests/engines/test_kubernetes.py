@@ -35,7 +35,7 @@ def container(role: str) -> dict[str, Any]:
     return dict(found)
 
 
-def test_the_service_leads_to_the_scheduler_of_this_cluster() -> None:
+def test_the_kubernetes_service_selects_its_own_scheduler() -> None:
     assert (RESOURCE["apiVersion"], RESOURCE["kind"]) == ("kubernetes.dask.org/v1", "DaskCluster")
     service, ports = RESOURCE["spec"]["scheduler"]["service"], container("scheduler")["ports"]
     assert service["selector"] == {"dask.org/cluster-name": NAME, "dask.org/component": "scheduler"}
@@ -95,7 +95,7 @@ def healthy(port: int) -> bool:
         return False
 
 
-def test_its_commands_answer_at_the_address_of_the_service(tmp_path: Path) -> None:
+def test_the_manifest_commands_serve_the_address_of_the_service(tmp_path: Path) -> None:
     comm, http = free_ports(2)
     address = f"tcp://127.0.0.1:{comm}"
     loopback = ("--host", "127.0.0.1", "--port", str(comm), "--dashboard-address", f"127.0.0.1:{http}")

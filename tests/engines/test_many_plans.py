@@ -30,7 +30,7 @@ def test_which_cluster_for_which_model(tmp_path: Path) -> None:
     assert store.stat().st_size > 0
 
 
-def test_parts_of_the_list_add_up(tmp_path: Path) -> None:
+def test_parts_of_a_plan_list_add_up(tmp_path: Path) -> None:
     sums = tmp_path / "sums.jsonl"
     few = ("plans", "--models", "2", "--clusters", "1", "--batches", "2", "--sums", str(sums))
     assert sweeps(*few, "--part", "1/2").startswith("2 plans, ")

@@ -43,7 +43,7 @@ def calls(folder: Path) -> list[int]:
     return sorted(int(path.name.split("-")[0]) for path in folder.iterdir())
 
 
-def test_what_is_kept_is_not_computed_again(tmp_path: Path) -> None:
+def test_kept_answers_are_not_computed_again(tmp_path: Path) -> None:
     (folder := tmp_path / "calls").mkdir()
     file = tmp_path / "a.sweep"
     first = asked(folder, range(5), file)
@@ -55,7 +55,7 @@ def test_what_is_kept_is_not_computed_again(tmp_path: Path) -> None:
     assert longer == asked(folder, range(8), None)
 
 
-def test_a_key_is_made_of_content(tmp_path: Path) -> None:
+def test_keys_depend_on_content_only(tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text("one")
     keys = [Questions(die_always, [{"cluster": str(file), "batch": 4}], {"verb": "plan"}).keys()(0)]
@@ -69,11 +69,11 @@ def test_a_key_is_made_of_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", [None, 1, 0.1 + 0.2, "a", [1, [2.5]], {"a": {"b": [None, True]}}, float("inf")])
-def test_plain_data_comes_back_as_it_was(answer: Any) -> None:
+def test_plain_data_round_trips(answer: Any) -> None:
     assert unpacked(packed(answer)) == answer
 
 
-def test_arrays_come_back_as_they_were_and_objects_do_not() -> None:
+def test_arrays_round_trip_and_objects_are_refused() -> None:
     array = np.random.default_rng(0).normal(size=(3, 4))
     assert np.array_equal(unpacked(packed(array)), array)
     with pytest.raises(ValueError):
@@ -151,7 +151,7 @@ def test_the_verb_lists_exports_and_deletes(tmp_path: Path) -> None:
     assert "No sweeps" in run("sweeps", "list", str(tmp_path)).out
 
 
-def test_who_shows_a_file_changes_nothing_in_it(tmp_path: Path) -> None:
+def test_showing_a_sweep_file_does_not_change_it(tmp_path: Path) -> None:
     """Whoever writes it may have asked for more since it was read."""
     file = tmp_path / "e.sweep"
     run(*ASKED, "--store", str(file))
@@ -163,7 +163,7 @@ def test_who_shows_a_file_changes_nothing_in_it(tmp_path: Path) -> None:
         assert found.about == about
 
 
-def test_refusals(tmp_path: Path) -> None:
+def test_foreign_sweep_files_are_refused(tmp_path: Path) -> None:
     file, other = tmp_path / "e.sweep", tmp_path / "other.txt"
     other.write_text("text" * 100)
     run(*ASKED, "--store", str(file))

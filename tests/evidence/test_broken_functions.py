@@ -176,7 +176,7 @@ def test_the_closed_form_of_busy_devices_is_what_schedules_do() -> None:
         assert busy_frac(stages, microbatches, chunks) == pytest.approx(found, rel=1e-12)
 
 
-def test_checks_of_one_item_are_told_apart() -> None:
+def test_checks_of_one_item_are_distinct() -> None:
     for entry in entries():
         keys = [(check.by, check.claimed) for check in entry.every_check()]
         assert len(set(keys)) == len(keys), entry.id

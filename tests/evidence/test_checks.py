@@ -38,7 +38,7 @@ CHECKS = by_source()
 
 
 @pytest.mark.parametrize("name", sorted(CHECKS))
-def test_checks_find_what_is_right_and_exclude_what_is_not(name: str) -> None:
+def test_checks_accept_the_right_value_and_exclude_the_wrong_one(name: str) -> None:
     bench = Bench()
     for check in CHECKS[name]:
         found = bench.find(check.by)
@@ -56,7 +56,7 @@ def test_checks_find_what_is_right_and_exclude_what_is_not(name: str) -> None:
             assert not any(one.as_known(found) for one in changed), check.what
 
 
-def test_items_come_out_the_same_with_other_random_numbers() -> None:
+def test_verdicts_do_not_depend_on_random_numbers() -> None:
     """Right values are those of a law, not of one seed."""
     bench = Bench(7)
     for name in ("data-parallel", "learning-rate-scaling", "tolerable-delay"):
@@ -64,7 +64,7 @@ def test_items_come_out_the_same_with_other_random_numbers() -> None:
             assert check.as_known(bench.find(check.by)), check.what
 
 
-def test_a_check_that_an_experiment_leaves_out_is_not_found() -> None:
+def test_a_check_omitted_by_an_experiment_is_not_found() -> None:
     found = Bench().find("lab objectives: no such check")
     check = next(one for checks in CHECKS.values() for one in checks)
     assert not check.as_known(found)

@@ -28,7 +28,7 @@ def run(draw, epochs=40):
 """
 
 
-def test_how_many_is_told_from_what_is_computed() -> None:
+def test_counts_are_distinguished_from_computed_values() -> None:
     found = sorted(one.value for one in claim_classes.repeats(ast.parse(TEXT)))
     assert found == [11, 12, 20, 24, 31, 40, 70, 300, 400]
 
@@ -40,7 +40,7 @@ def test_how_many_is_told_from_what_is_computed() -> None:
         ("0.0 < a < b", "(0.0 < a <= b)", {"b": 1.0}),
     ],
 )  # fmt: skip
-def test_a_comparison_of_floats_that_are_never_equal_is_seen(before: str, after: str, same: dict[str, float]) -> None:
+def test_comparisons_of_never_equal_floats_are_detected(before: str, after: str, same: dict[str, float]) -> None:
     watched = claim_classes.watching(Mutant("x.py", 1, 1, 0, len(before), before, after))
     assert watched is not None
     for given, apart in (({"a": 1.0, "b": 3.0}, True), ({"a": 1.0, "b": 3.0} | same, False)):
@@ -49,7 +49,7 @@ def test_a_comparison_of_floats_that_are_never_equal_is_seen(before: str, after:
         assert claim_classes.never_equal() is apart
 
 
-def test_whole_numbers_and_other_changes_are_no_coincidence() -> None:
+def test_integer_comparisons_are_not_flagged() -> None:
     claim_classes._seen.clear()
     claim_classes.compared((1, 2), ["Lt"], 0)
     assert not claim_classes.never_equal()
@@ -63,7 +63,7 @@ def test_whole_numbers_and_other_changes_are_no_coincidence() -> None:
         assert claim_classes.watching(Mutant("x.py", 1, 1, 0, 5, before, after)) is None
 
 
-def test_what_is_only_ever_allowed_is_not_read() -> None:
+def test_values_used_only_as_tolerance_are_not_read() -> None:
     text = (
         "def made(x):\n    slack = 0.5 * x\n    share = 0.25 * x\n    return Check('a', 1.0, share, tolerance=slack)\n"
     )

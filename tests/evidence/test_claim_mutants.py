@@ -38,7 +38,7 @@ print(*[one for one in experiments if not claim_mutants.mutants(True, [one])])
 """
 
 
-def test_every_mutant_has_something_that_decides_it() -> None:
+def test_every_mutant_is_covered_by_a_check() -> None:
     """In a process of its own, as what checks read of an experiment is seen by running its file once more.
 
     Of the lab only what its checks read is changed, so there each mutant is decided and each file must have some.
@@ -47,7 +47,7 @@ def test_every_mutant_has_something_that_decides_it() -> None:
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == []
 
 
-def test_a_change_of_a_constant_concerns_all_that_use_it() -> None:
+def test_a_mutated_constant_affects_all_its_users() -> None:
     file = f"{claim_mutants.DECIDERS}/pipelines.py"
     line = next(
         place

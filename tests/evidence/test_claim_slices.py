@@ -37,7 +37,7 @@ def belongs(words: str) -> bool:
         "exact[-1] / exact[0]",
     ],
 )
-def test_what_a_value_comes_from_belongs_to_its_check(words: str) -> None:
+def test_inputs_of_a_value_belong_to_its_check(words: str) -> None:
     assert belongs(words)
 
 
@@ -54,7 +54,7 @@ def test_what_a_value_comes_from_belongs_to_its_check(words: str) -> None:
         "strict=True",
     ],
 )
-def test_pictures_inputs_laws_and_guards_do_not(words: str) -> None:
+def test_pictures_inputs_laws_and_guards_do_not_belong_to_a_check(words: str) -> None:
     assert not belongs(words)
 
 
@@ -69,11 +69,11 @@ def test_callers_are_followed_to_the_arguments_of_a_check() -> None:
     ("before", "after"),
     [("a < b", "True"), ("a + 1", "((a + 1) * 1000)"), ("x += 2", "pass"), ("min", "(lambda *given, **named: 0 *")],
 )
-def test_a_drastic_change_is_one_of_kind(before: str, after: str) -> None:
+def test_drastic_mutants_change_the_kind_of_an_expression(before: str, after: str) -> None:
     assert any(one.startswith(after) for one in claim_slices.drastic(before))
 
 
-def test_a_mutant_is_read_where_a_number_depends_on_it() -> None:
+def test_a_mutant_is_relevant_where_a_number_depends_on_it() -> None:
     chosen = {one.before: one for one in claim_mutants.mutants(True, ["delay_floor"])}
     assert claim_mutants.is_read(chosen["exact[-1] / exact[0]"])
 
@@ -84,7 +84,7 @@ def test_tolerances_of_the_lab_are_not_errors_of_a_simulation() -> None:
     assert (found.value, found.error) == (0.99, pytest.approx(0.004))
 
 
-def test_a_run_that_breaks_one_of_its_laws_decides_nothing() -> None:
+def test_a_run_that_breaks_a_law_decides_nothing() -> None:
     edge, floor = (Check(what, 1.0, got, holds=ALWAYS) for what, got in (("edge", 1.0), ("floor", 2.0)))
     claim = ClaimCheck("edge", "lab x: edge", Range.read(2), Range.read(1))
     assert claim.as_known(found_in(Findings((edge,)), "edge"))

@@ -38,7 +38,7 @@ def test_the_list_has_every_item_and_runs_nothing() -> None:
     assert [one["id"] for one in few["claims"]] == ["B.3", "B.6", "B.13", "B.16"]
 
 
-def test_a_card_runs_nothing_and_ends_with_0() -> None:
+def test_showing_a_card_runs_nothing_and_exits_with_0() -> None:
     shown = run("claims", "T5")
     assert shown.code == 0
     assert shown.out.startswith("T5 is false")
@@ -46,7 +46,7 @@ def test_a_card_runs_nothing_and_ends_with_0() -> None:
 
 
 @pytest.mark.parametrize(("item", "code"), [("A.11", 0), ("T5", 1), ("B.4", 1), ("C.8", 0), ("M11", 0)])
-def test_a_run_of_what_is_not_true_ends_with_1(item: str, code: int) -> None:
+def test_running_a_false_claim_exits_with_1(item: str, code: int) -> None:
     found = run("claims", item, "--run", "--json")
     assert found.code == code
     (one,) = found.json()["claims"]
@@ -54,7 +54,7 @@ def test_a_run_of_what_is_not_true_ends_with_1(item: str, code: int) -> None:
     assert lockstep.claims(item, run=True).to_dict()["claims"][0]["verdict"] == one["verdict"]
 
 
-def test_a_run_that_finds_something_else_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_an_unexpected_result_exits_with_1_and_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scaling, "_step_s", lambda *given: 1.0)
     found = run("claims", "T5", "--run", "--json")
     assert found.code == 1
@@ -63,7 +63,7 @@ def test_a_run_that_finds_something_else_says_so(monkeypatch: pytest.MonkeyPatch
     assert (one["verdict"], one["as_registered"]) == ("undecided", False)
 
 
-def test_a_budget_leaves_out_what_does_not_fit_and_names_it() -> None:
+def test_a_time_budget_skips_and_names_what_does_not_fit() -> None:
     cheap, stopped = running.run([one for one in entries() if one.id in ("T5", "A.16")], within_s=0.5)
     assert [one.found is None for one in cheap] == [False, True]
     assert stopped == ""
@@ -81,7 +81,7 @@ def test_every_engine_finds_the_same() -> None:
     assert all(one.as_registered for one in here)
 
 
-def test_a_part_runs_once_however_many_read_it() -> None:
+def test_a_shared_experiment_runs_once() -> None:
     checks = [check for entry in entries() for check in entry.every_check()]
     alone, together = sum(decide.seconds([check]) for check in checks), decide.seconds(checks)
     assert together < alone / 2
@@ -89,7 +89,7 @@ def test_a_part_runs_once_however_many_read_it() -> None:
     assert decide.seconds([check for check in checks if decide.part_of(check.by) == races]) < 5
 
 
-def test_a_process_that_dies_leaves_its_items_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_process_leaves_only_its_own_items_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     """Named, with exit code 1: what is not known is not as registered."""
     monkeypatch.setattr(running, "find_part", _dies)
     found, stopped = running.run([one for one in entries() if one.id == "T5"], engine=Processes(1))
@@ -104,7 +104,7 @@ def _dies(seed: int, part: object) -> None:
     os._exit(1)
 
 
-def test_errata_of_an_item_run() -> None:
+def test_errata_of_an_item_are_run_and_filtered() -> None:
     found = run("claims", "--errata", "B.13", "--severity", "high", "--json")
     assert found.code == 0
     assert {one["severity"] for one in found.json()["errata"]} == {"high"}
@@ -114,7 +114,7 @@ def test_errata_of_an_item_run() -> None:
     assert one["id"] == "B.14/1"
 
 
-def test_errata_show_the_printed_and_the_found_number_and_one_alone_what_decides_it() -> None:
+def test_errata_show_printed_and_computed_numbers_and_a_single_one_its_check() -> None:
     shown = run("claims", "B.12/1", "--run").out
     assert re.search(r"B\.12/1 .* 8 +1\.0282", shown)
     assert "Decided by network.crossing_ratio nodes=32 node=8" in shown
@@ -131,7 +131,7 @@ def test_a_fact_of_the_lab_is_found_by_its_id() -> None:
     assert found.json()["claims"][0]["verdict"] == "true"
 
 
-def test_pictures_are_drawn(tmp_path: Path) -> None:
+def test_claims_are_plotted(tmp_path: Path) -> None:
     for item in ("B.14", "T5"):
         assert run("claims", item, "--plot", str(tmp_path / f"{item}.svg")).code == 0
         assert (tmp_path / f"{item}.svg").stat().st_size > 5000
@@ -144,7 +144,7 @@ def test_every_item_has_a_picture() -> None:
 
 
 @pytest.mark.parametrize("item", ["E1", "A.15", "B.13"])
-def test_a_comparison_has_a_row_for_each_number_with_what_is_claimed_and_found(item: str) -> None:
+def test_a_comparison_has_a_row_for_each_number_with_claimed_and_computed_values(item: str) -> None:
     found = lockstep.claims(item)
     (axes,) = claims_plot.plot_claim(found).axes
     right, claimed, seen = axes.lines
@@ -161,7 +161,7 @@ def test_a_comparison_has_a_row_for_each_number_with_what_is_claimed_and_found(i
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_pictures_say_what_is_asked_and_name_their_axes(name: str) -> None:
+def test_pictures_state_their_question_and_name_their_axes(name: str) -> None:
     for picture in pictures(name):
         assert picture.title.rstrip(".").count("?") == 1
         if picture.timeline is not None:
@@ -191,7 +191,7 @@ def test_options_without_effect_are_refused(words: dict[str, object], where: str
         lockstep.claims(**words)
 
 
-def test_unknown_names_are_refused_with_close_ones() -> None:
+def test_unknown_names_are_refused_with_suggestions() -> None:
     assert run("claims", "T99").refusal().startswith("ID: unknown claim 'T99'; did you mean")
     assert "A.3, B.4, C.1; --search lists them" in run("claims", "ring latency").refusal()
     assert "C.2 (Stragglers)" in run("claims", "stragglrs").refusal()
@@ -205,7 +205,7 @@ def test_unknown_names_are_refused_with_close_ones() -> None:
         ("delayed sgd recast", ["B.7"]), ("t-5", ["T5"]), ("exercise C.6", ["C.6"]), ("theorem 3", ["T3", "M3"]),
     ],
 )  # fmt: skip
-def test_items_are_found_by_their_words(name: str, ids: list[str]) -> None:
+def test_items_are_found_by_title_or_unique_words(name: str, ids: list[str]) -> None:
     """A title as it stands, or words that only one item contains."""
     assert [one["id"] for one in run("claims", name, "--json").json()["claims"]] == ids
 
@@ -223,7 +223,7 @@ def test_several_names_are_several_items_each_shown_once(names: str, ids: list[s
     assert run("claims", *names.split()).out.count(" is false: Upper bound of the speed-up") == ids.count("T5")
 
 
-def test_several_items_run_together_and_one_that_is_not_true_ends_with_1() -> None:
+def test_several_items_run_together_and_exit_with_1_if_one_is_false() -> None:
     found = run("claims", "A.11", "T5", "B.14/1", "--run", "--json")
     assert found.code == 1
     true, false = found.json()["claims"]
@@ -232,13 +232,13 @@ def test_several_items_run_together_and_one_that_is_not_true_ends_with_1() -> No
     assert [one["as_registered"] for one in (true, false, erratum)] == [True, True, True]
 
 
-def test_of_several_names_the_unknown_one_is_refused_and_several_are_not_drawn(tmp_path: Path) -> None:
+def test_an_unknown_name_among_several_is_refused_and_plot_takes_one_item(tmp_path: Path) -> None:
     assert run("claims", "C.3", "T99").refusal().startswith("ID: unknown claim 'T99'")
     refused = run("claims", "T5", "B.14", "--plot", str(tmp_path / "both.svg")).refusal()
     assert refused == "--plot: draws one item, not T5, B.14"
 
 
-def test_pages_are_what_the_shelf_says() -> None:
+def test_the_claims_pages_match_the_entries() -> None:
     page = ROOT / "docs" / "reference" / "claims.md"
     assert page.read_text(encoding="utf-8") == claims_page()
     assert exercises_page() in (ROOT / "docs" / "learn" / "exercises.md").read_text(encoding="utf-8")
@@ -255,7 +255,7 @@ COMMANDS = sorted({entry.command for entry in entries() if entry.command and " t
 
 
 @pytest.mark.parametrize("command", share(COMMANDS, 4))
-def test_commands_of_items_answer(command: str) -> None:
+def test_commands_shown_by_items_run(command: str) -> None:
     """An experiment of the lab, or a verb; a no is an answer too, a refusal is not."""
     words = shlex.split(command)[1:]
     assert run(*words, "--json").code in (0, 1)

@@ -48,7 +48,7 @@ def test_the_verdict_follows_from_the_right_values() -> None:
         assert bool(entry.every_check()) == (entry.verdict != "missing")
 
 
-def test_a_verdict_that_is_changed_is_noticed() -> None:
+def test_a_changed_verdict_is_noticed() -> None:
     """Whatever else an entry with checks of its own states does not follow from what is found."""
     for entry in entries():
         for other in ("true", "false", "conditional", "ambiguous"):
@@ -56,7 +56,7 @@ def test_a_verdict_that_is_changed_is_noticed() -> None:
                 assert entry.derived(as_right(entry)) != other, entry.id
 
 
-def test_a_right_value_that_is_swapped_with_what_it_excludes_changes_the_verdict() -> None:
+def test_swapping_a_right_and_an_excluded_value_changes_the_verdict() -> None:
     for entry in entries():
         for check in entry.every_check():
             assert check.excluded is not None
@@ -64,7 +64,7 @@ def test_a_right_value_that_is_swapped_with_what_it_excludes_changes_the_verdict
             assert entry.derived(found) == "undecided", (entry.id, check.what)
 
 
-def test_errata_are_numbered_by_item_and_run_or_say_why_not() -> None:
+def test_errata_are_numbered_by_item_and_run_or_give_a_reason() -> None:
     ids = {entry.id for entry in entries()}
     assert {one.of for one in errata()} <= ids
     names = [one.id for one in errata()]
@@ -78,7 +78,7 @@ def test_errata_are_numbered_by_item_and_run_or_say_why_not() -> None:
     assert {one.severity for one in told} <= {"medium", "small"}
 
 
-def test_texts_stand_alone() -> None:
+def test_texts_are_understandable_on_their_own() -> None:
     """No sentence begins with a word whose noun is elsewhere; every entry says what, why and how to see it."""
     for entry in entries():
         for text in (entry.title, entry.says, entry.true_form, *(case.when for case in entry.cases)):
@@ -104,7 +104,7 @@ def test_symbols_have_a_legend() -> None:
         ), entry.id
 
 
-def test_ids_of_another_collection_are_nowhere() -> None:
+def test_ids_of_another_collection_do_not_appear() -> None:
     """Statements are stated in full; nothing refers to numbers that only the authors of a private list have."""
     foreign = re.compile(r"(?<![\w.#/-])(?:[FNU]\d{2}|[AB]\d{1,2}-\d{1,2})(?![\w-])")
     root = Path(lockstep.__file__).parent
@@ -124,22 +124,22 @@ def test_ids_of_another_collection_are_nowhere() -> None:
      ("b11", "B.11"), ("example 3", "E3"), ("homework 1", "HW1"), ("E12", "E12"), ("claim 3", "A.3"),
      ("true/false 4", "A.4"), ("True or false 12", "A.12")],
 )  # fmt: skip
-def test_names_are_forgiving(name: str, wanted: str) -> None:
+def test_item_names_are_matched_leniently(name: str, wanted: str) -> None:
     assert canonical(name) == wanted
     assert wanted in [one.id for one in find_entries(name)]
 
 
-def test_a_number_that_two_theorems_have_names_both() -> None:
+def test_an_ambiguous_theorem_number_names_both_theorems() -> None:
     assert [one.id for one in find_entries("theorem 3")] == ["T3", "M3"]
     assert [one.id for one in find_entries("theorem 11")] == ["M11"]
 
 
-def test_search_finds_words() -> None:
+def test_search_finds_items_by_words() -> None:
     assert "B.4" in [one.id for one in search("ring latency")]
     assert search("no such words at all") == ()
 
 
-def test_every_check_says_how_its_number_comes_about() -> None:
+def test_every_check_states_the_origin_of_its_number() -> None:
     checks = [check for entry in entries() for check in entry.every_check()]
     assert {nature_of(check) for check in checks} == {"simulated", "solved", "counted", "priced", "arithmetic"}
     for entry in entries():
@@ -147,7 +147,7 @@ def test_every_check_says_how_its_number_comes_about() -> None:
             assert all(nature_of(check) != "arithmetic" for check in entry.every_check()), entry.id
 
 
-def test_ranges() -> None:
+def test_ranges_are_parsed_and_compared() -> None:
     assert Range.read("0.149460").half_digit == pytest.approx(5e-7)
     assert Range.read(7).half_digit == 0
     assert Range.read("<= 0.5").gap(Range.read("0.7")) == pytest.approx(0.2)

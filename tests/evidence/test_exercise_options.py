@@ -34,7 +34,7 @@ def test_orders_of_a_ring_cross_nodes_as_often_as_counted_by_hand(nodes: int, no
         assert crossing_B(get("all-reduce", "ring").program(ranks, 1.0, order=places), node) == pytest.approx(crossing)
 
 
-def test_a_flat_ring_in_an_order_stands_next_to_other_algorithms() -> None:
+def test_an_ordered_flat_ring_is_listed_with_the_other_algorithms() -> None:
     """The ring takes what it takes alone, the hierarchy what it takes without an order."""
     words: dict[str, Any] = {"ranks": 32, "size": "700MB", "cluster": "dgx-a100-80gb:4"}
     both = lockstep.collective("all-reduce", algorithm="ring,hierarchical", order="node", **words)
@@ -50,7 +50,7 @@ def test_a_flat_ring_in_an_order_stands_next_to_other_algorithms() -> None:
         lockstep.collective("all-reduce", algorithm="hierarchical", order="node", **words)
 
 
-def test_random_orders_cross_on_average_as_their_law_says() -> None:
+def test_random_rank_orders_cross_nodes_as_often_as_expected() -> None:
     ranks, node, draws = 24, 4, 60
     ring = get("all-reduce", "ring")
     found = [
@@ -77,7 +77,7 @@ def test_the_order_of_a_ring_is_an_option() -> None:
 
 
 @pytest.mark.parametrize("workers", [2, 8, 100])
-def test_a_single_worker_that_pays_makes_the_curve_amdahls(workers: int) -> None:
+def test_exchange_paid_by_a_single_worker_gives_amdahls_law(workers: int) -> None:
     found = lockstep.speedup(compute="1s", size="50MB", latency=0, bandwidth="1GB/s", workers=100, alone_pays=True)
     rho = float(found.time_s(workers)) - 1 / workers
     assert float(found.speedup(workers)) == pytest.approx(float(amdahl(workers, rho / (1 + rho))))
@@ -85,7 +85,7 @@ def test_a_single_worker_that_pays_makes_the_curve_amdahls(workers: int) -> None
     assert float(plain.speedup(workers)) == pytest.approx(1 / (1 / workers + rho))
 
 
-def test_the_probability_that_any_worker_takes_longer() -> None:
+def test_the_probability_of_a_slower_worker_matches_its_formula() -> None:
     """Exponential times: 1 - (1 - exp(-x))^n; two of them twice as slow."""
     found = lockstep.stragglers(workers=10, law="exponential:mean=1s", above="3s", seed=1)
     assert found.any_above_frac == pytest.approx(1 - (1 - math.exp(-3)) ** 10)
@@ -95,7 +95,7 @@ def test_the_probability_that_any_worker_takes_longer() -> None:
     assert lockstep.stragglers(workers=2, law="exponential:mean=1s").any_above_frac is None
 
 
-def test_speeds_are_drawn_from_a_law() -> None:
+def test_balance_draws_speeds_from_a_law() -> None:
     found = lockstep.balance(speeds="uniform:low=70,high=130", workers=16, batch=256, seed=3)
     assert len(found.speeds) == 16
     assert all(70 <= speed <= 130 for speed in found.speeds)
@@ -141,7 +141,7 @@ def test_a_ring_is_as_slow_as_its_slowest_link(ranks: int, slow: float) -> None:
         lockstep.collective("all-reduce", slow_link=slow, **(words | {"algorithm": "tree"}))
 
 
-def test_how_often_a_slow_worker_is_the_slowest() -> None:
+def test_the_share_of_steps_in_which_a_slow_worker_is_slowest_is_exact() -> None:
     """Exponential times of rates 1 and 1 / f: the slower one is later with probability f / (1 + f)."""
     for factor in (2.0, 3.0):
         found = lockstep.stragglers(workers=2, law="exponential:mean=1s", slow=1, slow_factor=factor)
@@ -152,7 +152,7 @@ def test_how_often_a_slow_worker_is_the_slowest() -> None:
     assert lockstep.stragglers(workers=4, law="exponential:mean=1s").slowest_slow_frac is None
 
 
-def test_the_place_of_a_rank_in_a_grid() -> None:
+def test_the_coordinates_of_a_rank_in_a_grid_are_shown() -> None:
     """Rank 77 of 8 x 4 x 4 by hand: 77 = 5 + 8 x 1 + 32 x 2."""
     words = {"cluster": "dgx-a100-80gb:16", "batch": 64, "tp": 8, "pp": 4, "dp": 4}
     place = lockstep.memory("gpt3-175b", rank=77, **words).place
@@ -168,7 +168,7 @@ def test_the_place_of_a_rank_in_a_grid() -> None:
         lockstep.memory("gpt3-175b", rank=128, **words)
 
 
-def test_updates_at_a_step_and_a_delay_of_ones_own() -> None:
+def test_delayed_updates_with_a_chosen_step_and_delay_match_a_plain_loop() -> None:
     """Those of a plain loop on x^2 / 2 from 1, until |x| stays below the target."""
     chosen = {"delays": "0,1,2,4", "step": 0.2, "condition": 1, "target_frac": 7.07e-4}
     found = lockstep.converge("delay-iterations", settings=chosen)
@@ -183,7 +183,7 @@ def test_updates_at_a_step_and_a_delay_of_ones_own() -> None:
         lockstep.converge("delay-iterations", settings={"delays": "8", "step": 0.2})
 
 
-def test_a_critical_batch_below_one_micro_batch_is_said() -> None:
+def test_a_critical_batch_below_one_micro_batch_is_noted() -> None:
     found = lockstep.roofline("llama3-8b", "dgx-h100:16", batch=1024, tp=1, pp=1, dp=128, zero=1)
     for level in found.levels[1:]:
         assert 0 < level.critical_microbatches < 1
@@ -195,7 +195,7 @@ LAYER = ("--hidden", "4096", "--heads", "32", "--seq", "2048", "--latency", "0",
          "300T")  # fmt: skip
 
 
-def test_a_list_of_ranks_answers_as_each_of_them_alone() -> None:
+def test_a_list_of_ranks_gives_the_answer_of_each() -> None:
     """Not with another number of ranks of the table that each answer holds."""
     rows = run("tensor", "--ranks", "2,4,16", *LAYER, "--json").json()["rows"]
     assert [row["ranks"] for row in rows] == [2, 4, 16]
@@ -210,7 +210,7 @@ def test_a_list_of_ranks_answers_as_each_of_them_alone() -> None:
         assert f"{1e3 * row['time_s']:.3g} ms" in said
 
 
-def test_nothing_is_hidden_where_the_only_bucket_is_last() -> None:
+def test_a_single_bucket_hides_nothing() -> None:
     """To the last digit, which differences of times would round."""
     given = ("--layers", "1x125ms:700MB", "--latency", "10us", "--bandwidth", "25GB/s", "--json")
     for row in run("overlap", "--ranks", "2..256x2", *given).json()["rows"]:

@@ -20,7 +20,7 @@ DRAWS = 20
 
 
 @pytest.mark.parametrize("gap", [0, 3, 20])
-def test_races_take_as_long_as_an_event_loop_says(gap: int) -> None:
+def test_race_times_match_an_event_loop(gap: int) -> None:
     updates, seconds = raced(gap, 16, 0.1, 5.0, 0.01, 24, 40, DRAWS)
     for what, expected in (("updates", updates), ("s", seconds)):
         found = race(gap, what, DRAWS, 0, **COURSE)
@@ -28,12 +28,12 @@ def test_races_take_as_long_as_an_event_loop_says(gap: int) -> None:
         assert abs(found.mean() - expected) <= 5 * error + 1e-9, what
 
 
-def test_the_pace_of_workers_in_step_is_that_of_the_expected_slowest() -> None:
+def test_synchronous_workers_run_at_the_pace_of_the_expected_slowest() -> None:
     assert synchronous_pace(16, 0.1, 5.0) == pytest.approx(0.2699, abs=5e-5)
 
 
 @pytest.mark.parametrize(("loss", "step", "steps"), [("squared", 0.03, 3000), ("cross-entropy", 0.2, 400)])
-def test_networks_train_as_automatic_differentiation_says(loss: str, step: float, steps: int) -> None:
+def test_network_training_matches_automatic_differentiation(loss: str, step: float, steps: int) -> None:
     torch.set_num_threads(1)
     network = Network(loss)
     for number in (0, steps):
@@ -44,7 +44,7 @@ def test_networks_train_as_automatic_differentiation_says(loss: str, step: float
 
 @pytest.mark.parametrize(("period", "step", "steps", "seconds"), [(1, 0.566, 33.9, 5.61), (4, 0.4, 40.9, 3.37),
                                                                    (16, 0.2, 67.0, 4.01)])  # fmt: skip
-def test_local_runs_take_as_long_as_a_plain_loop_says(period: int, step: float, steps: float, seconds: float) -> None:
+def test_local_runs_match_a_plain_loop(period: int, step: float, steps: float, seconds: float) -> None:
     """The loop also gives the right values of the checks; it draws other numbers, so the two differ by their errors."""
     looped = local_updates(period, step, 4000)
     assert looped == pytest.approx((steps, seconds), rel=0.02)
@@ -53,5 +53,5 @@ def test_local_runs_take_as_long_as_a_plain_loop_says(period: int, step: float, 
         assert abs(found.mean() - right) <= 5 * found.std(ddof=1) / np.sqrt(1000)
 
 
-def test_local_runs_that_do_not_arrive_are_endless() -> None:
+def test_local_runs_that_do_not_converge_take_infinite_time() -> None:
     assert np.isinf(local_run(4, 0.001, "s", 5, 0, **NOISY)).all()

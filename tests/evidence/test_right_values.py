@@ -201,7 +201,7 @@ RIGHT: dict[str, Callable[[], float]] = {
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_typed_values_are_those_computed_apart(name: str) -> None:
+def test_recorded_right_values_match_independent_computations(name: str) -> None:
     checks, right = typed(name), RIGHT[name]()
     assert checks
     for check in checks:
@@ -269,7 +269,7 @@ def differences() -> dict[str, float]:
     "way",
     ["summed gradients", "unequal shards, unweighted", "small steps one after another", "batch norm per shard"],
 )
-def test_runs_on_shards_depart_as_automatic_differentiation_says(way: str) -> None:
+def test_sharded_runs_differ_as_automatic_differentiation_predicts(way: str) -> None:
     checks = typed(f"data-parallel: {way} = the large batch (sgd)")
     assert checks
     for check in checks:

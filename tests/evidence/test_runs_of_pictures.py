@@ -34,7 +34,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, str, int]]:
 
 @pytest.mark.parametrize("more", [(), ("--run",), ("--run", "--seed", "3")])
 @pytest.mark.parametrize("item", ITEMS)
-def test_the_picture_of_an_item_runs_no_experiment_again(
+def test_plotting_an_item_reuses_its_experiment(
     item: str, more: tuple[str, ...], tmp_path: Path, runs: Counter[tuple[str, str, int]]
 ) -> None:
     assert run("claims", item, *more, "--plot", str(tmp_path / "a.svg")).err == ""
@@ -42,18 +42,18 @@ def test_the_picture_of_an_item_runs_no_experiment_again(
     assert {seed for *_, seed in runs} == {3 if "--seed" in more else 0}
 
 
-def test_facts_and_items_read_the_same_run(runs: Counter[tuple[str, str, int]]) -> None:
+def test_facts_and_items_share_one_run(runs: Counter[tuple[str, str, int]]) -> None:
     found = lockstep.claims("T2", "staleness.floor-by-lyapunov", "staleness.floor-factor", run=True)
     assert (len(found.entries), len(found.facts)) == (1, 2)
     assert list(runs.values()) == [1]
 
 
-def test_an_experiment_and_its_picture_are_one_run(tmp_path: Path, runs: Counter[tuple[str, str, int]]) -> None:
+def test_an_experiment_and_its_picture_share_one_run(tmp_path: Path, runs: Counter[tuple[str, str, int]]) -> None:
     assert run("converge", "delay-floor", "--plot", str(tmp_path / "a.svg")).err == ""
     assert list(runs.values()) == [1]
 
 
-def test_answers_are_kept_for_a_while_only(runs: Counter[tuple[str, str, int]]) -> None:
+def test_runs_are_cached_only_inside_their_context(runs: Counter[tuple[str, str, int]]) -> None:
     asked = find_experiment("local-identity")
     with each_run_once():
         with each_run_once():
@@ -64,7 +64,7 @@ def test_answers_are_kept_for_a_while_only(runs: Counter[tuple[str, str, int]]) 
     assert sorted(runs.values()) == [1, 2]
 
 
-def test_a_picture_reads_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_shows_the_result_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that is drawn later, and of numbers that no experiment of the lab decides."""
     found = lockstep.claims("E1", run=True)
     monkeypatch.setattr("lockstep.check.evidence.claims.running.run", lambda *_: pytest.fail("ran again"))

@@ -65,7 +65,7 @@ def untied(entry: Entry, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("entry", [pytest.param(one, id=one.id) for one in SPOKEN])
-def test_numbers_in_texts_are_those_of_checks(entry: Entry) -> None:
+def test_numbers_in_texts_equal_those_of_the_checks(entry: Entry) -> None:
     assert untied(entry, said(entry)) == []
 
 
@@ -99,7 +99,7 @@ def of(entry: Entry) -> list[Erratum]:
     return [one for one in errata() if one.of == entry.id]
 
 
-def test_texts_are_as_a_person_has_read_them() -> None:
+def test_texts_match_their_reviewed_version() -> None:
     found = {entry.id: line(entry, of(entry)) for entry in entries()}
     changed = [text for name, text in found.items() if as_read().get(name) != text]
     assert not changed, "read these items again and put into texts_as_read.csv:\n" + "\n".join(changed)
@@ -151,7 +151,7 @@ def sentence_of_another(entry: Entry, draw: np.random.Generator) -> Entry:
 CHANGES: tuple[Change, ...] = (other_verdict, moved_number, other_words, sentence_of_another)
 
 
-def test_hundred_random_changes_of_texts_and_verdicts_are_noticed() -> None:
+def test_one_hundred_random_changes_of_texts_and_verdicts_are_noticed() -> None:
     draw, kept, missed = np.random.default_rng(1), as_read(), []
     for number in range(100):
         entry = SPOKEN[draw.integers(len(SPOKEN))]

@@ -50,7 +50,7 @@ def test_formula_and_simulation_agree(words: tuple[str, ...]) -> None:
     assert answer["overhead_frac"] == pytest.approx(expected, rel=0.01)
 
 
-def test_ways_to_say_the_same_failures() -> None:
+def test_equivalent_descriptions_of_failures_give_the_same_answer() -> None:
     whole = lockstep.checkpoint(mtbf="6h", write=300)
     by_node = lockstep.checkpoint(nodes=100, node_mtbf="600h", write="5min")
     assert by_node.to_dict() | {"failures": None} == whole.to_dict()
@@ -59,7 +59,7 @@ def test_ways_to_say_the_same_failures() -> None:
     assert cluster.mtbf_s == pytest.approx(llama3().mtbf_s, rel=1e-3)
 
 
-def test_devices_are_counted_as_they_are_given_and_the_answer_says_how_many() -> None:
+def test_devices_per_node_are_assumed_and_stated_in_the_answer() -> None:
     """A hundred of 5 years fail every 18.3 days; eight to a node is said to be assumed."""
     year_s = 365.25 * 86_400
     told = lockstep.checkpoint(devices=100, device_mtbf="5y", write=60)
@@ -77,7 +77,7 @@ def test_devices_are_counted_as_they_are_given_and_the_answer_says_how_many() ->
 @pytest.mark.parametrize(
     "words", [{"cluster": "dgx-h100:64"}, {"mtbf": "6h", "devices": 512}, {"nodes": 64, "node_mtbf": "1y"}]
 )
-def test_a_storage_that_nobody_knows_is_the_one_that_campaigns_assume(words: dict[str, Any]) -> None:
+def test_unknown_storage_is_assumed_as_in_campaign(words: dict[str, Any]) -> None:
     """BLOOM's 2.3 TB in 40 s from 384 devices, for 512 of them; the answer says so."""
     found = lockstep.checkpoint("llama3-70b", **words)
     size_B = checkpoint_B(Job(model("llama3-70b"), Recipe(seq=1, batch=1), 1))
@@ -85,14 +85,14 @@ def test_a_storage_that_nobody_knows_is_the_one_that_campaigns_assume(words: dic
     assert any("assumed, BLOOM's 150 MB/s per device" in said for said in found.assumptions)
 
 
-def test_ways_to_say_the_same_write() -> None:
+def test_equivalent_descriptions_of_the_write_time_give_the_same_answer() -> None:
     """2.3 TB to a storage of 57.5 GB/s take 40 s, from any number of ranks that can fill it."""
     for words in ({"ranks": 384, "rank_bandwidth": "1GB/s"}, {}):
         found = lockstep.checkpoint(mtbf="1d", size="2.3TB", storage_bandwidth="57.5GB/s", **words)
         assert found.pattern.costs_s == pytest.approx((40.0,))
 
 
-def test_a_model_says_how_much_it_saves() -> None:
+def test_checkpoint_size_follows_from_the_model() -> None:
     """14 B per parameter with AdamW in bf16, 6 with SGD, written by all devices of the cluster."""
     adam = lockstep.checkpoint("llama3-8b", cluster="dgx-h100:4", rank_bandwidth="1GB/s")
     assert adam.pattern.costs_s[0] == pytest.approx(14 * 8_030_261_248 / 32e9)
@@ -102,7 +102,7 @@ def test_a_model_says_how_much_it_saves() -> None:
     assert stored.pattern.costs_s[0] == pytest.approx(14 * 8_030_261_248 / 57.5e9)
 
 
-def test_the_cluster_gives_what_is_not_given_otherwise() -> None:
+def test_the_cluster_supplies_missing_options() -> None:
     assert lockstep.checkpoint(cluster="dgx-h100:8", mtbf="6h", write=60).mtbf_s == 6 * 3600
     per_node = lockstep.checkpoint(cluster="dgx-h100:8", node_mtbf="80h", write=60)
     assert per_node.mtbf_s == pytest.approx(10 * 3600)
@@ -129,7 +129,7 @@ def test_nodes_and_corruption_by_formula_and_by_simulation(words: tuple[str, ...
         assert abs(expected - (low + high) / 2) <= 1.7 * (high - low) / 2 + 2e-3 * expected
 
 
-def test_copies_in_the_memory_of_peers_come_between() -> None:
+def test_copies_in_peer_memory_are_a_checkpoint_level() -> None:
     """16 nodes send 1.6 TB to a peer each at 10 GB/s: 10 s; a rack of four never holds both copies, the power does."""
     words = {"nodes": 16, "size": "1.6TB", "storage_bandwidth": "16GB/s", "restart": "10min", "device_mtbf": "1y"}
     found = lockstep.checkpoint(**words, rack_mtbf="1y", copies=2, copy_bandwidth="10GB/s")
@@ -145,19 +145,19 @@ def test_copies_in_the_memory_of_peers_come_between() -> None:
     assert power.overhead_frac < alone.overhead_frac
 
 
-def test_a_restart_from_a_local_checkpoint_takes_as_long_unless_it_says_how_long() -> None:
+def test_a_local_restart_takes_the_restart_time_unless_set() -> None:
     local = {"mtbf": "6h", "write": 60, "restart": "10min", "local_write": 2, "local_frac": 0.9}
     assert set(lockstep.checkpoint(**local).pattern.restarts_s) == {600.0}
     assert set(lockstep.checkpoint(**local, local_restart="1min").pattern.restarts_s) == {60.0}
 
 
-def test_a_cluster_knows_how_fast_its_nodes_send_copies() -> None:
+def test_the_cluster_supplies_the_rate_of_copies_to_peers() -> None:
     """DGX H100: eight ports of 400 Gbit/s at nine tenths; 1,120 GB over 32 nodes with AdamW in bf16."""
     found = lockstep.checkpoint("llama3-8b", cluster="dgx-h100:32", rank_bandwidth="1GB/s", copies=4)
     assert found.pattern.costs_s[0] == pytest.approx(14 * 8_030_261_248 * 3 / (32 * 8 * 50e9 * 0.9))
 
 
-def test_parts_compose_to_the_job() -> None:
+def test_failure_causes_compose_to_the_job() -> None:
     """1024 devices, 128 nodes, 32 racks of 4, 4 switches of 32: rates add up, and racks lose their nodes together."""
     words = ("--cluster", "dgx-h100:128", "--write", "1min", "--device-mtbf", "1024d", "--switch-mtbf", "8d",
              "--rack-mtbf", "64d", "--software-mtbf", "4d")  # fmt: skip
@@ -183,27 +183,27 @@ def test_corruption_adds_to_the_failures() -> None:
 @pytest.mark.parametrize(
     "words", [(), ("--fewest-nodes", "96", "--simulate"), ("--silent-mtbf", "9d", "--silent-delay", "1h")]
 )
-def test_the_table_tells_of_nodes_and_corruption(words: tuple[str, ...]) -> None:
+def test_the_table_shows_nodes_and_corruption(words: tuple[str, ...]) -> None:
     shown = " ".join(run("checkpoint", *NODES, *words).out.split())
     assert "1 spare node, repairs take 2 d" in shown
     assert "degraded" in shown
     assert ("corruption" in shown) == ("--silent-mtbf" in words)
 
 
-def test_bunched_failures_are_simulated_and_said() -> None:
+def test_bunched_failures_are_simulated_and_noted() -> None:
     found = lockstep.checkpoint(law="weibull:mean=6h,shape=0.7", write="5min", simulate=True, campaigns=200)
     assert found.simulated is not None
     assert found.simulated.overhead.interval_s()[1] < found.overhead_frac
     assert any("only the simulation" in text for text in found.assumptions)
 
 
-def test_a_trace_from_a_file(tmp_path: Path) -> None:
+def test_a_trace_of_failures_is_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "gaps.csv").write_text("time_s\n5h\n7h\n")
     assert lockstep.checkpoint(law=f"trace:{tmp_path / 'gaps.csv'}", write="5min").mtbf_s == 6 * 3600
 
 
 @pytest.mark.parametrize("words", [(), ("--simulate",), ("--delta-write", "20s"), ("--async", "1")])
-def test_the_table_says_it_in_words(words: tuple[str, ...]) -> None:
+def test_the_table_states_the_interval_in_words(words: tuple[str, ...]) -> None:
     answer = run(*QUESTION, *words, "--json").json()
     shown = run(*QUESTION, *words).out
     assert shown.startswith(f"Checkpoint every {format_time(answer['interval_s'], 4)} of work")
@@ -282,13 +282,13 @@ def test_bad_input_names_its_flag(words: tuple[str, ...], flag: str) -> None:
     assert run("checkpoint", *words).refusal().startswith(f"{flag}: ")
 
 
-def test_no_progress_is_a_no() -> None:
+def test_no_progress_exits_with_1() -> None:
     session = run("checkpoint", "--mtbf", "1min", "--write", "1h", "--json")
     assert session.code == 1
     assert "leave no time" in session.json()["why"]
 
 
-def test_the_curve_holds_the_interval() -> None:
+def test_the_minimum_of_the_curve_is_the_stated_overhead() -> None:
     found = lockstep.checkpoint(mtbf="6h", write="5min")
     assert min(overhead for _, overhead in found.curve) == pytest.approx(found.overhead_frac)
     assert found.no_failure_frac == pytest.approx(
@@ -303,7 +303,7 @@ def test_the_picture_is_drawn(tmp_path: Path) -> None:
         assert picture.read_text().lstrip().startswith("<?xml")
 
 
-def test_the_write_time_of_a_kept_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_write_time_is_read_from_a_kept_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCKSTEP_RUNS", str(tmp_path))
     words = ("checkpoint", "--mtbf", "6h", "--restart", "10min", "--json")
     assert run(*words, "--write", "run:last").refusal() == f"--write: there are no runs in {tmp_path}"

@@ -32,7 +32,7 @@ EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
 HOUR_S, DAY_S = 3600.0, 86_400.0
 
 
-def test_llama3_stopped_every_three_hours() -> None:
+def test_llama3_failure_rate_is_one_every_three_hours() -> None:
     """419 unexpected interruptions on 16,384 devices in 54 days: 3.1 h, about 50,700 hours per device."""
     table = llama3()
     assert (table.count, table.devices, table.time_s) == (419, 16_384, 54 * DAY_S)
@@ -98,14 +98,14 @@ def test_a_rack_is_one_event_that_loses_many_nodes() -> None:
     assert 1 / shown["mtbf_s"] == pytest.approx(1 / 5e5 + 1 / 1e7)
 
 
-def test_nothing_fails() -> None:
+def test_without_failure_causes_nothing_fails() -> None:
     assert composed(8).mtbf_s == math.inf
     assert finish_probability_frac(1e9, math.inf) == 1.0
     assert finish_probability_frac(3.0, 1.0) == pytest.approx(math.exp(-3))
 
 
 @pytest.mark.parametrize("shape", [0.5, 0.7, 1.0, 2.0])
-def test_weibull_draws_its_mean_and_its_tail(shape: float) -> None:
+def test_weibull_draws_have_its_mean_and_tail(shape: float) -> None:
     law = Weibull(100.0, shape)
     drawn = law.draw(np.random.default_rng(2), 100_000)
     error = drawn.std() / math.sqrt(len(drawn))
@@ -118,7 +118,7 @@ def test_a_weibull_of_shape_one_is_exponential() -> None:
     assert Weibull(100.0, 1.0).survival_frac(30.0) == pytest.approx(math.exp(-0.3))
 
 
-def test_laws_from_text(tmp_path: Path) -> None:
+def test_failure_laws_are_parsed_from_text(tmp_path: Path) -> None:
     trace = tmp_path / "gaps.csv"
     trace.write_text("time_s\n1h\n3h\n2h\n")
     assert parse_gap_law("exponential:mean=3h") == Exponential(3 * HOUR_S)
@@ -139,7 +139,7 @@ def test_bad_laws_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(("nodes", "copies"), [(6, 2), (6, 3), (8, 2), (4, 4), (3, 1)])
-def test_survival_by_counting_all_losses(nodes: int, copies: int) -> None:
+def test_survival_matches_a_count_of_all_losses(nodes: int, copies: int) -> None:
     groups = [set(range(first, first + copies)) for first in range(0, nodes, copies)]
     for lost in range(nodes + 1):
         outcomes = [
@@ -150,7 +150,7 @@ def test_survival_by_counting_all_losses(nodes: int, copies: int) -> None:
 
 @pytest.mark.parametrize(("nodes", "copies"), [(6, 2), (6, 3), (8, 2), (8, 4), (3, 1)])
 @pytest.mark.parametrize("spread", [True, False])
-def test_blocks_of_neighbours_by_counting_all_places(nodes: int, copies: int, spread: bool) -> None:
+def test_survival_of_neighbour_blocks_matches_a_count_of_all_placements(nodes: int, copies: int, spread: bool) -> None:
     if spread:
         groups = [{first + i * nodes // copies for i in range(copies)} for first in range(nodes // copies)]
     else:

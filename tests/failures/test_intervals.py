@@ -42,7 +42,7 @@ fracs = st.floats(0.0, 0.9)
 
 
 @pytest.mark.parametrize(("mtbf_h", "minutes"), [(24.0, 116.7), (6.0, 56.7), (0.25, 9.1)])
-def test_dalys_published_optima(mtbf_h: float, minutes: float) -> None:
+def test_optima_match_dalys_published_ones(mtbf_h: float, minutes: float) -> None:
     """M = 24 h, 6 h, 15 min, delta = 5 min, R = 10 min: 117, 57 and 9.1 minutes."""
     write_s, mtbf_s = 5 * MINUTE_S, mtbf_h * HOUR_S
     assert daly_s(write_s, mtbf_s) / MINUTE_S == pytest.approx(minutes, abs=0.05)
@@ -60,7 +60,9 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize(("mtbf", "write", "young", "daly", "exact", "overhead"), GOLDEN)
-def test_golden_intervals(mtbf: float, write: float, young: float, daly: float, exact: float, overhead: float) -> None:
+def test_intervals_match_golden_values(
+    mtbf: float, write: float, young: float, daly: float, exact: float, overhead: float
+) -> None:
     assert young_s(write, mtbf) == pytest.approx(young, rel=1e-4)
     assert daly_s(write, mtbf) == pytest.approx(daly, rel=1e-4)
     assert exact_s(write, mtbf) == pytest.approx(exact, rel=1e-4)
@@ -70,7 +72,7 @@ def test_golden_intervals(mtbf: float, write: float, young: float, daly: float, 
 @pytest.mark.parametrize(
     ("work_min", "overhead"), [(30, 0.1830), (60, 0.1118), (108.94, 0.09464), (240, 0.1268), (480, 0.2324)]
 )
-def test_golden_overheads(work_min: float, overhead: float) -> None:
+def test_overheads_match_golden_values(work_min: float, overhead: float) -> None:
     """M = 1260 min, delta = 5 min."""
     assert overhead_frac(work_min, 5.0, 1260.0) == pytest.approx(overhead, abs=5e-5)
 
@@ -83,7 +85,7 @@ def test_young_at_its_optimum_loses_the_square_root_of_twice_the_ratio() -> None
 
 @EXAMPLES
 @given(ratios, fracs)
-def test_the_optimum_is_lamberts(ratio: float, hidden: float) -> None:
+def test_the_optimum_matches_lamberts_function(ratio: float, hidden: float) -> None:
     want = 1 + lambertw(-np.exp(-1 - (1 - hidden) * ratio)).real
     # scipy loses half of its digits at the branch point.
     assert exact_s(ratio, 1.0, hidden) == pytest.approx(max(want, hidden * ratio), rel=1e-6, abs=1e-7)
@@ -111,7 +113,7 @@ def test_nothing_near_the_optimum_is_better(ratio: float, hidden: float, restart
 
 @EXAMPLES
 @given(st.floats(1e-6, 0.01))
-def test_formulas_meet_for_cheap_checkpoints(ratio: float) -> None:
+def test_formulas_converge_for_cheap_checkpoints(ratio: float) -> None:
     assert daly_s(ratio, 1.0) == pytest.approx(exact_s(ratio, 1.0), rel=1e-4)
     assert young_s(ratio, 1.0) - exact_s(ratio, 1.0) == pytest.approx(2 * ratio / 3, rel=0.1)
 
@@ -127,7 +129,7 @@ def test_formulas_broadcast() -> None:
 
 @EXAMPLES
 @given(st.floats(1e-4, 2.0), st.floats(1e-3, 0.5), st.floats(0, 2), st.floats(0, 2), st.floats(0, 1))
-def test_the_recursion_is_the_closed_form(
+def test_the_recursion_equals_the_closed_form(
     extra: float, write: float, restart: float, detection: float, hidden: float
 ) -> None:
     work = hidden * write + extra
@@ -153,7 +155,7 @@ def test_patterns_reduce_to_one_another(work: float, write: float, every: int, l
 
 @EXAMPLES
 @given(st.floats(0.01, 0.5), st.floats(0.001, 0.1), st.floats(0.0, 0.1), st.integers(1, 9))
-def test_incremental_is_a_sum_of_closed_forms(work: float, full: float, delta: float, every: int) -> None:
+def test_incremental_checkpoints_cost_a_sum_of_closed_forms(work: float, full: float, delta: float, every: int) -> None:
     """Nothing is lost but the interval itself: a closed form per position."""
     pattern = incremental(full, delta, every, restart_s=0.05, detection_s=0.02)
     parts = [
@@ -231,12 +233,12 @@ def test_no_other_cycle_is_better(saving: Saving) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"every": 2}, {"local_write_s": 1.0, "delta_write_s": 1.0}, {"local_write_s": 1.0, "every": 0}]
 )
-def test_saving_that_contradicts_itself_is_refused(wrong: dict[str, float]) -> None:
+def test_contradictory_save_options_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(BadInput):
         Saving(write_s=60.0, **wrong).pattern(HOUR_S)  # type: ignore[arg-type]
 
 
-def test_the_curve_touches_its_optimum() -> None:
+def test_the_overhead_curve_contains_its_optimum() -> None:
     found = optimum(single(300.0, 600.0), 6 * HOUR_S)
     work_s, overhead = overhead_curve(LongRun(found.pattern, 6 * HOUR_S), found.work_s)
     assert overhead.min() == pytest.approx(found.overhead_frac)

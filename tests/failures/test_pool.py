@@ -66,14 +66,14 @@ def erlang_loss(servers: int, load: float) -> float:
 
 @EXAMPLES
 @given(spares=st.integers(0, 12), load=st.floats(0.01, 20))
-def test_waiting_without_other_losses_is_erlangs_loss(spares: int, load: float) -> None:
+def test_waiting_without_other_losses_matches_erlangs_formula(spares: int, load: float) -> None:
     service = in_service(Pool(100, spares, load), single(0.1), 1.0)
     assert service.wait_s / (1.0 + service.wait_s) == pytest.approx(erlang_loss(spares + 1, load), rel=1e-9)
 
 
 @EXAMPLES
 @given(nodes=st.integers(1, 40), spares=st.integers(0, 10), repair_s=st.floats(0.01, 30), detection_s=st.floats(0, 5))
-def test_losses_and_repairs_balance(nodes: int, spares: int, repair_s: float, detection_s: float) -> None:
+def test_losses_and_repairs_are_in_equilibrium(nodes: int, spares: int, repair_s: float, detection_s: float) -> None:
     """One node per failure is lost; as many are repaired while the job is up, while nobody notices, and in the wait."""
     service = in_service(Pool(nodes, spares, repair_s, fewest=1), single(0.1, 0.0, detection_s), 1.0)
     assert service.share.sum() == pytest.approx(1.0)
@@ -85,14 +85,14 @@ def test_losses_and_repairs_balance(nodes: int, spares: int, repair_s: float, de
     assert repaired_up + unnoticed + in_the_wait == pytest.approx(1.0, rel=1e-9)
 
 
-def test_many_spares_or_quick_repairs_leave_the_plain_formula() -> None:
+def test_many_spares_or_quick_repairs_reduce_to_the_plain_formula() -> None:
     for pool in (Pool(16, 60, 2.0), Pool(16, 0, 1e-9)):
         want = float(pattern_overhead_frac(PATTERN, 0.2, 1.0))
         assert pool_overhead_frac(PATTERN, pool, 0.2, 1.0) == pytest.approx(want, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ["no spares, waits", "spares, waits"])
-def test_a_wait_is_a_longer_detection(name: str) -> None:
+def test_waiting_for_a_node_equals_a_longer_detection(name: str) -> None:
     service = in_service(POOLS[name], PATTERN, 1.0)
     slower = replace(PATTERN, detection_s=PATTERN.detection_s + service.wait_s)
     want = float(pattern_overhead_frac(slower, 0.2, 1.0))
@@ -173,7 +173,7 @@ def test_without_missing_nodes_there_is_nothing_to_grow(grows: str) -> None:
         assert pool_overhead_frac(PATTERN, replace(pool, grows=grows), 0.2, 1.0) == pytest.approx(want, rel=1e-5)
 
 
-def test_where_restarts_are_free_the_sooner_a_job_grows_the_better() -> None:
+def test_with_free_restarts_growing_sooner_is_better() -> None:
     free = single(1e-4, 0.0, 0.0)
     pool = Pool(16, 1, 5.0, fewest=4)
     at_failure, at_checkpoint, at_once = (
@@ -225,7 +225,7 @@ def test_silent_corruption_is_a_failure_noticed_late() -> None:
     assert optimum(silent, 1.0).work_s == optimum(PATTERN, 1.0).work_s
 
 
-def test_checkpoints_kept_reach_back_before_the_corruption() -> None:
+def test_kept_checkpoints_reach_back_before_the_corruption() -> None:
     """By walking: from any moment of corruption, checkpoints written until it is noticed, and one before."""
     pattern = replace(PATTERN, silent_frac=0.1, silent_delay_s=1.0)
     step = 0.2 + 0.02
@@ -250,7 +250,7 @@ def test_nothing_near_the_best_interval_is_better() -> None:
         assert losses.wall_s == pytest.approx(run.run_time_s(0.2, 5000), rel=1e-9)
 
 
-def test_many_nodes_broken_at_once() -> None:
+def test_many_simultaneously_broken_nodes_are_handled() -> None:
     """An M/G/infinity queue: with spares without end the number of broken nodes is Poisson at any moment."""
     service = in_service(Pool(1, 10_000, 300.0), single(0.1), 1.0)
     broken = np.arange(len(service.share))

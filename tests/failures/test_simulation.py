@@ -99,7 +99,7 @@ def walk(pattern: Pattern, work_s: float, intervals: int, gaps_s: Sequence[float
     st.lists(st.floats(0.001, 0.9), max_size=30), st.integers(1, 12),
     st.sampled_from(["single", "asynchronous", "wholly hidden", "incremental"]),
 )  # fmt: skip
-def test_one_campaign_is_the_plain_walk(gaps_s: list[float], intervals: int, name: str) -> None:
+def test_one_campaign_equals_a_second_by_second_walk(gaps_s: list[float], intervals: int, name: str) -> None:
     pattern = PATTERNS[name]
     found = simulate_campaigns(pattern, 0.2 * intervals, 0.2, Script(gaps_s), campaigns=1)
     want = walk(pattern, 0.2, intervals, gaps_s)
@@ -139,7 +139,7 @@ def test_simulation_agrees_with_simpy() -> None:
 
 
 @pytest.mark.parametrize(("mtbf_h", "restart_min"), [(24.0, 10.0), (6.0, 10.0), (0.25, 10.0)])
-def test_dalys_cases_simulated(mtbf_h: float, restart_min: float) -> None:
+def test_simulation_matches_dalys_cases(mtbf_h: float, restart_min: float) -> None:
     """His restart of 10 min; the optimum of the formula is not beaten beyond noise by its neighbours."""
     pattern, mtbf_s = single(300.0, restart_min * 60), mtbf_h * 3600
     best_s, work_s = optimum(pattern, mtbf_s).work_s, 400 * mtbf_s
@@ -161,7 +161,7 @@ GOLDEN = [
 """(M, delta, work): the worked cases of the references and Daly's three published optima, in hours or minutes."""
 
 
-def test_golden_table_simulated() -> None:
+def test_simulation_matches_the_golden_table() -> None:
     """Formula inside the 95 % interval in at least 13 of 16 cases (fewer: once in 100 seeds), within 3.3 in all."""
     inside = 0
     for seed, (mtbf, write, work) in enumerate(GOLDEN):
@@ -272,7 +272,7 @@ def test_bunched_failures_cost_less_than_regular_ones() -> None:
     assert bunched < memoryless < regular
 
 
-def test_a_trace_is_drawn_from() -> None:
+def test_failures_are_drawn_from_a_trace() -> None:
     """Gaps of 0.35 always: 0.2 + 0.02 is saved every time, the rest of 0.35 - 0.05 is lost but for the last."""
     found = simulate_campaigns(single(0.02, 0.05), 0.6, 0.2, Empirical((0.35,)), campaigns=2)
     assert found.failures.tolist() == [2, 2]
@@ -302,7 +302,7 @@ def test_bad_input_is_refused(words: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("gaps_s", [[], [0.13], [0.13, 0.2]])
-def test_work_done_in_vain_is_what_failures_threw_away(gaps_s: list[float]) -> None:
+def test_wasted_work_equals_the_work_lost_to_failures(gaps_s: list[float]) -> None:
     """Two intervals of 0.2 s; each failure comes before anything is saved, the second after a restart of 0.05 s."""
     found = simulate_campaigns(PATTERNS["single"], 0.4, 0.2, Script(gaps_s), campaigns=1)
     assert found.failures[0] == len(gaps_s)
@@ -312,7 +312,7 @@ def test_work_done_in_vain_is_what_failures_threw_away(gaps_s: list[float]) -> N
 
 
 @pytest.mark.parametrize(("gap_s", "writing"), [(0.5, 0), (0.5625, 1), (0.625, 0)])
-def test_a_failure_strikes_a_write_that_has_begun_and_not_ended(gap_s: float, writing: int) -> None:
+def test_a_failure_counts_as_during_a_write_only_while_it_runs(gap_s: float, writing: int) -> None:
     """Intervals of 1/2 s and writes of 1/8 s, all exact in binary: the first write lasts from 0.5 to 0.625 s."""
     found = simulate_campaigns(single(0.125), 1.5, 0.5, Script([gap_s]), campaigns=1)
     assert found.failures[0] == 1
@@ -329,7 +329,7 @@ class Instant(Engine):
             yield Answered(batch, answer * len(batch.tasks), 1.0)
 
 
-def test_simulated_runs_are_held_once() -> None:
+def test_simulated_runs_are_stored_once() -> None:
     """Ten numbers each, and nothing else that grows with them."""
 
     def peak_B(blocks: int) -> int:

@@ -79,7 +79,7 @@ def by_verb(verbs: tuple[str, ...], cases: Sequence[tuple[Any, str]]) -> list[An
 
 
 @pytest.mark.parametrize(("verb", "changed", "message"), by_verb(RUNS, BAD_WORDS))
-def test_bad_words_are_located(verb: str, changed: dict[str, str | None], message: str) -> None:
+def test_invalid_options_are_refused_at_their_flag(verb: str, changed: dict[str, str | None], message: str) -> None:
     if verb == "cite" and changed == {"cluster": None}:
         message = "--cluster"
     assert message in asked(verb, **changed).refusal()
@@ -111,7 +111,7 @@ BAD_LAYOUTS = [
 
 
 @pytest.mark.parametrize(("verb", "changed", "message"), by_verb(LAYOUT_VERBS, BAD_LAYOUTS))
-def test_layouts_that_break_a_rule_are_located(verb: str, changed: dict[str, str], message: str) -> None:
+def test_layouts_that_break_a_rule_are_refused_at_their_flag(verb: str, changed: dict[str, str], message: str) -> None:
     assert message in asked(verb, **changed).refusal()
 
 
@@ -128,7 +128,7 @@ def test_layouts_that_break_a_rule_are_located(verb: str, changed: dict[str, str
     ],
     ids=["close", "empty", "no-file", "folder", "nul", "long"],
 )
-def test_bad_models_are_located(verb: str, model: str, message: str) -> None:
+def test_invalid_models_are_refused_by_name(verb: str, model: str, message: str) -> None:
     assert message in asked(verb, model).refusal()
 
 
@@ -166,7 +166,7 @@ def test_bad_models_are_located(verb: str, model: str, message: str) -> None:
     ],
     ids=lambda value: " ".join(value)[:50] if isinstance(value, tuple) else "",
 )
-def test_bad_commands_are_located(arguments: tuple[str, ...], message: str) -> None:
+def test_invalid_commands_are_refused_by_name(arguments: tuple[str, ...], message: str) -> None:
     assert message in run(*arguments).refusal()
 
 
@@ -186,7 +186,7 @@ FEWER = settings(max_examples=50 if ALL else 20)
 @pytest.mark.parametrize("verb", ["estimate", "memory"])
 @FEWER
 @given(changed=st.dictionaries(st.sampled_from(FLAGS), NUMBERS, min_size=1, max_size=3))
-def test_any_number_gives_an_answer_or_one_message(verb: str, changed: dict[str, str]) -> None:
+def test_any_number_gives_an_estimate_or_one_message(verb: str, changed: dict[str, str]) -> None:
     session = run(
         verb, "gpt2", "--json", *(f"--{name.replace('_', '-')}={text}" for name, text in _with_base(changed).items())
     )
@@ -212,5 +212,5 @@ def _with_base(changed: dict[str, str]) -> dict[str, str]:
     return {"cluster": "dgx-h100", "batch": "8"} | changed
 
 
-def test_a_seed_without_a_claim_is_refused() -> None:
+def test_a_seed_without_a_claim_to_run_is_refused() -> None:
     assert run("claims", "--seed", "3").refusal().startswith("--seed: nothing runs here")

@@ -47,26 +47,26 @@ def answered(verb: str, base: dict[str, str], changed: dict[str, str], *more: st
 
 @EXAMPLES
 @given(words(CHECKPOINT))
-def test_checkpoint(changed: dict[str, str]) -> None:
+def test_checkpoint_answers_or_refuses_any_number(changed: dict[str, str]) -> None:
     answered("checkpoint", {"--mtbf": "6h", "--write": "1min", "--nodes": "16", "--campaigns": "20"}, changed)
 
 
 @EXAMPLES
 @given(words(CHECKPOINT))
-def test_checkpoint_simulated(changed: dict[str, str]) -> None:
+def test_simulated_checkpoint_answers_or_refuses_any_number(changed: dict[str, str]) -> None:
     base = {"--mtbf": "6h", "--write": "1min", "--nodes": "16", "--campaigns": "20", "--work": "10d"}
     answered("checkpoint", base, changed, "--simulate")
 
 
 @EXAMPLES
 @given(words(CAMPAIGN))
-def test_campaign(changed: dict[str, str]) -> None:
+def test_campaign_answers_or_refuses_any_number(changed: dict[str, str]) -> None:
     base = {"--cluster": "dgx-a100-80gb:2", "--batch": "64", "--tokens": "1T", "--campaigns": "20", "--dp": "16"}
     answered("campaign", base, changed, "gpt2")
 
 
 @EXAMPLES
 @given(words(SPEEDUP))
-def test_speedup(changed: dict[str, str]) -> None:
+def test_speedup_answers_or_refuses_any_number(changed: dict[str, str]) -> None:
     base = {"--compute": "1s", "--size": "1MB", "--latency": "1us", "--bandwidth": "1GB/s", "--workers": "64"}
     answered("speedup", base, changed)

@@ -124,6 +124,6 @@ def faults(numbers: range) -> list[str]:
 
 
 @pytest.mark.parametrize("first", [int(ONLY)] if ONLY else range(0, CASES, BLOCK))
-def test_nothing_hangs_nothing_is_traced_nothing_is_ignored(first: int) -> None:
+def test_no_random_command_hangs_crashes_or_ignores_an_option(first: int) -> None:
     found = faults(range(first, first + 1) if ONLY else range(first, min(first + BLOCK, CASES)))
     assert not found, "\n".join(found)

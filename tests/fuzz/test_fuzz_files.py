@@ -29,7 +29,7 @@ def estimate_model(path: Path, *words: str) -> Any:
     return run("estimate", str(path), "--cluster", "dgx-h100", "--batch", "64", "--json", *words)
 
 
-def test_the_good_files_are_good(tmp_path: Path) -> None:
+def test_the_unmodified_files_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(CLUSTER)
     (tmp_path / "m.yaml").write_text(MODEL)
     assert estimate_cluster(tmp_path / "c.yaml").code == 0, estimate_cluster(tmp_path / "c.yaml").err
@@ -73,7 +73,7 @@ BAD_CLUSTERS = [
 
 
 @pytest.mark.parametrize(("old", "new", "message"), BAD_CLUSTERS, ids=[str(row)[:50] for row in BAD_CLUSTERS])
-def test_bad_clusters_are_located(old: str, new: str | None, message: str, tmp_path: Path) -> None:
+def test_invalid_clusters_are_refused_at_their_line(old: str, new: str | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     text = old if new is None else CLUSTER.replace(old, new, 1) if old else ""
     path.write_bytes(text.encode())
@@ -95,7 +95,7 @@ BAD_MODELS = [
 
 
 @pytest.mark.parametrize(("old", "new", "message"), BAD_MODELS, ids=[str(row)[:50] for row in BAD_MODELS])
-def test_bad_models_are_located(old: str, new: str, message: str, tmp_path: Path) -> None:
+def test_invalid_model_files_are_refused_at_their_line(old: str, new: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "model.yaml"
     path.write_text(MODEL.replace(old, new, 1))
     said = estimate_model(path).refusal()
@@ -119,7 +119,7 @@ BAD_STUDIES = [
 
 
 @pytest.mark.parametrize(("old", "new", "message"), BAD_STUDIES, ids=[row[1][:30] for row in BAD_STUDIES])
-def test_bad_studies_are_located(old: str, new: str, message: str, tmp_path: Path) -> None:
+def test_invalid_case_studies_are_refused_at_their_line(old: str, new: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     path.write_text(STUDY)
     assert run("case", str(path), "--json").code in (0, 1)
@@ -145,13 +145,13 @@ BAD_JSON = [
 
 
 @pytest.mark.parametrize("text", BAD_JSON, ids=[text[:12] for text in BAD_JSON])
-def test_bad_configs_are_located(text: str, tmp_path: Path) -> None:
+def test_invalid_configs_are_refused_at_their_line(text: str, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(text, encoding="utf-8")
     assert estimate_model(path).refusal().startswith(str(path))
 
 
-def test_bytes_that_are_no_text_are_located(tmp_path: Path) -> None:
+def test_files_that_are_not_text_are_refused_by_name(tmp_path: Path) -> None:
     for name in ("config.json", "model.yaml"):
         path = tmp_path / name
         path.write_bytes(b"layers: \xff\xfe")
@@ -192,7 +192,7 @@ LAYOUT = ("--dp", "8", "--micro-batch", "1", "--zero", "3")
 )
 @pytest.mark.parametrize("config", CONFIGS, ids=[path.stem for path in CONFIGS])
 @given(data=st.data())
-def test_mutated_configs_answer_or_explain(config: Path, data: st.DataObject, tmp_path: Path) -> None:
+def test_mutated_configs_are_answered_or_refused(config: Path, data: st.DataObject, tmp_path: Path) -> None:
     document = json.loads(config.read_text(encoding="utf-8"))
     for _ in range(data.draw(st.integers(1, 3))):
         *parents, last = data.draw(st.sampled_from(list(_places(document))))
@@ -224,7 +224,7 @@ NUMBER_KEYS = ("size: 8", "size: 2", "links: 4", "memory: 80 GiB", "memory_bandw
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(key=st.sampled_from(NUMBER_KEYS), value=st.one_of(STRANGE, st.text(max_size=10)))
-def test_mutated_clusters_answer_or_explain(key: str, value: Any, tmp_path: Path) -> None:
+def test_mutated_clusters_are_answered_or_refused(key: str, value: Any, tmp_path: Path) -> None:
     name = key.partition(":")[0] + ":" if ":" in key else ""
     path = tmp_path / "cluster.yaml"
     path.write_text(CLUSTER.replace(key, f"{name} {json.dumps(value)}", 1), encoding="utf-8")

@@ -23,7 +23,7 @@ def test_without_a_mask_the_ramp_is_shorter() -> None:
     assert KERNEL.frac(0.3 * 500.0, 128, False, False) == pytest.approx(0.3)
 
 
-def test_narrow_heads_are_slower_and_wide_ones_as_fast() -> None:
+def test_narrow_heads_are_slower_and_wide_ones_are_not() -> None:
     assert KERNEL.frac(4096, 64, True, False) == pytest.approx(KERNEL.frac(4096, 128, True, False) * 0.5**0.5)
     assert KERNEL.frac(4096, 256, True, False) == KERNEL.frac(4096, 128, True, False)
 
@@ -38,7 +38,7 @@ def test_a_padded_head_takes_as_long_as_the_one_that_the_kernel_is_built_for(hea
     assert kernel.frac(2048, 256, True, False) == KERNEL.frac(2048, 256, True, False)
 
 
-def test_software_may_take_a_kernel_on_the_devices_of_one_curve_alone() -> None:
+def test_software_may_use_a_kernel_on_devices_of_one_curve_only() -> None:
     """torchtitan asks for cuDNN's kernel first on B200, for FlashAttention-2 elsewhere."""
     wanted = stack("torchtitan").attention
     assert [efficiency(name).kernel(wanted)[0] for name in ("a100", "h100", "b200")] == ["flash2", "flash2", "cudnn"]
@@ -50,14 +50,14 @@ def test_flash_attention_2_gains_next_to_nothing_on_b200() -> None:
     assert rates[0] == pytest.approx(rates[1], rel=0.05)
 
 
-def test_lengths_broadcast() -> None:
+def test_attention_rates_broadcast_over_lengths() -> None:
     tokens = np.array([512.0, 8192.0])
     together = KERNEL.frac(tokens, 128, True, True)
     np.testing.assert_allclose(together, [KERNEL.frac(one, 128, True, True) for one in tokens])
 
 
 @pytest.mark.parametrize(("curve", "name", "devices"), attention.FITTED)
-def test_the_catalog_has_what_the_fit_of_published_rates_finds(curve: str, name: str, devices: tuple[str, ...]) -> None:
+def test_attention_constants_of_the_catalog_equal_the_fit(curve: str, name: str, devices: tuple[str, ...]) -> None:
     known = attention.rates(name, devices)
     found, kept = attention.fit(known), efficiency(curve).attention[name]
     assert len(known) >= 20
@@ -67,7 +67,7 @@ def test_the_catalog_has_what_the_fit_of_published_rates_finds(curve: str, name:
     assert np.median(errors) < 0.05
 
 
-def test_a_rate_of_both_passes_lies_between_theirs() -> None:
+def test_the_rate_of_both_passes_lies_between_forward_and_backward() -> None:
     """5 of 7 FLOPs are backward."""
     both = attention.Rate("fwd+bwd", 4096, 128, True, 1.0)
     forward, backward = (attention.Rate(way, 4096, 128, True, 1.0) for way in ("fwd", "bwd"))
@@ -77,7 +77,7 @@ def test_a_rate_of_both_passes_lies_between_theirs() -> None:
     assert 7 * seconds[1] == pytest.approx(2 * seconds[0] + 5 * seconds[2])
 
 
-def test_kernels_that_a_device_lacks_fall_to_the_next_and_then_to_the_curve() -> None:
+def test_missing_kernels_fall_back_to_the_next_and_then_to_the_curve() -> None:
     curve = efficiency("a100")
     assert curve.kernel(("cudnn", "flash3", "flash2"))[0] == "flash2"
     name, rates = curve.kernel(("splash",))

@@ -83,7 +83,7 @@ def catalog_text(name: str) -> str:
     return resources.files("lockstep.describe.hardware").joinpath(f"catalog/{name}").read_text(encoding="utf-8")
 
 
-def test_the_promised_names_are_there() -> None:
+def test_the_required_catalog_names_exist() -> None:
     assert set(REQUIRED_DEVICES) <= set(DEVICES)
     assert set(REQUIRED_LINKS) <= set(LINKS)
     assert set(REQUIRED_CLUSTERS) <= set(CLUSTERS)
@@ -110,7 +110,7 @@ def test_every_number_has_a_source(thing: hardware.Device | hardware.Link | hard
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=lambda cluster: cluster.name)
-def test_every_cluster_says_what_its_hosts_are(cluster: hardware.Cluster) -> None:
+def test_every_cluster_describes_its_hosts_with_sources(cluster: hardware.Cluster) -> None:
     host = cluster.host
     assert host is not None
     assert {"memory_B", "memory_bandwidth_Bps", "devices_per_link"} <= set(host.provenance)
@@ -261,7 +261,7 @@ def test_peak_rates_follow_from_cores_and_clocks(
      ("mi355x", 288), ("a10g", 24), ("l4", 24), ("rtx-3090", 24), ("rtx-5090", 32), ("rtx-a6000", 48), ("l40s", 48),
      ("rtx-6000-ada", 48), ("rtx-pro-6000", 96), ("tpu-v6e", 32), ("tpu-v7", 192)],
 )  # fmt: skip
-def test_memory_is_what_a_program_sees(name: str, label_GB: float) -> None:
+def test_device_memory_is_what_programs_see(name: str, label_GB: float) -> None:
     """Labels mix GB and GiB; what is visible is close to both and was measured."""
     device = DEVICES[name]
     assert 0.95 * label_GB * 1e9 < device.memory_B < 1.01 * label_GB * 2**30
@@ -375,7 +375,7 @@ def test_a_pod_has_as_many_chips_as_its_torus() -> None:
     assert {name: hardware.cluster(f"{name}-pods:1").num_devices for name in pods} == pods
 
 
-def test_boards_without_a_switch_reduce_nothing_on_the_way() -> None:
+def test_boards_without_a_switch_cannot_reduce_in_the_network() -> None:
     for name in ("h200-nvl-4", "gh200-4", "mi355x-8", "l40s-8", "aws-trn2"):
         assert CLUSTERS[name].levels[0].link.switch is None
     for name in ("dgx-b300", "gb300-nvl72", "hgx-h20"):
@@ -389,14 +389,14 @@ def test_effective_links_carry_their_achieved_rate_once() -> None:
         assert link.effective().effective() == link.effective()
 
 
-def test_units_read_back_what_they_write() -> None:
+def test_formatted_units_parse_back() -> None:
     for device in DEVICES.values():
         assert units.parse_size_B(units.format_size(device.memory_B, 6)) == pytest.approx(device.memory_B, rel=1e-5)
         for rate in device.peak_flops.values():
             assert units.parse_flops(units.format_flops(rate, 6)) == pytest.approx(rate, rel=1e-5)
 
 
-def test_everything_is_plain_json_picklable_and_hashable() -> None:
+def test_catalog_entries_are_json_picklable_and_hashable() -> None:
     for thing in (*DEVICES.values(), *LINKS.values(), *CLUSTERS.values()):
         assert json.loads(json.dumps(thing.to_dict(), allow_nan=False))["name"] == thing.name
         assert pickle.loads(pickle.dumps(thing)) == thing
@@ -409,7 +409,7 @@ def test_unknown_names_suggest() -> None:
             look_up(name)
 
 
-def test_a_device_says_which_formats_it_has() -> None:
+def test_an_unsupported_format_error_lists_the_supported_ones() -> None:
     with pytest.raises(BadInput, match="no peak rate for 'bf16'; it has fp64, fp32, fp16"):
         DEVICES["v100-sxm-16gb"].peak("bf16")
 

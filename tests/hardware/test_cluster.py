@@ -209,7 +209,7 @@ ONLY_DEVICES = [device.name for device in hardware.devices() if device.name not 
 
 
 @pytest.mark.parametrize("name", ONLY_DEVICES)
-def test_a_device_with_any_number_is_one_machine_until_none_is_built(name: str) -> None:
+def test_a_device_with_a_number_is_one_machine_up_to_the_largest_built(name: str) -> None:
     """`name:n` has n devices in one machine, for every n up to the largest machine of that device."""
     insides = [cluster.levels[0] for cluster in hardware.clusters() if cluster.device.name == name]
     largest = max((8 if inside.link.name.startswith("pcie") else inside.size for inside in insides), default=8)
@@ -242,7 +242,7 @@ def test_one_machine_named_twice_is_one_number() -> None:
 
 
 @pytest.mark.parametrize("port", [None, "pcie5"])
-def test_cards_that_no_node_holds_talk_over_their_port_to_the_host(port: str | None) -> None:
+def test_cards_without_a_known_node_communicate_over_their_host_port(port: str | None) -> None:
     """A device that does not say its port is taken for a card of PCIe 4; at most eight are in a machine."""
     link = None if port is None else hardware.link(port)
     card = replace(hardware.device("rtx-4090"), name="card", host_link=link)
@@ -256,12 +256,12 @@ def test_cards_that_no_node_holds_talk_over_their_port_to_the_host(port: str | N
 
 
 @pytest.mark.parametrize("name", ["rtx-4090:9", "h100-sxm:16", "gb200:144", "a100-pcie-40gb:9", "h200-nvl:8"])
-def test_a_machine_that_nobody_builds_is_refused(name: str) -> None:
+def test_a_machine_that_does_not_exist_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match="no machine of the catalog joins"):
         hardware.cluster(name)
 
 
-def test_a_resized_level_says_that_it_was_asked_for() -> None:
+def test_a_resized_level_is_marked_as_chosen_by_the_user() -> None:
     resized = hardware.cluster("dgx-h100:64")
     assert resized.provenance["levels.fabric.size"].kind == "user"
     assert resized.provenance["levels.node.size"].kind == "datasheet"
@@ -303,7 +303,7 @@ def test_numbers_of_the_core_are_positive_and_finite(number: float) -> None:
         replace(device, peak_flops={"fp8": number})
 
 
-def test_other_impossible_things() -> None:
+def test_other_impossible_clusters_are_refused() -> None:
     device, level = hardware.device("h100-sxm"), Level("l", 2, LINK)
     for make, message in (
         (lambda: Level("l", 0, LINK), "size must be a whole number"),

@@ -40,7 +40,7 @@ def test_scalars_follow_yaml_1_2(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_file_says_the_schema_it_is_written_for(tmp_path: Path) -> None:
+def test_files_may_declare_schema_1(tmp_path: Path) -> None:
     assert read_yaml(written(tmp_path, "schema: 1\na: 2\n"))[0] == read_yaml(written(tmp_path, "a: 2\n"))[0] == {"a": 2}
 
 
@@ -108,7 +108,7 @@ def test_bad_json_is_refused_with_its_line(tmp_path: Path, text: str, line: str,
     assert message in caught.value.message
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     for path, message in ((tmp_path / "none.yaml", "no such file"), (tmp_path, "folder"), ("\0", "cannot be read")):
         with pytest.raises(BadInput, match=message):
             read_yaml(path)
@@ -126,7 +126,7 @@ PLAIN = st.recursive(
 
 @settings(max_examples=60, derandomize=True, deadline=None)
 @given(document=st.dictionaries(st.text(max_size=6), PLAIN, max_size=5), indent=st.sampled_from([None, 1]))
-def test_json_reads_back_what_the_standard_library_wrote(
+def test_json_written_by_the_standard_library_is_read_back(
     document: dict[str, object], indent: int | None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = written(tmp_path_factory.mktemp("json"), json.dumps(document, indent=indent), "file.json")

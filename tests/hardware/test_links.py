@@ -10,7 +10,7 @@ from lockstep.describe.hardware import cluster, link, links
 from lockstep.simulate.collectives import best_on_levels_time_s
 
 
-def test_links_of_the_catalog_have_a_range_where_nobody_measured_them() -> None:
+def test_unmeasured_links_of_the_catalog_have_a_range() -> None:
     for one in links():
         assumed = one.provenance["achieved_frac"].kind == "assumed"
         low, high = one.range_frac
@@ -18,7 +18,7 @@ def test_links_of_the_catalog_have_a_range_where_nobody_measured_them() -> None:
         assert high <= 1
 
 
-def test_a_link_at_another_share_takes_its_switch_along() -> None:
+def test_changing_the_share_of_a_link_scales_its_switch() -> None:
     one = link("nvlink4")
     assert one.switch is not None
     half = one.reaching(one.achieved_frac / 2)
@@ -28,7 +28,7 @@ def test_a_link_at_another_share_takes_its_switch_along() -> None:
     assert half.range_frac == (half.achieved_frac, half.achieved_frac)
 
 
-def test_a_cluster_goes_to_the_ends_of_its_links() -> None:
+def test_a_cluster_can_be_set_to_the_ends_of_its_link_ranges() -> None:
     slow, fast = cluster("cloud-h100:4").links_range
     names = [level.link.range_frac for level in cluster("cloud-h100:4").levels]
     assert [level.link.achieved_frac for level in slow.levels] == [low for low, _ in names]
@@ -44,7 +44,7 @@ cluster: {{device: h100-sxm, levels: [{{name: node, size: 8, link: mine}}]}}
 """
 
 
-def test_a_file_gives_a_range(tmp_path: Path) -> None:
+def test_a_file_may_set_the_range_of_a_link(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(FILE.format(ends="lowest: 60%, highest: 90%"))
     assert cluster(path).levels[0].link.range_frac == (0.6, 0.9)
@@ -53,7 +53,7 @@ def test_a_file_gives_a_range(tmp_path: Path) -> None:
         cluster(path)
 
 
-def test_a_file_says_what_a_collective_takes_beside_its_messages(tmp_path: Path) -> None:
+def test_a_file_may_set_the_start_and_copy_costs_of_collectives(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(FILE.format(ends="start: 20 us, copy_bandwidth: 400 GB/s"))
     found = cluster(path)

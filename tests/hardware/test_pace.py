@@ -22,7 +22,7 @@ def paced(folder: Path, pace: str):
     return estimate("llama3-8b", str(path), **WORDS)
 
 
-def test_a_factor_is_that_of_every_kernel(tmp_path: Path) -> None:
+def test_a_single_pace_factor_applies_to_every_kernel(tmp_path: Path) -> None:
     """Compute and the update take as many times as long; classes that say the same change nothing."""
     one = paced(tmp_path, "factor: 1.5")
     assert one.step.compute_s == pytest.approx(1.5 * BASE.step.compute_s, rel=0.01)
@@ -32,7 +32,7 @@ def test_a_factor_is_that_of_every_kernel(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["matmul", "attention", "stream"])
-def test_a_class_leaves_the_update_alone(name: str, tmp_path: Path) -> None:
+def test_a_kernel_class_factor_does_not_change_the_update(name: str, tmp_path: Path) -> None:
     """And the update leaves the classes alone."""
     one = paced(tmp_path, f"factor: 1, {name}: {{factor: 3, error: 2%}}")
     assert one.step.optimizer_s == pytest.approx(BASE.step.optimizer_s)
@@ -42,7 +42,7 @@ def test_a_class_leaves_the_update_alone(name: str, tmp_path: Path) -> None:
     assert two.step.compute_s == pytest.approx(BASE.step.compute_s)
 
 
-def test_products_are_constants_of_the_curve(tmp_path: Path) -> None:
+def test_product_factors_change_the_constants_of_the_curve(tmp_path: Path) -> None:
     """Instead of the curve's own, whatever factor products have."""
     curve = BASE.cluster.device.efficiency
     ends = "max_frac_ci95: [0.5, 0.9], bytes_factor_ci95: [0, 3], shapes: 8"
@@ -53,7 +53,7 @@ def test_products_are_constants_of_the_curve(tmp_path: Path) -> None:
     assert other.step.compute_s > 1.3 * BASE.step.compute_s
 
 
-def test_a_wrong_entry_is_named(tmp_path: Path) -> None:
+def test_an_invalid_pace_entry_is_named(tmp_path: Path) -> None:
     """With its place in the file."""
     with pytest.raises(BadInput, match="max_frac_ci95"):
         paced(tmp_path, "factor: 1, products: {max_frac: 0.8, bytes_factor: 1, shapes: 8, bytes_factor_ci95: [0, 1]}")

@@ -32,7 +32,7 @@ def clock(law: PowerLimit, dtype: str, products_s: float, attention_s: float, me
 
 
 @given(formats, st.floats(1e-3, 1.0), seconds, seconds)
-def test_both_factors_are_those_of_the_clock_at_which_energy_balances(
+def test_both_factors_follow_the_clock_at_which_power_balances(
     dtype: str, products_s: float, attention_s: float, memory_s: float
 ) -> None:
     found = clock(LAW, dtype, products_s, attention_s, memory_s)
@@ -41,14 +41,14 @@ def test_both_factors_are_those_of_the_clock_at_which_energy_balances(
 
 
 @given(formats, st.floats(1e-3, 1.0), st.floats(1e-3, 1.0))
-def test_products_alone_take_what_they_take_alone(dtype: str, products_s: float, more: float) -> None:
+def test_products_alone_keep_their_measured_time(dtype: str, products_s: float, more: float) -> None:
     assert LAW.factors(dtype, products_s, 0.0, 0.0)[0] == pytest.approx(1.0)
     # Beside kernels that draw less they are faster, the more so the more of these there are.
     once, twice = (float(LAW.factors(dtype, products_s, 0.0, many * more)[0]) for many in (1.0, 2.0))
     assert LAW.alone_frac(dtype) - 1e-12 <= twice <= once <= 1.0
 
 
-def test_what_computes_nothing_is_left_as_it_is() -> None:
+def test_work_without_compute_is_not_slowed() -> None:
     assert LAW.factors("bf16", 0.0, 0.0, 1.0) == (1.0, 1.0)
 
 
@@ -72,12 +72,12 @@ def test_a_higher_limit_never_slows(limit_W: float, more: float, full_s: float, 
     assert high.alone_frac("fp8") >= low.alone_frac("fp8")
 
 
-def test_a_curve_held_to_less_power_has_slower_products_alone() -> None:
+def test_a_lower_power_limit_slows_products_alone() -> None:
     curve = efficiency("h100")
     assert curve.power is not None
     same, low = curve.limited(curve.power.limit_W), curve.limited(500.0)
     assert same == curve
     assert low.matmul_max_frac / curve.matmul_max_frac == pytest.approx((500.0 / curve.power.limit_W) ** 0.5)
     assert low.stream_frac == curve.stream_frac
-    with pytest.raises(BadInput, match="does not say what its kernels draw"):
+    with pytest.raises(BadInput, match="does not state the power that its kernels draw"):
         efficiency("a100").limited(300.0)

@@ -44,13 +44,13 @@ def written(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_a_path_is_as_good_as_its_text(tmp_path: Path) -> None:
+def test_path_objects_are_accepted_in_place_of_text(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(GOOD, encoding="utf-8")
     assert hardware.cluster(path) == hardware.cluster(str(path))
 
 
-def test_a_cluster_of_own_parts(tmp_path: Path) -> None:
+def test_a_file_defines_a_cluster_of_its_own_parts(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD)
     cluster = hardware.cluster(path)
     assert cluster.name == "NO"
@@ -67,7 +67,7 @@ def test_a_cluster_of_own_parts(tmp_path: Path) -> None:
     assert hardware.cluster(path, gpus=16).num_devices == 16
 
 
-def test_given_numbers_say_where_they_were_given(tmp_path: Path) -> None:
+def test_numbers_from_a_file_cite_their_line(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD)
     cluster = hardware.cluster(path)
     source = cluster.provenance["storage_write_Bps"]
@@ -166,7 +166,7 @@ def with_host(device: str, host: str) -> str:
 
 
 @pytest.mark.parametrize(("device", "text", "expected"), HOSTS.values(), ids=HOSTS.keys())
-def test_a_file_says_what_its_hosts_are(tmp_path: Path, device: str, text: str, expected: tuple[object, ...]) -> None:
+def test_a_file_may_describe_its_hosts(tmp_path: Path, device: str, text: str, expected: tuple[object, ...]) -> None:
     host = hardware.cluster(written(tmp_path, with_host(device, text))).host
     assert host is not None
     assert (host.link.name, host.devices, host.devices_per_link, host.memory_B) == expected
@@ -199,7 +199,7 @@ def test_a_device_needs_levels(tmp_path: Path) -> None:
         hardware.cluster(written(tmp_path, "cluster: {device: h100-sxm}\n"))
 
 
-def test_the_schema_is_one_and_exportable() -> None:
+def test_the_schema_of_hardware_files_can_be_exported() -> None:
     assert set(json_schema()["properties"]) == {"devices", "links", "nodes", "clusters", "cluster"}
 
 
@@ -216,7 +216,7 @@ AMBIGUOUS = [
 
 
 @pytest.mark.parametrize(("given", "bare", "readings"), AMBIGUOUS)
-def test_a_number_that_cannot_be_meant_in_si_is_refused_with_its_readings(
+def test_an_implausible_number_without_a_unit_is_refused_with_the_possible_units(
     tmp_path: Path, given: str, bare: str, readings: str
 ) -> None:
     with pytest.raises(BadInput, match=f"mine.yaml:[0-9]+: .*has no unit; write {readings}"):
@@ -227,5 +227,5 @@ def test_a_number_that_cannot_be_meant_in_si_is_refused_with_its_readings(
                                               ("latency: 8 us", "latency: 8 s"), ("mtbf: 100 d", "mtbf: 8640000"),
                                               ("bandwidth: 200 Gbit/s", "bandwidth: 25000000000"),
                                               ("memory: 64 GiB", "memory: 68719476736")])  # fmt: skip
-def test_plain_numbers_in_si_are_taken_as_they_are(tmp_path: Path, given: str, plain: str) -> None:
+def test_plausible_numbers_without_units_are_si(tmp_path: Path, given: str, plain: str) -> None:
     assert hardware.cluster(written(tmp_path, GOOD.replace(given, plain))).num_devices == 24

@@ -53,13 +53,13 @@ def test_first_passage_and_best_rate() -> None:
     assert float(problem.floor(2.5, 1.0)) == np.inf
 
 
-def test_one_axis_has_the_stationary_variance_of_the_textbook() -> None:
+def test_one_axis_has_the_textbook_stationary_variance() -> None:
     """1/6 at alpha L = 1/2, L = s = 1: alpha s^2 / (2 B (2 - alpha L)) = 0.16667, 0.020833, 0.0026042."""
     problem = NoisyQuadratic(np.ones(1), np.zeros(1), np.ones(1), np.ones(1))
     assert problem.floor(0.5, np.array([1.0, 8.0, 64.0])) == pytest.approx([1 / 6, 1 / 48, 1 / 384])
 
 
-def test_the_noise_scale_is_looked_at_from_a_sixteenth_to_sixteen_times_in_doublings() -> None:
+def test_noise_scale_batches_range_from_a_sixteenth_to_sixteen_times() -> None:
     """At the noise scale a step gains half of what it could, at B times that B / (1 + B)."""
     found = lockstep.converge("noise-scale", {"axes": 2, "condition": 3, "repetitions": 100})
     scale = next(law.value for law in found.theory if law.name == "noise_scale")
@@ -77,7 +77,7 @@ def test_the_noise_scale_is_looked_at_from_a_sixteenth_to_sixteen_times_in_doubl
     assert (found.picture.log_x, found.picture.log_y) == (True, False)
 
 
-def test_golden_variances_of_the_rules() -> None:
+def test_variances_of_learning_rate_rules_match_golden_values() -> None:
     rows = lockstep.converge("learning-rate-scaling", {"batches": "1,4,16,64", "trials": 1000}).rows
     found = {(row["rule"], row["batch"]): row["variance_law"] for row in rows}
     linear, root = ([found[name, k] for k in (1, 4, 16, 64)] for name in ("linear", "square-root"))
@@ -85,7 +85,7 @@ def test_golden_variances_of_the_rules() -> None:
     assert root == pytest.approx([0.01010, 0.00510, 0.00260, 0.00136], abs=5e-6)
 
 
-def test_a_run_past_the_edge_says_when_it_diverged() -> None:
+def test_a_diverging_run_reports_its_step() -> None:
     found = lockstep.converge("learning-rate-scaling", {"batches": "100,101,400", "trials": 1000})
     steps = [row["diverged_at_step"] for row in found.rows if row["rule"] == "linear"]
     assert steps[1] is None or steps[1] > steps[2]
@@ -163,7 +163,7 @@ def test_the_hyperbola_holds_on_other_quadratics(settings: dict[str, object]) ->
     assert found.agrees, found.verdict
 
 
-def test_a_wrong_law_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incorrect_law_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning_rate_scaling, "stationary_variance", lambda rate, _, variance: rate * variance / 2)
     assert not lockstep.converge("learning-rate-scaling").agrees
     exact = NoisyQuadratic.expected_loss
@@ -181,7 +181,7 @@ def test_noise_moves_the_critical_batch_in_proportion() -> None:
     assert found[1].least_steps == pytest.approx(found[0].least_steps, rel=0.02)
 
 
-def test_refusals() -> None:
+def test_invalid_fits_are_refused() -> None:
     with pytest.raises(BadInput, match="at least 3 points"):
         fit_hyperbola(np.ones(2), np.ones(2))
     with pytest.raises(BadInput, match="finite"):
@@ -192,7 +192,7 @@ def test_refusals() -> None:
         lockstep.converge("critical-batch", {"condition": 2})
 
 
-def test_lines_of_the_rules_follow_the_stationary_variance_to_their_edge() -> None:
+def test_curves_of_the_rules_follow_the_stationary_variance_up_to_divergence() -> None:
     """Rates alpha, alpha sqrt(k) and alpha k with the noise of a mean of k; rows that did not diverge are points."""
     settings = learning_rate_scaling.Settings(rate=0.1, curvature=2.0, noise=3.0, batches=(1.0, 4.0, 16.0))
     rows = [
@@ -215,7 +215,7 @@ def test_lines_of_the_rules_follow_the_stationary_variance_to_their_edge() -> No
         assert not points.theory
 
 
-def test_the_picture_of_the_critical_batch_has_twice_the_least_of_both() -> None:
+def test_the_critical_batch_plot_marks_twice_the_minimum_of_steps_and_examples() -> None:
     batch = np.array([2.0, 8.0, 32.0, 128.0])
     found = hyperbola(batch, 100.0, 16.0)
     line, points, middle = critical_batch._curves(batch, found, fit_hyperbola(batch, found))
@@ -228,7 +228,7 @@ def test_the_picture_of_the_critical_batch_has_twice_the_least_of_both() -> None
     assert [one.marks for one in (line, points, middle)] == [False, True, True]
 
 
-def test_a_target_that_nobody_reaches_is_given_up_after_20_000_steps() -> None:
+def test_an_unreachable_target_is_abandoned_after_20_000_steps() -> None:
     class Still:
         """A network that does not learn."""
 

@@ -52,17 +52,17 @@ SEEDED = [(name, seed) for place, name in enumerate(QUICK) for seed in (1, *shar
 
 
 @pytest.mark.parametrize(("name", "seed"), SEEDED)
-def test_laws_hold_over_seeds(name: str, seed: int) -> None:
+def test_laws_hold_for_other_seeds(name: str, seed: int) -> None:
     found = answer(name, seed)
     assert found.agrees, found.verdict
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_the_same_seed_gives_the_same_bytes(name: str) -> None:
+def test_equal_seeds_give_identical_answers(name: str) -> None:
     assert lockstep.converge(name, QUICK[name], seed=1).to_dict() == answer(name, 1).to_dict()
 
 
-def test_golden_values_of_random_k_and_of_three_ranks() -> None:
+def test_random_k_and_three_ranks_match_golden_values() -> None:
     factors = {check.what: check.expected for check in lockstep.converge("compression-stability", {"draws": 20}).checks}
     golden = {0.1: 0.90, 0.19: 0.981, 0.2: 1.00, 0.5: 2.5, 1.0: 9.0}
     for step, value in golden.items():
@@ -100,7 +100,7 @@ def test_shares_of_the_ranks_average_to_the_spectrum() -> None:
     assert float(problem.loss(point)) == pytest.approx(point @ problem.gradient(point) / 2)
 
 
-def test_a_run_that_diverges_or_is_too_short_says_so() -> None:
+def test_a_diverging_or_too_short_run_is_reported() -> None:
     problem, start = rotated_workers(2, 40, 10.0, seed=0)
     wild = descend(problem, start, RandomK(0.05), 1.9, 1e-3, 500, seed=0)
     assert wild.steps is None
@@ -134,7 +134,7 @@ def test_time_to_compress_can_be_measured() -> None:
     assert lockstep.converge("compression-time", given).agrees
 
 
-def test_gaussian_integrals() -> None:
+def test_gaussian_integrals_match_sampling() -> None:
     draw = np.random.Generator(np.random.PCG64(0)).standard_normal(1_000_000)
     assert tail(threshold_of(0.05)) == pytest.approx(0.05)
     assert threshold_of(1.0) == 0.0
@@ -217,7 +217,7 @@ def test_layers_grow_by_the_ratio_and_top_k_keeps_the_largest_entries() -> None:
 
 @pytest.mark.parametrize(("step_size", "short", "long"), [(0.3, 100, 400), (0.05, 30, 40), (0.05, 60, 70)])
 @pytest.mark.parametrize("size", [0.1, 1.0, 10.0])
-def test_growth_with_the_steps_is_refuted_where_it_would_be_seen(
+def test_growth_with_the_steps_is_refuted_only_where_it_is_measurable(
     step_size: float, short: int, long: int, size: float
 ) -> None:
     """A constant error moves the point to -size; the longest run still has (1 + size) (1 - a)^T of its way."""
@@ -244,7 +244,7 @@ def test_the_real_gradient_is_sent_in_the_share_of_the_small_one(parameters: int
         assert compression_time._grown(other, settings) is other
 
 
-def test_forty_milliseconds_at_seventy_percent_become_four() -> None:
+def test_the_worked_example_of_compression_time_gives_four_milliseconds() -> None:
     """Of a step that computes for 7 parts and sends for 3, a tenth of the sending is left: 7 / 7.3."""
     (check,) = compression_time._efficiency()
     assert check.got == pytest.approx(7 / 7.3)
@@ -258,7 +258,7 @@ def priced(made: Compressor, steps: int | None, critical_B: float, fixed_s: floa
     return compression_time.Priced(made, Reached(steps, 1.0, np.ones(1)), critical_B, critical_B, 0.0, fixed_s)
 
 
-def test_break_even_solves_for_equal_times_or_says_which_always_wins() -> None:
+def test_break_even_has_equal_times_or_names_the_permanent_winner() -> None:
     settings = compression_time.Settings(compute_s=1.0)
     dense = priced(NoCompression(), 100, 1e9, 0.0)
     for one, edge in (
@@ -290,7 +290,7 @@ def test_both_runs_take_as_long_at_break_even_to_nine_digits(
 
 @pytest.mark.parametrize(("step_size", "steps"), [(0.3, 30), (0.05, 60), (0.05, 100), (0.02, 400), (0.02, 1000)])
 @pytest.mark.parametrize("size", [1e-4, 0.01, 1.0])
-def test_powers_of_the_error_are_read_where_the_start_is_forgotten(step_size: float, steps: int, size: float) -> None:
+def test_error_exponents_are_fitted_after_the_start_is_forgotten(step_size: float, steps: int, size: float) -> None:
     """What is left of the start, (1 - a)^T for at most 400 steps, against a twentieth of the noise's own spread."""
     found = lockstep.converge(
         "aggregation-error",
@@ -350,7 +350,7 @@ def test_errors_of_every_size_agree_while_the_start_is_not_forgotten(
 @pytest.mark.parametrize("step_size", [1e-3, 0.05, 0.3, 0.9])
 @pytest.mark.parametrize("size", [1e-4, 0.1, 1.0, 10.0])
 @pytest.mark.parametrize("steps", [30, 100, 400])
-def test_a_gap_is_allowed_what_is_left_of_the_start_and_no_more(step_size: float, size: float, steps: int) -> None:
+def test_the_tolerance_of_a_gap_is_the_remaining_effect_of_the_start(step_size: float, size: float, steps: int) -> None:
     """Moments step by step: the mean goes to 0 or to -size, the spread grows by a^2 size^2."""
     settings = aggregation_error.Settings(step_size=step_size, repetitions=100)
     biased, square = 1.0, 1.0
@@ -366,7 +366,7 @@ def test_a_gap_is_allowed_what_is_left_of_the_start_and_no_more(step_size: float
 
 
 @pytest.mark.parametrize("size", [0.3, 1.0, 10.0])
-def test_the_power_of_the_length_is_allowed_what_the_start_adds_to_it(size: float) -> None:
+def test_the_tolerance_of_the_length_exponent_is_the_effect_of_the_start(size: float) -> None:
     """Left out while more than half of the way is before a run; beyond, its slope in logarithms and no more."""
     for short, held in ((30, False), (120, True)):
         found = lockstep.converge(

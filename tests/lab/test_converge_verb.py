@@ -46,7 +46,7 @@ NUMBER = r"(?<![\w.])-?(?:\d+\.?\d*(?:e[+-]?\d+)?|inf|nan)\b"
 
 
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in QUICK])
-def test_the_page_of_experiments_says_what_they_find(name: str, pages: ModuleType) -> None:
+def test_the_experiments_page_shows_the_current_results(name: str, pages: ModuleType) -> None:
     """Numbers to 2 %, or to a part of what may differ: another processor adds in another order.
 
     Of what only has to lie beyond a bound, to a half: runs that diverge make much of the last digits.
@@ -87,7 +87,7 @@ def test_every_experiment_explains_itself(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_curves_and_rows_hold_only_numbers_that_are_finite(name: str) -> None:
+def test_curves_and_rows_contain_only_finite_numbers(name: str) -> None:
     found = answer(name)
     for curve in found.curves:
         assert len(curve.x) == len(curve.y)
@@ -99,7 +99,7 @@ def test_curves_and_rows_hold_only_numbers_that_are_finite(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", share(EXPERIMENTS, 3))
-def test_whoever_has_curves_draws_them(name: str, tmp_path: Path) -> None:
+def test_experiments_with_curves_can_be_plotted(name: str, tmp_path: Path) -> None:
     picture = tmp_path / "picture.svg"
     if answer(name).picture is None:
         with pytest.raises(BadInput, match="nothing to draw"):
@@ -110,7 +110,7 @@ def test_whoever_has_curves_draws_them(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "fact"), [pytest.param(one.experiment, one, id=one.id) for one in facts()])
-def test_every_fact_is_held_or_contradicted(name: str, fact: Fact) -> None:
+def test_every_fact_is_confirmed_or_contradicted(name: str, fact: Fact) -> None:
     evidence = fact.evidence(answer(name))
     assert evidence
     assert all(one.ok for one in evidence)
@@ -195,7 +195,7 @@ def test_no_experiment_is_named_like_a_group_or_twice() -> None:
         (("stalenes",), "did you mean staleness"),
     ],
 )
-def test_bad_input_says_what_is_allowed(arguments: tuple[str, ...], said: str) -> None:
+def test_refusals_state_what_is_allowed(arguments: tuple[str, ...], said: str) -> None:
     assert said in run("converge", *arguments).refusal()
 
 

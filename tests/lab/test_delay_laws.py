@@ -26,7 +26,7 @@ def polynomial_radius(step: float, delay: int, momentum: float) -> float:
 
 
 @given(DELAYS, MOMENTA)
-def test_the_edge_separates_stable_roots_from_unstable_ones(delay: int, momentum: float) -> None:
+def test_the_stability_limit_separates_stable_from_unstable_roots(delay: int, momentum: float) -> None:
     edge = largest_stable_step(delay, momentum)
     assert polynomial_radius(0.995 * edge, delay, momentum) < 1 + 1e-9
     assert polynomial_radius(1.005 * edge, delay, momentum) > 1
@@ -45,7 +45,7 @@ def test_the_variance_without_delay_solves_the_same_equation(product: float, cur
     assert stationary_variance(2 / curvature, curvature, 4.0) == np.inf
 
 
-def test_golden_edges() -> None:
+def test_stability_limits_match_golden_values() -> None:
     for delay, edge in ((0, 2), (1, 1), (2, 0.618034), (5, 0.284630), (10, 0.149460), (50, 0.031104), (100, 0.015630)):
         assert largest_stable_step(delay) == pytest.approx(edge, rel=1e-4)
     for delay, momentum, edge in (
@@ -59,7 +59,7 @@ def test_golden_edges() -> None:
 
 
 @given(st.integers(1, 200))
-def test_simple_bounds_hold(delay: int) -> None:
+def test_the_stability_limit_lies_between_its_simple_bounds(delay: int) -> None:
     edge = largest_stable_step(delay)
     assert math.pi / (2 * (delay + 1)) <= edge <= math.pi / (2 * delay + 1)
     assert edge * delay >= 1 - 1e-12
@@ -76,7 +76,7 @@ def test_the_floor_solves_the_lyapunov_equation(delay: int, momentum: float, sha
     assert floor(step, 1.0, delay, momentum) == pytest.approx(exact, rel=1e-6)
 
 
-def test_golden_floors_and_steps() -> None:
+def test_noise_floors_and_steps_match_golden_values() -> None:
     for delay, value in ((0, 1 / 3), (1, 5 / 27), (2, 0.128527), (5, 0.067087), (10, 0.037351), (20, 0.019801)):
         assert floor(1 / (2 * (1 + delay)), 1.0, delay) == pytest.approx(value, rel=1e-4)
     assert floor(0.5, 1.0, 0, noise_std=3.0) == pytest.approx(9 / 3)
@@ -125,13 +125,13 @@ def test_noise_has_its_moments_and_is_independent() -> None:
         assert abs((drawn * other).mean()) < 5 * 4 / math.sqrt(count)
 
 
-def test_growth_of_a_swinging_run() -> None:
+def test_growth_of_an_oscillating_run_is_measured() -> None:
     steps = np.arange(400)
     assert growth(np.abs(0.97**steps * np.cos(0.3 * steps))) == pytest.approx(0.97, abs=2e-3)
     assert growth(1.02**steps) == pytest.approx(1.02, rel=1e-9)
 
 
-def test_divergence_is_no_warning() -> None:
+def test_divergence_raises_no_warning() -> None:
     """Warnings are errors here."""
     import lockstep
 

@@ -97,7 +97,7 @@ def test_noise_of_the_gradient_is_the_trace_of_its_covariance() -> None:
         ("critical-batch-digits", {"batches": (1, 2, 4, 300)}, "at most 256"),
     ],
 )
-def test_refusals(name: str, settings: dict[str, object], said: str) -> None:
+def test_invalid_settings_are_refused(name: str, settings: dict[str, object], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         lockstep.converge(name, settings)
 

@@ -48,7 +48,7 @@ def test_the_mean_of_shards_is_not_their_sum() -> None:
     assert ways["equal shards"].parts(w, batch) == pytest.approx(network.part(batch).gradient(w), abs=1e-15)
 
 
-def test_golden_variances() -> None:
+def test_gradient_variances_match_golden_values() -> None:
     """(10, 1000): 0.02525 unweighted, 0.00099010 weighted; (16, 48): 0.0208333 and 0.015625; factor 50/99."""
     for small, large, plain, weighted in ((10, 1000, 0.02525, 0.00099010), (16, 48, 0.0208333, 0.015625)):
         checks = {c.what: c for c in lockstep.converge("gradient-variance", {"small": small, "large": large}).checks}
@@ -70,7 +70,7 @@ def test_other_seeds_agree(seed: int) -> None:
     assert lockstep.converge("gradient-variance", {"trials": 1000}, seed=seed).agrees
 
 
-def test_golden_gaps() -> None:
+def test_generalisation_gaps_match_golden_values() -> None:
     """Converged gaps of about 0.76, 0.29, 0.13 and 0.065 for d = 50 and N = 100 ... 800."""
     found = [generalization_gap.fitted_gap(50, n) for n in (100, 200, 400, 800)]
     assert found == pytest.approx([0.7602, 0.2928, 0.1341, 0.0646], abs=1e-4)
@@ -82,7 +82,7 @@ def test_gap_of_a_small_problem_and_another_seed() -> None:
         assert lockstep.converge("generalization-gap", settings, seed=seed).agrees
 
 
-def test_recipes_that_fail_say_so_without_a_number() -> None:
+def test_failed_recipes_are_reported_without_a_loss() -> None:
     found = lockstep.converge("large-batch", {"epochs": 10, "hidden": 16, "repetitions": 2})
     assert found.agrees, found.verdict
     rows = {(row["recipe"], row["batch"]): row for row in found.rows}
@@ -119,12 +119,12 @@ def test_a_wrong_mean_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("large-batch", {"epochs": 1}, "from 10 to 30"),
     ],
 )
-def test_refusals(experiment: str, settings: dict[str, object], said: str) -> None:
+def test_invalid_settings_are_refused(experiment: str, settings: dict[str, object], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         lockstep.converge(experiment, settings)
 
 
-def test_a_recipe_above_no_training_has_no_loss_in_its_row() -> None:
+def test_a_recipe_worse_than_no_training_has_no_loss() -> None:
     """Student's t with two runs is 12.7062 at 97.5 %; the interval does not go below 0."""
     from lockstep.learn.lab.experiments.batch.large_batch import Recipe, Trained, _row
     from lockstep.learn.methods.optimizers import Sgd

@@ -308,5 +308,5 @@ def _a_point_lies_beside_the_law_of_its_check(found: Findings) -> None:
 
 
 @pytest.mark.parametrize("name", share(EXPERIMENTS, 3))
-def test_an_experiment_agrees_and_draws_at_the_least_of_its_settings(name: str) -> None:
+def test_every_experiment_agrees_and_plots_at_its_minimum_settings(name: str) -> None:
     check(name)

@@ -65,7 +65,7 @@ def test_rounds_end_at_the_closed_form(period: int, step: float) -> None:
     assert path[-1, 0, 0] == pytest.approx(float(objective.local_fixed_point(step, period)[0]), abs=1e-9)
 
 
-def test_golden_fixed_points() -> None:
+def test_fixed_points_match_golden_values() -> None:
     objective = WorkerQuadratics(np.array([[1.0], [4.0]]), np.array([[1.0], [-1.0]]))
     assert objective.optimum[0] == pytest.approx(-0.6)
     for period, end in ((1, -0.6), (2, -0.5422), (10, -0.2083), (100, -0.00001)):
@@ -99,7 +99,7 @@ def test_the_number_of_vectors_counts_what_a_worker_sends() -> None:
 
 
 @given(st.integers(2, 12), st.floats(0.05, 50), st.integers(0, 50))
-def test_shards_are_a_partition(workers: int, concentration: float, seed: int) -> None:
+def test_shards_partition_the_data(workers: int, concentration: float, seed: int) -> None:
     classes = np.arange(300) % 10
     shards = dirichlet_shards(classes, workers, concentration, seed)
     assert sorted(np.concatenate(shards).tolist()) == list(range(300))
@@ -196,7 +196,7 @@ def test_workers_of_a_round_walk_as_written_out() -> None:
 
 
 @pytest.mark.parametrize(("step", "period"), [(0.01, 2), (0.01, 5), (0.02, 3)])
-def test_slow_rounds_of_some_workers_are_given_time_to_settle(step: float, period: int) -> None:
+def test_slow_rounds_with_client_sampling_run_until_they_settle(step: float, period: int) -> None:
     found = lockstep.converge(
         "client-sampling",
         {"step_size": step, "period": period, "workers": 6, "participants": (1, 3), "trials": 400},
@@ -206,7 +206,7 @@ def test_slow_rounds_of_some_workers_are_given_time_to_settle(step: float, perio
 
 @pytest.mark.parametrize("period", [1, 3])
 @pytest.mark.parametrize(("rounds", "found"), [(1, 1), (599, 599), (600, 600), (601, 0)])
-def test_a_gap_is_looked_for_in_600_rounds(rounds: int, found: int, period: int) -> None:
+def test_gaps_are_measured_over_600_rounds(rounds: int, found: int, period: int) -> None:
     """Of two equal workers, from 1 to 0: the largest step, 0.49 times the curvature of 0.01, is the fastest."""
     curvature = 0.01
     workers = WorkerQuadratics(np.full((2, 1), curvature), np.zeros((2, 1)))
@@ -215,7 +215,7 @@ def test_a_gap_is_looked_for_in_600_rounds(rounds: int, found: int, period: int)
     assert local_period._fewest_steps(workers, period, gap) == found * period
 
 
-def test_the_line_in_proportion_to_the_period_ends_where_the_measured_steps_do() -> None:
+def test_the_proportional_line_ends_with_the_measured_steps() -> None:
     found = lockstep.converge("local-period")
     curves = {curve.label: curve for curve in found.curves}
     line, measured = curves["in proportion to K - 1"], curves["different data, tuned step"]

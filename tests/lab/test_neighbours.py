@@ -39,12 +39,12 @@ def drawn(name: str) -> Trial:
 
 
 @pytest.mark.parametrize("experiment", [name for name in share(EXPERIMENTS, 3) if name in QUICK])
-def test_a_setting_away_from_its_default_is_answered_without_a_false_alarm(experiment: str) -> None:
+def test_non_default_settings_raise_no_false_alarm(experiment: str) -> None:
     said = answer(drawn(experiment))
     assert said == "agrees" or said.startswith("refused: --set"), f"{drawn(experiment)}: {said}"
 
 
-def test_trials_move_what_they_name_within_what_is_allowed() -> None:
+def test_trials_change_only_the_named_settings_within_their_limits() -> None:
     assert {trial.experiment for name in EXPERIMENTS for trial in singles(name)} == set(EXPERIMENTS)
     some = list(pairs(200, seed=3))
     assert len({trial.experiment for trial in some}) > 40

@@ -19,7 +19,7 @@ from lockstep.learn.lab.objectives.quadratic import least_norm_solution
 A = np.array([1.0, 0.1, 0.01])
 
 
-def test_golden_solutions_of_the_one_equation() -> None:
+def test_solutions_of_the_single_equation_match_golden_values() -> None:
     rows = {row["method"]: row for row in lockstep.converge("implicit-bias").to_dict()["rows"]}
     assert rows["SGD"]["theta"] == pytest.approx(np.array([10000, 1000, 100]) / 10101, rel=1e-9)
     assert rows["momentum 0.9"]["theta"] == pytest.approx(np.array([10000, 1000, 100]) / 10101, rel=1e-9)
@@ -32,7 +32,7 @@ def test_golden_solutions_of_the_one_equation() -> None:
 
 
 @pytest.mark.parametrize(("rate", "diverges"), [(0.98, False), (0.9901, True)])
-def test_the_edge_of_sgd(rate: float, diverges: bool) -> None:
+def test_sgd_diverges_beyond_its_stability_limit(rate: float, diverges: bool) -> None:
     """0.980 and 1.0002 times the residual in every step: 1e-26 and a million times as much at the end."""
     path = implicit_bias._scaled(A, 1.0, 0.0, rate, 90_000 if diverges else 3000)
     assert path.diverged is diverges
@@ -51,7 +51,7 @@ def test_limits_hold_for_other_equations(features: str, target: str) -> None:
 
 
 @given(st.integers(0, 10_000))
-def test_least_norm_is_least(seed: int) -> None:
+def test_the_minimum_norm_solution_has_the_smallest_norm(seed: int) -> None:
     """Any other solution is longer in the same norm."""
     rng = np.random.default_rng(seed)
     x, y, scale, start = rng.normal(size=(2, 5)), rng.normal(size=2), rng.uniform(0.1, 3, 5), rng.normal(size=5)
@@ -64,7 +64,7 @@ def test_least_norm_is_least(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_least_maximum_norm_is_what_a_linear_programme_finds(seed: int) -> None:
+def test_the_minimum_maximum_norm_matches_a_linear_programme(seed: int) -> None:
     x, y = implicit_bias_epochs._equations(2, 5, seed)
     bound = np.hstack([np.eye(5), -np.ones((5, 1))]), np.hstack([-np.eye(5), -np.ones((5, 1))])
     solved = linprog(
@@ -87,7 +87,7 @@ def test_steps_agree_for_other_gradients(gradient: str) -> None:
     assert lockstep.converge("norm-steps", {"gradient": gradient, "alpha": 1.7}).agrees
 
 
-def test_the_picture_of_norms_has_the_dual_norm_dashed_and_what_descent_found_in_points() -> None:
+def test_the_norms_plot_shows_the_dual_norm_dashed_and_descent_as_points() -> None:
     """|u|_p has the dual |g|_q with 1/p + 1/q = 1; l1 the largest entry, linf the sum."""
     g, alpha, found = np.array([3.0, -4.0, 1.0]), 0.5, [-2.0, -2.5, -3.0, -4.0, -5.0, -6.0]
     between, l1, linf, points = norm_steps._curves(g, alpha, found)
@@ -104,14 +104,14 @@ def test_the_picture_of_norms_has_the_dual_norm_dashed_and_what_descent_found_in
     assert [one.marks for one in (between, l1, linf, points)] == [False, False, False, True]
 
 
-def test_a_wrong_step_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incorrect_step_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(norm_steps, "least_value", lambda norm, g, alpha: -alpha / 2 * norm.dual(g) ** 2)
     found = lockstep.converge("norm-steps")
     assert not found.agrees
     assert "least value" in found.verdict
 
 
-def test_a_wrong_limit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incorrect_limit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(implicit_bias, "nearest", lambda a, y, scale, start=0.0: np.full(a.size, y / a.sum()) + start)
     assert not lockstep.converge("implicit-bias", {"momentum": 0.5, "steps": 1000}).agrees
 
@@ -127,11 +127,11 @@ def test_a_wrong_limit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("norm-steps", {"alpha": 0}, "from 1e-06"),
     ],
 )
-def test_refusals(experiment: str, settings: dict[str, object], said: str) -> None:
+def test_invalid_settings_are_refused(experiment: str, settings: dict[str, object], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         lockstep.converge(experiment, settings)
 
 
-def test_settings_are_frozen_and_findings_say_them() -> None:
+def test_settings_are_frozen_and_recorded_in_the_findings() -> None:
     assert replace(norm_steps.Settings(), alpha=2.0).alpha == 2.0
     assert lockstep.converge("norm-steps", {"alpha": 2}).to_dict()["settings"]["alpha"] == 2.0

@@ -39,13 +39,13 @@ SEEDED = [(name, seed) for place, name in enumerate(QUICK) for seed in (1, *shar
 
 
 @pytest.mark.parametrize(("name", "seed"), SEEDED)
-def test_laws_hold_over_seeds(name: str, seed: int) -> None:
+def test_laws_hold_for_other_seeds(name: str, seed: int) -> None:
     found = answer(name, seed)
     assert found.agrees, found.verdict
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_the_same_seed_gives_the_same_bytes(name: str) -> None:
+def test_equal_seeds_give_identical_answers(name: str) -> None:
     assert lockstep.converge(name, QUICK[name], seed=1).to_dict() == answer(name, 1).to_dict()
 
 
@@ -56,7 +56,7 @@ def test_ranges_hold_for_every_format_and_law(name: str, law: str) -> None:
     assert lockstep.converge("gradient-range", given).agrees
 
 
-def test_golden_shares_of_fp16() -> None:
+def test_fp16_shares_match_golden_values() -> None:
     rows = {row["loss_scale"]: row for row in lockstep.converge("gradient-range").to_dict()["rows"]}
     assert rows[1.0]["subnormal_frac"] == pytest.approx(0.457, abs=0.005)
     assert rows[1.0]["zero_frac"] == pytest.approx(0.00026, abs=0.0001)
@@ -72,7 +72,7 @@ def test_weights_stall_in_every_format(name: str, step_size: float) -> None:
 
 
 @pytest.mark.parametrize("power", [0, 10, 40])
-def test_static_scales_too_small_and_too_large(power: int) -> None:
+def test_too_small_and_too_large_static_scales_lose_gradients(power: int) -> None:
     found = lockstep.converge("loss-scaling", {"static_power": power, "steps": 300})
     assert found.agrees, found.verdict
 
@@ -86,18 +86,18 @@ def test_a_run_whose_scale_is_too_large_never_moves() -> None:
 
 @pytest.mark.parametrize("algorithm", ["ring", "naive", "hierarchical"])
 @pytest.mark.parametrize("ranks", [33, 61, 64])
-def test_roundings_of_many_sums_are_not_taken_for_an_overflow(ranks: int, algorithm: str) -> None:
+def test_rounding_of_many_sums_is_not_reported_as_overflow(ranks: int, algorithm: str) -> None:
     settings = overflow.Settings(ranks=ranks, algorithm=algorithm)
     assert overflow._row("divide by n first", "sum too large", settings)["step"] == "right"
 
 
 @pytest.mark.parametrize("given", [{"convex_step_size": 1.0}, {"steps": 1000}])
-def test_a_run_that_forgot_its_start_agrees_up_to_roundings(given: dict[str, object]) -> None:
+def test_a_run_that_forgot_its_start_agrees_up_to_rounding(given: dict[str, object]) -> None:
     found = lockstep.converge("trajectory-divergence", {"ranks": (2,), "hidden": 4, **given})
     assert found.agrees, found.verdict
 
 
-def test_golden_sums_of_fp16() -> None:
+def test_fp16_sums_match_golden_values() -> None:
     assert float(overflow._one_by_one(np.full(6, 1e4))) == 59_968
     assert math.isinf(float(overflow._one_by_one(np.full(7, 1e4))))
     assert overflow._largest_safe(64) == 1023.5
@@ -112,7 +112,7 @@ def test_reduction_orders_hold_for_other_ranks(ranks: int) -> None:
     assert found.agrees, found.verdict
 
 
-def test_depth_of_known_trees() -> None:
+def test_depths_of_known_reduction_trees_are_exact() -> None:
     """A ring adds one after the other, recursive doubling in pairs; the same tree has the same signature."""
 
     def tree(name: str, ranks: int) -> object:
@@ -154,7 +154,7 @@ def test_gradients_of_the_network_are_those_of_its_loss() -> None:
         ("summation-error", {"terms": "1"}, "from 2 "),
     ],
 )
-def test_bad_settings_say_what_is_allowed(name: str, settings: dict[str, object], said: str) -> None:
+def test_refusals_of_settings_state_what_is_allowed(name: str, settings: dict[str, object], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         lockstep.converge(name, settings)
 
@@ -176,7 +176,7 @@ def test_a_scale_fits_while_the_gradient_rounds_below_infinity(curvature: float)
     assert share.got == pytest.approx(1 / 51)
 
 
-def test_loss_without_a_scale_is_what_gradients_below_half_a_subnormal_leave() -> None:
+def test_without_a_scale_only_gradients_below_half_a_subnormal_are_lost() -> None:
     """Curvatures from a tenth to all of 1e-6, starts of 1: fp16 knows nothing at or below 2^-25."""
     from lockstep.learn.lab.experiments.precision import loss_scaling
 
@@ -195,7 +195,7 @@ def test_loss_without_a_scale_is_what_gradients_below_half_a_subnormal_leave() -
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "tree"])
-def test_what_every_guard_does_to_eight_ranks(algorithm: str) -> None:
+def test_every_overflow_guard_acts_as_expected_on_eight_ranks(algorithm: str) -> None:
     """Infinities and sums of 8 times 10^4 reach all ranks; only dividing first and skipping keep the weights right."""
     from lockstep.learn.lab.experiments.precision import overflow
 
@@ -218,7 +218,7 @@ def test_what_every_guard_does_to_eight_ranks(algorithm: str) -> None:
     assert overflow._row("none", "sum too large", few)["step"] == "right"
 
 
-def test_the_ends_of_the_ways_to_keep_a_weight_are_read_off_their_paths() -> None:
+def test_final_weights_of_each_storage_format_are_read_from_their_paths() -> None:
     """Three paths written down: where they end, the mean square of the second half, and what is left of the start."""
     from lockstep.learn.lab.experiments.precision import master_weights
     from lockstep.learn.methods.number_format import number_format
@@ -243,7 +243,7 @@ def test_the_ends_of_the_ways_to_keep_a_weight_are_read_off_their_paths() -> Non
     assert kept.tolerance == pytest.approx(2.0**-23 / 0.2 + left)
 
 
-def test_bounds_of_sums_hold_their_counts_of_roundings() -> None:
+def test_error_bounds_of_sums_count_their_roundings() -> None:
     """Per unit roundoff and sum of magnitudes: n - 1 one by one, log2 n in pairs, 2 compensated."""
     from lockstep.learn.lab.experiments.determinism import summation_error
 
@@ -259,7 +259,7 @@ def test_bounds_of_sums_hold_their_counts_of_roundings() -> None:
 
 
 @pytest.mark.parametrize(("ranks", "told"), [(6, False), (7, True)])
-def test_clipping_below_the_range_is_put_to_the_test_where_sums_overflow(ranks: int, told: bool) -> None:
+def test_clipping_below_the_range_is_tested_where_sums_overflow(ranks: int, told: bool) -> None:
     """Seven times 10^4 is beyond 65504, six times is not."""
     from lockstep.learn.lab.experiments.precision import overflow
 
@@ -272,7 +272,7 @@ def test_clipping_below_the_range_is_put_to_the_test_where_sums_overflow(ranks: 
 
 
 @pytest.mark.parametrize("seed", [0, 3])
-def test_micro_batches_clipped_one_by_one_are_off_by_what_the_clipped_sum_lacks(seed: int) -> None:
+def test_clipping_each_micro_batch_differs_by_the_clipped_remainder(seed: int) -> None:
     """Of the first draws of a seed: 50 entries of one gradient, then two micro-batches, one large and one small."""
 
     def clipped(vector: np.ndarray) -> np.ndarray:

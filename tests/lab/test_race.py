@@ -27,7 +27,9 @@ def times(workers: int, steps: int, seed: int) -> np.ndarray:
 
 
 @given(st.integers(1, 5), st.integers(2, 20), st.integers(0, 100), st.sampled_from([None, 0, 1, 3]))
-def test_a_server_that_takes_no_time_changes_nothing(workers: int, steps: int, seed: int, bound: int | None) -> None:
+def test_a_server_with_zero_service_time_changes_nothing(
+    workers: int, steps: int, seed: int, bound: int | None
+) -> None:
     times_s = times(workers, steps, seed)
     plain, queued = asynchronous(times_s, bound), served(times_s, bound, service_s=0.0)
     assert queued.end_s == pytest.approx(plain.end_s, rel=1e-9)
@@ -46,7 +48,7 @@ def test_a_clock_gap_holds_at_the_server_too(workers: int, steps: int, seed: int
 
 
 @pytest.mark.parametrize("workers", [1, 4, 7, 8, 20])
-def test_the_server_saturates_where_the_operational_laws_say(workers: int) -> None:
+def test_the_server_saturates_as_the_operational_laws_predict(workers: int) -> None:
     # x = 1, push and pull 0.25 each, service 0.2: n* = 1.5 / 0.2 = 7.5 workers.
     made = served(np.ones((200, workers)), service_s=0.2, push_s=0.25, pull_s=0.25)
     late = made.end_s > made.end_s[-1] / 2
@@ -72,7 +74,7 @@ def test_random_times_at_the_server_follow_mean_value_analysis() -> None:
 
 
 @given(st.integers(1, 4), st.integers(0, 50))
-def test_trials_with_schedules_of_their_own_are_trials_alone(trials: int, seed: int) -> None:
+def test_trials_with_separate_schedules_equal_single_trials(trials: int, seed: int) -> None:
     runs = [asynchronous(times(3, 12, 10 * seed + trial)) for trial in range(trials)]
     updates = min(len(one) for one in runs)
     start = np.random.default_rng(seed).standard_normal((trials, 2))
@@ -93,20 +95,20 @@ def rows(**settings: object) -> dict[str, dict[str, Any]]:
     return {row["way"].partition(":")[0].partition(" ")[0]: dict(row) for row in found.rows}
 
 
-def test_compressing_costs_its_seconds_in_every_step_and_no_step() -> None:
+def test_compression_adds_time_per_step_and_no_steps() -> None:
     quick, slow = (rows(compress_Bps=rate)["top-k"] for rate in (400e6 / 0.1, 400e6 / 0.6))
     assert slow["gradients"] == quick["gradients"]
     assert slow["time_s"] - quick["time_s"] == pytest.approx(0.5 * quick["gradients"])
 
 
-def test_fewer_servers_are_slower_for_whoever_is_served_only() -> None:
+def test_fewer_servers_slow_only_the_methods_that_use_them() -> None:
     one, many = rows(servers=1, workers=16), rows(servers=16, workers=16)
     assert one["asynchronous"]["time_s"] > 2 * many["asynchronous"]["time_s"]
     assert one["synchronous"] == many["synchronous"]
     assert one["top-k"] == many["top-k"]
 
 
-def test_the_choice_follows_the_link_and_says_why() -> None:
+def test_the_recommended_method_follows_the_link_with_a_reason() -> None:
     slow = lockstep.converge("time-to-accuracy", SMALL | {"bandwidth_Bps": "1Gbit/s", "servers": 1})
     assert slow.conclusion.startswith("local:8 is fastest")
     assert "the server is saturated" in slow.conclusion
@@ -118,7 +120,7 @@ def test_the_choice_follows_the_link_and_says_why() -> None:
 
 
 @pytest.mark.parametrize("cluster", ["dgx-h100:2", str(CLUSTER)])
-def test_a_cluster_of_the_catalog_or_a_file_is_raced_on(cluster: str) -> None:
+def test_a_race_accepts_a_cluster_name_or_file(cluster: str) -> None:
     words = ["--set", f"cluster={cluster}", "--set", "workers=16", "--set", "steps=100", "--set", "trials=4"]
     found = run("converge", "time-to-accuracy", *words, "--json").json()
     assert {row["way"] for row in found["rows"]} >= {"synchronous", "local:8", "asynchronous", "bounded:2"}
@@ -136,12 +138,12 @@ def test_a_cluster_of_the_catalog_or_a_file_is_raced_on(cluster: str) -> None:
         ("workers=1024,steps=20000", "use fewer"),
     ],
 )
-def test_what_cannot_be_raced_is_refused(setting: str, said: str) -> None:
+def test_invalid_race_settings_are_refused(setting: str, said: str) -> None:
     words = [word for pair in setting.split(",") for word in ("--set", pair)]
     assert said in run("converge", "time-to-accuracy", *words).refusal()
 
 
-def test_hours_of_federated_averaging() -> None:
+def test_the_worked_example_of_federated_averaging_takes_its_hours() -> None:
     # Computing 0.5 s, exchange 5 s; hours from the iterations listed, in exact fractions.
     table = {1: (100, 152 + 7 / 9), 5: (120, 50.0), 10: (150, 41 + 2 / 3), 20: (220, 45 + 5 / 6), 50: (400, 66 + 2 / 3)}
     for period, (thousands, hours) in table.items():
@@ -152,7 +154,7 @@ def test_hours_of_federated_averaging() -> None:
     assert [round(best_period(c, 0.5, 5.0)) for c in penalties] == [14, 13, 12, 12]
 
 
-def test_seconds_of_local_steps_that_are_printed_as_rising_have_a_least_one() -> None:
+def test_time_over_local_steps_has_a_minimum() -> None:
     # 0.05 s a step, 0.1 s an exchange: 4 local steps are best, and 8 take half as many steps again.
     steps = {1: 1000, 2: 1080, 4: 1200, 8: 1500, 16: 2000, 32: 3500}
     seconds = [run_s(count, period, 0.05, 0.1) for period, count in steps.items()]
@@ -160,6 +162,6 @@ def test_seconds_of_local_steps_that_are_printed_as_rising_have_a_least_one() ->
     assert best_period(0.07, 0.05, 0.1) == pytest.approx(5.155, abs=1e-3)
 
 
-def test_the_race_says_how_to_install_its_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_race_without_simpy_states_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "simpy", None)
     assert install_line("queues") in run("converge", "time-to-accuracy", "--set", "trials=2").refusal()

@@ -16,12 +16,12 @@ from lockstep.show.views.parts.findings_table import render_findings
 from lockstep.show.views.parts.terminal import console
 
 
-def test_a_check_without_its_settings_is_no_check() -> None:
+def test_a_check_requires_its_applicable_settings() -> None:
     with pytest.raises(TypeError, match="holds"):
         Check("two and two", 4.0, 4.0)  # type: ignore[call-arg]
 
 
-def test_checks_for_other_settings_are_apart_and_examples_come_last(capsys: pytest.CaptureFixture[str]) -> None:
+def test_inapplicable_checks_are_listed_separately_and_examples_last(capsys: pytest.CaptureFixture[str]) -> None:
     printed = Check("the printed one", 5.0, 4.0, false_law=True, holds=example("a = 0.08"))
     law = Check("the law", 4.0, 4.0, holds=ALWAYS)
     wrong = Check("the law of delays", 4.0, 5.0, holds=when(False, "a delay of 2 or more"))
@@ -48,7 +48,7 @@ def test_checks_for_other_settings_are_apart_and_examples_come_last(capsys: pyte
     assert order == sorted(order)
 
 
-def test_both_of_two_conditions_must_be_met() -> None:
+def test_combined_conditions_must_both_hold() -> None:
     both = when(True, "a delay") & when(False, "momentum")
     assert (both.here, both.words) == (False, "a delay; momentum")
     assert (when(True, "a delay") & when(True, "momentum")).here
@@ -63,20 +63,18 @@ def test_both_of_two_conditions_must_be_met() -> None:
         (0.1234567, 0.1234568, ("0.1234567", "0.1234568")),
     ],
 )
-def test_a_disagreement_is_printed_with_the_digits_that_show_it(
-    expected: float, got: float, shown: tuple[str, str]
-) -> None:
+def test_a_disagreement_is_printed_with_enough_digits(expected: float, got: float, shown: tuple[str, str]) -> None:
     wrong = Check("the end", expected, got, holds=ALWAYS)
     assert wrong.printed(4) == shown
     assert f"expected {shown[0]}, got {shown[1]}" in verdict([wrong])
     assert wrong.printed(4)[0] != wrong.printed(4)[1]
 
 
-def test_an_agreement_is_printed_shortly() -> None:
+def test_an_agreement_is_printed_with_few_digits() -> None:
     assert Check("the end", -0.6, -0.599999921, tolerance=1e-6, holds=ALWAYS).printed(4) == ("-0.6", "-0.6")
 
 
-def test_an_error_from_few_runs_allows_what_student_says() -> None:
+def test_the_tolerance_of_few_runs_follows_students_t() -> None:
     from scipy import stats
 
     beyond = stats.norm.sf(CREDIBLE_ERRORS)
@@ -87,7 +85,7 @@ def test_an_error_from_few_runs_allows_what_student_says() -> None:
     assert credible_errors(normal=3.0) == 3.0
 
 
-def test_a_false_law_is_left_out_where_runs_cannot_tell_it_from_the_right_one() -> None:
+def test_a_false_law_is_omitted_where_runs_cannot_refute_it() -> None:
     assert tells(1 / 3, 1 / 12, 0.01).here
     assert not tells(1 / 3, 1 / 12, 0.1).here
     assert not tells(0.5, 0.5).here
@@ -142,7 +140,7 @@ def test_settings_far_from_the_default_disagree_with_nothing(experiment: str, se
     assert all(one.holds.words for one in found.left_out)
 
 
-def test_what_is_left_out_stands_in_the_terminal_with_its_condition() -> None:
+def test_inapplicable_checks_are_printed_with_their_condition() -> None:
     shown = run("converge", "local-period", "--set=curvatures=1,1", "--set=optima=0.1,0.1")
     assert shown.code == 0
     flat = " ".join(shown.out.split())
@@ -157,7 +155,7 @@ def test_the_best_period_of_the_verdict_is_the_fastest_of_the_table() -> None:
         assert found.conclusion.startswith(f"of these, K = {quickest['local_steps']} is fastest")
 
 
-def test_a_limit_is_left_out_where_the_rounds_still_move(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_is_not_checked_before_the_rounds_converge(monkeypatch: pytest.MonkeyPatch) -> None:
     from lockstep.learn.lab.experiments.local import local_bias
 
     monkeypatch.setattr(local_bias, "MOST_STEPS", 100)
@@ -184,7 +182,7 @@ def test_noise_from_zero_has_the_moments_of_its_recursion() -> None:
         assert compression_noise._second_half(kept, 0.5, 51) == pytest.approx(sum(late) / len(late), rel=1e-12)
 
 
-def test_growth_is_left_out_where_no_run_has_met_the_other_example_early() -> None:
+def test_growth_is_not_checked_where_no_run_sees_the_other_example_early() -> None:
     """The ratio of the distances does not exist there."""
     settings = algorithmic_stability.Settings(examples=500, batches=(1,), steps=50, trials=100)
     distance = np.zeros((100, 50))
@@ -195,14 +193,14 @@ def test_growth_is_left_out_where_no_run_has_met_the_other_example_early() -> No
     assert ["1 / sqrt(B T)" in one.what for one in said.sorted_out().left_out] == [True]
 
 
-def test_the_spread_of_a_fitted_gap_is_that_of_its_runs() -> None:
+def test_the_spread_of_a_fitted_gap_equals_that_of_its_runs() -> None:
     """Few directions and many, beside examples with moments enough that the runs know their own spread."""
     for d, n in ((3, 30), (20, 50)):
         gaps = generalization_gap._fitted(d, n, 4000, np.random.default_rng(7))
         assert generalization_gap.fitted_spread(d, n) == pytest.approx(float(gaps.std()), rel=0.08)
 
 
-def test_a_fitted_gap_without_variance_is_left_out_and_few_data_sets_do_not_refute_it() -> None:
+def test_a_fitted_gap_without_variance_is_omitted_and_few_data_sets_do_not_refute_it() -> None:
     """The largest gaps are rare: runs that have not met one see a mean and a spread that are both too small."""
     for n, here, seeds in ((12, False, 1), (13, False, 1), (14, True, 150)):
         seen = [

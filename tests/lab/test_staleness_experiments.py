@@ -24,7 +24,7 @@ def updates_below(start: float, rate: float, delay: int, below: float, steps: in
 
 
 @pytest.mark.parametrize("delay", [0, 1, 4, 9])
-def test_updates_at_a_fixed_step_are_those_of_the_written_out_recursion(delay: int) -> None:
+def test_updates_at_a_fixed_step_match_the_explicit_recursion(delay: int) -> None:
     start = 5 * math.sqrt(2)
     assert delay_iterations._fixed_step_updates(delay) == updates_below(start, 0.1, delay, 0.01, 200)
     assert delay_iterations._fixed_step_updates(0) == math.ceil(math.log(start / 0.01) / -math.log(0.9))
@@ -37,7 +37,7 @@ def test_a_run_with_half_the_safe_step_takes_some_delays_and_not_their_square(de
     assert delay < found < 40 * delay
 
 
-def test_yes_is_one_and_no_is_nought() -> None:
+def test_yes_no_answers_are_checked_as_one_and_zero() -> None:
     """What is said to be stable is expected to be 1; the same runs by their roots say 0 for what is false."""
     with np.errstate(over="ignore", invalid="ignore"):
         checks = [*delay_stability._rules([2], [0.0]), *delay_stability._false_laws([2], 1000)]

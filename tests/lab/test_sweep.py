@@ -24,7 +24,7 @@ from lockstep.show.verbs.converge import sweep
 QUICK = ("converge", "noise-scale", "--set", "repetitions=100", "--sweep", "condition=1,10", "--seeds", "3")
 
 
-def test_points_are_every_combination_the_last_key_fastest() -> None:
+def test_sweep_points_cover_every_combination_with_the_last_key_fastest() -> None:
     grid = read_grid(find_experiment("noise-scale"), {"noise": 2}, {"axes": "4,8", "condition": (1, 10)}, 1)
     assert [dict(swept) for swept, _ in grid] == [
         {"axes": axes, "condition": condition} for axes in ("4", "8") for condition in (1, 10)
@@ -32,7 +32,7 @@ def test_points_are_every_combination_the_last_key_fastest() -> None:
     assert all(dict(every)["noise"] == 2 for _, every in grid)
 
 
-def test_every_run_can_be_made_again_alone() -> None:
+def test_every_run_of_a_sweep_can_be_repeated_alone() -> None:
     found = sweep("noise-scale", {"condition": "10,20"}, {"repetitions": 100}, seeds=4, seed=5)
     alone = [lockstep.converge("noise-scale", {"repetitions": 100, "condition": 20}, seed=seed) for seed in range(5, 9)]
     for place, pooled in enumerate(found.points[1].checks):
@@ -56,7 +56,7 @@ def test_standard_errors_of_the_mean_and_intervals_between_seeds() -> None:
     assert (low, high) == (pytest.approx(1 - half, rel=1e-3), pytest.approx(1 + half, rel=1e-3))
 
 
-def test_many_seeds_see_what_one_cannot() -> None:
+def test_many_seeds_detect_what_one_cannot() -> None:
     """A bias of one standard error passes in every run and fails in the mean of a hundred."""
     outcomes = [
         Outcome((Check("biased", 0.0, 1.0 + math.sin(seed), standard_error=1.0, holds=ALWAYS),)) for seed in range(100)
@@ -87,11 +87,11 @@ def test_every_engine_prints_the_same_bytes() -> None:
         assert run(*QUICK, "--json", "--engine", f"dask:{cluster.scheduler_address}").out == serial.out
 
 
-def test_a_local_dask_cluster_comes_and_goes_with_the_sweep() -> None:
+def test_a_local_dask_cluster_lives_as_long_as_the_sweep() -> None:
     assert run(*QUICK, "--json", "--engine", "dask:1").json()["runs"] == 6
 
 
-def test_a_person_sees_points_means_and_intervals(tmp_path: Path) -> None:
+def test_the_terminal_shows_points_means_and_intervals(tmp_path: Path) -> None:
     picture = tmp_path / "sweep.svg"
     shown = run(*QUICK, "--plot", str(picture)).out
     assert "6 runs: 2 points, 3 seeds each, from 0 on" in shown
@@ -139,15 +139,15 @@ def test_keys_of_a_sweep() -> None:
         (("--sweep", "small_batch=4,64", "--engine", "processes:2"), "in the run noise-scale small_batch=64 seed=0"),
     ],
 )
-def test_bad_input_is_found_and_located(words: tuple[str, ...], said: str) -> None:
+def test_invalid_sweeps_are_refused_at_their_flag(words: tuple[str, ...], said: str) -> None:
     assert said in run("converge", "noise-scale", *words).refusal()
 
 
-def test_sweeping_needs_an_experiment() -> None:
+def test_a_sweep_without_an_experiment_is_refused() -> None:
     assert "need an experiment" in run("converge", "--seeds", "3").refusal()
 
 
-def test_a_sweep_that_disagrees_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disagreeing_sweep_names_its_points(monkeypatch: pytest.MonkeyPatch) -> None:
     from lockstep.learn.lab.experiments.batch import noise_scale
 
     wrong = noise_scale.law.best_rate_frac
@@ -181,7 +181,7 @@ class _Stopped(Serial):
         raise KeyboardInterrupt
 
 
-def test_ctrl_c_keeps_the_runs_that_are_done() -> None:
+def test_ctrl_c_keeps_finished_runs() -> None:
     found = run_sweep("communication-bound", {}, {"elems": (8, 16, 32)}, _Stopped(), seeds=2)
     assert (found.runs, found.asked, found.complete) == (3, 6, False)
     assert [(dict(point.swept)["elems"], point.seeds) for point in found.points] == [(8, 2), (16, 1)]
@@ -191,7 +191,7 @@ def test_ctrl_c_keeps_the_runs_that_are_done() -> None:
     assert whole.points[0] == found.points[0]
 
 
-def test_ctrl_c_before_the_first_run_is_passed_on() -> None:
+def test_ctrl_c_before_the_first_run_is_raised() -> None:
     class AtOnce(Serial):
         def run(self, function: Any, batches: Any) -> Any:
             raise KeyboardInterrupt

@@ -37,7 +37,7 @@ def outcome(seed: int) -> Outcome:
     return Outcome((check,), Results(tuple(rows), theory=({"name": "law", "value": 3.0},)))
 
 
-def test_moments_of_blocks_are_those_of_all_numbers() -> None:
+def test_moments_of_blocks_equal_those_of_all_numbers() -> None:
     values = np.random.default_rng(0).lognormal(3.0, 2.0, 1000)
     cuts = np.split(values, [1, 7, 400, 402, 990])
     several = [Moments.of(one.tolist()) for one in cuts]
@@ -58,7 +58,7 @@ def close(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("size", [1, 7, 50, SEEDS])
-def test_blocks_add_up_to_the_point_of_all_seeds(size: int) -> None:
+def test_blocks_add_up_to_the_answer_of_all_seeds(size: int) -> None:
     every = [outcome(seed) for seed in range(SEEDS)]
     blocks = [Block.of(every[begin : begin + size]) for begin in range(0, SEEDS, size)]
     found, whole = (one.to_dict() for one in (sum(blocks[1:], blocks[0]).point(()), joined((), every)))
@@ -69,7 +69,7 @@ def test_blocks_add_up_to_the_point_of_all_seeds(size: int) -> None:
     assert mixed[0] == mixed[1] or "numbers" in mixed[0]
 
 
-def test_absent_cells_count_as_none() -> None:
+def test_missing_cells_count_as_none() -> None:
     assert (Cell.absent(3) + Cell.of([1.0, 2.0])).shown("x") == Cell.of([None] * 3 + [1.0, 2.0]).shown("x")
     assert (Cell.absent(3) + Cell.of(["a", "b"])).shown("x") == Cell.of([None] * 3 + ["a", "b"]).shown("x")
 
@@ -81,7 +81,7 @@ def arriving(order: list[int], most: list[int]) -> Iterator[tuple[int, Any]]:
         most[0] = max(most[0], sum(type(one) is Outcome for one in gc.get_objects()))
 
 
-def test_order_of_arrival_changes_nothing_and_few_outcomes_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrival_order_changes_nothing_and_few_outcomes_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "BLOCK", SMALL)
     trials = Trials("communication-bound", ((),), SEEDS, 0)
     chance, held = random.Random(1), [[0] for _ in range(3)]

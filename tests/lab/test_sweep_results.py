@@ -84,7 +84,7 @@ def test_seeds_without_a_value_are_counted_not_averaged() -> None:
     assert row == {"rule": "linear", "variance": 1.0, "seeds_variance": 1, "step": 7, "seeds_step": 1}
 
 
-def test_words_that_differ_are_counted_and_rows_that_some_seeds_lack_say_so() -> None:
+def test_differing_labels_are_counted_and_rows_missing_for_some_seeds_are_marked() -> None:
     first = Findings((), rows=({"way": "a", "loss": 1, "end": "lost"}, {"way": "b", "loss": 1, "end": "right"}))
     second = Findings((), rows=({"way": "a", "loss": 1, "end": "right"},))
     kept = pooled_results([results_of(first), results_of(second)]).rows
@@ -133,7 +133,7 @@ def test_values_take_ranges_with_the_units_of_their_setting() -> None:
     ]  # fmt: skip
 
 
-def test_results_stand_before_checks() -> None:
+def test_results_are_printed_before_checks() -> None:
     shown = run("converge", "gradient-variance", "--sweep", "batch=32,64", "--set", "trials=200", "--seeds", "2").out
     order = [shown.index(words) for words in ("Results", "Theory\n", "Points", "Theory and means over seeds")]
     assert order == sorted(order)
@@ -143,7 +143,7 @@ def test_results_stand_before_checks() -> None:
     assert "squared distance" in curves
 
 
-def test_rows_that_are_shown_have_their_words_whatever_the_width(times: Sweep) -> None:
+def test_row_labels_are_never_truncated(times: Sweep) -> None:
     words = [*(f"--set={name}={value}" for name, value in TIMES[2].items()), "--sweep=bandwidth_Bps=1Gbit/s,4Gbit/s"]
     shown = run("converge", TIMES[0], *words).out
     assert "asynchronous" in shown
@@ -176,7 +176,7 @@ def test_a_panel_has_one_unit(question: str) -> None:
         ("steps", "examples", False),
     ],
 )
-def test_which_columns_may_share_an_axis(one: str, other: str, together: bool) -> None:
+def test_only_columns_of_one_unit_share_an_axis(one: str, other: str, together: bool) -> None:
     assert (unit_of(one) == unit_of(other)) is together
 
 
@@ -188,7 +188,7 @@ def test_lines_are_the_results_over_the_swept_setting(times: Sweep) -> None:
         assert [point[1] for point in line.points] == [row["time_s"] for row in rows]
 
 
-def test_laws_stand_beside_their_results() -> None:
+def test_laws_are_drawn_beside_their_results() -> None:
     panel = panels(found_of(ROWS[0]))[0]
     laws = [line for line in panel.lines if line.law]
     assert {line.place for line in laws} == {line.place for line in panel.lines if not line.law}
@@ -209,7 +209,7 @@ def test_a_picture_has_a_panel_of_axes_for_each_unit(times: Sweep) -> None:
 @pytest.mark.parametrize(
     "words", [("--sweep=condition=1,10", "--sweep=noise=1,2"), ("--seeds=3",), ("--sweep=condition=4",)]
 )
-def test_what_cannot_be_drawn_is_refused_before_it_runs(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_undrawable_sweeps_are_refused_before_they_run(words: tuple[str, ...], tmp_path: Path) -> None:
     """Before even the engine is looked for."""
     said = run(
         "converge",

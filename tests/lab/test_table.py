@@ -31,17 +31,17 @@ def collected() -> tuple[pytest.Item, ...]:
     return tuple(found.items)
 
 
-def test_every_experiment_has_tests_and_not_those_of_others() -> None:
+def test_every_experiment_has_its_own_tests() -> None:
     about = Counter(name for item in collected() for name in experiments_of(item))
     assert set(about) == set(EXPERIMENTS)
     assert min(about.values()) >= FEWEST
     assert max(about.values()) < len(collected()) / 10
 
 
-def test_what_a_test_is_about_follows_its_parameters_and_its_lines() -> None:
+def test_experiments_of_a_test_follow_from_its_parameters_and_source() -> None:
     about = {item.nodeid.split("::", 1)[-1]: experiments_of(item) for item in collected()}
     assert about["test_theory_and_simulation_agree[hogwild]"] == {"hogwild"}
-    assert about["test_every_fact_is_held_or_contradicted[local.weighted-optimum]"] == {"local-bias"}
-    assert about["test_a_limit_is_left_out_where_the_rounds_still_move"] == {"local-bias"}
+    assert about["test_every_fact_is_confirmed_or_contradicted[local.weighted-optimum]"] == {"local-bias"}
+    assert about["test_a_limit_is_not_checked_before_the_rounds_converge"] == {"local-bias"}
     assert about["test_the_best_period_of_the_verdict_is_the_fastest_of_the_table"] == {"local-period"}
-    assert not about["test_both_of_two_conditions_must_be_met"]
+    assert not about["test_combined_conditions_must_both_hold"]

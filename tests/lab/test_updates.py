@@ -31,7 +31,7 @@ def brute_force(times_s: np.ndarray) -> tuple[list[int], list[int]]:
 
 
 @given(st.integers(1, 6), st.integers(2, 30), st.integers(0, 100))
-def test_asynchronous_updates_are_those_of_an_event_loop(workers: int, steps: int, seed: int) -> None:
+def test_asynchronous_updates_match_an_event_loop(workers: int, steps: int, seed: int) -> None:
     times_s = times(workers, steps, seed)
     made, (order, reads) = asynchronous(times_s), brute_force(times_s)
     assert made.worker.tolist() == order
@@ -66,7 +66,7 @@ def test_without_a_limit_nothing_is_refused() -> None:
     assert free.read.tolist() == open_door.read[: len(free)].tolist()
 
 
-def test_golden_delays() -> None:
+def test_delays_match_golden_values() -> None:
     def settled(slowdown: list[float]) -> Updates:
         return asynchronous(worker_times_s(Constant(1.0), np.array(slowdown), 3000, np.random.default_rng(0))).settled()
 
@@ -80,7 +80,7 @@ def test_golden_delays() -> None:
     assert halves.mean_delay_of(7) == pytest.approx(15, abs=0.1)
 
 
-def test_golden_rates_and_shares() -> None:
+def test_rates_and_shares_match_golden_values() -> None:
     slowdown = np.array([1 / 120] * 8 + [1 / 80] * 8)
     for bound, per_s in ((0, 80.0), (10, 80.025), (100, 80.25)):
         made = asynchronous(worker_times_s(Constant(1.0), slowdown, 17_000, np.random.default_rng(0)), bound)

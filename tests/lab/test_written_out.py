@@ -47,7 +47,7 @@ def drawn(seed: int) -> tuple[Bowl, np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("width", [1e-5, 1e-3, 0.5])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_curvature_along_a_direction_is_the_hessian_times_it(seed: int, width: float) -> None:
+def test_directional_curvature_equals_the_hessian_product(seed: int, width: float) -> None:
     """Of a quadratic at any width, up to rounding over the width."""
     bowl, point, direction = drawn(seed)
     found = curvature_along(bowl, point, direction, width)  # type: ignore[arg-type]
@@ -55,14 +55,14 @@ def test_the_curvature_along_a_direction_is_the_hessian_times_it(seed: int, widt
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_sharpness_is_the_size_of_the_largest_eigenvalue_of_either_sign(seed: int) -> None:
+def test_sharpness_is_the_largest_absolute_eigenvalue(seed: int) -> None:
     bowl, point, _ = drawn(seed)
     largest = abs(np.linalg.eigvalsh(bowl.hessian)).max()
     assert sharpness(bowl, point, steps=2000) == pytest.approx(largest, rel=1e-3)  # type: ignore[arg-type]
     assert sharpness(Bowl(np.zeros((4, 4)), np.zeros(4)), point) == 0  # type: ignore[arg-type]
 
 
-def test_networks_on_digits_take_the_first_500_and_models_all_of_them() -> None:
+def test_networks_use_the_first_500_digits_and_models_all() -> None:
     pixels, classes = digits()
     network, model = digits_perceptron(), digits_logistic()
     assert (network.inputs == pixels[:500]).all()
@@ -74,7 +74,7 @@ def test_networks_on_digits_take_the_first_500_and_models_all_of_them() -> None:
 
 @pytest.mark.parametrize("noise_std", [300.0, 777.0, 2000.0, 9000.0])
 @pytest.mark.parametrize("delay", [0, 1])
-def test_a_step_that_noise_allows_is_found_by_halving_a_half_sixty_times(delay: int, noise_std: float) -> None:
+def test_the_step_that_noise_allows_is_found_by_sixty_bisections(delay: int, noise_std: float) -> None:
     """The floor at it is below 0.9 of the gap, and 2^-61 further it is not."""
     settings: Any = SimpleNamespace(noise_std=noise_std, noisy_gap=0.25)
     step = delay_iterations._noisy_step(delay, settings)
@@ -100,7 +100,7 @@ CURVED = {"rosenbrock": None, "ripples": 3, "saddle": 1, "huber": 1, "cliff": 1 
 
 
 @pytest.mark.parametrize("name", LANDSCAPES)
-def test_a_landscape_is_the_written_function_with_its_slope_and_its_largest_curvature(name: str) -> None:
+def test_the_landscape_matches_its_formula_slope_and_largest_curvature(name: str) -> None:
     landscape, random = LANDSCAPES[name], np.random.default_rng(3)
     for scale in (0.3, 1.0, 4.0):
         points = scale * random.standard_normal((40, landscape.dimension))
@@ -130,7 +130,7 @@ def test_the_noise_of_a_run_is_added_to_its_gradients() -> None:
     assert error == pytest.approx(gaps.std(ddof=1) / math.sqrt(6))
 
 
-def test_plain_descent_at_its_step_shrinks_squares_by_one_minus_it_squared() -> None:
+def test_gradient_descent_contracts_a_quadratic_by_one_minus_the_step_squared() -> None:
     answer = find_experiment("compression-stability").answer(given("compression-stability"))
     checks = (*answer.checks, *answer.left_out)
     named = {one.what.rpartition(" a = ")[2]: one for one in checks if one.what.startswith("same rate as plain")}

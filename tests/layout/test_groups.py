@@ -62,7 +62,7 @@ def test_groups_differ_in_their_axes_only(layout: Layout, name: str) -> None:
 
 
 @given(layouts())
-def test_both_grids_have_the_same_stages(layout: Layout) -> None:
+def test_dense_and_expert_grids_have_the_same_stages(layout: Layout) -> None:
     assert by_hand(grids(layout)["dense"], ("pp",)) == by_hand(grids(layout)["experts"], ("pp",))
 
 

@@ -41,7 +41,7 @@ def test_zero_changes_no_state_without_replicas() -> None:
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("pp", [1, 4])
-def test_a_prediction_module_looks_its_tokens_up_on_its_own_stage(tied: bool, pp: int) -> None:
+def test_a_prediction_module_keeps_an_embedding_on_its_own_stage(tied: bool, pp: int) -> None:
     """Megatron Core, GPTModel: an embedding where `pre_process or mtp_process`, which a tied head shares."""
     described = model("deepseek-v3")
     assert isinstance(described, Transformer)
@@ -102,7 +102,7 @@ def test_more_tensor_or_pipeline_ranks_never_hold_more_parameters(tp: int, pp: i
 
 
 @given(st.sampled_from([1, 2, 4, 8]), st.sampled_from(["gpipe", "1f1b", "interleaved", "zb-h1"]), st.integers(0, 3))
-def test_the_search_sees_the_fullest_stage(pp: int, schedule: str, zero: int) -> None:
+def test_the_search_uses_the_fullest_stage(pp: int, schedule: str, zero: int) -> None:
     chunks = 2 if schedule == "interleaved" else 1
     layout = Layout(
         pp=pp, dp=64 // pp, schedule="1f1b" if pp == 1 else schedule, vpp=chunks if pp > 1 else 1, zero=zero
@@ -125,7 +125,7 @@ def plain_model(billions: float) -> Transformer:
 
 
 @pytest.mark.parametrize(("zero", "bytes_per_parameter"), [(0, 16.0), (1, 4 + 12 / 64), (2, 2 + 14 / 64), (3, 16 / 64)])
-def test_zero_arithmetic_of_the_paper(zero: int, bytes_per_parameter: float) -> None:
+def test_zero_memory_matches_the_paper(zero: int, bytes_per_parameter: float) -> None:
     """ZeRO (arXiv 1910.02054), figure 1: 7.5B parameters on 64 ranks take 120, 31.4, 16.6 and 1.9 GB."""
     described = plain_model(7.5)
     job = Job(described, recipe_by(seq=128, batch=64, gradient_B=2.0), 64)
@@ -145,14 +145,14 @@ def test_bytes_per_parameter_are_16_18_and_20() -> None:
     ("adamw", 16), ("adamw-no-master", 12), ("adamw-bf16", 8), ("adamw-8bit", 10), ("adamw-8bit-no-master", 6),
     ("adafactor-no-master", 4), ("muon", 12),
 ])  # fmt: skip
-def test_a_fine_tune_in_half_precision_takes_its_optimizers_bytes(optimizer: str, bytes_per_parameter: float) -> None:
+def test_a_half_precision_fine_tune_uses_the_bytes_of_its_optimizer(optimizer: str, bytes_per_parameter: float) -> None:
     """Weights and gradients in two bytes each, and the states of a matrix: what guides to fine-tuning count."""
     found = recipe_by("hf-trainer", seq=1, batch=1, parameter_B=2.0, gradient_B=2.0, working_copy=True)
     assert replace(found, optimizer=optimizer).bytes_per_parameter == bytes_per_parameter
 
 
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
-def test_every_optimizer_says_where_its_bytes_come_from(name: str) -> None:
+def test_every_optimizer_cites_the_source_of_its_bytes(name: str) -> None:
     found = OPTIMIZERS[name]
     assert found.source
     assert 0 <= found.matrix_B <= 12
@@ -217,7 +217,7 @@ def test_two_copies_double_parameters_and_share_their_states(tied: bool) -> None
 
 
 @pytest.mark.parametrize(("schedule", "live"), [("dualpipe", 9 / 2), ("dualpipe-v", 8.5), ("1f1b", 8)])
-def test_a_device_of_two_stages_holds_what_its_schedule_says(schedule: str, live: float) -> None:
+def test_a_device_with_two_stages_holds_the_micro_batches_of_its_schedule(schedule: str, live: float) -> None:
     """32 equal layers on 8 devices: 4 per stage, 8 where two copies meet, of which a micro-batch passes half."""
     layout = Layout(pp=8, dp=8, schedule=schedule, vpp=1 if schedule == "1f1b" else 2)
     found = stage_memory(LLAMA, CLUSTER, layout.grid(), 0)
@@ -227,7 +227,7 @@ def test_a_device_of_two_stages_holds_what_its_schedule_says(schedule: str, live
 
 
 @given(st.floats(0.1, 2.0))
-def test_what_barely_fits_would_not_with_a_little_more(share: float) -> None:
+def test_a_tight_layout_would_not_fit_with_a_little_more_memory_used(share: float) -> None:
     found = Memory(share * 8e10, 0.0, 0.0, 0.0, 0.0, capacity_B=8e10)
     more = replace(found, buffers_B=found.total_B * MEMORY_ERROR_FRAC)
     assert bool(found.tight) == (bool(found.fits) and not bool(more.fits))

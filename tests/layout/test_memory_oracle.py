@@ -97,7 +97,7 @@ def tracked_B(monkeypatch: pytest.MonkeyPatch, shape: str, recompute: str, dtype
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 @pytest.mark.parametrize("recompute", ["none", "full"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_peaks_are_those_of_torch(monkeypatch: pytest.MonkeyPatch, shape: str, recompute: str, dtype: str) -> None:
+def test_peak_memory_matches_torch(monkeypatch: pytest.MonkeyPatch, shape: str, recompute: str, dtype: str) -> None:
     found = predicted(shape, recompute, dtype)
     held_B = (float(found.total_B) - FRAMEWORK_B) / (1 + SLACK_FRAC)
     assert held_B == pytest.approx(tracked_B(monkeypatch, shape, recompute, dtype), rel=0.03)
@@ -118,7 +118,7 @@ class Compiled(torch.autograd.Function):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("trained", [True, False])
-def test_a_loss_in_pieces_holds_all_logits_and_the_gradients_of_one_piece(trained: bool) -> None:
+def test_a_chunked_loss_holds_all_logits_and_the_gradients_of_one_chunk(trained: bool) -> None:
     """torchtune's CEWithChunkedOutputLoss: logits of eight pieces first; gradients of a trained head add up."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker

@@ -101,9 +101,9 @@ def priced(code: str) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("code", ["torchtitan", "transformers-4"])
-def test_experts_keep_what_torch_s_tracker_counts(code: str) -> None:
+def test_kept_activations_of_experts_match_torch(code: str) -> None:
     assert priced(code)[0] == pytest.approx(tracked(code)[0], rel=0.01)
 
 
-def test_gradients_of_rows_in_fp32_are_what_a_backward_pass_of_torchtitan_s_experts_holds() -> None:
+def test_the_backward_pass_of_torchtitan_experts_holds_fp32_row_gradients() -> None:
     assert priced("torchtitan")[1] == pytest.approx(tracked("torchtitan")[1], rel=0.02)

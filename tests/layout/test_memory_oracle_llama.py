@@ -142,7 +142,7 @@ def tracked_B(sequences: int, recompute: str, adapted: bool, dropout: float, joi
     ("train", "recompute"),
     [("full", "none"), ("full", "full"), (f"lora:r={RANK}", "none"), (f"lora:r={RANK},dropout={DROPOUT}", "full")],
 )
-def test_peaks_of_llama_in_pytorch_s_kernels_are_those_of_torch(train: str, recompute: str) -> None:
+def test_peak_memory_of_unfused_llama_matches_torch(train: str, recompute: str) -> None:
     recipe = recipe_by(
         "hf-trainer", seq=SEQ, batch=4, train=train, optimizer="adamw-bf16", gradient_B=2.0, half_adapters=True
     )
@@ -153,7 +153,7 @@ def test_peaks_of_llama_in_pytorch_s_kernels_are_those_of_torch(train: str, reco
     assert held_B == pytest.approx(tracked, rel=0.05)
 
 
-def test_values_that_are_a_view_keep_queries_and_keys_too() -> None:
+def test_values_that_are_views_keep_queries_and_keys_alive() -> None:
     """One product for all three, as many key as query heads."""
     model = replace(MODEL, attention=replace(MODEL.attention, kv_heads=HEADS))
     recipe = recipe_by("hf-trainer", seq=SEQ, batch=4, optimizer="adamw-bf16", gradient_B=2.0, joint_qkv=True)

@@ -32,7 +32,7 @@ def counted(layout: Layout) -> list[dict[str, int]]:
 
 
 @given(layouts(), st.integers(1, 20))
-def test_every_rank_is_on_one_node_and_alike_nodes_do_the_same(layout: Layout, unit: int) -> None:
+def test_every_rank_is_on_one_node_and_nodes_of_a_class_are_identical(layout: Layout, unit: int) -> None:
     classes = node_classes(layout, unit)
     nodes = [node for some in classes for node in some.nodes.tolist()]
     assert sorted(nodes) == list(range(-(-layout.world // unit)))
@@ -73,7 +73,7 @@ def plain(rows: list[list[str]]) -> list[list[str]]:
     return [[cell.replace(view.NO_BREAK, " ") for cell in row] for row in rows]
 
 
-def test_rows_name_every_node_once() -> None:
+def test_rows_list_every_node_once() -> None:
     one = lockstep.estimate("llama3-70b", "dgx-h100:64", batch=512, tp=4, pp=4, zero=1)
     assert plain(view.rows(one)) == [
         [f"{16 * stage} to {16 * stage + 15}", "16", f"{128 * stage} to {128 * stage + 7}",

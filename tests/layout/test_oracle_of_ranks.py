@@ -243,14 +243,14 @@ def priced(layers: int, vocab: int, tp: int, recompute: str) -> Memory:
 
 @pytest.mark.parametrize("tp", [1, 8])
 @pytest.mark.parametrize(("recompute", "within"), [("none", 0.03), (PER_OPERATION, 0.005)])
-def test_a_layer_keeps_what_torch_s_tracker_counts(tp: int, recompute: str, within: float) -> None:
+def test_kept_activations_of_a_layer_match_torch(tp: int, recompute: str, within: float) -> None:
     few, more = (tracked_B(layers, LOGITS, tp, recompute)[0] for layers in (FEW, MORE))
     less, all_B = (float(priced(layers, LOGITS, tp, recompute).activations_B) for layers in (FEW, MORE))
     assert all_B - less == pytest.approx(more - few, rel=within)
 
 
 @pytest.mark.parametrize(("vocab", "moment"), [(LOGITS, 0), (NARROW, 1)])
-def test_the_most_of_a_rank_is_that_of_torch(vocab: int, moment: int) -> None:
+def test_peak_memory_of_a_rank_matches_torch(vocab: int, moment: int) -> None:
     """At a loss over parts of the vocabulary, and in the backward pass of a layer whose inputs stay gathered."""
     found = priced(MORE, vocab, 8, "full")
     held_B = (float(found.total_B) - FRAMEWORK_B) / (1 + SLACK_FRAC) - float(found.optimizer_B)
@@ -259,7 +259,7 @@ def test_the_most_of_a_rank_is_that_of_torch(vocab: int, moment: int) -> None:
 
 
 @pytest.mark.parametrize("recompute", ["none", "full", PER_OPERATION])
-def test_a_layer_moves_what_torch_moves(recompute: str) -> None:
+def test_traffic_of_a_layer_matches_torch(recompute: str) -> None:
     """A recomputed layer gathers again, but does not add up what nothing reads; per operation it adds up nothing."""
     few, more = (moved_B(layers, 8, recompute) for layers in (FEW, MORE))
     job, grid = said(MORE, NARROW, 8, recompute)

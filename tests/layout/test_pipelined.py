@@ -21,7 +21,7 @@ def held(stage: int, software: str = "torchtitan", **layout: Any) -> tuple[float
     return float(always_B), float(joined_B)
 
 
-def test_buffers_are_for_the_input_and_the_output_s_gradient_of_every_micro_batch() -> None:
+def test_pipelines_buffer_input_and_output_gradient_of_every_micro_batch() -> None:
     """As torch's tracker counts them on one of four stages over a fake process group: two for each, at the ends one."""
     assert isinstance(MODEL, Transformer)
     between_B, logits_B = (2.0 * BATCH * SEQ * width for width in (MODEL.hidden, MODEL.vocab))
@@ -37,11 +37,11 @@ def test_larger_micro_batches_are_fewer_and_more_chunks_have_more_buffers() -> N
     assert held(0, **chunks)[0] == pytest.approx(3 * held(0)[0])
 
 
-def test_ranks_that_split_sequences_and_words_hold_their_part() -> None:
+def test_ranks_that_split_sequences_and_vocabulary_hold_their_share() -> None:
     split = {"tp": 8, "sequence_parallel": True}
     for stage in range(PP):
         assert held(stage, **split) == pytest.approx([size_B / 8 for size_B in held(stage)])
 
 
-def test_other_software_makes_buffers_as_it_needs_them() -> None:
+def test_other_software_allocates_pipeline_buffers_on_demand() -> None:
     assert held(1, "megatron-te") == held(3, "megatron-te") == (0.0, 0.0)

@@ -102,7 +102,7 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_products_that_run_again_are_those_of_torch(name: str) -> None:
+def test_recomputed_products_match_torch(name: str) -> None:
     words = LAYERS[name]
     layer = Layer(*words)
     recipe = recipe_by("torchtitan", seq=TOKENS, batch=1, recompute_modules=("op",))
@@ -142,7 +142,7 @@ def storages() -> list[Any]:
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_what_waits_is_what_torch_keeps(name: str) -> None:
+def test_kept_tensors_match_torch(name: str) -> None:
     words = LAYERS[name]
     piece = Piece(
         micro_batch=1,

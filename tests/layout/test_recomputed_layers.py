@@ -49,13 +49,13 @@ def test_memory_and_work_follow_the_number_of_layers(layout: Layout, held: int) 
 
 
 @pytest.mark.parametrize(("layout", "held"), [one for one in LAYOUTS if one[0].vpp == 1], ids=str)
-def test_the_program_takes_what_the_formula_says(layout: Layout, held: int) -> None:
+def test_the_simulated_step_takes_the_priced_time(layout: Layout, held: int) -> None:
     job, placed = asked(held // 2), replace(layout, recompute="full")
     simulated_s = float(simulate(step_program(job, MACHINE, placed)).makespan_s)
     assert simulated_s == pytest.approx(float(price_step(job, MACHINE, placed.grid()).step_time_s), rel=1e-9)
 
 
-def test_it_belongs_to_full_recomputation() -> None:
+def test_recompute_layers_requires_full_recomputation() -> None:
     for recompute in ("none", "selective"):
         with pytest.raises(BadInput, match="for --recompute full"):
             check(Layout(dp=8, recompute=recompute), asked(2))
@@ -65,7 +65,7 @@ def test_it_belongs_to_full_recomputation() -> None:
     assert {one.layout.recompute for one in searched} == {"full"}
 
 
-def test_one_layer_more_of_memory_is_one_layer_less_recomputed() -> None:
+def test_memory_falls_with_every_recomputed_layer() -> None:
     """The least number of recomputed layers that fits is found by asking: memory falls with every one."""
     grid = Layout(dp=8, zero=1, recompute="full").grid()
     sizes = [float(memory(asked(layers), MACHINE, grid).total_B) for layers in range(1, 33)]

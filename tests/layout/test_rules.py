@@ -44,7 +44,7 @@ MIXTRAL = Job(model("mixtral-8x7b"), Recipe(seq=4096, batch=64), 8)
         (replace(LLAMA, recipe=Recipe(seq=4100, batch=64)), Layout(cp=8), "2*cp = 16 does not divide the sequence"),
     ],
 )
-def test_a_broken_rule_teaches(job: Job, layout: Layout, sentence: str) -> None:
+def test_a_broken_rule_states_what_is_allowed(job: Job, layout: Layout, sentence: str) -> None:
     with pytest.raises(BadInput) as caught:
         check(layout, job)
     assert sentence in str(caught.value)
@@ -58,7 +58,7 @@ def test_every_violation_is_named_at_once() -> None:
         assert part in str(caught.value)
 
 
-def test_every_rule_names_the_flag_to_mend() -> None:
+def test_every_rule_names_the_flag_to_change() -> None:
     assert all(rule.flag.startswith("--") for rule in RULES)
     assert len({rule.key for rule in RULES}) == len(RULES)
 
@@ -67,7 +67,7 @@ def test_every_rule_names_the_flag_to_mend() -> None:
     st.sampled_from([1, 2, 3, 4, 8]), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 8, 32, 33]),
     st.sampled_from([1, 2, 3, 4]), st.sampled_from([(1, "1f1b"), (2, "interleaved"), (1, "zb-h1")]), st.booleans(),
 )  # fmt: skip
-def test_a_grid_breaks_the_rules_that_its_layouts_break(
+def test_a_grid_breaks_the_same_rules_as_its_layouts(
     tp: int, cp: int, pp: int, micro_batch: int, schedule: tuple[int, str], sp: bool
 ) -> None:
     job = replace(LLAMA, devices=tp * cp * pp * 2)
@@ -85,13 +85,13 @@ def test_a_grid_breaks_the_rules_that_its_layouts_break(
 @pytest.mark.parametrize(
     "wrong", [{"tp": 0}, {"dp": -1}, {"pp": 1.5}, {"zero": 4}, {"recompute": "ful"}, {"schedule": "1f1"}, {"shard": -1}]
 )
-def test_a_layout_refuses_what_makes_no_sense(wrong: dict[str, object]) -> None:
+def test_nonsensical_layouts_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(BadInput):
         Layout(**wrong)  # type: ignore[arg-type]
 
 
 @given(st.integers(1, 5000))
-def test_divisors_are_all_and_only_divisors(number: int) -> None:
+def test_divisors_are_complete_and_correct(number: int) -> None:
     assert divisors(number) == [d for d in range(1, number + 1) if number % d == 0]
 
 
@@ -126,7 +126,7 @@ def test_chunks_must_be_equal_with_or_without_embedding_and_head(layers: int, st
     assert (("interleaved", chunks) in asked) == (equal and chunks <= len(dealt(plain, stages)[0]))
 
 
-def test_llama_405b_splits_as_its_authors_did() -> None:
+def test_llama_405b_is_split_as_published() -> None:
     """126 layers in 16 x 8 chunks: embedding and head count as a layer each (arXiv 2407.21783, section 3.3.2)."""
     job = Job(model("llama3-405b"), Recipe(seq=8192, batch=2048), 8192)
     layout = Layout(tp=8, pp=16, dp=64, vpp=8, schedule="interleaved", zero=1, sequence_parallel=True)
@@ -135,7 +135,7 @@ def test_llama_405b_splits_as_its_authors_did() -> None:
     assert sizes == [7, *[8] * 14, 7]
 
 
-def test_a_layout_of_no_words_is_one_rank_that_shards_and_repeats_nothing() -> None:
+def test_the_default_layout_is_one_rank_without_sharding_or_recomputation() -> None:
     alone = Layout()
     assert alone == Layout(
         dp=1, tp=1, pp=1, cp=1, ep=1, vpp=1, micro_batch=1, zero=0, recompute="none", sequence_parallel=False,
@@ -154,7 +154,7 @@ def test_only_an_offloaded_update_of_products_is_refused(offload: str, optimizer
     assert ("offloaded optimizer without products" in broken) == refused
 
 
-def test_advice_of_a_rule_is_about_what_was_given():
+def test_advice_of_a_rule_names_only_options_that_were_passed():
     """N7: software without fused attention was told to drop --no-flash, which nobody had given."""
     from cli_runner import run
     from lockstep.describe.stacks import stacks

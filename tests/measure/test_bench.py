@@ -38,7 +38,7 @@ def served(op: str, ranks: int) -> list[str]:
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_every_implementation_is_right_by_definition(op: str) -> None:
+def test_every_implementation_matches_the_definition(op: str) -> None:
     names = [BUILT_IN, *served(op, 3)]
     found = bench_collective(op, 3, [4, 240], names, repeats=1, warm_up=1, budget_s=0.0, timeout_s=60)
     assert found.ok
@@ -47,13 +47,13 @@ def test_every_implementation_is_right_by_definition(op: str) -> None:
 
 
 @pytest.mark.parametrize("name", algorithms("all-reduce"))
-def test_a_tree_is_cut_for_a_link_and_not_into_elements(name: str) -> None:
+def test_tree_segments_are_chosen_for_the_link(name: str) -> None:
     """At most as many messages as a full exchange of 16 pieces, for 2^18 elements."""
     assert settled("all-reduce", name, 4, 2.0**20).num_messages <= 4 * 3 * 16
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_the_definition_sees_one_wrong_element(op: str) -> None:
+def test_one_wrong_element_is_detected(op: str) -> None:
     elems = elements(op, 480, 2)
     data = [pattern(rank, elems, "cpu") for rank in range(2)]
     half = elems // 2
@@ -73,7 +73,7 @@ def test_the_definition_sees_one_wrong_element(op: str) -> None:
     assert wrong_elements(op, right, 0, 2, elems) == 1
 
 
-def test_sizes_are_whole_shares() -> None:
+def test_bench_sizes_are_multiples_of_the_ranks() -> None:
     for op in OPS:
         for ranks in (2, 3, 7):
             for size_B in (1, 5, 4000):
@@ -82,7 +82,7 @@ def test_sizes_are_whole_shares() -> None:
                 assert count % (ranks if op in DIVIDED else 1) == 0
 
 
-def test_bandwidths_are_those_of_nccl_tests() -> None:
+def test_bandwidth_columns_match_nccl_tests() -> None:
     row = Row("ring", 1_000_000, (0.001, 0.003, 0.002), 0)
     found = CollectiveBench("all-reduce", 4, "gloo", (row,), None, "2026-01-01")
     record = found.records()[0]
@@ -93,7 +93,7 @@ def test_bandwidths_are_those_of_nccl_tests() -> None:
     assert not replace(found, rows=(replace(row, wrong=1),)).ok
 
 
-def test_a_rank_that_dies_leaves_the_rows_before_it() -> None:
+def test_a_dead_rank_leaves_the_earlier_rows() -> None:
     fault = Fault(1, "mid_all_reduce_built_in:2000", "kill")
     found = bench_collective("all-reduce", 2, [400, 2000], repeats=1, warm_up=0, timeout_s=900, faults=[fault])
     assert [row.size_B for row in found.rows] == [400]
@@ -112,7 +112,7 @@ def test_rows_are_kept_as_they_are_measured(tmp_path: Path) -> None:
     assert rows["time_s.ring.2000 B"] == (first["rows"][3]["time_s"], second["rows"][1]["time_s"])
 
 
-def test_kernels_are_kept_too(tmp_path: Path) -> None:
+def test_kernel_measurements_are_kept(tmp_path: Path) -> None:
     answer = run("bench", "matmul", "--sizes", "8,16", "--runs", str(tmp_path), "--json").json()
     record = RunStore(tmp_path).read("last")
     assert [dict(event) for event in record.measurements] == answer["rows"]
@@ -120,7 +120,7 @@ def test_kernels_are_kept_too(tmp_path: Path) -> None:
     assert record.result["time_s"]["matmul"] == {row["shape"]: row["time_s"] for row in answer["rows"]}
 
 
-def test_a_sweep_that_ended_early_is_kept_as_failed_with_its_rows(tmp_path: Path) -> None:
+def test_an_interrupted_benchmark_is_kept_as_failed_with_its_rows(tmp_path: Path) -> None:
     with kept("bench", {}, tmp_path) as record:
         record(size_B=400)
         record.result, record.failure = {"ok": False}, "rank 1 killed by SIGKILL"
@@ -151,7 +151,7 @@ def test_csv_holds_the_machine_and_every_column(tmp_path: Path) -> None:
     assert read.date
 
 
-def test_more_ranks_than_cores_on_loopback_is_said() -> None:
+def test_more_ranks_than_cores_on_loopback_is_noted() -> None:
     answer = lockstep.bench("all-reduce", ranks=4, sizes="1KB", algorithm="built-in", repeats=1).to_dict()
     cores = answer["machine"]["cores"]
     said = [text for text in answer["assumptions"] if "this measures the CPU, not a network" in text]
@@ -174,7 +174,7 @@ def kernel_rows(peak: float, best_frac: float, factor: float, bandwidth_Bps: flo
     return rows
 
 
-def test_the_curve_finds_the_constants_that_made_the_times() -> None:
+def test_the_fitted_curve_recovers_the_constants_behind_the_times() -> None:
     found = fit_curve(kernel_rows(1e14, 0.7, 1.5, 2e12), "A Device", "2026-01-01", 1e14, 2e12)
     curve = found.efficiency
     assert curve.matmul_max_frac == pytest.approx(0.7)
@@ -187,7 +187,7 @@ def test_the_curve_finds_the_constants_that_made_the_times() -> None:
     assert found.errors_frac == pytest.approx([0.0] * 6, abs=1e-9)
 
 
-def test_the_curve_is_an_entry_of_the_catalog() -> None:
+def test_the_fitted_curve_is_a_valid_catalog_entry() -> None:
     import tomllib
 
     found = fit_curve(kernel_rows(1e14, 0.7, 1.5, 2e12), 'A "Device"', "2026-01-01", None, None)
@@ -198,7 +198,7 @@ def test_the_curve_is_an_entry_of_the_catalog() -> None:
     assert read.matmul_max_frac == pytest.approx(found.efficiency.matmul_max_frac, rel=1e-3)
 
 
-def test_kernels_of_this_machine_are_measured() -> None:
+def test_kernels_of_the_local_machine_are_measured() -> None:
     found = bench_device(["matmul", "memory", "attention", "optimizer", "launch"], sizes=[64])
     assert {row.kernel for row in found.rows} == {
         "matmul", "memory", "attention", "attention backward", "optimizer", "launch",

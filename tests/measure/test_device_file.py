@@ -89,7 +89,7 @@ def test_a_new_file_is_a_cluster_of_one(tmp_path: Path) -> None:
     assert found.device.memory_B > 0
 
 
-def test_measured_here_and_planned_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measured_curve_is_used_by_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From this machine's kernels to a plan that says when they were measured."""
     for name, kernel in KERNELS.items():
         monkeypatch.setitem(KERNELS, name, replace(kernel, cpu_sizes=kernel.cpu_sizes[:2]))
@@ -117,7 +117,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_files_that_take_no_curve_are_refused_before_anything_is_measured(tmp_path: Path, what: str) -> None:
+def test_files_that_cannot_hold_a_curve_are_refused_before_measuring(tmp_path: Path, what: str) -> None:
     text, why = REFUSED[what]
     path = tmp_path / "mine.yaml"
     path.write_text(text)
@@ -125,7 +125,7 @@ def test_files_that_take_no_curve_are_refused_before_anything_is_measured(tmp_pa
     assert path.read_text() == text
 
 
-def test_flags_that_do_not_belong(tmp_path: Path) -> None:
+def test_inapplicable_flags_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(BLOCK)
     words = ("--dtype", "bf16", "--device-file", str(path))
@@ -146,7 +146,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("right", WRONG)
-def test_a_wrong_curve_is_refused_where_it_stands(tmp_path: Path, right: str) -> None:
+def test_an_invalid_curve_is_refused_at_its_line(tmp_path: Path, right: str) -> None:
     path = tmp_path / "mine.yaml"
     bench = measured()
     assert bench.curve is not None

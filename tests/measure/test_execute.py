@@ -90,7 +90,7 @@ def reports() -> dict[str, list[Report]]:
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
-def test_bytes_messages_and_results_are_the_predicted_ones(run: Run, reports: dict[str, list[Report]]) -> None:
+def test_executed_bytes_messages_and_results_match_the_prediction(run: Run, reports: dict[str, list[Report]]) -> None:
     found, program = reports[run.name], run.work.program
     spans = [report.runs[0] for report in found]
     assert [span.sent_B for span in spans] == program.sent_B().tolist()
@@ -117,7 +117,7 @@ def test_the_measured_timeline_keeps_lanes_and_dependencies(run: Run, reports: d
     assert (line.end_s[by_lane[:-1]] <= line.start_s[by_lane[1:]] + 1e-12)[same].all()
 
 
-def test_execution_puts_prediction_and_measurement_together() -> None:
+def test_an_execution_reports_prediction_and_measurement() -> None:
     elems = 5000
     program = get("all-reduce", "ring").program(2, 4.0 * elems, element_B=4.0)
     turns: list[tuple[int, int]] = []
@@ -139,7 +139,7 @@ def test_execution_puts_prediction_and_measurement_together() -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_ranks_of_one_machine_are_predicted_by_what_they_do_alone_and_all_at_once(ranks: int) -> None:
+def test_ranks_of_one_machine_are_predicted_from_single_and_concurrent_runs(ranks: int) -> None:
     program = get("all-reduce", "ring").program(ranks, 4000.0, element_B=4.0)
     found = execute(program, op="all-reduce", algorithm="ring", elems=1000, repeats=1)
     assert found.cores is not None
@@ -151,7 +151,7 @@ def test_ranks_of_one_machine_are_predicted_by_what_they_do_alone_and_all_at_onc
     assert found.to_dict()["cores"] == found.cores.to_dict()
 
 
-def test_sizes_to_time_are_whole_elements_few_and_the_ends_among_them() -> None:
+def test_timed_sizes_are_few_whole_elements_including_both_ends() -> None:
     assert sizes_to_time(np.array([8.0, 8.0, 5.0])) == (4, 8, 64, 65536)
     many = sizes_to_time(np.arange(1000.0) * 4)
     assert {4, 3996} <= set(many)
@@ -160,7 +160,7 @@ def test_sizes_to_time_are_whole_elements_few_and_the_ends_among_them() -> None:
     assert sizes_to_time(np.array([1e9, 2e9])) == (64, 65536, 1 << 24)
 
 
-def test_the_link_of_a_machine_is_that_of_messages_alone() -> None:
+def test_the_link_of_a_machine_is_measured_from_messages_alone() -> None:
     timed = tuple(Timed(size_B, 1e-5 + size_B / 1e9, 1.0, size_B / 1e10, 2.0) for size_B in (64, 65536, 1 << 20))
     link = link_of(SharedCores(4, timed))
     assert (link.latency_s, link.bandwidth_Bps) == pytest.approx((1e-5, 1e9), rel=1e-9)
@@ -169,7 +169,7 @@ def test_the_link_of_a_machine_is_that_of_messages_alone() -> None:
     assert (noisy.latency_s, noisy.bandwidth_Bps) == (0.0, 128.0)
 
 
-def test_a_given_link_predicts_without_calibration() -> None:
+def test_a_specified_link_predicts_without_calibration() -> None:
     program = get("broadcast", "binomial").program(2, 4000.0, element_B=4.0)
     found = execute(program, op="broadcast", algorithm="binomial", elems=1000, link=PlainLink(1e-3, 1e6), repeats=1)
     assert not found.calibrated
@@ -179,7 +179,7 @@ def test_a_given_link_predicts_without_calibration() -> None:
 
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("algorithm", ["ring", "recursive-doubling", "tree"])
-def test_large_messages_in_pieces_are_right_and_counted_once(algorithm: str, ranks: int) -> None:
+def test_large_messages_in_chunks_are_right_and_counted_once(algorithm: str, ranks: int) -> None:
     """Four pieces and a bit; recursive doubling must not add before it has sent."""
     elems = ranks * (4 * int(OWN_CORE.piece_B) // 4) + 10
     program = get("all-reduce", algorithm).program(ranks, 4.0 * elems, element_B=4.0)
@@ -189,7 +189,7 @@ def test_large_messages_in_pieces_are_right_and_counted_once(algorithm: str, ran
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="who takes turns is asked of Linux")
-def test_pieces_are_asked_for_one_by_one_only_where_ranks_take_turns_and_asking_is_free(
+def test_chunk_requests_depend_on_shared_cores_and_scheduling_policy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def chosen(ranks: int, cores: int | None, namespace: str | None = None, backend: str = "gloo") -> object:
@@ -202,7 +202,7 @@ def test_pieces_are_asked_for_one_by_one_only_where_ranks_take_turns_and_asking_
         assert chosen(3, 2, "a network of its own") == SHARED_CORES_OWN_NETWORK
 
 
-def test_wrong_results_and_counts_are_seen() -> None:
+def test_wrong_results_and_counts_are_detected() -> None:
     """A ring that forgets its last message is neither right nor as priced."""
     whole = get("all-reduce", "ring").program(2, 4000.0, element_B=4.0)
     builder = ProgramBuilder(2)
@@ -213,7 +213,7 @@ def test_wrong_results_and_counts_are_seen() -> None:
     assert not replace(found, program=whole, wrong=0).counts_agree
 
 
-def test_barriers_and_computations_run() -> None:
+def test_barriers_and_computations_are_executed() -> None:
     builder = ProgramBuilder(3)
     first = builder.compute(0, 0.02, label="work")
     builder.barrier([0, 2], after=[first])
@@ -223,7 +223,7 @@ def test_barriers_and_computations_run() -> None:
     assert found.ok
 
 
-def test_what_cannot_run_is_refused() -> None:
+def test_programs_that_cannot_run_are_refused() -> None:
     builder = ProgramBuilder(2)
     builder.collective([0, 1], "all-reduce", 100.0)
     with pytest.raises(BadInput, match="expand the program first"):
@@ -238,7 +238,7 @@ def test_what_cannot_run_is_refused() -> None:
         execute(builder.build())
 
 
-def test_a_dependency_on_the_other_end_of_a_message_is_one_on_the_own_end() -> None:
+def test_a_dependency_on_the_remote_end_of_a_message_is_mapped_to_the_local_end() -> None:
     builder = ProgramBuilder(2)
     send, recv = builder.message(0, 1, 8.0)
     builder.compute(0, 0.0, after=recv)
@@ -255,7 +255,7 @@ def test_a_rank_killed_in_a_round_is_named_with_its_step() -> None:
         launch(run_rank, 2, (work,), timeout_s=900, faults=[Fault(1, "mid_all_reduce_ring:1", "kill")])
 
 
-def test_a_message_is_cut_into_pieces_of_the_size_asked_for() -> None:
+def test_a_message_is_cut_into_chunks_of_the_requested_size() -> None:
     import torch
 
     made = Transfers.__new__(Transfers)

@@ -38,7 +38,7 @@ def test_a_collective_prints_its_verdict_and_writes_picture_and_trace(tmp_path: 
     assert len({event["id"] for event in events if event["ph"] == "s"}) == 2 * read_trace(trace).program.num_messages
 
 
-def test_the_verdict_keeps_what_was_sent_apart_from_the_time() -> None:
+def test_the_verdict_separates_bytes_from_time() -> None:
     """The link given is of seconds; both ranks are on this machine."""
     link = ("--latency", "2s", "--bandwidth", "1GB/s", "--repeats", "1")
     found = run("execute", "all-reduce", "--ranks", "2", "--size", "4KB", "--algorithm", "ring", *link)
@@ -49,7 +49,7 @@ def test_the_verdict_keeps_what_was_sent_apart_from_the_time() -> None:
     assert "ran as predicted" not in verdict
 
 
-def test_json_holds_both_timelines_and_the_counts() -> None:
+def test_json_contains_both_timelines_and_the_counts() -> None:
     answer = lockstep.execute("all-gather", ranks=2, size="8KB", algorithm="ring", repeats=2).to_dict()
     assert answer["ok"]
     assert answer["sent_B"] == answer["predicted_sent_B"] == [4000, 4000]
@@ -73,7 +73,7 @@ STRAGGLERS = {
 
 
 @pytest.mark.parametrize("what", STRAGGLERS)
-def test_a_straggler_is_seen_where_it_is_and_predicted(what: str) -> None:
+def test_a_straggler_is_located_and_predicted(what: str) -> None:
     """Four times 60 ms either way; a rank that sleeps takes at least that long, whatever else the machine does."""
     run = lockstep.execute(what, ranks=3, repeats=3, latency="100us", bandwidth="1GB/s", **STRAGGLERS[what]).execution
     assert run.ok
@@ -141,7 +141,7 @@ def test_refusals_name_the_flag(words: dict[str, object], where: str) -> None:
     assert caught.value.where == where
 
 
-def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undrawable_picture_is_refused_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "find_spec", lambda name: None)
     verb = import_module("lockstep.show.verbs.execute")
     monkeypatch.setattr(verb, "execute", wraps(verb.execute)(lambda **words: pytest.fail("ran")))
@@ -149,7 +149,7 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_runs(monkeypa
     assert message == f"--plot: pictures need matplotlib: {install_line('plot')}"
 
 
-def test_ranks_that_torchrun_started_need_not_be_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_ranks_defaults_to_that_of_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
     assert world(None) == 2
     for name, value in {"RANK": "1", "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)

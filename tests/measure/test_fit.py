@@ -45,7 +45,7 @@ def fitted(rows: list[Point], **words: str) -> object:
     [("send-recv", "", 2), ("all-reduce", "ring", 8), ("all-reduce", "", 8), ("all-gather", "bruck", 5),
      ("broadcast", "binomial", 6), ("all-to-all", "direct", 4)],
 )  # fmt: skip
-def test_exact_times_give_back_the_link(op: str, algorithm: str, ranks: int) -> None:
+def test_exact_times_recover_the_link(op: str, algorithm: str, ranks: int) -> None:
     link = PlainLink(7e-6, 12e9)
     found = fitted(times(op, algorithm or "ring", ranks, link))
     assert found.latency_s == pytest.approx(link.latency_s, rel=1e-6)
@@ -57,7 +57,7 @@ def test_exact_times_give_back_the_link(op: str, algorithm: str, ranks: int) -> 
     assert found.left_out[1] < 1e-6
 
 
-def test_gamma_is_found_where_reductions_vary_apart_from_messages() -> None:
+def test_gamma_is_fitted_where_reductions_vary_independently_of_messages() -> None:
     link = PlainLink(5e-6, 10e9, 2e-11)
     rows = times("all-reduce", "ring", 8, link) + times("all-gather", "ring", 8, link)
     found = fitted(rows)
@@ -68,7 +68,7 @@ def test_gamma_is_found_where_reductions_vary_apart_from_messages() -> None:
     assert any("reductions are part of the bandwidth" in text for text in alone.assumptions)
 
 
-def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
+def test_intervals_cover_the_truth_at_their_stated_rate() -> None:
     """400 repetitions at 95 %; the count is binomial, so its 99.9 % interval is the tolerance."""
     link, hits = PlainLink(5e-6, 10e9), np.zeros(2, dtype=int)
     for seed in range(400):
@@ -81,7 +81,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     assert (hits <= allowed[1]).all()
 
 
-def test_small_and_large_messages_both_count() -> None:
+def test_small_and_large_messages_both_affect_the_fit() -> None:
     """Unweighted squares would put the latency anywhere: the largest time is a million times the smallest."""
     found = fitted(times("send-recv", "", 2, PlainLink(1e-6, 1e9), noise=0.03, sizes_B=10.0 ** np.arange(0, 10)))
     assert found.latency_s == pytest.approx(1e-6, rel=0.1)
@@ -89,7 +89,7 @@ def test_small_and_large_messages_both_count() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_change_of_protocol_is_cut_where_it_is(seed: int) -> None:
+def test_a_protocol_change_is_found_at_its_size(seed: int) -> None:
     small = times("send-recv", "", 2, PlainLink(2e-6, 5e9), noise=0.02, seed=seed, sizes_B=SIZES_B[:13])
     large = times("send-recv", "", 2, PlainLink(30e-6, 20e9), noise=0.02, seed=seed + 50, sizes_B=SIZES_B[13:])
     found = fitted(small + large)
@@ -99,7 +99,7 @@ def test_a_change_of_protocol_is_cut_where_it_is(seed: int) -> None:
 
 
 @pytest.mark.parametrize("factor", [0.2, 5.0, 1000.0])
-def test_outliers_are_named_and_left_out(factor: float) -> None:
+def test_outliers_are_named_and_excluded(factor: float) -> None:
     rows = times("send-recv", "", 2, PlainLink(5e-6, 10e9), noise=0.01)
     bad = Point("send-recv", "", 2, rows[8].size_B, rows[8].time_s * factor)
     found = fitted([*rows[:8], bad, *rows[9:]])
@@ -108,7 +108,7 @@ def test_outliers_are_named_and_left_out(factor: float) -> None:
     assert found.latency_s == pytest.approx(5e-6, rel=0.03)
 
 
-def test_a_disturbed_measurement_says_so() -> None:
+def test_disturbed_measurements_are_marked() -> None:
     rows = times("send-recv", "", 2, PlainLink(5e-6, 10e9), noise=0.01)
     spiked = [
         Point("send-recv", "", 2, row.size_B, row.time_s * (50 if i % 4 == 2 else 1)) for i, row in enumerate(rows)
@@ -117,20 +117,20 @@ def test_a_disturbed_measurement_says_so() -> None:
     assert any(f"6 of {len(rows)} times are left out" in line for line in fitted(spiked).assumptions)
 
 
-def test_a_file_whose_times_make_no_link_is_named(tmp_path: Path) -> None:
+def test_a_file_that_gives_no_link_is_named(tmp_path: Path) -> None:
     flat = "op,algorithm,ranks,size_B,time_s\n" + "".join(f"send-recv,built-in,2,{2**i},1e-3\n" for i in range(3, 9))
     path = tmp_path / "flat.csv"
     path.write_text(flat)
     assert run("fit", str(path)).refusal().startswith("flat.csv: times do not grow")
 
 
-def test_a_table_made_by_hand_needs_five_columns(tmp_path: Path) -> None:
+def test_a_handmade_table_needs_five_columns(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     path.write_text("op,algorithm,ranks,size_B\nsend-recv,built-in,2,8\n")
     assert run("fit", str(path)).refusal() == f"{path}: has no column 'time_s'; give op,algorithm,ranks,size_B,time_s"
 
 
-def test_leave_one_out_predicts_what_it_has_not_seen() -> None:
+def test_leave_one_out_predicts_the_omitted_size() -> None:
     """By hand: every size is predicted by the line through the others."""
     rows = times("send-recv", "", 2, PlainLink(5e-6, 10e9), noise=0.05, sizes_B=4.0 ** np.arange(4, 12))
     found = fitted(rows)
@@ -141,7 +141,7 @@ def test_leave_one_out_predicts_what_it_has_not_seen() -> None:
         assert found.left_out_frac[i] == pytest.approx(line.time_s(sizes_B[i]) / times_s[i] - 1, rel=1e-6)
 
 
-def test_too_little_is_refused() -> None:
+def test_too_few_measurements_are_refused() -> None:
     with pytest.raises(BadInput, match="give 3 to 200 sizes"):
         fitted(times("send-recv", "", 2, PlainLink(1e-6, 1e9), sizes_B=[8, 16]))
     with pytest.raises(BadInput, match="do not grow with the size"):
@@ -195,7 +195,7 @@ def test_pasted_nccl_tests_output_is_read(tmp_path: Path) -> None:
     ["[1,0]<stdout>:", "0: ", "    "],
     ids=["mpirun --tag-output", "srun --label", "indented"],
 )
-def test_what_launchers_add_to_nccl_tests_output_is_passed_over(label: str, tmp_path: Path) -> None:
+def test_launcher_output_between_nccl_tests_rows_is_ignored(label: str, tmp_path: Path) -> None:
     """Labels of lines, and what MPI and NCCL print between rows, as in outputs of nccl-tests 2.17 and 2.18."""
     rows = times("all-reduce", "ring", 4, PlainLink(8e-6, 20e9), sizes_B=4.0 ** np.arange(5, 14))
     plain, file = tmp_path / "plain.txt", tmp_path / "labelled.txt"
@@ -214,7 +214,7 @@ def test_what_launchers_add_to_nccl_tests_output_is_passed_over(label: str, tmp_
     assert known.kind.name == "nccl-tests"
 
 
-def test_nccl_tests_output_that_does_not_say_the_collective_needs_it(tmp_path: Path) -> None:
+def test_nccl_tests_output_without_a_collective_needs_op(tmp_path: Path) -> None:
     rows = times("reduce-scatter", "ring", 4, PlainLink(8e-6, 20e9), sizes_B=4.0 ** np.arange(5, 14))
     file = tmp_path / "pasted.txt"
     file.write_text(nccl_text(rows, 0.75))
@@ -255,14 +255,14 @@ def test_osu_counts_one_ranks_part_of_an_all_gather(tmp_path: Path) -> None:
     ["", "hello", "op,algorithm,ranks\n", "op,algorithm,ranks,size_B,time_s,wrong\nall-reduce,ring,2,-1,nan,0\n",
      OSU_LATENCY + "8 fast\n", OSU_LATENCY, NCCL.format(rows="8 2 float sum -1 slow 0 0 0"), "\x00\x01" * 100],
 )  # fmt: skip
-def test_what_is_no_benchmark_is_refused_with_its_place(tmp_path: Path, text: str) -> None:
+def test_text_that_is_not_a_benchmark_is_refused_at_its_place(tmp_path: Path, text: str) -> None:
     file = tmp_path / "pasted.txt"
     file.write_text(text)
     found = run("fit", str(file))
     assert str(file) in found.refusal() or "--op" in found.refusal()
 
 
-def test_its_own_csv_becomes_a_cluster_that_plan_calls_calibrated(tmp_path: Path) -> None:
+def test_bench_csv_becomes_a_cluster_that_plan_calls_calibrated(tmp_path: Path) -> None:
     link, file, made = PlainLink(20e-6, 5e9), tmp_path / "rows.csv", tmp_path / "my-cluster.yaml"
     rows = [Row("built-in", int(p.size_B), (p.time_s,), 0) for p in times("send-recv", "", 2, link, noise=0.02)]
     file.write_text(CollectiveBench("send-recv", 2, "gloo", tuple(rows), None, "2026-01-02").to_csv())
@@ -283,7 +283,7 @@ def test_its_own_csv_becomes_a_cluster_that_plan_calls_calibrated(tmp_path: Path
     assert any(text.startswith("measured is calibrated: lockstep fit of rows.csv, leave-one-out") for text in said)
 
 
-def test_estimates_say_when_a_link_is_uncalibrated() -> None:
+def test_estimates_note_uncalibrated_links() -> None:
     said = lockstep.estimate("gpt2", "dgx-h100:2", batch=64).to_dict()["assumptions"]
     assert any("is uncalibrated" in text for text in said)
 
@@ -317,7 +317,7 @@ def test_refusals_name_the_flag(
     assert not (tmp_path / "x.yaml").exists()
 
 
-def test_an_algorithm_that_no_time_needs_is_refused(tmp_path: Path) -> None:
+def test_an_unused_algorithm_option_is_refused(tmp_path: Path) -> None:
     rows = "".join(
         f"all-reduce,ring,4,{size},{2e-5 + size / 1e10}\n" for size in (1000, 10_000, 100_000, 1_000_000, 10**7)
     )

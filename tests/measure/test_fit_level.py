@@ -94,7 +94,7 @@ def test_a_fitted_cluster_keeps_its_hosts(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["dgx-h100", "a100-80gb-2xhdr", "aws-p4d", "aws-p5", "dgx-2"])
 @pytest.mark.parametrize("op", ["all-reduce", "all-gather"])
-def test_whole_nodes_give_back_the_link_of_the_catalog(tmp_path: Path, name: str, op: str) -> None:
+def test_whole_nodes_recover_the_catalog_link(tmp_path: Path, name: str, op: str) -> None:
     """However many adapters a node has: times of a ring over the levels come back as the rate of one of them."""
     where = cluster(f"{name}:4")
     inside, fabric = where.levels
@@ -132,7 +132,7 @@ def test_half_a_node_reaches_half_of_its_adapters(tmp_path: Path) -> None:
         assert found.link_bandwidth_Bps == pytest.approx(20e9 / adapters, rel=1e-3)
 
 
-def test_groups_beside_one_another_are_groups(tmp_path: Path) -> None:
+def test_concurrent_groups_are_recognised(tmp_path: Path) -> None:
     log = tmp_path / "nccl.txt"
     log.write_text(nccl_text("all_reduce", [[0, 1], [0, 1]], flat_s("all-reduce", 4, PlainLink(9e-6, 20e9)), groups=4))
     points = read_points(log)
@@ -153,7 +153,7 @@ def test_groups_beside_one_another_are_groups(tmp_path: Path) -> None:
         ([[0, 1, 2], [0]], 30e9, {}, "FILE", ("1 to 3 ranks",)),
     ],
 )
-def test_what_the_cluster_cannot_be_is_refused(
+def test_measurements_that_do_not_match_the_cluster_are_refused(
     tmp_path: Path, hosts: list[list[int]], rate_Bps: float, words: dict[str, str], where: str, says: tuple[str, ...]
 ) -> None:
     log, made = tmp_path / "nccl.txt", tmp_path / "my.yaml"
@@ -166,7 +166,7 @@ def test_what_the_cluster_cannot_be_is_refused(
     assert not made.exists()
 
 
-def test_a_collective_that_does_not_tell_the_link_is_refused(tmp_path: Path) -> None:
+def test_a_collective_that_does_not_determine_the_link_is_refused(tmp_path: Path) -> None:
     log, made = tmp_path / "nccl.txt", tmp_path / "my.yaml"
     log.write_text(nccl_text("broadcast", [[0, 1]] * 2, flat_s("broadcast", 4, PlainLink(9e-6, 20e9))))
     with pytest.raises(BadInput, match="one rank per host, or a ring"):
@@ -179,7 +179,7 @@ OSU = "# OSU MPI Latency Test v7.4\n# Size       Avg Latency(us)\n"
 OWN = "op,algorithm,ranks,size_B,time_s\n"
 
 
-def test_a_text_that_does_not_tell_the_level_asks(tmp_path: Path) -> None:
+def test_output_that_does_not_determine_the_level_asks_for_it(tmp_path: Path) -> None:
     log, made = tmp_path / "rows.txt", tmp_path / "my.yaml"
     times_s = 2e-6 + SIZES_B / 24e9
     osu = OSU + "".join(f"{size:.0f} {time * 1e6:.4f}\n" for size, time in zip(SIZES_B, times_s, strict=True))
@@ -198,7 +198,7 @@ def test_a_text_that_does_not_tell_the_level_asks(tmp_path: Path) -> None:
         made.unlink()
 
 
-def test_a_fit_on_its_own_file_keeps_the_wire(tmp_path: Path) -> None:
+def test_refitting_a_fitted_file_keeps_the_wire_rate(tmp_path: Path) -> None:
     """A second measurement may be faster than the first: what is written is a share of the wire, not a new wire."""
     log, made = tmp_path / "nccl.txt", tmp_path / "my.yaml"
     for where, rate_Bps in (("dgx-h100:2", 30e9), (str(made), 45e9)):
@@ -207,7 +207,7 @@ def test_a_fit_on_its_own_file_keeps_the_wire(tmp_path: Path) -> None:
         assert cluster(str(made)).levels[1].link.rate_Bps == pytest.approx(rate_Bps, rel=1e-3)
 
 
-def test_two_levels_measured_one_after_the_other_keep_apart(tmp_path: Path) -> None:
+def test_two_levels_fitted_in_sequence_stay_separate(tmp_path: Path) -> None:
     """The fabric into a file, then the node on top of it: each has the rate that was measured on it."""
     log, made = tmp_path / "nccl.txt", tmp_path / "my.yaml"
     for where, hosts, rate_Bps in (("dgx-h100:2", [[0], [0]], 41e9), (str(made), [[0, 1]], 370e9)):
@@ -219,7 +219,7 @@ def test_two_levels_measured_one_after_the_other_keep_apart(tmp_path: Path) -> N
     assert {source.kind for level in (node, fabric) for source in level.link.provenance.values()} == {"measured"}
 
 
-def test_links_of_the_users_own_file_stay_as_they_were(tmp_path: Path) -> None:
+def test_other_links_of_a_user_file_are_unchanged(tmp_path: Path) -> None:
     log, made, mine = tmp_path / "nccl.txt", tmp_path / "my.yaml", tmp_path / "mine.yaml"
     mine.write_text(
         "links:\n  wire: {latency: 4us, bandwidth: 40GB/s, achieved: 0.8, reduce_bandwidth: 90GB/s, source: tender}\n"
@@ -234,7 +234,7 @@ def test_links_of_the_users_own_file_stay_as_they_were(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_times_that_no_link_made_are_no_line(tmp_path: Path, seed: int) -> None:
+def test_times_that_no_link_explains_are_refused(tmp_path: Path, seed: int) -> None:
     """Times that have nothing to do with the size, around 1 ms: exit 1, and nothing is written."""
     log, made = tmp_path / "rows.csv", tmp_path / "my.yaml"
     times_s = 1e-3 * np.exp(np.random.default_rng(np.random.SeedSequence(seed + 9)).normal(size=len(SIZES_B)))
@@ -245,7 +245,7 @@ def test_times_that_no_link_made_are_no_line(tmp_path: Path, seed: int) -> None:
     assert (found.out, made.exists()) == ("", False)
 
 
-def test_a_line_is_told_from_a_constant_by_sizes_left_out() -> None:
+def test_a_line_is_distinguished_from_a_constant_by_cross_validation() -> None:
     rising = tuple(Point("send-recv", "", 2, size_B, 5e-6 + size_B / 1e10) for size_B in SIZES_B)
     fit_link(Points(rising, "a line", ""))
     falling = [*(5e-3, 6e-3, 4.8e-3, 5.5e-3), *(5.1e-3, 4.9e-3, 5.6e-3, 5.3e-3)]
@@ -266,7 +266,7 @@ def test_a_line_is_told_from_a_constant_by_sizes_left_out() -> None:
         min_size=1, max_size=8,
     )
 )  # fmt: skip
-def test_any_numbers_in_a_table_give_a_link_or_one_refusal(rows: list[tuple[str, ...]]) -> None:
+def test_arbitrary_tables_give_a_link_or_one_refusal(rows: list[tuple[str, ...]]) -> None:
     text = OWN + "".join(f"{op},,{ranks},{size},{time}\n" for op, ranks, size, time in rows)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.csv"
@@ -299,7 +299,7 @@ def test_damaged_texts_are_one_located_refusal(tmp_path: Path, text: str, says: 
     assert "pasted.csv" in refusal
 
 
-def test_where_to_write_is_asked_before_anything_is_read(tmp_path: Path) -> None:
+def test_the_output_path_is_checked_before_anything_is_read(tmp_path: Path) -> None:
     loop, folder = tmp_path / "loop.yaml", tmp_path / "folder.yaml"
     loop.symlink_to(loop)
     folder.mkdir()

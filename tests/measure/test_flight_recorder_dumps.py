@@ -37,7 +37,7 @@ def come_late(rank: Rank, folder: str) -> None:
         dist.all_reduce(value)
 
 
-def test_the_rank_that_did_not_come_is_named(tmp_path: Path) -> None:
+def test_the_missing_rank_is_named(tmp_path: Path) -> None:
     """PyTorch's own, of gloo, in both forms: a sum that two ranks wait in, and nothing of the group that is through."""
     for name in ("pickle", "json"):
         (tmp_path / name).mkdir()

@@ -67,14 +67,14 @@ def test_attention_counts_the_half_that_the_mask_leaves() -> None:
         assert all(torch.equal(one, other) for one, other in zip(backward.run(), gradients, strict=True))
 
 
-def test_an_optimizer_moves_28_bytes_per_parameter() -> None:
+def test_an_optimizer_kernel_moves_28_bytes_per_parameter() -> None:
     """Weight, gradient and two moments are read, all but the gradient written: 7 words of 4 bytes."""
     (task,) = tasks("optimizer", torch.float32, 100)
     task.run()
     assert task.size_B == 100 * 4 * (4 + 3)
 
 
-def test_launches_are_as_many_as_their_size() -> None:
+def test_the_launch_kernel_launches_as_often_as_its_size() -> None:
     (task,) = tasks("launch", size=7)
     assert (task.kernels, task.size_B, task.flops) == (7, 0, 0)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
@@ -83,7 +83,7 @@ def test_launches_are_as_many_as_their_size() -> None:
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_usual_sizes_rise_by_factors_and_a_gpu_has_the_larger_ones(name: str) -> None:
+def test_default_sizes_grow_by_factors_and_are_larger_on_gpus(name: str) -> None:
     kernel = KERNELS[name]
     for sizes in (kernel.cpu_sizes, kernel.gpu_sizes):
         digits = {str(size).rstrip("0") for size in sizes}
@@ -105,9 +105,7 @@ def curve(products: list[KernelRow], peak: float, bandwidth_Bps: float) -> Curve
 
 
 @pytest.mark.parametrize(("frac", "factor"), [(0.7, 0.3), (0.6, 0.0), (0.9, 2.0)])
-def test_a_curve_is_found_again_from_products_of_which_the_small_ones_wait_for_their_launch(
-    frac: float, factor: float
-) -> None:
+def test_a_curve_is_recovered_although_small_products_wait_for_their_launch(frac: float, factor: float) -> None:
     peak, bandwidth_Bps, launch_s = 989e12, 3.35e12, 19e-6
     rows = []
     for size in (256, 512, 1024, 2048, 4096, 8192, 16384):
@@ -121,7 +119,7 @@ def test_a_curve_is_found_again_from_products_of_which_the_small_ones_wait_for_t
     assert found.typical_error_frac == pytest.approx(0, abs=1e-6)
 
 
-def test_no_product_is_said_to_be_faster_than_the_peak() -> None:
+def test_no_product_exceeds_the_peak() -> None:
     rows = [product(size, size, 2.0 * size**3 / 1.2e15) for size in (4096, 8192, 16384)]
     assert curve(rows, 1e15, 3e12).efficiency.matmul_max_frac == 1.0
 
@@ -152,7 +150,7 @@ def timed(clock: SimpleNamespace, lasts_s: Iterator[float]) -> Task:
 @pytest.mark.parametrize(
     ("once_s", "repeats"), [(1.0, 5), (0.11, 5), (0.09, 5), (0.07, 7), (0.02, 25), (0.0101, 49), (1e-3, 50), (0.0, 50)]
 )
-def test_repeats_fill_half_a_second_between_5_and_50(once_s: float, repeats: int, clock: SimpleNamespace) -> None:
+def test_repeats_fill_half_a_second_with_5_to_50_runs(once_s: float, repeats: int, clock: SimpleNamespace) -> None:
     """After two runs that do not count, the second of which says how long one takes."""
     lasts_s = iter([9.0, once_s, *(2.0 + number for number in range(repeats))])
     row = bench._row(timed(clock, lasts_s), "cpu")
@@ -165,7 +163,7 @@ def test_repeats_fill_half_a_second_between_5_and_50(once_s: float, repeats: int
     assert (said["flops_per_s"], said["bandwidth_Bps"]) == (1024 / row.time_s, 1536 / row.time_s)
 
 
-def test_on_a_gpu_time_runs_from_idle_to_idle(clock: SimpleNamespace) -> None:
+def test_gpu_times_are_measured_between_synchronisations(clock: SimpleNamespace) -> None:
     """Work that is waited for counts, what was waited for before does not."""
     clock.behind_s = 0.5
     row = bench._row(timed(clock, iter([1.0] * 7)), "cuda")
@@ -173,12 +171,12 @@ def test_on_a_gpu_time_runs_from_idle_to_idle(clock: SimpleNamespace) -> None:
     assert clock.waits == 2 * clock.runs
 
 
-def test_a_time_of_nothing_has_no_rate() -> None:
+def test_zero_times_have_no_rate() -> None:
     said = KernelRow("matmul", "", 1.0, 1.0, 1, (0.0,)).to_dict()
     assert (said["flops_per_s"], said["bandwidth_Bps"]) == (0, 0)
 
 
-def test_a_gpu_is_measured_in_16_bits_at_its_own_sizes_and_refused_where_there_is_none(
+def test_a_gpu_is_measured_in_16_bits_and_refused_where_there_is_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert (usual_dtype("cpu"), usual_dtype("cuda")) == ("fp32", "bf16")
@@ -193,7 +191,7 @@ def test_a_gpu_is_measured_in_16_bits_at_its_own_sizes_and_refused_where_there_i
     bench._check(["copy"], "cuda", "bf16")
 
 
-def test_a_measurement_says_how_far_it_is_and_every_row() -> None:
+def test_a_measurement_reports_progress_and_every_row() -> None:
     said: list[tuple[int, int]] = []
     rows: list[Any] = []
     found = bench.bench_device(

@@ -47,7 +47,7 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_values_come_back_by_rank_and_messages_on_the_way(ranks: int) -> None:
+def test_values_are_returned_by_rank_and_messages_as_they_arrive(ranks: int) -> None:
     heard: list[int] = []
     found = launch(workers.sums, ranks, (5,), timeout_s=LIMIT_S, on_message=lambda rank, message: heard.append(rank))
     total = float(sum(5 + rank for rank in range(ranks)) * ranks)
@@ -55,7 +55,7 @@ def test_values_come_back_by_rank_and_messages_on_the_way(ranks: int) -> None:
     assert sorted(heard) == list(range(ranks))
 
 
-def test_without_a_process_group() -> None:
+def test_workers_run_without_a_process_group() -> None:
     assert launch(workers.alone, 2, backend=None, threads=1) == [(0, False, 1), (1, False, 1)]
 
 
@@ -81,7 +81,7 @@ def test_every_death_names_rank_point_and_reason(action: str, name: str, ranks: 
     assert in_words(name) in str(caught.value).partition(";")[0]
 
 
-def test_the_sentence_of_a_killed_rank() -> None:
+def test_the_message_of_a_killed_rank_names_signal_and_point() -> None:
     with pytest.raises(
         RunFailed, match=r"^rank 1 killed by SIGKILL during all-reduce step 1; then rank 0 failed during"
     ) as caught:
@@ -102,7 +102,7 @@ def test_the_sentence_of_a_killed_rank() -> None:
         "Timed out waiting 3000ms for recv operation to complete",
     ],
 )
-def test_of_what_gloo_says_only_what_happened_is_kept(said: str) -> None:
+def test_gloo_errors_are_shortened_to_the_cause(said: str) -> None:
     error = RuntimeError(f"[/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537] {said}")
     found = from_exception(0, error, "mid_all_reduce:1", "")
     assert found.reason == f"RuntimeError: {said.partition(' This is')[0]}"
@@ -114,7 +114,7 @@ def test_a_stopped_rank_is_blamed_for_the_timeouts_of_the_others() -> None:
         launch(workers.hasty, 2, timeout_s=LIMIT_S, faults=[Fault(1, "mid_all_reduce:1", "stop")])
 
 
-def test_a_rank_that_is_alone_and_stopped() -> None:
+def test_a_stopped_single_rank_is_blamed() -> None:
     with pytest.raises(RunFailed, match=r"^rank 0 stopped by a signal before work"):
         launch(workers.alone, 1, backend=None, timeout_s=0.5, faults=[Fault(0, "before_work", "stop")])
 
@@ -146,7 +146,7 @@ def test_a_value_that_does_not_pickle_is_a_failure_of_its_rank() -> None:
         launch(workers.unpicklable, 1, backend=None)
 
 
-def test_what_cannot_be_sent_is_refused() -> None:
+def test_workers_that_cannot_be_sent_are_refused() -> None:
     with pytest.raises(BadInput, match="give a function of a module"):
         launch(lambda rank: None, 1)
     for ranks in (0, 257, True):
@@ -158,7 +158,7 @@ def test_what_cannot_be_sent_is_refused() -> None:
         launch(workers.alone, 1, backend="mpi")
 
 
-def test_a_namespace_that_does_not_exist_fails_in_words() -> None:
+def test_a_missing_network_namespace_is_reported() -> None:
     with pytest.raises(RunFailed, match="cannot enter network namespace 'nowhere-at-all'"):
         launch(workers.alone, 1, backend=None, hosts=[Host(namespace="nowhere-at-all")])
 
@@ -235,7 +235,7 @@ def test_nothing_survives_launcher_and_server(sleeping: tuple[subprocess.Popen[s
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
-def test_no_rank_survives_its_keeper(sleeping: tuple[subprocess.Popen[str], list[int]]) -> None:
+def test_no_rank_survives_its_supervisor(sleeping: tuple[subprocess.Popen[str], list[int]]) -> None:
     parent, pids = sleeping
     keeper = int(Path(f"/proc/{pids[0]}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(keeper, signal.SIGKILL)
@@ -266,7 +266,7 @@ def test_folders_of_dead_launchers_are_removed_and_no_others(tmp_path: Path, mon
     assert [foreign] == list(tmp_path.iterdir())
 
 
-def test_a_temporary_folder_too_long_for_sockets_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_temporary_folder_too_long_for_sockets_is_refused(tmp_path: Path) -> None:
     long = tmp_path / ("x" * 100)
     long.mkdir()
     command = [sys.executable, "-m", "lockstep", "execute", "all-reduce", "--ranks", "2", "--size", "1KB"]
@@ -277,7 +277,7 @@ def test_a_temporary_folder_too_long_for_sockets_is_refused_in_words(tmp_path: P
     assert re.fullmatch(r"error: TMPDIR: .* is too long a path for sockets; .*\n", found.stderr)
 
 
-def test_a_message_is_taken_in_as_far_as_it_has_come() -> None:
+def test_partial_messages_are_buffered() -> None:
     theirs, ours = Pipe(duplex=False)
     inbox = Inbox(theirs)
     assert inbox.read() == []
@@ -295,7 +295,7 @@ def test_a_message_is_taken_in_as_far_as_it_has_come() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="whether a process waits is found in /proc")
-def test_a_rank_that_is_stopped_in_the_middle_of_its_value() -> None:
+def test_a_rank_stopped_while_sending_its_value_is_blamed() -> None:
     def stop(rank: int, pid: Any) -> None:
         # While the launcher is here it takes nothing in: the rank waits in the middle of more than a pipe holds.
         state = Path(f"/proc/{pid}/stat")
@@ -306,7 +306,7 @@ def test_a_rank_that_is_stopped_in_the_middle_of_its_value() -> None:
         launch(workers.large, 1, backend=None, timeout_s=0.5, on_message=stop)
 
 
-def test_places_of_torchrun_and_slurm() -> None:
+def test_rank_and_world_size_are_read_from_torchrun_and_slurm() -> None:
     assert place({}) is None
     assert place({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}) is None, "a batch script is not a step"
     torchrun = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "a", "MASTER_PORT": "1234"}
@@ -329,7 +329,7 @@ STEPPED = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_NODELIS
     ("known", "name", "value", "why"),
     [
         (STARTED, "RANK", "first", "must be a whole number"),
-        (STARTED, "RANK", "8", "WORLD_SIZE says 8 ranks, numbered from 0; there is no rank 8"),
+        (STARTED, "RANK", "8", "WORLD_SIZE sets 8 ranks, numbered from 0; there is no rank 8"),
         (STARTED, "RANK", "-1", "must be a whole number from 0"),
         (STARTED, "RANK", "1" * 5000, "must be a whole number"),
         (STARTED, "WORLD_SIZE", "0", "must be a whole number from 1"),
@@ -343,7 +343,7 @@ STEPPED = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_NODELIS
         (STEPPED, "SLURM_STEP_NODELIST", "[1-2]", "not a list of nodes"),
     ],
 )
-def test_a_variable_that_cannot_be_is_named(known: dict[str, str], name: str, value: str, why: str) -> None:
+def test_an_invalid_environment_variable_is_named(known: dict[str, str], name: str, value: str, why: str) -> None:
     with pytest.raises(BadInput) as caught:
         place(known | {name: value})
     assert caught.value.where == name
@@ -353,7 +353,7 @@ def test_a_variable_that_cannot_be_is_named(known: dict[str, str], name: str, va
 
 @pytest.mark.parametrize("name", ["no.such.host.invalid", "two words", "x" * 300])
 @pytest.mark.parametrize("known", [STARTED | {"RANK": "0", "WORLD_SIZE": "1"}, STEPPED])
-def test_a_master_that_nobody_knows_is_refused_before_anyone_waits(
+def test_an_unknown_master_address_is_refused_before_waiting(
     known: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = "MASTER_ADDR" if known is not STEPPED else "SLURM_STEP_NODELIST"
@@ -375,7 +375,7 @@ print(launch(workers.sums, 2, (5,), timeout_s=900, on_message=lambda rank, messa
 """
 
 
-def test_the_same_worker_under_torchrun(tmp_path: Path) -> None:
+def test_a_worker_gives_the_same_result_under_torchrun(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(TORCHRUN)
     root = Path(__file__).parents[2]
@@ -385,7 +385,7 @@ def test_the_same_worker_under_torchrun(tmp_path: Path) -> None:
     assert found.stdout.count("[(0, 22.0, '0'), (1, 22.0, '1')]") == 2
 
 
-def test_points_cost_nothing_outside_a_run_and_fit_their_slot(tmp_path: Path) -> None:
+def test_fault_points_are_free_outside_a_run_and_fit_their_slot(tmp_path: Path) -> None:
     point("mid_anything:1")
     board = Board(tmp_path / "points", 2)
     board.write(1, "x" * 500)
@@ -418,7 +418,7 @@ class Deaf:
             self.child.wait(10)
 
 
-def test_a_keeper_that_does_not_end_is_killed_and_waited_for() -> None:
+def test_a_supervisor_that_does_not_end_is_killed_and_reaped() -> None:
     keeper, (theirs, ours) = Deaf(), Pipe(duplex=False)
     try:
         end([Running(0, keeper, Inbox(theirs))])

@@ -69,9 +69,7 @@ def started(text: str, folder: Path, temporary: Path) -> subprocess.Popen[str]:
 
 
 @linux
-def test_ranks_that_notice_a_killed_launcher_first_leave_no_file_and_say_nothing(
-    tmp_path: Path, temporary: Path
-) -> None:
+def test_ranks_of_a_killed_launcher_leave_no_file_and_print_nothing(tmp_path: Path, temporary: Path) -> None:
     parent = started(TALKING, tmp_path, temporary)
     assert parent.stdout
     assert {parent.stdout.readline() for _ in range(200)} == {"0\n", "1\n"}
@@ -97,7 +95,7 @@ def test_a_launcher_killed_between_its_runs_leaves_nothing(tmp_path: Path, tempo
 
 
 @linux
-def test_what_launcher_and_server_left_together_goes_with_the_next_run(tmp_path: Path, temporary: Path) -> None:
+def test_leftovers_of_launcher_and_server_are_removed_by_the_next_run(tmp_path: Path, temporary: Path) -> None:
     parent = started(IDLE, tmp_path, temporary)
     assert parent.stdout
     parent.stdout.readline()
@@ -146,7 +144,7 @@ def test_ranks_keep_the_paths_of_the_user(tmp_path: Path, temporary: Path) -> No
     assert parent.communicate(timeout=900) == (f"{[os.environ.get('PYTHONSAFEPATH')] * 2}\n", "")
 
 
-def test_a_script_that_its_ranks_import_again_is_told_what_to_do(tmp_path: Path, temporary: Path) -> None:
+def test_a_script_without_a_main_guard_gets_an_explanation(tmp_path: Path, temporary: Path) -> None:
     parent = started(UNGUARDED, tmp_path, temporary)
     out, said = parent.communicate(timeout=900)
     assert (parent.returncode, out) == (1, "")
@@ -161,7 +159,7 @@ NEEDED = ("pathlib.Path.write_bytes", "multiprocessing.forkserver.ensure_running
 
 
 @pytest.mark.parametrize("needed", NEEDED)
-def test_a_full_temporary_folder_is_said(needed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_temporary_folder_is_reported(needed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     warm_up()
 
     def full(*_: object, **__: object) -> None:
@@ -175,7 +173,7 @@ def test_a_full_temporary_folder_is_said(needed: str, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("set_to", "inherited"), [("for the server", None), ("1", "1"), (None, None)], ids=["ours", "the user's", "none"]
 )
-def test_the_server_forgets_only_what_it_was_told_itself(
+def test_the_server_clears_only_its_own_environment_variables(
     set_to: str | None, inherited: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its ranks inherit PYTHONSAFEPATH as the user has set it; at its end it removes the folder that it was told."""

@@ -90,7 +90,7 @@ def test_a_local_dask_cluster_listens_on_loopback() -> None:
     assert all(on_loopback(address) for address in found), found
 
 
-def test_who_is_known_to_be_on_one_machine() -> None:
+def test_single_machine_jobs_are_recognised() -> None:
     started = {"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "node1", "MASTER_PORT": "1234"}
     stepped = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_NODELIST": "node1"}
     alone = (
@@ -105,7 +105,7 @@ def test_who_is_known_to_be_on_one_machine() -> None:
         assert found.one_machine is (known in alone)
 
 
-def test_the_socket_of_the_store_listens_where_it_is_told() -> None:
+def test_the_store_listens_on_the_requested_address() -> None:
     from lockstep.run.launch.launch import _listening
 
     with socket.socket(fileno=_listening("127.0.0.1", 0)) as served:
@@ -115,7 +115,7 @@ def test_the_socket_of_the_store_listens_where_it_is_told() -> None:
             assert caller.getpeername() == (host, port)
 
 
-def test_a_port_that_is_taken_is_named() -> None:
+def test_a_port_in_use_is_named() -> None:
     from lockstep.run.launch.launch import _listening
 
     with socket.socket() as taken:

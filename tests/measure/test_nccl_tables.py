@@ -110,7 +110,7 @@ def test_as_many_ranks_on_more_hosts_are_another_table(tmp_path: Path) -> None:
     assert made.levels[1].link.rate_Bps == pytest.approx(40e9, rel=1e-3)
 
 
-def test_which_of_several_tables_to_write_is_asked(tmp_path: Path) -> None:
+def test_several_tables_require_a_choice_before_writing(tmp_path: Path) -> None:
     file, made = saved(tmp_path, labelled([*ALL_REDUCE, *ALL_GATHER], "")), tmp_path / "my.yaml"
     refusal = lockstep_run("fit", str(file), "-o", str(made), "-c", "dgx-h100:1").refusal()
     assert refusal.startswith("--out: ")
@@ -121,7 +121,7 @@ def test_which_of_several_tables_to_write_is_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("label", LABELS)
-def test_labels_of_launchers_are_taken_away(tmp_path: Path, label: str) -> None:
+def test_labels_of_launchers_are_stripped(tmp_path: Path, label: str) -> None:
     """N6: whatever every line of the table begins with; the same lines without it give the same answer."""
     plain = read_series(saved(tmp_path, labelled([*ALL_REDUCE, *ALL_GATHER], "")))
     file = saved(tmp_path, "all_reduce_perf -b 1M\n" + labelled([*ALL_REDUCE, *ALL_GATHER], label))
@@ -130,14 +130,14 @@ def test_labels_of_launchers_are_taken_away(tmp_path: Path, label: str) -> None:
     assert known.kind.name == "nccl-tests"
 
 
-def test_logs_that_were_put_together_have_labels_of_their_own(tmp_path: Path) -> None:
+def test_concatenated_logs_may_have_different_labels(tmp_path: Path) -> None:
     text = labelled(ALL_REDUCE, "[0] ") + labelled(ALL_GATHER, "2025-03-03T10:11:12.{n}Z ") + labelled(ALL_REDUCE, "")
     found = read_series(saved(tmp_path, text))
     assert [(one.points[0].op, len(one.points)) for one in found] == [("all-reduce", 12), ("all-gather", 6)]
 
 
 @pytest.mark.parametrize("label", ["", "[0] ", "    "])
-def test_a_table_without_its_hashes_is_read(tmp_path: Path, label: str) -> None:
+def test_a_table_without_leading_hashes_is_read(tmp_path: Path, label: str) -> None:
     """N6: as pasted into a page that takes `#` for a heading."""
     file = saved(tmp_path, labelled([line.removeprefix("#") for line in ALL_REDUCE], label))
     points = read_points(file)
@@ -147,7 +147,7 @@ def test_a_table_without_its_hashes_is_read(tmp_path: Path, label: str) -> None:
 
 
 @pytest.mark.parametrize("cells", [("512", "0"), ("0", "512"), ("1e+06", "3"), ("nan", "0")])
-def test_rows_that_failed_validation_are_left_out_and_said(tmp_path: Path, cells: tuple[str, str]) -> None:
+def test_rows_that_failed_validation_are_excluded_and_noted(tmp_path: Path, cells: tuple[str, str]) -> None:
     """N2: #wrong was not looked at."""
     bad = nccl_output.run("all_reduce", 8, LATENCY_S, RATE_BPS, wrong={2: cells})
     found = read_points(saved(tmp_path, labelled(bad, "")))
@@ -161,7 +161,7 @@ def test_rows_that_failed_validation_are_left_out_and_said(tmp_path: Path, cells
     assert lockstep_run("fit", str(file)).refusal().startswith(f"{file}:{first}: no row is left: #wrong is not 0")
 
 
-def test_results_that_were_not_validated_count(tmp_path: Path) -> None:
+def test_rows_without_validation_are_used(tmp_path: Path) -> None:
     """-c 0 prints N/A."""
     unchecked = nccl_output.run("all_reduce", 8, LATENCY_S, RATE_BPS, wrong=dict.fromkeys(range(6), ("N/A", "N/A")))
     assert links(saved(tmp_path, labelled(unchecked, ""))) == {"": the_link()}
@@ -177,7 +177,7 @@ def test_processes_without_mpi_are_groups_of_one_rank(tmp_path: Path) -> None:
         assert lockstep_run("fit", str(tmp_path / "nccl.txt"), "--ranks", "8").refusal() == refusal
 
 
-def test_a_collective_of_one_rank_beside_another_is_refused_when_it_is_asked_for(tmp_path: Path) -> None:
+def test_a_single_rank_collective_is_refused_when_selected(tmp_path: Path) -> None:
     alone = [line for line in ALL_GATHER if "Rank" not in line or "Rank  0" in line]
     file = saved(tmp_path, labelled([*ALL_REDUCE, *alone], ""))
     assert "groups have one rank each" in lockstep_run("fit", str(file), "--op", "all-gather").refusal()
@@ -188,7 +188,7 @@ def test_a_collective_of_one_rank_beside_another_is_refused_when_it_is_asked_for
     )
 
 
-def test_a_list_of_ranks_that_is_cut_is_not_counted(tmp_path: Path) -> None:
+def test_a_truncated_list_of_ranks_is_not_counted(tmp_path: Path) -> None:
     """Two lines of eight, with the others left out of a pasted text."""
     cut = [line for line in ALL_REDUCE if "Rank" not in line or "Rank  0" in line or "Rank  7" in line]
     file = saved(tmp_path, labelled(cut, ""))
@@ -196,7 +196,7 @@ def test_a_list_of_ranks_that_is_cut_is_not_counted(tmp_path: Path) -> None:
     assert {point.ranks for point in read_points(file, ranks=8).points} == {8}
 
 
-def test_other_generations_are_read(tmp_path: Path) -> None:
+def test_output_of_other_nccl_tests_versions_is_read(tmp_path: Path) -> None:
     """Without redop and root, with the deviation of 2019, with every iteration, and of 2017 in milliseconds."""
     body = [line.split() for line in ALL_REDUCE if line.lstrip()[:1].isdigit()]
     start = ["all_reduce_perf", *(line for line in ALL_REDUCE if "Rank" in line)]
@@ -222,7 +222,7 @@ def test_other_generations_are_read(tmp_path: Path) -> None:
         assert links(file) == {"": pytest.approx((LATENCY_S, RATE_BPS), rel=1e-2)}, header
 
 
-def test_a_program_that_is_not_known_is_not_named_after_the_one_before(tmp_path: Path) -> None:
+def test_an_unknown_program_is_not_named_after_the_previous_one(tmp_path: Path) -> None:
     """hypercube_perf and alltoallv_perf are no collectives here; other words that end alike are no programs."""
     other = [line.replace("all_gather_perf", "hypercube_perf") for line in ALL_GATHER]
     file = saved(tmp_path, labelled([*ALL_REDUCE, "my_perf", *other], ""))
@@ -234,7 +234,7 @@ def test_a_program_that_is_not_known_is_not_named_after_the_one_before(tmp_path:
     assert read_points(file).points[0].op == "all-reduce"
 
 
-def test_times_of_the_host_are_refused(tmp_path: Path) -> None:
+def test_host_timings_are_refused(tmp_path: Path) -> None:
     """-C 1 reports how long the host took to launch."""
     text = labelled(ALL_REDUCE, "").replace("     time   algbw", "  cputime   algbw")
     assert "-C 1" in lockstep_run("fit", str(saved(tmp_path, text))).refusal()
@@ -263,7 +263,7 @@ RUN = st.tuples(st.sampled_from(sorted(nccl_output.TURNS)), st.sampled_from([2, 
     st.sampled_from(LABELS), st.sampled_from(["us", "ms"]), st.sampled_from(["float", "half", "bfloat16", "f8e4m3"]),
     st.floats(1e-6, 2e-5), st.floats(5e9, 4e11), st.booleans(),
 )  # fmt: skip
-def test_every_drawn_log_gives_back_its_links(
+def test_every_random_log_recovers_its_links(
     runs: Any, label: str, unit: str, kind: str, latency_s: float, rate_Bps: float, hashes: bool
 ) -> None:
     """Collectives, ranks, labels, echoes and repetitions are drawn: latency and bandwidth come back from each table."""
@@ -285,7 +285,7 @@ def test_every_drawn_log_gives_back_its_links(
         assert fitted.latency_s == pytest.approx(latency_s, rel=0.02, abs=2e-8)
 
 
-def test_a_table_that_makes_no_link_is_said_beside_those_that_do(tmp_path: Path) -> None:
+def test_a_table_that_gives_no_link_is_noted_beside_the_others(tmp_path: Path) -> None:
     """Times that fall with the size, of one collective of two."""
     rows = [line.split() for line in ALL_GATHER]
     times = iter(["900", "800", "700", "600", "500", "400"])

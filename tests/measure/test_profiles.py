@@ -90,7 +90,7 @@ def test_a_page_of_a_profiled_run_draws_a_measured_step(method: str, steps: int,
     assert "timeline-data" not in notebook
 
 
-def test_what_changed_between_two_runs(tmp_path: Path) -> None:
+def test_the_change_between_two_runs_is_named(tmp_path: Path) -> None:
     """A run with a sleeping rank against one without: the waiting in the all-reduce, or the host's idle time."""
     for fault in ("", "sleep"):
         (tmp_path / f"run{fault}").mkdir()

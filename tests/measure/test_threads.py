@@ -57,7 +57,7 @@ def ended_by_then(thread: Lane, place: int, asynchronous: frozenset[int]) -> set
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_joined_lane_waits_for_nothing_that_the_program_does_not_wait_for(name: str) -> None:
+def test_merging_lanes_adds_no_dependency(name: str) -> None:
     program = PROGRAMS[name]()
     for rank in range(program.ranks):
         lanes = lanes_of(program, rank)
@@ -73,7 +73,7 @@ def test_a_joined_lane_waits_for_nothing_that_the_program_does_not_wait_for(name
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_a_ring_needs_one_thread_and_a_ring_both_ways_two(ranks: int) -> None:
+def test_a_ring_needs_one_thread_and_a_bidirectional_ring_two(ranks: int) -> None:
     ring = get("all-reduce", "ring").program(ranks, 4.0 * 64, element_B=4.0)
     assert all(len(joined(lanes_of(ring, rank))[0]) == 1 for rank in range(ranks))
     both = get("all-reduce", "bidirectional-ring").program(ranks, 4.0 * 64, element_B=4.0)
@@ -94,7 +94,7 @@ def test_a_ring_adds_on_arrival_and_a_rank_that_swaps_the_same_elements_does_not
         assert not summands(swapping)
 
 
-def test_what_somebody_else_reads_stays_where_the_program_says() -> None:
+def test_buffers_with_other_readers_are_not_summed_on_arrival() -> None:
     builder = ProgramBuilder(2, ("send", "recv"))
     _, got = builder.message(0, 1, 8.0, chunk=(0, 2), to_buffer="inbox")
     builder.reduce(1, 8.0, chunk=(0, 2), stream="recv", after=got)
@@ -106,7 +106,7 @@ def test_what_somebody_else_reads_stays_where_the_program_says() -> None:
 
 @pytest.mark.parametrize(("backend", "synchronized"), [("gloo", False), ("nccl", True)])
 @pytest.mark.parametrize("kind", ["wait", "recv", "recv_added"])
-def test_what_a_gpu_queues_is_waited_for(
+def test_queued_gpu_operations_are_awaited(
     kind: str, backend: str, synchronized: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message that has left, one that has come, and each piece before it is added."""

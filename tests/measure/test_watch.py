@@ -100,7 +100,7 @@ def value(number: int) -> Callable[[World], None]:
     return tells(number, "value", pickle.dumps(f"of {number}"))
 
 
-def test_values_come_by_rank_and_messages_as_they_are_told(watched: Any) -> None:
+def test_values_are_returned_by_rank_and_messages_in_order(watched: Any) -> None:
     events = [(1, tells(1, "message", "half")), (2, value(1)), (3, value(0)), (4, ends(0)), (5, ends(1))]
     (found, heard), took_s = watched(World(2, events))
     assert found == ["of 0", "of 1"]
@@ -108,16 +108,14 @@ def test_values_come_by_rank_and_messages_as_they_are_told(watched: Any) -> None
     assert took_s == 5
 
 
-def test_who_has_delivered_is_waited_for_two_seconds(watched: Any) -> None:
+def test_a_rank_has_two_seconds_to_exit_after_its_value(watched: Any) -> None:
     (found, _), took_s = watched(World(2, [(1, value(0)), (3, value(1)), (4, ends(0))]))
     assert found == ["of 0", "of 1"]
     assert 2 < took_s - 3 <= 2.25
 
 
 @pytest.mark.parametrize(("cause", "left_s"), [(cause, 0.5 if cause in OWN_CAUSES else 2.0) for cause in CAUSES])
-def test_the_others_have_longer_to_explain_a_failure_that_does_not_explain_itself(
-    cause: str, left_s: float, watched: Any
-) -> None:
+def test_an_unexplained_failure_gives_the_other_ranks_more_time(cause: str, left_s: float, watched: Any) -> None:
     failure = Failure(1, cause, "because", "mid_work:3")
     (found, _), took_s = watched(World(2, [(7, tells(1, "failure", failure))]))
     assert isinstance(found, RunFailed)
@@ -125,7 +123,7 @@ def test_the_others_have_longer_to_explain_a_failure_that_does_not_explain_itsel
     assert left_s < took_s - 7 <= left_s + 0.25
 
 
-def test_a_rank_that_ends_without_a_value_has_failed_where_it_was(watched: Any) -> None:
+def test_a_rank_that_ends_without_a_value_failed_at_its_last_point(watched: Any) -> None:
     world = World(2, [(1, ends(0, -9)), (1, value(1)), (1, ends(1))])
     world.board.write(0, "mid_all_reduce:2")
     (found, _), _ = watched(world)
@@ -135,13 +133,13 @@ def test_a_rank_that_ends_without_a_value_has_failed_where_it_was(watched: Any) 
 
 
 @pytest.mark.parametrize("timeout_s", [5.0, 60.0])
-def test_a_stopped_rank_is_waited_for_as_long_as_a_collective_and_the_grace(timeout_s: float, watched: Any) -> None:
+def test_a_stopped_rank_is_blamed_after_a_collective_timeout_and_grace_period(timeout_s: float, watched: Any) -> None:
     (found, _), took_s = watched(World(2, [(3, stops(1))]), timeout_s)
     assert str(found).startswith("rank 1 stopped by a signal")
     assert timeout_s + 2 < took_s - 3 <= timeout_s + 2.5
 
 
-def test_a_rank_that_goes_on_is_forgiven(watched: Any) -> None:
+def test_a_rank_that_continues_is_not_blamed(watched: Any) -> None:
     def goes_on(world: World) -> None:
         world.stopped.clear()
 
@@ -150,13 +148,13 @@ def test_a_rank_that_goes_on_is_forgiven(watched: Any) -> None:
     assert found == ["of 0"]
 
 
-def test_a_deadline_names_who_said_nothing(watched: Any) -> None:
+def test_a_deadline_names_the_silent_ranks(watched: Any) -> None:
     (found, _), took_s = watched(World(2, [(1, value(0)), (1, ends(0))]), deadline_s=30.0)
     assert str(found) == "rank 1 did not return within 30 s; it was before its first point"
     assert 30 < took_s <= 30.25
 
 
-def test_the_failure_that_explains_the_others_comes_first_with_one_beside_it() -> None:
+def test_the_failure_that_explains_the_others_is_listed_first() -> None:
     kinds = ["silent", "timed out", "cut off", "raised", "exited", "stopped", "killed"]
     failures = [Failure(number, cause, cause, "") for number, cause in enumerate(kinds)]
     for count in range(1, 8):
@@ -183,7 +181,7 @@ def test_the_failure_that_explains_the_others_comes_first_with_one_beside_it() -
         (SystemExit(), "exited", "exited early with code 0"),
     ],
 )
-def test_an_exception_is_taken_for_its_cause(error: BaseException, cause: str, reason: str) -> None:
+def test_exceptions_are_classified_by_cause(error: BaseException, cause: str, reason: str) -> None:
     found = from_exception(2, error, "before_work", "")
     assert (found.rank, found.cause, found.reason, found.point) == (2, cause, reason, "before_work")
     assert str(found) == (
@@ -201,11 +199,11 @@ def test_a_negative_exit_code_is_a_signal(code: int, cause: str) -> None:
     [("", "before its first point"), ("mid_reduce_scatter:3", "during reduce-scatter step 3"),
      ("before_commit", "before commit"), ("mid_step:7", "during step 7"), ("after_step", "after step")],
 )  # fmt: skip
-def test_points_in_words(name: str, words: str) -> None:
+def test_fault_points_are_described_in_words(name: str, words: str) -> None:
     assert in_words(name) == words
 
 
-def test_mail_comes_whole_and_in_order_however_it_is_cut() -> None:
+def test_messages_arrive_whole_and_in_order_for_any_fragmentation() -> None:
     ours, theirs = Pipe(duplex=False)
     inbox = Inbox(ours)
     messages = [b"x" * length for length in (0, 1, 5000)]
@@ -234,7 +232,7 @@ def test_a_board_keeps_the_point_of_every_rank_up_to_127_bytes() -> None:
     board.close()
 
 
-def test_patience_needs_no_process_and_no_clock() -> None:
+def test_timeouts_are_tested_without_processes_or_clocks() -> None:
     """A stop that ends in between is counted anew; failures that explain themselves end a run sooner."""
     world = World(2, [])
     patience = Patience(timeout_s=5.0, deadline_s=50.0, began_s=0.0)

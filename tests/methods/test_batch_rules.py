@@ -12,7 +12,7 @@ from lockstep.learn.methods import learning_rate as lr
 BATCH = np.geomspace(1, 1e6, 13)
 
 
-def test_the_hyperbola() -> None:
+def test_steps_and_examples_lie_on_the_hyperbola() -> None:
     steps, examples = cb.steps(BATCH, 300.0, 450.0), cb.examples(BATCH, 300.0, 450.0)
     assert examples == pytest.approx(steps * BATCH)
     assert (steps / 300 - 1) * (examples / (300 * 450) - 1) == pytest.approx(np.ones(13))
@@ -45,7 +45,7 @@ def test_two_batch_estimate_inverts_the_expectation() -> None:
     assert trace == pytest.approx([30.0])
 
 
-def test_rules_keep_what_they_promise() -> None:
+def test_learning_rate_rules_keep_their_noise_constant() -> None:
     """Noise per unit of training time is rate / B, noise of one step rate / sqrt(B)."""
     ratio = np.array([1.0, 4.0, 64.0])
     assert lr.linear(0.1, ratio) / ratio == pytest.approx(np.full(3, 0.1))

@@ -60,7 +60,7 @@ def once(one: Compressor, vector: Any, seed: int = 1) -> Any:
 
 
 @pytest.mark.parametrize("one", BOTH, ids=label)
-def test_numpy_and_torch_send_the_same(one: Compressor) -> None:
+def test_numpy_and_torch_send_identical_payloads(one: Compressor) -> None:
     for vector in vectors():
         single = vector.astype(np.float32)
         given = torch.from_numpy(single.copy())
@@ -86,7 +86,7 @@ def test_the_formula_for_bytes_counts_what_travels(one: Compressor) -> None:
 
 
 @pytest.mark.parametrize("one", ALL, ids=label)
-def test_bounds_hold_for_every_vector(one: Compressor) -> None:
+def test_compression_error_bounds_hold_for_every_vector(one: Compressor) -> None:
     """In expectation: the mean over draws may exceed them by its standard error only."""
     for vector in vectors():
         random = isinstance(one, RandomK | Qsgd) or (isinstance(one, Uniform) and one.rounding == "stochastic")
@@ -140,7 +140,7 @@ def test_qsgd_on_equal_magnitudes_is_exact() -> None:
 
 
 @pytest.mark.parametrize(("bits", "published"), [(8, 2.6e-4), (4, 0.086), (2, 3.0)])
-def test_bits_do_not_fix_the_loss(bits: int, published: float) -> None:
+def test_the_number_of_bits_does_not_determine_the_loss(bits: int, published: float) -> None:
     """max|x| of a long Gaussian decides, (m / s)^2 / 6 while steps are short; a million entries reach 4.6 to 5.8."""
     errors = []
     for seed in range(5):
@@ -172,7 +172,7 @@ def test_sign_makes_a_small_vector_longer() -> None:
 
 @pytest.mark.parametrize("name", [name for name, kind in COMPRESSORS.items() if kind.neutral is not None])
 @pytest.mark.parametrize("error_feedback", [False, True])
-def test_the_neutral_setting_is_no_compression(name: str, error_feedback: bool) -> None:
+def test_the_neutral_setting_compresses_nothing(name: str, error_feedback: bool) -> None:
     one = compressor(name, error_feedback=error_feedback, **COMPRESSORS[name].neutral)
     for vector in vectors():
         np.testing.assert_allclose(once(one, vector), vector, rtol=0, atol=1e-13 * np.abs(vector).max())
@@ -285,14 +285,14 @@ def test_power_sgd_of_many_ranks_is_that_of_their_mean() -> None:
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
-def test_packed_codes_come_back(bits: int) -> None:
+def test_packed_codes_round_trip(bits: int) -> None:
     for elems in range(1, 20):
         codes = rng(elems).integers(0, 2**bits, elems)
         assert (unpack(pack(codes, bits), bits, elems) == codes).all()
         assert len(pack(codes, bits)) == math.ceil(elems * bits / 8)
 
 
-def test_ties_go_to_the_first_entries() -> None:
+def test_top_k_breaks_ties_by_position() -> None:
     for vector in (np.array([1.0, -2, 2, -2, 1]), torch.tensor([1.0, -2, 2, -2, 1])):
         payload, _ = TopK(0.4).compress(vector, None, rng())
         assert payload.arrays[1].tolist() == [1, 2]
@@ -312,7 +312,7 @@ def test_a_vector_without_a_shape_is_padded_to_a_matrix() -> None:
         ("power-sgd", {"rank": 0}, "at least 1"), ("none", {"x": 1}, "no settings"),
     ],
 )  # fmt: skip
-def test_bad_settings_say_what_is_allowed(name: str, settings: dict[str, Any], said: str) -> None:
+def test_refusals_of_settings_state_what_is_allowed(name: str, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         compressor(name, **settings)
 
@@ -322,7 +322,7 @@ FOLLOWED = [*(kind() for name, kind in COMPRESSORS.items() if name not in ("top-
 
 
 @pytest.mark.parametrize("one", [*FOLLOWED, *(ErrorFeedback(one) for one in FOLLOWED)], ids=label)
-def test_everything_stays_on_the_device_of_the_vector(one: Compressor) -> None:
+def test_compression_stays_on_the_device_of_the_vector(one: Compressor) -> None:
     vector = torch.empty(40, device="meta")
     payload, _ = one.compress(vector, one.start(vector), rng())
     made = (*payload.arrays, *(() if payload.shared is None else (payload.shared,)))

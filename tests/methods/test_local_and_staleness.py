@@ -51,7 +51,7 @@ def test_numpy_and_torch_agree(piece: object) -> None:
     np.testing.assert_allclose(as_numpy(piece(torch.tensor)), piece(np.array), rtol=1e-14)
 
 
-def test_outer_update_is_torch_sgd() -> None:
+def test_the_outer_update_equals_torch_sgd() -> None:
     for nesterov in (False, True):
         parameter = torch.nn.Parameter(torch.tensor(START))
         optimizer = torch.optim.SGD([parameter], lr=0.7, momentum=0.9, nesterov=nesterov)
@@ -63,7 +63,7 @@ def test_outer_update_is_torch_sgd() -> None:
         np.testing.assert_allclose(parameter.detach().numpy(), ours, rtol=1e-12)
 
 
-def test_plain_outer_update_is_the_average() -> None:
+def test_a_plain_outer_update_is_the_average() -> None:
     moved, _ = Outer().update(START, outer_gradient(START, ENDS), np.zeros(5))
     np.testing.assert_allclose(moved, ENDS.mean(0), rtol=1e-14)
 
@@ -80,7 +80,7 @@ def test_scaffold_controls_are_the_mean_gradient_and_vanish_for_equal_workers() 
     np.testing.assert_array_equal(corrected_gradient(START, BUFFER, BUFFER), START)
 
 
-def test_buffers() -> None:
+def test_momentum_buffers_are_kept_averaged_or_reset() -> None:
     assert after_averaging(ENDS, "keep") is ENDS
     assert (after_averaging(ENDS, "average") == ENDS.mean(0)).all()
     assert not after_averaging(ENDS, "reset").any()
@@ -90,12 +90,12 @@ def test_buffers() -> None:
 
 
 @pytest.mark.parametrize("words", [{"rate": 0.0}, {"momentum": 1.0}, {"momentum": -0.1}])
-def test_outer_update_refuses(words: dict[str, float]) -> None:
+def test_the_outer_update_refuses_invalid_settings(words: dict[str, float]) -> None:
     with pytest.raises(BadInput):
         Outer(**words)  # type: ignore[arg-type]
 
 
-def test_staleness_weights() -> None:
+def test_staleness_weights_match_their_formulas() -> None:
     assert staleness.inverse(0) == 1
     assert staleness.inverse(9) == pytest.approx(0.1)
     assert staleness.exponential(3, 0.0) == 1
@@ -107,7 +107,7 @@ def test_staleness_weights() -> None:
     assert staleness.cut_off(DELAYS, 2).tolist() == [1, 1, 1, 0, 0, 0]
 
 
-def test_digits() -> None:
+def test_the_digits_data_set_has_its_known_counts() -> None:
     pixels, classes = digits()
     assert pixels.shape == (1797, 64)
     assert (pixels.min(), pixels.max()) == (0, 1)

@@ -10,7 +10,7 @@ from lockstep.learn.methods.loss_scaling import LossScale, all_finite, clip_by_n
 from optional import torch
 
 
-def test_the_rule_is_that_of_torch() -> None:
+def test_the_loss_scaling_rule_matches_torch() -> None:
     ours = LossScale(scale=1024.0, interval=3)
     scale, finite_steps = torch.tensor([1024.0]), torch.zeros(1, dtype=torch.int32)
     draw = np.random.Generator(np.random.PCG64(0))
@@ -48,14 +48,14 @@ def test_a_scale_grows_to_the_end_of_its_range_and_stays() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
-def test_one_entry_decides(bad: float) -> None:
+def test_one_infinite_entry_skips_the_step(bad: float) -> None:
     for layers in ([np.ones(3), np.array([1.0, bad])], [torch.ones(3), torch.tensor([1.0, bad])]):
         assert not all_finite(layers)
         assert all_finite(layers[:1])
 
 
 @pytest.mark.parametrize("limit", [0.1, 1.0, 100.0])
-def test_clipping_is_that_of_torch(limit: float) -> None:
+def test_clipping_matches_torch(limit: float) -> None:
     draw = np.random.Generator(np.random.PCG64(2))
     layers = [draw.standard_normal((3, 4)), draw.standard_normal(5)]
     weights = [torch.nn.Parameter(torch.zeros(layer.shape, dtype=torch.float64)) for layer in layers]

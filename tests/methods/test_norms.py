@@ -46,7 +46,7 @@ def solved(gradient: np.ndarray, alpha: float, length: Any) -> tuple[np.ndarray,
 
 @pytest.mark.parametrize(("norm", "order"), VECTOR_NORMS, ids=NAMES)
 @pytest.mark.parametrize("seed", range(3))
-def test_vector_steps_are_what_a_convex_solver_finds(norm: Norm, order: Any, seed: int) -> None:
+def test_vector_steps_match_a_convex_solver(norm: Norm, order: Any, seed: int) -> None:
     rng = np.random.default_rng(seed)
     gradient, alpha = rng.normal(size=6), float(rng.uniform(0.1, 2))
     u, value = solved(gradient, alpha, lambda u: cvxpy.norm(u, order))
@@ -55,7 +55,7 @@ def test_vector_steps_are_what_a_convex_solver_finds(norm: Norm, order: Any, see
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 5)])
-def test_spectral_steps_are_what_a_convex_solver_finds(shape: tuple[int, int]) -> None:
+def test_spectral_steps_match_a_convex_solver(shape: tuple[int, int]) -> None:
     gradient = np.random.default_rng(1).normal(size=shape)
     u, value = solved(gradient, 0.5, cvxpy.sigma_max)
     assert least_value(Spectral(), gradient, 0.5) == pytest.approx(value, rel=1e-6)
@@ -66,7 +66,7 @@ OUTER = [(Maximum(), cvxpy.norm_inf), (Euclidean(), cvxpy.norm2), (Absolute(), c
 
 
 @pytest.mark.parametrize(("outer", "measure"), OUTER, ids=[norm.name for norm, _ in OUTER])
-def test_block_steps_are_what_a_convex_solver_finds(outer: Norm, measure: Any) -> None:
+def test_block_steps_match_a_convex_solver(outer: Norm, measure: Any) -> None:
     rng = np.random.default_rng(2)
     gradient = [rng.normal(size=4), rng.normal(size=(2, 3)), rng.normal(size=3)]
     norm = Blocks(outer, (Maximum(), Spectral(), Euclidean()))
@@ -107,7 +107,7 @@ def test_the_named_methods_are_steps_of_norms(alpha: float) -> None:
     assert greedy[1] == pytest.approx(alpha / 2 * 4)
 
 
-def test_the_p_norm_lies_between_its_ends() -> None:
+def test_the_p_norm_step_lies_between_its_limits() -> None:
     assert steepest_step(Power(2.0), G, 0.5) == pytest.approx(steepest_step(Euclidean(), G, 0.5))
     assert steepest_step(Power(1000.0), G, 0.5) == pytest.approx(steepest_step(Maximum(), G, 0.5), abs=0.02)
     assert steepest_step(Power(1.001), G, 0.5) == pytest.approx(steepest_step(Absolute(), G, 0.5), abs=0.02)
@@ -136,7 +136,7 @@ def test_blocks_of_euclidean_norms_under_one_are_the_euclidean_norm() -> None:
 
 
 @given(seed=st.integers(0, 10_000), size=st.integers(1, 8), place=st.integers(0, len(VECTOR_NORMS) - 1))
-def test_duality(seed: int, size: int, place: int) -> None:
+def test_dual_norms_satisfy_hoelder(seed: int, size: int, place: int) -> None:
     """|v| = 1, g'v = |g|_*, and no other unit vector does better (Hoelder)."""
     norm, rng = VECTOR_NORMS[place][0], np.random.default_rng(seed)
     gradient, other = rng.normal(size=size), rng.normal(size=size)
@@ -147,14 +147,14 @@ def test_duality(seed: int, size: int, place: int) -> None:
 
 
 @pytest.mark.parametrize("norm", [norm for norm, _ in VECTOR_NORMS] + [Spectral()])
-def test_torch_gives_the_same(norm: Norm) -> None:
+def test_torch_gives_the_same_steps(norm: Norm) -> None:
     gradient = np.random.default_rng(4).normal(size=(3, 2))
     found = steepest_step(norm, torch.tensor(gradient), 0.3)
     assert found.numpy() == pytest.approx(steepest_step(norm, gradient, 0.3), abs=1e-12)
 
 
 @pytest.mark.parametrize("norm", [norm for norm, _ in VECTOR_NORMS] + [Spectral()])
-def test_no_gradient_no_step(norm: Norm) -> None:
+def test_zero_gradients_give_zero_steps(norm: Norm) -> None:
     assert np.array_equal(np.abs(steepest_step(norm, np.zeros((2, 2)), 1.0)), np.zeros((2, 2)))
 
 
@@ -163,7 +163,7 @@ def test_extreme_gradients_do_not_overflow_the_p_norm(scale: float) -> None:
     assert Power(8.0).steepest(G * scale) == pytest.approx(Power(8.0).steepest(G))
 
 
-def test_refusals() -> None:
+def test_invalid_norms_are_refused() -> None:
     for p in (1.0, float("inf"), 0.5):
         with pytest.raises(BadInput, match="above 1 and finite"):
             Power(p)

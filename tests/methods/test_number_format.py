@@ -30,13 +30,13 @@ def sample() -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ORACLES)
-def test_every_rounding_is_that_of_the_format(name: str) -> None:
+def test_every_rounding_matches_the_format(name: str) -> None:
     values = sample()
     np.testing.assert_array_equal(FORMATS[name].rounded(values), oracle(values, name))
 
 
 @pytest.mark.parametrize("name", ORACLES)
-def test_ties_and_edges(name: str) -> None:
+def test_ties_and_limits_round_as_in_ieee(name: str) -> None:
     """Half way between neighbours, and one float32 to either side of it."""
     one = FORMATS[name]
     stored = np.unique(oracle(sample(), name))
@@ -53,7 +53,7 @@ def test_ties_and_edges(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ORACLES)
-def test_the_properties_are_those_of_the_type(name: str) -> None:
+def test_format_properties_match_the_numpy_type(name: str) -> None:
     one, info = FORMATS[name], ml_dtypes.finfo(ORACLES[name])
     assert one.largest == float(info.max)
     assert one.least_normal == float(info.smallest_normal)
@@ -65,7 +65,7 @@ def test_the_properties_are_those_of_the_type(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])
-def test_sums_are_those_of_the_type(name: str) -> None:
+def test_sums_match_the_numpy_type(name: str) -> None:
     bits = np.random.Generator(np.random.PCG64(1)).integers(0, 2**16, (2, 100_000), dtype=np.uint16)
     kind = ORACLES[name] if name != "fp32" else np.float32
     with np.errstate(over="ignore", invalid="ignore"):
@@ -75,7 +75,7 @@ def test_sums_are_those_of_the_type(name: str) -> None:
     np.testing.assert_array_equal(got, expected)
 
 
-def test_rounding_at_random_is_unbiased_and_to_a_neighbour() -> None:
+def test_stochastic_rounding_is_unbiased_and_to_a_neighbour() -> None:
     one = number_format("bf16")
     value, draw = 1.0 + 0.3 * 2.0**-7, np.random.Generator(np.random.PCG64(2))
     got = one.rounded(np.full(40_000, value), draw)

@@ -52,7 +52,7 @@ TWINS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "ours", "kind", "theirs"), TWINS)
-def test_equal_to_pytorch(name: str, ours: dict[str, Any], kind: str, theirs: dict[str, Any]) -> None:
+def test_optimizers_match_pytorch(name: str, ours: dict[str, Any], kind: str, theirs: dict[str, Any]) -> None:
     found = followed(optimizer(name, **ours), 0.05)
     for one, other in zip(found, followed_by_torch(kind, 0.05, **theirs), strict=True):
         assert one == pytest.approx(other, rel=1e-12, abs=1e-14)
@@ -149,7 +149,7 @@ def test_newton_schulz_approaches_the_step_of_the_spectral_norm() -> None:
     assert orthogonalized(matrix.T) == pytest.approx(orthogonalized(matrix).T)
 
 
-def test_muon_leaves_what_is_no_matrix_to_the_other_optimizer() -> None:
+def test_muon_leaves_non_matrices_to_the_other_optimizer() -> None:
     weights, gradients = (np.ones(3),), (np.array([0.1, -2.0, 30.0]),)
     adam, muon = Adam(), Muon()
     want, _ = adam.direction(gradients, adam.start(weights), weights)
@@ -157,7 +157,7 @@ def test_muon_leaves_what_is_no_matrix_to_the_other_optimizer() -> None:
     assert np.array_equal(found[0], want[0])
 
 
-def test_refusals() -> None:
+def test_invalid_optimizers_are_refused() -> None:
     with pytest.raises(UnknownName, match="did you mean adam"):
         optimizer("adm")
     with pytest.raises(BadInput, match="it has weight_decay"):
@@ -194,12 +194,12 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
-def test_what_is_not_set_is_as_published(name: str) -> None:
+def test_optimizer_defaults_are_the_published_ones(name: str) -> None:
     assert optimizer(name) == optimizer(name, **PUBLISHED[name])
 
 
 @pytest.mark.parametrize(("ours", "kind"), [("adam", "Adam"), ("muon", "Muon")])
-def test_what_is_not_set_is_as_in_torch(ours: str, kind: str) -> None:
+def test_optimizer_defaults_match_torch(ours: str, kind: str) -> None:
     theirs = getattr(torch.optim, kind)([torch.nn.Parameter(torch.zeros(2, 2))]).defaults
     method: Any = optimizer(ours)
     if ours == "adam":

@@ -104,7 +104,7 @@ def test_the_reproducible_sum_has_one_value_without_a_largest_term(kind: str) ->
 
 @each_type
 @pytest.mark.parametrize("name", FORMATS)
-def test_formats_keep_what_is_not_finite(name: str, dtype: type) -> None:
+def test_formats_keep_infinities_and_nan(name: str, dtype: type) -> None:
     one = FORMATS[name]
     for kind in NOT_FINITE:
         given = special(kind, dtype)

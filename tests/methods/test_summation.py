@@ -52,7 +52,7 @@ def test_errors_stay_below_the_bounds(name: str, count: int) -> None:
     assert (np.array(errors) <= bound).all()
 
 
-def test_classic_examples() -> None:
+def test_compensated_sums_solve_the_classic_examples() -> None:
     big = [np.float64(value) for value in (1.0, 1e100, 1.0, -1e100)]
     assert kahan(big) == 0.0
     assert neumaier(big) == 2.0
@@ -103,7 +103,7 @@ def test_numpy_and_torch_give_the_same_bits(name: str) -> None:
     assert SUMS[name](given).tobytes() == SUMS[name](twins).numpy().tobytes()
 
 
-def test_zeros_and_single_terms() -> None:
+def test_sums_of_zeros_and_single_terms_are_exact() -> None:
     zeros = [np.zeros(4, np.float32)] * 3
     for add in SUMS.values():
         assert (add(zeros) == 0).all()

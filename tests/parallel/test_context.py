@@ -33,7 +33,7 @@ def sent_heads(ranks: int, queries: int, kept: int, width: int, tokens: int) -> 
 
 
 @given(RANKS, st.sampled_from([1, 2, 8, 16]), st.sampled_from([16, 32]))
-def test_heads_travel_once_each_way(ranks: int, kept: int, queries: int) -> None:
+def test_heads_are_exchanged_once_in_each_direction(ranks: int, kept: int, queries: int) -> None:
     """Counted head by head: key and value heads go to every rank that has one of their queries."""
     blocks = Blocks(2.0 * kept, queries, queries, kept, (1.0, 2.0))
     for piece in pieces("all-to-all", on_levels(ranks), ranks, blocks):
@@ -43,7 +43,7 @@ def test_heads_travel_once_each_way(ranks: int, kept: int, queries: int) -> None
 
 
 @given(RANKS, st.sampled_from([1, 2, 4, 8]), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
-def test_the_mix_is_a_ring_where_heads_do_not_divide_and_an_exchange_where_they_all_do(
+def test_mixed_context_parallelism_reduces_to_a_ring_or_an_all_to_all(
     ranks: int, kept: int, forward_s: float, backward_s: float
 ) -> None:
     blocks = Blocks(1e6 * kept, 1e6, 1e6, kept, (forward_s, backward_s))
@@ -72,7 +72,7 @@ def test_a_gather_holds_keys_and_values_of_the_whole_sequence() -> None:
     assert sizes["gather"] - sizes["ring"] == pytest.approx(1.05 * 7 / 8 * 131072 * 4 * 256 * 2, rel=1e-6)
 
 
-def test_ranks_that_do_not_share_out_heads_are_refused_by_name() -> None:
+def test_ranks_that_do_not_divide_the_heads_are_refused() -> None:
     job = Job(model("llama3-8b"), Recipe(seq=8192, batch=64, cp_kind="all-to-all"), 64)
     layout = Layout(cp=64)
     (rule,) = broken_by(layout, job)

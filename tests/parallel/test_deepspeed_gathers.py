@@ -82,7 +82,7 @@ class Written:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=NAMES)
-def test_gathers_and_held_elements_are_those_counted_on_two_ranks(row: dict[str, str]) -> None:
+def test_gathered_and_held_elements_match_counts_on_two_ranks(row: dict[str, str]) -> None:
     """To the last element, of the modules that transformers' classes call in their order."""
     found = gathered(Written().model(row["model"], row["recompute"] == "1"), limits_of(row))
     assert [round(each) for each in elements(found, row)] == counted(row)
@@ -107,7 +107,7 @@ EIGHT = modules_of(model("llama3-8b"))
 
 
 @given(LIMIT, LIMIT, LIMIT, st.integers(0, 10**8))
-def test_every_parameter_is_gathered_once_at_least_unless_it_persists(
+def test_every_parameter_is_gathered_at_least_once_unless_persistent(
     reuse: int, live: int, bucket: int, persistent: int
 ) -> None:
     found = gathered(EIGHT, Limits(reuse, live, bucket, persistent))
@@ -116,7 +116,7 @@ def test_every_parameter_is_gathered_once_at_least_unless_it_persists(
     assert found.once_frac <= found.held_frac <= found.most_frac <= 1 + 1e-9
 
 
-def test_a_reuse_distance_of_everything_gathers_once() -> None:
+def test_an_unlimited_reuse_distance_gathers_once() -> None:
     found = gathered(
         EIGHT, Limits(max_reuse_distance=2 * 10**10, prefetch_bucket_size=0, param_persistence_threshold=0)
     )
@@ -124,7 +124,7 @@ def test_a_reuse_distance_of_everything_gathers_once() -> None:
 
 
 @pytest.mark.parametrize("distance", [10**9, 2 * 10**9, 4 * 10**9])
-def test_without_prefetch_half_of_the_reuse_distance_stays_whole(distance: int) -> None:
+def test_without_prefetch_half_of_the_reuse_distance_stays_gathered(distance: int) -> None:
     """A parameter is passed twice on the way from its forward to its backward pass: up to one more tensor is kept."""
     found, whole = gathered(EIGHT, Limits(distance, 0, 0, 0)), 8.03e9
     assert found.held_frac * whole == pytest.approx(distance / 2, abs=6e7)
@@ -132,7 +132,7 @@ def test_without_prefetch_half_of_the_reuse_distance_stays_whole(distance: int) 
 
 
 @pytest.mark.parametrize("text", ["max_reuse=1", "max_reuse_distance=-1", "max_reuse_distance=0.5", "5e8"])
-def test_limits_that_do_not_exist_are_refused(text: str) -> None:
+def test_unknown_gather_limits_are_refused(text: str) -> None:
     with pytest.raises(BadInput):
         read_limits(text)
 

@@ -131,7 +131,7 @@ def test_drop_rates_of_uniform_routing(factor: float, percent: float, within: fl
 
 @EXAMPLES
 @given(st.integers(1, 12), st.data(), st.integers(1, 60), st.floats(0, 2), st.floats(0.3, 2.0))
-def test_dropped_is_what_exceeds_the_capacity(
+def test_tokens_beyond_the_capacity_are_dropped(
     number: int, data: st.DataObject, tokens: int, skew: float, factor: float
 ) -> None:
     top_k = data.draw(st.integers(1, number))
@@ -148,14 +148,14 @@ def test_dropped_is_what_exceeds_the_capacity(
             taken[expert] += 1
 
 
-def test_loss_is_one_at_balance_and_larger_elsewhere() -> None:
+def test_the_balance_loss_is_one_at_balance_and_larger_elsewhere() -> None:
     balanced = Routing(4, np.tile(np.arange(4), 5)[:, np.newaxis], np.full(4, 0.25))
     assert balance_loss(balanced) == 1.0
 
 
 @EXAMPLES
 @given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=10))
-def test_loss_of_matching_distributions_is_smallest_at_balance(weights: list[float]) -> None:
+def test_the_balance_loss_of_equal_distributions_is_smallest_at_balance(weights: list[float]) -> None:
     p = np.array(weights) / np.sum(weights)
     assert loss_of(p, p) >= 1 - 1e-12
     assert loss_of(p, p) == pytest.approx(1 + len(p) * np.sum((p - 1 / len(p)) ** 2))
@@ -230,12 +230,12 @@ def test_hierarchical_wins_on_a_slow_network_with_latency() -> None:
         {"token_B": -1.0},
     ],
 )
-def test_bad_input_is_refused(arguments: dict[str, Any]) -> None:
+def test_invalid_routing_is_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
         experts(**{"experts": 8, "top_k": 2, "tokens": 64, "ranks": 4, "link": LINK, **arguments})
 
 
-def test_an_answer_names_its_links_and_what_imbalance_costs_on_them() -> None:
+def test_an_answer_names_its_links_and_the_cost_of_imbalance() -> None:
     found = experts(8, 2, 4096, 8, LINK, skew=0.8, token_B=4096.0, node_ranks=4, outer=PlainLink(5e-6, 10e9))
     told = " ".join(found.to_dict()["assumptions"])
     for part in ("4 to a node", "1 us and 50 GB/s inside a node", "5 us and 10 GB/s between nodes", "4 KiB"):
@@ -245,13 +245,13 @@ def test_an_answer_names_its_links_and_what_imbalance_costs_on_them() -> None:
     assert found.imbalance_comm_s > 0
 
 
-def test_a_capacity_beyond_all_numbers_is_refused() -> None:
+def test_an_infinite_capacity_is_refused() -> None:
     for factor in (1e308, float("inf"), float("nan"), 0.0, -1.0):
         with pytest.raises(BadInput, match="capacity factor must be above 0"):
             capacity(4096, 2, 8, factor)
 
 
-def test_a_token_is_4096_elements_of_two_bytes_unless_said() -> None:
+def test_a_token_has_4096_elements_of_two_bytes_by_default() -> None:
     asked = {"experts": 8, "top_k": 2, "tokens": 1024, "ranks": 8, "link": LINK}
     usual, said, wide = experts(**asked), experts(**asked, token_B=8192.0), experts(**asked, token_B=16384.0)
     assert usual.to_dict() == said.to_dict() != wide.to_dict()

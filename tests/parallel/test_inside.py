@@ -42,7 +42,7 @@ def opened(op: str, name: str, size_B: float, rounds: int) -> tuple[Inside, floa
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("size_B", [1e3, 1e6, 1e9])
 @pytest.mark.parametrize("rounds", [1, 2])
-def test_its_own_sends_take_what_is_priced(op: str, name: str, size_B: float, rounds: int) -> None:
+def test_the_messages_of_a_collective_take_its_priced_time(op: str, name: str, size_B: float, rounds: int) -> None:
     found, seconds = opened(op, name, size_B, rounds)
     program = found.program()
     assert found.rounds == rounds
@@ -52,7 +52,7 @@ def test_its_own_sends_take_what_is_priced(op: str, name: str, size_B: float, ro
 
 @pytest.mark.parametrize("name", GROUPS)
 @pytest.mark.parametrize("op", OPS)
-def test_every_rank_sends_what_the_bus_factor_says(op: str, name: str) -> None:
+def test_every_rank_sends_the_bytes_of_the_bus_factor(op: str, name: str) -> None:
     found, _ = opened(op, name, 1e9, 1)
     program = found.program()
     assert program.sent_B() == pytest.approx(np.full(program.ranks, bus_factor(op, program.ranks) * 1e9))
@@ -66,7 +66,7 @@ def test_a_switch_that_adds_takes_every_buffer_once() -> None:
     assert program.received_B()[8] == pytest.approx(9 * 1e9)
 
 
-def test_small_ones_send_otherwise() -> None:
+def test_small_collectives_have_other_send_patterns() -> None:
     """Trees the same in the mean, up to 20 % more or less on a rank; regrouped blocks travel once per level."""
     tree, regrouped = (
         opened("all-reduce", "one rank per node", 1e3, 1)[0],
@@ -80,7 +80,7 @@ def test_small_ones_send_otherwise() -> None:
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_blocks_go_around_a_ring(name: str) -> None:
+def test_context_parallel_blocks_travel_around_a_ring(name: str) -> None:
     """Context parallelism: every rank passes a block on, once less than there are ranks."""
     levels, block_B = GROUPS[name], 1e6
     ranks = prod(level[0] for level in levels)
@@ -92,7 +92,7 @@ def test_blocks_go_around_a_ring(name: str) -> None:
     assert program.sent_B() == pytest.approx(np.full(ranks, (ranks - 1) * block_B))
 
 
-def test_other_seconds_are_no_whole_collective() -> None:
+def test_durations_that_are_not_whole_collectives_are_not_expanded() -> None:
     levels = GROUPS["two levels"]
     seconds = float(collective_s("all-gather", levels, 1e6))
     assert inside("all-gather", levels, 32, 1e6, 0.75 * seconds) is None

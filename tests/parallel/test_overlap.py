@@ -85,7 +85,7 @@ def check(step: Overlapped, timeline: Timeline) -> None:
 POLICIES = (buckets, chunked, sharded)
 
 
-def test_every_policy_is_held_to_its_simulation() -> None:
+def test_every_overlap_policy_is_tested_against_its_simulation() -> None:
     """A module with a price and a program of lanes is one of those below."""
     package = import_module("lockstep.simulate.parallel")
     names = [
@@ -111,7 +111,7 @@ def test_times_scale_with_the_unit_of_time(layers: Layers, traffic: Traffic, eff
 
 @EXAMPLES
 @given(layer_lists(), traffics, efficiencies, st.floats(1e4, 3e8), st.booleans())
-def test_buckets_price_is_their_simulation(
+def test_the_price_of_buckets_equals_their_simulation(
     layers: Layers, traffic: Traffic, efficiency: float, bucket_B: float, overlap: bool
 ) -> None:
     counts = layers.buckets(bucket_B)
@@ -122,7 +122,7 @@ def test_buckets_price_is_their_simulation(
 
 @EXAMPLES
 @given(layer_lists(), traffics, efficiencies, st.floats(1e4, 3e8))
-def test_one_device_of_the_buckets_is_every_device(
+def test_the_bucket_timeline_of_one_device_equals_that_of_all(
     layers: Layers, traffic: Traffic, efficiency: float, bucket_B: float
 ) -> None:
     counts = layers.buckets(bucket_B)
@@ -134,7 +134,7 @@ def test_one_device_of_the_buckets_is_every_device(
 
 @EXAMPLES
 @given(unit_lists(), traffics, efficiencies, st.integers(0, 3), st.booleans())
-def test_sharded_price_is_its_simulation(
+def test_the_price_of_sharded_overlap_equals_its_simulation(
     units: Units, traffic: Traffic, efficiency: float, prefetch: int, keep: bool
 ) -> None:
     options: dict[str, Any] = {"prefetch": prefetch, "keep": keep, "efficiency": efficiency}
@@ -148,7 +148,7 @@ def test_sharded_price_is_its_simulation(
 
 @EXAMPLES
 @given(times, sizes, traffics, efficiencies, st.integers(1, 6), st.booleans(), st.floats(0, 1e-4))
-def test_chunks_price_is_their_simulation(
+def test_the_price_of_chunks_equals_their_simulation(
     compute_s: float, size_B: float, traffic: Traffic, efficiency: float, chunks: int, gather: bool, overhead_s: float
 ) -> None:
     product = Product(compute_s, size_B, "all-gather" if gather else "reduce-scatter", overhead_s, gather)
@@ -199,7 +199,7 @@ def test_deeper_prefetch_is_never_slower(units: Units, traffic: Traffic) -> None
 
 @EXAMPLES
 @given(layer_lists(), traffics)
-def test_optimum_beats_every_cutting(layers: Layers, traffic: Traffic) -> None:
+def test_the_best_bucket_size_beats_every_partition(layers: Layers, traffic: Traffic) -> None:
     number = len(layers.backward_s)
     best = float(buckets.price(layers, traffic, optimum(layers, traffic)).step_s)
     for cuts in itertools.product((0, 1), repeat=number - 1):
@@ -209,14 +209,14 @@ def test_optimum_beats_every_cutting(layers: Layers, traffic: Traffic) -> None:
 
 
 @pytest.mark.parametrize(("each", "milliseconds"), [(1, 550.38), (2, 486.26), (4, 487.42), (16, 494.40), (96, 540.88)])
-def test_golden_bucket_curve(each: int, milliseconds: float) -> None:
+def test_bucket_times_match_golden_values(each: int, milliseconds: float) -> None:
     """96 layers of 5 ms, 700 MB, ring of 256 at 10 us and 25 GB/s: a max-plus recursion done by hand elsewhere."""
     layers = Layers.equal(96, 0.48, 700e6)
     step = buckets.price(layers, ring(256, PlainLink(10e-6, 25e9)), (each,) * (96 // each))
     assert float(step.step_s) * 1e3 == pytest.approx(milliseconds, abs=0.005)
 
 
-def test_sweep_is_a_u_curve_with_its_minimum_inside() -> None:
+def test_exposed_time_over_bucket_size_has_an_interior_minimum() -> None:
     answer = sweep(Layers.equal(96, 0.48, 700e6), ring(256, PlainLink(10e-6, 25e9)))
     steps = [float(row.step.step_s) for row in answer.rows]
     assert answer.best.bucket_B == pytest.approx(2 * 700e6 / 96)
@@ -234,7 +234,7 @@ def test_buckets_close_once_full_in_order_of_readiness() -> None:
     assert layers.in_buckets((2, 2))[1].tolist() == [5.0, 9.0]
 
 
-def test_recurrence_of_shared_cores_is_the_event_simulation() -> None:
+def test_the_shared_core_recurrence_equals_the_event_simulation() -> None:
     """Two buckets by hand: 2 s of work beside a 3 s collective at half rate takes 3 s, half of it done; 0.5 s more."""
     ops = [Op(COMPUTE, 1.0), Op(COMPUTE, 2.0), Op(COMM, 3.0, (0,), "all-reduce"), Op(COMM, 1.0, (1,), "all-reduce")]
     _, end = run(ops, 0.5)
@@ -258,7 +258,7 @@ def test_prices_broadcast_over_links() -> None:
             assert whole.step_s[i] == pytest.approx(float(priced(ring(8, PlainLink(latency_s, 25e9))).step_s))
 
 
-def test_chunks_have_an_optimum() -> None:
+def test_an_optimal_number_of_chunks_exists() -> None:
     product, traffic = Product(2e-3, 1e8, overhead_s=5e-6), ring(8, PlainLink(2e-6, 300e9))
     best = best_chunks(product, traffic)
     assert 1 < best < 64
@@ -288,7 +288,7 @@ def test_bad_input_is_refused(make: Any) -> None:
 
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("prefetch", [0, 1, 5])
-def test_parameters_that_are_kept_are_gathered_once(keep: bool, prefetch: int) -> None:
+def test_kept_parameters_are_gathered_once(keep: bool, prefetch: int) -> None:
     units = Units((1.0, 2.0, 3.0), (2.0, 4.0, 6.0), (10.0, 20.0, 30.0))
     listed = sharded.operations(units, ring(4, PlainLink(0.0, 1.0)), prefetch=prefetch, keep=keep)
     names = [task.label for task in listed]

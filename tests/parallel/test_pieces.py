@@ -57,13 +57,13 @@ def taken_s(one: Pass) -> float:
 
 
 @given(passes())
-def test_a_pass_takes_its_kernels_and_what_its_pieces_expose(one: Pass) -> None:
+def test_a_pass_takes_its_kernels_plus_exposed_traffic(one: Pass) -> None:
     assert taken_s(one) == pytest.approx(one.seconds, rel=1e-9, abs=1e-12)
     assert taken_s(replace(one, by_layer=True)) == pytest.approx(one.seconds, rel=1e-9, abs=1e-12)
 
 
 @given(pieces())
-def test_traffic_is_hidden_or_exposed_and_slack_is_what_more_would_hide(one: Piece) -> None:
+def test_traffic_is_hidden_or_exposed_and_slack_bounds_more_hiding(one: Piece) -> None:
     all_s = sum(flow.seconds for flow in one.flows)
     assert one.exposed_s + one.hidden_s == pytest.approx(all_s, rel=1e-12, abs=1e-12)
     if one.beside and one.slack_s > 0:
@@ -73,7 +73,7 @@ def test_traffic_is_hidden_or_exposed_and_slack_is_what_more_would_hide(one: Pie
 
 
 @given(st.lists(pieces(), min_size=1, max_size=3), SECONDS)
-def test_pieces_in_a_shorter_pass_expose_as_much(several: list[Piece], kernels_s: float) -> None:
+def test_traffic_in_a_shorter_pass_exposes_at_least_as_much(several: list[Piece], kernels_s: float) -> None:
     found = fitted(several, kernels_s)
     wanted_s = [float(one.exposed_s) for one in several]
     assert [float(one.exposed_s) for one in found] == pytest.approx(wanted_s, rel=1e-9, abs=1e-9)
@@ -96,9 +96,7 @@ def test_equal_buckets_and_units_expose_the_closed_form(comm_s: float, compute_s
 
 
 @given(st.floats(1e-3, 10.0), st.floats(1e-3, 10.0))
-def test_products_in_pieces_expose_at_most_a_product_less_than_chunks_that_alternate(
-    comm_s: float, work_s: float
-) -> None:
+def test_chunked_products_expose_at_most_one_product_less_than_alternating_chunks(comm_s: float, work_s: float) -> None:
     """Chunks that alternate leave the first product alone; here all products have traffic beside them."""
     flows = (Flow("all-gather", "tp", 0.0, 0.0), Flow("reduce-scatter", "tp", 1.0, comm_s))
     one, _ = tensor.pieces((flows, flows), "all", (work_s, work_s))
@@ -134,7 +132,7 @@ def sharded_stages(draw: st.DrawFn) -> Around:
 
 
 @given(sharded_stages(), shared())
-def test_a_grid_waits_for_what_each_of_its_layouts_waits_for(one: Around, of: Callable[[int | Ints], Sharing]) -> None:
+def test_waits_of_a_grid_equal_those_of_each_layout(one: Around, of: Callable[[int | Ints], Sharing]) -> None:
     """Sharding stages side by side in arrays, and one at a time in plain numbers; no wait is below zero."""
     together = replace(one, sharing=of(np.arange(4))).waits
     for zero in range(4):
@@ -156,7 +154,7 @@ def test_data_parallel_traffic_is_never_exposed_longer_than_it_takes(one: Around
 
 
 @given(st.sampled_from([2, 4, 8]), st.floats(1e-3, 1.0), st.floats(1e-3, 1.0))
-def test_a_gather_in_pieces_waits_for_them_beside_its_product(ranks: int, product_s: float, moved_s: float) -> None:
+def test_a_chunked_gather_waits_for_each_chunk_beside_its_product(ranks: int, product_s: float, moved_s: float) -> None:
     """Piece by piece, as PyTorch runs it: the own piece first, then each of the others when it has arrived."""
     now_s, arrived_s = product_s / ranks, 0.0
     for _ in range(ranks - 1):

@@ -18,7 +18,7 @@ examples = settings(max_examples=50, derandomize=True, deadline=None)
 
 @examples
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=9), st.data())
-def test_partition_is_the_best_of_all(layers: list[int], data: st.DataObject) -> None:
+def test_the_partition_is_optimal(layers: list[int], data: st.DataObject) -> None:
     """Of all splits whose stages hold few enough layers, and only leave those empty that do something else."""
     stages = data.draw(st.integers(1, min(5, len(layers))))
     extra = data.draw(st.lists(st.integers(0, 40), min_size=stages, max_size=stages))
@@ -44,7 +44,7 @@ def test_partition_is_the_best_of_all(layers: list[int], data: st.DataObject) ->
 
 @examples
 @given(st.integers(1, 3), st.integers(1, 2), st.integers(1, 3), st.integers(6, 9), st.data())
-def test_equal_layers_are_spread_as_well_as_can_be(
+def test_equal_layers_are_spread_evenly(
     devices: int, chunks: int, layer_s: int, layers: int, data: st.DataObject
 ) -> None:
     """Against every way to put them: first the slowest device, then the slowest chunk."""
@@ -84,7 +84,7 @@ def counts_of(cuts: tuple[int, ...], layers: int) -> list[tuple[int, int]]:
     return list(pairwise((0, *cuts, layers)))
 
 
-def test_partition_gives_the_stage_with_the_head_fewer_layers() -> None:
+def test_the_stage_with_the_head_gets_fewer_layers() -> None:
     ends = [1.0, *[0.0] * 6, 1.0]
     assert pipelines.partition([1.0] * 30, 8, extra_s=ends).sizes == (3, 4, 4, 4, 4, 4, 4, 3)
     assert pipelines.partition([1.0] * 4, 3, extra_s=[0.0, 0.0, 5.0]).sizes == (2, 2, 0)
@@ -95,13 +95,13 @@ def test_partition_gives_the_stage_with_the_head_fewer_layers() -> None:
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
 @pytest.mark.parametrize("target", [0.5, 0.8, 0.9, 0.95])
 @pytest.mark.parametrize("p", [1, 2, 8, 64])
-def test_fewest_micro_batches(name: str, target: float, p: int) -> None:
+def test_the_fewest_micro_batches_reach_the_target(name: str, target: float, p: int) -> None:
     """m >= e (p - 1) / (1 - e); for p = 8 and 90 % that is 63, not 10."""
     want = max(1, math.ceil(round(target * (p - 1) / (1 - target), 9)))
     assert pipelines.smallest_microbatches(name, p, target) == want
 
 
-def test_fewest_micro_batches_split_into_equal_groups_when_interleaved() -> None:
+def test_the_fewest_interleaved_micro_batches_form_equal_groups() -> None:
     assert pipelines.smallest_microbatches("interleaved", 8, 0.9, chunks=4) == 16
     assert pipelines.smallest_microbatches("interleaved", 8, 0.9, chunks=2) == 32
     with pytest.raises(Infeasible, match="not 0\\.95"):
@@ -110,7 +110,7 @@ def test_fewest_micro_batches_split_into_equal_groups_when_interleaved() -> None
         pipelines.smallest_microbatches("1f1b", 8, 1.0)
 
 
-def test_front_is_what_no_point_beats() -> None:
+def test_the_front_contains_the_undominated_points() -> None:
     everything = pipelines.points((1, 2, 4, 8), (4, 8, 16, 32), transfer_s=0.01)
     front = pipelines.pareto(everything)
 
@@ -127,13 +127,13 @@ def test_front_is_what_no_point_beats() -> None:
 
 
 @pytest.mark.parametrize("name", pipelines.names())
-def test_messages_counted_from_the_program(name: str) -> None:
+def test_message_counts_match_the_program(name: str) -> None:
     for p in (1, 2, 3, 4, 6):
         for point in pipelines.points((p,), (12, 24), names=(name,), chunks=(2, 3)):
             answer = pipelines.pipeline(name, p, point.microbatches, chunks=point.chunks, message_B=1.0)
             assert max(answer.sent_B) == point.messages
 
 
-def test_a_target_out_of_reach_is_told_apart_from_what_is_reached() -> None:
+def test_an_unreachable_target_reports_the_nearest_reachable_value() -> None:
     with pytest.raises(Infeasible, match=r"0\.999993 with 1,048,576 micro-batches, not 0\.999999"):
         pipelines.smallest_microbatches("1f1b", 8, 0.999999)

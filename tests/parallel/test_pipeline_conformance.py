@@ -29,7 +29,7 @@ WIDEST_FRAC = (-0.15, 0.25)
 examples = settings(max_examples=min(drawn(20), settings.default.max_examples), derandomize=True, deadline=None)
 
 
-def test_every_file_of_a_schedule_registers_it() -> None:
+def test_every_schedule_file_registers_its_schedule() -> None:
     modules = [import_module(f"{folder.__name__}.{module.name}") for module in pkgutil.iter_modules(folder.__path__)]
     defined = {
         value.name for module in modules for value in vars(module).values() if isinstance(value, pipelines.Schedule)
@@ -40,7 +40,7 @@ def test_every_file_of_a_schedule_registers_it() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_schedule_claims_little_of_itself(name: str) -> None:
+def test_every_schedule_is_exact_for_equal_passes_and_nearly_exact_elsewhere(name: str) -> None:
     """All are exact for equal passes and enough micro-batches, and no estimate is allowed to be far off."""
     domain = pipelines.get(name).domain
     assert domain.when(4, 64, 1, 1, 1)
@@ -143,7 +143,7 @@ def test_closed_form_equals_replay_and_engine(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_program_equals_replay_outside_the_exact_domain_too(name: str) -> None:
+def test_the_program_equals_the_replay_outside_the_exact_domain(name: str) -> None:
     @examples
     @given(sizes(name), st.data())
     def check(size: tuple[int, int, int], data: Any) -> None:
@@ -168,7 +168,7 @@ def test_program_equals_replay_outside_the_exact_domain_too(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("blocking", [True, False])
-def test_an_order_replayed_alone_takes_what_its_program_takes(name: str, blocking: bool) -> None:
+def test_replaying_an_order_takes_as_long_as_its_program(name: str, blocking: bool) -> None:
     """Pass by pass without the program: messages that hold devices or travel, and heavier ends."""
     schedule, (p, m) = pipelines.get(name), (4, 8)
     v = schedule.num_chunks or 2
@@ -222,7 +222,7 @@ def test_peak_live_micro_batches_of_the_program_equal_the_formula(name: str) -> 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_beats_physics(name: str) -> None:
+def test_no_schedule_beats_the_physical_bounds(name: str) -> None:
     """Never below the work of the busiest device, nor below one micro-batch going down and up alone."""
 
     @examples

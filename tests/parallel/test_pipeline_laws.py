@@ -39,7 +39,9 @@ def test_gpipe_and_1f1b_have_the_same_bubble(stages: int, microbatches: int, uti
     ("stages", "microbatches", "chunks", "utilization"),
     [(4, 4, 2, 8 / 11), (8, 16, 2, 32 / 39), (8, 32, 4, 128 / 135), (16, 32, 2, 64 / 79), (64, 128, 4, 512 / 575)],
 )
-def test_interleaving_golden_values(stages: int, microbatches: int, chunks: int, utilization: float) -> None:
+def test_interleaved_schedules_match_golden_values(
+    stages: int, microbatches: int, chunks: int, utilization: float
+) -> None:
     assert 1 - bubble("interleaved", stages, microbatches, chunks) == pytest.approx(utilization, rel=1e-12)
 
 
@@ -60,7 +62,7 @@ def test_peak_activations_in_device_micro_batches() -> None:
 
 @examples
 @given(count, st.integers(1, 24), st.lists(st.tuples(time, time), min_size=8, max_size=8))
-def test_unequal_stages(p: int, m: int, stage_times: list[tuple[int, int]]) -> None:
+def test_unequal_stages_are_bounded_and_gpipe_is_exact(p: int, m: int, stage_times: list[tuple[int, int]]) -> None:
     """Any times per stage: GPipe is two flow shops, exactly; 1F1B lies between its slowest stage and GPipe."""
     f, b = zip(*stage_times[:p], strict=True)
     seconds = lambda step, s, c: f[s] if step == "F" else b[s]  # noqa: E731
@@ -79,7 +81,7 @@ def test_unequal_stages(p: int, m: int, stage_times: list[tuple[int, int]]) -> N
 
 @examples
 @given(count, st.integers(1, 30), st.integers(2, 20), st.integers(2, 20), st.sampled_from([1, 2]))
-def test_1f1b_pays_delays_again_and_again_and_eager_once(p: int, m: int, f: int, b: int, d: int) -> None:
+def test_1f1b_pays_delays_repeatedly_and_eager_1f1b_once(p: int, m: int, f: int, b: int, d: int) -> None:
     times = {"forward_s": f, "backward_s": b, "transfer_s": d, "blocking": False}
     rounds = -(-(m - 1) // p)
     cost = {name: float(pipelines.get(name).price(p, m, **times).makespan_s) for name in ("1f1b", "eager-1f1b")}
@@ -93,7 +95,7 @@ def test_1f1b_pays_delays_again_and_again_and_eager_once(p: int, m: int, f: int,
 
 @examples
 @given(count, st.integers(1, 4), st.integers(2, 4), st.integers(8, 20), st.integers(8, 20))
-def test_interleaved_delays(p: int, groups: int, v: int, f: int, b: int) -> None:
+def test_delays_of_interleaved_schedules_match_the_simulation(p: int, groups: int, v: int, f: int, b: int) -> None:
     times = {"forward_s": f * v, "backward_s": b * v, "transfer_s": 1, "blocking": False}
     price = pipelines.get("interleaved").price(p, p * groups, chunks=v, **times).makespan_s
     built = pipelines.program(pipelines.get("interleaved"), p, p * groups, chunks=v, times=Times(**times))
@@ -137,7 +139,7 @@ def test_full_recomputation_costs_a_third_when_backward_is_twice_forward() -> No
         Times(1.0, 2.0).recomputing(1.5)
 
 
-def test_plain_lists_are_stage_times_too() -> None:
+def test_stage_times_may_be_plain_lists() -> None:
     lists = {"forward_s": [1, 2, 1, 1], "backward_s": [2, 4, 2, 3], "weight_s": [1, 2, 1, 1]}
     arrays = {name: np.array(value, dtype=float) for name, value in lists.items()}
     for name in ("1f1b", "zb-h1", "zb-v"):
@@ -157,7 +159,7 @@ def test_chimera_halves_the_bubble_of_1f1b_with_two_copies(p: int, m: int) -> No
 
 @examples
 @given(st.integers(1, 8), st.integers(0, 9), time, time, st.integers(0, 40))
-def test_dualpipe_waits_as_long_as_its_paper_says(half: int, more: int, f: int, w: int, hidden: int) -> None:
+def test_the_dualpipe_bubble_matches_its_paper(half: int, more: int, f: int, w: int, hidden: int) -> None:
     """DeepSeek-V3, table 2: (PP/2 - 1)(F&B + B - 3 W) on the devices with most cells, where B - W = F."""
     w = min(f, w)
     b, p, m = f + w, 2 * half, 4 * half + 2 * more
@@ -171,7 +173,7 @@ def test_dualpipe_waits_as_long_as_its_paper_says(half: int, more: int, f: int, 
 
 @pytest.mark.parametrize(("name", "p", "m"), [("dualpipe", 8, 20), ("dualpipe-v", 4, 11)])
 @pytest.mark.parametrize("blocking", [False, True])
-def test_cells_hide_traffic_on_a_lane_of_its_own(name: str, p: int, m: int, blocking: bool) -> None:
+def test_cells_hide_traffic_on_a_separate_lane(name: str, p: int, m: int, blocking: bool) -> None:
     schedule = pipelines.get(name)
     times = {"forward_s": 4.0, "backward_s": 6.0, "weight_s": 2.0, "forward_comm_s": 2.0, "backward_comm_s": 2.0}
     answer = pipelines.pipeline(name, p, m, blocking=blocking, transfer_s=0.25, **times)
@@ -201,7 +203,7 @@ def test_cells_full_of_traffic_are_estimated_a_few_percent_short(name: str, half
     assert -0.05 <= answer.formula_s / answer.makespan_s - 1 <= 1e-12
 
 
-def test_traffic_is_part_of_its_pass() -> None:
+def test_traffic_within_a_pass_is_part_of_its_time() -> None:
     with pytest.raises(BadInput, match="part of a forward pass that takes 2"):
         pipelines.pipeline("dualpipe", 4, 8, forward_s=2.0, forward_comm_s=3.0)
     alone = pipelines.pipeline("1f1b", 4, 8, forward_s=2.0, backward_s=4.0, forward_comm_s=1.0, backward_comm_s=1.0)
@@ -239,14 +241,14 @@ def test_bad_numbers_are_refused(bad: dict[str, Any]) -> None:
         pipelines.pipeline(**arguments)
 
 
-def test_unknown_names_and_codes() -> None:
+def test_unknown_schedule_names_and_codes_are_refused() -> None:
     with pytest.raises(UnknownName, match="did you mean gpipe"):
         pipelines.get("gpip")
     with pytest.raises(BadInput, match="codes are 0 to"):
         pipelines.price_by_code(np.array([0, 99]), 4, 8, forward_s=1.0, backward_s=2.0)
 
 
-def test_exchanges_are_exposed_communication_not_work() -> None:
+def test_exchanges_count_as_exposed_communication() -> None:
     """p = 4, m = 8, every pass held for 0.5: the share computing is m (f + b) over (m + p - 1)(f + b + 1)."""
     built = pipelines.program(pipelines.get("1f1b"), 4, 8, times=Times(1.0, 2.0, transfer_s=0.5))
     timeline = simulate(built)
@@ -303,7 +305,7 @@ def test_only_schedules_in_both_directions_hold_two_copies_of_the_model() -> Non
 
 
 @pytest.mark.parametrize("stages", [1, 2, 4])
-def test_a_v_warms_up_with_what_is_on_its_way_down_and_up(stages: int) -> None:
+def test_v_schedules_warm_up_with_the_passes_in_flight(stages: int) -> None:
     """Before its first pass of the second chunk device s runs 2 (p - s) - 1 of the first: p - s - 1 stages each way."""
     for s, lane in enumerate(pipelines.get("zb-v").order(stages, 3 * stages, 2)):
         second = next(place for place, (step, _, chunk) in enumerate(lane) if (step, chunk) == ("F", 1))

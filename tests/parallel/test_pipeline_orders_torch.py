@@ -42,7 +42,7 @@ def plain(actions: Any, stages: int, vee: bool) -> list[tuple[str, int, int]]:
 
 @pytest.mark.parametrize("stages", STAGES)
 @pytest.mark.parametrize("extra", [0, 1, 3, 8])
-def test_gpipe(stages: int, extra: int) -> None:
+def test_gpipe_order_matches_torch(stages: int, extra: int) -> None:
     torch_order = blank("ScheduleGPipe", stages, stages + extra, 1)._get_pipeline_order()
     ours = pipelines.get("gpipe").order(stages, stages + extra, 1)
     assert [plain(torch_order[s], stages, False) for s in range(stages)] == ours
@@ -50,7 +50,7 @@ def test_gpipe(stages: int, extra: int) -> None:
 
 @pytest.mark.parametrize("stages", STAGES)
 @pytest.mark.parametrize("extra", [0, 1, 3, 8])
-def test_1f1b(stages: int, extra: int) -> None:
+def test_1f1b_order_matches_torch(stages: int, extra: int) -> None:
     torch_order = blank("Schedule1F1B", stages, stages + extra, 1)._get_pipeline_order()
     for s, lane in enumerate(pipelines.get("1f1b").order(stages, stages + extra, 1)):
         theirs = plain(torch_order[s], stages, False)
@@ -62,7 +62,7 @@ def test_1f1b(stages: int, extra: int) -> None:
 
 @pytest.mark.parametrize("stages", STAGES)
 @pytest.mark.parametrize("chunks", [2, 3, 4])
-def test_interleaved(stages: int, chunks: int) -> None:
+def test_interleaved_order_matches_torch(stages: int, chunks: int) -> None:
     """Every number of micro-batches that torch splits into equal groups, multiples of the stages among them."""
     taken = []
     for microbatches in range(1, 5 * stages + 1):
@@ -78,7 +78,7 @@ def test_interleaved(stages: int, chunks: int) -> None:
 @pytest.mark.parametrize("stages", STAGES)
 @pytest.mark.parametrize("microbatches", [1, 2, 3, 7, 16])
 @pytest.mark.parametrize("chunks", [1, 2, 3])
-def test_breadth_first(stages: int, microbatches: int, chunks: int) -> None:
+def test_breadth_first_order_matches_torch(stages: int, microbatches: int, chunks: int) -> None:
     theirs = blank("ScheduleLoopedBFS", stages, microbatches, chunks)
     for s, lane in enumerate(pipelines.get("breadth-first").order(stages, microbatches, chunks)):
         assert plain(theirs._calculate_single_rank_operations(s), stages, False) == lane
@@ -86,7 +86,7 @@ def test_breadth_first(stages: int, microbatches: int, chunks: int) -> None:
 
 @pytest.mark.parametrize("stages", STAGES)
 @pytest.mark.parametrize("microbatches", [1, 2, 5, 15, 16, 24])
-def test_zero_bubble_v(stages: int, microbatches: int) -> None:
+def test_zero_bubble_v_order_matches_torch(stages: int, microbatches: int) -> None:
     theirs = blank("ScheduleZBVZeroBubble", stages, microbatches, 2)
     for s, lane in enumerate(pipelines.get("zb-v").order(stages, microbatches, 2)):
         assert plain(theirs._calculate_single_rank_operations(s), stages, True) == lane
@@ -94,7 +94,7 @@ def test_zero_bubble_v(stages: int, microbatches: int) -> None:
 
 @pytest.mark.parametrize("stages", STAGES)
 @pytest.mark.parametrize("extra", [0, 1, 4, 9])
-def test_dualpipe_v(stages: int, extra: int) -> None:
+def test_dualpipe_v_order_matches_torch(stages: int, extra: int) -> None:
     theirs = blank("ScheduleDualPipeV", stages, 2 * stages + extra, 2)
     cells = dualpipe_v.cells(stages, 2 * stages + extra)
     for s, lane in enumerate(pipelines.get("dualpipe-v").order(stages, 2 * stages + extra, 2)):

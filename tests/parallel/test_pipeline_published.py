@@ -52,7 +52,7 @@ def rate_of_order(order: pipelines.Order, times: Times, chunks: int = 1) -> floa
 
 
 @pytest.mark.parametrize("row", share(sorted(table(), key=lambda row: row["schedule"]), 3), ids=name_of)
-def test_calculated_rates_of_table_5(row: dict[str, str]) -> None:
+def test_bubble_rates_match_table_5(row: dict[str, str]) -> None:
     p, m, published = int(row["stages"]), int(row["microbatches"]), float(row["bubble_rate"])
     times = times_of(row)
     if row["schedule"] in HAND_MADE:
@@ -70,7 +70,7 @@ def test_calculated_rates_of_table_5(row: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(("p", "m", "percent"), [(8, 24, 8.9), (8, 64, 3.5), (16, 64, 7.3), (32, 128, 7.5)])
-def test_equal_passes_without_messages(p: int, m: int, percent: float) -> None:
+def test_zb_schedules_with_equal_passes_match_the_paper(p: int, m: int, percent: float) -> None:
     """ZB-H1 as printed to one digit (15/207 = 7.246 is printed 7.3); no bubble in the cost of ZB-H2 and ZB-V."""
     times = {"forward_s": 1.0, "backward_s": 2.0, "weight_s": 1.0}
     assert 100 * pipelines.pipeline("zb-h1", p, m, **times).stage_bubble_frac == pytest.approx(percent, abs=0.06)
@@ -78,7 +78,7 @@ def test_equal_passes_without_messages(p: int, m: int, percent: float) -> None:
         assert pipelines.pipeline(name, p, m, **times).stage_bubble_frac == pytest.approx(0.0, abs=1e-12)
 
 
-def test_unequal_passes_with_messages() -> None:
+def test_zb_schedules_with_unequal_passes_match_the_paper() -> None:
     """F/B/W 1000/1200/800, messages of 50, p = 8, m = 24: printed 13.5 (one 1F1B memory), 1.5 (two), 5.9 % (ZB-V).
 
     The hand-made ZB-V order gives 6.25: the printed number is of an automatic one, and ours is 0.12 points better.
@@ -91,7 +91,7 @@ def test_unequal_passes_with_messages() -> None:
     assert 100 * rate_of_order(order, Times(**times)) == pytest.approx(1.5, abs=0.05)
 
 
-def test_two_memories_cannot_do_better_than_the_first_gradient_allows() -> None:
+def test_twice_the_memory_reaches_the_bound_of_the_first_gradient() -> None:
     """2p forward passes end before the first gradient can be back: 1100 of 73,100 is the printed 1.5 %, and optimal."""
     p, m, f, i, w, d = 8, 24, 1000, 1200, 800, 50
     soonest_s = p * f + (p - 1) * i + 2 * (p - 1) * d
@@ -123,7 +123,7 @@ def test_automatic_orders_are_complete_and_within_memory(p: int, m: int, data: s
 
 @settings(max_examples=40, derandomize=True, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 16), st.data())
-def test_automatic_v_orders_are_complete_within_memory_and_never_worse_than_by_hand(
+def test_automatic_v_orders_are_complete_and_no_worse_than_handcrafted_ones(
     p: int, m: int, data: st.DataObject
 ) -> None:
     f, i, w, d = (data.draw(st.integers(low, 20)) for low in (1, 1, 1, 0))
@@ -144,7 +144,7 @@ def test_automatic_v_orders_are_complete_within_memory_and_never_worse_than_by_h
 
 @pytest.mark.parametrize(("name", "published"), [("v-half", lambda p: (p + 2) // 2), ("v-min", lambda p: (p + 4) // 3)])
 @pytest.mark.parametrize("p", range(1, 17))
-def test_memory_of_vees_as_their_authors_print_it(name: str, published: Callable[[int], int], p: int) -> None:
+def test_memory_of_v_schedules_matches_the_published_table(name: str, published: Callable[[int], int], p: int) -> None:
     """Micro-batches held by the fullest device: the table beside the authors' interactive scheduler (sail-sg)."""
     most = 0
     for lane in pipelines.get(name).order(p, 4 * p, 2):
@@ -155,7 +155,7 @@ def test_memory_of_vees_as_their_authors_print_it(name: str, published: Callable
 
 @pytest.mark.parametrize(("name", "printed"), [("v-half", 1 / 2), ("v-min", 2 / 3)])
 @pytest.mark.parametrize("p", [4, 8, 16, 24])
-def test_bubble_of_vees_as_their_authors_print_it(name: str, printed: float, p: int) -> None:
+def test_bubbles_of_v_schedules_match_the_published_ones(name: str, printed: float, p: int) -> None:
     """Bubble p / 2m and 2p / 3m of the work, where all passes take equally long: ours is below by a few passes of
     6 per micro-batch, since they count what p devices cost for large p.
     """
@@ -166,7 +166,7 @@ def test_bubble_of_vees_as_their_authors_print_it(name: str, printed: float, p: 
 
 
 @pytest.mark.parametrize("p", [2, 3, 4, 6, 8])
-def test_less_memory_costs_bubble_in_a_vee(p: int) -> None:
+def test_less_memory_increases_the_bubble_of_v_schedules(p: int) -> None:
     """zb-v, v-half, v-min: memory falls from p to p / 2 and p / 3, and the time of a device does not fall with it."""
     names, m = ("zb-v", "v-half", "v-min"), 4 * p
     held = [max(float(pipelines.get(name).peak_live(p, m, 2, s)) for s in range(p)) for name in names]
@@ -177,9 +177,7 @@ def test_less_memory_costs_bubble_in_a_vee(p: int) -> None:
 
 @settings(max_examples=25, derandomize=True, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 16), st.data())
-def test_searched_orders_are_no_worse_than_those_by_hand_and_keep_their_memory(
-    p: int, m: int, data: st.DataObject
-) -> None:
+def test_searched_orders_are_no_worse_than_handcrafted_ones_within_memory(p: int, m: int, data: st.DataObject) -> None:
     f, i, w = (data.draw(st.integers(5, 20)) for _ in range(3))
     times = Times(f, i + w, w, data.draw(st.integers(0, 3)), blocking=data.draw(st.booleans()))
     for name, by_hand, memory in (("zb-1p", "zb-h1", p), ("zb-2p", "zb-h2", 2 * p)):
@@ -189,14 +187,14 @@ def test_searched_orders_are_no_worse_than_those_by_hand_and_keep_their_memory(
         assert pipelines.replay_s(built)[1] <= pipelines.replay_s(other)[1] * (1 + 1e-12)
 
 
-def test_automatic_order_refuses_what_it_cannot_schedule() -> None:
+def test_automatic_order_refuses_invalid_inputs() -> None:
     with pytest.raises(BadInput, match="some time"):
         automatic_order(4, 8, Times(1.0, 2.0, 2.0))
     with pytest.raises(BadInput, match="at least one"):
         automatic_order(4, 8, Times(1.0, 2.0), memory=0.5)
 
 
-def test_a_pass_of_the_automatic_order_tells_the_neighbour_when_its_message_comes() -> None:
+def test_the_automatic_order_delivers_messages_to_neighbours_in_time() -> None:
     """Forward passes tell the next device, input gradients the one before, a message of 0.5 s later."""
     run = _Run(_Pace(1.0, 2.0, 3.0, 0.5), 3, 4, 3.0, 1.0, 0, 0.0, False)
     assert run._do(0, "F", 0.0) == 1.0
@@ -218,7 +216,7 @@ SPEEDUPS = {(2, 1): 1.0, (2, 4): 1.539, (2, 32): 1.773, (4, 1): 1.004, (4, 4): 1
 (kakaobrain/torchgpipe, docs/benchmarks.rst)."""
 
 
-def test_no_published_speed_up_of_gpipe_beats_equal_stages() -> None:
+def test_published_gpipe_speed_ups_stay_below_equal_stages() -> None:
     """Equal stages are the most that GPipe gives; measured ones reach 73 to 100 % of it."""
 
     def seconds(stages: int, microbatches: int) -> float:

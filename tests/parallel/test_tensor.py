@@ -131,7 +131,7 @@ LAYERS: dict[str, tuple[Maker, Callable[[Array, Mapping[str, Array]], Array], tu
 }
 
 
-def test_every_layer_is_held_to_the_dense_one() -> None:
+def test_every_tensor_parallel_layer_is_tested_against_the_dense_one() -> None:
     """A function of the package that makes a layer is used by one of LAYERS, directly or inside another."""
     functions = {name: one for name, one in vars(tensor).items() if isfunction(one)}
     makers = {name for name, one in functions.items() if get_type_hints(one).get("return") is Layer}
@@ -161,7 +161,7 @@ def slope(function: Callable[[], float], array: Array, step: float = 1e-5) -> Ar
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("sequence_parallel", [False, True])
 @pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_the_cut_layer_is_the_dense_layer(name: str, ranks: int, sequence_parallel: bool) -> None:
+def test_the_sharded_layer_equals_the_dense_layer(name: str, ranks: int, sequence_parallel: bool) -> None:
     make, dense, shape = LAYERS[name]
     layer = make(ranks, sequence_parallel)
     weights, x, gradient = inputs(layer, shape)
@@ -182,7 +182,7 @@ def test_the_cut_layer_is_the_dense_layer(name: str, ranks: int, sequence_parall
 
 @pytest.mark.parametrize("sequence_parallel", [False, True])
 @pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_bytes_of_a_layer_counted_from_its_program(ranks: int, sequence_parallel: bool) -> None:
+def test_bytes_of_a_layer_match_its_program(ranks: int, sequence_parallel: bool) -> None:
     """8 (k - 1)/k b s h elements leave every rank, in the bytes and seconds that the training step prices."""
     layer = block(batch=B, seq=S, hidden=H, heads=HEADS, ffn=F, ranks=ranks, sequence_parallel=sequence_parallel)
     inside = expand(
@@ -202,7 +202,9 @@ def test_bytes_of_a_layer_counted_from_its_program(ranks: int, sequence_parallel
 @given(
     st.sampled_from(list(LAYERS)), st.sampled_from([1, 2, 4]), st.booleans(), st.floats(0, 1e-4), st.floats(1e8, 1e12)
 )
-def test_price_is_simulation(name: str, ranks: int, sequence_parallel: bool, latency_s: float, rate: float) -> None:
+def test_the_price_equals_the_simulation(
+    name: str, ranks: int, sequence_parallel: bool, latency_s: float, rate: float
+) -> None:
     layer = LAYERS[name][0](ranks, sequence_parallel)
     link = PlainLink(latency_s, rate)
     priced = layer.flops_per_rank / 1e9 + exchanges_s(layer, link)
@@ -211,7 +213,7 @@ def test_price_is_simulation(name: str, ranks: int, sequence_parallel: bool, lat
     assert simulate(expand(program, expander(link)), link).makespan_s == pytest.approx(priced, rel=1e-12)
 
 
-def test_golden_bytes_and_time_ratio() -> None:
+def test_bytes_and_time_ratio_match_golden_values() -> None:
     """GPT-3's layer, b = 1, s = 2048, k = 8, 16 bit: 352.3 MB per rank; 0.13166 of the computing time on NVLink 3."""
     moved = traffic.flows(group(8, PlainLink(0.0, 300e9)), 2.0 * 2048 * 12288, False)
     assert 2 * traffic.sent_B(moved, 8) == pytest.approx(352.3e6, rel=1e-4)
@@ -231,7 +233,7 @@ def test_prices_broadcast() -> None:
     assert several[1, 0] == pytest.approx(total_s(traffic.flows(group(8), size_B[0], False)))
 
 
-def test_other_algorithms_give_the_same_layer() -> None:
+def test_every_algorithm_computes_the_same_layer() -> None:
     layer = LAYERS["mlp"][0](4, False)
     weights, x, gradient = inputs(layer, (T, H))
     ring, other = (run(layer, weights, x, gradient, algorithm=a) for a in ("ring", "rabenseifner"))

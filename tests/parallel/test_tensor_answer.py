@@ -32,7 +32,7 @@ LAYER: dict[str, Any] = {"hidden": 8192, "heads": 64, "ffn": 28672, "seq": 4096,
     st.floats(1e8, 1e12),
     st.sampled_from([1.0, 2.0, 4.0]),
 )
-def test_without_overlap_the_price_is_the_simulated_program(
+def test_without_overlap_the_price_equals_the_simulated_program(
     ranks: int, split: bool, latency_s: float, rate_Bps: float, element_B: float
 ) -> None:
     shape, link = Shape(2, 8, 16, 4, 32), PlainLink(latency_s, rate_Bps)
@@ -47,7 +47,7 @@ def test_without_overlap_the_price_is_the_simulated_program(
     assert messages.sent_B() == pytest.approx([found.sent_B] * ranks)
 
 
-def test_every_way_that_prices_the_traffic_sends_the_same_bytes() -> None:
+def test_every_priced_algorithm_sends_the_same_bytes() -> None:
     """So the bytes of a flow follow from its collective and the number of ranks, whatever way is fastest."""
     for op in ("all-reduce", "all-gather", "reduce-scatter"):
         for levels in (((4, 1e-6, 1e9, 0.0),), ((4, 1e-6, 3e9, 0.0), (2, 5e-6, 1e9, 0.0))):
@@ -60,7 +60,7 @@ def test_every_way_that_prices_the_traffic_sends_the_same_bytes() -> None:
 
 @EXAMPLES
 @given(st.sampled_from([1, 2, 8, 64]), st.booleans(), st.sampled_from([1, 8]), st.floats(0, 1e-3), st.floats(1e8, 1e13))
-def test_exposed_and_hidden_are_all_traffic(
+def test_exposed_and_hidden_traffic_add_up(
     ranks: int, split: bool, batch: int, latency_s: float, rate_Bps: float
 ) -> None:
     levels = ((ranks, latency_s, rate_Bps, 0.0),)
@@ -95,7 +95,7 @@ def test_more_ranks_halve_the_computing_and_leave_the_traffic() -> None:
     assert shares == sorted(shares)
 
 
-def test_golden_layer() -> None:
+def test_the_layer_matches_golden_values() -> None:
     """Eight ranks: 72 b s h^2 + 12 b s^2 h FLOPs for f = 4 h; 8 * 7/8 elements of b s h; kept as Korthikanti says."""
     found = lockstep.tensor(ranks=8, **{**LAYER, "ffn": None, "sequence_parallel": True, "element_size": 2})
     b_s_h = 4096 * 8192
@@ -109,7 +109,7 @@ def test_golden_layer() -> None:
 
 
 @pytest.mark.parametrize("split", [False, True])
-def test_a_training_step_exposes_what_the_verb_says(split: bool) -> None:
+def test_a_training_step_exposes_the_traffic_that_tensor_reports(split: bool) -> None:
     """GPT-2, twelve layers, one micro-batch on four devices: what nothing hides is the same to the last digit, where
     nothing is gathered again."""
     words: dict[str, Any] = {"seq": 1024, "sequence_parallel": split}
@@ -121,7 +121,7 @@ def test_a_training_step_exposes_what_the_verb_says(split: bool) -> None:
 
 @pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("ranks", [1, 2, 6])
-def test_the_layer_cut_equals_the_layer_whole(ranks: int, split: bool) -> None:
+def test_the_sharded_run_equals_the_unsharded_run(ranks: int, split: bool) -> None:
     for shape in (Shape(1, 12, 24, 12, 36), Shape(8, 4096, 12288, 96, 49152)):
         found = prove(shape, ranks, split)
         assert found.scaled_down == (shape.hidden == 12288)
@@ -131,7 +131,7 @@ def test_the_layer_cut_equals_the_layer_whole(ranks: int, split: bool) -> None:
         assert (found.sent_B > 0) == (ranks > 1)
 
 
-def test_a_wrong_layer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incorrect_layer_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(layer: Any, *given: Any) -> Any:
         joined, sent = real(layer, *given)
         joined["d mlp_in"] = joined["d mlp_in"] * (1 + 1e-6 * (layer.ranks > 1))
@@ -144,7 +144,7 @@ def test_a_wrong_layer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not Proof(found.shape, False, 2, 0.0, 1e-9, 8.0, 9.0).equal
 
 
-def test_on_a_cluster_links_and_rate_are_its_own() -> None:
+def test_on_a_cluster_links_and_rate_come_from_the_cluster() -> None:
     words: dict[str, Any] = {"hidden": 8192, "heads": 64, "seq": 4096, "cluster": "dgx-h100:2"}
     found = lockstep.tensor(ranks=16, **words)
     assert [row.ranks for row in found.rows] == [1, 2, 4, 8, 16]
@@ -156,7 +156,7 @@ def test_on_a_cluster_links_and_rate_are_its_own() -> None:
     assert any("between nodes" in one for one in found.assumptions)
 
 
-def test_ranks_asked_for_join_the_powers_of_two() -> None:
+def test_requested_ranks_are_added_to_the_powers_of_two() -> None:
     found = lockstep.tensor(ranks=6, hidden=48, heads=12, seq=8, flops=1e12, **LINK)
     assert [row.ranks for row in found.rows] == [1, 2, 4, 6]
     assert found.row.ranks == 6

@@ -33,7 +33,9 @@ def numbers(several: list[Scored]) -> list[tuple[float, float, Layout]]:
 
 @pytest.mark.parametrize("name", QUESTIONS)
 @pytest.mark.parametrize("most", [400_000, 500])
-def test_several_batches_find_what_each_finds_alone(name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_searching_several_batches_together_equals_separate_searches(
+    name: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("lockstep.decide.planner.candidates.MAX_GRID", most)
     known, words, offload = QUESTIONS[name]
     jobs = [Job(model(known), recipe_by(batch=batch, **words), 16) for batch in (48, 96, 16, 720)]
@@ -53,7 +55,7 @@ def test_several_batches_find_what_each_finds_alone(name: str, most: int, monkey
     assert len({one.best[0].step_time_s for one in together if one.best}) == sum(bool(one.best) for one in together)
 
 
-def test_what_is_shared_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_work_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
 
     def counted(jobs: list[Job], *rest: object, **words: object) -> object:
@@ -70,14 +72,14 @@ def test_what_is_shared_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert TOGETHER.get() is None
 
 
-def test_a_batch_that_a_recipe_cannot_have_is_left_to_its_own_question() -> None:
+def test_an_invalid_batch_is_refused_in_its_own_row() -> None:
     words = {"cluster": "dgx-a100-40gb:2", "seq": 1024, "objective": "time", "engine": "serial"}
     rows = lockstep.plan("gpt2-xl", batch=[128, 0, "many", 256], **words).rows
     assert [row.answer is None for row in rows] == [False, True, True, False]
     assert all("--batch" in rows[at].why for at in (1, 2))
 
 
-def test_jobs_that_differ_otherwise_share_nothing() -> None:
+def test_jobs_that_differ_in_more_than_the_batch_share_nothing() -> None:
     job = Job(model("gpt2-xl"), recipe_by(seq=1024, batch=64), 16)
     space = Space((1,), (1,), (1,), (1,), (1,), job.layers, 8)
     with alike([64, 128]):

@@ -73,7 +73,7 @@ def test_the_papers_of_an_optimizer_are_those_that_its_entry_names(name: str) ->
     assert named <= {papers()[key].arxiv for key in OPTIMIZERS[name]}
 
 
-def test_what_is_not_used_is_not_cited() -> None:
+def test_unused_techniques_are_not_cited() -> None:
     plain = {one.key for one in citations(estimate(DENSE, NODES, Layout(dp=32)))}
     assert not plain & {"shoeybi2019", "liu2023", "lepikhin2020", "zhao2023", "qi2024", "ren2021", "williams2009"}
     piped = {one.key for one in citations(estimate(DENSE, NODES, Layout(pp=4, dp=8, schedule="zb-h1")))}
@@ -117,7 +117,7 @@ def test_papers_are_complete() -> None:
         assert not paper.arxiv or ARXIV.fullmatch(paper.arxiv), key
 
 
-def test_papers_about_exchanges_are_cited_where_there_are_any() -> None:
+def test_papers_on_exchanges_are_cited_only_where_there_are_exchanges() -> None:
     """One device sends nothing."""
     exchanges = {"hockney1994", "thakur2005", "nccl", "cho2019", "patarasuk2009"}
     alone = Job(model("gpt2"), Recipe(seq=1024, batch=8), 1)

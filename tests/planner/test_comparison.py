@@ -47,7 +47,7 @@ def test_parts_add_up_to_the_difference(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_other_way_round_is_the_reciprocal(seed: int) -> None:
+def test_swapping_the_runs_inverts_the_ratio(seed: int) -> None:
     one, other = random.Random(seed).sample(LAYOUTS, 2)
     a, b = (predicted(lockstep.estimate(**QUESTION, **layout), "") for layout in (one, other))
     found, turned = Comparison(a, b), Comparison(b, a)
@@ -57,7 +57,7 @@ def test_the_other_way_round_is_the_reciprocal(seed: int) -> None:
     assert set(found.causes) == set(turned.causes)
 
 
-def test_errors_in_common_cancel() -> None:
+def test_common_errors_of_two_runs_cancel() -> None:
     a, b = (predicted(lockstep.estimate(**QUESTION, **layout), "") for layout in LAYOUTS[:2])
     shared, apart = Comparison(a, b), Comparison(a, replace(b, common="other software"))
     assert shared.in_common
@@ -67,7 +67,7 @@ def test_errors_in_common_cancel() -> None:
     assert apart.errors == (math.hypot(b.below, a.above), math.hypot(b.above, a.below))
 
 
-def test_never_wider_than_independent_errors() -> None:
+def test_the_interval_is_never_wider_than_with_independent_errors() -> None:
     a = side(1.0, 0.0, below=0.01, above=0.02, common="x")
     b = side(0.0, 1.0, below=0.03, above=0.01, common="x")
     found = Comparison(a, b)
@@ -75,7 +75,7 @@ def test_never_wider_than_independent_errors() -> None:
     assert found.errors == (math.hypot(0.03, 0.02), math.hypot(0.01, 0.01))
 
 
-def test_links_move_both_at_once() -> None:
+def test_link_errors_affect_both_runs_together() -> None:
     level = known_shared().shared
     a = side(1.0, below=9.0, above=9.0, common="x", links=(0.5, -0.5))
     assert Comparison(a, a).errors == (level, level)
@@ -93,7 +93,7 @@ def test_measured_runs_have_no_error() -> None:
     assert Comparison(side(1.0, below=0.2, above=0.1), side(1.05)).inconclusive
 
 
-def test_a_run_and_itself() -> None:
+def test_a_run_equals_itself() -> None:
     found = lockstep.compare("llama3-8b", {"tp": 2}, "dgx-h100:2", batch=64, tp=2)
     assert found.same
     assert not found.inconclusive
@@ -102,7 +102,7 @@ def test_a_run_and_itself() -> None:
     assert found.causes == []
 
 
-def test_shares_of_time() -> None:
+def test_shifts_of_time_shares_are_measured() -> None:
     assert shift_frac({"x": 1.0, "y": 3.0}, {"x": 2.0, "y": 6.0}) == 0.0
     assert shift_frac({"x": 1.0}, {"y": 5.0}) == 1.0
     assert shift_frac({"x": 1.0, "y": 1.0}, {"x": 3.0, "y": 1.0}) == pytest.approx(0.25)
@@ -113,7 +113,7 @@ def test_tokens_and_images_are_not_compared() -> None:
         Comparison(side(1.0), side(1.0, unit="images"))
 
 
-def test_ways_and_habits_of_software_are_settings() -> None:
+def test_ways_and_habits_of_software_are_compared_as_settings() -> None:
     """Where only the software differs, what it does otherwise is named beside it."""
     words = {"batch": 64, "zero": 3}
     a, b = (predicted(lockstep.estimate("llama3-8b", "dgx-h100:1", stack=name, **words), name)

@@ -11,15 +11,13 @@ ASKED = ("gpt2", "dgx-a100-40gb:1")
 
 
 @pytest.mark.parametrize(("dp", "micro_batch", "steps"), [(8, 1, 8), (8, 2, 4), (8, 8, 1), (4, 2, 8)])
-def test_a_replica_adds_up_as_many_micro_batches_as_its_share_of_the_batch_has(
-    dp: int, micro_batch: int, steps: int
-) -> None:
+def test_accumulation_steps_cover_the_share_of_a_replica(dp: int, micro_batch: int, steps: int) -> None:
     words = {"batch": 64, "tp": 8 // dp, "micro_batch": micro_batch}
     found = lockstep.estimate(*ASKED, **words).to_dict()
     assert found["accumulation_steps"] == steps == 64 // dp // micro_batch
 
 
-def test_the_best_plan_says_its_own() -> None:
+def test_the_best_plan_reports_its_accumulation_steps() -> None:
     best = lockstep.plan(*ASKED, batch=64).to_dict()["plans"][0]
     layout = best["layout"]
     assert best["accumulation_steps"] * layout["dp"] * layout["micro_batch"] == 64
@@ -27,7 +25,7 @@ def test_the_best_plan_says_its_own() -> None:
     assert f"({best['accumulation_steps']} accumulation step" in told
 
 
-def test_a_timeline_has_one_span_for_the_layers_of_a_pass_unless_asked() -> None:
+def test_a_timeline_draws_single_layers_only_on_request() -> None:
     found = lockstep.estimate(*ASKED, batch=64, tp=2, pp=2)
     usual, whole, each = (
         one.program for one in (found.timeline(), found.timeline(by_layer=False), found.timeline(by_layer=True))
@@ -35,7 +33,7 @@ def test_a_timeline_has_one_span_for_the_layers_of_a_pass_unless_asked() -> None
     assert len(usual) == len(whole) < len(each)
 
 
-def test_utilisation_counts_what_the_convention_says() -> None:
+def test_utilisation_follows_the_mfu_convention() -> None:
     """Llama 3 8B at 8,192 tokens: attention is 4 l s h of a token's forward pass, a third of it in full."""
     asked = {"batch": 64, "dp": 8, "recompute": "full"}
     found = {
@@ -61,7 +59,7 @@ def test_a_deadline_does_not_depend_on_the_convention() -> None:
     assert found[0].layout == found[1].layout
 
 
-def test_formats_with_scales_by_block_are_between_their_neighbours() -> None:
+def test_block_scaled_formats_are_priced_in_the_expected_order() -> None:
     """MXFP8 moves a thirty-second more than FP8; NVFP4 multiplies faster, but for the blocks that stay wide."""
     asked = {"batch": 128, "dp": 8, "tp": 8, "zero": 1, "micro_batch": 1}
     times = {
@@ -79,7 +77,7 @@ def test_formats_with_scales_by_block_are_between_their_neighbours() -> None:
 @pytest.mark.parametrize(
     ("cluster", "dtype"), [("dgx-h100:1", "mxfp8"), ("dgx-h100:1", "nvfp4"), ("mi355x-8:1", "nvfp4")]
 )
-def test_devices_without_their_unit_refuse_them(cluster: str, dtype: str) -> None:
+def test_devices_without_block_scaling_refuse_these_formats(cluster: str, dtype: str) -> None:
     said = run("estimate", "llama3-8b", "-c", cluster, "--batch", "64", "--dtype", dtype).refusal()
     assert said.startswith("--dtype:")
     assert dtype in said

@@ -121,7 +121,7 @@ def normal(layout: Layout) -> Layout:
 
 
 @given(st.sampled_from(CASES), st.sampled_from(list(READERS)))
-def test_read_back_an_export_is_the_layout_or_it_is_refused(case: tuple[Job, Layout], target: str) -> None:
+def test_an_export_reads_back_as_the_same_layout_or_is_refused(case: tuple[Job, Layout], target: str) -> None:
     job, layout = case
     try:
         text = export(found(job, layout), target)
@@ -216,7 +216,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("target", "changes", "recipe", "word"), REFUSED)
-def test_what_a_target_cannot_say_is_refused(
+def test_layouts_that_a_target_cannot_express_are_refused(
     target: str, changes: dict[str, object], recipe: dict[str, object], word: str
 ) -> None:
     job = Job(DENSE.model, DENSE.recipe.having(**recipe), DENSE.devices)
@@ -224,7 +224,7 @@ def test_what_a_target_cannot_say_is_refused(
         export(found(job, Layout(**changes)), target)
 
 
-def test_without_stages_torchtitan_needs_no_schedule() -> None:
+def test_exports_without_stages_name_no_torchtitan_schedule() -> None:
     piped = Layout(pp=4, dp=8, zero=3, schedule="zb-h1")
     with pytest.raises(Infeasible, match="schedule zb-h1"):
         export(found(DENSE, piped), "torchtitan")
@@ -243,34 +243,34 @@ def test_without_stages_torchtitan_needs_no_schedule() -> None:
         ("mixed", 16, {"cp-comm-type": "a2a+p2p", "hierarchical-context-parallel-sizes": "8 2"}),
     ],
 )
-def test_megatron_is_told_how_ranks_share_attention(kind: str, cp: int, words: dict[str, str]) -> None:
+def test_megatron_exports_set_the_context_parallel_communication(kind: str, cp: int, words: dict[str, str]) -> None:
     job = Job(DENSE.model, replace(DENSE.recipe, cp_kind=kind), DENSE.devices)
     text = export(found(job, Layout(cp=cp, dp=32 // cp, zero=1)), "megatron")
     assert {f"--{name} {value}" for name, value in words.items()} <= set(text.splitlines())
 
 
 @pytest.mark.parametrize(("kind", "word"), [("ring", "alltoall"), ("gather", "allgather")])
-def test_torchtitan_is_told_how_keys_and_values_travel(kind: str, word: str) -> None:
+def test_torchtitan_exports_set_the_rotation_method(kind: str, word: str) -> None:
     job = Job(DENSE.model, replace(DENSE.recipe, cp_kind=kind), DENSE.devices)
     text = export(found(job, Layout(cp=2, dp=16, zero=3)), "torchtitan")
     assert tomllib.loads(text)["parallelism"]["context_parallel_rotate_method"] == word
 
 
-def test_asynchronous_tensor_parallelism_is_compiled() -> None:
+def test_asynchronous_tensor_parallelism_exports_compile() -> None:
     job = Job(DENSE.model, replace(DENSE.recipe, overlap_tp="async"), DENSE.devices)
     said = tomllib.loads(export(found(job, Layout(tp=8, dp=4, zero=3, sequence_parallel=True)), "torchtitan"))
     assert said["parallelism"]["enable_async_tensor_parallel"]
     assert said["compile"] == {"enable": True}
 
 
-def test_parameters_kept_between_passes_are_never_resharded() -> None:
+def test_exports_of_kept_parameters_never_reshard() -> None:
     kept = Job(DENSE.model, replace(DENSE.recipe, sharding="fsdp2", reshard=False), DENSE.devices)
     said = tomllib.loads(export(found(kept, Layout(dp=32, zero=3)), "torchtitan"))["parallelism"]
     assert said["fsdp_reshard_after_forward"] == "never"
     assert said == tomllib.loads(export(found(DENSE, Layout(dp=32, zero=2)), "torchtitan"))["parallelism"]
 
 
-def test_all_reasons_are_given_at_once() -> None:
+def test_export_refusals_list_all_reasons() -> None:
     with pytest.raises(Infeasible) as caught:
         export(found(DENSE, Layout(cp=2, dp=16, zero=3, shard=4, recompute="selective")), "deepspeed")
     assert len(caught.value.violations) == 3
@@ -282,7 +282,7 @@ def test_an_unknown_target_suggests_one() -> None:
 
 
 @pytest.mark.parametrize("target", ["megatron", "torchtitan"])
-def test_a_convolutional_network_is_no_transformer(target: str) -> None:
+def test_convolutional_networks_are_not_exported(target: str) -> None:
     job = Job(model("resnet50"), Recipe(seq=1, batch=256), 8)
     with pytest.raises(Infeasible, match="not a transformer"):
         export(estimate(job, cluster("dgx-a100-80gb"), Layout(dp=8)), target)
@@ -340,7 +340,7 @@ def test_megatron_trains_the_same_model(name: str) -> None:
     assert not set(NOT_THERE.get(name, ())) & set(flags)
 
 
-def test_megatron_names_what_the_description_does_not_say() -> None:
+def test_megatron_exports_name_unknown_model_values() -> None:
     bare = replace(DENSE.model, rotary=None, norm_epsilon=None)
     text = export(found(Job(bare, DENSE.recipe, DENSE.devices), Layout(dp=32)), "megatron")
     assert "# norm_epsilon is not known: Megatron's default holds, --norm-epsilon 1e-05" in text
@@ -359,7 +359,7 @@ def test_megatron_names_what_the_description_does_not_say() -> None:
         ({"scaled_stream": True}, "multipliers"),
     ],
 )
-def test_angles_that_megatron_has_no_flags_for_are_refused(changes: dict[str, object], word: str) -> None:
+def test_rotary_scalings_without_megatron_flags_are_refused(changes: dict[str, object], word: str) -> None:
     job = Job(replace(DENSE.model, **changes), DENSE.recipe, DENSE.devices)
     with pytest.raises(Infeasible, match=word):
         export(found(job, Layout(dp=32)), "megatron")
@@ -392,7 +392,7 @@ NAMED = {
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_an_export_names_the_version_that_it_is_written_for(target: str) -> None:
+def test_an_export_names_its_target_version(target: str) -> None:
     zero, named = NAMED[target]
     text = export(found(DENSE, Layout(dp=32, zero=zero)), target)
     head = json.loads(text)["comment"][0] if target == "deepspeed" else text.splitlines()[0].removeprefix("# ")
@@ -400,7 +400,7 @@ def test_an_export_names_the_version_that_it_is_written_for(target: str) -> None
 
 
 @pytest.mark.parametrize("target", [one.target for one in SOFTWARE.values()])
-def test_the_best_that_can_be_exported_is_the_best_of_all_that_can(target: str) -> None:
+def test_the_best_exportable_layout_is_found(target: str) -> None:
     """Against every layout of the planner's space, exported one after another."""
     job = Job(model("gpt2"), Recipe(seq=512, batch=16), 4)
     machine = cluster("dgx-h100", gpus=4)
@@ -433,7 +433,7 @@ def _exported(one: Estimate, target: str) -> bool:
     return True
 
 
-def test_a_best_layout_that_cannot_be_exported_is_replaced_and_a_named_one_refused() -> None:
+def test_an_unexportable_best_layout_is_replaced_and_a_chosen_one_refused() -> None:
     question = ("llama3-70b", "dgx-h100:4")
     best = lockstep.plan(*question, batch=64).best
     with pytest.raises(Infeasible, match="schedule zb-h1"):
@@ -467,13 +467,13 @@ def test_uneven_stages_are_written_out() -> None:
 
 
 @pytest.mark.parametrize("name", ["falcon-40b", "bert-large", "gptj-6b"])
-def test_shapes_that_megatron_has_no_flags_for_are_refused(name: str) -> None:
+def test_model_shapes_without_megatron_flags_are_refused(name: str) -> None:
     job = Job(model(name), Recipe(seq=512, batch=32), 32)
     with pytest.raises(Infeasible, match="Megatron-LM cannot express"):
         export(found(job, Layout(dp=32)), "megatron")
 
 
-def test_what_experts_need_has_flags() -> None:
+def test_megatron_exports_set_the_flags_of_experts() -> None:
     modules = ("layernorm", "mla_up_proj", "moe_act")
     recipe = Recipe(seq=4096, batch=64, overlap_ep="shared", exchange="copy", recompute_modules=modules)
     job, layout = Job(model("deepseek-v3"), recipe, 32), Layout(pp=8, dp=4, ep=4, zero=1, recompute="selective")

@@ -40,7 +40,7 @@ def test_as_many_processes_start_as_the_layout_has_devices(cluster: str, words: 
     assert told == (CLUSTERS[cluster] > 1)
 
 
-def test_processes_that_machines_do_not_share_out_evenly_are_refused() -> None:
+def test_processes_that_do_not_divide_over_machines_are_refused() -> None:
     found = planned("dgx-h100:1", {"zero": 3})
     with pytest.raises(Infeasible, match="8 processes on 3 machines"):
         TARGETS["accelerate"](Placed(found.job, found.layout, machines=3))
@@ -74,7 +74,9 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("cluster", CLUSTERS)
 @pytest.mark.parametrize("words", RUNS)
-def test_accelerate_starts_the_layout(cluster: str, words: dict[str, Any], launched: Any, tmp_path: Path) -> None:
+def test_accelerate_runs_the_exported_layout(
+    cluster: str, words: dict[str, Any], launched: Any, tmp_path: Path
+) -> None:
     found = planned(cluster, words)
     layout = found.layout
     (file := tmp_path / "launch.yaml").write_text(export(found, "accelerate"), encoding="utf-8")

@@ -92,7 +92,7 @@ def drawn() -> list[tuple[Job, Layout]]:
 
 
 @pytest.mark.parametrize("target", list(TARGETS))
-def test_every_name_is_one_of_the_softwares_own(target: str) -> None:
+def test_exported_names_exist_in_the_target_software(target: str) -> None:
     table, texts = arguments(target), [one.text for one in questions(target)]
     for job, layout in drawn():
         try:

@@ -36,7 +36,7 @@ def table(name: str, **recipe: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", flavors())
-def test_a_flavor_of_torchtitan_is_the_catalogs_model_to_the_last_parameter(name: str) -> None:
+def test_torchtitan_flavors_have_the_parameters_of_the_catalog_models(name: str) -> None:
     assert parameters(model(name)).total == flavors()[name].parameters
     assert flavor_of(model(name)) == flavors()[name]
 
@@ -45,12 +45,12 @@ def test_a_flavor_of_torchtitan_is_the_catalogs_model_to_the_last_parameter(name
     ("name", "said"),
     [("llama3-8b", ("llama3", "8B")), ("qwen3-0.6b", ("qwen3", "0.6B")), ("llama3-405b", ("llama3", "405B"))],
 )
-def test_torchtitan_is_told_its_own_flavor(name: str, said: tuple[str, str]) -> None:
+def test_torchtitan_exports_name_the_matching_flavor(name: str, said: tuple[str, str]) -> None:
     assert tuple(table(name)["model"].values()) == said
 
 
 @pytest.mark.parametrize("name", ["mixtral-8x7b", "gpt3-13b", "deepseek-v3", "llama2-7b"])
-def test_a_model_that_torchtitan_does_not_have_is_a_name_that_it_stops_at(name: str) -> None:
+def test_models_unknown_to_torchtitan_export_a_name_that_it_rejects(name: str) -> None:
     """deepseek-v3 has a module for multi-token prediction, which torchtitan's 671B has not."""
     found = alone(name)
     assert table(name)["model"] == {"name": name, "flavor": UNNAMED}
@@ -63,7 +63,7 @@ def test_a_model_that_torchtitan_does_not_have_is_a_name_that_it_stops_at(name: 
     assert "\n--module" not in options
 
 
-def test_a_model_of_a_known_name_and_another_shape_is_no_flavor() -> None:
+def test_a_model_with_a_known_name_and_another_shape_has_no_flavor() -> None:
     found = alone("llama3-8b")
     smaller = replace(found, job=replace(found.job, model=replace(found.job.model, layers=16)))
     assert tomllib.loads(TARGETS["torchtitan"](smaller))["model"]["flavor"] == UNNAMED
@@ -74,7 +74,7 @@ def test_options_of_torchtitan_name_a_configuration_that_trains_in_bf16() -> Non
     assert "\n--config" not in TARGETS["torchtitan-cli"](alone("llama3-405b")), "its configuration trains in float8"
 
 
-def test_a_loss_that_the_configuration_computes_otherwise_is_named() -> None:
+def test_a_differing_loss_of_the_target_configuration_is_named() -> None:
     """Those of release 0.3 wrap theirs in chunks (models/*/config_registry.py, ChunkedLossWrapper)."""
     assert "--cross-entropy chunked" in TARGETS["torchtitan-cli"](alone("llama3-8b"))
     for other in (alone("llama3-8b", cross_entropy="chunked"), alone("mixtral-8x7b")):
@@ -82,14 +82,14 @@ def test_a_loss_that_the_configuration_computes_otherwise_is_named() -> None:
 
 
 @pytest.mark.parametrize("fused", [True, False])
-def test_torchtitan_compiles_where_the_plan_is_priced_so(fused: bool) -> None:
+def test_torchtitan_exports_compile_where_the_plan_assumes_it(fused: bool) -> None:
     assert table("llama3-8b", fused_elementwise=fused)["compile"] == {"enable": fused}
     line = f"--compile.{'' if fused else 'no-'}enable"
     assert line in TARGETS["torchtitan-cli"](alone("llama3-8b", fused_elementwise=fused)).splitlines()
 
 
 @pytest.mark.parametrize("layout", [Layout(dp=8, zero=3), Layout(pp=2, dp=4, zero=3)])
-def test_options_of_torchtitan_capture_no_graphs(layout: Layout) -> None:
+def test_torchtitan_exports_disable_cuda_graphs(layout: Layout) -> None:
     """Without the switch it captures a step, and its Config refuses stages and most exchanges of experts."""
     text = TARGETS["torchtitan-cli"](replace(alone("llama3-8b"), layout=layout))
     assert "--training.disable_cuda_graphs" in text.splitlines()
@@ -104,7 +104,9 @@ def test_options_of_torchtitan_capture_no_graphs(layout: Layout) -> None:
         ("llama3-8b", Layout(tp=2, dp=4, zero=3, sequence_parallel=True), {"seq": 1026}, r"2\*tp\*cp = 4"),
     ],
 )
-def test_what_torchtitan_stops_at_is_refused(name: str, layout: Layout, recipe: dict[str, Any], why: str) -> None:
+def test_layouts_that_torchtitan_rejects_are_refused(
+    name: str, layout: Layout, recipe: dict[str, Any], why: str
+) -> None:
     found = alone(name)
     job = replace(found.job, recipe=found.job.recipe.having(**recipe))
     with pytest.raises(Infeasible, match=why):
@@ -120,9 +122,7 @@ def test_what_torchtitan_stops_at_is_refused(name: str, layout: Layout, recipe: 
         ("dgx-h100:1", {"flash": False}, "unfused"),
     ],
 )
-def test_megatron_runs_the_kernel_of_attention_that_the_step_is_priced_with(
-    cluster: str, words: dict[str, Any], backend: str
-) -> None:
+def test_megatron_exports_select_the_priced_attention_kernel(cluster: str, words: dict[str, Any], backend: str) -> None:
     found = lockstep.export("llama3-8b", cluster, batch=64, seq=2048, zero=1, to="megatron", **words)
     assert f"--attention-backend {backend}" in found.text.splitlines()
     kernel = found.estimate.attention_kernel
@@ -141,9 +141,7 @@ def test_megatron_runs_the_kernel_of_attention_that_the_step_is_priced_with(
         ("nanotron", ("model.model_config", "learning rate", "train_steps")),
     ],
 )
-def test_the_learning_rate_the_data_and_the_length_of_a_run_are_left_to_the_user(
-    target: str, words: tuple[str, ...]
-) -> None:
+def test_exports_leave_learning_rate_data_and_length_to_the_user(target: str, words: tuple[str, ...]) -> None:
     layout = Layout(dp=32, zero=1 if target in ("megatron", "bridge", "deepspeed", "nanotron") else 3)
     text = TARGETS[target](Placed(DENSE, layout))
     said = json.loads(text)["comment"] if target == "deepspeed" else text.splitlines()

@@ -114,14 +114,14 @@ REFUSED_EXPERTS = [
 
 
 @pytest.mark.parametrize(("shape", "recipe", "layout", "word"), REFUSED)
-def test_what_megatron_does_not_run_is_refused(
+def test_layouts_that_megatron_does_not_run_are_refused(
     shape: dict[str, object], recipe: dict[str, object], layout: dict[str, object], word: str
 ) -> None:
     refused(of(shape, **recipe), word, **layout)
 
 
 @pytest.mark.parametrize(("shape", "recipe", "layout", "word"), REFUSED_EXPERTS)
-def test_what_megatron_does_not_run_with_experts_is_refused(
+def test_expert_layouts_that_megatron_does_not_run_are_refused(
     shape: dict[str, object], recipe: dict[str, object], layout: dict[str, object], word: str
 ) -> None:
     job = Job(replace(EXPERTS.model, **shape), EXPERTS.recipe.having(**recipe), EXPERTS.devices)
@@ -150,14 +150,16 @@ RUNS = [
 
 
 @pytest.mark.parametrize(("job", "recipe", "layout"), RUNS)
-def test_what_it_does_run_is_not_refused(job: Job, recipe: dict[str, object], layout: dict[str, object]) -> None:
+def test_layouts_that_megatron_runs_are_not_refused(
+    job: Job, recipe: dict[str, object], layout: dict[str, object]
+) -> None:
     """The same words where the rule does not hold."""
     read = flags(replace(job, recipe=job.recipe.having(**recipe)), **layout)
     assert ("use-tp-pp-dp-mapping" in read) == ("order" in layout)
     assert read["expert-model-parallel-size"] == str(layout.get("ep", 1))
 
 
-def test_latent_attention_runs_on_a_kernel_that_has_it() -> None:
+def test_latent_attention_exports_a_supporting_kernel() -> None:
     read = flags(of({"attention": LATENT, "hidden": 4096, "rotary": Rotary()}), dp=32)
     assert read["attention-backend"] == "fused"
     assert read["rope-type"] == "rope"
@@ -181,7 +183,7 @@ def test_latent_attention_runs_on_a_kernel_that_has_it() -> None:
         (DENSE, ("mla_up_proj", "moe_act"), ""),
     ],
 )
-def test_modules_that_the_model_lacks_are_not_recomputed(job: Job, modules: tuple[str, ...], given: str) -> None:
+def test_exports_do_not_recompute_missing_modules(job: Job, modules: tuple[str, ...], given: str) -> None:
     recipe = replace(job.recipe, recompute_modules=modules)
     written = text(replace(job, recipe=recipe), dp=32, recompute="selective")
     assert given in written
@@ -196,13 +198,13 @@ def test_squared_relu_is_not_fused_with_its_bias() -> None:
     assert "no-bias-gelu-fusion" not in flags(Job(model("gpt2"), Recipe(seq=1024, batch=32), 32), dp=32)
 
 
-def test_a_linear_stretch_by_one_is_none() -> None:
+def test_linear_rope_scaling_by_one_is_omitted() -> None:
     read = flags(of({"rotary": Rotary(scaling="linear")}), dp=32)
     assert read["rotary-base"] == "10000"
     assert "rotary-seq-len-interpolation-factor" not in read
 
 
-def test_overlap_of_tensor_parallel_traffic() -> None:
+def test_tensor_parallel_overlap_is_exported_to_megatron() -> None:
     sentence = "# --overlap-tp none has no flag"
     assert sentence in text(of({}, overlap_tp="none"), tp=8, dp=4)
     assert sentence not in text(of({}, overlap_tp="none"), dp=32)
@@ -212,7 +214,7 @@ def test_overlap_of_tensor_parallel_traffic() -> None:
     refused(of({}, overlap_tp="all"), "without sequence parallelism", tp=8, dp=4)
 
 
-def test_no_layout_is_sought_for_a_model_that_it_cannot_train(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_search_runs_for_a_model_that_megatron_cannot_train(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search would go through every layout of the space."""
     stretched = of({"rotary": Rotary(scaling="llama3", factor=32.0, original_positions=8192)})
     monkeypatch.setattr(sys.modules[plan.__module__], "search", lambda *_, **__: pytest.fail("it searched"))
@@ -252,18 +254,18 @@ def test_the_best_that_can_be_exported_keeps_the_rules() -> None:
 
 
 @pytest.mark.parametrize(("words", "size"), [({}, None), ({"etp": 1}, "1"), ({"etp": 2}, "2"), ({"etp": 4}, "4")])
-def test_the_ranks_that_cut_an_expert_have_a_flag(words: dict[str, int], size: str | None) -> None:
+def test_expert_tensor_parallelism_is_exported(words: dict[str, int], size: str | None) -> None:
     layout = {"tp": 4, "dp": 8, "ep": 8, "sequence_parallel": True} | words
     assert flags(EXPERTS, **layout).get("expert-tensor-parallel-size") == size
 
 
-def test_offloaded_layers_are_said() -> None:
+def test_offloaded_layers_are_exported() -> None:
     job = replace(DENSE, recipe=replace(DENSE.recipe, offload_layers=4))
     assert int(flags(job, dp=32, zero=1)["cpu-offloading-num-layers"]) == 4
     assert "cpu-offloading-num-layers" not in flags(DENSE, dp=32, zero=1)
 
 
 @pytest.mark.parametrize(("dp", "cp"), [(2, 2), (1, 4), (4, 1)])
-def test_an_offloaded_optimizer_is_written_where_several_ranks_share_it(dp: int, cp: int) -> None:
+def test_an_offloaded_optimizer_is_exported_where_ranks_share_it(dp: int, cp: int) -> None:
     written = flags(of({}, devices=4), dp=dp, cp=cp, zero=1, offload="optimizer")
     assert "optimizer-cpu-offload" in written

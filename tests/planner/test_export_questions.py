@@ -1,7 +1,5 @@
 """Exports of questions drawn at random: what is left to the user comes first, and what is read again is the same."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, Unpack
@@ -36,7 +34,7 @@ def again(one: Question, target: str, file: Path) -> Estimate:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_question_that_is_exported_and_read_again_has_the_same_price(target: str, tmp_path: Path) -> None:
+def test_an_exported_run_reads_back_with_the_same_price(target: str, tmp_path: Path) -> None:
     """To the last digit: the time of a step, its parts, and the memory of a device."""
     for place, one in enumerate(questions(target)):
         back = again(one, target, tmp_path / f"{place}.txt")
@@ -46,7 +44,7 @@ def test_a_question_that_is_exported_and_read_again_has_the_same_price(target: s
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_first_lines_name_the_version_and_what_is_left_to_the_user(target: str) -> None:
+def test_export_headers_name_the_version_and_what_is_left_to_the_user(target: str) -> None:
     """Comments come before everything else, and no word of the file comes before them."""
     for one in questions(target):
         if target == "deepspeed":

@@ -130,7 +130,7 @@ def reasons(target: ModuleType, job: Job, layout: Layout) -> list[str]:
 
 @pytest.mark.parametrize(("target", "conditions"), [(torchtitan, TORCHTITAN), (deepspeed, DEEPSPEED)])
 @pytest.mark.parametrize("dense", [True, False])
-def test_a_reason_stands_where_its_condition_holds(
+def test_export_refusals_appear_exactly_where_their_condition_holds(
     target: ModuleType, conditions: Mapping[str, Condition], dense: bool
 ) -> None:
     draw, known, seen = random.Random(7), DENSE if dense else EXPERTS, set[tuple[str, bool]]()

@@ -65,7 +65,7 @@ def exported(found: Placed) -> dict[str, Any] | None:
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("ranks", [2, 3, 4, 5])
-def test_torch_builds_every_schedule_that_is_exported_and_no_other(schedule: str, ranks: int) -> None:
+def test_exported_schedules_are_those_that_torch_builds(schedule: str, ranks: int) -> None:
     """By the words of the file: the schedule, the stages from its layers, the micro-batches from its batches."""
     several = (2,) if schedule in SPLIT_BACKWARD else (2, 3)
     offered = []
@@ -86,14 +86,14 @@ def test_torch_builds_every_schedule_that_is_exported_and_no_other(schedule: str
     assert len(offered) >= 5
 
 
-def test_interleaved_takes_micro_batches_that_are_no_multiple_of_the_stages() -> None:
+def test_interleaved_exports_accept_the_micro_batches_of_torch() -> None:
     """torch splits them into m // p equal groups, and fewer than p into one."""
     taken = [m for m in range(1, MOST_MICROBATCHES) if exported(placed("interleaved", 4, m, 2)) is not None]
     assert taken == [1, 2, 3, 4, 5, 6, 7, 8, 10, 12]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_torch_splits_no_backward_pass_of_compiled_modules(schedule: str) -> None:
+def test_exports_do_not_split_backward_passes_of_compiled_modules(schedule: str) -> None:
     chunks = 1 if schedule in ONE_CHUNK else 2
     said = exported(placed(schedule, 2, 8, chunks, compiled=True))
     assert (said is None) == (schedule in SPLIT_BACKWARD)
@@ -117,7 +117,7 @@ def test_torch_splits_no_backward_pass_of_compiled_modules(schedule: str) -> Non
         ("bridge", "interleaved", 2, 3, "interleaving with 3 micro-batches on 4 stages"),
     ],
 )
-def test_a_pipeline_that_the_software_stops_at_is_refused(
+def test_pipelines_that_the_software_rejects_are_refused(
     target: str, schedule: str, chunks: int, microbatches: int, why: str
 ) -> None:
     found = placed(schedule, 4, microbatches, chunks)
@@ -126,9 +126,7 @@ def test_a_pipeline_that_the_software_stops_at_is_refused(
 
 
 @pytest.mark.parametrize(("microbatches", "group"), [(4, None), (8, None), (5, 5), (6, 6), (7, 7), (10, 5), (15, 5)])
-def test_megatron_is_told_a_group_where_micro_batches_are_no_multiple_of_the_stages(
-    microbatches: int, group: int | None
-) -> None:
+def test_megatron_exports_set_a_group_size_for_uneven_micro_batches(microbatches: int, group: int | None) -> None:
     """What forward_backward_pipelining_with_interleaving of Megatron Core 0.19 asks of a group: p to m, no rest."""
     found = placed("interleaved", 4, microbatches, 2)
     text = TARGETS["megatron"](Placed(found.job, replace(found.layout, zero=0)))

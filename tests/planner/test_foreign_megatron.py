@@ -32,7 +32,7 @@ def estimated(tmp_path: Path, text: str, name: str = "run.sh", **words: Any) -> 
         ("--use-distributed-optimiser", "use-distributed-optimizer"),
     ],
 )
-def test_a_misspelled_option_is_refused_with_the_nearest(wrong: str, meant: str, tmp_path: Path) -> None:
+def test_a_misspelled_option_is_refused_with_a_suggestion(wrong: str, meant: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=f"did you mean {meant}") as refused:
         estimated(tmp_path, f"torchrun pretrain_gpt.py {SHAPE} \\\n  --tensor-model-parallel-size 2 \\\n  {wrong}\n")
     assert str(refused.value.where).endswith("run.sh:3")
@@ -46,7 +46,7 @@ def test_an_unknown_option_that_may_change_memory_is_refused_until_it_is_accepte
     assert any("offload-everything-to-disk" in one for one in found.assumptions())
 
 
-def test_the_width_of_experts_in_mindspeeds_words_counts(tmp_path: Path) -> None:
+def test_the_expert_width_of_mindspeed_is_read(tmp_path: Path) -> None:
     text = f"{SHAPE} --tensor-model-parallel-size 1 --num-experts 8 --moe-router-topk 2 --moe-intermediate-size 1408 "
     text += "--n-shared-experts 2 --first-k-dense-replace 1 --moe-layer-freq 1"
     experts = estimated(tmp_path, text).job.model.experts
@@ -68,7 +68,7 @@ def test_the_width_of_experts_in_mindspeeds_words_counts(tmp_path: Path) -> None
         ("--tensor-model-parallel-size 2 --hidden-size 4097", "32 heads do not divide"),
         ("--tensor-model-parallel-size 2 --attention-dropout 2", "from 0 to 1"),
         ("--tensor-model-parallel-size 2 --recompute-granularity some", "full or selective"),
-        ("--tensor-model-parallel-size 2 --fp16", "takes one of them"),
+        ("--tensor-model-parallel-size 2 --fp16", "accepts only one of them"),
         ("--tensor-model-parallel-size 2 --lr quick", "a number"),
         ("--tensor-model-parallel-size 2 --save-interval often", "a whole number"),
         ("--tensor-model-parallel-size 2 --sequence-parallel maybe", "true or false"),
@@ -100,9 +100,9 @@ def test_a_value_that_no_run_can_have_is_refused_at_its_line(wrong: str, why: st
         ("model: {tensor_model_paralel_size: 2}\nddp: {use_distributed_optimizer: true}\n", "did you mean"),
         (
             "model: {tensor_model_parallel_size: 2}\nmixed_precision: {dtype: bf16}\n",
-            "mixed_precision.dtype is no word",
+            "mixed_precision.dtype is not a setting",
         ),
-        ("model: {tensor_model_parallel_size: 2}\nmixed_precision: bf17_mixed\n", "no recipe"),
+        ("model: {tensor_model_parallel_size: 2}\nmixed_precision: bf17_mixed\n", "is not a recipe"),
         ("model: {tensor_model_parallel_size: [2]}\nddp: {}\n", "whole number"),
         ("model: 3\nddp: {use_distributed_optimizer: true}\n", "is a section"),
     ],
@@ -146,14 +146,14 @@ def test_a_hostile_script_is_refused_at_once(name: str, tmp_path: Path) -> None:
     assert "run.sh" in str(refused.value.where)
 
 
-def test_what_says_otherwise_than_the_model_that_is_asked_about_is_named(tmp_path: Path) -> None:
+def test_options_contradicting_the_named_model_are_listed(tmp_path: Path) -> None:
     (file := tmp_path / "run.sh").write_text(f"torchrun x.py {SHAPE} --tensor-model-parallel-size 2", encoding="utf-8")
     found = lockstep.estimate(f"llama3-8b@{file}", "dgx-h100:2")
     assert found.job.model.name == "llama3-8b"
     assert any("ffn-hidden-size=11008" in one for one in found.assumptions())
 
 
-def test_an_option_that_is_given_twice_or_hangs_on_a_branch_is_named(tmp_path: Path) -> None:
+def test_repeated_and_conditional_options_are_listed(tmp_path: Path) -> None:
     text = f"PP=1\nif [ $1 = big ]; then PP=2; fi\ntorchrun x.py {SHAPE} --tensor-model-parallel-size 4 "
     found = estimated(tmp_path, text + "--tensor-model-parallel-size 2 --pipeline-model-parallel-size $PP")
     said = " ".join(found.assumptions())
@@ -175,7 +175,7 @@ def test_numbers_in_groups_of_three_are_read_as_python_reads_them(tmp_path: Path
     assert estimated(tmp_path, text).job.recipe.seq == 2048
 
 
-def test_words_of_megatron_deepspeed_have_a_class(tmp_path: Path) -> None:
+def test_options_of_megatron_deepspeed_are_classified(tmp_path: Path) -> None:
     """Of BigScience's fork, megatron/arguments.py, and of Microsoft's."""
     text = LAYOUT + SHAPE.replace("--vocab-size 32000", "--pad-vocab-size-to 250880")
     text += " --normalization rmsnorm --num-key-value-heads 8 --position-embedding-type alibi --zero-stage 1 "
@@ -190,13 +190,13 @@ def test_words_of_megatron_deepspeed_have_a_class(tmp_path: Path) -> None:
     assert (known["kill-switch-path"], known["train-weighted-split-paths-path"]) == ("harmless", "yours")
 
 
-def test_experts_that_deepspeed_places_are_no_model_of_megatron(tmp_path: Path) -> None:
+def test_deepspeed_experts_are_not_read_as_megatron_experts(tmp_path: Path) -> None:
     """They stand in every second layer, where Megatron-LM's stand in all."""
     with pytest.raises(BadInput, match="32 layers with --moe-expert-parallel-size"):
         estimated(tmp_path, f"{LAYOUT}{SHAPE} --num-experts 64 --moe-expert-parallel-size 16\n")
 
 
-def test_a_module_whose_recomputation_is_not_described_is_said_and_refuses_nothing(tmp_path: Path) -> None:
+def test_an_unknown_recompute_module_is_reported_and_not_refused(tmp_path: Path) -> None:
     text = f"{LAYOUT}{SHAPE} --recompute-granularity selective --recompute-modules "
     found = estimated(tmp_path, text + "layernorm moe\n")
     assert (found.job.recipe.recompute_modules, found.layout.recompute) == (("layernorm",), "selective")
@@ -204,7 +204,7 @@ def test_a_module_whose_recomputation_is_not_described_is_said_and_refuses_nothi
     assert estimated(tmp_path, text + "moe\n").layout.recompute == "none"
 
 
-def test_a_shape_that_a_script_takes_from_elsewhere_needs_no_value_beside_a_model(tmp_path: Path) -> None:
+def test_unset_shape_variables_are_allowed_beside_a_model(tmp_path: Path) -> None:
     text = LAYOUT + SHAPE.replace("--num-layers 32", "--num-layers $(jq .layers config.json)") + "\n"
     with pytest.raises(BadInput, match=r"num-layers is .* does not set"):
         estimated(tmp_path, text)
@@ -212,13 +212,13 @@ def test_a_shape_that_a_script_takes_from_elsewhere_needs_no_value_beside_a_mode
     assert (found.job.model.layers, classes(found)["num-layers"]) == (32, "yours")
 
 
-def test_a_model_without_a_vocabulary_is_described_by_what_is_known(tmp_path: Path) -> None:
+def test_a_script_without_a_vocabulary_describes_the_rest_of_the_model(tmp_path: Path) -> None:
     text = LAYOUT + SHAPE.replace("--vocab-size 32000", "--tokenizer-type HuggingFaceTokenizer") + "\n"
     with pytest.raises(BadInput, match="a model of 32 layers without --vocab-size"):
         estimated(tmp_path, text)
 
 
-def test_a_file_of_nothing_that_is_known_says_so(tmp_path: Path) -> None:
+def test_an_unrecognised_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="neither a script, configuration or log"):
         estimated(tmp_path, "TP=8\n. ./CONFIG.sh\n")
 
@@ -228,7 +228,7 @@ def test_mindspeed_knows_the_vocabulary_of_a_tokenizer_that_has_one(tmp_path: Pa
     assert estimated(tmp_path, text.replace("--vocab-size 32000 ", "")).job.model.vocab == 50257
 
 
-def test_a_shape_by_words_of_a_fork_is_no_model_of_megatron(tmp_path: Path) -> None:
+def test_shapes_in_options_of_a_fork_are_not_read_as_megatron(tmp_path: Path) -> None:
     """Of Pai-Megatron-Patch, megatron_patch/arguments.py: beside a model its words have a class."""
     text = (
         f"{LAYOUT}{SHAPE} --enable-shared-expert --num-shared-experts 2 --qk-nope-head-dim 128 --train-mode pretrain "

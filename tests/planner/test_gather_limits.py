@@ -27,7 +27,7 @@ def limits_of(folder: Path, **section: Any) -> Limits:
     return read_limits(asked.job.recipe.software.options.gather_limits)
 
 
-def test_the_keys_of_stage_3_are_its_limits(tmp_path: Path) -> None:
+def test_stage_3_keys_set_the_gather_limits(tmp_path: Path) -> None:
     said = {"stage3_max_reuse_distance": 0, "stage3_max_live_parameters": 3e8, "stage3_prefetch_bucket_size": 7,
             "stage3_param_persistence_threshold": 1e4}  # fmt: skip
     assert limits_of(tmp_path, stage=3, **said) == Limits(0, 3 * 10**8, 7, 10**4)
@@ -35,7 +35,7 @@ def test_the_keys_of_stage_3_are_its_limits(tmp_path: Path) -> None:
     assert limits_of(tmp_path, stage=2, **said) == Limits()
 
 
-def test_auto_is_filled_in_as_transformers_does(tmp_path: Path) -> None:
+def test_auto_values_are_filled_in_as_in_transformers(tmp_path: Path) -> None:
     """Of a width h: 0.9 h h to prefetch and 10 h that persist (transformers 5.24, integrations/deepspeed.py)."""
     auto = {"stage3_prefetch_bucket_size": "auto", "stage3_param_persistence_threshold": "auto"}
     found = limits_of(tmp_path, stage=3, **auto)
@@ -43,12 +43,12 @@ def test_auto_is_filled_in_as_transformers_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [-1, 0.5, True, "many", [1]])
-def test_a_limit_that_is_no_number_of_elements_is_refused(value: object, tmp_path: Path) -> None:
+def test_an_invalid_gather_limit_is_refused(value: object, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="stage3_max_reuse_distance"):
         limits_of(tmp_path, stage=3, stage3_max_reuse_distance=value)
 
 
-def test_limits_go_there_and_back(tmp_path: Path) -> None:
+def test_gather_limits_round_trip(tmp_path: Path) -> None:
     text = "max_reuse_distance=0,prefetch_bucket_size=20000000"
     recipe = Recipe.by("deepspeed", seq=1024, batch=8, gradient_B=2.0, gather_limits=text)
     placed = Placed(Job(model(MODEL), recipe, 8), Layout(dp=8, zero=3))
@@ -62,6 +62,6 @@ def test_limits_go_there_and_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [{"zero": 3}, {"zero": 2, "sharding": "deepspeed"}])
-def test_limits_that_nothing_reads_are_refused(words: dict[str, Any]) -> None:
+def test_unused_gather_limits_are_refused(words: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=r"gather.limits"):
         lockstep.estimate(MODEL, "dgx-h100:1", batch=8, gather_limits="max_reuse_distance=0", **words)

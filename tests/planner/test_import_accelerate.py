@@ -57,7 +57,7 @@ def classes(found: Imported) -> dict[str, str]:
         "distributed_type: FSDP\ndistributed_type: NO\n",
     ],
 )
-def test_a_value_of_another_kind_or_range_is_refused_at_its_line(wrong: str) -> None:
+def test_values_of_a_wrong_type_or_range_are_refused_at_their_line(wrong: str) -> None:
     with pytest.raises(BadInput) as caught:
         read(wrong)
     assert caught.value.where is not None
@@ -72,7 +72,7 @@ def test_a_value_of_another_kind_or_range_is_refused_at_its_line(wrong: str) -> 
         ("fsdp_activation_checkpoint: true", "fsdp_config.fsdp_activation_checkpointing"),
     ],
 )
-def test_a_misspelled_word_is_refused_with_the_word_that_is_meant(word: str, meant: str) -> None:
+def test_a_misspelled_setting_is_refused_with_a_suggestion(word: str, meant: str) -> None:
     with pytest.raises(BadInput, match=f"did you mean {meant}"):
         read(f"{FSDP}  {word}\n")
     name = f"fsdp_config.{word.partition(':')[0]}"
@@ -97,7 +97,7 @@ def test_every_strategy_of_fsdp_1_is_a_stage(strategy: str, layout: dict[str, An
     assert read(f"{FSDP}  sharding_strategy: {strategy}\n").layout == layout
 
 
-def test_fsdp_2_reads_one_word_alone_and_says_so_of_the_other() -> None:
+def test_fsdp_2_reads_one_sharding_setting_and_reports_the_other() -> None:
     found = read(
         f"{FSDP}  fsdp_version: '2'\n  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_reshard_after_forward: 'false'\n"
     )
@@ -105,19 +105,19 @@ def test_fsdp_2_reads_one_word_alone_and_says_so_of_the_other() -> None:
     assert classes(found)["fsdp_config.fsdp_sharding_strategy"] == "harmless"
 
 
-def test_parameters_in_host_memory_are_gathered_first_where_they_are_kept_for_the_backward_pass() -> None:
+def test_offloaded_parameters_kept_for_the_backward_pass_are_gathered_once() -> None:
     found = read(f"{FSDP}  fsdp_version: 2\n  fsdp_reshard_after_forward: false\n  fsdp_offload_params: true\n")
     assert found.layout == {"zero": 3, "offload": "parameters"}
     assert found.words["reshard"] is False
 
 
-def test_without_a_precision_products_are_in_fp32() -> None:
+def test_the_default_precision_of_accelerate_is_fp32() -> None:
     assert read("distributed_type: MULTI_GPU\nnum_processes: 8\n").words["dtype"] == "fp32"
     assert read("distributed_type: MULTI_GPU\nmixed_precision: 'no'\n").words["dtype"] == "fp32"
     assert read("distributed_type: MULTI_GPU\nmixed_precision: no\n").words["dtype"] == "fp32"
 
 
-def test_replicas_are_ddp_and_not_the_best_of_a_plan(tmp_path: Path) -> None:
+def test_multi_gpu_configurations_are_plain_ddp(tmp_path: Path) -> None:
     (file := tmp_path / "ddp.yaml").write_text("distributed_type: MULTI_GPU\nmixed_precision: bf16\n", encoding="utf-8")
     assert lockstep.estimate(f"llama3-8b@{file}", "dgx-b200:1", batch=64, seq=1024).layout.zero == 0
 
@@ -129,14 +129,14 @@ def test_sequences_split_by_deepspeed_are_context_parallelism_by_all_to_all() ->
     assert (found.words["cp_kind"], found.words["stack"]) == ("all-to-all", "deepspeed")
 
 
-def test_comments_of_an_export_say_the_batch_and_cost_no_time() -> None:
+def test_comments_of_an_export_set_the_batch_and_are_parsed_quickly() -> None:
     found = read(BATCH + FSDP + "  fsdp_version: 2\n")
     assert found.layout["micro_batch"] == 2
     assert found.words["batch"](16) == 128
     read("# " + "LoraConfig(r=1 " * 60_000 + "\n" + FSDP + "  fsdp_version: 2\n")
 
 
-def test_a_configuration_of_deepspeed_beside_the_file_counts(tmp_path: Path) -> None:
+def test_a_referenced_deepspeed_configuration_is_read(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text(
         '{"zero_optimization": {"stage": 1}, "bf16": {"enabled": true}, "train_micro_batch_size_per_gpu": 2}',
         encoding="utf-8",
@@ -165,7 +165,7 @@ def test_a_configuration_of_deepspeed_beside_the_file_counts(tmp_path: Path) -> 
         ("fp8", {"dtype": "fp8", "fp8_scaling": "delayed", "gpus": 2}, {"zero": 0}, set()),
     ],
 )  # fmt: skip
-def test_configurations_of_public_projects(
+def test_configurations_of_public_projects_are_read(
     name: str, words: dict[str, Any], layout: dict[str, Any], loud: set[str]
 ) -> None:
     found = read((SAMPLES / f"accelerate-{name}.yaml").read_text(encoding="utf-8"))

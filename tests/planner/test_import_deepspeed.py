@@ -62,7 +62,7 @@ def classes(found: Imported) -> dict[str, str]:
         {"wall_clock_breakdown": [True]},
     ],
 )
-def test_a_value_of_another_kind_or_range_is_refused_at_its_line(changed: dict[str, Any]) -> None:
+def test_values_of_a_wrong_type_or_range_are_refused_at_their_line(changed: dict[str, Any]) -> None:
     with pytest.raises(BadInput) as caught:
         read({**SMALL, **changed})
     assert caught.value.where is not None
@@ -78,7 +78,7 @@ def test_a_value_of_another_kind_or_range_is_refused_at_its_line(changed: dict[s
         ("zero_optimization.offload_optimiser.device", "zero_optimization.offload_optimizer.device"),
     ],
 )
-def test_a_misspelled_word_is_refused_with_the_word_that_is_meant(word: str, meant: str) -> None:
+def test_a_misspelled_setting_is_refused_with_a_suggestion(word: str, meant: str) -> None:
     data: dict[str, Any] = json.loads(json.dumps(SMALL))
     inner = data
     *sections, last = word.split(".")
@@ -90,7 +90,7 @@ def test_a_misspelled_word_is_refused_with_the_word_that_is_meant(word: str, mea
     assert classes(read(data, (word,)))[word] == "unknown"
 
 
-def test_every_word_has_one_class_and_a_switch_may_be_written_as_text() -> None:
+def test_settings_have_one_class_and_switches_may_be_text() -> None:
     found = read(
         {
             **SMALL,
@@ -110,26 +110,26 @@ def test_every_word_has_one_class_and_a_switch_may_be_written_as_text() -> None:
     assert found.words["dtype"] == "fp32"
 
 
-def test_a_number_may_stand_where_a_name_changes_nothing() -> None:
+def test_harmless_settings_accept_numbers() -> None:
     assert classes(read({**SMALL, "log_level": 3}))["log_level"] == "harmless"
     with pytest.raises(BadInput, match="log_level must be text"):
         read({**SMALL, "log_level": True})
 
 
-def test_a_word_given_twice_is_refused() -> None:
+def test_a_repeated_key_is_refused() -> None:
     text = '{"train_batch_size": 8,\n "train_batch_size": 16, "zero_optimization": {"stage": 1}}'
     with pytest.raises(BadInput, match="given twice"):
         recognised(text, "ds.json", model("llama3-8b"))
 
 
 @pytest.mark.parametrize("text", ['{"zero_optimization": ' + "[" * 400_000, '{"train_batch_size": 1e400}'])
-def test_depth_and_numbers_without_end_are_refused(text: str) -> None:
+def test_excessive_depth_and_numbers_are_refused(text: str) -> None:
     with pytest.raises(BadInput):
         recognised(text, "ds.json", model("llama3-8b"))
 
 
-def test_thousands_of_words_of_another_kind_are_refused_at_once() -> None:
-    with pytest.raises(BadInput, match="19,999 other words"):
+def test_thousands_of_unknown_settings_give_one_refusal() -> None:
+    with pytest.raises(BadInput, match="19,999 other settings"):
         read({**SMALL, **{f"setting_{number}": 1 for number in range(20_000)}})
 
 
@@ -142,7 +142,7 @@ def test_thousands_of_words_of_another_kind_are_refused_at_once() -> None:
         ("one-bit", {"batch": 4096, "dtype": "fp16"}, {"micro_batch": 16}, {"optimizer.type"}),
     ],
 )
-def test_configurations_of_public_projects(
+def test_configurations_of_public_projects_are_read(
     name: str, words: dict[str, Any], layout: dict[str, Any], loud: set[str]
 ) -> None:
     """What an engineer reads in them; the first two are left to a Trainer in part."""
@@ -154,7 +154,7 @@ def test_configurations_of_public_projects(
     assert {row.kind for row in found.table} <= set(CLASSES)
 
 
-def test_an_answer_carries_the_table_and_an_unknown_word_is_accepted_by_name(tmp_path: Path) -> None:
+def test_an_answer_contains_the_import_table_and_accepts_unknown_settings_by_name(tmp_path: Path) -> None:
     file = tmp_path / "ds.json"
     file.write_text(json.dumps({**SMALL, "zero_optimization": {"stage": 1, "stage3_max_reuse": 1}}), encoding="utf-8")
     asked = f"llama3-8b@{file}"

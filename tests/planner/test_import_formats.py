@@ -14,7 +14,7 @@ SHAPES = {"json", "yaml", "toml", "command", "log", "python"}
 
 
 @pytest.mark.parametrize("key", keys())
-def test_a_table_says_kinds_that_exist_and_each_word_once(key: str) -> None:
+def test_tables_of_formats_use_known_kinds_and_list_each_setting_once(key: str) -> None:
     format = format_of(key)
     kinds = [
         *(kind for kind, *_ in format.read.values()),
@@ -32,7 +32,7 @@ def test_a_table_says_kinds_that_exist_and_each_word_once(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", keys())
-def test_a_default_is_of_the_kind_of_its_word(key: str) -> None:
+def test_defaults_have_the_type_of_their_setting(key: str) -> None:
     for word, (kind, _, default) in format_of(key).read.items():
         if default is not None:
             try:
@@ -42,7 +42,7 @@ def test_a_default_is_of_the_kind_of_its_word(key: str) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [*combinations(keys(), 2)])
-def test_two_formats_of_one_shape_are_told_apart_by_words_of_their_own(one: str, other: str) -> None:
+def test_formats_of_one_shape_are_distinguished_by_their_own_settings(one: str, other: str) -> None:
     first, second = format_of(one), format_of(other)
     if set(first.shapes) & set(second.shapes) and one != second.extends and other != first.extends:
         assert not set(first.only) & set(second.only)
@@ -51,7 +51,7 @@ def test_two_formats_of_one_shape_are_told_apart_by_words_of_their_own(one: str,
         assert not set(second.only) & set(first.read) or set(first.only) == set(first.programs)
 
 
-def test_a_pattern_of_words_that_are_left_out_says_what_it_changes() -> None:
+def test_omitted_setting_patterns_state_what_they_change() -> None:
     """With a reader that asks for nothing, each is unknown, and none is refused as misspelled."""
     word = "zero_optimization.zenflow.topk_ratio"
     assert format_of("deepspeed").kind_of(word)[0] == "left out"
@@ -62,7 +62,7 @@ def test_every_table_has_a_reader() -> None:
     assert set(READERS) == set(keys())
 
 
-def test_the_page_shows_the_tables_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_configurations_page_matches_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a change of a table: python tools/pages.py --write docs/reference/configurations.md."""
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     page = pytest.importorskip("configuration_page", reason="the tools are not installed beside these tests").page()

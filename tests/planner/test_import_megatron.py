@@ -105,7 +105,7 @@ def plain(words: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_sample_is_read_as_an_engineer_reads_it(name: str) -> None:
+def test_a_sample_is_read_as_expected(name: str) -> None:
     catalog, words, layout, unknown = EXPECTED[name]
     found = recognised((SAMPLES / name).read_text(encoding="utf-8"), name)
     assert found is not None
@@ -122,7 +122,7 @@ def test_a_sample_is_read_as_an_engineer_reads_it(name: str) -> None:
 @pytest.mark.parametrize(
     "name", [name for name in EXPECTED if not name.startswith(("bridge-kimi", "bridge-llama3-8b"))]
 )
-def test_a_sample_is_answered(name: str) -> None:
+def test_a_sample_can_be_estimated(name: str) -> None:
     nodes = {"megatron-gpt3-175b.sh": ":16", "bridge-deepseek-v3.yaml": ":128"}.get(name, "")
     found = lockstep.estimate(SAMPLES / name, f"dgx-h100{nodes}")
     layout = EXPECTED[name][2]
@@ -132,20 +132,20 @@ def test_a_sample_is_answered(name: str) -> None:
 
 
 @pytest.mark.parametrize(("key", "target"), [("megatron", "megatron"), ("mindspeed", "megatron"), ("bridge", "bridge")])
-def test_every_argument_of_the_parser_has_a_class(key: str, target: str) -> None:
+def test_every_parser_argument_is_classified(key: str, target: str) -> None:
     format = format_of(key)
     assert [name for name in arguments(target).names if format.kind_of(name)[0] == "unknown"] == []
 
 
 @pytest.mark.parametrize("key", ["megatron", "bridge"])
-def test_no_word_of_a_parsers_table_is_there_for_nothing(key: str) -> None:
+def test_every_pattern_of_a_parser_table_matches_an_argument(key: str) -> None:
     format = format_of(key)
     for pattern, kind in (format.harmless | format.yours).items():
         if kind == "parsed":
             assert any(fnmatchcase(name, pattern) for name in format.parsed), pattern
 
 
-def test_a_new_log_and_an_old_one_say_the_same() -> None:
+def test_new_and_old_log_formats_give_the_same_run() -> None:
     """Releases differ in the arguments that they list, in prefixes of lines, and in where the vocabulary stands."""
     old = (SAMPLES / "megatron-multilingual-176b.log").read_text(encoding="utf-8")
     lines = [f"[default0]:{line}" for line in old.splitlines() if "retro_" not in line and "dino_" not in line]
@@ -164,7 +164,7 @@ def test_a_number_of_processes_that_the_layout_does_not_divide_is_left_to_the_cl
 
 
 @pytest.mark.parametrize(("kind", "overlaps"), [("pretrain", True), ("sft", False), ("peft", False)])
-def test_what_overrides_leave_out_is_what_recipes_have(kind: str, overlaps: bool) -> None:
+def test_omitted_overrides_take_the_defaults_of_the_recipe(kind: str, overlaps: bool) -> None:
     text = f"torchrun run_recipe.py --recipe llama3_8b_{kind}_config model.tensor_model_parallel_size=2\n"
     found = recognised(text, "run.sh")
     assert found is not None
@@ -197,7 +197,7 @@ def read(options: str) -> Imported:
         ("--noop-layers 0,7 --num-layers-per-virtual-pipeline-stage 2", 6, "1,2,2,1"),
     ],
 )
-def test_stages_of_mindspeed_hold_the_layers_that_it_names(options: str, layers: int, stages: str) -> None:
+def test_mindspeed_stage_layers_are_read(options: str, layers: int, stages: str) -> None:
     found = read(f"--pipeline-model-parallel-size 2 {options}")
     assert isinstance(found.model, Transformer)
     assert (found.model.layers, found.layout["stages"]) == (layers, stages)
@@ -212,7 +212,7 @@ def test_context_parallelism_of_mindspeed_is_all_to_all_unless_another_is_named(
         assert found.words.get("cp_kind") == kind
 
 
-def test_a_conversion_beside_the_run_is_not_the_run_and_two_runs_are_refused() -> None:
+def test_conversion_commands_are_ignored_and_two_runs_are_refused() -> None:
     run = f"torchrun pretrain_gpt.py {SHAPE} --micro-batch-size 1 --tensor-model-parallel-size 2\n"
     convert = "python convert.py --tensor-model-parallel-size 8 --load a --save b\n"
     for text in (convert + run, run + convert):

@@ -99,7 +99,7 @@ def fits(found: Imported, word: str, value: object) -> bool:
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
 @pytest.mark.parametrize("kind", ["misspelled", "twice", "nested", "value"])
-def test_one_thing_wrong_is_refused_or_said(sample: Path, kind: str) -> None:
+def test_every_mutation_of_a_file_is_refused_or_reported(sample: Path, kind: str) -> None:
     text, described = sample.read_text(encoding="utf-8"), model("llama3-8b")
     original = recognised(text, sample.name, described, folder=FOLDER)
     assert original is not None

@@ -65,7 +65,7 @@ def test_biases_windows_and_experts_are_parts_of_the_model() -> None:
     assert alone.experts.shared_ffn == 0
 
 
-def test_a_model_beside_the_file_counts_and_another_one_in_it_is_said() -> None:
+def test_a_model_named_beside_the_file_overrides_and_reports_the_files_model() -> None:
     given = model("llama3.2-3b")
     assert isinstance(given, Transformer)
     found = read(LLAMA, given)
@@ -96,7 +96,7 @@ def test_a_model_beside_the_file_counts_and_another_one_in_it_is_said() -> None:
         ("  zero_stage: 0", "  zero_stage: 0\n  zero_stage: 1"),
     ],
 )
-def test_a_value_of_another_kind_or_range_is_refused_at_its_line(before: str, after: str) -> None:
+def test_values_of_a_wrong_type_or_range_are_refused_at_their_line(before: str, after: str) -> None:
     assert before in LLAMA
     with pytest.raises(BadInput) as caught:
         read(LLAMA.replace(before, after, 1))
@@ -112,7 +112,7 @@ def test_a_value_of_another_kind_or_range_is_refused_at_its_line(before: str, af
         ("recompute_layer", "recompute_layers"),
     ],
 )
-def test_a_misspelled_word_is_refused_with_the_word_that_is_meant(word: str, other: str) -> None:
+def test_a_misspelled_setting_is_refused_with_a_suggestion(word: str, other: str) -> None:
     text = EXPERTS.replace(f"{word}:", f"{other}:", 1)
     with pytest.raises(BadInput, match=rf"did you mean [\w.]*{word}"):
         read(text)
@@ -128,7 +128,7 @@ def test_a_misspelled_word_is_refused_with_the_word_that_is_meant(word: str, oth
          {"_fused_rms_norm", "_fused_rotary_emb", "_use_doc_masking", "_use_qkv_packed"}),
     ],
 )  # fmt: skip
-def test_configurations_of_public_projects(
+def test_configurations_of_public_projects_are_read(
     name: str, words: dict[str, Any], layout: dict[str, Any], loud: set[str]
 ) -> None:
     found = read((SAMPLES / f"nanotron-{name}.yaml").read_text(encoding="utf-8"))

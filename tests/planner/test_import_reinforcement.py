@@ -49,7 +49,7 @@ def test_references_are_resolved_within_the_file() -> None:
 
 
 @pytest.mark.parametrize("said", ["${oc.env:HOME}", "${a}", "${b.missing}", "${mul:1,x}", "${div:1,0}", "${", "x${y"])
-def test_a_reference_to_something_else_is_unset(said: str) -> None:
+def test_references_outside_the_file_are_unset(said: str) -> None:
     assert isinstance(resolved(f"a: {{b: 1}}\nc: '{said}'\n")["c"], Unset)
 
 
@@ -62,12 +62,12 @@ def test_a_reference_to_something_else_is_unset(said: str) -> None:
         "\n".join(f"w{number}: '{'${oc.select:none,${a}}' * 90}'" for number in range(400)) + "\na: 1\n",
     ],
 )
-def test_references_in_a_circle_and_without_end_are_refused(text: str) -> None:
+def test_circular_and_unbounded_references_are_refused(text: str) -> None:
     with pytest.raises(BadInput):
         resolved(text)
 
 
-def test_what_the_environment_decides_is_said_and_not_taken() -> None:
+def test_environment_references_are_reported_and_not_resolved() -> None:
     found = read(VERL.replace("n_gpus_per_node: 8", "n_gpus_per_node: ${oc.env:GPUS}"))
     kind, why = rows(found)["trainer.n_gpus_per_node"]
     assert (kind, why[:42]) == ("unknown", "depends on what this file does not say; th")
@@ -90,7 +90,7 @@ def test_what_the_environment_decides_is_said_and_not_taken() -> None:
         ("lora_rank: 0", "lora_rank: 8\n    target_modules: 'a b'"),
     ],
 )
-def test_a_value_of_another_kind_or_range_is_refused_at_its_line(before: str, after: str) -> None:
+def test_values_of_a_wrong_type_or_range_are_refused_at_their_line(before: str, after: str) -> None:
     assert before in VERL
     with pytest.raises(BadInput) as caught:
         read(VERL.replace(before, after, 1))
@@ -107,13 +107,13 @@ def test_a_value_of_another_kind_or_range_is_refused_at_its_line(before: str, af
         (DPO, "activation_checkpointing: false", "activation_checkpoint: true", "activation_checkpointing"),
     ],
 )
-def test_a_misspelled_word_is_refused_with_the_word_that_is_meant(text: str, word: str, other: str, meant: str) -> None:
+def test_a_misspelled_setting_is_refused_with_a_suggestion(text: str, word: str, other: str, meant: str) -> None:
     assert word in text
     with pytest.raises(BadInput, match=rf"did you mean [\w.]*{meant}"):
         read(text.replace(word, other, 1))
 
 
-def test_what_generates_is_said_to_be_left_out() -> None:
+def test_generation_settings_are_reported_as_not_priced() -> None:
     assert rows(read(COMMAND))["actor_rollout_ref.rollout.gpu_memory_utilization"] == (
         "yours",
         "generation is not priced",
@@ -151,7 +151,7 @@ def test_the_name_of_a_model_is_the_end_of_a_path_whatever_its_folder_is() -> No
         read(COMMAND.replace("ppo_mini_batch_size=256", "ppo_mini_batch_size=$BATCH"))
 
 
-def test_fine_tuning_takes_the_devices_that_its_launcher_starts() -> None:
+def test_fine_tuning_uses_the_devices_of_its_launcher() -> None:
     found = read(
         "torchrun --standalone --nnodes=2 --nproc_per_node=4 -m verl.trainer.fsdp_sft_trainer data.train_batch_size=16 "
         "data.micro_batch_size_per_gpu=1 data.max_length=8192 model.partial_pretrain=Qwen/Qwen2.5-14B "
@@ -164,7 +164,7 @@ def test_a_batch_of_dpo_counts_pairs_and_the_backend_that_is_off_has_no_effect()
     found = read(DPO)
     assert (found.words["batch"], found.layout["micro_batch"], found.words["train"]) == (512, 2, "dpo")
     assert rows(read(GRPO))["policy.megatron_cfg.optimizer.use_precision_aware_optimizer"][0] == "harmless"
-    with pytest.raises(BadInput, match="takes one of them"):
+    with pytest.raises(BadInput, match="accepts only one of them"):
         read(DPO.replace("dtensor_cfg:\n    enabled: false", "dtensor_cfg:\n    enabled: true"))
 
 
@@ -186,7 +186,7 @@ def test_layers_of_the_first_and_the_last_stage_are_read() -> None:
         read(text.replace("last_pipeline_stage: 7", "last_pipeline_stage: 6"))
 
 
-def test_files_that_defaults_names_are_read_where_they_lie(tmp_path: Path) -> None:
+def test_files_named_by_defaults_are_read_relative_to_the_file(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text(DPO, encoding="utf-8")
     (tmp_path / "sub").mkdir()
     child = tmp_path / "sub" / "child.yaml"
@@ -229,7 +229,7 @@ def test_files_that_defaults_names_are_read_where_they_lie(tmp_path: Path) -> No
          {"zero": 3, "micro_batch": 4}, {"logprob_batch_size", "enabled"}),
     ],
 )  # fmt: skip
-def test_configurations_of_public_projects(
+def test_configurations_of_public_projects_are_read(
     name: str, called: str, words: dict[str, Any], layout: dict[str, Any], loud: set[str]
 ) -> None:
     found = read((SAMPLES / name).read_text(encoding="utf-8"))
@@ -266,7 +266,7 @@ def test_fine_tuning_by_an_engine_has_its_layout() -> None:
     assert not [row for row in found.table if row.word.startswith("engine") and row.kind != "read"]
 
 
-def test_settings_of_megatron_core_that_change_the_pipeline_are_told_from_kernels() -> None:
+def test_pipeline_settings_of_megatron_core_are_distinguished_from_kernel_settings() -> None:
     core = "actor_rollout_ref.actor.megatron.override_transformer_config."
     found = read(f"python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=a +{core}moe_grouped_gemm=True "
                  f"+{core}account_for_loss_in_pipeline_split=True +{core}recompute_granularity=selective "
@@ -278,7 +278,7 @@ def test_settings_of_megatron_core_that_change_the_pipeline_are_told_from_kernel
     assert "recompute" not in found.layout
 
 
-def test_the_last_stage_of_verl_has_the_layers_that_it_names() -> None:
+def test_verl_layers_of_the_last_stage_are_read() -> None:
     word = "actor_rollout_ref.actor.megatron."
     found = read(f"python3 -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer actor_rollout_ref.model.path=a "
                  f"{word}pipeline_model_parallel_size=4 "

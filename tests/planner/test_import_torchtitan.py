@@ -47,7 +47,7 @@ def classes(found: Imported) -> dict[str, str]:
         "training.seq_len = 8\n",
     ],
 )
-def test_a_value_of_another_kind_or_range_is_refused(wrong: str) -> None:
+def test_values_of_a_wrong_type_or_range_are_refused(wrong: str) -> None:
     with pytest.raises(BadInput) as caught:
         read(SMALL + wrong)
     assert caught.value.where is not None
@@ -62,7 +62,7 @@ def test_a_value_of_another_kind_or_range_is_refused(wrong: str) -> None:
         ("[activation_checkpoints]\nmode = 'full'\n", "activation_checkpoint.mode"),
     ],
 )
-def test_a_misspelled_word_is_refused_with_the_word_that_is_meant(wrong: str, meant: str) -> None:
+def test_a_misspelled_setting_is_refused_with_a_suggestion(wrong: str, meant: str) -> None:
     with pytest.raises(BadInput, match=f"did you mean {meant}"):
         read(SMALL + wrong)
 
@@ -72,7 +72,7 @@ def test_an_update_in_the_backward_pass_is_not_lost(tmp_path: Path) -> None:
     assert lockstep.estimate(file, "dgx-h100:1").job.recipe.update_in_backward
 
 
-def test_every_second_layer_is_not_single_operations() -> None:
+def test_torchtitan_layer_and_operation_recomputation_are_distinguished() -> None:
     """The default of its selective mode is "2": every second layer is recomputed whole."""
     found = read(SMALL)
     assert found.layout["recompute"] == "full"
@@ -106,7 +106,7 @@ def test_a_file_without_fsdp_is_ddp_and_one_without_compilation_runs_single_kern
     assert "fused_elementwise" not in read(SMALL + "[compile]\nenable = true\n").words
 
 
-def test_another_model_than_the_one_given_is_a_contradiction() -> None:
+def test_a_model_other_than_the_named_one_is_contradictory() -> None:
     found = read(SMALL, given=model("llama3-70b"))
     assert classes(found)["model.flavor"] == "contradictory"
     assert read(SMALL, given=model("llama3-8b")).model == model("llama3-8b")
@@ -125,7 +125,7 @@ def test_options_replace_values_of_the_configuration_that_is_named() -> None:
     ("said", "recompute"),
     [("activation-checkpoint:full", "full"), ("activation-checkpoint:none", None), ("", "selective")],
 )
-def test_a_subcommand_says_what_is_recomputed(said: str, recompute: str | None) -> None:
+def test_a_subcommand_selects_the_recomputation(said: str, recompute: str | None) -> None:
     line = f"--training.local_batch_size 2 --parallelism.no-enable_sequence_parallel {said}"
     assert read(line, "run.txt").layout.get("recompute") == recompute
     assert read(f"--training.local_batch_size 2\n{said}\n", "run.txt").layout.get("recompute") == recompute
@@ -150,12 +150,12 @@ def test_a_subcommand_says_what_is_recomputed(said: str, recompute: str | None) 
         ("    return 3\n", "does not return"),
     ],
 )
-def test_python_that_needs_running_is_refused_at_once(wrong: str, why: str) -> None:
+def test_python_that_must_be_executed_is_refused(wrong: str, why: str) -> None:
     with pytest.raises(BadInput, match=why):
         read(PYTHON + wrong, "run.py")
 
 
-def test_calls_that_may_change_a_configuration_elsewhere_are_said() -> None:
+def test_calls_that_may_change_a_configuration_are_reported() -> None:
     text = (
         "from torchtitan.models.llama3.config_registry import llama3_8b\n\n\ndef longer(config):\n"
         "    config.training.seq_len = 4096\n\n\ndef run() -> Trainer.Config:\n    config = llama3_8b(steps=8)\n"
@@ -209,7 +209,7 @@ def test_one_of_several_functions_is_named_behind_the_file(tmp_path: Path) -> No
         ("3-derived.py", "qwen3-14b", {"seq": 4096, "dtype": "bf16"}, {"zero": 3, "shard": 8, "micro_batch": 2}, set()),
     ],
 )  # fmt: skip
-def test_configurations_of_public_projects(
+def test_configurations_of_public_projects_are_read(
     name: str, called: str, words: dict[str, Any], layout: dict[str, Any], loud: set[str]
 ) -> None:
     found = read((SAMPLES / f"torchtitan-{name}").read_text(encoding="utf-8"), name)
@@ -219,7 +219,7 @@ def test_configurations_of_public_projects(
     assert {row.word for row in found.table if row.kind in ("unknown", "contradictory")} == loud
 
 
-def test_a_function_names_a_model_that_has_no_configuration_of_its_own_in_bf16() -> None:
+def test_a_function_may_name_a_model_without_its_own_configuration() -> None:
     text = "from a import model_registry, Trainer\n\ndef {name}() -> Trainer.Config:\n"
     text += '    return Trainer.Config(model_spec=model_registry("{flavor}"))\n'
     found = read(text.format(name="llama3_405b", flavor="405B"), "config_registry.py")

@@ -234,7 +234,7 @@ SWIFT: dict[str, Any] = {"model": "meta-llama/Meta-Llama-3-8B", "tuner_type": "l
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_sample_is_the_question_that_an_engineer_reads_in_it(name: str) -> None:
+def test_a_sample_gives_the_expected_question(name: str) -> None:
     found = read_run(SAMPLES / name)
     assert found is not None
     described, words, layout, left = EXPECTED[name]
@@ -246,18 +246,18 @@ def test_a_sample_is_the_question_that_an_engineer_reads_in_it(name: str) -> Non
     assert {row.kind for row in found.table} <= set(CLASSES)
 
 
-def test_every_sample_of_these_formats_has_its_question() -> None:
+def test_every_sample_has_an_expected_question() -> None:
     formats = ("axolotl", "llamafactory", "trl", "trainer", "swift")
     assert {path.name for path in SAMPLES.iterdir() if path.name.split("-")[0] in formats} == set(EXPECTED)
 
 
 @pytest.mark.parametrize("data", [AXOLOTL, LLAMA_FACTORY, TRL, TRAINER, SWIFT])
-def test_accumulation_steps_do_not_make_a_file_one_of_deepspeed(data: dict[str, Any]) -> None:
+def test_gradient_accumulation_steps_alone_do_not_identify_deepspeed(data: dict[str, Any]) -> None:
     found = read({**data, "gradient_accumulation_steps": 4})
     assert "DeepSpeed" not in found.software
 
 
-def test_a_qlora_file_of_llama_factory_fits_where_it_fits(tmp_path: Path) -> None:
+def test_a_qlora_file_of_llama_factory_is_read_as_qlora(tmp_path: Path) -> None:
     """Issue 50: it was answered as full fine-tuning in 207 GiB, with nothing said to be left out."""
     file = tmp_path / "lf.yaml"
     file.write_text((SAMPLES / "llamafactory-qlora-sft.yaml").read_text(encoding="utf-8"), encoding="utf-8")
@@ -298,7 +298,7 @@ def test_weights_gradients_and_states_take_the_bytes_of_their_software(data: dic
     ("data", "recomputes"),
     [(AXOLOTL, False), (LLAMA_FACTORY, True), (TRL, True), (TRAINER, False), (SWIFT, True)],
 )
-def test_gradient_checkpointing_is_on_where_the_software_has_it_on(data: dict[str, Any], recomputes: bool) -> None:
+def test_gradient_checkpointing_follows_the_default_of_the_software(data: dict[str, Any], recomputes: bool) -> None:
     assert (said(read(data))[1].get("recompute") == "full") is recomputes
     switch = {"disable_gradient_checkpointing": recomputes} if "finetuning_type" in data else {
         "gradient_checkpointing": not recomputes
@@ -316,7 +316,7 @@ def test_gradient_checkpointing_is_on_where_the_software_has_it_on(data: dict[st
         ("pythia-1b", "qkv_proj"),
     ],
 )
-def test_adapters_without_targets_are_on_those_of_the_family_in_peft(named: str, targets: str) -> None:
+def test_adapters_without_targets_use_the_peft_defaults_of_the_family(named: str, targets: str) -> None:
     """Issue 50, I10: one default for all families."""
     found = read({**TRL, "model_name_or_path": None, "use_peft": True}, named)
     assert found.words["train"] == f"lora:r=16,targets={targets},dropout=0.05"
@@ -332,7 +332,7 @@ def test_adapters_without_targets_are_refused_as_peft_refuses_them(named: str) -
     assert read({**LLAMA_FACTORY, "model_name_or_path": None}, named).words["train"] == f"lora:r=8,{EVERY}"
 
 
-def test_every_default_of_peft_is_a_target_here() -> None:
+def test_every_default_target_of_peft_is_supported() -> None:
     for family, modules in tables()["defaults"].items():
         targets = [tables()["names"].get(one, one) for one in modules]
         assert read_adapters(f"lora:r=8,targets={'+'.join(targets)}").targets, family
@@ -364,7 +364,7 @@ def test_every_default_of_peft_is_a_target_here() -> None:
         {**SWIFT, "per_device_train_batch_size": 1.5},
     ],
 )
-def test_what_the_software_refuses_is_refused_at_its_line(data: dict[str, Any]) -> None:
+def test_settings_that_the_software_rejects_are_refused_at_their_line(data: dict[str, Any]) -> None:
     with pytest.raises(BadInput) as caught:
         read(data)
     assert caught.value.where is not None
@@ -395,11 +395,11 @@ def test_what_the_software_refuses_is_refused_at_its_line(data: dict[str, Any]) 
         ({**SWIFT, "freeze_parameters_ratio": 0.5}, "freeze_parameters_ratio"),
     ],
 )
-def test_what_has_no_word_is_said_to_be_left_out(data: dict[str, Any], word: str) -> None:
+def test_unsupported_settings_are_reported(data: dict[str, Any], word: str) -> None:
     assert word in {row.word for row in read(data).table if row.kind == "unknown"}
 
 
-def test_a_model_before_the_file_counts_and_another_in_it_is_said() -> None:
+def test_a_model_named_before_the_file_overrides_and_reports_the_files_model() -> None:
     assert {row.word for row in read(TRL, "llama2-7b").table if row.kind == "contradictory"} == {"model_name_or_path"}
     assert not [row for row in read(TRL, "llama3-8b").table if row.kind == "contradictory"]
     found = read({**TRL, "model_name_or_path": "example/unheard-of"}, None)
@@ -407,14 +407,14 @@ def test_a_model_before_the_file_counts_and_another_in_it_is_said() -> None:
     assert found.called == "example/unheard-of"
 
 
-def test_a_model_that_is_not_known_is_named_in_the_error(tmp_path: Path) -> None:
+def test_an_unknown_model_is_named_in_the_error(tmp_path: Path) -> None:
     file = tmp_path / "trl.yaml"
     file.write_text("model_name_or_path: example/unheard-of\ndataset_name: d\n", encoding="utf-8")
     with pytest.raises(BadInput, match="example/unheard-of"):
         lockstep.memory(str(file), cluster="rtx-4090:1")
 
 
-def test_deepspeed_beside_inside_or_brought_along_is_the_same(tmp_path: Path) -> None:
+def test_deepspeed_settings_are_read_from_file_inline_or_option_alike(tmp_path: Path) -> None:
     inside = {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}, "overlap_comm": False},
               "bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": "auto"}  # fmt: skip
     (tmp_path / "folder").mkdir()
@@ -442,7 +442,7 @@ def test_deepspeed_beside_inside_or_brought_along_is_the_same(tmp_path: Path) ->
         ("trl-sft-qlora.yaml", "accelerate launch --num_processes 2 sft.py --config {} --max_length=4096", "seq"),
     ],
 )
-def test_a_command_is_its_configuration_with_its_options_over_it(
+def test_command_options_override_the_configuration_file(
     sample: str, command: str, changed: str, tmp_path: Path
 ) -> None:
     (tmp_path / sample).write_text((SAMPLES / sample).read_text(encoding="utf-8"), encoding="utf-8")
@@ -456,7 +456,7 @@ def test_a_command_is_its_configuration_with_its_options_over_it(
         assert said(found) == ({**said(alone)[0], changed: 4096, **processes}, said(alone)[1])
 
 
-def test_a_command_whose_configuration_is_elsewhere_is_refused_at_its_line(tmp_path: Path) -> None:
+def test_a_command_with_a_missing_configuration_file_is_refused_at_its_line(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     for command in ("llamafactory-cli train gone.yaml", "axolotl train ../gone.yml", "trl sft --config gone.yaml"):
         script.write_text(f"\n{command} --learning_rate 1e-5\n", encoding="utf-8")
@@ -465,7 +465,7 @@ def test_a_command_whose_configuration_is_elsewhere_is_refused_at_its_line(tmp_p
         assert caught.value.where == f"{script}:2"
 
 
-def test_a_configuration_of_accelerate_that_starts_a_run_shards_it(tmp_path: Path) -> None:
+def test_the_accelerate_configuration_of_a_command_sets_the_sharding(tmp_path: Path) -> None:
     (tmp_path / "fsdp.yaml").write_text(
         "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 4\n"
         "num_machines: 1\nfsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: true\n"
@@ -500,7 +500,7 @@ def test_a_file_of_deepspeed_is_read_at_a_relative_path_only(tmp_path: Path) -> 
         assert [row.word for row in found.table if row.kind == "unknown"] == unknown
 
 
-def test_words_of_an_inner_configuration_are_listed_and_contradictions_said() -> None:
+def test_nested_configurations_are_listed_with_contradictions() -> None:
     inner = {"zero_optimization": {"stage": 1}, "train_micro_batch_size_per_gpu": 4, "nonsense_here": 1}
     found = read({**TRL, "deepspeed": inner})
     table = {row.word: row.kind for row in found.table}
@@ -509,7 +509,7 @@ def test_words_of_an_inner_configuration_are_listed_and_contradictions_said() ->
     assert table["deepspeed.nonsense_here"] == "unknown"
 
 
-def test_on_one_device_nothing_is_sharded(tmp_path: Path) -> None:
+def test_a_single_device_shards_nothing(tmp_path: Path) -> None:
     for data in ({**TRAINER, "fsdp": "full_shard"}, {**LLAMA_FACTORY, "deepspeed": "ds_z3_config.json"}):
         file = tmp_path / "c.json"
         file.write_text(json.dumps(data), encoding="utf-8")
@@ -518,7 +518,7 @@ def test_on_one_device_nothing_is_sharded(tmp_path: Path) -> None:
         assert lockstep.memory(f"llama3.2-1b@{file}", cluster="h100-sxm:4", seq=512).to_dict()["layout"]["zero"] == 3
 
 
-def test_objectives_are_those_of_their_software() -> None:
+def test_objectives_follow_the_software() -> None:
     objectives = [
         ({**TRL, "beta": 0.1}, "dpo"),
         ({**TRL, "beta": 0.1, "precompute_ref_log_probs": True}, "dpo:reference=precomputed"),
@@ -533,13 +533,13 @@ def test_objectives_are_those_of_their_software() -> None:
         assert read(data).words["train"] == objective, data
 
 
-def test_a_reward_model_is_told_by_a_word_that_its_saved_configuration_has_without_a_value() -> None:
+def test_a_reward_model_is_recognised_by_an_empty_setting() -> None:
     found = read({**TRL, "center_rewards_coefficient": None})
     assert said(found)[0]["batch"] == 2 * said(read(TRL))[0]["batch"]
     assert "center_rewards_coefficient" in {row.word for row in found.table if row.kind == "unknown"}
 
 
-def test_settings_of_vllm_count_only_where_it_runs() -> None:
+def test_vllm_settings_are_read_only_where_it_runs() -> None:
     settings = {**TRL, "num_generations": 8, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": 0.3}
     assert not read(settings).unread
     left = {row.word for row in read({**settings, "use_vllm": True}).table if row.kind in LOUD}

@@ -40,18 +40,18 @@ def deepspeed(**zero: Any) -> Imported:
 @pytest.mark.parametrize(
     "name", ["max_live_parameters", "max_reuse_distance", "prefetch_bucket_size", "param_persistence_threshold"]
 )
-def test_fields_of_stage_3_are_read_with_their_beginning_and_without_it(name: str) -> None:
+def test_stage_3_fields_are_read_with_and_without_prefix(name: str) -> None:
     short, full = deepspeed(stage=3, **{name: 12345}), deepspeed(stage=3, **{f"stage3_{name}": 12345})
     assert short.words["gather_limits"] == full.words["gather_limits"] == f"{name}=12345"
     assert rows(short) == rows(full)
 
 
-def test_a_field_of_stage_3_that_is_given_both_ways_is_refused() -> None:
+def test_a_stage_3_field_with_both_spellings_is_refused() -> None:
     with pytest.raises(BadInput, match="max_live_parameters"):
         deepspeed(stage=3, max_live_parameters=1, stage3_max_live_parameters=2)
 
 
-def test_parameters_wait_in_host_memory_with_stage_3_alone() -> None:
+def test_parameters_are_offloaded_with_stage_3_only() -> None:
     below = deepspeed(stage=2, offload_param={"device": "cpu"}, offload_optimizer={"device": "cpu"})
     assert below.layout["offload"] == "optimizer"
     assert rows(below)["zero_optimization.offload_param.device"] == "harmless"
@@ -69,7 +69,7 @@ def test_parameters_wait_in_host_memory_with_stage_3_alone() -> None:
         ("rope_scaling:\n  rope_type: yarn\n  factor: 2.0\n", "rope_scaling.factor"),
     ],
 )
-def test_a_section_that_is_not_described_is_left_out_whole(section: str, word: str) -> None:
+def test_unknown_sections_are_omitted_as_a_whole(section: str, word: str) -> None:
     assert rows(read(AXOLOTL + section, "a.yaml")).get(word) in ("unknown", "harmless")
     with pytest.raises(BadInput, match="qat_dtype"):
         read(AXOLOTL + "qat_dtype: int8\n", "a.yaml")
@@ -81,7 +81,7 @@ def test_digits_may_be_grouped_in_thousands() -> None:
         read(AXOLOTL.replace("2048", "5_0"), "a.yaml")
 
 
-def test_a_plain_value_may_be_given_again_and_another_one_not(tmp_path: Path) -> None:
+def test_repeated_keys_are_allowed_with_equal_values_only(tmp_path: Path) -> None:
     (same := tmp_path / "same.yaml").write_text(f"{AXOLOTL}bf16: true\nbf16: true\n", encoding="utf-8")
     found = read_run(same)
     assert found is not None
@@ -91,15 +91,15 @@ def test_a_plain_value_may_be_given_again_and_another_one_not(tmp_path: Path) ->
             read(f"{AXOLOTL}bf16: true\n{second}\n", "a.yaml")
 
 
-def test_a_word_that_other_software_has_too_does_not_make_a_file_ambiguous() -> None:
-    with pytest.raises(BadInput, match="train_batch_size is no word of axolotl"):
+def test_settings_shared_with_other_software_do_not_make_a_file_ambiguous() -> None:
+    with pytest.raises(BadInput, match="train_batch_size is not a setting of axolotl"):
         read(f"{AXOLOTL}train_batch_size: 8\n", "a.yaml")
     assert read('{"train_batch_size": 8, "optimizer": {"type": "Adam"}}', "d.json").software == "DeepSpeed's JSON"
 
 
-def test_a_script_of_its_own_is_not_one_of_axolotl() -> None:
+def test_a_custom_training_script_is_not_read_as_axolotl() -> None:
     text = "torchrun train.py --model_name_or_path a/b --per_device_train_batch_size 1 --num_epochs 3 --bf16"
-    with pytest.raises(BadInput, match="num_epochs is no word of transformers"):
+    with pytest.raises(BadInput, match="num_epochs is not a setting of transformers"):
         read(text)
 
 
@@ -123,17 +123,17 @@ def test_the_method_of_a_command_is_that_of_its_program(command: str, trained: s
     assert found.words.get("train") == trained
 
 
-def test_a_method_without_description_is_said_at_the_program() -> None:
+def test_unsupported_training_methods_are_reported() -> None:
     assert rows(read(f"python examples/scripts/kto.py {TRL}"))["launcher.program"] == "unknown"
     assert rows(read(f"trl reward {TRL}"))["launcher.program"] == "unknown"
 
 
-def test_preferences_of_swift_are_those_of_dpo_by_themselves() -> None:
+def test_swift_rlhf_defaults_to_dpo() -> None:
     assert read(f"swift rlhf {SWIFT}", before=None).words["train"] == "dpo"
     assert "train" not in read(f"swift sft {SWIFT}", before=None).words
 
 
-def test_experts_of_swift_are_whole_on_each_device_by_themselves() -> None:
+def test_swift_experts_are_replicated_by_default() -> None:
     text = f"{MEGATRON} --model Qwen/Qwen3-30B-A3B --tensor_model_parallel_size 4 --expert_model_parallel_size "
     assert read(f"{text}4", before=None).layout["etp"] == 1
     assert read(f"{text}1", before=None).layout["etp"] == 1
@@ -142,7 +142,7 @@ def test_experts_of_swift_are_whole_on_each_device_by_themselves() -> None:
     assert "etp" not in dense.layout
 
 
-def test_fsdp_of_megatron_shards_parameters_by_itself() -> None:
+def test_megatron_fsdp_shards_parameters_by_default() -> None:
     found = read(f"{MEGATRON} --model Qwen/Qwen3-8B --use_megatron_fsdp true", before=None)
     assert found.layout["zero"](8) == 3
 
@@ -151,7 +151,7 @@ def test_fsdp_of_megatron_shards_parameters_by_itself() -> None:
     ("options", "chunks"),
     [("--num_layers_per_virtual_pipeline_stage 4", 2), ("--num_virtual_stages_per_pipeline_rank 3", 3)],
 )
-def test_chunks_of_swift_are_read_by_words_of_earlier_releases(options: str, chunks: int) -> None:
+def test_swift_chunks_are_read_from_earlier_option_names(options: str, chunks: int) -> None:
     text = f"{MEGATRON} --model Qwen/Qwen3-32B --pipeline_model_parallel_size 8 {options}"
     assert read(text, before=None).layout["vpp"] == chunks
     with pytest.raises(BadInput, match="which 64 layers do not fill"):
@@ -168,7 +168,7 @@ def test_chunks_of_swift_are_read_by_words_of_earlier_releases(options: str, chu
         ("meta-llama/Meta-Llama-3-8B-Instruct", "llama3-8b", None),
     ],
 )
-def test_a_quantised_checkpoint_is_frozen_as_it_is_stored(named: str, shape: str, base: str | None) -> None:
+def test_a_quantised_checkpoint_is_frozen_in_its_format(named: str, shape: str, base: str | None) -> None:
     text = f"model_name_or_path: {named}\nstage: sft\nfinetuning_type: lora\ncutoff_len: 1024\nbf16: true\n"
     found = read(text, "l.yaml", None)
     assert (found.model, found.words.get("base")) == (shape, base)
@@ -186,11 +186,11 @@ def test_a_quantised_checkpoint_is_frozen_as_it_is_stored(named: str, shape: str
         ("Qwen/Qwen2.5-VL-7B-Instruct", None),
     ],
 )
-def test_siblings_of_one_shape_are_found_and_others_are_not(hub_id: str, name: str | None) -> None:
+def test_hub_models_of_a_known_shape_are_found_and_others_are_not(hub_id: str, name: str | None) -> None:
     assert catalogued(hub_id) == name
 
 
-def test_a_model_that_a_script_leaves_open_may_stand_beside_it() -> None:
+def test_a_model_left_open_by_a_script_may_be_named_beside_it() -> None:
     text = "torchrun train.py --model_name_or_path $1 --per_device_train_batch_size 2 --model_max_length 512 --bf16"
     found = read(text)
     assert (found.words["seq"], rows(found)["model_name_or_path"]) == (512, "yours")
@@ -207,13 +207,13 @@ def test_a_model_that_a_script_leaves_open_may_stand_beside_it() -> None:
         ("$(expr length $n)", None),
     ],
 )
-def test_sums_of_expr_are_worked_out(written: str, value: str | None) -> None:
+def test_expr_arithmetic_is_evaluated(written: str, value: str | None) -> None:
     (found,) = commands(f"n=2\ntrain.py --steps {written}\n", "run.sh")
     said = found.words["steps"]
     assert (str(said), isinstance(said, Unset)) == ((written, True) if value is None else (value, False))
 
 
-def test_only_the_open_part_of_a_text_that_is_run_is_open() -> None:
+def test_unset_variables_affect_only_their_own_words() -> None:
     text = 'A="--steps 4"\nif [ "$OPEN" = 1 ]; then\nA="--steps 8"\nfi\nCMD="`pwd`/train.py --name $NAME --size 2 $A"\n'
     (found,) = commands(f'{text}eval "$CMD"\n', "run.sh")
     assert found.words["launcher.program"] == "./train.py"
@@ -221,7 +221,7 @@ def test_only_the_open_part_of_a_text_that_is_run_is_open() -> None:
     assert set(found.branched) == {"steps"}
 
 
-def test_a_configuration_behind_a_script_in_python_is_read_where_it_lies(tmp_path: Path) -> None:
+def test_a_configuration_passed_to_a_python_script_is_read(tmp_path: Path) -> None:
     (tmp_path / "sft.yaml").write_text(
         "model_name_or_path: meta-llama/Meta-Llama-3-8B\nfinetuning_type: lora\ncutoff_len: 1024\n", encoding="utf-8"
     )
@@ -267,7 +267,7 @@ def test_llama_factory_on_megatron_core_splits_the_model() -> None:
         ("train.py", "--lora_enable False --lora_r 8", {}),
     ],
 )
-def test_scripts_train_adapters_by_options_of_their_own(program: str, options: str, words: dict[str, str]) -> None:
+def test_adapter_options_of_custom_scripts_are_read(program: str, options: str, words: dict[str, str]) -> None:
     text = f"torchrun {program} --model_name_or_path a/llama-2-7b --per_device_train_batch_size 1 --bf16 {options}"
     found = read(text, before=None)
     assert {name: found.words[name] for name in ("train", "base") if name in found.words} == words
@@ -286,6 +286,6 @@ def test_scripts_train_adapters_by_options_of_their_own(program: str, options: s
         ("teacher_model_name_or_path: a/b\nlmbda: 0.5\n", "t.yaml"),
     ],
 )
-def test_words_that_classes_of_the_software_have_are_no_strangers(text: str, name: str) -> None:
+def test_settings_of_parent_classes_are_recognised(text: str, name: str) -> None:
     head = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: a/b\nbf16: true\n"
     assert read(head + text, name, None).software == "TRL's configuration"

@@ -1,7 +1,5 @@
 """A layout that is exported and read back is the same, with the same recipe; other people's files are understood."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator
@@ -110,7 +108,7 @@ def asked(
 
 
 @pytest.mark.parametrize("target", list(TARGETS))
-def test_there_and_back(target: str, tmp_path: Path) -> None:
+def test_exported_layouts_and_recipes_round_trip(target: str, tmp_path: Path) -> None:
     """Thirty drawn layouts per target, with its newest stack and drawn recipes."""
     done = 0
     for job, layout in drawn(target):
@@ -130,7 +128,7 @@ def test_there_and_back(target: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["llama3-8b", "llama2-7b", "mixtral-8x7b", "gpt3-13b", "qwen2.5-7b", "deepseek-v3"])
-def test_megatrons_flags_hold_the_model(name: str, tmp_path: Path) -> None:
+def test_megatron_flags_describe_the_model(name: str, tmp_path: Path) -> None:
     described = model(name)
     job = Job(described, Recipe(seq=1024, batch=64), 32)
     file = tmp_path / "run.sh"
@@ -215,7 +213,7 @@ MLPERF = """0: :::MLLOG {"key": "submission_benchmark", "value": "llama31_405b",
 
 
 @pytest.mark.parametrize("text", [SCRIPT, LOG], ids=["script", "log"])
-def test_a_script_and_the_log_of_its_run_say_the_same(text: str, tmp_path: Path) -> None:
+def test_a_script_and_its_log_give_the_same_run(text: str, tmp_path: Path) -> None:
     file = tmp_path / "run"
     file.write_text(text, encoding="utf-8")
     found = lockstep.estimate(file, "dgx-h100:8")
@@ -230,7 +228,7 @@ def test_a_script_and_the_log_of_its_run_say_the_same(text: str, tmp_path: Path)
     assert any("rampup-batch-size" in one and "left out" in one for one in found.assumptions())
 
 
-def test_a_log_of_mlperf(tmp_path: Path) -> None:
+def test_an_mlperf_log_is_read(tmp_path: Path) -> None:
     file = tmp_path / "result_0.txt"
     file.write_text(MLPERF, encoding="utf-8")
     found = lockstep.estimate(file, "dgx-h100", overlap_pp=False)
@@ -244,7 +242,7 @@ def test_a_log_of_mlperf(tmp_path: Path) -> None:
     assert (found.job.devices, found.job.recipe.dtype, found.job.recipe.batch) == (512, "fp8", 1152)
 
 
-def test_what_a_file_leaves_open_follows_from_the_cluster(tmp_path: Path) -> None:
+def test_values_missing_in_a_file_follow_from_the_cluster(tmp_path: Path) -> None:
     file = tmp_path / "ds.json"
     data: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": 2,
@@ -330,12 +328,12 @@ def test_a_plan_from_a_file_can_be_kept(tmp_path: Path) -> None:
     assert lockstep.estimate(plan).job.recipe.batch == 64
 
 
-def test_hugging_faces_and_our_own_files_stay_models(tmp_path: Path) -> None:
+def test_hugging_face_and_lockstep_model_files_are_read_as_models(tmp_path: Path) -> None:
     assert lockstep.memory("examples/my-model.yaml", "dgx-h100:1", batch=8, zero=3).job.model.layers == 32
 
 
 @pytest.mark.parametrize("target", ["megatron", "bridge"])
-def test_some_recomputed_layers_go_there_and_back(target: str, tmp_path: Path) -> None:
+def test_partial_recomputation_round_trips(target: str, tmp_path: Path) -> None:
     recipe = Recipe.by("megatron-te", seq=4096, batch=64, recompute_layers=3)
     layout = Layout(dp=8, pp=4, zero=1, recompute="full")
     file = tmp_path / "recomputed"
@@ -345,7 +343,7 @@ def test_some_recomputed_layers_go_there_and_back(target: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("graphs", ["none", "attention", "step"])
-def test_cuda_graphs_and_an_exchange_beside_other_passes_go_to_megatron_and_back(graphs: str, tmp_path: Path) -> None:
+def test_cuda_graphs_and_expert_overlap_round_trip_through_megatron(graphs: str, tmp_path: Path) -> None:
     """Software without either refuses them, and graphs of layers, which have no word, are named as unread."""
     recipe = Recipe(seq=4096, batch=64, cuda_graphs=graphs, overlap_ep="passes")
     layout = Layout(dp=8, ep=8, zero=1)
@@ -364,7 +362,7 @@ def test_cuda_graphs_and_an_exchange_beside_other_passes_go_to_megatron_and_back
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adamw-8bit"])
-def test_paged_states_go_to_the_trainers_argument_and_back(optimizer: str, tmp_path: Path) -> None:
+def test_paged_states_round_trip_through_trainer_arguments(optimizer: str, tmp_path: Path) -> None:
     recipe = Recipe.by("hf-trainer", seq=1024, batch=64, optimizer=optimizer, reduce_B=2.0)
     layout = Layout(dp=32, zero=3, micro_batch=2, offload="paged")
     text = TARGETS["accelerate"](Placed(Job(model("llama3-8b"), recipe, 32), layout))
@@ -378,7 +376,7 @@ def test_paged_states_go_to_the_trainers_argument_and_back(optimizer: str, tmp_p
 @pytest.mark.parametrize(
     "said", ["lora:r=16", "lora:r=8,targets=attention", "lora:r=64,targets=q_proj+v_proj,dropout=0.05"]
 )
-def test_adapters_go_to_pefts_values_and_back(said: str, tmp_path: Path) -> None:
+def test_adapters_round_trip_through_peft_values(said: str, tmp_path: Path) -> None:
     file = tmp_path / "acc.yaml"
     found = lockstep.export("llama3-8b", "dgx-h100:1", batch=64, seq=2048, zero=3, train=said, to="accelerate")
     file.write_text(found.text, encoding="utf-8")
@@ -393,7 +391,7 @@ def test_adapters_go_to_pefts_values_and_back(said: str, tmp_path: Path) -> None
     assert placed.zero == 3
 
 
-def test_scales_of_fp8_go_to_megatron_and_back_and_come_from_torchtitan(tmp_path: Path) -> None:
+def test_fp8_scaling_round_trips_through_megatron_and_is_read_from_torchtitan(tmp_path: Path) -> None:
     for scaling in ("delayed", "current"):
         recipe = Recipe(seq=4096, batch=64, dtype="fp8", scaling=scaling)
         placed = Placed(Job(model("llama3-8b"), recipe, 8), Layout(dp=8, zero=1))
@@ -412,7 +410,7 @@ def test_scales_of_fp8_go_to_megatron_and_back_and_come_from_torchtitan(tmp_path
         assert lockstep.estimate(f"llama3-8b@{file}", "dgx-h100:1").job.recipe.scaling == wanted
 
 
-def test_states_are_shared_among_the_ranks_that_there_are(tmp_path: Path) -> None:
+def test_optimizer_states_are_sharded_over_the_existing_replicas(tmp_path: Path) -> None:
     """Megatron-LM takes its distributed optimizer with one replica too, where it shares nothing."""
     file = tmp_path / "run.sh"
     file.write_text(SCRIPT.replace("${PP:-4}", "1").replace("--num-layers-per-virtual-pipeline-stage 5", ""))

@@ -39,22 +39,22 @@ def widths(machine: Cluster, layout: Layout, **words: object) -> tuple[float, fl
     return found.step_time_s / between.low, between.high / found.step_time_s
 
 
-def test_links_that_nobody_measured_widen_it_where_the_step_waits_for_them() -> None:
+def test_unmeasured_links_widen_the_interval_where_the_step_waits_for_them() -> None:
     machine = cluster("cloud-h100:8")
     assert widths(machine, Layout(dp=64, zero=3)) > widths(measured(machine), Layout(dp=64, zero=3))
 
 
-def test_links_that_are_not_used_do_not() -> None:
+def test_unused_links_do_not_widen_the_interval() -> None:
     machine = cluster("cloud-h100:1")
     assert widths(machine, Layout(dp=8)) == widths(measured(machine), Layout(dp=8))
 
 
-def test_a_device_that_nobody_fitted_is_less_sure_upwards() -> None:
+def test_an_unfitted_device_widens_the_interval_upwards() -> None:
     known, borrowed = cluster("dgx-h100:1"), cluster("dgx-h200:1")
     assert widths(borrowed, Layout(dp=8))[1] > widths(known, Layout(dp=8))[1]
 
 
-def test_work_that_waits_for_the_host_is_less_sure_upwards() -> None:
+def test_host_bound_work_widens_the_interval_upwards() -> None:
     machine = cluster("dgx-h100:1")
     assert widths(machine, Layout(dp=8), batch=8, seq=128)[1] > widths(machine, Layout(dp=8))[1]
 
@@ -68,7 +68,7 @@ def test_time_of_the_host_widens_the_interval_by_its_share() -> None:
     assert most < 8
 
 
-def test_ends_are_those_of_the_formula() -> None:
+def test_interval_bounds_match_the_formula() -> None:
     machine, layout = cluster("cloud-h100:8"), Layout(dp=64, zero=3)
     found, spread = estimate(job(64), machine, layout).ends, known_spread()
     device_error_frac = machine.device.efficiency.typical_error_frac
@@ -95,13 +95,13 @@ def test_a_grid_has_the_ends_of_each_layout() -> None:
             assert shown == pytest.approx(float(getattr(alone, name)), rel=1e-9)
 
 
-def test_rates_have_the_ends_of_the_time_the_other_way_round() -> None:
+def test_rate_intervals_invert_the_time_interval() -> None:
     between = Interval(2.0, 5.0, 0.9)
     assert between.over(10.0) == Interval(2.0, 5.0, 0.9)
     assert between.times(3.0) == Interval(6.0, 15.0, 0.9)
 
 
-def test_answers_carry_it() -> None:
+def test_answers_carry_intervals() -> None:
     answer = lockstep.estimate("llama3-8b", "dgx-h100:1", batch=64, dp=8).to_dict()
     between, tokens, mfu = (answer[name] for name in ("interval", "tokens_per_s_interval", "mfu_interval"))
     assert between["low"] < answer["step_time_s"] < between["high"]
@@ -128,7 +128,7 @@ def test_the_robust_choice_is_nearly_as_fast(near: tuple[Plan, Plan]) -> None:
     assert by_time.to_dict()["given_up"] is None
 
 
-def test_it_is_safe_and_loses_least_where_things_go_badly(near: tuple[Plan, Plan]) -> None:
+def test_the_robust_choice_is_safe_and_loses_least_in_the_worst_case(near: tuple[Plan, Plan]) -> None:
     _, robust = near
     spread, safe = known_spread(), robust_among(robust.findings)
     assert all(is_safe(one.memory_B, robust.cluster.device.memory_B) for one in safe)
@@ -137,7 +137,7 @@ def test_it_is_safe_and_loses_least_where_things_go_badly(near: tuple[Plan, Plan
     assert badly[robust.best.layout] <= (1 + TIE_FRAC) * min(badly.values())
 
 
-def test_of_equals_the_simpler_one_is_chosen() -> None:
+def test_among_equals_the_simpler_layout_is_chosen() -> None:
     machine, asked = cluster("dgx-h100:1"), job(8)
     plain, same = Layout(dp=8, zero=1), Layout(dp=8, zero=2)
     seconds = estimate(asked, machine, plain).step_time_s
@@ -197,7 +197,7 @@ def test_the_safe_layouts_near_the_fastest_safe_one_are_those_of_all_layouts() -
     assert len(listed) == min(len(near), MOST_NEAR)
 
 
-def test_what_frees_much_memory_for_little_time_is_said() -> None:
+def test_a_layout_that_frees_much_memory_for_little_time_is_named() -> None:
     plan = lockstep.plan("llama3-8b", "dgx-h100:4", batch=512)
     roomier = plan.roomier
     assert roomier is not None

@@ -25,7 +25,7 @@ def words_of(text: str) -> dict[str, object]:
     return {name.replace("-", "_"): value for name, value in (option.split(" ") for option in options)}
 
 
-def test_every_change_is_what_a_plan_with_its_words_finds() -> None:
+def test_every_lever_matches_a_plan_with_its_options() -> None:
     found = asked().levers
     assert len(found.alone) >= 6
     assert [one.saved_B for one in found.alone] == sorted((one.saved_B for one in found.alone), reverse=True)
@@ -38,7 +38,7 @@ def test_every_change_is_what_a_plan_with_its_words_finds() -> None:
             assert best.step_time_s == pytest.approx(one.step_time_s)
 
 
-def test_changes_that_are_made_are_not_named_again() -> None:
+def test_active_options_are_not_offered_as_levers() -> None:
     small = Recipe.by("hf-trainer", seq=4096, batch=64, optimizer="adamw-8bit", cross_entropy="chunked", gradient_B=2.0,
                       offload_layers=4)  # fmt: skip
     found = levers(model("llama3-70b"), cluster("rtx-4090", gpus=1), small, FREE)
@@ -51,7 +51,7 @@ def test_changes_that_are_made_are_not_named_again() -> None:
     assert not any("--train" in word or "--base" in word or word == "--offload optimizer" for word in said)
 
 
-def test_changes_together_fit_where_none_alone_does() -> None:
+def test_combined_levers_fit_where_no_single_one_does() -> None:
     with pytest.raises(Infeasible) as error:
         lockstep.plan("llama3-70b", "dgx-a100-40gb", batch=64)
     found = error.value.levers

@@ -104,7 +104,7 @@ def test_a_round_number_of_tokens_does_not_ruin_a_plan() -> None:
     assert any("can share out" in note for note in tokens.best.assumptions())
 
 
-def test_a_batch_that_few_layouts_share_out_names_a_better_one() -> None:
+def test_a_batch_with_few_divisors_names_a_better_one() -> None:
     plan = lockstep.plan("llama3-405b", "dgx-h100:2048", batch=15625)
     (named,) = plan.neighbours
     assert named.best.job.recipe.batch == 16384
@@ -127,7 +127,7 @@ def test_an_infeasible_batch_names_one_that_fits() -> None:
         lockstep.plan("gpt2-medium", "dgx-h100:512", batch=509, seq=1023)
 
 
-def test_even_questions_have_no_neighbours_to_search() -> None:
+def test_questions_that_divide_evenly_search_no_neighbours() -> None:
     assert near_batches(512, 512) == []
     assert near_lengths(8192) == []
     assert near_units(64) == [63, 65]
@@ -139,7 +139,7 @@ def test_near_lengths_have_equal_parts_for_odd_numbers_of_ranks_that_divide_the_
     assert near_lengths(8_064, 96) == []
 
 
-def test_near_batches_lie_near_and_share_more_factors() -> None:
+def test_nearby_batches_are_near_and_share_more_factors() -> None:
     for batch, devices in ((509, 512), (977, 504), (15625, 16384), (100, 24)):
         for near in near_batches(batch, devices):
             assert abs(near - batch) <= 0.05 * batch

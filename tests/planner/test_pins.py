@@ -39,7 +39,7 @@ def agrees(layout: Any, pins: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_drawn_pins_leave_the_layouts_of_the_free_search_that_agree(seed: int) -> None:
+def test_random_pins_select_the_agreeing_layouts_of_the_free_search(seed: int) -> None:
     draw = random.Random(seed)
     names = draw.sample(sorted(VALUES), draw.choice((1, 2, 3)))
     alone = "sequence_parallel"
@@ -69,7 +69,7 @@ def test_a_list_is_as_good_as_the_best_of_its_values(name: str, values: list[int
     assert planned(**{name: values}).best.step_time_s == pytest.approx(min(alone), rel=1e-12)
 
 
-def test_values_that_the_planner_does_not_try_by_itself_may_be_given() -> None:
+def test_pins_may_have_values_outside_the_default_space() -> None:
     found = lockstep.plan("llama3-8b", "dgx-a100-80gb:1", batch=30, seq=2048, micro_batch=5)
     assert {one.layout.micro_batch for one in found.plans} == {5}
     assert {one.layout.schedule for one in planned(schedule="zb-v", pp=4).plans} == {"zb-v"}
@@ -89,7 +89,7 @@ def test_values_that_the_planner_does_not_try_by_itself_may_be_given() -> None:
         ({"stages": "best"}, "--stages", "lockstep estimate"),
     ],
 )
-def test_what_no_layout_can_keep_is_refused_where_it_was_given(pins: dict[str, Any], flag: str, said: str) -> None:
+def test_impossible_pins_are_refused_at_their_option(pins: dict[str, Any], flag: str, said: str) -> None:
     with pytest.raises(BadInput) as caught:
         planned(**pins)
     assert caught.value.where == flag
@@ -117,7 +117,7 @@ def test_several_values_of_the_recipe_are_one_search() -> None:
     assert planned(dtype="bf16").choices == ()
 
 
-def test_recipes_that_fit_nowhere_say_why() -> None:
+def test_recipes_that_fit_nowhere_give_a_reason() -> None:
     words: dict[str, Any] = {"batch": 8, "seq": 2048, "train": "full;lora:r=16,targets=all-linear"}
     found = lockstep.plan("llama3-8b", "a100-sxm-80gb:1", **words)
     assert found.best.job.recipe.train.startswith("lora")

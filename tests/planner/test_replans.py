@@ -33,7 +33,7 @@ def replans() -> Replans:
     return Replans(EXPERTS.model, EXPERTS.recipe, SMALL)
 
 
-def test_every_answer_is_that_of_a_search_of_its_own() -> None:
+def test_every_replan_equals_a_separate_search() -> None:
     shared = replans()
     for hardware in HARDWARE:
         job = Job(EXPERTS.model, EXPERTS.recipe, hardware.num_devices)
@@ -66,7 +66,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
-def test_memory_alone_needs_no_search_of_its_own(done: list[str]) -> None:
+def test_changing_only_memory_needs_no_new_search(done: list[str]) -> None:
     shared = replans()
     for factor in (1.0, 1.1, 0.5, ROOM):
         shared.fastest(scaled(NODES, memory=factor))
@@ -82,7 +82,7 @@ def test_memory_alone_needs_no_search_of_its_own(done: list[str]) -> None:
         (scaled(NODES, memory=1.01 * ROOM), ["search"]),
     ],
 )
-def test_rules_and_memory_are_worked_out_once_for_as_many_devices(
+def test_rules_and_memory_are_computed_once_per_number_of_devices(
     hardware: Cluster, new: list[str], done: list[str]
 ) -> None:
     shared = replans()

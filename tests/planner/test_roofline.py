@@ -180,7 +180,7 @@ def test_the_critical_batch_does_not_depend_on_the_batch() -> None:
     assert one == other
 
 
-def test_regimes_in_words() -> None:
+def test_regimes_are_described_in_words() -> None:
     single = Job(model("llama3-8b"), Recipe(seq=2048, batch=8), 1)
     alone = roofline(single, cluster("dgx-a100-80gb", gpus=1), Layout())
     assert alone.regime().startswith("no communication")
@@ -217,7 +217,7 @@ def test_bytes_on_a_node_whose_switch_reduces_are_those_of_a_ring(
         assert found == pytest.approx(7 / 8 * bytes_each * elems, rel=1e-6)
 
 
-def test_knees_of_the_picture_are_the_ridges_of_the_table() -> None:
+def test_knees_of_the_plot_are_the_ridges_of_the_table() -> None:
     found = roofline(DENSE, NODES, Layout(tp=8, dp=4, zero=1, sequence_parallel=True))
     (axes,) = plot_roofline(found).axes
     lines = [line.get_xydata() for line in axes.lines]
@@ -231,7 +231,7 @@ def test_knees_of_the_picture_are_the_ridges_of_the_table() -> None:
 
 
 @pytest.mark.parametrize(("name", "fits"), [("gpt3-175b", False), ("llama3-8b", True)])
-def test_a_layout_that_does_not_fit_is_said_not_to(name: str, fits: bool) -> None:
+def test_roofline_states_that_a_layout_does_not_fit(name: str, fits: bool) -> None:
     words = ("roofline", name, "-c", "dgx-h100:1", "--batch", "8", "--seq", "2048", "--zero", "3")
     assert run(*words, "--json").json()["fits"] == fits
     assert ("It does not fit in memory" in run(*words).out) != fits

@@ -26,7 +26,7 @@ CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 @pytest.mark.parametrize(("model", "machine", "words"), CASES)
-def test_what_is_listed_fits_and_costs_memory(model: str, machine: str, words: dict[str, Any]) -> None:
+def test_every_listed_use_of_memory_fits_and_needs_more(model: str, machine: str, words: dict[str, Any]) -> None:
     found = lockstep.memory(model, machine, **words)
     assert found.room
     for use in found.room:
@@ -52,7 +52,7 @@ def test_twice_as_much_does_not_fit(model: str, machine: str, words: dict[str, A
         assert broken_by(larger, job) or not memory(job, found.cluster, larger.grid()).fits
 
 
-def test_what_does_not_fit_has_no_room() -> None:
+def test_a_layout_that_does_not_fit_has_no_uses_of_free_memory() -> None:
     found = lockstep.estimate("llama3-70b", "rtx-4090:1", batch=1, seq=2048, dp=1)
     assert not found.memory.fits
     assert room(found) == ()

@@ -66,7 +66,7 @@ def test_variables_arrays_sums_branches_and_launchers_are_read_as_a_shell_does()
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_words_are_those_that_bash_makes() -> None:
+def test_shell_words_match_bash() -> None:
     """The shell itself as the oracle: a program that prints its arguments stands where the run would."""
     shown = SCRIPT.replace("srun -N 4 torchrun", "printf '%s\\n' torchrun").replace(" | tee /data/log --append", "")
     shown = shown.replace("mkdir -p /data", "SLURM_NNODES=4")
@@ -107,7 +107,7 @@ def test_words_are_those_that_bash_makes() -> None:
         ("eval torchrun train.py", {"name": "torchrun", "program": "train.py"}),
     ],
 )
-def test_what_starts_a_run_is_told_from_its_options(start: str, words: dict[str, str]) -> None:
+def test_launchers_are_separated_from_training_options(start: str, words: dict[str, str]) -> None:
     found = only(f"{start} --x 1")
     said = {word.removeprefix("launcher."): value for word, value in found.words.items() if word != "x"}
     assert found.words["x"] == "1"
@@ -153,7 +153,7 @@ def test_srun_without_options_has_those_of_the_batch_script() -> None:
     assert (words["launcher.nodes"], words["launcher.ntasks_per_node"]) == ("4", "8")
 
 
-def test_a_pasted_list_and_overrides_are_words() -> None:
+def test_pasted_options_and_overrides_are_parsed() -> None:
     assert only("--a 1 --b\n  --c x y # more\n\n--d=2\n").words == {"a": "1", "b": True, "c": ["x", "y"], "d": "2"}
     found = only("python train.py --config-name big model.hidden=4096 +optim.lr=1e-4 ++a=b").words
     assert found == {
@@ -162,14 +162,14 @@ def test_a_pasted_list_and_overrides_are_words() -> None:
     assert only('export OPTS="--a 1 \\\n --b 2"\n').words == {"a": "1", "b": "2"}
 
 
-def test_a_word_that_is_given_twice_or_hangs_on_a_branch_says_so() -> None:
+def test_repeated_and_conditional_options_are_marked() -> None:
     twice = only("train --tp 4 --pp 2 --tp 8 --pp 2")
     assert (twice.words["tp"], twice.repeated) == ("8", {"tp": "4"})
     branch = only("TP=2\nif [ $1 = big ]; then TP=8; OPTS+='--sp'; fi\ntrain --tp $TP $OPTS")
     assert (branch.words["tp"], branch.words["sp"], branch.branched) == ("8", True, {"tp": "2", "sp": ""})
 
 
-def test_a_variable_that_is_not_set_is_no_value() -> None:
+def test_an_unset_variable_has_no_value() -> None:
     found = only("train --tp $TP --bf16 $MODEL_ARGS --pp ${PP:-2}")
     assert found.words == {
         "launcher.program": "train", "tp": "$TP", "bf16": True, "$MODEL_ARGS": "$MODEL_ARGS", "pp": "2"
@@ -233,13 +233,13 @@ HANDED = "--layers 4 --hidden 8"
         "bash <<'EOF'\ntorchrun --nproc_per_node 8 train.py {words}\nEOF\n",
     ],
 )
-def test_a_text_that_another_shell_runs_keeps_its_words_beside_variables_without_a_value(start: str) -> None:
+def test_commands_for_another_shell_keep_their_words_beside_unset_variables(start: str) -> None:
     found = commands(start.format(words=HANDED), "run.sh")[-1]
     assert {"layers": "4", "hidden": "8", "launcher.nproc_per_node": "8"}.items() <= found.words.items()
     assert not any(isinstance(found.words[word], Unset) for word in ("layers", "hidden", "launcher.nproc_per_node"))
 
 
-def test_a_document_that_no_shell_runs_is_no_part_of_the_script() -> None:
+def test_here_documents_that_no_shell_runs_are_ignored() -> None:
     text = "cat <<EOF > ds.json\n--layers 5\nEOF\npython - <<EOF\n--layers 6\nEOF\ntorchrun train.py --layers 4\n"
     assert [one.words["layers"] for one in commands(text, "run.sh")] == ["4"]
 

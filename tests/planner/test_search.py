@@ -96,7 +96,7 @@ def test_counts_are_those_of_a_plain_loop(both: tuple) -> None:  # type: ignore[
     assert found.feasible + sum(found.rejected.values()) <= space.size
 
 
-def test_the_front_is_the_undominated_layouts(both: tuple) -> None:  # type: ignore[type-arg]
+def test_the_front_contains_the_undominated_layouts(both: tuple) -> None:  # type: ignore[type-arg]
     _, _, found, (feasible, _, _) = both
     points = {(seconds, memory_B) for seconds, memory_B, _ in feasible}
     undominated = sorted(
@@ -121,7 +121,7 @@ def test_cutting_the_grid_changes_nothing(both: tuple, monkeypatch: pytest.Monke
     assert (cut.evaluated, cut.feasible, cut.rejected) == (found.evaluated, found.feasible, found.rejected)
 
 
-def test_rows_of_a_grid_hold_the_layouts_of_the_whole() -> None:
+def test_rows_of_a_grid_contain_the_layouts_of_the_whole_grid() -> None:
     grid = small(MOE).grid(2, 16)
     inner = int(np.prod(grid.shape[1:]))
     whole = grid.layouts(np.arange(grid.shape[0] * inner))
@@ -149,7 +149,7 @@ def test_ties_go_to_less_memory_then_to_the_first_in_the_space() -> None:
 
 
 @pytest.mark.parametrize("better", ["memory", "links", "choices"])
-def test_more_never_gives_a_worse_best(better: str) -> None:
+def test_better_hardware_never_gives_a_worse_best(better: str) -> None:
     space, hardware = small(GPT), NODES
     if better == "memory":
         hardware = replace(NODES, device=replace(NODES.device, memory_B=2 * NODES.device.memory_B))
@@ -162,7 +162,7 @@ def test_more_never_gives_a_worse_best(better: str) -> None:
     assert search(GPT, hardware, space).best[0].step_time_s <= search(GPT, NODES, small(GPT)).best[0].step_time_s
 
 
-def test_ctrl_c_keeps_what_is_known() -> None:
+def test_ctrl_c_keeps_known_results() -> None:
     def stop(done: int, total: int) -> None:
         if done == 2:
             raise KeyboardInterrupt
@@ -173,7 +173,7 @@ def test_ctrl_c_keeps_what_is_known() -> None:
     assert found.evaluated < search(GPT, NODES, small(GPT)).evaluated
 
 
-def test_what_does_not_fit_is_named_with_its_margin() -> None:
+def test_an_infeasible_plan_names_the_missing_memory() -> None:
     with pytest.raises(Infeasible, match="too much") as caught:
         plan(model("gpt3-175b"), cluster("dgx-a100-40gb:1"), Recipe(seq=2048, batch=64))
     memory = caught.value.violations[0]
@@ -192,7 +192,7 @@ def test_the_nearest_miss_is_the_smallest_excess() -> None:
     )
 
 
-def test_a_deadline_takes_the_fewest_devices_that_make_it() -> None:
+def test_a_deadline_picks_the_fewest_sufficient_devices() -> None:
     whole, recipe, tokens = cluster("dgx-h100:16"), Recipe(seq=4096, batch=256), 3e11
     described = model("llama3-8b")
     found = plan(described, whole, recipe, tokens=tokens, deadline_s=30 * 86400.0)
@@ -221,7 +221,7 @@ def test_numbers_of_devices_to_try_fill_every_level() -> None:
     assert device_counts(cluster("dgx-h100").resized(1)) == [1]
 
 
-def test_an_impossible_deadline_is_a_no() -> None:
+def test_an_impossible_deadline_is_infeasible() -> None:
     with pytest.raises(Infeasible, match="within 60 min: even at their full peak rate they take at least") as caught:
         plan(model("llama3-70b"), cluster("dgx-h100:1"), Recipe(seq=4096, batch=64), tokens=1e13, deadline_s=3600.0)
     (missed,) = caught.value.violations
@@ -229,7 +229,7 @@ def test_an_impossible_deadline_is_a_no() -> None:
     assert missed.excess + missed.limit >= 3 * 69e9 * 1e13 / peak_flops
 
 
-def test_a_missed_deadline_says_how_long_the_fastest_takes() -> None:
+def test_a_missed_deadline_reports_the_shortest_time() -> None:
     described, whole, recipe = model("llama3-8b"), cluster("dgx-h100:2"), Recipe(seq=4096, batch=256)
     days, _ = plan(described, whole, recipe, tokens=1e11).best.campaign(1e11)
     with pytest.raises(Infeasible, match="the fastest takes") as caught:

@@ -67,7 +67,7 @@ def test_elasticities_of_hardware_sum_to_one(case: tuple[Job, Layout]) -> None:
 
 
 @given(CASE)
-def test_half_and_double_undo_each_other_and_keep_the_rules(case: tuple[Job, Layout]) -> None:
+def test_halving_and_doubling_degrees_are_inverse_and_keep_the_rules(case: tuple[Job, Layout]) -> None:
     job, layout = case
     for name in DEGREES:
         bigger = double(job, layout, name)

@@ -28,7 +28,7 @@ def runs(one: Estimate, name: str) -> bool:
 
 @pytest.mark.parametrize("name", SOFTWARE)
 @pytest.mark.parametrize(("model", "machine", "words"), CASES)
-def test_it_is_the_best_of_all_layouts_that_the_software_can_run(
+def test_a_plan_for_software_is_the_best_of_its_exportable_layouts(
     name: str, model: str, machine: str, words: dict[str, Any]
 ) -> None:
     stack = SOFTWARE[name].stack
@@ -63,7 +63,7 @@ def test_every_software_has_a_stack() -> None:
     assert {one.stack for one in SOFTWARE.values()} <= set(stacks())
 
 
-def test_what_the_software_does_not_have_is_refused_where_it_was_given() -> None:
+def test_options_unsupported_by_the_software_are_refused_at_their_flag() -> None:
     question: dict[str, Any] = {"batch": 64, "software": "deepspeed"}
     for words, flag, said in (
         ({"cp": 2}, "--cp", "does not run 2; it has 1"),
@@ -78,6 +78,6 @@ def test_what_the_software_does_not_have_is_refused_where_it_was_given() -> None
         lockstep.plan("llama3-8b", "dgx-h100:4", batch=64, software="torchtitn")
 
 
-def test_a_stack_that_is_named_goes_before_the_newest() -> None:
+def test_an_explicit_stack_overrides_the_newest() -> None:
     found = lockstep.plan("gpt2", "dgx-a100-80gb:1", batch=16, software="megatron", stack="megatron-2022")
     assert found.best.job.recipe.stack == "megatron-2022"

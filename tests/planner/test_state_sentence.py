@@ -24,7 +24,7 @@ def said(found: lockstep.show.verbs.memory.StageMemories) -> list[float]:
 
 
 @pytest.mark.parametrize("name", sorted(stacks()))
-def test_bytes_of_the_sentence_times_parameters_are_the_rows_of_the_table(name: str) -> None:
+def test_bytes_per_parameter_in_the_sentence_match_the_table(name: str) -> None:
     """Unsharded, rows are the sentence's bytes times all parameters; sharded, each is between that and an eighth."""
     draw = random.Random(f"26 {name}")
     for _ in range(drawn(24)):
@@ -51,7 +51,7 @@ def test_bytes_of_the_sentence_times_parameters_are_the_rows_of_the_table(name: 
                 assert size_B == pytest.approx(least, rel=1e-9) or what == "gradients"
 
 
-def test_fsdp_says_its_masters_are_parameters() -> None:
+def test_the_sentence_counts_fsdp_masters_as_parameters() -> None:
     """FSDP holds fp32 parameters and casts them when it gathers; what ZeRO-2 keeps gathered is cast."""
     for zero, parameter in ((3, 4.0), (2, 6.0)):
         found = lockstep.memory("llama3-8b", "dgx-h100:1", stack="fsdp-compile", zero=zero, batch=64, dp=8)
@@ -59,7 +59,7 @@ def test_fsdp_says_its_masters_are_parameters() -> None:
 
 
 @pytest.mark.parametrize("verb", ["memory", "estimate"])
-def test_the_heading_says_the_moment(verb: str) -> None:
+def test_the_memory_heading_names_the_moment(verb: str) -> None:
     words = ("llama3-8b", "-c", "dgx-h100:1", "--batch", "8", "--zero", "3", "--stack", "fsdp-compile")
     told = " ".join(run(verb, *words).out.split())
     found = run("memory", *words, "--json").json()["memory"]

@@ -19,18 +19,18 @@ def test_every_device_software_and_format_has_a_level() -> None:
         assert (row.rows > 0) == (row.level in ("measured", "fitted"))
 
 
-def test_nothing_is_said_where_nothing_runs() -> None:
+def test_unsupported_combinations_have_no_support_level() -> None:
     assert support(device("v100-sxm-32gb"), stack("megatron-te"), "fp8").level == "none"
     assert support(device("tpu-v5p"), stack("torchtitan"), "bf16").level == "none"
     assert support(device("tpu-v7"), stack("maxtext"), "bf16").level == "extrapolated"
 
 
-def test_what_was_fitted_and_what_only_compared() -> None:
+def test_fitted_and_compared_combinations_are_distinguished() -> None:
     assert support(device("h100-sxm"), stack("nemo-24"), "bf16").level == "fitted"
     assert support(device("mi300x"), stack("torchtitan"), "bf16").level == "measured"
 
 
-def test_answers_say_their_level() -> None:
+def test_answers_state_their_support_level() -> None:
     asked = {"batch": 64, "dp": 8}
     found = lockstep.estimate("llama3-8b", "dgx-h100:1", stack="nemo-24", **asked)
     assert found.to_dict()["support"] == "fitted"

@@ -23,7 +23,7 @@ def left_out(train: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["dpo", "grpo", "ppo"])
-def test_each_part_of_an_objective_is_either_priced_or_said_to_be_left_out(name: str) -> None:
+def test_every_part_of_an_objective_is_priced_or_reported_as_not_counted(name: str) -> None:
     for reference, reward, generation in itertools.product(REFERENCES, REWARDS, ("0", "60%")):
         settings = f"reference={reference}" if name == "dpo" else f"reference={reference},reward={reward}"
         settings += "" if name == "dpo" else f",generation={generation}"
@@ -37,7 +37,7 @@ def test_each_part_of_an_objective_is_either_priced_or_said_to_be_left_out(name:
 
 
 @pytest.mark.parametrize("verb", ["estimate", "memory", "plan"])
-def test_the_verdict_says_that_generation_is_not_counted(verb: str) -> None:
+def test_the_verdict_states_that_generation_is_not_counted(verb: str) -> None:
     words = (verb, "llama3-8b", "-c", "dgx-h100:4", "--batch", "256", "--seq", "2048", "--train")
     layout = () if verb == "plan" else ("--zero", "3")
     told = " ".join(run(*words, "grpo", *layout).out.split())
@@ -47,7 +47,7 @@ def test_the_verdict_says_that_generation_is_not_counted(verb: str) -> None:
     assert "the time to generate answers" in run(*words, "grpo", *layout, "--json").json()["not_counted"]
 
 
-def test_the_text_of_an_answer_says_it_too() -> None:
+def test_the_text_of_an_answer_states_what_is_not_counted() -> None:
     found = lockstep.estimate(*MACHINE, train="grpo", **ASKED)
     assert said_not_counted(found.job) in str(found)
     plain = lockstep.estimate(*MACHINE, **ASKED)

@@ -28,7 +28,7 @@ def found() -> Upgrades:
     return upgrades(POOR)
 
 
-def test_every_hardware_contains_what_planning_again_saves(found: Upgrades) -> None:
+def test_upgrade_savings_equal_those_of_planning_again(found: Upgrades) -> None:
     """Faster parts never give a slower plan, so each saving is at least that of the same hardware."""
     names = {one.what: one for one in found.found}
     free = names[SAME]
@@ -47,7 +47,7 @@ def test_savings_are_those_of_the_estimates(found: Upgrades) -> None:
         assert one.after.memory.fits or "of memory per device" in one.what
 
 
-def test_rankings(found: Upgrades) -> None:
+def test_upgrades_are_ranked_by_saving_and_by_value(found: Upgrades) -> None:
     savings = [one.saving_frac for one in found.by_saving]
     assert savings == sorted(savings, reverse=True)
     assert sorted(one.what for one in found.by_value) == sorted(one.what for one in found.found)
@@ -65,7 +65,7 @@ def test_costs_are_known_where_prices_are(found: Upgrades) -> None:
     assert names["twice the memory"].to_dict()["cost_per_token"] is None
 
 
-def test_less_recomputation_is_offered_with_the_memory_that_it_needs(found: Upgrades) -> None:
+def test_less_recomputation_is_offered_only_if_it_fits(found: Upgrades) -> None:
     offered = [one for one in found.found if one.what.startswith("recompute selective instead of full")]
     assert len(offered) == 1
     assert offered[0].after.layout == replace(POOR.layout, recompute="selective")
@@ -90,7 +90,7 @@ def test_leaving_gpipe_out_of_the_space_loses_nothing() -> None:
     assert (one.step_time_s, one.memory_B) == (other.step_time_s, other.memory_B)
 
 
-def test_what_is_not_possible_is_named_with_its_reason() -> None:
+def test_impossible_upgrades_are_named_with_a_reason() -> None:
     """12 devices fill no whole servers of 8; a rack of 72 may be used in part, so 80 make two of 40."""
     job = Job(JOB.model, replace(JOB.recipe, batch=12), 12)
     now = estimate(job, cluster("workstation-4090:12"), Layout(dp=12, zero=1))
@@ -101,11 +101,11 @@ def test_what_is_not_possible_is_named_with_its_reason() -> None:
     assert upgrades(now, replans=Replans(job.model, job.recipe, SMALL)).skipped == ()
 
 
-def test_same_answer_twice(found: Upgrades) -> None:
+def test_upgrades_are_deterministic(found: Upgrades) -> None:
     assert json.dumps(upgrades(POOR).to_dict(), allow_nan=False) == json.dumps(found.to_dict(), allow_nan=False)
 
 
-def test_every_device_of_the_catalog_knows_what_follows_it() -> None:
+def test_every_device_names_its_successors() -> None:
     for now in hardware.devices():
         for name in now.successors:
             follower = cluster(name).device

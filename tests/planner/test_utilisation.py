@@ -81,7 +81,7 @@ def test_hardware_flops_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("convention", "said"), list(SAID.items()))
-def test_the_verdict_says_how_attention_is_counted(convention: str, said: str) -> None:
+def test_the_verdict_states_how_attention_is_counted(convention: str, said: str) -> None:
     words = ("llama3-8b", "-c", "dgx-h100:1", "--batch", "64", "--seq", "32Ki", "--mfu-convention", convention)
     for verb in ("estimate", "plan"):
         asked = (*words, "--tp", "8", "--recompute", "full")
@@ -94,7 +94,7 @@ def test_the_verdict_says_how_attention_is_counted(convention: str, said: str) -
         assert (f"{format_frac(answer['causal_mfu_frac'])} with only" in verdict) == (convention == "full")
 
 
-def test_short_sequences_need_no_word_about_attention() -> None:
+def test_short_sequences_get_no_note_on_attention() -> None:
     """Of GPT-3 at 2,048 tokens attention is a fortieth; a model that sees both ways has no mask to count by."""
     for model, words in (("gpt3-175b", {"tp": 8, "seq": 2048}), ("bert-large", {})):
         found = lockstep.estimate(model, "dgx-h100:1", batch=64, **words).utilisation

@@ -32,9 +32,7 @@ def without_host(found: Estimate) -> Estimate:
 
 
 @pytest.mark.parametrize(("model", "cluster", "words"), DRAWN)
-def test_the_host_binds_where_it_costs_more_than_any_part_of_the_step_without_it(
-    model: str, cluster: str, words: Json
-) -> None:
+def test_the_host_binds_where_it_costs_more_than_any_other_part(model: str, cluster: str, words: Json) -> None:
     found = lockstep.estimate(model, cluster, **words)
     quick = without_host(found)
     saved_s, parts = found.step_time_s - quick.step_time_s, quick.step.breakdown_s()
@@ -43,7 +41,7 @@ def test_the_host_binds_where_it_costs_more_than_any_part_of_the_step_without_it
     assert found.bound_by == ("host" if saved_s > parts[name] else name)
 
 
-def test_the_answer_says_so() -> None:
+def test_the_answer_names_the_host_as_the_bound() -> None:
     arguments = (SMALL[0], "-c", SMALL[1], "--batch", "64", "--dp", "8", "--micro-batch", "1")
     assert run("estimate", *arguments, "--json").json()["bound_by"] == "host"
     said = " ".join(run("estimate", *arguments).out.split())

@@ -96,7 +96,7 @@ def test_a_method_is_one_file(ask: Ask) -> None:
     assert listed[-1]["name"] == "average-weights"
 
 
-def test_a_gpu_is_its_entry_its_machine_and_who_it_follows(ask: Ask) -> None:
+def test_a_gpu_is_an_entry_a_machine_and_a_successor(ask: Ask) -> None:
     assert "h300" in {one["name"] for one in answer(ask, "catalog", "devices")["devices"]}
     found = answer(ask, "estimate", "gpt2", "-c", "dgx-h300:1", "--batch", "64")
     assert found["step_time_s"] < answer(ask, "estimate", "gpt2", "-c", "dgx-h100:1", "--batch", "64")["step_time_s"]

@@ -56,19 +56,19 @@ def ask(visible: dict[str, str]) -> Iterator[Ask]:
 
 
 @pytest.mark.parametrize("name", WHY)
-def test_a_name_that_cannot_be_had_says_why(ask: Ask, name: str) -> None:
+def test_a_broken_plugin_name_is_refused_with_the_reason(ask: Ask, name: str) -> None:
     refused = ask("estimate", "gpt2", "-c", f"{name}:1", "--batch", "8").refusal()
     assert refused.endswith(WHY[name])
 
 
-def test_a_list_has_all_others_and_a_line_for_each(ask: Ask) -> None:
+def test_lists_contain_working_plugins_and_one_line_for_each_broken_one(ask: Ask) -> None:
     found = ask("catalog", "devices", "--json")
     assert found.out == run("catalog", "devices", "--json").out
     own = "the package broken-package offers the device 'h100-sxm', which Lockstep has itself"
     assert sorted(found.err.splitlines()) == sorted(f"warning: {why}; left out" for why in (own, *WHY.values()))
 
 
-def test_other_kinds_and_names_are_not_disturbed(ask: Ask) -> None:
+def test_a_broken_plugin_does_not_affect_other_kinds_and_names(ask: Ask) -> None:
     device = ("estimate", "gpt2", "-c", "h100-sxm:1", "--batch", "8", "--json")
     assert ask(*device) == run(*device)
     link = ("--latency", "5us", "--bandwidth", "10GB/s", "--json")

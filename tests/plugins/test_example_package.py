@@ -52,7 +52,7 @@ def test_a_collective_is_compared_simulated_and_counted(ask: Ask) -> None:
     assert (counted["messages"], counted["formula"]) == (14, "2(n-1) of p")
 
 
-def test_what_lockstep_chooses_is_its_own(ask: Ask) -> None:
+def test_automatic_choices_never_use_plugins(ask: Ask) -> None:
     """Installing a package changes no answer in which it is not named."""
     words = ("trace", "all-reduce", "--ranks", "4", "--size", "1KB", *LINK, "--json")
     assert ask(*words).out == run(*words).out
@@ -95,7 +95,7 @@ def test_a_method_trains(visible: dict[str, str]) -> None:
     assert mine == pytest.approx(synchronous, rel=1e-12)
 
 
-def test_tables_list_them(ask: Ask) -> None:
+def test_tables_list_plugins(ask: Ask) -> None:
     for words, name in (
         (("train",), "average-weights"),
         (("catalog", "devices"), "example-card"),
@@ -134,13 +134,13 @@ def test_misspelled_names_are_suggested(ask: Ask, words: tuple[str, ...], name: 
         ("lockstep train average", "average-weights"),
     ],
 )
-def test_shells_complete_them(ask: Ask, line: str, name: str) -> None:
+def test_shell_completion_lists_plugins(ask: Ask, line: str, name: str) -> None:
     words = {"_LOCKSTEP_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
     done = ask(**words)
     assert (done.code, done.err, name in done.out.split()) == (0, "", True)
 
 
-def test_they_are_held_to_the_laws_of_lockstep(visible: dict[str, str]) -> None:
+def test_plugins_pass_the_conformance_tests(visible: dict[str, str]) -> None:
     """The conformance tests run on what is installed: price, program, result, bounds, reduction to synchronous SGD."""
     laws = (
         "collectives/test_conformance.py",
@@ -163,7 +163,7 @@ def test_the_page_shows_its_entry_points() -> None:
     assert block in (EXAMPLE / "pyproject.toml").read_text("utf-8")
 
 
-def test_nothing_of_them_is_imported_before_it_is_named(visible: dict[str, str]) -> None:
+def test_plugins_are_not_imported_before_they_are_named(visible: dict[str, str]) -> None:
     code = (
         "import sys, lockstep; lockstep.estimate('gpt2', 'dgx-h100:1', batch=16, pp=2, tp=4);"
         "print('importlib.metadata' in sys.modules and [m for m in sys.modules if m.startswith('lockstep_example')]);"

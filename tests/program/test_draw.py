@@ -13,13 +13,13 @@ from program.random_programs import Link, price, programs
 
 @settings(derandomize=True, max_examples=50, deadline=None)
 @given(programs, st.integers(24, 200), st.sampled_from(["unicode", "ascii"]))
-def test_never_wider_than_asked(program: Program, width: int, style: str) -> None:
+def test_the_drawing_is_never_wider_than_requested(program: Program, width: int, style: str) -> None:
     text = draw(simulate(program, Link(), price=price), width, style=style)
     assert max(len(line) for line in text.splitlines()) <= width
     assert style == "unicode" or text.isascii()
 
 
-def test_a_small_pipeline() -> None:
+def test_a_small_pipeline_is_drawn() -> None:
     builder = ProgramBuilder(2)
     done = builder.compute(0, 2.0, label="F0")
     builder.message(0, 1, 0.0, duration_s=1.0, after=done, label="0")
@@ -45,5 +45,5 @@ def test_lanes_can_be_chosen_and_are_limited() -> None:
 
 
 @pytest.mark.parametrize("width", [0, 1, 30])
-def test_empty(width: int) -> None:
+def test_an_empty_timeline_is_drawn(width: int) -> None:
     assert "0" in draw(simulate(ProgramBuilder(1).build()), width)

@@ -38,7 +38,7 @@ def test_every_contribution_arrives_once(ranks: int, seed: int | None) -> None:
     assert all((array == 1).all() for array in result["data"])
 
 
-def test_numbers_and_other_reductions() -> None:
+def test_numbers_and_other_reductions_are_executed() -> None:
     rng = np.random.default_rng(0)
     data = [rng.normal(size=(10, 3)) for _ in range(4)]
     kept = [array.copy() for array in data]
@@ -60,7 +60,7 @@ def test_chunks_move_between_offsets_and_buffers() -> None:
     assert result["inbox"][1].tolist()[5:] == [1, 2]
 
 
-def test_what_was_never_written_is_poison() -> None:
+def test_unwritten_buffers_contain_nan() -> None:
     builder = ProgramBuilder(1)
     builder.reduce(0, 4.0, chunk=(0, 1))
     program = builder.build()
@@ -68,7 +68,7 @@ def test_what_was_never_written_is_poison() -> None:
     assert execute(program, {"data": [np.ones(1, dtype=np.int64)]})["data"][0][0] < 0
 
 
-def test_a_race_shows_in_another_order() -> None:
+def test_a_race_shows_in_another_execution_order() -> None:
     builder = ProgramBuilder(1)
     for stream, source in (("compute", "a"), ("comm", "b")):
         builder.copy(0, 4.0, chunk=(0, 1), source=source, stream=stream)
@@ -87,7 +87,7 @@ def test_orders_respect_dependencies(program: Program, seed: int | None) -> None
         assert all(place[j] < place[i] for j in program[i].after)
 
 
-def test_bad_buffers() -> None:
+def test_mismatched_buffers_are_refused() -> None:
     program = ring_all_reduce(3, 9)
     with pytest.raises(BadInput, match="arrays for 2 ranks, the program has 3"):
         execute(program, {"data": tokens(2, 9)})

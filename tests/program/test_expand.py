@@ -32,14 +32,14 @@ def step() -> Program:
     return builder.build()
 
 
-def test_same_time() -> None:
+def test_an_expanded_collective_takes_the_same_time() -> None:
     whole = simulate(step(), Link(), price=inner_price)
     opened = simulate(expand(step(), inner), Link())
     assert opened.makespan_s == pytest.approx(whole.makespan_s, rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
-def test_same_data(seed: int | None) -> None:
+def test_an_expanded_collective_computes_the_same_data(seed: int | None) -> None:
     data = execute(expand(step(), inner), {"data": contributions(4, 20)}, order_seed=seed)["data"]
     for rank in range(4):
         assert (data[rank][:12] == 1).all()
@@ -49,7 +49,7 @@ def test_same_data(seed: int | None) -> None:
     assert (data[1][16:] == [0, 1, 0, 0]).all()
 
 
-def test_kept_it_spans_its_own_sends() -> None:
+def test_a_kept_collective_spans_its_own_messages() -> None:
     whole, opened = (simulate(program, Link(), price=inner_price) for program in (step(), expand(step(), inner, True)))
     assert opened.makespan_s == pytest.approx(whole.makespan_s, rel=1e-12)
     program = opened.program
@@ -62,7 +62,7 @@ def test_kept_it_spans_its_own_sends() -> None:
         assert last_s == pytest.approx(opened.end_s[one], rel=1e-12)
 
 
-def test_none_keeps_the_collective() -> None:
+def test_an_expansion_of_none_keeps_the_collective() -> None:
     program = step()
     kept = expand(program, lambda *_: None)
     assert len(kept) == len(program)
@@ -71,6 +71,6 @@ def test_none_keeps_the_collective() -> None:
     assert np.array_equal(np.sort(one.end_s), np.sort(two.end_s))
 
 
-def test_program_for_another_number_of_ranks() -> None:
+def test_an_expansion_for_another_number_of_ranks_is_refused() -> None:
     with pytest.raises(BadInput, match="among 4 ranks got a program for 3 ranks"):
         expand(step(), lambda *_: ring_all_reduce(3, 6))

@@ -15,7 +15,7 @@ from program.random_programs import programs, random_program
 
 @settings(derandomize=True, max_examples=40, deadline=None)
 @given(programs)
-def test_edges_go_up_and_reach_what_was_asked(program: Program) -> None:
+def test_edges_point_forward_and_cover_every_dependency(program: Program) -> None:
     graph = program.graph
     assert 1 <= len(graph.before) <= FAN_IN
     for column in graph.before:
@@ -51,7 +51,7 @@ def test_longest_path_equals_networkx(program: Program, seed: int) -> None:
 
 @settings(derandomize=True, max_examples=20, deadline=None)
 @given(programs)
-def test_levels(program: Program) -> None:
+def test_levels_are_longest_paths(program: Program) -> None:
     graph = program.graph
     assert graph.level[0] == 0
     for v in range(1, graph.num_nodes):
@@ -63,7 +63,7 @@ def test_levels(program: Program) -> None:
 
 
 @pytest.mark.parametrize(("width", "expected"), [(4, 0), (5, 2), (16, 4), (17, 5 + 2), (33, 9 + 3)])
-def test_helpers_share_out_the_predecessors_of_a_node(width: int, expected: int) -> None:
+def test_helper_nodes_divide_the_predecessors_of_a_node(width: int, expected: int) -> None:
     """Of node `width` that follows all others; a helper is ready before the node whose predecessors it joins."""
     tail, head, key = _bounded_fan_in(np.arange(width), np.full(width, width), width + 1)
     helpers = len(key) - width - 1
@@ -91,7 +91,7 @@ def test_wide_barriers_keep_fan_in_small(width: int) -> None:
 
 
 @pytest.mark.parametrize(("ranks", "rounds"), [(3, 400), (64, 30)])
-def test_ids_that_are_not_in_topological_order(ranks: int, rounds: int) -> None:
+def test_ids_out_of_topological_order_give_the_same_timeline(ranks: int, rounds: int) -> None:
     # Written rank by rank, a ring of messages is far from topological order: thin and wide graphs sort differently.
     rank_by_rank, round_by_round = ProgramBuilder(ranks), ProgramBuilder(ranks)
     for rank in range(ranks):
@@ -109,7 +109,7 @@ def test_ids_that_are_not_in_topological_order(ranks: int, rounds: int) -> None:
     assert one.num_nodes == two.num_nodes
 
 
-def test_empty_program() -> None:
+def test_an_empty_program_has_an_empty_graph() -> None:
     program = ProgramBuilder(2).build()
     assert len(program) == 0
     assert program.graph.num_nodes == 1

@@ -21,7 +21,7 @@ def exchange(ranks: int = 2) -> ProgramBuilder:
     return builder
 
 
-def test_reads_back_what_was_added() -> None:
+def test_a_program_contains_the_added_operations() -> None:
     builder = ProgramBuilder(3, streams=("compute", "comm"))
     work = builder.compute(2, 1.5, label="F0", memory_start_B=7.0, memory_B=-7.0, flops=9.0)
     send = builder.send(2, 0, 64.0, chunk=(4, 20), after=work)
@@ -52,7 +52,7 @@ def test_reads_back_what_was_added() -> None:
     assert program.describe(limit=1).endswith("... 3 more")
 
 
-def test_frozen() -> None:
+def test_programs_are_immutable() -> None:
     program = exchange().build()
     with pytest.raises(AttributeError):
         program.ranks = 3  # type: ignore[misc]
@@ -97,7 +97,7 @@ def test_messages_are_conserved_and_matched_in_order(program: Program) -> None:
         last[key] = j
 
 
-def test_tags_keep_messages_apart() -> None:
+def test_tags_separate_messages() -> None:
     builder = ProgramBuilder(2)
     one = builder.send(0, 1, 1.0, tag=1)
     two = builder.send(0, 1, 2.0, tag=2)
@@ -149,13 +149,13 @@ def build_with(change: Callable[[ProgramBuilder], object]) -> Program:
         (lambda b: b.depend(0, 6) or b.compute(0, 1.0), "waits for 6"),
     ],
 )
-def test_errors_teach(change: Callable[[ProgramBuilder], object], message: str) -> None:
+def test_invalid_operations_are_refused_with_a_reason(change: Callable[[ProgramBuilder], object], message: str) -> None:
     with pytest.raises(BadInput) as error:
         build_with(change)
     assert message in str(error.value)
 
 
-def test_a_circle_names_its_operations() -> None:
+def test_a_dependency_cycle_names_its_operations() -> None:
     builder = ProgramBuilder(2, streams=("comm",))
     builder.compute(0, 1.0)
     builder.send(0, 1, 8.0)
@@ -171,7 +171,7 @@ def test_a_circle_names_its_operations() -> None:
 
 
 @pytest.mark.parametrize("unknown", [-1, 2, 3])
-def test_operations_wait_for_operations_only(unknown: int) -> None:
+def test_dependencies_must_be_operations(unknown: int) -> None:
     for edge in ((0, unknown), (unknown, 0)):
         builder = ProgramBuilder(1)
         for _ in range(2):
@@ -185,7 +185,7 @@ def test_operations_wait_for_operations_only(unknown: int) -> None:
     assert builder.build()[1].after == (0,)
 
 
-def test_waiting_for_oneself_is_a_circle() -> None:
+def test_a_self_dependency_is_a_cycle() -> None:
     builder = ProgramBuilder(2)
     ids = builder.barrier()
     builder.depend(ids[0], ids[1])
@@ -194,6 +194,6 @@ def test_waiting_for_oneself_is_a_circle() -> None:
 
 
 @pytest.mark.parametrize("arguments", [(0,), (2, ()), (2, ("a", "a"))])
-def test_builder_refuses(arguments: tuple[object, ...]) -> None:
+def test_the_builder_refuses_invalid_arguments(arguments: tuple[object, ...]) -> None:
     with pytest.raises(BadInput):
         ProgramBuilder(*arguments)  # type: ignore[arg-type]

@@ -85,7 +85,7 @@ def test_critical_path_is_a_chain_over_the_whole_makespan(program: Program) -> N
 
 @settings(derandomize=True, max_examples=40, deadline=None)
 @given(programs)
-def test_memory(program: Program) -> None:
+def test_memory_follows_the_allocations_of_each_rank(program: Program) -> None:
     timeline = run(program)
     for rank in range(program.ranks):
         mine = np.flatnonzero(program.rank == rank).tolist()
@@ -101,7 +101,7 @@ def test_memory(program: Program) -> None:
         assert used_B.tolist()[-1:] == ([level] if len(used_B) else [])
 
 
-def test_exposed_and_hidden_communication() -> None:
+def test_exposed_and_hidden_communication_add_up() -> None:
     builder = ProgramBuilder(2)
     builder.message(0, 1, 0.0, duration_s=3.0)
     builder.compute(0, 2.0)
@@ -113,14 +113,14 @@ def test_exposed_and_hidden_communication() -> None:
     assert "makespan 3 s" in str(timeline)
 
 
-def test_link_utilization() -> None:
+def test_link_utilization_is_the_share_of_busy_time() -> None:
     builder = ProgramBuilder(2)
     builder.message(0, 1, 100.0)
     timeline = simulate(builder.build(), Link(0.0, 50.0))
     assert timeline.link_utilization_frac(50.0).tolist() == [[0, 1], [0, 0]]
 
 
-def test_diff_and_merge() -> None:
+def test_timelines_can_be_compared_and_merged() -> None:
     builder = ProgramBuilder(2)
     for rank in range(2):
         builder.compute(rank, 1.0, label="F")
@@ -152,7 +152,7 @@ def test_diff_and_merge() -> None:
 @pytest.mark.parametrize(
     ("start", "end"), [([1.0], [0.5]), ([-1.0], [0.5]), ([np.nan], [1.0]), ([0.0, 1.0], [1.0, 2.0])]
 )
-def test_impossible_spans(start: list[float], end: list[float]) -> None:
+def test_impossible_spans_are_refused(start: list[float], end: list[float]) -> None:
     builder = ProgramBuilder(1)
     builder.compute(0, 1.0)
     with pytest.raises(BadInput):

@@ -21,7 +21,7 @@ from program.random_programs import Link, price, programs, random_program
 
 @settings(derandomize=True, max_examples=30, deadline=None)
 @given(programs)
-def test_round_trip(tmp_path_factory: pytest.TempPathFactory, program: Program) -> None:
+def test_traces_round_trip(tmp_path_factory: pytest.TempPathFactory, program: Program) -> None:
     timeline = simulate(program, Link(), price=price)
     path = tmp_path_factory.mktemp("trace") / "a.json.gz"
     write_trace(timeline, path)
@@ -65,7 +65,7 @@ def test_slices_do_not_overlap_and_flows_join_spans(program: Program) -> None:
         assert (event["pid"], finishes[i]["pid"]) == (program.rank[i], program.peer[i])
 
 
-def test_readable_without_gzip_and_by_name(tmp_path: Path) -> None:
+def test_uncompressed_traces_have_readable_names(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     write_trace(simulate(random_program(1, 3, 30), Link(), price=price), path)
     data = json.loads(path.read_text())
@@ -74,7 +74,7 @@ def test_readable_without_gzip_and_by_name(tmp_path: Path) -> None:
     assert read_trace(path).program.ranks == 3
 
 
-def test_ranks_have_names(tmp_path: Path) -> None:
+def test_traces_name_their_ranks(tmp_path: Path) -> None:
     timeline = simulate(random_program(1, 3, 30), Link(), price=price)
     path = tmp_path / "a.json"
     write_trace(replace(timeline, rank_names=("a", "b", "c")), path)
@@ -89,7 +89,7 @@ def foreign(events: list[dict[str, Any]]) -> str:
     return json.dumps({"traceEvents": events})
 
 
-def test_traces_of_other_tools(tmp_path: Path) -> None:
+def test_traces_of_other_tools_are_read(tmp_path: Path) -> None:
     path = tmp_path / "profiler.json"
     events = [
         {"ph": "M", "name": "thread_name", "pid": 7, "tid": 1, "args": {"name": "stream 7"}},
@@ -117,19 +117,19 @@ def test_traces_of_other_tools(tmp_path: Path) -> None:
         b'{"otherData": {"format": "lockstep-timeline-1", "ranks": 1, "streams": ["a"]}, "traceEvents": [{"ph": "X"}]}',
     ],
 )  # fmt: skip
-def test_damaged_files_are_bad_input(tmp_path: Path, content: bytes) -> None:
+def test_damaged_traces_are_bad_input(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "bad.json.gz"
     path.write_bytes(content)
     with pytest.raises(BadInput):
         read_trace(path)
 
 
-def test_missing_file(tmp_path: Path) -> None:
+def test_a_missing_trace_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="nowhere"):
         read_trace(tmp_path / "nowhere.json")
 
 
-def test_cut_trace(tmp_path: Path) -> None:
+def test_a_trace_without_receives_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     write_trace(simulate(random_program(1, 3, 30), Link(), price=price), path)
     data = json.loads(path.read_text())

@@ -11,7 +11,7 @@ from lockstep.simulate.program import ProgramBuilder, Timeline, waits_s, working
 LINK = PlainLink(latency_s=1.0, bandwidth_Bps=1.0)
 
 
-def test_the_end_that_is_ready_first_waits_for_the_other() -> None:
+def test_the_earlier_end_of_a_message_waits_for_the_other() -> None:
     builder = ProgramBuilder(2)
     slow = builder.compute(0, 5.0)
     builder.message(0, 1, 0.0, after=slow)
@@ -20,7 +20,7 @@ def test_the_end_that_is_ready_first_waits_for_the_other() -> None:
     np.testing.assert_array_equal(working_s(line), [5, 0])
 
 
-def test_at_a_barrier_all_wait_for_the_last() -> None:
+def test_ranks_at_a_barrier_wait_for_the_last() -> None:
     builder = ProgramBuilder(3)
     for rank, time_s in enumerate((1.0, 4.0, 2.0)):
         builder.compute(rank, time_s, stream="comm")
@@ -29,7 +29,7 @@ def test_at_a_barrier_all_wait_for_the_last() -> None:
     np.testing.assert_array_equal(waits_s(line), [[0, 3, 0], [0, 0, 0], [0, 2, 0]])
 
 
-def test_what_keeps_a_computation_from_starting_is_work_of_its_rank() -> None:
+def test_delays_of_a_computation_are_work_of_its_rank() -> None:
     builder = ProgramBuilder(1)
     builder.compute(0, 1.0)
     builder.compute(0, 1.0)
@@ -38,7 +38,7 @@ def test_what_keeps_a_computation_from_starting_is_work_of_its_rank() -> None:
     np.testing.assert_array_equal(working_s(line), [4])
 
 
-def test_waiting_is_handed_on() -> None:
+def test_waiting_propagates() -> None:
     builder = ProgramBuilder(3)
     slow = builder.compute(0, 5.0)
     _, arrived = builder.message(0, 1, 0.0, after=slow)

@@ -70,7 +70,7 @@ def priced(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 @pytest.mark.parametrize("words", share(ASKED, 3), ids=lambda words: " ".join(map(str, words.values())))
-def test_each_is_what_it_is_alone_to_the_last_bit(words: dict[str, Any]) -> None:
+def test_each_batch_equals_its_single_estimate_bit_for_bit(words: dict[str, Any]) -> None:
     found = lockstep.estimate(**words, batch=VALUES)
     for row in found.rows:
         if row.found is None:
@@ -93,7 +93,7 @@ CHOSEN: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("words", CHOSEN, ids=lambda words: " ".join(map(str, words.values())))
-def test_each_without_a_layout_is_what_it_is_alone_to_the_last_bit(words: dict[str, Any]) -> None:
+def test_each_batch_without_a_layout_equals_its_single_estimate_bit_for_bit(words: dict[str, Any]) -> None:
     batches = [96, 128, 256, 512, 640]
     found = lockstep.estimate(**words, batch=batches)
     assert [row.answer for row in found.rows] == [lockstep.estimate(**words, batch=one).to_dict() for one in batches]
@@ -133,19 +133,19 @@ def priced_alone(priced: Counter[str]) -> Counter[str]:
 
 
 @pytest.mark.parametrize("lists", [{"tp": [1, 2, 4], "micro_batch": 1}, {"micro_batch": [1, 2, 4]}])
-def test_a_row_that_nobody_reads_costs_its_own_layout_alone(priced: Counter[str], lists: dict[str, Any]) -> None:
+def test_unread_rows_price_only_their_own_layout(priced: Counter[str], lists: dict[str, Any]) -> None:
     found = lockstep.estimate(**H100, batch=512, **lists)
     assert [row.figure("memory.fits") for row in found.rows] == [row.figure("memory")["fits"] for row in found.rows]
     assert priced == {"steps": 3}
 
 
-def test_the_table_prices_what_it_shows(priced: Counter[str]) -> None:
+def test_the_table_prices_only_what_it_shows(priced: Counter[str]) -> None:
     asked = ["estimate", "llama3-8b", "-c", "dgx-h100:4", "--batch", "128,256,512"]
     assert run(*asked, "--micro-batch", "1").code == 0
     assert priced == {"steps": 1}
 
 
-def test_json_csv_and_a_file_of_answers_have_the_whole_answer(tmp_path: Path) -> None:
+def test_json_csv_and_sweep_files_contain_the_whole_answer(tmp_path: Path) -> None:
     asked = ["estimate", "llama3-8b", "-c", "dgx-h100:4", "--batch", "128,256,512"]
     shown, store, table = (run(*asked, "--json"), tmp_path / "a.sweep", tmp_path / "a.csv")
     rows = json.loads(shown.out)["rows"]
@@ -167,14 +167,14 @@ def test_the_values_of_an_estimate_are_those_of_its_plain_form() -> None:
     assert found.plain_value("no such value") is None
 
 
-def test_a_batch_that_is_refused_is_a_row_beside_those_that_are_priced_together() -> None:
+def test_refused_batches_are_rows_beside_the_priced_ones() -> None:
     found = lockstep.estimate(**H100, pp=4, vpp=2, schedule="interleaved", batch=[30, 32, 64])
     assert [row.found is None for row in found.rows] == [True, False, False]
     assert "does not divide the batch" in found.rows[0].why
     assert found.to_dict()["rows"][0] == {"batch": 30, "why": found.rows[0].why}
 
 
-def test_engines_and_files_give_the_rows_that_this_process_gives(tmp_path: Path) -> None:
+def test_engines_and_sweep_files_give_the_same_rows(tmp_path: Path) -> None:
     asked = {**H100, "tp": 2, "batch": [128, 256, 384]}
     here = lockstep.estimate(**asked)
     assert here == lockstep.estimate(**asked, store=tmp_path / "a.sweep")

@@ -26,12 +26,12 @@ def test_the_best_of_every_pair_is_that_of_its_rows() -> None:
         )
 
 
-def test_a_list_of_one_kind_of_name_is_no_choice() -> None:
+def test_a_list_of_one_kind_of_name_makes_no_choice() -> None:
     assert choice(lockstep.plan("gpt2", ["dgx-a100-40gb:1", "dgx-h100:1"], batch=64), COMMAND.figures) is None
     assert choice(lockstep.plan(["gpt2", "gpt2-xl"], "dgx-h100:1", batch=64), COMMAND.figures) is None
 
 
-def test_a_person_sees_the_choice_and_its_picture(tmp_path: Path) -> None:
+def test_the_terminal_shows_the_choice_and_its_plot(tmp_path: Path) -> None:
     shown = run(*ASKED, "--plot", str(tmp_path / "choice.svg")).out
     assert "Best choice" in shown
     assert "8 of 8 answers of plan by MODEL and --cluster and --batch" in shown

@@ -65,15 +65,13 @@ def test_a_row_is_the_answer_to_its_own_question(name: str, fixed: dict[str, Any
     ]
 
 
-def test_rows_of_sizes_of_one_cluster_can_be_told_apart() -> None:
+def test_rows_of_different_cluster_sizes_are_labelled() -> None:
     names = ["dgx-h100:1", "dgx-h100:2"]
     found = lockstep.plan("gpt2-xl", names, batch=16, seq=1024)
     assert [one["cluster"] for one in found.to_dict()["rows"]] == names
 
 
-def test_an_answer_that_ctrl_c_cut_short_is_no_row_and_ends_the_list(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_interrupted_answer_is_not_a_row_and_ends_the_list(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: dict[str, Any] = {"model": "gpt2-xl", "batch": 16, "seq": [512, 1024, 2048]}
     sizes, calls, stop_at = candidates.peak_B, [0], [0]
 
@@ -137,7 +135,7 @@ def test_positional_options_take_lists_too() -> None:
     assert [row.point for row in lockstep.messages("2,4", "1k").rows] == [{"workers": 2}, {"workers": 4}]
 
 
-def test_a_combination_without_an_answer_says_why() -> None:
+def test_a_combination_without_an_answer_gives_a_reason() -> None:
     found = lockstep.estimate(**RUN, tp=[2, 3])
     assert found.rows[0].answer is not None
     assert found.rows[1].answer is None
@@ -150,7 +148,7 @@ def test_no_answer_at_all_is_the_first_refusal() -> None:
         lockstep.estimate(**RUN, tp=[3, 5])
 
 
-def test_no_feasible_answer_is_a_no() -> None:
+def test_no_feasible_answer_exits_with_1() -> None:
     found = lockstep.plan("gpt3-175b", "dgx-h100:1", batch=[64, 128])
     assert not found.ok
     assert all(row.answer is None for row in found.rows)
@@ -158,7 +156,7 @@ def test_no_feasible_answer_is_a_no() -> None:
         lockstep.plan("gpt3-175b", "dgx-h100:1", batch=64)
 
 
-def test_ctrl_c_keeps_the_rows_that_are_known() -> None:
+def test_ctrl_c_keeps_finished_rows() -> None:
     def stop(done: int, total: int) -> None:
         assert total == 5
         if done == 3:
@@ -169,12 +167,12 @@ def test_ctrl_c_keeps_the_rows_that_are_known() -> None:
     assert found.to_dict()["complete"] is False
 
 
-def test_too_many_combinations_are_refused_before_any() -> None:
+def test_too_many_combinations_are_refused_before_computing() -> None:
     with pytest.raises(BadInput, match="combinations"):
         lockstep.collective("all-reduce", ranks="2..1000", size="1..1000", **LINK)
 
 
-def test_every_verb_of_the_table_is_a_function_and_says_its_types() -> None:
+def test_every_verb_is_a_function_with_types() -> None:
     for verb in VERBS:
         function, lists = getattr(lockstep, verb), command(verb).lists
         assert function.__name__ == verb
@@ -200,7 +198,7 @@ def test_a_figure_is_shown_in_the_unit_of_its_key(key: str, value: Any, text: st
     assert shown(key, value) == text
 
 
-def test_labels() -> None:
+def test_keys_have_readable_labels() -> None:
     assert [label(key) for key in ("step_time_s", "memory.total_B", "rows.0.step_s")] == ["step time", "memory", "step"]
 
 
@@ -261,7 +259,7 @@ def test_a_row_of_a_plan_has_the_figures_of_its_best_layout() -> None:
         (["catalog", "devices", "--csv", "a.csv"], "--csv"),
     ],
 )
-def test_what_has_no_rows_is_refused(arguments: list[str], place: str) -> None:
+def test_verbs_without_rows_refuse_lists(arguments: list[str], place: str) -> None:
     found = run(*arguments)
     assert found.code == 2
     assert place in found.err

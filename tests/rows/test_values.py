@@ -30,25 +30,25 @@ from lockstep.show.verbs.words.calling import laws
         ("0.1..0.3+0.1", ("0.1", "0.2", "0.3")),
     ],
 )
-def test_what_a_list_says(text: str, wanted: tuple[str, ...]) -> None:
+def test_lists_and_ranges_are_parsed(text: str, wanted: tuple[str, ...]) -> None:
     assert listed(text, SIZE, "--size") == wanted
 
 
 @pytest.mark.parametrize("one", ["8", "1MB", "", "run:last", "run:../a", 3, 2.5, None, "../file"])
-def test_one_value_is_no_list(one: object) -> None:
+def test_a_single_value_is_not_a_list(one: object) -> None:
     assert listed(one, SIZE, "--size") is None
 
 
 @pytest.mark.parametrize(
     "text", ["1,", ",", "1,,2", "4..", "8..4", "2..16x1", "2..16x0", "0..16x2", "1..2+0", "1..2xq", "1..9s", "1..2x"]
 )
-def test_what_is_badly_written_is_refused_at_its_option(text: str) -> None:
+def test_malformed_lists_are_refused_at_their_option(text: str) -> None:
     with pytest.raises(BadInput, match="--size"):
         listed(text, SIZE, "--size")
 
 
 @pytest.mark.parametrize("text", ["1..1000000", "1..1e300+1", "1..1e300x1.0001", "0..1+1e-9"])
-def test_a_range_without_end_is_refused_before_it_is_made(text: str) -> None:
+def test_an_oversized_range_is_refused_before_it_is_built(text: str) -> None:
     with pytest.raises(BadInput, match=f"at most {MOST_VALUES:,}"):
         listed(text, COUNT, "--ranks")
 
@@ -60,7 +60,7 @@ def test_sequences_of_python_are_lists() -> None:
         listed([], COUNT, "--ranks")
 
 
-def test_an_option_of_several_numbers_is_listed_by_semicolons() -> None:
+def test_options_with_several_numbers_are_listed_with_semicolons() -> None:
     assert listed("1ms,2ms", TIME, "--forward-s", vector=True) is None
     assert listed("1ms,2ms;3ms", TIME, "--forward-s", vector=True) == ("1ms,2ms", "3ms")
 
@@ -82,13 +82,13 @@ def test_a_range_in_steps_ends_at_its_end(first: int, count: int, step: str) -> 
     assert math.isclose(float(values[-1]), last, rel_tol=1e-9, abs_tol=1e-9)
 
 
-def test_ends_in_different_units_meet() -> None:
+def test_range_ends_may_have_different_units() -> None:
     values = listed("1KB..1MBx10", SIZE, "--size")
     assert values is not None
     assert [parse_size_B(value) for value in values] == [1e3, 1e4, 1e5, 1e6]
 
 
-def test_laws_are_listed_by_semicolons_and_by_a_range_in_place_of_a_number() -> None:
+def test_laws_are_listed_with_semicolons_or_with_a_range_as_a_parameter() -> None:
     assert laws("lognormal:mean=50ms,cv=0.1..0.3+0.1") == [f"lognormal:mean=50ms,cv=0.{k}" for k in (1, 2, 3)]
     assert laws("exponential:mean=1s; pareto:mean=1s..4sx2,shape=2..3") == [
         "exponential:mean=1s", *(f"pareto:mean={mean},shape={shape}" for mean in ("1s", "2s", "4s") for shape in (2, 3))

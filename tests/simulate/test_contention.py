@@ -67,7 +67,7 @@ def test_every_flow_has_a_bottleneck(case: tuple[np.ndarray, list[list[int]]]) -
         )
 
 
-def test_textbook_line() -> None:
+def test_max_min_rates_match_the_textbook_line() -> None:
     # Bertsekas and Gallager: a long flow over two unit links, one short flow on each; capacities 1 and 2.
     assert rates_of(np.array([1.0, 2.0]), [[0, 1], [0], [1]]).tolist() == [0.5, 0.5, 1.5]
     assert max_min_rates(np.ones(1), np.zeros(0, dtype=int), np.zeros(0, dtype=int), 2).tolist() == [np.inf, np.inf]
@@ -109,7 +109,7 @@ def test_incast_on_a_star(senders: int) -> None:
     assert timeline.end_s.tolist() == pytest.approx([3.0 + senders * 2.0] * 2 * senders, rel=1e-12)
 
 
-def test_disjoint_pairs_do_not_meet() -> None:
+def test_disjoint_pairs_do_not_share_links() -> None:
     timeline = simulate_contended(messages([(0, 1), (2, 3), (1, 0)], 100.0, 4), star_network(4, 50.0))
     assert timeline.end_s.tolist() == [2.0] * 6
 
@@ -173,7 +173,7 @@ def test_three_levels_cross_every_uplink() -> None:
 
 @settings(derandomize=True, max_examples=60, deadline=None)
 @given(programs)
-def test_without_sharing_it_is_the_exact_engine(program: Program) -> None:
+def test_without_sharing_contention_equals_the_exact_engine(program: Program) -> None:
     # Every pair its own link: nothing is shared unless two messages of one pair overlap, which FIFO lanes forbid here.
     link, ranks = Link(), program.ranks
     private = Network(
@@ -227,14 +227,14 @@ def test_a_ring_all_reduce_fits_a_ring_and_a_star(ranks: int) -> None:
         assert simulate_contended(program, network).makespan_s == pytest.approx(alone_s, rel=1e-9)
 
 
-def test_too_small_a_network() -> None:
+def test_a_network_with_too_few_hosts_is_refused() -> None:
     with pytest.raises(BadInput, match="8 ranks, the network only 4"):
         simulate_contended(messages([(0, 1)], 1.0, 8), star_network(4, 1.0))
     with pytest.raises(BadInput, match="capacities must be positive"):
         star_network(4, 0.0)
 
 
-def test_links_without_time_charge_only_the_reductions_they_are_told_of() -> None:
+def test_unlimited_links_charge_only_their_reductions() -> None:
     first, second = np.array([0, 1, 2]), np.array([1, 2, 0])
     for unlimited, paid in (
         (Unlimited(), [0.0] * 3), (Unlimited(2.0), [2.0] * 3), (Unlimited(lambda a, b: a + 2.0 * b), [2.0, 5.0, 2.0]),

@@ -31,7 +31,7 @@ links = st.builds(
 
 @settings(derandomize=True, max_examples=100, deadline=None)
 @given(programs, links)
-def test_equals_an_independent_longest_path(program: Program, link: Link) -> None:
+def test_the_engine_equals_an_independent_longest_path(program: Program, link: Link) -> None:
     timeline = simulate(program, link, price=price)
     start, end = oracle(program, link)
     np.testing.assert_array_equal(timeline.start_s, start)
@@ -90,14 +90,14 @@ def simpy_ends(program: Program, link: Link) -> list[float]:
 
 @settings(derandomize=True, max_examples=40, deadline=None)
 @given(programs)
-def test_equals_simpy(program: Program) -> None:
+def test_the_engine_equals_simpy(program: Program) -> None:
     timeline = simulate(program, Link(), price=price)
     np.testing.assert_allclose(timeline.end_s, simpy_ends(program, Link()), rtol=1e-12, atol=1e-20)
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)
 @given(st.integers(1, 24), st.integers(1, 300), links)
-def test_ring_equals_its_formula(ranks: int, parts: int, link: Link) -> None:
+def test_a_simulated_ring_equals_its_formula(ranks: int, parts: int, link: Link) -> None:
     size_B = 4.0 * parts * ranks
     formula = (
         2 * (ranks - 1) * link.latency_s
@@ -168,7 +168,7 @@ def test_full_duplex_and_one_port_per_lane() -> None:
     assert simulate(shared.build(), link).makespan_s == 10.0
 
 
-def test_times_given_in_the_program_win() -> None:
+def test_durations_in_the_program_override_the_link() -> None:
     builder = ProgramBuilder(2)
     builder.message(0, 1, 4.0, duration_s=0.25)
     builder.reduce(0, 4.0, duration_s=0.5)
@@ -205,7 +205,7 @@ def cluster() -> SimpleNamespace:
     )  # fmt: skip
 
 
-def test_the_level_where_ranks_meet_gives_the_link() -> None:
+def test_the_link_is_that_of_the_innermost_common_level() -> None:
     builder = ProgramBuilder(8)
     for source, target in ((0, 3), (3, 4), (7, 4), (0, 7)):
         builder.message(source, target, 100.0)
@@ -217,7 +217,7 @@ def test_the_level_where_ranks_meet_gives_the_link() -> None:
         simulate(late.build(), cluster())
 
 
-def test_pairs_with_their_own_links() -> None:
+def test_pairs_may_have_individual_links() -> None:
     network = SimpleNamespace(
         link_between=lambda a, b: SimpleNamespace(latency_s=0.5 * a, bandwidth_Bps=np.where(b > a, 10.0, 20.0))
     )
@@ -237,7 +237,7 @@ def test_pairs_with_their_own_links() -> None:
         (Link(), lambda *_: float("nan"), "price of all-reduce on 2 ranks is nan"),
     ],
 )
-def test_errors_teach(link: Link | None, cost: object, message: str) -> None:
+def test_invalid_programs_are_refused_with_a_reason(link: Link | None, cost: object, message: str) -> None:
     builder = ProgramBuilder(2)
     builder.message(0, 1, 1.0)
     builder.collective((0, 1), "all-reduce", 4.0)
@@ -303,7 +303,7 @@ def two_nodes(inside: float, outside: float, name: str = "toy") -> SimpleNamespa
 
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
-def test_a_reduction_costs_by_the_link_its_operand_came_over(order: tuple[int, int]) -> None:
+def test_a_reduction_is_charged_by_the_link_of_its_operand(order: tuple[int, int]) -> None:
     """Rank 0 adds what rank 1 sent inside the node and what rank 2 sent from the other, from two places of a buffer."""
     builder = ProgramBuilder(4)
     place = {1: (0, 4), 2: (4, 8)}
@@ -325,7 +325,7 @@ def test_the_last_message_into_a_place_counts() -> None:
 
 
 @pytest.mark.parametrize("way", ["ring", "recursive-doubling", "tree"])
-def test_with_room_for_all_a_shared_network_reduces_as_the_engine_does(way: str) -> None:
+def test_an_uncongested_shared_network_reduces_as_the_engine_does(way: str) -> None:
     cluster = two_nodes(3.0, 50.0)
     program = get("all-reduce", way).program(4, 32.0, element_B=4.0)
     alone, shared = simulate(program, cluster), simulate_contended(program, tree_network(cluster))

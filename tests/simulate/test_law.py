@@ -29,7 +29,7 @@ LAWS = [
 
 
 @pytest.mark.parametrize(("law", "other"), LAWS)
-def test_mean_and_quantiles(law: Law, other: object) -> None:
+def test_laws_match_their_means_and_quantiles(law: Law, other: object) -> None:
     assert law.mean_s == pytest.approx(other.mean(), rel=1e-12)  # type: ignore[attr-defined]
     for fraction in (0.01, 0.5, 0.95, 0.999):
         assert law.quantile_s(fraction) == pytest.approx(other.ppf(fraction), rel=1e-9)  # type: ignore[attr-defined]
@@ -37,7 +37,7 @@ def test_mean_and_quantiles(law: Law, other: object) -> None:
 
 @pytest.mark.parametrize(("law", "other"), LAWS)
 @pytest.mark.parametrize(("k", "n"), [(1, 1), (1, 8), (5, 8), (8, 8), (62, 64), (1000, 1000)])
-def test_order_statistics(law: Law, other: object, k: int, n: int) -> None:
+def test_order_statistics_match_numerical_integration(law: Law, other: object, k: int, n: int) -> None:
     # E = integral of quantile(u) times the Beta(k, n - k + 1) density, with u = 1 - exp(-t) to tame the upper tail.
     constant = math.lgamma(n + 1) - math.lgamma(k) - math.lgamma(n - k + 1)
 
@@ -53,7 +53,7 @@ def test_order_statistics(law: Law, other: object, k: int, n: int) -> None:
     assert law.expected_order_s(k, n) == pytest.approx(expected, rel=1e-8)
 
 
-def test_known_values() -> None:
+def test_expected_maxima_match_known_values() -> None:
     harmonic = math.fsum(1 / i for i in range(1, 1001))
     assert Exponential(2.0).expected_max_s(1000) == pytest.approx(2 * harmonic, rel=1e-14)
     # Largest of 2, 3 standard normals: 1 / sqrt(pi), 3 / (2 sqrt(pi)).
@@ -74,7 +74,7 @@ def test_order_statistics_are_ordered_and_sum_to_the_mean(law: Law) -> None:
     assert law.expected_max_s(1) == pytest.approx(law.mean_s, rel=1e-9)
 
 
-def test_trace_by_enumeration() -> None:
+def test_empirical_order_statistics_match_enumeration() -> None:
     trace = Empirical((0.3, 0.1, 0.2))
     triples = [(a, b, c) for a in trace.times_s for b in trace.times_s for c in trace.times_s]
     for k in (1, 2, 3):
@@ -109,7 +109,7 @@ def test_draws_follow_the_law(law: Law) -> None:
         ("pareto:mean=50ms,shape=2.5", Pareto(0.05 * 1.5 / 2.5, 2.5)),
     ],
 )
-def test_text(text: str, law: Law) -> None:
+def test_laws_are_parsed_from_text(text: str, law: Law) -> None:
     assert parse_law(text) == law
 
 
@@ -125,12 +125,12 @@ def test_text(text: str, law: Law) -> None:
         "lognormal:mean=1us,std=1e9",
     ],
 )  # fmt: skip
-def test_bad_text(text: str) -> None:
+def test_malformed_laws_are_refused(text: str) -> None:
     with pytest.raises(BadInput):
         parse_law(text)
 
 
-def test_traces_from_files(tmp_path: Path) -> None:
+def test_empirical_laws_are_read_from_files(tmp_path: Path) -> None:
     path = tmp_path / "times.csv"
     path.write_text("step,time_s\n1,30ms\n2,0.01\n\n")
     assert parse_law(f"trace:{path}") == Empirical((0.01, 0.03))
@@ -166,7 +166,7 @@ def test_a_large_trace_of_many_workers_is_ordered() -> None:
 
 
 @pytest.mark.parametrize("time", ["1e308", "1e-308", "1e61"])
-def test_times_whose_sums_are_no_floats_are_refused(time: str, tmp_path: Path) -> None:
+def test_times_outside_the_range_of_floats_are_refused(time: str, tmp_path: Path) -> None:
     (tmp_path / "times.csv").write_text(f"time_s\n1\n{time}\n")
     with pytest.raises(BadInput, match=r"times\.csv: row 2: must be 0 or from 1e-60 to 1e\+60"):
         Empirical.read(tmp_path / "times.csv")
@@ -175,7 +175,7 @@ def test_times_whose_sums_are_no_floats_are_refused(time: str, tmp_path: Path) -
             parse_law(text, "--law")
 
 
-def test_a_csv_that_is_none_is_located(tmp_path: Path) -> None:
+def test_a_malformed_csv_is_refused_at_its_line(tmp_path: Path) -> None:
     (tmp_path / "times.csv").write_text("time_s\n1\n" + "9" * 200_000)
     with pytest.raises(BadInput, match=r"times\.csv:3: is not a CSV file of times: field larger"):
         Empirical.read(tmp_path / "times.csv")

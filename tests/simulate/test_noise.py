@@ -69,7 +69,7 @@ def workers(number: int, rounds: int = 1) -> Program:
     return builder.build()
 
 
-def test_slow_ranks() -> None:
+def test_slow_ranks_slow_their_own_computations() -> None:
     timeline = simulate(workers(3), noise=Noise(slowdown=(1.0, 2.5, 1.0)))
     assert timeline.makespan_s == 2.5
     assert timeline.computing_s.tolist() == [1.0, 2.5, 1.0]
@@ -132,7 +132,7 @@ def test_intervals_cover_the_truth() -> None:
         (lambda: simulate(workers(3), noise=Noise(slowdown=(1.0, 2.0))), "2 factors for 3 ranks"),
     ],
 )
-def test_bad_noise(noise: object, message: str) -> None:
+def test_invalid_noise_is_refused(noise: object, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         noise()  # type: ignore[operator]
 

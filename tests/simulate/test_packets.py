@@ -72,7 +72,7 @@ def test_a_rendezvous_costs_two_latencies_and_an_early_receive_one(size_B: int) 
     assert half == pytest.approx(2 * DELAY_S + wire_s), "the notice was still on its way"
 
 
-def test_an_eager_message_waits_for_nobody() -> None:
+def test_an_eager_message_does_not_wait_for_its_receiver() -> None:
     eager = Protocol(mode="eager", header_B=0.0, notice_B=0.0)
     wire_s = 1e5 / RATE_BPS
     assert end_of(one_message(1e5), Kind.RECV, protocol=eager) == pytest.approx(DELAY_S + wire_s)
@@ -132,7 +132,7 @@ def test_private_links_give_the_postal_model(algorithm: str, ranks: int) -> None
         assert simulate_packets(program, flat, protocol).makespan_s == pytest.approx(postal.makespan_s, rel=1e-12)
 
 
-def test_the_order_of_sends_makes_incast() -> None:
+def test_the_send_order_determines_incast() -> None:
     """Four ranks, n bytes to each other: the last rank has everything after 5 n beta, or 3 n beta when they rotate."""
     size_B = 1e6
     star = star_topology(4, RATE_BPS, 0.0)
@@ -156,7 +156,7 @@ def test_a_notice_does_not_queue_behind_the_data_of_its_own_rank() -> None:
     assert found.makespan_s == pytest.approx(5 * DELAY_S + 3 * size_B / RATE_BPS)
 
 
-def test_what_is_random_in_links_is_not_simulated() -> None:
+def test_random_link_behaviour_is_not_simulated() -> None:
     program = get("all-reduce", "ring").program(3, 1e5, element_B=4)
     for make in (flat_topology, star_topology):
         plain = simulate_packets(program, make(3, RATE_BPS, DELAY_S))
@@ -214,12 +214,12 @@ def test_the_same_bytes_every_time() -> None:
         (lambda: FifoLink("x", 1.0, 0.0, queue_B=0.0), "queue_B"),
     ],
 )
-def test_what_is_refused(make, said: str) -> None:
+def test_invalid_topologies_and_protocols_are_refused(make, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         make()
 
 
-def test_whole_collectives_and_given_times_are_refused() -> None:
+def test_unexpanded_collectives_and_fixed_durations_are_refused() -> None:
     builder = ProgramBuilder(2)
     builder.collective([0, 1], "all-reduce", 1.0)
     with pytest.raises(BadInput, match="expand"):
@@ -282,7 +282,7 @@ def test_loss_takes_its_share_and_is_the_same_for_a_seed() -> None:
     assert abs(len(survivors(1)) - 4000) < 5 * math.sqrt(5000 * 0.2 * 0.8)
 
 
-def test_topologies_say_what_a_packet_crosses() -> None:
+def test_topologies_list_the_links_of_a_path() -> None:
     flat, star = flat_topology(3, 10.0, 4.0), star_topology(3, 10.0, 4.0)
     assert (len(flat.links), len(star.links)) == (6, 6)
     for topology, hops in ((flat, 1), (star, 2)):

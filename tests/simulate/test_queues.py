@@ -33,7 +33,7 @@ def mean_and_error(values: list[float]) -> tuple[float, float]:
     return sample.mean_s, sample.std_s / math.sqrt(len(sample))
 
 
-def test_m_m_1_time_in_system() -> None:
+def test_m_m_1_time_in_system_matches_the_formula() -> None:
     # lambda = 0.5, mu = 1: 1 / (mu - lambda) = 2.
     runs = [queue(Exponential(2.0), Exponential(1.0), JOBS, seed=seed) for seed in SEEDS]
     mean, error = mean_and_error([float(run.time_in_system.values_s[WARM_UP:].mean()) for run in runs])
@@ -43,7 +43,7 @@ def test_m_m_1_time_in_system() -> None:
 @pytest.mark.parametrize(
     ("service", "second_moment"), [(Constant(1.0), 1.0), (Uniform(0.5, 1.5), 1 + 1 / 12), (Exponential(1.0), 2.0)]
 )
-def test_pollaczek_khinchine(service: Law, second_moment: float) -> None:
+def test_waits_match_pollaczek_khinchine(service: Law, second_moment: float) -> None:
     # Wait lambda E[S^2] / (2 (1 - rho)) at rho = 0.5.
     runs = [queue(Exponential(2.0), service, JOBS, seed=seed) for seed in SEEDS]
     mean, error = mean_and_error([float(run.wait.values_s[WARM_UP:].mean()) for run in runs])
@@ -97,7 +97,7 @@ def test_same_seed_same_run() -> None:
     assert one.end_s.tolist() == two.end_s.tolist() != other.end_s.tolist()
 
 
-def test_bad_input() -> None:
+def test_invalid_queues_are_refused() -> None:
     for wrong in (
         lambda: queue(Exponential(1.0), Exponential(1.0), 0),
         lambda: queue(Exponential(1.0), Exponential(1.0), 1, servers=0),
@@ -110,7 +110,7 @@ def test_bad_input() -> None:
 
 
 @pytest.mark.parametrize(("workers", "bound"), [(1, 0), (3, 0), (3, 1), (5, 2), (4, None)])
-def test_nobody_runs_ahead_of_the_slowest_by_more_than_the_bound(workers: int, bound: int | None) -> None:
+def test_no_worker_leads_the_slowest_by_more_than_the_bound(workers: int, bound: int | None) -> None:
     """With a server for everybody: a round begins after the own last one, and after all others' round before it."""
     rounds, draw = 12, np.random.default_rng(np.random.SeedSequence(workers))
     work_s, service_s = draw.exponential(1.0, (2, rounds, workers))
@@ -127,7 +127,7 @@ def test_nobody_runs_ahead_of_the_slowest_by_more_than_the_bound(workers: int, b
     np.testing.assert_allclose(found.end_s, end_s, rtol=1e-12)
 
 
-def test_what_is_missing_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_simpy_is_named_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "simpy", None)
     for call in (
         lambda: queue(Exponential(1.0), Exponential(1.0), 1),

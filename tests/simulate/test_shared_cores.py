@@ -33,7 +33,7 @@ def shift(senders: int, ranks: int = RANKS) -> Program:
 
 @pytest.mark.parametrize("together_s", [6.0, 9.0, 12.0, 24.0])
 @pytest.mark.parametrize("senders", range(1, RANKS + 1))
-def test_some_at_once_take_the_larger_of_alone_and_their_work(together_s: float, senders: int) -> None:
+def test_concurrent_ranks_take_the_larger_of_latency_and_work(together_s: float, senders: int) -> None:
     expected_s = max(ALONE_S, senders * together_s / RANKS)
     assert simulate_shared_cores(shift(senders), cores(together_s)).makespan_s == pytest.approx(expected_s, rel=1e-12)
 
@@ -44,7 +44,7 @@ def test_some_at_once_take_the_larger_of_alone_and_their_work(together_s: float,
      ("all-reduce", "naive"), ("all-to-all", "direct"), ("broadcast", "binomial"), ("reduce", "binomial")],
 )  # fmt: skip
 @pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_with_a_core_for_everybody_it_is_the_link(op: str, algorithm: str, ranks: int) -> None:
+def test_with_a_core_for_every_rank_times_follow_the_link(op: str, algorithm: str, ranks: int) -> None:
     """Nobody slows anybody down, and times on a line are those of latency and bandwidth."""
     link = PlainLink(2.0, 4.0, 0.5)
     program = get(op, algorithm).program(ranks, 16.0 * ranks, link, 4.0)
@@ -62,7 +62,7 @@ def test_with_a_core_for_everybody_it_is_the_link(op: str, algorithm: str, ranks
     st.floats(1.0, 10.0),
     st.floats(0.0, 5.0),
 )
-def test_it_lies_between_the_bounds(algorithm: str, ranks: int, slower: float, add_s: float) -> None:
+def test_shared_core_times_lie_between_their_bounds(algorithm: str, ranks: int, slower: float, add_s: float) -> None:
     """Not below the longest chain, nor the work of all; not above doing one thing after another."""
     program = get("all-reduce", algorithm).program(ranks, 8.0 * ranks, element_B=4.0)
     machine = cores(ALONE_S * min(slower, ranks), ranks, add_s)
@@ -89,14 +89,14 @@ def test_only_first_messages_start_late() -> None:
     assert simulate_shared_cores(builder.build(), machine).makespan_s == 100.0 + 2 * ALONE_S
 
 
-def test_computations_take_their_own_time_beside_all_that_is_shared() -> None:
+def test_computations_take_their_own_time_on_shared_cores() -> None:
     builder = ProgramBuilder(2)
     builder.message(0, 1, 8)
     builder.compute(0, 50.0)
     assert simulate_shared_cores(builder.build(), cores(2 * ALONE_S, 2)).makespan_s == 50.0
 
 
-def test_sizes_between_and_beyond_those_timed() -> None:
+def test_sizes_between_and_beyond_the_timed_ones_are_interpolated() -> None:
     machine = SharedCores(2, (Timed(10, 1.0, 2.0, 0.0, 0.0), Timed(30, 3.0, 4.0, 1.0, 2.0)))
     alone_s, together_s = machine.messages_s(np.array([1, 10, 20, 30, 60]))
     assert alone_s.tolist() == [1.0, 1.0, 2.0, 3.0, 6.0]

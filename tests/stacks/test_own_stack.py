@@ -49,7 +49,7 @@ def test_a_file_of_twelve_lines_changes_time_and_memory_as_computed_by_hand() ->
 
 
 @pytest.mark.parametrize("name", stacks())
-def test_a_file_that_is_like_a_stack_and_says_no_more_is_as_fast_as_that(name: str) -> None:
+def test_a_file_that_only_inherits_equals_its_base_stack(name: str) -> None:
     own = own_stack({"like": name, "name": "mine"})
     assert Recipe.by(own, seq=8, batch=8) == Recipe.by(name, seq=8, batch=8, stack=own)
     assert (own.ways, own.habits, own.switches) == (stack(name).ways, stack(name).habits, stack(name).switches)
@@ -57,7 +57,7 @@ def test_a_file_that_is_like_a_stack_and_says_no_more_is_as_fast_as_that(name: s
 
 
 @pytest.mark.parametrize("name", stacks())
-def test_what_is_written_of_a_stack_describes_it(name: str) -> None:
+def test_a_written_stack_file_describes_the_stack(name: str) -> None:
     """Any stack, told as what it has otherwise than another, with ways, habits and switches of every other."""
     for other in stacks().values():
         changed = stack(name).having(**other.manner) if other.name != name else stack(name).having(gate="halves")
@@ -67,7 +67,7 @@ def test_what_is_written_of_a_stack_describes_it(name: str) -> None:
         assert read_stack(changed.said) == changed
 
 
-def test_numbers_texts_and_rows_of_a_file_come_back() -> None:
+def test_values_of_a_stack_file_round_trip() -> None:
     entry: dict[str, Any] = {
         "like": "megatron-te", "name": "mine", "software": "ours", "elementwise_factor": 1.5, "launch_s": 1e-5,
         "kernels": "torch", "attention": ["flash2", "cudnn@b200"], "vendors": ["AMD"], "step_s": 0, "date": "",
@@ -87,7 +87,7 @@ def test_numbers_texts_and_rows_of_a_file_come_back() -> None:
 
 
 @pytest.mark.parametrize("slot", [slot for slot in ways() if slot not in ("loss", "scores")])
-def test_a_copy_of_a_way_under_another_name_takes_as_long(slot: str) -> None:
+def test_a_renamed_copy_of_a_way_takes_as_long(slot: str) -> None:
     for name, one in ways()[slot].items():
         row = _row(one.to_dict())
         copied = own_stack({"like": "torchtitan", "name": "mine", "ways": {slot: "mine"}, slot: {"mine": row}})
@@ -111,7 +111,7 @@ def lora(stack: Any, **words: Any) -> Any:
     return estimate(stack, train="lora:r=8,targets=q_proj,dropout=0.1", overlap_tp="none", **words)
 
 
-def test_a_way_of_ones_own_around_adapters_takes_as_long_as_computed_by_hand() -> None:
+def test_a_custom_adapter_way_takes_the_time_computed_by_hand() -> None:
     """Adapters on 32 matrices of 4,096 x 4,096 numbers: what surrounds them over outputs, inputs and dropout, forward
     and backward, in kernels as fast as the memory, 0.834 of 2,039 GB/s.
     """
@@ -126,7 +126,7 @@ def test_a_way_of_ones_own_around_adapters_takes_as_long_as_computed_by_hand() -
     assert costly.memory.to_dict() == free.memory.to_dict()
 
 
-def test_adapters_of_ones_own_that_compute_again_keep_what_the_matrix_reads() -> None:
+def test_custom_adapters_that_recompute_keep_the_input_of_the_matrix() -> None:
     """PEFT's do not: of an adapter on queries the input of the attention's products, 32 layers of 8,192 x 4,096."""
     row = {"forward": ["added 3"]}
     own: Any = {"like": "hf-trainer", "ways": {"adapters": "mine"}, "adapters": {"mine": row}}
@@ -135,14 +135,14 @@ def test_adapters_of_ones_own_that_compute_again_keep_what_the_matrix_reads() ->
     assert again.step_time_s > plain.step_time_s
 
 
-def test_a_way_of_ones_own_may_say_what_runs_where_its_numbers_are_fp32() -> None:
+def test_a_custom_way_may_define_its_fp32_steps() -> None:
     found = own_stack({"like": "hf-trainer-5", "gate": {"mine": {**WAY, "widened": {"forward": ["ours 7"]}}}})
     assert found.having(gate="mine").ways["gate"].parts["widened"].passes == (7.0, 0.0)
     with pytest.raises(UnknownName, match="widened"):
         own_stack({"like": "hf-trainer-5", "bias": {"mine": {**WAY, "widened": WAY}}})
 
 
-def test_a_way_of_ones_own_keeps_no_more_than_the_usual_one_unless_it_says_so() -> None:
+def test_a_custom_way_keeps_the_default_tensors_unless_stated() -> None:
     for slot in ("activation", "norm"):
         own: Any = {"like": "torchtitan", "ways": {slot: "mine"}, slot: {"mine": WAY}}
         plain = lockstep.memory("gpt2", "dgx-a100-80gb:1", stack="torchtitan", **{**QUESTION, "seq": 1024})
@@ -162,7 +162,7 @@ def test_a_way_of_ones_own_keeps_no_more_than_the_usual_one_unless_it_says_so() 
     ],
     ids=lambda one: "+".join(one) if isinstance(one, list) else None,
 )
-def test_what_a_way_saves_waits_until_its_operation_runs_again(
+def test_saved_tensors_of_a_way_are_kept_until_its_operation_is_recomputed(
     slot: str, saves: list[str], more_B: float, again_B: float
 ) -> None:
     """Llama 3 8B: 32 layers of 8,192 tokens; with and without feed-forward blocks that run again."""
@@ -223,9 +223,9 @@ WRONG = [
     ("[gate.mine]", "[scores.mine]", 9, "unknown key of a stack"),
     ("[gate.mine]", "[loss.mine]", 9, "unknown key of a stack"),
     ('forward = ["3 3"]', 'forwrd = ["3 3"]', 10, "did you mean forward"),
-    ('forward = ["3 3"]', 'forward = ["3"]', 10, "is no step"),
-    ('forward = ["3 3"]', 'forward = ["3 2*3"]', 10, "is no step"),
-    ('forward = ["3 3"]', 'forward = ["3 3 x1001"]', 10, "is no step"),
+    ('forward = ["3 3"]', 'forward = ["3"]', 10, "is not a step"),
+    ('forward = ["3 3"]', 'forward = ["3 2*3"]', 10, "is not a step"),
+    ('forward = ["3 3"]', 'forward = ["3 3 x1001"]', 10, "is not a step"),
     ('forward = ["3 3"]', 'forward = "3 3"', 10, "must be a list"),
     ('forward = ["3 3"]', "keeps = 2", 10, "key of the way gate.mine"),
     ('forward = ["3 3"]', '[gate.mine.keys]\nforward = ["3 3"]', 10, "key of the way gate.mine"),
@@ -239,12 +239,12 @@ WRONG = [
     ('forward = ["3 3"]', "[adapters.mine.dropout]\ntakes = [1]", 11, "two numbers"),
     ('forward = ["3 3"]', "[adapters.fp32]", 10, "a way of the catalog"),
     ('forward = ["3 3"]', "[experts.mine.each]", 10, "key of the way experts.mine"),
-    ('forward = ["3 3"]', '[experts.mine.biases]\nforward = ["3"]', 11, "is no step"),
+    ('forward = ["3 3"]', '[experts.mine.biases]\nforward = ["3"]', 11, "is not a step"),
     ('forward = ["3 3"]', "[expert_padding.mine]\napart = 1", 11, "key of the way expert_padding.mine"),
     ("distributed_tensors = false", "fused_adapters = true", 6, "habit of a software"),
     ("distributed_tensors = false", "grouped_experts = false", 6, "habit of a software"),
-    ('forward = ["3 3"]', 'saves = ["3"]', 10, "is no tensor"),
-    ('forward = ["3 3"]', 'saves = ["mask 1 bytes"]', 10, "is no tensor"),
+    ('forward = ["3 3"]', 'saves = ["3"]', 10, "is not a tensor"),
+    ('forward = ["3 3"]', 'saves = ["mask 1 bytes"]', 10, "is not a tensor"),
     ('forward = ["3 3"]', '[bias.mine]\nsaves = ["mask 1 byte"]', 11, "key of the way bias.mine"),
     ('forward = ["3 3"]', "kernels = [1, -1]", 10, "two numbers"),
     ('forward = ["3 3"]', "kernels = [1, true]", 10, "two numbers"),
@@ -258,7 +258,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("before", "after", "line", "said"), WRONG, ids=[after for _, after, _, _ in WRONG])
-def test_what_is_wrong_in_a_file_is_said_at_its_line(
+def test_errors_in_a_stack_file_are_refused_at_their_line(
     before: str, after: str, line: int, said: str, tmp_path: Path
 ) -> None:
     assert isinstance(read_stack(written(tmp_path, GOOD)), Stack)
@@ -269,7 +269,7 @@ def test_what_is_wrong_in_a_file_is_said_at_its_line(
     assert said in str(caught.value)
 
 
-def test_a_file_that_says_twice_how_the_loss_is_computed_is_refused(tmp_path: Path) -> None:
+def test_a_file_with_two_definitions_of_the_loss_is_refused(tmp_path: Path) -> None:
     """By the way of its slot and by the switch, alike or not; the second is what the option --cross-entropy sets."""
     ways_too = GOOD.replace('gate = "mine"', 'gate = "mine"\nloss = "half"')
     assert read_stack(written(tmp_path, ways_too)).options.cross_entropy == "half"
@@ -297,7 +297,7 @@ def test_a_file_that_is_too_large_or_deep_is_refused(tmp_path: Path) -> None:
         read_stack(tmp_path)
 
 
-def test_a_file_is_called_by_its_name_unless_it_says_another(tmp_path: Path) -> None:
+def test_a_stack_is_named_after_its_file_unless_it_sets_a_name(tmp_path: Path) -> None:
     assert read_stack(written(tmp_path, GOOD)).name == "mine"
     assert read_stack(written(tmp_path, GOOD)).source == "a file of one's own"
     assert read_stack(written(tmp_path, 'name = "ours"\n' + GOOD)).name == "ours"
@@ -305,13 +305,13 @@ def test_a_file_is_called_by_its_name_unless_it_says_another(tmp_path: Path) -> 
         read_stack(written(tmp_path, GOOD, "nemo-25.toml"))
 
 
-def test_a_name_of_the_catalog_goes_before_a_file_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catalog_name_takes_precedence_over_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, GOOD, "torchtitan")
     monkeypatch.chdir(tmp_path)
     assert read_stack("torchtitan") is stack("torchtitan")
 
 
-def test_the_ways_of_the_catalog_stay_as_they_are() -> None:
+def test_a_custom_way_does_not_change_the_catalog() -> None:
     own_stack({"like": "torchtitan", "ways": {"gate": "mine"}, "gate": {"mine": WAY}})
     assert "mine" not in ways()["gate"]
     assert stack("torchtitan").ways["gate"] is find_way("gate", "apart")

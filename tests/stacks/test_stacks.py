@@ -29,7 +29,7 @@ def job(name: str = DEFAULT, **recipe: object) -> Job:
     return Job(model("llama3-8b"), Recipe.by(name, seq=8192, batch=64, **recipe), 16)
 
 
-def test_the_promised_programs_are_there() -> None:
+def test_the_required_stacks_exist() -> None:
     assert set(stacks()) >= NAMES
 
 
@@ -42,7 +42,7 @@ def test_switches_are_options_that_differ_from_their_defaults(name: str) -> None
 
 
 @pytest.mark.parametrize("name", stacks())
-def test_what_a_run_asks_of_software_is_no_other_software(name: str) -> None:
+def test_explicit_options_do_not_make_a_different_stack(name: str) -> None:
     """It goes before switches; asked for what holds anyway, the recipe is the same."""
     usual = Recipe.by(name, seq=1, batch=1)
     assert usual.having(**asdict(usual.software.options)) == usual
@@ -63,13 +63,13 @@ OF_TABLES = {"launch_blocking", "base_inputs_kept", "joint_qkv", "sliced_experts
 """Habits of debugging, of a release and of libraries of fine-tuning, which only published tables have."""
 
 
-def test_every_habit_is_one_of_some_software() -> None:
+def test_every_habit_is_used_by_some_stack() -> None:
     had = {word for one in stacks().values() for word in one.habits.changed()}
     assert had | OF_TABLES == {one.name for one in fields(Habits)}
     assert not had & OF_TABLES
 
 
-def test_software_with_another_habit_is_the_same_but_for_it() -> None:
+def test_changing_a_habit_changes_nothing_else() -> None:
     plain = stack("torchtitan")
     other = plain.having(repeated_heads=False)
     assert not other.habits.repeated_heads
@@ -81,7 +81,7 @@ def test_software_with_another_habit_is_the_same_but_for_it() -> None:
 
 
 @pytest.mark.parametrize("name", stacks())
-def test_every_program_says_where_its_switches_and_times_are_from(name: str) -> None:
+def test_every_stack_cites_the_source_of_its_switches_and_times(name: str) -> None:
     found = stack(name)
     assert found.source
     asked = [one.partition("@") for one in found.attention]
@@ -98,7 +98,7 @@ def test_pytorch_takes_as_long_on_the_host_whatever_the_software() -> None:
         assert (times == (20e-6, 1e-3, 10e-3)) == (software.kind == "measured") == (software.kernels != "xla")
 
 
-def test_elementwise_kernels_of_one_library_are_alike() -> None:
+def test_stacks_with_one_kernel_library_share_its_elementwise_factor() -> None:
     by_kernels: dict[str, set[float]] = {}
     for one in stacks().values():
         by_kernels.setdefault(one.kernels, set()).add(one.elementwise_factor)
@@ -129,7 +129,7 @@ def test_host_times_reach_the_price() -> None:
     assert float(price_step(job(launching), CLUSTER, LAYOUT.grid()).step_time_s) > 100 * float(plain.step_time_s)
 
 
-def test_a_device_is_never_launched_on_faster_than_it_can_be() -> None:
+def test_launches_are_never_faster_than_the_device_allows() -> None:
     curve = replace(CLUSTER.device.efficiency, launch_s=1e-3)
     clock = Clock.of(replace(CLUSTER.device, efficiency=curve), Recipe(seq=1, batch=1))
     assert clock.launch_s == 1e-3
@@ -153,19 +153,19 @@ def test_casts_to_fp8_cost_memory_traffic_that_bf16_does_not_have() -> None:
             assert one.device_s == pytest.approx(narrow.stream(each_B * 1e9).device_s)
 
 
-def test_one_s_own_program_is_taken_as_an_object() -> None:
+def test_a_stack_object_is_accepted_in_place_of_a_name() -> None:
     own = replace(stack("torchtitan"), name="ours", switches={"gradient_B": 2.0})
     recipe = Recipe.by(own, seq=8192, batch=64)
     assert recipe.gradient_B == 2.0
     assert recipe.to_dict()["stack"] == "ours"
 
 
-def test_software_follows_the_vendor() -> None:
+def test_the_default_stack_follows_the_vendor() -> None:
     assert default_stack("Google") == "maxtext"
     assert default_stack("NVIDIA") == DEFAULT
 
 
-def test_the_software_of_a_model_is_one_that_trains_its_kind() -> None:
+def test_the_default_stack_can_train_the_model() -> None:
     """Megatron-LM is for decoders of text; what it is not for is timed as software that has a configuration for it, and
     the answer says so. Encoders of text are of its kind.
     """
@@ -185,5 +185,5 @@ def test_the_software_of_a_model_is_one_that_trains_its_kind() -> None:
         assert not any("--stack was not given" in one for one in given.assumptions())
 
 
-def test_a_device_of_other_software_keeps_it() -> None:
+def test_tpus_keep_their_own_stack() -> None:
     assert usual_stack(model("resnet50"), "Google") == ("maxtext", ())

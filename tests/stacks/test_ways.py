@@ -31,7 +31,7 @@ def llama(**changes: Any) -> Transformer:
 
 
 @pytest.mark.parametrize("one", [*ALL, *PARTS], ids=lambda one: f"{one.slot}.{one.name}")
-def test_a_way_takes_what_its_steps_take(one: Any) -> None:
+def test_a_way_takes_the_time_of_its_steps(one: Any) -> None:
     """Bytes over the memory's rate, by hand, of a million elements in half precision; and waiting for the host."""
     at, elements = clock(), 1e6
     times = {"library": at.stack.elementwise_factor, "torch": OPERATIONS, "loss": OF_LOSS, "bytes": 1.0}[one.rate]
@@ -47,7 +47,7 @@ def test_a_way_takes_what_its_steps_take(one: Any) -> None:
         assert float(work.kernels) == kernels
 
 
-def test_parts_are_added_over_their_own_numbers_as_often_as_they_come() -> None:
+def test_parts_of_a_way_are_counted_with_their_own_sizes_and_repeats() -> None:
     at, whole = clock(), find_way("adapters", "fp32")
     inputs, dropout = (way_work(at, whole.parts[name], 1e6) for name in ("inputs", "dropout"))
     found = way_work(at, whole, 1e6, parts={"inputs": (3e6, 1), "dropout": (1e6, 2), "clamped": (1e6, 1)})
@@ -62,7 +62,7 @@ def test_every_way_has_a_source(one: Any) -> None:
     assert len(one.source) > 10
 
 
-def test_every_way_is_one_of_some_software_or_chosen_by_the_layout() -> None:
+def test_every_way_is_used_by_some_stack_or_chosen_by_the_layout() -> None:
     """Losses are options; scores are in one kernel or several by the number of heads; published tables pad experts."""
     had = {one for software in stacks().values() for one in software.ways.values()}
     had |= {find_way("expert_padding", "copied"), *ways()["scores"].values(), *ways()["loss"].values()}
@@ -92,10 +92,10 @@ def test_a_way_falls_back_where_a_trait_is_missing(fields: dict[str, Any], trait
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({"forward": ["3"]}, "is no step"),
-        ({"forward": ["read 3 x"]}, "is no step"),
-        ({"forward": ["read 1e9"]}, "is no step"),
-        ({"forward": [3]}, "is no step"),
+        ({"forward": ["3"]}, "is not a step"),
+        ({"forward": ["read 3 x"]}, "is not a step"),
+        ({"forward": ["read 1e9"]}, "is not a step"),
+        ({"forward": [3]}, "is not a step"),
         ({"forward": STEP, "kernels": [1]}, "kernels must be two numbers"),
         ({"forward": STEP, "slow": [1, float("nan")]}, "slow must be two numbers"),
         ({"forward": STEP, "speed": 3}, "key of the way norm.mine 'speed'"),
@@ -106,12 +106,12 @@ def test_a_way_falls_back_where_a_trait_is_missing(fields: dict[str, Any], trait
         ({"forward": STEP, "when": ["rmsnorm"], "else": "mine"}, "refer to one another"),
     ],
 )
-def test_what_is_no_way_is_refused_by_name(entry: dict[str, Any], said: str) -> None:
+def test_invalid_ways_are_refused_by_name(entry: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         read_ways({"norm": {"mine": entry}}, ways())
 
 
-def test_software_with_a_way_of_another_is_as_fast_as_that() -> None:
+def test_a_stack_with_a_foreign_way_is_as_fast_as_the_foreign_one() -> None:
     other = stack("torchtitan").having(norm="written")
     assert other.ways["norm"] is stack("hf-trainer").ways["norm"]
     assert other.unusual["norm"] == "written"

@@ -96,7 +96,7 @@ def moved(kind: str, inputs: int, outputs: int, frac: float) -> tuple[float, flo
 
 @pytest.mark.parametrize("frac", [0.0, DROPOUT])
 @pytest.mark.parametrize("kind", [*ways()["adapters"], "quantised"])
-def test_an_adapter_moves_what_torch_moves(kind: str, frac: float) -> None:
+def test_adapter_traffic_matches_torch(kind: str, frac: float) -> None:
     """A wider input, or output, moves as many passes more as are counted. GPTQ's matrices are as in half precision."""
     counted, passes = find_way("adapters", "half" if kind == "quantised" else kind), (256, 256)
     plain, wider, taller = (moved(kind, *sides, frac) for sides in (passes, (512, 256), (256, 512)))
@@ -126,7 +126,7 @@ def test_an_adapter_moves_what_torch_moves(kind: str, frac: float) -> None:
         ({"half_adapters": True, "adapters": "fused"}, "fused"),
     ],
 )
-def test_what_surrounds_adapters_is_read_off_the_recipe(words: dict[str, Any], name: str) -> None:
+def test_adapter_kernels_follow_the_recipe(words: dict[str, Any], name: str) -> None:
     recipe = recipe_by("hf-trainer", seq=1, batch=1, train="lora:r=8", **words)
     assert way(recipe, small(), "adapters").name == name
 
@@ -174,7 +174,7 @@ def small() -> Transformer:
     )  # fmt: skip
 
 
-def test_a_prepared_base_moves_what_torch_moves() -> None:
+def test_traffic_over_a_prepared_base_matches_torch() -> None:
     described = small()
     words = {"autocast": True, "base": "nf4", "train": f"lora:r=1,targets=attention,dropout={DROPOUT}"}
     recipe = recipe_by("hf-trainer", seq=TOKENS, batch=1, prepared_base=True, **words)
@@ -212,7 +212,7 @@ def test_a_prepared_base_moves_what_torch_moves() -> None:
         assert float(wide_work(elsewhere, DENSE).forward.stream_s) == 0.0
 
 
-def test_a_prepared_base_keeps_as_much_more_as_torch() -> None:
+def test_extra_memory_of_a_prepared_base_matches_torch() -> None:
     """Stream and feed-forward block; what is kept of attention and for adapters is as narrow as without it."""
 
     def kept_B(dtype: Any) -> float:
@@ -244,7 +244,7 @@ def test_a_prepared_base_keeps_as_much_more_as_torch() -> None:
     assert wide - plain == pytest.approx(kept_B(torch.float32) - kept_B(HALF))
 
 
-def test_gradients_of_what_several_products_read_are_added() -> None:
+def test_gradients_of_shared_inputs_are_added() -> None:
     described = model("llama3-8b")
     assert isinstance(described, Transformer)
 

@@ -81,7 +81,7 @@ def moved(tokens: int) -> tuple[float, float]:
     return there.size_B, back.size_B
 
 
-def test_a_layer_under_autocast_moves_what_torch_moves() -> None:
+def test_traffic_of_a_layer_under_autocast_matches_torch() -> None:
     llama = model("llama3-8b")
     assert isinstance(llama, Transformer)
     described = replace(llama, positions="learned", max_positions=TOKENS)
@@ -142,7 +142,7 @@ def test_a_way_without_a_row_for_fp32_moves_twice_its_bytes_in_as_many_kernels()
         )
 
 
-def test_a_norm_and_rotary_embedding_in_fp32_take_the_steps_that_torch_takes() -> None:
+def test_fp32_norms_and_rotary_embedding_take_the_steps_of_torch() -> None:
     """LlamaRMSNorm of a stream in fp32, and apply_rotary_pos_emb of half precision with cosines in the stream's format.
 
     torch.autocast casts none of their operations to half (aten/src/ATen/autocast_mode.h), so that formats are promoted.
@@ -177,7 +177,7 @@ def test_a_norm_and_rotary_embedding_in_fp32_take_the_steps_that_torch_takes() -
         assert tuple(sum(one.kernels[side] for one in ways) for side in (0, 1)) == found
 
 
-def test_of_heads_that_are_turned_in_part_the_rest_is_promoted_beside_it() -> None:
+def test_partially_rotated_heads_promote_the_rest() -> None:
     """apply_rotary_pos_emb of GPT-NeoX in transformers, a quarter of each head."""
     rows, heads, dim, part = 512, 32, 64, 16
     cos, sin = (torch.empty(rows, part, dtype=WIDE, device="meta") for _ in range(2))
@@ -203,7 +203,7 @@ def test_of_heads_that_are_turned_in_part_the_rest_is_promoted_beside_it() -> No
     assert 0.25 * float(whole) < float(quarter) < float(whole)
 
 
-def test_normed_queries_and_keys_are_turned_in_fp32() -> None:
+def test_normalised_queries_and_keys_are_rotated_in_fp32() -> None:
     """Qwen3RMSNorm gives the format of its weight under autocast, and its rotary embedding is then of fp32 alone."""
     described = model("qwen3-1.7b")
     assert isinstance(described, Transformer)

@@ -36,7 +36,7 @@ def bottleneck_passes(fused: bool) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("fused", [True, False])
-def test_a_resnet_moves_what_its_norms_activations_and_additions_move(fused: bool) -> None:
+def test_resnet_traffic_is_that_of_its_norms_activations_and_additions(fused: bool) -> None:
     """With arithmetic, operands and launches for nothing, streams are all that is left."""
     machine = undisturbed(cluster("big-basin-p100:1", gpus=1))
     curve = replace(machine.device.efficiency, matmul_max_frac=1e12, matmul_bytes_factor=0.0, launch_s=0.0)
@@ -48,7 +48,7 @@ def test_a_resnet_moves_what_its_norms_activations_and_additions_move(fused: boo
     assert float(step.compute_s) == pytest.approx(8 * 4.0 * sum(bottleneck_passes(fused)) / rate_Bps, rel=1e-6)
 
 
-def test_a_convolution_multiplies_three_times_but_the_stem_twice() -> None:
+def test_convolutions_run_three_products_and_the_stem_two() -> None:
     machine = undisturbed(cluster("big-basin-p100:1", gpus=1))
     curve = replace(machine.device.efficiency, stream_frac=1e12, matmul_bytes_factor=0.0, launch_s=0.0)
     free = replace(machine, device=replace(machine.device, efficiency=curve))
@@ -63,7 +63,7 @@ def test_a_convolution_multiplies_three_times_but_the_stem_twice() -> None:
     assert float(step.compute_s) == pytest.approx(flops / rate, rel=1e-6)
 
 
-def test_gradients_of_a_resnet_travel_in_buckets_beside_its_backward_pass() -> None:
+def test_resnet_gradients_overlap_with_the_backward_pass_in_buckets() -> None:
     machine = cluster("big-basin-p100:32", gpus=256)
     job = Job(model("resnet50"), Recipe(seq=1, batch=8192, dtype="fp32", gradient_B=4.0, overlap_device_frac=0.0), 256)
     layout = Layout(dp=256, micro_batch=32)

@@ -113,7 +113,7 @@ def _moved(program: Callable[[Any], Any], samples: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize("samples", [1, 2, 4])
 @pytest.mark.parametrize(("kind", "program"), [("gpt-neox", packed), ("nanotron", permuted)])
-def test_copies_of_heads_are_those_of_torchs_operations(kind: str, program: Callable[[Any], Any], samples: int) -> None:
+def test_copies_of_heads_match_torch(kind: str, program: Callable[[Any], Any], samples: int) -> None:
     forward, backward = head_passes(kind, samples)
     assert (forward, backward + JOINED) == pytest.approx(_moved(program, samples))
 
@@ -126,7 +126,7 @@ def _shard(heads: str, **fields: Any) -> Shard:
 
 
 @pytest.mark.parametrize("kind", ["gpt-neox", "nanotron"])
-def test_copies_are_split_as_heads_are(kind: str) -> None:
+def test_copies_are_divided_like_heads(kind: str) -> None:
     whole, half = (copied_heads(_shard(kind), width, width / 4) for width in (WIDTH, WIDTH / 2))
     assert float(whole.forward.stream_s) == pytest.approx(2 * float(half.forward.stream_s))
     assert float(whole.backward.stream_s) == pytest.approx(2 * float(half.backward.stream_s))
@@ -134,7 +134,7 @@ def test_copies_are_split_as_heads_are(kind: str) -> None:
 
 @pytest.mark.parametrize("samples", [1, 4])
 @pytest.mark.parametrize("kind", ["gpt-neox", "nanotron"])
-def test_kernels_over_turned_tensors_take_longer_than_their_bytes(kind: str, samples: int) -> None:
+def test_kernels_over_transposed_tensors_take_longer_than_their_bytes(kind: str, samples: int) -> None:
     shard = _shard(kind)
     shard = replace(shard, grid=Layout(dp=8, micro_batch=samples).grid())
     found = copied_heads(shard, WIDTH, WIDTH)
@@ -145,12 +145,12 @@ def test_kernels_over_turned_tensors_take_longer_than_their_bytes(kind: str, sam
         assert takes > 1.0
 
 
-def test_other_software_copies_nothing() -> None:
+def test_stacks_without_head_copies_copy_nothing() -> None:
     found = copied_heads(_shard("inside"), WIDTH, WIDTH)
     assert float(found.forward.device_s + found.backward.device_s) == 0.0
 
 
-def test_what_zero_1_gathered_is_copied_tensor_by_tensor_and_rank_by_rank() -> None:
+def test_zero_1_gathers_of_nanotron_are_copied_per_tensor_and_rank() -> None:
     """As often as `all_gather_coalesced` of nanotron copies, which the host launches one by one; nothing without it."""
     shard = _shard("nanotron", copied_gathers=True)
     grids = {ranks: Layout(dp=ranks, zero=1).grid() for ranks in (8, 16)}

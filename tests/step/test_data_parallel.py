@@ -34,7 +34,7 @@ def least_outer_s(layout: Layout) -> float:
 
 
 @given(st.sampled_from([1, 2, 3]), st.sampled_from([1, 2, 4, 8, 16, 0]), st.sampled_from([1, 2, 4]))
-def test_gradients_of_all_nodes_meet_on_the_fabric(zero: int, shard: int, tp: int) -> None:
+def test_gradients_of_all_nodes_are_reduced_on_the_fabric(zero: int, shard: int, tp: int) -> None:
     """Whatever the shard groups: one inside a node leaves a copy per node, which only the fabric can add up."""
     layout = Layout(dp=8 * NODES // tp, tp=tp, zero=zero, shard=shard)
     assert data_parallel_s(layout) >= least_outer_s(layout)
@@ -51,12 +51,12 @@ def test_sharding_inside_nodes_adds_one_all_reduce_between_them(zero: int) -> No
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
-def test_one_group_of_all_ranks_is_no_group(zero: int) -> None:
+def test_a_shard_group_of_all_ranks_equals_none(zero: int) -> None:
     assert data_parallel_s(Layout(dp=64, zero=zero, shard=64)) == data_parallel_s(Layout(dp=64, zero=zero))
 
 
 @given(st.sampled_from([0, 1, 2, 3]), st.sampled_from([0, 1, 2, 4, 8, 16]), st.sampled_from([1, 2, 4]), st.booleans())
-def test_gradients_that_come_once_hide_behind_what_is_left_of_the_last_pass(
+def test_gradients_reduced_once_overlap_with_the_last_pass_only(
     zero: int, shard: int, micro_batch: int, fast: bool
 ) -> None:
     """Overlap saves no more than the kernels of the passes last, however many kinds of traffic hide there."""
@@ -89,7 +89,7 @@ all-reduce is two scatters."""
 
 
 @pytest.mark.parametrize(("software", "zero", "words", "times"), SOFTWARE)
-def test_software_sends_what_its_code_sends(
+def test_sharding_traffic_matches_the_code_of_the_software(
     software: str, zero: int, words: dict[str, Any], times: tuple[int, int]
 ) -> None:
     """Eight ranks on a link that costs all the time: 7/8 of the buffer leaves each of them every time."""
@@ -101,7 +101,7 @@ def test_software_sends_what_its_code_sends(
     assert found_s == pytest.approx(sum(times) * 7 / 8 * 2.0 * PARAMETERS / 1e6, rel=1e-3)
 
 
-def test_with_stages_gradients_are_reduced_once_and_kept_whole_until_then() -> None:
+def test_with_pipeline_stages_gradients_are_reduced_once_per_step() -> None:
     """As torch's pipelines do; after every micro-batch they are a shard, and their traffic as often."""
     recipe = replace(LLAMA.recipe, batch=64)
     layout, job = Layout(dp=16, pp=4, zero=2), Job(LLAMA.model, recipe, 64)
@@ -112,7 +112,7 @@ def test_with_stages_gradients_are_reduced_once_and_kept_whole_until_then() -> N
 
 
 @pytest.mark.parametrize(("zero", "shard"), [(0, 0), (1, 8), (2, 8), (3, 8)])
-def test_groups_that_train_apart_exchange_once_in_k_steps(zero: int, shard: int) -> None:
+def test_local_step_groups_exchange_once_in_k_steps(zero: int, shard: int) -> None:
     """On a fabric that costs all the time: 2 (r-1)/r of a rank's part, divided by K."""
     fabric = replace(CLUSTER.levels[1].link, bandwidth_Bps=1e6, achieved_frac=1.0, latency_s=0.0)
     slow = replace(CLUSTER, levels=(CLUSTER.levels[0], replace(CLUSTER.levels[1], link=fabric)))
@@ -168,7 +168,7 @@ def adapted(base: str, words: dict[str, Any], **sizes: Any) -> Job:
     st.sampled_from(sharing.SOFTWARE), st.integers(0, 2), st.sampled_from(["none", "optimizer"]), st.booleans(),
     st.sampled_from([0, 2]), st.sampled_from(["", "nf4"]), st.sampled_from([1, 2]), st.sampled_from(["", "dpo,"]),
 )  # fmt: skip
-def test_below_stage_3_adapters_send_nothing_of_the_frozen_base(
+def test_below_zero_3_the_frozen_base_is_not_sent(
     software: str, zero: int, offload: str, overlap: bool, shard: int, base: str, tp: int, objective: str
 ) -> None:
     """Gradients and updated parameters of adapters alone: a base four times as large sends the same bytes."""
@@ -191,7 +191,7 @@ def test_below_stage_3_adapters_send_nothing_of_the_frozen_base(
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
-def test_adapters_send_gradients_and_what_the_update_has_changed(zero: int) -> None:
+def test_adapters_send_their_gradients_and_updated_parameters(zero: int) -> None:
     """Seven eighths of the buffer leaves a rank in a gather and in a scatter; at stage 3 the base is gathered."""
     job = adapted("", {"overlap_dp": False})
     adapters, times, base_B = 32 * 16 * (2 * (4096 + 4096) + 2 * (4096 + 1024)), 4, 2.0 * parameters(job.model).total
@@ -204,7 +204,7 @@ def test_adapters_send_gradients_and_what_the_update_has_changed(zero: int) -> N
 
 @pytest.mark.parametrize("zero", [1, 2, 3])
 @pytest.mark.parametrize("words", [{}, {"sharding": "deepspeed"}, {"overlap_dp": False}, {"sharding": "internevo"}])
-def test_the_program_of_a_step_with_adapters_takes_what_is_priced(zero: int, words: dict[str, Any]) -> None:
+def test_the_simulated_step_with_adapters_takes_the_priced_time(zero: int, words: dict[str, Any]) -> None:
     """Neither gathers a frozen base of 87 GB, which takes over ten minutes here, below stage 3."""
     job, layout = adapted("", words), Layout(dp=8, zero=zero)
     found_s = step_timeline(job, SLOW, layout).makespan_s

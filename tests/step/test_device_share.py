@@ -30,7 +30,7 @@ def job(**recipe: Any) -> Job:
 
 
 @given(seconds, seconds, seconds, shares)
-def test_a_piece_lasts_as_long_as_its_operations(
+def test_a_pass_lasts_as_long_as_its_operations_and_traffic(
     kernels_s: float, beside_s: float, before_s: float, share: float
 ) -> None:
     """From event to event: while traffic lasts, kernels run at 1 - share of their rate."""
@@ -43,7 +43,7 @@ def test_a_piece_lasts_as_long_as_its_operations(
 
 @pytest.mark.parametrize("layout", [WHOLE, TENSOR, RING])
 @pytest.mark.parametrize("share", [0.0, 0.25])
-def test_unless_it_is_said_collectives_take_the_share_of_their_device(layout: Layout, share: float) -> None:
+def test_by_default_collectives_take_the_share_of_their_device(layout: Layout, share: float) -> None:
     curve = replace(CLUSTER.device.efficiency, traffic_device_frac=share)
     own = replace(CLUSTER, device=replace(CLUSTER.device, efficiency=curve))
     assert price_step(job(), own, layout.grid()) == price_step(job(overlap_device_frac=share), CLUSTER, layout.grid())
@@ -56,7 +56,7 @@ def test_collectives_of_gpus_run_on_their_multiprocessors_and_those_of_tpus_do_n
 
 
 @pytest.mark.parametrize("part", ["tp_comm", "cp_comm", "dp_comm"])
-def test_what_hides_costs_its_share(part: str) -> None:
+def test_hidden_traffic_costs_its_device_share(part: str) -> None:
     """All of it fits beside what lets it through, so each second of it costs the share."""
     layout = {"tp_comm": replace(TENSOR, dp=8, tp=4), "cp_comm": RING, "dp_comm": WHOLE}[part]
     words = {"overlap_tp": "all", "overlap_dp": part == "dp_comm"}

@@ -52,7 +52,7 @@ def launches(**words: Any) -> tuple[float, float]:
         ("mxfp8", False, 2 * (1 + 3), 2 * (1 + 3 * 2)),
     ],
 )
-def test_every_expert_has_launches_of_its_own(dtype: str, current: bool, forward: int, backward: int) -> None:
+def test_every_expert_has_its_own_launches(dtype: str, current: bool, forward: int, backward: int) -> None:
     """Ranks with twice the experts launch that many more; a kernel for all of them has none more."""
     few, many = (
         launches(ep=ep, dtype=dtype, experts="looped", scaling="current" if current else "delayed") for ep in (8, 4)
@@ -76,7 +76,7 @@ def test_graphs_of_attention_leave_the_launches_of_experts_alone() -> None:
     assert (many[0] - few[0], many[1] - few[1]) == (16 * 2, 16 * 4)
 
 
-def test_a_router_of_ones_own_launches_what_its_row_says() -> None:
+def test_a_custom_router_has_the_launches_of_its_row() -> None:
     """Unless a graph does; its steps are over the scores of all experts for every token."""
     row = {"forward": ["scored and chosen 3"], "rate": "bytes", "kernels": [1, 2]}
     own = own_stack({"like": "megatron-te", "ways": {"router": "mine"}, "router": {"mine": row}})
@@ -88,7 +88,7 @@ def test_a_router_of_ones_own_launches_what_its_row_says() -> None:
     assert float(works[1].stream_s - works[0].stream_s) == pytest.approx(float(moved_s), rel=1e-9)
 
 
-def test_a_step_from_a_graph_takes_what_its_kernels_take() -> None:
+def test_in_a_cuda_graph_looped_and_grouped_experts_take_the_same_time() -> None:
     """Without the host the experts of a rank, one by one or all at once, take the same."""
     steps = {}
     for experts in ("grouped", "looped"):
@@ -132,7 +132,7 @@ def test_larger_micro_batches_hide_the_host() -> None:
     assert four.step_time_s < 0.6 * one.step_time_s
 
 
-def test_an_answer_says_that_the_device_waits_for_the_host() -> None:
+def test_the_answer_states_that_the_device_waits_for_the_host() -> None:
     words = {"seq": 4096, "batch": 512, "dtype": "mxfp8", "stack": "nemo-25", "ep": 8, "zero": 1, "micro_batch": 1}
     late, captured = (
         lockstep.estimate("qwen3-30b-a3b", CLUSTER, cuda_graphs=how, **words)  # type: ignore[arg-type]

@@ -51,7 +51,7 @@ CELLS = [("dualpipe", 4), ("dualpipe", 8), ("dualpipe-v", 4), ("dualpipe-v", 2)]
 @pytest.mark.parametrize(("schedule", "pp"), CELLS)
 @pytest.mark.parametrize("name", ["deepseek-v2", "mixtral-8x7b"])
 @given(st.sampled_from(["none", "cells", "shared", "passes"]), st.booleans(), st.sampled_from([0.0, 0.15, 0.5]))
-def test_closed_form_is_the_simulation(
+def test_the_closed_form_equals_the_simulation(
     schedule: str, pp: int, name: str, overlap: str, overlap_pp: bool, share: float
 ) -> None:
     asked = job(name, overlap_ep=overlap, overlap_pp=overlap_pp, overlap_device_frac=share)
@@ -64,7 +64,7 @@ def test_closed_form_is_the_simulation(
 
 
 @pytest.mark.parametrize(("schedule", "pp"), CELLS)
-def test_a_cell_exposes_what_does_not_fit_beside_its_computing(schedule: str, pp: int) -> None:
+def test_a_cell_exposes_traffic_that_exceeds_its_compute(schedule: str, pp: int) -> None:
     layout = Layout(pp=pp, dp=128 // pp, ep=8, schedule=schedule, vpp=2, zero=1)
     bare = price_step(job(overlap_ep="none"), CLUSTER, layout.grid())
     for share in (0.0, 0.15):
@@ -82,14 +82,14 @@ def test_a_cell_exposes_what_does_not_fit_beside_its_computing(schedule: str, pp
         assert float(found.step_time_s) < float(bare.step_time_s)
 
 
-def test_without_cells_or_without_a_word_nothing_hides() -> None:
+def test_without_cells_or_an_overlap_option_no_exchange_is_hidden() -> None:
     for layout in (Layout(pp=4, dp=32, ep=8), Layout(dp=128, ep=8), Layout(pp=4, dp=32, ep=8, schedule="zb-h1")):
         one, other = (price_step(job(overlap_ep=how), CLUSTER, layout.grid()) for how in ("cells", "none"))
         assert one == other
         assert float(one.ep_hidden_s) == 0
 
 
-def test_shared_experts_hide_as_much_as_they_last() -> None:
+def test_shared_experts_hide_an_exchange_as_long_as_they_run() -> None:
     layout = Layout(dp=128, ep=8)
     for share in (0.0, 0.25):
         found, bare = (
@@ -108,7 +108,7 @@ def test_shared_experts_hide_as_much_as_they_last() -> None:
     assert float(price_step(alone, CLUSTER, layout.grid()).ep_hidden_s) == 0
 
 
-def test_another_micro_batch_hides_as_much_as_its_kernels_last() -> None:
+def test_another_micro_batch_hides_an_exchange_as_long_as_its_kernels_run() -> None:
     """Forward and backward expose what all kernels of a layer leave of the exchange, and what these are slowed by."""
     layout = Layout(dp=128, ep=8)
     for name in ("deepseek-v2", "mixtral-8x7b"):
@@ -151,7 +151,7 @@ def test_routing_to_all_groups_is_a_plain_exchange() -> None:
     assert seconds[0] < seconds[1] == seconds[2]
 
 
-def test_words_that_do_not_exist_are_named() -> None:
+def test_unknown_option_values_are_named() -> None:
     with pytest.raises(UnknownName, match="exchange 'cell'; did you mean cells"):
         Recipe(seq=1, batch=1, overlap_ep="cell")
     with pytest.raises(BadInput, match="overlap_device_frac"):
@@ -189,7 +189,9 @@ def chosen_by_hand(choices: Choices) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("groups", [(1, 1), (2, 1), (4, 2), (4, 4), (6, 3), (12, 5)])
 @pytest.mark.parametrize("top_k", [1, 2, 3])
 @pytest.mark.parametrize("units", [1, 2, 3, 4, 6, 12])
-def test_expected_units_are_those_of_all_choices(groups: tuple[int, int], top_k: int, units: int) -> None:
+def test_the_expected_number_of_visited_units_matches_enumeration(
+    groups: tuple[int, int], top_k: int, units: int
+) -> None:
     choices = Choices(12, top_k, *groups)
     counts = [len({expert // (12 // units) for expert in chosen}) for chosen in chosen_by_hand(choices)]
     assert expected_units(choices, units) == pytest.approx(float(np.mean(counts)), rel=1e-12)
@@ -212,7 +214,7 @@ def test_an_exchange_once_per_node_takes_as_long_as_its_slowest_level(choices: C
     assert float(one_way_s([(1, 1e-6, 1e9, 0.0)], 1e6, choices, True)) == 0
 
 
-def test_the_exchange_is_chosen_by_a_word() -> None:
+def test_the_exchange_option_selects_the_exchange() -> None:
     """Once per node where routing is limited, copy by copy elsewhere; either can be asked for."""
     layout = Layout(dp=128, ep=64).grid()
 

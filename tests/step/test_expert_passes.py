@@ -119,7 +119,7 @@ def beyond(more: Shard, less: Shard) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 8])
-def test_biases_of_experts(count: int) -> None:
+def test_biases_of_experts_match_torch(count: int) -> None:
     """TEGroupedMLP._apply_bias: every expert's bias times the weights of its rows, which are fp32."""
     biases = [torch.empty(HIDDEN, **HALF, requires_grad=True) for _ in range(count)]
     weights = torch.empty(ROWS, 1, device="meta", requires_grad=True)
@@ -143,7 +143,7 @@ def test_biases_of_experts(count: int) -> None:
     assert ways[0][1] - ways[1][1] - ways[2][1] == pytest.approx(back.kernels, abs=1)
 
 
-def test_gate_and_up_are_clamped() -> None:
+def test_clamping_gate_and_up_projection_matches_torch() -> None:
     def program(rows: Any) -> Any:
         gate, up = rows.chunk(2, -1)
         return torch.cat((gate.clamp(min=None, max=7.0), up.clamp(min=-7.0, max=7.0)), -1)
@@ -152,7 +152,7 @@ def test_gate_and_up_are_clamped() -> None:
     assert (there.passes / 2, back.passes / 2) == (pytest.approx(CLAMPED[0]), pytest.approx(CLAMPED[1], rel=0.01))
 
 
-def test_weights_of_rows_apart_from_the_function() -> None:
+def test_separate_row_weights_match_torch() -> None:
     """TEGroupedMLP.forward without bias_activation_fusion."""
     rows = torch.empty(ROWS, HIDDEN, **HALF, requires_grad=True)
     weights = torch.empty(ROWS, 1, device="meta", requires_grad=True)
@@ -165,7 +165,7 @@ def test_weights_of_rows_apart_from_the_function() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
-def test_slices_of_rows(count: int) -> None:
+def test_slices_of_rows_match_torch(count: int) -> None:
     """SequentialMLP of release 0.9; the expert in it only changes the sign, two passes either way."""
     each = ROWS // count
 
@@ -183,7 +183,7 @@ def test_slices_of_rows(count: int) -> None:
     assert float(kernels[0].backward.kernels - kernels[1].backward.kernels) == back.kernels - count
 
 
-def test_rows_gathered_by_columns() -> None:
+def test_gathers_of_rows_match_torch() -> None:
     """A gather of columns joins what came, a reduction what is sent: forward one of each, backward too."""
     there, _ = measured(lambda rows: torch.cat(rows.chunk(WAYS, 0), -1))
     sent, _ = measured(lambda rows: torch.cat(torch.split(rows, HIDDEN // WAYS, 1), 0))
@@ -194,7 +194,7 @@ def test_rows_gathered_by_columns() -> None:
     assert (cut[0] - whole[0], cut[1] - whole[1]) == (pytest.approx(both), pytest.approx(both))
 
 
-def test_padded_rows_of_narrow_formats() -> None:
+def test_padding_for_narrow_formats_matches_torch() -> None:
     """Rows are copied apart before the experts and together after them, the gradients of both likewise."""
     more = torch.empty(16, HIDDEN, **HALF)
     there, _ = measured(lambda rows: torch.cat((rows, more))[:ROWS].clone())
@@ -205,7 +205,7 @@ def test_padded_rows_of_narrow_formats() -> None:
         assert [*beyond(both[0], both[1])] == pytest.approx([copied, copied], rel=0.01)
 
 
-def test_one_kernel_for_all_experts_does_none_of_it() -> None:
+def test_grouped_expert_kernels_need_no_extra_passes() -> None:
     apart, together = shard(), shard(experts="grouped")
     forward, backward = beyond(apart, together)
     assert forward > BIASED[0] + CLAMPED[0]

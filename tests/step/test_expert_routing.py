@@ -73,7 +73,7 @@ def enumerated(choices: Choices, units: int, skew: float) -> np.ndarray:
     ("experts", "top_k", "units"), [(6, 3, 3), (8, 2, 4), (6, 5, 2), (8, 3, 8), (6, 6, 2), (7, 4, 1)]
 )
 @pytest.mark.parametrize("skew", [0.0, 0.7, 5.0])
-def test_units_that_tokens_visit_are_those_of_all_orders(experts: int, top_k: int, units: int, skew: float) -> None:
+def test_visited_units_match_enumeration_of_all_orders(experts: int, top_k: int, units: int, skew: float) -> None:
     choices = Choices(experts, top_k)
     assert visited_frac(choices, units, skew) == pytest.approx(enumerated(choices, units, skew), rel=1e-10)
 
@@ -154,7 +154,7 @@ def test_the_busiest_rank_computes_exchanges_and_keeps_more() -> None:
     assert kept[1] - kept[0] == pytest.approx((factor - 1) * rows_B, rel=1e-9)
 
 
-def test_the_answer_says_which_routing_it_assumed() -> None:
+def test_the_answer_states_the_assumed_routing() -> None:
     said = {how: " ".join(estimate(job(how), CLUSTER, LAYOUT).assumptions()) for how in ("balanced", "natural")}
     assert "experts are equally loaded" in said["balanced"]
     assert "routing natural: the busiest rank of experts has 1.01 times the mean" in said["natural"]
@@ -164,7 +164,7 @@ def test_the_answer_says_which_routing_it_assumed() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["skew", "skew:", "skew:-1", "skew:nan", "skew:9", "even", ""])
-def test_what_is_no_routing_is_refused(wrong: str) -> None:
+def test_invalid_routing_is_refused(wrong: str) -> None:
     with pytest.raises(BadInput, match="routing must be balanced, forced, natural or skew:S"):
         job(wrong)
 

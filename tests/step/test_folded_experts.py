@@ -34,7 +34,7 @@ def folded(draw: st.DrawFn) -> tuple[Job, Layout]:
 
 @settings(max_examples=drawn(60))
 @given(folded())
-def test_each_expert_is_held_by_the_ranks_of_its_data_group(asked: tuple[Job, Layout]) -> None:
+def test_each_expert_is_replicated_over_its_data_group(asked: tuple[Job, Layout]) -> None:
     """The bytes of routed experts on all ranks are edp times those of the model, whatever tp and cp are."""
     job, layout = asked
     assert job.transformer
@@ -49,7 +49,7 @@ def test_each_expert_is_held_by_the_ranks_of_its_data_group(asked: tuple[Job, La
 
 @settings(max_examples=drawn(60))
 @given(folded())
-def test_all_ranks_together_compute_and_keep_the_same(asked: tuple[Job, Layout]) -> None:
+def test_folding_preserves_the_work_and_memory_of_all_experts(asked: tuple[Job, Layout]) -> None:
     """Products of routed experts and what is kept inside them are of T k tokens, however experts are divided."""
     job, layout = asked
     assert job.transformer
@@ -71,7 +71,7 @@ def test_all_ranks_together_compute_and_keep_the_same(asked: tuple[Job, Layout])
     assert rows == pytest.approx(layout.etp or layout.tp, rel=1e-9), "cut experts keep the rows of all that cut them"
 
 
-def test_cut_experts_gather_rows_and_scatter_results() -> None:
+def test_sharded_experts_gather_rows_and_scatter_results() -> None:
     """Two ranks of a node cut each expert: half of the rows of both cross NVLink each way, on top of the exchange."""
     job = JOBS[1]
     one, other = (
@@ -116,7 +116,7 @@ def test_grouped_products_pay_for_the_weights_of_every_local_expert() -> None:
     assert float(many.matmul_s - few.matmul_s) == pytest.approx(want_s, rel=1e-9)
 
 
-def test_uncut_experts_over_context_ranks_stay_in_the_node() -> None:
+def test_unsharded_experts_over_context_ranks_stay_in_the_node() -> None:
     """Eight experts over two tensor and four context ranks: the exchange crosses no link between nodes."""
     job = JOBS[1]
     inside = Layout(tp=2, cp=4, sequence_parallel=True, dp=4, ep=8, etp=1)
@@ -136,13 +136,13 @@ def test_uncut_experts_over_context_ranks_stay_in_the_node() -> None:
         ({"pp": 2, "dp": 16, "ep": 4, "order": ("tp", "cp", "ep", "pp", "dp")}, "or choose ep*etp = tp*cp"),
     ],
 )
-def test_what_does_not_fold_is_refused(words: dict[str, object], sentence: str) -> None:
+def test_expert_layouts_that_do_not_fold_are_refused(words: dict[str, object], sentence: str) -> None:
     with pytest.raises(BadInput) as caught:
         check(Layout(**words), JOBS[0])  # type: ignore[arg-type]
     assert sentence in str(caught.value)
 
 
-def test_a_dense_model_has_no_experts_to_cut() -> None:
+def test_a_dense_model_refuses_expert_tensor_parallelism() -> None:
     with pytest.raises(BadInput, match="etp=2 cuts experts, and llama3-8b has none"):
         check(Layout(dp=32, etp=2), replace(JOBS[0], model=model("llama3-8b")))
 
@@ -155,7 +155,7 @@ def test_experts_need_not_divide_the_replicas() -> None:
     assert not broken_by(replace(layout, dp=2, pp=2, ep=16), JOBS[0])
 
 
-def test_the_search_tries_cut_and_uncut_experts_once_each() -> None:
+def test_the_search_tries_sharded_and_unsharded_experts_once_each() -> None:
     """Where nothing is cut the two are one layout, counted as such; a dense model has neither."""
     job = JOBS[1]
     space = replace(default_space(job, 8), cp=(1,), ep=(8,), pp=(1,), micro_batch=(1,), recompute=(0,))

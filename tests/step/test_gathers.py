@@ -39,7 +39,7 @@ def test_a_model_that_fits_the_reuse_distance_is_gathered_once_for_each_micro_ba
     assert float(found.total_B - whole.total_B) == pytest.approx(1.05 * shard_B, rel=1e-2)
 
 
-def test_without_limits_every_pass_gathers_all() -> None:
+def test_without_gather_limits_every_pass_gathers_everything() -> None:
     """As `sharding` any does, and a rank holds no more than its largest module."""
     job, layout = job_of("llama3-8b", gather_limits=NOTHING), Layout(dp=16, zero=3)
     usual = replace(job, recipe=job.recipe.having(sharding="any", gather_limits=""))
@@ -50,7 +50,7 @@ def test_without_limits_every_pass_gathers_all() -> None:
 
 
 @pytest.mark.parametrize("limits", ["", NOTHING, EVERYTHING])
-def test_a_grid_of_layouts_gathers_what_each_does(limits: str) -> None:
+def test_gathers_of_a_grid_equal_those_of_each_layout(limits: str) -> None:
     layouts = [
         Layout(dp=16 // tp, tp=tp, zero=zero, recompute=recompute, offload=offload)
         for tp in (1, 2) for zero in (1, 3) for recompute in ("none", "full") for offload in ("none", "parameters")
@@ -66,7 +66,7 @@ def test_a_grid_of_layouts_gathers_what_each_does(limits: str) -> None:
         assert float(memories[number]) == float(memory(job, NODES, layout.grid()).total_B)
 
 
-def test_offloaded_parameters_come_up_as_often_as_they_are_gathered() -> None:
+def test_offloaded_parameters_are_copied_as_often_as_they_are_gathered() -> None:
     """Where all stay from the forward to the backward pass, half as much comes from the host."""
     layout = Layout(dp=16, zero=3, offload="parameters")
     each = {}
@@ -78,7 +78,7 @@ def test_offloaded_parameters_come_up_as_often_as_they_are_gathered() -> None:
 
 @pytest.mark.parametrize("limits", ["", NOTHING, EVERYTHING, "param_persistence_threshold=100000000"])
 @pytest.mark.parametrize("words", [{}, {"overlap_dp": True}, {"train": "lora:r=16"}, {"train": "dpo"}])
-def test_the_program_takes_what_is_priced(limits: str, words: dict[str, Any]) -> None:
+def test_the_simulated_step_takes_the_priced_time(limits: str, words: dict[str, Any]) -> None:
     job = job_of("llama3.2-1b", gather_limits=limits, **words)
     for layout in (Layout(dp=16, zero=3), Layout(dp=16, zero=3, recompute="full", offload="parameters")):
         found = step_timeline(job, NODES, layout)

@@ -41,7 +41,7 @@ def shard_of(name: str) -> Shard:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_kernels_do_the_arithmetic_that_is_counted(name: str) -> None:
+def test_kernel_flops_equal_the_counted_flops(name: str) -> None:
     """Backward twice as much, but for the images, which need no gradient."""
     shard = shard_of(name)
     described, tokens = shard.model, COUNT * shard.recipe.seq
@@ -59,7 +59,7 @@ def test_kernels_do_the_arithmetic_that_is_counted(name: str) -> None:
 
 @pytest.mark.parametrize("module", ["core_attn", "op", "mlp"])
 @pytest.mark.parametrize("name", NAMES)
-def test_what_runs_again_is_what_is_counted(name: str, module: str) -> None:
+def test_recomputed_flops_equal_the_counted_ones(name: str, module: str) -> None:
     shard = shard_of(name)
     shard = replace(shard, recipe=replace(shard.recipe, recompute_modules=(module,)))
     again = sum(float(modules_again(shard, kind, layer_work(shard, kind).core).flops) for kind in shard.model.kinds)
@@ -68,14 +68,14 @@ def test_what_runs_again_is_what_is_counted(name: str, module: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_priced_is_what_is_simulated(name: str) -> None:
+def test_the_price_equals_the_simulation(name: str) -> None:
     job, hardware, layout = asked(name), cluster("dgx-h100:1"), LAYOUTS[name]
     priced = price_step(job, hardware, layout.grid())
     found = step_timeline(job, hardware, layout)
     assert float(priced.step_time_s) == pytest.approx(found.makespan_s, rel=1e-9)
 
 
-def test_half_the_heads_are_half_the_crossing_work() -> None:
+def test_tensor_parallelism_halves_the_products_of_a_decoder() -> None:
     """Tensor parallelism divides a decoder's products, and leaves whole what the encoder's gradients add up to."""
     shard = shard_of("t5-base")
     halved = replace(shard, grid=Layout(micro_batch=COUNT, tp=2).grid())
@@ -85,7 +85,7 @@ def test_half_the_heads_are_half_the_crossing_work() -> None:
         assert float(getattr(half, way).flops) == pytest.approx(float(getattr(whole, way).flops) / 2, rel=1e-12)
 
 
-def test_rounds_of_a_decoder() -> None:
+def test_a_decoder_layer_has_seven_collectives_per_pass_pair() -> None:
     """Three reductions forward, of attention twice and the block; four backward, where the encoder's stream has one."""
     described = model("t5-base")
     assert isinstance(described, Transformer)
@@ -126,7 +126,7 @@ def test_rates_are_of_images_or_of_tokens(name: str) -> None:
         ("t5-base", {"tp": 2, "sequence_parallel": True, "overlap_tp": "async"}, "reads two streams"),
     ],
 )
-def test_what_is_not_priced_is_refused_by_name(name: str, words: dict[str, object], said: str) -> None:
+def test_unsupported_options_of_images_and_pairs_are_refused(name: str, words: dict[str, object], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         lockstep.estimate(name, "dgx-h100:1", **{"batch": 64, **words})  # type: ignore[arg-type]
 
@@ -140,7 +140,7 @@ def test_what_is_not_priced_is_refused_by_name(name: str, words: dict[str, objec
         ("t5-base", "nanotron", "encoder with a decoder"),
     ],
 )
-def test_software_of_decoders_is_told_of_no_other_model(name: str, target: str, said: str) -> None:
+def test_decoder_only_software_refuses_other_models(name: str, target: str, said: str) -> None:
     with pytest.raises(Infeasible, match=said):
         lockstep.plan(name, "dgx-h100:1", batch=64, software=target)
 
@@ -152,7 +152,7 @@ def test_plans_keep_images_and_pairs_whole(name: str) -> None:
     assert name != "t5-base" or all(one.layout.pp == 1 for one in found.plans)
 
 
-def test_an_answer_says_what_a_sequence_is() -> None:
+def test_the_answer_states_what_a_sequence_is() -> None:
     told = {name: " ".join(lockstep.estimate(name, "dgx-h100:1", batch=64).assumptions()) for name in NAMES}
     assert "one sequence of 197 tokens: 14 x 14 patches and a class token" in told["vit-b-16"]
     assert "one sequence of 256 tokens" in told["dit-xl-2"]

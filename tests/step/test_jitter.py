@@ -41,7 +41,7 @@ def drawn_s(law: str, rank_law: str | None, inner: int, groups: int, microbatche
 
 @pytest.mark.parametrize("law", NARROW)
 @pytest.mark.parametrize(("inner", "groups"), [(1, 1), (8, 1), (1, 16), (4, 8)])
-def test_without_stages_it_is_the_mean_of_drawn_steps(law: str, inner: int, groups: int) -> None:
+def test_without_stages_the_closed_form_is_the_mean_of_simulated_steps(law: str, inner: int, groups: int) -> None:
     m, kernels_s = 16, 16 * (FORWARD_S + BACKWARD_S)
     found = slower(
         law, None, inner=np.array(inner), stages=1, replicas=np.array(groups), ranks=inner * groups, microbatches=m
@@ -55,7 +55,7 @@ def test_without_stages_it_is_the_mean_of_drawn_steps(law: str, inner: int, grou
 
 
 @pytest.mark.parametrize("ranks", [2, 64])
-def test_devices_that_differ_cost_the_slowest_of_all(ranks: int) -> None:
+def test_unequal_devices_cost_the_slowest_of_all(ranks: int) -> None:
     law = "normal:mean=1,cv=0.01"
     found = slower(
         None, law, inner=np.array(1), stages=1, replicas=np.array(ranks), ranks=ranks, microbatches=np.array(4)
@@ -87,7 +87,7 @@ def drawn_steps_s(
         ("1f1b", 8, 8, 1, 2, 16, 0.1), ("gpipe", 4, 16, 1, 8, 4, 0.0), ("interleaved", 4, 16, 2, 8, 4, 0.0),
     ],
 )  # fmt: skip
-def test_devices_that_differ_in_a_pipeline_cost_what_drawn_ones_do(
+def test_unequal_devices_in_a_pipeline_match_simulated_ones(
     name: str, stages: int, microbatches: int, chunks: int, inner: int, groups: int, more: float
 ) -> None:
     """Of 1F1B about as much, of chunks that take turns at most a half more; never more than if all were the slowest."""
@@ -116,7 +116,7 @@ def test_devices_that_differ_in_a_pipeline_cost_what_drawn_ones_do(
     Layout(dp=2, tp=8, pp=4, schedule="gpipe"),
     Layout(dp=4, tp=8, pp=2, stages=(20, 12)),
 ])  # fmt: skip
-def test_a_pipeline_waits_for_a_stage_at_least_and_for_all_ranks_at_most(layout: Layout) -> None:
+def test_a_pipeline_waits_between_the_slowest_of_a_stage_and_of_all_ranks(layout: Layout) -> None:
     machine = replace(cluster("dgx-h100:8"), own_rank_spread_frac=0.02)
     step, found = price_step(job(64), machine, layout.grid()), compose(job(64), machine, layout.grid()).slower
     assert found is not None
@@ -157,7 +157,7 @@ def test_more_devices_wait_longer_so_weak_scaling_falls(zero: int) -> None:
     assert 0 < max(shares) < 0.1
 
 
-def test_without_a_law_nothing_is_waited_for() -> None:
+def test_without_a_jitter_law_there_are_no_waits() -> None:
     machine = MACHINE
     layout = Layout(dp=2, tp=8)
     assert float(price_step(job(16), machine, layout.grid()).waiting_s) == 0
@@ -165,7 +165,7 @@ def test_without_a_law_nothing_is_waited_for() -> None:
     assert float(price_step(same, machine, layout.grid()).waiting_s) == pytest.approx(0, abs=1e-12)
 
 
-def test_devices_of_unequal_speed_are_waited_for_unless_a_law_says_otherwise() -> None:
+def test_device_spread_applies_unless_a_law_overrides_it() -> None:
     layout, spread = Layout(dp=2, tp=8), replace(MACHINE, own_rank_spread_frac=0.02)
     found = price_step(job(16), spread, layout.grid())
     said = price_step(job(16, rank_jitter="normal:mean=1,cv=0.02"), MACHINE, layout.grid())
@@ -174,7 +174,7 @@ def test_devices_of_unequal_speed_are_waited_for_unless_a_law_says_otherwise() -
     assert float(alike.waiting_s) == pytest.approx(0, abs=1e-12)
 
 
-def test_what_is_waited_for_is_a_part_of_its_own() -> None:
+def test_waits_for_slower_ranks_are_a_separate_part() -> None:
     machine, layout = MACHINE, Layout(dp=2, tp=8)
     even = price_step(job(16), machine, layout.grid()).breakdown_s()
     step = price_step(job(16, jitter="lognormal:mean=1,cv=0.1"), machine, layout.grid())
@@ -196,7 +196,7 @@ def test_only_the_shape_of_a_law_counts_and_more_spread_costs_more() -> None:
     assert waited[2] > 1.9 * waited[0]
 
 
-def test_groups_that_gather_in_every_layer_wait_there() -> None:
+def test_groups_that_gather_per_layer_wait_per_layer() -> None:
     machine = MACHINE
     waited = [compose(job(16, jitter=LAWS[0]), machine, Layout(dp=16, zero=zero).grid()).slower for zero in (1, 3)]
     assert waited[0] is not None
@@ -213,12 +213,12 @@ def test_groups_that_gather_in_every_layer_wait_there() -> None:
         ("gauss:mean=1", "gauss"),
     ],
 )
-def test_a_law_that_is_no_jitter_is_refused(law: str, why: str) -> None:
+def test_an_invalid_jitter_law_is_refused(law: str, why: str) -> None:
     with pytest.raises(BadInput, match=why):
         factor_law(law, "--jitter")
 
 
-def test_several_layouts_are_priced_as_one_by_one() -> None:
+def test_pricing_several_layouts_equals_pricing_each() -> None:
     from lockstep.price.layout import stack
 
     machine, asked = MACHINE, job(16, jitter=LAWS[1], rank_jitter=LAWS[0])

@@ -29,7 +29,7 @@ def shard_of(name: str, *, seq: int = 2048, flash: bool = False, micro_batch: in
     "name",
     ["llama3-8b", "gpt3-175b", "falcon-40b", "mixtral-8x7b", "deepseek-v2", "deepseek-v3", "bert-large", "mpt-7b"],
 )
-def test_products_of_a_layer_are_the_flops_of_the_model(name: str) -> None:
+def test_product_flops_of_a_layer_equal_those_of_the_model(name: str) -> None:
     """The list of kernel shapes and the list of weights are two derivations; unfused attention computes all scores."""
     shard = shard_of(name)
     for kind in sorted({kind.stored for kind in shard.model.kinds}):
@@ -40,7 +40,7 @@ def test_products_of_a_layer_are_the_flops_of_the_model(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["llama3-8b", "gpt3-175b", "deepseek-v2"])
-def test_products_of_the_head_are_the_flops_of_the_head(name: str) -> None:
+def test_product_flops_of_the_head_equal_those_of_the_model(name: str) -> None:
     shard = shard_of(name)
     assert float(head_work(shard).forward.flops) == pytest.approx(
         head_forward_flops(shard.model, 2048).total * 2048, rel=1e-12
@@ -48,7 +48,7 @@ def test_products_of_the_head_are_the_flops_of_the_head(name: str) -> None:
 
 
 @given(st.sampled_from([128, 1000, 4096]), st.sampled_from([0, 64, 512]))
-def test_fused_attention_executes_what_a_causal_mask_leaves(seq: int, window: int) -> None:
+def test_fused_attention_skips_masked_work(seq: int, window: int) -> None:
     shard = shard_of("llama3-8b", seq=seq, flash=True)
     core = attention_core(shard, window)
     visible = sum(min(q + 1, window or seq) for q in range(seq)) / seq
@@ -64,7 +64,7 @@ def test_a_product_never_beats_the_roofline(m: int, n: int, k: int) -> None:
 
 
 @given(*(st.integers(1, 65536) for _ in range(3)), st.sampled_from(["h100-sxm", "a100-sxm-80gb", "b200", "mi300x"]))
-def test_a_product_never_beats_the_memory_that_holds_its_operands(m: int, n: int, k: int, name: str) -> None:
+def test_a_product_never_beats_the_memory_bandwidth(m: int, n: int, k: int, name: str) -> None:
     machine = device(name)
     seconds = float(Clock(machine, "bf16").matmul(m, n, k).matmul_s)
     assert seconds >= 2.0 * (m * k + k * n + m * n) / machine.memory_bandwidth_Bps * (1 - 1e-12)

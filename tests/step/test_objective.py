@@ -41,7 +41,7 @@ def job(train: str = "full", **words: object) -> Job:
 @pytest.mark.parametrize(
     "train", [*GIVEN, "dpo,lora:r=16", "ppo,lora:r=16", "grpo:generation=60%", "ppo:generation=0.3,reference=none"]
 )
-def test_the_program_takes_what_the_formula_says(train: str, layout: Layout) -> None:
+def test_the_simulated_step_takes_the_priced_time(train: str, layout: Layout) -> None:
     asked = job(train)
     check(layout, asked)
     priced = price_step(asked, MACHINE, layout.grid())
@@ -50,14 +50,14 @@ def test_the_program_takes_what_the_formula_says(train: str, layout: Layout) -> 
 
 
 @pytest.mark.parametrize(("train", "passes"), GIVEN.items())
-def test_kernels_of_all_passes_are_there(train: str, passes: tuple[int, int, int]) -> None:
+def test_kernels_of_all_passes_are_counted(train: str, passes: tuple[int, int, int]) -> None:
     """Forward and backward passes of the plain step, as often as the papers' algorithms make them."""
     plain, found = (compose(job(words), MACHINE, LAYOUTS[0].grid()).body for words in ("full", train))
     assert float(found.compute_forward_s) == pytest.approx(passes[0] * float(plain.compute_forward_s))
     assert float(found.compute_backward_s) == pytest.approx(passes[1] * float(plain.compute_backward_s))
 
 
-def test_a_reference_beside_adapters_passes_without_them() -> None:
+def test_the_reference_pass_runs_without_adapters() -> None:
     kernels = {}
     for train in ("lora:r=16", "dpo,lora:r=16"):
         kernels[train] = compose(job(train), MACHINE, LAYOUTS[0].grid()).body
@@ -67,7 +67,7 @@ def test_a_reference_beside_adapters_passes_without_them() -> None:
 
 
 @pytest.mark.parametrize(("train", "passes"), GIVEN.items())
-def test_copies_and_states_are_held(train: str, passes: tuple[int, int, int]) -> None:
+def test_frozen_copies_and_states_are_counted_in_memory(train: str, passes: tuple[int, int, int]) -> None:
     """Two bytes per parameter of a frozen copy, 18 of a trained one, over 16 ranks at ZeRO-3."""
     _, models, frozen = passes
     plain, found = (memory(job(words), MACHINE, LAYOUTS[0].grid()) for words in ("full", train))
@@ -95,7 +95,7 @@ def test_copies_are_replicated_where_parameters_are() -> None:
         assert more_B == pytest.approx(2 * parameters(LLAMA).total / ranks, rel=1e-3)
 
 
-def test_utilisation_counts_what_is_passed() -> None:
+def test_utilisation_counts_every_pass() -> None:
     """8 N FLOPs per token of DPO, 6 N of training, by the convention that counts parameters alone."""
     found = [
         lockstep.estimate(LLAMA, MACHINE, LAYOUTS[0], seq=4096, batch=64, train=train, mfu_convention="6n")
@@ -112,7 +112,7 @@ def test_generation_takes_its_share_of_the_step(frac: float) -> None:
     assert float(found.step_time_s - found.generation_s) == pytest.approx(float(plain.step_time_s))
 
 
-def test_a_layer_updated_at_once_leaves_no_gradients() -> None:
+def test_updates_in_the_backward_pass_keep_no_gradients() -> None:
     one, machine, layout = parameters(LLAMA).total, cluster("dgx-h100", gpus=1), Layout(recompute="full")
     recipe = Recipe.by("hf-trainer", seq=4096, batch=1, optimizer="adafactor-no-master", gradient_B=2.0)
     found = [
@@ -139,11 +139,11 @@ def test_a_layer_updated_at_once_leaves_no_gradients() -> None:
         ("full:r=8", BadInput, "full takes no settings"),
     ],
 )
-def test_what_is_no_training_is_refused(train: str, error: type[BadInput], said: str) -> None:
+def test_invalid_training_methods_are_refused(train: str, error: type[BadInput], said: str) -> None:
     with pytest.raises(error, match=said):
         job(train)
 
 
-def test_pairs_are_whole() -> None:
+def test_odd_batches_of_preference_pairs_are_refused() -> None:
     with pytest.raises(BadInput, match="must be even"):
         replace(job("dpo").recipe, batch=63)

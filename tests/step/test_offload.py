@@ -93,7 +93,7 @@ def test_a_slow_enough_link_decides_the_step(layout: Layout) -> None:
 
 @settings(max_examples=drawn(50))
 @given(offloaded())
-def test_the_simulated_program_takes_as_long(layout: Layout) -> None:
+def test_the_simulated_program_takes_the_priced_time(layout: Layout) -> None:
     simulated_s = float(simulate(step_program(LLAMA, CLUSTER, layout)).makespan_s)
     assert seconds(LLAMA, CLUSTER, layout) == pytest.approx(simulated_s, rel=1e-9)
 
@@ -128,7 +128,7 @@ SECONDS = st.floats(0.0, 10.0)
 
 
 @given(SECONDS, SECONDS, SECONDS, st.floats(1e-3, 10.0), st.integers(1, 12))
-def test_traffic_over_several_links_is_what_a_layerwise_program_leaves(
+def test_traffic_over_several_links_matches_a_layerwise_program(
     up_s: float, network_s: float, down_s: float, compute_s: float, layers: int
 ) -> None:
     """Layers come up from the host, are gathered and compute; or come up, compute, are scattered and go down."""
@@ -155,7 +155,7 @@ def _layerwise_s(lanes: tuple[float, ...], layers: int) -> float:
 
 
 @given(SECONDS, SECONDS, st.floats(1e-3, 10.0), st.integers(1, 12), st.booleans())
-def test_a_pass_without_transfers_waits_for_no_host(
+def test_a_pass_without_transfers_does_not_wait_for_the_host(
     gather_s: float, down_s: float, compute_s: float, layers: int, overlap: bool
 ) -> None:
     """Where other traffic hides on shared links too, and gradients leave after backward passes only."""
@@ -205,7 +205,7 @@ def test_thirteen_billion_parameters_train_on_one_v100_of_32_gb() -> None:
 
 
 @given(offloaded())
-def test_the_host_holds_what_the_device_does_not(layout: Layout) -> None:
+def test_the_host_holds_what_is_offloaded(layout: Layout) -> None:
     """Of 2 + 2 + 12 bytes per parameter, each rank keeps its share of what it updates in host memory."""
     found = memory(LLAMA, CLUSTER, layout.grid())
     owned = ELEMENTS / layout.tp / layout.pp / (layout.dp if layout.zero else 1)
@@ -234,7 +234,7 @@ def test_states_that_exceed_host_memory_do_not_fit(layout: Layout, memory_B: flo
     assert unknown.to_dict()["host_capacity_B"] is None
 
 
-def test_the_planner_says_when_host_memory_is_what_lacks() -> None:
+def test_the_planner_names_insufficient_host_memory() -> None:
     small = with_host(cluster("dgx-a100-40gb:1"), memory_B=64e9)
     with pytest.raises(Infeasible, match=r"in the memory of each host, which has 53\.6 GiB") as caught:
         plan(LLAMA.model, small, LLAMA.recipe, pins=Pins(offload=("optimizer",)))
@@ -264,7 +264,7 @@ def test_an_answer_names_its_host() -> None:
     assert "the rate of host memory is not given" in said
 
 
-def test_what_cannot_be_offloaded_is_refused() -> None:
+def test_impossible_offloading_is_refused() -> None:
     with pytest.raises(BadInput, match=r"parameters stay whole on the device.* use --zero 3, or --offload optimizer"):
         estimate(LLAMA, CLUSTER, Layout(dp=16, zero=2, offload="parameters"))
     muon = replace(LLAMA, recipe=replace(LLAMA.recipe, optimizer="muon"))
@@ -274,7 +274,7 @@ def test_what_cannot_be_offloaded_is_refused() -> None:
         estimate(LLAMA, replace(CLUSTER, host=None), Layout(dp=16, zero=2, offload="optimizer"))
 
 
-def test_the_host_updates_at_the_rate_that_was_measured() -> None:
+def test_the_host_updates_at_its_measured_rate() -> None:
     """ZeRO-Offload's CPU-Adam takes 2.57 s for 10B parameters on a DGX-2."""
     described = gpt(50, 4096)
     job = Job(described, Recipe(seq=1024, batch=8, dtype="fp16", gradient_B=2.0), 1)

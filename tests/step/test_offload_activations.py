@@ -54,7 +54,7 @@ SECONDS = st.floats(0.0, 10.0)
 
 
 @given(SECONDS, st.floats(1e-3, 10.0), st.integers(1, 12), st.data(), st.booleans())
-def test_copies_beside_other_layers_take_what_a_layerwise_program_takes(
+def test_overlapped_copies_match_a_layerwise_program(
     copy_s: float, kernels_s: float, layers: int, data: st.DataObject, backward: bool
 ) -> None:
     """Some layers or all of them, down in forward and up in backward passes."""
@@ -85,7 +85,7 @@ OFFLOADED = st.sampled_from([1, 5, "all"])
 
 @settings(max_examples=drawn(50))
 @given(layouts(asked()), OFFLOADED)
-def test_checkpoints_cross_the_link_by_hand(layout: Layout, offloaded: int | str) -> None:
+def test_traffic_of_offloaded_checkpoints_matches_a_count_by_hand(layout: Layout, offloaded: int | str) -> None:
     """Under full recomputation a layer's input: two bytes per token and hidden element, divided by tp."""
     slow = replace(CLUSTER, host=replace(CLUSTER.known_host, link=replace(CLUSTER.known_host.link, bandwidth_Bps=1e7)))
     layout, job = replace(layout, recompute="full"), asked(offload_layers=offloaded)
@@ -102,7 +102,7 @@ def test_checkpoints_cross_the_link_by_hand(layout: Layout, offloaded: int | str
 
 @settings(max_examples=drawn(50))
 @given(layouts(asked()), OFFLOADED)
-def test_what_the_device_no_longer_keeps_is_on_the_host(layout: Layout, offloaded: int | str) -> None:
+def test_offloaded_activations_are_counted_on_the_host(layout: Layout, offloaded: int | str) -> None:
     """Stage by stage; at most two layers' activations pass through the device's buffers."""
     job, grid, stage_layers = asked(offload_layers=offloaded), layout.grid(), LAYERS // layout.pp
     gone = stage_layers if offloaded == "all" else min(stage_layers, int(offloaded))
@@ -147,7 +147,7 @@ def test_the_trace_has_copies_on_the_host_lane_and_less_memory() -> None:
     assert all(gone.peak_memory_B() < kept.peak_memory_B())
 
 
-def test_what_cannot_be_offloaded_is_refused() -> None:
+def test_impossible_offloading_is_refused() -> None:
     with pytest.raises(BadInput, match="offload_layers must be a count of layers, or all, got -1"):
         asked(offload_layers=-1)
     with pytest.raises(BadInput, match=r"all or none \(cpu_checkpointing\); use --recompute full"):
@@ -162,13 +162,13 @@ def test_what_cannot_be_offloaded_is_refused() -> None:
         estimate(asked(offload_layers=2), replace(CLUSTER, host=None), Layout(dp=16))
 
 
-def test_deepspeed_is_told_of_checkpoints_in_host_memory() -> None:
+def test_deepspeed_exports_enable_cpu_checkpointing() -> None:
     job = asked(offload_layers="all", sharding="deepspeed")
     found = estimate(job, CLUSTER, Layout(dp=4, pp=4, recompute="full", zero=1))
     assert json.loads(export(found, "deepspeed"))["activation_checkpointing"] == {"cpu_checkpointing": True}
 
 
-def test_an_answer_says_what_is_offloaded() -> None:
+def test_the_answer_states_what_is_offloaded() -> None:
     found = lockstep.estimate("llama3-8b", "dgx-h100:1", batch=64, dp=8, zero=1, offload_layers="all")
     said = " ".join(found.assumptions())
     assert "kept activations of all layers of a stage go to the host in forward passes" in said

@@ -44,14 +44,14 @@ def test_states_are_on_the_device_or_on_the_host(memory_B: float) -> None:
 
 
 @given(st.floats(6e9, 40e9))
-def test_what_finds_no_room_crosses_the_link_twice_per_step(memory_B: float) -> None:
+def test_paged_states_without_room_cross_the_link_twice_per_step(memory_B: float) -> None:
     hardware = sized(memory_B)
     away_B = float(memory(JOB, hardware, layout("paged").grid()).host_B)
     rate_Bps = hardware.known_host.link.rate_Bps
     assert seconds(hardware, "paged") - seconds(hardware, "none") == pytest.approx(2 * away_B / rate_Bps, abs=1e-9)
 
 
-def test_more_micro_batches_bring_no_more_pages() -> None:
+def test_paging_does_not_grow_with_micro_batches() -> None:
     """Pages come for the update, not for passes."""
     hardware = sized(12e9)
     added = [
@@ -70,7 +70,7 @@ def test_a_master_that_is_the_parameter_is_not_paged() -> None:
 
 
 @pytest.mark.parametrize("offload", ["paged", "optimizer", "parameters"])
-def test_of_adapters_the_host_holds_what_is_trained(offload: str) -> None:
+def test_with_adapters_the_host_holds_only_what_is_trained(offload: str) -> None:
     """PEFT's adapters in fp32: 4 bytes of gradient and 8 of moments each; frozen weights only where parameters go."""
     recipe = JOB.recipe.having(train="lora:r=8,targets=q_proj", batch=8)
     hidden, layers, rank = LLAMA.hidden, LLAMA.layers, 8

@@ -123,13 +123,13 @@ class InPlace(torch.autograd.Function):  # type: ignore[misc]
         return softmax.bfloat16(), None
 
 
-def test_megatrons_loss_in_place() -> None:
+def test_megatrons_in_place_loss_matches_torch() -> None:
     target = torch.empty(TOKENS, dtype=torch.int64, device="meta")
     forward, backward = _passes(lambda logits: InPlace.apply(logits, target), TOKENS * WIDTH, _logits())
     assert find_way("loss", "in-place").passes == pytest.approx((forward, backward), abs=0.1)
 
 
-def test_bigsciences_loss_is_megatrons_on_a_copy() -> None:
+def test_bigsciences_loss_is_that_of_megatron_on_a_copy() -> None:
     target = torch.empty(TOKENS, dtype=torch.int64, device="meta")
 
     class Copied(InPlace):
@@ -143,7 +143,7 @@ def test_bigsciences_loss_is_megatrons_on_a_copy() -> None:
     assert find_way("loss", "copied").passes == pytest.approx((forward, backward), abs=0.1)
 
 
-def test_torchs_loss_one_kernel_after_another() -> None:
+def test_the_unfused_loss_matches_torch() -> None:
     target = torch.empty(TOKENS, dtype=torch.int64, device="meta")
 
     def loss(logits: Any) -> Any:
@@ -155,7 +155,7 @@ def test_torchs_loss_one_kernel_after_another() -> None:
     assert find_way("loss", "eager").passes[1] == pytest.approx(backward - 2, abs=0.2)
 
 
-def test_rmsnorm_as_transformers_writes_it() -> None:
+def test_rmsnorm_of_transformers_matches_torch() -> None:
     weight = torch.empty(WIDTH, dtype=torch.bfloat16, device="meta", requires_grad=True)
 
     def norm(hidden: Any) -> Any:
@@ -169,7 +169,7 @@ def test_rmsnorm_as_transformers_writes_it() -> None:
     assert NORM[0] < forward / 5
 
 
-def test_rotary_embedding_as_transformers_writes_it() -> None:
+def test_rotary_embedding_of_transformers_matches_torch() -> None:
     heads, dim = 8, 128
     cos, sin = (torch.empty(TOKENS, dim, dtype=torch.bfloat16, device="meta") for _ in range(2))
 
@@ -184,7 +184,7 @@ def test_rotary_embedding_as_transformers_writes_it() -> None:
     assert ROTARY[0] < forward / 4
 
 
-def test_softmax_of_scores_that_no_kernel_takes() -> None:
+def test_the_unfused_softmax_of_scores_matches_torch() -> None:
     """Megatron's operations, and where they take its kernel's place: unless sequences times heads divide by four."""
     mask = torch.empty(TOKENS, TOKENS, dtype=torch.bool, device="meta")
 
@@ -204,7 +204,7 @@ def test_softmax_of_scores_that_no_kernel_takes() -> None:
             assert ratio == pytest.approx((SEVERAL[place] * TAKES[place] + DROPOUT) / (kernel[place] + DROPOUT))
 
 
-def test_a_causal_softmax_reads_what_its_mask_leaves() -> None:
+def test_a_causal_softmax_reads_only_unmasked_scores() -> None:
     """Reads fall by half, writes stay: of the score forward, of the gradient and of the softmax backward."""
     assert (ONE_KERNEL[0] - CAUSAL[0], ONE_KERNEL[1] - CAUSAL[1]) == (0.5, 2 * 0.5)
 
@@ -216,7 +216,7 @@ def _shard(**fields: Any) -> Shard:
     return Shard(known, Layout(dp=8).grid(), recipe, Clock.of(where.device, recipe))
 
 
-def test_a_gate_in_kernels_of_its_own() -> None:
+def test_an_unfused_gate_matches_torch() -> None:
     def gated(both: Any) -> Any:
         gate, up = both
         return torch.nn.functional.silu(gate) * up
@@ -246,7 +246,7 @@ def _beyond(forward: Callable[[Any], Any], without: Callable[[Any], Any]) -> tup
     return more[0] - less[0], more[1] - less[1]
 
 
-def test_gradients_that_meet_in_a_residual_stream() -> None:
+def test_gradients_added_in_the_residual_stream_match_torch() -> None:
     gelu = torch.nn.functional.gelu
     forward, backward = _beyond(lambda x: x + gelu(x), gelu)
     shard = _shard()
@@ -260,7 +260,7 @@ def test_gradients_that_meet_in_a_residual_stream() -> None:
     assert float(inside.backward.stream_s) / unit_s == pytest.approx(2 * (backward - 2))
 
 
-def test_gradients_of_biases_read_what_comes_in() -> None:
+def test_gradients_of_biases_read_the_incoming_gradient() -> None:
     def weights() -> Any:
         return torch.empty(WIDTH, WIDTH, dtype=torch.bfloat16, device="meta", requires_grad=True)
 
@@ -310,7 +310,7 @@ class Fused(torch.autograd.Function):  # type: ignore[misc]
         return found, found.sum(dim=(0, 1))
 
 
-def test_launches_of_a_layer_of_megatron() -> None:
+def test_launches_of_a_megatron_layer_match_a_count_by_hand() -> None:
     length, batch, hidden, heads = 64, 2, 32, 4
 
     def weight(*shape: int) -> Any:
@@ -369,7 +369,7 @@ def test_norms_of_queries_and_keys_are_priced() -> None:
         assert float(more_s) / unit_s == pytest.approx(passes)
 
 
-def test_layernorm_is_one_kernel_whoever_writes_the_model() -> None:
+def test_layernorm_is_one_kernel_in_every_software() -> None:
     shard = _shard(norm="written", norm_weight="written")
     plain = replace(shard, model=replace(shard.model, norm="layernorm"))
     fused = replace(shard, recipe=shard.recipe.having(norm="one", norm_weight="one"))
@@ -377,7 +377,7 @@ def test_layernorm_is_one_kernel_whoever_writes_the_model() -> None:
     assert float(head_work(shard).forward.stream_s) > float(head_work(fused).forward.stream_s)
 
 
-def test_rotary_embedding_of_complex_numbers() -> None:
+def test_rotary_embedding_with_complex_numbers_matches_torch() -> None:
     """As torchtitan writes it, of 64 pairs a head."""
     angles = torch.empty(TOKENS, 1, 64, dtype=torch.complex64, device="meta")
 
@@ -406,7 +406,7 @@ def _lookup(tokens: int, vocab: int) -> float:
 
 
 @pytest.mark.parametrize("tp", [1, 4])
-def test_gradients_of_tables_are_dense_and_added_apart(tp: int) -> None:
+def test_embedding_gradients_are_dense_and_accumulated_separately(tp: int) -> None:
     """What is there however few tokens there are; inside products where those of layers are added there."""
     known, where = model("llama3-8b"), cluster("dgx-h100:1")
     assert isinstance(known, Transformer)

@@ -38,7 +38,7 @@ def seconds(one: Shard) -> tuple[float, float]:
     return float(found.forward.stream_s), float(found.backward.stream_s)
 
 
-def test_a_permutation_in_pytorch_s_operations_takes_several_times_as_long_as_a_fused_one() -> None:
+def test_an_unfused_permutation_takes_several_times_as_long_as_a_fused_one() -> None:
     there, back = zip(*(seconds(shard(permutation=code)) for code in CODES), strict=True)
     for way in (there, back):
         assert min(way[1:]) > 2.0 * way[0]
@@ -46,12 +46,12 @@ def test_a_permutation_in_pytorch_s_operations_takes_several_times_as_long_as_a_
     assert compiled < (there[1] / 2, back[1] / 2)
 
 
-def test_who_permutes_changes_nothing_of_a_dense_model() -> None:
+def test_permutation_code_does_not_affect_a_dense_model() -> None:
     whole = [layer_work(shard("llama3-8b", permutation=code), DENSE) for code in CODES]
     assert all(one == whole[0] for one in whole)
 
 
-def test_experts_in_turn_launch_for_each_of_them() -> None:
+def test_sequential_experts_launch_once_each() -> None:
     """The device waits as long for each of twice the experts with half of the width and of the choices."""
     few = shard(permutation="transformers-4")
     moe = few.model.experts
@@ -68,13 +68,13 @@ def test_experts_in_turn_launch_for_each_of_them() -> None:
     assert waited_s == pytest.approx(5.5 * moe.experts * few.clock.launches_s[0], rel=0.01)
 
 
-def test_a_permutation_that_does_not_exist_is_named() -> None:
+def test_an_unknown_permutation_is_named() -> None:
     with pytest.raises(UnknownName, match="way to run permutation 'torchtitans'; did you mean torchtitan"):
         recipe_by(seq=1, batch=1, permutation="torchtitans")
 
 
 @pytest.mark.parametrize("scaling", ["current", "rows"])
-def test_weights_are_cast_by_every_rank_where_they_travel_in_half_precision(scaling: str) -> None:
+def test_every_rank_casts_weights_that_are_gathered_in_half_precision(scaling: str) -> None:
     """Twice the tokens take twice as long for inputs and gradients; what is left is the weights."""
     once, twice = (
         layer_work(shard("llama3-8b", "torchtitan", Layout(micro_batch=many), dtype="fp8", scaling=scaling), DENSE)
@@ -87,7 +87,7 @@ def test_weights_are_cast_by_every_rank_where_they_travel_in_half_precision(scal
     assert left_s == pytest.approx(wanted_s, rel=1e-6, abs=1e-9)
 
 
-def test_dtensor_joins_what_ranks_gather_and_takes_apart_what_they_reduce() -> None:
+def test_dtensor_copies_around_gathers_and_reductions() -> None:
     """Eight copies of a whole micro-batch in a layer and pass, each read and written; without sequences split, none."""
     for split, wanted in ((True, 8.0), (False, 0.0)):
         layout = Layout(tp=8, sequence_parallel=split)
@@ -101,7 +101,7 @@ def test_dtensor_joins_what_ranks_gather_and_takes_apart_what_they_reduce() -> N
             assert float(getattr(made, way).kernels - getattr(none, way).kernels) == wanted / 2
 
 
-def test_ranks_gather_in_fp8_what_products_read_in_fp8() -> None:
+def test_inputs_of_fp8_products_are_gathered_in_fp8() -> None:
     """With NeMo on H100 half of the bytes of a forward pass are left out, and a quarter of a backward one's."""
     job = Job(model("llama3-70b"), recipe_by("nemo-24", seq=8192, batch=8, dtype="fp8", overlap_tp="none"), 8)
     layout = Layout(tp=8, sequence_parallel=True).grid()
@@ -113,7 +113,7 @@ def test_ranks_gather_in_fp8_what_products_read_in_fp8() -> None:
     assert float(price_step(half, CLUSTER, layout).tp_comm_s) == pytest.approx(shares[0], rel=1e-9)
 
 
-def test_products_in_pieces_take_longer_only_where_ranks_share_them() -> None:
+def test_chunked_products_are_slower_only_with_several_ranks() -> None:
     for overlap, wanted in (("none", 1.0), ("all", 1.07)):
         for tp in (1, 4):
             one = shard("llama3-70b", "nemo-25", Layout(tp=tp, sequence_parallel=tp > 1), overlap_tp=overlap)

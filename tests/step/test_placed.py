@@ -32,7 +32,7 @@ def job_of(layers: int, vocab: int, batch: int = 64) -> Job:
     ("schedule", "vpp"),
     [("1f1b", 1), ("gpipe", 1), ("interleaved", 2), ("zb-h1", 1), ("zb-v", 2), ("breadth-first", 2)],
 )
-def test_placed_as_they_are_shared_out_a_step_takes_as_long(schedule: str, vpp: int, zero: int) -> None:
+def test_explicit_even_placement_takes_as_long_as_the_default(schedule: str, vpp: int, zero: int) -> None:
     """With equal stages only ends differ: every stage moves its own parameters, not the most that one of them holds."""
     even = Layout(pp=4, dp=8, vpp=vpp, schedule=schedule, zero=zero)
     hand = replace(even, stages=(32 // (4 * vpp),) * (4 * vpp))
@@ -49,7 +49,7 @@ def test_placed_as_they_are_shared_out_a_step_takes_as_long(schedule: str, vpp: 
     st.sampled_from([1_000, 128_256, 1_000_000]),
     st.sampled_from([(2, 1), (4, 1), (2, 2)]),
 )
-def test_no_other_split_has_a_faster_slowest_device(layers: int, vocab: int, shape: tuple[int, int]) -> None:
+def test_the_best_split_minimises_the_slowest_device(layers: int, vocab: int, shape: tuple[int, int]) -> None:
     """Against every way to place the layers, by the time of layers, embedding and head on each device."""
     pp, vpp = shape
     job, chunks = job_of(layers, vocab), pp * vpp
@@ -88,7 +88,7 @@ def test_the_best_split_fits_in_memory_where_another_does() -> None:
     assert best_split(job, none, plain) == free
 
 
-def test_stages_in_words() -> None:
+def test_stage_lists_are_parsed() -> None:
     asked = {"batch": 64, "pp": 4, "zero": 1}
     given = lockstep.estimate("llama3-8b", "dgx-h100:4", **asked, stages="9,2x8,7").layout
     assert given.stages == (9, 8, 8, 7)

@@ -32,7 +32,7 @@ def again_flops(**words: object) -> float:
     return float(whole_again(one, DENSE, layer_work(one, DENSE)).flops)
 
 
-def test_without_re_entry_torch_leaves_out_the_last_product() -> None:
+def test_non_reentrant_checkpointing_skips_the_last_product() -> None:
     """FLOPs that torch counts in forward and backward pass of a feed-forward block: one product apart."""
     torch = pytest.importorskip("torch")
     from torch.utils.checkpoint import checkpoint
@@ -49,14 +49,14 @@ def test_without_re_entry_torch_leaves_out_the_last_product() -> None:
     assert counted == [8 * product, 7 * product]
 
 
-def test_a_layer_that_stops_early_repeats_all_but_its_down_product() -> None:
+def test_early_stop_recomputation_repeats_all_but_the_down_product() -> None:
     found = shard().model
     assert found.mlp is not None
     product = 2.0 * 4096 * found.hidden * found.mlp.ffn
     assert again_flops() - again_flops(recompute_stops=True) == pytest.approx(product)
 
 
-def test_an_adapter_on_the_down_product_and_a_norm_behind_it_read_it() -> None:
+def test_adapters_and_norms_after_the_down_product_require_recomputing_it() -> None:
     for words in ({"train": "lora:r=8,targets=all-linear"},):
         assert again_flops(**words) == again_flops(**words, recompute_stops=True)
     one = shard(recompute_stops=True)
@@ -65,7 +65,7 @@ def test_an_adapter_on_the_down_product_and_a_norm_behind_it_read_it() -> None:
     assert float(whole_again(behind, DENSE, whole).flops) == float(whole.forward.flops)
 
 
-def test_software_that_stops_is_what_its_makers_say() -> None:
+def test_early_stop_software_matches_its_documentation() -> None:
     assert {name for name, one in stacks().items() if one.habits.recompute_stops} == STOPPING
 
 
@@ -76,7 +76,7 @@ def kept(*modules: str) -> float:
     return float(layer_activation_B(one, piece, recompute=SELECTIVE)) / (2.0 * 4096 * one.hidden)
 
 
-def test_the_policies_of_maxtext_keep_what_they_name() -> None:
+def test_maxtext_policies_keep_the_named_tensors() -> None:
     """The layer's input and the tensors that a policy saves; per token a gate and an up projection of 11,008 each."""
     wide = 11008 / 4096
     assert kept("core_attn", "context", "layernorm", "mlp") == pytest.approx(1 + 3 + 1)
@@ -84,7 +84,7 @@ def test_the_policies_of_maxtext_keep_what_they_name() -> None:
     assert kept("core_attn", "context", "layernorm", "mlp_act") == pytest.approx(1 + 3 + 1 + 2 * wide)
 
 
-def test_what_is_not_kept_is_run_again() -> None:
+def test_tensors_that_are_not_kept_are_recomputed() -> None:
     one = shard(recompute_modules=("core_attn", "context", "out_proj", "mlp_act"))
     work = layer_work(one, DENSE)
     again = modules_again(one, DENSE, work.core)

@@ -55,7 +55,7 @@ def total(works):
 @pytest.mark.parametrize("of", MODELS)
 @pytest.mark.parametrize("stack", SOFTWARE)
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
-def test_rows_of_a_layer_are_its_work(of, stack, recompute):
+def test_operations_of_a_layer_add_up_to_its_work(of, stack, recompute):
     found, shard = question(of, stack, recompute)
     for kind in sorted(set(found.job.kinds)):
         work, rows = layer_work(shard, kind), layer_rows(shard, kind)
@@ -73,7 +73,7 @@ def test_rows_of_a_layer_are_its_work(of, stack, recompute):
 @pytest.mark.parametrize("of", MODELS)
 @pytest.mark.parametrize("stack", SOFTWARE)
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
-def test_operations_of_a_pass_take_what_its_kernels_do(of, stack, recompute):
+def test_operations_of_a_pass_take_the_time_of_its_kernels(of, stack, recompute):
     """Beyond them a pass takes nothing but what the device waits for the host, so nothing where launches are free."""
     found, shard = question(of, stack, recompute)
     (rows,) = device_rows(found.job, found.cluster, found.layout)
@@ -144,7 +144,7 @@ def test_parts_of_layers_fill_their_spans(of, tmp_path):
     assert np.array_equal(one.end_s, other.end_s)
 
 
-def test_a_backward_pass_runs_again_what_was_thrown_away_and_then_goes_back(tmp_path):
+def test_recomputed_operations_are_drawn_before_the_backward_pass(tmp_path):
     found = lockstep.estimate("llama3-8b", "dgx-h100", batch=8, tp=8, recompute="full")
     trace_step(found, tmp_path / "step.json", "operations")
     layers, parts = drawn(tmp_path / "step.json")
@@ -157,7 +157,7 @@ def test_a_backward_pass_runs_again_what_was_thrown_away_and_then_goes_back(tmp_
     assert {one["args"].get("way") for one in parts if one["name"] == "norm"} == {"norm.one"}
 
 
-def test_of_a_long_step_the_first_micro_batches_are_opened(tmp_path):
+def test_only_the_first_micro_batches_of_a_long_step_are_expanded(tmp_path):
     found = lockstep.estimate("llama3-8b", "dgx-h100", batch=64, tp=8)
     with patch("lockstep.price.step.inside.MOST_SLICES", 2000):
         trace_step(found, tmp_path / "step.json", "operations")
@@ -168,7 +168,7 @@ def test_of_a_long_step_the_first_micro_batches_are_opened(tmp_path):
     assert {"F0", "B0"} <= opened < {label.split()[0] for _, label in layers}
 
 
-def test_a_convolutional_model_has_no_operations_to_open(tmp_path):
+def test_a_convolutional_model_refuses_expansion_into_operations(tmp_path):
     found = lockstep.estimate("resnet50", "dgx-h100", batch=64)
     with pytest.raises(BadInput, match="--expand"):
         trace_step(found, tmp_path / "step.json", "operations")

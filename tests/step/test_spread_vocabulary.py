@@ -36,7 +36,9 @@ def job(how: str, known: lockstep.workload.Transformer = LLAMA, **changes: objec
 @pytest.mark.parametrize("known", [LLAMA, SMALL])
 @pytest.mark.parametrize("schedule", ["1f1b", "v-half"])
 @pytest.mark.parametrize("tp", [1, 2])
-def test_stages_hold_the_model_once(known: lockstep.workload.Transformer, schedule: str, tp: int) -> None:
+def test_spread_vocabulary_stages_hold_the_model_once(
+    known: lockstep.workload.Transformer, schedule: str, tp: int
+) -> None:
     """Shares of the vocabulary are rounded up to whole rows; a tied table is not copied to the last stage."""
     layout = Layout(pp=4, dp=4 // tp, tp=tp, schedule=schedule, vpp=2 if schedule == "v-half" else 1)
     asked = job("vocab-2", known)
@@ -79,7 +81,7 @@ def test_traffic_is_exposed_where_it_takes_longer_than_the_kernels(
 
 
 @pytest.mark.parametrize("how", SPREAD)
-def test_every_barrier_keeps_one_micro_batch_more(how: str) -> None:
+def test_each_vocabulary_barrier_keeps_one_more_micro_batch(how: str) -> None:
     layout = Layout(pp=8, dp=2, zero=1)
     plain, spread = job("none"), job(how)
     for stage in range(1, 8):
@@ -92,7 +94,7 @@ def test_every_barrier_keeps_one_micro_batch_more(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", SPREAD)
-def test_all_stages_do_the_same_and_a_large_vocabulary_costs_its_share(how: str) -> None:
+def test_a_spread_vocabulary_balances_the_stages(how: str) -> None:
     """The pipeline has no heavier end but the final norm, so the step hardly grows with stages' shares of the head."""
     layout = Layout(pp=8, dp=2, zero=1)
     parts = compose(job(how), NODES, layout.grid())
@@ -110,7 +112,7 @@ def test_all_stages_do_the_same_and_a_large_vocabulary_costs_its_share(how: str)
     assert large_spread_s - small_spread_s == pytest.approx((large_s - small_s) / 8 * (32 + 7) / 32, rel=0.02)
 
 
-def test_what_waits_for_vocabulary_traffic_is_pipeline_traffic() -> None:
+def test_waits_for_vocabulary_traffic_count_as_pipeline_traffic() -> None:
     """Over a slow network passes wait for it; the simulated step takes what is priced, and says the same."""
     layout, asked = Layout(pp=16), job("vocab-2", SMALL, seq=1024, batch=32)
     asked = Job(replace(SMALL, layers=16), asked.recipe, 16)
@@ -137,7 +139,9 @@ def test_what_waits_for_vocabulary_traffic_is_pipeline_traffic() -> None:
         ("llama3-8b", {"pp": 4, "dp": 4, "schedule": "zb-h1"}, "1f1b alone"),
     ],
 )
-def test_layouts_that_cannot_spread_it_are_refused_in_words(known: str, changes: dict[str, object], words: str) -> None:
+def test_layouts_that_cannot_spread_the_vocabulary_are_refused(
+    known: str, changes: dict[str, object], words: str
+) -> None:
     how = "interlaced" if words == "1f1b alone" else "vocab-2"
     with pytest.raises(BadInput, match=words):
         check(Layout(**changes), Job(model(known), Recipe(seq=4096, batch=64, vocab_parallel=how), 16))

@@ -39,7 +39,7 @@ def _moved_B(shard: Shard) -> tuple[float, float]:
     return float(found.forward.stream_s) / unit_s, float(found.backward.stream_s) / unit_s
 
 
-def test_fsdp2_copies_what_it_gathers_in_every_pass_that_gathers() -> None:
+def test_fsdp2_copies_gathered_parameters_in_every_gathering_pass() -> None:
     given_up, kept = _moved_B(_shard("torchtitan", zero=3)), _moved_B(_shard("torchtitan", zero=2))
     assert given_up[0] == kept[0] == pytest.approx(2 + 2)
     assert given_up[1] - kept[1] == pytest.approx(2 + 2)
@@ -69,7 +69,7 @@ def test_gradients_travel_through_flat_buckets_in_internevo_alone() -> None:
         assert bucketing_s(shard.clock, shard.recipe, held) == pytest.approx(copies * unit_s)
 
 
-def test_torchs_context_parallelism_adds_a_part_for_every_other_rank() -> None:
+def test_torch_context_parallelism_merges_one_partial_output_per_other_rank() -> None:
     def more_s(ranks: int) -> tuple[float, float]:
         shard = _shard("torchtitan", dp=8 // ranks, cp=ranks)
         shard = replace(shard, recipe=replace(shard.recipe, cp_kind="gather"))

@@ -71,7 +71,7 @@ def test_parts_add_up_to_the_step(layout: Layout, overlap: bool) -> None:
 
 @settings(max_examples=drawn(50))
 @given(layouts())
-def test_closed_form_is_the_simulation(layout: Layout) -> None:
+def test_the_closed_form_equals_the_simulation(layout: Layout) -> None:
     """Exact for GPipe and 1F1B. Interleaved ignores where the embedding sits; zb-h1 prices a heavy head from above."""
     simulated = float(simulate(step_program(LLAMA, CLUSTER, layout)).makespan_s)
     priced = seconds(LLAMA, CLUSTER, layout)
@@ -84,7 +84,7 @@ def test_closed_form_is_the_simulation(layout: Layout) -> None:
 
 
 @given(st.floats(0.0, 10.0), st.floats(0.0, 10.0), st.integers(1, 40))
-def test_exposed_traffic_is_what_a_layerwise_program_leaves(comm_s: float, compute_s: float, layers: int) -> None:
+def test_exposed_traffic_matches_a_layerwise_program(comm_s: float, compute_s: float, layers: int) -> None:
     """Backward through L layers, each layer's gradients reduced as soon as they are ready, one after another."""
     builder = ProgramBuilder(1, ("compute", "comm"))
     for _ in range(layers):
@@ -152,7 +152,7 @@ def test_faster_links_never_slow_a_step(layout: Layout, index: int) -> None:
     )
 
 
-def test_gradients_pay_for_reductions_over_the_link_that_says_so() -> None:
+def test_gradients_pay_for_reductions_only_on_links_with_a_reduction_cost() -> None:
     """One message per byte each way and an addition at the same rate: 3/2 of the time without the addition."""
     job = replace(LLAMA, recipe=LLAMA.recipe.having(overlap_dp=False))
     inside, fabric = CLUSTER.levels
@@ -166,7 +166,7 @@ def test_gradients_pay_for_reductions_over_the_link_that_says_so() -> None:
 
 
 @given(st.lists(layouts(stages=(4,)), min_size=2, max_size=5))
-def test_a_grid_prices_what_its_layouts_cost_alone(several: list[Layout]) -> None:
+def test_a_grid_prices_each_layout_as_if_alone(several: list[Layout]) -> None:
     grids = [layout.grid() for layout in several]
     fields: dict[str, Any] = {name: np.array([getattr(grid, name) for grid in grids]) for name in GRID_FIELDS}
     together = price_step(LLAMA, CLUSTER, replace(grids[0], **fields)).step_time_s
@@ -257,7 +257,7 @@ def test_overlapped_tensor_traffic_hides_behind_products(sequence_parallel: bool
 
 
 @pytest.mark.parametrize("sequence_parallel", [False, True])
-def test_parts_that_are_kept_are_gathered_once_more(sequence_parallel: bool) -> None:
+def test_inputs_kept_as_shards_are_gathered_once_more(sequence_parallel: bool) -> None:
     """One of the two collectives of a pass, in one of both passes; without sequence parallelism all is kept anyway."""
     layout, large = Layout(tp=4, dp=16, sequence_parallel=sequence_parallel), model("llama3-70b")
     parts, whole = (
@@ -289,7 +289,7 @@ def test_accumulating_inside_products_saves_a_pass_unless_gradients_are_sharded(
     assert float(apart.compute_s - inside.compute_s) == pytest.approx(expected_s, rel=1e-3, abs=1e-9)
 
 
-def test_a_gradient_that_is_copied_before_it_is_added_is_written_and_read_once_more() -> None:
+def test_copying_a_gradient_before_accumulation_adds_one_write_and_read() -> None:
     layout = Layout(tp=4, dp=16)
     apart = replace(LLAMA, recipe=LLAMA.recipe.having(fused_accumulation=False))
     copied = replace(apart, recipe=apart.recipe.having(converted_gradients=True))
@@ -301,7 +301,7 @@ def test_a_gradient_that_is_copied_before_it_is_added_is_written_and_read_once_m
 
 
 @given(layouts(stages=(2, 4, 8)))
-def test_sends_that_take_turns_hold_a_stage_twice_as_long(layout: Layout) -> None:
+def test_unpaired_sends_hold_a_stage_twice_as_long(layout: Layout) -> None:
     sharded = replace(layout, sequence_parallel=layout.tp > 1)
     alone = replace(LLAMA, recipe=LLAMA.recipe.having(paired_sends=False))
     paired, turns = (price_step(job, CLUSTER, sharded.grid()) for job in (LLAMA, alone))
@@ -363,7 +363,7 @@ def test_the_bias_of_alibi_moves_the_scores_twice_more_unless_attention_is_fused
     assert extra_s[False] == pytest.approx(forwards * 2.0 * scores_B / rate_Bps, rel=1e-9)
 
 
-def test_an_overlap_that_does_not_exist_is_named() -> None:
+def test_an_unknown_overlap_is_named() -> None:
     with pytest.raises(UnknownName, match="overlap of tensor-parallel traffic 'gradient'; did you mean gradients"):
         recipe_by(seq=1, batch=1, overlap_tp="gradient")
 
@@ -420,7 +420,7 @@ def test_recomputation_per_operation_gathers_again_and_reduces_once() -> None:
     assert float(each.tp_comm_s) > float(none.tp_comm_s)
 
 
-def test_a_module_that_does_not_exist_is_named() -> None:
+def test_an_unknown_module_is_named() -> None:
     with pytest.raises(UnknownName, match="module to recompute 'layer_norm'; did you mean layernorm"):
         recipe_by(seq=1, batch=1, recompute_modules=("layer_norm",))
 

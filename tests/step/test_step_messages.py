@@ -65,12 +65,12 @@ def sends_during(line: Timeline, operation: int, to: bool = False) -> np.ndarray
     return ids[within]
 
 
-def test_it_takes_as_long(step: tuple[Timeline, Timeline, set[str]]) -> None:
+def test_a_step_expanded_into_messages_takes_as_long(step: tuple[Timeline, Timeline, set[str]]) -> None:
     whole, opened, _ = step
     assert opened.makespan_s == pytest.approx(whole.makespan_s, rel=1e-9)
 
 
-def test_members_begin_and_end_together(step: tuple[Timeline, Timeline, set[str]]) -> None:
+def test_members_of_a_collective_begin_and_end_together(step: tuple[Timeline, Timeline, set[str]]) -> None:
     _, line, expected = step
     names = set()
     for ids in groups(line):
@@ -82,7 +82,7 @@ def test_members_begin_and_end_together(step: tuple[Timeline, Timeline, set[str]
     assert names == expected
 
 
-def test_members_send_what_the_bus_factor_says(step: tuple[Timeline, Timeline, set[str]]) -> None:
+def test_members_send_the_bytes_of_the_bus_factor(step: tuple[Timeline, Timeline, set[str]]) -> None:
     """Bytes of the ring attention's blocks are those that a rank sends; a switch gets all and back its sum's share."""
     _, line, _ = step
     for ids in groups(line):
@@ -94,7 +94,7 @@ def test_members_send_what_the_bus_factor_says(step: tuple[Timeline, Timeline, s
             assert line.program.size_B[sends].sum() == pytest.approx(times * size_B, rel=1e-9)
 
 
-def test_each_kind_is_opened_once(step: tuple[Timeline, Timeline, set[str]]) -> None:
+def test_each_different_collective_is_expanded_once(step: tuple[Timeline, Timeline, set[str]]) -> None:
     """What a layer does in a pass is one or two rounds of a collective; the bytes of both passes may differ."""
     _, line, _ = step
     program = line.program
@@ -105,7 +105,7 @@ def test_each_kind_is_opened_once(step: tuple[Timeline, Timeline, set[str]]) -> 
     assert all(keys.count(key) <= 1 + 2 for key in keys)
 
 
-def test_the_file_names_ranks_and_tells_the_memory_of_stages(tmp_path: Path) -> None:
+def test_the_trace_names_ranks_and_shows_the_memory_of_stages(tmp_path: Path) -> None:
     found = lockstep.estimate("llama3-70b", "dgx-h100:8", batch=64, tp=8, pp=4, zero=1, sequence_parallel=True)
     path = tmp_path / "step.json"
     line = trace_step(found, path, "messages").timeline
@@ -119,14 +119,14 @@ def test_the_file_names_ranks_and_tells_the_memory_of_stages(tmp_path: Path) -> 
     assert again.peak_memory_B().tolist() == line.peak_memory_B().tolist()
 
 
-def test_one_kind_of_group_alone(tmp_path: Path) -> None:
+def test_a_single_kind_of_group_can_be_expanded(tmp_path: Path) -> None:
     found = lockstep.estimate("llama3-70b", "dgx-h100:8", batch=64, tp=8, pp=4, zero=1, sequence_parallel=True)
     line = trace_step(found, tmp_path / "step.json", "dp").timeline
     assert line.rank_names[4:] == ("rank 8 of stage 0",)
     assert trace_step(found, tmp_path / "step.json", "layers").timeline.program.ranks == 4
 
 
-def test_refusals_say_what_to_do(tmp_path: Path) -> None:
+def test_refusals_suggest_an_alternative(tmp_path: Path) -> None:
     out = tmp_path / "step.json"
     large = lockstep.estimate("llama3-8b", "dgx-h100:16", batch=256, zero=3)
     with pytest.raises(
@@ -147,7 +147,7 @@ def test_refusals_say_what_to_do(tmp_path: Path) -> None:
     assert not out.exists()
 
 
-def test_a_switch_that_reduces_is_a_rank_of_its_own(tmp_path: Path) -> None:
+def test_a_reducing_switch_has_its_own_lane(tmp_path: Path) -> None:
     """Eight ranks whose all-reduces go through their NVLink switch, and it beside them."""
     found = lockstep.estimate("llama3-8b", "dgx-h100", batch=8, tp=8)
     line = trace_step(found, tmp_path / "step.json", "tp").timeline

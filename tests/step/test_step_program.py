@@ -136,7 +136,7 @@ def replayed_s(question: Question) -> float:
 
 @settings(max_examples=drawn(150))
 @given(questions())
-def test_a_step_takes_what_its_passes_are_priced_at(question: Question) -> None:
+def test_a_simulated_step_takes_the_price_of_its_passes(question: Question) -> None:
     found_s = simulated(question).makespan_s
     if not question[2].stages:
         assert found_s == pytest.approx(replayed_s(question), rel=1e-9)
@@ -147,7 +147,7 @@ def test_a_step_takes_what_its_passes_are_priced_at(question: Question) -> None:
 
 @settings(max_examples=drawn(100))
 @given(questions())
-def test_parts_are_read_off_the_timeline(question: Question) -> None:
+def test_parts_of_the_step_can_be_read_from_the_timeline(question: Question) -> None:
     job, hardware, layout = question
     timeline, priced = simulated(question), price_step(job, hardware, layout.grid()).breakdown_s()
     read = breakdown_s(timeline, busiest(compose(job, hardware, layout.grid()), layout.placement))
@@ -175,7 +175,7 @@ PEAKS: tuple[tuple[str, dict[str, object]], ...] = (
 
 
 @pytest.mark.parametrize("words", [words for _, words in PEAKS], ids=[name for name, _ in PEAKS])
-def test_the_timeline_holds_what_the_memory_answer_does(words: dict[str, object]) -> None:
+def test_the_timeline_peaks_at_the_memory_answer_with_adapters_and_placed_layers(words: dict[str, object]) -> None:
     asked: dict[str, object] = {"batch": 64, "seq": 2048, "pp": 2, "zero": 2, **words}
     found = lockstep.estimate("llama3-8b", "dgx-h100:1", **asked)  # type: ignore[arg-type]
     assert found.timeline().peak_memory_B().max() == pytest.approx(float(found.memory.total_B), rel=1e-9)
@@ -183,13 +183,13 @@ def test_the_timeline_holds_what_the_memory_answer_does(words: dict[str, object]
 
 @settings(max_examples=drawn(40))
 @given(questions())
-def test_layer_by_layer_it_takes_as_long(question: Question) -> None:
+def test_a_layerwise_timeline_takes_as_long(question: Question) -> None:
     assert simulated(question, by_layer=True).makespan_s == pytest.approx(simulated(question).makespan_s, rel=1e-9)
 
 
 @settings(max_examples=drawn(60))
 @given(questions())
-def test_opened_into_messages_it_takes_as_long_and_reads_the_same(question: Question) -> None:
+def test_a_timeline_of_messages_takes_as_long_and_has_the_same_parts(question: Question) -> None:
     """Collectives are opened up to a few thousand operations; a step with none is refused."""
     job, hardware, layout = question
     with patch("lockstep.simulate.parallel.messages.MOST_OPERATIONS", 5_000):
@@ -207,7 +207,7 @@ def test_opened_into_messages_it_takes_as_long_and_reads_the_same(question: Ques
 
 @settings(max_examples=drawn(60))
 @given(questions())
-def test_what_hides_is_traffic_without_its_exposed_part(question: Question) -> None:
+def test_hidden_time_is_traffic_minus_exposed_time(question: Question) -> None:
     """Without overlap the same traffic is all exposed."""
     job, hardware, layout = question
     none = {"overlap_dp": False, "overlap_tp": "none", "overlap_ep": "none"}
@@ -222,7 +222,7 @@ def test_what_hides_is_traffic_without_its_exposed_part(question: Question) -> N
 
 @settings(max_examples=drawn(30))
 @given(questions(), st.data())
-def test_what_hides_in_layouts_together_is_what_hides_in_each(question: Question, data: st.DataObject) -> None:
+def test_hidden_time_of_a_grid_equals_that_of_each_layout(question: Question, data: st.DataObject) -> None:
     """Layouts of one grid that differ in all that passes depend on."""
     job, hardware, layout = question
     axes = {"recompute": RECOMPUTE, "zero": range(4), "offload": ("none", "optimizer"), "micro_batch": (1, 2)}
@@ -237,7 +237,7 @@ def test_what_hides_in_layouts_together_is_what_hides_in_each(question: Question
             assert together[part].slack_s == pytest.approx(found.slack_s, rel=1e-12, abs=1e-15), part
 
 
-def test_every_part_that_the_verdict_names_has_spans(tmp_path: Path) -> None:
+def test_every_part_in_the_verdict_has_spans(tmp_path: Path) -> None:
     """The trace of a tensor-parallel step shows its collectives, with bytes, and the memory of every device."""
     found = lockstep.estimate(
         "llama3-70b", "dgx-h100:8", batch=128, tp=8, pp=4, zero=1, sequence_parallel=True

@@ -28,7 +28,7 @@ def _seconds(**fields: Any) -> float:
     return float(optimizer_s(Clock.of(where.device, recipe), Layout(dp=8).grid(), recipe, held, 4096))
 
 
-def test_an_update_moves_what_torch_moves_around_one_kernel() -> None:
+def test_update_traffic_matches_torch() -> None:
     """The norm, what scales the gradients by it, the copy in half precision, and zeros for the next step."""
     gradient, master = (torch.empty(ELEMENTS, dtype=torch.float32, device="meta") for _ in range(2))
     half, coefficient = torch.empty(ELEMENTS, dtype=torch.bfloat16, device="meta"), torch.ones((), device="meta")
@@ -43,7 +43,7 @@ def test_an_update_moves_what_torch_moves_around_one_kernel() -> None:
     assert _seconds() == pytest.approx(MULTI_TENSOR * (UPDATE_B + moved_B) * ELEMENTS / rate_Bps, rel=1e-3)
 
 
-def test_what_software_does_not_keep_is_neither_filled_nor_copied() -> None:
+def test_absent_gradients_and_copies_are_neither_filled_nor_copied() -> None:
     assert _seconds(gradients_freed=True) < _seconds()
     assert _seconds(working_copy=False) < _seconds()
     freed_s, kept_s = (_seconds(gradients_freed=freed, gradient_B=2.0) for freed in (True, False))

@@ -69,7 +69,7 @@ def _gelu(wide: bool) -> Callable[[Any], Any]:
 
 
 @pytest.mark.parametrize("autocast", [True, False])
-def test_gelu_of_gpt2(autocast: bool) -> None:
+def test_unfused_gelu_of_gpt2_matches_torch(autocast: bool) -> None:
     start = torch.empty(ROWS, DIM, dtype=HALF, device="meta", requires_grad=True)
     moved_B, kernels, kept_B = run(_gelu(autocast), start)
     passes = counted("activation", "autocast" if autocast else "written")
@@ -85,7 +85,7 @@ def test_gelu_of_gpt2(autocast: bool) -> None:
 
 
 @pytest.mark.parametrize("autocast", [True, False])
-def test_attention_of_transformers_without_a_fused_kernel(autocast: bool) -> None:
+def test_unfused_attention_of_transformers_matches_torch(autocast: bool) -> None:
     """Rotary embedding leaves queries and keys in fp32 under autocast, whose products cast them."""
 
     def attend(query: Any, key: Any, value: Any, mask: Any) -> Any:
@@ -113,7 +113,7 @@ def test_attention_of_transformers_without_a_fused_kernel(autocast: bool) -> Non
     assert written_B / (16 * 2048 * 2048) == pytest.approx((kept_B - 3 * 2 * HEADS * ROWS * DIM) / scores)
 
 
-def test_only_what_transformers_writes_out_is_written_out() -> None:
+def test_only_unfused_activations_pay_for_unfused_kernels() -> None:
     """Megatron's fused GELU and other models' activations are one kernel, and fused attention has no scores."""
     written, fused, other = (
         slot_work(_shard(_recipe(activation=way), name), "activation", 4096 * 2048)
@@ -142,7 +142,7 @@ def _shard(recipe: Recipe, name: str = "gpt2-medium") -> Shard:
     return Shard(_model(name), grid, recipe, Clock.of(cluster("dgx-h100:1").device, recipe))
 
 
-def test_what_a_written_activation_reads_is_made_again_with_it() -> None:
+def test_recomputing_an_unfused_activation_frees_its_intermediates() -> None:
     """Its input stays; what its operations read comes back when the function alone runs again."""
     again = {"recompute_modules": ("mlp_act",)}
     rows = kept_tensors(_model(), piece(_recipe(autocast=False, **again), Layout().grid(), _model()))

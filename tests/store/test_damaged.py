@@ -115,7 +115,7 @@ def test_a_damaged_run_hides_none_of_the_others(root: Path, kind: str) -> None:
         assert run(*exported).code == 0
 
 
-def test_what_is_damaged_is_named(root: Path) -> None:
+def test_damaged_runs_are_named(root: Path) -> None:
     store = RunStore()
     name = spoiled(root, (RESULT, "{}"))
     spoiled(root, (ENVIRONMENT, "[]"))
@@ -131,7 +131,7 @@ def test_what_is_damaged_is_named(root: Path) -> None:
 
 @pytest.mark.parametrize("name", [CONFIG, ENVIRONMENT, EVENTS, RESULT])
 @pytest.mark.parametrize("kind", ["pipe", "folder", "endless"])
-def test_what_is_no_file_is_damaged_and_stops_nobody(root: Path, name: str, kind: str) -> None:
+def test_non_files_in_a_run_mark_it_damaged_without_blocking(root: Path, name: str, kind: str) -> None:
     spoiled_id = spoiled(root, (name, ""))
     path = root / spoiled_id / name
     path.unlink()
@@ -160,7 +160,7 @@ def model_folder(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["llama-7b", "zephyr", "2026-model", "20269999T999999.000000-train", "last"])
-def test_a_folder_of_somebody_else_is_no_run(root: Path, name: str) -> None:
+def test_a_foreign_folder_is_not_a_run(root: Path, name: str) -> None:
     newest = RunStore().ids()[-1]
     model = model_folder(root / name)
     assert run("runs", "delete", "last", "--json").json()["done"] == f"deleted {newest}"
@@ -170,7 +170,7 @@ def test_a_folder_of_somebody_else_is_no_run(root: Path, name: str) -> None:
     assert sorted(path.name for path in model.iterdir()) == [CONFIG, "weights.bin"]
 
 
-def test_where_there_are_only_folders_of_others_there_is_no_run(tmp_path: Path) -> None:
+def test_a_store_with_only_foreign_folders_has_no_runs(tmp_path: Path) -> None:
     model = model_folder(tmp_path / "llama-7b")
     for words in (("delete", "last"), ("delete", "llama-7b"), ("show", "last")):
         assert "there are no runs" in run("runs", *words, "--runs", str(tmp_path)).refusal()
@@ -199,7 +199,7 @@ def test_a_store_may_be_a_link(root: Path, tmp_path: Path) -> None:
     assert len(list(model.iterdir())) == 2
 
 
-def test_what_somebody_has_put_into_a_run_is_not_deleted_with_it(root: Path) -> None:
+def test_foreign_files_in_a_run_are_not_deleted(root: Path) -> None:
     store = RunStore()
     oldest, newest = store.ids()
     (root / newest / "notes.txt").write_text("what I learnt")
@@ -261,7 +261,7 @@ INDEXES: dict[str, tuple[Callable[[Path], None], bool]] = {
 
 
 @pytest.mark.parametrize("kind", INDEXES)
-def test_lists_are_right_whatever_lies_in_the_place_of_the_index(root: Path, kind: str) -> None:
+def test_lists_are_right_for_any_content_of_the_index_file(root: Path, kind: str) -> None:
     rows = RunStore().rows()
     change, ours = INDEXES[kind]
     change(RunStore().index.path)
@@ -273,7 +273,7 @@ def test_lists_are_right_whatever_lies_in_the_place_of_the_index(root: Path, kin
     assert RunStore().rows() == rows
 
 
-def test_a_database_of_another_program_is_left_as_it_is(root: Path) -> None:
+def test_a_foreign_database_is_not_modified(root: Path) -> None:
     path = RunStore().index.path
     other_tables(path)
     before = path.read_bytes()
@@ -309,7 +309,7 @@ def open_store(root: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-def test_a_store_that_can_only_be_read_is_listed(open_store: Path, indexed: bool) -> None:
+def test_a_read_only_store_is_listed(open_store: Path, indexed: bool) -> None:
     store, words = RunStore(open_store), ("--runs", str(open_store))
     expected = [row.id for row in store.rows()]
     if not indexed:
@@ -325,7 +325,7 @@ def test_a_store_that_can_only_be_read_is_listed(open_store: Path, indexed: bool
     assert len(store.ids()) == 2
 
 
-def test_a_file_is_no_store(tmp_path: Path) -> None:
+def test_a_file_is_not_a_store(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for words in ((), ("show", "last"), ("reindex",)):
         assert run("runs", *words, "--runs", str(tmp_path / "file")).refusal().startswith("--runs: cannot read runs")
@@ -360,7 +360,7 @@ def test_a_run_that_cannot_be_recorded_any_more_ends_with_a_message(
     assert list(tmp_path.rglob("*.tmp")) == []
 
 
-def test_half_an_event_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partially_written_event_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As much as there is room for is written; the rest is not, and the next event stands in its place."""
     writer = RunStore(tmp_path).start("train", {})
     write = os.write
@@ -373,7 +373,7 @@ def test_half_an_event_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [event["step"] for event in RunStore(tmp_path).read("last").measurements] == [2]
 
 
-def test_a_run_that_cannot_begin_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_cannot_start_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(BadInput, match=r"cannot keep runs in .*: No space left on device"):
         RunStore(tmp_path / "runs").start("train", {})
@@ -384,7 +384,7 @@ def test_a_run_that_cannot_begin_leaves_nothing(tmp_path: Path, monkeypatch: pyt
 # --- curves ----------------------------------------------------------------------------------------------------------
 
 
-def test_steps_and_values_that_the_format_has_no_room_for(root: Path, tmp_path: Path) -> None:
+def test_out_of_range_values_become_infinite_and_invalid_steps_are_counted(root: Path, tmp_path: Path) -> None:
     """Values beyond 32 bits are infinite, as TensorFlow writes them; steps that are none are left out and counted."""
     values = {3: 1e39, -5: -1e300, 4.0: 2.0, 2**63: 1.0, 1.5: 1.0, None: 1.0, "7": 1.0}
     events = [*({"step": step, "loss": loss} for step, loss in values.items()), {"step": True, "loss": 1.0}]

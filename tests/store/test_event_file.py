@@ -30,7 +30,7 @@ def by_division(data: bytes) -> int:
     return int(f"{bits ^ 0xFFFFFFFF:032b}"[::-1], 2)
 
 
-def test_the_checksum_is_the_standards() -> None:
+def test_the_checksum_matches_the_crc32c_standard() -> None:
     assert crc32c(b"123456789") == 0xE3069283
     assert crc32c(bytes(32)) == 0x8A9136AA  # RFC 3720, appendix B.4
     assert crc32c(bytes(range(32))) == 0x46DD794E
@@ -102,7 +102,7 @@ def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
         max_size=5,
     )
 )
-def test_what_is_read_is_what_was_written(
+def test_written_events_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, values: list[tuple[str, float, int]]
 ) -> None:
     folder = tmp_path_factory.mktemp("events")
@@ -114,7 +114,7 @@ def test_what_is_read_is_what_was_written(
     assert curves(folder) == expected
 
 
-def test_training_writes_a_folder_per_method_with_the_words_of_its_events(tmp_path: Path) -> None:
+def test_training_writes_event_files_per_method(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs torch")
     found = lockstep.train(
         "synchronous,mixed-precision", steps=4, batch=8, settings={"compute": "float16", "scale": 1e30},
@@ -153,7 +153,7 @@ def test_refusals_name_the_flag(tmp_path: Path) -> None:
     assert run("runs", "list", "--tensorboard", "x", *store).refusal().startswith("--tensorboard: ")
 
 
-def test_numbers_that_json_does_not_know_are_kept_as_null(tmp_path: Path) -> None:
+def test_non_finite_numbers_are_stored_as_null(tmp_path: Path) -> None:
     """The loss of a run that diverged must not be the reason why it failed."""
     with RunStore(tmp_path).start("train", {}) as writer:
         writer.record(loss=math.nan, nested={"values": [1.0, -math.inf]})
@@ -164,7 +164,7 @@ def test_numbers_that_json_does_not_know_are_kept_as_null(tmp_path: Path) -> Non
     assert found.result == {"final_loss": None}
 
 
-def test_steps_are_all_the_whole_numbers_of_64_bits(tmp_path: Path) -> None:
+def test_steps_may_be_any_64_bit_integer(tmp_path: Path) -> None:
     ends = [-(2**63), -127, -1, 0, 1, 127, 2**63 - 1]
     with EventFile(tmp_path) as file:
         for step in (*ends, 3.0):

@@ -37,14 +37,14 @@ def test_the_list_is_newest_first(root: Path) -> None:
     assert all(len(line) <= 80 for line in table.splitlines())
 
 
-def test_show_tells_what_happened(root: Path) -> None:
+def test_runs_show_prints_events_and_status(root: Path) -> None:
     first = min(path.name for path in root.iterdir() if path.is_dir())
     answer = run("runs", "show", first, "--json").json()
     assert [event["loss"] for event in answer["events"]] == [1 / 2, 1 / 3, 1 / 4]
     assert "finished" in run("runs", "show", first).out
 
 
-def test_compare_tells_and_draws_the_difference(root: Path) -> None:
+def test_runs_compare_prints_and_plots_the_difference(root: Path) -> None:
     first, second, *_ = sorted(path.name for path in root.iterdir() if path.is_dir())
     answer = run("runs", "compare", first, second, "--json").json()
     assert answer["words"] == {"ranks": [2, 4]}
@@ -81,5 +81,5 @@ def test_an_empty_folder_has_no_runs(tmp_path: Path) -> None:
         ("--plot", ("list", "--plot", "x.png")),
     ],
 )
-def test_refusals(root: Path, where: str, words: tuple[str, ...]) -> None:
+def test_invalid_runs_commands_are_refused(root: Path, where: str, words: tuple[str, ...]) -> None:
     assert run("runs", *words, "--json").refusal().startswith(f"{where}: ")

@@ -120,7 +120,7 @@ def test_a_damaged_line_is_named_and_the_others_kept(store: RunStore) -> None:
     assert record.damaged == (2,)
 
 
-def test_a_process_number_used_again_is_not_the_writer(store: RunStore) -> None:
+def test_a_reused_process_id_is_not_the_writer(store: RunStore) -> None:
     run = store.start("bench", {}, environment={"pid": os.getpid(), "pid_started": "1"})
     assert store.read(run.id).status == FAILED
 
@@ -282,7 +282,7 @@ def test_the_index_is_a_database_that_others_can_read(store: RunStore) -> None:
     base.close()
 
 
-def test_a_line_of_the_list_is_of_its_types() -> None:
+def test_columns_of_the_list_have_their_types() -> None:
     row = Row("id", "train", "label", FINISHED, "", 1.0, None, 3)
     assert row.is_sound()
     assert replace(row, ended_s=2.0).is_sound()

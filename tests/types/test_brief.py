@@ -15,20 +15,20 @@ class Record(Brief):
     words: list[str] = field(default_factory=list)
 
 
-def test_defaults_are_left_out() -> None:
+def test_brief_omits_defaults() -> None:
     assert repr(Record("a")) == "Record(name='a')"
     assert repr(Record("a", 2.0, ["b"])) == "Record(name='a', size=2.0, words=['b'])"
     assert repr(Record("a", 1)) == "Record(name='a', size=1)", "equal, but another type"
 
 
 @pytest.mark.parametrize("length", [10, 1000, 5000])
-def test_never_longer_than_the_limit(length: int) -> None:
+def test_brief_is_never_longer_than_the_limit(length: int) -> None:
     text = repr(Record("a" * length))
     assert len(text) <= LONGEST
     assert text.endswith("')" if length == 10 else " ...)")
 
 
-def test_what_answers_hold_is_short_too() -> None:
+def test_objects_inside_answers_are_brief_too() -> None:
     found = lockstep.estimate("llama3-8b", "dgx-h100:2", batch=64)
     compared = lockstep.compare(found, {"tp": 2})
     searched = lockstep.plan("gpt2", "dgx-h100", batch=64).findings

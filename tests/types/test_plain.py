@@ -40,7 +40,7 @@ class Outer:
 FOUND = Outer("ring", (Inner(1.0), Inner(2.0)), np.array([1.5, 2.5]))
 
 
-def test_parts_say_their_own_form_and_arrays_become_lists() -> None:
+def test_nested_objects_use_to_dict_and_arrays_become_lists() -> None:
     assert plain(FOUND) == {
         "name": "ring", "parts": [{"bytes": 1.0}, {"bytes": 2.0}], "times_s": [1.5, 2.5], "best": None,
     }  # fmt: skip

@@ -32,7 +32,7 @@ from ui.asking import SCREENS, WORDS, Client
 
 
 @pytest.mark.parametrize("name", SCREENS)
-def test_json_is_that_of_the_command_printed(name: str, client: Client) -> None:
+def test_json_equals_that_of_the_printed_command(name: str, client: Client) -> None:
     said = client.json(f"/data/{name}", WORDS)
     scope: dict[str, object] = {}
     call = said["python"].partition("\n")[2]
@@ -46,7 +46,7 @@ def test_json_is_that_of_the_command_printed(name: str, client: Client) -> None:
     assert found.get("elasticity") == expected.get("elasticity")
 
 
-def test_a_device_that_is_nearly_full_is_said_to_be() -> None:
+def test_a_nearly_full_device_is_reported() -> None:
     found = lockstep.estimate("llama3-8b", "dgx-h100:1", batch=64, dp=8, zero=1).memory
     full = replace(found, capacity_B=1.02 * float(found.total_B))
     assert not memory_bar(found)["tight"]
@@ -57,7 +57,7 @@ def test_a_device_that_is_nearly_full_is_said_to_be() -> None:
 
 
 @pytest.mark.parametrize("name", ORDER)
-def test_every_screen_is_a_file_too(name: str, client: Client) -> None:
+def test_every_screen_can_be_saved_as_a_file(name: str, client: Client) -> None:
     page = client.ask(f"/{name}.html?{urlencode(WORDS)}")
     text = page.body.decode()  # type: ignore[attr-defined]
     assert page.status == 200, text
@@ -77,14 +77,14 @@ def test_rows_are_those_of_table(client: Client) -> None:
     assert [float(row["step_time_s"]) for row in rows] == [one["step_time_s"] for one in expected]
 
 
-def test_what_has_not_changed_is_not_sent_again(client: Client) -> None:
+def test_unchanged_answers_are_not_sent_again(client: Client) -> None:
     first = client.ask("/screens")
     tag = first.headers["etag"]
     assert client.ask("/screens", If_None_Match=tag).status == 304
     assert client.ask("/screens", If_None_Match='"other"').status == 200
 
 
-def test_a_no_says_what_would_help(client: Client) -> None:
+def test_an_infeasible_answer_says_what_would_help(client: Client) -> None:
     found = client.json("/data/ask", {"model": "llama3-405b", "cluster": "dgx-h100", "batch": "8"})
     assert "does not fit" in found["no"]
     assert "What would help" in found["levers"]
@@ -104,14 +104,16 @@ def test_a_no_says_what_would_help(client: Client) -> None:
         ({**WORDS, "model": "dropped:0-config.json"}, "model", "drop it again"),
     ],
 )
-def test_bad_words_are_refused_at_their_field(words: dict[str, str], where: str, said: str, client: Client) -> None:
+def test_invalid_values_are_refused_at_their_field(
+    words: dict[str, str], where: str, said: str, client: Client
+) -> None:
     found = client.json("/data/ask", words)
     assert found["where"] == where
     assert said in found["error"]
 
 
 @pytest.mark.parametrize("form", ["{}", "llama3-8b@{}"])
-def test_no_word_opens_a_file(form: str, tmp_path: Path, client: Client) -> None:
+def test_no_parameter_opens_a_file(form: str, tmp_path: Path, client: Client) -> None:
     file = tmp_path / "secret.json"
     file.write_text('{"model_type": "secret"}')
     named = {"model": str(file), "cluster": str(file), "stack": str(file), "rank_jitter": f"trace:{file}"}
@@ -128,7 +130,7 @@ def test_no_word_opens_a_file(form: str, tmp_path: Path, client: Client) -> None
     assert "dropped" in client.json("/data/diagnose", {**WORDS, "file": str(file)})["error"]
 
 
-def test_files_with_names_of_words_are_in_nobodys_way(
+def test_files_named_like_values_do_not_interfere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: Client
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -139,7 +141,7 @@ def test_files_with_names_of_words_are_in_nobodys_way(
     assert "data" in client.json("/data/ask", {**WORDS, "objective": "robust", "stack": "torchtitan"})
 
 
-def test_no_word_writes_a_file(tmp_path: Path, client: Client) -> None:
+def test_no_parameter_writes_a_file(tmp_path: Path, client: Client) -> None:
     out = tmp_path / "plan.yaml"
     found = client.json("/data/ask", {**WORDS, "out": str(out), "export": str(out), "plot": str(out)})
     assert "data" in found
@@ -149,7 +151,7 @@ def test_no_word_writes_a_file(tmp_path: Path, client: Client) -> None:
 @pytest.mark.parametrize(
     "more", [{}, {"objective": "cost"}, {"software": "torchtitan"}, {"objective": "time", "seq": "4096"}]
 )
-def test_the_layout_shown_is_the_plans(more: dict[str, str], client: Client) -> None:
+def test_the_layout_screen_shows_the_layout_of_the_plan(more: dict[str, str], client: Client) -> None:
     """Also where the plan took fewer devices, or timed another software than the default."""
     words = {"model": "llama3-8b", "cluster": "dgx-h100:4", "batch_tokens": "1M", "tokens": "1T", **more}
     found = client.json("/ask.json", words)
@@ -172,14 +174,14 @@ The FILE in N=FILE,... is the name of one that was dropped.
 
 
 @pytest.mark.parametrize("verb", sorted({screen(name).verb for name in ORDER} | {"memory"}))
-def test_words_of_an_address_name_no_files(verb: str) -> None:
+def test_address_parameters_cannot_name_files(verb: str) -> None:
     every = {one.name: getattr(one.declared, "metavar", "") for one in words_of(verb_function(verb))}
     taken = allowed(verb, dict.fromkeys([*every, "progress", "engine", "store", "out"], "x"))
     assert {every[name] for name in taken} <= SAFE
     assert not {"progress", "engine", "store", "out"} & set(taken)
 
 
-def test_superseded_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_superseded_work_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search looks after every stage count whether somebody still waits."""
 
     class Counting(threading.Event):
@@ -195,7 +197,7 @@ def test_superseded_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stop.asked == 3
 
 
-def test_work_that_nobody_waits_for_is_given_up() -> None:
+def test_abandoned_work_is_cancelled() -> None:
     """A browser that has gone on is noticed while the answer is worked on."""
     begun = threading.Event()
 
@@ -216,7 +218,7 @@ def test_work_that_nobody_waits_for_is_given_up() -> None:
     assert found.status_code == 499
 
 
-def test_an_iteration_that_ends_is_an_error_and_no_wait_without_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_iterator_is_an_error_and_not_an_endless_wait(capsys: pytest.CaptureFixture[str]) -> None:
     class Watching:
         query_params: ClassVar[dict[str, str]] = {}
 
@@ -232,7 +234,7 @@ def test_an_iteration_that_ends_is_an_error_and_no_wait_without_end(capsys: pyte
     assert "StopIteration" in capsys.readouterr().err
 
 
-def test_answers_are_kept() -> None:
+def test_answers_are_cached() -> None:
     server = Server()
     first = Asked(WORDS, server).ask("plan")
     assert Asked({**WORDS, "claim": "T5", "seq": ""}, server).ask("plan") is first
@@ -242,7 +244,7 @@ def test_answers_are_kept() -> None:
     assert Asked(WORDS, server).ask("plan") is not first
 
 
-def test_every_list_says_what_holds_without_a_choice(client: Client) -> None:
+def test_every_choice_list_states_its_default(client: Client) -> None:
     fields = [(one["name"], field) for one in client.json("/screens")["screens"] for field in one["fields"]]
     assert [(name, field["name"]) for name, field in fields if field["choices"] and not field["example"]] == []
 
@@ -257,12 +259,12 @@ def test_every_screen_has_its_two_files_and_its_verb() -> None:
         assert len({field.name for field in one.fields}) == len(one.fields)
 
 
-def test_unknown_addresses(client: Client) -> None:
+def test_unknown_addresses_give_404(client: Client) -> None:
     for path in ("/nowhere", "/data/nowhere", "/other/ask", "/ask.exe", "/nowhere.json"):
         assert client.ask(path).status == 404, path
 
 
-def test_the_extra_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_ui_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lockstep.show.verbs.ui.NEEDED", ("starlette", "no_such_package"))
     with pytest.raises(BadInput, match="no_such_package: pip install"):
         lockstep.ui(open=False)

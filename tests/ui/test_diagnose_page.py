@@ -45,7 +45,7 @@ def shown(paths: list[Path]) -> str:
     ])  # fmt: skip
 
 
-def test_files_are_chosen_and_left_out(paths: list[Path], watched: Any) -> None:
+def test_files_can_be_selected_and_removed(paths: list[Path], watched: Any) -> None:
     """Each state is an address; every number on the screen is the library's."""
     page = watched()
     page.go(f"/diagnose{QUERY}")
@@ -75,7 +75,7 @@ def test_files_are_chosen_and_left_out(paths: list[Path], watched: Any) -> None:
     page.quiet()
 
 
-def test_a_log_stands_for_the_fields_that_it_states(watched: Any, tmp_path: Path) -> None:
+def test_a_log_fills_the_fields_that_it_states(watched: Any, tmp_path: Path) -> None:
     """What was asked before gives way; the cluster, which no log names, stays."""
     (tmp_path / "train.log").write_text(MEGATRON)
     page = watched()
@@ -91,7 +91,7 @@ def test_a_log_stands_for_the_fields_that_it_states(watched: Any, tmp_path: Path
     page.quiet()
 
 
-def test_a_number_is_typed(watched: Any) -> None:
+def test_a_measured_number_can_be_typed(watched: Any) -> None:
     page = watched()
     page.go(f"/diagnose{QUERY}")
     assert page.page.locator("h1").inner_text() == "Hold a measured run against this prediction"
@@ -104,7 +104,7 @@ def test_a_number_is_typed(watched: Any) -> None:
     assert page.page.locator("#f-measured").get_attribute("aria-invalid") == "true"
 
 
-def test_names_are_text_and_refusals_are_said(watched: Any, tmp_path: Path) -> None:
+def test_names_are_text_and_refusals_are_shown(watched: Any, tmp_path: Path) -> None:
     """A good file among bad ones is read all the same."""
     page = watched()
     page.go("/diagnose")
@@ -125,7 +125,7 @@ def test_names_are_text_and_refusals_are_said(watched: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everybody_can_read_it(scheme: str, paths: list[Path], client: Any, watched: Any) -> None:
+def test_the_page_is_accessible_on_any_screen(scheme: str, paths: list[Path], client: Any, watched: Any) -> None:
     """On a phone without scrolling sideways, with enough contrast, by words where there is a picture."""
     page = watched(320, scheme)
     words = dropped(client, paths)

@@ -23,7 +23,7 @@ def drop(client: Client, body: bytes, name: str = "config.json") -> tuple[int, A
     return found.status, json.loads(found.body)  # type: ignore[attr-defined]
 
 
-def test_a_config_is_a_model(client: Client, tmp_path: Path) -> None:
+def test_a_dropped_config_becomes_the_model(client: Client, tmp_path: Path) -> None:
     status, found = drop(client, CONFIG)
     assert status == 200
     answer = client.json("/data/ask", {**WORDS, "model": found["word"]})
@@ -73,7 +73,7 @@ def test_a_name_is_text(client: Client) -> None:
     assert "&lt;/script&gt;" in page
 
 
-def test_few_files_are_kept() -> None:
+def test_the_number_of_kept_files_is_limited() -> None:
     kept = Uploads()
     bodies = [json.dumps({**json.loads(CONFIG), "number": one}).encode() for one in range(MOST_FILES + 1)]
     words = [kept.add("config.json", body, len(body))["word"] for body in bodies]

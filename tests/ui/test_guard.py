@@ -24,7 +24,7 @@ def test_another_host_is_refused(client: Client) -> None:
     assert client.ask("/screens", Host=f"localhost:{urlsplit(client.address).port}").status == 200
 
 
-def test_without_the_token_nothing_is_shown(served: Served) -> None:
+def test_without_the_token_nothing_is_served(served: Served) -> None:
     stranger = Client(served.address)
     for path in ("/", "/ask", "/screens", "/data/ask", "/static/main.js", "/ask?token=", "/ask?token=wrong"):
         assert stranger.ask(path).status == 403, path
@@ -40,7 +40,7 @@ def test_cookies_of_other_servers_do_not_matter(served: Served, client: Client) 
         assert Client(served.address, f"{client.cookie}; {other}").ask("/screens").status == 200
 
 
-def test_the_token_leaves_the_address(served: Served, client: Client) -> None:
+def test_the_token_is_removed_from_the_address(served: Served, client: Client) -> None:
     token = urlsplit(served.address).query
     found = Client(served.address).ask(f"/ask?model=gpt2&{token}")
     assert (found.status, found.headers["location"]) == (303, "/ask?model=gpt2")
@@ -51,13 +51,13 @@ def test_the_token_leaves_the_address(served: Served, client: Client) -> None:
     assert Client(served.address).ask(f"//evil.example/?{token}").headers["location"] == "/evil.example/"
 
 
-def test_pages_of_other_sites_may_not_ask(client: Client) -> None:
+def test_requests_from_other_sites_are_refused(client: Client) -> None:
     for origin in ("http://evil.example", "null", "https://" + client.host):
         assert client.ask("/drop", "POST", b"{}", Origin=origin).status == 403
     assert client.ask("/drop", "POST", b"{}", Origin=f"http://{client.host}").status == 422
 
 
-def test_nothing_from_elsewhere_may_run(client: Client) -> None:
+def test_foreign_scripts_cannot_run(client: Client) -> None:
     for path in ("/ask", "/screens", "/static/main.js", "/nowhere"):
         headers = client.ask(path).headers
         assert headers["content-security-policy"].startswith("default-src 'self';"), path
@@ -86,7 +86,7 @@ def test_a_port_is_checked() -> None:
             lockstep.ui(open=False, port=taken.getsockname()[1])
 
 
-def test_it_begins_with_what_is_given_and_ends() -> None:
+def test_ui_opens_with_its_arguments_and_stops() -> None:
     found = lockstep.ui("gpt2", "dgx-a100-40gb:1", open=False)
     client = Client(found.address).enter()
     first = client.ask("/").headers["location"]

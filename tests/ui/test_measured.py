@@ -51,7 +51,7 @@ def unlocated(found: object) -> object:
     return json.loads(re.sub(r'"path": "[^"]*/', '"path": "', json.dumps(found)))
 
 
-def test_the_answer_is_that_of_the_verb(answer, words, paths, client, monkeypatch) -> None:
+def test_the_screen_shows_the_answer_of_diagnose(answer, words, paths, client, monkeypatch) -> None:
     """Also by the call that stands beside it, where files of these names are."""
     found = client.json("/diagnose.json", words)
     assert unlocated(found) == unlocated({"schema": 1, **answer.to_dict()})
@@ -71,7 +71,7 @@ def test_the_slow_rank_is_named_first(words, client) -> None:
     assert 1 <= len(changes["rows"]) <= 3
 
 
-def test_the_gap_adds_up(answer, words, client) -> None:
+def test_parts_of_the_gap_add_up(answer, words, client) -> None:
     """Every bar begins where the one before ends; the first and the last are the two steps."""
     both = answer.comparison()
     assert both.a.step_time_s == pytest.approx(answer.predicted.step_time_s, rel=1e-12)
@@ -94,7 +94,7 @@ def test_the_gap_adds_up(answer, words, client) -> None:
     assert all(one >= other for one, other in pairwise(sizes))
 
 
-def test_timeline_and_compare_show_both(answer, words, client, tmp_path) -> None:
+def test_timeline_and_compare_show_measurement_and_prediction(answer, words, client, tmp_path) -> None:
     """The lanes are those of the one-file answer, the parts those of the comparison."""
     assert client.json("/later/diagnose", words)["data"]["form"] == json.loads(json.dumps(lanes(answer)))
     drawn = client.json("/data/timeline", words)["data"]
@@ -114,7 +114,7 @@ def test_timeline_and_compare_show_both(answer, words, client, tmp_path) -> None
     assert list(read_trace(trace).rank_names) == [f"rank {rank}" for rank in range(8)]
 
 
-def test_without_a_model_traces_speak_for_themselves(paths, words, client) -> None:
+def test_traces_are_shown_without_a_model(paths, words, client) -> None:
     """Whatever else the address says of a run."""
     alone = {**words, "model": ""}
     found = client.json("/diagnose.json", alone)
@@ -123,7 +123,7 @@ def test_without_a_model_traces_speak_for_themselves(paths, words, client) -> No
     assert client.json("/data/compare", alone)["where"] == "model"
 
 
-def test_a_number_is_held_against_the_prediction(client) -> None:
+def test_a_number_is_compared_with_the_prediction(client) -> None:
     found = client.json("/diagnose.json", {**WORDS, "mfu": "10%"})
     expected = lockstep.diagnose(mfu="10%", **run()).to_dict()
     assert found["step_time_s"] == expected["step_time_s"]
@@ -141,7 +141,7 @@ LINKS = "# all_reduce_perf\n#  Rank  0 on host0 device  0\n#  Rank  1 on host0 d
 )
 
 
-def test_a_log_that_has_its_arguments_stands_for_the_run(client: Client, tmp_path: Path) -> None:
+def test_a_log_with_its_arguments_describes_the_run(client: Client, tmp_path: Path) -> None:
     """Model, layout and batch are the log's, as the command reads it; words of the form go before them."""
     file = tmp_path / "train.log"
     file.write_text(MEGATRON)
@@ -160,7 +160,7 @@ def test_a_log_that_has_its_arguments_stands_for_the_run(client: Client, tmp_pat
     assert drop(client, LINKS.encode(), "nccl.txt")[1]["states"] == []
 
 
-def test_a_diagnosis_that_nobody_waits_for_ends() -> None:
+def test_an_abandoned_diagnosis_is_cancelled() -> None:
     """Between its parts, and before each variant of the run that it prices."""
 
     class Counting(threading.Event):
@@ -211,7 +211,7 @@ def test_two_measured_runs_are_compared(
 
 
 @pytest.mark.parametrize("given", [{}, {"model": ""}])
-def test_with_nothing_chosen_it_says_what_may_be(given: dict[str, str], client) -> None:
+def test_without_files_the_screen_explains_how_to_record_a_run(given: dict[str, str], client) -> None:
     """With the prediction it would be held against, where there is a run."""
     found = client.json("/data/diagnose", {**WORDS, **given})
     assert found["data"]["recording"]
@@ -261,7 +261,7 @@ def test_sizes_are_limited(client: Client, monkeypatch: pytest.MonkeyPatch) -> N
     assert (status, "unpacked" in found["error"]) == (422, True)
 
 
-def test_few_files_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_kept_files_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first ones are forgotten, by number and by size."""
     kept = uploads.Uploads()
     bodies = [table(rank) for rank in range(uploads.MOST_FILES + 1)]
@@ -307,7 +307,7 @@ def test_only_dropped_files_are_read(tmp_path: Path, client: Client) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_nobody_else_may_drop(client: Client) -> None:
+def test_uploads_require_host_token_and_same_origin(client: Client) -> None:
     """The rules of the page hold: its host, its token, no page of another site."""
     body = table(0)
     assert Client(client.address).ask("/drop/measured?name=t", "POST", body).status == 403

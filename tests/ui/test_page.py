@@ -198,7 +198,7 @@ def moved(page: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_every_number_is_the_librarys(name: str, watched: Any, kept: Path) -> None:
+def test_every_number_on_the_page_is_that_of_the_library(name: str, watched: Any, kept: Path) -> None:
     page = watched()
     path = PATHS[name] + ("&b=tp%3D2" if name == "compare" else "")
     main = page.go(path)
@@ -242,7 +242,7 @@ LEAST_CONTRAST = 4.5
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everybody_can_read_it(scheme: str, watched: Any) -> None:
+def test_the_page_is_accessible_on_any_screen(scheme: str, watched: Any) -> None:
     """On a phone without scrolling sideways, with enough contrast, by words where there is a picture."""
     page = watched(320, scheme)
     for name, path in {**PATHS, "tensor": f"/compare{QUERY}&b=tp%3D2"}.items():
@@ -271,7 +271,7 @@ def luminance(colour: str) -> float:
     return sum(weight * one for weight, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-def test_how_an_answer_is_looked_at_is_an_address_too(watched: Any) -> None:
+def test_view_settings_are_part_of_the_address(watched: Any) -> None:
     """What a slider, a group and a colour are set to comes again with the address."""
     page = watched()
     page.go(f"/whatif{QUERY}")
@@ -302,7 +302,7 @@ def test_how_an_answer_is_looked_at_is_an_address_too(watched: Any) -> None:
     page.quiet()
 
 
-def test_a_rank_says_where_it_lies(watched: Any) -> None:
+def test_choosing_a_rank_shows_its_coordinates(watched: Any) -> None:
     page = watched()
     words = {**WORDS, "tp": "2", "pp": "2", "dp": "4", "sequence_parallel": "yes"}
     page.go(f"/layout?{urlencode(words)}")
@@ -320,7 +320,7 @@ REACHED = """() => [...document.querySelectorAll('*')].flatMap((one, at) =>
   one.matches('a[href], button, input, select, summary, [tabindex="0"]') && one.checkVisibility() ? [at] : [])"""
 
 
-def test_everything_is_reached_by_keyboard(watched: Any) -> None:
+def test_everything_is_reachable_by_keyboard(watched: Any) -> None:
     page = watched()
     for name, path in PATHS.items():
         page.go(path)
@@ -338,7 +338,7 @@ def test_everything_is_reached_by_keyboard(watched: Any) -> None:
     assert page.page.locator("main output").inner_text() != before
 
 
-def test_a_change_is_an_address_and_back_goes_back(watched: Any) -> None:
+def test_every_change_has_an_address_and_back_undoes_it(watched: Any) -> None:
     page = watched()
     page.go(f"/ask{QUERY}")
     first = page.page.locator("main .figures").inner_text()
@@ -357,7 +357,7 @@ def test_a_change_is_an_address_and_back_goes_back(watched: Any) -> None:
     page.quiet()
 
 
-def test_a_refusal_is_said_at_its_field(watched: Any) -> None:
+def test_a_refusal_is_shown_at_its_field(watched: Any) -> None:
     page = watched()
     main = page.go("/ask?model=lama3-8b&cluster=dgx-h100:2&batch=64")
     assert "did you mean" in main.inner_text()
@@ -387,7 +387,7 @@ def test_a_dropped_file_is_read_and_a_hostile_one_is_text(watched: Any, tmp_path
     page.quiet()
 
 
-def test_the_saved_file_opens_alone(watched: Any, tmp_path: Path) -> None:
+def test_the_saved_file_opens_without_the_server(watched: Any, tmp_path: Path) -> None:
     page = watched()
     page.go(f"/ask{QUERY}")
     with page.page.expect_download() as waiting:
@@ -405,7 +405,7 @@ def test_the_saved_file_opens_alone(watched: Any, tmp_path: Path) -> None:
     page.quiet()
 
 
-def test_what_is_asked_no_more_is_not_drawn(watched: Any) -> None:
+def test_superseded_answers_are_not_drawn(watched: Any) -> None:
     """Of two quick changes the last one is shown, whichever answer comes first."""
     page = watched()
     page.go(f"/ask{QUERY}")

@@ -38,7 +38,7 @@ def test_the_layouts_are_streamed(client: Client) -> None:
 
 
 @pytest.mark.parametrize("more", [{"objective": "cost"}, {"software": "torchtitan"}])
-def test_the_layouts_are_those_that_the_plan_chose_from(more: dict[str, str], client: Client) -> None:
+def test_streamed_layouts_are_those_of_the_plan(more: dict[str, str], client: Client) -> None:
     """Also of the size that it chose, and with what the software cannot run."""
     words = {"model": "llama3-8b", "cluster": "dgx-h100:4", "batch_tokens": "1M", **more}
     plan = lockstep.plan(**words)  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ def test_the_layouts_are_those_that_the_plan_chose_from(more: dict[str, str], cl
         assert 0 < last["found"]["run"] < plan.findings.feasible
 
 
-def test_a_large_space_says_what_of_it_is_drawn(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_space_states_how_much_is_drawn(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lockstep.show.web.screens.space.MOST", 1_000)
     page = watched()
     page.go(f"/space?{urlencode({**WORDS, 'software': 'torchtitan'})}")
@@ -65,7 +65,7 @@ def test_a_large_space_says_what_of_it_is_drawn(watched: Any, monkeypatch: pytes
     page.quiet()
 
 
-def test_a_stream_says_why_nothing_fits(client: Client) -> None:
+def test_a_stream_states_why_nothing_fits(client: Client) -> None:
     words = {"model": "llama3-70b", "cluster": "dgx-a100-40gb:1", "batch": "8"}
     response = client.ask(f"/stream/space?{urlencode(words)}")
     *some, last = [json.loads(line) for line in response.body.splitlines()]  # type: ignore[attr-defined]
@@ -82,7 +82,7 @@ def test_software_narrows_the_space(client: Client) -> None:
     assert int(narrow.split()[0].replace(",", "")) < int(whole.split()[0].replace(",", ""))
 
 
-def test_a_step_is_kept_for_perfetto(client: Client, tmp_path: Path) -> None:
+def test_a_step_can_be_saved_for_perfetto(client: Client, tmp_path: Path) -> None:
     response = client.ask(f"/timeline.trace?{urlencode(WORDS)}")
     file = tmp_path / "step.json.gz"
     file.write_bytes(response.body)  # type: ignore[attr-defined]
@@ -98,7 +98,7 @@ def written(parts: Iterable[object]) -> set[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_played_is_what_the_command_prints(name: str, client: Client) -> None:
+def test_the_played_answer_equals_that_of_the_command(name: str, client: Client) -> None:
     found = client.json("/data/play", {"play": name})
     session = run(*shlex.split(found["shell"])[1:])
     assert session.code in (0, 1), session.err
@@ -110,7 +110,7 @@ def test_what_is_played_is_what_the_command_prints(name: str, client: Client) ->
     eval(found["python"].splitlines()[1], {"lockstep": lockstep})
 
 
-def test_a_knob_takes_no_other_value(client: Client) -> None:
+def test_a_control_refuses_other_values(client: Client) -> None:
     usual = client.json("/data/play", {"play": "schedule"})
     assert client.json("/data/play", {"play": "schedule", "stages": "7; rm", "microbatches": "1000000"}) == usual
     assert client.ask("/data/play?play=nothing").status == 422
@@ -126,7 +126,7 @@ def amount(text: str) -> float:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_knob_stands_at_an_end_only_where_there_is_nothing_beyond(name: str) -> None:
+def test_a_control_ends_only_at_the_limit_of_its_option(name: str) -> None:
     one = next(one for one in PLAYS if one.name == name)
     for knob in one.knobs:
         assert knob.start in knob.values
@@ -136,7 +136,7 @@ def test_a_knob_stands_at_an_end_only_where_there_is_nothing_beyond(name: str) -
             assert places[0] < amount(knob.start) < places[-1] or amount(knob.start) == 0
 
 
-def test_what_cannot_be_played_leaves_the_knobs(client: Client) -> None:
+def test_impossible_settings_keep_the_controls(client: Client) -> None:
     words = {"play": "schedule", "schedule": "dualpipe-v", "stages": "16", "microbatches": "8"}
     found = client.json("/data/play", words)["data"]
     assert [knob["value"] for knob in found["knobs"]] == ["dualpipe-v", "16", "8", "0s"]
@@ -149,7 +149,7 @@ def test_what_cannot_be_played_leaves_the_knobs(client: Client) -> None:
 
 @pytest.mark.parametrize("stages", ["2", "16"])
 @pytest.mark.parametrize("microbatches", ["1", "8", "64"])
-def test_every_schedule_is_played_at_the_ends_of_its_knobs(client: Client, stages: str, microbatches: str) -> None:
+def test_every_schedule_plays_at_the_limits_of_its_controls(client: Client, stages: str, microbatches: str) -> None:
     """Pipelines of many stages print no text timeline, in place of which the page draws one."""
     for schedule in play("schedule").knobs[0].values:
         words = {"play": "schedule", "schedule": schedule, "stages": stages, "microbatches": microbatches}
@@ -158,7 +158,7 @@ def test_every_schedule_is_played_at_the_ends_of_its_knobs(client: Client, stage
         assert "When" not in [block.get("title") for block in found["blocks"]]
 
 
-def test_a_knob_stays_in_the_hand(watched: Any) -> None:
+def test_a_control_keeps_focus_while_answers_arrive(watched: Any) -> None:
     page = watched()
     page.go("/play?play=schedule")
     slider = page.page.locator("#knob-microbatches")
@@ -174,7 +174,7 @@ def test_a_knob_stays_in_the_hand(watched: Any) -> None:
     page.quiet()
 
 
-def test_a_streamed_space_shows_the_library(watched: Any) -> None:
+def test_a_streamed_space_shows_the_numbers_of_the_library(watched: Any) -> None:
     page = watched()
     page.go(f"/space?{urlencode(WORDS)}")
     plan = lockstep.plan("llama3-8b", "dgx-h100:2", batch=64, tokens="1T")

@@ -20,7 +20,7 @@ from ui.numbers import numbers, printed_by
 SCREENS = ("/sweeps", "/data/sweeps", "/sweeps.json", "/sweeps.csv")
 
 
-def test_without_sweeps_there_is_no_screen(tmp_path: Path) -> None:
+def test_without_sweep_files_there_is_no_sweeps_screen(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("no sweep")
     served = lockstep.ui(open=False, sweeps=tmp_path)
     client = Client(served.address).enter()
@@ -35,7 +35,7 @@ def test_without_sweeps_there_is_no_screen(tmp_path: Path) -> None:
         lockstep.ui(open=False, sweeps="")
 
 
-def test_a_folder_that_is_gone_or_closed_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_or_unreadable_folder_has_no_sweeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not present(Server(sweeps=tmp_path / "gone"))
 
     def closed(_: Path) -> None:
@@ -53,7 +53,7 @@ HOSTILE: list[Json] = [
 ]
 
 
-def test_files_that_are_no_sweeps_are_not_shown(tmp_path: Path) -> None:
+def test_files_that_are_not_sweeps_are_not_shown(tmp_path: Path) -> None:
     """Nor do they keep the others from being shown; what a file's name holds is text."""
     for number, about in enumerate(HOSTILE):
         with SweepFile(tmp_path / f"{number}.sweep") as file:
@@ -70,12 +70,12 @@ def test_files_that_are_no_sweeps_are_not_shown(tmp_path: Path) -> None:
     served.stop()
 
 
-def test_a_sweep_is_named_not_opened(client: Client, kept: Path) -> None:
+def test_a_sweep_is_selected_by_name_and_not_by_path(client: Client, kept: Path) -> None:
     for name in ("other.sweep", str(kept / "plans.sweep"), "../plans.sweep"):
         assert "no sweep" in client.json("/data/sweeps", {"sweep": name})["error"]
 
 
-def test_its_command_and_call_give_the_same(client: Client, kept: Path) -> None:
+def test_the_shown_command_and_call_give_the_same_answer(client: Client, kept: Path) -> None:
     found = client.json("/data/sweeps", {"sweep": "plans.sweep"})
     assert found["shell"] == f"lockstep sweeps show {kept / 'plans.sweep'}"
     answer = eval(found["python"].partition("\n")[2], {"lockstep": lockstep})

@@ -67,7 +67,7 @@ def inside(timeline: Any, low_s: float, high_s: float, lanes: set[tuple[int, str
     )
 
 
-def test_an_area_sums_what_lies_in_it(watched: Any, timeline: Any) -> None:
+def test_a_selected_area_sums_its_spans(watched: Any, timeline: Any) -> None:
     """Dragged over lanes of one rank, and over all: seconds by class and by lane, as the library's arrays have them."""
     page = watched()
     found = shown(page)
@@ -105,7 +105,7 @@ def test_an_area_sums_what_lies_in_it(watched: Any, timeline: Any) -> None:
     page.quiet()
 
 
-def test_a_state_is_an_address(watched: Any) -> None:
+def test_the_state_of_a_timeline_is_an_address(watched: Any) -> None:
     """What is zoomed to, selected, searched and pinned is there again in another window."""
     page = watched()
     found = shown(page)
@@ -152,7 +152,7 @@ def test_a_pinned_lane_stays_in_sight(watched: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", ["x-y", "0.5", "9-1", "-1--2", "0.1-0.2-900-901", "1e999-2"])
-def test_a_broken_state_shows_the_whole_step(bad: str, watched: Any) -> None:
+def test_an_invalid_state_shows_the_whole_step(bad: str, watched: Any) -> None:
     page = watched()
     found = shown(page, zoom=bad, area=bad, pins=bad, find="no such span")
     assert found.evaluate(f"() => Number.isFinite({IT}.view.window.x1 - {IT}.view.window.x0)")

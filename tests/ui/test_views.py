@@ -127,7 +127,7 @@ def test_a_report_can_be_read_without_script(opened: Opened, file: Path, plan: P
     assert not page.locator("#space-view").is_visible()
 
 
-def test_spans_say_what_the_library_says(opened: Opened, file: Path, plan: Plan) -> None:
+def test_spans_show_the_values_of_the_library(opened: Opened, file: Path, plan: Plan) -> None:
     page, timeline = opened(file.as_uri()), plan.best.timeline()
     ready(page, "timeline")
     said = of(page, "timeline", SPANS)
@@ -147,7 +147,7 @@ def test_spans_say_what_the_library_says(opened: Opened, file: Path, plan: Plan)
             assert lines[-1] == f"{timeline.rank_names[rank]}, {stream}"
 
 
-def test_search_counts_and_goes_to_spans(opened: Opened, file: Path, plan: Plan) -> None:
+def test_search_counts_and_visits_spans(opened: Opened, file: Path, plan: Plan) -> None:
     page, timeline = opened(file.as_uri()), plan.best.timeline()
     ready(page, "timeline")
     program = timeline.program
@@ -213,7 +213,7 @@ def test_hovering_shows_the_span_under_the_pointer(opened: Opened, file: Path, p
     assert lines[1].startswith(format_time(float(timeline.end_s[i] - timeline.start_s[i])))
 
 
-def test_a_measurement_lies_under_its_prediction(opened: Opened, tmp_path: Path, plan: Plan) -> None:
+def test_a_measurement_is_drawn_below_its_prediction(opened: Opened, tmp_path: Path, plan: Plan) -> None:
     predicted = plan.best.timeline()
     slower = Timeline(
         predicted.program, predicted.start_s * 1.25, predicted.end_s * 1.25, "measured", rank_names=predicted.rank_names
@@ -228,7 +228,7 @@ def test_a_measurement_lies_under_its_prediction(opened: Opened, tmp_path: Path,
     assert f"measured, {format_time(slower.makespan_s)}" in label
 
 
-def test_what_is_exposed_has_another_colour(opened: Opened, tmp_path: Path) -> None:
+def test_exposed_traffic_has_another_colour(opened: Opened, tmp_path: Path) -> None:
     builder = ProgramBuilder(1, ("compute", "tp", "dp"))
     builder.compute(0, 1.0, label="F0")
     for stream in ("tp", "dp"):
@@ -248,7 +248,7 @@ def test_what_is_exposed_has_another_colour(opened: Opened, tmp_path: Path) -> N
     assert text[2] == f"exposed for {format_time(0.8)}"
 
 
-def test_numbers_read_as_the_library_writes_them(opened: Opened, file: Path) -> None:
+def test_numbers_are_formatted_as_in_the_library(opened: Opened, file: Path) -> None:
     page = opened(file.as_uri())
     ready(page, "timeline")
     rng = np.random.default_rng(0)
@@ -260,7 +260,7 @@ def test_numbers_read_as_the_library_writes_them(opened: Opened, file: Path) -> 
             assert said == [write(one, digits) for one in values]
 
 
-def test_points_say_what_the_library_says(opened: Opened, file: Path, plan: Plan) -> None:
+def test_points_show_the_values_of_the_library(opened: Opened, file: Path, plan: Plan) -> None:
     page = opened(file.as_uri())
     ready(page, "space")
     said = of(
@@ -287,7 +287,7 @@ def test_points_say_what_the_library_says(opened: Opened, file: Path, plan: Plan
             assert why.split(" is as fast")[0] in front
 
 
-def test_a_brush_lists_what_is_inside(opened: Opened, file: Path, plan: Plan) -> None:
+def test_a_brush_lists_the_points_inside(opened: Opened, file: Path, plan: Plan) -> None:
     page = opened(file.as_uri())
     ready(page, "space")
     page.get_by_role("button", name="Drag to select").click()

@@ -6,12 +6,12 @@ from lockstep.check.validation.case import read_rows
 ROWS = read_rows(bert.FILE)
 
 
-def test_every_row_is_asked_or_left_out_by_reason() -> None:
+def test_every_row_is_predicted_or_excluded_with_a_reason() -> None:
     assert bert.left_out() == {"step not described": 33, "samples binned by length": 20, "time to train": 2}
     assert len(bert.cases()) + sum(bert.left_out().values()) == len(ROWS) == 75
 
 
-def test_phase_2_is_faster_per_token_than_phase_1_on_all_devices_alike() -> None:
+def test_phase_2_is_measured_faster_per_token_than_phase_1_on_every_device() -> None:
     """With whole samples of 512 tokens it would be slower, by longer attention and smaller batches."""
 
     def rates(seq: str) -> dict[tuple[str, ...], float]:
@@ -24,7 +24,7 @@ def test_phase_2_is_faster_per_token_than_phase_1_on_all_devices_alike() -> None
     assert all(long[key] > 1.1 * short[key] for key in short)
 
 
-def test_batches_are_what_their_parts_make() -> None:
+def test_batches_are_the_product_of_their_parts() -> None:
     for case in bert.cases():
         row = next(one for one in ROWS if one["row_id"] == case.row.split()[0])
         assert case.job.recipe.batch == int(row["n_gpus"]) * int(row["per_gpu_batch"]) * int(row["grad_accum"])

@@ -7,7 +7,7 @@ from lockstep.price.layout import memory
 ROWS = read_rows(bigscience_v100.FILE)
 
 
-def test_every_row_is_asked_or_left_out_by_reason() -> None:
+def test_every_row_is_predicted_or_excluded_with_a_reason() -> None:
     assert bigscience_v100.left_out() == {"network noise of several nodes": 85, "out of memory": 4}
     assert len(bigscience_v100.time_cases()) == len(bigscience_v100.memory_cases()) == 23
     assert 23 + sum(bigscience_v100.left_out().values()) == len(ROWS) == 112
@@ -16,7 +16,7 @@ def test_every_row_is_asked_or_left_out_by_reason() -> None:
     assert len(bigscience_v100.pass_cases()) == sum(bool(row["forward_compute_ms"]) for row in logs) == 8
 
 
-def test_rows_that_contradict_themselves_are_flagged_and_not_asked() -> None:
+def test_contradictory_rows_are_flagged_and_excluded() -> None:
     wrong = set(bigscience_v100.contradictions())
     assert wrong == {"v005", "v011", "v012", "v013", "v016", "v017", "v030", "v032", "v033", "v045"}
     assert not wrong & {case.row.split()[0] for case in bigscience_v100.time_cases()}
@@ -31,7 +31,7 @@ def test_the_same_layout_took_nearly_twice_as_long_on_another_day() -> None:
     assert max(times) > 1.7 * min(times)
 
 
-def test_what_ran_fits_and_what_did_not_fills_four_fifths_at_least() -> None:
+def test_runs_that_completed_fit_and_failed_ones_fill_at_least_four_fifths() -> None:
     for case in bigscience_v100.memory_cases():
         assert bool(memory(case.job, case.cluster, case.layout.grid()).fits), case.row
     failed = bigscience_v100.out_of_memory()

@@ -36,7 +36,7 @@ def step(layout: Layout, on: Cluster, seq: int = 1024) -> Measured:
 
 
 @pytest.mark.parametrize("pace", [0.9, 1.0, 1.3])
-def test_steps_of_one_node_give_the_pace(pace: float) -> None:
+def test_steps_on_one_node_determine_the_pace(pace: float) -> None:
     true = changed(MACHINE, [pace] * 4, [level.link.achieved_frac for level in MACHINE.levels])
     found = calibrate(MACHINE, [step(layout, true) for layout in ONE_NODE])
     assert found.pace == pytest.approx(pace, rel=0.065)
@@ -48,7 +48,7 @@ def test_steps_of_one_node_give_the_pace(pace: float) -> None:
 
 
 @pytest.mark.parametrize(("slow", "place"), [((1.0, 1.5, 1.0, 1.0), 0), ((1.0, 1.0, 1.6, 1.0), 1)])
-def test_steps_that_differ_in_kernels_tell_which_are_slow(slow: tuple[float, ...], place: int) -> None:
+def test_steps_with_different_kernels_separate_the_slow_classes(slow: tuple[float, ...], place: int) -> None:
     """Attention by sequences of other lengths, elementwise kernels by what tensor parallelism leaves whole."""
     true = changed(MACHINE, slow, [level.link.achieved_frac for level in MACHINE.levels])
     found = calibrate(MACHINE, [step(layout, true, seq) for layout in ONE_NODE for seq in (1024, 8192, 32768)])
@@ -57,7 +57,7 @@ def test_steps_that_differ_in_kernels_tell_which_are_slow(slow: tuple[float, ...
 
 
 @pytest.mark.parametrize("share", [0.55, 0.9])
-def test_steps_of_two_nodes_tell_links_from_kernels(share: float) -> None:
+def test_steps_on_two_nodes_separate_links_from_kernels(share: float) -> None:
     true = changed(MACHINE, [1.15] * 4, [MACHINE.levels[0].link.achieved_frac, share])
     found = calibrate(MACHINE, [step(layout, true) for layout in (*ONE_NODE, *TWO_NODES)])
     assert found.pace == pytest.approx(1.15, rel=0.03)
@@ -67,7 +67,7 @@ def test_steps_of_two_nodes_tell_links_from_kernels(share: float) -> None:
     assert np.median([abs(one.error_frac) for one in found.errors_after]) < 0.01
 
 
-def test_more_steps_are_surer() -> None:
+def test_more_steps_narrow_the_interval() -> None:
     few = calibrate(MACHINE, [step(ONE_NODE[0], MACHINE)])
     many = calibrate(MACHINE, [step(layout, MACHINE) for layout in (*ONE_NODE, *TWO_NODES)])
     assert np.ptp(many.factors[0].ci95) < np.ptp(few.factors[0].ci95)
@@ -84,7 +84,7 @@ def test_a_calibrated_cluster_has_a_narrower_interval() -> None:
     assert narrow.high / narrow.low < wide.high / wide.low
 
 
-def test_larger_sizes_of_published_programs_follow() -> None:
+def test_calibrated_clusters_predict_larger_published_sizes() -> None:
     """InternEvo, calibrated with twelve rows on 8 and 16 devices: from 18 % off to a third of that."""
     cases = [unseen(case) for case in TABLES["internlm_7b"].cases()]
     small, large = ([case for case in cases if (case.job.devices <= 16) == here] for here in (True, False))
@@ -101,7 +101,7 @@ def test_larger_sizes_of_published_programs_follow() -> None:
     assert np.median(after) < 0.07
 
 
-def test_a_file_is_written_that_plans(tmp_path: Path) -> None:
+def test_calibrate_writes_a_file_that_plan_reads(tmp_path: Path) -> None:
     out = tmp_path / "mine.yaml"
     cases = [str(ROOT / "examples" / f"steps-{devices}.yaml") for devices in (8, 16)]
     answer = run(
@@ -136,7 +136,7 @@ def test_measured_collectives_set_the_link_of_their_level(tmp_path: Path) -> Non
     assert cluster(out).levels[1].link.range_frac == cluster("dgx-h100:2").levels[1].link.range_frac
 
 
-def test_what_cannot_be_used_is_refused(tmp_path: Path) -> None:
+def test_unusable_measurements_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no measured step"):
         lockstep.calibrate(cluster="dgx-h100")
     case = (ROOT / "examples" / "steps-8.yaml").read_text()

@@ -11,12 +11,12 @@ PAIR = (
 )
 
 
-def test_one_pair_of_vtrain_contradicts_itself_and_nothing_else_does() -> None:
+def test_only_one_vtrain_pair_is_contradictory() -> None:
     found = {name: contradicted(table.cases()) for name, table in TABLES.items() if table.quantity == "step_time_s"}
     assert {name: rows for name, rows in found.items() if rows} == {"vtrain_a100_multi": PAIR}
 
 
-def test_a_faster_run_with_fewer_sequences_would_not_contradict() -> None:
+def test_a_faster_run_with_fewer_sequences_is_not_contradictory() -> None:
     cases = [case for case in TABLES["vtrain_a100_multi"].cases() if case.row in PAIR]
     few, many = cases
     assert contradicted([replace(few, measured=0.9 * few.measured), many]) == ()

@@ -15,7 +15,7 @@ spread = fit_script("spread")
 STEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_s"]
 
 
-def test_rows_asked_are_spread_over_a_table() -> None:
+def test_sampled_rows_are_spread_over_a_table() -> None:
     cases = TABLES["dgxc_nemo"].cases()
     found = sampled(cases)
     assert len(found) == len({id(one) for one in found}) == MOST
@@ -30,7 +30,7 @@ def made(software: str, log_errors: np.ndarray, host_frac: float, device_error_f
     return [Observed(software, float(np.exp(error)), ends) for error in log_errors]
 
 
-def test_the_fit_finds_the_quantiles_that_errors_were_drawn_with() -> None:
+def test_the_fit_recovers_the_quantiles_of_simulated_errors() -> None:
     """Errors whose upper end is known to grow with the host's share and the device's error."""
     generator, rows = np.random.default_rng(1), []
     for place, (host, device) in enumerate([(0.0, 0.1), (0.3, 0.1), (0.0, 0.4), (0.3, 0.4)]):
@@ -49,14 +49,14 @@ def test_the_fit_finds_the_quantiles_that_errors_were_drawn_with() -> None:
     assert found["above_per_device_error"] == pytest.approx(1.0, abs=0.1)
 
 
-def test_every_program_weighs_the_same() -> None:
+def test_every_program_has_equal_weight() -> None:
     generator = np.random.default_rng(2)
     few, many = generator.uniform(0.5, 0.6, 50), generator.uniform(0.0, 0.1, 5000)
     rows = made("few", few, 0.0, 0.0) + made("many", many, 0.0, 0.0)
     assert spread.fitted(rows, 0.9)["above"] == pytest.approx(np.expm1(np.quantile(few, 0.9)), abs=0.02)
 
 
-def test_a_program_left_out_has_constants_of_its_own() -> None:
+def test_leaving_out_a_program_changes_the_constants() -> None:
     assert without("torchtitan") != known_spread()
     assert without("no such program") == known_spread()
     assert (
@@ -66,7 +66,7 @@ def test_a_program_left_out_has_constants_of_its_own() -> None:
 
 
 @pytest.mark.skipif(not ALL, reason="prices every published step four times: --long")
-def test_the_constants_are_where_the_fit_ends() -> None:
+def test_the_constants_are_the_optimum_of_the_fit() -> None:
     rows = [observed(case) for name in STEPS for case in TABLES[name].cases()]
     known = {name: getattr(known_spread(), name) for name in spread.CONSTANTS}
     assert spread.fitted(rows, known_spread().level_frac + spread.LEFT_OUT_FRAC) == pytest.approx(known, rel=0.02)

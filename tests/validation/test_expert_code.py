@@ -18,7 +18,7 @@ def test_every_row_is_compared() -> None:
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_layers_take_what_was_measured(name: str) -> None:
+def test_expert_layers_match_the_measurement(name: str) -> None:
     """Products within 3 % where kernels are compiled: in eager layers torch's grouped one does not follow the clock."""
     allowed = 0.11 if not name.endswith("products") else 0.03 if "compiled" in name else 0.16
     assert abs(ERRORS[name]) <= allowed

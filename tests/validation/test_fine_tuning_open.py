@@ -9,14 +9,14 @@ from lockstep.price.layout import memory
 ROWS = len(read_rows(fine_tuning_open.FILE))
 
 
-def test_every_row_is_asked_or_left_out_by_reason() -> None:
+def test_every_row_is_predicted_or_excluded_with_a_reason() -> None:
     assert len(fine_tuning_open.time_cases()) == 10
     assert len(fine_tuning_open.memory_cases()) == 14
     assert len(fine_tuning_open.time_cases()) + sum(fine_tuning_open.left_out().values()) == ROWS == 60
     assert len(fine_tuning_open.memory_cases()) + sum(fine_tuning_open.memory_left_out().values()) == ROWS
 
 
-def test_what_ran_fits() -> None:
+def test_runs_that_completed_fit_in_memory() -> None:
     for case in fine_tuning_open.memory_cases():
         assert bool(memory(case.job, case.cluster, case.layout.grid()).fits), case.row
 
@@ -25,7 +25,7 @@ def test_what_ran_fits() -> None:
     ("fast", "slow", "points"),
     [("ft02", "ft03", 0.05), ("ft33", "ft32", 0.15), ("ft35", "ft34", 0.13)],
 )
-def test_two_runs_of_one_script_gain_what_is_noted(fast: str, slow: str, points: float) -> None:
+def test_pairs_of_runs_of_one_script_match_the_noted_gain(fast: str, slow: str, points: float) -> None:
     """FP8 against bf16, FlashAttention 3 against 2: the share of the slower one's step, in points."""
     cases = {case.row.split()[0]: case for case in fine_tuning_open.time_cases()}
 

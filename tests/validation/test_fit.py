@@ -15,7 +15,7 @@ GROUPS = {f"{one.table} {one.device} {one.software}": one for one in fit.groups(
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_a_pass_over_many_constants_is_that_of_each(name: str) -> None:
+def test_evaluating_many_constants_equals_evaluating_each(name: str) -> None:
     group = GROUPS[name]
     cases = [case for case in group.cases if not case.layout.stages][:2]
     start = fit.start()
@@ -29,7 +29,7 @@ def test_a_pass_over_many_constants_is_that_of_each(name: str) -> None:
         np.testing.assert_allclose(together[:, place], alone, rtol=1e-12, atol=1e-12)
 
 
-def test_no_table_has_more_rows_in_the_fit_than_said() -> None:
+def test_tables_contribute_at_most_the_stated_rows_to_the_fit() -> None:
     for group in fit.groups():
         assert len(group.fitted) <= fit.MOST
         assert set(group.fitted) <= set(group.cases)
@@ -42,7 +42,7 @@ def kept(who: str, what: str) -> float:
     return float(found)
 
 
-def test_the_catalog_is_where_the_fit_ends() -> None:
+def test_the_catalog_is_the_optimum_of_the_fit() -> None:
     """No step from there, by the slopes there, would lower what is minimised by a hundredth."""
     fitted = [group for group in fit.groups() if group.fitted]
     residuals, slopes = fit.linear(fitted, np.log([kept(*name) for name in fit.start().names]))
@@ -55,7 +55,7 @@ def test_the_catalog_is_where_the_fit_ends() -> None:
 
 
 @pytest.mark.skipif(not ALL, reason="the whole fit takes a minute: bash check --long")
-def test_the_catalog_has_what_the_fit_finds() -> None:
+def test_catalog_constants_equal_the_fit() -> None:
     """Constants of devices and of libraries of kernels, all from one run."""
     found = fit.fit()
     for name in found.names:
@@ -67,7 +67,7 @@ def test_constants_stay_inside_their_bounds() -> None:
         assert fit.LOWEST[what] < kept(who, what) < fit.HIGHEST[what]
 
 
-def test_what_a_program_was_fitted_to_is_taken_out() -> None:
+def test_leaving_out_a_program_removes_its_rows_from_the_fit() -> None:
     """What is said of a program left out is what its fit without it says."""
     known = left_out()
     assert set(known) == {group.software for group in fit.groups()}
@@ -81,13 +81,13 @@ def test_what_a_program_was_fitted_to_is_taken_out() -> None:
         assert blind.job.recipe.software.switches == stack(group.software).switches
 
 
-def test_programs_that_nothing_was_fitted_to_are_predicted_as_always() -> None:
+def test_programs_without_fitted_rows_keep_their_prediction() -> None:
     case = TABLES["nanotron_ultrascale"].cases()[0]
     assert unseen(case) is case
 
 
 @pytest.mark.parametrize("device", ["a100", "h100"])
-def test_flash_attention_in_triton_is_as_much_slower_as_the_paper_of_flash_attention_2_says(device: str) -> None:
+def test_triton_attention_is_slower_by_the_published_factor(device: str) -> None:
     """1.3 to 1.5 times forward and around twice backward, at any length."""
     rates = efficiency(device).attention
     for tokens in (512, 2048, 65536):
@@ -99,7 +99,7 @@ def test_flash_attention_in_triton_is_as_much_slower_as_the_paper_of_flash_atten
         assert backward == pytest.approx(2.0, rel=0.05)
 
 
-def test_errors_by_program_are_those_of_its_tables() -> None:
+def test_errors_by_program_match_its_tables() -> None:
     report = validate(["dgxc_maxtext", "megatron_2020"])
     assert [one.stack for one in report.stacks] == ["maxtext", "megatron-2021"]
     for table, one in zip(report.tables, report.stacks, strict=True):

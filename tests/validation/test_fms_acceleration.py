@@ -14,7 +14,7 @@ def fits(case: Case) -> bool:
     return bool(memory(case.job, case.cluster, case.layout.grid()).fits)
 
 
-def test_every_row_is_asked_or_left_out_by_reason() -> None:
+def test_every_row_is_predicted_or_excluded_with_a_reason() -> None:
     assert fms_acceleration.left_out() == {"sequences of different lengths": 15, "out of memory": 9}
     asked = len(fms_acceleration.time_cases())
     assert asked + sum(fms_acceleration.left_out().values()) == len(read_rows(fms_acceleration.FILE))
@@ -32,7 +32,7 @@ def test_parameters_and_their_formats_agree_with_the_allocated_memory(row: dict[
 
 
 @pytest.mark.parametrize("row", RAN, ids=[row["row_id"] for row in RAN])
-def test_a_step_is_as_many_sequences_as_the_printed_rates_say(row: dict[str, str]) -> None:
+def test_sequences_per_step_match_the_printed_rates(row: dict[str, str]) -> None:
     assert float(row["samples_per_s"]) / float(row["steps_per_s"]) == pytest.approx(
         fms_acceleration._sequences(row), rel=0.02
     )
@@ -47,11 +47,11 @@ def test_seven_of_nine_runs_that_ran_out_of_memory_are_refused() -> None:
     assert all(memory(case.job, case.cluster, case.layout.grid()).used_frac > 0.9 for case in accepted)
 
 
-def test_what_ran_fits() -> None:
+def test_runs_that_completed_fit_in_memory() -> None:
     assert all(map(fits, fms_acceleration.memory_cases()))
 
 
-def test_peaks_that_no_batch_changes_are_those_of_the_update() -> None:
+def test_peaks_independent_of_the_batch_are_those_of_the_update() -> None:
     """Of each model on so many GPUs in one format, rows with the least peak: one more moment than the states."""
     updates = [case for case in fms_acceleration.memory_cases() if "Mistral" in case.row and "mb4" in case.row]
     assert len(updates) >= 6

@@ -11,14 +11,14 @@ def fits(case: Case) -> bool:
     return bool(memory(case.job, case.cluster, case.layout.grid()).fits)
 
 
-def test_every_row_is_asked_or_left_out_by_reason() -> None:
+def test_every_row_is_predicted_or_excluded_with_a_reason() -> None:
     rows = len(read_rows(fms_adapters.FILE))
     assert len(fms_adapters.time_cases()) == len(fms_adapters.memory_cases()) == 114
     assert fms_adapters.left_out() == {"out of memory": 14}
     assert rows == 114 + 14
 
 
-def test_what_ran_fits_and_what_ran_out_of_memory_does_not() -> None:
+def test_completed_runs_fit_and_out_of_memory_runs_do_not() -> None:
     assert all(map(fits, fms_adapters.memory_cases()))
     assert not any(map(fits, fms_adapters.out_of_memory()))
 

@@ -5,12 +5,12 @@ from lockstep.check.validation.case import read_rows
 from lockstep.price.layout import check
 
 
-def test_every_row_is_asked_or_left_out_by_reason() -> None:
+def test_every_row_is_predicted_or_excluded_with_a_reason() -> None:
     assert fms_fsdp.left_out() == {"share of recomputed blocks not printed": 6, "batch not printed": 1}
     assert len(fms_fsdp.cases()) + sum(fms_fsdp.left_out().values()) == len(read_rows(fms_fsdp.FILE))
 
 
-def test_some_recomputed_blocks_take_longer_than_none_and_shorter_than_all() -> None:
+def test_partial_recomputation_takes_between_none_and_full() -> None:
     """Each measured step is between the two predictions; the longer one may be 20 % too short."""
     bounds = fms_fsdp.some_blocks()
     assert len(bounds) == 6

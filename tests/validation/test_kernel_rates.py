@@ -18,7 +18,7 @@ from lockstep.check.validation.case import Case, read_rows
         (kernel_rates.STREAM_FILE, kernel_rates.stream_cases, kernel_rates.stream_left_out, 190),
     ],
 )
-def test_every_row_is_asked_or_left_out_by_reason(
+def test_every_row_is_predicted_or_excluded_with_a_reason(
     file: str, cases: Callable[[], tuple[Case, ...]], left_out: Callable[[], Counter[str]], rows: int
 ) -> None:
     assert len(cases()) == rows
@@ -40,7 +40,7 @@ def test_grouped_products_of_training_are_within_a_quarter_but_for_weight_gradie
     assert max(slow) < -0.15
 
 
-def test_norms_of_every_library_are_met() -> None:
+def test_norms_of_every_library_match_the_measurement() -> None:
     """Backward passes, in the median of each library on each device; their passes are medians over all of these."""
     by_library: dict[tuple[str, str], list[float]] = {}
     for case in kernel_rates.stream_cases():

@@ -42,13 +42,13 @@ LAYERS = _layers()
 IDS = [f"{model}B tp{tp} mb{samples}" for model, tp, samples in LAYERS]
 
 
-def test_there_are_layers_of_four_models() -> None:
+def test_measured_layers_cover_four_models() -> None:
     assert len(LAYERS) == 17
     assert {model for model, *_ in LAYERS} == {"1.34", "3.57", "8.86", "80"}
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=IDS)
-def test_copies_of_a_layer_take_what_is_priced(layer: Layer) -> None:
+def test_copies_of_a_layer_match_their_price(layer: Layer) -> None:
     """Backward with what joins the gradients, which is priced by its bytes."""
     taken, passes, takes = LAYERS[layer], head_passes("nanotron", layer[2]), find_way("heads", "nanotron").takes
     for side, (direction, joined) in enumerate((("forward", 0.0), ("backward", STACKED))):
@@ -57,7 +57,7 @@ def test_copies_of_a_layer_take_what_is_priced(layer: Layer) -> None:
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=IDS)
-def test_gates_over_halves_take_what_is_priced(layer: Layer) -> None:
+def test_gates_over_halves_match_their_price(layer: Layer) -> None:
     taken = LAYERS[layer]
     pass_s = OPERATIONS * taken["columns"]
     forward, backward, _, _ = counted("gate", "halves")
@@ -66,7 +66,7 @@ def test_gates_over_halves_take_what_is_priced(layer: Layer) -> None:
     assert JOINED * pass_s == pytest.approx(taken["joined backward"], rel=0.08)
 
 
-def test_sums_of_two_formats_take_what_is_priced() -> None:
+def test_mixed_format_sums_match_their_price() -> None:
     """Of layers whose launches do not tell."""
     factors = [
         taken["sum backward"] * STREAM_BPS / (10.0 * taken["weights"])
@@ -83,7 +83,7 @@ def test_sums_of_two_formats_take_what_is_priced() -> None:
     [("turned.qkv", 6, TURNED), ("turned.kv", 4, TURNED), ("turned.output", 2, TURNED), ("widened.fp32", 3, WIDENED),
      ("joined.halves", 4, OPERATIONS)],
 )  # fmt: skip
-def test_kernels_alone_take_what_is_priced(kernel: str, passes: float, takes: float) -> None:
+def test_single_kernels_match_their_price(kernel: str, passes: float, takes: float) -> None:
     factors = [
         float(row["time_us"]) * 1e-6 * STREAM_BPS / (passes * HALF_B * math.prod(map(int, row["shape"].split("x"))))
         for row in read_rows("h100_kernels.csv")

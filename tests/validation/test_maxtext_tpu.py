@@ -9,7 +9,7 @@ from lockstep.describe.workload import parameters
 ROWS = {row["row_id"]: row for file in (maxtext_tpu.FILE, maxtext_tpu.RECIPES_FILE) for row in read_rows(file)}
 
 
-def test_every_row_is_asked_or_left_out_by_reason() -> None:
+def test_every_row_is_predicted_or_excluded_with_a_reason() -> None:
     assert maxtext_tpu.left_out() == {"batch and sharding not printed": 6}
     assert len(maxtext_tpu.cases()) + 6 == len(read_rows(maxtext_tpu.FILE)) == 38
     assert maxtext_tpu.recipes_left_out() == {"experts padded to 1.25 times their share": 2}

@@ -8,7 +8,7 @@ from lockstep.describe.workload import parameters
 from lockstep.price.layout import check
 
 
-def test_every_row_is_asked() -> None:
+def test_every_row_is_predicted() -> None:
     cases = megatron_2020.cases()
     assert len(cases) == len(read_rows(megatron_2020.FILE)) == 12
     assert not megatron_2020.left_out()

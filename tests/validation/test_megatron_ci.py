@@ -13,13 +13,13 @@ ROWS = {row["row_id"]: row for row in read_rows(megatron_ci.FILE)}
 
 
 @pytest.mark.parametrize("asked", list(NAMES))
-def test_every_row_is_asked_or_left_out_by_reason(asked: str) -> None:
+def test_every_row_is_predicted_or_excluded_with_a_reason(asked: str) -> None:
     cases = TABLES[NAMES[asked]].cases()
     assert len(cases) == {"states": 8, "peaks": 58, "above": 68}[asked]
     assert len(cases) + sum(megatron_ci.left_out()[asked].values()) == len(ROWS) == 157
 
 
-def test_what_is_left_out_of_peaks_and_why() -> None:
+def test_excluded_peaks_have_the_expected_reasons() -> None:
     assert megatron_ci.left_out()["peaks"] == Counter(
         {
             "below 2 GiB": 44,
@@ -36,7 +36,7 @@ def test_what_is_left_out_of_peaks_and_why() -> None:
     )
 
 
-def test_no_time_is_asked_and_why() -> None:
+def test_step_times_are_excluded_with_a_reason() -> None:
     """Of models with 7B parameters in attention and feed-forward layers (12 h^2 each) no number of GPUs is printed."""
     assert megatron_ci.left_out()["times"] == {"number of GPUs not printed": 12, "bound by the host, below 7B": 145}
     for row in ROWS.values():

@@ -42,19 +42,19 @@ def test_chunks_keep_their_last_input_and_its_gradient(row_id: str) -> None:
 
 
 @pytest.mark.parametrize(("left", "gone"), [("mci0133", "mci0130"), ("mci0143", "mci0140"), ("mci0106", "mci0111")])
-def test_a_second_micro_batch_is_there_that_some_runs_leave_allocated(left: str, gone: str) -> None:
+def test_some_runs_leave_a_second_micro_batch_allocated(left: str, gone: str) -> None:
     """Two runs of one test: 4 x 1,024 tokens of 28 bytes, and a mask of 1,024 bytes a token."""
     assert _above_B(gone) - _above_B(left) == pytest.approx(4 * 1024 * (28 + 1024), abs=MIB / 64)
 
 
 @pytest.mark.parametrize("row_id", ["mci0053", "mci0062", "mci0108", "mci0131", "mci0155", "mci0163"])
-def test_what_passes_hold_above_states_is_explained_to_two_mebibytes(row_id: str) -> None:
+def test_memory_above_states_is_explained_within_two_mebibytes(row_id: str) -> None:
     """Of 2.4 to 3.2 GB, on three kinds of GPU, two and four stages."""
     found_B = megatron_ci._above_B(_case(row_id), ROWS[row_id])
     assert found_B == pytest.approx(_above_B(row_id), abs=2 * MIB)
 
 
-def test_a_first_stage_alone_is_sent_nothing() -> None:
+def test_a_single_stage_receives_no_inputs() -> None:
     case = _case("mci0512")
     assert case.layout.pp == 1
     assert inputs_B(case.job, case.layout) == 0

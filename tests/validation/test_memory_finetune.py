@@ -22,14 +22,14 @@ def median(cases: list[Case]) -> float:
     return float(np.median([abs(case.predict(case) / case.measured - 1) for case in cases]))
 
 
-def test_every_row_is_asked_or_left_out_by_reason() -> None:
+def test_every_row_is_predicted_or_excluded_with_a_reason() -> None:
     assert len(memory_finetune.cases()) == 51
     left = memory_finetune.left_out()
     assert left["out of memory"] == len(memory_finetune.out_of_memory()) == 6
     assert len(memory_finetune.cases()) + sum(left.values()) == len(ROWS) == 90
 
 
-def test_every_step_is_asked_or_left_out_by_reason() -> None:
+def test_every_step_is_predicted_or_excluded_with_a_reason() -> None:
     left = memory_finetune.time_left_out()
     assert left == {
         "tokens of a step not fixed": 65,
@@ -46,7 +46,7 @@ def test_adapters_beside_an_offloaded_base_are_within_fifteen_percent() -> None:
     assert max(abs(case.predict(case) / case.measured - 1) for case in offloaded) < 0.15
 
 
-def test_rows_that_contradict_themselves_are_left_out() -> None:
+def test_contradictory_rows_are_excluded() -> None:
     """Full fine-tuning in LitGPT's config hub: less than the 8 bytes per parameter of its AdamW in bf16."""
     hub = [one for one in ROWS.values() if one["source_table"] == "config hub"]
     full = [one for one in hub if one["method"] == "Full finetune" and one["n_gpus"] == "1" and one["oom"] == "0"]
@@ -55,7 +55,7 @@ def test_rows_that_contradict_themselves_are_left_out() -> None:
         assert float(one["peak_memory"]) * 1e9 < 8 * parameters(memory_finetune.transformer(one)).total
 
 
-def test_what_ran_out_of_memory_is_refused_and_what_ran_fits_but_for_two() -> None:
+def test_out_of_memory_runs_are_refused_and_completed_ones_fit_except_two() -> None:
     """The two fill 3 and 8 % more than there is: adapters whose dropout LitGPT shares, and 24,576 tokens in 24 GB."""
     used = {
         case.row.split()[0]: float(memory(case.job, case.cluster, case.layout.grid()).used_frac)
@@ -79,7 +79,7 @@ def test_models_have_the_parameters_that_litgpt_prints() -> None:
 
 
 @pytest.mark.parametrize(("source", "most"), [("torchtune", 0.09), ("litgpt", 0.04), ("fsdp_qlora", 0.16)])
-def test_rows_by_source(source: str, most: float) -> None:
+def test_median_errors_by_source_are_within_bounds(source: str, most: float) -> None:
     asked = [case for case in memory_finetune.cases() if source in row(case)["source"]]
     assert len(asked) >= 9
     assert median(asked) < most

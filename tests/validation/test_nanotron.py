@@ -11,7 +11,7 @@ from lockstep.simulate.collectives import best_on_levels_time_s, bus_factor
 ROWS = read_rows(nanotron.FILE)
 
 
-def test_every_row_is_asked() -> None:
+def test_every_row_is_predicted() -> None:
     assert len(nanotron.cases()) + sum(nanotron.left_out().values()) == len(ROWS) == 31
     assert len(nanotron.memory_cases()) == sum(row["mfu_pct"] != "" for row in ROWS) == 26
 
@@ -33,7 +33,7 @@ def test_the_printed_rates_follow_from_one_another() -> None:
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if int(row["pp"]) > 1], ids=lambda row: row["row_id"])
-def test_stages_close_as_nanotron_closes_them(row: dict[str, str]) -> None:
+def test_stages_are_divided_as_in_nanotron(row: dict[str, str]) -> None:
     """By its loop over blocks and cumulated FLOPs, written with numpy (models/base.py, build_model)."""
     model, pp = nanotron._model(row), int(row["pp"])
     hidden, ffn = int(row["hidden"]), int(row["ffn"])

@@ -24,7 +24,7 @@ def test_a_published_step_is_nearest_to_itself(table: str, place: int) -> None:
     assert any(near.table == table and near.distance == 0.0 for near in found)
 
 
-def test_they_come_in_order_and_few_of_one_table() -> None:
+def test_nearest_rows_are_ordered_and_limited_per_table() -> None:
     one = lockstep.estimate("llama3-8b", "dgx-h100:4", batch=64, zero=3)
     found = nearest(one, 20)
     assert len(found) == 20

@@ -32,7 +32,7 @@ def test_all_reduces_of_every_group_size_are_priced_as_measured(group: int) -> N
     assert abs(errors.mean()) < 0.015
 
 
-def test_the_law_foretells_a_group_size_that_it_was_not_fitted_to() -> None:
+def test_the_law_predicts_an_unseen_group_size() -> None:
     ranks, size_B, measured_s = _measured()
     terms = np.stack([np.ones_like(ranks), 2 * (ranks - 1), 2 * (ranks - 1) * size_B / ranks, size_B / ranks], axis=1)
     relative = terms / measured_s[:, np.newaxis]

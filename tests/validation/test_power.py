@@ -19,19 +19,19 @@ compiled_layers, power = fit_script("compiled_layers"), fit_script("power")
 LAYERS = power.layers()
 
 
-def test_the_catalog_has_what_the_fit_finds() -> None:
+def test_catalog_constants_equal_the_fit() -> None:
     curve, found = efficiency(power.CURVE), power.fit()
     assert curve.power == power.limit(found.pop("bf16_W"), found.pop("fp8_W"), found.pop("memory_W"))
     assert {name: getattr(curve, name) for name in found} == found
 
 
 @pytest.mark.parametrize("one", LAYERS, ids=[one.row for one in LAYERS])
-def test_products_of_layers_take_what_is_priced(one: power.Layer) -> None:
+def test_products_inside_layers_match_their_price(one: power.Layer) -> None:
     allowed = 0.06 if one.dtype == "bf16" else 0.13
     assert power.predicted(power.of_catalog(), one)[0] == pytest.approx(one.products_s, rel=allowed)
 
 
-def test_without_the_limit_they_do_not() -> None:
+def test_without_the_power_limit_products_do_not_match() -> None:
     """In half precision products take up to an eighth less inside of layers than alone, in fp8 a fifth less."""
     alone = {
         dtype: max(power.predicted(power.of_catalog(), one)[1] / one.products_s for one in LAYERS if one.dtype == dtype)
@@ -41,7 +41,7 @@ def test_without_the_limit_they_do_not() -> None:
     assert alone["fp8"] > 1.2
 
 
-def test_clocks_come_out_as_they_were_seen() -> None:
+def test_predicted_clocks_match_the_observed_ones() -> None:
     """To which nothing was fitted; what nvidia-smi shows is the clock of one moment, within a quarter."""
     full_MHz = 1980.0
     seen = [row["clock_MHz"] for row in read_rows(power.FILE)]
@@ -69,7 +69,7 @@ def test_attention_in_layers_is_slower_than_alone_by_the_clock() -> None:
     ("file", "name"),
     [("modded_nanogpt_20251031_after.rank0.json.gz", "h100-sxm"), ("hta_ddp_2xa100.rank0.json.gz", "a100-sxm-80gb")],
 )
-def test_kernels_of_published_traces_are_as_far_apart(file: str, name: str) -> None:
+def test_kernel_gaps_match_published_traces(file: str, name: str) -> None:
     """On the stream with most kernels, where the next one followed within five microseconds."""
     with gzip.open(published_trace(file), "rt") as read:
         events = json.load(read)["traceEvents"]
@@ -85,7 +85,7 @@ def test_kernels_of_published_traces_are_as_far_apart(file: str, name: str) -> N
 
 
 @pytest.mark.parametrize("row", read_rows(compiled_layers.FILE), ids=lambda row: f"{row['row_id']} {row['model']}")
-def test_layers_on_an_h200_take_what_the_limit_of_h100_says(row: dict[str, str]) -> None:
+def test_the_h100_power_limit_predicts_layers_on_an_h200(row: dict[str, str]) -> None:
     """Another card, of the same 700 W and with faster memory: products, and attention where it is not short."""
     found = compiled_layers.layer(row)
     assert found.matmul_s == pytest.approx(float(row["product_us"]) * 1e-6, rel=0.06)

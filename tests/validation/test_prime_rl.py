@@ -12,7 +12,7 @@ def fits(case: Case) -> bool:
     return bool(memory(case.job, case.cluster, case.layout.grid()).fits)
 
 
-def test_every_row_is_asked_or_left_out_by_reason() -> None:
+def test_every_row_is_predicted_or_excluded_with_a_reason() -> None:
     assert prime_rl.left_out() == {
         "adapters": 33,
         "reinforcement learning": 17,
@@ -44,7 +44,7 @@ def test_layers_run_eagerly_and_are_sharded_and_updated_as_compiled_ones() -> No
     assert all(case.job.recipe.software.ways["norm"].name == "written" for case in prime_rl.time_cases())
 
 
-def test_what_ran_fits_and_what_did_not_does_not() -> None:
+def test_completed_runs_fit_and_failed_ones_do_not() -> None:
     assert sum(map(fits, prime_rl.memory_cases())) == 7
     assert len(prime_rl.out_of_memory()) == 1
     assert not any(map(fits, prime_rl.out_of_memory()))

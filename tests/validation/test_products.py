@@ -24,26 +24,26 @@ ROWS = [row for row in read_rows("torch_products.csv") if int(row["n"]) >= produ
 
 
 @pytest.mark.parametrize("gpu", products.DEVICES)
-def test_the_catalog_has_what_the_fit_of_products_finds(gpu: str) -> None:
+def test_catalog_product_rates_equal_the_fit(gpu: str) -> None:
     curve = efficiency(products.DEVICES[gpu])
     assert (curve.matmul_max_frac, curve.matmul_bytes_factor) == products.fit(gpu)
     assert curve.devices == (products.DEVICES[gpu],)
 
 
-def test_the_catalog_has_what_streams_of_h100_alone_reach() -> None:
+def test_catalog_stream_rates_of_h100_equal_the_measurement() -> None:
     assert efficiency("h100").stream_frac == products.h100_stream_frac()
     assert efficiency("h100").kind == "measured"
 
 
 @pytest.mark.parametrize(("kind", "count", "allowed"), [("matmul.", 100, 0.06), ("fp8.tensorwise.", 24, 0.10)])
-def test_products_alone_on_another_card_take_what_the_curve_says(kind: str, count: int, allowed: float) -> None:
+def test_products_on_another_card_match_the_curve(kind: str, count: int, allowed: float) -> None:
     """The curve is fitted to layers on a card of another day."""
     found = products.h100_errors(kind)
     assert len(found) == count
     assert np.median(np.abs(found)) < allowed
 
 
-def test_the_catalog_has_what_products_of_a100_alone_reach() -> None:
+def test_catalog_product_rates_of_a100_equal_the_measurement() -> None:
     curve = efficiency("a100")
     assert {name: getattr(curve, name) for name in products.A100_CURVE} == products.a100()
 
@@ -86,7 +86,7 @@ def test_compiled_layers_are_priced_as_they_were_measured() -> None:
      ("rotary.eager", counted("rotary", "written"), find_way("rotary", "written").slow),
      ("softmax.eager", counted("scores", "several"), find_way("scores", "several").takes)],
 )  # fmt: skip
-def test_what_is_written_out_takes_what_it_took_alone(
+def test_unfused_operations_match_their_measured_time(
     kernel: str, passes: tuple[float, ...], takes: tuple[float, float]
 ) -> None:
     stream_Bps = device("h100-sxm").memory_bandwidth_Bps * efficiency("h100").stream_frac
@@ -111,7 +111,7 @@ def taken(kernel: str, size_B: Callable[[list[int]], float]) -> list[float]:
     ]
 
 
-def test_dropout_and_masks_take_what_they_took_alone() -> None:
+def test_dropout_and_masks_match_their_measured_time() -> None:
     """A mask is a byte for each number."""
     wide = {"bf16": 5.0, "fp32": 9.0}
     forward, backward = (
@@ -131,7 +131,7 @@ def test_dropout_and_masks_take_what_they_took_alone() -> None:
     assert taken("masked", lambda sides: 5.0 * sides[0] * sides[1]) == [pytest.approx(masked, abs=0.01)]
 
 
-def test_products_of_a_rank_take_alone_what_the_page_says() -> None:
+def test_adapter_rank_products_match_the_page() -> None:
     found = taken("narrow.", lambda sides: 2.0 * (sides[0] * sides[1] + sides[2] * (sides[0] + sides[1])))
     assert len(found) >= 50
     assert np.median(found) == pytest.approx(1.36, abs=0.01)
@@ -141,7 +141,7 @@ KERNELS_OF_H100 = [row for row in read_rows(products.H100_FILE) if row["kernel"]
 
 
 @pytest.mark.parametrize("row", KERNELS_OF_H100, ids=lambda row: row["row_id"])
-def test_products_of_linear_layers_on_h100_are_met(row: dict[str, str]) -> None:
+def test_products_of_linear_layers_on_h100_match_the_measurement(row: dict[str, str]) -> None:
     """Scales per row, which one per tensor was fitted to, cost up to a quarter more."""
     m, n, k = map(int, row["shape"].split("x"))
     fp8 = row["kernel"].startswith("fp8.")
@@ -159,7 +159,7 @@ OPERATIONS = {
 """Passes over every number in half precision; in place, the loss is measured with a copy backward (4)."""
 
 
-def test_operations_of_pytorch_take_alone_what_the_page_says_over_their_bytes() -> None:
+def test_pytorch_operations_match_the_page_per_byte() -> None:
     stream_Bps = device("h100-sxm").memory_bandwidth_Bps * efficiency("h100").stream_frac
     factors: dict[str, list[float]] = {}
     for row in read_rows(products.H100_FILE):
@@ -194,7 +194,7 @@ def test_half_of_what_sums_inside_products_move_is_not_hidden() -> None:
     "row", [row for row in read_rows(products.H100_FILE) if row["kernel"].startswith("attention.")],
     ids=lambda row: row["row_id"],
 )  # fmt: skip
-def test_attention_on_h100_is_met_within_a_quarter_by_a_curve_from_other_benchmarks(row: dict[str, str]) -> None:
+def test_attention_on_h100_is_within_a_quarter_of_an_independent_curve(row: dict[str, str]) -> None:
     _, kernel, way = row["kernel"].split(".")
     batch, heads, tokens, head = map(int, row["shape"].split("x"))
     clock = Clock.of(device("h100-sxm"), Recipe(seq=tokens, batch=1, attention_kernel=kernel))
@@ -204,7 +204,7 @@ def test_attention_on_h100_is_met_within_a_quarter_by_a_curve_from_other_benchma
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["row_id"])
-def test_a_product_is_met_within_six_percent(row: dict[str, str]) -> None:
+def test_products_are_within_six_percent(row: dict[str, str]) -> None:
     n, recipe = int(row["n"]), Recipe(seq=1, batch=1)
     clock = Clock.of(device(products.DEVICES[row["gpu"]]), recipe)
     seconds = 2.0 * n**3 / (float(row["tflops"]) * 1e12)

@@ -6,7 +6,7 @@ from lockstep.describe.workload import parameters
 from lockstep.price.layout import check
 
 
-def test_every_row_is_asked() -> None:
+def test_every_row_is_predicted() -> None:
     cases = pythia.cases()
     assert len(cases) == len(read_rows(pythia.FILE)) == 8
     assert not pythia.left_out()

@@ -31,13 +31,13 @@ def test_an_error_is_the_difference_of_two_errors() -> None:
     assert list(ratios.pairs([one, one])) == [], "a step and itself"
 
 
-def test_of_many_pairs_a_share_is_looked_at() -> None:
+def test_large_numbers_of_pairs_are_sampled() -> None:
     (case, *_) = TABLES["korthikanti_2022"].cases()
     many = [replace(case, layout=replace(case.layout, micro_batch=1 << place)) for place in range(6)] * 6
     assert 0 < len(list(ratios.pairs(many))) <= ratios.MOST
 
 
-def test_the_fit_finds_the_quantile_that_errors_were_drawn_with() -> None:
+def test_the_fit_recovers_the_quantile_of_simulated_errors() -> None:
     generator, found = np.random.default_rng(3), []
     for program in range(4):
         for shift_frac in generator.uniform(0.0, 0.5, 1500):
@@ -48,7 +48,7 @@ def test_the_fit_finds_the_quantile_that_errors_were_drawn_with() -> None:
 
 
 @pytest.mark.skipif(not ALL, reason="prices every published step four times: --long")
-def test_the_constants_are_where_the_fit_ends() -> None:
+def test_the_constants_are_the_optimum_of_the_fit() -> None:
     timed = [table for table in TABLES.values() if table.quantity == "step_time_s"]
     found = list(ratios.pairs([case for table in timed for case in table.cases()]))
     known = known_shared()

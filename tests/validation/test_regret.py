@@ -29,7 +29,7 @@ def test_the_layout_predicted_fastest_is_compared_with_the_best() -> None:
     assert right.max_frac == right.robust_max_frac == 0
 
 
-def test_two_layouts_are_no_question_and_repeats_count_once() -> None:
+def test_two_layouts_are_too_few_for_a_choice_and_repeats_count_once() -> None:
     cases = measured([1.2, 1.0, 2.0])
     assert regret(cases[:2], [1.0, 1.0]) is None
     assert regret([*cases[:2], cases[0]], [1.0, 1.0, 1.0]) is None

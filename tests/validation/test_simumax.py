@@ -10,12 +10,12 @@ from lockstep.check.validation.case import read_rows
 from lockstep.describe.hardware import cluster
 
 
-def test_rows_are_asked_or_left_out_by_reason() -> None:
+def test_rows_are_predicted_or_excluded_with_a_reason() -> None:
     assert simumax.left_out() == {"count of FLOPs not printed": 6}
     assert len(simumax.cases()) + sum(simumax.left_out().values()) == len(read_rows(simumax.FILE)) == 18
 
 
-def test_groups_across_the_halves_get_what_was_measured() -> None:
+def test_groups_across_the_two_halves_get_the_measured_bandwidth() -> None:
     """4 GB/s each where four groups cross, 7.65 where two do (dp_fixed_bw of all-gathers): within a quarter."""
     across = simumax.measured_cluster(8).levels[1].link
     rate_GBps = across.bandwidth_Bps * across.achieved_frac / 1e9

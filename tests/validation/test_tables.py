@@ -43,7 +43,7 @@ def test_a_table_is_within_its_tolerance(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["narayanan_sc21", "korthikanti_2022", "llm_foundry_mpt", "korthikanti_2022_memory"])
-def test_the_bar_of_ten_percent(name: str) -> None:
+def test_median_errors_are_within_ten_percent(name: str) -> None:
     found = table(name)
     assert found.table.tolerance_frac <= 0.10
     assert found.median_abs_frac <= 0.10
@@ -114,7 +114,7 @@ def test_every_case_is_a_layout_that_keeps_the_rules(name: str) -> None:
         assert case.cluster.num_devices == case.job.devices
 
 
-def test_the_published_rows_of_llama_3_are_met() -> None:
+def test_published_llama_3_rows_are_within_ten_percent() -> None:
     """Each 8k row within 10 %, with the traffic of its own software."""
     found = table("llama3_405b")
     rows = [error for error in found.errors if "seq 8192" in error.row]
@@ -122,7 +122,7 @@ def test_the_published_rows_of_llama_3_are_met() -> None:
     assert all(abs(error.error_frac) < 0.10 for error in rows)
 
 
-def test_every_row_is_described_or_left_out_by_reason() -> None:
+def test_every_row_is_described_or_excluded_with_a_reason() -> None:
     described = {name: len(table.cases()) for name, table in TABLES.items()}
     assert described["internlm_7b"] == len(read_rows("internlm_7b_a100.csv"))
     assert described["llama3_405b"] == len(read_rows("llama3_405b.csv"))
@@ -133,7 +133,7 @@ def test_every_row_is_described_or_left_out_by_reason() -> None:
     assert spread == len(read_rows("vocab_parallelism.csv"))
 
 
-def test_every_row_with_experts_is_asked() -> None:
+def test_every_expert_row_is_predicted() -> None:
     """Of known models, devices and formats all but one, whose ranks of experts are more than a stage has."""
     rows = [row for row in read_rows("nvidia_nemo_megatron_bridge.csv") if "pre" in row["task"].lower()]
     known = {
@@ -175,7 +175,7 @@ def test_spread_vocabulary_layers_gain_what_was_measured() -> None:
     assert sum(abs(one) >= 0.10 for one in differences) <= 10
 
 
-def test_what_did_not_fit_takes_all_memory_within_the_table_s_tolerance() -> None:
+def test_out_of_memory_runs_fill_the_memory_within_tolerance() -> None:
     cases = vocabulary.out_of_memory()
     used = [float(memory(case.job, case.cluster, case.layout.grid()).used_frac) for case in cases]
     assert len(used) == 6
@@ -183,7 +183,7 @@ def test_what_did_not_fit_takes_all_memory_within_the_table_s_tolerance() -> Non
     assert sum(one > 1 for one in used) == 2
 
 
-def test_collectives_are_asked_or_left_out_by_reason() -> None:
+def test_collectives_are_predicted_or_excluded_with_a_reason() -> None:
     assert collectives.left_out() == {"source of the catalog": 61, "below 1 MB": 40, "cluster not in the catalog": 2}
     assert collectives.micro_left_out() == {"below 1 MB": 30, "cluster not in the catalog": 12}
     for name, left in {
@@ -239,7 +239,7 @@ def test_rows_of_the_release_before_are_predicted_as_well_as_those_that_were_fit
     assert older.median_abs_frac < 0.045
 
 
-def test_the_pages_show_the_errors_of_today() -> None:
+def test_the_pages_show_the_current_errors() -> None:
     """After a change that moves an error: python tools/pages.py --write. Tables are predicted once for both pages."""
     written = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
     assert written.strip() == page(validate()).strip()
@@ -262,20 +262,20 @@ def test_the_pages_show_the_errors_of_today() -> None:
     assert f"Five of {len(report['stacks'])} programs" in text
 
 
-def test_the_matrix_of_support_is_that_of_the_tables() -> None:
+def test_the_support_matrix_matches_the_tables() -> None:
     """After a change that moves an error: python tools/fit/support.py > src/lockstep/decide/planner/support.toml."""
     text = resources.files("lockstep.decide.planner").joinpath("support.toml").read_text(encoding="utf-8")
     assert tomllib.loads(text)["published"] == fit_script("support").published()
 
 
-def test_typical_errors_of_curves_are_those_of_the_tables() -> None:
+def test_typical_errors_of_curves_match_the_tables() -> None:
     """After such a change: python tools/fit/support.py --curves > .../catalog/typical_errors.toml."""
     found = typical_errors()
     assert set(found) == {"a100", "h100"}
     assert found == {name: curves()[name].typical_error_frac for name in found}
 
 
-def test_what_deepspeed_does_differently_is_half_of_the_error_on_its_sweep() -> None:
+def test_deepspeed_habits_explain_half_of_the_error_on_its_sweep() -> None:
     """Copies before gradients are added, sends that take turns, launches that block: without them it is Megatron."""
     errors: dict[bool, list[float]] = {True: [], False: []}
     for case in TABLES["bigscience_a100_sweep"].cases():
@@ -290,7 +290,7 @@ def test_what_deepspeed_does_differently_is_half_of_the_error_on_its_sweep() -> 
     ("layers", "stages", "printed"),
     [(72, 12, ()), (70, 12, (5, *(6,) * 10, 5)), (78, 12, (*(7,) * 11, 1)), (100, 6, (16, 17, 17, 17, 17, 16))],
 )
-def test_stages_of_bigscience_hold_what_the_team_wrote(layers: int, stages: int, printed: tuple[int, ...]) -> None:
+def test_bigscience_stages_match_the_published_placement(layers: int, stages: int, printed: tuple[int, ...]) -> None:
     """README.md: "[embed | 5 transformer blocks]", ten times 6, "[5 transformer blocks | embed]"; prequel: "78/12=6.5 -
     so the last stage has 1 block, while the rest have 7"; two layers less where embedding and head have their slots."""
     assert bigscience_sweep.stages_of(layers, stages) == printed

@@ -13,7 +13,7 @@ def by_row() -> dict[str, Case]:
     return {case.row.split(" Llama")[0]: case for case in TABLES["torchtitan"].cases()}
 
 
-def test_every_row_of_torchtitan_is_asked_or_left_out_by_reason() -> None:
+def test_every_torchtitan_row_is_predicted_or_excluded_with_a_reason() -> None:
     out = torchtitan.left_out()
     assert out == {
         "sequence length not printed": 3,
@@ -24,7 +24,7 @@ def test_every_row_of_torchtitan_is_asked_or_left_out_by_reason() -> None:
     assert len(torchtitan.memory_cases()) == 20
 
 
-def test_every_row_of_torchao_is_asked_or_left_out_by_reason() -> None:
+def test_every_torchao_row_is_predicted_or_excluded_with_a_reason() -> None:
     out = torchao.left_out()
     assert out == {
         "model not in the catalog": 4,

@@ -74,7 +74,7 @@ def test_times_on_one_node_are_sums_to_the_nanosecond() -> None:
     assert spare > 50
 
 
-def test_sends_there_follow_the_formula_of_the_authors_simulator() -> None:
+def test_single_node_sends_follow_the_formula_of_the_authors_simulator() -> None:
     """A stage more takes a send more forward and backward, each of twice the activation at 25 GiB/s; of shapes whose
     rows tell it from the other parts."""
     several = 0
@@ -95,7 +95,7 @@ def test_another_simulators_times_are_compared_and_counted_nowhere() -> None:
     assert found.regret is found.coverage_frac is report.unseen_median_frac is None
 
 
-def test_layouts_chosen_by_prediction_are_nearly_the_fastest_there() -> None:
+def test_layouts_chosen_by_prediction_are_nearly_the_fastest_on_one_node() -> None:
     cases = TABLES["vtrain_a100_single"].cases()
     found = regret(cases, [case.predict(case) for case in cases])
     assert found is not None

@@ -10,7 +10,7 @@ from lockstep.describe.workload import Transformer, parameters
 from lockstep.price.layout import check
 
 
-def test_every_row_is_asked_or_left_out_by_reason() -> None:
+def test_every_row_is_predicted_or_excluded_with_a_reason() -> None:
     rows = len(read_rows(zero_bubble.FILE))
     assert zero_bubble.left_out() == {
         "calculated, not measured": 46, "times of passes, not of steps": 7, "seconds to lay out": 8,
@@ -22,7 +22,7 @@ def test_every_row_is_asked_or_left_out_by_reason() -> None:
             assert case.cluster.num_devices == case.job.devices
 
 
-def test_every_schedule_of_the_paper_is_asked() -> None:
+def test_every_schedule_of_the_paper_is_predicted() -> None:
     asked = Counter(case.layout.schedule for case in zero_bubble.time_cases())
     assert asked == {"1f1b": 23, "interleaved": 9, "zb-1p": 5, "zb-2p": 13, "zb-v": 5}
 

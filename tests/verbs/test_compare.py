@@ -19,20 +19,20 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "a.yaml", folder / "b.yaml"
 
 
-def test_plan_files_are_their_estimates(files: tuple[Path, Path]) -> None:
+def test_plan_files_give_their_estimates(files: tuple[Path, Path]) -> None:
     found = lockstep.compare(*files)
     assert (found.a.step_time_s, found.b.step_time_s) == tuple(lockstep.estimate(file).step_time_s for file in files)
     assert found.to_dict() == lockstep.compare(*map(lockstep.estimate, files)).to_dict()
 
 
-def test_options_hold_for_both(files: tuple[Path, Path]) -> None:
+def test_options_apply_to_both_runs(files: tuple[Path, Path]) -> None:
     found = lockstep.compare(*files, batch=128)
     assert found.a.step_time_s == lockstep.estimate(files[0], batch=128).step_time_s
     assert found.b.step_time_s == lockstep.estimate(files[1], batch=128).step_time_s
 
 
 @pytest.mark.parametrize("changes", ["tp=2 pp=2", "tp=2 cluster=dgx-h200:2", "batch-tokens=1M", "sequence-parallel=no"])
-def test_changes_are_said_after_the_words_of_a(changes: str) -> None:
+def test_changes_are_applied_after_the_options_of_a(changes: str) -> None:
     words: dict[str, Any] = {**QUESTION, "tp": 4, "zero": 1, "sequence_parallel": True}
     said = {name.replace("-", "_"): value for name, value in (part.split("=") for part in changes.split())}
     if "sequence_parallel" in said:
@@ -45,7 +45,7 @@ def test_changes_are_said_after_the_words_of_a(changes: str) -> None:
     assert lockstep.compare("llama3-8b", said, **words).b == found.b
 
 
-def test_changes_start_from_the_layout_that_was_found() -> None:
+def test_changes_start_from_the_planned_layout() -> None:
     plan = lockstep.plan("llama3-8b", **QUESTION)
     for a, words in ((plan, {}), (plan.best, {}), ("llama3-8b", QUESTION)):
         other = 1 if plan.best.layout.micro_batch > 1 else 2
@@ -54,7 +54,7 @@ def test_changes_start_from_the_layout_that_was_found() -> None:
         assert [one["setting"] for one in found.changed] == ["micro_batch"]
 
 
-def test_a_micro_batch_that_nobody_gave_follows_the_batch() -> None:
+def test_an_unset_micro_batch_follows_the_batch() -> None:
     """The one that was found for A does not divide the batch among B's replicas."""
     words: dict[str, Any] = {"cluster": "dgx-h100", "batch": 8}
     changed = {one["setting"]: one for one in lockstep.compare("gpt2", "tp=2", **words).changed}
@@ -73,12 +73,12 @@ def test_the_micro_batch_of_a_plan_file_follows_the_batch_too(tmp_path: Path) ->
     assert (changed["micro_batch"]["a"], changed["micro_batch"]["b"], changed["dp"]["b"]) == (2, 1, 64)
 
 
-def test_a_change_that_is_not_of_the_layout_is_planned_anew() -> None:
+def test_a_change_outside_the_layout_is_planned_again() -> None:
     found = lockstep.compare("llama3-8b", "cluster=dgx-a100-40gb:2", **QUESTION)
     assert found.b.step_time_s == lockstep.plan("llama3-8b", "dgx-a100-40gb:2", batch=64).best.step_time_s
 
 
-def test_dp_follows(files: tuple[Path, Path]) -> None:
+def test_dp_follows_from_the_other_degrees(files: tuple[Path, Path]) -> None:
     assert lockstep.compare(files[0], "tp=2").b.settings["dp"] == 8
 
 
@@ -113,7 +113,7 @@ def test_bad_input_is_located(b: str, where: str, kind: type[BadInput]) -> None:
     assert caught.value.where == where
 
 
-def test_an_answer_takes_changes_of_its_layout_only() -> None:
+def test_an_estimate_accepts_only_changes_of_its_layout() -> None:
     found = lockstep.estimate("llama3-8b", **QUESTION, tp=2)
     with pytest.raises(BadInput, match="give a MODEL"):
         lockstep.compare(found, "batch=128")

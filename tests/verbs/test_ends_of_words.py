@@ -62,7 +62,7 @@ MOST: dict[str, tuple[Read, int, str]] = {
 
 
 @pytest.mark.parametrize(("read", "most", "where"), MOST.values(), ids=MOST)
-def test_the_largest_number_is_allowed_and_the_next_is_not(read: Read, most: int, where: str) -> None:
+def test_the_maximum_is_allowed_and_the_next_number_is_not(read: Read, most: int, where: str) -> None:
     read(most)
     with pytest.raises(BadInput) as caught:
         read(most + 1)
@@ -78,7 +78,7 @@ LEAST: dict[str, tuple[Read, int, str]] = {
 
 
 @pytest.mark.parametrize(("read", "least", "where"), LEAST.values(), ids=LEAST)
-def test_the_smallest_number_is_allowed_and_the_one_before_is_not(read: Read, least: int, where: str) -> None:
+def test_the_minimum_is_allowed_and_the_previous_number_is_not(read: Read, least: int, where: str) -> None:
     read(least)
     with pytest.raises(BadInput) as caught:
         read(least - 1)
@@ -98,7 +98,7 @@ RANGES: dict[str, tuple[Read, float, float, bool, bool]] = {
 
 
 @pytest.mark.parametrize(("read", "low", "high", "with_low", "with_high"), RANGES.values(), ids=RANGES)
-def test_ranges_hold_their_ends_where_they_say_so(
+def test_ranges_include_their_bounds_where_stated(
     read: Read, low: float, high: float, with_low: bool, with_high: bool
 ) -> None:
     read(math.nextafter(low, high))
@@ -114,7 +114,7 @@ def test_ranges_hold_their_ends_where_they_say_so(
             read(beyond)
 
 
-def test_three_thousand_years_are_what_the_message_says() -> None:
+def test_times_are_limited_to_the_stated_3_000_years() -> None:
     with pytest.raises(BadInput, match="3,000 years"):
         failures.bounded_time_s(3200 * YEAR_S, "--x")
     failures.bounded_time_s(3000 * YEAR_S, "--x")
@@ -130,7 +130,7 @@ def test_sizes_grow_by_their_factor_and_double_without_one(text: str, found: lis
 
 
 @pytest.mark.parametrize("text", ["4:8:2:2", "8:4", "4:8:1", "0", "4,,8", "x"])
-def test_no_sizes_are_refused(text: str) -> None:
+def test_empty_sizes_are_refused(text: str) -> None:
     with pytest.raises(BadInput) as caught:
         bench._sizes(text, parse_size_B)
     assert caught.value.where == "--sizes"
@@ -138,7 +138,7 @@ def test_no_sizes_are_refused(text: str) -> None:
 
 @pytest.mark.parametrize("methods", ["synchronous", "parameter-server", "synchronous,parameter-server"])
 @pytest.mark.parametrize("ranks", [2, 3, 4, 5, 7, 16, 48])
-def test_the_usual_batch_is_the_nearest_to_64_that_all_share_in_fours(methods: str, ranks: int) -> None:
+def test_the_default_batch_is_near_64_and_divides_by_four_per_rank(methods: str, ranks: int) -> None:
     from lockstep.run.train import find_method
 
     chosen = [find_method(name) for name in methods.split(",")]
@@ -150,7 +150,7 @@ def test_the_usual_batch_is_the_nearest_to_64_that_all_share_in_fours(methods: s
 
 
 @pytest.mark.parametrize("given", [1, 2, 7])
-def test_ranks_are_those_asked_for_else_two(given: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_number_of_ranks_is_two(given: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS"):
         monkeypatch.delenv(name, raising=False)
     assert processes.world(given) == given
@@ -176,11 +176,11 @@ def test_nodes_of_a_rig_share_its_ranks_evenly() -> None:
 
 
 @pytest.mark.parametrize(("text", "found"), [("1,1,2", [1, 1, 2]), ("4x1.5,2x0.8", [1.5] * 4 + [0.8] * 2)])
-def test_lists_count_what_they_repeat(text: str, found: list[float]) -> None:
+def test_lists_expand_repeat_counts(text: str, found: list[float]) -> None:
     assert balance._list(text, "--speeds") == found
 
 
-def test_a_memory_for_all_workers_is_said_once_and_cut_into_whole_samples() -> None:
+def test_one_memory_applies_to_all_workers_in_whole_samples() -> None:
     assert balance._most("5", None, 3) == [5, 5, 5]
     assert balance._most("5,6,7", None, 3) == [5, 6, 7]
     assert balance._most("2x10MB,35MB", "10MB", 3) == [1, 1, 3]
@@ -188,7 +188,7 @@ def test_a_memory_for_all_workers_is_said_once_and_cut_into_whole_samples() -> N
         balance._most("1MB", 0, 1)
 
 
-def test_slow_workers_are_twice_as_slow_unless_said() -> None:
+def test_slow_workers_are_twice_as_slow_by_default() -> None:
     """All of one worker's steps are its own, so that twice as slow is twice the time."""
     usual, said = (
         stragglers.stragglers(workers=1, law="constant:value=1s", slow=1, **words) for words in ({}, {"slow_factor": 3})

@@ -23,7 +23,7 @@ def _layout(verb: str, *more: str) -> Json:
     return found
 
 
-def test_every_verb_takes_the_plans_best_layout() -> None:
+def test_every_verb_defaults_to_the_best_layout_of_plan() -> None:
     """They disagreed: some took one replica per device, which does not fit here."""
     best = lockstep.plan(*ASKED, **WORDS).best.layout.to_dict()
     for verb in ("estimate", "memory", "roofline", "sensitivity"):
@@ -36,12 +36,12 @@ def test_every_verb_takes_the_plans_best_layout() -> None:
     assert compared.a.memory_B == lockstep.compare(lockstep.plan(*ASKED, **WORDS), "zero=1").a.memory_B
 
 
-def test_offloading_belongs_to_the_search() -> None:
+def test_offload_alone_still_searches_the_layout() -> None:
     found = lockstep.estimate("llama3-8b", "l40s", batch=8, seq=2048, offload="optimizer")
     assert found.layout == lockstep.plan("llama3-8b", "l40s", batch=8, seq=2048, offload="optimizer").best.layout
 
 
-def test_where_nothing_fits_every_verb_answers_as_a_plan_does() -> None:
+def test_every_verb_is_infeasible_like_plan_where_nothing_fits() -> None:
     asked = {"cluster": "rtx-4090:1", "batch": 8, "seq": 2048}
     with pytest.raises(Infeasible) as planned:
         lockstep.plan("llama3-70b", **asked)
@@ -63,7 +63,7 @@ PARTS: list[Json] = [
 
 
 @pytest.mark.parametrize("given", PARTS, ids=str)
-def test_a_micro_batch_that_is_not_given_is_the_plans_choice(given: Json) -> None:
+def test_an_unset_micro_batch_is_chosen_as_in_plan(given: Json) -> None:
     """All else is as Megatron-LM's flags have it: 1 for a degree, nothing sharded, nothing recomputed."""
     found = lockstep.estimate(*ASKED, **WORDS, **given)
     plain = Layout(schedule="interleaved" if "vpp" in given else "1f1b").to_dict()
@@ -82,7 +82,7 @@ def test_no_other_micro_batch_that_fits_is_clearly_faster() -> None:
         assert not other.memory.fits or other.step_time_s > 0.97 * found.step_time_s
 
 
-def test_where_no_micro_batch_fits_it_is_one_and_the_answer_says_so() -> None:
+def test_the_micro_batch_is_one_with_a_note_where_none_fits() -> None:
     found = lockstep.estimate("llama3-70b", "dgx-h100:1", batch=64, dp=8)
     assert found.layout.micro_batch == 1
     assert not found.memory.fits

@@ -21,7 +21,7 @@ def test_a_row_is_the_plan_on_that_machine() -> None:
         assert row.answer == alone.to_dict()
 
 
-def test_all_is_every_device_that_the_software_runs_on_the_cheapest_first() -> None:
+def test_cluster_all_lists_every_supported_device_cheapest_first() -> None:
     found = lockstep.plan("llama3-8b", "all", **QUESTION)
     names = [row.given["cluster"].removesuffix(":1") for row in found.rows]
     known = {one.name: one for one in devices() if one.vendor in ("NVIDIA", "AMD")}
@@ -33,7 +33,7 @@ def test_all_is_every_device_that_the_software_runs_on_the_cheapest_first() -> N
         assert (row.answer is None) == ("does not fit" in row.why)
 
 
-def test_machines_that_no_one_builds_are_left_out() -> None:
+def test_machines_that_do_not_exist_are_omitted() -> None:
     assert set(machines(8)) < {f"{one.name}:8" for one in devices()}
     assert all(one.num_devices == 8 for one in machines(8).values())
 
@@ -51,12 +51,12 @@ def test_samples_fill_sequences_or_are_packed() -> None:
     ("words", "said"),
     [({"epochs": 3}, "--samples"), ({"samples": "1k", "tokens": "1M"}, "either"), ({"samples": 0}, "more than zero")],
 )
-def test_what_says_no_number_of_tokens_is_refused(words: dict[str, Any], said: str) -> None:
+def test_samples_without_a_number_of_tokens_are_refused(words: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         lockstep.plan("llama3-8b", "rtx-4090:1", **QUESTION, **words)
 
 
-def test_packed_samples_attend_to_themselves() -> None:
+def test_packed_samples_attend_only_within_themselves() -> None:
     """FLOPs and time of attention are those of sequences as short as the samples, all else as before."""
     packed, whole = (
         lockstep.estimate("llama3-8b", "dgx-h100:1", batch=64, seq=8192, micro_batch=1, zero=3, sample_tokens=length)

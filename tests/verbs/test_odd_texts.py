@@ -37,7 +37,7 @@ ALONE: dict[str, dict[str, Any]] = {
 ASKED = {name: words for name, words in {**GOOD, **ALONE}.items() if name not in PROCESSES}
 
 
-def test_every_verb_is_asked() -> None:
+def test_every_verb_is_covered() -> None:
     assert {*ASKED, *PROCESSES} == {*VERBS}
 
 
@@ -65,7 +65,7 @@ def named(value: object) -> str:
 
 
 @pytest.mark.parametrize(("verb", "kind", "text"), random.Random(49).sample([*texts()], drawn(TEXTS)), ids=named)
-def test_an_odd_text_is_answered_or_refused_at_a_keyword(
+def test_unusual_text_is_answered_or_refused_at_a_keyword(
     verb: str, kind: Kind, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -133,7 +133,7 @@ def faults(value: Any, path: str = "") -> Iterator[str]:
         yield f"{path}={value}"
 
 
-def test_no_answer_holds_a_number_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_answer_contains_nan_or_infinity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LOCKSTEP_RUNS", str(tmp_path / "runs"))
     answered = dict.fromkeys(ASKED, 0)

@@ -59,7 +59,7 @@ def test_every_keyword_of_a_verb_is_a_flag(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_help_says_what_was_declared(verb: str) -> None:
+def test_help_shows_the_declared_texts(verb: str) -> None:
     [command] = [one for one in build([verb]).registered_commands if one.name == verb]
     assert command.callback is not None
     parameters = inspect.signature(command.callback).parameters
@@ -69,7 +69,7 @@ def test_help_says_what_was_declared(verb: str) -> None:
             assert said.removesuffix(" (default: on)").removesuffix(" (default: off)") == word.declared.help
 
 
-def test_order_is_arguments_then_own_options_then_headings() -> None:
+def test_options_are_ordered_as_arguments_own_options_and_headings() -> None:
     assert list(options_of(asked)) == [
         "what", "many", "much", "often", "sure", "quick", "depth", "latency", "bandwidth", "cluster",
     ]  # fmt: skip
@@ -79,14 +79,14 @@ def test_order_is_arguments_then_own_options_then_headings() -> None:
     assert panels["much"] is None
 
 
-def test_what_must_be_given_is_required_and_defaults_stay_with_the_function() -> None:
+def test_required_arguments_are_required_and_defaults_come_from_the_function() -> None:
     found = options_of(asked)
     assert [name for name, (_, default) in found.items() if default is inspect.Parameter.empty] == ["what", "much"]
     assert found["often"][1] is None
     assert found["quick"][1] is None
 
 
-def test_flags_are_the_keyword_or_what_is_declared() -> None:
+def test_flags_are_named_after_keywords_or_as_declared() -> None:
     flags = {name: [shown(one).default, *(shown(one).param_decls or ())] for name, one in options_of(asked).items()}
     assert flags["many"] == ["--set"]
     assert flags["often"] == ["--often", "-o"]
@@ -94,7 +94,7 @@ def test_flags_are_the_keyword_or_what_is_declared() -> None:
     assert flags["sure"] == ["--sure"]
 
 
-def test_words_of_a_class_are_taken_out() -> None:
+def test_option_groups_are_extracted_from_keywords() -> None:
     words = {"latency": "1us", "depth": 2}
     assert taken(words, LinkWords) == {"latency": "1us"}
     assert words == {"depth": 2}

@@ -19,7 +19,7 @@ def written(folder: Path, model: str = "llama3-8b", cluster: str = "dgx-a100-80g
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_drawn_plan_comes_back_as_it_was(seed: int, tmp_path: Path) -> None:
+def test_a_random_plan_file_round_trips(seed: int, tmp_path: Path) -> None:
     draw = random.Random(seed)
     words: dict[str, Any] = {
         "batch": draw.choice((16, 64)),
@@ -45,7 +45,7 @@ def test_a_drawn_plan_comes_back_as_it_was(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_every_verb_about_a_run_reads_it(name: str, tmp_path: Path) -> None:
+def test_every_verb_about_a_run_reads_plan_files(name: str, tmp_path: Path) -> None:
     path, plan = written(tmp_path, software="megatron")
     words: dict[str, Any] = {"tokens": "1B", "campaigns": 10} if name == "campaign" else {}
     layout = {name: value for name, value in plan.best.layout.to_dict().items() if name not in ("stages", "mtp_stage")}
@@ -59,7 +59,7 @@ def test_every_verb_about_a_run_reads_it(name: str, tmp_path: Path) -> None:
     assert verb(path, **words).to_dict() == verb("llama3-8b", "dgx-a100-80gb:1", **QUESTION, **used, **alone).to_dict()
 
 
-def test_words_that_are_given_go_before_those_of_the_file(tmp_path: Path) -> None:
+def test_explicit_options_override_those_of_the_plan_file(tmp_path: Path) -> None:
     path, plan = written(tmp_path, tp=2)
     assert lockstep.estimate(path, micro_batch=1, batch=64).job.recipe.batch == 64
     wider = lockstep.estimate(path, tp=4)
@@ -70,9 +70,7 @@ def test_words_that_are_given_go_before_those_of_the_file(tmp_path: Path) -> Non
     assert lockstep.estimate(path, batch_tokens="128k").job.recipe.batch == 64
 
 
-def test_a_model_of_ones_own_is_found_from_the_folder_of_the_plan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_model_files_are_found_relative_to_the_plan_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tmp_path / "models" / "own.yaml"
     model.parent.mkdir()
     model.write_text(
@@ -96,7 +94,7 @@ def test_a_model_of_ones_own_is_found_from_the_folder_of_the_plan(
         ("question:", "question: none\nlayout2:", UnknownName, "layout2"),
     ],
 )
-def test_what_is_wrong_in_the_file_is_said_at_its_line(
+def test_errors_in_a_plan_file_are_refused_at_their_line(
     before: str, after: str, error: type[BadInput], said: str, tmp_path: Path
 ) -> None:
     path, _ = written(tmp_path)

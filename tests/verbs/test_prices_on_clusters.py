@@ -41,7 +41,7 @@ def test_one_bucket_takes_as_long_as_its_all_reduce(ranks: int, cluster: str, al
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("cluster", [CLUSTER, RACKS, ALONE])
-def test_workers_exchange_as_long_as_their_all_reduce(cluster: str, algorithm: str | None) -> None:
+def test_workers_exchange_for_the_time_of_their_all_reduce(cluster: str, algorithm: str | None) -> None:
     found = lockstep.speedup(compute=10, size=SIZE_B, cluster=cluster, **({"exchange": algorithm} if algorithm else {}))
     several = found.tried[1:] if len(found.tried) < 20 else found.tried[[1, 2, 6, 7, -2, -1]]
     for workers in several.tolist():
@@ -62,7 +62,7 @@ def test_workers_fill_whole_units_of_the_cluster() -> None:
         found.time_s([8, 12])
 
 
-def test_what_is_priced_is_said() -> None:
+def test_the_priced_algorithm_is_stated() -> None:
     assert run(*BUCKET, "-c", CLUSTER, "--json").json()["algorithm"] is None
     assert run(*WORKERS, "-c", CLUSTER, "--json").json()["exchange"] is None
     assert "the fastest all-reduce across the levels of dgx-h100" in " ".join(run(*BUCKET, "-c", CLUSTER).out.split())
@@ -85,7 +85,7 @@ def test_what_is_priced_is_said() -> None:
         ((*WORKERS, "--workers", "128"), "--workers: 128 workers on the 64 devices of dgx-h100"),
     ],
 )
-def test_what_the_cluster_has_no_levels_for_is_refused(words: tuple[str, ...], refused: str) -> None:
+def test_ranks_that_do_not_fit_the_cluster_levels_are_refused(words: tuple[str, ...], refused: str) -> None:
     assert run(*words, "-c", CLUSTER).refusal().startswith(refused)
 
 

@@ -40,13 +40,13 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_both_words_are_taken_by_the_same_verbs() -> None:
+def test_stack_and_way_are_accepted_by_the_same_verbs() -> None:
     assert {"plan", "estimate", "campaign", "compare", "report", "export", "support"} <= set(TAKING)
     assert [verb for verb in VERBS if "way" in keywords(getattr(lockstep, verb))] == TAKING
 
 
 @pytest.mark.parametrize("verb", TAKING)
-def test_every_verb_takes_a_file_and_ways(
+def test_every_verb_accepts_a_stack_file_and_ways(
     verb: str, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -67,7 +67,7 @@ def _answer(verb: str, words: dict[str, Any]) -> Any:
     return getattr(lockstep, verb)(**words).to_dict()
 
 
-def test_a_way_is_that_of_the_software_with_it_and_is_said() -> None:
+def test_a_way_option_replaces_the_way_and_is_noted() -> None:
     one = lockstep.estimate("llama3-8b", MACHINE, stack="torchtitan", way="norm=written, rotary = one", **RUN)
     software = one.job.recipe.software
     assert (software.name, software.ways["norm"].name, software.ways["rotary"].name) == ("torchtitan", "written", "one")
@@ -92,9 +92,7 @@ def test_a_way_is_that_of_the_software_with_it_and_is_said() -> None:
 
 
 @pytest.mark.parametrize("said", ['[ways]\nloss = "half"', '[switches]\ncross_entropy = "half"'])
-def test_how_the_loss_is_computed_is_the_option_else_the_way_beside_the_file_else_the_file(
-    said: str, tmp_path: Path
-) -> None:
+def test_the_loss_follows_the_option_then_the_way_then_the_file(said: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(f'like = "torchtitan"\n{said}\n')
 
@@ -110,7 +108,7 @@ def test_how_the_loss_is_computed_is_the_option_else_the_way_beside_the_file_els
     assert peak(way="loss=upcast", cross_entropy="eager") == alone["eager"]
 
 
-def test_a_file_is_named_and_what_it_changes_is_said(file: Path) -> None:
+def test_a_stack_file_is_named_with_its_changes(file: Path) -> None:
     found = lockstep.estimate("llama3-8b", MACHINE, stack=file, **RUN)
     answer = found.to_dict()
     assert (answer["stack"], answer["support"]) == ("mine", "extrapolated")
@@ -124,7 +122,7 @@ def test_a_file_is_named_and_what_it_changes_is_said(file: Path) -> None:
         assert sentence in said
 
 
-def test_a_plan_chooses_among_files_and_ways(file: Path, tmp_path: Path) -> None:
+def test_a_plan_compares_stack_files_and_ways(file: Path, tmp_path: Path) -> None:
     found = lockstep.plan("llama3-8b", MACHINE, stack=f"{file},torchtitan", way="norm=one;norm=written", **RUN)
     assert found.best.job.recipe.software.ways["norm"].name == "one"
     out = tmp_path / "plan.yaml"
@@ -134,7 +132,7 @@ def test_a_plan_chooses_among_files_and_ways(file: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("given", ["file", "file and way", "way"])
-def test_a_saved_plan_answers_alike_after_the_file_is_gone(given: str, file: Path, tmp_path: Path) -> None:
+def test_a_saved_plan_does_not_need_the_stack_file(given: str, file: Path, tmp_path: Path) -> None:
     words = {"stack": "torchtitan" if given == "way" else str(file)} | ({} if given == "file" else {"way": "norm=one"})
     out = tmp_path / "plan.yaml"
     plan = lockstep.plan("llama3-8b", MACHINE, **words, **RUN, out=out)
@@ -159,7 +157,7 @@ def _again(found: Any) -> dict[str, Any]:
     return {"stack": answer["own_stack"], **used}
 
 
-def test_an_answer_in_json_says_enough_to_be_asked_again(file: Path) -> None:
+def test_a_json_answer_contains_enough_to_repeat_the_question(file: Path) -> None:
     first = lockstep.estimate("llama3-8b", MACHINE, stack=file, way="rotary=one", tp=2, micro_batch=1, **RUN)
     own = json.loads(json.dumps(first.to_dict()))["own_stack"]
     file.unlink()
@@ -168,7 +166,7 @@ def test_an_answer_in_json_says_enough_to_be_asked_again(file: Path) -> None:
     assert again.job == first.job
 
 
-def test_a_sweep_goes_on_with_what_the_file_said_at_first(file: Path, tmp_path: Path) -> None:
+def test_a_resumed_sweep_uses_the_original_stack_file(file: Path, tmp_path: Path) -> None:
     store = tmp_path / "sweep.jsonl"
     words: dict[str, Any] = {"stack": str(file), "way": "rotary=one", "tp": 2, "micro_batch": 1, "seq": 2048}
     first = lockstep.estimate("llama3-8b", MACHINE, batch="16,32", store=store, **words)
@@ -179,7 +177,7 @@ def test_a_sweep_goes_on_with_what_the_file_said_at_first(file: Path, tmp_path: 
     assert lockstep.sweeps("resume", str(store), engine="processes:2").to_dict() == first.to_dict()
 
 
-def test_a_change_of_a_run_may_be_a_file_or_a_way(file: Path) -> None:
+def test_compare_accepts_a_stack_file_or_a_way_as_a_change(file: Path) -> None:
     found = lockstep.compare("llama3-8b", f"stack={file}", MACHINE, stack="torchtitan", tp=2, micro_batch=1, **RUN)
     changed = {one["setting"]: (one["a"], one["b"]) for one in found.changed}
     assert changed["stack"] == ("torchtitan", "mine")
@@ -190,7 +188,7 @@ def test_a_change_of_a_run_may_be_a_file_or_a_way(file: Path) -> None:
     assert [one["setting"] for one in way.changed] == ["norm"]
 
 
-def test_the_command_line_takes_them_too(file: Path) -> None:
+def test_the_command_line_accepts_stack_files_and_ways(file: Path) -> None:
     words = ("estimate", "llama3-8b", "-c", MACHINE, "--batch", "16", "--seq", "2048", "--micro-batch", "1")
     asked = run(*words, "--stack", str(file), "--way", "norm=one,rotary=one", "--json").json()
     more = {"stack": file, "way": {"norm": "one", "rotary": "one"}}
@@ -201,13 +199,13 @@ def test_the_command_line_takes_them_too(file: Path) -> None:
     assert "mine.toml: there is no such file" in run(*words, "--stack", "nowhere/mine.toml").err
 
 
-def test_clusters_of_every_device_are_those_that_the_software_of_a_file_runs_on(file: Path) -> None:
+def test_cluster_all_lists_devices_supported_by_the_stack_file(file: Path) -> None:
     file.write_text('like = "torchtitan"\nvendors = ["Google"]\n')
     found = lockstep.estimate("gpt2", "all:8", stack=file, batch=64, tp=1)
     assert {row.given["cluster"].partition(":")[0][:3] for row in found.rows} == {"tpu"}
 
 
-def test_two_stacks_differ_in_what_the_file_says(file: Path) -> None:
+def test_stack_comparison_lists_the_changes_of_the_file(file: Path) -> None:
     found = lockstep.stack("torchtitan", file)
     rows = {(one.kind, one.name) for one in found.differences or ()}
     assert rows == {("way", "gate"), ("way", "norm"), ("habit", "repeated_heads"), ("switch", "mfu_convention")}

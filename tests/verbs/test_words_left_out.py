@@ -30,7 +30,7 @@ def test_every_overload_promises_the_defaults_of_the_function() -> None:
             assert one.default in (inspect.Parameter.empty, defaults[name]), name
 
 
-def test_every_group_of_words_may_be_left_out() -> None:
+def test_every_option_group_is_optional() -> None:
     """A typed mapping of keywords requires none of them: what a verb must be told is an argument of its own."""
     modules = [import_module(one.name) for one in walk_packages(verbs.__path__, "lockstep.show.verbs.")]
     groups = {one for module in modules for one in vars(module).values() if is_typeddict(one)}
@@ -38,7 +38,7 @@ def test_every_group_of_words_may_be_left_out() -> None:
     assert {one.__name__: one.__required_keys__ for one in groups if one.__required_keys__} == {}
 
 
-def test_a_layout_of_no_words_is_plain_data_parallelism() -> None:
+def test_the_default_layout_is_plain_data_parallelism() -> None:
     job = read_question("llama3-8b", "dgx-h100:1", batch=64).job
     plain = Layout(dp=8, tp=1, pp=1, cp=1, ep=1, vpp=1, micro_batch=1, zero=0, shard=0, schedule="1f1b")
     assert read_layout(job, {}) == plain
@@ -47,7 +47,7 @@ def test_a_layout_of_no_words_is_plain_data_parallelism() -> None:
 
 
 @pytest.mark.parametrize("word", ["zero", "shard"])
-def test_stages_of_sharding_begin_at_none(word: str) -> None:
+def test_negative_sharding_stages_are_refused(word: str) -> None:
     job = read_question("llama3-8b", "dgx-h100:1", batch=64).job
     with pytest.raises(BadInput) as caught:
         read_layout(job, {word: -1})
@@ -55,7 +55,7 @@ def test_stages_of_sharding_begin_at_none(word: str) -> None:
 
 
 @pytest.mark.parametrize("verb", [lockstep.estimate, lockstep.memory, lockstep.roofline])
-def test_a_layout_object_is_checked_as_its_words_are(verb: Callable[..., object]) -> None:
+def test_a_layout_object_is_checked_like_its_options(verb: Callable[..., object]) -> None:
     """Rules come first, then words that mean nothing: here --overlap-tp without tensor parallelism."""
     asked: dict[str, Any] = {"batch": 64, "overlap_tp": "all"}
     said = []
@@ -69,7 +69,7 @@ def test_a_layout_object_is_checked_as_its_words_are(verb: Callable[..., object]
         verb("llama3-8b", "dgx-h100:1", Layout(dp=8), **asked)
 
 
-def test_experts_without_words_are_two_of_a_token_and_none_shared() -> None:
+def test_experts_defaults_to_top_2_without_shared_experts() -> None:
     asked: dict[str, Any] = {"experts": 8, "tokens": 64, "ranks": 4, **LINK}
     said = {"top_k": 2, "skew": 0, "token_size": 8192, "shared": 0, "placement": "contiguous", "seed": 0, "noise": 1}
     assert lockstep.experts(**asked).to_dict() == lockstep.experts(**asked, **said).to_dict()
@@ -85,7 +85,7 @@ def test_a_shared_expert_works_on_every_token_evenly_over_the_ranks() -> None:
         assert beside == pytest.approx((32 * alone + 16 * shared) / (32 + 16 * shared))
 
 
-def test_an_export_says_what_was_planned_only_where_it_says_something_else() -> None:
+def test_export_reports_the_planned_layout_only_where_it_differs() -> None:
     named = lockstep.export("gpt2", "dgx-a100-40gb:1", to="megatron", batch=64, dp=8)
     said = named.to_dict()
     assert said["planned"] is None

@@ -163,7 +163,7 @@ def test_one_wrong_value_is_refused_at_its_keyword() -> None:
 
 
 @pytest.mark.parametrize("number", [np.int64(4), np.int8(4), np.uint16(4), np.float32(4), np.float64(4), np.array(4)])
-def test_numbers_of_numpy_are_numbers(number: Any) -> None:
+def test_numpy_numbers_are_accepted(number: Any) -> None:
     answer = lockstep.messages(workers=number, params=1000)
     assert answer.to_dict() == lockstep.messages(workers=4, params=1000).to_dict()
 
@@ -173,7 +173,7 @@ def test_a_number_that_is_not_finite_never_reaches_an_answer() -> None:
         SCALING("gpt2", "dgx-h100", batch=8, weak=float("nan"))
 
 
-def test_everything_that_is_missing_is_named_at_once() -> None:
+def test_all_missing_options_are_named_at_once() -> None:
     told = ("--hidden (Width of the layer)", "--heads (", "--seq (Tokens per sequence")
     shell = run("tensor", "--ranks", "8").refusal()
     with pytest.raises(BadInput) as caught:
@@ -204,11 +204,11 @@ def test_a_change_is_an_option_of_a_run() -> None:
         lockstep.compare("gpt2", {"": 2}, "dgx-h100", batch=8)
 
 
-def test_a_number_in_a_list_of_names_is_no_name() -> None:
+def test_numbers_in_a_list_of_names_are_refused() -> None:
     with pytest.raises(BadInput, match=r"^--schedule: expected text, got 1"):
         lockstep.plan("gpt2", "dgx-h100", batch=8, schedule=[1, 2])
 
 
-def test_a_text_that_is_too_long_for_a_path_is_refused() -> None:
+def test_text_too_long_for_a_path_is_refused() -> None:
     with pytest.raises(BadInput, match=r"^--against"):
         lockstep.diagnose(**GOOD["diagnose"], against="8" * 500)

@@ -41,7 +41,7 @@ def test_a_case_lists_eight_sentences_of_what_is_unknown() -> None:
         assert sum("1 more with --json" in line for line in lines) == (unknown == 9)
 
 
-def test_bars_of_a_tornado_reach_from_now_to_the_days_of_their_ends() -> None:
+def test_bars_of_a_tornado_reach_from_the_base_to_the_changed_days() -> None:
     found = campaign(
         Scenario(lockstep.estimate("gpt2", "dgx-a100-40gb:1", batch=64), for_tokens(1e9), Operation(device_mtbf_s=1e8)),
         campaigns=10,

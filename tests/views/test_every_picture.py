@@ -35,7 +35,7 @@ def test_every_verb_has_a_picture() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_svg_says_in_words_what_it_shows(name: str, tmp_path: Path) -> None:
+def test_an_svg_has_a_title_and_a_description(name: str, tmp_path: Path) -> None:
     path = tmp_path / "picture.svg"
     assert run(*COMMANDS[name], "--plot", str(path), "--json").code == 0
     root = ElementTree.parse(path).getroot()
@@ -53,7 +53,7 @@ def test_an_svg_says_in_words_what_it_shows(name: str, tmp_path: Path) -> None:
     assert len(said) > 100
 
 
-def test_the_same_words_on_a_page(tmp_path: Path) -> None:
+def test_an_html_page_contains_the_description_of_its_plot(tmp_path: Path) -> None:
     page, picture = tmp_path / "answer.html", tmp_path / "picture.svg"
     for more in (("--html", str(page)), ("--plot", str(picture), "--json")):
         assert run(*COMMANDS["balance"], *more).code == 0
@@ -91,9 +91,7 @@ QUESTIONS = {
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_an_answer_is_short_in_a_prompt_and_has_rows_and_a_picture(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_has_a_short_repr_rows_and_a_plot(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[Any] = []
     monkeypatch.setattr(Page, "write", lambda page, answer, render: answers.append(answer))
     assert run(*QUESTIONS[name], "--html", str(tmp_path / "answer.html")).code in (0, 1)
@@ -121,7 +119,7 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_colours_stand_out_from_white_and_from_dark_paper() -> None:
+def test_colours_contrast_with_light_and_dark_backgrounds() -> None:
     dark = on_dark("#ffffff")
     assert dark is not None
     for colour in PALETTE:
@@ -132,7 +130,7 @@ def test_colours_stand_out_from_white_and_from_dark_paper() -> None:
 
 
 @pytest.mark.parametrize("grey", ["#000000", "#333333", "#999999", "#eeeeee", "#ffffff"])
-def test_greys_keep_their_order_on_dark_paper(grey: str) -> None:
+def test_greys_keep_their_order_on_a_dark_background(grey: str) -> None:
     found = on_dark(grey)
     assert found is not None
     assert luminance(found) <= luminance(on_dark("#000000") or "")

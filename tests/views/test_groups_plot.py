@@ -44,7 +44,7 @@ def lit(axes: Any, places: list[tuple[float, float]]) -> set[int]:
     return {rank for rank, (x, y) in enumerate(places) if any(one.contains(x + 0.4, y + 0.4) for one in boxes)}
 
 
-def test_what_is_lit_is_the_group_of_rank_0(one: Estimate) -> None:
+def test_the_highlighted_ranks_are_the_group_of_rank_0(one: Estimate) -> None:
     kinds, panels = groups_of(one), [axes for axes in plot_groups(one).axes if axes.get_title(loc="left")]
     assert [axes.get_title(loc="left").partition(", over")[0] for axes in panels] == [kind.label for kind in kinds]
     places = _places(min(one.job.devices, MOST_RANKS), one.cluster.devices_per_unit(0))
@@ -62,7 +62,7 @@ def test_every_kind_that_has_several_ranks_is_shown_once(one: Estimate) -> None:
     assert all(ways[name] in [ways[other] for other in known] for name in ways)
 
 
-def test_it_stands_alone(one: Estimate) -> None:
+def test_the_groups_plot_is_self_contained(one: Estimate) -> None:
     """Letters stay letters, words stand for it, colours have a dark form, and a report has room for it."""
     out = BytesIO()
     save_figure(plot_groups(one), out, ".svg")
@@ -77,7 +77,7 @@ def test_it_stands_alone(one: Estimate) -> None:
 
 
 @pytest.mark.parametrize("unit", [1, 4, 8, 72, 256])
-def test_ranks_of_a_node_lie_together(unit: int) -> None:
+def test_ranks_of_a_node_are_drawn_together(unit: int) -> None:
     """What touches sideways is of one node, and no two ranks lie in one place."""
     places = _places(min(20 * unit, MOST_RANKS), unit)
     at = {place: rank for rank, place in enumerate(places)}

@@ -77,7 +77,7 @@ def letters(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_a_page_says_all_that_the_command_prints(name: str, tmp_path: Path) -> None:
+def test_an_html_page_contains_the_printed_answer(name: str, tmp_path: Path) -> None:
     file = tmp_path / "answer.html"
     session = run(*QUESTIONS[name], "--html", str(file))
     assert session.code in (0, 1), session.err
@@ -115,7 +115,7 @@ def test_the_call_on_a_page_gives_the_same_answer(tmp_path: Path) -> None:
     assert found.to_dict() == lockstep.estimate("llama3-8b", "dgx-h100:2", batch=64, pp=2, flash=False).to_dict()
 
 
-def test_a_report_holds_what_the_verbs_say(tmp_path: Path) -> None:
+def test_a_report_contains_the_answers_of_the_verbs(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     session = run("report", "gpt2", "--cluster", "dgx-h100:1", "--batch", "64", "--tokens", "1G", "-o", str(file))
     assert session.code == 0, session.err
@@ -147,7 +147,7 @@ def test_a_report_holds_what_the_verbs_say(tmp_path: Path) -> None:
     assert run("report", "gpt2", "-c", "dgx-h100:1", "--batch", "64", "-o", "x.pdf").refusal().startswith("--out: ")
 
 
-def test_a_report_of_a_step_that_is_too_long_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_notes_a_step_too_long_to_simulate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of many micro-batches is not simulated, and everything else is there."""
     asked = ("report", *LLAMA, "--pp", "2", "-o")
     whole, rest = tmp_path / "whole.html", tmp_path / "rest.html"
@@ -188,7 +188,7 @@ def test_a_hostile_name_is_shown_as_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.txt", "no/such/folder.html"])
-def test_a_page_goes_where_it_can(name: str, tmp_path: Path) -> None:
+def test_an_unwritable_html_path_is_refused(name: str, tmp_path: Path) -> None:
     assert run(*QUESTIONS["messages"], "--html", str(tmp_path / name)).refusal().startswith("--html: ")
 
 

@@ -70,14 +70,14 @@ def cell(kernel: KernelManager) -> Iterator[Cell]:
     client.stop_channels()
 
 
-def test_rich_sees_that_a_notebook_runs(cell: Cell) -> None:
+def test_rich_detects_a_notebook(cell: Cell) -> None:
     """Without it the tests below would show nothing."""
     (shown,) = cell("import rich.console; rich.console.Console().is_jupyter")
     assert shown["content"]["data"] == {"text/plain": "True"}
 
 
 @pytest.mark.parametrize("call", ANSWERS)
-def test_an_answer_is_the_one_output_of_its_cell_and_reads_as_its_command_prints(
+def test_an_answer_is_the_only_output_of_its_cell_and_reads_like_the_command(
     call: str, cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(WIDTH))
@@ -106,7 +106,7 @@ def test_a_picture_is_drawn(cell: Cell) -> None:
     assert "<svg" in output["content"]["data"]["text/html"]
 
 
-def test_no_console_of_rich_is_made_that_writes_elsewhere_than_to_its_file() -> None:
+def test_rich_consoles_write_only_to_their_file() -> None:
     made = re.compile(r"\bConsole\(|\(Console\)")
     files = [path for path in Path(lockstep.__file__).parent.rglob("*.py") if made.search(path.read_text("utf-8"))]
     assert [path.name for path in files] == ["terminal.py"], "FileConsole of show/views/parts/terminal.py"

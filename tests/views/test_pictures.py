@@ -73,7 +73,7 @@ def same(found: tuple[list[float], list[float]], x: Any, y: Any) -> None:
     assert found[1] == pytest.approx(_list(y))
 
 
-def test_every_algorithm_takes_at_its_dot_what_the_answer_says(look: Look) -> None:
+def test_collective_plot_marks_the_times_of_the_answer(look: Look) -> None:
     """Sizes of the curves are sixth roots of powers of two, so 1 MiB is one of them."""
     found = lockstep.collective("all-reduce", ranks=12, size="1MiB", **LINK)
     (axes,) = look(plot_sizes, found)
@@ -110,7 +110,7 @@ def test_every_algorithm_takes_at_its_dot_what_the_answer_says(look: Look) -> No
         ("all-reduce", {"ranks": 16, "algorithm": "ring", "order": "round-robin", "cluster": "dgx-h100:2"}),
     ],
 )
-def test_a_curve_goes_through_the_time_of_the_answer(op: str, words: dict[str, Any], look: Look) -> None:
+def test_collective_curves_pass_through_the_answer(op: str, words: dict[str, Any], look: Look) -> None:
     """Of one algorithm whose time is not its price: the mark lies on the curve, and other sizes are other answers."""
     found = lockstep.collective(op, size=2.0**20, **words)
     (axes,) = look(plot_sizes, found)
@@ -120,7 +120,7 @@ def test_a_curve_goes_through_the_time_of_the_answer(op: str, words: dict[str, A
     assert curve[1][3] == pytest.approx(lockstep.collective(op, size=curve[0][3], **words).comparison.rows[0].time_s)
 
 
-def test_a_map_has_at_every_size_and_rank_the_colour_of_its_algorithm(look: Look) -> None:
+def test_the_crossover_map_shows_the_best_algorithm_everywhere(look: Look) -> None:
     found = best_algorithms("all-reduce", ranks=64, **LINK)
     (axes,) = look(plot_map, found)
     (image,) = axes.images
@@ -137,7 +137,7 @@ def test_a_map_has_at_every_size_and_rank_the_colour_of_its_algorithm(look: Look
     assert [text.get_text() for text in axes.get_yticklabels()] == [str(ranks) for ranks in found.ranks]
 
 
-def test_buckets_have_their_step_and_both_bounds(look: Look) -> None:
+def test_the_bucket_plot_shows_step_times_and_both_bounds(look: Look) -> None:
     asked: dict[str, Any] = {"layers": 24, "backward": "120ms", "gradients": "700MB", "ranks": 64}
     found = lockstep.overlap(**asked, **LINK, sweep=True)
     (axes,) = look(plot_buckets, found)
@@ -151,7 +151,7 @@ def test_buckets_have_their_step_and_both_bounds(look: Look) -> None:
     assert both_s == max(float(best.step.compute_s), float(best.step.comm_s)) <= min(drawn["step"][1])
 
 
-def test_schedules_are_dots_under_their_front(look: Look) -> None:
+def test_the_schedule_plot_shows_dots_below_the_front(look: Look) -> None:
     found = pipeline_choices(stages=4, microbatches="8,16")
     panels = look(plot_choices, found)
     assert len(panels) == 2
@@ -257,7 +257,7 @@ def test_published_rows_are_dots_by_software_or_table(tables: list[str], look: L
 
 
 @pytest.mark.parametrize("words", [{"tokens": "10G", "mtbf": "12h"}, {"weak": True}])
-def test_sizes_lie_under_the_ideal_line(words: dict[str, Any], look: Look) -> None:
+def test_the_scaling_plot_lies_below_the_ideal_line(words: dict[str, Any], look: Look) -> None:
     found = lockstep.scaling("gpt2", "ethernet-25-v100:8", batch=256, **words)
     (axes,) = look(plot_scaling, found)
     devices, drawn = [one.devices for one in found.sizes], lines(axes)
@@ -272,7 +272,7 @@ def test_sizes_lie_under_the_ideal_line(words: dict[str, Any], look: Look) -> No
 
 
 @pytest.mark.parametrize("serial", [0.0, 0.01])
-def test_speedups_lie_between_their_laws(serial: float, look: Look) -> None:
+def test_the_speedup_plot_lies_between_its_laws(serial: float, look: Look) -> None:
     found = lockstep.speedup(compute=10, size="200MB", serial=serial, **LINK)
     (axes,) = look(plot_speedup, found)
     drawn = lines(axes)
@@ -329,7 +329,7 @@ def test_ticks_of_a_layer_are_its_numbers_of_ranks(look: Look) -> None:
         assert [text.get_text() for text in axes.get_xticklabels()] == [f"{row.ranks:,}" for row in found.rows]
 
 
-def test_ticks_of_figures_that_hardly_differ_are_told_apart() -> None:
+def test_ticks_of_nearly_equal_values_are_distinguishable() -> None:
     found = lockstep.plan("llama3-8b", "dgx-h100:2", batch=[64, 128], tp=1, pp=1)
     for axes in found.plot().axes:
         axes.figure.canvas.draw()
@@ -341,7 +341,7 @@ def test_ticks_of_figures_that_hardly_differ_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(("stages", "microbatches"), [(4, 8), (8, 32)])
-def test_names_of_schedules_cover_neither_dots_nor_names(look: Look, stages: int, microbatches: int) -> None:
+def test_schedule_labels_overlap_no_dots_or_labels(look: Look, stages: int, microbatches: int) -> None:
     from matplotlib.text import Text
 
     (axes,) = look(plot_choices, pipeline_choices(stages=stages, microbatches=microbatches))
@@ -354,14 +354,14 @@ def test_names_of_schedules_cover_neither_dots_nor_names(look: Look, stages: int
         assert not any(box.contains(*dot) for dot in dots)
 
 
-def test_numbers_at_the_bars_of_a_tornado_cover_no_number(look: Look) -> None:
+def test_tornado_labels_do_not_overlap(look: Look) -> None:
     (axes,) = look(plot_tornado, lockstep.campaign("llama3-8b", "dgx-h100:2", batch=64, tokens="1G"))
     axes.figure.canvas.draw()
     boxes = [text.get_window_extent() for text in axes.texts]
     assert not any(box.overlaps(other) for place, box in enumerate(boxes) for other in boxes[place + 1 :])
 
 
-def test_blanks_that_keep_a_label_off_its_bar_survive(tmp_path: Path) -> None:
+def test_leading_spaces_of_labels_are_preserved(tmp_path: Path) -> None:
     """Programs that show an SVG drop ordinary blanks at the ends of a text."""
     save_figure(lockstep.messages(workers=8, params="25M").plot(), tmp_path / "picture.svg")
     said = re.findall(r"<text[^>]*>([^<]*)</text>", (tmp_path / "picture.svg").read_text("utf-8"))

@@ -47,7 +47,7 @@ def near(pairs: Any) -> Any:
     return [pytest.approx(pair) for pair in pairs]
 
 
-def test_a_fit_has_its_times_its_line_and_crosses_where_it_left_one_out(look: Look) -> None:
+def test_the_fit_plot_shows_times_line_and_excluded_points(look: Look) -> None:
     """20 us and 5 GB/s exactly, but for one time of ten that is tenfold."""
     sizes_B = [2.0**power for power in range(10, 20)]
     times_s = [20e-6 + size_B / 5e9 for size_B in sizes_B]
@@ -118,7 +118,7 @@ def kept(root: Path, **series: float) -> None:
     [({"accuracy": 1.0, "loss": 2.0}, "loss"), ({"accuracy": 1.0, "time_s": 2.0}, "time_s"),
      ({"other": 3.0, "accuracy": 1.0}, "accuracy"), ({"other": 3.0}, "other")],
 )  # fmt: skip
-def test_two_runs_are_compared_by_what_says_most(
+def test_two_runs_are_compared_by_their_most_informative_series(
     series: dict[str, float], drawn: str, tmp_path: Path, look: Look
 ) -> None:
     for more in (0.0, 10.0):

@@ -12,7 +12,7 @@ from lockstep.decide.planner.result import Plan
 BOTH = ("plan", "gpt2", "-c", "dgx-h100:2,dgx-a100-80gb:2", "--batch", "64")
 
 
-def test_rows_say_time_money_and_layout() -> None:
+def test_rows_show_time_cost_and_layout() -> None:
     """They dropped what --tokens asks for, and which layout it is."""
     shown = " ".join(run(*BOTH, "--tokens", "10G").out.split())
     rows = run(*BOTH, "--tokens", "10G", "--json").json()["rows"]
@@ -23,7 +23,7 @@ def test_rows_say_time_money_and_layout() -> None:
         assert f"{format_time(row['days'] * 86_400)} {format_money(row['cost'])}" in shown
 
 
-def test_rows_say_how_many_devices_the_cheapest_plan_uses() -> None:
+def test_rows_show_the_number_of_devices_of_the_cheapest_plan() -> None:
     words = run(*BOTH, "--objective", "cost").out
     rows = run(*BOTH, "--objective", "cost", "--json").json()["rows"]
     assert "devices" in words
@@ -33,7 +33,7 @@ def test_rows_say_how_many_devices_the_cheapest_plan_uses() -> None:
         assert str(row["gpus"]) in line.split()
 
 
-def test_what_nobody_can_tell_apart_is_as_fast() -> None:
+def test_indistinguishable_times_are_called_equally_fast() -> None:
     assert format_slower(2.2e-16) == format_slower(-0.9 * SAME_FRAC) == "as fast as"
     assert format_slower(0.023) == "2.3 % slower than"
     assert format_slower(-0.023) == "2.3 % faster than"
@@ -49,7 +49,7 @@ def chosen() -> Plan:
     raise AssertionError("no plan gives anything up")
 
 
-def test_a_choice_that_costs_nothing_is_not_slower(chosen: Plan) -> None:
+def test_a_robust_choice_without_cost_is_not_called_slower(chosen: Plan) -> None:
     """It was said to be 2.2e-14 % slower."""
     best = chosen.findings.best[0]
     even = replace(best, step_time_s=chosen.best.step_time_s * (1 - 2.2e-16))
@@ -71,7 +71,7 @@ def test_an_answer_counts_layouts_once() -> None:
     assert f"of {found.considered:,} layouts rejected" in session.out
 
 
-def test_plans_of_several_batches_have_a_picture() -> None:
+def test_plans_of_several_batches_can_be_plotted() -> None:
     """Layouts are no numbers to draw."""
     figure = lockstep.plan("gpt2", "dgx-h100:1", batch=[64, 128]).plot()
     assert figure.axes

@@ -28,7 +28,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return state
 
 
-def test_a_bar_appears_after_half_a_second_and_goes_with_the_work(watched: SimpleNamespace) -> None:
+def test_a_progress_bar_appears_after_half_a_second_and_ends_with_the_work(watched: SimpleNamespace) -> None:
     with module.progress("searching") as report:
         for later_s, done in ((0.0, 1), (0.5, 2), (0.5078125, 3), (0.75, 4), (1.0, 9)):
             watched.now_s = 100.0 + later_s

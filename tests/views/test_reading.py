@@ -37,13 +37,13 @@ OTHER = {
 COUNTED = "of the fp8 peak; attention counted in full"
 
 
-def test_every_verb_that_prices_a_recipe_is_among_the_faces() -> None:
+def test_every_verb_that_prices_a_recipe_is_covered() -> None:
     reads = {name for name in VERBS if "train" in keywords(getattr(lockstep, name))}
     assert reads == {*FACES, *OTHER, "report"}
 
 
 @pytest.mark.parametrize("verb", FACES)
-def test_the_terminal_and_json_say_what_is_counted_and_what_is_not(verb: str) -> None:
+def test_terminal_and_json_state_what_is_counted_and_what_is_not(verb: str) -> None:
     told = " ".join(run(*FACES[verb]).out.split())
     assert "Not counted: the time to generate answers" in told
     assert (f"MFU ({COUNTED}" in told) == (verb not in WITHOUT_MFU)
@@ -58,7 +58,7 @@ def test_case_studies_name_the_convention_of_their_table() -> None:
     assert f"in 90 % of cases; MFU ({COUNTED})" in told
 
 
-def test_reports_say_it(tmp_path: Path) -> None:
+def test_reports_state_what_is_not_counted(tmp_path: Path) -> None:
     made = tmp_path / "report.html"
     assert run("report", *ASKED, "-o", str(made)).code == 0
     told = made.read_text("utf-8")
@@ -66,7 +66,7 @@ def test_reports_say_it(tmp_path: Path) -> None:
     assert f"MFU ({COUNTED}" in told
 
 
-def test_figures_of_the_page_say_it() -> None:
+def test_figures_on_the_page_name_their_convention() -> None:
     words = {"batch": 64, "seq": 32768, "tp": 4, "zero": 1, "micro_batch": 1}
     one = lockstep.estimate("llama3-8b", "dgx-h100:1", train="grpo", dtype="fp8", **words)
     labels = {figure["label"]: figure["note"] for figure in step_figures(one)}
@@ -76,7 +76,7 @@ def test_figures_of_the_page_say_it() -> None:
     assert "Not counted" not in {figure["label"] for figure in step_figures(plain)}
 
 
-def test_recipes_with_different_peaks_are_not_read_by_one_note() -> None:
+def test_recipes_with_different_peaks_have_separate_notes() -> None:
     told = " ".join(run("plan", *RUN, "--dtype", "bf16,fp8").out.split())
     recipes = told.partition("Recipes")[2].partition("Best layouts")[0]
     peak, attention = COUNTED.split("; ")
@@ -84,7 +84,7 @@ def test_recipes_with_different_peaks_are_not_read_by_one_note() -> None:
     assert recipes.count(f"% ({peak})") == 1
 
 
-def test_a_column_names_what_all_of_its_cells_count() -> None:
+def test_an_mfu_column_names_the_convention_of_all_its_cells() -> None:
     words = {"batch": 64, "tp": 4, "zero": 1, "micro_batch": 1}
     long, short = (lockstep.estimate("llama3-8b", "dgx-h100:1", seq=seq, **words).utilisation for seq in (32768, 512))
     assert mfu_column([]) == ("", [])
@@ -96,7 +96,7 @@ def test_a_column_names_what_all_of_its_cells_count() -> None:
     assert "(" not in cells[1]
 
 
-def test_a_comparison_says_of_which_run_something_is_left_out() -> None:
+def test_a_comparison_names_the_run_with_uncounted_parts() -> None:
     told = run("compare", ASKED[0], "train=grpo", *RUN[1:], *PINNED).out
     assert "Not counted in B: the time to generate answers" in " ".join(told.split())
     assert "Not counted in A" not in told

@@ -61,7 +61,7 @@ def lengths(said: str, title: str) -> list[float]:
 
 
 @pytest.mark.parametrize("workers", [3, 16, 17, 40])
-def test_workers_have_their_shares_and_sixteen_are_shown(workers: int) -> None:
+def test_at_most_sixteen_workers_are_shown_with_their_shares(workers: int) -> None:
     speeds = [100.0 + 10 * number for number in range(workers)]
     found = lockstep.balance(speeds=speeds, batch=64 * workers)
     said = text(balance_view.render, found)
@@ -80,7 +80,7 @@ def test_workers_have_their_shares_and_sixteen_are_shown(workers: int) -> None:
 
 
 @pytest.mark.parametrize("words", [{}, {"mtbf": "10min"}, {"local_write": "9s", "local_frac": "80%"}])
-def test_a_checkpoint_has_seven_points_around_it_and_where_time_goes(words: dict[str, Any]) -> None:
+def test_checkpoint_shows_seven_nearby_intervals_and_the_losses(words: dict[str, Any]) -> None:
     asked: dict[str, Any] = {"mtbf": "6h", "write": "5min", "restart": "10min"} | words
     found = lockstep.checkpoint(**asked)
     said = text(checkpoint_view.render, found)
@@ -104,7 +104,7 @@ def test_a_checkpoint_has_seven_points_around_it_and_where_time_goes(words: dict
     )
 
 
-def test_formulas_say_what_their_intervals_cost_and_which_are_too_short() -> None:
+def test_formulas_show_the_cost_of_their_intervals_and_mark_short_ones() -> None:
     found = lockstep.checkpoint(mtbf="6h", write="5min", restart="10min")
     three = {"Young": found.young_s, "Daly": found.daly_s, "exact": found.exact_s}
     expected = [
@@ -118,7 +118,7 @@ def test_formulas_say_what_their_intervals_cost_and_which_are_too_short() -> Non
         assert (said[name] == "writes overlap") == (work_s < 600 * (1 - 1e-9))
 
 
-def test_a_step_goes_into_its_parts_and_a_device_into_what_fills_it() -> None:
+def test_estimate_shows_the_parts_of_the_step_and_of_the_memory() -> None:
     found = lockstep.estimate("llama3-8b", "dgx-h100:2", batch=64, tp=2, zero=1)
     said = text(estimate_view.render, found)
     parts = sorted((-seconds, name) for name, seconds in found.step.breakdown_s().items() if seconds > 0)
@@ -206,7 +206,7 @@ def _days(days: float) -> str:
     return f"{days:.4g}"
 
 
-def test_a_campaign_says_where_days_go_what_to_change_and_what_they_follow() -> None:
+def test_campaign_shows_lost_days_changes_and_sensitivities() -> None:
     words: dict[str, Any] = {"tokens": "100G", "device_mtbf": "1y", "write": "1min", "power": 400}
     found = lockstep.campaign("gpt2", "dgx-a100-40gb:2", batch=512, **words)
     said = text(campaign_view.render, found)
@@ -273,11 +273,11 @@ def test_a_plan_lists_layouts_a_front_that_can_be_read_and_reasons() -> None:
     ("name", "said"),
     [("time_s", "time, seconds"), ("seconds_s", "seconds"), ("sent_B", "sent, bytes"), ("local_steps", "local steps")],
 )
-def test_an_axis_says_its_unit_once(name: str, said: str) -> None:
+def test_an_axis_label_states_its_unit_once(name: str, said: str) -> None:
     assert axis_name(name) == said
 
 
 @pytest.mark.parametrize(("stages", "said"), [(1, ""), (12, ""), (13, "first 12 of 13")])
-def test_a_list_of_stages_says_when_it_is_cut(stages: int, said: str) -> None:
+def test_a_truncated_list_of_stages_is_marked(stages: int, said: str) -> None:
     held: Any = [None] * stages
     assert memory_view._left_out(held) == said

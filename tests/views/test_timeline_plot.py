@@ -24,7 +24,7 @@ def timeline() -> Timeline:
     return simulate(builder.build())
 
 
-def test_spans_are_drawn_where_they_are() -> None:
+def test_spans_are_drawn_at_their_times_and_lanes() -> None:
     shown = timeline()
     figure, axes = pyplot.subplots()
     draw_timeline(shown, axes, shown.lanes)
@@ -40,7 +40,7 @@ def test_spans_are_drawn_where_they_are() -> None:
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
-def test_same_timeline_same_file(tmp_path: Path, ending: str) -> None:
+def test_equal_timelines_give_identical_files(tmp_path: Path, ending: str) -> None:
     paths = [tmp_path / f"{name}.{ending}" for name in "ab"]
     for path in paths:
         save_figure(plot_timeline(timeline()), path)
@@ -48,12 +48,12 @@ def test_same_timeline_same_file(tmp_path: Path, ending: str) -> None:
     assert paths[0].stat().st_size > 3000
 
 
-def test_unknown_format(tmp_path: Path) -> None:
+def test_an_unknown_plot_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot write the plot"):
         save_figure(plot_timeline(timeline()), tmp_path / "a.nonsense")
 
 
-def test_nothing_to_draw(tmp_path: Path) -> None:
+def test_an_empty_timeline_can_be_drawn(tmp_path: Path) -> None:
     save_figure(plot_timeline(simulate(ProgramBuilder(1).build())), tmp_path / "empty.png")
     assert (tmp_path / "empty.png").exists()
 
@@ -63,12 +63,12 @@ def test_nothing_to_draw(tmp_path: Path) -> None:
     [("#000000", True), ("#FFFFFF", False), ("#FF0000", True), ("#00FF00", False), ("#0000FF", True),
      ("#8B8B8B", True), ("#8C8C8C", False), ("#00C300", True), ("#00C400", False), ("#FFB900", False)],
 )  # fmt: skip
-def test_letters_are_white_where_the_luminance_is_below_140_of_255(colour: str, dark: bool) -> None:
+def test_labels_are_white_on_colours_with_luminance_below_140(colour: str, dark: bool) -> None:
     """Weights of ITU-R BT.709: green counts 0.7152, so that 140 / 0.7152 = 195.7 lies between 0xC3 and 0xC4."""
     assert is_dark(colour) == dark
 
 
-def test_odd_ranks_have_a_grey_band_and_equal_names_a_colour() -> None:
+def test_odd_ranks_have_a_grey_background_and_equal_names_one_colour() -> None:
     builder = ProgramBuilder(4)
     for rank in range(4):
         builder.compute(rank, 1e-3, label="F0")
@@ -90,7 +90,7 @@ def test_odd_ranks_have_a_grey_band_and_equal_names_a_colour() -> None:
     pyplot.close(figure)
 
 
-def test_a_label_is_written_where_its_letters_fit() -> None:
+def test_labels_are_drawn_only_where_they_fit() -> None:
     """About 150 letters fit into the width: three of them into a fiftieth of it, four not."""
     builder = ProgramBuilder(1)
     for label, lasts_s in (("abc", 0.021), ("abcd", 0.021), ("rest", 0.958)):
@@ -114,7 +114,7 @@ def test_a_label_is_written_where_its_letters_fit() -> None:
         (1e-12, "nanoseconds"),
     ],
 )
-def test_the_axis_has_the_largest_unit_of_which_there_is_one(lasts_s: float, unit: str) -> None:
+def test_the_time_axis_uses_the_largest_fitting_unit(lasts_s: float, unit: str) -> None:
     builder = ProgramBuilder(1)
     builder.compute(0, lasts_s, label="F")
     shown = simulate(builder.build())
@@ -126,7 +126,7 @@ def test_the_axis_has_the_largest_unit_of_which_there_is_one(lasts_s: float, uni
     pyplot.close(figure)
 
 
-def test_a_picture_shows_64_lanes_and_streams_that_are_asked_for() -> None:
+def test_a_plot_shows_up_to_64_lanes_and_the_selected_streams() -> None:
     builder = ProgramBuilder(65, ["compute", "comm"])
     for rank in range(65):
         builder.compute(rank, 1e-3, label="F")
@@ -140,7 +140,7 @@ def test_a_picture_shows_64_lanes_and_streams_that_are_asked_for() -> None:
     assert len(plot_timeline(shown).axes[0].get_yticks()) == 64
 
 
-def test_of_a_long_timeline_beginning_and_end_are_drawn() -> None:
+def test_a_long_timeline_is_drawn_at_both_ends() -> None:
     builder = ProgramBuilder(2)
     for step in range(200):
         builder.compute(0, 1e-3, label=f"{'FB'[step % 2]}{step}")

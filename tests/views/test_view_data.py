@@ -43,14 +43,14 @@ def plan(request: pytest.FixtureRequest) -> Plan:
         np.array([0, 70_000]), np.zeros(5, dtype=np.int64), np.arange(255), np.array([0, 255]), np.array([256]),
     ],
 )  # fmt: skip
-def test_a_column_is_read_back(values: np.ndarray) -> None:
+def test_encoded_columns_round_trip(values: np.ndarray) -> None:
     read = unpacked(json.loads(json.dumps(packed(values))))
     assert read.tolist() == values.tolist()
 
 
 @pytest.mark.parametrize(("steps", "write"), [(TIME_STEPS, format_time), (SIZE_STEPS, format_size)])
 @pytest.mark.parametrize("digits", [3, 4])
-def test_a_rounded_number_reads_the_same(steps: Any, write: Any, digits: int) -> None:
+def test_rounded_numbers_display_identically(steps: Any, write: Any, digits: int) -> None:
     values = np.exp(np.random.default_rng(digits).uniform(np.log(2e-9), np.log(1e15), 2000))
     values = np.concatenate((values, [1.0, 59.99, 119.94, 119.95, 1023.4, 1024.0, 1e-3, 86400.0, 172800.0]))
     shown = as_shown(values, steps, digits)
@@ -89,7 +89,7 @@ def named(form: Json, chunk: Json) -> list[str]:
     return [" ".join(filter(None, parts)) for parts in zip(*texts, strict=True)]
 
 
-def test_the_form_names_every_layout_as_the_library_does(plan: Plan) -> None:
+def test_encoded_layouts_have_the_names_of_the_library(plan: Plan) -> None:
     form = json.loads(json.dumps(space_form(plan), allow_nan=False))
     for chunk, some in zip(form["chunks"], points(plan.job, plan.cluster, plan.findings.space), strict=True):
         assert named(form, chunk) == [str(one) for one in some.layouts()]
@@ -114,7 +114,7 @@ def test_the_form_names_every_layout_as_the_library_does(plan: Plan) -> None:
     ]
 
 
-def test_of_a_large_space_the_best_are_kept_and_the_others_counted(plan: Plan) -> None:
+def test_a_large_space_keeps_the_best_layouts_and_counts_the_others(plan: Plan) -> None:
     """Of both forms: what fits before what does not, the fastest of either, as one by one."""
     every = [
         (some.why[place] > 0, some.step_time_s[place], str(layout))
@@ -142,7 +142,7 @@ def test_of_a_large_space_the_best_are_kept_and_the_others_counted(plan: Plan) -
 
 
 @pytest.mark.parametrize("name", ["torchtitan", "megatron", "deepspeed", "hf"])
-def test_what_software_cannot_run_is_told_apart_and_the_front_is_of_the_rest(name: str) -> None:
+def test_unsupported_layouts_are_marked_and_excluded_from_the_front(name: str) -> None:
     """The plan asks the exporter about what it would choose; here every layout is asked."""
     plan = lockstep.plan("llama3-8b", "dgx-h100:2", batch=64, software=name, objective="time")
     software = plan.software
@@ -201,7 +201,7 @@ def test_the_exposed_pieces_add_up(words: Json) -> None:
     assert np.count_nonzero(spans["exposed_s"]) <= np.count_nonzero(moves)
 
 
-def test_a_timeline_of_many_ranks_says_what_is_left_out() -> None:
+def test_a_timeline_of_many_ranks_states_what_is_omitted() -> None:
     ranks = MOST_RANKS + 3
     builder = ProgramBuilder(ranks, ("compute",))
     builder.extend(Kind.COMPUTE, np.arange(ranks), duration_s=1.0, label="F0")
@@ -210,7 +210,7 @@ def test_a_timeline_of_many_ranks_says_what_is_left_out() -> None:
     assert form["left_out"] == 3
 
 
-def test_nothing_in_the_data_can_end_its_block() -> None:
+def test_embedded_data_cannot_close_its_script_element() -> None:
     hostile = "</script><script>alert(1)</script><!--<script>\u2028\u2029&amp;"
     text = inline.block("space", {"name": hostile})
     inside = re.fullmatch(r'<div id="space-view" hidden></div><script [^>]*>(.*)</script>', text)
@@ -219,7 +219,7 @@ def test_nothing_in_the_data_can_end_its_block() -> None:
     assert json.loads(inside[1]) == {"name": hostile}
 
 
-def test_the_joined_script_has_every_module_once() -> None:
+def test_the_bundled_script_contains_every_module_once() -> None:
     whole = inline.script()
     assert not re.search(r"^(import|export) ", whole, re.MULTILINE)
     for name in ("column", "formatter", "Viewport", "Cloud", "paintRows", "space", "timeline", "make"):
@@ -228,7 +228,7 @@ def test_the_joined_script_has_every_module_once() -> None:
 
 
 @pytest.mark.parametrize(("most", "ranks"), [(0, 1), (3, 1), (4, 2), (5, 2), (100, 4)])
-def test_a_file_has_room_for_some_operations(most: int, ranks: int) -> None:
+def test_a_file_limits_the_number_of_operations(most: int, ranks: int) -> None:
     builder = ProgramBuilder(4, ("compute",))
     builder.extend(Kind.COMPUTE, np.repeat(np.arange(4), 2), duration_s=1.0, label="F0")
     timeline = Timeline(builder.build(), np.tile([0.0, 1.0], 4), np.tile([1.0, 2.0], 4))
@@ -237,7 +237,7 @@ def test_a_file_has_room_for_some_operations(most: int, ranks: int) -> None:
     assert form["left_out"] == 4 - ranks
 
 
-def test_of_a_single_rank_with_more_the_earliest_are_drawn() -> None:
+def test_a_long_rank_keeps_its_earliest_operations() -> None:
     """Each with its exposed seconds, as in the whole: what is left out still hides what it covers."""
     builder = ProgramBuilder(1, ("compute", "dp"))
     for _ in range(50):
@@ -256,7 +256,7 @@ def test_of_a_single_rank_with_more_the_earliest_are_drawn() -> None:
     assert exposed(part, "duration_s").sum() == pytest.approx(0.5 * 20)
 
 
-def test_the_parts_of_a_file_have_room_in_it() -> None:
+def test_the_parts_of_a_file_stay_within_its_size() -> None:
     """Of the operations that compress worst, a step and a space, or a step and its measurement, leave 150 kB."""
     count, rng = 40_000, np.random.default_rng(0)
     builder = ProgramBuilder(1, ("compute", "dp"))
@@ -272,7 +272,7 @@ def test_the_parts_of_a_file_have_room_in_it() -> None:
 
 
 @pytest.mark.parametrize("share", [0.7, 0.2, 0.02])
-def test_a_file_has_room_for_some_bytes_of_layouts(plan: Plan, share: float) -> None:
+def test_a_file_limits_the_bytes_of_layouts(plan: Plan, share: float) -> None:
     """First a digit is left out, then the layouts that one would choose last."""
     whole = space_form(plan)
     fixed_B = len(json.dumps(space_form(plan, most=1)["chunks"]))

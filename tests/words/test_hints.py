@@ -12,14 +12,14 @@ from lockstep.simulate.play import parse_law
 LINK = ("--latency", "1us", "--bandwidth", "1GB/s")
 
 
-def test_ranks_that_do_not_divide_the_heads_are_said_once() -> None:
+def test_ranks_that_do_not_divide_the_heads_are_named_once() -> None:
     message = run("estimate", *LLAMA, "--tp", "6").refusal()
     assert message == "--tp: tp=6 does not divide 32 attention heads; try 4 or 8"
 
 
 @pytest.mark.parametrize("name", ["llama3-8b", "llama3-70b", "falcon-40b", "qwen2.5-7b", "gpt2", "gemma3-1b"])
 @pytest.mark.parametrize("tp", [3, 5, 6, 7, 9, 12, 24, 48])
-def test_a_number_of_ranks_that_is_tried_shares_out_the_heads(name: str, tp: int) -> None:
+def test_suggested_numbers_of_ranks_divide_the_heads(name: str, tp: int) -> None:
     job = Job(model(name), Recipe(seq=1024, batch=tp * 8), tp)
     broken = [rule for rule in broken_by(Layout(tp=tp), job) if "heads" in rule.key]
     assert len(broken) <= 1
@@ -38,7 +38,7 @@ def test_a_number_of_ranks_that_is_tried_shares_out_the_heads(name: str, tp: int
         ("parameters", "does not fit on 8 x h100-sxm", "--offload"),
     ],
 )
-def test_what_is_on_already_is_not_a_hint(offload: str, said: str, never: str) -> None:
+def test_active_options_are_not_suggested(offload: str, said: str, never: str) -> None:
     found = run("plan", "llama3-405b", "-c", "dgx-h100", "--batch", "8", "--offload", offload)
     assert found.code == 1
     hint, _, changes = found.err.partition("What would help")
@@ -78,7 +78,7 @@ def test_what_is_on_already_is_not_a_hint(offload: str, said: str, never: str) -
         (("stragglers", "--workers", "4", "--law", "pareto:shape=2,men=1s"), "pareto:shape=...,minimum=..."),
     ],
 )
-def test_what_is_wrong_is_called_by_its_name(words: tuple[str, ...], said: str) -> None:
+def test_refusals_name_the_invalid_value(words: tuple[str, ...], said: str) -> None:
     assert said in run(*words).refusal()
 
 
@@ -97,7 +97,7 @@ def test_plain_numbers_have_no_unit() -> None:
 
 
 @pytest.mark.parametrize("law", ["normal", "lognormal", "pareto", "uniform", "exponential", "constant"])
-def test_a_law_without_its_numbers_shows_every_way_to_write_it(law: str) -> None:
+def test_a_law_without_parameters_lists_every_syntax(law: str) -> None:
     with pytest.raises(BadInput) as caught:
         parse_law(f"{law}:")
     for example in str(caught.value).rpartition("write ")[2].split(" or "):

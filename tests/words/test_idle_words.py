@@ -49,7 +49,7 @@ def flag(words: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(("question", "with_words", "idle"), REFUSED)
-def test_a_word_without_its_object_is_refused(
+def test_options_without_effect_are_refused(
     question: tuple[str, str], with_words: dict[str, Any], idle: dict[str, Any]
 ) -> None:
     for verb in (lockstep.estimate, lockstep.memory):
@@ -58,7 +58,7 @@ def test_a_word_without_its_object_is_refused(
         assert caught.value.where == flag(idle), str(caught.value)
 
 
-def test_the_command_line_refuses_likewise() -> None:
+def test_the_command_line_refuses_options_without_effect() -> None:
     message = run("estimate", *LLAMA, "--vpp", "4").refusal()
     assert message == "--vpp: there are no pipeline stages here; give --pp above 1"
     for verb in ("plan", "guide", "scaling"):
@@ -78,7 +78,7 @@ HOLDS: list[tuple[tuple[str, str], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("question", "words"), HOLDS)
-def test_a_word_that_says_what_holds_is_taken(question: tuple[str, str], words: dict[str, Any]) -> None:
+def test_options_that_restate_the_default_are_accepted(question: tuple[str, str], words: dict[str, Any]) -> None:
     lockstep.memory(*question, batch=256, **words)
 
 
@@ -113,7 +113,7 @@ def answer(question: tuple[str, str], words: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(("question", "base"), BASES)
-def test_what_is_not_refused_changes_the_answer(question: tuple[str, str], base: dict[str, Any]) -> None:
+def test_accepted_options_change_the_answer(question: tuple[str, str], base: dict[str, Any]) -> None:
     """The law behind the table: a word given is refused, or the numbers are others than without it."""
     plainly = answer(question, base)
     for word, values in VALUES.items():
@@ -126,7 +126,7 @@ def test_what_is_not_refused_changes_the_answer(question: tuple[str, str], base:
                 continue
 
 
-def test_a_planners_layout_may_be_asked_again() -> None:
+def test_layouts_of_the_planner_can_be_passed_back() -> None:
     chance = random.Random(5)
     questions = [("gpt2", "dgx-h100", 1), ("llama3-8b", "dgx-h100:2", 16), ("mixtral-8x7b", "dgx-h100:4", 32)]
     for model, cluster, gpus in questions:
@@ -169,7 +169,7 @@ OTHERS: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], dict[str
 
 
 @pytest.mark.parametrize(("verb", "about", "words", "idle"), OTHERS)
-def test_other_verbs_refuse_idle_words(
+def test_every_verb_refuses_options_without_effect(
     verb: Callable[..., Any], about: tuple[Any, ...], words: dict[str, Any], idle: dict[str, Any]
 ) -> None:
     with pytest.raises(BadInput) as caught:
@@ -177,7 +177,7 @@ def test_other_verbs_refuse_idle_words(
     assert caught.value.where == flag(idle), str(caught.value)
 
 
-def test_a_list_of_experiments_takes_no_settings_and_a_run_no_group() -> None:
+def test_listing_experiments_takes_no_settings_and_running_one_no_group() -> None:
     with pytest.raises(BadInput, match="needs an experiment"):
         lockstep.converge(settings={"a": 1})  # type: ignore[call-overload]
     with pytest.raises(BadInput, match="leave it out to run one"):

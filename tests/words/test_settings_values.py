@@ -44,7 +44,7 @@ def kinds() -> Iterator[tuple[str, type[Any]]]:
 
 
 @pytest.mark.parametrize(("name", "kind"), [*kinds()])
-def test_a_setting_of_a_wrong_kind_is_refused_at_its_name(name: str, kind: type[Any]) -> None:
+def test_settings_of_a_wrong_type_are_refused_by_name(name: str, kind: type[Any]) -> None:
     for one in fields(kind):
         for value in WRONG:
             with pytest.raises(BadInput) as caught:
@@ -54,7 +54,7 @@ def test_a_setting_of_a_wrong_kind_is_refused_at_its_name(name: str, kind: type[
 
 
 @pytest.mark.parametrize("text", ["", " ", "\0", "\ud800", "ü", "x" * 100_000, "-", "0x10"])
-def test_a_law_that_is_none_is_refused_at_its_setting(text: str) -> None:
+def test_an_invalid_law_is_refused_at_its_setting(text: str) -> None:
     with pytest.raises(BadInput, match=r"^--set law: unknown law"):
         lockstep.converge("consistency", {"law": text})
 

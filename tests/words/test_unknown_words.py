@@ -63,7 +63,7 @@ def misspelled(word: str, chance: random.Random) -> str:
             return word[:at] + chance.choice("qxzj") + word[at + 1 :]
 
 
-def test_there_are_enough_draws() -> None:
+def test_enough_misspellings_are_tested() -> None:
     assert len(FUNCTIONS) * DRAWS > 2000
     assert set(VERBS) <= set(FUNCTIONS)
 
@@ -90,7 +90,7 @@ def test_a_misspelled_keyword_is_a_type_error_before_anything_is_computed(name: 
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_word_from_nowhere_is_a_type_error(name: str) -> None:
+def test_an_unknown_keyword_is_a_type_error(name: str) -> None:
     with pytest.raises(TypeError, match=rf"{name}\(\) got an unexpected keyword argument 'qqwwzz'; see help"):
         FUNCTIONS[name](qqwwzz=1)
 
@@ -115,20 +115,20 @@ def test_a_word_from_nowhere_is_a_type_error(name: str) -> None:
         ("num_layers", "the shape belongs to the model"),
     ],
 )
-def test_words_of_other_software_are_translated(word: str, said: str) -> None:
+def test_keywords_of_other_software_are_translated(word: str, said: str) -> None:
     with pytest.raises(TypeError) as caught:
         lockstep.estimate("llama3-8b", "dgx-h100:2", batch=128, **{word: 1})
     assert said in str(caught.value)
 
 
-def test_a_verb_that_searches_says_that_it_chooses() -> None:
+def test_verbs_that_choose_an_option_say_so() -> None:
     with pytest.raises(TypeError, match=r"scaling chooses it itself; estimate takes 'tp'"):
         lockstep.scaling("gpt2", "dgx-h100", batch=64, tp=2)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"use 'micro_batch'; scaling chooses it itself"):
         lockstep.scaling("gpt2", "dgx-h100", batch=64, mbs=2)  # type: ignore[call-arg]
 
 
-def test_a_verb_checks_words_wherever_it_is_taken_from() -> None:
+def test_keywords_are_checked_for_every_import_path_of_a_verb() -> None:
     for verb in (lockstep.plan, import_module("lockstep.show.verbs.plan").plan):
         with pytest.raises(
             TypeError, match=r"plan\(\) got an unexpected keyword argument 'offlaod'; did you mean 'off"
@@ -191,7 +191,7 @@ def test_commands_of_other_software_are_translated(command: str, said: str) -> N
         ("llama3-8", "did you mean llama3-8b?", "llama3-70b"),
     ],
 )
-def test_a_model_that_is_not_there_is_not_taken_for_another(name: str, said: str, never: str) -> None:
+def test_an_unknown_model_is_not_mistaken_for_another(name: str, said: str, never: str) -> None:
     message = run("estimate", name, "-c", "dgx-h100", "--batch", "8").refusal()
     assert said in message
     assert never not in message

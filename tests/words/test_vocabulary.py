@@ -26,18 +26,18 @@ ALLOWED = {
 }
 
 
-def test_options_are_explained_by_options_that_exist() -> None:
+def test_translations_name_existing_options() -> None:
     named = {match[1] for texts in OPTIONS.values() for text in texts for match in OPTION.finditer(text)}
     assert named <= WORDS
     assert {"lora", "nodes", "tp_size", "mbs", "gbs", "precision", "fsdp", "deepspeed"} <= OPTIONS.keys()
 
 
-def test_commands_are_none_of_ours() -> None:
+def test_translated_commands_are_not_lockstep_commands() -> None:
     assert not COMMANDS.keys() & set(VERBS)
 
 
 @pytest.mark.parametrize("what", VALUES)
-def test_values_are_explained_by_values_that_exist(what: str) -> None:
+def test_translations_name_existing_values(what: str) -> None:
     for word, meant in VALUES[what].items():
         assert word == bare(word)
         assert meant in ALLOWED[what]
@@ -64,6 +64,6 @@ def test_a_family_is_recognised_with_what_follows_its_name() -> None:
         assert architecture(name) is None, name
 
 
-def test_words_of_a_layout_are_those_of_the_flags() -> None:
+def test_layout_options_equal_the_flags() -> None:
     assert set(LAYOUT) | {"offload"} == set(LAYOUT_WORDS)
     assert set(SEARCHING) <= set(VERBS)

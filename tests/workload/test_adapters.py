@@ -48,11 +48,11 @@ def job(train: str, **words: object) -> Job:
         ("lora:r=64,targets=all-linear", 159_907_840),
     ],
 )
-def test_as_many_parameters_as_peft_prints(text: str, printed: int) -> None:
+def test_adapter_parameters_match_the_numbers_printed_by_peft(text: str, printed: int) -> None:
     assert total(text) == printed
 
 
-def test_one_adapter_of_a_product_has_one_a_and_is_faster_than_one_for_each_of_its_parts() -> None:
+def test_one_adapter_for_a_joined_product_is_smaller_and_faster_than_several() -> None:
     """r (in + q + k + v) parameters, where three adapters have r (3 in + q + k + v)."""
     hidden, ffn = LLAMA.hidden, 11008
     assert total("lora:r=8,targets=qkv") == LLAMA.layers * 8 * (hidden + 3 * hidden)
@@ -67,7 +67,7 @@ def test_one_adapter_of_a_product_has_one_a_and_is_faster_than_one_for_each_of_i
 
 
 @pytest.mark.parametrize("half", [True, False])
-def test_dropout_keeps_a_mask_of_every_adapter_s_input_and_in_half_precision_a_copy(half: bool) -> None:
+def test_adapter_dropout_keeps_a_mask_and_in_half_precision_a_copy(half: bool) -> None:
     """Inputs of q and v are 4,096 wide; the copy in fp32 that PEFT makes is there without dropout too."""
     kept = {
         text: layer_activation_B(LLAMA, Piece(micro_batch=1, seq=1, adapters=trained(text), half_adapters=half))
@@ -87,7 +87,7 @@ def test_dropout_keeps_a_mask_of_every_adapter_s_input_and_in_half_precision_a_c
 
 
 @pytest.mark.parametrize("tp", [1, 2, 4])
-def test_shards_of_adapters_add_up_but_for_the_halves_that_every_rank_keeps(tp: int) -> None:
+def test_adapter_shards_add_up_except_for_replicated_matrices(tp: int) -> None:
     found = trained_parameters(
         job("lora:r=16"), Layout(tp=tp).grid(), job("lora:r=16").device_layers(1, Layout().grid().placement, ())[0]
     )
@@ -97,7 +97,7 @@ def test_shards_of_adapters_add_up_but_for_the_halves_that_every_rank_keeps(tp: 
     assert float(found.total_elems) == pytest.approx(whole + cut / tp)
 
 
-def test_states_are_those_of_the_adapters_and_the_base_is_stored_as_said() -> None:
+def test_states_cover_only_adapters_and_the_base_has_its_storage_format() -> None:
     elems = total("lora:r=16")
     linear = 32 * (4 * 4096**2 + 3 * 4096 * 11008)
     rest = workload.parameters(LLAMA).total - linear
@@ -119,7 +119,7 @@ def test_frozen_layers_keep_fewer_inputs() -> None:
     assert every - some == pytest.approx(casts)
 
 
-def test_an_adapter_of_peft_keeps_a_cast_of_its_own_and_nothing_else() -> None:
+def test_a_peft_adapter_keeps_only_its_own_cast() -> None:
     """PEFT's LoraLayer on a frozen product: its input converted to fp32, under autocast back for the product with A."""
     torch = pytest.importorskip("torch", reason="needs torch")
     tokens, width, rank, kept = 64, 32, 4, {}
@@ -158,7 +158,7 @@ def test_a_step_computes_no_gradient_of_frozen_weights() -> None:
 @pytest.mark.parametrize(
     "layout", [Layout(dp=8, zero=3), Layout(dp=2, tp=2, pp=2, zero=1), Layout(dp=8, zero=2, recompute="full")]
 )
-def test_the_program_of_a_step_takes_as_long_as_its_price(layout: Layout) -> None:
+def test_the_simulated_step_takes_the_priced_time(layout: Layout) -> None:
     asked = replace(job("lora:r=16", base="nf4"), devices=8)
     asked = replace(asked, recipe=asked.recipe.having(batch=32))
     machine = cluster("dgx-a100-80gb", gpus=8)
@@ -166,7 +166,7 @@ def test_the_program_of_a_step_takes_as_long_as_its_price(layout: Layout) -> Non
     assert simulate(step_program(asked, machine, layout)).makespan_s == pytest.approx(priced, rel=1e-9)
 
 
-def test_gradients_of_adapters_are_all_that_is_reduced() -> None:
+def test_only_adapter_gradients_are_reduced() -> None:
     machine, layout = cluster("aws-p4d:4", gpus=32), Layout(dp=32, zero=0)
     asked = {text: replace(job(text), devices=32) for text in ("full", "lora:r=16")}
     slow = [
@@ -191,12 +191,12 @@ def test_gradients_of_adapters_are_all_that_is_reduced() -> None:
         ("lora:targets=query", UnknownName, "target of lora"),
     ],
 )
-def test_what_is_no_training_is_refused(text: str, error: type[Exception], why: str) -> None:
+def test_invalid_training_methods_are_refused(text: str, error: type[Exception], why: str) -> None:
     with pytest.raises(error, match=why):
         recipe_by(seq=1, batch=1, train=text)
 
 
-def test_a_base_needs_something_frozen() -> None:
+def test_a_quantised_base_requires_adapters() -> None:
     with pytest.raises(BadInput, match="--train lora"):
         recipe_by(seq=1, batch=1, base="nf4")
 
@@ -208,7 +208,7 @@ def test_a_base_needs_something_frozen() -> None:
         ("gpt2", "lora:r=16,targets=gate_proj", "gpt2 has no gate_proj"),
     ],
 )
-def test_adapters_on_nothing_are_refused(name: str, train: str, why: str) -> None:
+def test_adapters_without_matching_targets_are_refused(name: str, train: str, why: str) -> None:
     with pytest.raises(BadInput, match=why):
         lockstep.estimate(name, "dgx-a100-80gb", gpus=1, batch=8, train=train)
 

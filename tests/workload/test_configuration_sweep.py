@@ -104,7 +104,7 @@ def outcomes(kind: str) -> list[tuple[dict[str, Any], str]]:
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_every_key_gives_the_parameters_of_the_class_or_is_refused_or_named(kind: str) -> None:
+def test_every_config_key_matches_the_class_or_is_refused_or_noted(kind: str) -> None:
     faults = [(change, found) for change, found in outcomes(kind) if found.startswith("fault")]
     assert faults == []
 
@@ -120,7 +120,7 @@ NAMED = {
 """Keys that are read otherwise than by the class of transformers 5.24, which the model's notes say."""
 
 
-def test_few_keys_are_read_otherwise_than_by_the_class() -> None:
+def test_only_known_keys_differ_from_the_class() -> None:
     found = {kind: {[*change][-1] for change, how in outcomes(kind) if how == "named"} for kind in TABLES}
     assert {kind: keys for kind, keys in found.items() if keys} == NAMED
 
@@ -134,7 +134,7 @@ def test_the_table_covers_every_family_and_most_changes_are_read() -> None:
 
 
 @pytest.mark.parametrize(("kind", "key", "value"), [("gpt2", "num_key_value_heads", 1), ("mistral", "mlp_bias", True)])
-def test_a_key_that_the_class_does_not_know_is_named_and_changes_nothing(kind: str, key: str, value: object) -> None:
+def test_an_unknown_config_key_is_noted_and_changes_nothing(kind: str, key: str, value: object) -> None:
     base = TABLES[kind]["base"]
     plain, given = (config_of(json.dumps(file), "config.json") for file in (base, {**base, key: value}))
     assert given == plain

@@ -73,13 +73,13 @@ def test_the_product_that_begins_gated_attention_makes_the_gate_too() -> None:
     assert float(product_pairs(one, kind)[0][0]) == float(one.clock.matmul(2048, columns, one.model.hidden).matmul_s)
 
 
-def test_functions_of_experts_run_again_without_one_of_shared_experts_that_there_are_not() -> None:
+def test_recomputed_expert_activations_exclude_missing_shared_experts() -> None:
     one, kind = shard("mixtral-8x7b", recompute_modules=("moe_act",)), LayerKind("experts")
     assert float(modules_again(one, kind, core_work(one, kind)).kernels) == 1.0
 
 
 @pytest.mark.parametrize(("joint", "products"), [(True, 5), (False, 7)])
-def test_products_of_their_own_are_as_many_kernels_as_matrices(joint: bool, products: int) -> None:
+def test_separate_products_are_one_kernel_per_matrix(joint: bool, products: int) -> None:
     """Of seven matrices, three are joined, or three and two."""
     one = shard("llama3-8b", own_projections=True, joint_qkv=joint)
     operations = [each for each in layer_operations(one.model, LayerKind()) if each.does == "product"]
@@ -91,13 +91,13 @@ def test_products_of_their_own_are_as_many_kernels_as_matrices(joint: bool, prod
     assert float(apart.matmul_s) > float(together.matmul_s)
 
 
-def test_models_that_join_their_matrices_are_one_product_whatever_the_software() -> None:
+def test_models_with_fused_matrices_run_one_product_in_every_software() -> None:
     one = shard("gpt2", own_projections=True)
     operations = [each for each in layer_operations(one.model, LayerKind()) if each.does == "product"]
     assert float(priced(one, operations).forward.kernels) == 4
 
 
-def test_repeated_keys_are_cut_as_queries_are() -> None:
+def test_repeated_keys_are_sharded_like_queries() -> None:
     """Llama 3 8B has 8 key heads: over 16 ranks each has the keys of its two queries, and a norm before reads one."""
     described = model("llama3-8b")
     assert isinstance(described, Transformer)
@@ -130,7 +130,7 @@ def test_a_frozen_matrix_without_an_adapter_keeps_no_input() -> None:
     [("llama3-8b", 2, 0), ("gemma2-9b", 4, 0), ("falcon-7b", 1, 0), ("olmo2-7b", 2, 2), ("qwen3-8b", 2, 2),
      ("t5-3b", 3, 0), ("deepseek-v3", 2, 2), ("deepseek-v2-lite", 2, 1)],
 )  # fmt: skip
-def test_a_layer_runs_as_many_norms_as_it_has(name: str, norms: int, others: int) -> None:
+def test_a_layer_runs_all_its_norms(name: str, norms: int, others: int) -> None:
     """Of hidden width, and of queries and keys or of latents, each a kernel forward and two backward."""
     one = shard(name)
     kind = max({*one.model.kinds}, key=lambda each: each.crosses)
@@ -153,7 +153,7 @@ def test_low_rank_products_and_their_norms_see_the_tokens_of_a_rank() -> None:
     assert float(priced(together, norms).forward.stream_s) == 8 * float(priced(apart, norms).forward.stream_s)
 
 
-def test_a_gate_multiplies_what_shared_experts_give() -> None:
+def test_a_gate_scales_the_output_of_shared_experts() -> None:
     """Qwen 1.5's: three passes over the stream forward and five backward."""
     one = shard("qwen1.5-moe-a2.7b")
     kind = LayerKind("experts")

@@ -39,7 +39,7 @@ def read(*tables: dict[str, Any]) -> Any:
     ("tables", "count"),
     [((LLAMA, SCORE), 212_096), ((BERT, MASKED), 152_872), ((BERT, MASKED, {"tie_word_embeddings": False}), 217_872)],
 )
-def test_parameters_are_those_of_the_class_that_the_file_names(tables: tuple[dict[str, Any], ...], count: int) -> None:
+def test_parameters_match_the_class_named_in_the_file(tables: tuple[dict[str, Any], ...], count: int) -> None:
     """Counts of transformers 5.24, made on the meta device."""
     assert workload.parameters(read(*tables)).total == count
 
@@ -59,7 +59,7 @@ def test_attention_over_another_model_is_refused_at_its_line() -> None:
         ({**SCORE, "id2label": {"0": "A", "1": "B"}}, "num_labels=1, but id2label lists 2"),
     ],
 )
-def test_a_head_that_is_not_described_is_refused(change: dict[str, Any], message: str) -> None:
+def test_an_unknown_head_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message) as caught:
         read(LLAMA, change)
     assert str(caught.value.where).startswith("config.json:")
@@ -86,7 +86,7 @@ def test_without_a_projection_nothing_at_the_end_depends_on_the_vocabulary(name:
     assert workload.head_weights(model) == workload.head_weights(larger(model))
 
 
-def test_a_classifier_of_every_token_multiplies_each_and_one_of_sequences_their_first() -> None:
+def test_token_classifiers_project_every_token_and_sequence_classifiers_one() -> None:
     score, first = Classifier(labels=5, bias=True), Classifier(labels=5, bias=True, per_sequence=True)
     base = read(LLAMA, {"architectures": ["LlamaModel"]})
     for seq in (64, 128):
@@ -125,7 +125,7 @@ def test_a_model_cut_down_to_its_dense_layers_has_no_experts(name: str, layers: 
 
 
 @pytest.mark.parametrize("target", ["megatron", "torchtitan", "nanotron"])
-def test_software_for_language_models_is_not_told_of_a_classifier(target: str, tmp_path: Path) -> None:
+def test_language_model_software_refuses_classifiers(target: str, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**LLAMA, **SCORE}))
     with pytest.raises(Infeasible, match="no projection onto the vocabulary"):

@@ -30,14 +30,14 @@ def test_the_main_revision_of_the_cache_is_read(tmp_path, monkeypatch):
     assert (found.layers, found.name) == (4, "my-org/my-model")
 
 
-def test_the_home_of_the_tools_holds_the_cache(tmp_path, monkeypatch):
+def test_hf_home_locates_the_cache(tmp_path, monkeypatch):
     monkeypatch.delenv("HF_HUB_CACHE", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     put(tmp_path / "hub", "aa11", num_hidden_layers=3)
     assert workload.model("My-Org/My-Model").layers == 3
 
 
-def test_a_folder_stands_for_its_config(tmp_path):
+def test_a_folder_is_read_as_its_config(tmp_path):
     assert workload.model(put(tmp_path, "cc33")).layers == CONFIG["num_hidden_layers"]
 
 
@@ -61,14 +61,14 @@ def test_the_transformer_of_a_diffusers_pipeline_is_read(tmp_path, monkeypatch):
         ({"_class_name": "DiTTransformer2DModel", "sample_size": 33}, "patch=2 does not divide"),
     ],
 )
-def test_what_is_no_dit_is_refused(tmp_path, described, said):
+def test_unsupported_diffusion_models_are_refused(tmp_path, described, said):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(described))
     with pytest.raises(BadInput, match=said):
         workload.model(path)
 
 
-def test_ids_and_names_in_any_case_are_the_catalogs(tmp_path, monkeypatch):
+def test_ids_and_names_match_the_catalog_in_any_case(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     assert workload.model("Qwen/Qwen2.5-14B-Instruct") is workload.model("qwen2.5-14b")
     assert workload.model("LLAMA3-8B") is workload.model("llama3-8b")
@@ -76,7 +76,7 @@ def test_ids_and_names_in_any_case_are_the_catalogs(tmp_path, monkeypatch):
     assert set(hub_names().values()) <= set(workload.names())
 
 
-def test_what_is_not_in_the_cache_is_said_so(tmp_path, monkeypatch):
+def test_models_missing_in_the_cache_are_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "absent"))
     with pytest.raises(
         UnknownName, match=r"not in the local cache; try `hf download some-org/some-model config\.json`"

@@ -71,24 +71,24 @@ def kept_B(model, piece):
 
 
 @pytest.mark.parametrize("name", TORCHVISION)
-def test_multiplications_of_published_vits(name):
+def test_vit_flops_match_the_published_ones(name):
     model = workload.model(name)
     flops = workload.forward_flops(model, model.patches.tokens).total * model.patches.tokens
     assert round(flops / 2e9, 2) == pytest.approx(TORCHVISION[name], abs=0.011)
 
 
-def test_vit_has_the_parameters_of_its_module():
+def test_vit_parameters_match_its_module():
     assert workload.parameters(vit()).total == sum(one.numel() for one in Vit().parameters())
 
 
-def test_vit_multiplies_as_torch_counts():
+def test_vit_flops_match_torch():
     model, images = vit(), torch.zeros(1, CHANNELS, IMAGE, IMAGE)
     tokens = model.patches.tokens
     ours = workload.forward_flops(model, tokens).total * tokens
     assert ours == pytest.approx(counted_flops(Vit(fused=False), images), rel=1e-12)
 
 
-def test_autograd_saves_what_is_listed_for_a_vit():
+def test_kept_tensors_of_a_vit_match_autograd():
     module, count = Vit(), 3
     tokens = vit().patches.tokens
     images = torch.randn(count, CHANNELS, IMAGE, IMAGE)
@@ -114,7 +114,7 @@ def test_pixels_are_not_kept_where_the_projection_is_frozen():
         ({"classes": 0, "outputs": 8, "patch": 5}, "does not divide"),
     ],
 )
-def test_patches_that_make_no_sense(fields, said):
+def test_invalid_patches_are_refused(fields, said):
     with pytest.raises(BadInput, match=said):
         vit(**fields)
 
@@ -126,7 +126,7 @@ def test_patches_that_make_no_sense(fields, said):
         ({"attention": Attention(heads=4, kv_heads=4, head_dim=16)}, "both directions"),
     ],
 )
-def test_images_and_text_are_not_mixed(fields, said):
+def test_fields_of_images_and_text_cannot_be_mixed(fields, said):
     with pytest.raises(BadInput, match=said):
         replace(vit(), **fields)
 
@@ -210,12 +210,12 @@ def seen(count):
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_dit_has_the_parameters_of_its_module(own):
+def test_dit_parameters_match_its_module(own):
     assert workload.parameters(dit(own)).total == sum(one.numel() for one in Dit(own=own).parameters())
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_dit_multiplies_as_torch_counts(own):
+def test_dit_flops_match_torch(own):
     """Embedders of its own layers run once more for the final norm, which is not counted."""
     model = dit(own)
     ours = workload.forward_flops(model, model.patches.tokens).total * model.patches.tokens
@@ -223,7 +223,7 @@ def test_dit_multiplies_as_torch_counts(own):
     assert ours + again == pytest.approx(counted_flops(Dit(fused=False, own=own), *seen(1)), rel=1e-12)
 
 
-def test_autograd_saves_what_is_listed_for_a_dit():
+def test_kept_tensors_of_a_dit_match_autograd():
     """Vectors of an image, up to six times the width, and norms' scalars are left out by us."""
     module, count, tokens = Dit(), 3, dit().patches.tokens
     with Saved(module) as saved:
@@ -233,14 +233,14 @@ def test_autograd_saves_what_is_listed_for_a_dit():
     assert saved.total_B(above_B=4 * count * 6 * SMALL) == pytest.approx(kept_B(dit(), piece), rel=1e-12)
 
 
-def test_multiplications_of_the_published_dit():
+def test_dit_flops_match_the_published_ones():
     """118.64 billion multiply-accumulates for latents of 32 x 32 (Peebles and Xie 2022, table 4)."""
     model = workload.model("dit-xl-2")
     flops = workload.forward_flops(model, model.patches.tokens).total * model.patches.tokens
     assert flops / 2e9 == pytest.approx(118.64, rel=0.001)
 
 
-def test_a_file_describes_what_the_catalog_has(tmp_path):
+def test_a_file_can_describe_the_dit_of_the_catalog(tmp_path):
     described = """
 layers: 28
 hidden: 1152

@@ -65,7 +65,7 @@ def denoised(out):
 
 @pytest.mark.parametrize(("images", "dtype"), STEPS_OF)
 @pytest.mark.parametrize("kind", SIZES)
-def test_peaks_are_those_of_torch(monkeypatch, kind, images, dtype):
+def test_peak_memory_matches_torch(monkeypatch, kind, images, dtype):
     for name, value in SIZES[kind].items():
         monkeypatch.setattr(test_images, name, value)
     side = SIZES["vit"]["IMAGE"]

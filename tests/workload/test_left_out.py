@@ -50,7 +50,7 @@ def read(folder: Path, data: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize(("name", "key", "default", "other"), CASES)
-def test_what_is_left_out_is_the_librarys_default(
+def test_omitted_config_values_take_the_defaults_of_the_library(
     name: str, key: str, default: Any, other: Any, tmp_path: Path
 ) -> None:
     bare = {word: value for word, value in config(name).items() if word != key}
@@ -75,7 +75,7 @@ NUMBERS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon
 @pytest.mark.parametrize(
     "kind", sorted({json.loads(path.read_text())["model_type"] for path in CONFIGS.glob("*.json")} | {"gpt_bigcode"})
 )
-def test_epsilons_and_angles_are_the_librarys(kind: str, tmp_path: Path) -> None:
+def test_omitted_epsilons_and_rope_bases_take_the_defaults_of_the_library(kind: str, tmp_path: Path) -> None:
     files = [config(path.stem) for path in sorted(CONFIGS.glob("*.json"))] + [BIGCODE]
     data = next(one for one in files if one["model_type"] == kind)
     found = read(tmp_path, {key: value for key, value in data.items() if key not in NUMBERS})
@@ -92,7 +92,7 @@ def test_epsilons_and_angles_are_the_librarys(kind: str, tmp_path: Path) -> None
      ("deepseek-v3", "beta_fast", 32.0), ("deepseek-v3", "beta_slow", 1.0), ("deepseek-v3", "mscale", 1.0),
      ("deepseek-v3", "mscale_all_dim", 0.0), ("deepseek-v3", "factor", 1.0)],
 )  # fmt: skip
-def test_a_stretch_of_angles_is_the_librarys_where_it_is_left_out(
+def test_omitted_rope_scaling_values_take_the_defaults_of_the_library(
     name: str, key: str, default: float, tmp_path: Path
 ) -> None:
     data = config(name)

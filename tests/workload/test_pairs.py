@@ -110,11 +110,11 @@ def run(module):
     return module, (x, y, [module.scores(0), module.scores(1)])
 
 
-def test_pair_has_the_parameters_of_its_module():
+def test_encoder_decoder_parameters_match_its_module():
     assert workload.parameters(pair()).total == sum(one.numel() for one in Pair().parameters())
 
 
-def test_pair_multiplies_as_torch_counts():
+def test_encoder_decoder_flops_match_torch():
     from torch.utils.flop_counter import FlopCounterMode
 
     module, inputs = run(Pair())
@@ -123,7 +123,7 @@ def test_pair_multiplies_as_torch_counts():
     assert workload.forward_flops(pair(), SEQ).total * SEQ == pytest.approx(counter.get_total_flops(), rel=1e-12)
 
 
-def test_autograd_saves_what_is_listed_for_a_pair():
+def test_kept_tensors_of_an_encoder_decoder_match_autograd():
     module, inputs = run(Pair())
     with Saved(module) as saved:
         out = module(*inputs)
@@ -137,7 +137,7 @@ def test_autograd_saves_what_is_listed_for_a_pair():
     assert saved.total_B(above_B=4 * SEQ) == pytest.approx(layers + head, rel=1e-12)
 
 
-def test_a_masked_half_is_left_out_of_the_decoder_alone():
+def test_only_the_decoder_skips_masked_attention():
     """The encoder's attention and that over its output see all keys, the decoder's own a half."""
     full, masked = (workload.forward_flops(pair(), SEQ, counting).attention_core for counting in ("full", "causal"))
     each = 2 * SEQ * 2 * HEADS * HEAD
@@ -145,12 +145,12 @@ def test_a_masked_half_is_left_out_of_the_decoder_alone():
     assert full - masked == DECODER * each / 2
 
 
-def test_layers_are_of_two_kinds():
+def test_encoder_decoder_layers_are_of_two_kinds():
     assert pair().kinds == (LayerKind(mixer="encoder"),) * ENCODER + (LayerKind(mixer="decoder"),) * DECODER
 
 
 @pytest.mark.parametrize("size", SHAPES)
-def test_published_totals_of_untied_heads(tmp_path, size):
+def test_totals_with_untied_heads_match_the_published_ones(tmp_path, size):
     import json
 
     hidden, ffn, layers, heads = SHAPES[size]
@@ -171,6 +171,6 @@ def test_published_totals_of_untied_heads(tmp_path, size):
         ({"norm_placement": "post"}, "norm_placement"),
     ],
 )
-def test_pairs_that_are_not_described(fields, said):
+def test_unsupported_encoder_decoder_models_are_refused(fields, said):
     with pytest.raises(BadInput, match=said):
         replace(pair(), **fields)

@@ -30,7 +30,7 @@ def read(folder, config):
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_count_is_that_of_the_class(tmp_path, name):
+def test_parameters_match_the_transformers_class(tmp_path, name):
     row = ROWS[name]
     counted = workload.parameters(read(tmp_path, row["config"]))
     assert counted.total == row["count"]
@@ -41,7 +41,7 @@ def test_count_is_that_of_the_class(tmp_path, name):
     assert sum(counted.per_layer) + edges == row["count"]
 
 
-def test_sixty_configurations_and_every_family_that_was_refused():
+def test_the_oracle_covers_sixty_configurations_and_every_refused_family():
     kinds = {kind_of(row["config"]) for row in ROWS.values()}
     assert len(ROWS) >= 60
     assert kinds >= ONCE_REFUSED
@@ -53,7 +53,7 @@ def test_sixty_configurations_and_every_family_that_was_refused():
     [("gemma3", "gemma3_text 27b"), ("llama4", "llama4_text default"), ("mistral3", "mistral default"),
      ("qwen2_5_vl", "qwen2 default"), ("qwen3_vl", "qwen3 default"), ("qwen3_5_moe", "qwen3_5_moe_text default")],
 )  # fmt: skip
-def test_language_model_of_a_multimodal_file(tmp_path, wrapper, inner):
+def test_the_language_model_of_a_multimodal_file_is_read(tmp_path, wrapper, inner):
     row = ROWS[inner]
     model = read(tmp_path, {"model_type": wrapper, "text_config": row["config"], "vision_config": {"depth": 2}})
     assert workload.parameters(model).total == row["count"]
@@ -70,7 +70,7 @@ DEFAULTS = [name for name in ROWS if name.endswith("default") and name not in OT
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
-def test_numbers_that_are_left_out_are_the_classes_own(tmp_path, name):
+def test_omitted_numbers_take_the_defaults_of_the_class(tmp_path, name):
     config = ROWS[name]["config"]
     whole = read(tmp_path, config)
     bare = read(tmp_path, {key: value for key, value in config.items() if key not in NUMBERS})
@@ -82,7 +82,7 @@ def test_numbers_that_are_left_out_are_the_classes_own(tmp_path, name):
         assert (bare.rotary.base, bare.rotary.share_frac) == (whole.rotary.base, whole.rotary.share_frac)
 
 
-def test_layers_of_hybrids(tmp_path):
+def test_layers_of_hybrid_models_are_read(tmp_path):
     """Counts of layers as their configurations list them."""
     jamba = read(tmp_path, ROWS["jamba default"]["config"])
     assert [at for at, kind in enumerate(jamba.kinds) if kind.attends] == [4, 12, 20, 28]

@@ -140,7 +140,7 @@ def test_a_layer_of_two_blocks_is_two_layers_of_one(mixer, sp):
 
 
 @pytest.mark.parametrize("mixer", MIXERS[:2], ids=lambda mixer: type(mixer).__name__)
-def test_kernels_run_the_flops_that_are_counted(mixer):
+def test_recurrent_kernels_run_the_counted_flops(mixer):
     """All but the short convolution, which is bound by memory."""
     model = hybrid(mixer)
     shard = Shard(model, Layout().grid(), Recipe(seq=2048, batch=1), Clock(device("h100-sxm"), "bf16"))

@@ -48,7 +48,7 @@ def sbh_as_h(model, piece):
 
 @pytest.mark.parametrize("name", GPTS)
 @pytest.mark.parametrize("tp", [1, 2, 8])
-def test_closed_forms_of_korthikanti(name, tp):
+def test_kept_bytes_match_the_closed_forms_of_korthikanti(name, tp):
     """Equations 1, 2, 4, 6 and the two forms of full recomputation, exactly."""
     model, micro_batch = workload.model(GPTS[name][0]), GPTS[name][1]
     plain, split = paper_piece(micro_batch, tp), paper_piece(micro_batch, tp, True)
@@ -72,7 +72,7 @@ FIGURE_7 = {
 
 
 @pytest.mark.parametrize("name", FIGURE_7)
-def test_figure_7(name):
+def test_activation_memory_matches_figure_7_of_korthikanti(name):
     model, micro_batch = workload.model(GPTS[name][0]), GPTS[name][1]
     plain, split = paper_piece(micro_batch), paper_piece(micro_batch, sequence_parallel=True)
     base = layer_activation_B(model, plain)
@@ -93,7 +93,7 @@ FIGURE_1 = {
 
 
 @pytest.mark.parametrize("name", FIGURE_1)
-def test_figure_1(name):
+def test_memory_matches_figure_1_of_korthikanti(name):
     stages, chunks, none_GiB, selective_GiB = FIGURE_1[name]
     model, micro_batch = workload.model(GPTS[name][0]), GPTS[name][1]
     in_flight = model.layers * (1 + (stages - 1) / (stages * chunks) if chunks > 1 else 1)
@@ -120,7 +120,7 @@ pieces = st.builds(
 
 @SETTINGS
 @given(transformers(), pieces)
-def test_listed_tensors_make_the_total_and_recomputation_only_lowers_it(model, piece):
+def test_kept_tensors_add_up_and_recomputation_only_lowers_the_total(model, piece):
     kind = EXPERTS if model.experts else DENSE
     listed = kept_tensors(model, piece, kind)
     none, selective, full = (layer_activation_B(model, piece, kind, mode) for mode in RECOMPUTE)
@@ -132,7 +132,7 @@ def test_listed_tensors_make_the_total_and_recomputation_only_lowers_it(model, p
 
 @SETTINGS
 @given(transformers(), pieces)
-def test_more_ranks_never_keep_more(model, piece):
+def test_more_ranks_never_keep_more_activations(model, piece):
     kind = EXPERTS if model.experts else DENSE
     size_B = layer_activation_B(model, piece, kind)
     for degree in ("tp", "cp"):
@@ -170,14 +170,14 @@ def test_arrays_price_like_scalars(model, rows):
     assert list(heads) == pytest.approx([workload.head_activation_B(model, piece) for piece, _ in given_rows])
 
 
-def test_llama_layer_by_hand():
+def test_kept_bytes_of_a_llama_layer_match_a_count_by_hand():
     """Llama 3 8B, 8192 tokens, bf16, fused kernels: 4 h + 2 x 4096 + 2 x 1024 + 3 x 14336 elements, and 32 fp32."""
     piece = Piece(micro_batch=1, seq=8192)
     per_token = 2 * (4 * 4096 + 4096 + 2 * 1024 + 4096 + 3 * 14336) + 4 * 32
     assert layer_activation_B(workload.model("llama3-8b"), piece) == 8192 * per_token
 
 
-def test_mixtral_layer_by_hand():
+def test_kept_bytes_of_a_mixtral_layer_match_a_count_by_hand():
     """Two rows per token enter the experts, each with three inner tensors; 8 router probabilities."""
     piece = Piece(micro_batch=1, seq=100)
     per_token = 2 * (4 * 4096 + 4096 + 2 * 1024 + 4096 + 2 * (4096 + 3 * 14336)) + 4 * 32 + 4 * 8
@@ -218,7 +218,7 @@ def test_resnet_scales_with_images():
     assert convnet_activation_B(replace(model, image=448), 1) == pytest.approx(4 * one, rel=0.001)
 
 
-def test_deepseek_v3_keeps_what_its_report_says() -> None:
+def test_kept_bytes_of_deepseek_v3_match_its_report() -> None:
     """Sections 3.2.3 and 3.3.3, one layer with experts, bytes per token: norms, up-projections and SwiGLU run again,
     inputs of linear layers wait in fp8 with a scale of four bytes per 128, the attention's output in E5M6."""
     model, fp8, e5m6 = workload.model("deepseek-v3"), 1 + 4 / 128, 1.5 + 4 / 128
@@ -241,7 +241,7 @@ def test_deepseek_v3_keeps_what_its_report_says() -> None:
 
 
 @pytest.mark.parametrize("name", ["llama3-8b", "gpt3-175b", "bert-large", "mixtral-8x7b", "deepseek-v2"])
-def test_every_module_that_a_model_has_saves_something_of_its_own(name: str) -> None:
+def test_recomputing_any_module_of_a_model_saves_memory(name: str) -> None:
     model = workload.model(name)
     has = {
         "core_attn": True,
@@ -266,7 +266,7 @@ def test_every_module_that_a_model_has_saves_something_of_its_own(name: str) -> 
 
 
 @pytest.mark.parametrize("placement", ["pre", "post", "output", "sandwich"])
-def test_only_inputs_of_linear_layers_wait_in_the_narrow_format(placement: str) -> None:
+def test_only_inputs_of_linear_layers_are_kept_in_the_narrow_format(placement: str) -> None:
     """And only those that a norm made can be made again from its input."""
     normed = {"pre": ("attention input", "mlp input"), "post": ("mlp input",), "output": ()}
     model = replace(workload.model("llama3-8b"), norm_placement=placement)
@@ -283,7 +283,7 @@ def test_only_inputs_of_linear_layers_wait_in_the_narrow_format(placement: str) 
         assert one.kept_up_to == kept, one.name
 
 
-def test_a_piece_of_no_words_is_a_whole_sequence_on_one_rank() -> None:
+def test_the_default_piece_is_a_whole_sequence_on_one_rank() -> None:
     plain = Piece(micro_batch=2, seq=16)
     assert plain == Piece(micro_batch=2, seq=16, tp=1, cp=1, sequence_parallel=False, expert_tp=None, dropout=False)
     assert (plain.tokens, plain.split, plain.expert_ways, plain.rows_per_token) == (32, 1, 1, 1.0)
@@ -293,7 +293,7 @@ def test_a_piece_of_no_words_is_a_whole_sequence_on_one_rank() -> None:
     }  # fmt: skip
 
 
-def test_experts_keep_their_outputs_where_routing_weights_multiply_them_apart() -> None:
+def test_experts_keep_their_outputs_where_routing_weights_are_applied_separately() -> None:
     """One row of hidden width per token and choice, in half precision."""
     model = workload.model("mixtral-8x7b")
     fused, apart = (
@@ -305,7 +305,7 @@ def test_experts_keep_their_outputs_where_routing_weights_multiply_them_apart() 
     assert not outputs.keys() <= {tensor.name for tensor in kept_tensors(model, fused, EXPERTS)}
 
 
-def test_recomputation_per_operation_keeps_every_second_product() -> None:
+def test_recomputation_by_operation_keeps_every_second_product() -> None:
     """Llama 3 8B, bytes per token by hand: the layer's input, query, value, attention output, gate and down."""
     model = workload.model("llama3-8b")
     piece = Piece(micro_batch=1, seq=1, recompute_modules=("op",))

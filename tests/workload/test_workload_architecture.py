@@ -45,7 +45,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("make", "message"), REFUSED)
-def test_refused_with_a_reason(make, message):
+def test_invalid_architectures_are_refused_with_a_reason(make, message):
     with pytest.raises(BadInput, match=message):
         make()
 
@@ -65,7 +65,7 @@ def test_refused_with_a_reason(make, message):
         (lambda value: replace(LLAMA, max_positions=value), "max_positions", 1_000_000_000),
     ],
 )
-def test_the_largest_of_every_size_is_allowed_and_no_more(make, name, largest):
+def test_every_size_is_allowed_up_to_its_maximum(make, name, largest):
     assert getattr(make(largest), name) == largest
     with pytest.raises(BadInput, match=f"{name} must be from 1 to {largest:,}, got {largest + 1}"):
         make(largest + 1)
@@ -84,7 +84,7 @@ def test_largest_sizes_still_count_without_overflow():
     assert counted.total == 2 * 10**14 + 10**6 + 10**4 * (4 * 10**16 + 3 * 10**13 + 2 * 10**6)
 
 
-def test_windows_of_layers():
+def test_attention_windows_apply_to_the_right_layers():
     gemma = workload.model("gemma2-9b")
     assert gemma.windows[:4] == (4096, None, 4096, None)
     assert workload.model("gemma3-1b").windows[:7] == (512, 512, 512, 512, 512, None, 512)
@@ -94,7 +94,7 @@ def test_windows_of_layers():
     assert [late.window_of(layer) for layer in range(4)] == [None, None, 16, 16]
 
 
-def test_dict_form_is_plain():
+def test_to_dict_gives_plain_values():
     import json
 
     from lockstep.describe.workload.architecture import to_dict

@@ -42,7 +42,7 @@ def total(model):
 
 
 @pytest.mark.parametrize("entry", workload.entries(), ids=lambda entry: entry.model.name)
-def test_total_is_the_published_one(entry):
+def test_parameter_totals_match_the_published_ones(entry):
     published = entry.published
     counted = total(entry.model)
     if published.exact:
@@ -57,7 +57,7 @@ def test_total_is_the_published_one(entry):
 
 
 @pytest.mark.parametrize(("name", "expected"), EXACT.items())
-def test_well_known_totals(name, expected):
+def test_well_known_models_have_their_known_totals(name, expected):
     assert total(workload.model(name)) == expected
 
 
@@ -67,7 +67,7 @@ def test_mpt_totals_grow_with_the_sequence(name, seq, expected):
 
 
 @pytest.mark.parametrize(("name", "expected"), PYTHIA_UNPADDED.items())
-def test_pythia_without_padding(name, expected):
+def test_pythia_totals_match_with_the_padded_vocabulary(name, expected):
     assert total(replace(workload.model(name), vocab=50304)) == expected
 
 
@@ -87,11 +87,11 @@ def test_narayanan_formula_is_the_count_but_for_the_final_norm(name):
         ("qwen3-235b-a22b", 22.2, 1),
     ],
 )
-def test_active_parameters(name, active_B, digits):
+def test_active_parameters_match_the_published_ones(name, active_B, digits):
     assert round(workload.parameters(workload.model(name)).active / 1e9, digits) == active_B
 
 
-def test_deepseek_v3_reports_its_prediction_module_apart():
+def test_the_prediction_module_of_deepseek_v3_is_counted_separately():
     counted = workload.parameters(workload.model("deepseek-v3"))
     assert counted.untrained == 58 * 256
     # arXiv 2412.19437 and README: 14B of MTP weights, of which embedding and head (1.85B) are shared copies.
@@ -112,13 +112,13 @@ def test_rows_list_every_name_once_with_plain_values():
     assert all(isinstance(value, (str, int)) for row in rows for value in row.values())
 
 
-def test_contract_names_are_there():
+def test_the_required_models_exist():
     promised = "gpt3-175b llama3-8b llama3-70b llama3-405b mixtral-8x7b deepseek-v2 deepseek-v3 bert-large resnet50"
     assert set(promised.split()) <= set(workload.names())
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_config_file_gives_the_catalog_model(path):
+def test_a_config_file_gives_the_catalog_model(path):
     """Two descriptions of one model, typed apart: the catalog's and the publisher's own config.json."""
     read, listed = workload.model(path), workload.model(path.stem)
     if read.mlm_head:
@@ -127,7 +127,7 @@ def test_config_file_gives_the_catalog_model(path):
     assert replace(read, name=listed.name) == listed
 
 
-def test_zoo_covers_many_types():
+def test_the_catalog_covers_many_model_types():
     assert len(CONFIGS) >= 30
 
 
@@ -138,7 +138,7 @@ def test_unknown_name_suggests():
         workload.model("./somewhere/model")
 
 
-def test_names_ignore_nothing_and_models_are_cached():
+def test_model_lookups_are_cached():
     assert workload.model("llama3-8b") is workload.model("llama3-8b")
     assert isinstance(workload.model("resnet50"), ConvNet)
     assert isinstance(workload.model("bert-base"), Transformer)

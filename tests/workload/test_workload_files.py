@@ -63,7 +63,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("change", "key", "message"), REFUSED)
-def test_mistakes_are_located(folder, change, key, message):
+def test_config_mistakes_are_refused_at_their_line(folder, change, key, message):
     data = {**LLAMA, **change}
     lines = json.dumps(data, indent=2).splitlines()
     line = 1 if key is None else 1 + next(at for at, text in enumerate(lines) if text.startswith(f'  "{key}"'))
@@ -89,13 +89,13 @@ def test_mistakes_are_located(folder, change, key, message):
         ("falcon-40b", {"num_ln_in_parallel_attn": 5}, "parallel_norms"),
     ],
 )
-def test_mistakes_of_families(folder, source, change, message):
+def test_family_specific_mistakes_are_refused(folder, source, change, message):
     data = json.loads(Path(__file__).parent.joinpath(f"configs/{source}.json").read_text())
     with pytest.raises(BadInput, match=rf"config\.json.*{message}"):
         read(folder, {**data, **change})
 
 
-def test_text_that_is_not_a_config(folder):
+def test_text_that_is_not_a_config_is_refused(folder):
     for text in ("", "[]", "{", "null", "\x00", '{"a": NaN}', '{"a": 1, "a": 2}', "[" * 5000):
         with pytest.raises(BadInput, match=r"config\.json"):
             read(folder, text)
@@ -111,7 +111,7 @@ odd_numbers = st.sampled_from([0, -1, 1, 2, 3, 7, 2**31, 2**53 + 1, 2**63, 10**2
 
 @SETTINGS
 @given(st.sampled_from([json.loads(path.read_text()) for path in CONFIGS] + ORACLE), st.data())
-def test_mutations_give_a_model_or_a_located_message(folder, source, data):
+def test_mutated_configs_give_a_model_or_a_located_message(folder, source, data):
     config = dict(source)
     for _ in range(data.draw(st.integers(1, 3))):
         key = data.draw(st.sampled_from(sorted(config)))
@@ -133,7 +133,7 @@ def test_mutations_give_a_model_or_a_located_message(folder, source, data):
         assert isinstance(model, workload.ConvNet) or workload.forward_flops(model, 128).total > 0
 
 
-def test_gemma3_reads_its_text_part_with_the_librarys_defaults(folder):
+def test_gemma_3_text_values_take_the_defaults_of_the_library(folder):
     """google/gemma-3-4b-pt: vocabulary, heads and head width are left to the defaults of the library."""
     text = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024}
     model = read(folder, {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", **text}})
@@ -161,7 +161,7 @@ mlp: {ffn: 14336}
 """
 
 
-def test_own_file_with_the_fields_of_the_dataclass(folder):
+def test_a_custom_model_file_uses_the_fields_of_the_dataclass(folder):
     model = read(folder, OWN, "mine.yaml")
     assert model.name == "mine"
     assert workload.parameters(model).total == 8_030_261_248
@@ -193,21 +193,21 @@ def test_own_file_with_the_fields_of_the_dataclass(folder):
         ("layers: 32", "layers: 32\npositions: null", 2, "positions"),
     ],
 )
-def test_mistakes_in_an_own_file_are_located(folder, old, new, line, message):
+def test_mistakes_in_a_custom_model_file_are_refused_at_their_line(folder, old, new, line, message):
     with pytest.raises(BadInput, match=rf"mine\.yaml:\d+: .*{message}") as caught:
         read(folder, OWN.replace(old, new), "mine.yaml")
     assert f"mine.yaml:{line}:" in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["mamba3", "umt5", "dinov2", "llama5", "gpt_neo", "lama", "qwen4", "gemma3n", "bertt"])
-def test_no_architecture_is_taken_for_another(folder: Path, kind: str) -> None:
+def test_an_unknown_architecture_is_not_mistaken_for_another(folder: Path, kind: str) -> None:
     with pytest.raises(BadInput) as caught:
         read(folder, {**LLAMA, "model_type": kind})
     assert "did you mean" not in str(caught.value)
     assert repr(kind) in str(caught.value)
 
 
-def test_a_config_is_called_by_its_name_or_its_folder(tmp_path, monkeypatch):
+def test_a_config_is_named_after_its_name_or_folder(tmp_path, monkeypatch):
     named = {**LLAMA, "_name_or_path": "meta-llama/Meta-Llama-3-8B"}
     bare = {key: value for key, value in LLAMA.items() if "name_or_path" not in key}
     folder = tmp_path / "my-llama"
@@ -220,7 +220,7 @@ def test_a_config_is_called_by_its_name_or_its_folder(tmp_path, monkeypatch):
     assert workload.model("config.json").name == "my-llama"
 
 
-def test_a_tower_that_is_not_counted_is_named(tmp_path):
+def test_an_uncounted_vision_tower_is_noted(tmp_path):
     """The wrapped text model is the same as alone, and answers about the whole say that it is all they are about."""
     text = json.loads(Path(__file__).parent.joinpath("configs/gemma3-1b.json").read_text())
     whole = {"model_type": "gemma3", "text_config": text, "vision_config": {"num_hidden_layers": 27}}
@@ -240,7 +240,7 @@ def test_a_tower_that_is_not_counted_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["llama3-8b", "llama3-405b", "mistral-7b", "mixtral-8x7b", "deepseek-v3", "qwen3-8b"])
-def test_angles_of_a_config_are_those_of_the_catalog(name):
+def test_rope_values_of_a_config_match_the_catalog(name):
     """No shape depends on them, so equality of models does not ask for them."""
     found = workload.model(Path(__file__).parent / "configs" / f"{name}.json")
     listed = workload.model(name)
@@ -249,7 +249,7 @@ def test_angles_of_a_config_are_those_of_the_catalog(name):
     assert found.rotary.original_positions == listed.rotary.original_positions
 
 
-def test_numbers_that_files_leave_out_are_their_librarys(tmp_path):
+def test_omitted_numbers_of_files_take_the_defaults_of_the_library(tmp_path):
     bare = {key: value for key, value in LLAMA.items() if key not in ("rms_norm_eps", "rope_theta", "rope_scaling")}
     found = read(tmp_path, bare)
     assert (found.norm_epsilon, found.rotary) == (1e-6, workload.Rotary(base=10_000.0))
@@ -265,7 +265,7 @@ def test_numbers_that_files_leave_out_are_their_librarys(tmp_path):
             read(tmp_path, {**LLAMA, **changes})
 
 
-def test_granites_multipliers_are_noticed(tmp_path):
+def test_granite_multipliers_are_noted(tmp_path):
     granite = json.loads(Path(__file__).parent.joinpath("configs/granite3.0-8b.json").read_text())
     ones = {key: 1.0 for key in granite if key.endswith("_multiplier")} | {"logits_scaling": 1.0}
     assert read(tmp_path, granite).scaled_stream
@@ -273,7 +273,7 @@ def test_granites_multipliers_are_noticed(tmp_path):
 
 
 @pytest.mark.parametrize(("version", "scale", "normalized"), [("v2", 1.0, False), ("v3", 2.5, True)])
-def test_routing_that_a_deepseek_file_leaves_out_is_its_librarys(tmp_path, version, scale, normalized):
+def test_omitted_deepseek_routing_takes_the_defaults_of_the_library(tmp_path, version, scale, normalized):
     """Defaults of DeepseekV2Config and DeepseekV3Config of transformers."""
     config = json.loads(Path(__file__).parent.joinpath(f"configs/deepseek-{version}.json").read_text())
     bare = {key: value for key, value in config.items() if key not in ("routed_scaling_factor", "norm_topk_prob")}

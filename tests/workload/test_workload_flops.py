@@ -32,7 +32,7 @@ def gpt(layers=96, hidden=12288, heads=96, vocab=51200):
     return replace(shape, attention=attention, mlp=replace(shape.mlp, ffn=4 * hidden))
 
 
-def test_a_llama_layer_product_by_product():
+def test_flops_of_a_llama_layer_match_a_count_by_product():
     """Each product of m x k by k x n costs 2mnk; typed out for Llama 3 8B at 8192 tokens."""
     flops = layer_forward_flops(workload.model("llama3-8b"), 8192)
     assert flops.attention_projections == 2 * (4096 * 4096 + 2 * 4096 * 1024 + 4096 * 4096)
@@ -47,7 +47,7 @@ def test_a_mixtral_layer_pays_for_two_experts():
     assert flops.router == 2 * 4096 * 8
 
 
-def test_latent_attention_has_unequal_heads():
+def test_latent_attention_counts_unequal_head_sizes():
     flops = layer_forward_flops(workload.model("deepseek-v3"), 4096, EXPERTS)
     assert flops.attention_core == 2 * 4096 * 128 * (192 + 128)
     assert flops.shared_experts == 2 * 3 * 7168 * 2048
@@ -111,7 +111,7 @@ def test_selective_convention_gives_the_papers_hfu(shape, mfu, hfu):
     assert mfu * named[0] / named[1] == pytest.approx(hfu, abs=0.11)
 
 
-def test_six_n_and_palm():
+def test_six_n_and_palm_conventions_match_their_formulas():
     model = workload.model("palm-540b")
     counted = parameters(model).total
     assert convention("6n").per_token(model, 2048) == 6 * counted
@@ -130,14 +130,14 @@ def test_conventions_broadcast_and_are_named():
         convention("plam")
 
 
-def test_prediction_modules_are_work():
+def test_prediction_modules_count_as_work():
     model = workload.model("deepseek-v3")
     with_it, without = forward_flops(model, 4096), forward_flops(replace(model, mtp_layers=0), 4096)
     layer = layer_forward_flops(model, 4096, EXPERTS).total
     assert with_it.total - without.total == layer + 4 * 7168**2 + 2 * 7168 * 129280
 
 
-def test_resnet50_is_4_09_gmac():
+def test_resnet50_has_4_09_gmac():
     """torchvision documents 4.09 GFLOPS (multiply-accumulates) for ResNet-50, 1.81 for ResNet-18, 11.51 for 152."""
     for name, gmac in (
         ("resnet50", 4.09),
@@ -149,7 +149,7 @@ def test_resnet50_is_4_09_gmac():
         assert round(convnet_forward_flops(workload.model(name)) / 2e9, 2) == gmac
 
 
-def test_unknown_words():
+def test_unknown_counting_and_recompute_names_are_refused():
     with pytest.raises(UnknownName, match="counting"):
         forward_flops(workload.model("gpt2"), 8, counting="half")
     with pytest.raises(UnknownName, match="selective"):
@@ -159,7 +159,7 @@ def test_unknown_words():
             training_flops(workload.model("gpt2"), 8, recompute=code)
 
 
-def test_up_projections_of_latents_run_again() -> None:
+def test_recomputed_latent_up_projections_are_counted() -> None:
     """Per token and layer of DeepSeek-V3: 2 x 128 heads x (512 x (128 + 128) + 1536 x (128 + 64))."""
     model = workload.model("deepseek-v3")
     found = training_flops(model, 4096, recompute="selective", modules=("layernorm", "mla_up_proj", "moe_act"))

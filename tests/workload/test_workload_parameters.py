@@ -22,7 +22,7 @@ SETTINGS = settings(max_examples=50, derandomize=True, deadline=None)
 
 @SETTINGS
 @given(transformers())
-def test_layers_embedding_and_head_make_the_total(model):
+def test_layers_embedding_and_head_add_up_to_the_total(model):
     counted = parameters(model)
     edges = sum(weight.elems for weight in (*embedding_weights(model), *head_weights(model)))
     dense, expert = model.num_dense_layers, model.num_expert_layers
@@ -53,7 +53,7 @@ def test_all_ranks_together_hold_everything_at_least_once(model, tp):
 
 @SETTINGS
 @given(transformers())
-def test_one_rank_of_one_holds_every_trained_parameter(model):
+def test_a_single_rank_holds_every_trained_parameter(model):
     counted = parameters(model)
     alone = rank_parameters(all_weights(model))
     assert alone.total_elems == counted.total - counted.untrained
@@ -86,7 +86,7 @@ def test_keys_and_values_are_replicated_when_heads_run_out():
     assert key.per_rank_elems(4) == 2 * 8192 * 128
 
 
-def test_hybrid_layers():
+def test_hybrid_models_have_dense_and_expert_layers():
     model = workload.model("deepseek-v3")
     assert model.expert_layers == (False,) * 3 + (True,) * 58
     every_second = workload.Experts(experts=8, top_k=1, ffn=8, every=2)
@@ -102,7 +102,7 @@ def test_wrong_kind_of_layer_is_refused():
         layer_weights(workload.model("mixtral-8x7b"))
 
 
-def test_non_embedding_is_kaplans_count():
+def test_non_embedding_parameters_match_kaplans_count():
     """Kaplan et al. 2020, table 1: N = 12 L h^2 without embeddings, up to biases and norms."""
     counted = parameters(workload.model("gpt3-175b"))
     assert counted.non_embedding == pytest.approx(12 * 96 * 12288**2, rel=1e-3)

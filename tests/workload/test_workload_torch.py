@@ -334,7 +334,7 @@ ARCHITECTURES = {
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_count_equals_the_tensors_of_a_torch_module(name):
+def test_parameters_match_the_tensors_of_a_torch_module(name):
     make, model = ARCHITECTURES[name]
     with torch.device("meta"):
         module = make()
@@ -414,7 +414,7 @@ def saved_by(layer, hidden, seq):
 
 
 @pytest.mark.parametrize("gated", [False, True])
-def test_autograd_saves_what_is_listed_unfused(gated):
+def test_kept_tensors_of_an_unfused_layer_match_autograd(gated):
     """fp32, no dropout, attention written out, every elementwise operation its own kernel."""
     hidden, seq, count, ffn = 64, 40, 4, 96
     layer = Layer(hidden, count, count, ffn, gated, fused=False)
@@ -431,7 +431,7 @@ def test_autograd_saves_what_is_listed_unfused(gated):
     assert saved_by(layer, hidden, seq) == layer_activation_B(model, piece)
 
 
-def test_autograd_saves_what_is_listed_with_fused_attention():
+def test_kept_tensors_with_fused_attention_match_autograd():
     """torch's fused CPU attention saves q, k, v, output and log-sum-exp: nothing quadratic."""
     hidden, seq, count, ffn = 64, 40, 4, 96
     layer = Layer(hidden, count, count, ffn, gated=True, fused=True)
@@ -452,7 +452,7 @@ class WeightedExpert(nn.Module):
         return self.down(F.gelu(self.up(x)) * weights)
 
 
-def test_autograd_saves_what_is_listed_for_an_expert_without_a_gate():
+def test_kept_tensors_of_an_expert_without_a_gate_match_autograd():
     hidden, seq, ffn = 64, 40, 96
     expert = WeightedExpert(hidden, ffn)
     weights = torch.rand(seq, 1, requires_grad=True)
@@ -465,7 +465,7 @@ def test_autograd_saves_what_is_listed_for_an_expert_without_a_gate():
     assert saved.total_B(above_B=4 * seq) == inside
 
 
-def test_autograd_saves_what_is_listed_for_a_resnet():
+def test_kept_tensors_of_a_resnet_match_autograd():
     """Batch statistics, one float per channel (at most 512 here), are left out by us."""
     module = resnet((1, 1, 1, 1), width=16)
     images = torch.randn(2, 3, 64, 64)

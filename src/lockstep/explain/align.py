@@ -123,7 +123,7 @@ def _ordered(traces: Sequence[RankTrace]) -> list[RankTrace]:
     for trace in traces:
         if trace.rank is None:
             if len(traces) > 1:
-                raise BadInput("does not say which rank it is of; give --ranks RANK=FILE", trace.path)
+                raise BadInput("does not state its rank; use --ranks RANK=FILE", trace.path)
         elif trace.rank in seen:
             raise BadInput(
                 f"is of rank {trace.rank}, as {seen[trace.rank].path} is; give one file per rank", trace.path

@@ -77,7 +77,7 @@ class Part:
     """One part of the step, predicted and measured."""
 
     part: str
-    """One of `PARTS`, or the first word of one: `dp_comm` where transfer and waiting cannot be told apart."""
+    """One of `PARTS`, or the first word of one: `dp_comm` where transfer and waiting cannot be separated."""
     measured_s: float | None = None
     predicted_s: float | None = None
     gap_share_frac: float | None = None
@@ -292,7 +292,7 @@ class Beside:
     collectives: tuple[Collective, ...] = ()
     """Those measured, beside the rates predicted."""
     products_times: float | None = None
-    """FLOPs of the recorded products over those predicted; None where shapes do not tell."""
+    """FLOPs of the recorded products over those predicted; None where shapes do not determine it."""
     layer_operations: tuple[LayerOperation, ...] = ()
     """What a layer's operations take beside what they are priced at, where kernels tell."""
     of_another_run: bool = False

@@ -31,7 +31,7 @@ WAYS = {"idle.input": "input", "idle.sync": "sync"}
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What causes are told from."""
+    """The evidence from which causes are determined."""
 
     estimate: Estimate
     seen: Seen
@@ -108,7 +108,7 @@ def _told(facts: Facts, factor: str) -> tuple[str, Json]:
 
 
 def _slowest(facts: Facts) -> tuple[str, Json]:
-    """Of ranks whose lateness nobody waits for."""
+    """Of ranks whose lateness delays no other rank."""
     ranks = facts.factors.ranks
     worst = {int(np.argmax(row)) for row in ranks}
     return ("ranks", {"rank": _rank(_most(ranks, facts), facts)}) if len(worst) == 1 else ("rotating", {})

@@ -52,7 +52,7 @@ KERNELS, HOST, INNER, OUTER, OUTSIDE = "kernels", "host", "inner", "outer", "out
 
 
 def silent(*_: int) -> None:
-    """Nobody asks how far the work is."""
+    """Ignores the progress of the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,7 +49,7 @@ class Diagnosis(Shown):
     recalibrated: Recalibrated | None
     """The cluster as the run shows it, where that was asked for."""
     hangs: tuple[Hang, ...] | None
-    """None where no dumps of the flight recorder were given; empty where every collective ended."""
+    """None without dumps of the flight recorder; empty where every collective ended."""
     not_known: tuple[str, ...]
     fail_above_frac: float | None = None
     operations: Seen | None = None

@@ -94,7 +94,7 @@ def _kernels(seen: Seen) -> dict[str, str]:
 
 
 def _launches(seen: Seen) -> str:
-    """How many of a step's kernels were launched after the device was idle; empty where nobody knows launches."""
+    """How many of a step's kernels were launched after the device was idle; empty where launches are unknown."""
     late = total = 0
     for trace, each in zip(seen.traces, seen.partitions, strict=True):
         if trace.graphs or trace.on_host:

@@ -264,7 +264,7 @@ def _weighted(values: Mapping[str, Floats], weight: Mapping[str, Floats], names:
 
 
 def _links(mine: Sums, theirs: Sums, here: list[int], step_s: float, several: bool) -> dict[str, float]:
-    """Measured over predicted transfer of every kind of group; the shortest step's where nobody knows arrivals."""
+    """Measured over predicted transfer of every kind of group; that of the shortest step where arrivals are unknown."""
     found = {}
     for kind in MOVED:
         predicted, measured = theirs.transfer_s[kind][:, here], mine.transfer_s[kind]

@@ -64,7 +64,7 @@ def gather(given: Sequence[str | Path | Known]) -> Gathered:
     places = [one.path.resolve() if isinstance(one.path, Path) else id(one) for one in known]
     for number, one in enumerate(known):
         if places[number] in places[:number]:
-            raise BadInput("is given twice", str(one.path))
+            raise BadInput("is passed twice", str(one.path))
     found: dict[str, list[object]] = {LOG: [], MEMORY: [], LINKS: [], HANG: [], TRACE: [], TABLE: []}
     for one in known:
         value = one.read()

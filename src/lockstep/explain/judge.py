@@ -35,7 +35,7 @@ class Contradiction:
 
     @property
     def says(self) -> str:
-        """In words."""
+        """A short description."""
         told = f"{self.other.said} contradicts {self.first.said}, by which it is {said(self.other.quantity, self.true)}"
         if not self.readings:
             ratio = self.true / self.other.value

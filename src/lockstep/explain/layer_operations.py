@@ -1,9 +1,9 @@
 """`layer_operations`: what the operations of a dense layer take in a profile, beside what each is priced at.
 
-Kernels are told apart as far as `layer_kernels.py` can; a group of operations takes what these are priced at together,
-without the gaps between kernels, which are no kernel's. Sums and casts that software adds around operations count with
-the norms and residual sums. Told of the first rank, whose layers are all of attention and a dense block, trained as a
-whole, without traffic inside of products; of the forward pass alone where the backward pass runs anything again.
+Kernels are distinguished as far as `layer_kernels.py` can; a group of operations takes what these are priced at
+together, without the gaps between kernels. Sums and casts that software adds around operations count with the norms and
+residual sums. Only the first rank is analysed, if its layers all have attention and a dense block, are trained as a
+whole and have no traffic inside of products; only the forward pass is where the backward pass recomputes anything.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Priced = Mapping[str, Mapping[str, Sequence[Inside]]]
 
 @dataclass(frozen=True, slots=True)
 class LayerOperation:
-    """Operations of one layer that kernels do not tell apart, in a pass of one micro-batch."""
+    """Operations of one layer that kernels do not distinguish, in a pass of one micro-batch."""
 
     operation: str
     """Their names, as they are priced."""

@@ -120,7 +120,7 @@ def _fitted(cluster: Cluster, index: int, hosts: tuple[int, ...], samples: dict[
     by_host = Hosts({f"node {i}": tuple(range(count)) for i, count in enumerate(hosts)})
     fit = fit_link(Points(points, "collectives in traces of a run", "", hosts=by_host))
     if fit.segments[0].latency_ci95_s[0] <= 0:
-        raise BadInput(f"its collectives, from {format_size(sizes_B[0])} on, are too large to tell the latency")
+        raise BadInput(f"its collectives, from {format_size(sizes_B[0])} on, are too large to determine the latency")
     found = FittedLink(index, fit, link_rate_Bps(fit, cluster, index))
     low, high = found.rate_ci95_frac
     if high - low > 2 * MOST_SPREAD:

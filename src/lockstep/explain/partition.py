@@ -48,7 +48,7 @@ class Exposed:
     """Place of each collective in the rank's spans, `[collectives]`."""
     transfer_s: Floats
     waiting_s: Floats
-    """NaN where nobody knows when the other ranks arrived; all is in `transfer_s` then."""
+    """NaN where the arrival of the other ranks is unknown; all is in `transfer_s` then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Partition:
 def partition(
     trace: RankTrace, window: Window, arrived_s: Floats, kind: Mapping[str, str] = MappingProxyType({})
 ) -> Partition:
-    """The parts of a step. `arrived_s`: when the last rank of each operation arrived, NaN where nobody knows; `kind`
+    """The parts of a step. `arrived_s`: when the last rank of each operation arrived, NaN where unknown; `kind`
     names the kind of every group: dp, tp, ...
     """
     spans = trace.spans

@@ -41,7 +41,7 @@ class Reading:
     """Quantities that are counted so."""
     says: str
     factor: Callable[[Estimate], float | None]
-    """Times the stated number is what this package would say; None where the reading changes nothing."""
+    """Factor from the stated number to that of this package; None where the reading changes nothing."""
     tolerance: float = SAME
     """Within which logarithm of the ratio it explains one."""
     prior: float = 1.0
@@ -233,7 +233,7 @@ def _needed_frac(stated: Stated, found: Estimate) -> float:
 
 
 def named_peak(peak_flops: float, found: Estimate) -> str | None:
-    """What a given peak is, where it is not the dense one of the recipe's format; None where it is."""
+    """What the specified peak is, where it is not the dense one of the recipe's format; None where it is."""
     device, dtype = found.cluster.device, found.job.recipe.dtype
     if _near(peak_flops, device.peak(dtype)):
         return None

@@ -95,9 +95,9 @@ class Recalibrated:
     notes: tuple[str, ...] = ()
     """What the run does not tell, and why."""
     products: ProductFit | None = None
-    """None where shapes were not recorded, or tell too little."""
+    """None where shapes were not recorded, or do not determine it."""
     replanned: Replanned | None = None
-    """None where nobody asked, or nothing fits."""
+    """None where it was not requested, or nothing fits."""
     path: str | None = None
 
     @property
@@ -216,7 +216,7 @@ def _of_traces(one: Estimate, refit: Refit, seen: Seen | None, traces: Sequence[
 
 
 def _said(classes: Mapping[str, tuple[float, float]], products: ProductFit | None, entry: PaceEntry) -> Iterator[str]:
-    """What the pace rests on, and what it is, for whoever plans with it."""
+    """The evidence for the pace and its values, as plans that use it show them."""
     if products is not None:
         yield f"matrix products by {len(products.products)} shapes"
     for name, (times, _) in classes.items():

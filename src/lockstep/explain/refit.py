@@ -54,7 +54,7 @@ class Refit:
     reached_Bps: Mapping[str, float]
     """Bytes per second of one link, by level."""
     late: Lateness | None = None
-    """By how much the host is later than predicted; None where it is not, or nobody knows."""
+    """By how much the host is later than predicted; None where it is not, or this is unknown."""
 
 
 SOURCE = "lockstep diagnose on traces of a run"

@@ -25,7 +25,7 @@ TWICE = 4.0 / 3.0
 
 
 def products_times(seen: Seen, estimate: Estimate) -> float | None:
-    """FLOPs of the recorded products of a rank's step over those predicted; None where shapes do not tell.
+    """FLOPs of the recorded products of a rank's step over those predicted; None where shapes do not determine it.
 
     1 where they are between those without and with full recomputation. One stage of several does not tell either.
     """

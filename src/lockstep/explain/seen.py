@@ -91,5 +91,5 @@ def _chosen(trace: RankTrace, windows: tuple[Window, ...], steps: Sequence[int] 
     found = tuple(one for one in windows if one.step in set(steps))
     if not found:
         there = f"{windows[0].step} to {windows[-1].step}"
-        raise BadInput(f"has none of the steps asked for; it has {there}", trace.path)
+        raise BadInput(f"has none of the requested steps; it has {there}", trace.path)
     return found

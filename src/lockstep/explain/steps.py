@@ -87,7 +87,7 @@ def steps_of(trace: RankTrace) -> Steps:
 
 
 def used(windows: tuple[Window, ...]) -> tuple[Window, ...]:
-    """The steps that are told of: without the first of three or more, without the last of four or more."""
+    """The steps that are reported: without the first of three or more, without the last of four or more."""
     low, high = int(len(windows) >= 3), len(windows) - int(len(windows) >= 4)
     return windows[low:high]
 

@@ -131,7 +131,7 @@ class RankTrace:
 
     @property
     def lost_group(self) -> Bools:
-        """Which operations communicate in a group that nobody knows, of a trace that names groups elsewhere."""
+        """Which operations communicate in an unknown group, of a trace that names groups elsewhere."""
         communicates = self.spans.communicates
         named = bool((self.spans.group[communicates] >= 0).any())
         return np.asarray(communicates & (self.spans.group < 0) & named)

@@ -68,7 +68,7 @@ def damaged(data, chance):
     return found
 
 
-def test_undamaged_ones_are_read(whole, tmp_path):
+def test_undamaged_files_are_read(whole, tmp_path):
     """All of them."""
     for data in whole.values():
         (tmp_path / "run_3").write_bytes(data)
@@ -76,7 +76,7 @@ def test_undamaged_ones_are_read(whole, tmp_path):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_in_memory_they_hold_the_same(whole, packed, tmp_path):
+def test_files_in_memory_read_like_files_on_disk(whole, packed, tmp_path):
     """Read once, they are given to the verb as they are; an SQLite file is not unpacked on disk."""
     for name, data in whole.items():
         path, bytes_ = tmp_path / "run_3", gzip.compress(data) if packed and name != "nsys" else data
@@ -90,7 +90,7 @@ def test_in_memory_they_hold_the_same(whole, packed, tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_damage_is_refused_where_it_is(seed, whole, tmp_path):
+def test_damage_is_refused_at_its_place_or_harmless(seed, whole, tmp_path):
     """Or does no harm; nothing else escapes, and every message begins with the file."""
     chance, path, refused = random.Random(seed), tmp_path / "run_3", []
     for _ in range(40):

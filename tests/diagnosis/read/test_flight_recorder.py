@@ -30,7 +30,7 @@ def dump(tmp_path, rank, entries, packed=pickle.dumps):
 
 
 @pytest.mark.parametrize("packed", [pickle.dumps, json.dumps], ids=["pickle", "json"])
-def test_the_rank_that_never_came_is_named(packed, tmp_path):
+def test_the_missing_rank_is_named(packed, tmp_path):
     """And those that wait for it, the call, and the ranks without a dump."""
     for rank in (0, 1, 2):
         last = [] if rank == 1 else [entry(3, size=77, state="started")]
@@ -50,7 +50,7 @@ def test_the_rank_that_never_came_is_named(packed, tmp_path):
         (entry(2, size=512, state="started"), (2,)),
     ],
 )
-def test_a_rank_that_called_something_else_is_named(other, mismatched, tmp_path):
+def test_a_rank_that_called_another_collective_is_named(other, mismatched, tmp_path):
     """Another operation, or other sizes of one that needs equal ones."""
     paths = [dump(tmp_path, rank, [entry(1), entry(2, state="started")]) for rank in (0, 1, 3)]
     paths.append(dump(tmp_path, 2, [entry(1), other]))
@@ -58,13 +58,13 @@ def test_a_rank_that_called_something_else_is_named(other, mismatched, tmp_path)
     assert (found.number, found.mismatched, found.missing) == (2, mismatched, ())
 
 
-def test_uneven_gathers_are_no_mismatch(tmp_path):
+def test_uneven_gathers_are_not_a_mismatch(tmp_path):
     """Ranks may give different sizes to them."""
     paths = [dump(tmp_path, rank, [entry(1, op="all_gather", size=100 + rank)]) for rank in range(4)]
     assert hangs([one.read() for one in find(paths)]) == []
 
 
-def test_rings_that_were_overwritten_differently_are_compared_where_both_know(tmp_path):
+def test_partly_overwritten_ring_buffers_are_compared_where_they_overlap(tmp_path):
     """Rank 1 has forgotten the first collectives, which says nothing."""
     paths = [dump(tmp_path, 0, [entry(one) for one in range(1, 9)])]
     paths += [dump(tmp_path, rank, [entry(one) for one in range(5, 9)]) for rank in (1, 2, 3)]
@@ -79,7 +79,7 @@ def test_two_dumps_of_one_rank_are_refused(tmp_path):
         hangs([one.read() for one in find(paths)])
 
 
-def test_numbers_far_apart_take_no_time(tmp_path):
+def test_distant_sequence_numbers_take_no_extra_time(tmp_path):
     """A hostile sequence number is not counted up to."""
     paths = [dump(tmp_path, rank, [entry(1), entry(10**15, state="started")]) for rank in (0, 1)]
     (found,) = hangs([one.read() for one in find(paths)])

@@ -90,21 +90,21 @@ def refused(path, data, where=""):
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_traces(name, tmp_path):
+def test_hostile_traces_are_refused_quickly(name, tmp_path):
     """Numbers that no run has, steps that time does not have, documents that go on."""
     data, why = TRACES[name]
     assert why in refused(tmp_path / "trace", data)
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_tables(name, tmp_path):
+def test_hostile_operation_tables_are_refused_at_their_line(name, tmp_path):
     """With the line, where one is at fault."""
     rows, where, why = TABLES[name]
     assert why in refused(tmp_path / "table", f"{HEADING}\n{rows}\n", where)
 
 
 @pytest.mark.parametrize("name", EXPORTS)
-def test_exports(name, tmp_path):
+def test_hostile_nsys_exports_are_refused_quickly(name, tmp_path):
     """Of Nsight Systems, with views that never end and numbers that no clock shows."""
     statements, why = EXPORTS[name]
     path = export(tmp_path / "export")
@@ -114,7 +114,7 @@ def test_exports(name, tmp_path):
     assert why in refused(path, path.read_bytes())
 
 
-def test_names_of_an_export_that_are_no_text(tmp_path):
+def test_non_text_names_in_an_nsys_export_are_accepted(tmp_path):
     """Are as good as any others."""
     path = export(tmp_path / "export")
     base = sqlite3.connect(path)
@@ -124,7 +124,7 @@ def test_names_of_an_export_that_are_no_text(tmp_path):
 
 
 @pytest.mark.parametrize(("size", "why"), [(-(10**12), "an event of -1000000000000 bytes"), (10**400, "OverflowError")])
-def test_sizes_of_snapshots(size, why, tmp_path):
+def test_hostile_snapshot_sizes_are_refused(size, why, tmp_path):
     """That no memory has."""
     data = copy.deepcopy(drawn(3)[0])
     data["device_traces"][0][0]["size"] = size
@@ -134,17 +134,17 @@ def test_sizes_of_snapshots(size, why, tmp_path):
 @pytest.mark.parametrize(
     ("name", "said", "why"),
     [
-        ("dump_3", {"rank": -4}, "of rank -4"),
-        ("dump_" + "9" * 30, {}, "of rank 999"),
-        ("dump", {}, "does not say its rank"),
+        ("dump_3", {"rank": -4}, "states rank -4"),
+        ("dump_" + "9" * 30, {}, "states rank 999"),
+        ("dump", {}, "does not state its rank"),
     ],
 )
-def test_ranks_of_dumps(name, said, why, tmp_path):
+def test_hostile_ranks_of_flight_recorder_dumps_are_refused(name, said, why, tmp_path):
     """Of a flight recorder: in the file, else in its name."""
     assert why in refused(tmp_path / name, json.dumps(DUMP | said))
 
 
-def test_a_log_in_which_no_time_passes(tmp_path):
+def test_a_log_without_elapsed_time_is_refused(tmp_path):
     """Says nothing of its steps."""
     line = (
         " iteration {i}/ 100 | consumed samples: {i} | elapsed time per iteration (ms): 0.0 | global batch size: 8 |\n"
@@ -152,7 +152,7 @@ def test_a_log_in_which_no_time_passes(tmp_path):
     assert "takes no time" in refused(tmp_path / "log", "".join(line.format(i=i) for i in range(9)))
 
 
-def test_files_that_do_not_belong_together(tmp_path):
+def test_inconsistent_files_are_refused_together(tmp_path):
     """A rank in two files, of one kind or of two, and a file that a folder has again."""
     one, two = tmp_path / "one", tmp_path / "two"
     one.write_text(trace())
@@ -162,5 +162,5 @@ def test_files_that_do_not_belong_together(tmp_path):
     two.write_text(OPERATIONS)
     with pytest.raises(BadInput, match="give one file per rank"):
         lockstep.diagnose([one, two])
-    with pytest.raises(BadInput, match="is given twice"):
+    with pytest.raises(BadInput, match="is passed twice"):
         lockstep.diagnose([tmp_path, one])

@@ -130,7 +130,7 @@ def read(tmp_path, text, packed=False):
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize("name", LINES)
-def test_every_program_is_known_by_what_it_prints(name, packed, tmp_path):
+def test_logs_are_recognised_by_their_content(name, packed, tmp_path):
     """Whatever the file is called, and packed or not."""
     text, wanted = LINES[name]
     known, log = read(tmp_path, text, packed)
@@ -138,14 +138,14 @@ def test_every_program_is_known_by_what_it_prints(name, packed, tmp_path):
     assert {one: log.steady(one) for one in wanted} == pytest.approx(wanted)
 
 
-def test_steps_while_warming_up_are_left_out(tmp_path):
+def test_warm_up_steps_are_excluded(tmp_path):
     """The first tenth of the steps is slow and does not count; its timers neither."""
     line = " iteration {}/ 100 | elapsed time per iteration (ms): {} | lm loss: 2.0 |\n"
     text = "".join(line.format(step, 9000 if step <= 10 else 1000 + step) for step in range(1, 101))
     assert read(tmp_path, text)[1].steady("step_time_s") == pytest.approx(1.0555)
 
 
-def test_a_log_is_held_against_the_run_described(tmp_path):
+def test_a_log_is_compared_with_the_described_run(tmp_path):
     """Rates per device are multiplied, samples become seconds; another model, length or batch is said."""
     machine = cluster("dgx-h100:1")
     job = Job(model("llama3-8b"), Recipe(seq=8192, batch=64), 8)
@@ -172,14 +172,14 @@ def test_a_log_is_held_against_the_run_described(tmp_path):
         (" iteration 1/ 10 | elapsed time per iteration (ms): 1.2.3 |\n", ":1"),
     ],
 )  # fmt: skip
-def test_a_number_that_is_none_is_refused_at_its_line(text, where, tmp_path):
+def test_invalid_numbers_are_refused_at_their_line(text, where, tmp_path):
     """Not a number, too large, or none."""
     with pytest.raises(BadInput, match="no usable number") as error:
         read(tmp_path, text)
     assert error.value.where.endswith(where)
 
 
-def test_real_logs():
+def test_real_logs_are_read():
     """A Megatron-LM log of 32 V100 with its arguments and timers, and one of modded-nanogpt."""
     log = find([published_trace("bigscience_meg_gpt2_v100_tp4_pp8.log.gz")])[0].read()
     assert log.settings | {"layers": 48, "hidden": 7168, "devices": 32, "seq": 1024} == log.settings
@@ -195,7 +195,7 @@ def bar(step, total, elapsed, speed):
     return f"\r{100 * step // total:3d}%|█▌        | {step}/{total} [{elapsed}<26:01, {speed:>8}]"
 
 
-def test_a_log_with_only_a_bar_has_its_speed(tmp_path):
+def test_speed_is_read_from_a_progress_bar(tmp_path):
     """Of the training's bar and not those of loading and evaluation, in either unit; nothing is known of its start."""
     text = "Loading checkpoint shards:   0%|          | 0/2 [00:00<?, ?it/s]" + bar(2, 2, "00:10", "5.10s/it") + "\n"
     text += "***** Running training *****\n  Total train batch size (w. parallel, distributed & accumulation) = 64\n"
@@ -211,7 +211,7 @@ def test_a_log_with_only_a_bar_has_its_speed(tmp_path):
     assert "smoothed" in log.counts
 
 
-def test_the_summary_at_the_end_goes_before_the_bar(tmp_path):
+def test_the_final_summary_overrides_the_progress_bar(tmp_path):
     """Also where it is far from the beginning of the file, by which kinds are known."""
     lines = "".join(bar(step, 30_000, "00:48", "3.21s/it") for step in range(1, 20_000))
     _, log = read(tmp_path, lines + "\n" + LINES["hf-trainer"][0])
@@ -219,13 +219,13 @@ def test_the_summary_at_the_end_goes_before_the_bar(tmp_path):
     assert log.steady("samples_per_s") == 12.5
 
 
-def test_a_bar_that_has_not_begun_is_refused(tmp_path):
+def test_a_progress_bar_at_zero_is_refused(tmp_path):
     """There is no speed to read."""
     with pytest.raises(BadInput, match="no s/it or it/s"):
         read(tmp_path, "  0%|          | 0/500 [00:00<?, ?it/s]")
 
 
-def test_the_answer_says_that_a_bar_is_smoothed(tmp_path):
+def test_the_answer_notes_that_progress_bars_are_smoothed(tmp_path):
     """To whoever reads the number."""
     path = tmp_path / "out"
     path.write_text("".join(bar(step, 500, "00:48", "3.21s/it") for step in range(1, 20)))

@@ -56,7 +56,7 @@ def export(path, devices=1, steps=4, columns=True):
     return path
 
 
-def test_operations_come_out_as_they_went_in(tmp_path):
+def test_written_operations_are_read_back_unchanged(tmp_path):
     """Times from the first operation, classes by name, launches joined, and parts that add up to the step."""
     (known,) = find([export(tmp_path / "a.txt")])
     assert known.kind.name == "nsys"
@@ -77,7 +77,7 @@ def test_operations_come_out_as_they_went_in(tmp_path):
     assert sum(seconds for name, seconds in parts.items() if "_comm" in name) == pytest.approx(1e-3)
 
 
-def test_every_device_of_a_file_is_a_trace(tmp_path):
+def test_every_device_in_an_nsys_export_becomes_a_trace(tmp_path):
     """Processes that use the same correlation numbers are told apart; old files without process numbers are read."""
     traces = find([export(tmp_path / "several", devices=3)])[0].read()
     assert [one.rank for one in traces] == [0, 1, 2]
@@ -88,7 +88,7 @@ def test_every_device_of_a_file_is_a_trace(tmp_path):
     assert len(old.marks) == 4
 
 
-def test_graphs_that_were_recorded_as_a_whole(tmp_path):
+def test_cuda_graphs_recorded_as_a_whole_count_as_work(tmp_path):
     """nsys writes a row for each launch of a CUDA graph instead of its kernels, unless it is told to: the device is
     busy, with work of no known class. Times of 0 were not taken; ranges of 0 or -1 have no end.
     """
@@ -121,7 +121,7 @@ def test_graphs_that_were_recorded_as_a_whole(tmp_path):
     assert len(alone.spans) == 4
 
 
-def test_other_databases_and_damaged_ones_are_refused(tmp_path):
+def test_foreign_and_damaged_databases_are_refused(tmp_path):
     """With what is missing; a file cut off in the middle too."""
     base = sqlite3.connect(tmp_path / "other")
     base.execute("CREATE TABLE t (x)")
@@ -140,7 +140,7 @@ def test_other_databases_and_damaged_ones_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("column", "value"), [("start", "soon"), ("end", None), ("end", 5), ("correlationId", "x"), ("streamId", 1.5)]
 )
-def test_values_of_another_kind_do_not_pass_for_times(column, value, tmp_path):
+def test_non_numeric_values_are_not_accepted_as_times(column, value, tmp_path):
     """Text, nothing, an end before the start; a stream that is no whole number is cut to one."""
     path = export(tmp_path / "wrong")
     base = sqlite3.connect(path)

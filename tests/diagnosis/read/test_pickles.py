@@ -48,19 +48,19 @@ def peak_B(data: bytes) -> int:
 
 
 @pytest.mark.parametrize("what", ANNOUNCED)
-def test_few_bytes_take_little_memory(what: str) -> None:
+def test_small_pickles_take_little_memory(what: str) -> None:
     assert peak_B(BEGIN + ANNOUNCED[what]) < 1 << 20
 
 
 @pytest.mark.parametrize("what", ANNOUNCED)
-def test_diagnose_refuses_them_where_they_are(what: str, tmp_path: Path) -> None:
+def test_diagnose_refuses_hostile_pickles_by_file(what: str, tmp_path: Path) -> None:
     path = tmp_path / "snapshot.pickle"
     path.write_bytes(BEGIN + ANNOUNCED[what])
     assert str(path) in run("diagnose", str(path)).refusal()
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_memory_is_bounded_by_the_bytes(seed: int) -> None:
+def test_memory_of_a_pickle_is_bounded_by_its_bytes(seed: int) -> None:
     """Of operations drawn at random, with numbers behind them that are mostly large."""
     draw = random.Random(seed)
     codes = [code for name, code in CODES.items() if name != "STOP"]
@@ -83,19 +83,19 @@ PICKLED = st.tuples(plain(), st.just(2)) | st.tuples(plain(st.binary()), st.samp
 
 
 @given(pickled=PICKLED, after=st.binary(max_size=3))
-def test_plain_values_come_back_as_they_were(pickled: tuple[Any, int], after: bytes) -> None:
+def test_plain_pickled_values_round_trip(pickled: tuple[Any, int], after: bytes) -> None:
     value, protocol = pickled
     assert read_plain(InMemory("a.pickle", pickle.dumps(value, protocol) + after)) == value
 
 
-def test_many_repeated_values_come_back_as_they_were() -> None:
+def test_pickles_with_many_repeated_values_round_trip() -> None:
     """More than 256 of them take the operations with wide places, of old and new protocols."""
     rows = [{"action": f"a{number}", "frames": [number]} for number in range(70_000)]
     for protocol in (2, 4):
         assert read_plain(InMemory("a.pickle", pickle.dumps([rows, rows], protocol))) == [rows, rows]
 
 
-def test_a_pickle_beyond_what_is_allowed_is_refused_before_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oversized_pickle_is_refused_before_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lockstep.explain.read.pickles.MOST_MEMORY_B", 1 << 20)
     data = pickle.dumps([[] for _ in range(10_000)])
     monkeypatch.setattr("lockstep.explain.read.pickles.PlainUnpickler", io.BytesIO)

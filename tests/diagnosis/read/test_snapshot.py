@@ -28,7 +28,7 @@ FRAMES = {
         ("cs336_medium_ctx1024_inference", "medium_1024_inference"),
     ],
 )
-def test_peaks_of_real_snapshots(file, name):
+def test_peaks_of_real_snapshots_are_found(file, name):
     """Peak, memory before recording, at the dump and reserved; categories add up; gradients are 4 bytes each."""
     found = find([published_trace(f"{file}.memory.pickle.gz")])[0].read()
     truth = json.loads(published_trace("cs336_memory.truth.json").read_text())["snapshots"][name]
@@ -76,7 +76,7 @@ def test_peaks_equal_a_plain_replay(seed):
     assert all(size_B > 0 for size_B in found.by_category_B.values())
 
 
-def test_categories_follow_the_passes_and_what_outlives_them():
+def test_allocations_are_categorised_by_pass_and_lifetime():
     """Kept in the forward pass: activations; in the backward pass: gradients; freed within: buffers."""
 
     def alloc(address, size_B, phase):
@@ -114,7 +114,7 @@ NAMED = {
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_a_pickle_that_names_anything_is_refused(name, tmp_path):
+def test_a_pickle_that_imports_anything_is_refused(name, tmp_path):
     """Before anything in it is built."""
     value = NAMED[name]
     path = tmp_path / "snapshot"
@@ -129,7 +129,7 @@ def test_a_pickle_that_names_anything_is_refused(name, tmp_path):
               {"segments": [], "device_traces": [[{"action": "free_completed", "addr": 1, "size": -5}]]}],
     ids=str,
 )  # fmt: skip
-def test_a_pickle_of_something_else_is_refused(value, tmp_path):
+def test_a_pickle_that_is_not_a_snapshot_is_refused(value, tmp_path):
     """Plain values that are no snapshot."""
     path = tmp_path / "snapshot"
     path.write_bytes(pickle.dumps(value, 4))

@@ -45,7 +45,7 @@ def test_weights_are_exact_and_sum_to_one(speeds: list[float], batch: int) -> No
 
 @EXAMPLES
 @given(st.lists(st.integers(-1000, 1000), min_size=2, max_size=24), speeds_lists)
-def test_sample_weighted_means_are_the_mean_of_the_batch(values: list[int], speeds: list[float]) -> None:
+def test_sample_weighted_means_equal_the_batch_mean(values: list[int], speeds: list[float]) -> None:
     """In exact fractions, for any gradients and any split."""
     shares = balance(speeds, len(values)).shares
     edges = np.concatenate(([0], np.cumsum(shares))).tolist()
@@ -56,7 +56,7 @@ def test_sample_weighted_means_are_the_mean_of_the_batch(values: list[int], spee
     assert weighted == Fraction(sum(values), len(values))
 
 
-def test_gain_is_mean_over_smallest_speed() -> None:
+def test_the_gain_of_balancing_is_mean_over_smallest_speed() -> None:
     speeds = [1.0, 2.0, 3.0, 2.0]
     found = balance(speeds, 8 * 1000)
     assert found.shares == (1000, 2000, 3000, 2000)
@@ -64,7 +64,7 @@ def test_gain_is_mean_over_smallest_speed() -> None:
     assert max(found.idle_frac) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_full_memory_leaves_the_rest_to_the_others() -> None:
+def test_workers_with_full_memory_leave_the_rest_to_others() -> None:
     found = balance([3.0, 1.0, 1.0], 100, most=[40, 100, 100])
     assert found.shares == (40, 30, 30)
     assert (found.balanced_s, found.static_s) == (30.0, 34.0 / 1.0 if max(found.static_shares[1:]) == 34 else 33.0)
@@ -93,7 +93,9 @@ def one_by_one(speeds: list[float], batch: int, most: list[int]) -> tuple[int, .
     st.integers(1, 60),
     st.data(),
 )
-def test_every_sample_goes_to_whoever_ends_it_first(speeds: list[float], batch: int, data: st.DataObject) -> None:
+def test_each_sample_goes_to_the_worker_that_finishes_it_first(
+    speeds: list[float], batch: int, data: st.DataObject
+) -> None:
     most = data.draw(st.lists(st.integers(0, 30), min_size=len(speeds), max_size=len(speeds)))
     most[0] += max(0, batch - sum(most))
     assert balance(speeds, batch, most=most).shares == one_by_one(speeds, batch, most)
@@ -108,7 +110,7 @@ def test_a_hundred_thousand_speeds_follow_the_same_rule() -> None:
     assert ((shares + 1) / speeds).min() >= (shares / speeds).max()
 
 
-def test_the_slow_are_not_lost_beside_the_fast() -> None:
+def test_slow_workers_are_not_lost_to_rounding_beside_fast_ones() -> None:
     """When the fast worker is full, the rate of the slow one is far below the rounding of their sum."""
     found = balance([1e-9, 1e15], 100, most=[1000, 10])
     assert found.shares == (90, 10)
@@ -116,7 +118,7 @@ def test_the_slow_are_not_lost_beside_the_fast() -> None:
 
 
 @pytest.mark.parametrize("speed", [1e-300, 5e-324, 1e300])
-def test_speeds_that_no_worker_has_are_refused(speed: float) -> None:
+def test_impossible_speeds_are_refused(speed: float) -> None:
     with pytest.raises(BadInput, match="samples per second"):
         balance([speed, 1.0], 100)
 

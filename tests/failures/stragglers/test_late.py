@@ -30,7 +30,7 @@ def ring(ranks: int) -> Program:
 
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("rank", range(4))
-def test_a_factor_is_the_slowdown_of_the_simulator(name: str, rank: int) -> None:
+def test_a_late_factor_equals_the_simulated_slowdown(name: str, rank: int) -> None:
     program = stages(name)
     slowdown = tuple(1.5 if one == rank else 1.0 for one in range(4))
     expected = simulate(program, LINK, noise=Noise(slowdown=slowdown))
@@ -48,7 +48,7 @@ def test_a_ring_waits_for_its_late_rank_in_every_round(ranks: int) -> None:
     assert found.computing_s[ranks - 1] - on_time.computing_s[ranks - 1] == pytest.approx(2 * (ranks - 1) * delay_s)
 
 
-def test_bytes_messages_and_results_stay() -> None:
+def test_a_late_rank_changes_no_bytes_messages_or_results() -> None:
     program = ring(3)
     late = LateRank(1, 0.01).applied(program)
     np.testing.assert_array_equal(late.pair_B(), program.pair_B())
@@ -58,7 +58,7 @@ def test_bytes_messages_and_results_stay() -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_delay_begins_when_there_is_something_to_send() -> None:
+def test_a_delay_starts_when_a_message_is_ready() -> None:
     late = LateRank(1, 0.01).applied(ring(3))
     delays = np.flatnonzero(late.kind == Kind.COMPUTE)
     assert len(delays) == 4
@@ -67,7 +67,7 @@ def test_a_delay_begins_when_there_is_something_to_send() -> None:
         assert late[i + 1].after == (), "what the send waited for, its delay waits for"
 
 
-def test_a_program_that_computes_for_no_time_is_late_where_it_sends() -> None:
+def test_a_program_without_compute_time_is_delayed_at_its_sends() -> None:
     builder = ProgramBuilder(2)
     start = builder.compute(0, 0.0)
     builder.message(0, 1, 8.0, after=[start])
@@ -75,7 +75,7 @@ def test_a_program_that_computes_for_no_time_is_late_where_it_sends() -> None:
     late = LateRank(0, 0.5).applied(program)
     assert simulate(late, LINK).makespan_s == pytest.approx(0.5 + simulate(program, LINK).makespan_s)
     assert late.kind.tolist().count(Kind.COMPUTE) == 2
-    with pytest.raises(BadInput, match="nothing that a factor could stretch"):
+    with pytest.raises(BadInput, match="no computation that a factor could slow down"):
         LateRank(0, factor=2.0).applied(program)
 
 
@@ -90,7 +90,7 @@ def test_the_late_stage_is_found(name: str, rank: int) -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 5])
-def test_the_late_rank_of_a_ring_is_found_and_it_alone_does_not_wait(ranks: int) -> None:
+def test_the_late_rank_of_a_ring_is_found_and_is_the_only_one_not_waiting(ranks: int) -> None:
     program = ring(ranks)
     found = find_late([simulate(LateRank(1, 0.05).applied(program), LINK)], simulate(program, LINK))
     assert found is not None
@@ -98,7 +98,7 @@ def test_the_late_rank_of_a_ring_is_found_and_it_alone_does_not_wait(ranks: int)
     assert np.argmin(found.waited_s) == 1
 
 
-def test_nobody_is_late_in_what_was_expected_or_when_all_are_slow_or_it_happened_once() -> None:
+def test_expected_uniform_or_single_delays_name_no_late_rank() -> None:
     program = stages("1f1b")
     on_time = simulate(program, LINK)
     assert find_late([on_time], on_time) is None
@@ -108,7 +108,7 @@ def test_nobody_is_late_in_what_was_expected_or_when_all_are_slow_or_it_happened
     assert find_late([late, late, on_time], on_time) is not None
 
 
-def test_stragglers_as_text() -> None:
+def test_stragglers_are_parsed_from_text() -> None:
     assert parse_late("2:50ms") == LateRank(2, delay_s=0.05)
     assert parse_late("0:1.5x") == LateRank(0, factor=1.5)
     for text in ("2", "x:1ms", "2:", "-1:1ms", "2:0.5x", "2:5GB", ":1ms"):
@@ -116,5 +116,5 @@ def test_stragglers_as_text() -> None:
             parse_late(text)
     with pytest.raises(BadInput, match="rank 4 is not one of 0 to 3"):
         LateRank(4, 0.1).applied(stages("gpipe"))
-    with pytest.raises(BadInput, match="computes nothing that a factor could stretch"):
+    with pytest.raises(BadInput, match="has no computation that a factor could slow down"):
         LateRank(1, factor=2.0).applied(ring(3))

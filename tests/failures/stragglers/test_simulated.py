@@ -37,7 +37,7 @@ def drawn(mitigation: Mitigation) -> list[tuple[Floats, Floats]]:
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("mitigation", [Barrier(), Bounded(2), Local(4)], ids=lambda one: type(one).__name__)
-def test_blocks_are_merged_as_if_drawn_together(mitigation: Mitigation) -> None:
+def test_merged_blocks_equal_one_large_draw(mitigation: Mitigation) -> None:
     found, blocks = simulate_steps(mitigation, LAW, FACTOR, COMM_S, NUMBERS, 3), drawn(mitigation)
     whole = Sample(np.concatenate([means for means, _ in blocks]))
     assert found.means == len(whole)
@@ -49,7 +49,7 @@ def test_blocks_are_merged_as_if_drawn_together(mitigation: Mitigation) -> None:
         assert quantile_s == pytest.approx(inside, rel=0.51 * BIN_FRAC)
 
 
-def test_one_block_is_exact_and_draws_from_the_seed_itself() -> None:
+def test_a_single_block_is_exact_and_uses_the_seed_directly() -> None:
     means, singles = Barrier().steps_s(LAW, FACTOR, COMM_S, SMALL, np.random.default_rng(3))
     whole = Sample(means)
     quantiles = tuple(float(np.quantile(singles, frac)) for frac in FRACTIONS)
@@ -58,7 +58,7 @@ def test_one_block_is_exact_and_draws_from_the_seed_itself() -> None:
     )
 
 
-def test_steps_that_take_no_time_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_of_zero_time_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the draws of this law 42 % are negative, which count as 0."""
     monkeypatch.setattr(simulated, "BLOCK", 1000)
     monkeypatch.setattr(simulated, "FRACTIONS", (0.4, 0.45))
@@ -68,7 +68,7 @@ def test_steps_that_take_no_time_are_counted(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_engines_and_files_give_the_same(tmp_path: Path) -> None:
+def test_engines_and_sweep_files_give_the_same_answer(tmp_path: Path) -> None:
     asked = (Barrier(), LAW, FACTOR, COMM_S, NUMBERS, 3)
     here = simulate_steps(*asked, engine=Serial())
     assert here == simulate_steps(*asked, engine=Processes(2))
@@ -80,7 +80,7 @@ def test_engines_and_files_give_the_same(tmp_path: Path) -> None:
         assert more.means > here.means
 
 
-def test_more_blocks_need_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_does_not_grow_with_the_number_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten times the draws in a tenth more."""
     monkeypatch.setattr(simulated, "BLOCK", 200_000)
     peaks_B = []
@@ -92,7 +92,7 @@ def test_more_blocks_need_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> Non
     assert peaks_B[1] < 1.1 * peaks_B[0]
 
 
-def test_the_verb_takes_draws_an_engine_and_a_file(tmp_path: Path) -> None:
+def test_stragglers_accepts_draws_engine_and_store(tmp_path: Path) -> None:
     asked = {"workers": 16, "law": "lognormal:mean=50ms,cv=0.3", "slow": 1, "draws": "9M"}
     here = lockstep.stragglers(**asked)
     assert here == lockstep.stragglers(**asked, store=tmp_path / "a.sweep")

@@ -48,20 +48,20 @@ LAWS: tuple[Law, ...] = (
 
 
 @pytest.mark.parametrize(("cv", "percent"), [(0.05, 86.9), (0.1, 75.8), (0.2, 58.1), (0.3, 45.2), (0.5, 28.9)])
-def test_efficiency_of_a_barrier_of_256(cv: float, percent: float) -> None:
+def test_barrier_efficiency_of_256_workers_matches_the_golden_value(cv: float, percent: float) -> None:
     """E[T] / E[max of 256] of log-normal times, to the digits of an independent simulation."""
     found = stragglers(256, LogNormal(0.05, cv), numbers=10_000)
     assert 100 * found.efficiency_frac == pytest.approx(percent, abs=0.06)
     assert found.amplification * found.efficiency_frac == pytest.approx(1.0)
 
 
-def test_exponential_barrier_is_the_harmonic_number() -> None:
+def test_an_exponential_barrier_costs_the_harmonic_number() -> None:
     found = stragglers(64, Exponential(2.0), numbers=10_000)
     assert found.amplification == pytest.approx(sum(1 / j for j in range(1, 65)), rel=1e-12)
     assert found.amplification == pytest.approx(4.74389, abs=1e-5)
 
 
-def test_heavy_tail() -> None:
+def test_a_heavy_tail_is_priced_and_noted() -> None:
     """Pareto with shape 1.5 and minimum 50 ms: mean 150 ms, slowest of 256 5.4 s; no variance, and it says so."""
     found = stragglers(256, Pareto(0.05, 1.5), numbers=10_000)
     assert found.mean_step_s == pytest.approx(5.4027, abs=1e-4)
@@ -71,7 +71,7 @@ def test_heavy_tail() -> None:
 EXACT = ("none", "backup:2", "drop:2", "bounded:0", "local:1")
 
 
-def test_every_mitigation_is_held_to_a_closed_form() -> None:
+def test_every_mitigation_has_a_closed_form_test() -> None:
     assert [text.partition(":")[0] for text in EXACT] == list(MITIGATIONS)
 
 
@@ -94,7 +94,7 @@ def test_the_95_percent_interval_covers_the_truth() -> None:
     assert 0.93 <= covered / 2000 <= 0.97
 
 
-def test_the_engine_says_the_same() -> None:
+def test_the_engine_agrees_with_the_barrier_formula() -> None:
     """The same barrier as a program with jitter, drawn by the engine."""
     builder = ProgramBuilder(8, ("compute", "comm"))
     for rank in range(8):
@@ -107,7 +107,7 @@ def test_the_engine_says_the_same() -> None:
 
 @EXAMPLES
 @given(st.sampled_from(LAWS[1:6]), st.integers(1, 30), st.data(), st.floats(0.01, 0.99))
-def test_quantiles_of_order_statistics(law: Law, n: int, data: Any, fraction: float) -> None:
+def test_quantiles_of_order_statistics_match_the_exact_values(law: Law, n: int, data: Any, fraction: float) -> None:
     """Oracle: the incomplete beta function of scipy."""
     from scipy.special import betaincinv
 
@@ -125,7 +125,7 @@ def test_quantiles_of_a_step_are_those_of_the_simulation() -> None:
         assert np.quantile(drawn, [0.5, 0.95]) == pytest.approx([found.p50_s, found.p95_s], rel=0.02)
 
 
-def test_every_mitigation_pays() -> None:
+def test_every_mitigation_shortens_the_step() -> None:
     law = LogNormal(0.05, 0.5)
     plain = stragglers(32, law)
     backup, drop = stragglers(32, law, "backup:4"), stragglers(32, law, "drop:4")
@@ -153,7 +153,7 @@ def test_local_steps_amortise_communication_exactly() -> None:
 
 @EXAMPLES
 @given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 4), st.integers(0, 2**31))
-def test_staleness_recurrence_is_its_program(workers: int, steps: int, bound: int, seed: int) -> None:
+def test_the_staleness_recurrence_equals_its_program(workers: int, steps: int, bound: int, seed: int) -> None:
     times_s = np.random.default_rng(seed).exponential(1.0, (steps, workers))
     timeline = simulate(bounded.program(times_s, bound))
     computing = timeline.program.kind == 0
@@ -202,7 +202,7 @@ def test_asynchronous_rates_add_and_delays_average_to_n_minus_1(times_s: list[fl
     assert min(times_s) * (1 - 1e-12) <= found.batch_s <= math.fsum(times_s) / len(times_s) * (1 + 1e-12)
 
 
-def test_asynchronous_golden_and_against_events() -> None:
+def test_asynchronous_rates_match_golden_values_and_an_event_loop() -> None:
     found = asynchronous((1.0, 1.0, 1.0, 10.0))
     assert (found.batch_s, found.speedup) == pytest.approx((1.29032, 7.75), abs=1e-5)
     assert found.delays == pytest.approx((2.1, 2.1, 2.1, 30.0))
@@ -246,7 +246,7 @@ def test_bad_input_is_refused(make: Any) -> None:
 
 
 @pytest.mark.parametrize(("mitigation", "share"), [("none", 1.0), ("backup:2", 1.0), ("local:4", 0.25)])
-def test_communication_is_named_among_what_is_paid(mitigation: str, share: float) -> None:
+def test_communication_is_listed_among_the_costs(mitigation: str, share: float) -> None:
     """A step's part of a synchronisation is what the step takes longer than without."""
     paying, free = (stragglers(8, Constant(0.05), mitigation, comm_s=comm_s) for comm_s in (0.02, 0.0))
     assert paying.to_dict()["comm_s"] == pytest.approx(0.02 * share)

@@ -48,7 +48,7 @@ HARMS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_what_one_rank_cannot_read_no_rank_uses(tmp_path: Path, harm: str) -> None:
+def test_a_checkpoint_unreadable_on_one_rank_is_used_by_none(tmp_path: Path, harm: str) -> None:
     change, why = HARMS[harm]
     found = launch(seen.chooses, RANKS, (two_views(tmp_path, change, harmed=1),), timeout_s=20)
     assert found[0] == found[1]
@@ -59,27 +59,27 @@ def test_what_one_rank_cannot_read_no_rank_uses(tmp_path: Path, harm: str) -> No
     assert passed_over[0].endswith(", as rank 1 sees it")
 
 
-def test_what_rank_0_has_not_got_nobody_uses(tmp_path: Path) -> None:
+def test_a_checkpoint_missing_on_rank_0_is_used_by_none(tmp_path: Path) -> None:
     """A generation whose manifest appears after rank 0 has looked is none."""
     roots = two_views(tmp_path, lambda folder: (folder / MANIFEST).unlink(), harmed=0)
     assert launch(seen.chooses, RANKS, (roots,), timeout_s=20) == [(10, 10, ())] * RANKS
 
 
-def test_generations_of_the_same_step_that_differ_are_passed_over(tmp_path: Path) -> None:
+def test_differing_checkpoints_of_one_step_are_skipped(tmp_path: Path) -> None:
     roots = two_views(tmp_path, shutil.rmtree, harmed=1)
     save(roots[1], 20, attempt="another")
     found = launch(seen.chooses, RANKS, (roots,), timeout_s=20)
     assert found == [(10, 10, ("step-00000020 is not the same on all ranks",))] * RANKS
 
 
-def test_without_one_for_all_every_rank_says_so(tmp_path: Path) -> None:
+def test_every_rank_reports_a_missing_common_checkpoint(tmp_path: Path) -> None:
     save(tmp_path / "0", 10)
     with pytest.raises(RunFailed, match="no checkpoint can be used: step-00000010: its manifest is missing"):
         launch(seen.chooses, RANKS, ([tmp_path / "0", tmp_path / "1"],), timeout_s=20)
     assert launch(seen.chooses, RANKS, ([tmp_path / "1"] * RANKS,), timeout_s=20) == [None] * RANKS
 
 
-def test_a_run_goes_on_from_the_generation_that_all_have(tmp_path: Path) -> None:
+def test_a_run_resumes_from_the_newest_common_checkpoint(tmp_path: Path) -> None:
     task = Task(steps=6, batch=16, optimizer="momentum")
     undisturbed = train("zero-1", task, RANKS)
     train("zero-1", Task(steps=4, batch=16, optimizer="momentum"), RANKS, saving=Saving(tmp_path / "0", 2))

@@ -57,7 +57,7 @@ def save(root: Path, step: int, ranks: int = 2, attempt: str = "a", keep: int = 
 
 @settings(max_examples=15, derandomize=True, deadline=None)
 @given(ranks=st.integers(1, 5), total=st.integers(1, 23), step=st.integers(0, 10**6))
-def test_what_is_read_is_what_was_written(
+def test_written_state_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, ranks: int, total: int, step: int
 ) -> None:
     root = tmp_path_factory.mktemp("checkpoint")
@@ -72,13 +72,13 @@ def test_what_is_read_is_what_was_written(
         np.testing.assert_array_equal(found.array("residual", rank), np.full(3, rank + step))
 
 
-def test_replicated_parts_are_kept_once(tmp_path: Path) -> None:
+def test_replicated_parts_are_stored_once(tmp_path: Path) -> None:
     save(tmp_path, 1)
     with np.load(data_file(folder_of(tmp_path, 1), 1)) as arrays:
         assert sorted(arrays) == ["moments", "residual"]
 
 
-def test_what_belongs_to_a_rank_is_refused_to_another_number_of_ranks(tmp_path: Path) -> None:
+def test_per_rank_state_is_refused_for_another_number_of_ranks(tmp_path: Path) -> None:
     save(tmp_path, 1)
     found = latest(tmp_path)
     assert found is not None
@@ -120,7 +120,7 @@ def test_no_flipped_bit_and_no_cut_of_a_header_is_accepted(tmp_path: Path, rank:
                 _parts(path, note)
 
 
-def test_a_note_that_was_damaged_before_the_commit_is_not_committed(tmp_path: Path) -> None:
+def test_a_record_damaged_before_the_commit_is_not_committed(tmp_path: Path) -> None:
     """Rank 0 takes names and places of the parts from what the ranks say; a wrong place would get a right checksum."""
     CheckpointWriter(tmp_path, 1, 2, "a").save(60, parts_of(1, 2, 60), WORDS)
     path = note_file(folder_of(tmp_path, 60), 1)
@@ -197,7 +197,7 @@ MANIFESTS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("harm", MANIFESTS)
-def test_a_manifest_that_cannot_be_is_passed_over(tmp_path: Path, harm: str) -> None:
+def test_an_impossible_manifest_is_skipped(tmp_path: Path, harm: str) -> None:
     save(tmp_path, 10)
     save(tmp_path, 20)
     change, why = MANIFESTS[harm]
@@ -210,7 +210,7 @@ def test_a_manifest_that_cannot_be_is_passed_over(tmp_path: Path, harm: str) -> 
     assert why in message
 
 
-def test_parts_that_do_not_fit_together_are_passed_over(tmp_path: Path) -> None:
+def test_inconsistent_checkpoint_parts_are_skipped(tmp_path: Path) -> None:
     """Under a right checksum: a name that the file does not hold, and shards of two totals."""
     for name, start, total, why in (("momenta", 0, 10, "cannot be read"), ("moments", 0, 11, "in different ways")):
         save(tmp_path, 10)
@@ -223,7 +223,7 @@ def test_parts_that_do_not_fit_together_are_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["step-00000070", "step-70", "step-abc", "step-", "step-²", "step-00000020-copy"])
-def test_a_folder_under_another_name_is_passed_over(tmp_path: Path, name: str) -> None:
+def test_a_renamed_checkpoint_folder_is_skipped(tmp_path: Path, name: str) -> None:
     """Also where newer ones are saved afterwards, which do not go in its place."""
     save(tmp_path, 10)
     save(tmp_path, 20)
@@ -237,7 +237,7 @@ def test_a_folder_under_another_name_is_passed_over(tmp_path: Path, name: str) -
     assert [path.name for path in folders(tmp_path)] == ["step-00000030", name]
 
 
-def test_a_stranger_among_the_generations_is_passed_over_and_left_alone(tmp_path: Path) -> None:
+def test_a_foreign_folder_among_checkpoints_is_skipped_and_kept(tmp_path: Path) -> None:
     stranger = tmp_path / "step-abc"
     stranger.mkdir()
     (stranger / MANIFEST).write_text('{"name": "an extension of a browser"}')
@@ -251,7 +251,7 @@ def test_a_stranger_among_the_generations_is_passed_over_and_left_alone(tmp_path
     assert (stranger / MANIFEST).exists()
 
 
-def test_what_others_keep_in_an_old_generation_stays(tmp_path: Path) -> None:
+def test_foreign_files_in_an_old_checkpoint_are_kept(tmp_path: Path) -> None:
     """Its own files go; through a link nothing goes."""
     elsewhere = tmp_path / "elsewhere"
     save(elsewhere, 20)
@@ -286,7 +286,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_newest_falls_back_with_a_message(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_newest_checkpoint_falls_back_with_a_message(tmp_path: Path, damage: str) -> None:
     save(tmp_path, 10)
     save(tmp_path, 20)
     harm, why = DAMAGES[damage]
@@ -299,14 +299,14 @@ def test_a_damaged_newest_falls_back_with_a_message(tmp_path: Path, damage: str)
     assert why in found.passed_over[0]
 
 
-def test_when_all_are_damaged_it_says_so(tmp_path: Path) -> None:
+def test_an_error_is_raised_when_all_checkpoints_are_damaged(tmp_path: Path) -> None:
     save(tmp_path, 10)
     _flip(folder_of(tmp_path, 10))
     with pytest.raises(BadInput, match=r"no checkpoint can be used: step-00000010: rank-0.npz is damaged"):
         latest(tmp_path)
 
 
-def test_without_a_manifest_it_is_no_checkpoint(tmp_path: Path) -> None:
+def test_a_folder_without_a_manifest_is_not_a_checkpoint(tmp_path: Path) -> None:
     assert latest(tmp_path / "nowhere") is None
     save(tmp_path, 10)
     CheckpointWriter(tmp_path, 1, 2, "a").save(20, parts_of(1, 2, 20), WORDS)
@@ -324,13 +324,13 @@ def test_a_rank_that_does_not_write_is_named_and_nothing_committed(tmp_path: Pat
     assert latest(tmp_path) is None
 
 
-def test_only_the_newest_generations_stay(tmp_path: Path) -> None:
+def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     for step in range(1, 6):
         save(tmp_path, step, keep=3)
     assert [step for step, _ in generations(tmp_path)] == [3, 4, 5]
 
 
-def test_a_writer_beside_the_training_keeps_the_state_of_the_save(tmp_path: Path) -> None:
+def test_a_background_writer_saves_the_state_at_the_save(tmp_path: Path) -> None:
     """What the training does to its arrays after the save does not reach the file."""
     writer = CheckpointWriter(tmp_path, 0, 1, "a", beside=True)
     weights = np.zeros(100_000)
@@ -345,7 +345,7 @@ def test_a_writer_beside_the_training_keeps_the_state_of_the_save(tmp_path: Path
     assert all(one.size_B > 800_000 for one in writer.written)
 
 
-def test_a_failed_write_beside_the_training_is_raised_at_the_next_wait(tmp_path: Path) -> None:
+def test_a_failed_background_write_is_raised_at_the_next_wait(tmp_path: Path) -> None:
     writer = CheckpointWriter(tmp_path, 0, 2, "a", beside=True, timeout_s=0.02)
     writer.save(1, parts_of(0, 2, 1), WORDS)
     with pytest.raises(RunFailed, match="rank 1 did not write"):
@@ -365,7 +365,7 @@ def save_without_room(root: Path) -> NoReturn:
     os._exit(code)
 
 
-def test_without_room_it_is_an_error_and_the_last_checkpoint_stays(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_and_keeps_the_last_checkpoint(tmp_path: Path) -> None:
     save(tmp_path, 10, ranks=1)
     child = os.fork()
     if child == 0:

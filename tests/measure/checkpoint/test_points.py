@@ -11,9 +11,7 @@ from lockstep.run.checkpoint import CheckpointWriter, Part, writer
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_save_passes_the_middle_the_file_and_on_rank_0_the_commit(
-    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_save_reaches_its_fault_points_in_order(rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The data file is whole on the disk at its point, and the manifest is not there before the commit."""
     passed: list[tuple[str, list[str]]] = []
 

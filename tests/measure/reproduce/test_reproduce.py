@@ -29,7 +29,7 @@ def on_two() -> Reproduction:
     ("together", "culprits"),
     [(None, ("data-order", "dtype")), (0, ("data-order", "dtype")), (1, ("data-order",)), (3, ("data-order", "dtype"))],
 )
-def test_culprits_part_the_runs_alone_as_early_as_all_together(together: int | None, culprits: tuple[str, ...]) -> None:
+def test_each_identified_source_alone_makes_the_runs_differ(together: int | None, culprits: tuple[str, ...]) -> None:
     """`together`: the step at which all sources together part the runs; 0: they do not, None: not tried."""
 
     def trial(name: str, step: int) -> Trial:
@@ -47,7 +47,7 @@ def test_the_same_seeds_give_the_same_bits(on_four: Reproduction) -> None:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_every_source_parts_four_ranks(on_four: Reproduction, name: str) -> None:
+def test_every_source_makes_runs_on_four_ranks_differ(on_four: Reproduction, name: str) -> None:
     trial = next(one for one in on_four.alone if one.name == name)
     assert trial.parting is not None
     assert trial.parting.step == 1
@@ -56,7 +56,7 @@ def test_every_source_parts_four_ranks(on_four: Reproduction, name: str) -> None
     assert (trial.largest_difference < 1e-6) == (name in ("reduction-order", "rank-order", "dtype"))
 
 
-def test_two_numbers_have_one_sum(on_two: Reproduction) -> None:
+def test_sums_of_two_numbers_do_not_depend_on_order(on_two: Reproduction) -> None:
     """With two ranks there is nothing to reorder: a + b = b + a, to the bit. So only the data can have done it."""
     alone = {trial.name: trial for trial in on_two.alone}
     assert alone["rank-order"].parting is None
@@ -89,19 +89,19 @@ def _digests(changes: dict[tuple[int, int, str], str] | None = None) -> list[Dig
         ({(2, 1, "b"): "x"}, {"step": 3, "rank": 1, "tensor": "b"}),
     ],
 )
-def test_the_first_place_is_found(changes: dict[Any, str], where: dict[str, Any]) -> None:
+def test_the_first_differing_step_and_tensor_are_found(changes: dict[Any, str], where: dict[str, Any]) -> None:
     found = first_parting(_digests(), _digests(changes))
     assert found is not None
     assert found.to_dict() == where
     assert first_parting(_digests(changes), _digests(changes)) is None
 
 
-def test_a_method_without_a_choice_of_all_reduce_refuses_it() -> None:
+def test_methods_without_a_choice_of_all_reduce_refuse_reduction_order() -> None:
     with pytest.raises(BadInput, match="zero-1 has no choice of all-reduce"):
         reproduce("zero-1", TASK, 2, switch=["reduction-order"])
 
 
-def test_the_verb_answers_and_refuses() -> None:
+def test_reproduce_answers_and_refuses() -> None:
     answer = run("reproduce", "--ranks", "2", "--steps", "2", "--switch", "data-order", "--json").json()
     assert answer["reproducible"] is True
     assert answer["rows"][0]["parting"] == {"step": 1, "rank": 0, "tensor": "0.0.weight"}

@@ -82,7 +82,7 @@ def test_the_fit_never_makes_time_negative(topology: Topology) -> None:
 
 
 @by_name
-def test_partners_share_nothing(topology: Topology) -> None:
+def test_calibration_partners_share_no_link(topology: Topology) -> None:
     pairs = partners(topology, 4)
     assert topology.delay_s(*pairs[0]) == max(topology.delay_s(a, b) for a, b in combinations(range(4), 2))
     for one, other in combinations(pairs, 2):
@@ -91,7 +91,7 @@ def test_partners_share_nothing(topology: Topology) -> None:
         assert not ways[0] & ways[1]
 
 
-def test_trials_cost_what_their_description_says() -> None:
+def test_trials_take_the_time_of_their_formula() -> None:
     """A private link: 2 delay + n beta a round of exchange; delay + n beta a message of ping-pong, and one notice;
     2 delay and all messages one after another for a burst."""
     flat = flat_topology(4, 12.5e6, 5e-3)
@@ -113,7 +113,7 @@ def test_trials_cost_what_their_description_says() -> None:
         (1e4, 32768),
     ],
 )
-def test_messages_that_take_a_fifth_of_a_second_are_left_out_but_for_two_sizes(rate_Bps: float, largest: int) -> None:
+def test_slow_messages_are_calibrated_at_two_sizes_only(rate_Bps: float, largest: int) -> None:
     found = trials(flat_topology(2, rate_Bps, 5e-3), 2)
     for pattern in ("exchange", "ping-pong"):
         sizes_B = [trial.size_B for trial in found if trial.pattern == pattern]
@@ -121,7 +121,7 @@ def test_messages_that_take_a_fifth_of_a_second_are_left_out_but_for_two_sizes(r
     assert [trial.size_B for trial in found if trial.pattern == "burst"] == [512, 1024, 2048]
 
 
-def test_without_a_topology_choices_are_settled_for_the_usual_links_of_the_verb() -> None:
+def test_without_a_topology_algorithms_are_chosen_for_the_default_links() -> None:
     usual = inspect.signature(lockstep.rig).parameters
     rate_Bps = parse_bandwidth_Bps(usual["rate"].default, "--rate")
     links = flat_topology(4, rate_Bps, parse_time_s(usual["delay"].default, "--delay"))
@@ -131,7 +131,7 @@ def test_without_a_topology_choices_are_settled_for_the_usual_links_of_the_verb(
 
 @pytest.mark.parametrize("name", [*usual_entrants("all-reduce", Group(4, 2)), "full-exchange", "torus-2d"])
 @pytest.mark.parametrize("group", [Group(4, 4), Group(4, 2), Group(6, 3)])
-def test_every_entrant_adds_up(name: str, group: Group) -> None:
+def test_every_entrant_computes_the_right_sum(name: str, group: Group) -> None:
     elems = 7 * group.ranks
     program = entrant("all-reduce", name, group, 4 * elems)
     data = [np.arange(elems) * (rank < group.ranks) * (rank + 1) for rank in range(program.ranks)]
@@ -142,7 +142,7 @@ def test_every_entrant_adds_up(name: str, group: Group) -> None:
 
 @pytest.mark.parametrize("name", SPECIAL["all-to-all"])
 @pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_all_to_alls_transpose_whatever_the_order(name: str, ranks: int) -> None:
+def test_all_to_all_transposes_in_any_send_order(name: str, ranks: int) -> None:
     part = 5
     data = [np.arange(ranks * part) + 1000 * rank for rank in range(ranks)]
     program = entrant("all-to-all", name, Group(ranks, ranks), 4 * ranks * part)

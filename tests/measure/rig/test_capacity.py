@@ -33,7 +33,7 @@ def messages(pairs: list[tuple[int, int]]) -> Program:
 
 @pytest.mark.parametrize("pairs", [[(0, 1)], [(0, 1), (2, 3)], [(0, 1), (1, 0), (2, 3), (3, 2)]])
 @pytest.mark.parametrize("carried_frac", [0.2, 0.5, 1.0, 2.0])
-def test_the_emulator_falls_behind_by_what_exceeds_it(pairs: list[tuple[int, int]], carried_frac: float) -> None:
+def test_the_emulator_lags_by_the_excess_over_its_capacity(pairs: list[tuple[int, int]], carried_frac: float) -> None:
     """k messages at once take S / R on their links and k S / C in the emulator."""
     topology, bandwidth_Bps = flat_topology(4, RATE_BPS, DELAY_S), carried_frac * RATE_BPS
     late_s, whole_s = behind_s(messages(pairs), topology, bandwidth_Bps)
@@ -42,18 +42,18 @@ def test_the_emulator_falls_behind_by_what_exceeds_it(pairs: list[tuple[int, int
     assert late_s == pytest.approx(max(0.0, len(pairs) / carried_frac - 1) * wire_s, rel=0.02)
 
 
-def test_a_program_without_messages_leaves_it_idle() -> None:
+def test_a_program_without_messages_leaves_the_emulator_idle() -> None:
     builder = ProgramBuilder(2)
     builder.compute(0, 1.0)
     assert behind_s(builder.build(), flat_topology(2, RATE_BPS, DELAY_S), 1.0) == (0.0, 1.0)
 
 
-def test_what_a_machine_carries_with_ease_needs_no_word() -> None:
+def test_programs_well_within_capacity_give_no_warning() -> None:
     programs = [entrant("all-to-all", "direct", Group(4, 4), 65536)]
     assert judged(AMPLE, star_topology(4, RATE_BPS, DELAY_S), 4, programs) == ()
 
 
-def test_limits_are_said_and_then_refused() -> None:
+def test_near_limits_warn_and_beyond_limits_refuse() -> None:
     topology, programs = flat_topology(4, RATE_BPS, DELAY_S), [messages([(0, 1), (2, 3)])]
     (said,) = judged(Capacity(1e-3, 1e9), topology, 4, programs)
     assert "1 ms from host to host by itself, measured just now, 20 % of the delay" in said

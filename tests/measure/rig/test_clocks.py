@@ -88,7 +88,7 @@ def test_offset_and_drift_are_recovered_to_within_the_stated_error(rank: int, re
 
 
 @permitted
-def test_every_span_is_on_rank_0s_clock_to_within_the_stated_error(reports: list[Report]) -> None:
+def test_spans_are_on_the_clock_of_rank_0_within_the_stated_error(reports: list[Report]) -> None:
     for clock, report in zip(CLOCKS, reports, strict=True):
         for spans in report.runs:
             for times_ns in (np.array(spans.start_ns), np.array(spans.end_ns)):
@@ -97,7 +97,7 @@ def test_every_span_is_on_rank_0s_clock_to_within_the_stated_error(reports: list
 
 
 @permitted
-def test_nothing_arrives_before_it_was_sent(reports: list[Report]) -> None:
+def test_no_message_arrives_before_it_was_sent(reports: list[Report]) -> None:
     program = get("all-reduce", "ring").program(3, 4.0 * ELEMS, element_B=4.0)
     sends = np.flatnonzero(program.kind == Kind.SEND)
     for run in range(REPEATS):
@@ -135,13 +135,13 @@ def test_the_answer_states_the_error_of_its_clocks() -> None:
     assert (swept.machine.loopback, swept.machine.congestion_control) == (False, "reno")
 
 
-def test_between_two_readings_times_lie_on_a_straight_line() -> None:
+def test_times_between_two_readings_are_interpolated_linearly() -> None:
     found = Alignment(Reading(1000, 500, 10.0), Reading(3000, 700, 30.0))
     assert found.on_rank_0(np.array([1000, 2000, 3000])).tolist() == [1500, 2600, 3700]
     assert (found.error_ns, found.drift_frac, found.drift_error_frac) == (30.0, 0.1, 0.02)
 
 
-def test_a_clock_runs_as_a_test_says_and_as_the_machine_without() -> None:
+def test_clocks_follow_the_injected_skew_or_the_machine() -> None:
     assert clock_of(1, {}) == Clock()
     assert clock_of(1, skews()) == CLOCKS[1]
     assert CLOCKS[1].name(1) != CLOCKS[0].name(1)

@@ -139,7 +139,7 @@ def test_tcp_delivers_what_was_sent_and_the_link_carries_at_least_that() -> None
 
 
 @permitted
-def test_a_host_sees_its_own_interfaces_and_settings_only() -> None:
+def test_a_host_sees_only_its_own_interfaces_and_settings() -> None:
     control = Path("/proc/sys/net/ipv4/tcp_congestion_control")
     own, before = control.read_text(encoding="ascii"), socket.if_nameindex()
     with Rig(flat_topology(2, 1e6, 0.0), congestion_control="reno") as rig:
@@ -166,7 +166,7 @@ def gone(pid: int) -> bool:
 
 
 @permitted
-def test_leaving_takes_everything_back() -> None:
+def test_leaving_the_rig_removes_everything() -> None:
     with Rig(flat_topology(3, 1e6, 0.0)) as rig:
         pid, namespaces = rig.pid, [host.namespace for host in rig.hosts]
         assert all(Path(one).exists() for one in namespaces)
@@ -190,7 +190,7 @@ def test_an_emulator_that_was_killed_is_reported_and_leaves_nothing() -> None:
 
 @permitted
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_parent_that_was_killed_takes_the_rig_with_it(number: signal.Signals) -> None:
+def test_a_killed_parent_ends_the_rig(number: signal.Signals) -> None:
     # Whoever starts the tests in the background leaves SIGINT ignored, which children inherit. One that comes just
     # before signal.pause would be waited for in vain.
     code = """
@@ -213,19 +213,19 @@ with Rig(flat_topology(2, 1e6, 0.0)) as rig:
 
 
 @permitted
-def test_what_the_kernel_refuses_is_said() -> None:
+def test_settings_refused_by_the_kernel_are_reported() -> None:
     refused = Rig(flat_topology(2, 1e6, 0.0), congestion_control="nonesuch")
     with pytest.raises(BadInput, match="tcp_congestion_control"), refused:
         pass
 
 
-def test_without_permission_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_permission_is_reported_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rig_module, "why_not", lambda: "no TUN here")
     with pytest.raises(BadInput, match="cannot be shaped here: no TUN here"), Rig(flat_topology(2, 1e6, 0.0)):
         pass
 
 
 @pytest.mark.parametrize("mtu_B", [100, 70_000])
-def test_a_packet_size_that_cannot_be_is_refused(mtu_B: int) -> None:
+def test_an_impossible_packet_size_is_refused(mtu_B: int) -> None:
     with pytest.raises(BadInput, match="576 to 65000"):
         Rig(flat_topology(2, 1e6, 0.0), mtu_B=mtu_B)

@@ -80,7 +80,7 @@ def test_theory_of_the_bytes_between_nodes() -> None:
 
 
 @permitted
-def test_a_parameter_server_has_a_host_of_its_own() -> None:
+def test_a_parameter_server_has_its_own_host() -> None:
     with Rig(star_topology(3, 12.5e6, 1e-3)) as rig:
         found = race(rig, "all-reduce", Group(2, 2), ("parameter-server",), (4096,), repeats=1, warm_up=0)
     assert found.ok
@@ -122,7 +122,7 @@ def made_race(sizes_B: tuple[int, ...] = (4096, 262144), wrong: int = 0) -> Race
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_the_table_says_how_good_the_prediction_was_first(
+def test_the_table_starts_with_the_error_of_the_prediction(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
@@ -135,7 +135,7 @@ def test_the_table_says_how_good_the_prediction_was_first(
     assert any("other processes used 0.5 cores" in line for line in lines)
 
 
-def test_what_was_measured_on_a_machine_too_busy_says_so() -> None:
+def test_measurements_on_a_busy_machine_are_marked() -> None:
     found = made_race()
     assert found.disturbances == ()
     late = replace(found, counts=replace(found.counts, mean_late_s=5e-4))
@@ -147,12 +147,12 @@ def test_what_was_measured_on_a_machine_too_busy_says_so() -> None:
         assert said in one.assumptions
 
 
-def test_wrong_results_are_a_no() -> None:
+def test_wrong_results_exit_with_1() -> None:
     assert made_race().ok
     assert not made_race(wrong=3).ok
 
 
-def test_errors_are_signed_and_crossovers_where_lines_meet() -> None:
+def test_errors_are_signed_and_crossovers_lie_where_lines_cross() -> None:
     found = made_race()
     assert found.median_error_frac == pytest.approx(1 / 0.95 - 1)
     assert all(lap.error_frac == pytest.approx(1 / 0.95 - 1) for lap in found.laps)
@@ -164,7 +164,7 @@ def test_errors_are_signed_and_crossovers_where_lines_meet() -> None:
 
 
 @pytest.mark.parametrize("sizes_B", [(65536,), (4096, 262144)])
-def test_the_same_picture_every_time(sizes_B: tuple[int, ...], tmp_path: Path) -> None:
+def test_the_race_plot_is_deterministic(sizes_B: tuple[int, ...], tmp_path: Path) -> None:
     for name in ("one.svg", "two.svg"):
         save_figure(plot_race(made_race(sizes_B)), tmp_path / name)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
@@ -198,13 +198,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("words", REFUSED, ids=" ".join)
-def test_refused_where_it_is_wrong(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_options_are_refused_at_their_flag(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rig_module, "why_not", lambda: "this test starts no rig")
     where, *arguments = words
     assert run("rig", *arguments, "--json").refusal().startswith(f"{where}: ")
 
 
-def test_a_machine_that_permits_nothing_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_permissions_gets_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rig_module, "why_not", lambda: "no TUN here")
     assert run("rig").refusal() == "rig: links cannot be shaped here: no TUN here"
     with pytest.raises(lockstep.base.errors.BadInput, match="no TUN here"):

@@ -25,14 +25,14 @@ def test_a_packet_has_headers_of_ip_tcp_and_timestamps(mtu_B: int) -> None:
 
 
 @pytest.mark.parametrize(("ranks", "levels"), [(2, 1), (3, 2), (4, 2), (5, 3), (16, 4)])
-def test_a_start_is_agreed_on_there_and_back_down_a_tree(ranks: int, levels: int) -> None:
+def test_a_common_start_is_agreed_over_a_tree(ranks: int, levels: int) -> None:
     """A tree of so many levels and one more, each way once, and 20 ms that a busy machine may add."""
     topology = star_topology(ranks, 12.5e6, 5e-3)
     assert margin_s(topology, ranks) == pytest.approx(0.02 + 2 * (levels + 1) * topology.delay_s(0, 1))
 
 
 @pytest.mark.parametrize(("repeats", "tries"), [(1, 5), (5, 5), (9, 9)])
-def test_a_race_takes_its_programs_and_five_tries_at_least_to_calibrate(repeats: int, tries: int) -> None:
+def test_the_forecast_of_a_race_counts_programs_and_at_least_five_calibrations(repeats: int, tries: int) -> None:
     topology = star_topology(4, 12.5e6, 5e-3)
     around_s = 2 * margin_s(topology, 4)
     known = [simulate_packets(trial.program, topology).makespan_s + around_s for trial in trials(topology, 4)]
@@ -51,12 +51,12 @@ def lap(algorithm: str, size_B: int, predicted_s: float, measured_s: float) -> A
     ("leads_s", "tie"),
     [((-1, 1), 15), ((-1, 3), 12.5), ((3, -1), 17.5), ((1, 1), None), ((0, 1), None), ((-1, 0), None)],
 )
-def test_a_tie_lies_straight_between_sizes_whose_signs_differ(leads_s: tuple[float, float], tie: float | None) -> None:
+def test_a_tie_is_interpolated_between_sizes_of_different_sign(leads_s: tuple[float, float], tie: float | None) -> None:
     assert tie_B([10, 20], leads_s) == tie
     assert tie_B([5, 10, 20, 40], [leads_s[0], *leads_s, -leads_s[1]]) == (tie or (30 if leads_s[1] else None))
 
 
-def test_algorithms_that_differ_by_less_than_half_a_per_cent_do_not_cross() -> None:
+def test_algorithms_within_half_a_percent_do_not_cross() -> None:
     """Predictions cross at 15; measurements too, which is noise where the predictions are equal."""
     for apart, found in ((0.004, 0), (0.006, 1)):
         laps = [
@@ -72,7 +72,7 @@ def test_algorithms_that_differ_by_less_than_half_a_per_cent_do_not_cross() -> N
             assert (tie.predicted_B, tie.measured_B) == (pytest.approx(15), pytest.approx(15))
 
 
-def test_outliers_weigh_by_how_far_they_are_beyond_two_medians() -> None:
+def test_weights_of_outliers_fall_beyond_two_medians() -> None:
     """Of residuals with the median 1 all up to 2 weigh alike, those of 8 a quarter, by the square root of it."""
     assert _huber(np.array([0.5, -1.0, 1.0, -2.0, 8.0])).tolist() == pytest.approx([1, 1, 1, 1, 0.5])
     assert _huber(np.array([0.0, 0.0, 0.008])).tolist() == pytest.approx([1, 1, 0.5])
@@ -85,7 +85,7 @@ def test_no_overhead_is_below_zero_and_no_link_more_than_twice_as_fast() -> None
     assert _least_squares(design, np.array([0.0, 0.0, 0.0, -90.0])).tolist() == [0, 0, 0, -50]
 
 
-def test_partners_share_no_link_and_the_first_have_the_longest_way() -> None:
+def test_partners_share_no_link_and_the_first_pair_has_the_longest_path() -> None:
     nodes = uplinks_topology([2, 2], 12.5e6, 5e-3, 125e6, 1e-4)
     (first,) = partners(nodes, 4)[:1]
     assert nodes.delay_s(*first) == max(nodes.delay_s(0, other) for other in range(1, 4))
@@ -99,9 +99,7 @@ def test_partners_share_no_link_and_the_first_have_the_longest_way() -> None:
 
 
 @pytest.mark.parametrize(("rate_Bps", "count"), [(12.5e6, 4), (1e6, 3), (262144 / 0.2, 3), (262145 / 0.2, 4), (1e4, 2)])
-def test_slow_links_are_calibrated_on_messages_of_a_fifth_of_a_second_and_two_sizes_at_least(
-    rate_Bps: float, count: int
-) -> None:
+def test_slow_links_are_calibrated_on_short_messages_of_at_least_two_sizes(rate_Bps: float, count: int) -> None:
     found = trials(flat_topology(4, rate_Bps, 1e-3), 4)
     for pattern in ("exchange", "ping-pong"):
         sizes_B = [one.size_B for one in found if one.pattern == pattern]
@@ -109,7 +107,7 @@ def test_slow_links_are_calibrated_on_messages_of_a_fifth_of_a_second_and_two_si
     assert [one.size_B for one in found if one.pattern == "burst"] == [512, 1024, 2048]
 
 
-def test_slowed_links_keep_all_but_their_rate() -> None:
+def test_slowed_links_change_only_their_rate() -> None:
     topology = star_topology(3, 1e6, 1e-3)
     half = slowed(topology, 0.5)
     assert [link.rate_Bps for link in half.links] == [link.rate_Bps / 2 for link in topology.links]
@@ -117,7 +115,7 @@ def test_slowed_links_keep_all_but_their_rate() -> None:
 
 
 @pytest.mark.parametrize(("named_s", "slept_s"), [(107.5, 7.5), (99.0, 0.0)])
-def test_ranks_sleep_until_the_moment_that_rank_0_names(
+def test_ranks_sleep_until_the_start_chosen_by_rank_0(
     named_s: float, slept_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This rank's clock says 100 s when it hears it; a moment that has passed is no reason to sleep."""

@@ -86,7 +86,7 @@ def served(arrivals: list[int], workers: int, steps: int, bound: int) -> tuple[l
     return sent, worker.notes, applied
 
 
-def test_a_server_without_patience_answers_all_after_every_round() -> None:
+def test_a_server_with_zero_staleness_answers_all_but_the_last_gradient() -> None:
     """All but the last gradient of a worker are answered."""
     sent, notes, applied = served([1, 2, 2, 1, 1, 2], workers=2, steps=3, bound=0)
     assert sent == [(2, 1), (2, 2), (4, 1), (4, 2)]
@@ -94,7 +94,7 @@ def test_a_server_without_patience_answers_all_after_every_round() -> None:
     assert applied == [[0.5] * 4] * 6
 
 
-def test_a_server_lets_a_fast_worker_go_ahead_by_the_bound() -> None:
+def test_a_server_lets_a_fast_worker_lead_by_the_staleness_bound() -> None:
     """The first worker is answered at once, then waits for the second, whose gradient is a round old by then."""
     sent, notes, applied = served([1, 1, 2, 1, 2, 2], workers=2, steps=3, bound=1)
     assert sent == [(1, 1), (3, 1), (3, 2), (5, 2)]
@@ -118,7 +118,7 @@ def test_a_worker_sends_every_gradient_and_takes_weights_after_all_but_the_last(
     assert said == [out, back, out, back, out]
 
 
-def test_chunks_of_one_device_hand_their_results_on() -> None:
+def test_chunks_on_one_device_pass_their_results_locally() -> None:
     """Two chunks on a device train as the whole model does."""
     import torch
 
@@ -161,7 +161,7 @@ def test_ranks_that_see_the_same_interfaces_need_no_network() -> None:
     assert Sites(("a",), ("a x",)).loopback
 
 
-def test_shards_hold_a_share_of_every_piece_with_weights_and_give_all_of_them_back() -> None:
+def test_shards_hold_a_share_of_every_module_and_gather_back_to_all() -> None:
     """Rank 1 of two; what the other rank sends is its share doubled."""
     import torch
 
@@ -204,7 +204,7 @@ def test_shards_hold_a_share_of_every_piece_with_weights_and_give_all_of_them_ba
 
 
 @pytest.mark.parametrize(("name", "held"), [("sgd", 0), ("momentum", 1), ("adam", 2)])
-def test_an_optimizer_holds_its_moments_and_nothing_that_is_no_tensor(name: str, held: int) -> None:
+def test_held_optimizer_state_is_its_moment_tensors(name: str, held: int) -> None:
     torch = pytest.importorskip("torch")
     descent = Descent(name, torch.ones(5), 0.1)
     descent.step(torch.ones(5))
@@ -215,7 +215,7 @@ def test_an_optimizer_holds_its_moments_and_nothing_that_is_no_tensor(name: str,
     ("name", "said", "whole"),
     [("c10d._allgather_base_.default", "all-gather", 0), ("c10d._reduce_scatter_base_.default", "reduce-scatter", 1)],
 )
-def test_torchs_own_collectives_are_counted_by_their_whole_buffers(name: str, said: str, whole: int) -> None:
+def test_torch_collectives_are_counted_by_whole_buffers(name: str, said: str, whole: int) -> None:
     exchanges = pytest.importorskip("lockstep.run.train.exchanges")
 
     class Operation:
@@ -241,7 +241,7 @@ def test_a_batch_of_one_sample_is_a_batch() -> None:
 @pytest.mark.parametrize(
     ("rank", "alone", "served"), [(0, True, False), (1, True, False), (0, True, True), (0, False, False)]
 )
-def test_ranks_of_one_machine_meet_on_loopback_unless_torchrun_serves(
+def test_ranks_of_one_machine_use_loopback_unless_torchrun_hosts_the_store(
     rank: int, alone: bool, served: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 0 serves, with a socket that listens there, or on every address where there are several machines."""

@@ -46,9 +46,7 @@ def undisturbed() -> TrainRun:
 
 
 @pytest.mark.parametrize("fault", KILLS + OTHERS, ids=lambda one: f"{one.action} rank {one.rank} {one.point}")
-def test_a_run_goes_on_from_its_checkpoint_to_the_same_bits(
-    fault: Fault, undisturbed: TrainRun, tmp_path: Path
-) -> None:
+def test_a_resumed_run_ends_bit_identical(fault: Fault, undisturbed: TrainRun, tmp_path: Path) -> None:
     timeout_s = 2.0 if fault.action == "stop" else 20.0
     run = train("zero-1", TASK, RANKS, saving=Saving(tmp_path, 2), restarts=1, faults=[fault], timeout_s=timeout_s)
     assert run.weights.tobytes() == undisturbed.weights.tobytes()
@@ -58,7 +56,9 @@ def test_a_run_goes_on_from_its_checkpoint_to_the_same_bits(
     assert run.first_step == last[fault.point]
 
 
-def test_a_run_that_dies_after_its_last_checkpoint_is_evaluated_from_it(undisturbed: TrainRun, tmp_path: Path) -> None:
+def test_a_run_that_dies_after_its_last_checkpoint_is_evaluated_from_that(
+    undisturbed: TrainRun, tmp_path: Path
+) -> None:
     fault = Fault(1, "before_evaluation", "kill")
     run = train("zero-1", TASK, RANKS, saving=Saving(tmp_path, 2), restarts=1, faults=[fault], timeout_s=20)
     assert run.weights.tobytes() == undisturbed.weights.tobytes()
@@ -102,7 +102,7 @@ if os.environ["RANK"] == "0":
 """
 
 
-def test_torchrun_starts_the_ranks_again_and_they_go_on(undisturbed: TrainRun, tmp_path: Path) -> None:
+def test_ranks_restarted_by_torchrun_resume(undisturbed: TrainRun, tmp_path: Path) -> None:
     script, answer = tmp_path / "script.py", tmp_path / "answer.json"
     script.write_text(SCRIPT)
     command = [

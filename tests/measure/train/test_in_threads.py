@@ -46,7 +46,7 @@ def seen(ranks: list[Ran]) -> list[float]:
 
 
 @pytest.mark.parametrize(("name", "model", "ranks"), CASES)
-def test_a_neutral_method_does_what_one_process_does(
+def test_a_neutral_method_equals_one_process(
     name: str, model: str, ranks: int, alone: dict[str, Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = ran(ranks, name, task(model), NEUTRAL[name], monkeypatch)
@@ -64,7 +64,9 @@ def test_moments_are_those_of_one_process(name: str, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("name", ["zero-2", "zero-3"])
-def test_a_model_that_was_sharded_takes_gradients_as_before(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sharded_model_leaves_the_gradients_of_the_model_as_before(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (one,) = ran(1, "synchronous", task("mlp"), {}, monkeypatch)
     assert one.own_gradients > 0
     for two in ran(2, name, task("mlp"), NEUTRAL[name], monkeypatch):

@@ -50,7 +50,7 @@ METHODS = [pytest.param(one, id=one.name) for one in all_methods()]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_setting_is_the_usual_one_where_it_is_left_out(method: Method) -> None:
+def test_omitted_settings_take_their_documented_defaults(method: Method) -> None:
     usual = {name: value for some in USUAL.values() for name, value in some.items()}
     for one in fields(method.settings):
         assert one.default == OTHERS.get((method.name, one.name), usual.get(one.name, one.default)), one.name
@@ -58,7 +58,7 @@ def test_a_setting_is_the_usual_one_where_it_is_left_out(method: Method) -> None
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_ends_are_round_allowed_where_they_may_be_reached_and_nothing_is_beyond(method: Method) -> None:
+def test_limits_of_settings_are_round_and_enforced(method: Method) -> None:
     for one in fields(method.settings):
         given = {end: one.metadata[end] for end in ("least", "most", "above", "below") if one.metadata[end] is not None}
         assert given == ENDS.get(one.name, given), one.name
@@ -72,7 +72,7 @@ def test_ends_are_round_allowed_where_they_may_be_reached_and_nothing_is_beyond(
             assert getattr(read_settings(method.settings, {one.name: inside}), one.name) == inside
 
 
-def test_most_compressors_are_methods_with_their_own_settings() -> None:
+def test_compressors_are_methods_with_their_own_settings() -> None:
     assert {name for name in COMPRESSORS if name not in {one.name for one in all_methods()}} == {"none"}
     for name, kind in COMPRESSORS.items():
         if name != "none":

@@ -187,7 +187,7 @@ def test_16_bits_halve_the_bytes_and_stay_near(on_two: dict[Any, TrainRun]) -> N
     assert run.notes["skipped_steps"] == 0
 
 
-def test_a_scale_that_overflows_is_skipped_for_ever_or_found(on_two: dict[Any, TrainRun]) -> None:
+def test_an_overflowing_scale_skips_forever_or_adapts(on_two: dict[Any, TrainRun]) -> None:
     stuck, found = on_two["overflows"], on_two["recovers"]
     (start,) = workers(1, Spec("mixed-precision"))
     assert stuck.notes == {"skipped_steps": STEPS, "last_scale": HUGE}
@@ -198,7 +198,7 @@ def test_a_scale_that_overflows_is_skipped_for_ever_or_found(on_two: dict[Any, T
     assert found.loss[-1] < found.loss[0]
 
 
-def test_only_synchronized_batch_norm_computes_what_one_process_does(on_two: dict[Any, TrainRun]) -> None:
+def test_only_synchronised_batch_norm_equals_one_process(on_two: dict[Any, TrainRun]) -> None:
     """One process runs torch's own batch norm."""
     alone = runs(1, {"alone": Spec("batch-norm", {"statistics": "local"}, {"model": "cnn"})})["alone"]
     assert apart(on_two["whole batch"], alone) < CLOSE

@@ -40,7 +40,7 @@ def samples(name: str, count: int = 6) -> Any:
 
 @pytest.mark.parametrize("layers", [2, 3, 5])
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_has_as_many_pieces_and_weights_as_counted(name: str, layers: int) -> None:
+def test_models_have_the_expected_numbers_of_modules_and_weights(name: str, layers: int) -> None:
     model = made(name, layers)
     first, between, last = WEIGHTS[name]
     found = [sum(one.numel() for one in piece.parameters()) for piece in model]
@@ -48,7 +48,7 @@ def test_a_model_has_as_many_pieces_and_weights_as_counted(name: str, layers: in
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_sample_does_not_depend_on_the_others_of_its_batch(name: str) -> None:
+def test_samples_are_independent_of_the_rest_of_the_batch(name: str) -> None:
     model, inputs = made(name, 4), samples(name)
     together = model(inputs)
     assert together.shape == ((6, 32, 70) if name == "gpt" else (6, 10))
@@ -56,7 +56,7 @@ def test_a_sample_does_not_depend_on_the_others_of_its_batch(name: str) -> None:
     torch.testing.assert_close(together, alone)
 
 
-def test_characters_to_come_change_nothing_before_them() -> None:
+def test_the_gpt_is_causal() -> None:
     model, inputs = made("gpt", 4), samples("gpt")
     other = inputs.clone()
     other[:, 20:] = (other[:, 20:] + 1) % 70
@@ -84,7 +84,7 @@ def test_a_block_of_the_gpt_is_torchs_pre_norm_layer_with_four_heads() -> None:
     torch.testing.assert_close(ours(x), theirs(x, src_mask=later, is_causal=True))
 
 
-def test_every_sample_goes_to_the_expert_that_its_router_likes_best() -> None:
+def test_every_sample_goes_to_its_top_expert() -> None:
     torch.manual_seed(0)
     mixture = Mixture(3, 5).double()
     x = torch.randn(20, 5, dtype=torch.float64)
@@ -98,7 +98,7 @@ def test_every_sample_goes_to_the_expert_that_its_router_likes_best() -> None:
     assert used == {0, 1, 2}
 
 
-def test_weights_of_experts_keep_the_size_of_what_they_multiply() -> None:
+def test_expert_weights_preserve_the_variance_of_their_inputs() -> None:
     """Entries of variance 1 / width, so that sums over a width have the variance of their terms."""
     torch.manual_seed(0)
     experts = Mixture(4, 64).experts
@@ -106,7 +106,7 @@ def test_weights_of_experts_keep_the_size_of_what_they_multiply() -> None:
         assert float(weights.detach().var() * 64) == pytest.approx(1, abs=0.05)
 
 
-def test_a_convolution_adds_what_it_finds_to_its_input() -> None:
+def test_a_convolution_block_is_residual() -> None:
     torch.manual_seed(0)
     block = Convolution(12).double()
     x = torch.randn(2, 12, 8, 8, dtype=torch.float64)
@@ -130,7 +130,7 @@ def test_every_fifth_sample_is_for_the_test_and_targets_are_one_character_ahead(
 
 
 @pytest.mark.parametrize("frac", [0.25, 0.5])
-def test_what_is_not_dropped_grows_to_the_same_mean(frac: float) -> None:
+def test_dropout_preserves_the_mean(frac: float) -> None:
     inputs = np.ones((200, 200), dtype=np.float32)
     task = Task(dropout_frac=frac)
     first = dropped(task, 0, inputs)

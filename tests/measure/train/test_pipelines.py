@@ -41,14 +41,14 @@ def test_every_schedule_trains_as_one_process_does(name: str, on_two: dict[Any, 
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_device_holds_as_many_micro_batches_as_the_schedule_promises(name: str, on_two: dict[Any, TrainRun]) -> None:
+def test_a_device_holds_the_micro_batches_of_its_schedule(name: str, on_two: dict[Any, TrainRun]) -> None:
     schedule = get(name)
     chunks = schedule.num_chunks or 2
     units = 1 if schedule.placement is Placement.BOTH_WAYS else chunks
     assert on_two[name].notes["most_live"] / units == schedule.peak_live(2, MICROBATCHES, chunks, 0)
 
 
-def test_four_stages(on_four: dict[Any, TrainRun], alone: TrainRun) -> None:
+def test_four_stages_train_as_one_process_does(on_four: dict[Any, TrainRun], alone: TrainRun) -> None:
     for name, run in on_four.items():
         assert apart(run, alone) < CLOSE, name
 

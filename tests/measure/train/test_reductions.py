@@ -50,7 +50,7 @@ def apart(one: TrainRun, other: TrainRun) -> float:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_two_workers_do_what_one_does(model: str, alone: dict[Any, TrainRun], on_two: dict[Any, TrainRun]) -> None:
+def test_two_workers_equal_one_process(model: str, alone: dict[Any, TrainRun], on_two: dict[Any, TrainRun]) -> None:
     assert 0 < apart(alone[model], on_two["synchronous", model]) < CLOSE
     assert on_two["synchronous", model].loss == pytest.approx(alone[model].loss, rel=CLOSE)
     assert on_two["synchronous", model].test_loss == pytest.approx(alone[model].test_loss, rel=CLOSE)
@@ -66,14 +66,14 @@ def test_every_method_reduces_to_synchronous_sgd(name: str, model: str, on_two: 
 
 
 @pytest.mark.parametrize("name", SAME_ORDER)
-def test_the_same_sums_in_the_same_order_are_the_same_bits(name: str, on_two: dict[Any, TrainRun]) -> None:
+def test_equal_sums_in_equal_order_are_bit_identical(name: str, on_two: dict[Any, TrainRun]) -> None:
     run, synchronous = on_two[name, "same order"], on_two["synchronous", "same order"]
     assert run.weights.dtype == np.float32
     assert run.weights.tobytes() == synchronous.weights.tobytes()
     assert run.loss == synchronous.loss
 
 
-def test_only_methods_that_always_lose_something_have_no_neutral_setting() -> None:
+def test_only_inherently_lossy_methods_have_no_neutral_setting() -> None:
     assert set(METHODS) - set(NEUTRAL) == {"batch-norm", "fp16", "int8", "qsgd", "sign", "one-bit"}
 
 
@@ -90,7 +90,7 @@ def test_on_four_ranks_with_uneven_shares() -> None:
     assert four["zero-1"].weights.tobytes() == four["synchronous"].weights.tobytes()
 
 
-def test_a_server_with_two_workers_that_wait_for_each_other() -> None:
+def test_a_server_with_two_synchronous_workers_equals_synchronous_sgd() -> None:
     server = runs(3, {"server": Spec("parameter-server", {"bound": 0})})["server"]
     assert apart(server, runs(2, {"two": Spec("synchronous")})["two"]) < CLOSE
     assert server.notes["staleness"] == {"0": 2 * server.task.steps}

@@ -37,7 +37,7 @@ TWO = (
 )
 
 
-def test_a_step_has_the_mean_loss_of_those_who_see_one_the_slowest_time_and_all_bytes() -> None:
+def test_a_step_has_the_mean_loss_the_slowest_time_and_the_sum_of_bytes() -> None:
     found = answer(*TWO)
     assert found.loss == (2.0, 2.0, 4.0, 8.0)
     assert found.time_s == (9.0, 3.0, 2.0, 4.0)
@@ -49,13 +49,13 @@ def test_a_step_has_the_mean_loss_of_those_who_see_one_the_slowest_time_and_all_
     assert np.isnan(answer(outcome([(None, 1.0, 0)])).loss[0])
 
 
-def test_one_step_is_its_own_median_and_none_has_none() -> None:
+def test_medians_of_one_and_of_no_step() -> None:
     assert answer(outcome([(1.0, 7.0, 1)])).step_time_s == 7.0
     nothing = answer(outcome([]))
     assert (nothing.final_loss, nothing.step_time_s, nothing.step_sent_B) == (None, None, None)
 
 
-def test_a_loss_is_reached_when_the_mean_of_a_window_is_that_low() -> None:
+def test_the_target_is_reached_when_a_window_mean_is_low_enough() -> None:
     """A loss of 3 for ten steps, then 1: the mean of 20 steps is 2 after 20, and 1.5 five later; each takes 0.5 s."""
     run = answer(outcome([(3.0, 0.5, 1)] * 10 + [(1.0, 0.5, 1)] * 30))
     assert run.reached(2.0) == (20, 10.0)
@@ -70,7 +70,7 @@ def test_replicas_are_equal_where_all_bits_are() -> None:
     assert not answer(TWO[0], replace(TWO[1], weights=np.array([-0.0, 1.0, 2.0, 3.0]))).replicas_equal
 
 
-def test_checkpoints_add_up_their_bytes_and_take_the_slowest_ranks_time() -> None:
+def test_checkpoints_sum_their_bytes_and_take_the_slowest_rank() -> None:
     first = {"saves": 2, "write_s": 1.0, "blocking_s": 0.5, "size_B": 100}
     second = {"saves": 2, "write_s": 3.0, "blocking_s": 0.25, "size_B": 40}
     none = {"saves": 0, "write_s": 9.0, "blocking_s": 9.0, "size_B": 900}
@@ -91,7 +91,7 @@ def test_a_summary_is_the_answer_without_its_steps() -> None:
     assert (whole["parameters"], whole["bytes_per_step_B"], whole["final_loss"]) == (4, 22.5, 8.0)
 
 
-def test_lateness_compares_even_steps_with_odd_ones_of_the_others_without_the_first() -> None:
+def test_lateness_compares_even_and_odd_steps_without_the_first() -> None:
     """Rank 0 is late; of steps 1 to 6 the others' medians are 50, 3, 1, 5, 2, 4, and the first is left out."""
     late = parse_late("0:2s")
     steps = [[(None, time_s, 0) for time_s in times_s] for times_s in (
@@ -125,7 +125,7 @@ def test_the_late_rank_is_late_in_every_second_step_and_must_be_one_of_several()
         (None, ("here",), None),
     ],
 )
-def test_what_others_used_is_what_was_busy_beside_the_ranks_of_the_machine(
+def test_foreign_load_is_busy_time_minus_that_of_the_ranks(
     busy_s: float | None, machines: tuple[str, ...], foreign_cores: float | None
 ) -> None:
     """In 10 s; two ranks of 6 s each leave 3 of 15 busy seconds to others."""
@@ -149,7 +149,7 @@ def test_a_machine_warns_of_shared_cores_loopback_and_a_fifth_of_a_core_of_other
     assert BUSY_CORES == 0.2
 
 
-def test_a_run_that_was_stopped_counts_the_steps_of_runs_before() -> None:
+def test_a_stopped_run_counts_the_steps_of_earlier_runs() -> None:
     steps = (Step(1.0, 0.5, 8), Step(None, 0.25, 16))
     run = StoppedRun("synchronous", Task(), 2, {}, 10, steps)
     assert (run.done, run.loss) == (12, (1.0, None))
@@ -157,7 +157,7 @@ def test_a_run_that_was_stopped_counts_the_steps_of_runs_before() -> None:
     assert (said["steps_done"], said["first_step"], said["time_s"], said["sent_B"]) == (12, 10, [0.5, 0.25], [8, 16])
 
 
-def test_a_meter_counts_from_its_making_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_meter_counts_from_its_creation(monkeypatch: pytest.MonkeyPatch) -> None:
     for before, after, used in ((50.0, 62.0, 12.0), (None, 62.0, None), (50.0, None, None)):
         busy = iter([before, after])
         monkeypatch.setattr("lockstep.run.machine._busy_s", lambda busy=busy: next(busy))

@@ -74,7 +74,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[O
 
 
 @pytest.mark.parametrize("name", RESUMABLE)
-def test_resumed_is_bit_identical_to_never_stopped(name: str, outcomes: dict[str, Any]) -> None:
+def test_a_resumed_run_is_bit_identical_to_an_uninterrupted_one(name: str, outcomes: dict[str, Any]) -> None:
     for whole, resumed, _ in outcomes[name]:
         assert resumed.first_step == STOP_AFTER - STOP_AFTER % EVERY
         assert resumed.weights.tobytes() == whole.weights.tobytes()
@@ -84,14 +84,14 @@ def test_resumed_is_bit_identical_to_never_stopped(name: str, outcomes: dict[str
 
 
 @pytest.mark.parametrize("name", RESUMABLE)
-def test_resumed_after_its_end_a_run_has_its_bits_and_its_answer(name: str, outcomes: dict[str, Any]) -> None:
+def test_resuming_a_finished_run_keeps_its_bits_and_answer(name: str, outcomes: dict[str, Any]) -> None:
     for whole, _, again in outcomes[name]:
         assert (again.first_step, again.steps, again.saves) == (STEPS, (), {"saves": 0})
         assert again.weights.tobytes() == whole.weights.tobytes()
         assert (again.test_loss, again.accuracy_frac) == (whole.test_loss, whole.accuracy_frac)
 
 
-def test_methods_whose_messages_carry_their_state_are_refused(tmp_path: Path) -> None:
+def test_methods_with_state_in_messages_refuse_to_resume(tmp_path: Path) -> None:
     assert set(METHODS) - set(RESUMABLE) == {"parameter-server", "hogwild"}
     with pytest.raises(BadInput, match="hogwild has no state between two steps"):
         train("hogwild", replace(TASK, optimizer="sgd"), 2, saving=Saving(tmp_path, 2))
@@ -108,7 +108,7 @@ def saved_here(rank: Rank, names: list[str], root: Path) -> list[Outcome]:
     return [work(rank, name, TASK, {}, Saving(root / name, STEPS)) for name in names]
 
 
-def test_state_that_is_shared_can_be_resumed_on_other_numbers_of_ranks(tmp_path: Path) -> None:
+def test_sharded_state_resumes_on_other_numbers_of_ranks(tmp_path: Path) -> None:
     """4 ranks and 1 go on from what 2 ranks saved, and do what one process would; sums in another order, so close."""
     names = list(RESHARDED)
     launch(saved_here, 2, (names, tmp_path), timeout_s=60)
@@ -119,13 +119,13 @@ def test_state_that_is_shared_can_be_resumed_on_other_numbers_of_ranks(tmp_path:
             np.testing.assert_allclose(outcome.weights, alone.weights, rtol=0, atol=2e-4, err_msg=name)
 
 
-def test_a_rank_that_kept_something_of_its_own_is_not_replaced(tmp_path: Path) -> None:
+def test_per_rank_state_is_refused_on_other_numbers_of_ranks(tmp_path: Path) -> None:
     train("top-k", TASK, 2, saving=Saving(tmp_path, STEPS))
     with pytest.raises(Exception, match="belongs to each of 2 ranks; 4 ranks cannot resume it"):
         train("top-k", replace(TASK, steps=8), 4, saving=Saving(tmp_path, 100, resume=True))
 
 
-def test_a_damaged_newest_checkpoint_falls_back_and_says_so(tmp_path: Path) -> None:
+def test_a_damaged_newest_checkpoint_falls_back_with_a_note(tmp_path: Path) -> None:
     whole = train("zero-1", TASK, 2)
     train("zero-1", replace(TASK, steps=4), 2, saving=Saving(tmp_path, 2))
     path = data_file(folder_of(tmp_path, 4), 1)
@@ -139,11 +139,13 @@ def test_a_damaged_newest_checkpoint_falls_back_and_says_so(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"batch": 32}, r"is of another run: \{'batch': 16\}, asked for \{'batch': 32\}"),
+        ({"batch": 32}, r"belongs to another run: \{'batch': 16\}, requested \{'batch': 32\}"),
         ({"steps": 2}, "holds a checkpoint after 4 steps already, got 2"),
     ],
 )
-def test_another_run_does_not_go_on_from_it(tmp_path: Path, change: dict[str, Any], why: str) -> None:
+def test_a_different_run_cannot_resume_or_overwrite_the_checkpoint(
+    tmp_path: Path, change: dict[str, Any], why: str
+) -> None:
     train("synchronous", replace(TASK, steps=4), 1, saving=Saving(tmp_path, 4))
     with pytest.raises(BadInput, match=why):
         train("synchronous", replace(TASK, **change), 1, saving=Saving(tmp_path, 4, resume=True))

@@ -40,7 +40,7 @@ def test_one_exchange_of_all_gradients_per_step(name: Any, on_two: dict[Any, Tra
 
 
 @pytest.mark.parametrize("name", among_ranks("all-reduce"))
-def test_any_all_reduce_sends_what_it_is_priced_at(name: str, on_two: dict[Any, TrainRun]) -> None:
+def test_every_all_reduce_sends_its_priced_bytes(name: str, on_two: dict[Any, TrainRun]) -> None:
     run = on_two["all-reduce", name]
     priced = get("all-reduce", name).price(2, weights_B(run), FREE, element_B=run.weights.itemsize).total_B
     assert set(run.sent_B) == {float(priced)}
@@ -65,7 +65,9 @@ def test_tensor_parallel_all_reduces_four_times_per_block(on_two: dict[Any, Trai
     assert set(run.sent_B) == {get("all-reduce", "ring").price(2, activations_B, FREE).total_B * 4 * blocks}
 
 
-def test_expert_parallel_exchanges_the_room_of_all_experts_four_times_per_layer(on_two: dict[Any, TrainRun]) -> None:
+def test_expert_parallel_exchanges_the_capacity_of_all_experts_four_times_per_layer(
+    on_two: dict[Any, TrainRun],
+) -> None:
     run = on_two["experts"]
     layers, experts, width, per_rank = run.task.layers - 2, 4, 64, run.task.batch // 2
     room_B = experts * per_rank * width * run.weights.itemsize

@@ -151,7 +151,7 @@ def test_training_learns_and_repeats_itself() -> None:
     assert first.weights.tobytes() == again.weights.tobytes()
 
 
-def test_a_run_that_diverges_says_so_and_prints_no_nan() -> None:
+def test_a_diverging_run_is_reported_without_nan() -> None:
     words = ("train", "synchronous", "--learning-rate", "100", "--steps", "12")
     shown, answer = run(*words), run(*words, "--json").json()
     assert "diverged" in shown.out
@@ -159,7 +159,7 @@ def test_a_run_that_diverges_says_so_and_prints_no_nan() -> None:
     assert answer["runs"][0]["final_loss"] is None
 
 
-def test_the_command_runs_in_a_process_of_its_own() -> None:
+def test_train_runs_in_a_separate_process() -> None:
     assert shell("train", "synchronous", *SHORT, "--json").json()["runs"][0]["replicas_equal"]
 
 
@@ -176,7 +176,7 @@ def test_a_straggler_makes_the_others_wait_and_changes_no_bit() -> None:
     assert "rank 0 by 5 ms in every second step" in shown
 
 
-def test_lateness_is_of_the_others_and_leaves_the_first_step_out() -> None:
+def test_lateness_excludes_the_straggler_and_the_first_step() -> None:
     """Steps 2, 4, 6 are late; a resumed run goes on counting."""
     times_s = (9.0, 3.0, 1.0, 3.0, 1.0, 4.0)
     steps = [[Step(0.0, time_s, 0) for time_s in times_s], [Step(0.0, 7.0, 0)] * 6]
@@ -201,7 +201,7 @@ def test_stragglers_that_cannot_be_measured(straggler: str, why: str) -> None:
 
 
 @pytest.mark.parametrize("methods", ["synchronous", "parameter-server", "accumulation,parameter-server"])
-def test_the_usual_batch_splits_on_any_number_of_ranks(methods: str) -> None:
+def test_the_default_batch_splits_over_any_number_of_ranks(methods: str) -> None:
     chosen = [find_method(name) for name in methods.split(",")]
     for ranks in range(2, 17):
         shares = [Task(batch=_usual_batch(chosen, ranks)).share(ranks - one.helpers) for one in chosen]
@@ -242,7 +242,7 @@ def test_ctrl_c_keeps_the_losses_so_far(method: str, tmp_path: Path, monkeypatch
     assert [event["loss"] for event in kept.measurements] == stopped["loss"]
 
 
-def test_ctrl_c_keeps_the_runs_before_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_ctrl_c_keeps_the_finished_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     press_ctrl_c_after(5, monkeypatch)
     picture = tmp_path / "loss.svg"
     shown = run("train", "synchronous,accumulation", *SHORT, "--plot", str(picture))
@@ -256,7 +256,7 @@ def test_ctrl_c_keeps_the_runs_before_it(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 @pytest.mark.parametrize("done", [1, 5, 12, 13, 1000])
-def test_of_many_losses_a_few_are_printed_with_the_first_and_the_last(done: int) -> None:
+def test_long_loss_curves_are_thinned_keeping_both_ends(done: int) -> None:
     steps = tuple(Step(1.0 / (1 + number), 0.1, 8) for number in range(done))
     stopped = StoppedRun("synchronous", Task(steps=2000), 2, {}, 20, steps)
     out = Console(file=io.StringIO(), width=80)
@@ -269,7 +269,7 @@ def test_of_many_losses_a_few_are_printed_with_the_first_and_the_last(done: int)
     assert len(rows) == min(done, 12)
 
 
-def test_ctrl_c_before_the_first_step_is_nothing_but_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_before_the_first_step_just_interrupts(monkeypatch: pytest.MonkeyPatch) -> None:
     def press(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -281,7 +281,7 @@ def test_ctrl_c_before_the_first_step_is_nothing_but_ctrl_c(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("place", ["file", "file/saves", "/proc/saves"])
-def test_a_place_where_no_checkpoint_can_be_is_refused_before_the_first_step(place: str, tmp_path: Path) -> None:
+def test_an_unusable_checkpoint_folder_is_refused_before_the_first_step(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     refusal = run("train", "synchronous", "--steps", "9", "--checkpoint", str(tmp_path / place)).refusal()
     assert refusal.startswith("--checkpoint: no checkpoint can be written in ")
@@ -310,7 +310,7 @@ def test_the_last_step_is_saved(tmp_path: Path) -> None:
     assert "resumed after 4 steps" in run(*words, "--steps", "5", "--resume").out
 
 
-def test_what_happened_to_checkpoints_is_said(tmp_path: Path) -> None:
+def test_saved_and_skipped_checkpoints_are_reported(tmp_path: Path) -> None:
     words = ("train", "synchronous", "--batch", "8", "--checkpoint", str(tmp_path), "--every", "2")
     shown = run(*words, "--steps", "4").out
     assert "2 saves of " in shown

@@ -57,12 +57,12 @@ def promises_hold(found: Guidance) -> None:
 
 
 @pytest.mark.parametrize("case", PANEL, ids=lambda case: f"{case[0]} on {case[1]}")
-def test_what_it_says_runs_and_is_not_better_than_the_best(case: tuple[str, str, int, int | None]) -> None:
+def test_the_guides_layout_runs_and_is_not_better_than_the_best(case: tuple[str, str, int, int | None]) -> None:
     promises_hold(ask(*case))
 
 
 @pytest.mark.parametrize("case", PANEL, ids=lambda case: f"{case[0]} on {case[1]}")
-def test_the_rules_find_a_layout_where_there_is_one_within_half_again_of_the_best(
+def test_the_rules_find_a_layout_within_half_again_of_the_best(
     case: tuple[str, str, int, int | None],
 ) -> None:
     found = ask(*case)
@@ -81,7 +81,7 @@ def test_the_rules_find_a_layout_where_there_is_one_within_half_again_of_the_bes
     batch=st.integers(1, 96),
     seq=st.sampled_from([128, 1024, 8192]),
 )
-def test_it_keeps_its_promises_anywhere(
+def test_the_guide_keeps_its_promises_on_random_machines(
     name: str, base: str, node: int, nodes: int, outside: str, batch: int, seq: int
 ) -> None:
     inner = replace(cluster(base).levels[0], size=node)
@@ -101,7 +101,7 @@ def test_a_model_that_fits_is_only_replicated() -> None:
 
 
 @pytest.mark.parametrize("case", PANEL, ids=lambda case: f"{case[0]} on {case[1]}")
-def test_experts_are_spread_when_there_are_any(case: tuple[str, str, int, int | None]) -> None:
+def test_expert_parallelism_is_used_exactly_for_models_with_experts(case: tuple[str, str, int, int | None]) -> None:
     found = ask(*case)
     assert (found.layout.ep > 1) == (found.job.num_experts > 0)
 
@@ -111,7 +111,7 @@ def test_tensor_parallelism_stays_in_the_node(case: tuple[str, str, int, int | N
     assert ask(*case).layout.tp <= ask(*case).cluster.devices_per_unit(0)
 
 
-def test_a_long_sequence_is_cut() -> None:
+def test_a_long_sequence_uses_context_parallelism() -> None:
     found = ask("llama3-8b", "dgx-h100:8", 64, 1048576)
     assert found.layout.cp > 1
     assert answers(found)["context"] == f"yes, tp 8, cp {found.layout.cp}"
@@ -125,7 +125,7 @@ def test_a_small_batch_makes_replicas_wider() -> None:
     assert answers(found)["batch"] == "yes"
 
 
-def test_a_wide_layer_is_cut_on_a_small_device() -> None:
+def test_a_wide_layer_uses_tensor_parallelism_on_a_small_device() -> None:
     """A layer of PaLM 540B has 4.5B parameters: 9 GB gathered and 18 GB of gradients, of 16 GB."""
     found = ask("palm-540b", "tpu-v5e:512", 4096)
     assert answers(found)["width"].startswith("yes, tp")
@@ -161,7 +161,7 @@ def test_the_folklore_of_four_micro_batches_per_stage_leaves_a_sixth() -> None:
     assert bubble_frac(8, 63) == pytest.approx(0.10)
 
 
-def test_a_difference_is_what_the_word_alone_changes() -> None:
+def test_a_listed_difference_is_the_effect_of_that_option_alone() -> None:
     found = ask("gpt3-175b", "dgx-a100-80gb:128", 1536, None)
     assert found.estimate is not None
     assert found.optimum is not None
@@ -176,7 +176,7 @@ def test_a_difference_is_what_the_word_alone_changes() -> None:
             assert each.saved_frac == pytest.approx(1 - step_s / found.estimate.step_time_s)
 
 
-def test_what_is_lost_is_the_part_that_differs_most() -> None:
+def test_the_named_loss_is_the_part_that_differs_most() -> None:
     found = ask("llama3-70b", "dgx-h100:64", 1024, None)
     assert found.lost is not None
     assert found.estimate is not None
@@ -188,7 +188,7 @@ def test_what_is_lost_is_the_part_that_differs_most() -> None:
     assert found.estimate.step_time_s - found.optimum.step_time_s <= seconds * len(mine)
 
 
-def test_nothing_fits_is_said_by_both() -> None:
+def test_guide_and_planner_agree_that_nothing_fits() -> None:
     found = ask("llama3-405b", "dgx-h100:1", 8)
     assert not found.feasible
     assert found.optimum is None
@@ -203,13 +203,13 @@ def test_rules_name_their_sources() -> None:
         assert len(rule.source) > 8
 
 
-def test_the_same_question_has_the_same_answer() -> None:
+def test_guide_answers_are_deterministic() -> None:
     again = ask("mixtral-8x7b", "dgx-h100:16", 512)
     assert again.to_dict()["rules"] == ask("mixtral-8x7b", "dgx-h100:16", 512, None).to_dict()["rules"]
     assert model("mixtral-8x7b") == again.job.model
 
 
-def test_a_cluster_is_not_changed_by_being_asked_about() -> None:
+def test_guide_does_not_modify_the_cluster() -> None:
     machine: Cluster = cluster("dgx-h100:4")
     asked = read_question("llama3-8b", machine, batch=256)
     guide(asked.model, machine, asked.recipe)
@@ -217,7 +217,7 @@ def test_a_cluster_is_not_changed_by_being_asked_about() -> None:
 
 
 @pytest.mark.parametrize(("batch", "answer"), [(9, "yes"), (8, "no, vpp 2")])
-def test_a_tenth_of_idling_is_good_enough(batch: int, answer: str) -> None:
+def test_a_bubble_of_a_tenth_is_accepted(batch: int, answer: str) -> None:
     """Two stages idle 1 / (m + 1) of the time: a tenth with nine micro-batches, a ninth with eight."""
     asked = read_question("gpt2-xl", "dgx-h100:1", gpus=2, batch=batch)
     found = decide(Draft(asked.job, asked.cluster, Layout(pp=2)))

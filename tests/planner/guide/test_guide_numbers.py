@@ -125,7 +125,7 @@ UNSAID = {"capacity_B", "zero3_traffic_share"}
 
 
 @pytest.mark.parametrize("case", PANEL, ids=lambda case: f"{case[0]} on {case[1]}")
-def test_numbers_of_a_rule_are_those_of_its_definition_and_its_sentence(case: tuple[str, str, int, int | None]) -> None:
+def test_numbers_of_a_rule_match_its_definition_and_sentence(case: tuple[str, str, int, int | None]) -> None:
     name, machine, batch_, seq = case
     asked = read_question(name, machine, batch=batch_, seq=seq)
     found = guide(asked.model, asked.cluster, asked.recipe)

@@ -17,7 +17,7 @@ def test_the_answer_keeps_its_keys() -> None:
         assert {"word", "rules", "optimum", "step_time_s", "saved_frac"} <= set(each)
 
 
-def test_a_person_reads_every_rule() -> None:
+def test_the_terminal_shows_every_rule() -> None:
     out = run("guide", *LLAMA).out
     for words in (
         "Does the model fit in one device?",
@@ -29,7 +29,7 @@ def test_a_person_reads_every_rule() -> None:
         assert words in out
 
 
-def test_no_layout_is_a_no() -> None:
+def test_no_layout_exits_with_1() -> None:
     session = run("guide", "llama3-405b", "--cluster", "dgx-h100", "--batch", "8", "--json")
     assert session.code == 1
     assert session.json()["feasible"] is False

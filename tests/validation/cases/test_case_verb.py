@@ -31,14 +31,14 @@ def test_one_case_keeps_its_keys() -> None:
         assert abs(row["predicted"] / row["published"] - 1 - row["error_frac"]) < 1e-12
 
 
-def test_all_cases_fit_a_line_each() -> None:
+def test_every_case_fits_on_one_line() -> None:
     session = run("case")
     assert session.code == 0
     for name in names():
         assert sum(line.split()[:1] == [name] for line in session.out.splitlines()) == 1
 
 
-def test_a_person_reads_why_and_what_is_unknown() -> None:
+def test_the_terminal_shows_reasons_and_unknowns() -> None:
     out = run("case", "palm-540b").out
     for words in ("Why it misses", "Unknown", "Assumed", "Sources", "partly public"):
         assert words in out
@@ -50,7 +50,7 @@ def test_an_unknown_case_is_bad_input() -> None:
     assert session.err.startswith("error: CASE: unknown case 'bloom'")
 
 
-def test_a_miss_without_a_reason_is_a_no(tmp_path: Path) -> None:
+def test_an_unexplained_miss_exits_with_1(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(
         "title: t\nmodel: gpt2\ncluster: dgx-h100\ndevices: 8\nlayout: {dp: 8}\nsource: s\n"

@@ -47,7 +47,7 @@ def test_every_miss_is_explained(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", names())
-def test_no_explanation_outlives_its_miss(name: str) -> None:
+def test_every_explanation_belongs_to_a_current_miss(name: str) -> None:
     """Of the rows about one thing (the whole run, or a rate), the worst deserves the explanation."""
     for row in compared(name).rows:
         if row.published.why:
@@ -65,7 +65,7 @@ def test_every_number_has_a_source(name: str) -> None:
         assert one.study.unknown
 
 
-def test_the_runs_that_were_asked_for_are_there() -> None:
+def test_the_required_published_runs_exist() -> None:
     models = {one.study.model.name for one in every().comparisons}
     assert models >= {
         "gpt3-175b", "llama-7b", "llama-13b", "llama-33b", "llama-65b", "llama2-7b", "llama2-13b", "llama2-34b",
@@ -74,7 +74,7 @@ def test_the_runs_that_were_asked_for_are_there() -> None:
     }  # fmt: skip
 
 
-def test_public_durations_are_within_tolerance_or_say_why() -> None:
+def test_public_durations_are_within_tolerance_or_explained() -> None:
     rows = every().durations(PUBLIC)
     assert len(rows) >= 6
     for row in rows:
@@ -112,7 +112,7 @@ def test_days_are_steps_times_step_time() -> None:
     assert row_of(one, "days") == pytest.approx(steps * row_of(one, "step_time_s") / 86400)
 
 
-def test_bert_takes_both_phases() -> None:
+def test_bert_case_includes_both_phases() -> None:
     first, second = compared("bert-large-nvidia").prediction.stretches
     seconds = 7038 * first.step_time_s + 1563 * second.step_time_s
     assert row_of(compared("bert-large-nvidia"), "days") == pytest.approx(seconds / 86400)
@@ -136,7 +136,7 @@ def test_downtime_only_adds() -> None:
                 assert net is None or gross is None or net <= gross < 2 * net
 
 
-def test_a_pace_reproduces_the_run_that_it_was_taken_from() -> None:
+def test_a_pace_reproduces_its_own_run() -> None:
     """Nothing but kernels takes time on eight GPUs, where all but the last bucket hides: the error is left over."""
     other = study("resnet50-goyal-8")
     paced = predict(replace(other, name="again", pace="resnet50-goyal-8"))
@@ -209,7 +209,7 @@ def test_the_exchange_of_deepseek_v3_hides_in_cells() -> None:
         assert 0 < one.hidden_s < float(bare.step_time_s) - one.step_time_s + float(found.step.ep_comm_s)
 
 
-def test_what_is_unknown_is_the_planners_best_of_what_is_left() -> None:
+def test_unknown_options_take_the_best_remaining_layout() -> None:
     """Brute force over the two unknown words, the known ones held."""
     whole = study("gpt3-175b-megatron")
     (known,) = whole.stretches
@@ -248,7 +248,7 @@ source: made up for this test
 """
 
 
-def test_a_file_of_ones_own(tmp_path: Path) -> None:
+def test_a_custom_case_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(GOOD)
     found = compare(study(str(path)))
@@ -267,7 +267,7 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
         ("zero: 1", "zero: 7", "zero must be"),
         ("zero: 1", "dp: unknown", "given twice"),
         ("{dp: 8, zero: 1}", "{dp: unknown}", "dp"),
-        ("{dp: 8, zero: 1}", "8", "words or unknown"),
+        ("{dp: 8, zero: 1}", "8", "options or unknown"),
         ("dp: 8", "dp: 0", "dp must be"),
         ("devices: 8", "devices: 8\nrecipe: {parameter_B: two}", "parameter_B"),
         ("devices: 8\n", "", "devices"),
@@ -278,7 +278,7 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
         ("title: A run", "title: A run\nrecipe: {dtyp: bf16}", "unknown key"),
     ],
 )
-def test_a_bad_file_is_told_where(old: str, new: str, message: str, tmp_path: Path) -> None:
+def test_an_invalid_case_file_is_refused_at_its_line(old: str, new: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(GOOD.replace(old, new))
     with pytest.raises(BadInput, match=message) as caught:
@@ -291,7 +291,7 @@ def test_an_unknown_case_is_named() -> None:
         study("bloom")
 
 
-def test_the_page_shows_the_errors_of_today() -> None:
+def test_the_page_shows_the_current_errors() -> None:
     """After a change that moves an error: python tools/pages.py --write docs/case-studies.md."""
     written = (Path(__file__).parents[3] / "docs" / "case-studies.md").read_text(encoding="utf-8")
     assert written.strip() == page(every()).strip()

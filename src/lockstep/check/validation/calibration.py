@@ -148,7 +148,7 @@ def measured_steps(base: Cluster, asked: Study) -> Iterator[Measured]:
         if not rows:
             continue
         if not stretch.layout or stretch.chosen:
-            raise BadInput(f"{asked.name}: the layout of {stretch.name!r} must be known, all of it")
+            raise BadInput(f"{asked.name}: the layout of {stretch.name!r} must be known completely")
         job, layout = Job(asked.model, stretch.recipe, stretch.devices), Layout(**stretch.layout)
         found, row = estimate(job, base.resized(stretch.devices), layout), rows[0]
         times = row.quantity == "step_time_s"

@@ -211,7 +211,7 @@ class TableReport:
         return self.median_abs_frac <= self.table.tolerance_frac
 
     def to_dict(self) -> Json:
-        """Plain JSON form in the words of the command line."""
+        """Plain JSON form with the names of the command line."""
         return {
             **picked(self.table, "name quantity source"),
             "rows": len(self.errors),
@@ -358,7 +358,7 @@ def _error(case: Case, with_interval: bool) -> Error:
 
 
 def _share(answers: Iterable[bool | None]) -> float | None:
-    """Share of yes among those asked; None where nobody was."""
+    """Share of yes among the answers; None without any."""
     asked = [answer for answer in answers if answer is not None]
     return float(np.mean(asked)) if asked else None
 

@@ -70,7 +70,7 @@ class Campaign(Shown):
         return low, high
 
     def to_dict(self) -> Json:
-        """Plain JSON form in the words of the command line."""
+        """Plain JSON form with the names of the command line."""
         run, found = self.run, self.scenario.estimate
         return {
             "days": run.days,
@@ -118,9 +118,9 @@ def campaign(
 ) -> Campaign:  # fmt: skip
     """The campaign of a scenario: its mean, `campaigns` simulated ones, offers, energy, sensitivities.
 
-    `power_W` per device (None: its TDP); `market` for prices beside the one on demand; `engine` and `file` are where
-    runs are simulated and kept; `progress(done, total)` is called between the parts. Raises BadInput, and Infeasible
-    when the run gets nowhere.
+    `power_W` per device (None means its TDP); `market` for prices besides the one on demand; `engine` and `file` select
+    where runs are simulated and kept; `progress(done, total)` is called between the parts. Raises BadInput, and
+    Infeasible when the run makes no progress.
     """
     tell = progress or (lambda done, total: None)
     run = scenario.run()
@@ -192,7 +192,7 @@ def _offers(scenario: Scenario, run: Run, market: Market) -> list[Offer]:
 def _energy(
     scenario: Scenario, run: Run, power_W: float | None, pue: float, carbon_kg_per_kWh: float | None
 ) -> Energy | None:
-    """Energy at the power given, else at the device's TDP; None where neither is known."""
+    """Energy at the specified power, or at the device's TDP; None where neither is known."""
     drawn_W = scenario.estimate.cluster.device.tdp_W if power_W is None else power_W
     return None if drawn_W is None else energy(run.gpu_hours, drawn_W, pue=pue, carbon_kg_per_kWh=carbon_kg_per_kWh)
 

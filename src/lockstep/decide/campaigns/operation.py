@@ -1,6 +1,6 @@
 """`Operation`: how a run is operated: what fails and how fast it is back, how it saves, what else takes its time.
 
-Numbers that nobody gave are taken from published runs and say so in the campaign's assumptions.
+Numbers that are not set come from published runs, which the campaign's assumptions state.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ class Operation:
     """How a run is operated; every field has a value that means "not known" or "not done"."""
 
     device_mtbf_s: float = math.inf
-    """Per device; a job on n of them stops every device_mtbf_s / n. Infinite: nothing fails, or nobody knows."""
+    """Per device; a job on n of them stops every device_mtbf_s / n. Infinite if nothing fails or it is unknown."""
     law: GapLaw | None = None
     """Law of the gaps in the simulation, of that mean; None is exponential."""
     write_s: float | None = None
-    """Seconds a checkpoint takes; None: its size at the storage's rate."""
+    """Seconds a checkpoint takes; None derives them from its size and the storage's rate."""
     storage_Bps: float | None = None
-    """Rate at which all devices together write; None: STORAGE_BPS_PER_DEVICE each."""
+    """Rate at which all devices together write; None means STORAGE_BPS_PER_DEVICE each."""
     rank_Bps: float | None = None
-    """Rate at which one rank writes; None: only the storage holds it up."""
+    """Rate at which one rank writes; None means that only the storage limits it."""
     ranks: int | None = None
-    """Ranks that write at once, at rank_Bps, at most one per device; None: one per device."""
+    """Ranks that write at once, at rank_Bps, at most one per device; None means one per device."""
     copies: int = 1
     """Copies of every node's shard in the memory of nodes, its own included; from 2 on, between two checkpoints."""
     copy_Bps: float = math.inf
     """Rate per device at which shards are sent to their peers."""
     local_write_s: float | None = None
-    """Seconds of a local checkpoint between whole ones; None: there are none."""
+    """Seconds of a local checkpoint between whole ones; None if there are none."""
     local_restart_s: float | None = None
-    """From a local checkpoint or a copy; None: restart_s, else RESTART_S and reading it back."""
+    """Restart from a local checkpoint or a copy; None uses restart_s, or RESTART_S and the time to read it back."""
     local_frac: float = 1.0
     """Share of the failures that a local checkpoint or a copy serves."""
     delta_write_s: float | None = None
-    """Seconds of a delta between whole checkpoints; None: there are none."""
+    """Seconds of a delta between whole checkpoints; None if there are none."""
     every: int | None = None
     """One whole checkpoint in so many; None is the best number."""
     hidden_frac: float = 0.0
@@ -70,13 +70,13 @@ class Operation:
     """Work between checkpoints; None is the best."""
     detection_s: float = DETECTION_S
     restart_s: float | None = None
-    """From a noticed failure to work going on; None: RESTART_S and reading the checkpoint back."""
+    """From a noticed failure until work continues; None means RESTART_S and the time to read the checkpoint back."""
     silent_mtbf_s: float = math.inf
     """Mean time between silent corruptions, per device."""
     silent_delay_s: float = 0.0
     """From a corruption until it is noticed."""
     repair_s: float | None = None
-    """Mean time until a lost node is back; None: a replacement is always there."""
+    """Mean time until a lost node is repaired; None means that a replacement is always available."""
     spares: int = 0
     """Nodes that stand by, and are paid for."""
     fewest_frac: float = 1.0
@@ -88,11 +88,11 @@ class Operation:
     straggler_cv: float = 0.0
     """Coefficient of variation of a device's compute time from step to step."""
     eval_every: int | None = None
-    """Steps between evaluations; None: there are none."""
+    """Steps between evaluations; None if there are none."""
     eval_tokens: float = 0.0
     """Tokens of one evaluation."""
     data_Bps: float | None = None
-    """Rate at which all devices together read training data; None: it never holds a step up."""
+    """Rate at which all devices together read training data; None means that it never delays a step."""
     sample_B: float = TOKEN_B
     """Bytes read per token, or per image."""
 
@@ -180,7 +180,7 @@ class Operation:
         return self.copy_time_s(job) if self.copies > 1 else self.local_write_s
 
     def pool(self, found: Estimate) -> Pool | None:
-        """The nodes of an estimated layout, which leave in whole replicas; None: a replacement is always there."""
+        """The nodes of an estimated layout, which leave in whole replicas; None if replacements are always there."""
         if self.repair_s is None:
             return None
         nodes, replica = found.cluster.num_nodes, found.job.devices // found.layout.dp

@@ -172,7 +172,7 @@ class Estimate(Shown):
         return PLAIN[name](self) if name in PLAIN else None
 
     def to_dict(self) -> Json:
-        """Plain JSON form in the words of the command line."""
+        """Plain JSON form with the names of the command line."""
         said = self.job.recipe.software.said
         own: Json = {} if isinstance(said, str) else {"own_stack": said}
         return {name: read(self) for name, read in PLAIN.items()} | own | imported(self.job)

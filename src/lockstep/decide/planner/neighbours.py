@@ -66,7 +66,7 @@ class Neighbour:
     units: tuple[str, int, int]
     """What the devices come in (node, rack), how many of them were asked for, and how many there are here."""
     asked_tokens_per_s: float | None
-    """None where nothing fits as asked."""
+    """None where nothing fits for the original question."""
 
     @property
     def tokens_per_s_frac(self) -> float | None:

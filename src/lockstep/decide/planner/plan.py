@@ -88,7 +88,7 @@ class _Asked:
         return wanted if self.software is None else self.software.narrowed(wanted)
 
     def takes_of(self, job: Job) -> Takes | None:
-        """What the software is able to run; None where none is asked for."""
+        """What the software is able to run; None where no software is selected."""
         if self.software is None:
             return None
         self.software.check(job)

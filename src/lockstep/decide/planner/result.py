@@ -154,7 +154,7 @@ class Plan(Shown):
         }
 
     def to_dict(self) -> Json:
-        """Plain JSON form in the words of the command line."""
+        """Plain JSON form with the names of the command line."""
         on_front = {one.layout for one in self.front}
         plans = [one.to_dict() | _summary(one, one.layout in on_front) for one in self.plans]
         answer: Json = {

@@ -48,7 +48,7 @@ class Upgrade:
 
     @property
     def saving_per_cost(self) -> float | None:
-        """Share of the step time saved per additional dollar and hour; None where it costs nothing or no one knows."""
+        """Share of the step time saved per additional dollar and hour; None where the price is zero or unknown."""
         return self.saving_frac / self.cost if self.cost is not None and self.cost > 0 else None
 
     def to_dict(self) -> Json:

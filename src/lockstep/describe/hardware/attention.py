@@ -35,7 +35,7 @@ class AttentionKernel:
     narrow_power: float = 0.0
     """p of the module's head."""
     head_sizes: tuple[int, ...] = ()
-    """Sizes of heads that the kernel is built for: others are padded to the next one. None: it takes any."""
+    """Sizes of heads that the kernel is built for: others are padded to the next one. None means any size."""
     source: str = ""
 
     def frac(self, tokens: Number, head_dim: int, causal: bool, backward: bool) -> Number:

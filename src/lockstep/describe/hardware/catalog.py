@@ -30,7 +30,7 @@ MOST_CARDS = 8
 PCIE = "pcie4"
 """Assumed for a device that no node of the catalog holds."""
 OTHERWISE = "it is not in the catalog (lockstep catalog clusters); a YAML file describes any machine"
-"""Said of a cluster that is not known."""
+"""Hint for an unknown cluster."""
 JOINERS = re.compile(r"\s*[+,&]\s*|\s+and\s+")
 """What people write between two machines."""
 
@@ -126,7 +126,7 @@ def _refuse_mixed(name: str) -> None:
         return
     if len(set(bases)) == 1:
         raise BadInput(f"{name} names {bases[0]} {len(parts)} times; give one number: {bases[0]}:N")
-    raise BadInput(f"{name} mixes {' and '.join(bases)}; {ONE_KIND}; ask for each apart, such as {parts[0]}")
+    raise BadInput(f"{name} mixes {' and '.join(bases)}; {ONE_KIND}; use one kind at a time, such as {parts[0]}")
 
 
 def machines(number: int, vendors: Sequence[str] | None = None) -> dict[str, Cluster]:

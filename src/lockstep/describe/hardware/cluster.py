@@ -74,11 +74,11 @@ class Cluster(Brief):
     storage_write_Bps: float | None = None
     """Rate at which the whole cluster can write a checkpoint to shared storage."""
     own_rank_spread_frac: float | None = None
-    """Standard deviation of the devices' speeds over their mean, here; None: as their efficiency curve has it."""
+    """Standard deviation of the devices' speeds over their mean; None uses that of their efficiency curve."""
     host: Host | None = None
     """The machines that the devices sit in; None where nothing is known of them, so that nothing can be offloaded."""
     notes: tuple[str, ...] = ()
-    """What was chosen where the question left room; answers say it among their assumptions."""
+    """What was chosen where the question left it open; answers list it among their assumptions."""
     provenance: Provenance = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -228,7 +228,7 @@ class Cluster(Brief):
         return size
 
     def _part_note(self, index: int, size: int) -> str:
-        """What is said of a level that is used in part."""
+        """The note on a level that is partly used."""
         level, inside = self.levels[index], self.devices_per_child(index)
         used = f"{size * inside} of the {level.size * inside} devices of each {level.name}"
         return f"{used} are used, so that all hold the same number; the others are neither counted nor paid for"
@@ -281,7 +281,7 @@ class Cluster(Brief):
         return level
 
     def _partial(self, level: Level, units: int, num_devices: int) -> str:
-        """What to say when `units` children do not fill whole units of `level`."""
+        """The message for `units` children that do not fill whole units of `level`."""
         unit = self.devices_per_unit(self.levels.index(level))
         below, above = num_devices // unit * unit, -(-num_devices // unit) * unit
         return (

@@ -87,7 +87,7 @@ class Efficiency:
     gap_s: float = 0.0
     """Seconds from the end of a kernel to the start of the next, where the host is ahead."""
     power: PowerLimit | None = None
-    """What holds back products and attention that share a step; None: rates are those of kernels inside of steps."""
+    """The power limit of products and attention that share a step; None if rates already are those inside of steps."""
 
     def kernel(self, wanted: Iterable[str]) -> tuple[str, AttentionKernel]:
         """Name and rates of the first attention kernel of `wanted` that was measured here; else of `fused`, any.
@@ -138,7 +138,7 @@ class Efficiency:
     def limited(self, limit_W: float) -> Efficiency:
         """The curve of the same device held to another power. Raises BadInput where what it draws is not known."""
         if self.power is None:
-            raise BadInput(f"curve {self.name} does not say what its kernels draw")
+            raise BadInput(f"curve {self.name} does not state the power that its kernels draw")
         lower = replace(self.power, limit_W=limit_W)
         alone, fp8 = (lower.alone_frac(dtype) / self.power.alone_frac(dtype) for dtype in ("bf16", "fp8"))
         return replace(

@@ -66,7 +66,7 @@ class Link:
     start_s: float = 0.0
     """Seconds before the first message of a collective: launch, and ranks that wait for one another."""
     copy_Bps: float | None = None
-    """At which a rank copies the last chunk of a collective out of the library's buffer; None: beside its messages."""
+    """Rate at which a rank copies the last chunk of a collective out of the library's buffer; None hides this copy."""
     switch: Switch | None = None
     """How collectives go through a switch that reduces; None where it cannot, or is not used so."""
     provenance: Provenance = field(default_factory=dict, hash=False)

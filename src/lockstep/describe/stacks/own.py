@@ -30,7 +30,7 @@ BOUNDS = {"elementwise_factor": (0.1, 100.0), "launch_s": (0.0, 1.0), "recompute
 """The least and the most of each number."""
 TIMES = ("launch_s", "recompute_host_s", "step_s")
 MOST_WAYS = 100
-"""Ways of one's own of a slot."""
+"""A user's own ways of a slot."""
 MOST_LETTERS = 500
 """Of a text."""
 NAME_LETTERS = 60

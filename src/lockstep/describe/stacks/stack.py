@@ -56,7 +56,7 @@ class Options:
     fused_elementwise: bool = True
     """Neighbouring elementwise operations run as one kernel (Megatron's fused kernels, torch.compile)."""
     cross_entropy: str | None = None
-    """How the cross entropy treats logits, a way of the slot `loss`; None: as elementwise kernels are, else eager."""
+    """How the cross entropy treats logits, a way of the slot `loss`; None derives it from the elementwise kernels."""
     gather_limits: str = ""
     """DeepSpeed's limits at zero 3 that differ from its defaults, in elements (`parallel/data/coordinator.py`)."""
     fused_accumulation: bool = True
@@ -91,7 +91,7 @@ class Stack:
     ways: Mapping[str, Way] = field(hash=False)
     """How it runs each slot of a layer, by the slot's name (`ways.py`)."""
     habits: Habits
-    """What it does besides, whatever is asked for."""
+    """What it also does in every step, independent of the options of a run."""
     source: str
     date: str
     launch_s: float = 20e-6
@@ -102,9 +102,9 @@ class Stack:
     rows: Mapping[str, Json] = field(default_factory=dict, hash=False)
     """Ways of its own by slot and name, as tables of `ways.toml`."""
     asked: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """Fields of `Options` that a run sets, which go before the switches."""
+    """Fields of `Options` that a run sets; they override the switches."""
     options: Options = field(init=False)
-    """What holds in a run: what is asked, else what the switches say."""
+    """The options of a run: those that the run sets, and otherwise those of the switches."""
 
     def __post_init__(self) -> None:
         said = {**self.switches, **self.asked}
@@ -206,7 +206,7 @@ def _stack(name: str, entry: Json) -> Stack:
 
 
 def stack(name: str | Stack) -> Stack:
-    """The stack called `name`, the newest of a software so called, or one's own. Raises UnknownName."""
+    """The stack called `name`, the newest of a software with that name, or a user's own. Raises UnknownName."""
     if isinstance(name, Stack):
         return name
     found = stacks().get(NEWEST.get(name, name))
@@ -216,5 +216,5 @@ def stack(name: str | Stack) -> Stack:
 
 
 def default_stack(vendor: str) -> str:
-    """The name of the stack that devices of a vendor are taken to run."""
+    """The name of the stack that devices of a vendor are assumed to run."""
     return OF_VENDOR.get(vendor.lower(), DEFAULT)

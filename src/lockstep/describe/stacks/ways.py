@@ -243,7 +243,8 @@ def _step(where: str, text: object, place: str) -> Step:
     match = STEP.fullmatch(text) if isinstance(text, str) else None
     if match is None or max(float(match["passes"]), float(match["times"] or 1)) > MOST:
         raise BadInput(
-            f'{where}: {shown(text)} is no step; write "what it does 3", its passes last, or "what it does 3 x1.5"',
+            f'{where}: {shown(text)} is not a step; write "what it does 3", which ends in its passes, '
+            'or "what it does 3 x1.5"',
             place,
         )
     return Step(match["what"], float(match["passes"]), float(match["times"] or 1))
@@ -253,8 +254,8 @@ def _saved(where: str, text: object) -> Saved:
     match = SAVED.fullmatch(text) if isinstance(text, str) else None
     if match is None or float(match["numbers"]) > MOST:
         raise BadInput(
-            f'{where}: {shown(text)} is no tensor; write "what it is 1", its numbers for each element, or "what it is '
-            f'1 fp32" with one of {", ".join(FORMATS)}',
+            f'{where}: {shown(text)} is not a tensor; write "what it is 1", its numbers for each element, '
+            f'or "what it is 1 fp32" with one of {", ".join(FORMATS)}',
             f"{where}.saves",
         )
     return Saved(match["what"], float(match["numbers"]), match["format"] or FORMATS[0])

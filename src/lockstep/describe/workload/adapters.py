@@ -89,7 +89,7 @@ class Adapters:
         return tuple(found)
 
     def describe(self) -> str:
-        """In words."""
+        """A short description."""
         names = next((word for word, members in GROUPS.items() if set(members) == set(self.targets)), None)
         dropout = f" with dropout of {self.dropout_frac:g}" if self.dropout_frac else ""
         return f"adapters of rank {self.rank} on {names or ', '.join(self.targets)}{dropout}"

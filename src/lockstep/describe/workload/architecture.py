@@ -120,7 +120,7 @@ class Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotary:
-    """Rotary positions: which angles, which counts and times do not ask for and other software has to be told."""
+    """Rotary positions: their angles, which no count or time depends on but exports need."""
 
     base: float = 10_000.0
     share_frac: float = 1.0
@@ -270,7 +270,7 @@ class Transformer(Brief):
     extra_positions: int = 0
     """Rows of a learned table beyond max_positions (OPT and RoBERTa keep 2)."""
     buckets: int = 32
-    """With relative positions: distances told apart, each with a score of its own for every head (T5)."""
+    """With relative positions: the number of distinct distances, each with its own score for every head (T5)."""
     norm: str = "rmsnorm"
     norm_placement: str = "pre"
     """pre; post (after the residual sum, BERT); sandwich (pre, and on block outputs, Gemma 2); output (OLMo 2)."""
@@ -294,15 +294,15 @@ class Transformer(Brief):
     headless: bool = False
     """Nothing follows the last norm, as in a model that makes embeddings of texts."""
     mtp_layers: int = 0
-    """Multi-token-prediction modules (DeepSeek-V3, 2.2), counted apart from the main model."""
+    """Multi-token-prediction modules (DeepSeek-V3, 2.2), counted separately from the main model."""
     norm_epsilon: float | None = field(default=None, compare=False)
-    """Added to the variance in every norm; None where nobody says."""
+    """Added to the variance in every norm; None where it is unknown."""
     rotary: Rotary | None = field(default=None, compare=False)
-    """None where nobody says which angles."""
+    """None where the angles are unknown."""
     scaled_stream: bool = field(default=False, compare=False)
     """Embeddings, residuals, scores or logits have multipliers of their own (Granite)."""
     notes: tuple[str, ...] = field(default=(), compare=False)
-    """What of the file is left out; answers say it among their assumptions."""
+    """Parts of the file that are ignored; answers list them among their assumptions."""
     source: str = field(default="", compare=False)
     date: str = field(default="", compare=False)
 

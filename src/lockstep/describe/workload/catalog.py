@@ -62,7 +62,7 @@ FILE_SUFFIXES = (".json", ".yaml", ".yml")
 SOURCE_ID = re.compile(r"(?:huggingface\.co/|litgpt/config\.py: )([\w.-]+/[\w.-]*\w)(?![\w.*-])")
 """The hub id that a source of the catalog names."""
 OTHERWISE = "it is not in the catalog (lockstep catalog models); a config.json or a YAML file describes any model"
-"""Said of a model that is not known."""
+"""Hint for an unknown model."""
 
 
 def build(fields: Mapping[str, Any]) -> Model:

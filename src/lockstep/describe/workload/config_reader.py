@@ -1,8 +1,8 @@
 """`ConfigReader`: typed, located reading of one table of a Hugging Face config.json.
 
 Every getter takes the names under which a value may stand (model types differ), and says what is wrong at "file:line".
-Null is absent, but for a flag, where it is false as in the library, and where a family tells them apart (`is_null`).
-Keys that nobody asks for are ignored: such files hold many that do not shape the model.
+Null is absent, but for a flag, where it is false as in the library, and where a family distinguishes them (`is_null`).
+Keys that no getter reads are ignored: such files hold many that do not shape the model.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def _read(data: Document, locate: Locate, path: str | Path) -> Model:
     kind = data["model_type"] if "model_type" in data else _of_diffusers(config)
     if not isinstance(kind, str):
         got = "is missing" if kind is None else "must be text"
-        raise BadInput(f"key model_type {got}; it says which architecture the file describes", config.where())
+        raise BadInput(f"key model_type {got}; it names the architecture that the file describes", config.where())
     if kind == "resnet":
         return replace(resnet(config), name=_name(data, Path(path)))
     inner, text = _family(kind, config)
@@ -196,7 +196,7 @@ def _of_diffusers(config: ConfigReader) -> str | None:
 
 
 def _unsupported(kind: str) -> str:
-    """An architecture is never taken for another that is spelled like it: whoever obeyed would get another model."""
+    """No similar name is suggested for an architecture: following the suggestion would give another model."""
     why = architecture(kind) or "a transformer can also be described in a YAML file of its own"
     return f"the architecture {kind[:LONGEST]!r} (model_type) is not supported: {why}; supported: {', '.join(FAMILIES)}"
 

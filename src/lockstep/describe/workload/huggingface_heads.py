@@ -120,7 +120,7 @@ def labels(config: ConfigReader, minimum: int = 1) -> int:
 
 
 def _labelled(classifier: Classifier) -> str:
-    """A classifier in words."""
+    """A short description of a classifier."""
     of = "sequence" if classifier.per_sequence else "token"
     plural = "s" if classifier.labels > 1 else ""
     return f"a classifier of {classifier.labels:,} label{plural} per {of} follows the last layer"

@@ -29,7 +29,7 @@ BLOCKS = ("dense", "experts", "none")
 
 @dataclass(frozen=True, slots=True, order=True)
 class LayerKind:
-    """What tells one layer of a model from another."""
+    """What distinguishes one layer of a model from another."""
 
     block: str = "dense"
     window: int = 0

@@ -62,7 +62,7 @@ class Objective:
         return self.forwards, self.models
 
     def describe(self) -> str:
-        """In words."""
+        """A short description."""
         passes = f"{self.name}: each sequence passes {self.forwards} models forward and {self.models} back"
         copies = f"; {self.frozen} frozen {'copies' if self.frozen > 1 else 'copy'} of the model held"
         return passes + copies * bool(self.frozen)
@@ -110,7 +110,7 @@ def _parts(text: str, where: str | None) -> dict[str, str]:
         if head not in PARTS:
             raise UnknownName("thing to train", head, PARTS, where)
         if head in found:
-            raise BadInput(f"{head} is given twice", where)
+            raise BadInput(f"{head} is set twice", where)
         name = head
         found[name] = piece.strip()
     return found

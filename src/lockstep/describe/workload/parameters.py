@@ -90,7 +90,7 @@ def parameters(model: Model) -> ParameterCount:
 
 @dataclass(frozen=True, slots=True)
 class RankParameters:
-    """Trained parameters on one rank, in the groups that optimizers and data parallelism tell apart."""
+    """Trained parameters on one rank, in the groups that optimizers and data parallelism distinguish."""
 
     matrix_elems: Number
     """Matrices of the layers outside routed experts."""

@@ -36,7 +36,7 @@ class Patches:
     class_token: bool = True
     """A learned token before the patches, which the classifier reads."""
     classes: int = 0
-    """Classes that a classifier tells apart; 0 without a classifier."""
+    """Number of classes of the classifier; 0 without a classifier."""
     outputs: int = 0
     """Channels predicted for every pixel of every patch; 0 where none are."""
 
@@ -110,7 +110,7 @@ class Patches:
         return self.classes / self.tokens + self.share * self.predicted
 
     def describe(self) -> str:
-        """In words, as an answer says it."""
+        """A short description, as answers print it."""
         token = " and a class token" if self.class_token else ""
         size = f"{self.image} x {self.image}"
         return f"an image of {size} is one sequence of {self.tokens:,} tokens: {self.side} x {self.side} patches{token}"

@@ -104,7 +104,7 @@ class Piece:
     element_B: float = 2.0
     """Bytes of an activation element."""
     cached_B: float | None = None
-    """Bytes of an element that a linear layer keeps of its input; None: as any."""
+    """Bytes of an element that a linear layer keeps of its input; None means the bytes of other tensors."""
     cached_inner_B: float | None = None
     """The same of an expert's activation function."""
     cached_attention_B: float | None = None

@@ -77,11 +77,11 @@ def _check_kinds(model: Transformer) -> None:
     if model.experts is None and model.num_expert_layers:
         raise BadInput(f"experts are missing, and {model.num_expert_layers} layers have them", "model")
     if model.experts and not model.num_expert_layers:
-        raise BadInput(f"experts are given, but none of the {model.layers} layers has them", "model")
+        raise BadInput(f"experts are set, but none of the {model.layers} layers has them", "model")
     recurrent = any(kind.mixer == "recurrent" for kind in kinds)
     if recurrent != (model.recurrent is not None):
         wrong = "the pattern has recurrent layers; describe them under recurrent"
-        raise BadInput(wrong if recurrent else "recurrent is given, but the pattern has no such layer", "pattern")
+        raise BadInput(wrong if recurrent else "recurrent is set, but the pattern has no such layer", "pattern")
     whole_layers = all(kind.whole for kind in kinds)
     if not whole_layers and (model.norm_placement != "pre" or model.parallel_block):
         raise BadInput("layers with one block need norm_placement pre, and no parallel_block", "pattern")

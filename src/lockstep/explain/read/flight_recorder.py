@@ -125,10 +125,10 @@ def _rank(path: File, data: Any) -> int:
     said = data.get("rank")
     found = re.search(r"(\d+)(?:\.\w+)*$", str(path))
     if not isinstance(said, int) and found is None:
-        raise BadInput("does not say its rank; let its name end in it, as dumps are called", str(path))
+        raise BadInput("does not state its rank; end its file name in the rank, as dumps do", str(path))
     rank = said if isinstance(said, int) or found is None else int(found[1])
     if not 0 <= rank <= MOST_RANKS:
-        raise BadInput(f"says that it is of rank {str(rank)[:40]}; a rank is 0 or more", str(path))
+        raise BadInput(f"states rank {str(rank)[:40]}; a rank is 0 or more", str(path))
     return int(rank)
 
 

@@ -224,7 +224,7 @@ def _trace(path: str, kept: Columns, head: Json) -> RankTrace:
                 kept.titles.setdefault(str(group.get("pg_name")), str(title))
     on_host = not len(kept.device["ts"])
     if on_host and not any(name.startswith("gloo:") for name, *_ in kept.marks) and not len(kept.ops["name"]):
-        raise BadInput("holds neither kernels nor operators: there is nothing to tell where time went", path)
+        raise BadInput("holds neither kernels nor operators: the use of time cannot be determined", path)
     zero_us = _zero_us(kept)
     spans = host_spans(kept, zero_us) if on_host else _device_spans(kept, zero_us)
     marks = tuple(

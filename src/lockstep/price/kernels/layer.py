@@ -52,7 +52,7 @@ class LayerWork:
     frozen: Work | None = None
     """A forward pass without adapters; None where there are none."""
     counted: Work | None = None
-    """Of a forward pass, what the host launches once it knows how many tokens each expert gets; None: no experts."""
+    """Kernels of a forward pass launched after the tokens per expert are known; None without experts."""
 
     @property
     def forward(self) -> Work:

@@ -157,7 +157,7 @@ class Layout:
         )
 
     def to_dict(self) -> Json:
-        """Plain JSON form in the words of the command line."""
+        """Plain JSON form with the names of the command line."""
         return picked(self, without="order") | {"order": "-".join(self.order)}
 
     def texts(self) -> dict[str, str]:

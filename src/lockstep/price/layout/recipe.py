@@ -38,11 +38,11 @@ class Recipe(Brief):
     batch: int
     """Sequences per optimizer step over all replicas."""
     sample_tokens: int | None = None
-    """Length of the samples that are packed into a sequence and do not attend to one another; None: one fills it."""
+    """Length of packed samples that do not attend to one another; None means one sample per sequence."""
     dtype: str = "bf16"
     """Number format of the matrix products, a key of Device.peak_flops."""
     stack: str | Stack = DEFAULT
-    """Training software, by name, one's own or with other `Options`: its attention kernel and time on the host."""
+    """Training software by name, a user's own, or one with other `Options`: its attention kernel and host times."""
     attention_kernel: str | None = None
     """Fused attention kernel; None means the first that the software prefers and the device has been measured with."""
     mfu_convention: str = "full"

@@ -26,7 +26,7 @@ BUSY = {EXCHANGE: "pp_comm", SLOWED: "ep_comm", "optimizer": "optimizer", "host"
 
 
 def busiest(parts: Composition, placement: Placement) -> int:
-    """The stage with most work, which the parts of a step are told of."""
+    """The stage with most work, to which the parts of a step refer."""
     if parts.devices:
         return parts.busiest
     if placement is not Placement.LOOPED:

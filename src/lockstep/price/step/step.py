@@ -331,7 +331,7 @@ def _hold_s(parts: Composition, grid: LayoutGrid) -> Number:
 
 
 def priced(parts: Composition, grid: LayoutGrid) -> Step:
-    """The same seconds, told apart by what the most loaded device does; waiting for other stages is the bubble."""
+    """The same seconds by what the most loaded device does; waiting for other stages is the bubble."""
     m, busy = parts.microbatches, parts.body + parts.extra
     hold_s = _hold_s(parts, grid)
     hidden_s = _hidden_s(grid, parts)

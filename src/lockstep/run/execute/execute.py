@@ -48,9 +48,9 @@ class Execution:
     clocks: tuple[Alignment, ...]
     """Of every rank, against rank 0's."""
     on_time: Timeline
-    """Simulated with nobody late."""
+    """Simulated without a late rank."""
     late: FoundLate | None
-    """The rank that was late, found in the measurements alone; None when nobody clearly was."""
+    """The rank that was late, found in the measurements alone; None when no rank clearly was."""
     straggler: LateRank | None
     """The one that was made late on purpose: `program` and `predicted` hold it."""
 

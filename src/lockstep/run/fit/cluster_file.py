@@ -24,7 +24,7 @@ from lockstep.run.fit.points import LIBRARY, Hosts, Points
 from lockstep.run.fit.read import read_series
 
 UNKNOWN = "unknown"
-"""Name of a link whose wire rate nobody knows."""
+"""Name of a link with an unknown wire rate."""
 LINK = "measured"
 
 

@@ -29,7 +29,7 @@ LEAST_SIZES, MOST_SIZES, MOST_TIMES = 3, 200, 5_000
 SEPARABLE = 1e6
 """Largest condition number of the scaled columns at which gamma can be told from beta; assumed."""
 TINY_S = 1e-15
-"""Least time that is told from none in a prediction."""
+"""Shortest time that a prediction distinguishes from zero."""
 DISTURBED_FRAC = 0.2
 """Share of outliers from which a measurement says that it was disturbed; assumed."""
 

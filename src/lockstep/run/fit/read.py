@@ -71,7 +71,7 @@ def read_series(path: File, *, op: str | None = None, ranks: int | None = None) 
     file = Path(str(path))
     text = read_bytes(path, MOST_B).decode("utf-8-sig", errors="replace")
     if op is not None and op not in OPS:
-        raise BadInput(f"{op!r} is none of {', '.join(OPS)}", "--op")
+        raise BadInput(f"{op!r} is not one of {', '.join(OPS)}", "--op")
     if is_nccl(text):
         return tuple(_nccl(without_label(text), file, op, ranks))
     text = LABEL.sub("", text)
@@ -133,7 +133,7 @@ def _nccl(text: str, file: Path, op: str | None, ranks: int | None) -> Iterator[
             raise BadInput(ALONE if found else "holds no times", str(file))
         if not chosen:
             there = " and of ".join(f"{name} of {group} ranks" for name, group, _ in found)
-            raise BadInput(f"holds no times that were asked for, but of {there}", str(file))
+            raise BadInput(f"has no times of the requested kind; it has {there}", str(file))
         line = min(line for each in chosen.values() for table in each for line in table.wrong)
         raise BadInput("no row is left: #wrong is not 0, so their results failed validation", f"{file}:{line}")
     notes = tuple(_left_out(chosen))
@@ -232,5 +232,5 @@ def _ranks(text: str) -> int:
 
 def _known(op: str) -> str:
     if op not in OPS:
-        raise ValueError(f"{op!r} is none of {', '.join(OPS)}")
+        raise ValueError(f"{op!r} is not one of {', '.join(OPS)}")
     return op

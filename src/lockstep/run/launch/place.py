@@ -90,7 +90,7 @@ def _rank(known: Mapping[str, str], number: str, world: str) -> tuple[int, int]:
     ranks = _whole(known, world, MOST, least=1)
     rank = _whole(known, number, MOST)
     if rank >= ranks:
-        raise BadInput(f"{world} says {ranks} ranks, numbered from 0; there is no rank {rank}", number)
+        raise BadInput(f"{world} sets {ranks} ranks, numbered from 0; there is no rank {rank}", number)
     return rank, ranks
 
 

@@ -100,7 +100,7 @@ class Host:
 
 
 def unheard(message: object) -> None:
-    """Where messages go when nobody launched the rank."""
+    """Where messages go when no launcher started the rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def live(orders: Orders, work: bytes, pipe: Connection) -> None:
 
 
 def _send(pipe: Connection, message: object) -> None:
-    """Posts a message; a rank whose launcher has died has nobody to tell, and ends without a word."""
+    """Posts a message; a rank whose launcher has died cannot post it, and ends silently."""
     try:
         post(pipe, message)
     except BrokenPipeError:

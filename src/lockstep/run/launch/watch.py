@@ -75,7 +75,7 @@ class Patience:
     failed_at_s: float | None = None
     delivered_at_s: float | None = None
     stopped_at_s: dict[int, float] = field(default_factory=dict)
-    """By rank that a signal has stopped and nobody has continued."""
+    """By rank that a signal has stopped and that has not been continued."""
 
     def end(self, running: Sequence[Running], stopped: Collection[int], now_s: float) -> str | None:
         """Why nothing more is waited for: delivered, failed, stopped or late; None while there is patience."""

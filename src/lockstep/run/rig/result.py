@@ -69,7 +69,7 @@ class Race(Shown):
     ranks_busy_frac: float
     """Of all cores, by the ranks together, meanwhile."""
     capacity: Capacity | None = None
-    """Of the machine, measured before; None when nobody did."""
+    """Of the machine, measured before; None without such a measurement."""
     limits: tuple[str, ...] = ()
     """Where the machine and not the links may set the pace."""
 

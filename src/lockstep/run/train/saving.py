@@ -54,7 +54,7 @@ class Saving:
         differing = [name for name, value in words.items() if found.words.get(name) != value]
         if differing:
             was, now = ({name: one.get(name) for name in differing} for one in (found.words, words))
-            raise BadInput(f"{self.folder} is of another run: {was}, asked for {now}", "--checkpoint")
+            raise BadInput(f"{self.folder} belongs to another run: {was}, requested {now}", "--checkpoint")
         if found.step > steps:
             raise BadInput(f"{self.folder} holds a checkpoint after {found.step} steps already, got {steps}", "--steps")
         return found

@@ -69,7 +69,7 @@ class Comparison(Brief):
         return min(equal, key=lambda row: row.time_s).algorithm
 
     def to_dict(self) -> Json:
-        """Plain JSON form in the words of the command line."""
+        """Plain JSON form with the names of the command line."""
         return picked(self, "op ranks size_B rows best")
 
 

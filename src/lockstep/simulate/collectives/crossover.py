@@ -35,7 +35,7 @@ SIZES_B = np.concatenate(([0.0], 2.0 ** np.arange(0, 50, 1 / 64)))
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Sizes `from_B` .. `to_B` (None: without end) where `best` is the fastest."""
+    """Sizes `from_B` .. `to_B` (None means unbounded) where `best` is the fastest."""
 
     from_B: float
     to_B: float | None
@@ -66,7 +66,7 @@ class Crossover(Shown):
         return self.crossovers_B[0] if len(self.regions) > 1 else None
 
     def to_dict(self) -> Json:
-        """Plain JSON form in the words of the command line."""
+        """Plain JSON form with the names of the command line."""
         return picked(self, "op ranks crossover_B crossovers_B n_star_B regions")
 
 

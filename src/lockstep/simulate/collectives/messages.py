@@ -41,7 +41,7 @@ class Messages(Shown):
     rows: tuple[MessageRow, ...]
 
     def to_dict(self) -> Json:
-        """Plain JSON form in the words of the command line."""
+        """Plain JSON form with the names of the command line."""
         return picked(self)
 
 

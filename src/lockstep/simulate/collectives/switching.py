@@ -58,7 +58,7 @@ def least(per_segment_s: Number, divided_s: Number, most: Number) -> Number:
 
 
 def settled(segments: Number | None, candidates: Sequence[Number], time_of: TimeOf) -> Json:
-    """The given number of segments, or the fastest of `candidates`; ties go to the first."""
+    """The requested number of segments, or the fastest of `candidates`; ties go to the first."""
     if segments is not None:
         return {"segments": whole_choice("segments", segments)}
     best, best_s = candidates[0], time_of(candidates[0])
@@ -168,7 +168,7 @@ def one_way_time(ranks: Number, size_B: Number, segments: Number, split: Split) 
 
 
 def one_way_settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None) -> Json:
-    """The given number of segments, or the best: one, or enough that the last share is short."""
+    """The requested number of segments, or the best: one, or enough that the last share is short."""
     many = least(np.asarray(link.latency_s, np.float64), size_B / link.bandwidth_Bps, most_segments(size_B, split))
     return settled(segments, (1.0, many), lambda m: one_way_time(ranks, size_B, m, split).time_s(link))
 

@@ -34,7 +34,7 @@ class Checkpoint(Shown):
     pattern: Pattern
     mtbf_s: float
     interval_s: float
-    """The best one for the pattern, or the one that was asked for."""
+    """The best interval for the pattern, or the requested one."""
     overhead_frac: float
     """Expected time over useful work, minus 1, of a long run with that interval. Exact for exponential failures."""
     young_s: float
@@ -61,7 +61,7 @@ class Checkpoint(Shown):
         return LongRun(self.pattern, self.mtbf_s, self.pool)
 
     def to_dict(self) -> Json:
-        """Plain JSON form in the words of the command line."""
+        """Plain JSON form with the names of the command line."""
         pattern = self.pattern
         return {
             **picked(self, "young_s daly_s exact_s interval_s overhead_frac"),

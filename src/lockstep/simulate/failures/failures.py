@@ -143,7 +143,7 @@ class Interruption:
 
     cause: str
     kind: str
-    """What failed, in the words of `failures.KINDS`; unplanned maintenance is a node's, unknown causes software's."""
+    """What failed, one of `failures.KINDS`; unplanned maintenance counts for a node, unknown causes for software."""
     count: int
     source: str
 

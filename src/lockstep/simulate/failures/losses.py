@@ -26,7 +26,7 @@ from lockstep.simulate.failures.pattern import Pattern
 from lockstep.simulate.play import Sample
 
 LOSSES = ("checkpoint", "rollback", "restart", "detection", "degraded")
-"""What takes time beside work; each is told in `simulation`."""
+"""What takes time besides work; `simulation` explains each."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -46,7 +46,7 @@ class Pool:
     spares: int
     repair_s: float
     fewest: int | None = None
-    """Nodes the job goes on with at least; None: all of them, so it waits."""
+    """Fewest nodes on which the job continues; None means all of them, so that it waits."""
     replica_nodes: int = 1
     """Nodes of a data-parallel replica: a lost one stops the whole replica."""
     lost: tuple[tuple[int, float], ...] = ((1, 1.0),)

@@ -60,14 +60,14 @@ class Saving:
     hidden_frac: float = 0.0
     """Share of every write that hides behind work."""
     local_write_s: float | None = None
-    """One local checkpoint; None: there are none."""
+    """Seconds of a local checkpoint; None if there are none."""
     local_restart_s: float = 0.0
     local_frac: float = 1.0
     """Share of the failures that a local checkpoint serves."""
     delta_write_s: float | None = None
-    """One delta; None: there are none."""
+    """Seconds of a delta; None if there are none."""
     every: int | None = None
-    """Checkpoints in a cycle, the last of them whole; None: the best number."""
+    """Checkpoints in a cycle, the last of them whole; None selects the best number."""
     silent_frac: float = 0.0
     """Share of the failures that are silent corruption."""
     silent_delay_s: float = 0.0

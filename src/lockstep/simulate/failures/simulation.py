@@ -59,9 +59,9 @@ def simulate_campaigns(
 ) -> Campaigns:  # fmt: skip
     """`campaigns` runs of `work_s` of useful work, a checkpoint every `interval_s` of it.
 
-    Gaps between failures follow `law`; None: nothing fails. `pool`: the nodes, already in service when a run begins;
-    None: whatever fails is replaced within the restart. No checkpoint after the last interval. Raises BadInput, and
-    Infeasible when a run does not come to an end.
+    Gaps between failures follow `law`; None means no failures. `pool`: the nodes, already in service when a run begins;
+    None means that failed nodes are replaced within the restart. There is no checkpoint after the last interval. Raises
+    BadInput, and Infeasible when a run does not end.
     """
     if not 1 <= campaigns <= MOST_CAMPAIGNS:
         raise BadInput(f"must be 1 to {MOST_CAMPAIGNS:,}, got {campaigns}", "campaigns")

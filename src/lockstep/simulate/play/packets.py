@@ -225,7 +225,7 @@ def _check(program: Program, topology: Topology) -> None:
     if (kind == Kind.COLLECTIVE).any():
         raise BadInput("a collective as one operation sends no packets; expand the program first (program.expand)")
     if (given & ((kind == Kind.SEND) | (kind == Kind.RECV))).any():
-        raise BadInput("a message with a given duration_s cannot be sent as packets; leave its duration_s out")
+        raise BadInput("a message with a fixed duration_s cannot be sent as packets; remove its duration_s")
 
 
 def _successors(program: Program) -> tuple[list[list[int]], list[int]]:

@@ -92,4 +92,4 @@ def mean_interval_s(mean_s: float, std_s: float, n: int, confidence: float = 0.9
 
 
 def unseen(done: int, total: int) -> None:
-    """Nobody watches."""
+    """Ignores the progress."""

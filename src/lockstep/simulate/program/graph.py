@@ -87,7 +87,7 @@ class Wavefront:
 
 
 def task_graph(program: Program) -> TaskGraph:
-    """Task graph of a program. Raises BadInput, naming operations, when they wait for one another in a circle."""
+    """Task graph of a program. Raises BadInput, naming operations, when they wait for one another in a cycle."""
     representative = _fused(program)
     number = np.cumsum(representative == np.arange(len(program)), dtype=np.int64)
     node = number[representative]
@@ -223,7 +223,7 @@ def _circle(program: Program, node: Array, tail: Array, head: Array, done: Array
     shown = [str(program[first_member[v]]) for v in circle if v in first_member]
     text = "\n  ".join(shown[:6] + (["..."] if len(shown) > 6 else []))
     return BadInput(
-        f"{len(shown)} operations wait for one another in a circle, so none can start:\n  {text}\n"
+        f"{len(shown)} operations wait for one another in a cycle, so none can start:\n  {text}\n"
         "a send and its receive start together: put sends and receives on different streams, or change their order"
     )
 

@@ -219,7 +219,7 @@ def _foreign(events: list[Json], spans: list[Json]) -> Timeline:
     """Timeline of another tool's trace: processes become ranks in order of their ids, tracks become streams."""
     spans = [span for span in spans if math.isfinite(float(span["ts"])) and float(span.get("dur", 0)) >= 0]
     if not spans:
-        raise BadInput("the trace has no complete events (ph = X), so nothing to show")
+        raise BadInput("the trace has no complete events (ph = X), so there is nothing to show")
     titles = {
         (str(e.get("pid")), str(e.get("tid"))): str(e["args"]["name"]) for e in events if e.get("name") == "thread_name"
     }

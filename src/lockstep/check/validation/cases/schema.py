@@ -88,7 +88,7 @@ class Strict(BaseModel):
 def _mapping_or_unknown(value: object) -> object:
     """The layout of a study; anything else would make pydantic explain both alternatives."""
     if value != UNKNOWN and not isinstance(value, dict):
-        raise BadInput(f"expected the layout's words or {UNKNOWN}, got {value!r}")
+        raise BadInput(f"expected layout options or {UNKNOWN}, got {value!r}")
     return value
 
 
@@ -178,7 +178,7 @@ def _stretch(given: StudyEntry, index: int, locate: Locate) -> Stretch:
     entry, where = given.stretches[index], locate("stretches", index)
     devices = entry.devices or given.devices
     if devices is None:
-        raise BadInput("devices: must be given for the run or for each stretch", where)
+        raise BadInput("devices: must be set for the run or for each stretch", where)
     if entry.tokens is not None and entry.steps is not None:
         raise BadInput("give either tokens or steps, not both", where)
     words: Json = {}
@@ -208,7 +208,7 @@ def _published(row: PublishedEntry, stretches: list[str], where: str) -> Publish
     """A published number, of the last stretch where it does not say which."""
     whole = row.quantity in DURATIONS
     if row.downtime and not whole:
-        raise BadInput(f"downtime is said of {' and '.join(DURATIONS)} only", where)
+        raise BadInput(f"downtime applies only to {' and '.join(DURATIONS)}", where)
     stretch = "" if whole else (row.stretch if row.stretch is not None else stretches[-1])
     if not whole and stretch not in stretches:
         raise UnknownName("stretch", stretch, stretches, where)

@@ -37,7 +37,7 @@ class Difference:
     rules: str
     optimum: str
     step_time_s: float | None
-    """Of the rules' layout with this word alone taken from the optimum; None where that does not run or fit."""
+    """Of the rules' layout with only this setting from the optimum; None where that does not run or fit."""
     saved_frac: float | None
 
     def to_dict(self) -> Json:

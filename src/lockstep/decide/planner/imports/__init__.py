@@ -1,6 +1,6 @@
 """`read_run`: a configuration or a log of other training software as a question and a layout.
 
-A file is recognised by words that only its format has (`formats/*.toml`), read strictly, and every word of it is
+A file is recognised by settings that only its format has (`formats/*.toml`), read strictly, and every setting of it is
 classified: read, harmless, yours, unknown or contradictory. What it says is the inverse of `export`, so that a layout
 goes there and back.
 """
@@ -83,11 +83,11 @@ PREPARED: Mapping[str, Callable[[Text], Text]] = {
     "torchtitan-3": of_torchtitan.prepared,
     "verl": of_verl.prepared,
 }
-"""What is done to the words of a format before they are checked."""
+"""What is done to the settings of a format before they are checked."""
 
 
 def _logs(text: str, file: str) -> tuple[Text, ...]:
-    """The words of a log, once for every kind of line that it has."""
+    """The settings of a log, once for every kind of line that it has."""
     found = mlperf_log(text, file) if SIGN in text else None
     return (megatron_log(text, file), *((found,) if found else ()))
 
@@ -99,8 +99,8 @@ TEXTS: Mapping[str, Callable[[str, str], tuple[Text, ...]]] = {"command": comman
 def read_run(path: File, model: Model | None = None, accepted: Collection[str] = ()) -> Imported | None:
     """What a file says of a run, with `model` where it has none of its own; None where it is of none of these kinds.
 
-    `accepted` are unknown words, or patterns of them, that are left out. Raises BadInput, located at its line, for a
-    setting that cannot be read and for a word that is not known.
+    `accepted` are unknown settings, or patterns of them, that are left out. Raises BadInput, located at its line, for a
+    setting that cannot be read and for a setting that is not known.
     """
     folder, chosen = None, ""
     if not isinstance(path, InMemory):
@@ -144,7 +144,7 @@ def recognised(
         return None
     if len(claims) > 1:
         each = " and ".join(f"{format_of(key).name} ({word})" for key, word in claims.items())
-        raise BadInput(f"could be {each}; write the words of one", file)
+        raise BadInput(f"could be {each}; use settings of only one", file)
     ((key, word),) = claims.items()
     said = claiming[key] if claiming[key].folder else replace(claiming[key], folder=folder)
     if key in PREPARED:
@@ -166,7 +166,7 @@ def _claims(formats: Sequence[Format], texts: Sequence[Text]) -> tuple[dict[str,
         words: dict[str, tuple[str, ...]] = {one.key: getattr(one, signs) for one in formats}
         chosen = {one.key: said for one in formats if (said := _chosen(one, words[one.key], texts)) is not None}
         if chosen:
-            # A dialect has words that the format which it extends has not, and all of those that it has.
+            # A dialect has settings that the format which it extends has not, and all of those that it has.
             base = {format_of(key).extends for key in chosen}
             return chosen, {key: claimed(words[key], said) for key, said in chosen.items() if key not in base}
     return {}, {}
@@ -197,14 +197,14 @@ def _chosen(format: Format, words: Collection[str], texts: Sequence[Text]) -> Te
 
 
 def _may_be(format: Format, text: str) -> bool:
-    """Whether a text has a word by which this format is recognised."""
+    """Whether a text has a setting by which this format is recognised."""
     words = (*format.only, *format.shared)
     names = [(word.partition("=")[2] or word.rpartition(".")[2]).strip("*") for word in words]
     return any(name in text or name.replace("-", "_") in text for name in names)
 
 
 def claimed(words: Collection[str], said: Text) -> str:
-    """The first of some words that a text has, or nothing; `word=value` is one with a value like that."""
+    """The first of some settings that a text has, or nothing; `word=value` is one with a value like that."""
     for only in words:
         name, valued, value = only.partition("=")
         for word, given in said.words.items():

@@ -3,7 +3,7 @@
     # TrainingArguments: per_device_train_batch_size=1, gradient_accumulation_steps=8
     # peft: LoraConfig(r=16, target_modules=["q_proj", "v_proj"])
 
-Without them the batch is a word to give, and so is the sequence length.
+Without them the batch is a setting to give, and so is the sequence length.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STAGES = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "NO_SHARD": 0, "HYBRID_SHARD": 3,
 FSDP, AXES, MEGATRON = "fsdp_config.fsdp_", "parallelism_config.parallelism_config_", "megatron_lm_config.megatron_lm_"
 DEEPSPEED_FILE = "deepspeed_config.deepspeed_config_file"
 BARE = {"fsdp_config": "fsdp_", "dynamo_config": "dynamo_"}
-"""Sections whose words may be written with or without this beginning; it is put before those that lack it."""
+"""Sections whose settings may be written with or without this beginning; it is put before those that lack it."""
 TRAINERS = r"(?:per_device_train_batch_size|gradient_accumulation_steps)"
 ARGUMENT = re.compile(rf"\b({TRAINERS})\s*[=:]\s*(\d{{1,9}})\b")
 SEQUENCES = re.compile(r"sequences of (\d{1,9}) tokens|\bmax_(?:seq_)?length\s*[=:]\s*(\d{1,9})")
@@ -42,7 +42,7 @@ OPTIMIZER = re.compile(r"\boptim=(\w+)( with weight_decay 0)?")
 
 
 def prepared(text: Text) -> Text:
-    """The same words, each written in the one way that the format has."""
+    """The same settings, each written in the one way that the format has."""
     named = {word: _named(word) for word in text.words}
     words = {named[word]: value for word, value in text.words.items()}
     return replace(
@@ -74,7 +74,7 @@ def accelerate(said: Said, name: str, model: Model | None) -> Imported:
 
 
 def _format(found: Imported, said: Said) -> None:
-    """Without a word for it, matrix products are in fp32."""
+    """Without a setting for it, matrix products are in fp32."""
     dtype = said["mixed_precision"]
     if dtype in (True, False):
         dtype = "no"
@@ -136,7 +136,7 @@ def _axes(found: Imported, said: Said) -> None:
     if ranks > 1 and ranks != found.words.setdefault("gpus", ranks):
         raise said.refuse("parallelism_config", f"has {ranks} ranks, and num_processes is {found.words['gpus']}")
     if sizes["cp"] > 1 and sizes["sp"] > 1:
-        raise said.refuse(f"{AXES}sp_size", "is above 1, and so is cp_size: Accelerate takes one of them")
+        raise said.refuse(f"{AXES}sp_size", "is above 1, and so is cp_size: Accelerate accepts only one of them")
     found.degrees(tp=sizes["tp"], cp=sizes["cp"] * sizes["sp"])
     kind = "all-to-all" if sizes["sp"] > 1 else KINDS[said[f"{AXES}cp_comm_strategy"]]
     found.set(found.words, cp_kind=kind if found.layout.get("cp", 1) > 1 and kind != "ring" else None)
@@ -162,7 +162,7 @@ def _deepspeed(found: Imported, said: Said) -> None:
 
 
 def _of_file(found: Imported, said: Said, name: str) -> None:
-    """The words of DeepSpeed's own configuration, which count where there is one."""
+    """The settings of DeepSpeed's own configuration, which count where there is one."""
     text = beside(said.text, name, "json")
     if text is None:
         said.leave(DEEPSPEED_FILE, "the words of that file, which does not lie beside: give MODEL@THAT_FILE")

@@ -27,5 +27,5 @@ def beside(text: Text, name: str, shape: str = "") -> Text | None:
     content = read_text(path, MOST_MAPPING_B)
     found = shape or shape_of(content)
     if found is None or (not shape and found not in SHAPES):
-        raise BadInput("is no mapping in JSON or YAML", str(path))
+        raise BadInput("is not a mapping in JSON or YAML", str(path))
     return replace(mapping(content, str(path), found), folder=path.parent)

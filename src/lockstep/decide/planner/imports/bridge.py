@@ -89,7 +89,7 @@ def _named(said: Said) -> str | None:
 
 
 def _options(said: Said) -> Iterator[tuple[str, str]]:
-    """Option of Megatron-LM, and the field that stands for it; a field of comm_overlap goes before the others."""
+    """Option of Megatron-LM, and the equivalent field; a field of comm_overlap overrides the others."""
     taken: dict[str, str] = {}
     for word in sorted(said.values, key=lambda one: not one.startswith("comm_overlap.")):
         option, _ = said.format.options.get(word, ("", False))
@@ -143,7 +143,7 @@ def _precision(said: Said) -> dict[str, object]:
         match = RECIPE.fullmatch(str(said["mixed_precision"]).replace("-", "_"))
         if match is None:
             raise said.refuse(
-                "mixed_precision", f"is no recipe of {said.format.software}, got {said['mixed_precision']!r}"
+                "mixed_precision", f"is not a recipe of {said.format.software}, got {said['mixed_precision']!r}"
             )
         half, narrow = match[1], "fp8" if match[2] or match[3] else match[4]
         recipe = {"current": "tensorwise", "subchannel": "blockwise"}.get(match[2], match[3] or match[2])
@@ -160,7 +160,7 @@ def _precision(said: Said) -> dict[str, object]:
 
 
 def _gradients(said: Said, whole: bool | None, usual: bool) -> dict[str, object]:
-    """Whether gradients are reduced in fp32; the recipe of formats goes before the reducer's own word."""
+    """Whether gradients are reduced in fp32; the recipe of formats overrides the setting of the reducer."""
     own = said["ddp.grad_reduce_in_fp32"]
     if whole is not None and own is not None and whole != own:
         said.contradiction("ddp.grad_reduce_in_fp32", "mixed_precision.grad_reduce_in_fp32 counts")

@@ -27,7 +27,7 @@ SECTION, STAGE3 = "zero_optimization.", "stage3_"
 
 
 def spelled_out(text: Text) -> Text:
-    """The same words, those of stage 3 each with the beginning `stage3_`."""
+    """The same settings, those of stage 3 each with the beginning `stage3_`."""
     fields_of_3 = {word.removeprefix(SECTION + STAGE3) for word in _known() if word.startswith(SECTION + STAGE3)}
     named = {
         word: f"{SECTION}{STAGE3}{word.removeprefix(SECTION)}" if word.removeprefix(SECTION) in fields_of_3 else word
@@ -121,7 +121,7 @@ def _formats(found: Imported, said: Said) -> None:
     on = [one for one in ("bf16", "fp16") if said[f"{one}.enabled"] or said.automatic(f"{one}.enabled")]
     surely = [one for one in on if said[f"{one}.enabled"]]
     if len(surely) > 1:
-        raise said.refuse("fp16.enabled", "is on, and so is bf16.enabled: DeepSpeed takes one of them")
+        raise said.refuse("fp16.enabled", "is on, and so is bf16.enabled: DeepSpeed accepts only one of them")
     half = next(iter(surely or on), "fp32")
     found.words["dtype"] = half
     for one in on if not surely else ():

@@ -1,4 +1,4 @@
-"""`Imported`: what a file of other training software says of a run, in Lockstep's words."""
+"""`Imported`: what a file of other training software says of a run, in Lockstep's terms."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lockstep.decide.planner.imports.said import Said
 from lockstep.describe.workload import MODULES, Model
 
 Followed = Callable[[int], object]
-"""A word that follows from the number of devices."""
+"""A setting that follows from the number of devices."""
 
 
 @dataclass(slots=True)
 class Imported:
-    """The words of a question and of a layout, by keyword; what is as Lockstep has it anyway is left out."""
+    """The settings of a question and of a layout, by keyword; what is as Lockstep has it anyway is left out."""
 
     software: str
     words: Json = field(default_factory=dict)
@@ -28,14 +28,14 @@ class Imported:
     stored: str | None = None
     """The format of a checkpoint that is quantised, as its name says."""
     table: tuple[Row, ...] = ()
-    """What became of every word of the file."""
+    """What became of every setting of the file."""
     because: str = ""
-    """The word by which the format was recognised."""
+    """The setting by which the format was recognised."""
     assumed: Json = field(default_factory=dict)
     """What of the layout the file does not say."""
 
     def set(self, words: Json, **values: object) -> None:
-        """Adds the words that have a value."""
+        """Adds the settings that have a value."""
         words |= {name: value for name, value in values.items() if value is not None}
 
     def degrees(self, **values: int) -> None:
@@ -55,7 +55,7 @@ class Imported:
             self.words["reshard"] = False
 
     def finished(self, said: Said, because: str) -> Imported:
-        """This, with what became of every word."""
+        """This, with what became of every setting."""
         self.table, self.because = said.rows(), because
         return self
 
@@ -71,7 +71,7 @@ class Imported:
 
     @property
     def unread(self) -> list[str]:
-        """Words that were not understood or contradict one another, with their values."""
+        """Settings that were not understood or contradict one another, with their values."""
         return [f"{row.word}={row.value}" for row in self.table if row.kind in LOUD]
 
     @property
@@ -97,5 +97,5 @@ class Imported:
         return f"read from {name} ({self.software}): {read or 'nothing'}{assuming}{left}"
 
     def note(self, name: str) -> FromFile:
-        """The sentence of a file that is called `name`, with what became of every word."""
+        """The sentence of a file that is called `name`, with what became of every setting."""
         return FromFile(self.sentence(name), Source(name, self.software, self.because), self.table)

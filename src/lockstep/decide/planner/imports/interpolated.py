@@ -1,7 +1,7 @@
-"""`interpolated`: the words of an OmegaConf file with `${...}` resolved within the file.
+"""`interpolated`: the settings of an OmegaConf file with `${...}` resolved within the file.
 
-    ${policy.precision}, ${.sibling}      another word, of the whole file or of the same section
-    ${oc.select:a.b,default}              a word, or the default where the file has none
+    ${policy.precision}, ${.sibling}      another setting, of the whole file or of the same section
+    ${oc.select:a.b,default}              a setting, or the default where the file has none
     ${mul:${a.b},4}                       a product; add, sub, div and max too, as NeMo-RL registers them
 
 What needs something else, such as the environment, is an `Unset` value.
@@ -44,7 +44,7 @@ def interpolated(text: Text) -> Text:
 
 @dataclass(slots=True)
 class _Resolver:
-    """What the words of a text stand for."""
+    """What the settings of a text stand for."""
 
     text: Text
     sections: set[str]
@@ -53,7 +53,7 @@ class _Resolver:
     steps: int = 0
 
     def value(self, word: str) -> object:
-        """The value of a word."""
+        """The value of a setting."""
         if word not in self.known:
             if word in self.open or len(self.open) >= MOST_NESTED:
                 raise BadInput(
@@ -101,7 +101,7 @@ class _Resolver:
         return Unset(inner)
 
     def _word(self, path: str, word: str, default: object) -> object:
-        """The value of another word; of a path that begins with dots, from the section that those lead up to."""
+        """The value of another setting; of a path that begins with dots, from the section that those lead up to."""
         if path.startswith("."):
             up = len(path) - len(path.lstrip("."))
             section = word.split(".")[:-up]

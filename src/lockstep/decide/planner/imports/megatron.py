@@ -123,7 +123,7 @@ def _batch(found: Imported, said: Said) -> None:
 
 def _formats(found: Imported, said: Said) -> None:
     if said["bf16"] and said["fp16"]:
-        raise said.refuse("fp16", "is given, and so is bf16: the software takes one of them")
+        raise said.refuse("fp16", "is set, and so is bf16: the software accepts only one of them")
     half = "bf16" if said["bf16"] else "fp16" if said["fp16"] else None
     narrow = "nvfp4" if said["fp4-format"] else None
     if said["fp8-format"] or said["fp8-hybrid"] or said["fp8-e4m3"]:
@@ -132,7 +132,7 @@ def _formats(found: Imported, said: Said) -> None:
         found.set(found.words, fp8_scaling="current" if recipe == "tensorwise" else None)
         if recipe in ("blockwise", "custom"):
             said.leave("fp8-recipe", "how fp8 is scaled")
-    # Without a word of precision its parameters are fp32 (args.params_dtype of arguments.py).
+    # Without a setting of precision its parameters are fp32 (args.params_dtype of arguments.py).
     found.words["dtype"] = narrow or half or "fp32"
     whole = said["accumulate-allreduce-grads-in-fp32"] or (half == "bf16" and not said["grad-reduce-in-bf16"])
     if half is not None and not whole:

@@ -24,7 +24,7 @@ from lockstep.describe.workload import Model, Transformer, model
 NEEDED = ("num-layers", "hidden-size", "num-attention-heads")
 POSITIONS = {"rope": "rotary", "yarn": "rotary", "learned_absolute": "learned", "none": "none",
              "rotary": "rotary", "absolute": "learned", "alibi": "alibi"}  # fmt: skip
-"""By the words of Megatron-LM, and those of BigScience's Megatron-DeepSpeed."""
+"""By the settings of Megatron-LM, and those of BigScience's Megatron-DeepSpeed."""
 NORMS = {"RMSNorm": "rmsnorm", "LayerNorm": "layernorm", "rmsnorm": "rmsnorm", "layernorm": "layernorm"}
 OTHER_LAYERS = (
     "hybrid-layer-pattern", "hybrid-override-pattern", "hybrid-attention-ratio", "is-hybrid-model",
@@ -33,7 +33,7 @@ OTHER_LAYERS = (
     "moe-expert-parallel-size", "mlp-type", "expert-interval", "enable-shared-expert", "num-shared-experts",
     "qk-nope-head-dim", "n-head-kv", "intermediate-size", "moe-topk",
 )  # fmt: skip
-"""Words of models that the arguments read here do not describe."""
+"""Settings of models that the arguments read here do not describe."""
 VOCABULARIES = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "BertWordPieceLowerCase": 30522,
                 "BertWordPieceCase": 28996}  # fmt: skip
 """Tokens of tokenizers that have one vocabulary."""
@@ -108,7 +108,7 @@ def _positions(said: Said) -> str:
 def _attention(said: Said, biased: bool) -> Json:
     hidden, heads = said["hidden-size"], said["num-attention-heads"]
     if said["kv-channels"] is None and not said["multi-latent-attention"] and hidden % heads:
-        raise said.refuse("hidden-size", f"is {hidden}, which {heads} heads do not divide; --kv-channels is not given")
+        raise said.refuse("hidden-size", f"is {hidden}, which {heads} heads do not divide; --kv-channels is not set")
     groups = said["num-query-groups"] if said["group-query-attention"] else said["num-key-value-heads"]
     if groups and heads % groups:
         raise said.refuse("num-query-groups", f"is {groups}, which does not divide the {heads} heads")

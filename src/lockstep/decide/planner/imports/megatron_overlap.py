@@ -13,7 +13,7 @@ CAPTURED = {"transformer_engine": "attention", "full_iteration": "step"}
 
 
 def overlap(found: Imported, said: Said) -> None:
-    """Adds the words of kernels and traffic."""
+    """Adds the settings of kernels and traffic."""
     _kernels(found, said)
     words, layout = found.words, found.layout
     if not said["overlap-grad-reduce"]:

@@ -1,4 +1,4 @@
-"""`through`: what other software says with words of its own, read as Megatron-LM's options."""
+"""`through`: what other software says with settings of its own, read as Megatron-LM's options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lockstep.describe.workload import Model
 def through(
     said: Said, name: str, model: Model | None, options: Mapping[str, object], words: Mapping[str, str]
 ) -> tuple[Imported, Said]:
-    """What options say, and how they were read; `words` names the word of the file that each option comes from."""
+    """What options say, and how they were read; `words` names the setting of the file that each option comes from."""
     started = {word: value for word, value in said.values.items() if word.startswith("launcher.")}
     given = {option: value for option, value in options.items() if value is not None} | started
     words = {**words, **{word: word for word in started}}

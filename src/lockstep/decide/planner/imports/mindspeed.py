@@ -1,4 +1,4 @@
-"""MindSpeed's arguments (Megatron-LM on Ascend) as a question and a layout: its own words, and Megatron-LM's.
+"""MindSpeed's arguments (Megatron-LM on Ascend) as a question and a layout: its own settings, and Megatron-LM's.
 
 --multi-head-latent-attention, --qk-rope-head-dim, --qk-nope-head-dim    latent attention
 --moe-intermediate-size, --n-shared-experts, --first-k-dense-replace     experts and where they are
@@ -88,4 +88,4 @@ OWN = frozenset({
     "moe-fb-overlap", "o2-gradient", "lora-r", "lora-target-modules", "stage", "spec",
     "gemm-gradient-accumulation-fusion", "transformer-impl", "ckpt-format", *FUSED,
 })  # fmt: skip
-"""Words that are read here and not as Megatron-LM's."""
+"""Settings that are read here and not as Megatron-LM's."""

@@ -1,4 +1,4 @@
-"""The model and the stages that MindSpeed's own words describe, as Megatron-LM's options."""
+"""The model and the stages that MindSpeed's own settings describe, as Megatron-LM's options."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SAME = {
     "routed-scaling-factor": "moe-router-topk-scaling-factor",
 }
 SPECS = ("deepseek_spec", "qwen3_spec")
-"""Functions that build what the other words describe."""
+"""Functions that build what the other settings describe."""
 GROUPED = ("group_limited_greedy", "noaux_tc")
 """Kinds of routing that choose groups of experts first."""
 TARGETS = {"linear_qkv": "q_proj+k_proj+v_proj", "linear_proj": "o_proj", "linear_fc1": "gate_proj+up_proj",
            "linear_fc2": "down_proj"}  # fmt: skip
 """Joint matrices of Megatron Core as those that they join."""
 Options = dict[str, tuple[Any, str]]
-"""Option of Megatron-LM to its value and the word that it comes from."""
+"""Option of Megatron-LM to its value and the setting that it comes from."""
 
 
 def model_options(said: Said) -> Options:

@@ -104,7 +104,7 @@ def _vocabulary(said: Said) -> int:
 
 
 def _experts(said: Said, layers: int, ffn: int) -> Json:
-    """Words of a mixture of experts, in every layer or in those of a list."""
+    """Settings of a mixture of experts, in every layer or in those of a list."""
     chosen = list(said[f"{EXPERTS}layers"])
     if not all(type(one) is int for one in chosen):
         raise said.refuse(f"{EXPERTS}layers", "must be a list of whole numbers")

@@ -32,12 +32,12 @@ MOST_FILES = 8
 
 
 def prepared(text: Text) -> Text:
-    """The text with the words of the files that it names, and with its references resolved."""
+    """The text with the settings of the files that it names, and with its references resolved."""
     return interpolated(_inherited(text, MOST_FILES))
 
 
 def _inherited(text: Text, left: int) -> Text:
-    """The text with the words of the files under `defaults`; that word is Unset where one cannot be read."""
+    """The text with the settings of the files under `defaults`; that setting is Unset where one cannot be read."""
     named = text.words.get("defaults")
     if named is None:
         return text
@@ -62,7 +62,7 @@ def _over(under: Mapping[str, object], over: Mapping[str, object]) -> dict[str, 
 
 
 def _beside(text: Text, name: str, left: int) -> Text | None:
-    """The file of that relative path, itself with the words of those that it names; None where there is none."""
+    """The file of that relative path, itself with the settings of those that it names; None where there is none."""
     other = beside(text, name, "yaml") if left else None
     if other is None:
         return None
@@ -76,7 +76,9 @@ def nemo_rl(said: Said, name: str, model: Model | None) -> Imported:
     _ = said["defaults"]
     name_model(found, said, "policy.model_name", model)
     if said[f"{DTENSOR}enabled"] and said[f"{MEGATRON}enabled"]:
-        raise said.refuse(f"{MEGATRON}enabled", "is on, and so is dtensor_cfg.enabled: NeMo-RL takes one of them")
+        raise said.refuse(
+            f"{MEGATRON}enabled", "is on, and so is dtensor_cfg.enabled: NeMo-RL accepts only one of them"
+        )
     found.words["dtype"] = DTYPES[said["policy.precision"]]
     train = _objective(found, said)
     if said[f"{MEGATRON}enabled"]:
@@ -95,7 +97,7 @@ def nemo_rl(said: Said, name: str, model: Model | None) -> Imported:
 
 
 def _objective(found: Imported, said: Said) -> list[str]:
-    """What is trained besides the next token, as words of --train."""
+    """What is trained besides the next token, as settings of --train."""
     sections = {word.partition(".")[0] for word in said.text.words}
     if "grpo" in sections:
         _ = said["grpo.num_prompts_per_step"]

@@ -25,18 +25,18 @@ from lockstep.decide.planner.imports.text import Text, Unset
 UNDECIDED = "depends on what this file does not say; the software's default is taken"
 NOTHING_BESIDE = "has no effect beside the others"
 MOST_NAMED = 5
-"""Words that one refusal names."""
+"""Settings that one refusal names."""
 MOST_UNKNOWN = 200
-"""Words that a format does not have; more are a file of another kind."""
+"""Settings that a format does not have; more are a file of another kind."""
 NAMED = re.compile(r"/[\w.+-]+$")
 """The end of a path that names a file or a model in a folder that a script leaves open."""
 MISSPELLED = 0.85
-"""Likeness from which a word is taken for a misspelled one."""
+"""Likeness from which a setting is taken for a misspelled one."""
 
 
 @dataclass(slots=True)
 class Said:
-    """The words of a text under a format. Raises BadInput for a value of another kind and for refused words."""
+    """The settings of a text under a format. Raises BadInput for a value of another kind and for refused settings."""
 
     format: Format
     text: Text
@@ -45,10 +45,10 @@ class Said:
     """Whether a model stands beside the file, whose shape counts."""
     asked: set[str] = field(default_factory=set)
     noted: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Class and meaning of words that a reader decided on."""
+    """Class and meaning of settings that a reader decided on."""
     values: dict[str, Any] = field(default_factory=dict)
     inner: dict[str, tuple[Row, ...]] = field(default_factory=dict)
-    """What became of the words of a section that another format reads, by its name."""
+    """What became of the settings of a section that another format reads, by its name."""
 
     def __post_init__(self) -> None:
         for word, value in self.text.words.items():
@@ -57,7 +57,7 @@ class Said:
         self._refuse_unknown()
 
     def __getitem__(self, word: str) -> Any:
-        """The value of a word of the format, or the default of the software; it counts as read."""
+        """The value of a setting of the format, or the default of the software; it counts as read."""
         kind, _, default = self.format.read[word]
         self.asked.add(word)
         value = self.values.get(word, default)
@@ -72,33 +72,33 @@ class Said:
         return self.values.get(word) == "auto"
 
     def undecided(self, *words: str) -> bool:
-        """Whether the file leaves one of some words to something else."""
+        """Whether the file leaves one of some settings to something else."""
         return any(isinstance(self.text.words.get(word), Unset) for word in words)
 
     def leave(self, word: str, why: str) -> None:
-        """Notes that the value of a word cannot be said here: `why` names what it changes."""
+        """Notes that the value of a setting cannot be said here: `why` names what it changes."""
         self.noted[word] = ("unknown", f"not modelled: {why}")
 
     def open(self, word: str, why: str) -> None:
-        """Notes that a word leaves to other software what an answer had to assume."""
+        """Notes that a setting leaves to other software what an answer had to assume."""
         self.noted[word] = ("yours", why)
 
     def idle(self, section: str) -> None:
-        """Notes that the words of a section have no effect, apart from those that were asked for."""
+        """Notes that the settings of a section have no effect, apart from those that were asked for."""
         for word in self.text.words:
             if word.startswith(section) and word not in self.asked:
                 self.noted[word] = ("harmless", NOTHING_BESIDE)
 
     def contradiction(self, word: str, why: str) -> None:
-        """Notes that a word contradicts another; `why` says which one counts."""
+        """Notes that a setting contradicts another; `why` says which one counts."""
         self.noted[word] = ("contradictory", why)
 
     def refuse(self, word: str, why: str) -> BadInput:
-        """The error of a word whose value cannot stand, located at its line."""
+        """The error of a setting whose value cannot stand, located at its line."""
         return BadInput(f"{word} {why}", self.text.where(word))
 
     def rows(self) -> tuple[Row, ...]:
-        """What became of every word, in the order of the file; words that other formats read stand last."""
+        """What became of every setting, in the order of the file; settings that other formats read stand last."""
         sections = tuple(f"{section}." for section in self.inner)
         own = {word: value for word, value in self.text.words.items() if not word.startswith(sections)}
         found = (Row(word, value, *self._became(word, value)) for word, value in own.items())
@@ -172,11 +172,13 @@ class Said:
         return value
 
     def _refuse_unknown(self) -> None:
-        """Raises BadInput for words that may be meant to change time or memory, all at once."""
+        """Raises BadInput for settings that may be meant to change time or memory, all at once."""
         classes = {word: self.format.kind_of(word)[0] for word in self.values}
         unknown = [word for word, kind in classes.items() if kind == "unknown" and not self._is_accepted(word)]
         if len(unknown) > MOST_UNKNOWN:
-            raise self.refuse(unknown[0], f"and {len(unknown) - 1:,} other words are none of {self.format.software}")
+            raise self.refuse(
+                unknown[0], f"and {len(unknown) - 1:,} other settings are not settings of {self.format.software}"
+            )
         found = [word for word in unknown if word[:1] != "$" and (parts(word) & meaningful() or self._near(word))]
         if not found:
             return
@@ -186,12 +188,12 @@ class Said:
         more = f" So are {others}." if others else ""
         raise self.refuse(
             word,
-            f"is no word of {self.format.software}, and its name is like those that change time or memory{meant}{more} "
-            f"To leave a word out: --accept-unknown {word}",
+            f"is not a setting of {self.format.software}, and its name resembles those that change time or "
+            f"memory{meant}{more} To ignore a setting: --accept-unknown {word}",
         )
 
     def _near(self, word: str) -> str:
-        """The word of the format that is probably meant, or nothing."""
+        """The setting of the format that is probably meant, or nothing."""
         known = {**self.format.read, **self.format.left_out}
         near = difflib.get_close_matches(word, known, 1, MISSPELLED)
         last = word.rpartition(".")[2]

@@ -8,7 +8,7 @@ from lockstep.decide.planner.imports.torchtitan import layers_of
 
 
 def ends(found: Imported, said: Said, first: str, last: str) -> None:
-    """Sets `stages` from the layers of the first and the last stage, which two words hold."""
+    """Sets `stages` from the layers of the first and the last stage, which two settings hold."""
     pp, layers = found.layout.get("pp", 1), layers_of(found.model)
     given = (said[first], said[last])
     if pp == 1 or given == (None, None) or not layers:

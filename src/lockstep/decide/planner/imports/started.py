@@ -36,12 +36,12 @@ def started(texts: Sequence[Text]) -> Text | None:
             if found is not None:
                 return _over(found, text)
             if needed:
-                raise BadInput(f"{named[:80]} does not lie beside the command that starts it", text.where(word))
+                raise BadInput(f"{named[:80]} is not in the folder of the command that starts it", text.where(word))
     return None
 
 
 def _named(text: Text) -> tuple[str, str, bool]:
-    """The word of a command that names a configuration, the name, and whether the command cannot be read without."""
+    """The setting of a command that names a configuration, the name, and whether the command cannot be read without."""
     program = str(text.words.get("launcher.program", "")).rpartition("/")[2]
     arguments = text.words.get(ARGUMENTS)
     first = str(arguments[0]) if isinstance(arguments, list) else ""

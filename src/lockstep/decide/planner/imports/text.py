@@ -35,22 +35,22 @@ class Unset(str):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What a file says: values by word, the line of each, and words that were given twice with another value."""
+    """What a file says: values by setting, the line of each, and settings that were given twice with another value."""
 
     file: str
     shape: str
     words: Mapping[str, object]
     lines: Mapping[str, int] = field(default_factory=dict)
     repeated: Mapping[str, str] = field(default_factory=dict)
-    """Word to what was said first, where the last counts."""
+    """Setting to what was said first, where the last counts."""
     raw: str = field(default="", repr=False)
     branched: Mapping[str, str] = field(default_factory=dict)
-    """Word of a script to what it is if a branch goes the other way, where that cannot be decided."""
+    """Setting of a script to what it is if a branch goes the other way, where that cannot be decided."""
     folder: Path | None = None
     """Where the file lies; None for one that is in memory."""
 
     def where(self, word: str) -> str:
-        """The file and line of a word or of its section."""
+        """The file and line of a setting or of its section."""
         while word and word not in self.lines:
             word = word.rpartition(".")[0]
         return f"{self.file}:{self.lines[word]}" if word else self.file
@@ -78,7 +78,7 @@ def shape_of(text: str) -> str | None:
 
 
 def mapping(text: str, file: str, shape: str) -> Text:
-    """The words of a text in JSON, YAML or TOML. Raises BadInput located at its line."""
+    """The settings of a text in JSON, YAML or TOML. Raises BadInput located at its line."""
     if len(text) > MOST_MAPPING_B:
         raise BadInput(f"is larger than the {MOST_MAPPING_B // 1024} KiB allowed for a configuration", file)
     if shape == "toml":

@@ -36,7 +36,7 @@ HALF = {"output", "lm_head", "router.gate"}
 
 
 def prepared(text: Text) -> Text:
-    """The words with underscores, switches that are off as such, and what is recomputed as a word of its own."""
+    """The settings with underscores, switches that are off as such, and what is recomputed as a setting of its own."""
     words: Json = {}
     lines = dict(text.lines)
     repeated = {_named(word, True)[0]: value for word, value in text.repeated.items()}

@@ -1,4 +1,4 @@
-"""What is trained, as words of `--train`: an objective, and adapters."""
+"""What is trained, as settings of `--train`: an objective, and adapters."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def _adapters(said: Said) -> list[str]:
 
 
 def _fine_tuned(found: Imported, said: Said, model: Model | None) -> Imported:
-    """Supervised fine-tuning: under FSDP by the words of 0.5, or by an engine as releases from 0.6 have it."""
+    """Supervised fine-tuning: under FSDP by the settings of 0.5, or by an engine as releases from 0.6 have it."""
     name_model(found, said, "model.partial_pretrain" if "model.partial_pretrain" in said else "model.path", model)
     found.words |= {"stack": "hf-trainer-5", "reduce_bytes": 4, "dtype": "bf16", "seq": said["data.max_length"],
                     "batch": said["data.train_batch_size"]}  # fmt: skip
@@ -135,7 +135,7 @@ def _fine_tuned(found: Imported, said: Said, model: Model | None) -> Imported:
 
 
 def _sharded(found: Imported, said: Said) -> None:
-    """FSDP by the words of 0.5."""
+    """FSDP by the settings of 0.5."""
     found.degrees(cp=said["ulysses_sequence_parallel_size"])
     found.set(found.words, cp_kind="all-to-all" if found.layout.get("cp") else None)
     found.layout["zero"] = 3

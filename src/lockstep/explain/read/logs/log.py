@@ -111,7 +111,7 @@ def read_log(path: File, one: Program) -> Log:
         names = " or ".join(sorted(one.patterns))
         raise BadInput(f"is {one.what} without a step: no {names} is in it", str(path))
     if (times := printed.get(TIME_S)) and not any(times):
-        raise BadInput("says of every step that it takes no time", str(path))
+        raise BadInput("states that every step takes no time", str(path))
     often = max((len(values) for values in timers.values()), default=0) / 2
     parts = {name: median(values[len(values) // 10 :]) for name, values in timers.items() if len(values) > often > 0.5}
     kept: dict[str, tuple[float, ...]] = {}

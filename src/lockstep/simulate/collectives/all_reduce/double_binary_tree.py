@@ -28,7 +28,7 @@ from lockstep.simulate.collectives.trees import (
 
 
 def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None) -> Json:
-    """The given number of segments per half, or the best."""
+    """The requested number of segments per half, or the best."""
     half_B = split.largest_B(size_B, 2)
     return {
         "segments": best_segments(ranks, half_B, link, split)

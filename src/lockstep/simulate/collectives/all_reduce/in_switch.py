@@ -25,7 +25,7 @@ from lockstep.simulate.collectives.shares import Split
 
 
 def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None) -> Json:
-    """The given number of segments, or the best."""
+    """The requested number of segments, or the best."""
     owner = switching.to_owner(link)
     sent_s, alpha_s = size_B / np.asarray(link.bandwidth_Bps, np.float64), np.asarray(link.latency_s, np.float64)
     most = switching.most_segments(size_B, split)

@@ -22,7 +22,7 @@ from lockstep.simulate.collectives.trees import Tree, best_segments, reduce_and_
 
 
 def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None) -> Json:
-    """The given number of segments, or the best."""
+    """The requested number of segments, or the best."""
     return {
         "segments": best_segments(ranks, size_B, link, split)
         if segments is None

@@ -34,7 +34,7 @@ HEADED = ("broadcast", "reduce", "scatter", "gather")
 
 @cache
 def deployed(op: str) -> tuple[str, ...] | None:
-    """What libraries really run at one level of a hierarchy, rather than the best known in theory; None: not known."""
+    """What libraries really run at one level of a hierarchy, rather than the best known in theory; None if unknown."""
     return tuple(name for name in own_algorithms(op) if get(op, name).deployed) or None
 
 

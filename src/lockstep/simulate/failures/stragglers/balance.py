@@ -57,7 +57,7 @@ class Balance(Shown):
         return tuple(1 - share / speed / self.balanced_s for share, speed in zip(self.shares, self.speeds, strict=True))
 
     def to_dict(self) -> Json:
-        """Plain JSON form in the words of the command line."""
+        """Plain JSON form with the names of the command line."""
         weighted, unweighted = gradient_variance(self.shares)
         shown = picked(self, "static_s balanced_s bound_s shares speedup weights static_shares static_fits idle_frac")
         return shown | {"variance_weighted": weighted, "variance_unweighted": unweighted}

@@ -78,14 +78,14 @@ class StragglerCost(Shown):
     comm_s: float
     """Communication in a step: that of a synchronisation, shared by the steps that make one do."""
     any_above_frac: float | None
-    """Probability that any worker computes for longer than a time that was asked about."""
+    """Probability that any worker computes for longer than the requested time."""
     slowest_slow_frac: float | None
     """Share of steps in which one of the always slow workers is the slowest; None where all are alike."""
     paid: Paid
     assumptions: tuple[str, ...]
 
     def to_dict(self) -> Json:
-        """Plain JSON form in the words of the command line."""
+        """Plain JSON form with the names of the command line."""
         return picked(self, without="paid") | picked(self.paid)
 
 

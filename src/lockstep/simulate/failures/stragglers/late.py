@@ -54,7 +54,7 @@ class LateRank:
             same = np.arange(len(program))
             return _rebuilt(program, columns | {"duration_s": longer_s}, same, same)
         if self.factor != 1:
-            raise BadInput("the program computes nothing that a factor could stretch; give a time, such as 2:50ms")
+            raise BadInput("the program has no computation that a factor could slow down; use a time, such as 2:50ms")
         return self._before_sends(program)
 
     def _before_sends(self, program: Program) -> Program:

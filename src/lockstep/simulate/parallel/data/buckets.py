@@ -135,7 +135,7 @@ class BucketSweep:
         return min(self.rows, key=lambda row: float(row.step.step_s))
 
     def to_dict(self) -> Json:
-        """Plain JSON form in the words of the command line."""
+        """Plain JSON form with the names of the command line."""
         return {
             "rows": plain(self.rows),
             "best_bucket_B": self.best.bucket_B,

@@ -32,7 +32,7 @@ def capacity(tokens: int, top_k: int, experts: int, factor: float) -> int:
 
 
 def kept(routing: Routing, most: int | None) -> Array:
-    """Mask [tokens, top_k] of the assignments that fit when every expert takes `most` (None: all)."""
+    """Mask [tokens, top_k] of the assignments that fit when every expert accepts `most` (None means all)."""
     if most is None:
         return np.ones(routing.choice.shape, dtype=bool)
     # One column of choices after the other, tokens in order within.

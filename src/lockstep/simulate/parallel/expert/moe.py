@@ -83,7 +83,7 @@ class MoeLayer(Shown):
     """Bytes from rank to rank, the diagonal without link."""
 
     def to_dict(self) -> Json:
-        """Plain JSON form in the words of the command line; the matrix of bytes for few ranks only."""
+        """Plain JSON form with the names of the command line; the matrix of bytes for few ranks only."""
         pair_B = plain(self.size_B) if self.ranks <= SHOWN_RANKS else None
         return picked(self, without="size_B") | {"pair_B": pair_B}
 

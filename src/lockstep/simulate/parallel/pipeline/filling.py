@@ -75,7 +75,7 @@ class Filling:
         return min(starts)[1:] if starts else None
 
     def _ready_s(self, s: int, step: Pass) -> float | None:
-        """When the input of F or I is on device s; None while nobody knows."""
+        """When the input of F or I is on device s; None while that is unknown."""
         kind, microbatch, chunk = step
         k = self.place[s, chunk]
         source = ("F", k - 1) if kind == "F" else ("I", k + 1)

@@ -137,7 +137,7 @@ class _Lanes:
         return f"{name} layer {op.layer}" if op.layer else name
 
     def _apart(self, one: int, other: int) -> bool:
-        """Whether an operation follows an earlier one of its device only if it is told so."""
+        """Whether an operation follows an earlier one of its device only by an explicit dependency."""
         return bool(self.rows[one - self.first][LANE] != self.rows[other - self.first][LANE])
 
     def _put(self, device: int, op: Op, label: str, held_B: float = 0.0) -> int:

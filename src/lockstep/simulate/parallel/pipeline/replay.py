@@ -72,7 +72,7 @@ class _Replay:
         return self.first_s, self.free_s
 
     def _input_s(self, device: int, one: Pass) -> float | None:
-        """When a pass has its inputs; None while nobody knows."""
+        """When a pass has its inputs; None while that is unknown."""
         step, i, chunk = one
         here = (device, chunk)
         if step == "W":

@@ -16,7 +16,7 @@ pattern stands for anything. Formats of commands have the words of `shared/launc
     shared                     words by which it is recognised where no format has words of its own
     files                      names of DeepSpeed's configurations that the software brings, and what these say
     copies                     sections that have the words of others
-    extends                    a format whose words it has too; its own go before
+    extends                    a format whose settings it inherits; its own take precedence
     like, fields, turned-off   its names are fields that stand for options of another format and have their class and
                                kind; fields that are called otherwise; options that are there where a field is false
 """
@@ -105,7 +105,7 @@ def _number(value: Any, kind: str, low: str | None, high: str | None) -> int | f
 
 
 def described(kind: str) -> str:
-    """A kind in words."""
+    """A kind as text."""
     return " or ".join(_described(one) for one in kind.split(" or "))
 
 
@@ -137,29 +137,29 @@ class Format:
     harmless: Mapping[str, str]
     yours: Mapping[str, str]
     extends: str = ""
-    """The format whose words it has too."""
+    """The format whose settings it has too."""
     shared: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     """Name of a file that the software brings, and its ZeRO stage with what it offloads and whether it overlaps."""
     parsed: Mapping[str, str] = field(default_factory=dict)
-    """Kinds of all names that the software's own parser has, for words of kind "parsed"."""
+    """Kinds of all names that the software's own parser has, for settings of kind "parsed"."""
     options: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
     """Field to the option that it stands for, and whether that is there where the field is false."""
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """The words by which it is recognised that have a value: programs that nothing else starts."""
+        """The settings by which it is recognised that have a value: programs that nothing else starts."""
         return tuple(one for one in self.only if "=" in one)
 
     @cached_property
     def sections(self) -> frozenset[str]:
-        """Names that hold words, and hold no value themselves."""
+        """Names that hold settings, and hold no value themselves."""
         words = [*self.read, *self.left_out]
         found = {word[:at] for word in words for at in range(len(word)) if word[at] == "."}
         return frozenset(found - set(words))
 
     def kind_of(self, word: str) -> tuple[str, str]:
-        """The class of a word before anything is read of it, and its kind; ("unknown", "any") for others."""
+        """The class of a setting before anything is read of it, and its kind; ("unknown", "any") for others."""
         known, kind = self._listed(word)
         if not kind.startswith("parsed"):
             return known, kind
@@ -168,7 +168,7 @@ class Format:
         return known, self.parsed[word]
 
     def _listed(self, word: str) -> tuple[str, str]:
-        """The class of a word and the kind that stands in the table."""
+        """The class of a setting and the kind that stands in the table."""
         if word in self.read:
             return "read", self.read[word][0]
         if word in self.left_out:
@@ -179,23 +179,23 @@ class Format:
         return self._by_pattern(word)[:2]
 
     def what_is_left_out(self, word: str) -> tuple[str, tuple[Any, ...]]:
-        """What a word under `left-out` changes, and the values with which it changes nothing."""
+        """What a setting under `left-out` changes, and the values with which it changes nothing."""
         found = word if word in self.left_out else self._by_pattern(word)[2]
         return self.left_out[found if found in self.left_out else found.removesuffix(".*")][1:]
 
     def _by_pattern(self, word: str) -> tuple[str, str, str]:
-        """The class, the kind and the first pattern that a word has."""
+        """The class, the kind and the first pattern that a setting has."""
         regex, found = self._patterns
         match = regex.fullmatch(word)
         return ("unknown", "any", "") if match is None or match.lastindex is None else found[match.lastindex - 1]
 
     @cached_property
     def _patterns(self) -> tuple[re.Pattern[str], list[tuple[str, str, str]]]:
-        """All patterns at once, a group each: a file may hold thousands of words that only patterns have."""
+        """All patterns at once, a group each: a file may hold thousands of settings that only patterns have."""
         kinds_of = {one: kind for one, (kind, *_) in self.left_out.items()}
         named = (("left out", kinds_of), ("harmless", self.harmless), ("yours", self.yours))
         found = [(name, kind, one) for name, kinds in named for one, kind in kinds.items() if "*" in one]
-        # A word that may be a section is left out with all that stands in it.
+        # A setting that may be a section is left out with all that stands in it.
         found += [
             ("left out", "any", f"{one}.*")
             for one, kind in kinds_of.items()
@@ -214,7 +214,7 @@ def format_of(key: str) -> Format:
     parsed = _parsed(data.get("names", ""))
 
     def known(kind: str, word: str) -> str:
-        """The kind of a word that is no pattern."""
+        """The kind of a setting that is no pattern."""
         if word not in parsed or not kind.startswith("parsed"):
             return kind
         return parsed[word] if kind == OR_ANY else kind.replace("parsed", parsed[word])
@@ -232,7 +232,7 @@ def format_of(key: str) -> Format:
 
 
 def _table(name: str) -> Json:
-    """A table of this folder, with the words of the tables that it extends; its own go before."""
+    """A table of this folder, with the settings of the tables that it extends; its own take precedence."""
     data: Json = shipped_table(__name__, *name.split("/"))
     others = (
         [data["extends"]] if "extends" in data else ["shared/launcher"] if "command" in data.get("shapes", ()) else []

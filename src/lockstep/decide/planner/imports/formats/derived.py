@@ -1,4 +1,4 @@
-"""Words of a table that follow from other words: of another section, or of the options of another format."""
+"""Settings of a table that follow from other settings: of another section, or of the options of another format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PARTS = ("read", "left-out", "harmless", "yours")
 
 
 def copy_sections(data: Json) -> None:
-    """Adds the words of sections that have the words of others; its own, and those of earlier parts, go before."""
+    """Adds the settings of sections that inherit from others; its own, and those of earlier parts, take precedence."""
     known = {word for part in PARTS for word in data[part]}
     for section, others in data.get("copies", {}).items():
         for part in PARTS:

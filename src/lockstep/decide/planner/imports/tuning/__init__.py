@@ -1,9 +1,9 @@
 """Configurations of fine-tuning software: what is trained, how the model is held, and how states are sharded.
 
-run.py        what such a file comes to, in Lockstep's words
+run.py        what such a file comes to, in Lockstep's terms
 names.py      the model that a file names
 adapters.py   low-rank adapters: their targets, and the defaults of peft
-sharding.py   FSDP's words, and DeepSpeed's configuration beside or inside a file
+sharding.py   FSDP's settings, and DeepSpeed's configuration beside or inside a file
 """
 
 from lockstep.decide.planner.imports.tuning.axolotl import axolotl

@@ -1,6 +1,6 @@
 """Low-rank adapters as `--train` has them: rank, targets and dropout.
 
-A target is the last part of a module's name; one that Lockstep has no word for is said and left out. Without targets
+A target is the last part of a module's name; one that Lockstep has no setting for is said and left out. Without targets
 peft takes those of the model's family (`targets.toml`), and refuses families for which it has none.
 """
 
@@ -47,7 +47,7 @@ def defaults(said: Said, word: str, model: Model | None) -> tuple[str, ...]:
 
 
 def lora(said: Said, words: tuple[str, str, str], targets: Sequence[str] | str | None, model: Model | None) -> str:
-    """`lora:r=...` from the words for rank, dropout and targets; `targets` None means those that peft takes."""
+    """`lora:r=...` from the settings for rank, dropout and targets; `targets` None means those that peft takes."""
     rank, dropout, where = words
     if not 1 <= said[rank] <= MOST_RANK:
         raise said.refuse(rank, f"must be from 1 to {MOST_RANK}, got {said[rank]}")
@@ -59,7 +59,7 @@ def lora(said: Said, words: tuple[str, str, str], targets: Sequence[str] | str |
 
 
 def named_targets(said: Said, where: str, given: Sequence[str] | str) -> str:
-    """Targets in Lockstep's words, joined by `+`; notes those that have none."""
+    """Targets in Lockstep's terms, joined by `+`; notes those that have none."""
     each = [part.strip() for part in given.split(",")] if isinstance(given, str) else [str(one) for one in given]
     if any(one in ALL for one in each):
         return "all-linear"
@@ -84,7 +84,7 @@ def _shares(joined: str, one: str) -> bool:
 
 
 def _grouped(targets: list[str]) -> str:
-    """Targets joined by `+`, or the word for several that are just these."""
+    """Targets joined by `+`, or the setting for several that are just these."""
     linear = {*GROUPS["attention"], *GROUPS["mlp"]}
     if set(targets) == linear:
         return "attention+mlp"
@@ -92,7 +92,7 @@ def _grouped(targets: list[str]) -> str:
 
 
 def target(module: str) -> str | None:
-    """The target in Lockstep's words for a module's name, whole or its last part; None where there is none."""
+    """The target in Lockstep's terms for a module's name, whole or its last part; None where there is none."""
     if not PLAIN.fullmatch(module):
         return None
     last = module.rpartition(".")[2]

@@ -51,7 +51,7 @@ def _steps(found: Imported, said: Said) -> int:
     if batch % micro:
         raise said.refuse("batch_size", f"is {batch}, which micro-batches of {micro} do not divide")
     if "gradient_accumulation_steps" in said and said["gradient_accumulation_steps"] * micro != batch:
-        raise said.refuse("batch_size", f"is {batch}, and gradient_accumulation_steps say otherwise")
+        raise said.refuse("batch_size", f"is {batch}, which contradicts gradient_accumulation_steps")
     return int(batch // micro)
 
 

@@ -1,4 +1,4 @@
-"""LLaMA-Factory's YAML or JSON: its own words over those of TrainingArguments.
+"""LLaMA-Factory's YAML or JSON: its own settings over those of TrainingArguments.
 
 Gradient checkpointing is on unless it is disabled. What is trained is fp32, under autocast, except with pure_bf16 or
 sharded by DeepSpeed. Source: llamafactory/hparams, model/adapter.py (init_adapter), model/model_utils/checkpointing.py,

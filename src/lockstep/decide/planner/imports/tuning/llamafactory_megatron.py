@@ -1,4 +1,4 @@
-"""LLaMA-Factory on Megatron Core: its words over the Trainer's, whose batch and sequence length count.
+"""LLaMA-Factory on Megatron Core: its settings over the Trainer's, whose batch and sequence length count.
 
 Source: mcore_adapter/training_args.py of alibaba/ROLL, which LLaMA-Factory 0.9.5 takes with USE_MCA=1; its examples.
 """
@@ -20,7 +20,7 @@ def on_megatron(said: Said) -> bool:
 
 
 def with_megatron(found: Imported, said: Said, run: Run, model: Model | None) -> Imported:
-    """Adds to `found` the words of a run by Megatron Core. Returns `found`."""
+    """Adds to `found` the settings of a run by Megatron Core. Returns `found`."""
     sizes = {axis: said[f"{word}_parallel_size"] for axis, word in DEGREES.items()}
     found.degrees(**sizes, vpp=said["virtual_pipeline_model_parallel_size"])
     experts = isinstance(model, Transformer) and model.experts is not None

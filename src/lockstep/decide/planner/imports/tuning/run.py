@@ -1,4 +1,4 @@
-"""`Run`: what a fine-tuning configuration comes to; `tell` puts it in Lockstep's words.
+"""`Run`: what a fine-tuning configuration comes to; `tell` puts it in Lockstep's terms.
 
     what is trained  format of its weights      stack                 optimizer states
     adapters         fp32 beside frozen ones    hf-trainer            of the adapters
@@ -37,7 +37,7 @@ PLAIN_ATTENTION = ("sdpa", "auto", "true", "false")
 
 @dataclass(slots=True)
 class Run:
-    """What the readers of fine-tuning software find; `tell` turns it into words."""
+    """What the readers of fine-tuning software find; `tell` turns it into settings."""
 
     micro: int
     steps: int
@@ -62,7 +62,7 @@ class Run:
 
 
 def tell(found: Imported, said: Said, run: Run, optimizer: str) -> Imported:
-    """Adds to `found` the words of a run; `optimizer` is the word of the file for it. Returns `found`."""
+    """Adds to `found` the settings of a run; `optimizer` is the setting of the file for it. Returns `found`."""
     micro, steps = run.micro * run.pair, run.steps
     if run.adapters and run.base is None:
         # The checkpoint's own quantisation counts where the file says none.
@@ -120,7 +120,7 @@ def without_vllm(said: Said) -> None:
 
 
 def attention(found: Imported, said: Said, word: str) -> None:
-    """The attention kernel that a word names."""
+    """The attention kernel that a setting names."""
     name = str(said[word]).lower().rpartition("/")[2].replace("-", "_").replace("flash_attn2", "flash_attention_2")
     name = name.replace("flash_attn3", "flash_attention_3").removeprefix("vllm_")
     if name in KERNELS:

@@ -21,7 +21,7 @@ from lockstep.describe.workload import Model
 SECTION = "deepspeed"
 LAUNCHED = "launcher.config_file"
 TAKEN = ("gather_limits", "overlap", "gradient_bytes", "reduce_bytes", "optimizer", "sharding")
-"""Words of DeepSpeed's configuration; its batch and precision are the Trainer's."""
+"""Settings of DeepSpeed's configuration; its batch and precision are the Trainer's."""
 STRATEGIES = {"full_shard": 3, "hybrid_shard": 3, "shard_grad_op": 2, "hybrid_shard_zero2": 2, "no_shard": 0,
               "true": 3, "false": 2, "1": 3, "2": 2, "3": 0, "4": 3, "5": 2}  # fmt: skip
 """Of FSDP, by name and as Accelerate numbers them, to the ZeRO stage."""
@@ -30,7 +30,7 @@ OTHERS = ("auto_wrap", "offload", "fully_shard")
 
 
 def sharded(found: Imported, said: Said, model: Model | None, implied: bool = False) -> str:
-    """What shards the states: deepspeed, fsdp or nothing; sets their words. Raises BadInput for both.
+    """What shards the states: deepspeed, fsdp or nothing; sets their settings. Raises BadInput for both.
 
     FSDP is on where `fsdp` says so, or with its settings alone where that is `implied`.
     """
@@ -43,7 +43,7 @@ def sharded(found: Imported, said: Said, model: Model | None, implied: bool = Fa
 
 
 def with_others(found: Imported, *names: str) -> None:
-    """Lets words hold where there are ranks to share with: on one device the software keeps all states there."""
+    """Lets settings hold where there are ranks to share with: on one device the software keeps all states there."""
     for words in (found.layout, found.words):
         words |= {name: _shared(found, words[name]) for name in names if name in words}
 
@@ -57,7 +57,7 @@ def _sharded(found: Imported, said: Said, model: Model | None, implied: bool) ->
     named = said[SECTION]
     fully = _fsdp_options(said) or ["full_shard"] * implied
     if (inside or named) and fully:
-        raise said.refuse("fsdp", "is on, and so is deepspeed: the Trainer takes one of them")
+        raise said.refuse("fsdp", "is on, and so is deepspeed: the Trainer accepts only one of them")
     if inside or named:
         return _deepspeed(found, said, model, named)
     if not fully:
@@ -81,7 +81,7 @@ def _launched(found: Imported, said: Said) -> str:
 
 
 def _fsdp_options(said: Said) -> list[str]:
-    """The words of `fsdp`, in lower case; none where it is off."""
+    """The settings of `fsdp`, in lower case; none where it is off."""
     given = said["fsdp"]
     if given in (None, False, "", ()) or str(given).lower() in ("false", "none"):
         return []
@@ -91,7 +91,7 @@ def _fsdp_options(said: Said) -> list[str]:
 
 
 def _setting(said: Said, name: str) -> tuple[str, object]:
-    """The word of `fsdp_config` for a setting, with or without `fsdp_`, and its value."""
+    """The setting of `fsdp_config` for a setting, with or without `fsdp_`, and its value."""
     words = (f"fsdp_config.fsdp_{name}", f"fsdp_config.{name}")
     values = [(word, said[word]) for word in words if word in said]
     return values[0] if values else (words[1], None)

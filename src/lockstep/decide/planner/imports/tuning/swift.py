@@ -118,7 +118,7 @@ def _trained(said: Said, run: Run, model: Model | None) -> None:
 
 
 def _bits(said: Said) -> str:
-    """The word that says how many bits, or how they are made."""
+    """The setting that says how many bits, or how they are made."""
     return next((one for one in ("quant_bits", "quantization_bit") if one in said), "quant_method")
 
 

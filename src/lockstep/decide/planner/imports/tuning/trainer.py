@@ -26,7 +26,7 @@ DPO = ("precompute_ref_log_probs", "f_divergence_type", "ld_alpha", "discopop_ta
 ALONE = ("simpo", "orpo", "cpo")
 """Losses of preferences without a reference."""
 SIGNS = ("desirable_weight", "undesirable_weight", "center_rewards_coefficient")
-"""Words of KTO, and of a reward model."""
+"""Settings of KTO, and of a reward model."""
 METHODS = ("sft", "dpo", "grpo", "orpo", "cpo", "kto", "ppo", "rloo", "gkd", "reward")
 """Subcommands of `trl`, and parts of the names of scripts that start its trainers: dpo.py, run_orpo.py."""
 
@@ -66,7 +66,7 @@ def _micro(said: Said) -> int:
 def precision(said: Said) -> str:
     """The format of products. Raises BadInput where both halves are on."""
     if said["bf16"] and said["fp16"]:
-        raise said.refuse("fp16", "is on, and so is bf16: the Trainer takes one of them")
+        raise said.refuse("fp16", "is on, and so is bf16: the Trainer accepts only one of them")
     if said["bf16"] or said["fp16"]:
         return "bf16" if said["bf16"] else "fp16"
     return "tf32" if said["tf32"] else "fp32"
@@ -130,7 +130,7 @@ def _losses(said: Said) -> tuple[str, ...]:
 
 
 def _objective(found: Imported, said: Said, run: Run) -> None:
-    """The trainer that the program or the words of the file tell, and its sequence length."""
+    """The trainer that the program or the settings of the file tell, and its sequence length."""
     method = _method(said) or _by_words(said)
     if method == "grpo":
         _grpo(said, run)
@@ -158,7 +158,7 @@ def _method(said: Said) -> str:
 
 
 def _by_words(said: Said) -> str:
-    """The method whose trainer alone has the words of the file; nothing for those of SFT."""
+    """The method whose trainer alone has the settings of the file; nothing for those of SFT."""
     if any(word in said for word in GRPO):
         return "grpo"
     if any(word in said for word in SIGNS[:2]):
@@ -171,7 +171,7 @@ def _by_words(said: Said) -> str:
 
 
 def _reference(said: Said) -> str:
-    """The setting of DPO for its reference; the word `beta` counts as read."""
+    """The setting of DPO for its reference; the setting `beta` counts as read."""
     _ = said["beta"]
     if said["reference_free"] or set(_losses(said)) & set(ALONE):
         return ":reference=none"
