@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -67,7 +68,7 @@ def build(verbs: Iterable[str] = VERBS) -> typer.Typer:
                 help=f"{said}\n\n{command.more}".strip() if command else said,
                 epilog="\n\n".join(("[bold]Examples[/bold]", *command.examples)) if command else None,
                 rich_help_panel=group,
-                cls=Verb,
+                cls=partial(Verb, first=partial(command.first, verb)) if command else Verb,  # type: ignore[arg-type]
             )(command.runner(verb) if command else _unloaded)
     return app
 

@@ -1,30 +1,74 @@
-"""`Verb`: a command of Typer that reads the options that were written, and no others.
+"""`Verb`: a command of Typer that reads the options that were written, and no others, and has a help of two lengths.
 
 Typer builds a Pydantic validator for every option of a command before it looks at its value, and a verb has about 80.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
+from copy import copy
 from typing import Any
 
 from typer.core import TyperCommand
 
+ALL_SHOWN = 16
+"""A verb with at most so many options has one help, which shows all of them."""
+SHORT_EXAMPLES = 2
+"""Examples at the end of a short help."""
+
 
 class Verb(TyperCommand):
-    """A command whose absent options keep the default None without being validated."""
+    """A command whose absent options keep the default None without being validated.
+
+    `--help` shows the options whose names are in `first()`, or all if they are few, and `--help-all` every one.
+    """
+
+    def __init__(self, *arguments: Any, first: Callable[[], Collection[str]] = frozenset, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self._first = first
+        self._every = self.params
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        every = self.params
-        whole = ctx.resilient_parsing or not set(args).isdisjoint(self.get_help_option_names(ctx))
-        absent = [] if whole else [one for one in every if _is_absent(one, args)]
-        self.params = [one for one in every if one not in absent]
+        absent = [] if ctx.resilient_parsing else [one for one in self._every if _is_absent(one, args)]
+        self.params = [one for one in self._every if one not in absent]
         try:
             rest = super().parse_args(ctx, args)
         finally:
-            self.params = every
+            self.params = self._every
         ctx.params |= {one.name: None for one in absent}
         return rest
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        options = [one for one in self._every if one.param_type_name == "option" and one.name != "help_all"]
+        read, epilog = self.params, self.epilog
+        self.params = self._every
+        if len(options) <= ALL_SHOWN:
+            self.params = [one for one in self._every if one.name != "help_all"]
+        elif not ctx.meta.get("help_all"):
+            self._shorten(ctx)
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.params, self.epilog = read, epilog
+
+    def _shorten(self, ctx: Any) -> None:
+        """Leaves what a short help shows: the options that come first, the first clause of each, a few examples."""
+        names = {*self._first(), "help_all"}
+        shown = [one for one in self._every if one.name in names or one.required or one.param_type_name == "argument"]
+        self.params = [_shortened(one) for one in shown]
+        more = f"{len(self._every) - len(shown)} more options: {ctx.command_path} --help-all lists them."
+        title, *examples = (self.epilog or "").split("\n\n")
+        self.epilog = "\n\n".join([title, *examples[:SHORT_EXAMPLES], more])
+
+
+def _shortened(option: Any) -> Any:
+    """A copy of `option` whose help is the first clause of its text, with its default."""
+    short = copy(option)
+    text, default, _ = re.split(r"( \(default: .*\)$|$)", option.help or "", maxsplit=1)
+    clause, *rest = re.split(r"; |(?<!e\.g)\. ", text, maxsplit=1)
+    short.help = f"{clause}.{default}" if rest else option.help
+    return short
 
 
 def _is_absent(option: Any, arguments: Sequence[str]) -> bool:

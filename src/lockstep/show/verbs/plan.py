@@ -46,21 +46,22 @@ def _together(batches: "Sequence[Quantity]") -> AbstractContextManager[None]:
     return alike(batches_of(batches))
 
 
-TOKENS = Option("T", "Training tokens, e.g. 15T: adds days and cost, failures not included (see lockstep campaign).")
+TOKENS = Option("T", "Training tokens, e.g. 15T; adds days and cost, failures not included (see lockstep campaign).")
 OBJECTIVE = Option(
     "O",
-    "What to minimise: robust, the time when links and software turn out slow, among layouts at most 3 % "
-    "slower than the fastest; time, by the formulas alone; or cost, for the cheapest size up to the cluster's.",
+    "What to minimise: robust, time or cost; robust is the time when links and software turn out slow, among layouts "
+    "at most 3 % slower than the fastest; time is by the formulas alone; cost is that of the cheapest size up to the "
+    "cluster's. (default: robust)",
 )
 DEADLINE = Option("D", "Deadline, e.g. 30d, with --tokens: finds the fewest devices that finish in time.")
 SOFTWARE = Option(
     "SOFTWARE",
-    "Only layouts that this software can run, timed with its newest --stack: megatron, bridge, torchtitan, "
-    "deepspeed, nanotron, hf (Hugging Face's Trainer) or fsdp. --export writes its configuration.",
+    "Only layouts that this software can run: megatron, bridge, torchtitan, deepspeed, nanotron, hf (Hugging Face's "
+    "Trainer) or fsdp; timed with its newest --stack. --export writes its configuration.",
     "--for",
     names="software",
 )
-OUT = Option("FILE", "File for the question and the best layout, ending in .yaml: MODEL of other verbs.", "-o")
+OUT = Option("FILE", "File for the question and the best layout, ending in .yaml; MODEL of other verbs.", "-o")
 
 
 @verb

@@ -289,3 +289,23 @@ PANELS: Mapping[type, str] = {
 """Headings of these options in a help text, in the order in which they stand there."""
 SEARCHED = "Layout: searched; what is given restricts the search, e.g. --tp 4,8"
 """That of `LayoutWords` where a verb searches for the best."""
+
+FIRST: Mapping[type | None, frozenset[str]] = {
+    home: frozenset(names.split())
+    for home, names in {
+        None: (
+            "model cluster tokens objective software out plot as_json trace to measured against case "
+            "ranks size algorithm stages microbatches schedule chunks forward_s backward_s simulate "
+            "layers backward gradients bucket_size sweep heads batch top_k capacity_factor skew repeats "
+            "steps optimizer settings target checkpoint resume nodes mtbf write restart interval work"
+        ),
+        TargetWords: "tokens loss",
+        FailureWords: "mtbf device_mtbf",
+        WriteWords: "write restart",
+        LinkWords: "latency bandwidth cluster",
+        QuestionWords: "batch batch_tokens seq",
+        LayoutWords: "tp pp micro_batch zero",
+        RecipeWords: "dtype stack",
+    }.items()
+}
+"""What the short help of a verb with many options shows, by class; None: options of one verb, and of all commands."""

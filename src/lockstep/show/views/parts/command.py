@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.show.verbs import TABLE
 from lockstep.show.views.parts.lists import answer_lists
-from lockstep.show.views.parts.options import CSV, HTML, JSON, MANY, PLOT, Options, options_of, verb_function
+from lockstep.show.views.parts.options import (
+    CSV,
+    HELP_ALL,
+    HTML,
+    JSON,
+    MANY,
+    PLOT,
+    Options,
+    first_of,
+    options_of,
+    verb_function,
+)  # fmt: skip
 from lockstep.show.views.parts.output import draw, given, pairs, picture_path, show
 from lockstep.show.views.parts.page import page
 from lockstep.show.views.parts.progress import progress
@@ -64,21 +75,27 @@ class Command:
         every = {**own, **self.also, **(PLOT if self.picture else {}), **lists, **HTML, **JSON}
         return {name: one for name, one in every.items() if name not in self.without}
 
+    def first(self, verb: str) -> frozenset[str]:
+        """The keywords of the command line that a short help shows."""
+        return first_of(verb_function(verb), self.options(verb))
+
     def runner(self, verb: str) -> Callable[..., None]:
         """What a command-line parser calls, with a signature made of the flags."""
 
         def run(**words: object) -> None:
+            words.pop("help_all", None)
             html = words.pop("html", None)
             with page(str(html) if html is not None else None, verb, words, options):
                 self._answer(verb_function(verb), words)
 
         options = self.options(verb)
+        written = {**options, **HELP_ALL}
         parameters = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for name, (kind, default) in options.items()
+            for name, (kind, default) in written.items()
         ]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {name: kind for name, (kind, _) in options.items()}
+        run.__annotations__ = {name: kind for name, (kind, _) in written.items()}
         return run
 
     def _answer(self, function: Callable[..., Any], words: dict[str, object]) -> None:

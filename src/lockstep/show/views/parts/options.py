@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
 from lockstep.show.verbs.words.option import Argument, Option, Switch, Word, words_of
-from lockstep.show.verbs.words.shared import PANELS, SEARCHED
+from lockstep.show.verbs.words.shared import FIRST, PANELS, SEARCHED
 from lockstep.show.views.parts import completing
 
 Options = Mapping[str, tuple[Any, Any]]
@@ -42,6 +42,12 @@ def options_of(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
 
     found = sorted(words_of(function), key=order)
     return {one.name: option(one.name, one.declared, one.default, _panel(one)) for one in found}
+
+
+def first_of(function: Callable[..., Any], names: Iterable[str]) -> frozenset[str]:
+    """Those of `names`, keywords of the command line of a verb's function, which a short help shows."""
+    homes = {word.name: _home(word) for word in words_of(function)}
+    return frozenset(name for name in names if name in FIRST.get(homes.get(name), ()))
 
 
 def _panel(word: Word) -> str:
@@ -91,8 +97,22 @@ def flags(**declared: Option | Switch) -> Options:
     return {name: option(name, one, getattr(one, "default", None), one.panel) for name, one in declared.items()}
 
 
+def _help_all(context: typer.Context, wanted: bool) -> None:
+    """Prints the help with all options and ends the command, as `--help` does with some."""
+    if wanted and not context.resilient_parsing:
+        context.meta["help_all"] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
 JSON: Options = {
     "as_json": (Annotated[bool, typer.Option("--json", help="Print one JSON object, in SI units.")], False)
+}
+HELP_ALL: Options = {
+    "help_all": (
+        Annotated[bool, typer.Option("--help-all", is_eager=True, callback=_help_all, help="Show all options.")],
+        False,
+    )
 }
 CSV = flags(csv=Option("FILE", "Write a CSV file, or .parquet, with one row for each value of a list or range."))
 MANY = flags(
