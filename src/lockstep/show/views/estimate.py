@@ -16,7 +16,7 @@ from lockstep.show.views.parts.layout_columns import layout_words
 from lockstep.show.views.parts.options import flags
 from lockstep.show.views.parts.output import draw, show
 from lockstep.show.views.parts.reading import left_out
-from lockstep.show.views.parts.terminal import bar, heading, indented, small_print, table
+from lockstep.show.views.parts.terminal import bar, heading, indented, paragraph, small_print, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -120,7 +120,7 @@ def time_line(found: Estimate, out: Console) -> None:
     parts = sorted(found.step.breakdown_s().items(), key=lambda part: -part[1])
     shares = [(name, seconds / found.step_time_s) for name, seconds in parts]
     words = [f"{PART_WORDS[name]} {format_frac(share, 2)}" for name, share in shares if share >= 0.01]
-    out.print(Text("Time: " + ", ".join(words), style="dim"))
+    paragraph(out, "Time: " + ", ".join(words), "dim")
 
 
 SAID_PARTS = 3

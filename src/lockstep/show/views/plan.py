@@ -18,24 +18,25 @@ from lockstep.show.views.estimate import BINDS, PART_WORDS, time_line, unit
 from lockstep.show.views.parts import bars
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.figure import PALETTE, make_figure, times_on
-from lockstep.show.views.parts.layout_columns import layout_columns, layout_words
+from lockstep.show.views.parts.layout_columns import layout_words
+from lockstep.show.views.parts.layout_table import print_layouts
 from lockstep.show.views.parts.options import flags
 from lockstep.show.views.parts.output import draw, given, picture_path, show
 from lockstep.show.views.parts.progress import progress
 from lockstep.show.views.parts.reading import left_out, mfu_column, notes
-from lockstep.show.views.parts.terminal import heading, indented, small_print, table
+from lockstep.show.views.parts.terminal import heading, indented, paragraph, small_print, table, table_width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from rich.console import Console
 
+    from lockstep.base.types.plain import Json
     from lockstep.decide.planner.choices import Choice
     from lockstep.decide.planner.estimate import Estimate
     from lockstep.decide.planner.result import Plan
-    from lockstep.show.views.parts.layout_columns import Column
 
 
 FRONT_ROWS = 5
@@ -64,24 +65,26 @@ def verdict(plan: Plan, out: Console) -> None:
     best, job = plan.best, plan.job
     title = f"{job.model.name} on {job.devices} x {plan.cluster.device.name}: {layout_words(best.layout)}"
     out.print(Text(title, style="bold green"))
-    out.print(
+    paragraph(
+        out,
         f"{format_time(best.step_time_s)} per step of {format_count(job.step_units)} {unit(job)} "
         f"({best.accumulation}), {best.said_interval}; "
         f"{format_count(best.tokens_per_s)} {unit(job)}/s, {best.utilisation}; "
         f"{_memory(best)} of {format_size(best.memory.capacity_B)} per device; "
-        f"bound by {BINDS[best.bound_by]}."
+        f"bound by {BINDS[best.bound_by]}.",
     )
     if plan.tokens is not None:
         days, dollars = best.campaign(plan.tokens)
         cost = "an unknown price" if dollars is None else format_money(dollars)
         lasts = format_time(days * SECONDS_PER_DAY)
-        out.print(f"{format_count(plan.tokens)} {unit(job)} take {lasts} without interruptions and cost {cost}.")
+        said = f"{format_count(plan.tokens)} {unit(job)} take {lasts} without interruptions and cost {cost}."
+        paragraph(out, said)
     for remark in remarks(plan):
-        out.print(remark)
+        paragraph(out, remark)
     left_out(job, out)
     if plan.software is not None:
-        timed = f"timed as {best.job.recipe.software.name}"
-        out.print(f"Limited to what {plan.software.version} can run, {timed}; --export FILE writes its configuration.")
+        timed = f"timed as {best.job.recipe.software.name}; --export FILE writes its configuration."
+        paragraph(out, f"Limited to what {plan.software.version} can run, {timed}")
     if not plan.findings.complete:
         out.print(Text("Stopped early: the best of what was searched, perhaps not the best of all.", style="yellow"))
     time_line(best, out)
@@ -120,7 +123,7 @@ def _best(plan: Plan, out: Console) -> None:
     order = {"cost": "cheapest", "robust": "robust choice first"}.get(plan.objective, "fastest")
     run = f", of those that {plan.software.name} can run" if plan.software else ""
     heading(out, "Best layouts", f"{order} of {plan.findings.feasible:,} that fit{run}{_note(plan)}")
-    _layouts(plan.plans, plan.tokens, out)
+    print_layouts(plan.plans, plan.tokens, out)
 
 
 def _note(plan: Plan) -> str:
@@ -136,7 +139,7 @@ def _front(plan: Plan, out: Console) -> None:
         return
     note = f"{len(rows)} of {len(plan.front)}" if len(rows) < len(plan.front) else ""
     heading(out, "Pareto front: less memory for more time and money", note)
-    _layouts(rows, plan.tokens, out)
+    print_layouts(rows, plan.tokens, out)
 
 
 def readable_front(front: Sequence[Estimate]) -> list[Estimate]:
@@ -150,51 +153,30 @@ def readable_front(front: Sequence[Estimate]) -> list[Estimate]:
     return rows
 
 
-def _layouts(rows: Sequence[Estimate], tokens: float | None, out: Console) -> None:
-    """A line for each layout: how it is laid out (in columns where they fit), speed, memory, cost."""
-    numbers = [*_NUMBERS, *(_cost(tokens, rows[0].job.unit) if rows[0].cost_per_token is not None else ())]
-    in_columns = layout_columns([one.layout for one in rows])
-    in_words: list[Column] = [("layout", "text", str)]
-    for columns in (in_columns, in_words):
-        titles = [(title, kind) for title, kind, _ in columns] + [(title, "right") for title, _ in numbers]
-        body = ([show(one.layout) for *_, show in columns] + [show(one) for _, show in numbers] for one in rows)
-        made = table(titles, body)
-        if out.measure(made).maximum <= out.width - 2:
-            break
-    indented(out, made)
-
-
-_NUMBERS: list[tuple[str, Callable[[Estimate], str]]] = [
-    ("step", lambda one: format_time(one.step_time_s)),
-    ("MFU", lambda one: format_frac(one.mfu_frac)),
-    ("memory", lambda one: _memory(one)),
-]
-
-
-def _cost(tokens: float | None, unit: str) -> list[tuple[str, Callable[[Estimate], str]]]:
-    """Dollars for all the tokens, or for a million when it is not said how many; of images likewise."""
-    if tokens is None:
-        return [(f"$/M{unit[:-1]}", lambda one: f"{(one.cost_per_token or 0.0) * 1e6:.3g}")]
-    return [
-        ("time", lambda one: format_time(one.campaign(tokens)[0] * SECONDS_PER_DAY)),
-        ("cost", lambda one: format_money(one.campaign(tokens)[1] or 0.0)),
-    ]
-
-
 def _why_not(plan: Plan, out: Console) -> None:
     """How many layouts each constraint rejected, and by how little the nearest one missed."""
     rejected = plan.rejected
     note = f"{plan.findings.rejected.total():,} of {plan.findings.considered:,} layouts rejected"
     heading(out, "Why other layouts were rejected", note)
-    rows = []
-    for one in rejected:
-        nearest = one.get("nearest")
-        miss = f"nearest: {nearest['layout']}, {format_size(nearest['excess_B'])} too much" if nearest else ""
-        rows.append((f"{one['count']:,}", one["why"], miss))
-    if len(rows) > REASONS:
+    counts = [(f"{one['count']:,}", one["why"], _nearest(one)) for one in rejected]
+    if len(counts) > REASONS:
         rest = rejected[REASONS - 1 :]
-        rows[REASONS - 1 :] = [(f"{sum(one['count'] for one in rest):,}", f"{len(rest)} other rules", "")]
-    indented(out, table([("count", "right"), ("rejected by", "left"), ("", "text")], rows))
+        counts[REASONS - 1 :] = [(f"{sum(one['count'] for one in rest):,}", f"{len(rest)} other rules", "")]
+    titles = [("count", "right"), ("rejected by", "left"), ("", "left")]
+    made = table(titles, counts)
+    if table_width(made, 2) <= out.width - 2:
+        indented(out, made)
+        return
+    indented(out, table(titles[:2], (row[:2] for row in counts)))
+    for _, why, nearest in counts:
+        if nearest:
+            paragraph(out, f"{why}  {nearest}", indent=2)
+
+
+def _nearest(rejected: Json) -> str:
+    """The layout that a rule rejected by least, and by how much; empty where nobody knows."""
+    found = rejected.get("nearest")
+    return f"nearest: {found['layout']}, {format_size(found['excess_B'])} too much" if found else ""
 
 
 GIB = 2.0**30

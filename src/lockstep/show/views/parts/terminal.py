@@ -5,11 +5,13 @@ Rich decides width and colour: a terminal's own, 80 columns without one, no colo
 
 from __future__ import annotations
 
+import re
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
+from rich.containers import Lines
 from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 BAR = 12
 """Cells of a full bar."""
+BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[kMGTP]?i?B|[num]?s|min|h|d|y)(?!\w))")
+GLUE = "\ue000"
+"""A letter that no text has, in the place of a space that stays on its line."""
 
 
 class FileConsole(Console):
@@ -28,6 +33,19 @@ class FileConsole(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, force_jupyter=False, **options)
+
+
+class _Prose(Text):
+    """Lines break between words, and never between a number and its unit."""
+
+    def wrap(self, console: Console, width: int, **options: Any) -> Lines:
+        """The lines of the text in so many cells."""
+        glued = self.copy()
+        glued.plain = BEFORE_UNIT.sub(GLUE, self.plain)
+        lines = glued.wrap(console, width, **options)
+        for line in lines:
+            line.plain = line.plain.replace(GLUE, " ")
+        return lines
 
 
 def console() -> Console:
@@ -39,6 +57,12 @@ def heading(out: Console, title: str, note: str = "") -> None:
     """A blank line and a bold title with a dim remark."""
     out.print()
     out.print(Text.assemble((title, "bold"), ("  " + note if note else "", "dim")))
+
+
+def paragraph(out: Console, text: str, style: str = "", indent: int = 0) -> None:
+    """Sentences, whose lines break between words and never between a number and its unit."""
+    # What is padded reaches the console as it is, where texts are joined into a new one.
+    out.print(Padding(_Prose(text, style), (0, 0, 0, indent), expand=False))
 
 
 def chapter(out: Console, title: str) -> None:
@@ -79,15 +103,15 @@ def one_line(cell: str | Text) -> Text:
 
 def indented(out: Console, inner: Table | Text) -> None:
     """Prints two cells in; a table that is too wide stands closer together and breaks its titles before it is cut."""
-    if isinstance(inner, Table) and _width(inner, 2) > out.width - 2:
+    if isinstance(inner, Table) and table_width(inner, 2) > out.width - 2:
         inner.padding = (0, 1, 0, 0)
-        if _width(inner, 1) - 1 > out.width - 2:
+        if table_width(inner, 1) - 1 > out.width - 2:
             for column in inner.columns:
                 column.header = _broken(column) if column.no_wrap else column.header
     out.print(Padding(inner, (0, 0, 0, 2), expand=False))
 
 
-def _width(made: Table, gap: int) -> int:
+def table_width(made: Table, gap: int) -> int:
     """Cells of a table whose columns are not cut, each with a gap; columns that wrap take what is left."""
     kept = (column for column in made.columns if column.no_wrap)
     lines = [[line for cell in (one.header, *one.cells) for line in str(cell).split("\n")] for one in kept]
