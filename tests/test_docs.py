@@ -10,6 +10,7 @@ import pytest
 from click import Group
 from typer.main import get_command
 
+import page_table
 from console_blocks import PAGES, ROOT, Session, blocks, compared, name_of, printed, session
 from lockstep.run.train import METHODS
 from lockstep.show.cli.app import build
@@ -109,3 +110,8 @@ def test_commands_on_the_pages_have_flags_that_exist(command: str) -> None:
     flags = {flag for one in LOCKSTEP.commands[verb].params for flag in (*one.opts, *one.secondary_opts)}
     given = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
     assert given <= {*flags, "--help"}
+
+
+def test_find_knows_the_pages_as_they_are() -> None:
+    """`python tools/pages.py --write` brings its table up to date."""
+    assert page_table.TABLE.read_text("utf-8") == page_table.text()

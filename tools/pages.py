@@ -4,9 +4,10 @@
     python tools/pages.py --write            rewrites it
     python tools/pages.py --write docs/use   only pages below this path
 
-Two kinds of text are regenerated: console blocks of one `lockstep` command, by the rules of `tests/test_docs.py`, and
-pages that are written from data as a whole (`WRITTEN`). Commands that measure this machine are left alone. A command
-that ends otherwise than its block shows is listed and left for a person to look at.
+Three kinds of text are regenerated: console blocks of one `lockstep` command, by the rules of `tests/test_docs.py`,
+pages that are written from data as a whole (`WRITTEN`), and the table of pages by which `lockstep find` knows them.
+Commands that measure this machine are left alone. A command that ends otherwise than its block shows is listed and left
+for a person to look at.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path.append(str(TESTS))
 
+import page_table  # noqa: E402
 from console_blocks import FENCE, PAGES, ROOT, SURROUNDINGS, Session, compared, name_of, printed, session  # noqa: E402
 
 
@@ -198,6 +200,10 @@ def main() -> None:
         text = found.page(page)
         if given.write and text != page.read_text("utf-8"):
             page.write_text(text, "utf-8")
+    if not given.paths and page_table.text() != page_table.TABLE.read_text("utf-8"):
+        found.changed.append(f"{name_of(page_table.TABLE)}: the pages as lockstep find knows them")
+        if given.write:
+            page_table.write()
     verb = "changed" if given.write else "would change"
     for line in (*(f"{verb}: {one}" for one in found.changed), *(f"left as it is: {one}" for one in found.failed)):
         print(line)

@@ -22,6 +22,7 @@ from .show.verbs.estimate import estimate as estimate
 from .show.verbs.execute import execute as execute
 from .show.verbs.experts import experts as experts
 from .show.verbs.export import export as export
+from .show.verbs.find import find as find
 from .show.verbs.fit import fit as fit
 from .show.verbs.guide import guide as guide
 from .show.verbs.memory import memory as memory

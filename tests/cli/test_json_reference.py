@@ -28,6 +28,7 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "export": [("export", *LLAMA, "--to", "megatron", "--tp", "2", "--zero", "1")],
     "report": [("report", "gpt2", "--cluster", "dgx-h100", "--batch", "64")],
     "cite": [("cite", *LLAMA, "--tp", "2", "--zero", "1")],
+    "find": [("find", "does", "it", "fit")],
     "catalog": [("catalog",)],
     "stack": [("stack", "torchtitan", str(EXAMPLES / "my-stack.toml"))],
     "support": [("support",)],

@@ -31,6 +31,7 @@ ALONE: dict[str, dict[str, Any]] = {
     "case": {"name": "bloom-176b"}, "validate": {"tables": "korthikanti_2022"},
     "converge": {"experiment": "index-bits"},
     "claims": {}, "catalog": {}, "stack": {}, "support": {}, "runs": {"action": "list"},
+    "find": {"top": 3},
     "sweeps": {"action": "list"},
 }  # fmt: skip
 """Cheap questions of verbs that `GOOD` has none for."""

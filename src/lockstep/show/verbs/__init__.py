@@ -72,6 +72,7 @@ TABLE: Mapping[str, Mapping[str, str]] = {
         "sweeps": "List, show, resume, export and delete sweeps that were kept with --store.",
     },
     "Reference": {
+        "find": "Find the commands, options, claims, experiments and pages that answer a question in plain words.",
         "catalog": "List models, devices, clusters and links with their sources.",
         "stack": "Show training software: its ways, habits, switches and times; or in what two differ.",
         "support": "List what answers rest on, by device, training software and number format.",

@@ -1,0 +1,1 @@
+"""Leads from a question in plain words to commands, options, claims, experiments, published runs and pages."""
