@@ -28,12 +28,12 @@ LONGEST_PHRASE = max(len(phrase.split()) for phrase in PHRASES)
 NUMBER = re.compile(r"\d+[a-z]{0,2}")
 """A number with or without a unit, which says what a question is about in no text: 8, 70b, 24gb."""
 WORD = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-ENDINGS = (
-    ("ization", ""), ("isation", ""), ("ations", ""), ("ation", ""), ("ities", ""), ("ity", ""), ("izers", ""), ("isers", ""), ("izer", ""),
-    ("iser", ""), ("ized", ""), ("ised", ""), ("izing", ""), ("ising", ""), ("ize", ""), ("ise", ""), ("ments", ""),
-    ("ment", ""), ("ness", ""), ("ies", "y"), ("ings", ""), ("ing", ""), ("edly", ""), ("ers", ""), ("er", ""),
-    ("ed", ""), ("ly", ""), ("es", ""), ("s", ""),
-)  # fmt: skip
+_ENDINGS = """
+ization isation ations ation ities ity izers isers izer iser ized ised izing ising ize ise ments ment ness ies ings ing
+edly ers er ed ly es s
+"""
+ENDINGS = {ending: "y" if ending == "ies" else "" for ending in _ENDINGS.split()}
+"""Ending -> what stands in its place; the first that fits counts."""
 SHORTEST = 3
 """Letters that a stem keeps."""
 
@@ -44,7 +44,7 @@ Concept = dict[str, float]
 @cache
 def stem(word: str) -> str:
     """The word without a common English ending; the same for both sides of a comparison, not always a word."""
-    for ending, instead in ENDINGS:
+    for ending, instead in ENDINGS.items():
         if word.endswith(ending) and len(word) - len(ending) >= SHORTEST and not word.endswith("ss"):
             word = word.removesuffix(ending) + instead
             break
