@@ -1,7 +1,5 @@
 """The verb that leads from a question to what answers it: `find`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +24,7 @@ class Leads(Shown):
     """What answers a question, the best first."""
 
     question: str
-    leads: tuple[Lead, ...]
+    leads: "tuple[Lead, ...]"
     scores: tuple[float, ...]
     """Of the leads, comparable within one question only."""
 
