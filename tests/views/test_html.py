@@ -45,6 +45,7 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "catalog": ("catalog", "devices"),
     "stack": ("stack", "torchtitan", "hf-trainer"),
     "support": ("support",),
+    "find": ("find", "does", "it", "fit"),
 }  # fmt: skip
 EMPTY = {"meta", "use", "path", "rect", "br", "img", "link", "input"}
 

@@ -182,7 +182,7 @@ COMMANDS = {
     for words, text in {
         "predict price step run": "estimate prices one layout, campaign a whole run",
         "simulate simulation": "estimate simulates a step, collective --simulate and pipeline simulate theirs",
-        "search tune autotune optimize optimise find best recommend": "plan searches for the best layout",
+        "search tune autotune optimize optimise best recommend": "plan searches for the best layout",
         "mem vram gpu-memory": "use memory",
         "allreduce all-reduce": "use collective all-reduce",
         "allgather all-gather": "use collective all-gather",

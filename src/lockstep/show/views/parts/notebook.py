@@ -64,6 +64,7 @@ VIEWS: dict[str, str] = {
     "lockstep.decide.campaigns.scaling.Scaling": "scaling",
     "lockstep.decide.campaigns.speedup.SpeedUp": "speedup",
     "lockstep.show.verbs.claims.Claims": "claims",
+    "lockstep.show.verbs.find.Leads": "find",
     "lockstep.show.verbs.train.Training": "train",
     "lockstep.run.reproduce.Reproduction": "reproduce",
     "lockstep.show.verbs.execute.Executed": "execute",
