@@ -40,25 +40,26 @@ class Verb(TyperCommand):
         return rest
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        options = [one for one in self._every if one.param_type_name == "option" and one.name != "help_all"]
-        read, epilog = self.params, self.epilog
+        parsed, epilog = self.params, self.epilog
         self.params = self._every
-        if len(options) <= ALL_SHOWN:
-            self.params = [one for one in self._every if one.name != "help_all"]
-        elif not ctx.meta.get("help_all"):
+        if not ctx.meta.get("help_all"):
             self._shorten(ctx)
         try:
             super().format_help(ctx, formatter)
         finally:
-            self.params, self.epilog = read, epilog
+            self.params, self.epilog = parsed, epilog
 
     def _shorten(self, ctx: Any) -> None:
-        """Leaves what a short help shows: the options that come first, the first clause of each, a few examples."""
-        names = {*self._first(), "help_all"}
-        shown = [one for one in self._every if one.name in names or one.required or one.param_type_name == "argument"]
-        self.params = [_shortened(one) for one in shown]
-        more = f"{len(self._every) - len(shown)} more options: {ctx.command_path} --help-all lists them."
+        """Leaves what `--help` shows: of many options those that come first, by their first clause, and few examples."""
+        self.params = every = [one for one in self._every if one.name != "help_all"]
+        options = [one for one in every if one.param_type_name == "option"]
+        if len(options) <= ALL_SHOWN:
+            return
+        first = self._first()
+        left_out = [one for one in options if one.name not in first and not one.required]
+        self.params = [_shortened(one) for one in every if one not in left_out]
         title, *examples = (self.epilog or "").split("\n\n")
+        more = f"{len(left_out)} more options: {ctx.command_path} --help-all lists them."
         self.epilog = "\n\n".join([title, *examples[:SHORT_EXAMPLES], more])
 
 

@@ -26,7 +26,7 @@ EXPERIMENTS, STUDIES = ROOT / "learn/lab/experiments", ROOT / "check/validation/
 FACTS, PAGES = ROOT / "learn/lab/facts.csv", Path(__file__).with_name("pages.csv")
 QUESTION = re.compile(r"^QUESTION = (\(.*?^\)|.*?$)", re.MULTILINE | re.DOTALL)
 TITLE = re.compile(r"^title: (.*)$", re.MULTILINE)
-KINDS = {"command": 1.6, "page": 1.1, "experiment": 1.0, "claim": 0.85, "option": 0.75, "case": 0.8, "fact": 0.65}
+KINDS = {"command": 1.6, "page": 1.1, "experiment": 1.0, "claim": 0.85, "option": 0.65, "case": 0.8, "fact": 0.65}
 """Kinds of leads, and how much one counts that is as near to the words of the question as another."""
 
 
