@@ -111,6 +111,15 @@ def test_the_nearest_layout_that_was_rejected_is_named_at_every_width(plan: Plan
         assert [str(layout) for layout in nearest if str(layout) not in text] == []
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_recipe_is_named_with_its_layout_on_lines_that_do_not_wrap(width: int) -> None:
+    found = lockstep.plan("llama3-70b", "dgx-h100:64", batch_tokens="4M", dtype="bf16,fp8")
+    lines = printed(lambda out: view.render(found, out), width)
+    recipes = lines[lines.index("") : lines.index("", lines.index("") + 1)]
+    for one in found.choices:
+        assert [line for line in recipes if one.words in line and str(one.layout) in line], (width, recipes)
+
+
 @pytest.mark.parametrize("width", range(12, 60, 7))
 def test_a_paragraph_breaks_between_words_and_not_before_a_unit(width: int) -> None:
     said = "It takes 7.8 s to 9.6 s in 90 % of cases, 56 GiB of 79 GiB, 332 d, and 3 days for 5 sheep."

@@ -50,7 +50,7 @@ class Verb(TyperCommand):
             self.params, self.epilog = parsed, epilog
 
     def _shorten(self, ctx: Any) -> None:
-        """Leaves what `--help` shows: of many options those that come first, by their first clause, and few examples."""
+        """Leaves what `--help` shows: of many options those that come first, each by a clause, and few examples."""
         self.params = every = [one for one in self._every if one.name != "help_all"]
         options = [one for one in every if one.param_type_name == "option"]
         if len(options) <= ALL_SHOWN:

@@ -107,7 +107,12 @@ def _choices(plan: Plan, out: Console) -> None:
     said = notes("the best layout of each; the first is shown below", note)
     heading(out, "Recipes", said)
     titles = [("recipe", "text"), ("layout", "text"), ("step", "right"), ("MFU", "right"), ("memory", "right")]
-    indented(out, table(titles, rows))
+    made = table(titles, rows)
+    if out.measure(made).maximum <= out.width - 2:
+        indented(out, made)
+        return
+    indented(out, table([titles[0], *titles[2:]], ([row[0], *row[2:]] for row in rows)))
+    indented(out, table(titles[:2], (row[:2] for row in rows)))
 
 
 def _choice(one: Choice, mfu: str) -> tuple[str, ...]:

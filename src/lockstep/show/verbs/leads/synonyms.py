@@ -32,6 +32,8 @@ ALIKE = (
     "seed deterministic determinism reproducible reproduce bitwise nondeterministic",
     "stragglers straggler straggling jitter noise variance",
     "bubble idle",
+    "unequal different uneven heterogeneous",
+    "report share send boss colleague",
     "own custom new add describe define",
     "power energy electricity carbon co2",
     "software framework megatron deepspeed torchtitan nemo fsdp accelerate huggingface nanotron axolotl trl",
