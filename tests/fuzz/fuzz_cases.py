@@ -48,7 +48,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "speedup": ("--compute", "1s", "--size", "100MB", "--workers", "64", *LINK),
     "trace": ("pipeline", "--stages", "4", "--microbatches", "8", "-o", "{folder}/t.json.gz"),
     "converge": ("noise-scale",),
-    "claims": (), "catalog": (), "support": (), "validate": (), "case": ("bloom-176b",),
+    "claims": (), "catalog": (), "find": ("MFU",), "support": (), "validate": (), "case": ("bloom-176b",),
     "fit": ("{folder}/good.csv",),
     "calibrate": ("-c", "dgx-h100", "--case", str(HERE.parents[1] / "examples" / "steps-8.yaml")),
     "runs": ("list", "--runs", "{folder}/runs"),
