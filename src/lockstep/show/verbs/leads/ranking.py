@@ -89,7 +89,7 @@ class Ranking:
         """How well each text answers the question; 0 where no word of it is there."""
         concepts, pairs = read_question(question)
         concepts = [known for one in concepts if (known := self._known(one))]
-        weights = [self.rarity(max(one, key=one.__getitem__)) for one in concepts]
+        weights = [max(one.values()) * self.rarity(max(one, key=one.__getitem__)) for one in concepts]
         found = []
         for place in range(len(self.counts)):
             parts = [max(self._part(place, term, weight) for term, weight in one.items()) for one in concepts]
@@ -137,10 +137,12 @@ def _is_phrase(words: Sequence[str], length: int) -> bool:
 
 
 def _meant(phrase: Sequence[str]) -> list[Concept]:
-    """The concepts for which a phrase stands; a single word may also stand for itself."""
+    """The concepts for which a phrase stands, which share its weight; a single word may also stand for itself."""
     first, *rest = map(_concept, PHRASES[" ".join(phrase)].split())
     own = [stem(word) for word in phrase if word not in STOP]
-    return [dict.fromkeys(own, EXCHANGED) | first if len(own) == 1 else first, *rest]
+    meant = [dict.fromkeys(own, EXCHANGED) | first if len(own) == 1 else first, *rest]
+    share = len(meant) ** -0.5
+    return [{term: weight * share for term, weight in one.items()} for one in meant]
 
 
 def _concept(word: str) -> Concept:
