@@ -23,7 +23,7 @@ PLACES: dict[str, tuple[str, ...]] = {
         "campaigns", "cli", "cli_programs", "collectives", "diagnosis", "failures", "hardware", "layout", "methods",
         "parallel", "planner", "program", "rows", "simulate", "stacks", "step", "store",
         "types", "validation", "verbs", "views", "words", "workload", "test_files.py", "test_house.py",
-        "test_mutants.py", "test_tiers.py", "test_units.py",
+        "test_mutants.py", "test_ratchet.py", "test_tiers.py", "test_units.py",
     ),
     "long": (
         "lab", "evidence", "fuzz", "step/test_passes.py", "verbs/test_ends_of_words.py",
