@@ -16,7 +16,7 @@ from lockstep.show.cli.app import build
 from lockstep.show.cli.verb import ALL_SHOWN, _shortened
 from lockstep.show.verbs import VERBS
 from lockstep.show.verbs.words.option import words_of
-from lockstep.show.verbs.words.shared import FIRST, PANELS
+from lockstep.show.verbs.words.shared import FIRST, PANELS, SEARCHED
 from lockstep.show.views.parts.options import verb_function
 
 COMMANDS: Any = typer.main.get_command(build())
@@ -108,3 +108,7 @@ def test_a_flag_with_a_typing_error_is_still_explained_after_a_short_help() -> N
     """The help leaves options out, the parser and its hints do not."""
     assert "--fused-elementwise" in run("plan", "llama3-8b", "--fused-elementwis", "on").refusal()
     assert "--fused-elementwise" not in run("plan", "--help").out
+
+
+def test_headings_of_options_fit_on_a_line_of_80_columns() -> None:
+    assert {heading for heading in (*PANELS.values(), SEARCHED) if len(heading) > 80 - len("╭─  ─╮")} == set()

@@ -277,13 +277,13 @@ class TargetWords(TypedDict, total=False):
 
 PANELS: Mapping[type, str] = {
     TargetWords: "Target: one of --tokens, --loss, --compute-optimal",
-    FailureWords: "Failures: MTBF of the job or of its parts, or a law (default: those of the cluster)",
+    FailureWords: "Failures: MTBF of the job or its parts, or a law (default: the cluster's)",
     WriteWords: "Checkpoints (default: known values of the cluster)",
     LighterWords: "Lighter checkpoints between full ones",
     ServiceWords: "Step time in production",
     LinkWords: "Link: --latency and --bandwidth, or --cluster",
     QuestionWords: "",
-    LayoutWords: "Layout: the best of a plan, unless one of these is given; then the others are as they say",
+    LayoutWords: "Layout: the plan's best; where one is given, others take their defaults",
     RecipeWords: "Recipe",
 }
 """Headings of these options in a help text, in the order in which they stand there."""
