@@ -49,7 +49,7 @@ def largest_circle() -> int:
 LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     "folders": (lambda: sum((path / "__init__.py").exists() for path in ROOT.iterdir()), 10),
     "files": (lambda: len(sources()), 1061),
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 128_200),
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 128_180),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),

@@ -68,9 +68,7 @@ TABLE: Mapping[str, Mapping[str, str]] = {
         "rig": "Shape links between virtual hosts on this machine, predict collectives, then measure. Needs Linux and "
         "root.",
     },
-    "Many questions": {
-        "sweeps": "List, show, resume, export and delete sweeps that were kept with --store.",
-    },
+    "Many questions": {"sweeps": "List, show, resume, export and delete sweeps that were kept with --store."},
     "Reference": {
         "find": "Find the commands, options, claims, experiments and pages that answer a question in plain words.",
         "catalog": "List models, devices, clusters and links with their sources.",

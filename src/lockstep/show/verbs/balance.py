@@ -33,9 +33,9 @@ def balance(
     batch: Annotated[Quantity, Option("B", "Samples per step.")],
     memory: Annotated[str | None, MEMORY] = None,
     sample_memory: Annotated[Size | None, Option("S", "Memory of one sample.")] = None,
-    comm: Annotated[Time, Option("T", "Communication time per step. (default: 0)")] = 0.0,
+    comm: Annotated[Time, Option("T", "Communication time per step.", default="0")] = 0.0,
     workers: Annotated[Quantity | None, Option("N", "Number of workers whose speeds are drawn from a law.")] = None,
-    seed: Annotated[Quantity | None, Option("N", "Random seed of the speeds. (default: 0)")] = None,
+    seed: Annotated[Quantity | None, Option("N", "Random seed of the speeds.", default="0")] = None,
 ) -> "Balance":
     """Split of a batch over workers of `speeds` samples/s, such as `1,1,2` or `4x1.5,2x0.8`.
 

@@ -39,15 +39,15 @@ OP = Argument(
     "Collective: all-reduce, all-gather, send-recv ...; kernel: matmul, memory, attention, optimizer; or device.",
     names="ops",
 )
-BACKEND = Option("B", "Backend: gloo, or nccl with one GPU per rank. (default: gloo)", panel=_COLLECTIVE)
-SIZES = Option("S", "Sizes as from:to:factor, or a list separated by commas. (default: 1KB:16MB:4)")
-ALGORITHM = Option("A", "Algorithms: built-in, Lockstep's by name, or all. (default: built-in,ring)", panel=_COLLECTIVE)
-REPEATS = Option("N", "Repeats per size; fewer for slow sizes. (default: 20)", panel=_COLLECTIVE)
-WARM_UP = Option("N", "Number of warm-up runs per size. (default: 3)", panel=_COLLECTIVE)
+BACKEND = Option("B", "Backend: gloo, or nccl with one GPU per rank.", panel=_COLLECTIVE, default="gloo")
+SIZES = Option("S", "Sizes as from:to:factor, or a list separated by commas.", default="1KB:16MB:4")
+ALGORITHM = Option("A", "Algorithms: built-in, Lockstep's by name, or all.", panel=_COLLECTIVE, default="built-in,ring")
+REPEATS = Option("N", "Repeats per size; fewer for slow sizes.", panel=_COLLECTIVE, default="20")
+WARM_UP = Option("N", "Number of warm-up runs per size.", panel=_COLLECTIVE, default="3")
 CSV = Option("FILE", "Write the rows as CSV, which `lockstep fit` reads.", panel=_COLLECTIVE)
-DTYPE = Option("T", "Number format: fp32, bf16, fp16 or fp64. (default: fp32, bf16 on a GPU)", panel=_KERNEL)
-PEAK = Option("R", "Peak rate from the datasheet, e.g. 989TFLOP/s. (default: the best measured)", panel=_KERNEL)
-MEMORY_BANDWIDTH = Option("R", "Memory bandwidth from the datasheet. (default: measured)", panel=_KERNEL)
+DTYPE = Option("T", "Number format: fp32, bf16, fp16 or fp64.", panel=_KERNEL, default="fp32, bf16 on a GPU")
+PEAK = Option("R", "Peak rate from the datasheet, e.g. 989TFLOP/s.", panel=_KERNEL, default="the best measured")
+MEMORY_BANDWIDTH = Option("R", "Memory bandwidth from the datasheet.", panel=_KERNEL, default="measured")
 CURVE = Option("FILE", "Write the efficiency curve for the hardware catalog.", panel=_KERNEL)
 DEVICE_FILE = Option(
     "FILE", "Put the curve into your hardware YAML, or write a new one; see lockstep plan.", panel=_KERNEL
@@ -58,18 +58,15 @@ DEVICE_FILE = Option(
 def bench(
     op: Annotated[str, OP],
     *,
-    ranks: Annotated[
-        Quantity | None,
-        replace(PROCESSES, panel=_COLLECTIVE),
-    ] = None,
+    ranks: Annotated[Quantity | None, replace(PROCESSES, panel=_COLLECTIVE)] = None,
     backend: Annotated[str | None, BACKEND] = None,
     sizes: Annotated[str | None, SIZES] = None,
     algorithm: Annotated[str | None, ALGORITHM] = None,
     repeats: Annotated[Quantity | None, REPEATS] = None,
     warm_up: Annotated[Quantity | None, WARM_UP] = None,
-    timeout: Annotated[Time | None, Option("T", "Longest wait for a rank. (default: 60 s)", panel=_COLLECTIVE)] = None,
+    timeout: Annotated[Time | None, Option("T", "Longest wait for a rank.", panel=_COLLECTIVE, default="60 s")] = None,
     csv: Annotated[str | Path | None, CSV] = None,
-    device: Annotated[str | None, Option("D", "Device: cpu or cuda. (default: cpu)", panel=_KERNEL)] = None,
+    device: Annotated[str | None, Option("D", "Device: cpu or cuda.", panel=_KERNEL, default="cpu")] = None,
     dtype: Annotated[str | None, DTYPE] = None,
     peak: Annotated[FlopRate | None, PEAK] = None,
     memory_bandwidth: Annotated[Bandwidth | None, MEMORY_BANDWIDTH] = None,

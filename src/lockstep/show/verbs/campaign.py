@@ -44,7 +44,7 @@ PRICE = Option("P", "Dollars per device-hour, instead of the catalog's price.", 
 RESERVED_DISCOUNT = Option("FRAC", "Discount for reserved devices, to compare with.", panel=_MONEY)
 SPOT_DISCOUNT = Option("FRAC", "Discount for spot devices, to compare with; needs --preemption.", panel=_MONEY)
 PREEMPTION = Option("T", "Mean time until one spot node is preempted.", panel=_MONEY)
-PUE = Option("X", "Power of the facility divided by that of its equipment. (default: 1)", panel=_MONEY)
+PUE = Option("X", "Power of the facility divided by that of its equipment.", panel=_MONEY, default="1")
 CARBON = Option("X", "Carbon intensity of the grid, in kg of CO2 per kWh, e.g. 0.4.", panel=_MONEY)
 
 
@@ -61,10 +61,10 @@ def campaign(
     reserved_discount: Annotated[Quantity | None, RESERVED_DISCOUNT] = None,
     spot_discount: Annotated[Quantity | None, SPOT_DISCOUNT] = None,
     preemption: Annotated[Quantity | None, PREEMPTION] = None,
-    power: Annotated[Quantity | None, Option("W", "Power per device. (default: its TDP)", panel=_MONEY)] = None,
+    power: Annotated[Quantity | None, Option("W", "Power per device.", panel=_MONEY, default="its TDP")] = None,
     pue: Annotated[Quantity, PUE] = 1.0,
     carbon: Annotated[Quantity | None, CARBON] = None,
-    campaigns: Annotated[Quantity, Option("N", "Number of simulated runs. (default: 1000)")] = 1000,
+    campaigns: Annotated[Quantity, Option("N", "Number of simulated runs.", default="1000")] = 1000,
     seed: Annotated[Quantity, SEED] = 0,
     engine: Annotated[str | Engine, ENGINE] = "serial",
     store: Annotated[str | Path | None, STORE] = None,

@@ -45,17 +45,17 @@ class CheckpointWords(FailureWords, LighterWords, total=False):
     """Keywords about failures and about lighter checkpoints between full ones."""
 
 
-DEVICES = Option("N", "Devices of the job. (default: 8 for each of --nodes)", panel=_FAILURES)
+DEVICES = Option("N", "Devices of the job.", panel=_FAILURES, default="8 for each of --nodes")
 CLUSTER = Option(
     "C", "Cluster: catalog name with nodes, e.g. dgx-h100:64.", flag="-c", panel=_FAILURES, names="clusters"
 )
 WRITE = Option("T", "Time to write one checkpoint; run:last takes the time measured in a kept run of train.")
-OPTIMIZER = Option("O", "Optimizer with which MODEL is trained. (default: adamw)", panel=_SHARDS, names="optimizers")
-RANKS = Option("N", "Ranks that write simultaneously. (default: the cluster's, or 1)", panel=_SHARDS)
+OPTIMIZER = Option("O", "Optimizer with which MODEL is trained.", panel=_SHARDS, names="optimizers", default="adamw")
+RANKS = Option("N", "Ranks that write simultaneously.", panel=_SHARDS, default="the cluster's, or 1")
 STORAGE_BANDWIDTH = Option("R", "Bandwidth of the storage, shared by all ranks.", panel=_SHARDS)
-RESTART = Option("T", "Restart time, from a noticed failure until work resumes. (default: 0)")
-ASYNC_FRAC = Option("FRAC", "Share of a checkpoint write hidden behind work. (default: 0)", flag="--async")
-WORK = Option("T", "Useful work of the run. (default: 60 d, or 200 intervals if longer)", panel=_RUN)
+RESTART = Option("T", "Restart time, from a noticed failure until work resumes.", default="0")
+ASYNC_FRAC = Option("FRAC", "Share of a checkpoint write hidden behind work.", flag="--async", default="0")
+WORK = Option("T", "Useful work of the run.", panel=_RUN, default="60 d, or 200 intervals if longer")
 
 
 @verb
@@ -72,12 +72,12 @@ def checkpoint(
     rank_bandwidth: Annotated[Bandwidth | None, Option("R", "Write bandwidth per rank.", panel=_SHARDS)] = None,
     storage_bandwidth: Annotated[Bandwidth | None, STORAGE_BANDWIDTH] = None,
     restart: Annotated[Time, RESTART] = 0.0,
-    detection: Annotated[Time, Option("T", "Time until a failure is noticed. (default: 0)")] = 0.0,
+    detection: Annotated[Time, Option("T", "Time until a failure is noticed.", default="0")] = 0.0,
     async_frac: Annotated[Quantity, ASYNC_FRAC] = 0.0,
-    interval: Annotated[Time | None, Option("T", "Work between checkpoints. (default: the best)")] = None,
+    interval: Annotated[Time | None, Option("T", "Work between checkpoints.", default="the best")] = None,
     work: Annotated[Time | None, WORK] = None,
     simulate: Annotated[bool, Switch("Also simulate the run (Monte Carlo), with a 95 % interval.", panel=_RUN)] = False,
-    campaigns: Annotated[Quantity | None, Option("N", "Number of simulated runs. (default: 1000)", panel=_RUN)] = None,
+    campaigns: Annotated[Quantity | None, Option("N", "Number of simulated runs.", panel=_RUN, default="1000")] = None,
     seed: Annotated[Quantity, SEED] = 0,
     **words: Unpack[CheckpointWords],
 ) -> "Checkpoint":

@@ -75,12 +75,13 @@ class Claims(Shown):
 
 
 ERRATA_OPTION = Option("ID", "Item whose errata are listed and run, one of them such as B.14/1, or all.")
-SEVERITY = Option("LEVEL", "Severity of the errata: high, medium or small. (default: all)")
+SEVERITY = Option("LEVEL", "Severity of the errata: high, medium or small.", default="all")
 KIND = Option("KIND", "Kind of items to list: theorem, statement, proof, example, exercise, homework or missing.")
 VERDICT = Option("V", "Verdict of items to list: true, false, conditional, ambiguous, answer or missing.")
 ENGINE = Option(
     "E",
-    "Where checks run: serial, processes[:N], dask[:N], dask:ADDRESS or dask:scheduler-file:PATH. (default: serial)",
+    "Where checks run: serial, processes[:N], dask[:N], dask:ADDRESS or dask:scheduler-file:PATH.",
+    default="serial",
 )
 CLAIM = Argument(
     "ID",
@@ -101,7 +102,7 @@ def claims(
     kind: Annotated[str | None, KIND] = None,
     verdict: Annotated[str | None, VERDICT] = None,
     search: Annotated[str | None, Option("TEXT", "Words that the listed items contain.")] = None,
-    seed: Annotated[Quantity | None, Option("N", "Random seed of the experiments. (default: 0)")] = None,
+    seed: Annotated[Quantity | None, Option("N", "Random seed of the experiments.", default="0")] = None,
     engine: Annotated[str | Engine | None, ENGINE] = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Claims:

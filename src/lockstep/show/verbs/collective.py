@@ -52,14 +52,14 @@ class Collective(Shown):
         return self.comparison.to_dict() | self.network.words() | picked(self, "assumptions")
 
 
-ALGORITHM = Option("A", "Algorithm: one, several separated by commas, or all. (default: all)", names="algorithms")
+ALGORITHM = Option("A", "Algorithm: one, several separated by commas, or all.", names="algorithms", default="all")
 ORDER = Option(
     "O",
     "Order of a cluster's ranks in one flat ring: node (one node after another), round-robin, or random:SEED; "
     "the ring is then simulated message by message.",
 )
 SLOW_LINK = Option("R", "Bandwidth of one link of a ring, from rank 0 to rank 1; the others keep theirs. Simulated.")
-SHARDS = Option("S", "Machines that share the parameters of a synchronous parameter server. (default: 1)")
+SHARDS = Option("S", "Machines that share the parameters of a synchronous parameter server.", default="1")
 DENSITY = Option("FRAC", "Share of the entries that a parameter server's workers send, each with an index as large.")
 
 

@@ -28,18 +28,19 @@ SWEPT = Option(
     "Run at each of these values, as rate=0.01,0.1 or batch=1..64x2; may be repeated for every combination.",
     "--sweep", _MANY, repeated=True,
 )  # fmt: skip
-SEEDS = Option("N", "Number of seeds to run with, counting up from --seed. (default: 1)", panel=_MANY)
+SEEDS = Option("N", "Number of seeds to run with, counting up from --seed.", panel=_MANY, default="1")
 ENGINE = Option(
     "E",
-    "Engine: serial, processes[:N], dask[:N], dask:ADDRESS of a scheduler or dask:scheduler-file:PATH. "
-    "(default: serial)",
+    "Engine: serial, processes[:N], dask[:N], dask:ADDRESS of a scheduler or dask:scheduler-file:PATH.",
     panel=_MANY,
+    default="serial",
 )
 STORE = Option("FILE", "Keep every run in this file as it comes; what is there is not run again.", panel=_MANY)
 LIMIT = Option(
     "TIME",
-    "Longest time for all runs, as forecast from the first; a longer sweep is refused. (default: 1h)",
+    "Longest time for all runs, as forecast from the first; a longer sweep is refused.",
     panel=_MANY,
+    default="1h",
 )
 
 
@@ -56,11 +57,7 @@ class Experiments(Shown):
 
 
 @overload
-def converge(
-    experiment: None = None,
-    *,
-    group: str | None = None,
-) -> Experiments: ...
+def converge(experiment: None = None, *, group: str | None = None) -> Experiments: ...
 
 
 @overload

@@ -23,7 +23,7 @@ def crossover(
     op: Annotated[str, OP],
     *,
     ranks: Annotated[Quantity, RANKS],
-    between: Annotated[str | None, Option("A,B", "Algorithms to compare. (default: all that can win)")] = None,
+    between: Annotated[str | None, Option("A,B", "Algorithms to compare.", default="all that can win")] = None,
     **link: Unpack[LinkWords],
 ) -> "Crossover":
     """Sizes at which the fastest algorithm changes, exactly; `between` names the ones to compare."""

@@ -43,7 +43,7 @@ FILE = Argument(
     "output of nccl-tests.",
     repeated=True,
 )
-MODEL = Option("M", "Model, as estimate takes it. (default: that of a log which has the arguments)", names="models")
+MODEL = Option("M", "Model, as estimate takes it.", names="models", default="that of a log which has the arguments")
 CLUSTER = Option("C", "Cluster, as estimate takes it.", "-c", names="clusters")
 CASE = Option("FILE", "A measured run as lockstep case reads it, instead of --model, its layout and numbers.")
 TOKENS_PER_S = Option("N", "Tokens per second of all devices, e.g. 43.7k.", panel=MEASURED)
@@ -54,7 +54,7 @@ AGAINST = Option(
     "What it is held against: a number like those above, traces or log of another run, or case:NAME.",
     panel=MEASURED,
 )
-STEPS = Option("N-N", "Steps of the traces to use, e.g. 3-5. (default: all but the first and last)", panel=SAID)
+STEPS = Option("N-N", "Steps of the traces to use, e.g. 3-5.", panel=SAID, default="all but the first and last")
 RANKS = Option("N=FILE,...", "Ranks of files that do not say theirs: 0=a.json,8=b.json.", panel=SAID)
 GROUP = Option("KIND=NAME,...", "What process groups are for: tp=2,dp=0, where files do not say.", panel=SAID)
 OUT = Option("FILE", "Cluster file to write, with the rates that the run shows, ending in .yaml.", flag="-o")

@@ -41,17 +41,17 @@ class ExecutedWords(TypedDict, total=False):
     microbatches: Annotated[Quantity | None, Option("M", "Micro-batches per step.", panel=_PIPELINE)]
     schedule: Annotated[
         str | None,
-        Option("S", "Pipeline schedule: gpipe, 1f1b, zb-h1 ... (default: 1f1b)", panel=_PIPELINE, names="schedules"),
+        Option("S", "Pipeline schedule: gpipe, 1f1b, zb-h1 ...", panel=_PIPELINE, names="schedules", default="1f1b"),
     ]
     chunks: Annotated[
         Quantity | None, Option("V", "Model chunks per stage, if the schedule allows a choice.", panel=_PIPELINE)
     ]
-    forward_s: Annotated[Times | None, Option("T", "Time of a stage's forward pass. (default: 10 ms)", panel=_PIPELINE)]
+    forward_s: Annotated[Times | None, Option("T", "Time of a stage's forward pass.", panel=_PIPELINE, default="10 ms")]
     backward_s: Annotated[
-        Times | None, Option("T", "Time of a stage's whole backward pass. (default: 20 ms)", panel=_PIPELINE)
+        Times | None, Option("T", "Time of a stage's whole backward pass.", panel=_PIPELINE, default="20 ms")
     ]
     weight_s: Annotated[
-        Times | None, Option("T", "Time for weight gradients, part of --backward-s. (default: half)", panel=_PIPELINE)
+        Times | None, Option("T", "Time for weight gradients, part of --backward-s.", panel=_PIPELINE, default="half")
     ]
 
 
@@ -70,8 +70,8 @@ class Executed(Shown):
 
 
 WHAT = Argument("WHAT", "What to run: pipeline, or a collective such as all-reduce or all-to-all.", names="programs")
-ALGORITHM = Option("A", "Algorithm of the collective. (default: the fastest)", names="algorithms")
-MESSAGE_SIZE = Option("S", "Size of a message between neighbouring stages. (default: 64 KB)", panel=_PIPELINE)
+ALGORITHM = Option("A", "Algorithm of the collective.", names="algorithms", default="the fastest")
+MESSAGE_SIZE = Option("S", "Size of a message between neighbouring stages.", panel=_PIPELINE, default="64 KB")
 STRAGGLER = Option("R:T", "Make a rank late: 2:50ms for each computation (or send), or 2:1.5x for slower computing.")
 TRACE = Option("FILE", "Write both timelines, measured and predicted, for Perfetto: .json.gz.")
 PROFILE = Option("DIR", "Folder for a profile of each rank, of some further runs, for diagnose.")
@@ -87,10 +87,10 @@ def execute(
     size: Annotated[Size | None, SIZE] = None,
     algorithm: Annotated[str | None, ALGORITHM] = None,
     message_size: Annotated[Size | None, MESSAGE_SIZE] = None,
-    backend: Annotated[str, Option("B", "Backend: gloo, or nccl with one GPU per rank. (default: gloo)")] = "gloo",
-    repeats: Annotated[Quantity, Option("N", "Number of runs; the median one is shown. (default: 5)")] = 5,
-    warm_up: Annotated[Quantity, Option("N", "Number of warm-up runs before the measured ones. (default: 1)")] = 1,
-    timeout: Annotated[Time | None, Option("T", "Longest wait for a rank. (default: 60 s)")] = None,
+    backend: Annotated[str, Option("B", "Backend: gloo, or nccl with one GPU per rank.", default="gloo")] = "gloo",
+    repeats: Annotated[Quantity, Option("N", "Number of runs; the median one is shown.", default="5")] = 5,
+    warm_up: Annotated[Quantity, Option("N", "Number of warm-up runs before the measured ones.", default="1")] = 1,
+    timeout: Annotated[Time | None, Option("T", "Longest wait for a rank.", default="60 s")] = None,
     straggler: Annotated[str | None, STRAGGLER] = None,
     trace: Annotated[str | Path | None, TRACE] = None,
     profile: Annotated[str | Path | None, PROFILE] = None,

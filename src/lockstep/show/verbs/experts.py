@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _ROUTER = "Router"
 
 
-SKEW = Option("Z", "Zipf exponent of the experts' popularity. (default: 0)", panel=_ROUTER)
-CAPACITY_FACTOR = Option("C", "Capacity of an expert, as a multiple of the mean load. (default: drops nothing)")
-TEMPERATURE = Option("T", "Router temperature; above 1 it flattens the popularity. (default: 1)", panel=_ROUTER)
-NOISE = Option("G", "Scale of the Gumbel noise; at 0 all tokens are routed alike. (default: 1)", panel=_ROUTER)
-PLACEMENT = Option("P", "Placement of experts on ranks: contiguous, round-robin or balanced. (default: contiguous)")
+SKEW = Option("Z", "Zipf exponent of the experts' popularity.", panel=_ROUTER, default="0")
+CAPACITY_FACTOR = Option("C", "Capacity of an expert, as a multiple of the mean load.", default="drops nothing")
+TEMPERATURE = Option("T", "Router temperature; above 1 it flattens the popularity.", panel=_ROUTER, default="1")
+NOISE = Option("G", "Scale of the Gumbel noise; at 0 all tokens are routed alike.", panel=_ROUTER, default="1")
+PLACEMENT = Option("P", "Placement of experts on ranks: contiguous, round-robin or balanced.", default="contiguous")
 
 
 @verb
@@ -32,13 +32,13 @@ PLACEMENT = Option("P", "Placement of experts on ranks: contiguous, round-robin 
 def experts(
     *,
     experts: Annotated[Quantity, Option("E", "Number of routed experts.")],
-    top_k: Annotated[Quantity, Option("K", "Experts per token. (default: 2)")] = 2,
+    top_k: Annotated[Quantity, Option("K", "Experts per token.", default="2")] = 2,
     tokens: Annotated[Quantity, Option("T", "Tokens of all ranks together.")],
     ranks: Annotated[Quantity, RANKS],
     skew: Annotated[Quantity, SKEW] = 0.0,
     capacity_factor: Annotated[Quantity | None, CAPACITY_FACTOR] = None,
-    token_size: Annotated[Size, Option("S", "Bytes per token sent. (default: 8192, 4096 wide in bf16)")] = 8192,
-    shared: Annotated[Quantity, Option("N", "Shared experts, which see every token. (default: 0)")] = 0,
+    token_size: Annotated[Size, Option("S", "Bytes per token sent.", default="8192, 4096 wide in bf16")] = 8192,
+    shared: Annotated[Quantity, Option("N", "Shared experts, which see every token.", default="0")] = 0,
     temperature: Annotated[Quantity | None, TEMPERATURE] = None,
     noise: Annotated[Quantity, NOISE] = 1.0,
     placement: Annotated[str, PLACEMENT] = "contiguous",

@@ -49,8 +49,8 @@ def export(
         str | None,
         Option(
             "TOOL",
-            "Target tool: megatron, bridge, deepspeed, torchtitan, torchtitan-cli, accelerate or nanotron. "
-            "(default: what the plan was made for)",
+            "Target tool: megatron, bridge, deepspeed, torchtitan, torchtitan-cli, accelerate or nanotron.",
+            default="what the plan was made for",
         ),
     ] = None,
     **words: Unpack[LayoutWords],

@@ -43,7 +43,7 @@ class Leads(Shown):
 @strict
 def find(
     *words: Annotated[str, Argument("WORDS", "A question or a few words, with or without quotes.", repeated=True)],
-    top: Annotated[Quantity, Option("K", "Most leads to list. (default: 8)")] = TOP,
+    top: Annotated[Quantity, Option("K", "Most leads to list.", default="8")] = TOP,
 ) -> Leads:
     """Commands, options, claims, experiments, published runs and pages that answer a question in plain words.
 

@@ -60,13 +60,11 @@ class Fit(Shown):
 FILE = Argument("FILE", "CSV of lockstep bench, or output of nccl-tests or the OSU micro-benchmarks.")
 OP = Option("OP", "Collective, if the file does not name it, or one of several in it.")
 RANKS = Option("N", "Number of ranks, if the file does not state it, or one of several in it.")
-ALGORITHM = Option("A", "Algorithm assumed for the library's own collective. (default: ring, or its equivalent)")
+ALGORITHM = Option("A", "Algorithm assumed for the library's own collective.", default="ring, or its equivalent")
 OUT = Option("FILE", "Output file, ending in .yaml.", flag="-o", panel=_CLUSTER)
 CLUSTER = Option("C", "Cluster whose link was measured.", flag="-c", panel=_CLUSTER, names="clusters")
 LEVEL = Option(
-    "L",
-    "Level of --cluster that was measured. (default: the one that the hosts in the file used)",
-    panel=_CLUSTER,
+    "L", "Level of --cluster that was measured.", panel=_CLUSTER, default="the one that the hosts in the file used"
 )
 DEVICE_NAME = Option(
     "D",

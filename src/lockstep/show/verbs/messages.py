@@ -19,7 +19,7 @@ def messages(
     *,
     program: Annotated[
         str | None,
-        Option("NAME", "Program: all, or one of all-to-all, parameter-server, ring, tree ... (default: three of them)"),
+        Option("NAME", "Program: all, or one of all-to-all, parameter-server, ring, tree ...", default="three of them"),
     ] = None,
 ) -> "Messages":
     """Messages and elements of one synchronisation of `params` parameters, counted from the programs."""

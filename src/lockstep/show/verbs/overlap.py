@@ -66,8 +66,8 @@ class Overlap(Shown):
 
 
 LAYERS = Option("L", "Number of equal layers, or a list such as 96x5ms:7.3MB,1x9ms:120MB (count x backward : bytes).")
-ALGORITHM = Option("A", "Algorithm of the all-reduce. (default: ring; on a cluster the fastest across its levels)")
-EFFICIENCY = Option("FRAC", "Relative speed of compute while a collective runs. (default: 1)")
+ALGORITHM = Option("A", "Algorithm of the all-reduce.", default="ring; on a cluster the fastest across its levels")
+EFFICIENCY = Option("FRAC", "Relative speed of compute while a collective runs.", default="1")
 
 
 @verb
@@ -76,10 +76,10 @@ def overlap(
     layers: Annotated[str | Quantity, LAYERS],
     backward: Annotated[Time | None, Option("T", "Backward time of all equal layers together.")] = None,
     gradients: Annotated[Size | None, Option("S", "Gradient bytes of all equal layers together.")] = None,
-    forward: Annotated[Time, Option("T", "Time of the forward pass before the backward pass. (default: 0)")] = 0.0,
-    bucket_size: Annotated[Size | None, Option("B", "Size at which a bucket closes. (default: 25MB)")] = None,
+    forward: Annotated[Time, Option("T", "Time of the forward pass before the backward pass.", default="0")] = 0.0,
+    bucket_size: Annotated[Size | None, Option("B", "Size at which a bucket closes.", default="25MB")] = None,
     sweep: Annotated[bool, Switch("Compare all bucket sizes that make a difference.")] = False,
-    ranks: Annotated[Quantity, Option("N", "Number of data-parallel ranks. (default: 8)")] = 8,
+    ranks: Annotated[Quantity, Option("N", "Number of data-parallel ranks.", default="8")] = 8,
     algorithm: Annotated[str | None, ALGORITHM] = None,
     efficiency: Annotated[Quantity, EFFICIENCY] = 1.0,
     **link: Unpack[LinkWords],

@@ -28,17 +28,17 @@ MOST_LAYERS = 4096
 
 _TIMES = "Times per micro-batch: one value, or one per stage, separated by commas"
 _CHUNKS = Option("V", "Model chunks per stage, if the schedule allows a choice.")
-_FORWARD = Option("T", "Time of a stage's forward pass. (default: 1 s)", panel=_TIMES)
-_BACKWARD = Option("T", "Time of a stage's whole backward pass. (default: 2 s)", panel=_TIMES)
-_WEIGHT = Option("T", "Time for weight gradients, part of --backward-s. (default: half of it)", panel=_TIMES)
-TRANSFER = Option("T", "Time of a message between neighbouring stages. (default: 0)", panel=_TIMES)
+_FORWARD = Option("T", "Time of a stage's forward pass.", panel=_TIMES, default="1 s")
+_BACKWARD = Option("T", "Time of a stage's whole backward pass.", panel=_TIMES, default="2 s")
+_WEIGHT = Option("T", "Time for weight gradients, part of --backward-s.", panel=_TIMES, default="half of it")
+TRANSFER = Option("T", "Time of a message between neighbouring stages.", panel=_TIMES, default="0")
 
 
 class StageWords(TypedDict, total=False):
     """Keywords about the passes of a pipeline whose stages are known; see the verb `pipeline`."""
 
     microbatches: Annotated[Quantity | None, Option("M", "Micro-batches per step.")]
-    schedule: Annotated[str | None, Option("S", "Pipeline schedule. (default: 1f1b)", names="schedules")]
+    schedule: Annotated[str | None, Option("S", "Pipeline schedule.", names="schedules", default="1f1b")]
     chunks: Annotated[Quantity | None, _CHUNKS]
     forward_s: Annotated[Times | None, _FORWARD]
     backward_s: Annotated[Times | None, _BACKWARD]
@@ -66,14 +66,12 @@ TARGET = Option(
 )
 SCHEDULE = Option(
     "S",
-    "Schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v ... or all, to compare them. (default: 1f1b, "
-    "interleaved with --chunks)",
+    "Schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v ... or all, to compare them.",
     names="schedules",
+    default="1f1b, interleaved with --chunks",
 )
 LAYERS = Option(
-    "L",
-    "Forward times of the layers in order, e.g. 30x10ms,1x14ms; they are split evenly into stages.",
-    panel=_TIMES,
+    "L", "Forward times of the layers in order, e.g. 30x10ms,1x14ms; they are split evenly into stages.", panel=_TIMES
 )
 FORWARD_COMM_S = Option(
     "T", "Part of --forward-s that is the experts' all-to-all; hidden in DualPipe's cells.", panel=_TIMES
@@ -95,10 +93,7 @@ def pipeline(
     layers: Annotated[str | None, LAYERS] = None,
     forward_s: Annotated[Times | None, _FORWARD] = None,
     backward_s: Annotated[Times | None, _BACKWARD] = None,
-    weight_s: Annotated[
-        Times | None,
-        _WEIGHT,
-    ] = None,
+    weight_s: Annotated[Times | None, _WEIGHT] = None,
     transfer_s: Annotated[Times, TRANSFER] = 0.0,
     forward_comm_s: Annotated[Times, FORWARD_COMM_S] = 0.0,
     backward_comm_s: Annotated[Times, BACKWARD_COMM_S] = 0.0,

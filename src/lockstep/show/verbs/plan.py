@@ -51,7 +51,8 @@ OBJECTIVE = Option(
     "O",
     "What to minimise: robust, time or cost; robust is the time when links and software turn out slow, among layouts "
     "at most 3 % slower than the fastest; time is by the formulas alone; cost is that of the cheapest size up to the "
-    "cluster's. (default: robust)",
+    "cluster's.",
+    default="robust",
 )
 DEADLINE = Option("D", "Deadline, e.g. 30d, with --tokens: finds the fewest devices that finish in time.")
 SOFTWARE = Option(
@@ -78,7 +79,7 @@ def plan(
     deadline: Annotated[Time | None, DEADLINE] = None,
     software: Annotated[str | None, SOFTWARE] = None,
     out: Annotated[str | Path | None, OUT] = None,
-    top: Annotated[Quantity, Option("K", "Number of layouts to list. (default: 5)")] = 5,
+    top: Annotated[Quantity, Option("K", "Number of layouts to list.", default="5")] = 5,
     progress: Progress | None = None,
     **words: Unpack[LayoutWords],
 ) -> "Plan":

@@ -18,12 +18,13 @@ DROPOUT_FRAC = 0.1
 """Where dropout is a source, there must be some."""
 
 
-METHOD = Argument("METHOD", "Training method, as listed by lockstep train. (default: synchronous)", names="methods")
-OPTIMIZER = Option("O", "Optimizer: sgd, momentum or adam. (default: sgd)", names="trainers")
+METHOD = Argument("METHOD", "Training method, as listed by lockstep train.", names="methods", default="synchronous")
+OPTIMIZER = Option("O", "Optimizer: sgd, momentum or adam.", names="trainers", default="sgd")
 SWITCH = Option(
     "S",
     "Settings to switch: reduction-order, rank-order, dtype, data-order, dropout-seed. Several, separated "
-    "by commas, are switched together, then one at a time to find the cause. (default: each alone)",
+    "by commas, are switched together, then one at a time to find the cause.",
+    default="each alone",
 )
 
 
@@ -31,10 +32,10 @@ SWITCH = Option(
 def reproduce(
     method: Annotated[str, METHOD] = "synchronous",
     *,
-    ranks: Annotated[Quantity, Option("N", "Number of processes on this machine. (default: 4)")] = 4,
-    model: Annotated[str, Option("M", "Model: mlp, cnn, gpt or moe. (default: mlp)")] = "mlp",
-    steps: Annotated[Quantity, Option("N", "Optimizer steps of every run. (default: 5)")] = 5,
-    batch: Annotated[Quantity, Option("N", "Samples per step. (default: 64)")] = 64,
+    ranks: Annotated[Quantity, Option("N", "Number of processes on this machine.", default="4")] = 4,
+    model: Annotated[str, Option("M", "Model: mlp, cnn, gpt or moe.", default="mlp")] = "mlp",
+    steps: Annotated[Quantity, Option("N", "Optimizer steps of every run.", default="5")] = 5,
+    batch: Annotated[Quantity, Option("N", "Samples per step.", default="64")] = 64,
     optimizer: Annotated[str, OPTIMIZER] = "sgd",
     seed: Annotated[Quantity, SEED] = 0,
     switch: Annotated[str | None, SWITCH] = None,

@@ -33,30 +33,30 @@ LONGEST_RUN_S = 1800.0
 _LINKS = "Links"
 
 
-SIZE = Option("S", "Message size; several, separated by commas, find crossovers. (default: 64KiB)")
-RATE = Option("R", "Rate of each link, or uplink. (default: 100Mbit/s)", panel=_LINKS)
-NODES = Option("N", "Number of nodes that share the ranks, with uplinks. (default: 2)", panel=_LINKS)
-JITTER = Option("T", "Largest extra delay of a packet; packets stay in order. (default: 0)", panel=_LINKS)
-ALGORITHM = Option("A", "Algorithm: one, several separated by commas, or all. (default: the usual ones)")
+SIZE = Option("S", "Message size; several, separated by commas, find crossovers.", default="64KiB")
+RATE = Option("R", "Rate of each link, or uplink.", panel=_LINKS, default="100Mbit/s")
+NODES = Option("N", "Number of nodes that share the ranks, with uplinks.", panel=_LINKS, default="2")
+JITTER = Option("T", "Largest extra delay of a packet; packets stay in order.", panel=_LINKS, default="0")
+ALGORITHM = Option("A", "Algorithm: one, several separated by commas, or all.", default="the usual ones")
 
 
 @strict
 def rig(
-    op: Annotated[str, Argument("OP", "Collective to measure. (default: all-reduce)", names="ops")] = "all-reduce",
+    op: Annotated[str, Argument("OP", "Collective to measure.", names="ops", default="all-reduce")] = "all-reduce",
     *,
-    topology: Annotated[str, Option("T", "Topology: star, flat or uplinks. (default: star)", panel=_LINKS)] = "star",
-    ranks: Annotated[Quantity, Option("N", "Number of ranks, one host each. (default: 4)")] = 4,
+    topology: Annotated[str, Option("T", "Topology: star, flat or uplinks.", panel=_LINKS, default="star")] = "star",
+    ranks: Annotated[Quantity, Option("N", "Number of ranks, one host each.", default="4")] = 4,
     size: Annotated[str | Quantity, SIZE] = "64KiB",
-    delay: Annotated[Time, Option("T", "One-way delay from host to host. (default: 5ms)", panel=_LINKS)] = "5ms",
+    delay: Annotated[Time, Option("T", "One-way delay from host to host.", panel=_LINKS, default="5ms")] = "5ms",
     rate: Annotated[Bandwidth, RATE] = "100Mbit/s",
     nodes: Annotated[Quantity | None, NODES] = None,
-    inner_delay: Annotated[Time | None, Option("T", "Delay inside a node. (default: 100us)", panel=_LINKS)] = None,
-    inner_rate: Annotated[Bandwidth | None, Option("R", "Rate inside a node. (default: 1Gbit/s)", panel=_LINKS)] = None,
+    inner_delay: Annotated[Time | None, Option("T", "Delay inside a node.", panel=_LINKS, default="100us")] = None,
+    inner_rate: Annotated[Bandwidth | None, Option("R", "Rate inside a node.", panel=_LINKS, default="1Gbit/s")] = None,
     jitter: Annotated[Time, JITTER] = 0.0,
-    loss: Annotated[Quantity, Option("FRAC", "Share of packets lost. (default: 0)", panel=_LINKS)] = 0.0,
+    loss: Annotated[Quantity, Option("FRAC", "Share of packets lost.", panel=_LINKS, default="0")] = 0.0,
     algorithm: Annotated[str | None, ALGORITHM] = None,
-    repeats: Annotated[Quantity, Option("N", "Number of runs; the median counts. (default: 5)")] = 5,
-    mtu: Annotated[Quantity, Option("B", "Largest packet, in bytes. (default: 9000)", panel=_LINKS)] = 9000,
+    repeats: Annotated[Quantity, Option("N", "Number of runs; the median counts.", default="5")] = 5,
+    mtu: Annotated[Quantity, Option("B", "Largest packet, in bytes.", panel=_LINKS, default="9000")] = 9000,
     seed: Annotated[Quantity, SEED] = 0,
     root: Annotated[str | Path | None, RUNS] = None,
     progress: Progress | None = None,

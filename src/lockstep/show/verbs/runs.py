@@ -52,8 +52,8 @@ class Changed:
         return picked(self)
 
 
-ACTION = Argument("ACTION", "Action: list, show, compare, export, delete or reindex. (default: list)")
-ROOT = Option("DIR", "Folder of kept runs. (default: $LOCKSTEP_RUNS, else ./runs)", flag="--runs")
+ACTION = Argument("ACTION", "Action: list, show, compare, export, delete or reindex.", default="list")
+ROOT = Option("DIR", "Folder of kept runs.", flag="--runs", default="$LOCKSTEP_RUNS, else ./runs")
 TENSORBOARD = Option("DIR", "Folder in which export writes the curves for TensorBoard.")
 
 
@@ -62,7 +62,7 @@ def runs(
     action: Annotated[str, ACTION] = "list",
     *names: Annotated[str, Argument("RUN", "Run: its id, the beginning or end of its id, or last.", repeated=True)],
     root: Annotated[str | Path | None, ROOT] = None,
-    limit: Annotated[Quantity, Option("N", "Number of runs to list, newest first. (default: 20)")] = 20,
+    limit: Annotated[Quantity, Option("N", "Number of runs to list, newest first.", default="20")] = 20,
     tensorboard: Annotated[str | Path | None, TENSORBOARD] = None,
 ) -> RunsAnswer:
     """Lists runs, shows one, compares two, deletes one, exports one for TensorBoard or rebuilds the index.

@@ -23,14 +23,14 @@ MOST_WORKERS = 1_000_000
 
 WORKERS = Option(
     "N",
-    "Largest number of workers to try; on a cluster, those that fill whole units of its levels. (default: "
-    "4096; on a cluster all)",
+    "Largest number of workers to try; on a cluster, those that fill whole units of its levels.",
+    default="4096; on a cluster all",
 )
-SERIAL = Option("FRAC", "Share of --compute that more workers do not shorten. (default: 0)")
+SERIAL = Option("FRAC", "Share of --compute that more workers do not shorten.", default="0")
 EXCHANGE = Option(
     "A",
-    "Gradient exchange: an all-reduce algorithm or parameter-server. (default: ring; on a cluster the "
-    "fastest across its levels)",
+    "Gradient exchange: an all-reduce algorithm or parameter-server.",
+    default="ring; on a cluster the fastest across its levels",
 )
 ALONE_PAYS = Switch("Compare with a single worker that pays for the same exchange; otherwise it pays for none.")
 

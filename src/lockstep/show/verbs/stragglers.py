@@ -24,9 +24,9 @@ SLOW_FACTOR = 2.0
 
 
 LAW = Option("LAW", "Law of a worker's step time: lognormal:mean=50ms,cv=0.2, exponential:mean=1s, trace:times.csv ...")
-MITIGATION = Option("M", "Mitigation: none, backup:k, drop:k, bounded:s (steps ahead) or local:K. (default: none)")
+MITIGATION = Option("M", "Mitigation: none, backup:k, drop:k, bounded:s (steps ahead) or local:K.", default="none")
 ABOVE = Option("T", "Computing time; adds the probability that any worker takes longer.")
-DRAWS = Option("N", "Number of simulated times of workers, e.g. 400M; in blocks of 4M. (default: 4M)")
+DRAWS = Option("N", "Number of simulated times of workers, e.g. 400M; in blocks of 4M.", default="4M")
 
 
 @verb
@@ -35,9 +35,9 @@ def stragglers(
     workers: Annotated[Quantity, Option("N", "Number of workers whose gradients make up a batch.")],
     law: Annotated[str | Law, LAW],
     mitigation: Annotated[str, MITIGATION] = "none",
-    comm: Annotated[Time, Option("T", "Communication time per synchronisation. (default: 0)")] = 0.0,
-    slow: Annotated[Quantity, Option("N", "Number of workers that are always slow. (default: 0)")] = 0,
-    slow_factor: Annotated[Quantity | None, Option("F", "Slowdown of the slow workers. (default: 2)")] = None,
+    comm: Annotated[Time, Option("T", "Communication time per synchronisation.", default="0")] = 0.0,
+    slow: Annotated[Quantity, Option("N", "Number of workers that are always slow.", default="0")] = 0,
+    slow_factor: Annotated[Quantity | None, Option("F", "Slowdown of the slow workers.", default="2")] = None,
     above: Annotated[Time | None, ABOVE] = None,
     draws: Annotated[Quantity, DRAWS] = "4M",
     seed: Annotated[Quantity, SEED] = 0,

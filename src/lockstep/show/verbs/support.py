@@ -34,7 +34,7 @@ class Matrix(Shown):
 
 
 DEVICE = Argument("DEVICE", "A device of the catalog, such as h100-sxm; all when omitted.", names="devices")
-STACK = Option("NAME", "A training software of the catalog, or a TOML file of your own. (default: all)", names="stacks")
+STACK = Option("NAME", "A training software of the catalog, or a TOML file of your own.", names="stacks", default="all")
 
 
 @strict

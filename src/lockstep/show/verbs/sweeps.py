@@ -77,8 +77,8 @@ class Done:
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
-ACTION = Argument("ACTION", "Action: list, show, resume, export or delete. (default: list)")
-ENGINE = Option("E", "Engine of resume: serial, processes[:N], dask[:N] or dask:ADDRESS. (default: serial)")
+ACTION = Argument("ACTION", "Action: list, show, resume, export or delete.", default="list")
+ENGINE = Option("E", "Engine of resume: serial, processes[:N], dask[:N] or dask:ADDRESS.", default="serial")
 
 
 @strict

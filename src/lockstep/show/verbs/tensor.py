@@ -33,9 +33,9 @@ SLOWEST_FLOPS, FASTEST_FLOPS = 1.0, 1e24
 MOST_ELEMENT_B = 16.0
 
 
-FFN = Option("F", "Width of the feed-forward block (two products). (default: 4 times --hidden)")
-FLOPS = Option("R", "FLOP/s that a rank achieves, e.g. 600T. (default: large products on --cluster)")
-OVERLAP = Option("W", "Traffic overlapped with products: none, gradients (Megatron) or all. (default: gradients)")
+FFN = Option("F", "Width of the feed-forward block (two products).", default="4 times --hidden")
+FLOPS = Option("R", "FLOP/s that a rank achieves, e.g. 600T.", default="large products on --cluster")
+OVERLAP = Option("W", "Traffic overlapped with products: none, gradients (Megatron) or all.", default="gradients")
 PARAMS = Option("N", "Parameters of a model of such layers; adds its layers and the bytes of all of them.")
 RUN = Switch("Also run the layer on numpy, split and whole, at a size small enough to run immediately.")
 
@@ -49,9 +49,9 @@ def tensor(
     heads: Annotated[Quantity, Option("A", "Attention heads; each rank holds whole heads.")],
     seq: Annotated[Length, Option("S", "Tokens per sequence, where 8k is 8,192.")],
     ffn: Annotated[Quantity | None, FFN] = None,
-    batch: Annotated[Quantity, Option("N", "Sequences per micro-batch. (default: 1)")] = 1,
+    batch: Annotated[Quantity, Option("N", "Sequences per micro-batch.", default="1")] = 1,
     flops: Annotated[FlopRate | None, FLOPS] = None,
-    element_size: Annotated[Size, Option("B", "Bytes per element sent, held and kept. (default: 2)")] = 2,
+    element_size: Annotated[Size, Option("B", "Bytes per element sent, held and kept.", default="2")] = 2,
     overlap: Annotated[str | None, OVERLAP] = None,
     params: Annotated[Quantity | None, PARAMS] = None,
     sequence_parallel: Annotated[bool, Switch("Split norms and residual by tokens.")] = False,

@@ -51,7 +51,7 @@ class CollectiveWords(LinkWords, total=False):
     ranks: Annotated[Quantity | None, RANKS]
     size: Annotated[Size | None, SIZE]
     algorithm: Annotated[
-        str | None, Option("A", "Algorithm of the collective. (default: the fastest)", names="algorithms")
+        str | None, Option("A", "Algorithm of the collective.", names="algorithms", default="the fastest")
     ]
 
 
@@ -87,8 +87,9 @@ OUT = Option("FILE", "Output file, ending in .json.gz; ui.perfetto.dev and chrom
 FORM = Option(
     "FORM",
     "Form of the trace: perfetto, one file with all ranks; or kineto, a folder with a file per rank as "
-    "PyTorch's profiler writes it. (default: perfetto)",
+    "PyTorch's profiler writes it.",
     flag="--as",
+    default="perfetto",
 )
 
 

@@ -132,19 +132,19 @@ METHOD = Argument(
     names="methods",
     optional=True,
 )
-MODEL = Option("M", "Model: mlp, cnn, gpt or moe. (default: the first that the methods train)", panel=_TASK)
-BATCH = Option("N", "Samples per step, all ranks together. (default: 64, or near it)", panel=_TASK)
-OPTIMIZER = Option("O", "Optimizer: sgd, momentum or adam. (default: sgd)", panel=_TASK, names="trainers")
-LEARNING_RATE = Option("X", "Learning rate. (default: 0.1; gpt 0.5)", panel=_TASK)
-DTYPE = Option("T", "Number format: float32 or float64. (default: float32)", panel=_TASK)
+MODEL = Option("M", "Model: mlp, cnn, gpt or moe.", panel=_TASK, default="the first that the methods train")
+BATCH = Option("N", "Samples per step, all ranks together.", panel=_TASK, default="64, or near it")
+OPTIMIZER = Option("O", "Optimizer: sgd, momentum or adam.", panel=_TASK, names="trainers", default="sgd")
+LEARNING_RATE = Option("X", "Learning rate.", panel=_TASK, default="0.1; gpt 0.5")
+DTYPE = Option("T", "Number format: float32 or float64.", panel=_TASK, default="float32")
 TARGET = Option(
     "X", "Training loss, mean of 20 steps; adds the steps and the seconds that each run needs.", panel=_TASK
 )
-EVERY = Option("N", "Steps between checkpoints; the last step always writes one. (default: 10)", panel=_CHECKPOINTS)
-KEEP = Option("N", "Number of checkpoints to keep. (default: 2)", panel=_CHECKPOINTS)
+EVERY = Option("N", "Steps between checkpoints; the last step always writes one.", panel=_CHECKPOINTS, default="10")
+KEEP = Option("N", "Number of checkpoints to keep.", panel=_CHECKPOINTS, default="2")
 RESUME = Switch("Resume from the newest complete checkpoint, if there is one.", panel=_CHECKPOINTS)
 RESTARTS = Option(
-    "N", "How many times to restart a failed run from its newest checkpoint. (default: 0)", panel=_CHECKPOINTS
+    "N", "How many times to restart a failed run from its newest checkpoint.", panel=_CHECKPOINTS, default="0"
 )
 TENSORBOARD = Option("DIR", "Folder in which to write the curves for TensorBoard.", panel=_CHECKPOINTS)
 PROFILE_OPTION = Option("DIR", "Folder in which each rank writes a profile of some steps, for diagnose.")
@@ -156,8 +156,8 @@ def train(
     *,
     ranks: Annotated[Quantity | None, PROCESSES] = None,
     model: Annotated[str | None, MODEL] = None,
-    layers: Annotated[Quantity, Option("N", "Number of layers of the model. (default: 4)", panel=_TASK)] = 4,
-    steps: Annotated[Quantity, Option("N", "Number of optimizer steps. (default: 100)", panel=_TASK)] = 100,
+    layers: Annotated[Quantity, Option("N", "Number of layers of the model.", panel=_TASK, default="4")] = 4,
+    steps: Annotated[Quantity, Option("N", "Number of optimizer steps.", panel=_TASK, default="100")] = 100,
     batch: Annotated[Quantity | None, BATCH] = None,
     optimizer: Annotated[str, OPTIMIZER] = "sgd",
     learning_rate: Annotated[Quantity | None, LEARNING_RATE] = None,
@@ -173,7 +173,7 @@ def train(
     restarts: Annotated[Quantity, RESTARTS] = 0,
     root: Annotated[str | Path | None, replace(RUNS, panel=_CHECKPOINTS)] = None,
     tensorboard: Annotated[str | Path | None, TENSORBOARD] = None,
-    timeout: Annotated[Time | None, Option("T", "Longest wait of one rank for another. (default: 60 s)")] = None,
+    timeout: Annotated[Time | None, Option("T", "Longest wait of one rank for another.", default="60 s")] = None,
     straggler: Annotated[str | None, Option("R:T", "Make a rank late in every second step, e.g. 1:20ms.")] = None,
     profile: Annotated[str | Path | None, PROFILE_OPTION] = None,
     progress: Progress | None = None,

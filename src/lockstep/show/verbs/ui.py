@@ -38,10 +38,10 @@ class Served(Shown):
 
 
 MODEL = Argument(
-    "MODEL", "Model to begin with: a catalog name or a file. (default: an example)", "models", optional=True
+    "MODEL", "Model to begin with: a catalog name or a file.", "models", optional=True, default="an example"
 )
 CLUSTER = Option("C", "Cluster to begin with: a catalog name or a YAML file.", "-c", names="clusters")
-SWEEPS = Option("DIR", "Folder whose sweeps, files of --store, are shown. (default: the current one)")
+SWEEPS = Option("DIR", "Folder whose sweeps, files of --store, are shown.", default="the current one")
 
 
 @strict
@@ -49,7 +49,7 @@ def ui(
     model: Annotated[str | Path | Model | None, MODEL] = None,
     cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     *,
-    port: Annotated[Quantity, Option("N", "Port on this machine. (default: a free one)")] = 0,
+    port: Annotated[Quantity, Option("N", "Port on this machine.", default="a free one")] = 0,
     open: Annotated[bool, Switch("Open the browser.", True)] = True,
     sweeps: Annotated[str | Path, SWEEPS] = ".",
 ) -> Served:

@@ -174,11 +174,7 @@ def _time_ratio(row: Row) -> float | None:
 
 
 COMMAND = Command(
-    examples=(
-        "lockstep case --plot cases.png",
-        "lockstep case bloom-176b",
-        "lockstep case deepseek-v3 --json",
-    ),
+    examples=("lockstep case --plot cases.png", "lockstep case bloom-176b", "lockstep case deepseek-v3 --json"),
     more="The exit code is 1 when a miss is not explained.",
     render=render,
     picture=plot_cases,

@@ -197,10 +197,7 @@ def _plot_models(models: Sequence[Row]) -> Figure:
 
 
 COMMAND = Command(
-    examples=(
-        "lockstep catalog models",
-        "lockstep catalog devices --json",
-    ),
+    examples=("lockstep catalog models", "lockstep catalog devices --json"),
     render=render,
     picture=plot_catalog,
     lists=False,

@@ -38,10 +38,7 @@ def ask(as_json: bool, bibtex: bool | None, **words: object) -> None:
 
 COMMAND = Command(
     also=BIBTEX,
-    examples=(
-        "lockstep cite",
-        "lockstep cite llama3-8b -c dgx-h100:4 --batch 256 --bibtex",
-    ),
+    examples=("lockstep cite", "lockstep cite llama3-8b -c dgx-h100:4 --batch 256 --bibtex"),
     more="Without a MODEL, print all that Lockstep knows.",
     render=render,
     lists=False,

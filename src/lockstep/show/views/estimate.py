@@ -132,8 +132,9 @@ TRACE = flags(
     form=Option(
         "FORM",
         "Form of the trace: perfetto; or kineto, a folder with a file for every rank of the layout as PyTorch's "
-        "profiler writes it. (default: perfetto)",
+        "profiler writes it.",
         flag="--as",
+        default="perfetto",
     ),
     expand=Option(
         "W",

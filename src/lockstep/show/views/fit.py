@@ -86,10 +86,7 @@ def _rows(segment: Segment) -> list[list[str]]:
     latency_low, latency_high = (format_time(end) for end in segment.latency_ci95_s)
     rate = "-" if segment.bandwidth_Bps is None else format_bandwidth(segment.bandwidth_Bps)
     rates = f"{format_bandwidth(low)} to {'unbounded' if high is None else format_bandwidth(high)}"
-    rows = [
-        ["latency", format_time(segment.latency_s), f"{latency_low} to {latency_high}"],
-        ["bandwidth", rate, rates],
-    ]
+    rows = [["latency", format_time(segment.latency_s), f"{latency_low} to {latency_high}"], ["bandwidth", rate, rates]]
     if segment.reduce_s_per_B > 0:
         rows.append(["reduction", format_bandwidth(1 / segment.reduce_s_per_B), ""])
     return rows

@@ -120,11 +120,7 @@ def _rank(row: Support) -> tuple[int, float]:
 
 
 COMMAND = Command(
-    examples=(
-        "lockstep support",
-        "lockstep support h100-sxm",
-        "lockstep support --stack torchtitan --json",
-    ),
+    examples=("lockstep support", "lockstep support h100-sxm", "lockstep support --stack torchtitan --json"),
     render=render,
     picture=plot_support,
     lists=False,

@@ -34,11 +34,7 @@ FOR_LISTS = ("engine", "store")
 """Options of every verb that takes lists."""
 OF_LISTS = {
     name: kind_of(name, kind)
-    for name, kind in {
-        "engine": str | Engine | None,
-        "store": str | Path | None,
-        "progress": Progress | None,
-    }.items()
+    for name, kind in {"engine": str | Engine | None, "store": str | Path | None, "progress": Progress | None}.items()
 }
 ONE_EACH = ("model", "cluster")
 """Words of which several objects or names give a row each."""

@@ -43,10 +43,7 @@ class JobFailures:
 
 
 def job_failures(
-    machine: Cluster | None,
-    words: Mapping[str, Any],
-    nodes: Quantity | None = None,
-    devices: Quantity | None = None,
+    machine: Cluster | None, words: Mapping[str, Any], nodes: Quantity | None = None, devices: Quantity | None = None
 ) -> JobFailures:
     """The failures of a job on `nodes` or `devices`, else on `machine`, in one way of saying it.
 

@@ -23,7 +23,7 @@ class Option:
     """An option that takes a value."""
 
     metavar: str
-    help: str
+    meaning: str
     flag: str = ""
     """Instead of the keyword with hyphens, or one letter beside it."""
     panel: str = ""
@@ -31,8 +31,15 @@ class Option:
     names: str = ""
     """What a shell offers: a list of `lockstep.show.views.parts.completing`."""
     repeated: bool = False
+    default: str = ""
+    """What it is where it is not given, as the help text states it."""
     kept: bool = False
     """Whether its default holds for a search too."""
+
+    @property
+    def help(self) -> str:
+        """The help text."""
+        return _with_default(self.meaning, self.default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +57,22 @@ class Argument:
     """What is said without a flag."""
 
     metavar: str
-    help: str
+    meaning: str
     names: str = ""
     repeated: bool = False
     optional: bool = False
     """On the command line, where the view answers without it."""
+    default: str = ""
+    """As that of an option."""
+
+    @property
+    def help(self) -> str:
+        """The help text."""
+        return _with_default(self.meaning, self.default)
+
+
+def _with_default(meaning: str, default: str) -> str:
+    return f"{meaning} (default: {default})" if default else meaning
 
 
 Declared = Option | Switch | Argument
@@ -94,9 +112,8 @@ def words_of(function: Callable[..., Any]) -> list[Word]:
 
 
 def _searched(declared: Declared) -> Declared:
-    """The option without its documented default, where there is no search for the best of it."""
-    help_text, _, default = declared.help.partition(" (default:")
-    return declared if getattr(declared, "kept", False) or not default else replace(declared, help=help_text)
+    """The option of a search, which takes the best where it is not given."""
+    return replace(declared, default="") if isinstance(declared, Option) and not declared.kept else declared
 
 
 def declared_in(words: type) -> dict[str, Declared]:

@@ -97,14 +97,15 @@ class RecipeWords(TypedDict, total=False):
     """How a model is trained, whatever the layout."""
 
     dtype: Annotated[
-        str | None, Option("T", "Number format of matrix products: bf16, fp16, fp8, mxfp8 or nvfp4. (default: bf16)")
+        str | None, Option("T", "Number format of matrix products: bf16, fp16, fp8, mxfp8 or nvfp4.", default="bf16")
     ]
     fp8_scaling: Annotated[
         str | None,
         Option(
             "W",
             "Scales of fp8: delayed (of earlier steps), current (of the tensor at hand) or rows (one for each row, as "
-            "in torchao's rowwise recipe). (default: as the software)",
+            "in torchao's rowwise recipe).",
+            default="as the software",
         ),
         Field("scaling"),
     ]
@@ -114,16 +115,15 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "Fused attention kernel: cudnn, flash3, flash2, flash1, triton or splash. (default: the one that "
-            "the software prefers of those measured on the device)",
+            "Fused attention kernel: cudnn, flash3, flash2, flash1, triton or splash.",
+            default="the one that the software prefers of those measured on the device",
         ),
         Field("attention_kernel"),
     ]
     mfu_convention: Annotated[
         str | None,
         Option(
-            "W",
-            "What MFU counts: full (attention against all keys), causal (half of it) or 6n (none). (default: full)",
+            "W", "What MFU counts: full (attention against all keys), causal (half of it) or 6n (none).", default="full"
         ),
         Field("mfu_convention"),
     ]
@@ -143,33 +143,34 @@ class RecipeWords(TypedDict, total=False):
             "What is trained: full, or adapters: lora:r=16,targets=all-linear (or attention, mlp, q_proj+v_proj), "
             "with dropout=0.05 if their inputs have one. Before it, how: dpo, grpo:generation=60% or ppo, as in "
             "dpo,lora:r=16; reference=none leaves the frozen model out, reference=apart and reward=apart leave models "
-            "to other devices. (default: full)",
+            "to other devices.",
+            default="full",
         ),
         Field("train", _trained),
     ]
     base: Annotated[
         str | None,
-        Option("W", "Format of frozen matrices: nf4 (QLoRA), nf4-single, int8 or gptq. (default: as other parameters)"),
+        Option("W", "Format of frozen matrices: nf4 (QLoRA), nf4-single, int8 or gptq.", default="as other parameters"),
         Field("base"),
     ]
     optimizer: Annotated[
         str | None,
         Option(
-            "O", "Optimizer: adamw, adamw-8bit, adafactor, sgd, lion, muon ... (default: adamw)", names="optimizers"
+            "O", "Optimizer: adamw, adamw-8bit, adafactor, sgd, lion, muon ...", names="optimizers", default="adamw"
         ),
         Field("optimizer"),
     ]
     parameter_bytes: Annotated[
-        Size | None, Option("B", "Bytes per working parameter. (default: 2)"), Field("parameter_B", _number_B)
+        Size | None, Option("B", "Bytes per working parameter.", default="2"), Field("parameter_B", _number_B)
     ]
     gradient_bytes: Annotated[
         Size | None,
-        Option("B", "Bytes per accumulated gradient: 4 (Megatron) or 2. (default: 4)"),
+        Option("B", "Bytes per accumulated gradient: 4 (Megatron) or 2.", default="4"),
         Field("gradient_B", _gradient_B),
     ]
     reduce_bytes: Annotated[
         Size | None,
-        Option("B", "Bytes per gradient on the wire. (default: --gradient-bytes)"),
+        Option("B", "Bytes per gradient on the wire.", default="--gradient-bytes"),
         Field("reduce_B", _number_B),
     ]
     flash: Annotated[
@@ -189,8 +190,8 @@ class RecipeWords(TypedDict, total=False):
             "W",
             "Cross entropy by kernel: returned (16 bytes per logit), eager (12; 16 sharded by DTensor), copied (10, "
             "BigScience's), upcast (8), in-place (6, Megatron's), fused (6), half (4), compiled (4), pieces (2.25, "
-            "torchtune) or chunked with the head (Liger; a few tokens at a time). "
-            "(default: as the software has it)",
+            "torchtune) or chunked with the head (Liger; a few tokens at a time).",
+            default="as the software has it",
         ),
         Field("cross_entropy"),
     ]
@@ -203,8 +204,8 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "Software whose traffic of sharded states is priced: any, megatron, fsdp2 or deepspeed. (default: any, "
-            "what most do)",
+            "Software whose traffic of sharded states is priced: any, megatron, fsdp2 or deepspeed.",
+            default="any, what most do",
         ),
         Field("sharding"),
     ]
@@ -212,8 +213,8 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "When ZeRO-2 and 3 reduce gradients: micro-batch or step. (default: micro-batch; step with pipeline "
-            "stages)",
+            "When ZeRO-2 and 3 reduce gradients: micro-batch or step.",
+            default="micro-batch; step with pipeline stages",
         ),
         Field("gradient_sync"),
     ]
@@ -235,7 +236,8 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "W=N,...",
             "Limits of DeepSpeed's ZeRO-3 in elements: max_reuse_distance, max_live_parameters, prefetch_bucket_size, "
-            "param_persistence_threshold. (default: those of DeepSpeed: 1e9, 1e9, 5e7, 1e5)",
+            "param_persistence_threshold.",
+            default="those of DeepSpeed: 1e9, 1e9, 5e7, 1e5",
         ),
         Field("gather_limits"),
     ]
@@ -244,7 +246,8 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "K",
             "Steps that groups of ranks train apart before they average (DiLoCo): --shard groups, or single ranks "
-            "without --zero. (default: 1)",
+            "without --zero.",
+            default="1",
         ),
         Field("local_steps", _steps),
     ]
@@ -254,14 +257,14 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "W",
             "Tensor-parallel traffic overlapped with products: none, gradients (Megatron), all (userbuffers) or async "
-            "(PyTorch). "
-            "(default: gradients)",
+            "(PyTorch).",
+            default="gradients",
         ),
         Field("overlap_tp"),
     ]
     cp_kind: Annotated[
         str | None,
-        Option("W", "Context parallelism by ring, gather, all-to-all (Ulysses) or mixed (both). (default: ring)"),
+        Option("W", "Context parallelism by ring, gather, all-to-all (Ulysses) or mixed (both).", default="ring"),
         Field("cp_kind"),
     ]
     vocab_parallel: Annotated[
@@ -269,8 +272,8 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "W",
             "Embedding and head spread over pipeline stages: none, interlaced (all wait), vocab-1 (two barriers) or "
-            "vocab-2 (one). "
-            "(default: none)",
+            "vocab-2 (one).",
+            default="none",
         ),
         Field("vocab_parallel"),
     ]
@@ -280,7 +283,8 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "W",
             "Expert exchange overlapped with compute: none, cells (of dualpipe), shared (experts) or passes (of "
-            "another micro-batch). (default: cells)",
+            "another micro-batch).",
+            default="cells",
         ),
         Field("overlap_ep"),
     ]
@@ -289,7 +293,8 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "W",
             "Replayed from CUDA graphs instead of launched by the host: none, attention (of a layer all but its routed "
-            "experts) or step. (default: none)",
+            "experts) or step.",
+            default="none",
         ),
         Field("cuda_graphs"),
     ]
@@ -297,8 +302,8 @@ class RecipeWords(TypedDict, total=False):
         Quantity | None,
         Option(
             "FRAC",
-            "Fraction of the device used by traffic beside compute. (default: as priced without it: 20 of 132 by the "
-            "expert exchange, none by others)",
+            "Fraction of the device used by traffic beside compute.",
+            default="as priced without it: 20 of 132 by the expert exchange, none by others",
         ),
         Field("overlap_device_frac", _device_frac),
     ]
@@ -306,8 +311,8 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "Tokens sent to experts: copy (each copy alone) or node (once to each node, copied there). "
-            "(default: as the model: node with routing limited to groups, else copy)",
+            "Tokens sent to experts: copy (each copy alone) or node (once to each node, copied there).",
+            default="as the model: node with routing limited to groups, else copy",
         ),
         Field("exchange"),
     ]
@@ -316,31 +321,32 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "W",
             "How tokens choose experts: balanced; forced, the same; natural, each independently at random, which is "
-            "more even than measured loads; or skew:S, by a Zipf law with exponent S. (default: balanced)",
+            "more even than measured loads; or skew:S, by a Zipf law with exponent S.",
+            default="balanced",
         ),
         Field("routing"),
     ]
     dispatch_bytes: Annotated[
         Size | None,
-        Option("B", "Bytes per element sent to experts; 1.03125 in fp8. (default: as activations)"),
+        Option("B", "Bytes per element sent to experts; 1.03125 in fp8.", default="as activations"),
         Field("dispatch_B", _number_B),
     ]
     cached_bytes: Annotated[
         Size | None,
-        Option("B", "Bytes per element that linear layers keep for the backward pass. (default: as activations)"),
+        Option("B", "Bytes per element that linear layers keep for the backward pass.", default="as activations"),
         Field("cached_B", _number_B),
     ]
     cached_attention_bytes: Annotated[
         Size | None,
-        Option("B", "Bytes per element kept of the attention output. (default: as activations)"),
+        Option("B", "Bytes per element kept of the attention output.", default="as activations"),
         Field("cached_attention_B", _number_B),
     ]
     offload_layers: Annotated[
         Quantity | None,
         Option(
             "N",
-            "Layers of each stage whose kept activations wait in host memory for the backward pass, or all. "
-            "(default: 0)",
+            "Layers of each stage whose kept activations wait in host memory for the backward pass, or all.",
+            default="0",
         ),
         Field("offload_layers", _layers),
     ]
@@ -349,13 +355,14 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "W",
             "Modules that --recompute selective runs again: core_attn, layernorm, mla_up_proj, mlp, moe_act "
-            "(Megatron), context, out_proj, mlp_act (MaxText), op (torchtitan's selective). (default: core_attn)",
+            "(Megatron), context, out_proj, mlp_act (MaxText), op (torchtitan's selective).",
+            default="core_attn",
         ),
         Field("recompute_modules", _modules),
     ]
     recompute_layers: Annotated[
         Quantity | None,
-        Option("N", "Layers of each stage, or chunk, that --recompute full runs again. (default: all)"),
+        Option("N", "Layers of each stage, or chunk, that --recompute full runs again.", default="all"),
         Field("recompute_layers", _whole_layers),
     ]
     jitter: Annotated[
@@ -363,13 +370,14 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "LAW",
             "Law of the factor on the kernels of each pass of each rank: lognormal:mean=1,cv=0.02 ... Ranks wait for "
-            "the slowest. (default: all alike)",
+            "the slowest.",
+            default="all alike",
         ),
         Field("jitter", _factor_law),
     ]
     rank_jitter: Annotated[
         str | None,
-        Option("LAW", "Law of the factor on all kernels of a rank: normal:mean=1,cv=0.01. (default: the cluster's)"),
+        Option("LAW", "Law of the factor on all kernels of a rank: normal:mean=1,cv=0.01.", default="the cluster's"),
         Field("rank_jitter", _factor_law),
     ]
 

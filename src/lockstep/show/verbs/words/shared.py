@@ -26,26 +26,26 @@ CLUSTER = Option(
     names="clusters",
 )  # fmt: skip
 SAMPLES = Option(
-    "N",
-    "Samples of a fine-tune instead of --tokens, e.g. 50k: each fills a sequence, or is packed (--sample-tokens).",
+    "N", "Samples of a fine-tune instead of --tokens, e.g. 50k: each fills a sequence, or is packed (--sample-tokens)."
 )
-EPOCHS = Option("E", "Passes over --samples. (default: 1)")
+EPOCHS = Option("E", "Passes over --samples.", default="1")
 OP = Argument(
     "OP", "Collective: all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, reduce, scatter or gather.", "ops"
 )
 RANKS = Option("N", "Number of ranks in the group.")
 SIZE = Option("S", "Message size as nccl-tests counts it, e.g. 100MB.")
-PROCESSES = Option("N", "Processes to start. (default: those that torchrun or srun started, else 2)")
-SEED = Option("N", "Random seed. (default: 0)")
+PROCESSES = Option("N", "Processes to start.", default="those that torchrun or srun started, else 2")
+SEED = Option("N", "Random seed.", default="0")
 ENGINE = Option(
     "E",
     "Where runs are simulated, or a list is answered: serial, processes[:N], dask[:N], dask:ADDRESS or "
-    "dask:scheduler-file:PATH. (default: serial)",
+    "dask:scheduler-file:PATH.",
+    default="serial",
 )
 STORE = Option(
     "FILE", "Keep simulated runs, or the answers of a list, in this file as they come; what it has is not computed."
 )
-RUNS = Option("DIR", "Folder in which to keep the run; see lockstep runs. (default: $LOCKSTEP_RUNS)", "--runs")
+RUNS = Option("DIR", "Folder in which to keep the run; see lockstep runs.", "--runs", default="$LOCKSTEP_RUNS")
 SETTINGS = Option(
     "KEY=VALUE", "Value of one setting; may be repeated. --json without a name lists all settings.", "--set",
     repeated=True,
@@ -71,8 +71,8 @@ class QuestionWords(RecipeWords, total=False):
         Option(
             "S",
             "Tokens per sequence, where 8k is 8,192; of an encoder with a decoder, into the former and out of the "
-            "latter; not for images. "
-            "(default: the model's longest, at most 8192)",
+            "latter; not for images.",
+            default="the model's longest, at most 8192",
         ),
     ]
 
@@ -80,34 +80,36 @@ class QuestionWords(RecipeWords, total=False):
 class LayoutWords(QuestionWords, total=False):
     """What every verb about layouts is asked: the fields of `Layout`, of which a search takes several values."""
 
-    tp: Annotated[Quantities | None, Option("N", "Tensor-parallel ranks. (default: 1)")]
-    pp: Annotated[Quantities | None, Option("N", "Pipeline stages. (default: 1)")]
-    dp: Annotated[Quantities | None, Option("N", "Data-parallel replicas. (default: the remaining devices)")]
-    cp: Annotated[Quantities | None, Option("N", "Context-parallel ranks. (default: 1)")]
-    ep: Annotated[Quantities | None, Option("N", "Expert-parallel ranks, among the tp*cp*dp of a stage. (default: 1)")]
+    tp: Annotated[Quantities | None, Option("N", "Tensor-parallel ranks.", default="1")]
+    pp: Annotated[Quantities | None, Option("N", "Pipeline stages.", default="1")]
+    dp: Annotated[Quantities | None, Option("N", "Data-parallel replicas.", default="the remaining devices")]
+    cp: Annotated[Quantities | None, Option("N", "Context-parallel ranks.", default="1")]
+    ep: Annotated[Quantities | None, Option("N", "Expert-parallel ranks, among the tp*cp*dp of a stage.", default="1")]
     etp: Annotated[
-        Quantities | None, Option("N", "Ranks that split each expert's matrices. (default: as many as --tp)")
+        Quantities | None, Option("N", "Ranks that split each expert's matrices.", default="as many as --tp")
     ]
-    vpp: Annotated[Quantities | None, Option("N", "Model chunks per pipeline stage. (default: 1)")]
-    micro_batch: Annotated[Quantities | None, Option("N", "Sequences per micro-batch. (default: the best that fits)")]
+    vpp: Annotated[Quantities | None, Option("N", "Model chunks per pipeline stage.", default="1")]
+    micro_batch: Annotated[Quantities | None, Option("N", "Sequences per micro-batch.", default="the best that fits")]
     zero: Annotated[
         Quantities | None,
         Option(
             "Z",
-            "ZeRO stage: 0 replicates all, 1 shards optimizer state, 2 also gradients, 3 also parameters. (default: 0)",
+            "ZeRO stage: 0 replicates all, 1 shards optimizer state, 2 also gradients, 3 also parameters.",
+            default="0",
         ),
     ]
-    shard: Annotated[Quantities | None, Option("N", "HSDP: ranks that share one sharded copy. (default: 0, all)")]
+    shard: Annotated[Quantities | None, Option("N", "HSDP: ranks that share one sharded copy.", default="0, all")]
     recompute: Annotated[
-        Names | None, Option("R", "Activation recomputation: none, selective or full. (default: none)")
+        Names | None, Option("R", "Activation recomputation: none, selective or full.", default="none")
     ]
     sequence_parallel: Annotated[bool | None, Switch("Shard norms and residuals over the tensor-parallel ranks.", None)]
     schedule: Annotated[
         Names | None,
         Option(
             "S",
-            "Pipeline schedule: gpipe, 1f1b, interleaved, zb-h1 ... (default: 1f1b, interleaved with --vpp)",
+            "Pipeline schedule: gpipe, 1f1b, interleaved, zb-h1 ...",
             names="schedules",
+            default="1f1b, interleaved with --vpp",
         ),
     ]
     offload: Annotated[
@@ -115,23 +117,25 @@ class LayoutWords(QuestionWords, total=False):
         Option(
             "W",
             "State kept in host memory: none, paged (optimizer states that find no room on the device), optimizer "
-            "(and gradients) or parameters (as well, at ZeRO 3). (default: none)",
+            "(and gradients) or parameters (as well, at ZeRO 3).",
             kept=True,
+            default="none",
         ),
     ]
     order: Annotated[
-        str | None, Option("A", "Order of the rank grid, innermost first. (default: tp-cp-ep-dp-pp)", kept=True)
+        str | None, Option("A", "Order of the rank grid, innermost first.", kept=True, default="tp-cp-ep-dp-pp")
     ]
     stages: Annotated[
         str | Sequence[int] | None,
         Option(
             "N,N,...",
-            "Layers of each stage, or chunk with --vpp: 15,16,15,15 or 3,29x2,0, or best. (default: the even split)",
+            "Layers of each stage, or chunk with --vpp: 15,16,15,15 or 3,29x2,0, or best.",
+            default="the even split",
         ),
     ]
     mtp_stage: Annotated[
         Quantity | None,
-        Option("K", "Of --stages, the one with the multi-token-prediction modules, from 0. (default: the last)"),
+        Option("K", "Of --stages, the one with the multi-token-prediction modules, from 0.", default="the last"),
     ]
 
 
@@ -179,10 +183,10 @@ class FailureWords(TypedDict, total=False):
     ]
     silent_delay: Annotated[Time | None, Option("T", "Time until a silent corruption is noticed.", panel=_CORRUPTION)]
     repair: Annotated[
-        Time | None, Option("T", "Mean time until a lost node is back. (default: replaced immediately)", panel=_NODES)
+        Time | None, Option("T", "Mean time until a lost node is back.", panel=_NODES, default="replaced immediately")
     ]
     spares: Annotated[
-        Quantity | None, Option("N", "Spare nodes on standby; needs --repair. (default: 0)", panel=_NODES)
+        Quantity | None, Option("N", "Spare nodes on standby; needs --repair.", panel=_NODES, default="0")
     ]
     fewest_nodes: Annotated[
         Quantity | None,
@@ -191,14 +195,14 @@ class FailureWords(TypedDict, total=False):
     grow: Annotated[
         str | None,
         Option(
-            "W", "When to take repaired nodes back: failure, checkpoint or at-once. (default: failure)", panel=_NODES
+            "W", "When to take repaired nodes back: failure, checkpoint or at-once.", panel=_NODES, default="failure"
         ),
     ]
     replica_nodes: Annotated[
-        Quantity | None, Option("N", "Nodes of one replica, which leave together. (default: 1)", panel=_NODES)
+        Quantity | None, Option("N", "Nodes of one replica, which leave together.", panel=_NODES, default="1")
     ]
     replaced: Annotated[
-        Quantity | None, Option("FRAC", "Share of failures that lose a node. (default: 1)", panel=_NODES)
+        Quantity | None, Option("FRAC", "Share of failures that lose a node.", panel=_NODES, default="1")
     ]
 
 
@@ -207,36 +211,34 @@ class LighterWords(TypedDict, total=False):
 
     local_write: Annotated[Time | None, Option("T", "Time to write one local checkpoint: to memory, a disk or a peer.")]
     local_restart: Annotated[
-        Time | None, Option("T", "Restart time from a local checkpoint or a copy. (default: --restart)")
+        Time | None, Option("T", "Restart time from a local checkpoint or a copy.", default="--restart")
     ]
     local_frac: Annotated[Quantity | None, Option("FRAC", "Share of failures that a local checkpoint serves.")]
     delta_write: Annotated[Time | None, Option("T", "Time to write one incremental checkpoint.")]
     copies: Annotated[Quantity | None, Option("N", "Number of nodes whose memory holds a copy of the state.")]
     copy_bandwidth: Annotated[
-        Bandwidth | None, Option("R", "Bandwidth per node for copies. (default: the cluster's network)")
+        Bandwidth | None, Option("R", "Bandwidth per node for copies.", default="the cluster's network")
     ]
-    every: Annotated[Quantity | None, Option("K", "Write a full checkpoint every K checkpoints. (default: the best)")]
+    every: Annotated[Quantity | None, Option("K", "Write a full checkpoint every K checkpoints.", default="the best")]
 
 
 class WriteWords(TypedDict, total=False):
     """Noticing a failure, restarting, and writing checkpoints."""
 
-    detection: Annotated[Time | None, Option("T", "Time until a failure is noticed. (default: 10 min)")]
+    detection: Annotated[Time | None, Option("T", "Time until a failure is noticed.", default="10 min")]
     restart: Annotated[
-        Time | None,
-        Option("T", "Restart time, excluding detection. (default: 5 min plus reading the checkpoint)"),
+        Time | None, Option("T", "Restart time, excluding detection.", default="5 min plus reading the checkpoint")
     ]
     write: Annotated[
-        Time | None,
-        Option("T", "Time to write one checkpoint, or run:last. (default: its size at the storage's rate)"),
+        Time | None, Option("T", "Time to write one checkpoint, or run:last.", default="its size at the storage's rate")
     ]
-    ranks: Annotated[Quantity | None, Option("N", "Ranks that write simultaneously. (default: all)")]
+    ranks: Annotated[Quantity | None, Option("N", "Ranks that write simultaneously.", default="all")]
     rank_bandwidth: Annotated[Bandwidth | None, Option("R", "Write bandwidth per rank.")]
     storage_bandwidth: Annotated[Bandwidth | None, Option("R", "Bandwidth of the storage, shared by all devices.")]
     async_frac: Annotated[
-        Quantity | None, Option("FRAC", "Share of a checkpoint write hidden behind work. (default: 0)", "--async")
+        Quantity | None, Option("FRAC", "Share of a checkpoint write hidden behind work.", "--async", default="0")
     ]
-    interval: Annotated[Time | None, Option("T", "Work between checkpoints. (default: the best)")]
+    interval: Annotated[Time | None, Option("T", "Work between checkpoints.", default="the best")]
 
 
 class ServiceWords(TypedDict, total=False):
@@ -248,7 +250,7 @@ class ServiceWords(TypedDict, total=False):
     data_bandwidth: Annotated[
         Bandwidth | None, Option("R", "Bandwidth at which all devices together read training data.")
     ]
-    sample_size: Annotated[Size | None, Option("S", "Bytes read per token, or per image. (default: 4 B)")]
+    sample_size: Annotated[Size | None, Option("S", "Bytes read per token, or per image.", default="4 B")]
 
 
 class OperationWords(FailureWords, WriteWords, LighterWords, ServiceWords, total=False):
@@ -268,7 +270,7 @@ class TargetWords(TypedDict, total=False):
     ]
     compute_optimal: Annotated[bool, Switch("Train on the model's compute-optimal number of tokens.")]
     scaling_law: Annotated[
-        str | None, Option("LAW", "Scaling law: besiroglu, hoffmann or kaplan. (default: besiroglu)")
+        str | None, Option("LAW", "Scaling law: besiroglu, hoffmann or kaplan.", default="besiroglu")
     ]
     critical_batch_tokens: Annotated[
         Quantity | None, Option("N", "Critical batch size; larger batches need more tokens for the same loss.")

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 STACK = Option(
     "NAME",
     "Training software: its switches, attention kernel and time on the host; or a TOML file of your own. Options "
-    "given beside it override its switches. (default: megatron-te, deepspeed for models that it does not train, "
-    "maxtext on TPUs)",
+    "given beside it override its switches.",
     names="stacks",
+    default="megatron-te, deepspeed for models that it does not train, maxtext on TPUs",
 )
 WAY = Option(
     "SLOT=WAY,...",

@@ -124,9 +124,7 @@ def _curves(found: Findings, out: Console) -> None:
     shown = [curve for curve in found.curves if not curve.theory and len(curve.x)]
     more = len(shown) - CURVES
     heading(
-        out,
-        f"{title(picture.y)} over {title(picture.x)}".capitalize(),
-        f"{more} more with --json" if more > 0 else "",
+        out, f"{title(picture.y)} over {title(picture.x)}".capitalize(), f"{more} more with --json" if more > 0 else ""
     )
     columns = [
         ("", "text"),

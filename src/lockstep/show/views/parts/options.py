@@ -118,8 +118,7 @@ CSV = flags(csv=Option("FILE", "Write a CSV file, or .parquet, with one row for 
 MANY = flags(
     engine=Option(
         "E", "Where a list or range is answered: serial, processes[:N], dask[:N], dask:ADDRESS of a scheduler or "
-        "dask:scheduler-file:PATH. (default: serial)",
-    ),
+"dask:scheduler-file:PATH.", default="serial"),
     store=Option("FILE", "Keep the answers of a list or range in this file as they come; what it has is not computed."),
 )  # fmt: skip
 HTML = flags(html=Option("FILE", "Also write the answer, with its picture, as one HTML file."))

@@ -40,12 +40,7 @@ class Answer(Protocol):
 
 
 def show(
-    answer: Answer,
-    as_json: bool,
-    render: Callable[[Any, Console], None],
-    *,
-    ok: bool = True,
-    by_ranks: bool = False,
+    answer: Answer, as_json: bool, render: Callable[[Any, Console], None], *, ok: bool = True, by_ranks: bool = False
 ) -> None:
     """Prints the answer as JSON, or as a table for a person; exits with 1 when it is a "no".
 

@@ -79,10 +79,5 @@ def later(one: Estimate, asked: Asked) -> Json:
 
 
 SCREEN = Screen(
-    title="Trust",
-    verb="estimate",
-    fields=(*QUESTION, *RECIPE, *LAYOUT),
-    words=with_best,
-    data=data,
-    later=later,
+    title="Trust", verb="estimate", fields=(*QUESTION, *RECIPE, *LAYOUT), words=with_best, data=data, later=later
 )
