@@ -16,8 +16,8 @@ from lockstep.show.views.parts.notebook import LONGEST
 from lockstep.show.views.parts.page import Page
 from lockstep.show.views.parts.svg import DARK, on_dark
 
-WITHOUT = {"export", "report", "cite", "stack", "ui"}
-"""Text that another program reads; the file with all pictures; a list of papers; tables of words; a page of its own."""
+WITHOUT = {"export", "find", "report", "cite", "stack", "ui"}
+"""Text that another program reads; the file with all pictures; lists of words and papers; a page of its own."""
 OWN = {"claims"}
 """Draws what an entry is about."""
 SVG = "{http://www.w3.org/2000/svg}"
