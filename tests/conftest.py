@@ -16,7 +16,7 @@ from tiers import TIERS, tier_of
 SLOW_FIRST = ("page", "process", "long", "fast")
 
 settings.register_profile(
-    "ci", max_examples=50, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "ci", max_examples=30, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("fast", settings.get_profile("ci"), max_examples=5)
 settings.load_profile("ci")

@@ -24,5 +24,5 @@ def share(cases: Sequence[T], one_in: int, begin: int = 0) -> list[T]:
 
 
 def drawn(most: int) -> int:
-    """How many examples of a property are drawn: `most` with `LOCKSTEP_ALL_CASES=1`, else a third of them."""
-    return most if ALL else -(-most // 3)
+    """How many examples of a property are drawn: `most` with `LOCKSTEP_ALL_CASES=1`, else a quarter of them."""
+    return most if ALL else -(-most // 4)
