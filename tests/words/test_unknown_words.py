@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -42,7 +42,7 @@ def words_of(function: Callable[..., Any]) -> list[str]:
     found = []
     for one in inspect.signature(function).parameters.values():
         if one.kind is one.VAR_KEYWORD:
-            words = inspect.unwrap(function).__globals__[one.annotation.removeprefix("Unpack[").removesuffix("]")]
+            (words,) = get_args(one.annotation)
             found += sorted(words.__optional_keys__ | words.__required_keys__)
         elif one.kind is not one.VAR_POSITIONAL:
             found.append(one.name)
