@@ -9,7 +9,7 @@ import pytest
 from lockstep.base.documents import shipped
 from lockstep.base.documents.shipped import shipped_table, table
 
-TOML = sorted(resources.files("lockstep").rglob("*.toml"))  # type: ignore[attr-defined]
+TOML = sorted(resources.files("lockstep").rglob("*.toml"))
 
 
 @pytest.mark.parametrize("file", TOML, ids=lambda path: path.stem)

@@ -113,3 +113,10 @@ def test_a_search_takes_several_values_of_what_an_estimate_takes_one() -> None:
         assert found["tp"].searched is several
         assert found["tp"].declared.help == "Tensor-parallel ranks." + ("" if several else " (default: 1)")
         assert found["order"].declared.help.endswith("(default: tp-cp-ep-dp-pp)")
+
+
+def test_a_verb_whose_annotations_are_text_is_refused_with_the_reason() -> None:
+    def verb(ranks: "int") -> None: ...
+
+    with pytest.raises(TypeError, match="the type of ranks is text; its file must not have `from __future__"):
+        keywords(verb)

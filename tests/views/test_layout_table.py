@@ -27,15 +27,15 @@ ASKED = {
 @pytest.fixture(scope="module", params=ASKED)
 def plan(request: pytest.FixtureRequest) -> Plan:
     model, cluster, words = ASKED[request.param]
-    found: Plan = lockstep.plan(model, cluster, **words)  # type: ignore[arg-type]
+    found: Plan = lockstep.plan(model, cluster, **words)
     return found
 
 
 def printed(show: object, width: int) -> list[str]:
     """Lines at a width, without spaces at their ends."""
     out = FileConsole(file=StringIO(), width=width)
-    show(out)  # type: ignore[operator]
-    lines = out.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    show(out)
+    lines = out.file.getvalue().splitlines()
     assert max(map(len, lines), default=0) <= width
     return [line.rstrip() for line in lines]
 
@@ -84,7 +84,7 @@ def test_step_time_memory_and_cost_stay_on_a_narrow_terminal(plan: Plan) -> None
 
 def test_where_no_form_fits_layouts_are_written_in_words() -> None:
     model, cluster, words = ASKED["dense"]
-    found = lockstep.plan(model, cluster, **words)  # type: ignore[arg-type]
+    found = lockstep.plan(model, cluster, **words)
     rows = view.readable_front(found.front)
     text = " ".join(" ".join(printed(lambda out: print_layouts(rows, found.tokens, out), 60)).split())
     assert text.startswith("layout step memory cost ")

@@ -31,7 +31,7 @@ from lockstep.show.views.parts.output import Ended, print_failed, print_infeasib
 
 STOPPED = 130
 SPELLINGS = {"stacks": "stack"}
-"""Other names of verbs, which Python cannot call so: a package is called so."""
+"""Other spellings of verbs."""
 
 
 def _version(wanted: bool) -> None:

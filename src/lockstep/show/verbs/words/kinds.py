@@ -127,6 +127,9 @@ def signature(function: Callable[..., Any]) -> Signature:
     plain = inspect.unwrap(function)
     kinds, positional, rest = dict[str, Kind](), list[str](), None
     for one in inspect.signature(plain).parameters.values():
+        if isinstance(one.annotation, str):
+            why = "its file must not have `from __future__ import annotations`, as the types of options are read"
+            raise TypeError(f"{plain.__name__}: the type of {one.name} is text; {why}")
         if one.kind is one.VAR_KEYWORD:
             (words,) = get_args(one.annotation)
             kinds |= {name: kind_of(name, kind) for name, kind in words.__annotations__.items()}
