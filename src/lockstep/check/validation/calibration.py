@@ -50,6 +50,8 @@ LEFT_FRAC = 0.08
 STEPS = ("step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "mfu_frac", "hfu_frac", "model_flops_per_gpu_per_s")
 """Quantities of a case that give the seconds of a step."""
 ROUNDS = 12
+ENOUGH = 1e-4
+"""Rounds end when no logarithm moves by more: a hundredth of a percent."""
 PRODUCTS = "matrix products"
 TELLS = 0.02
 """A step tells of an unknown when it changes by this share of the unknown's change."""
@@ -187,7 +189,9 @@ def calibrate(base: Cluster, steps: Sequence[Measured]) -> Calibration:
         found, slopes = _linear(base, steps, x)
         weights = slopes.T @ slopes / NOISE**2 + np.diag(1 / sigma**2)
         pull = slopes.T @ (measured - found) / NOISE**2 - (x - before) / sigma**2
-        x = np.minimum(x + np.linalg.solve(weights, pull), most)
+        last, x = x, np.minimum(x + np.linalg.solve(weights, pull), most)
+        if np.abs(x - last).max() < ENOUGH:
+            break
     found, slopes = _linear(base, steps, x)
     covariance = np.asarray(np.linalg.inv(slopes.T @ slopes / NOISE**2 + np.diag(1 / sigma**2)), dtype=np.float64)
     factors = _factors(base, x, covariance, slopes)
