@@ -360,6 +360,10 @@ def _gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Ro
     if piece.adapters is not None:
         size_B = piece.element_B if piece.half_adapters else FP32_B
         yield Row("adapter input gradient", model.hidden * size_B, "sequence")
+        sums = [one.elems for one in layer_weights(model, kind.stored) if piece.adapters.sums(one)]
+        if sums:
+            # With that of gate and up, the sum of down and its gradient are gone.
+            yield Row("gradient of a sum with an adapter", min(sums) * piece.element_B, "experts")
     inner = {"experts": model.experts, "dense": model.mlp}.get(kind.block)
     if inner is None:
         return
@@ -380,7 +384,9 @@ def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: 
     cast_B = piece.element_B if np.any(piece.own_casts) else FP32_B
     first = next((one.name for one in weights if adapters.adapts(one) and one.name in JOINT), "")
     for weight in weights:
-        if adapters.adapts(weight):
+        if adapters.sums(weight):
+            yield Row(f"{weight.name} with its adapter", weight.elems * piece.element_B, "experts")
+        elif adapters.adapts(weight):
             times = model.experts.top_k if weight.category == "routed_experts" and model.experts else 1
             spread: Spread = "inner" if times > 1 else "tp" if weight.name in ROWS else "sequence"
             kept_B = adapters.rank * piece.element_B if half else (weight.shape[0] + adapters.rank) * cast_B

@@ -176,7 +176,7 @@ def _read(data: Document, locate: Locate, path: str | Path) -> Model:
     try:
         made = family(known(inner, replace(text, data={**text.data, "model_type": inner})))
         notes = (*_left_out(config), *made.notes, *ignored(inner, text))
-        named: Json = {"name": _name(data, Path(path)), "notes": notes}
+        named: Json = {"name": _name(data, Path(path)), "notes": notes, "model_type": inner}
         return with_head(replace(made, **named, **numerics(inner, text)), inner, config)
     except BadInput as error:
         if error.where and error.where.startswith(str(path)):

@@ -28,7 +28,9 @@ def adapter_work(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
     """The two products of every adapter of a layer, and adding what they give to what the frozen matrix gives."""
     parts, around = Passes(Work(), Work()), way(shard.recipe, shard.model, "adapters")
     for weight in layer_weights(shard.model, kind.stored):
-        if adapters.adapts(weight):
+        if adapters.sums(weight):
+            parts += _added(shard, adapters, weight)
+        elif adapters.adapts(weight):
             parts += _beside(shard, adapters, weight, around)
     return parts
 
@@ -50,6 +52,20 @@ def _beside(shard: Shard, adapters: Adapters, weight: Weight, around: Way) -> Pa
         return found + way_work(shard.clock, around, rows * n * count)
     found += _product(shard, (rows, adapters.rank, k, count), again)
     return found + way_work(shard.clock, around, rows * n * count, parts=parts)
+
+
+def _added(shard: Shard, adapters: Adapters, weight: Weight) -> Passes:
+    """The sum of all experts' matrices with A B, one product that reads them (baddbmm); backward the gradient of the
+    sum, as of trained matrices, and those of A and B.
+    """
+    clock, grid = shard.clock, shard.grid
+    inputs, outputs = weight.shape
+    ways, count = weight.ways(grid.tp, grid.expert_tp), weight.copies / grid.ep
+    k, n = (inputs / ways, outputs) if weight.name == "expert down" else (inputs, outputs / ways)
+    rank, rows = adapters.rank_of(weight), shard.expert_rows / count
+    made = clock.matmul(k, n, rank, count) + clock.stream(k * n * count * clock.element_B, kernels=0)
+    gradients = clock.matmul(k, rank, n, count) + clock.matmul(rank, n, k, count)
+    return Passes(made, clock.matmul(k, n, rows, count) + gradients)
 
 
 def _product(shard: Shard, sides: tuple[Number, Number, Number, Number], again: float) -> Passes:

@@ -121,10 +121,10 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
     around += dense
     for _, work in added_last(shard, kind, mixed + dense):
         around += work
-    if recipe.adapters is None:
+    if shard.adapters is None:
         return LayerWork(around, core, shared, None, counted)
     return LayerWork(
-        around + adapter_work(shard, recipe.adapters, kind), core, shared, around.forward + core.forward, counted
+        around + adapter_work(shard, shard.adapters, kind), core, shared, around.forward + core.forward, counted
     )
 
 

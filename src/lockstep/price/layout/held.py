@@ -52,10 +52,10 @@ def stage_parameters(job: Job, grid: LayoutGrid, stage: int, held: Counter[Layer
 
 def layer_parameters(job: Job, grid: LayoutGrid) -> dict[LayerKind, Number]:
     """Trained parameters of one layer on one rank, by what it stores."""
-    model, adapters = job.transformer, job.recipe.adapters
+    model = job.transformer
     if model is None:
         return {}
-    found = {}
+    found, adapters = {}, job.recipe.adapters_on(model)
     for kind in sorted({kind.stored for kind in job.kinds}):
         own = layer_weights(model, kind)
         trained = own if adapters is None else adapters.weights(own)

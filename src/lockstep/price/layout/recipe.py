@@ -12,7 +12,7 @@ from lockstep.base.types.arrays import Number
 from lockstep.base.types.brief import Brief
 from lockstep.base.types.plain import Json, plain
 from lockstep.describe.stacks import ATTENTION_KERNELS, DEFAULT, OPTIONS, Habits, Stack, stack, stacks, ways
-from lockstep.describe.workload import MODULES, Adapters, Objective, Training, read_training
+from lockstep.describe.workload import MODULES, Adapters, Objective, Training, Transformer, read_training
 from lockstep.price.layout.formats import ACTIVATION_B, ADAPTER_B, BASE_B, NARROW_B, NOT_TRAINED
 from lockstep.price.layout.layout import LayoutGrid
 from lockstep.price.layout.losses import usual_loss
@@ -228,6 +228,15 @@ class Recipe(Brief):
     def adapters(self) -> Adapters | None:
         """What is trained instead of the model's own weights; None where these are."""
         return self.training.adapters
+
+    def adapters_on(self, model: Transformer) -> Adapters | None:
+        """The adapters as the software puts them on a model: PEFT, which keeps them in fp32, follows its class."""
+        found = self.adapters
+        return found if found is None or self.habits.half_adapters else found.of(model)
+
+    def training_of(self, model: Transformer) -> Training:
+        """What is trained of a model, and how."""
+        return replace(self.training, adapters=self.adapters_on(model))
 
     @property
     def objective(self) -> Objective:

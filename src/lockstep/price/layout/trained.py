@@ -15,7 +15,8 @@ from lockstep.price.layout.layout import LayoutGrid
 
 def trained_parameters(job: Job, grid: LayoutGrid, held: Counter[LayerKind]) -> RankParameters:
     """Elements of the adapters of the layers `held`, on one rank, of all models that are trained."""
-    model, adapters, found = job.transformer, job.recipe.adapters, RankParameters(0.0, 0.0, 0.0)
+    model, found = job.transformer, RankParameters(0.0, 0.0, 0.0)
+    adapters = None if model is None else job.recipe.adapters_on(model)
     if model is None or adapters is None:
         return found
     for kind, count in by_stored(held).items():
