@@ -33,6 +33,7 @@ from lockstep.describe.workload.architecture import (
 )
 from lockstep.describe.workload.catalog import (
     entries,
+    families,
     model,
     models,
     names,
