@@ -43,7 +43,7 @@ PLACES: dict[str, tuple[str, ...]] = {
         "planner/test_export_arguments.py", "planner/test_export_accelerate.py", "planner/test_export_questions.py",
         "planner/test_export_schedules.py",
         "planner/test_roofline.py", "planner/test_search.py", "planner/test_sensitivity.py",
-        "planner/test_replans.py", "planner/test_export_megatron.py", "planner/test_upgrades.py",
+        "planner/test_replans.py", "planner/test_trainable.py", "planner/test_export_megatron.py", "planner/test_upgrades.py",
         "hardware/test_documents.py", "layout/test_memory_oracle_llama.py", "layout/test_oracle_of_ranks.py",
         "failures/test_checkpoint_verb.py", "failures/test_intervals.py", "failures/test_pool.py",
         "failures/test_simulation.py", "views/test_house_of_pictures.py", "views/test_pictures.py",

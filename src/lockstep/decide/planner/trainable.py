@@ -156,6 +156,7 @@ class Trainable(Shown):
             "seq": first.seq,
             "batch": first.batch,
             **self.data,
+            "largest": {one.name: None if (fit := self.of(one)[0].fit) is None else fit.model for one in self.methods},
             "rows": [row.to_dict() for row in self.rows],
             "methods": [one.to_dict() for one in self.methods],
         }
@@ -275,7 +276,9 @@ class _Asked:
         changes = self._changed(job, layout)
         pairs = (one.removeprefix("--").split() for one in changes)
         words = self._words(asked, layout) | {name.replace("-", "_"): value for name, value in pairs}
-        larger = (name for name, one in self.machines.items() if _runs(one, job) and is_safe(least_B, one.device.memory_B))
+        larger = (
+            name for name, one in self.machines.items() if _runs(one, job) and is_safe(least_B, one.device.memory_B)
+        )
         tight = least_B <= self.capacity_B and not is_safe(least_B, self.capacity_B)
         return Larger(
             job.model.name, asked.parameters, least_B, tight, changes, next(larger, None), words if changes else None
@@ -339,7 +342,9 @@ def _changes(job: Job, layout: Layout) -> Iterator[Change]:
         if seq >= SHORTEST:
             yield Change(f"--seq {seq}", {"seq": seq}, passing)
     if given.adapters is None and layout.offload == OFFLOAD[KEEP]:
-        yield Change("--offload optimizer", {"offload": "optimizer"}, ("parameters", "gradients", "optimizer", "buffers"))
+        yield Change(
+            "--offload optimizer", {"offload": "optimizer"}, ("parameters", "gradients", "optimizer", "buffers")
+        )
 
 
 def _runs(machine: Cluster, job: Job) -> bool:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from lockstep.base.errors import BadInput
 from lockstep.base.units import format_count, format_frac, format_size
+from lockstep.show.verbs.words.machine import METHODS
 from lockstep.show.views.parts import bars
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.figure import INK, make_figure
@@ -211,5 +212,11 @@ COMMAND = Command(
     render=_render,
     picture=_plot,
     ok=lambda answer: any(row.fit for row in answer.rows) if _of_machine(answer) else bool(answer.memory.fits),
-    figures=("memory.total_B", "memory.activations_B", "memory.optimizer_B", "memory.fits"),
+    figures=(
+        "memory.total_B",
+        "memory.activations_B",
+        "memory.optimizer_B",
+        "memory.fits",
+        *(f"largest.{method}" for method in METHODS),
+    ),  # fmt: skip
 )

@@ -66,10 +66,13 @@ def _methods(given: Json) -> Mapping[str, Mapping[str, str]]:
     train, base = given.get("train"), given.get("base")
     if train is None:
         return {name: own for name, own in METHODS.items() if base is None or own["train"] != "full"}
-    own: Mapping[str, str] = {"train": train} if base is None else {"train": train, "base": base}
-    if base is not None or "lora" not in train:
-        return {" ".join(own.values()): own}
-    return {train: own, f"{train} nf4": {**own, "base": "nf4"}}
+    bases = [base] if base is not None or "lora" not in train else [None, "nf4"]
+    asked: list[Mapping[str, str]] = [
+        {"train": train} if one is None else {"train": train, "base": one} for one in bases
+    ]
+    return {
+        next((name for name, known in METHODS.items() if known == own), ", ".join(own.values())): own for own in asked
+    }
 
 
 def _method(name: str, own: Mapping[str, str], machine: Cluster, given: Json) -> "Method":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from lockstep.base.errors import BadInput
 from lockstep.base.units import format_count, format_frac, format_size, format_time
 from lockstep.show.views.parts.bars import rows as name_rows
 from lockstep.show.views.parts.figure import PALETTE, QUIET, make_figure
@@ -18,13 +19,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from lockstep.decide.planner.trainable import Fit, Larger, Method, Row, Trainable
+    from lockstep.decide.planner.trainable import Larger, Row, Trainable
 
 COLUMNS = [
     ("model", "left"), ("mb", "right"), ("memory", "right"), ("tokens/s", "right"), ("time", "right"),
-    ("next larger: with", "text"),
+    ("next larger: needs", "text"),
 ]  # fmt: skip
+SAID = {"full": "full fine-tuning"}
+"""How a sentence names a method."""
 BILLION = 1e9
+ROOM, RAISED = 1.08, 0.27
+"""Times its size at which the name of a model stands, and rows above its own."""
 
 
 def render_trainable(found: Trainable, out: Console) -> None:
@@ -33,7 +38,7 @@ def render_trainable(found: Trainable, out: Console) -> None:
     paragraph(out, verdict(found), style="bold green" if fits else "bold red")
     for method in found.methods:
         words = " ".join(f"--{name} {value}" for name, value in method.words.items())
-        heading(out, method.name, "" if method.name == words.removeprefix("--train ") else words)
+        heading(out, SAID.get(method.name, method.name), words)
         _method(found.of(method), out)
     example = next((row.fit for method in found.methods for row in found.of(method) if row.fit), None)
     if example is not None:
@@ -46,8 +51,12 @@ def verdict(found: Trainable) -> str:
     """The largest model of each method in a sentence."""
     where = f"{found.cluster.num_devices} x {found.cluster.device.name}"
     largest = {method.name: found.of(method)[0].fit for method in found.methods}
-    said = [f"{name} up to {one.model} ({format_count(one.parameters)})" for name, one in largest.items() if one]
-    return f"{where} trains {', '.join(said)}." if said else f"{where} trains no model of the catalog like this."
+    said = [
+        f"{one.model} ({format_count(one.parameters)}) by {SAID.get(name, name)}"
+        for name, one in largest.items()
+        if one
+    ]
+    return f"{where} trains up to {', '.join(said)}." if said else f"{where} trains no model of the catalog like this."
 
 
 def _method(rows: Sequence[Row], out: Console) -> None:
@@ -72,8 +81,8 @@ def _next(larger: Larger | None) -> str:
     """The next larger model, and what lets it fit: changes, or the machine."""
     if larger is None:
         return ""
-    with_what = " ".join(larger.changes) or larger.machine
-    return f"{larger.model}: {with_what}" if with_what else larger.model
+    name, with_what = f"{larger.model} (tight)" if larger.tight else larger.model, larger.changes or (larger.machine,)
+    return f"{name}: {' '.join(with_what)}" if with_what[0] else name
 
 
 def _assumptions(found: Trainable) -> Iterator[str]:
@@ -84,7 +93,7 @@ def _assumptions(found: Trainable) -> Iterator[str]:
         "exceed the predicted one by less"
     )
     yield (
-        f"{first.batch} sequences of {first.seq} tokens per step, fewer for models that read less; software "
+        f"{first.batch} sequences of {first.seq} tokens per step, by models that read as many; software "
         f"{first.software.name}; the fastest micro-batch, recomputation and ZeRO stage of those that fit"
     )
     length = "that fill a sequence each" if data["sample_tokens"] is None else f"of {data['sample_tokens']} tokens"
@@ -93,22 +102,34 @@ def _assumptions(found: Trainable) -> Iterator[str]:
     for method in found.methods:
         if elsewhere := method.elsewhere:
             yield f"{method.name}: not counted are {', '.join(elsewhere)}"
-    yield "what lets the next larger model fit are the fewest changes of those tried, else the cheapest machine"
+    yield (
+        "the next larger model of a family fits with the options behind it, else on the machine behind it, the cheapest "
+        "of as many devices"
+    )
+    if any(row.larger and row.larger.tight for row in found.rows):
+        yield "tight: it fits if memory is no more than predicted, and of runs as full as that some ran out of memory"
 
 
 def plot_trainable(found: Trainable) -> Figure:
-    """A row per family: its models as ticks, and how far each method gets."""
+    """A row per family: its models as ticks, and how far each method gets. Raises BadInput where nothing fits."""
     from lockstep.describe.workload import families
 
     every = families()
     reached = {(row.family, row.method): row.fit for row in found.rows if row.fit}
-    names = sorted({family for family, _ in reached}, key=lambda family: -_largest(family, reached))
+    if not reached:
+        raise BadInput("no model fits, so that there is nothing to draw")
+    largest = {family: max(reached[one].parameters for one in reached if one[0] == family) for family, _ in reached}
+    names = sorted(largest, key=lambda family: -largest[family])
     methods = [method.name for method in found.methods]
 
     def draw(axes: Axes) -> None:
         for at, family in enumerate(names):
             sizes = [size / BILLION for size, _ in every[family]]
             axes.plot(sizes, [at] * len(sizes), color=QUIET, linewidth=0.8, marker="|", markersize=9, zorder=1)
+            best = max(
+                (reached[family, one] for one in methods if (family, one) in reached), key=lambda fit: fit.parameters
+            )
+            axes.text(ROOM * best.parameters / BILLION, at - RAISED, best.model, va="center", fontsize=7)
             for place, method in enumerate(methods):
                 if fit := reached.get((family, method)):
                     lane = at + 0.15 * (place - (len(methods) - 1) / 2)
@@ -117,12 +138,10 @@ def plot_trainable(found: Trainable) -> Figure:
             axes.scatter([], [], s=22, color=PALETTE[place], label=method)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda value, _: format_count(value * BILLION))
-        axes.set_xlabel("parameters; ticks are all models of the family, dots the largest that fit")
+        axes.set_xlabel(
+            "parameters; ticks are all models of a family, dots the largest that fit, with the largest's name"
+        )
         name_rows(axes, names)
         axes.legend(fontsize=8, frameon=False, loc="lower right")
 
     return make_figure(verdict(found), draw, size=(10.0, 1.8 + 0.34 * max(3, len(names))))
-
-
-def _largest(family: str, reached: dict[tuple[str, str], Fit]) -> int:
-    return max(fit.parameters for (one, _), fit in reached.items() if one == family)
