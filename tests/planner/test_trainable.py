@@ -44,7 +44,8 @@ def test_a_row_is_what_its_command_says(machine, row):
     assert float(alone.memory.total_B) == near(row.fit.memory_B)
     assert alone.step_time_s == near(row.fit.step_time_s)
     assert alone.tokens_per_s == near(row.fit.tokens_per_s)
-    assert alone.memory.fits and not alone.memory.tight
+    assert alone.memory.fits
+    assert not alone.memory.tight
     days, cost = alone.campaign(3 * 50_000 * 400)
     assert row.fit.time_s == pytest.approx(86_400 * days)
     assert row.fit.cost_usd == pytest.approx(cost)
@@ -92,7 +93,8 @@ def without(machine, row, *changes):
 def test_the_changes_let_the_next_model_fit_and_each_is_needed(machine, row):
     larger = row.larger
     changed = lockstep.memory(**larger.words).memory
-    assert changed.fits and not changed.tight
+    assert changed.fits
+    assert not changed.tight
     plain = lockstep.memory(**without(machine, row, *larger.changes)).memory
     assert float(plain.total_B) == near(larger.memory_B)
     assert not plain.fits or plain.tight

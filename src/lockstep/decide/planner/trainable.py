@@ -24,8 +24,18 @@ from lockstep.decide.planner.uncounted import ALWAYS
 from lockstep.describe.hardware import Cluster, machines
 from lockstep.describe.workload import Transformer, families
 from lockstep.price.layout import (
-    KEEP, MEMORY_ERROR_FRAC, OFFLOAD, Job, Layout, Recipe, host_capacity_B, is_safe, memory, state_bytes,
-)  # fmt: skip
+    KEEP,
+    MEMORY_ERROR_FRAC,
+    OFFLOAD,
+    PAGED,
+    Job,
+    Layout,
+    Recipe,
+    host_capacity_B,
+    is_safe,
+    memory,
+    state_bytes,
+)
 
 EIGHT_B = 8.0
 """Bytes of optimizer states per parameter that 8-bit states replace: two moments in fp32."""
@@ -135,6 +145,11 @@ class Trainable(Shown):
     """Methods in order, and within each families by name."""
 
     @property
+    def fits(self) -> bool:
+        """Whether any model does."""
+        return any(row.fit is not None for row in self.rows)
+
+    @property
     def margin_frac(self) -> float:
         """Of the predicted memory, what must be left."""
         return MEMORY_ERROR_FRAC
@@ -167,7 +182,10 @@ def command(words: Json) -> str:
     parts = ["lockstep", "memory", str(words["model"])]
     for name, value in words.items():
         flag = f"--{name.replace('_', '-')}"
-        if isinstance(value, bool):
+        if isinstance(value, Mapping):  # A stack from a file, or ways.
+            pairs = ",".join(f"{key}={one}" for key, one in value.items())
+            parts += [flag, f"{value['name']}.toml" if "name" in value else pairs]
+        elif isinstance(value, bool):
             parts.append(flag if value else flag.replace("--", "--no-", 1))
         elif name != "model":
             parts += [flag, str(value)]
@@ -248,13 +266,13 @@ class _Asked:
         if not best:
             return None
         step_time_s, memory_B, layout = min(best, key=lambda one: one[:2])
+        if layout.offload == OFFLOAD[PAGED]:  # What finds room on the device is there.
+            memory_B = float(memory(job, self.cluster, layout.grid()).total_B)
         price, tokens_per_s = hourly_price_usd(self.cluster), job.step_units / step_time_s
         time_s = self.sequences * job.recipe.attended_tokens / tokens_per_s
         cost = None if price is None else price * self.devices * time_s / SECONDS_PER_HOUR
-        return Fit(
-            job.model.name, asked.parameters, layout, memory_B, step_time_s, tokens_per_s, time_s, cost,
-            self._words(asked, layout),
-        )  # fmt: skip
+        speed, words = (step_time_s, tokens_per_s, time_s, cost), self._words(asked, layout)
+        return Fit(job.model.name, asked.parameters, layout, memory_B, *speed, words)
 
     def _words(self, asked: _Model, layout: Layout) -> Json:
         """Keywords of `memory` that ask for one layout of a model."""

@@ -143,6 +143,7 @@ __all__ = [
     "embedding_kept_tensors",
     "embedding_weights",
     "entries",
+    "families",
     "forward_flops",
     "head_activation_B",
     "head_forward_flops",

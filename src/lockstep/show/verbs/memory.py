@@ -66,9 +66,15 @@ def memory(
     Without a model, the largest of every family that the machine trains, by each method.
     """
     if model is None:
-        for name, value in {"layout": layout, "--rank": rank}.items():
+        of_one = {
+            "layout": layout,
+            "--rank": rank,
+            "--stages": words.get("stages"),
+            "--mtp-stage": words.get("mtp_stage"),
+        }
+        for name, value in of_one.items():
             if value is not None:
-                raise BadInput("is of one model; give a MODEL", name)
+                raise BadInput("is for one model; give a MODEL", name)
         return read_trainable(cluster, {**words, "samples": samples, "epochs": epochs})
     for name, value in {"--samples": samples, "--epochs": epochs}.items():
         if value is not None:
@@ -108,6 +114,11 @@ class StageMemories(Shown):
     def memory(self) -> "Memory":
         """Memory of the fullest stage, with the most that a rank offloads: what decides whether the layout fits."""
         return replace(self.stages[self.fullest], host_B=max(float(one.host_B) for one in self.stages))
+
+    @property
+    def fits(self) -> bool:
+        """Whether the fullest stage does."""
+        return bool(self.memory.fits)
 
     def by_category(self) -> dict[str, dict[str, float]]:
         """Bytes of each category on the fullest stage, and its share of the total."""

@@ -188,18 +188,21 @@ def _picture(stages: Sequence[Memory], names: Sequence[str], title: str) -> Figu
     return make_figure(title, draw, size=(10.0, 1.7 + 0.34 * max(3, len(names))))
 
 
-def _of_machine(found: StageMemories | Trainable) -> bool:
-    """Whether the answer is that of a machine without a model."""
-    return hasattr(found, "rows")
+def _render(found: StageMemories | Trainable, out: Console) -> None:
+    """Prints the memory of a model, or what a machine trains."""
+    from lockstep.show.verbs.memory import StageMemories
+
+    if isinstance(found, StageMemories):
+        render(found, out)
+    else:
+        render_trainable(found, out)
 
 
-def _render(found: Any, out: Console) -> None:
-    """Prints either answer."""
-    (render_trainable if _of_machine(found) else render)(found, out)
+def _plot(found: StageMemories | Trainable) -> Figure:
+    """Draws the same."""
+    from lockstep.show.verbs.memory import StageMemories
 
-
-def _plot(found: Any) -> Figure:
-    return (plot_trainable if _of_machine(found) else plot_memory)(found)
+    return plot_memory(found) if isinstance(found, StageMemories) else plot_trainable(found)
 
 
 COMMAND = Command(
@@ -208,15 +211,12 @@ COMMAND = Command(
         "lockstep memory llama3-70b -c dgx-h100:8 --batch 128 --tp 8 --pp 4 --zero 1 --sequence-parallel",
         "lockstep memory llama3-8b -c dgx-a100-40gb --gpus 8 --batch 64 --zero 3 --recompute full --offload optimizer",
     ),
-    more="The exit code is 1 when it does not fit.",
+    more="The exit code is 1 when it, or no model, fits.",
     render=_render,
     picture=_plot,
-    ok=lambda answer: any(row.fit for row in answer.rows) if _of_machine(answer) else bool(answer.memory.fits),
+    ok=lambda answer: bool(answer.fits),
     figures=(
-        "memory.total_B",
-        "memory.activations_B",
-        "memory.optimizer_B",
-        "memory.fits",
+        *("memory.total_B", "memory.activations_B", "memory.optimizer_B", "memory.fits"),
         *(f"largest.{method}" for method in METHODS),
-    ),  # fmt: skip
+    ),
 )

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json
 from lockstep.base.units import parse_count, parse_number
 from lockstep.show.verbs.words.named import Cluster
@@ -25,7 +24,7 @@ METHODS: Mapping[str, Mapping[str, str]] = {
     "DPO": {"train": f"dpo,{ADAPTERS}"},
     "GRPO": {"train": f"grpo,{ADAPTERS}"},
 }
-"""What is asked where --train is not given; preferences and rewards with adapters, as on one machine they mostly are."""
+"""What is asked where --train is not given; preferences and rewards with adapters, as is usual on one machine."""
 USUAL: Json = {"seq": 2048, "samples": "50k", "sample_tokens": 400, "epochs": 3}
 """Words that are taken where they are not given."""
 BATCH = 16

@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 
     from lockstep.decide.planner.trainable import Larger, Row, Trainable
 
-COLUMNS = [
-    ("model", "left"), ("mb", "right"), ("memory", "right"), ("tokens/s", "right"), ("time", "right"),
-    ("next larger: needs", "text"),
-]  # fmt: skip
+FIGURES = [(title, "right") for title in ("mb", "memory", "tokens/s", "time")]
+COLUMNS = [("model", "left"), *FIGURES, ("next larger: needs", "text")]
 SAID = {"full": "full fine-tuning"}
 """How a sentence names a method."""
 BILLION = 1e9
@@ -34,8 +32,7 @@ ROOM, RAISED = 1.08, 0.27
 
 def render_trainable(found: Trainable, out: Console) -> None:
     """Prints the verdict, a table per method, and how to ask for one row."""
-    fits = any(row.fit for row in found.rows)
-    paragraph(out, verdict(found), style="bold green" if fits else "bold red")
+    paragraph(out, verdict(found), style="bold green" if found.fits else "bold red")
     for method in found.methods:
         words = " ".join(f"--{name} {value}" for name, value in method.words.items())
         heading(out, SAID.get(method.name, method.name), words)
@@ -89,22 +86,23 @@ def _assumptions(found: Trainable) -> Iterator[str]:
     """What the answer takes for granted."""
     first, data, margin = found.methods[0].recipe, found.data, found.margin_frac
     yield (
-        f"a model fits where a layout leaves {format_frac(margin)} of its memory to spare: nine of ten published peaks "
-        "exceed the predicted one by less"
+        f"a model fits where memory suffices for {format_frac(margin)} more than predicted; at most one in ten "
+        "published peaks exceeded the predicted one by more"
     )
     yield (
         f"{first.batch} sequences of {first.seq} tokens per step, by models that read as many; software "
         f"{first.software.name}; the fastest micro-batch, recomputation and ZeRO stage of those that fit"
     )
     length = "that fill a sequence each" if data["sample_tokens"] is None else f"of {data['sample_tokens']} tokens"
-    yield f"time of {data['epochs']:g} epochs of {format_count(data['samples'])} samples {length}, without interruptions"
+    samples = f"{format_count(data['samples'])} samples {length}"
+    yield f"time of {data['epochs']:g} epochs of {samples}, without interruptions"
     yield "decoders of the catalog whose weights are published; the largest has most parameters, experts included"
     for method in found.methods:
         if elsewhere := method.elsewhere:
             yield f"{method.name}: not counted are {', '.join(elsewhere)}"
     yield (
-        "the next larger model of a family fits with the options behind it, else on the machine behind it, the cheapest "
-        "of as many devices"
+        "the next larger model of a family fits with the options behind it, else on the machine behind it, the "
+        "cheapest of as many devices"
     )
     if any(row.larger and row.larger.tight for row in found.rows):
         yield "tight: it fits if memory is no more than predicted, and of runs as full as that some ran out of memory"
