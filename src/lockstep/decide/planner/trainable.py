@@ -1,53 +1,16 @@
-"""`trainable`: of every family of models the largest that a machine trains, by each method, and what the next needs.
-
-A model is trained where a layout has memory to spare by MEMORY_ERROR_FRAC (`layout.is_safe`); the fastest of these is
-the one shown. Models are asked from the largest down, so every larger one of a family has been refused: by its states
-alone, or with every layout of the space. Of the next larger one the layout with least memory is asked again with
-changes, each alone, then one after another.
-"""
+"""`Trainable`: the largest models that a machine trains, and what the next larger ones need."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
-from lockstep.decide.planner.candidates import Candidates, candidates
-from lockstep.decide.planner.estimate import SECONDS_PER_HOUR, hourly_price_usd
-from lockstep.decide.planner.pins import Pins
-from lockstep.decide.planner.space import Space
 from lockstep.decide.planner.uncounted import ALWAYS
-from lockstep.describe.hardware import Cluster, machines
-from lockstep.describe.workload import Transformer, families
-from lockstep.price.layout import (
-    KEEP,
-    MEMORY_ERROR_FRAC,
-    OFFLOAD,
-    PAGED,
-    Job,
-    Layout,
-    Recipe,
-    host_capacity_B,
-    is_safe,
-    memory,
-    state_bytes,
-)
-
-EIGHT_B = 8.0
-"""Bytes of optimizer states per parameter that 8-bit states replace: two moments in fp32."""
-MOST_CHANGES = 3
-"""Together: a longer list is no advice."""
-LESS_SLACK = 1.1
-"""Bytes that are saved for each byte in use that is: what the allocator holds beside it is less too; a bound."""
-SHORTEST = 512
-"""Tokens down to which a change shortens sequences."""
-STATES_FRAC = 0.9
-"""Of the states' bytes by parameter, what a model is refused by before its layouts are asked; less than all, as some
-parameters may take less than matrices do."""
+from lockstep.describe.hardware import Cluster
+from lockstep.price.layout import MEMORY_ERROR_FRAC, Layout, Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +25,8 @@ class Method:
     @property
     def elsewhere(self) -> tuple[str, ...]:
         """What it needs or does that is not counted."""
-        return self.recipe.objective.elsewhere
+        asked = self.recipe
+        return asked.objective.elsewhere
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -190,182 +154,3 @@ def command(words: Json) -> str:
         elif name != "model":
             parts += [flag, str(value)]
     return shlex.join(parts)
-
-
-def trainable(
-    cluster: Cluster, methods: Sequence[Method], pins: Pins, words: Json, samples: float, epochs: float
-) -> Trainable:
-    """What `cluster` trains by each method, with layouts that agree with `pins`.
-
-    `words` are keywords of `memory` that every row shares, the cluster among them. Raises BadInput for what no layout
-    can be.
-    """
-    asked = _Asked(cluster, pins, words, samples * epochs)
-    seq = methods[0].recipe.seq
-    every = {name: [one for one in models if one[1].max_positions >= seq] for name, models in families().items()}
-    rows = [asked.row(family, models, one) for one in methods for family, models in every.items() if models]
-    data: Json = {"samples": samples, "sample_tokens": methods[0].recipe.sample_tokens, "epochs": epochs}
-    return Trainable(cluster, tuple(methods), data, tuple(rows))
-
-
-@dataclass(frozen=True, slots=True)
-class _Model:
-    """A model of a family, and its layouts; none where its states alone are too large."""
-
-    parameters: int
-    job: Job
-    method: Method
-    found: list[Candidates]
-
-
-class _Asked:
-    """What is asked of every family and method."""
-
-    def __init__(self, cluster: Cluster, pins: Pins, words: Json, sequences: float) -> None:
-        self.cluster, self.pins, self.words, self.sequences = cluster, pins, words, sequences
-        self.devices, self.capacity_B = cluster.num_devices, cluster.device.memory_B
-        self.machines = machines(self.devices)
-
-    def row(self, family: str, models: Sequence[tuple[int, Transformer]], method: Method) -> Row:
-        """The largest of `models`, which are in order of size, that fits, and the one after it."""
-        above: _Model | None = None
-        least_B = self._states_B(method)
-        for size, model in reversed(models):
-            job = Job(model, method.recipe, self.devices)
-            found = list(candidates(job, self._space(job))) if size * least_B <= self.capacity_B * self.devices else []
-            asked = _Model(size, job, method, found)
-            fit = self._fit(asked)
-            if fit is not None:
-                return Row(family, method.name, fit, None if above is None else self._larger(above))
-            above = asked
-        return Row(family, method.name, None, None if above is None else self._larger(above))
-
-    def _space(self, job: Job) -> Space:
-        """The layouts: of methods that read pairs of sequences, with whole pairs in a micro-batch."""
-        space, pair = self.pins.space(job, self.cluster.devices_per_unit(0)), job.recipe.objective.pair
-        return replace(space, micro_batch=tuple(size for size in space.micro_batch if size % pair == 0))
-
-    def _states_B(self, method: Method) -> float:
-        """Bytes per parameter that all devices hold together at least."""
-        given = method.recipe
-        if given.adapters is not None or self.pins.offload != (OFFLOAD[KEEP],):
-            return given.base_B
-        least = state_bytes(given, Layout(dp=self.devices, zero=3).grid())
-        return STATES_FRAC * float(least.parameter_B + least.optimizer_B)
-
-    def _fit(self, asked: _Model) -> Fit | None:
-        """The fastest layout with memory to spare; None where there is none."""
-        job, best = asked.job, list[tuple[float, float, Layout]]()
-        for one in (grid for each in asked.found for grid in each.grids):
-            fits = one.valid & is_safe(one.memory_B, self.capacity_B) & (one.host_B <= host_capacity_B(self.cluster))
-            if np.any(fits):
-                seconds = np.where(fits, one.step_time_s(job, self.cluster), np.inf)
-                flat = np.lexsort((one.memory_B.reshape(-1), seconds.reshape(-1)))[:1]
-                layout = one.grid.layouts(flat)[0]
-                best.append((float(seconds.flat[flat[0]]), float(one.memory_B.flat[flat[0]]), layout))
-        if not best:
-            return None
-        step_time_s, memory_B, layout = min(best, key=lambda one: one[:2])
-        if layout.offload == OFFLOAD[PAGED]:  # What finds room on the device is there.
-            memory_B = float(memory(job, self.cluster, layout.grid()).total_B)
-        price, tokens_per_s = hourly_price_usd(self.cluster), job.step_units / step_time_s
-        time_s = self.sequences * job.recipe.attended_tokens / tokens_per_s
-        cost = None if price is None else price * self.devices * time_s / SECONDS_PER_HOUR
-        speed, words = (step_time_s, tokens_per_s, time_s, cost), self._words(asked, layout)
-        return Fit(job.model.name, asked.parameters, layout, memory_B, *speed, words)
-
-    def _words(self, asked: _Model, layout: Layout) -> Json:
-        """Keywords of `memory` that ask for one layout of a model."""
-        plainest, own = Layout().to_dict(), layout.to_dict()
-        differing = {name: value for name, value in own.items() if value != plainest[name] and name != "dp"}
-        said: Json = {"model": asked.job.model.name, **self.words, **asked.method.words}
-        return {**said, "seq": asked.job.recipe.seq, "micro_batch": layout.micro_batch, **differing}
-
-    def _larger(self, asked: _Model) -> Larger | None:
-        """What is known of a model that does not fit; None where no layout is possible."""
-        job = asked.job
-        grids = [grid for one in asked.found or candidates(job, self._space(job)) for grid in one.grids]
-        sizes = [np.where(one.valid, one.memory_B, np.inf).reshape(-1) for one in grids]
-        places = [(float(np.min(each)), at, int(np.argmin(each))) for at, each in enumerate(sizes)]
-        least_B, at, flat = min(places, default=(np.inf, 0, 0))
-        if not np.isfinite(least_B):
-            return None
-        layout = grids[at].grid.layouts(np.array([flat]))[0]
-        changes = self._changed(job, layout)
-        pairs = (one.removeprefix("--").split() for one in changes)
-        words = self._words(asked, layout) | {name.replace("-", "_"): value for name, value in pairs}
-        larger = (
-            name for name, one in self.machines.items() if _runs(one, job) and is_safe(least_B, one.device.memory_B)
-        )
-        tight = least_B <= self.capacity_B and not is_safe(least_B, self.capacity_B)
-        return Larger(
-            job.model.name, asked.parameters, least_B, tight, changes, next(larger, None), words if changes else None
-        )
-
-    def _changed(self, job: Job, layout: Layout) -> tuple[str, ...]:
-        """The fewest changes with which `layout` fits."""
-        held = memory(job, self.cluster, layout.grid())
-        excess_B = float(held.total_B) - self.capacity_B / (1 + MEMORY_ERROR_FRAC)
-        changes = list(_changes(job, layout))
-        most_B = [LESS_SLACK * sum(float(getattr(held, f"{name}_B")) for name in one.lowers) for one in changes]
-        if sum(most_B) < excess_B:
-            return ()
-        for one, saved_B in zip(changes, most_B, strict=True):
-            if saved_B >= excess_B and self._fits(job, layout, [one]):
-                return (one.words,)
-        made: list[Change] = []
-        for _, place in sorted(((-saved_B, place) for place, saved_B in enumerate(most_B)))[:MOST_CHANGES]:
-            made = [*(one for one in made if one.flag != changes[place].flag), changes[place]]
-            if len(made) > 1 and self._fits(job, layout, made):
-                return tuple(one.words for one in made)
-        return ()
-
-    def _fits(self, job: Job, layout: Layout, made: Sequence[Change]) -> bool:
-        """Whether a layout fits with changes, with memory to spare."""
-        fields = {name: value for one in made for name, value in one.fields.items()}
-        moved = replace(layout, offload=fields.pop("offload", layout.offload))
-        found = memory(replace(job, recipe=job.recipe.having(**fields)), self.cluster, moved.grid())
-        return bool(found.fits) and not bool(found.tight)
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Something to train otherwise."""
-
-    words: str
-    """As on the command line."""
-    fields: Json
-    """Of the recipe, and of the layout."""
-    lowers: tuple[str, ...]
-    """Categories of memory that become less."""
-
-    @property
-    def flag(self) -> str:
-        """The option, without its value."""
-        return self.words.split()[0]
-
-
-def _changes(job: Job, layout: Layout) -> Iterator[Change]:
-    """Changes that are not made already; those first that cost least."""
-    given, passing = job.recipe, ("activations", "buffers")
-    if given.loss_kind != "chunked":
-        yield Change("--cross-entropy chunked", {"cross_entropy": "chunked"}, passing)
-    if given.adapters is not None and given.base is None:
-        yield Change("--base nf4", {"base": "nf4"}, ("parameters",))
-    if given.adapters is None and given.gradient_B > 2:
-        yield Change("--gradient-bytes 2", {"gradient_B": 2.0}, ("gradients", "buffers"))
-    if given.adapters is None and given.states.matrix_states_B >= EIGHT_B:
-        yield Change("--optimizer adamw-8bit", {"optimizer": "adamw-8bit"}, ("optimizer", "buffers"))
-    for seq in (given.seq // 2, given.seq // 4):
-        if seq >= SHORTEST:
-            yield Change(f"--seq {seq}", {"seq": seq}, passing)
-    if given.adapters is None and layout.offload == OFFLOAD[KEEP]:
-        yield Change(
-            "--offload optimizer", {"offload": "optimizer"}, ("parameters", "gradients", "optimizer", "buffers")
-        )
-
-
-def _runs(machine: Cluster, job: Job) -> bool:
-    """Whether the software of a job runs on a machine, which computes in its format."""
-    given = job.recipe
-    return machine.device.vendor in given.software.vendors and given.dtype in machine.device.peak_flops

@@ -33,7 +33,6 @@ from lockstep.describe.workload.architecture import (
 )
 from lockstep.describe.workload.catalog import (
     entries,
-    families,
     model,
     models,
     names,
@@ -49,6 +48,7 @@ from lockstep.describe.workload.convnet import (
     convnet_activation_B,
     convnet_forward_flops,
 )
+from lockstep.describe.workload.families import families
 from lockstep.describe.workload.flops import (
     Flops,
     TrainingFlops,

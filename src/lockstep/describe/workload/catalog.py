@@ -61,10 +61,6 @@ NESTED = (
 FILE_SUFFIXES = (".json", ".yaml", ".yml")
 SOURCE_ID = re.compile(r"(?:huggingface\.co/|litgpt/config\.py: )([\w.-]+/[\w.-]*\w)(?![\w.*-])")
 """The hub id that a source of the catalog names."""
-FAMILY = re.compile(r"gpt-[a-z]+|[a-z]+")
-"""The start of a name that models of a family share."""
-RELATED = {"gptj": "gpt-neox", "mixtral": "mistral", "tinyllama": "llama"}
-"""The family of models that have a name of their own."""
 OTHERWISE = "it is not in the catalog (lockstep catalog models); a config.json or a YAML file describes any model"
 """Hint for an unknown model."""
 
@@ -228,20 +224,6 @@ def names() -> tuple[str, ...]:
 def entries() -> tuple[Entry, ...]:
     """Every model of the catalog, in its order."""
     return tuple(entry(name) for name in names())
-
-
-@cache
-def families() -> dict[str, tuple[tuple[int, Transformer], ...]]:
-    """Decoders of text whose weights are published, by family: (parameters, model), the fewest parameters first."""
-    published = {*hub_names().values(), *source_ids().values()}
-    found: dict[str, list[tuple[int, str, Transformer]]] = {}
-    for name in published.intersection(names()):
-        one, start = entry(name).model, FAMILY.match(name)
-        text = isinstance(one, Transformer) and one.patches is None and not one.encoder_layers
-        if start is not None and text and one.attention.causal:
-            family = RELATED.get(start[0], start[0])
-            found.setdefault(family, []).append((parameters(one).total, name, one))
-    return {family: tuple((size, one) for size, _, one in sorted(found[family])) for family in sorted(found)}
 
 
 def models() -> list[Json]:

@@ -35,7 +35,7 @@ SEARCHED: Json = {"tp": 1, "pp": 1, "cp": 1, "ep": 1, "sequence_parallel": False
 
 def read_trainable(cluster: str | Path | Cluster | None, words: Json) -> "Trainable":
     """What `cluster` trains. Raises BadInput and UnknownName at the flag."""
-    from lockstep.decide.planner.trainable import trainable
+    from lockstep.decide.planner.largest import trainable
 
     machine = read_cluster(cluster, words.get("gpus"))
     given = {**_usual(machine, words), **{name: value for name, value in words.items() if value is not None}}
@@ -45,7 +45,8 @@ def read_trainable(cluster: str | Path | Cluster | None, words: Json) -> "Traina
     given.pop("accept_unknown", None)
     methods = [_method(name, own, machine, given) for name, own in _methods(given).items()]
     asked = {name: value for name, value in given.items() if name not in ("seq", "batch_tokens", "train", "base")}
-    shared = {**_said(cluster, machine), **asked, "batch": methods[0].recipe.batch}
+    first = methods[0].recipe
+    shared = {**_said(cluster, machine), **asked, "batch": first.batch}
     return trainable(machine, methods, read_pins({**SEARCHED, **layout}), shared, samples, epochs)
 
 

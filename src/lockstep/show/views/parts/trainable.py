@@ -78,8 +78,9 @@ def _next(larger: Larger | None) -> str:
     """The next larger model, and what lets it fit: changes, or the machine."""
     if larger is None:
         return ""
-    name, with_what = f"{larger.model} (tight)" if larger.tight else larger.model, larger.changes or (larger.machine,)
-    return f"{name}: {' '.join(with_what)}" if with_what[0] else name
+    name = f"{larger.model} (tight)" if larger.tight else larger.model
+    needs = " ".join(larger.changes) or larger.machine
+    return f"{name}: {needs}" if needs else name
 
 
 def _assumptions(found: Trainable) -> Iterator[str]:
