@@ -8,7 +8,7 @@ changes, each alone, then one after another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,14 +21,28 @@ from lockstep.decide.planner.space import Space
 from lockstep.decide.planner.trainable import Fit, Larger, Method, Row, Trainable
 from lockstep.describe.hardware import Cluster, machines
 from lockstep.describe.workload import Transformer, families
-from lockstep.price.layout import MEMORY_ERROR_FRAC, Job, Layout, host_capacity_B, is_safe, memory, state_bytes
+from lockstep.price.layout import (
+    MEMORY_ERROR_FRAC,
+    OFFLOAD,
+    Job,
+    Layout,
+    Memory,
+    host_capacity_B,
+    is_safe,
+    memory,
+    state_bytes,
+)
 
-KEEP, PAGED = "none", "paged"
-"""Words of a layout's `offload`."""
+KEEP, PAGED, _, PARAMETERS = OFFLOAD
+SEQ = "--seq"
 EIGHT_B = 8.0
 """Bytes of optimizer states per parameter that 8-bit states replace: two moments in fp32."""
 MOST_CHANGES = 3
 """Together: a longer list is no advice."""
+NARROWEST_B = 0.5
+"""Bytes of a parameter that no change leaves less of: 4 bits."""
+OFFLOADED = dict.fromkeys(("parameters", "gradients", "optimizer", "buffers"), 1.0)
+"""What may leave the device with the optimizer: all of it, at most."""
 LESS_SLACK = 1.1
 """Bytes that are saved for each byte in use that is: what the allocator holds beside it is less too; a bound."""
 SHORTEST = 512
@@ -94,6 +108,8 @@ class _Asked:
     def _states_B(self, method: Method) -> float:
         """Bytes per parameter that all devices hold together at least."""
         given = method.recipe
+        if PARAMETERS in self.pins.offload:
+            return 0.0
         if given.adapters is not None or self.pins.offload != (KEEP,):
             return given.base_B
         least = state_bytes(given, Layout(dp=self.devices, zero=3).grid())
@@ -137,7 +153,7 @@ class _Asked:
         if not np.isfinite(least_B):
             return None
         layout = grids[at].grid.layouts(np.array([flat]))[0]
-        changes = self._changed(job, layout)
+        changes = self._changed(asked, layout)
         pairs = (one.removeprefix("--").split() for one in changes)
         words = self._words(asked, layout) | {name.replace("-", "_"): value for name, value in pairs}
         larger = (
@@ -148,21 +164,31 @@ class _Asked:
             job.model.name, asked.parameters, least_B, tight, changes, next(larger, None), words if changes else None
         )
 
-    def _changed(self, job: Job, layout: Layout) -> tuple[str, ...]:
+    def _changed(self, asked: _Model, layout: Layout) -> tuple[str, ...]:
         """The fewest changes with which `layout` fits."""
-        held = memory(job, self.cluster, layout.grid())
-        excess_B = float(held.total_B) - self.capacity_B / (1 + MEMORY_ERROR_FRAC)
-        changes = list(_changes(job, layout))
-        most_B = [LESS_SLACK * sum(float(getattr(held, f"{name}_B")) for name in one.lowers) for one in changes]
-        if sum(most_B) < excess_B:
+        if asked.parameters * NARROWEST_B > self.capacity_B * self.devices and PARAMETERS not in self.pins.offload:
             return ()
-        for one, saved_B in zip(changes, most_B, strict=True):
-            if saved_B >= excess_B and self._fits(job, layout, [one]):
+        held = memory(asked.job, self.cluster, layout.grid())
+        excess_B = float(held.total_B) - self.capacity_B / (1 + MEMORY_ERROR_FRAC)
+        changes = [(one.most_B(held), one) for one in _changes(asked.job, layout)]
+        if sum(saved_B for saved_B, _ in changes) < excess_B:
+            return ()
+        for saved_B, one in changes:
+            if saved_B >= excess_B and self._fits(asked.job, layout, [one]):
                 return (one.words,)
+        # Shorter sequences last, as they change what is learned.
+        ranked = sorted(changes, key=lambda one: (one[1].flag == SEQ, 0.0 if one[1].flag == SEQ else -one[0]))
+        return self._together(asked.job, layout, [one for _, one in ranked[:MOST_CHANGES]])
+
+    def _together(self, job: Job, layout: Layout, changes: Sequence[Change]) -> tuple[str, ...]:
+        """The first of the changes with which `layout` fits, without those that it fits without."""
         made: list[Change] = []
-        for _, place in sorted(((-saved_B, place) for place, saved_B in enumerate(most_B)))[:MOST_CHANGES]:
-            made = [*(one for one in made if one.flag != changes[place].flag), changes[place]]
+        for change in changes:
+            made = [*(one for one in made if one.flag != change.flag), change]
             if len(made) > 1 and self._fits(job, layout, made):
+                for one in made[:-1]:
+                    others = [other for other in made if other is not one]
+                    made = others if self._fits(job, layout, others) else made
                 return tuple(one.words for one in made)
         return ()
 
@@ -182,8 +208,12 @@ class Change:
     """As on the command line."""
     fields: Json
     """Of the recipe, and of the layout."""
-    lowers: tuple[str, ...]
-    """Categories of memory that become less."""
+    saves_frac: Mapping[str, float]
+    """By category of memory, what may be saved of it at most."""
+
+    def most_B(self, held: Memory) -> float:
+        """Bytes that may be saved of `held` at most."""
+        return LESS_SLACK * sum(frac * float(getattr(held, f"{name}_B")) for name, frac in self.saves_frac.items())
 
     @property
     def flag(self) -> str:
@@ -193,22 +223,21 @@ class Change:
 
 def _changes(job: Job, layout: Layout) -> Iterator[Change]:
     """Changes that are not made already; those first that cost least."""
-    given, passing = job.recipe, ("activations", "buffers")
+    given, full = job.recipe, job.recipe.adapters is None
     if given.loss_kind != "chunked":
-        yield Change("--cross-entropy chunked", {"cross_entropy": "chunked"}, passing)
-    if given.adapters is not None and given.base is None:
-        yield Change("--base nf4", {"base": "nf4"}, ("parameters",))
-    if given.adapters is None and given.gradient_B > 2:
-        yield Change("--gradient-bytes 2", {"gradient_B": 2.0}, ("gradients", "buffers"))
-    if given.adapters is None and given.states.matrix_states_B >= EIGHT_B:
-        yield Change("--optimizer adamw-8bit", {"optimizer": "adamw-8bit"}, ("optimizer", "buffers"))
-    for seq in (given.seq // 2, given.seq // 4):
-        if seq >= SHORTEST:
-            yield Change(f"--seq {seq}", {"seq": seq}, passing)
-    if given.adapters is None and layout.offload == KEEP:
-        yield Change(
-            "--offload optimizer", {"offload": "optimizer"}, ("parameters", "gradients", "optimizer", "buffers")
-        )
+        yield Change("--cross-entropy chunked", {"cross_entropy": "chunked"}, {"buffers": 1.0})
+    if not full and given.base is None:
+        yield Change("--base nf4", {"base": "nf4"}, {"parameters": 0.75})
+    if full and given.gradient_B > 2:
+        yield Change("--gradient-bytes 2", {"gradient_B": 2.0}, {"gradients": 0.5, "buffers": 1.0})
+    if full and given.states.matrix_states_B >= EIGHT_B:
+        yield Change("--optimizer adamw-8bit", {"optimizer": "adamw-8bit"}, {"optimizer": 0.75, "buffers": 1.0})
+    for times, frac in ((2, 0.75), (4, 1.0)):  # Scores that are stored grow with the square.
+        if given.seq // times >= SHORTEST:
+            seq = given.seq // times
+            yield Change(f"{SEQ} {seq}", {"seq": seq}, {"activations": frac, "buffers": frac})
+    if full and layout.offload == KEEP:
+        yield Change("--offload optimizer", {"offload": "optimizer"}, OFFLOADED)
 
 
 def _runs(machine: Cluster, job: Job) -> bool:
