@@ -161,6 +161,8 @@ def test_batches_of_pairs_have_whole_pairs_in_every_micro_batch():
         ({}, "--cluster"),
         ({"cluster": "rtx-4090:1", "rank": 0}, "--rank"),
         ({"cluster": "rtx-4090:1", "samples": 0}, "--samples"),
+        ({"cluster": "rtx-4090:1", "seq": "1M"}, "--seq"),
+        ({"cluster": "rtx-4090:1", "tp": 3}, None),
         ({"cluster": "rtx-4090:1", "train": "lora:rank=3"}, "--train"),
         ({"model": "gpt2", "cluster": "rtx-4090:1", "batch": 1, "epochs": 2}, "--epochs"),
     ],

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json
 from lockstep.decide.planner.candidates import Candidates, candidates
 from lockstep.decide.planner.estimate import SECONDS_PER_HOUR, hourly_price_usd
@@ -57,13 +58,18 @@ def trainable(
 ) -> Trainable:
     """What `cluster` trains by each method, with layouts that agree with `pins`.
 
-    `words` are keywords of `memory` that every row shares, the cluster among them. Raises BadInput for what no layout
-    can be.
+    `words` are keywords of `memory` that every row shares, the cluster among them. Raises BadInput where no model reads
+    such sequences, and where none has such a layout.
     """
     asked = _Asked(cluster, pins, words, samples * epochs)
     seq = methods[0].recipe.seq
     every = {name: [one for one in models if one[1].max_positions >= seq] for name, models in families().items()}
     rows = [asked.row(family, models, one) for one in methods for family, models in every.items() if models]
+    if not rows:
+        raise BadInput(f"no model of the catalog reads sequences of {seq:,} tokens", "--seq")
+    if all(row.fit is None and row.larger is None for row in rows):
+        batch = methods[0].recipe.batch
+        raise BadInput(f"no layout on {asked.devices:,} devices has these options with a batch of {batch:,} sequences")
     data: Json = {"samples": samples, "sample_tokens": methods[0].recipe.sample_tokens, "epochs": epochs}
     return Trainable(cluster, tuple(methods), data, tuple(rows))
 
