@@ -59,13 +59,14 @@ from lockstep.describe.workload.flops import (
     training_flops,
 )
 from lockstep.describe.workload.graph import layer_operations, run_again
+from lockstep.describe.workload.huggingface_heads import scored
 from lockstep.describe.workload.kind import (
     DENSE,
     EXPERTS,
     LayerKind,
 )
 from lockstep.describe.workload.modulation import Modulation
-from lockstep.describe.workload.objective import Objective, Training, read_training
+from lockstep.describe.workload.objective import PLAIN, Objective, Training, read_training
 from lockstep.describe.workload.operation import Operation
 from lockstep.describe.workload.parameters import (
     ParameterCount,
@@ -105,6 +106,7 @@ __all__ = [
     "FULL",
     "MODULES",
     "NONE",
+    "PLAIN",
     "RECOMPUTE",
     "SELECTIVE",
     "Adapters",
@@ -168,6 +170,7 @@ __all__ = [
     "read_training",
     "recompute_code",
     "run_again",
+    "scored",
     "spread_activation_B",
     "training_flops",
     "with_masked_language_head",

@@ -104,7 +104,7 @@ class TrainingFlops:
     @property
     def model(self) -> Number:
         """What the model needs, whatever the implementation: the numerator of MFU."""
-        forwards, backwards = self.objective.passes
+        forwards, backwards = self.objective.forwards, self.objective.models
         adapted = (forwards - self.objective.bare + 2 * backwards) * (self.adapters or 0)
         return forwards * self.forward.total + backwards * self.backward.total + adapted
 

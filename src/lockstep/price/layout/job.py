@@ -27,6 +27,7 @@ from lockstep.describe.workload import (
     mtp_weights,
     parameters,
     rank_parameters,
+    scored,
 )
 from lockstep.price.layout.recipe import Recipe
 from lockstep.simulate.parallel.pipeline import Placement, routes
@@ -39,6 +40,10 @@ class Job(Brief):
     model: Model
     recipe: Recipe
     devices: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.model, Transformer) and self.recipe.objective.name == "reward":
+            object.__setattr__(self, "model", scored(self.model))
 
     @property
     def transformer(self) -> Transformer | None:

@@ -112,7 +112,7 @@ def activations_B(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKin
         barriers = vocabulary.BARRIERS[recipe.vocab_parallel]
         layer_B = layer_B + barriers * spread_activation_B(model, one, grid.pp, logit_B)
     elif last:
-        at_loss_B = (1 + model.mtp_layers) * head_activation_B(model, one, logit_B, recipe.loss_kind == "chunked")
+        at_loss_B = (1 + model.mtp_layers) * head_activation_B(model, one, logit_B, recipe.loss_kind)
         at_loss_B = at_loss_B + _summed_head_B(model, recipe, one)
     if gone := recipe.offloaded_of(sum(held.values())):
         kept = kept - leaving_B(job, grid, held)
