@@ -15,7 +15,7 @@ from lockstep.describe.hardware import cluster
 from lockstep.describe.workload import RECOMPUTE, families
 from lockstep.price.layout import Job, Layout, broken_by, memory
 
-MACHINES = {"rtx-4090:1": {}, "dgx-a100-40gb": {"seq": "4k"}}
+MACHINES = {"rtx-4090:1": {}, "dgx-a100-40gb": {"seq": "4k"}, "l40s:1": {"stack": "trl"}}
 
 
 def near(value):

@@ -147,7 +147,8 @@ class _Asked:
         plainest, own = Layout().to_dict(), layout.to_dict()
         differing = {name: value for name, value in own.items() if value != plainest[name] and name != "dp"}
         said: Json = {"model": asked.job.model.name, **self.words, **asked.method.words}
-        return {**said, "seq": asked.job.recipe.seq, "micro_batch": layout.micro_batch, **differing}
+        usual = {"micro_batch": layout.micro_batch, "recompute": layout.recompute}  # Software may have others.
+        return {**said, "seq": asked.job.recipe.seq, **usual, **differing}
 
     def _larger(self, asked: _Model) -> Larger | None:
         """What is known of a model that does not fit; None where no layout is possible."""
