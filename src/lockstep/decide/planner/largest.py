@@ -185,7 +185,9 @@ class _Asked:
                 return (one.words,)
         # Shorter sequences last, as they change what is learned.
         ranked = sorted(changes, key=lambda one: (one[1].flag == SEQ, 0.0 if one[1].flag == SEQ else -one[0]))
-        return self._together(asked.job, layout, [one for _, one in ranked[:MOST_CHANGES]])
+        first = ranked[:MOST_CHANGES]
+        enough = sum(saved_B for saved_B, _ in first) >= excess_B
+        return self._together(asked.job, layout, [one for _, one in first]) if enough else ()
 
     def _together(self, job: Job, layout: Layout, changes: Sequence[Change]) -> tuple[str, ...]:
         """The first of the changes with which `layout` fits, without those that it fits without."""
