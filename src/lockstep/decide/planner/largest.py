@@ -15,10 +15,9 @@ import numpy as np
 
 from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json
-from lockstep.decide.planner.candidates import Candidates, candidates
+from lockstep.decide.planner.candidates import Sized, candidates
 from lockstep.decide.planner.estimate import SECONDS_PER_HOUR, hourly_price_usd
 from lockstep.decide.planner.pins import Pins
-from lockstep.decide.planner.space import Space
 from lockstep.decide.planner.trainable import Fit, Larger, Method, Row, Trainable
 from lockstep.describe.hardware import Cluster, machines
 from lockstep.describe.workload import Transformer, families
@@ -81,7 +80,7 @@ class _Model:
     parameters: int
     job: Job
     method: Method
-    found: list[Candidates]
+    found: list[Sized]
 
 
 class _Asked:
@@ -91,6 +90,8 @@ class _Asked:
         self.cluster, self.pins, self.words, self.sequences = cluster, pins, words, sequences
         self.devices, self.capacity_B = cluster.num_devices, cluster.device.memory_B
         self.machines = machines(self.devices)
+        self.sized = dict[tuple[object, ...], list[Sized]]()
+        self.changed = dict[tuple[object, ...], tuple[str, ...]]()
 
     def row(self, family: str, models: Sequence[tuple[int, Transformer]], method: Method) -> Row:
         """The largest of `models`, which are in order of size, that fits, and the one after it."""
@@ -98,7 +99,7 @@ class _Asked:
         least_B = self._states_B(method)
         for size, model in reversed(models):
             job = Job(model, method.recipe, self.devices)
-            found = list(candidates(job, self._space(job))) if size * least_B <= self.capacity_B * self.devices else []
+            found = self._sized(job) if size * least_B <= self.capacity_B * self.devices else []
             asked = _Model(size, job, method, found)
             fit = self._fit(asked)
             if fit is not None:
@@ -106,10 +107,14 @@ class _Asked:
             above = asked
         return Row(family, method.name, None, None if above is None else self._larger(above))
 
-    def _space(self, job: Job) -> Space:
-        """The layouts: of methods that read pairs of sequences, with whole pairs in a micro-batch."""
-        space, pair = self.pins.space(job, self.cluster.devices_per_unit(0)), job.recipe.objective.pair
-        return replace(space, micro_batch=tuple(size for size in space.micro_batch if size % pair == 0))
+    def _sized(self, job: Job) -> list[Sized]:
+        """The layouts with their memory, which methods share that hold the same; of pairs, with whole pairs in each."""
+        key, pair = _held(job), job.recipe.objective.pair
+        if key not in self.sized:
+            space = self.pins.space(job, self.cluster.devices_per_unit(0))
+            self.sized[key] = [one for each in candidates(job, space) for one in each.grids]
+        found = self.sized[key]
+        return [replace(one, valid=one.valid & (one.grid.micro_batch % pair == 0)) for one in found]
 
     def _states_B(self, method: Method) -> float:
         """Bytes per parameter that all devices hold together at least."""
@@ -124,7 +129,7 @@ class _Asked:
     def _fit(self, asked: _Model) -> Fit | None:
         """The fastest layout with memory to spare; None where there is none."""
         job, best = asked.job, list[tuple[float, float, Layout]]()
-        for one in (grid for each in asked.found for grid in each.grids):
+        for one in asked.found:
             fits = one.valid & is_safe(one.memory_B, self.capacity_B) & (one.host_B <= host_capacity_B(self.cluster))
             if np.any(fits):
                 seconds = np.where(fits, one.step_time_s(job, self.cluster), np.inf)
@@ -153,14 +158,17 @@ class _Asked:
     def _larger(self, asked: _Model) -> Larger | None:
         """What is known of a model that does not fit; None where no layout is possible."""
         job = asked.job
-        grids = [grid for one in asked.found or candidates(job, self._space(job)) for grid in one.grids]
+        grids = asked.found or self._sized(job)
         sizes = [np.where(one.valid, one.memory_B, np.inf).reshape(-1) for one in grids]
         places = [(float(np.min(each)), at, int(np.argmin(each))) for at, each in enumerate(sizes)]
         least_B, at, flat = min(places, default=(np.inf, 0, 0))
         if not np.isfinite(least_B):
             return None
         layout = grids[at].grid.layouts(np.array([flat]))[0]
-        changes = self._changed(asked, layout)
+        key = (*_held(job), layout)
+        if key not in self.changed:
+            self.changed[key] = self._changed(asked, layout)
+        changes = self.changed[key]
         pairs = (one.removeprefix("--").split() for one in changes)
         words = self._words(asked, layout) | {name.replace("-", "_"): value for name, value in pairs}
         larger = (
@@ -247,6 +255,12 @@ def _changes(job: Job, layout: Layout) -> Iterator[Change]:
             yield Change(f"{SEQ} {seq}", {"seq": seq}, {"activations": frac, "buffers": frac})
     if full and layout.offload == KEEP:
         yield Change("--offload optimizer", {"offload": "optimizer"}, OFFLOADED)
+
+
+def _held(job: Job) -> tuple[object, ...]:
+    """What the memory of a job depends on; methods that agree in it differ in time alone."""
+    given, objective = job.recipe, job.recipe.objective
+    return job.model.name, given.adapters, given.base, objective.models, objective.frozen
 
 
 def _runs(machine: Cluster, job: Job) -> bool:
