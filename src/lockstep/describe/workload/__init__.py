@@ -48,6 +48,7 @@ from lockstep.describe.workload.convnet import (
     convnet_activation_B,
     convnet_forward_flops,
 )
+from lockstep.describe.workload.families import families
 from lockstep.describe.workload.flops import (
     Flops,
     TrainingFlops,
@@ -144,6 +145,7 @@ __all__ = [
     "embedding_kept_tensors",
     "embedding_weights",
     "entries",
+    "families",
     "forward_flops",
     "head_activation_B",
     "head_forward_flops",

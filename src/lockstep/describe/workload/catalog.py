@@ -82,7 +82,7 @@ def build(fields: Mapping[str, Any]) -> Model:
     mlp = given.pop("mlp", None)
     records = (("rotary", Rotary), ("patches", Patches), ("modulation", Modulation), ("classifier", Classifier))
     for word, record in records:
-        if given.get(word):
+        if given.get(word) is not None:
             given[word] = record(**given[word])
     given["pattern"] = tuple(given.get("pattern") or ())
     recurrent = [(RECURRENT[word], given.pop(word)) for word in RECURRENT if given.get(word)]
