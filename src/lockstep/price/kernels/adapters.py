@@ -12,12 +12,12 @@ import numpy as np
 
 from lockstep.base.types.arrays import Number
 from lockstep.describe.stacks import Way
-from lockstep.describe.workload import Adapters, LayerKind, Weight, is_linear, layer_weights
+from lockstep.describe.workload import Adapters, LayerKind, Weight, layer_weights
 from lockstep.describe.workload.adapters import ROWS
 from lockstep.price.kernels.clock import Work
 from lockstep.price.kernels.shard import Passes, Shard
 from lockstep.price.kernels.slots import Parts, way_work
-from lockstep.price.layout import way
+from lockstep.price.layout import quantised, way
 
 THIN = 1.36
 """Times as long as a stream of its bytes that a product with a rank took on H100, in the median of 62 alone
@@ -90,7 +90,7 @@ def restored_work(shard: Shard, kind: LayerKind) -> Passes:
     if shard.recipe.base is None:
         return Passes(Work(), Work())
     grid = shard.grid
-    blocks = [one for one in layer_weights(shard.model, kind.stored) if is_linear(one)]
+    blocks = quantised(shard.recipe, shard.model, kind.stored)
     elems: Number = sum(one.per_rank_elems(grid.tp, grid.ep, grid.expert_tp) for one in blocks)
     once = shard.clock.stream((shard.recipe.base_B + shard.clock.element_B) * elems, kernels=len(blocks))
     return Passes(once, once)
