@@ -11,7 +11,7 @@ from functools import cache
 from lockstep.base.documents.shipped import shipped_table
 from lockstep.base.types.plain import Json
 
-JOINT = {"qkv": ("query", "key", "value"), "gate_up": ("gate", "up")}
+JOINT = {"qkv": ("query", "key", "value"), "gate_up": ("gate", "up"), "shared_gate_up": ("shared gate", "shared up")}
 """Matrices that may be one linear layer; its adapter has one A."""
 
 
