@@ -51,7 +51,7 @@ def test_every_model_of_the_catalog_has_a_type_as_its_configuration_says() -> No
 
 
 def _layer(adapters: Adapters | None) -> dict[str, float]:
-    piece = Piece(micro_batch=1, seq=2048, adapters=None if adapters is None else adapters.of(MIXTRAL))
+    piece = Piece(micro_batch=1, seq=2048, adapters=None if adapters is None else adapters.of(MIXTRAL.model_type))
     return {one.name: float(one.size_B) for one in kept_tensors(MIXTRAL, piece, MIXTRAL.kinds[0])}
 
 
