@@ -89,7 +89,7 @@ from lockstep.describe.workload.recurrent import (
     Mamba2,
     Recurrent,
 )
-from lockstep.describe.workload.weight import Weight
+from lockstep.describe.workload.weight import Weight, stored_weights
 from lockstep.describe.workload.weights import (
     embedding_weights,
     head_weights,
@@ -167,6 +167,7 @@ __all__ = [
     "recompute_code",
     "run_again",
     "spread_activation_B",
+    "stored_weights",
     "training_flops",
     "with_masked_language_head",
 ]

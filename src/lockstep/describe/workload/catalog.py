@@ -83,7 +83,7 @@ def build(fields: Mapping[str, Any]) -> Model:
     for word, record in records:
         if given.get(word):
             given[word] = record(**given[word])
-    given["pattern"] = tuple(given.get("pattern") or ())
+    given |= {word: tuple(given.get(word) or ()) for word in ("pattern", "joined")}
     recurrent = [(RECURRENT[word], given.pop(word)) for word in RECURRENT if given.get(word)]
     if len(recurrent) > 1:
         raise BadInput("a model has one kind of recurrent layer; describe one of them", next(iter(RECURRENT)))

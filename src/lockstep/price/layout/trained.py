@@ -8,19 +8,22 @@ import numpy as np
 
 from lockstep.base.types.arrays import Number
 from lockstep.describe.workload import LayerKind, RankParameters, is_linear, layer_weights, rank_parameters
+from lockstep.price.layout.held import Counted
 from lockstep.price.layout.job import Job
 from lockstep.price.layout.kept import by_stored
 from lockstep.price.layout.layout import LayoutGrid
 
 
-def trained_parameters(job: Job, grid: LayoutGrid, held: Counter[LayerKind]) -> RankParameters:
+def trained_parameters(
+    job: Job, grid: LayoutGrid, held: Counter[LayerKind], counted: Counted = rank_parameters
+) -> RankParameters:
     """Elements of the adapters of the layers `held`, on one rank, of all models that are trained."""
     model, adapters, found = job.transformer, job.recipe.adapters, RankParameters(0.0, 0.0, 0.0)
     if model is None or adapters is None:
         return found
     for kind, count in by_stored(held).items():
         own = adapters.weights(layer_weights(model, kind))
-        found = found + rank_parameters(own, grid.tp, grid.ep, grid.expert_tp) * count
+        found = found + counted(own, grid.tp, grid.ep, grid.expert_tp) * count
     return found * job.recipe.objective.models
 
 
