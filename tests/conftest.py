@@ -4,6 +4,7 @@ A run ends with the processor time that it took, which a busy machine does not c
 """
 
 import gc
+import os
 import resource
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = [item for item in items if wanted in experiments_of(item)]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
     items[:] = kept
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _tables_are_predicted_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Of several processes one predicts a published table, and the others read its report."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        from lockstep.check.validation import report
+        from predicted_once import shared
+
+        report._report = shared(report._report, tmp_path_factory.getbasetemp().parent / "reports")
 
 
 OBJECTS_BEFORE_COLLECTION = 20_000

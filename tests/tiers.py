@@ -41,7 +41,7 @@ PLACES: dict[str, tuple[str, ...]] = {
         "parallel/test_overlap.py", "parallel/test_pipeline_laws.py", "parallel/test_pipeline_orders_torch.py",
         "parallel/test_pipeline_published.py", "parallel/test_tensor.py", "planner/test_export.py",
         "planner/test_export_arguments.py", "planner/test_export_accelerate.py", "planner/test_export_questions.py",
-        "planner/test_export_schedules.py",
+        "planner/test_export_schedules.py", "planner/test_trainable.py",
         "planner/test_roofline.py", "planner/test_search.py", "planner/test_sensitivity.py",
         "planner/test_replans.py", "planner/test_export_megatron.py", "planner/test_upgrades.py",
         "hardware/test_documents.py", "layout/test_memory_oracle_llama.py", "layout/test_oracle_of_ranks.py",

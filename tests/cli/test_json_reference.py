@@ -21,6 +21,10 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "Estimate": [("estimate", *LLAMA, "--tp", "2", "--zero", "3", "--sequence-parallel")],
     "plan": [("plan", *LLAMA), ("plan", *LLAMA, "--tokens", "1T")],
     "memory": [("memory", *LLAMA, "--tp", "2", "--pp", "2", "--zero", "1")],
+    "memory without a model": [
+        ("memory", "-c", "l40s:2", "--train", "full"),
+        ("memory", "-c", "rtx-4090:1", "--base", "nf4"),
+    ],
     "roofline": [("roofline", *LLAMA, "--tp", "2", "--zero", "1")],
     "sensitivity": [("sensitivity", "gpt2", "--cluster", "dgx-h100", "--batch", "64")],
     "compare": [("compare", LLAMA[0], "tp=2", *LLAMA[1:], "--tp", "1", "--zero", "1")],

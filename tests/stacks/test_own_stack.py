@@ -315,3 +315,29 @@ def test_a_custom_way_does_not_change_the_catalog() -> None:
     own_stack({"like": "torchtitan", "ways": {"gate": "mine"}, "gate": {"mine": WAY}})
     assert "mine" not in ways()["gate"]
     assert stack("torchtitan").ways["gate"] is find_way("gate", "apart")
+
+
+def test_a_stack_has_its_own_passes_and_recomputation() -> None:
+    """A user's trainer that computes log-probabilities once more, without a reference, and recomputes layers."""
+    mine = own_stack({"like": "trl", "recompute": "selective", "train": {"grpo": "old=always,beta=0"}})
+    assert Recipe.by(mine, seq=64, batch=4, train="grpo").objective.forwards == 2
+    assert Recipe.by("trl", seq=64, batch=4, train="grpo").objective.forwards == 1
+    assert mine.said == {"like": "trl", "recompute": "selective", "train": {"grpo": "old=always,beta=0"}}
+    words = {"stack": "trl", "micro_batch": 1, "batch": 4, "seq": 512, "gpus": 1}
+    for given, expected in (({}, "full"), ({"recompute": "none"}, "none"), ({"stack": "hf-trainer-5"}, "none")):
+        assert lockstep.memory("llama3.2-1b", "dgx-h100:1", **{**words, **given}).layout.recompute == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'like = "trl"\nrecompute = "some"',
+        'like = "trl"\n[train]\ngrpo = "old=now"',
+        'like = "trl"\n[train]\ngrpoo = "beta=0"',
+        'like = "trl"\n[train]\ngrpo = 1',
+    ],
+)
+def test_wrong_settings_of_training_are_refused_at_their_line(tmp_path: Path, text: str) -> None:
+    with pytest.raises(BadInput) as error:
+        read_stack(written(tmp_path, text))
+    assert f":{len(text.splitlines())}" in str(error.value)

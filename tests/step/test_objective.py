@@ -10,6 +10,9 @@ from lockstep import workload
 from lockstep.base.errors import BadInput, UnknownName
 from lockstep.describe.hardware import cluster
 from lockstep.describe.workload import parameters
+from lockstep.price.kernels.clock import Clock
+from lockstep.price.kernels.layer import head_work
+from lockstep.price.kernels.shard import Shard
 from lockstep.price.layout import Job, Layout, Recipe, check, memory
 from lockstep.price.layout.memory import SLACK_FRAC
 from lockstep.price.step import compose, price_step
@@ -137,6 +140,10 @@ def test_updates_in_the_backward_pass_keep_no_gradients() -> None:
         ("grpo:reward=rules", UnknownName, "reward"),
         ("lora:r=8,lora:r=4", BadInput, "twice"),
         ("full:r=8", BadInput, "full takes no settings"),
+        ("grpo:iterations=0", BadInput, "iterations must be a whole number"),
+        ("grpo:old=sometimes", UnknownName, "if-needed"),
+        ("grpo:steps-per-generation=2,generation-batch=8", BadInput, "not both"),
+        ("kto:kl=maybe", UnknownName, "kl"),
     ],
 )
 def test_invalid_training_methods_are_refused(train: str, error: type[BadInput], said: str) -> None:
@@ -147,3 +154,84 @@ def test_invalid_training_methods_are_refused(train: str, error: type[BadInput],
 def test_odd_batches_of_preference_pairs_are_refused() -> None:
     with pytest.raises(BadInput, match="must be even"):
         replace(job("dpo").recipe, batch=63)
+
+
+# Rows that passed forward with and without gradients in a run of so many updates, counted in TRL 1.16.0's trainers on a
+# tiny Llama: the trained words, micro-batches of a step, rows of a micro-batch, (with, without), a frozen copy.
+COUNTED = [
+    ("full", 4, 2, (32, 0), 0), ("reward", 4, 4, (64, 0), 0), ("reward,lora:r=4", 1, 8, (32, 0), 0),
+    ("dpo", 2, 8, (64, 64), 1), ("dpo:reference=precomputed", 4, 4, (64, 0), 0),
+    ("kto", 4, 4, (64, 192), 1), ("kto:reference=precomputed", 1, 2, (8, 8), 0),
+    ("kto:reference=precomputed,lora:r=4", 4, 2, (32, 32), 0), ("kto:kl=no,lora:r=4", 2, 4, (32, 32), 0),
+    ("grpo", 4, 4, (16, 0), 0), ("grpo:beta=0.04", 4, 2, (8, 8), 1), ("grpo:iterations=2", 1, 2, (4, 2), 0),
+    ("grpo:beta=0.04,iterations=2", 4, 2, (16, 16), 1), ("grpo:iterations=4,lora:r=4", 1, 4, (16, 4), 0),
+    ("grpo:steps-per-generation=1", 2, 2, (4, 0), 0), ("grpo:steps-per-generation=8", 2, 4, (32, 32), 0),
+    ("grpo:beta=0.04,steps-per-generation=8", 2, 2, (16, 32), 1),
+    ("grpo:beta=0.04,steps-per-generation=4,lora:r=4", 4, 2, (8, 8), 0),
+    ("grpo:iterations=2,steps-per-generation=2", 4, 2, (8, 0), 0),
+    ("grpo:beta=0.04,iterations=4,steps-per-generation=1", 1, 2, (8, 4), 1),
+    ("rloo:beta=0.04", 4, 4, (16, 32), 1), ("rloo:beta=0,steps-per-generation=8", 1, 2, (16, 16), 0),
+    ("rloo:beta=0,iterations=4,steps-per-generation=4", 4, 2, (32, 8), 0),
+    ("rloo:beta=0.04,iterations=2,steps-per-generation=4,lora:r=4", 2, 2, (16, 16), 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("train", "microbatches", "rows", "counted", "copies"), COUNTED)
+def test_passes_are_those_that_trl_makes(
+    train: str, microbatches: int, rows: int, counted: tuple[int, int], copies: int
+) -> None:
+    recipe = Recipe.by("trl", seq=64, batch=microbatches * rows, train=train)
+    forwards, backwards = recipe.passes(Layout(micro_batch=rows).grid())
+    assert backwards == 1
+    assert float(forwards) == sum(counted) / counted[0]
+    assert recipe.objective.frozen == copies
+
+
+def test_a_generation_of_sequences_is_one_of_micro_batches() -> None:
+    for sequences in (16, 32, 64, 128):
+        by_sequences, by_steps = (
+            Recipe.by("trl", seq=64, batch=64, train=f"grpo:iterations=2,{words}")
+            for words in (f"generation-batch={sequences}", f"steps-per-generation={sequences // 8}")
+        )
+        for layout in (Layout(micro_batch=8), Layout(dp=4, micro_batch=2)):
+            assert by_sequences.passes(layout.grid()) == by_steps.passes(layout.grid())
+
+
+def test_passes_of_several_layouts_are_priced_at_once() -> None:
+    """Of two layouts one has as many micro-batches in a step as in a generation: its answers are never old."""
+    asked = Job(LLAMA, Recipe.by("trl", seq=1024, batch=32, train="grpo:steps-per-generation=2"), 1)
+    alone = {mb: price_step(asked, MACHINE, Layout(micro_batch=mb).grid()) for mb in (16, 8, 32)}
+    plain = {
+        mb: price_step(
+            replace(asked, recipe=replace(asked.recipe, train="full")), MACHINE, Layout(micro_batch=mb).grid()
+        )
+        for mb in alone
+    }
+    assert float(alone[16].step_time_s) == float(plain[16].step_time_s)
+    assert float(alone[8].step_time_s) == float(plain[8].step_time_s)
+    assert float(alone[32].step_time_s) > 1.2 * float(plain[32].step_time_s)
+
+
+def test_the_form_of_the_paper_has_a_word() -> None:
+    for name in ("megatron-te", "hf-trainer", "trl"):
+        found = Recipe.by(name, seq=64, batch=4, train="grpo:paper").objective
+        assert (found.forwards, found.frozen) == (3, 1)
+    assert Recipe.by("trl", seq=64, batch=4, train="grpo:paper,beta=0").objective.forwards == 2
+
+
+def test_a_tiled_loss_computes_logits_twice() -> None:
+    """Once more backward, before the gradients of its input and of its weights."""
+    work = {}
+    for loss in ("tiled", "fused"):
+        recipe = Recipe.by("trl", seq=4096, batch=2, cross_entropy=loss)
+        grid = Layout(micro_batch=2).grid()
+        work[loss] = head_work(Shard(LLAMA, grid, recipe, Clock.of(MACHINE.device, recipe)))
+    again_s = work["tiled"].backward.matmul_s - work["fused"].backward.matmul_s
+    assert float(again_s) == pytest.approx(float(work["tiled"].forward.matmul_s), rel=1e-12)
+
+
+def test_a_reward_model_scores_tokens_and_has_no_vocabulary() -> None:
+    """Its head is a score for each token: hidden weights, not hidden times the vocabulary."""
+    asked = job("reward")
+    assert parameters(asked.model).total == parameters(LLAMA).total - LLAMA.vocab * LLAMA.hidden + LLAMA.hidden
+    assert asked.recipe.objective.pair == 2

@@ -36,6 +36,8 @@ QUESTIONS = {
     "ZeRO": {"--zero"},
     "MFU": {"estimate"},
     "out of memory": {"memory"},
+    "which model can I train on one 4090": {"memory"},
+    "what can I train on this machine?": {"memory", "docs/use/fine-tune.md"},
     "how long will training take": {"campaign"},
     "how many GPUs do I need": {"scaling"},
     "which layout is best for my model": {"plan"},

@@ -20,6 +20,7 @@ from lockstep.describe.workload import (
     kept_tensors,
     layer_activation_B,
 )
+from lockstep.describe.workload.adapters import read_adapters
 
 SETTINGS = settings(max_examples=50, derandomize=True, deadline=None)
 GPTS = {
@@ -211,6 +212,19 @@ def test_head_keeps_fp32_logits():
     assert workload.embedding_activation_B(model, piece) == sbh / 8
 
 
+@pytest.mark.parametrize("adapters", [None, read_adapters("lora:r=8")])
+@pytest.mark.parametrize(("micro_batch", "rows"), [(1, 1024), (16, 4096)])
+def test_a_tiled_loss_holds_one_tile_of_logits_and_gradients_in_fp32(micro_batch, rows, adapters):
+    """TRL 1.16.0, trl/kernels/chunked_logprob.py: at most 4,096 x 32,768 logits in half precision at a time."""
+    model = workload.model("llama3-8b")
+    piece = Piece(micro_batch=micro_batch, seq=1024, adapters=adapters)
+    found = {one.name: float(one.size_B) for one in head_kept_tensors(model, piece, loss="tiled")}
+    assert found["logits"] == 2 * rows * 32_768
+    assert found["head input gradient"] == 4 * micro_batch * 1024 * 4096
+    # The head is frozen beside adapters.
+    assert found.get("head weight gradient", 0) == (0 if adapters else 4 * 128_256 * 4096)
+
+
 def test_resnet_scales_with_images():
     model = workload.model("resnet50")
     one = convnet_activation_B(model, 1)
@@ -317,8 +331,8 @@ def test_a_chunked_loss_keeps_gradients_instead_of_logits() -> None:
     model = workload.model("llama3-8b")
     piece = Piece(micro_batch=4, seq=8192)
     whole, chunked = (
-        {tensor.name: float(tensor.size_B) for tensor in head_kept_tensors(model, piece, 6.0, chunks)}
-        for chunks in (False, True)
+        {tensor.name: float(tensor.size_B) for tensor in head_kept_tensors(model, piece, 6.0, loss)}
+        for loss in ("fused", "chunked")
     )
     assert chunked["logits"] == pytest.approx(whole["logits"] * 4096 / 128256)
     assert chunked["head weight gradient"] == 128256 * 4096 * 2

@@ -1,7 +1,7 @@
 """The catalog: totals as published, every entry with source and date, listings and names."""
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -142,3 +142,10 @@ def test_model_lookups_are_cached():
     assert workload.model("llama3-8b") is workload.model("llama3-8b")
     assert isinstance(workload.model("resnet50"), ConvNet)
     assert isinstance(workload.model("bert-base"), Transformer)
+
+
+@pytest.mark.parametrize("entry", workload.entries(), ids=lambda entry: entry.model.name)
+def test_every_table_of_an_entry_becomes_a_record(entry):
+    """One without keys, which stands for the defaults, included."""
+    made = entry.model
+    assert not [field.name for field in fields(made) if isinstance(getattr(made, field.name), dict)]

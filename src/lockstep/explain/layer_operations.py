@@ -132,7 +132,7 @@ def _plain(job: Job) -> bool:
     if model is None or model.attention.latent or model.parallel_block or model.modulation is not None:
         return False
     dense = all(kind.block == "dense" and kind.attends and not kind.crosses for kind in job.kinds)
-    return dense and recipe.adapters is None and recipe.overlap_tp == "none" and recipe.objective.passes == (1, 1)
+    return dense and recipe.adapters is None and recipe.overlap_tp == "none" and not recipe.objective.repeats
 
 
 def _priced(rows: DeviceRows) -> Priced:

@@ -186,7 +186,7 @@ def _ends(job: Job, estimate: Estimate) -> list[tuple[str, float, Floats]]:
     shard = Shard(job.transformer, estimate.layout.grid(), job.recipe, clock)
     rows = []
     for alone in (embedding_work(shard), head_work(shard)):
-        passes, times = part_inside(clock, alone), part_times(clock, job.recipe, alone)
+        passes, times = part_inside(clock, alone), part_times(clock, job.recipe, shard.grid, alone)
         rows.append(("F", float(np.asarray(times.compute_forward_s)), _share(passes.forward)))
         rows.append(("B", float(np.asarray(times.compute_backward_s)), _share(passes.backward)))
     return rows

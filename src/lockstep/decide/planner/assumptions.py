@@ -15,6 +15,7 @@ from lockstep.describe.hardware import Cluster
 from lockstep.describe.hardware.cluster import HOST_STREAM_FRAC
 from lockstep.describe.hardware.source import Provenance
 from lockstep.describe.stacks import Stack, differences, stacks
+from lockstep.describe.workload import PLAIN
 from lockstep.price.kernels.clock import WIDE_FRAC, Clock
 from lockstep.price.layout import (
     FRAMEWORK_B,
@@ -341,7 +342,7 @@ def _memory(job: Job, layout: Layout) -> Iterator[str]:
     framework, slack = format_size(FRAMEWORK_B), format_frac(SLACK_FRAC)
     yield f"framework and communicators take {framework}, the allocator {slack} of what is used (assumed)"
     objective = recipe.objective
-    if objective.forwards > 1:
+    if objective.name != PLAIN.name:
         yield objective.describe()
     if objective.generation_frac:
         yield f"generation takes {format_frac(objective.generation_frac)} of the step, as given: serving is not priced"

@@ -124,7 +124,7 @@ def _changes(model: Model, asked: Question) -> Iterator[tuple[str, Question]]:
         yield "--gradient-bytes 2", replace(asked, recipe=replace(recipe, gradient_B=2.0))
     if not isinstance(model, Transformer):
         return
-    if recipe.loss_kind != "chunked" and model.has_head:
+    if recipe.loss_kind not in ("chunked", "tiled") and model.has_head:
         yield "--cross-entropy chunked", replace(asked, recipe=recipe.having(cross_entropy="chunked"))
     if not recipe.update_in_backward and recipe.adapters is None and recipe.local_steps == 1:
         yield "--update-in-backward", replace(asked, recipe=replace(recipe, update_in_backward=True))

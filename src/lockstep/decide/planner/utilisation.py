@@ -143,10 +143,10 @@ def model_flops(job: Job, convention: str | None = None) -> float:
     if isinstance(job.model, ConvNet):
         return 3.0 * convnet_forward_flops(job.model) * recipe.batch
     if counting == "6n":
-        forwards, backwards = recipe.objective.passes
+        forwards, backwards = recipe.objective.forwards, recipe.objective.models
         each = 2.0 * forwards + 4.0 * backwards
         return each * parameters(job.model).active * recipe.batch_tokens
-    found = training_flops(job.model, recipe.attended_tokens, counting, training=recipe.training)
+    found = training_flops(job.model, recipe.attended_tokens, counting, training=recipe.training_of(job.model))
     return float(found.model) * recipe.batch_tokens
 
 
@@ -169,7 +169,11 @@ def recomputed_share(job: Job, layout: Layout) -> float:
 def layout_flops(job: Job, model: Transformer, layout: Layout, counting: str) -> TrainingFlops:
     """FLOPs per token of a step of a job's transformer, with what the layout recomputes."""
     recipe, chunks = job.recipe, len(layout.stages) // layout.pp or layout.vpp
+    training = recipe.training_of(model)
+    passes = float(recipe.passes(layout.grid())[0])
+    if training.objective.every:
+        training = replace(training, objective=replace(training.objective, forwards=passes))
     found = training_flops(
-        model, recipe.attended_tokens, counting, layout.recompute, recipe.recompute_modules, recipe.training
+        model, recipe.attended_tokens, counting, layout.recompute, recipe.recompute_modules, training
     )
     return replace(found, recomputed=found.recomputed * recipe.recomputed_frac(job.layers / layout.pp, chunks))

@@ -6,10 +6,12 @@
     gate = "mine"
     [habits]                             fields of `Habits`
     [switches]                           options of a run that it sets, fields of `layout.Recipe` or of `Options`
+    [train]                              settings of an objective that it has where a run does not give them
+    grpo = "old=if-needed,beta=0"
     [gate.mine]                          a way of its own, a row of `ways.toml`
     forward = ["one kernel of ours 3"]
 
-Switches are checked where options are known (`show/verbs/words/stack_file.py`).
+Switches and settings are checked where options are known (`show/verbs/words/stack_file.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from lockstep.describe.stacks.habits import Habits
 from lockstep.describe.stacks.stack import ATTENTION_KERNELS, LOSS, OWN, Stack, stacks
 from lockstep.describe.stacks.ways import FROM_LAYOUT, KEYS, NUMBERS, OF_FORMAT, PARTS, WIDENED, Way, read_ways, ways
 
-TABLES = ("ways", "habits", "switches")
+TABLES = ("ways", "habits", "switches", "train")
 BOUNDS = {"elementwise_factor": (0.1, 100.0), "launch_s": (0.0, 1.0), "recompute_host_s": (0.0, 60.0),
            "step_s": (0.0, 3600.0)}  # fmt: skip
 """The least and the most of each number."""
@@ -66,6 +68,7 @@ def own_stack(entry: Mapping[str, Any]) -> Stack:
         found,
         habits=_habits(base.habits, tables["habits"]),
         switches={**found.switches, **tables["switches"]},
+        train={**found.train, **tables["train"]},
         kind="user" if timed else base.kind,
     )
 
@@ -91,6 +94,8 @@ def _field(name: str, value: object) -> Any:
         raise BadInput(f"{name} must be text of at most {longest} letters on one line, got {shown(value)}", name)
     if name == "name" and not value.strip():
         raise BadInput("name must not be empty", name)
+    if name == "recompute":
+        _known("recomputation", value, ("none", "selective", "full"), name)
     if name == "kernels":
         _known("library of kernels", value, sorted({one.kernels for one in stacks().values()}), name)
     return value

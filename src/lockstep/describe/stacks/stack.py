@@ -45,7 +45,10 @@ OF_VENDOR = {"google": "maxtext"}
 """Stacks of devices that the default does not run on."""
 LOSS = "loss"
 """The slot whose way is a switch."""
-OWN = "name software release vendors attention elementwise_factor kernels launch_s recompute_host_s step_s source date"
+OWN = (
+    "name software release vendors attention elementwise_factor kernels launch_s recompute_host_s step_s recompute "
+    "source date"
+)
 """Fields that the file of a user's own stack may have, beside tables."""
 
 
@@ -97,8 +100,12 @@ class Stack:
     launch_s: float = 20e-6
     recompute_host_s: float = 1e-3
     step_s: float = 10e-3
+    recompute: str = "none"
+    """What it recomputes where a run does not say."""
     kind: str = "measured"
     """What a launch and a step are: measured of PyTorch, assumed, or the user's. A recomputed layer is assumed."""
+    train: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Settings of an objective, as after its name in `--train`, where a run does not give them."""
     rows: Mapping[str, Json] = field(default_factory=dict, hash=False)
     """Ways of its own by slot and name, as tables of `ways.toml`."""
     asked: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -156,6 +163,7 @@ class Stack:
             "ways": {slot: way.name for slot, way in self.ways.items() if way != base.ways[slot]},
             "habits": _differing(picked(self.habits), picked(base.habits)),
             "switches": _differing(plain(self.switches), plain(base.switches)),
+            "train": _differing(plain(self.train), plain(base.train)),
             **self.rows,
         }
         own = _differing(picked(self, OWN), picked(base, OWN))

@@ -71,7 +71,7 @@ NUMBERS = {
     "exposed": "of the traffic of grouped products, the share beyond that of one product",
     "idles": "launches that the device waits for, forward",
     "apart": "1 where each of a rank's experts has kernels of its own",
-    "again": "times that what A gives, and the gradient of that, are computed again, from what the frozen matrix reads",
+    "again": "times that products are computed again backward: what A gives and its gradient, or a loss's logits",
 }
 STEP = re.compile(r"(?P<what>\S.*?) (?P<passes>\d+(\.\d+)?)( x(?P<times>\d+(\.\d+)?))?")
 SAVED = re.compile(rf"(?P<what>\S.*?) (?P<numbers>\d+(\.\d+)?)( (?P<format>{'|'.join(FORMATS)}))?")

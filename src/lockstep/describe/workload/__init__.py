@@ -48,6 +48,7 @@ from lockstep.describe.workload.convnet import (
     convnet_activation_B,
     convnet_forward_flops,
 )
+from lockstep.describe.workload.families import families
 from lockstep.describe.workload.flops import (
     Flops,
     TrainingFlops,
@@ -58,13 +59,15 @@ from lockstep.describe.workload.flops import (
     training_flops,
 )
 from lockstep.describe.workload.graph import layer_operations, run_again
+from lockstep.describe.workload.huggingface_heads import scored
 from lockstep.describe.workload.kind import (
     DENSE,
     EXPERTS,
     LayerKind,
 )
 from lockstep.describe.workload.modulation import Modulation
-from lockstep.describe.workload.objective import Objective, Training, read_training
+from lockstep.describe.workload.modules import modules_of, stored_weights
+from lockstep.describe.workload.objective import PLAIN, Objective, Training, read_training
 from lockstep.describe.workload.operation import Operation
 from lockstep.describe.workload.parameters import (
     ParameterCount,
@@ -89,7 +92,7 @@ from lockstep.describe.workload.recurrent import (
     Mamba2,
     Recurrent,
 )
-from lockstep.describe.workload.weight import Weight, stored_weights
+from lockstep.describe.workload.weight import Weight
 from lockstep.describe.workload.weights import (
     embedding_weights,
     head_weights,
@@ -104,6 +107,7 @@ __all__ = [
     "FULL",
     "MODULES",
     "NONE",
+    "PLAIN",
     "RECOMPUTE",
     "SELECTIVE",
     "Adapters",
@@ -142,6 +146,7 @@ __all__ = [
     "embedding_kept_tensors",
     "embedding_weights",
     "entries",
+    "families",
     "forward_flops",
     "head_activation_B",
     "head_forward_flops",
@@ -157,6 +162,7 @@ __all__ = [
     "layer_weights",
     "model",
     "models",
+    "modules_of",
     "mtp_weights",
     "names",
     "narayanan_parameters",
@@ -166,6 +172,7 @@ __all__ = [
     "read_training",
     "recompute_code",
     "run_again",
+    "scored",
     "spread_activation_B",
     "stored_weights",
     "training_flops",

@@ -38,6 +38,10 @@ from lockstep.describe.workload.weights import layer_weights
 MASK_B = 1.0
 JOINT = ("query", "key", "value")
 """What one product may make; its adapters then have one dropout."""
+TILE = 4096, 32768
+"""Tokens and columns of logits that a tiled loss has at a time."""
+GRADIENT_B = {"chunked": 0.0, "tiled": FP32_B}
+"""Losses that make the head's gradients themselves, and bytes of each of their numbers; 0 for those of activations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +68,16 @@ def embedding_kept_tensors(model: Transformer, piece: Piece) -> tuple[KeptTensor
 
 
 def head_kept_tensors(
-    model: Transformer, piece: Piece, logit_B: Number = FP32_B, chunked: bool = False
+    model: Transformer, piece: Piece, logit_B: Number = FP32_B, loss: str = "whole"
 ) -> tuple[KeptTensor, ...]:
     """What follows the last layer: final norm, head input, and logits of `logit_B` bytes (fp32: section 4.3).
 
     A `chunked` loss has logits of a share hidden / vocab of the tokens at a time, and keeps their gradients instead:
-    that of its input and that of the head's weights (Liger kernel, arXiv 2410.10989, section 3.2).
+    that of its input and, where the head is trained, that of its weights (Liger kernel, arXiv 2410.10989, section 3.2).
+    A `tiled` one has logits of TILE tokens and columns at a time, and sums these gradients in fp32 (TRL 1.16.0,
+    trl/kernels/chunked_logprob.py).
     """
-    return (*_cut(_head(model, piece), model, piece), *_logits(model, piece, logit_B, chunked))
+    return (*_cut(_head(model, piece), model, piece), *_logits(model, piece, logit_B, loss))
 
 
 def layer_activation_B(
@@ -102,9 +108,9 @@ def embedding_activation_B(model: Transformer, piece: Piece) -> Number:
     return _total(_embedding(model, piece), model, piece, NONE)
 
 
-def head_activation_B(model: Transformer, piece: Piece, logit_B: Number = FP32_B, chunked: bool = False) -> Number:
+def head_activation_B(model: Transformer, piece: Piece, logit_B: Number = FP32_B, loss: str = "whole") -> Number:
     """Bytes that the head keeps on one rank of the last stage, logits included."""
-    logits = sum(tensor.size_B for tensor in _logits(model, piece, logit_B, chunked))
+    logits = sum(tensor.size_B for tensor in _logits(model, piece, logit_B, loss))
     return _total(_head(model, piece), model, piece, NONE) + logits
 
 
@@ -173,7 +179,7 @@ def _head(model: Transformer, piece: Piece) -> Iterator[Row]:
         yield Row(name, model.hidden * piece.element_B, spread, FULL)
 
 
-def _logits(model: Transformer, piece: Piece, logit_B: Number, chunked: bool = False) -> Iterator[KeptTensor]:
+def _logits(model: Transformer, piece: Piece, logit_B: Number, loss: str = "whole") -> Iterator[KeptTensor]:
     """Logits, cut by vocabulary, the last rank's share rounded up; whole for images and classifiers."""
     if model.patches is not None:
         yield KeptTensor("logits", piece.tokens * model.patches.logits() * logit_B, "sequence", FULL)
@@ -183,11 +189,17 @@ def _logits(model: Transformer, piece: Piece, logit_B: Number, chunked: bool = F
     if not model.has_head:
         return
     columns = -(-model.vocab // piece.tp)
-    share = min(1.0, model.hidden / model.vocab) if chunked else 1.0
-    yield KeptTensor("logits", piece.tokens * columns * logit_B * share, "tp", FULL)
-    if chunked:
-        yield KeptTensor("head input gradient", piece.tokens * model.hidden * piece.element_B, "sequence", FULL)
-        yield KeptTensor("head weight gradient", columns * model.hidden * piece.element_B, "tp", FULL)
+    if loss not in GRADIENT_B:
+        yield KeptTensor("logits", piece.tokens * columns * logit_B, "tp", FULL)
+        return
+    tile = np.minimum(piece.tokens, TILE[0]) * np.minimum(columns, TILE[1]) * piece.element_B
+    share = min(1.0, model.hidden / model.vocab)
+    at_once = tile if loss == "tiled" else piece.tokens * columns * logit_B * share
+    yield KeptTensor("logits", at_once, "tp", FULL)
+    gradient_B = GRADIENT_B[loss] or piece.element_B
+    yield KeptTensor("head input gradient", piece.tokens * model.hidden * gradient_B, "sequence", FULL)
+    if not piece.adapters:
+        yield KeptTensor("head weight gradient", columns * model.hidden * gradient_B, "tp", FULL)
 
 
 # --- one layer -----------------------------------------------------------------------------------------------
@@ -348,6 +360,10 @@ def _gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Ro
     if piece.adapters is not None:
         size_B = piece.element_B if piece.half_adapters else FP32_B
         yield Row("adapter input gradient", model.hidden * size_B, "sequence")
+        sums = [one.elems for one in layer_weights(model, kind.stored) if piece.adapters.sums(one)]
+        if sums:
+            # With that of gate and up, the sum of down and its gradient are gone.
+            yield Row("gradient of a sum with an adapter", min(sums) * piece.element_B, "experts")
     inner = {"experts": model.experts, "dense": model.mlp}.get(kind.block)
     if inner is None:
         return
@@ -368,7 +384,9 @@ def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: 
     cast_B = piece.element_B if np.any(piece.own_casts) else FP32_B
     first = next((one.name for one in weights if adapters.adapts(one) and one.name in JOINT), "")
     for weight in weights:
-        if adapters.adapts(weight):
+        if adapters.sums(weight):
+            yield Row(f"{weight.name} with its adapter", weight.elems * piece.element_B, "experts")
+        elif adapters.adapts(weight):
             times = model.experts.top_k if weight.category == "routed_experts" and model.experts else 1
             spread: Spread = "inner" if times > 1 else "tp" if weight.name in ROWS else "sequence"
             kept_B = adapters.rank * piece.element_B if half else (weight.shape[0] + adapters.rank) * cast_B

@@ -6,6 +6,9 @@ for every matrix W that is a target: r (in + out) parameters each. Tensor parall
 like its rows (attention out, down). No gradient of W is computed; that of x passes through both products. Where
 queries, keys and values, or gate and up, are made in one product, one adapter adapts them: one A, B as wide as all.
 
+Which matrices are linear layers depends on the class of the model (`modules.py`). Where all experts' matrices are one
+parameter, PEFT uses y = x (W + A B): gate and up have one A and B of rank 2 r, and the sum waits for the backward pass.
+
 Source: Hu et al. 2021 (arXiv 2106.09685), section 4; targets by name as in Hugging Face's PEFT (`target_modules`).
 """
 
@@ -14,10 +17,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from lockstep.base.errors import BadInput, UnknownName
 from lockstep.base.units import parse_frac
+from lockstep.describe.workload.modules import JOINT, SEPARATE, Modules, modules_of
 from lockstep.describe.workload.weight import Weight
+
+if TYPE_CHECKING:
+    from lockstep.describe.workload.architecture import Transformer
 
 NAMES = {
     "q_proj": ("query", "query down", "query up", "cross query"),
@@ -45,6 +53,7 @@ GROUPS = {
 """Words for several targets."""
 ROWS = ("attention out", "cross attention out", "down", "shared down", "recurrent out", "recurrent steps")
 """Weights whose rows tensor parallelism cuts."""
+SUMMED = ("expert gate", "expert up", "expert down")
 BLOCKS = ("attention", "recurrent", "mlp", "routed_experts", "shared_experts")
 """Categories of weights that are linear layers of a block."""
 MOST_RANK = 4096
@@ -60,14 +69,43 @@ class Adapters:
     """Keys of NAMES."""
     dropout_frac: float = 0.0
     """Share of their inputs that a dropout before A sets to zero; its output and mask wait for the backward pass."""
+    modules: Modules = SEPARATE
+    """What they find in the model; without one, a linear layer for every matrix."""
+
+    def of(self, model: Transformer) -> Adapters:
+        """These adapters as PEFT puts them on a model."""
+        return replace(self, modules=modules_of(model.model_type))
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether they are on all linear layers."""
+        return set(GROUPS["all-linear"]) <= set(self.targets)
+
+    def sums(self, weight: Weight) -> bool:
+        """Whether the adapter of this weight is added to it, for all experts in one."""
+        return self.modules.experts == "summed" and weight.name in SUMMED and self._named(weight)
+
+    def _named(self, weight: Weight) -> bool:
+        return any(weight.name in NAMES[target] for target in self.targets)
+
+    def rank_of(self, weight: Weight) -> int:
+        """The rank of its adapter: twice as much where gate and up have one."""
+        return self.rank * (2 if self.sums(weight) and weight.name != "expert down" else 1)
 
     def adapts(self, weight: Weight) -> bool:
         """Whether a weight is a target."""
-        return is_linear(weight) and any(weight.name in NAMES[target] for target in self.targets)
+        if weight.category == "router":
+            linear = self.modules.router or weight.name == "shared gate"
+            return linear and weight.is_matrix and self.everywhere
+        left_out = {"summed": ("mlp", "shared_experts"), "unreached": ("routed_experts",)}.get(self.modules.experts, ())
+        return is_linear(weight) and weight.category not in left_out and self._named(weight)
 
     def joins(self, weight: Weight) -> bool:
         """Whether the adapter of this weight has no A of its own."""
-        return any(target in self.targets and weight.name in shared for target, shared in JOINED.items())
+        if self.sums(weight):
+            return weight.name == "expert up"
+        named = any(target in self.targets and weight.name in shared for target, shared in JOINED.items())
+        return named or any(weight.name in JOINT[one][1:] for one in self.modules.joint)
 
     def found_in(self, weights: Iterable[Weight]) -> tuple[str, ...]:
         """The targets that are among `weights`."""
@@ -83,9 +121,10 @@ class Adapters:
                 rows = weight.name in ROWS
                 cut_a = weight.cut if rows or weight.cut == "expert" else "none"
                 cut_b = "none" if rows else weight.cut
+                rank = self.rank_of(weight)
                 if not self.joins(weight):
-                    found.append(replace(weight, name=f"{weight.name} A", shape=(inputs, self.rank), cut=cut_a))
-                found.append(replace(weight, name=f"{weight.name} B", shape=(self.rank, outputs), cut=cut_b))
+                    found.append(replace(weight, name=f"{weight.name} A", shape=(inputs, rank), cut=cut_a))
+                found.append(replace(weight, name=f"{weight.name} B", shape=(rank, outputs), cut=cut_b))
         return tuple(found)
 
     def describe(self) -> str:

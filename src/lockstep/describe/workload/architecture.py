@@ -291,6 +291,8 @@ class Transformer(Brief):
     """BERT's masked-language head: dense, norm, tied projection with bias. Without it an encoder has no head."""
     classifier: Classifier | None = None
     """Labels read off the last layer; after causal attention they replace the projection onto the vocabulary."""
+    model_type: str = ""
+    """Whose class of transformers it is, by the words of its config.json; which linear layers it has follows."""
     headless: bool = False
     """Nothing follows the last norm, as in a model that makes embeddings of texts."""
     mtp_layers: int = 0
@@ -301,8 +303,6 @@ class Transformer(Brief):
     """None where the angles are unknown."""
     scaled_stream: bool = field(default=False, compare=False)
     """Embeddings, residuals, scores or logits have multipliers of their own (Granite)."""
-    joined: tuple[str, ...] = field(default=(), compare=False)
-    """Matrices that Transformers' class stores as one tensor: qkv, gate-up. Its routed experts always are one."""
     notes: tuple[str, ...] = field(default=(), compare=False)
     """Parts of the file that are ignored; answers list them among their assumptions."""
     source: str = field(default="", compare=False)
@@ -324,8 +324,6 @@ class Transformer(Brief):
         one_of("model", "norm_placement", self.norm_placement, NORM_PLACEMENTS)
         flags("model", self, "final_norm", "embedding_norm", "parallel_block", "tied_embeddings", "head_bias")
         flags("model", self, "pooler", "mlm_head", "headless")
-        for word in self.joined:
-            one_of("model", "joined", word, ("qkv", "gate-up"))
         if self.norm_epsilon is not None:
             positive("model", "norm_epsilon", self.norm_epsilon)
         check_together(self)

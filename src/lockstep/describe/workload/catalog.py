@@ -46,6 +46,7 @@ from lockstep.describe.workload.architecture import (
 from lockstep.describe.workload.classifier import Classifier
 from lockstep.describe.workload.hub import cached_config, config_in, hub_names, is_hub_id
 from lockstep.describe.workload.modulation import Modulation
+from lockstep.describe.workload.modules import model_type
 from lockstep.describe.workload.parameters import parameters
 from lockstep.describe.workload.patches import Patches
 from lockstep.describe.workload.recurrent import KINDS as RECURRENT
@@ -81,9 +82,9 @@ def build(fields: Mapping[str, Any]) -> Model:
     mlp = given.pop("mlp", None)
     records = (("rotary", Rotary), ("patches", Patches), ("modulation", Modulation), ("classifier", Classifier))
     for word, record in records:
-        if given.get(word):
+        if given.get(word) is not None:
             given[word] = record(**given[word])
-    given |= {word: tuple(given.get(word) or ()) for word in ("pattern", "joined")}
+    given["pattern"] = tuple(given.get("pattern") or ())
     recurrent = [(RECURRENT[word], given.pop(word)) for word in RECURRENT if given.get(word)]
     if len(recurrent) > 1:
         raise BadInput("a model has one kind of recurrent layer; describe one of them", next(iter(RECURRENT)))
@@ -212,8 +213,10 @@ def entry(name: str) -> Entry:
     if fields is None:
         raise UnknownName("model", name, tuple(_tables()))
     given = dict(fields)
-    published = _published(given)
-    return Entry(build(given), published)
+    published, found = _published(given), build(given)
+    if isinstance(found, Transformer) and not found.model_type:
+        found = replace(found, model_type=model_type(name))
+    return Entry(found, published)
 
 
 def names() -> tuple[str, ...]:

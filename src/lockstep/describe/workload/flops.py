@@ -104,7 +104,7 @@ class TrainingFlops:
     @property
     def model(self) -> Number:
         """What the model needs, whatever the implementation: the numerator of MFU."""
-        forwards, backwards = self.objective.passes
+        forwards, backwards = self.objective.forwards, self.objective.models
         adapted = (forwards - self.objective.bare + 2 * backwards) * (self.adapters or 0)
         return forwards * self.forward.total + backwards * self.backward.total + adapted
 
@@ -195,7 +195,13 @@ def _adapter_flops(model: Transformer, adapters: Adapters) -> int:
     """Forward FLOPs per token of the adapters of all layers."""
     stored = Counter(kind.stored for kind in model.kinds)
     each = {kind: adapters.weights(layer_weights(model, kind)) for kind in stored}
-    return sum(2 * weight.active_elems * times for kind, times in stored.items() for weight in each[kind])
+    # Where adapters are added to matrices, a token passes no matrix more.
+    return sum(
+        2 * one.active_elems * times
+        for kind, times in stored.items()
+        for one in each[kind]
+        if adapters.modules.experts != "summed" or one.category != "routed_experts"
+    )
 
 
 def _matmul(weights: Iterable[Weight], category: Category) -> int:

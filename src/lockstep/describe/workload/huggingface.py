@@ -129,14 +129,6 @@ WRAPPERS = (
 TIED = "tie_word_embeddings"
 
 
-JOINED = {
-    **dict.fromkeys(("bloom", "dbrx", "falcon", "gpt2", "gpt_bigcode", "gpt_neox", "mpt"), ("qkv",)),
-    "glm4": ("gate-up",),
-    "phi3": ("qkv", "gate-up"),
-}
-"""What the classes of a model type store as one tensor."""
-
-
 def _text(kind: str, config: ConfigReader) -> ConfigReader:
     """The table of the text model, tied as the file says outside of it where it does and the class looks there."""
     if not config.has("text_config"):
@@ -184,7 +176,7 @@ def _read(data: Document, locate: Locate, path: str | Path) -> Model:
     try:
         made = family(known(inner, replace(text, data={**text.data, "model_type": inner})))
         notes = (*_left_out(config), *made.notes, *ignored(inner, text))
-        named: Json = {"name": _name(data, Path(path)), "notes": notes, "joined": JOINED.get(inner, ())}
+        named: Json = {"name": _name(data, Path(path)), "notes": notes, "model_type": inner}
         return with_head(replace(made, **named, **numerics(inner, text)), inner, config)
     except BadInput as error:
         if error.where and error.where.startswith(str(path)):

@@ -71,6 +71,11 @@ BARE: Json = {"tied_embeddings": False, "head_bias": False, "mtp_layers": 0}
 """Fields of a model whose hidden states are not projected onto the vocabulary."""
 
 
+def scored(model: Transformer) -> Transformer:
+    """A language model with one score of every token in place of its projection onto the vocabulary."""
+    return replace(model, mlm_head=False, classifier=Classifier(labels=1), **BARE) if model.has_head else model
+
+
 def _of_decoder(name: str, kind: str, config: ConfigReader) -> Json | None:
     """The fields that a class's head changes in a model with a decoder."""
     pairs = kind in ("t5", "mt5")

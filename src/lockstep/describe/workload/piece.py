@@ -99,6 +99,8 @@ class Piece:
     """Between the parallel blocks, the tp ranks split the tokens (Korthikanti et al. 2022, section 4.2.2)."""
     expert_tp: Number | None = None
     """Ways in which the inside of an expert is cut; None means like tp (Megatron's default)."""
+    ep: Number = 1
+    """Ranks that share out the experts."""
     capacity_factor: Number = 1.0
     """Rows given to experts, over top_k times the tokens."""
     element_B: float = 2.0
@@ -155,8 +157,10 @@ class Piece:
         """
         if self.adapters is None or self.inputs_kept:
             return True
-        shared = self.half_adapters or self.fused_adapters
-        return shared and weight is not None and self.adapters.adapts(weight)
+        if weight is None:
+            return False
+        shared = self.half_adapters or self.fused_adapters or self.adapters.sums(weight)
+        return shared and self.adapters.adapts(weight)
 
     def kept_up_to(self, *modules: str) -> int:
         """The strongest recompute mode that keeps what any of `modules` would make again."""
@@ -199,5 +203,7 @@ class Piece:
             return 1 / np.minimum(self.tp, kv_heads)
         if spread == "scores":
             return self.seq / self.tp
+        if spread == "experts":
+            return 1 / (self.tokens * self.ep * self.expert_ways)
         rows = self.capacity_factor * self.rows_per_token
         return rows if spread == "rows" else rows / self.expert_ways

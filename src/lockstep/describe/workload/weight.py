@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -82,27 +81,3 @@ def ways(cut: Cut, kv_heads: int, tp: Number, expert_tp: Number | None = None) -
     if cut == "kv":
         return np.minimum(tp, kv_heads)
     return 1 if cut == "none" else tp
-
-
-JOINED = {"qkv": ("query", "key", "value"), "gate-up": ("gate", "up"), "experts": ("expert gate", "expert up")}
-"""Matrices that some classes of Transformers store as one tensor."""
-
-
-@lru_cache(maxsize=512)
-def stored_weights(weights: tuple[Weight, ...], joined: tuple[str, ...] = ()) -> tuple[Weight, ...]:
-    """The weights of one layer as the tensors of Transformers' modules: matrices of the groups `joined` are one, and a
-    layer's routed experts one of three dimensions, gate and up together.
-
-    Source: transformers 5.24, models/*/modeling_*.py (c_attn, query_key_value, qkv_proj, gate_up_proj).
-    """
-    found: dict[str | int, Weight] = {}
-    for number, one in enumerate(weights):
-        part, bias, _ = one.name.partition(" bias")
-        group = next((word for word in (*joined, "experts") if part in JOINED[word]), None)
-        if one.copies > 1:
-            one = replace(one, shape=(one.copies, *one.shape), copies=1, used=1)
-        key = number if group is None else group + bias
-        if key in found:
-            one = replace(one, shape=(*one.shape[:-1], found[key].shape[-1] + one.shape[-1]))
-        found[key] = one
-    return tuple(found.values())

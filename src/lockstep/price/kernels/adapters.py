@@ -12,12 +12,12 @@ import numpy as np
 
 from lockstep.base.types.arrays import Number
 from lockstep.describe.stacks import Way
-from lockstep.describe.workload import Adapters, LayerKind, Weight, is_linear, layer_weights
+from lockstep.describe.workload import Adapters, LayerKind, Weight, layer_weights
 from lockstep.describe.workload.adapters import ROWS
 from lockstep.price.kernels.clock import Work
 from lockstep.price.kernels.shard import Passes, Shard
 from lockstep.price.kernels.slots import Parts, way_work
-from lockstep.price.layout import way
+from lockstep.price.layout import quantised, way
 
 THIN = 1.36
 """Times as long as a stream of its bytes that a product with a rank took on H100, in the median of 62 alone
@@ -28,7 +28,9 @@ def adapter_work(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
     """The two products of every adapter of a layer, and adding what they give to what the frozen matrix gives."""
     parts, around = Passes(Work(), Work()), way(shard.recipe, shard.model, "adapters")
     for weight in layer_weights(shard.model, kind.stored):
-        if adapters.adapts(weight):
+        if adapters.sums(weight):
+            parts += _added(shard, adapters, weight)
+        elif adapters.adapts(weight):
             parts += _beside(shard, adapters, weight, around)
     return parts
 
@@ -50,6 +52,20 @@ def _beside(shard: Shard, adapters: Adapters, weight: Weight, around: Way) -> Pa
         return found + way_work(shard.clock, around, rows * n * count)
     found += _product(shard, (rows, adapters.rank, k, count), again)
     return found + way_work(shard.clock, around, rows * n * count, parts=parts)
+
+
+def _added(shard: Shard, adapters: Adapters, weight: Weight) -> Passes:
+    """The sum of all experts' matrices with A B, one product that reads them (baddbmm); backward the gradient of the
+    sum, as of trained matrices, and those of A and B.
+    """
+    clock, grid = shard.clock, shard.grid
+    inputs, outputs = weight.shape
+    ways, count = weight.ways(grid.tp, grid.expert_tp), weight.copies / grid.ep
+    k, n = (inputs / ways, outputs) if weight.name == "expert down" else (inputs, outputs / ways)
+    rank, rows = adapters.rank_of(weight), shard.expert_rows / count
+    made = clock.matmul(k, n, rank, count) + clock.stream(k * n * count * clock.element_B, kernels=0)
+    gradients = clock.matmul(k, rank, n, count) + clock.matmul(rank, n, k, count)
+    return Passes(made, clock.matmul(k, n, rows, count) + gradients)
 
 
 def _product(shard: Shard, sides: tuple[Number, Number, Number, Number], again: float) -> Passes:
@@ -74,7 +90,7 @@ def restored_work(shard: Shard, kind: LayerKind) -> Passes:
     if shard.recipe.base is None:
         return Passes(Work(), Work())
     grid = shard.grid
-    blocks = [one for one in layer_weights(shard.model, kind.stored) if is_linear(one)]
+    blocks = quantised(shard.recipe, shard.model, kind.stored)
     elems: Number = sum(one.per_rank_elems(grid.tp, grid.ep, grid.expert_tp) for one in blocks)
     once = shard.clock.stream((shard.recipe.base_B + shard.clock.element_B) * elems, kernels=len(blocks))
     return Passes(once, once)

@@ -59,7 +59,7 @@ def readers(shard: Shard) -> int:
 
 def wide_work(shard: Shard, kind: LayerKind) -> Passes:
     """Casts around the products of a quantised base that gives fp32, of a layer of attention and a dense block."""
-    model, adapters, mask = shard.model, shard.recipe.adapters, gives_fp32(shard)
+    model, adapters, mask = shard.model, shard.adapters, gives_fp32(shard)
     if adapters is None or model.mlp is None or kind.block != "dense" or not kind.attends or not np.any(mask):
         return NOTHING
     stream, given = shard.loose_tokens * model.hidden, 2 if model.mlp.gated else 1

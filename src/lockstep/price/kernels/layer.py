@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lockstep.base.types.arrays import Number
+from lockstep.describe.stacks import find_way
 from lockstep.describe.workload import Classifier, LayerKind, Operation, Transformer, layer_operations
 from lockstep.describe.workload.operation import Part
 from lockstep.price.kernels.adapters import adapter_work, restored_work
@@ -120,10 +121,10 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
     around += dense
     for _, work in added_last(shard, kind, mixed + dense):
         around += work
-    if recipe.adapters is None:
+    if shard.adapters is None:
         return LayerWork(around, core, shared, None, counted)
     return LayerWork(
-        around + adapter_work(shard, recipe.adapters, kind), core, shared, around.forward + core.forward, counted
+        around + adapter_work(shard, shard.adapters, kind), core, shared, around.forward + core.forward, counted
     )
 
 
@@ -239,7 +240,10 @@ def logits_work(shard: Shard, ways: Number) -> Passes:
     if not shard.model.has_head:
         return labels
     tokens, vocabulary = shard.tokens, shard.model.vocab / ways
-    parts = replace(shard, clock=shard.clock.wide).product(tokens, vocabulary, shard.model.hidden)
+    wide = replace(shard, clock=shard.clock.wide)
+    parts = wide.product(tokens, vocabulary, shard.model.hidden)
+    if again := find_way("loss", shard.recipe.loss_kind).numbers.get("again", 0.0):
+        parts += Passes(Work(), wide.clock.matmul(tokens, vocabulary, shard.model.hidden) * again)
     return parts + loss_work(shard, tokens * vocabulary) + table_work(shard, ways, looked_up=False) + labels
 
 

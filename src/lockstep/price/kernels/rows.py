@@ -54,8 +54,8 @@ def layer_rows(shard: Shard, kind: LayerKind) -> tuple[Row, ...]:
     first = (Row(name, work.replayed if graphs else work) for name, work in added_first(shard, kind))
     last = added_last(shard, kind, of_parts(shard, kind, *FIRST, "dense"))
     found = [*_in_blocks(operations, rows), *first, *(Row(name, work) for name, work in last)]
-    if shard.recipe.adapters is not None:
-        found.append(Row(ADAPTERS, adapter_work(shard, shard.recipe.adapters, kind)))
+    if shard.adapters is not None:
+        found.append(Row(ADAPTERS, adapter_work(shard, shard.adapters, kind)))
     return tuple(one for one in found if _runs(one.passes.forward) or _runs(one.passes.backward))
 
 

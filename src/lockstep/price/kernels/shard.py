@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from lockstep.base.types.arrays import Number, Truth
-from lockstep.describe.workload import Transformer
+from lockstep.describe.workload import Adapters, Transformer
 from lockstep.price.kernels.casts import casts
 from lockstep.price.kernels.clock import Clock, Work
 from lockstep.price.layout import LayoutGrid, Recipe, busiest_rank_frac
@@ -72,6 +72,11 @@ class Shard:
     def expert_rows(self) -> Number:
         """Rows that the experts of the busiest rank see."""
         return self.routed_tokens * (self.model.experts.top_k if self.model.experts else 1)
+
+    @cached_property
+    def adapters(self) -> Adapters | None:
+        """The adapters as the software puts them on the model."""
+        return self.recipe.adapters_on(self.model)
 
     @property
     def local_experts(self) -> Number:

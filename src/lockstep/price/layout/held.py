@@ -26,6 +26,7 @@ from lockstep.describe.workload import (
     embedding_weights,
     head_weights,
     layer_weights,
+    modules_of,
     mtp_weights,
     parameters,
     rank_parameters,
@@ -71,10 +72,10 @@ def stage_parameters(
 
 def layer_parameters(job: Job, grid: LayoutGrid) -> dict[LayerKind, Number]:
     """Trained parameters of one layer on one rank, by what it stores."""
-    model, adapters = job.transformer, job.recipe.adapters
+    model = job.transformer
     if model is None:
         return {}
-    found = {}
+    found, adapters = {}, job.recipe.adapters_on(model)
     for kind in sorted({kind.stored for kind in job.kinds}):
         own = layer_weights(model, kind)
         trained = own if adapters is None else adapters.weights(own)
@@ -107,12 +108,12 @@ def _counter(job: Job) -> Counted:
     """Counts bytes of states in the place of elements."""
     states, model = job.recipe.states, job.transformer
     wide = job.recipe.habits.wide_tables and model is not None and model.patches is None
-    joined = () if model is None else model.joined
+    joint = () if model is None else modules_of(model.model_type).joint
 
     def counted(
         weights: Iterable[Weight], tp: Number = 1, ep: Number = 1, expert_tp: Number | None = None
     ) -> RankParameters:
-        stored = stored_weights(tuple(weights), joined)
+        stored = stored_weights(tuple(weights), joint)
         return rank_parameters(stored, tp, ep, expert_tp, partial(states.each_B, wide=wide))
 
     return counted

@@ -10,7 +10,7 @@ from itertools import accumulate
 
 from lockstep.base.types.arrays import Truth, Whole
 from lockstep.base.types.brief import Brief
-from lockstep.describe.workload import LayerKind, Model, Transformer
+from lockstep.describe.workload import LayerKind, Model, Transformer, scored
 from lockstep.price.layout.recipe import Recipe
 from lockstep.simulate.parallel.pipeline import Placement, routes
 
@@ -22,6 +22,10 @@ class Job(Brief):
     model: Model
     recipe: Recipe
     devices: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.model, Transformer) and self.recipe.objective.name == "reward":
+            object.__setattr__(self, "model", scored(self.model))
 
     @property
     def transformer(self) -> Transformer | None:

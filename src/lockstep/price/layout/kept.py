@@ -57,6 +57,7 @@ def piece(recipe: Recipe, grid: LayoutGrid, model: Transformer) -> Piece:
         tp=grid.tp,
         cp=grid.cp,
         expert_tp=grid.expert_tp,
+        ep=grid.ep,
         capacity_factor=busiest_rank_frac(model.experts, recipe, grid),
         sequence_parallel=grid.sequence_parallel > 0,
         element_B=recipe.element_B,
@@ -64,7 +65,7 @@ def piece(recipe: Recipe, grid: LayoutGrid, model: Transformer) -> Piece:
         cached_inner_B=recipe.cached_B,
         cached_attention_B=recipe.attention_output_B,
         recompute_modules=recipe.recompute_modules,
-        adapters=recipe.adapters,
+        adapters=recipe.adapters_on(model),
         half_adapters=recipe.habits.half_adapters,
         fused_adapters="again" in ways["adapters"].numbers,
         flash_attention=recipe.flash_attention,
@@ -112,7 +113,7 @@ def activations_B(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKin
         barriers = vocabulary.BARRIERS[recipe.vocab_parallel]
         layer_B = layer_B + barriers * spread_activation_B(model, one, grid.pp, logit_B)
     elif last:
-        at_loss_B = (1 + model.mtp_layers) * head_activation_B(model, one, logit_B, recipe.loss_kind == "chunked")
+        at_loss_B = (1 + model.mtp_layers) * head_activation_B(model, one, logit_B, recipe.loss_kind)
         at_loss_B = at_loss_B + _summed_head_B(model, recipe, one)
     if gone := recipe.offloaded_of(sum(held.values())):
         kept = kept - leaving_B(job, grid, held)

@@ -215,7 +215,7 @@ class LayoutGrid:
     def stages(self) -> int:
         """Pipeline stages. Raises BadInput when the layouts differ in them."""
         stages = int(self.pp.flat[0])
-        if np.any(self.pp != stages):
+        if self.pp.size > 1 and np.any(self.pp != stages):
             raise BadInput("layouts of one grid must have the same number of pipeline stages")
         return stages
 
@@ -268,7 +268,7 @@ class LayoutGrid:
     @property
     def expert_tp(self) -> Ints:
         """Ranks that cut an expert."""
-        return np.where(self.etp > 0, self.etp, self.tp) if np.any(self.etp) else self.tp
+        return np.where(self.etp > 0, self.etp, self.tp) if self.etp.any() else self.tp
 
     @property
     def expert_data_ranks(self) -> Ints:

@@ -43,7 +43,7 @@ MODEL_RULES = (
     Rule(
         "objective without images",
         "--train",
-        lambda g, j: j.images and j.recipe.objective.forwards > 1,
+        lambda g, j: j.images and j.recipe.objective.repeats,
         lambda x, j: f"{j.recipe.objective.name} trains on answers in text, and {j.model.name} reads images",
     ),
     Rule(

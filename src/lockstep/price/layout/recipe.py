@@ -12,8 +12,9 @@ from lockstep.base.types.arrays import Number
 from lockstep.base.types.brief import Brief
 from lockstep.base.types.plain import Json, plain
 from lockstep.describe.stacks import ATTENTION_KERNELS, DEFAULT, OPTIONS, Habits, Stack, stack, stacks, ways
-from lockstep.describe.workload import MODULES, Adapters, Objective, Training, read_training
+from lockstep.describe.workload import MODULES, Adapters, Objective, Training, Transformer, read_training
 from lockstep.price.layout.formats import ACTIVATION_B, ADAPTER_B, BASE_B, NARROW_B, NOT_TRAINED
+from lockstep.price.layout.layout import LayoutGrid
 from lockstep.price.layout.losses import usual_loss
 from lockstep.price.layout.optimizers import Optimizer, optimizer
 from lockstep.simulate.parallel.context import KINDS
@@ -188,7 +189,7 @@ class Recipe(Brief):
             raise BadInput("adapters are not priced with --local-steps", "--local-steps")
         if self.update_in_backward and self.local_steps > 1:
             raise BadInput("--update-in-backward is not priced with --local-steps", "--update-in-backward")
-        if objective.forwards > 1 and self.vocab_parallel != "none":
+        if objective.repeats and self.vocab_parallel != "none":
             raise BadInput(f"{objective.name} is not priced with --vocab-parallel", "--vocab-parallel")
         if self.batch % objective.pair:
             raise BadInput(f"{objective.name} trains on pairs: the batch of {self.batch} must be even", "--batch")
@@ -221,17 +222,30 @@ class Recipe(Brief):
     @property
     def training(self) -> Training:
         """What is trained, and how."""
-        return read_training(self.train)
+        return read_training(self.train, usual=tuple(self.software.train.items()))
 
     @property
     def adapters(self) -> Adapters | None:
         """What is trained instead of the model's own weights; None where these are."""
         return self.training.adapters
 
+    def adapters_on(self, model: Transformer) -> Adapters | None:
+        """The adapters as the software puts them on a model: PEFT, which keeps them in fp32, follows its class."""
+        found = self.adapters
+        return found if found is None or self.habits.half_adapters else found.of(model)
+
+    def training_of(self, model: Transformer) -> Training:
+        """What is trained of a model, and how."""
+        return replace(self.training, adapters=self.adapters_on(model))
+
     @property
     def objective(self) -> Objective:
         """What a step does besides passing its sequences forward and back."""
         return self.training.objective
+
+    def passes(self, grid: LayoutGrid) -> tuple[Number, int]:
+        """(forward, backward) passes of every sequence of a step, through whichever model."""
+        return self.objective.passes(self.batch, grid.microbatches(self.batch))
 
     @property
     def base_B(self) -> float:

@@ -7,24 +7,45 @@ from collections import Counter
 import numpy as np
 
 from lockstep.base.types.arrays import Number
-from lockstep.describe.workload import LayerKind, RankParameters, is_linear, layer_weights, rank_parameters
+from lockstep.describe.workload import (
+    LayerKind,
+    RankParameters,
+    Transformer,
+    Weight,
+    is_linear,
+    layer_weights,
+    rank_parameters,
+)
+from lockstep.price.layout.formats import BITSANDBYTES
 from lockstep.price.layout.held import Counted
 from lockstep.price.layout.job import Job
 from lockstep.price.layout.kept import by_stored
 from lockstep.price.layout.layout import LayoutGrid
+from lockstep.price.layout.recipe import Recipe
 
 
 def trained_parameters(
     job: Job, grid: LayoutGrid, held: Counter[LayerKind], counted: Counted = rank_parameters
 ) -> RankParameters:
     """Elements of the adapters of the layers `held`, on one rank, of all models that are trained."""
-    model, adapters, found = job.transformer, job.recipe.adapters, RankParameters(0.0, 0.0, 0.0)
+    model, found = job.transformer, RankParameters(0.0, 0.0, 0.0)
+    adapters = None if model is None else job.recipe.adapters_on(model)
     if model is None or adapters is None:
         return found
     for kind, count in by_stored(held).items():
         own = adapters.weights(layer_weights(model, kind))
         found = found + counted(own, grid.tp, grid.ep, grid.expert_tp) * count
     return found * job.recipe.objective.models
+
+
+def quantised(recipe: Recipe, model: Transformer, kind: LayerKind) -> list[Weight]:
+    """Matrices of a layer that a quantised base stores narrow. bitsandbytes replaces linear layers alone, so that
+    experts that are one parameter stay as they are (transformers 5.24, integrations/bitsandbytes.py).
+    """
+    adapters = recipe.adapters_on(model)
+    left = recipe.base in BITSANDBYTES and adapters is not None and adapters.modules.experts != "apart"
+    every = (one for one in layer_weights(model, kind) if is_linear(one))
+    return [one for one in every if not left or one.category != "routed_experts"]
 
 
 def frozen_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind], whole: RankParameters) -> tuple[Number, Number]:
@@ -35,11 +56,12 @@ def frozen_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind], whole: RankPa
     linear = RankParameters(0.0, 0.0, 0.0)
     if model is not None:
         for kind, count in by_stored(held).items():
-            blocks = [one for one in layer_weights(model, kind) if is_linear(one)]
+            blocks = quantised(recipe, model, kind)
             linear = linear + rank_parameters(blocks, grid.tp, grid.ep, grid.expert_tp) * count
     rest = whole.matrix_elems + whole.other_elems - linear.matrix_elems
     dense_B = rest * recipe.parameter_B + linear.matrix_elems * recipe.base_B
-    return models * dense_B, models * linear.expert_elems * recipe.base_B
+    left = whole.expert_elems - linear.expert_elems
+    return models * dense_B, models * (linear.expert_elems * recipe.base_B + left * recipe.parameter_B)
 
 
 def restored_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind]) -> Number:
@@ -51,7 +73,7 @@ def restored_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind]) -> Number:
         return 0.0
     largest: Number = 0.0
     for kind in by_stored(held):
-        for one in filter(is_linear, layer_weights(model, kind)):
+        for one in quantised(recipe, model, kind):
             elems = one.per_rank_elems(grid.tp, 1, grid.expert_tp) / one.copies
             largest = np.maximum(largest, elems * recipe.element_B)
     return largest

@@ -77,7 +77,7 @@ def _around(
     kernels = _kernels(job, grid, body)
     return Around(
         sharing, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, host, recipe.local_steps,
-        Clock.of(cluster.device, recipe).traffic_device_frac, _forwards_each(recipe),
+        Clock.of(cluster.device, recipe).traffic_device_frac, _forwards_each(recipe, grid),
     )  # fmt: skip
 
 
@@ -96,9 +96,10 @@ def _sizes(job: Job, grid: LayoutGrid, held: RankParameters) -> Sizes:
     return Sizes(of(held, recipe.base_B), of(adapters, recipe.adapter_B), of(adapters, recipe.adapter_wire_B))
 
 
-def _forwards_each(recipe: Recipe) -> float:
+def _forwards_each(recipe: Recipe, grid: LayoutGrid) -> Number:
     """Forward passes for each model that is trained: as often are sharded parameters gathered for them."""
-    return recipe.objective.forwards / recipe.objective.models
+    forwards, models = recipe.passes(grid)
+    return forwards / models
 
 
 def _kernels(job: Job, grid: LayoutGrid, body: StageTimes) -> Kernels:
@@ -177,4 +178,4 @@ def _host_traffic(
         kept_B=reduce(np.maximum, [leaving_B(job, grid, held) for held in kinds]),
         kept_alone=kept_alone_frac(recipe.offloaded_of(layers), layers, recipe.sharding == "deepspeed"),
     )
-    return replace(found, up_forward_s=found.up_forward_s * _forwards_each(recipe))
+    return replace(found, up_forward_s=found.up_forward_s * _forwards_each(recipe, grid))

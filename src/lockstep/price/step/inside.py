@@ -106,7 +106,7 @@ def device_rows(job: Job, cluster: Cluster, layout: Layout) -> list[DeviceRows]:
     more: tuple[Iterable[Inside], ...] = ((), ())
     if job.recipe.spreads(grid.stages):
         passes = part_inside(clock, vocabulary_work(shard))
-        often, halves = job.recipe.objective.passes, passes.backward.matmul_s / 2.0
+        often, halves = job.recipe.passes(grid), passes.backward.matmul_s / 2.0
         more = (
             [Inside(VOCABULARY, passes.forward * often[0])],
             [Inside(VOCABULARY, passes.backward * often[1], Work(matmul_s=halves * often[1]))],
@@ -153,7 +153,7 @@ def _joined(lists: Iterable[list[Inside]]) -> list[Inside]:
 def _of_kind(shard: Shard, kind: LayerKind, states: Passes) -> tuple[list[Inside], list[Inside]]:
     """The operations of one layer, forward and backward."""
     factors, objective = layer_alone(shard, kind)[2], shard.recipe.objective
-    forwards, backwards = objective.passes
+    forwards, backwards = shard.recipe.passes(shard.grid)
     rows = layer_rows(shard, kind)
 
     def inside(row: Row, work: Work, often: Number, name: str = "{}") -> Inside:

@@ -46,7 +46,7 @@ def kind_times(kinds: Mapping[LayerKind, StageTimes], held: Counter[LayerKind]) 
 
 def with_vocabulary(shard: Shard, network: Network, body: StageTimes) -> StageTimes:
     """`body` with a stage's share of embedding and head, and the traffic that it waits for."""
-    found = body + part_times(shard.clock, shard.recipe, vocabulary_work(shard))
+    found = body + part_times(shard.clock, shard.recipe, shard.grid, vocabulary_work(shard))
     forward, backward = vocabulary_traffic(shard, network, found)
     return found + StageTimes(pp_forward_s=forward.exposed_s, pp_backward_s=backward.exposed_s)
 
@@ -71,9 +71,9 @@ def placed_pieces(
         return {}, {}
     shard, route = Shard(model, grid, job.recipe, clock), grid.route
     kinds, more = layer_kinds(job, grid, shard, network), defaultdict[tuple[int, int], StageTimes](StageTimes)
-    more[route[0]] += part_times(clock, job.recipe, embedding_work(shard))
-    more[route[-1]] += part_times(clock, job.recipe, head_work(shard)) * (1 + model.mtp_layers)
+    more[route[0]] += part_times(clock, job.recipe, grid, embedding_work(shard))
+    more[route[-1]] += part_times(clock, job.recipe, grid, head_work(shard)) * (1 + model.mtp_layers)
     if model.mtp_layers:
-        joined = part_times(clock, job.recipe, prediction_projection_work(shard))
+        joined = part_times(clock, job.recipe, grid, prediction_projection_work(shard))
         more[route[grid.mtp_stage]] += (kinds[job.kinds[-1]] + joined) * model.mtp_layers
     return kinds, dict(more)

@@ -16,7 +16,7 @@ from lockstep.price.kernels.clock import Clock, Work
 from lockstep.price.kernels.layer import LayerWork, layer_work, product_pairs, tensor_rounds
 from lockstep.price.kernels.recompute import modules_again, stops_early, whole_again
 from lockstep.price.kernels.shard import Passes, Shard
-from lockstep.price.layout import Recipe, busiest_rank_frac, choices_of, context_blocks, group_tokens, piece
+from lockstep.price.layout import LayoutGrid, Recipe, busiest_rank_frac, choices_of, context_blocks, group_tokens, piece
 from lockstep.price.step.network import DATA, Network
 from lockstep.simulate.parallel import context
 from lockstep.simulate.parallel.expert import traffic as expert
@@ -85,9 +85,9 @@ class StageTimes:
         """Both passes."""
         return self.forward_s + self.backward_s
 
-    def passed(self, forwards: int, backwards: int) -> StageTimes:
+    def passed(self, forwards: Number, backwards: int) -> StageTimes:
         """So many forward and backward passes, one after another."""
-        if forwards == backwards == 1:
+        if backwards == 1 and np.all(forwards == 1):
             return self
         times = ((name, forwards if "forward" in name else backwards) for name in TIMES)
         return StageTimes(**{name: getattr(self, name) * count for name, count in times})
@@ -166,7 +166,7 @@ def stage_pieces(shard: Shard, network: Network, held: Mapping[LayerKind, int]) 
     """Traffic of the layers `held` by a stage as pieces of its forward and its backward pass."""
     found: Pair = ((), ())
     whole = repeated_frac(shard)
-    forwards, backwards = shard.recipe.objective.passes
+    forwards, backwards = shard.recipe.passes(shard.grid)
     for kind, count in sorted(held.items()):
         forward, backward = layer_pieces(shard, network, layer_inside(shard, kind)[0], kind)
         again = (*_block_again(shard, kind, forward), *(one * whole for one in _forward_again(shard, kind, forward)))
@@ -227,7 +227,7 @@ def _forward_again(shard: Shard, kind: LayerKind, forward: tuple[Piece, ...]) ->
     return tuple(one.part_of(("reduce-scatter", "all-reduce"), share) if one.part == "tp" else one for one in forward)
 
 
-def _times(pieces: tuple[Piece, ...], count: int) -> tuple[Piece, ...]:
+def _times(pieces: tuple[Piece, ...], count: Number) -> tuple[Piece, ...]:
     """The pieces of `count` equal layers, without those that move nothing in any layout."""
     return tuple(one * count for one in pieces if np.any(total_s(one.flows) > 0))
 
@@ -281,7 +281,7 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, states: Passes)
         beside_backward_s=beside_s[1],
         ep_hidden_forward_s=exchange_s[0],
         ep_hidden_backward_s=exchange_s[1] + repeated * exchange_s[0],
-    ).passed(*objective.passes)
+    ).passed(*shard.recipe.passes(shard.grid))
     if not objective.bare or work.frozen is None:
         return found
     frozen_s = _pass_s(work.frozen, work.frozen.kernels * forward_launch_s, waits_s[0], blocking)
@@ -341,7 +341,7 @@ def part_inside(clock: Clock, parts: Passes) -> Passes:
     return parts.inside(clock.factors_inside(parts.forward + parts.backward))
 
 
-def part_times(clock: Clock, recipe: Recipe, parts: Passes) -> StageTimes:
+def part_times(clock: Clock, recipe: Recipe, grid: LayoutGrid, parts: Passes) -> StageTimes:
     """Seconds of work outside the layers (embedding, head), or of a whole ConvNet: never recomputed."""
     launch_s, blocking = clock.launches_s, recipe.habits.launch_blocking
     parts = part_inside(clock, parts)
@@ -349,4 +349,4 @@ def part_times(clock: Clock, recipe: Recipe, parts: Passes) -> StageTimes:
         compute_forward_s=parts.forward.seconds(launch_s[0], blocking),
         compute_backward_s=parts.backward.seconds(launch_s[1], blocking),
         weight_s=parts.backward.matmul_s / 2.0,
-    ).passed(*recipe.objective.passes)
+    ).passed(*recipe.passes(grid))

@@ -250,7 +250,7 @@ def _stage_times(
     """(heaviest body, extra of the first stage, extra of the last stage)."""
     model = job.transformer
     if model is None:
-        return part_times(clock, job.recipe, convolution_work(job, grid, clock)), StageTimes(), StageTimes()
+        return part_times(clock, job.recipe, grid, convolution_work(job, grid, clock)), StageTimes(), StageTimes()
     shard = Shard(model, grid, job.recipe, clock)
     kinds = layer_kinds(job, grid, shard, network)
     folded = grid.placement is Placement.VEE
@@ -259,15 +259,15 @@ def _stage_times(
     for other in bodies[1:]:
         body = body.where(body.total_s >= other.total_s, other)
     if job.recipe.spreads(grid.stages):
-        last = bodies[0 if folded else -1] + part_times(clock, job.recipe, final_norm_work(shard))
+        last = bodies[0 if folded else -1] + part_times(clock, job.recipe, grid, final_norm_work(shard))
         return with_vocabulary(shard, network, body), _beyond(bodies[0], body), _beyond(last, body)
-    first = bodies[0] + part_times(clock, job.recipe, embedding_work(shard))
-    last = bodies[0 if folded else -1] + part_times(clock, job.recipe, head_work(shard))
+    first = bodies[0] + part_times(clock, job.recipe, grid, embedding_work(shard))
+    last = bodies[0 if folded else -1] + part_times(clock, job.recipe, grid, head_work(shard))
     if model.mtp_layers:
-        module = kinds[job.kinds[-1]] + part_times(clock, job.recipe, prediction_module_work(shard))
+        module = kinds[job.kinds[-1]] + part_times(clock, job.recipe, grid, prediction_module_work(shard))
         last = last + module * model.mtp_layers
     if folded:
-        return body, StageTimes(), _beyond(last + part_times(clock, job.recipe, embedding_work(shard)), body)
+        return body, StageTimes(), _beyond(last + part_times(clock, job.recipe, grid, embedding_work(shard)), body)
     return body, _beyond(first, body), _beyond(last, body)
 
 
@@ -282,7 +282,7 @@ def _transfer(job: Job, grid: LayoutGrid, clock: Clock, network: Network) -> Num
     size_B = grid.micro_batch * job.recipe.seq / grid.cp * job.hidden * clock.element_B
     paired = job.recipe.habits.paired_sends or job.recipe.overlap_pp
     # A pass hands over what all its forward or backward passes give; the mean of both ways.
-    size_B = size_B * (sum(job.recipe.objective.passes) / 2)
+    size_B = size_B * (sum(job.recipe.passes(grid)) / 2)
     return handover_s(network.levels("pp"), network.levels("tp"), size_B, grid.tp, grid.sequence_parallel > 0, paired)
 
 

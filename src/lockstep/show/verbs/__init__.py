@@ -14,7 +14,8 @@ TABLE: Mapping[str, Mapping[str, str]] = {
     "Plan": {
         "plan": "Find the best parallel layouts for training MODEL on a cluster.",
         "estimate": "Estimate step time, MFU and memory of one layout.",
-        "memory": "Count the memory of each pipeline stage by category.",
+        "memory": "Count the memory of each pipeline stage by category; without MODEL, find the largest models that a "
+        "machine trains.",
         "guide": "Choose a layout for MODEL on a cluster by rules of thumb.",
         "export": "Print launch flags or a configuration for a layout.",
         "ui": "Ask and look in a browser: layouts, memory, what-if, campaigns and claims as pictures.",

@@ -71,6 +71,11 @@ def read_asked(
         return _planned(model, cluster, words)
     described = {name: words.pop(name) for name in LAYOUT_WORDS if name in words}
     asked = read_question(model, cluster, **words)
+    usual = asked.recipe.software.recompute
+    if layout is None and usual != "none" and described.get("recompute") is None:
+        described["recompute"] = usual
+        name = asked.recipe.software.name
+        asked = _noted(asked, f"{usual} recomputation, as {name} has it unless --recompute is given")
     if layout is None:
         chosen = read_layout(asked.job, described, asked.cluster)
         refuse_idle(words | described, asked.job, chosen)

@@ -1,37 +1,84 @@
-"""Memory of one rank of every pipeline stage, and what the fullest one is filled with."""
+"""Memory of one rank of every pipeline stage; without a model, the largest models that a machine trains."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack, overload
 
+from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.estimate import read_asked
 from lockstep.show.verbs.words.calling import verb
+from lockstep.show.verbs.words.machine import read_trainable
 from lockstep.show.verbs.words.named import Cluster, Layout, Model
 from lockstep.show.verbs.words.network import flags
 from lockstep.show.verbs.words.option import Option
 from lockstep.show.verbs.words.quantity import Quantity
 from lockstep.show.verbs.words.question import whole
-from lockstep.show.verbs.words.shared import CLUSTER, MODEL, LayoutWords
+from lockstep.show.verbs.words.shared import CLUSTER, EPOCHS, MODEL, SAMPLES, LayoutWords
 
 if TYPE_CHECKING:
     from lockstep.decide.planner.estimate import Estimate
     from lockstep.decide.planner.room import Use
+    from lockstep.decide.planner.trainable import Trainable
     from lockstep.price.layout import Job, Memory
+
+
+ALONE = "is for a machine without a MODEL, as in lockstep memory -c rtx-4090:1"
+
+
+@overload
+def memory(
+    model: None = None,
+    cluster: str | Path | Cluster | None = None,
+    *,
+    samples: Quantity | None = None,
+    epochs: Quantity | None = None,
+    **words: Unpack[LayoutWords],
+) -> "Trainable": ...
+
+
+@overload
+def memory(
+    model: str | Path | Model,
+    cluster: str | Path | Cluster | None = None,
+    layout: Layout | None = None,
+    *,
+    rank: Quantity | None = None,
+    **words: Unpack[LayoutWords],
+) -> "StageMemories": ...
 
 
 @verb
 def memory(
-    model: Annotated[str | Path | Model, MODEL],
+    model: Annotated[str | Path | Model | None, MODEL] = None,
     cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     layout: Layout | None = None,
     *,
     rank: Annotated[Quantity | None, Option("R", "Rank whose coordinates and process groups are listed.")] = None,
+    samples: Annotated[Quantity | None, SAMPLES] = None,
+    epochs: Annotated[Quantity | None, EPOCHS] = None,
     **words: Unpack[LayoutWords],
-) -> "StageMemories":
-    """Bytes on one rank of every pipeline stage, by category; with `rank` also where that one is in the layout."""
+) -> "StageMemories | Trainable":
+    """Bytes on one rank of every pipeline stage, by category; with `rank` also where that one is in the layout.
+
+    Without a model, the largest of every family that the machine trains, by each method.
+    """
+    if model is None:
+        of_one = {
+            "layout": layout,
+            "--rank": rank,
+            "--stages": words.get("stages"),
+            "--mtp-stage": words.get("mtp_stage"),
+        }
+        for name, value in of_one.items():
+            if value is not None:
+                raise BadInput("is for one model; give a MODEL", name)
+        return read_trainable(cluster, {**words, "samples": samples, "epochs": epochs})
+    for name, value in {"--samples": samples, "--epochs": epochs}.items():
+        if value is not None:
+            raise BadInput(ALONE, name)
     from lockstep.decide.planner.estimate import stage_memories
     from lockstep.price.layout.groups import place_of
 
@@ -67,6 +114,11 @@ class StageMemories(Shown):
     def memory(self) -> "Memory":
         """Memory of the fullest stage, with the most that a rank offloads: what decides whether the layout fits."""
         return replace(self.stages[self.fullest], host_B=max(float(one.host_B) for one in self.stages))
+
+    @property
+    def fits(self) -> bool:
+        """Whether the fullest stage does."""
+        return bool(self.memory.fits)
 
     def by_category(self) -> dict[str, dict[str, float]]:
         """Bytes of each category on the fullest stage, and its share of the total."""

@@ -10,12 +10,14 @@ from rich.text import Text
 
 from lockstep.base.errors import BadInput
 from lockstep.base.units import format_count, format_frac, format_size
+from lockstep.show.verbs.words.machine import METHODS
 from lockstep.show.views.parts import bars
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.figure import INK, make_figure
 from lockstep.show.views.parts.layout_columns import layout_words
 from lockstep.show.views.parts.reading import left_out
 from lockstep.show.views.parts.terminal import bar, heading, indented, small_print, table
+from lockstep.show.views.parts.trainable import plot_trainable, render_trainable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from lockstep.base.types.plain import Json
     from lockstep.decide.planner.room import Use
+    from lockstep.decide.planner.trainable import Trainable
     from lockstep.price.layout import Memory
     from lockstep.show.verbs.memory import StageMemories
 
@@ -185,14 +188,35 @@ def _picture(stages: Sequence[Memory], names: Sequence[str], title: str) -> Figu
     return make_figure(title, draw, size=(10.0, 1.7 + 0.34 * max(3, len(names))))
 
 
+def _render(found: StageMemories | Trainable, out: Console) -> None:
+    """Prints the memory of a model, or what a machine trains."""
+    from lockstep.show.verbs.memory import StageMemories
+
+    if isinstance(found, StageMemories):
+        render(found, out)
+    else:
+        render_trainable(found, out)
+
+
+def _plot(found: StageMemories | Trainable) -> Figure:
+    """Draws the same."""
+    from lockstep.show.verbs.memory import StageMemories
+
+    return plot_memory(found) if isinstance(found, StageMemories) else plot_trainable(found)
+
+
 COMMAND = Command(
     examples=(
+        "lockstep memory -c rtx-4090:1",
         "lockstep memory llama3-70b -c dgx-h100:8 --batch 128 --tp 8 --pp 4 --zero 1 --sequence-parallel",
         "lockstep memory llama3-8b -c dgx-a100-40gb --gpus 8 --batch 64 --zero 3 --recompute full --offload optimizer",
     ),
-    more="The exit code is 1 when it does not fit.",
-    render=render,
-    picture=plot_memory,
-    ok=lambda answer: bool(answer.memory.fits),
-    figures=("memory.total_B", "memory.activations_B", "memory.optimizer_B", "memory.fits"),
+    more="The exit code is 1 when it, or no model, fits.",
+    render=_render,
+    picture=_plot,
+    ok=lambda answer: bool(answer.fits),
+    figures=(
+        *("memory.total_B", "memory.activations_B", "memory.optimizer_B", "memory.fits"),
+        *(f"largest.{method}" for method in METHODS),
+    ),
 )

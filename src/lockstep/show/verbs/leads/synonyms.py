@@ -79,6 +79,8 @@ PHRASES = {
     "how often": "often interval",
     "best way to split": "best layout plan",
     "can i train": "plan layout fit",
+    "model can i train": "memory largest machine",
+    "what can i train": "memory largest machine",
     "how should i train": "plan layout best",
     "get started": "plan first run",
     "where do i start": "plan first run",

@@ -232,7 +232,10 @@ def _adapted(about: About) -> str | None:
     from lockstep.describe.workload import all_weights
 
     adapters, model = about.job.recipe.adapters, about.job.transformer
-    if adapters is None or (model is not None and any(map(adapters.adapts, all_weights(model)))):
+    if adapters is None:
+        return None
+    found = None if model is None else about.job.recipe.adapters_on(model)
+    if model is not None and found is not None and any(map(found.adapts, all_weights(model))):
         return None
     if model is None:
         return f"{about.job.model.name} has none of the linear layers that adapters are put on; leave it out"

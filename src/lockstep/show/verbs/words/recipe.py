@@ -190,7 +190,7 @@ class RecipeWords(TypedDict, total=False):
             "W",
             "Cross entropy by kernel: returned (16 bytes per logit), eager (12; 16 sharded by DTensor), copied (10, "
             "BigScience's), upcast (8), in-place (6, Megatron's), fused (6), half (4), compiled (4), pieces (2.25, "
-            "torchtune) or chunked with the head (Liger; a few tokens at a time).",
+            "torchtune), or with the head chunked (Liger; a few tokens at a time) or tiled (TRL; and a few columns).",
             default="as the software has it",
         ),
         Field("cross_entropy"),

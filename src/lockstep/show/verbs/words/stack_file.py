@@ -104,6 +104,7 @@ def _contents(path: str | Path) -> Json:
 def _described(given: Mapping[str, Any], locate: Locate | None = None) -> Stack:
     """The software, with switches as the recipe has them."""
     from lockstep.describe.stacks import own_stack
+    from lockstep.describe.workload import read_training
     from lockstep.price.layout import Recipe
 
     entry = plain(given)
@@ -112,6 +113,8 @@ def _described(given: Mapping[str, Any], locate: Locate | None = None) -> Stack:
         if isinstance(switches, Mapping):
             entry["switches"] = {name: _switch(name, value) for name, value in switches.items()}
         found = own_stack(entry)
+        for name, settings in found.train.items():
+            read_training(f"{name}:{settings}", f"train.{name}")
         Recipe.by(found, seq=1, batch=2)  # Raises BadInput for words that options do not have.
     except BadInput as error:
         place = _place(error.where or "")

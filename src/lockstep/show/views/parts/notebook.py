@@ -47,6 +47,7 @@ VIEWS: dict[str, str] = {
     "lockstep.decide.planner.estimate.Estimate": "estimate",
     "lockstep.decide.planner.comparison.Comparison": "compare",
     "lockstep.show.verbs.memory.StageMemories": "memory",
+    "lockstep.decide.planner.trainable.Trainable": "memory",
     "lockstep.decide.planner.guide.guide.Guidance": "guide",
     "lockstep.show.verbs.export.Export": "export",
     "lockstep.show.verbs.report.RunReport": "report",

@@ -73,7 +73,7 @@ class Around:
     """Steps after which groups of ranks agree (`local.py`)."""
     device_frac: float = 0.0
     """Share of the device that the traffic takes from the kernels beside it."""
-    forwards: float = 1.0
+    forwards: Number = 1.0
     """Forward passes for each backward pass: with frozen copies of the model there are more."""
 
     @property

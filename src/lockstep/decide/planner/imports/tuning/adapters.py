@@ -13,7 +13,7 @@ from typing import Any
 
 from lockstep.base.documents.shipped import shipped_table
 from lockstep.decide.planner.imports.said import Said
-from lockstep.describe.workload import Model
+from lockstep.describe.workload import Model, Transformer
 from lockstep.describe.workload.adapters import GROUPS, JOINED, MOST_RANK, NAMES
 
 ALL = ("all", "all-linear", "linear")
@@ -23,21 +23,14 @@ PLAIN = re.compile(r"[\w.*-]+")
 
 @cache
 def tables() -> Mapping[str, Mapping[str, Any]]:
-    """What `targets.toml` has: defaults, types and names."""
+    """What `targets.toml` has: defaults and names."""
     return shipped_table("lockstep.decide.planner.imports.tuning", "targets.toml")
-
-
-def model_type(name: str) -> str | None:
-    """The `model_type` of a model of the catalog, or None."""
-    types = tables()["types"]
-    fitting = [one for one in types if name.startswith(one)]
-    return types[max(fitting, key=len)] if fitting else None
 
 
 def defaults(said: Said, word: str, model: Model | None) -> tuple[str, ...]:
     """The targets that peft takes by itself. Raises BadInput, at `word`, for a family without any."""
-    family = model_type(model.name) if model is not None else None
-    if family is None:
+    family = model.model_type if isinstance(model, Transformer) else ""
+    if not family:
         said.open(word, "peft chooses the targets by the model's type, which is not known here; q_proj and v_proj")
         return ("q_proj", "v_proj")
     found = tables()["defaults"].get(family)

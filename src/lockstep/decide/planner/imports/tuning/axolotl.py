@@ -18,7 +18,7 @@ from lockstep.describe.workload import Model
 
 ALONE = "dpo:reference=none"
 OBJECTIVES = {"dpo": "dpo", "ipo": "dpo", "kto_pair": "dpo", "orpo": ALONE, "simpo": ALONE, "grpo": "grpo",
-              "gdpo": "grpo"}  # fmt: skip
+              "gdpo": "grpo", "kto": "kto"}  # fmt: skip
 OFFLOADING = ("offload", "offload_disk", "unsloth")
 """Of gradient_checkpointing: inputs of recomputed layers wait in host memory, or on a disk."""
 
@@ -86,8 +86,7 @@ def _parallel(found: Imported, said: Said) -> None:
 def _objective(said: Said, run: Run) -> None:
     how = said["rl"]
     if said["reward_model"]:
-        run.objective = "pair"
-        said.leave("reward_model", "a reward model; its head is priced as one of the next token")
+        run.objective = "reward"
     if how is None:
         return
     found = OBJECTIVES.get(how)

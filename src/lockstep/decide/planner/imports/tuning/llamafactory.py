@@ -63,10 +63,9 @@ def _objective(said: Said, run: Run) -> None:
         run.objective = "ppo"
         run.seq = said["cutoff_len"] + said["max_new_tokens"]
     elif stage == "rm":
-        run.objective = "pair"
-        said.leave("stage", "a reward model; its head is priced as one of the next token")
+        run.objective = "reward"
     elif stage == "kto":
-        said.leave("stage", "KTO, whose passes are not described; those of the next token are taken")
+        run.objective = "kto"
 
 
 def _trained(said: Said, run: Run, model: Model | None) -> None:

@@ -31,7 +31,7 @@ def with_megatron(found: Imported, said: Said, run: Run, model: Model | None) ->
     micro, steps = run.micro * run.pair, run.steps
     found.layout["micro_batch"] = micro
     found.words["batch"] = lambda devices: micro * steps * found.replicas(devices)
-    trained = ",".join(part for part in (run.objective.removeprefix("pair"), run.adapters) if part)
+    trained = ",".join(part for part in (run.objective, run.adapters) if part)
     found.words |= {"stack": "megatron-te", "dtype": run.dtype, "optimizer": "adamw"}
     found.set(found.words, seq=run.seq, base=run.base, train=trained or None)
     found.set(

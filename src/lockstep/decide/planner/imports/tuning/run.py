@@ -1,8 +1,8 @@
 """`Run`: what a fine-tuning configuration comes to; `tell` puts it in Lockstep's terms.
 
     what is trained  format of its weights      stack                 optimizer states
-    adapters         fp32 beside frozen ones    hf-trainer            of the adapters
-    all              fp32, under autocast       hf-trainer-5          beside them
+    adapters         fp32 beside frozen ones    hf-trainer, trl       of the adapters
+    all              fp32, under autocast       hf-trainer-5, trl     beside them
     all              half, without sharding     hf-trainer            of half weights, no master copy
     all              sharded by FSDP            hf-trainer            with an fp32 master, no half copy
     all              DeepSpeed                  deepspeed             with an fp32 master
@@ -64,11 +64,13 @@ class Run:
     offload_inputs: bool = False
     sharded: str = ""
     """By what: fsdp, deepspeed, or nothing."""
+    tiled: bool = False
+    """TRL's loss computes logits tile by tile."""
 
     @property
     def pair(self) -> int:
         """Sequences of one sample: a chosen and a rejected answer."""
-        return 2 if self.objective.startswith(("dpo", "pair")) else 1
+        return 2 if self.objective.startswith(("dpo", "reward")) else 1
 
 
 def tell(found: Imported, said: Said, run: Run, optimizer: str) -> Imported:
@@ -80,7 +82,7 @@ def tell(found: Imported, said: Said, run: Run, optimizer: str) -> Imported:
     found.layout["micro_batch"] = micro
     found.words["batch"] = lambda devices: micro * steps * found.replicas(devices)
     found.set(found.words, seq=run.seq, dtype=run.dtype, base=run.base)
-    trained = ",".join(part for part in (run.objective.removeprefix("pair"), run.adapters) if part)
+    trained = ",".join(part for part in (run.objective, run.adapters) if part)
     found.set(found.words, train=trained or None)
     if run.recompute:
         found.layout["recompute"] = "full"
@@ -95,9 +97,14 @@ def _formats(found: Imported, run: Run) -> None:
     """The stack, and how many bytes weights and gradients take."""
     whole = not run.adapters
     if run.sharded == "deepspeed":
-        found.words["stack"] = "deepspeed"
+        software = "deepspeed"
+    elif run.sharded or (whole and not run.wide) or not (whole or run.tiled):
+        software = "hf-trainer"
     else:
-        found.words["stack"] = "hf-trainer-5" if whole and run.wide and not run.sharded else "hf-trainer"
+        software = "trl" if run.tiled else "hf-trainer-5"
+    found.words["stack"] = software
+    if run.tiled and software != "trl":
+        found.words.setdefault("cross_entropy", "tiled")
     if run.sharded == "fsdp" and run.dtype in ("fp32", "tf32"):
         found.words.pop("reduce_bytes", None)
     if whole and not run.wide and not run.sharded:

@@ -21,7 +21,7 @@ from lockstep.describe.workload import Model
 SEQUENCES = 16
 """Of a step, where nothing says how many accumulation steps there are."""
 OBJECTIVES = {"dpo": "dpo", "orpo": "dpo:reference=none", "simpo": "dpo:reference=none", "cpo": "dpo:reference=none",
-              "ppo": "ppo", "rm": "pair"}  # fmt: skip
+              "ppo": "ppo", "rm": "reward", "kto": "kto"}  # fmt: skip
 
 
 OLD = {"fp16": "float16", "fp32": "float32"}
@@ -90,10 +90,8 @@ def _objective(said: Said, run: Run) -> None:
         run.objective = OBJECTIVES[how]
     if how in ("grpo", "ppo") and run.seq is not None:
         run.seq += said["max_completion_length"]
-    if how == "rm":
-        said.leave("rlhf_type", "a reward model; its head is priced as one of the next token")
-    elif how in ("kto", "gkd"):
-        said.leave("rlhf_type", f"{how.upper()}, whose passes are not described; those of the next token are taken")
+    if how == "gkd":
+        said.leave("rlhf_type", "GKD, whose passes are not described; those of the next token are taken")
     for word in ("packing", "padding_free"):
         if word in said and not said[word]:
             said.open(word, "samples are priced as long as the longest allowed")

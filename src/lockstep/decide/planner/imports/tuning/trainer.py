@@ -23,6 +23,9 @@ from lockstep.describe.workload import Model
 MICRO, STEPS = "per_device_train_batch_size", "gradient_accumulation_steps"
 GRPO = ("num_generations", "max_completion_length", "scale_rewards", "epsilon_high", "reward_funcs", "num_iterations")
 DPO = ("precompute_ref_log_probs", "f_divergence_type", "ld_alpha", "discopop_tau", "use_weighting", "rpo_alpha")
+TILED = ("", "sft", "dpo", "grpo", "kto", "rloo", "reward")
+"""Methods whose loss TRL computes in tiles; its experimental trainers hold all logits."""
+RLOO_BETA = 0.05
 ALONE = ("simpo", "orpo", "cpo")
 """Losses of preferences without a reference."""
 SIGNS = ("desirable_weight", "undesirable_weight", "center_rewards_coefficient")
@@ -93,7 +96,7 @@ def trl(said: Said, name: str, model: Model | None) -> Imported:
         raise said.refuse("load_in_4bit" if said["load_in_4bit"] else "load_in_8bit", "needs adapters: use_peft is off")
     _attention(found, said)
     without_vllm(said)
-    if said["use_liger"] or "chunked_nll" in _losses(said):
+    if said["use_liger"]:
         found.words["cross_entropy"] = "chunked"
     for word in ("packing", "padding_free"):
         if word in said and not said[word]:
@@ -133,11 +136,11 @@ def _losses(said: Said) -> tuple[str, ...]:
 def _objective(found: Imported, said: Said, run: Run) -> None:
     """The trainer that the program or the settings of the file tell, and its sequence length."""
     method = _method(said) or _by_words(said)
-    if method == "grpo":
-        _grpo(said, run)
+    run.tiled = method in TILED
+    if method in ("grpo", "rloo"):
+        _generated(said, run, method)
         return
     run.seq = said["max_seq_length"] if "max_seq_length" in said and "max_length" not in said else said["max_length"]
-    word = next((one for one in SIGNS if one in said.text.words), "launcher.program")
     if method == "dpo":
         run.objective = f"dpo{_reference(said)}"
     elif method in ALONE:
@@ -145,10 +148,13 @@ def _objective(found: Imported, said: Said, run: Run) -> None:
     elif method == "ppo":
         run.objective = "ppo" if said["num_ppo_epochs"] else ""
     elif method == "reward":
-        run.objective = "pair"
-        said.leave(word, "a reward model; its head is priced as one of the next token")
-    elif method in ("kto", "rloo", "gkd"):
-        said.leave(word, f"{method.upper()}, whose passes are not described; those of the next token are taken")
+        run.objective = "reward"
+    elif method == "kto":
+        settings = [*filter(None, (_reference(said)[1:], "kl=no" if "apo_zero_unpaired" in _losses(said) else ""))]
+        run.objective = ":".join(filter(None, ("kto", ",".join(settings))))
+    elif method == "gkd":
+        word = next((one for one in SIGNS if one in said.text.words), "launcher.program")
+        said.leave(word, "GKD, whose passes are not described; those of the next token are taken")
 
 
 def _method(said: Said) -> str:
@@ -179,9 +185,17 @@ def _reference(said: Said) -> str:
     return ":reference=precomputed" if said["precompute_ref_log_probs"] else ""
 
 
-def _grpo(said: Said, run: Run) -> None:
-    beta = said["beta"]
-    run.objective = "grpo" if beta else "grpo:reference=none"
+def _generated(said: Said, run: Run, method: str) -> None:
+    """GRPO or RLOO, with the passes that follow from how often answers are generated and used."""
+    beta = said["beta"] if method == "grpo" or "beta" in said else RLOO_BETA
+    settings = {"beta": f"{beta or 0:g}", "iterations": said["num_iterations"]}
+    # What vLLM generates is weighed against the model's own probabilities.
+    if said.values.get("use_vllm") and said.values.get("vllm_importance_sampling_correction", True):
+        settings["old"] = "always"
+    settings["steps-per-generation"] = said["steps_per_generation"]
+    settings["generation-batch"] = said["generation_batch_size"]
+    words = (f"{name}={value}" for name, value in settings.items() if value and (name, value) != ("iterations", 1))
+    run.objective = f"{method}:{','.join(words)}"
     _ = said["num_generations"]
     run.seq = said["max_prompt_length"] + said["max_completion_length"]
     if "max_prompt_length" not in said:

@@ -1,0 +1,76 @@
+"""`Modules`: which matrices of a model are linear layers of their own in transformers' classes, as adapters find them.
+
+Source: `modules.toml`, by `model_type`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+
+from lockstep.base.documents.shipped import shipped_table
+from lockstep.base.types.plain import Json
+from lockstep.describe.workload.weight import Weight
+
+JOINT = {"qkv": ("query", "key", "value"), "gate_up": ("gate", "up")}
+"""Matrices that may be one linear layer; its adapter has one A."""
+
+
+STORED = JOINT | {"experts": ("expert gate", "expert up")}
+"""The same of parameters, whatever adapters find: gate and up of all experts of a layer are one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Modules:
+    """What adapters find in a class of models."""
+
+    joint: tuple[str, ...] = ()
+    """Keys of JOINT."""
+    experts: str = "apart"
+    """Each expert's matrix is a linear layer (apart), or all experts' are one parameter: adapters are added to it
+    (summed), or do not reach it (unreached)."""
+    router: bool = False
+    """Adapters on all linear layers are on the router too."""
+
+
+SEPARATE = Modules()
+"""Of a class that is not known: a linear layer for every matrix."""
+
+
+@cache
+def modules_of(model_type: str) -> Modules:
+    """What adapters find in models of a type; a type that is not known has a linear layer for every matrix."""
+    found = _table()
+    experts = next((kind for kind in ("summed", "unreached") if model_type in found["experts"][kind]), "apart")
+    router = experts == "summed" or model_type in found["experts"]["routers"]
+    return Modules(tuple(found["joint"].get(model_type, ())), experts, router)
+
+
+def model_type(name: str) -> str:
+    """The `model_type` of a model of the catalog; nothing where it is not known."""
+    types = _table()["types"]
+    return str(types[max(fitting, key=len)]) if (fitting := [one for one in types if name.startswith(one)]) else ""
+
+
+def _table() -> Json:
+    return shipped_table("lockstep.describe.workload", "modules.toml")
+
+
+@lru_cache(maxsize=512)
+def stored_weights(weights: tuple[Weight, ...], joint: tuple[str, ...] = ()) -> tuple[Weight, ...]:
+    """The weights of one layer as the tensors of Transformers' modules: matrices that are `joint` are one, and a
+    layer's routed experts one of three dimensions, gate and up together.
+
+    Source: transformers 5.24, models/*/modeling_*.py.
+    """
+    found: dict[str | int, Weight] = {}
+    for number, one in enumerate(weights):
+        part, bias, _ = one.name.partition(" bias")
+        group = next((word for word in (*joint, "experts") if part in STORED[word]), None)
+        if one.copies > 1:
+            one = replace(one, shape=(one.copies, *one.shape), copies=1, used=1)
+        key = number if group is None else group + bias
+        if key in found:
+            one = replace(one, shape=(*one.shape[:-1], found[key].shape[-1] + one.shape[-1]))
+        found[key] = one
+    return tuple(found.values())
