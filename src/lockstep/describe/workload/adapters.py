@@ -17,15 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from lockstep.base.errors import BadInput, UnknownName
 from lockstep.base.units import parse_frac
 from lockstep.describe.workload.modules import JOINT, SEPARATE, Modules, modules_of
 from lockstep.describe.workload.weight import Weight
-
-if TYPE_CHECKING:
-    from lockstep.describe.workload.architecture import Transformer
 
 NAMES = {
     "q_proj": ("query", "query down", "query up", "cross query"),
@@ -72,9 +68,9 @@ class Adapters:
     modules: Modules = SEPARATE
     """What they find in the model; without one, a linear layer for every matrix."""
 
-    def of(self, model: Transformer) -> Adapters:
-        """These adapters as PEFT puts them on a model."""
-        return replace(self, modules=modules_of(model.model_type))
+    def of(self, model_type: str) -> Adapters:
+        """These adapters as PEFT puts them on a model of a type."""
+        return replace(self, modules=modules_of(model_type))
 
     @property
     def everywhere(self) -> bool:

@@ -12,7 +12,7 @@ from lockstep.base.documents.shipped import shipped_table
 from lockstep.base.types.plain import Json
 from lockstep.describe.workload.weight import Weight
 
-JOINT = {"qkv": ("query", "key", "value"), "gate_up": ("gate", "up")}
+JOINT = {"qkv": ("query", "key", "value"), "gate_up": ("gate", "up"), "shared_gate_up": ("shared gate", "shared up")}
 """Matrices that may be one linear layer; its adapter has one A."""
 
 

@@ -1,0 +1,99 @@
+"""Adapters against PEFT: trained parameters to the last one, what experts that are one parameter take, and 4 bits.
+
+The rows of peft_trained.jsonl were counted with peft 0.21.2 and transformers 5.24.0: the parameters that require
+gradients of what `get_peft_model` makes of a model of that configuration.
+"""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep import workload
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import Adapters, Piece, Transformer, kept_tensors, layer_weights
+from lockstep.describe.workload.adapters import read_adapters
+from lockstep.describe.workload.huggingface import config_of
+from lockstep.describe.workload.modules import modules_of
+from lockstep.price.layout import Job, Layout, Recipe, memory, trained_parameters
+
+ROWS = [json.loads(line) for line in Path(__file__).with_name("peft_trained.jsonl").read_text("utf-8").splitlines()]
+MIXTRAL, MACHINE = workload.model("mixtral-8x7b"), cluster("dgx-h200", gpus=1)
+
+
+def job(model: Any, train: str, stack: str = "trl", **words: Any) -> Job:
+    return Job(model, Recipe.by(stack, **{"seq": 2048, "batch": 1, "train": train, **words}), 1)
+
+
+def trained(asked: Job) -> float:
+    assert isinstance(asked.model, Transformer)
+    return float(trained_parameters(asked, Layout().grid(), Counter(asked.model.kinds)).total_elems)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['config']['model_type']} {row['train']}")
+def test_trained_parameters_are_those_of_peft(row: dict[str, Any]) -> None:
+    assert trained(job(config_of(json.dumps(row["config"]), "config.json"), row["train"])) == row["trained"]
+
+
+def test_all_linear_layers_of_mixtral_are_as_many_parameters_as_peft_trains() -> None:
+    """Counted on the whole configuration; gate and up are one matrix at twice the rank, and the router is adapted."""
+    assert trained(job(MIXTRAL, "lora:r=16")) == 359_665_664
+    # Software with classes of its own adapts every expert's matrix by itself.
+    assert trained(job(MIXTRAL, "lora:r=16", "nemo-25")) == 240_123_904
+
+
+def test_every_model_of_the_catalog_has_a_type_as_its_configuration_says() -> None:
+    assert workload.model("llama3-8b").model_type == "llama"
+    assert workload.model("qwen3-30b-a3b").model_type == "qwen3_moe"
+    assert config_of(json.dumps(ROWS[0]["config"]), "config.json").model_type == ROWS[0]["config"]["model_type"]
+
+
+def _layer(adapters: Adapters | None) -> dict[str, float]:
+    piece = Piece(micro_batch=1, seq=2048, adapters=None if adapters is None else adapters.of(MIXTRAL.model_type))
+    return {one.name: float(one.size_B) for one in kept_tensors(MIXTRAL, piece, MIXTRAL.kinds[0])}
+
+
+def test_a_layer_keeps_the_sum_of_its_experts_and_their_adapters() -> None:
+    """One more copy of a layer's experts in half precision, whatever the tokens; a dense layer's targets keep none."""
+    experts_B = 2 * sum(
+        one.elems for one in layer_weights(MIXTRAL, MIXTRAL.kinds[0]) if one.category == "routed_experts"
+    )
+    sums = [size_B for name, size_B in _layer(read_adapters("lora:r=16")).items() if name.endswith("with its adapter")]
+    assert sum(sums) == experts_B
+    attention = _layer(read_adapters("lora:r=16,targets=attention"))
+    assert not [name for name in attention if name.endswith("with its adapter")]
+
+
+def test_a_mixtral_with_adapters_on_its_experts_needs_a_copy_of_them() -> None:
+    """Of 46.7B parameters 45.1B are experts'. With recomputation only one layer's sum and a gradient are there."""
+    found = {
+        (recompute, targets): float(
+            memory(job(MIXTRAL, f"lora:r=16,targets={targets}"), MACHINE, Layout(recompute=recompute).grid()).total_B
+        )
+        for recompute in ("none", "full")
+        for targets in ("all-linear", "attention")
+    }
+    experts_B = 2 * 45.1e9
+    more_B = found["none", "all-linear"] - found["none", "attention"]
+    assert experts_B < more_B < 1.25 * experts_B
+    assert found["full", "all-linear"] - found["full", "attention"] < experts_B / 8
+
+
+def test_four_bits_leave_experts_that_are_one_parameter() -> None:
+    """bitsandbytes replaces linear layers; a mixture's experts in transformers 5 are none (findings/)."""
+    shares = {}
+    for name in ("qwen3-30b-a3b", "llama3-8b"):
+        words = {"train": "lora:r=16,targets=attention"}
+        narrow, wide = (
+            memory(job(workload.model(name), base=base, **words), MACHINE, Layout().grid()) for base in ("nf4", None)
+        )
+        shares[name] = float(narrow.parameters_B / wide.parameters_B)
+    assert shares["qwen3-30b-a3b"] > 0.9
+    assert shares["llama3-8b"] < 0.4
+
+
+def test_types_that_are_not_known_have_a_linear_layer_for_every_matrix() -> None:
+    assert modules_of("").experts == "apart"
+    assert modules_of("llama").joint == ()
