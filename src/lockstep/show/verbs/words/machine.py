@@ -14,7 +14,7 @@ from lockstep.show.verbs.words.shared import LAYOUT_WORDS
 if TYPE_CHECKING:
     from lockstep.decide.planner.trainable import Method, Trainable
 
-STACK = "hf-trainer"
+STACK = "trl"
 """The software with which most people fine-tune, where none is given."""
 ADAPTERS = "lora:r=16"
 METHODS: Mapping[str, Mapping[str, str]] = {
