@@ -142,8 +142,8 @@ def test_bytes_per_parameter_are_16_18_and_20() -> None:
 
 
 @pytest.mark.parametrize(("optimizer", "bytes_per_parameter"), [
-    ("adamw", 16), ("adamw-no-master", 12), ("adamw-bf16", 8), ("adamw-8bit", 10), ("adamw-8bit-no-master", 6),
-    ("adafactor-no-master", 4), ("muon", 12),
+    ("adamw", 16), ("adamw-no-master", 12), ("adamw-bf16", 8), ("adamw-8bit", 10 + 2 / 64),
+    ("adamw-8bit-no-master", 6 + 2 / 64), ("adafactor-no-master", 4 + 4 * (8192 + 1) / 4096**2), ("muon", 12),
 ])  # fmt: skip
 def test_a_half_precision_fine_tune_uses_the_bytes_of_its_optimizer(optimizer: str, bytes_per_parameter: float) -> None:
     """Weights and gradients in two bytes each, and the states of a matrix: what guides to fine-tuning count."""
@@ -155,7 +155,7 @@ def test_a_half_precision_fine_tune_uses_the_bytes_of_its_optimizer(optimizer: s
 def test_every_optimizer_cites_the_source_of_its_bytes(name: str) -> None:
     found = OPTIMIZERS[name]
     assert found.source
-    assert 0 <= found.matrix_B <= 12
+    assert 0 <= found.matrix_B <= (28 if name.startswith("soap") else 12)
     assert fullest(replace(LLAMA, recipe=LLAMA.recipe.having(optimizer=name)), Layout(dp=64)).optimizer_B >= 0
 
 

@@ -12,8 +12,8 @@ import lockstep
 from lockstep.base.errors import BadInput
 from lockstep.decide.planner.from_file import CLASSES, LOUD
 from lockstep.decide.planner.imports import Imported, read_run, recognised
-from lockstep.decide.planner.imports.tuning.adapters import model_type, tables
-from lockstep.describe.workload import model, names
+from lockstep.decide.planner.imports.tuning.adapters import tables
+from lockstep.describe.workload import model
 from lockstep.describe.workload.adapters import read_adapters
 
 SAMPLES = Path(__file__).parent / "imports_samples"
@@ -50,10 +50,11 @@ EXPECTED: dict[str, tuple[str | None, dict[str, Any], dict[str, Any], set[str]]]
     ),
     "axolotl-qlora-32b.yaml": (
         "qwen3-32b",
-        {**HF, **FLASH, "batch": 16, "seq": 2048, "dtype": "bf16", "base": "nf4", "optimizer": "adamw",
+        {**HF, **FLASH, "batch": 16, "seq": 2048, "dtype": "bf16", "base": "nf4",
+         "optimizer": "adamw-4bit-torchao:block=256",
          "train": "lora:r=16,targets=q_proj+k_proj+v_proj+o_proj+down_proj+up_proj", "cross_entropy": "chunked",
          "offload_layers": "all"},
-        {"micro_batch": 1, **FULL}, {"optimizer", "lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel"},
+        {"micro_batch": 1, **FULL}, {"lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel"},
     ),
     "llamafactory-qlora-sft.yaml": (
         "llama3-8b",
@@ -74,8 +75,9 @@ EXPECTED: dict[str, tuple[str | None, dict[str, Any], dict[str, Any], set[str]]]
     ),
     "llamafactory-galore.yaml": (
         "llama3-8b",
-        {**HF, "batch": 8, "seq": 1024, "dtype": "bf16", "optimizer": "adamw-bf16", "gradient_bytes": 2},
-        {"micro_batch": 1, **FULL}, {"use_galore"},
+        {**HF, "batch": 8, "seq": 1024, "dtype": "bf16", "optimizer": "galore-bf16:r=128",
+         "gradient_bytes": 2},
+        {"micro_batch": 1, **FULL}, set(),
     ),
     "llamafactory-lora-ppo.json": (
         "llama3-8b",
@@ -272,6 +274,10 @@ def test_a_qlora_file_of_llama_factory_is_read_as_qlora(tmp_path: Path) -> None:
     assert lockstep.estimate(f"llama3-8b@{file}", cluster="rtx-4090:1", batch=8).step_time_s > 0
 
 
+TABLE = 128256 * 4096 / 8030261248
+"""Share of the token table of Llama 3 8B, whose 8-bit states the Trainer keeps in fp32."""
+
+
 @pytest.mark.parametrize(
     ("data", "bytes_each"),
     [
@@ -283,15 +289,23 @@ def test_a_qlora_file_of_llama_factory_is_read_as_qlora(tmp_path: Path) -> None:
         ({**TRL, "dtype": "bfloat16"}, 2 + 2 + 4),
         ({**TRAINER, "bf16": False}, 4 + 4 + 8),
         ({**SWIFT, "tuner_type": "full"}, 2 + 2 + 4),
-        ({**SWIFT, "tuner_type": "full", "optim": "adamw_bnb_8bit"}, 2 + 2 + 2),
+        ({**SWIFT, "tuner_type": "full", "optim": "adamw_torch_8bit"}, 2 + 2 + 2 + 2 / 64),
+        ({**SWIFT, "tuner_type": "full", "optim": "adamw_bnb_8bit"}, 2 + 2 + 2 + 2 / 64 + TABLE * (6 - 2 / 64)),
+        ({**SWIFT, "tuner_type": "full", "optim": "paged_lion_8bit"}, 2 + 2 + 1 + 1 / 64 + TABLE * (3 - 1 / 64)),
+        ({**SWIFT, "tuner_type": "full", "optim": "lion_32bit"}, 2 + 2 + 4),
+        ({**TRAINER, "bf16": False, "optim": "lion_8bit"}, 4 + 4 + 1 + 1 / 64 + TABLE * (3 - 1 / 64)),
+        ({**TRL, "dtype": "bfloat16", "optim": "schedule_free_adamw"}, 2 + 2 + 4),
+        ({**TRL, "dtype": "bfloat16", "optim": "adamw_torch_4bit"}, 2 + 2 + 1 + 2 / 64),
+        ({**TRL, "optim": "adamw_torch_4bit", "optim_args": "block_size=128"}, 4 + 4 + 1 + 4 / 64),
+        ({**AXOLOTL, "bf16": True, "optimizer": "ao_adamw_fp8"}, 2 + 2 + 2 + 2 / 64),
     ],
 )
-def test_weights_gradients_and_states_take_the_bytes_of_their_software(data: dict[str, Any], bytes_each: int,
+def test_weights_gradients_and_states_take_the_bytes_of_their_software(data: dict[str, Any], bytes_each: float,
                                                                       tmp_path: Path) -> None:  # fmt: skip
     file = tmp_path / "c.json"
     file.write_text(json.dumps(data), encoding="utf-8")
     found = lockstep.memory(f"llama3-8b@{file}", cluster="b200:1", seq=1024, batch=4, offload="none").to_dict()
-    assert found["bytes_per_parameter"] == bytes_each
+    assert found["bytes_per_parameter"] == pytest.approx(bytes_each, rel=2e-4)
 
 
 @pytest.mark.parametrize(
@@ -336,9 +350,6 @@ def test_every_default_target_of_peft_is_supported() -> None:
     for family, modules in tables()["defaults"].items():
         targets = [tables()["names"].get(one, one) for one in modules]
         assert read_adapters(f"lora:r=8,targets={'+'.join(targets)}").targets, family
-    for name in names():
-        kind = model_type(name)
-        assert kind is None or name.startswith(tuple(tables()["types"]))
 
 
 @pytest.mark.parametrize(

@@ -245,6 +245,9 @@ VALUES: dict[str, dict[str, str]] = {
     "optimizer": {
         "adam8bit": "adamw-8bit", "adamw8bit": "adamw-8bit", "adamwbnb8bit": "adamw-8bit", "bnbadam8bit": "adamw-8bit",
         "fusedadam": "adamw", "adamwtorch": "adamw", "adamwtorchfused": "adamw",
+        "adamwtorch8bit": "adamw-8bit-torchao", "aoadamw8bit": "adamw-8bit-torchao", "lion32bit": "lion",
+        "adamwtorch4bit": "adamw-4bit-torchao", "aoadamw4bit": "adamw-4bit-torchao", "galoreadamw": "galore",
+        "aoadamwfp8": "adamw-fp8-torchao", "schedulefree": "schedule-free-adamw",
         "cpuadam": "adamw", "deepspeedcpuadam": "adamw", "momentum": "sgd-momentum", "distadam": "adamw",
     },
     "pipeline schedule": {

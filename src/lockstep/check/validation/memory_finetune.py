@@ -169,7 +169,9 @@ def _software(name: str, like: Stack, **habits: bool) -> Stack:
     """
     found = replace(like, name=name, software=name, kind="shared", source=SOURCE)
     rotary = "one" if like is COMPILED else "written"
-    return found.having(activation="one", scores="kernel", rotary=rotary, half_adapters=True, **habits)
+    return found.having(
+        activation="one", scores="kernel", rotary=rotary, half_adapters=True, wide_tables=False, **habits
+    )
 
 
 def transformer(row: dict[str, str]) -> Transformer:

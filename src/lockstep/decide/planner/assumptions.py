@@ -29,6 +29,7 @@ from lockstep.price.layout import (
     Recipe,
     busiest_rank_frac,
     choices_of,
+    mean_states_B,
     sharing_in,
     state_bytes,
 )
@@ -62,7 +63,7 @@ def assumptions(
 def memory_assumptions(job: Job, cluster: Cluster, layout: Layout) -> tuple[str, ...]:
     """The sentences that an answer about memory alone rests on."""
     host = _host_memory(cluster) if _offloads(job, layout) else ()
-    return (*_chosen(job), *_model(job, layout), *_memory(job.recipe, layout), *host)
+    return (*_chosen(job), *_model(job, layout), *_memory(job, layout), *host)
 
 
 def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None, ends: Ends | None) -> Iterator[str]:
@@ -117,7 +118,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None, ends: En
     yield from _jitter(job, cluster, step)
     yield from _model(job, layout)
     yield from _exchange(job, layout)
-    yield from _memory(recipe, layout)
+    yield from _memory(job, layout)
     price = cluster.provenance.get("price_per_hour_usd") or cluster.device.provenance.get("price_per_hour_usd")
     if price is not None:
         yield f"price per device and hour: {price.kind}, {price.text} ({price.date})"
@@ -336,7 +337,8 @@ def _exchange(job: Job, layout: Layout) -> Iterator[str]:
         yield f"each of a token's {moe.top_k} copies travels to its expert by itself"
 
 
-def _memory(recipe: Recipe, layout: Layout) -> Iterator[str]:
+def _memory(job: Job, layout: Layout) -> Iterator[str]:
+    recipe = job.recipe
     framework, slack = format_size(FRAMEWORK_B), format_frac(SLACK_FRAC)
     yield f"framework and communicators take {framework}, the allocator {slack} of what is used (assumed)"
     objective = recipe.objective
@@ -350,7 +352,8 @@ def _memory(recipe: Recipe, layout: Layout) -> Iterator[str]:
         if recipe.base is not None:
             yield f"matrices of blocks are stored in {recipe.base}, {recipe.base_B:.3g} B each, and used wide"
         return
-    each = state_bytes(recipe, layout.grid())
+    each = state_bytes(recipe, layout.grid(), mean_states_B(job))
     states = f"{float(each.parameter_B):g} parameter + {float(each.gradient_B):g} gradient"
     states += f" + {float(each.optimizer_B):g} {recipe.optimizer}"
-    yield f"{float(each.total_B):g} B of state per matrix parameter before sharding: {states}"
+    which = "matrix parameter" if recipe.states.tensor_B is None else "parameter, on average,"
+    yield f"{float(each.total_B):g} B of state per {which} before sharding: {states}"

@@ -64,19 +64,29 @@ class Paper:
 OPTIMIZERS: dict[str, tuple[str, ...]] = {
     "adam": ("kingma2015",),
     "adamw": ("kingma2015", "loshchilov2019"),
-    "adamw-no-master": ("kingma2015", "loshchilov2019"),
-    "adamw-bf16": ("kingma2015", "loshchilov2019"),
     "adamw-bf16-moments": ("loshchilov2019", "deepseek2024"),
     "adamw-8bit": ("loshchilov2019", "dettmers2022"),
-    "adamw-8bit-no-master": ("loshchilov2019", "dettmers2022"),
+    "adamw-8bit-torchao": ("loshchilov2019", "dettmers2022"),
+    "adamw-4bit-torchao": ("loshchilov2019", "li2023"),
+    "adamw-fp8-torchao": ("loshchilov2019",),
     "sgd": (),
     "sgd-momentum": (),
     "lion": ("chen2023",),
+    "lion-8bit": ("chen2023", "dettmers2022"),
     "adafactor": ("shazeer2018",),
-    "adafactor-no-master": ("shazeer2018",),
+    "adafactor-torch": ("shazeer2018",),
     "muon": ("jordan2024", "loshchilov2019"),
+    "galore": ("zhao2024", "loshchilov2019"),
+    "soap": ("vyas2025",),
+    "schedule-free-adamw": ("defazio2024", "loshchilov2019"),
 }
-"""Papers of an optimizer."""
+"""Papers of an optimizer, whatever the formats of its parameters."""
+
+
+def papers_of(optimizer: str) -> tuple[str, ...]:
+    """Keys of an optimizer's papers."""
+    name = optimizer.partition(":")[0]
+    return OPTIMIZERS.get(name) or OPTIMIZERS[name.removesuffix("-no-master").removesuffix("-bf16")]
 
 
 def _all_reduces(job: Job, layout: Layout) -> bool:
@@ -155,7 +165,7 @@ def _papers_of(job: Job, layout: Layout) -> Iterator[str]:
     yield from (key for key, used in RULES if used(job, layout))
     if layout.pp > 1:
         yield from get(layout.schedule).papers
-    yield from OPTIMIZERS[job.recipe.optimizer]
+    yield from papers_of(job.recipe.optimizer)
 
 
 def _data(found: Estimate | Roofline) -> Iterator[Citation]:

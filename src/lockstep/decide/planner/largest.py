@@ -123,7 +123,10 @@ class _Asked:
             return 0.0
         if given.adapters is not None or self.pins.offload != (KEEP,):
             return given.base_B
-        least = state_bytes(given, Layout(dp=self.devices, zero=3).grid())
+        # Only of those that quantise or treat all matrices alike is a matrix's share the least.
+        known = given.states.tensor_B is None or given.states.table_B is not None
+        own_B = given.states.matrix_states_B if known else 0.0
+        least = state_bytes(given, Layout(dp=self.devices, zero=3).grid(), own_B)
         return STATES_FRAC * float(least.parameter_B + least.optimizer_B)
 
     def _fit(self, asked: _Model) -> Fit | None:

@@ -42,6 +42,9 @@ class Habits:
     """Gradients are freed after the update, and exist again from the first backward pass on (PyTorch's zero_grad)."""
     foreach_update: bool = False
     """The update runs in torch's multi-tensor kernels, which hold `Optimizer.passing_B` besides."""
+    wide_tables: bool = False
+    """8-bit optimizers keep fp32 states of tables that are looked up (the Trainer of bitsandbytes': trainer.py,
+    register_module_override of every nn.Embedding)."""
     narrow_inputs: bool = False
     """Where products run in fp8 or narrower, linear layers keep their inputs in that format (Transformer Engine)."""
     narrow_gathers: bool = False

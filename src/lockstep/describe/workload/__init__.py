@@ -66,6 +66,7 @@ from lockstep.describe.workload.kind import (
     LayerKind,
 )
 from lockstep.describe.workload.modulation import Modulation
+from lockstep.describe.workload.modules import modules_of, stored_weights
 from lockstep.describe.workload.objective import PLAIN, Objective, Training, read_training
 from lockstep.describe.workload.operation import Operation
 from lockstep.describe.workload.parameters import (
@@ -161,6 +162,7 @@ __all__ = [
     "layer_weights",
     "model",
     "models",
+    "modules_of",
     "mtp_weights",
     "names",
     "narayanan_parameters",
@@ -172,6 +174,7 @@ __all__ = [
     "run_again",
     "scored",
     "spread_activation_B",
+    "stored_weights",
     "training_flops",
     "with_masked_language_head",
 ]

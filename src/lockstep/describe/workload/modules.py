@@ -5,14 +5,19 @@ Source: `modules.toml`, by `model_type`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 
 from lockstep.base.documents.shipped import shipped_table
 from lockstep.base.types.plain import Json
+from lockstep.describe.workload.weight import Weight
 
 JOINT = {"qkv": ("query", "key", "value"), "gate_up": ("gate", "up"), "shared_gate_up": ("shared gate", "shared up")}
 """Matrices that may be one linear layer; its adapter has one A."""
+
+
+STORED = JOINT | {"experts": ("expert gate", "expert up")}
+"""The same of parameters, whatever adapters find: gate and up of all experts of a layer are one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +54,23 @@ def model_type(name: str) -> str:
 
 def _table() -> Json:
     return shipped_table("lockstep.describe.workload", "modules.toml")
+
+
+@lru_cache(maxsize=512)
+def stored_weights(weights: tuple[Weight, ...], joint: tuple[str, ...] = ()) -> tuple[Weight, ...]:
+    """The weights of one layer as the tensors of Transformers' modules: matrices that are `joint` are one, and a
+    layer's routed experts one of three dimensions, gate and up together.
+
+    Source: transformers 5.24, models/*/modeling_*.py.
+    """
+    found: dict[str | int, Weight] = {}
+    for number, one in enumerate(weights):
+        part, bias, _ = one.name.partition(" bias")
+        group = next((word for word in (*joint, "experts") if part in STORED[word]), None)
+        if one.copies > 1:
+            one = replace(one, shape=(one.copies, *one.shape), copies=1, used=1)
+        key = number if group is None else group + bias
+        if key in found:
+            one = replace(one, shape=(*one.shape[:-1], found[key].shape[-1] + one.shape[-1]))
+        found[key] = one
+    return tuple(found.values())

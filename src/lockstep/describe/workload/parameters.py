@@ -8,7 +8,7 @@ is in ours; `untrained` says how many there are, and `rank_parameters`, which fe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from lockstep.base.types.arrays import Number
@@ -118,16 +118,20 @@ class RankParameters:
 
 
 def rank_parameters(
-    weights: Iterable[Weight], tp: Number = 1, ep: Number = 1, expert_tp: Number | None = None
+    weights: Iterable[Weight],
+    tp: Number = 1,
+    ep: Number = 1,
+    expert_tp: Number | None = None,
+    each: Callable[[Weight], float] | None = None,
 ) -> RankParameters:
-    """`weights` as one rank holds them; tp, ep and expert_tp may be arrays."""
+    """`weights` as one rank holds them, or `each` of their elements times what it counts; the cuts may be arrays."""
     matrix: Number = 0
     other: Number = 0
     expert: Number = 0
     for weight in weights:
         if not weight.trained:
             continue
-        elems = weight.per_rank_elems(tp, ep, expert_tp)
+        elems = weight.per_rank_elems(tp, ep, expert_tp) * (1 if each is None else each(weight))
         if weight.category == "routed_experts":
             expert = expert + elems
         elif weight.is_matrix and weight.category != "head":

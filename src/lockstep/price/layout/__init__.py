@@ -12,11 +12,12 @@ from lockstep.price.layout.groups import coordinates as coordinates
 from lockstep.price.layout.groups import group_summary as group_summary
 from lockstep.price.layout.groups import process_groups as process_groups
 from lockstep.price.layout.groups import span as span
+from lockstep.price.layout.held import checkpoint_B as checkpoint_B
 from lockstep.price.layout.held import layer_parameters as layer_parameters
+from lockstep.price.layout.held import mean_states_B as mean_states_B
 from lockstep.price.layout.held import stage_parameters as stage_parameters
 from lockstep.price.layout.host import host_B as host_B
 from lockstep.price.layout.job import Job as Job
-from lockstep.price.layout.job import checkpoint_B as checkpoint_B
 from lockstep.price.layout.job import splits_evenly as splits_evenly
 from lockstep.price.layout.kept import chunk_activations_B as chunk_activations_B
 from lockstep.price.layout.kept import context_blocks as context_blocks

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 
 from lockstep.base.types.arrays import Number
 from lockstep.describe.workload import LayerKind, RankParameters
-from lockstep.price.layout.held import sharded, stage_parameters
+from lockstep.price.layout.held import sharded, stage_parameters, states_B
 from lockstep.price.layout.job import Job
 from lockstep.price.layout.kept import chunks_of, leaving_B, live_B
 from lockstep.price.layout.layout import KEEP, PAGED, LayoutGrid, host_states_B
@@ -44,11 +44,14 @@ def stage_host_states_B(job: Job, grid: LayoutGrid, stage: int) -> Number:
     whole = stage_parameters(job, grid, stage, layers)
     if recipe.adapters is not None:
         return _adapters_host_B(job, grid, layers, whole)
-    held, copies = whole * recipe.objective.models, 1.0 + recipe.objective.frozen / recipe.objective.models
+    models, copies = recipe.objective.models, 1.0 + recipe.objective.frozen / recipe.objective.models
+    own_B = states_B(job, whole, partial(stage_parameters, job, grid, stage, layers))
+    held = whole * models
     dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
     # Masters that are the parameters themselves are no pages.
     kept_B = 0.0 if recipe.habits.working_copy else np.where(grid.offload == PAGED, states.master_B, 0.0)
-    optimizer_B: Number = held.matrix_elems * states.matrix_B + held.other_elems * states.other_B - dense * kept_B
+    copy_B: Number = states.master_B - kept_B
+    optimizer_B = models * own_B[0] + dense * copy_B
     if recipe.local_steps > 1:
         optimizer_B = optimizer_B + dense * OUTER_STATE_B
     divided = grid.zero >= 1
@@ -56,7 +59,7 @@ def stage_host_states_B(job: Job, grid: LayoutGrid, stage: int) -> Number:
         grid,
         sharded(grid, dense * recipe.parameter_B, expert * recipe.parameter_B, divided) * copies,
         sharded(grid, dense * recipe.gradient_B, expert * recipe.gradient_B, divided),
-        sharded(grid, optimizer_B, expert * (states.matrix_B - kept_B), divided),
+        sharded(grid, optimizer_B, models * own_B[1] + expert * copy_B, divided),
     )
 
 
@@ -71,7 +74,9 @@ def _adapters_host_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind], whole
 
     weights_B = sharded(grid, *frozen_B(job, grid, held, whole), divided) + of(recipe.adapter_B)
     weights_B = weights_B + copies_B(recipe, grid, whole)
-    return host_states_B(grid, weights_B, of(recipe.adapter_gradient_B), of(recipe.adapter_states_B))
+    own_B = states_B(job, trained, partial(trained_parameters, job, grid, held))
+    optimizer_B = of(recipe.adapter_master_B) + sharded(grid, *own_B, divided)
+    return host_states_B(grid, weights_B, of(recipe.adapter_gradient_B), optimizer_B)
 
 
 def copies_B(recipe: Recipe, grid: LayoutGrid, whole: RankParameters) -> Number:

@@ -1,13 +1,4 @@
-"""`Job`: what a layout must fit (model, recipe, number of devices), and how its layers fall onto pipeline stages.
-
-`checkpoint_B`: bytes of a whole checkpoint, what is needed to go on training as if nothing had happened.
-
-    size = parameters x p + matrices x k + others x k'
-p: bytes of a working parameter (2); k, k': bytes of optimizer state per matrix and per other parameter (12 for Adam:
-fp32 master and two moments). Every parameter is counted once, however many ranks hold it; gradients are not saved.
-Values without gradients (correction biases) are saved as working parameters. 14 B per parameter for bf16 and AdamW:
-BLOOM-176B's 2.3 TB.
-"""
+"""`Job`: what a layout must fit (model, recipe, number of devices), and how its layers fall onto pipeline stages."""
 
 from __future__ import annotations
 
@@ -19,16 +10,7 @@ from itertools import accumulate
 
 from lockstep.base.types.arrays import Truth, Whole
 from lockstep.base.types.brief import Brief
-from lockstep.describe.workload import (
-    LayerKind,
-    Model,
-    Transformer,
-    all_weights,
-    mtp_weights,
-    parameters,
-    rank_parameters,
-    scored,
-)
+from lockstep.describe.workload import LayerKind, Model, Transformer, scored
 from lockstep.price.layout.recipe import Recipe
 from lockstep.simulate.parallel.pipeline import Placement, routes
 
@@ -186,14 +168,3 @@ def _sizes(layers: int, parts: int) -> list[int]:
 def splits_evenly(layers: int, parts: Whole) -> Truth:
     """Whether every part gets the same, or would if embedding and head each counted as a layer (as in Llama 3 405B)."""
     return (layers % parts == 0) | ((layers + 2) % parts == 0)
-
-
-def checkpoint_B(job: Job) -> float:
-    """Bytes of one checkpoint of the whole job, layout and sharding apart."""
-    weights = list(all_weights(job.model))
-    if isinstance(job.model, Transformer):
-        weights += mtp_weights(job.model) * job.model.mtp_layers
-    found, states = rank_parameters(weights), job.recipe.states
-    saved_B = found.total_elems * job.recipe.parameter_B + found.other_elems * states.other_B
-    saved_B += (found.matrix_elems + found.expert_elems) * states.matrix_B
-    return float(saved_B + parameters(job.model).untrained * job.recipe.parameter_B)

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from lockstep.base.types.shown import Shown
 from lockstep.describe.hardware import Cluster
 from lockstep.describe.workload import LayerKind, RankParameters
 from lockstep.price.layout.gathers import sharing_in
-from lockstep.price.layout.held import sharded, stage_parameters
+from lockstep.price.layout.held import sharded, stage_parameters, states_B
 from lockstep.price.layout.host import copies_B, stage_host_B, stage_host_states_B
 from lockstep.price.layout.job import Job
 from lockstep.price.layout.kept import activations_B
@@ -188,9 +188,11 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...]
     adapted = recipe.adapters is not None
     trained = trained_parameters(job, grid, held) if adapted else parameters
     if adapted:
-        weights_B, gradients_B, optimizer_B = _adapted_states(job, grid, held, parameters, trained)
+        own_B = states_B(job, trained, partial(trained_parameters, job, grid, held))
+        weights_B, gradients_B, optimizer_B = _adapted_states(job, grid, held, parameters, trained, own_B)
     else:
-        weights_B, gradients_B, optimizer_B = _states(recipe, grid, parameters * recipe.objective.models)
+        own_B = states_B(job, parameters, partial(stage_parameters, job, grid, stage, held))
+        weights_B, gradients_B, optimizer_B = _states(recipe, grid, parameters, own_B)
     if recipe.objective.frozen:
         weights_B = weights_B + np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, copies_B(recipe, grid, parameters))
     kept_B, loss_B, layer_B = activations_B(job, grid, stage, held)
@@ -243,38 +245,48 @@ class StateBytes:
         return self.parameter_B + self.gradient_B + self.optimizer_B
 
 
-def state_bytes(recipe: Recipe, grid: LayoutGrid) -> StateBytes:
-    """What each parameter takes for every layout of `grid`: what the categories of `Memory` are made of."""
+def state_bytes(recipe: Recipe, grid: LayoutGrid, own_B: float) -> StateBytes:
+    """What each parameter takes for every layout of `grid`, with `own_B` of the optimizer's own states: what the
+    categories of `Memory` are made of.
+    """
     states, master_B = recipe.states, np.where(grid.on_host, 0.0, 0.0)
     copy_B = np.where(widened(recipe, grid), 0.0, recipe.parameter_B)  # there they are among the activations
     if states.master_B and not recipe.habits.working_copy:
         # Of offloaded masters a working copy stays.
         copy_B = np.where(np.logical_not(sharing_of(recipe, grid).keeps) & ~grid.on_host, 0.0, copy_B)
         master_B = np.where(grid.on_host, 0.0, states.master_B)
-    own_B = states.matrix_B - (0.0 if recipe.habits.working_copy else states.master_B)
+    own_B += states.master_B if recipe.habits.working_copy else 0.0
     return StateBytes(copy_B, master_B, np.where(gradients_pass(recipe, grid), 0.0, recipe.gradient_B), own_B)
 
 
-def _states(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters) -> tuple[Number, Number, Number]:
-    """Bytes of parameters, gradients and optimizer states of one rank."""
-    states, sharing, each = recipe.states, sharing_of(recipe, grid), state_bytes(recipe, grid)
-    matrix, other, expert = parameters.matrix_elems, parameters.other_elems, parameters.expert_elems
-    dense = matrix + other
+def _states(
+    recipe: Recipe, grid: LayoutGrid, parameters: RankParameters, own_B: tuple[Number, Number]
+) -> tuple[Number, Number, Number]:
+    """Bytes of parameters, gradients and optimizer states of one rank; `own_B` are those of one model's states."""
+    models, sharing, each = recipe.objective.models, sharing_of(recipe, grid), state_bytes(recipe, grid, 0.0)
+    dense, expert = models * (parameters.matrix_elems + parameters.other_elems), models * parameters.expert_elems
     weights_B = sharded(grid, dense * each.copy_B, expert * each.copy_B, np.logical_not(sharing.keeps))
     weights_B = weights_B + sharded(grid, dense * each.master_B, expert * each.master_B, sharing.sharded)
     weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, weights_B)
     gradients_B = sharded(grid, dense * each.gradient_B, expert * each.gradient_B, sharing.scatters)
-    other_B = each.optimizer_B + states.other_B - states.matrix_B
-    optimizer_B = sharded(grid, matrix * each.optimizer_B + other * other_B, expert * each.optimizer_B, sharing.sharded)
+    dense_B, expert_B = (
+        models * own + elems * each.optimizer_B for own, elems in zip(own_B, (dense, expert), strict=True)
+    )
+    optimizer_B = sharded(grid, dense_B, expert_B, sharing.sharded)
     if recipe.local_steps > 1:
         optimizer_B = optimizer_B + sharded(grid, dense * OUTER_STATE_B, expert * OUTER_STATE_B, sharing.sharded)
     return weights_B, gradients_B, np.where(grid.offload == KEEP, optimizer_B, 0.0)
 
 
 def _adapted_states(
-    job: Job, grid: LayoutGrid, held: Counter[LayerKind], whole: RankParameters, trained: RankParameters
+    job: Job,
+    grid: LayoutGrid,
+    held: Counter[LayerKind],
+    whole: RankParameters,
+    trained: RankParameters,
+    own_B: tuple[Number, Number],
 ) -> tuple[Number, Number, Number]:
-    """Bytes of parameters, gradients and optimizer states of one rank that trains adapters and nothing else."""
+    """The same of one rank that trains adapters and nothing else, of as many models as there are."""
     recipe, sharing = job.recipe, sharing_of(job.recipe, grid)
     given_up, dense = np.logical_not(sharing.keeps), trained.matrix_elems + trained.other_elems
     base_B = sharded(grid, *frozen_B(job, grid, held, whole), given_up)
@@ -284,7 +296,7 @@ def _adapted_states(
 
     weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, base_B + of(recipe.adapter_B, given_up))
     gradients_B = np.where(gradients_pass(recipe, grid), 0.0, of(recipe.adapter_gradient_B, sharing.scatters))
-    optimizer_B = of(recipe.adapter_states_B, sharing.sharded)
+    optimizer_B = of(recipe.adapter_master_B, sharing.sharded) + sharded(grid, *own_B, sharing.sharded)
     return weights_B, gradients_B, np.where(grid.offload == KEEP, optimizer_B, 0.0)
 
 

@@ -16,7 +16,7 @@ from lockstep.describe.workload import MODULES, Adapters, Objective, Training, T
 from lockstep.price.layout.formats import ACTIVATION_B, ADAPTER_B, BASE_B, NARROW_B, NOT_TRAINED
 from lockstep.price.layout.layout import LayoutGrid
 from lockstep.price.layout.losses import usual_loss
-from lockstep.price.layout.optimizers import OPTIMIZERS, Optimizer
+from lockstep.price.layout.optimizers import Optimizer, optimizer
 from lockstep.simulate.parallel.context import KINDS
 from lockstep.simulate.parallel.data.coordinator import read_limits
 from lockstep.simulate.parallel.data.sharing import SOFTWARE, SYNCS
@@ -169,12 +169,12 @@ class Recipe(Brief):
             ("MFU convention", self.mfu_convention, MFU_CONVENTIONS, "--mfu-convention"),
             ("format of frozen matrices", self.base, tuple(BASE_B), "--base"),
             ("cross entropy", self.software.options.cross_entropy, tuple(ways()["loss"]), "--cross-entropy"),
-            ("optimizer", self.optimizer, tuple(OPTIMIZERS), "--optimizer"),
             ("scaling of fp8", self.scaling, SCALINGS, "--fp8-scaling"),
             ("what CUDA graphs hold", self.cuda_graphs, CUDA_GRAPHS, "--cuda-graphs"),
         ):
             if said is not None and said not in words:
                 raise UnknownName(what, str(said), words, flag)
+        optimizer(self.optimizer)
         routing_skew(self.routing)
         read_limits(self.software.options.gather_limits)
         if self.overlap_device_frac is not None and not 0 <= self.overlap_device_frac < 1:
@@ -268,9 +268,9 @@ class Recipe(Brief):
         return self.wire_B if self.habits.half_adapters else ADAPTER_B
 
     @property
-    def adapter_states_B(self) -> float:
-        """Bytes of its optimizer states: what is stored in fp32 is updated in place and has no master copy."""
-        return self.states.matrix_B if self.habits.half_adapters else self.states.matrix_states_B
+    def adapter_master_B(self) -> float:
+        """Bytes of its master copy: what is stored in fp32 is updated in place and has none."""
+        return self.states.master_B if self.habits.half_adapters else 0.0
 
     def offloaded_of(self, layers: int) -> int:
         """Of so many layers of a stage, those whose kept activations wait in host memory."""
@@ -283,7 +283,7 @@ class Recipe(Brief):
     @property
     def states(self) -> Optimizer:
         """The optimizer's bytes per parameter."""
-        return OPTIMIZERS[self.optimizer]
+        return optimizer(self.optimizer)
 
     @property
     def element_B(self) -> float:

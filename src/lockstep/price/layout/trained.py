@@ -17,13 +17,16 @@ from lockstep.describe.workload import (
     rank_parameters,
 )
 from lockstep.price.layout.formats import BITSANDBYTES
+from lockstep.price.layout.held import Counted
 from lockstep.price.layout.job import Job
 from lockstep.price.layout.kept import by_stored
 from lockstep.price.layout.layout import LayoutGrid
 from lockstep.price.layout.recipe import Recipe
 
 
-def trained_parameters(job: Job, grid: LayoutGrid, held: Counter[LayerKind]) -> RankParameters:
+def trained_parameters(
+    job: Job, grid: LayoutGrid, held: Counter[LayerKind], counted: Counted = rank_parameters
+) -> RankParameters:
     """Elements of the adapters of the layers `held`, on one rank, of all models that are trained."""
     model, found = job.transformer, RankParameters(0.0, 0.0, 0.0)
     adapters = None if model is None else job.recipe.adapters_on(model)
@@ -31,7 +34,7 @@ def trained_parameters(job: Job, grid: LayoutGrid, held: Counter[LayerKind]) -> 
         return found
     for kind, count in by_stored(held).items():
         own = adapters.weights(layer_weights(model, kind))
-        found = found + rank_parameters(own, grid.tp, grid.ep, grid.expert_tp) * count
+        found = found + counted(own, grid.tp, grid.ep, grid.expert_tp) * count
     return found * job.recipe.objective.models
 
 

@@ -1,4 +1,4 @@
-"""What ships with Lockstep: models, devices, clusters, links and software stacks."""
+"""What ships with Lockstep: models, devices, clusters, links, software stacks and optimizers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,10 +26,12 @@ class Catalog(Shown):
 def catalog(
     shelf: Annotated[
         str | None,
-        Argument("SHELF", "Part of the catalog: models, devices, clusters, links or stacks; all when omitted."),
+        Argument(
+            "SHELF", "Part of the catalog: models, devices, clusters, links, stacks or optimizers; all when omitted."
+        ),
     ] = None,
 ) -> Catalog:
-    """The models, devices, clusters, links and software stacks that ship with Lockstep, or one of these shelves.
+    """The models, devices, clusters, links, software stacks and optimizers of Lockstep, or one of these shelves.
 
     Raises UnknownName.
     """
@@ -68,10 +70,17 @@ def _stacks() -> list[Json]:
     return [one.to_dict() for one in stacks().values()]
 
 
+def _optimizers() -> list[Json]:
+    from lockstep.price.layout import OPTIMIZERS
+
+    return [one.to_dict() for one in OPTIMIZERS.values()]
+
+
 SHELVES: dict[str, Callable[[], list[Json]]] = {
     "models": _models,
     "devices": _devices,
     "clusters": _clusters,
     "links": _links,
     "stacks": _stacks,
+    "optimizers": _optimizers,
 }

@@ -145,8 +145,9 @@ class StageMemories(Shown):
         from lockstep.decide.planner.assumptions import memory_assumptions
         from lockstep.decide.planner.from_file import imported
         from lockstep.decide.planner.uncounted import not_counted
-        from lockstep.price.layout import state_bytes
+        from lockstep.price.layout import mean_states_B, state_bytes
 
+        each = state_bytes(self.job.recipe, self.layout.grid(), mean_states_B(self.job))
         return {
             "model": self.job.model.name,
             "cluster": self.cluster.name,
@@ -158,7 +159,7 @@ class StageMemories(Shown):
             "by_category": self.by_category(),
             "room": [one.to_dict() for one in self.room],
             "place": self.place,
-            "bytes_per_parameter": float(state_bytes(self.job.recipe, self.layout.grid()).total_B),
+            "bytes_per_parameter": float(each.total_B),
             "not_counted": list(not_counted(self.job)),
             "assumptions": list(memory_assumptions(self.job, self.cluster, self.layout)),
             **imported(self.job),

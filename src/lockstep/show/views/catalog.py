@@ -1,4 +1,4 @@
-"""`lockstep catalog`: the models, devices, clusters, links and stacks that ship with Lockstep, and their sources."""
+"""`lockstep catalog`: the models, devices, clusters, links, stacks and optimizers of Lockstep, and their sources."""
 
 from __future__ import annotations
 
@@ -141,7 +141,29 @@ def _hosts(rows: Sequence[Row], out: Console) -> None:
         out.print(Text(f"  {said}, {layer} per recomputed layer (assumed)", style="dim"))
 
 
-_SHELVES = {"models": _models, "devices": _devices, "clusters": _clusters, "links": _links, "stacks": _stacks}
+def _optimizers(rows: Sequence[Row], out: Console) -> None:
+    numbers = [(f"B/{what}", "right") for what in ("master", "matrix", "other")]
+    titles = [("name", "left"), *numbers, ("by tensor", "left"), ("source", "text")]
+    body = (
+        (
+            row["name"],
+            *(f"{row[each]:.4g}" for each in ("master_B", "matrix_states_B", "other_states_B")),
+            "yes" if row["by_tensor"] else "",
+            row["source"],
+        )
+        for row in rows
+    )
+    indented(out, table(titles, body))
+
+
+_SHELVES = {
+    "models": _models,
+    "devices": _devices,
+    "clusters": _clusters,
+    "links": _links,
+    "stacks": _stacks,
+    "optimizers": _optimizers,
+}
 
 
 def plot_catalog(found: Catalog) -> Figure:

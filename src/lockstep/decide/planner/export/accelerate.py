@@ -36,10 +36,11 @@ CHOICES: dict[str, tuple[object, ...]] = {
 }
 """Axes of the planner's space that it can run; other limits join several of them."""
 OPTIMIZERS = {"adam": "adamw_torch with weight_decay 0", "adamw": "adamw_torch", "adamw-8bit": "adamw_bnb_8bit",
-              "adafactor": "adafactor"}  # fmt: skip
+              "adamw-8bit-torchao": "adamw_torch_8bit", "adafactor": "adafactor", "lion-8bit": "lion_8bit",
+              "schedule-free-adamw": "schedule_free_adamw"}  # fmt: skip
 TRL = {"dpo": "DPOConfig", "grpo": "GRPOConfig"}
 """TRL's arguments, which extend TrainingArguments, by objective."""
-PAGED = {"adamw": "paged_adamw_32bit", "adamw-8bit": "paged_adamw_8bit"}
+PAGED = {"adamw": "paged_adamw_32bit", "adamw-8bit": "paged_adamw_8bit", "lion-8bit": "paged_lion_8bit"}
 """Names of `optim` where states that find no room are in host memory."""
 
 

@@ -12,7 +12,7 @@ from lockstep.decide.planner.imports.said import Said
 from lockstep.decide.planner.imports.tuning.adapters import lora
 from lockstep.decide.planner.imports.tuning.llamafactory_megatron import on_megatron, with_megatron
 from lockstep.decide.planner.imports.tuning.names import model_of
-from lockstep.decide.planner.imports.tuning.run import Run, attention, quantised, tell
+from lockstep.decide.planner.imports.tuning.run import OPTIMIZERS, Run, attention, quantised, tell
 from lockstep.decide.planner.imports.tuning.trainer import arguments
 from lockstep.describe.workload import Model
 
@@ -42,6 +42,8 @@ def llamafactory(said: Said, name: str, model: Model | None) -> Imported:
         found.words["cross_entropy"] = "chunked"
     if said["use_muon"]:
         run.optimizer = "muon"
+    if said["use_galore"] and OPTIMIZERS.get(run.optimizer) == "adamw":
+        run.optimizer, run.arguments = "galore_adamw", f"rank={said['galore_rank']}"
     return tell(found, said, run, "optim")
 
 

@@ -18,17 +18,25 @@ from dataclasses import dataclass
 
 from lockstep.decide.planner.imports.imported import Imported
 from lockstep.decide.planner.imports.said import NOTHING_BESIDE, Said
+from lockstep.price.layout import OPTIMIZERS as KNOWN
 
 OPTIMIZERS = {
     **dict.fromkeys(("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_torch_xla", "adamw_torch_npu_fused",
                      "adamw_apex_fused", "adamw", "adam", "optimi_adamw", "stable_adamw"), "adamw"),
-    **dict.fromkeys(("adamw_8bit", "adamw_bnb_8bit", "adamw_torch_8bit", "ao_adamw_8bit"), "adamw-8bit"),
-    "paged_adamw": "adamw", "paged_adamw_32bit": "adamw", "paged_adamw_8bit": "adamw-8bit", "adafactor": "adafactor",
-    "sgd": "sgd", "lion_32bit": "lion", "lion_pytorch": "lion", "paged_lion_32bit": "lion", "muon": "muon",
+    **dict.fromkeys(("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit"), "adamw-8bit"),
+    **dict.fromkeys(("adamw_torch_8bit", "ao_adamw_8bit"), "adamw-8bit-torchao"),
+    "adamw_torch_4bit": "adamw-4bit-torchao:block=256", "ao_adamw_4bit": "adamw-4bit-torchao",
+    "ao_adamw_fp8": "adamw-fp8-torchao", "paged_adamw": "adamw", "paged_adamw_32bit": "adamw",
+    "adafactor": "adafactor", "sgd": "sgd", "lion_32bit": "lion", "lion_pytorch": "lion", "paged_lion_32bit": "lion",
+    "lion_8bit": "lion-8bit", "paged_lion_8bit": "lion-8bit", "muon": "muon", "galore_adamw": "galore",
+    "galore_adamw_layerwise": "galore", "schedule_free_adamw": "schedule-free-adamw",
+    "schedule_free_radam": "schedule-free-adamw",
 }  # fmt: skip
 """Names of `optim`; those that begin with paged_ keep states that find no room in host memory."""
-IN_HALF = {"adamw": "adamw-bf16", "adamw-8bit": "adamw-8bit-no-master", "adafactor": "adafactor-no-master"}
-"""Optimizers whose parameters are in half precision, without a master copy."""
+FP32_STATES = ("adamw-8bit", "lion-8bit", "adafactor")
+"""Optimizers that keep no moments in the format of half-precision parameters; nor do those named _32bit."""
+ARGUMENTS = {"r": "rank", "block": "block_size"}
+"""Settings of optimizers here, and in `optim_args`."""
 KERNELS = {"flash_attention_2": "flash2", "fa2": "flash2", "flash_attn": "flash2", "flash_attention": "flash2",
            "flash_attention_3": "flash3", "fa3": "flash3"}  # fmt: skip
 PLAIN_ATTENTION = ("sdpa", "auto", "true", "false")
@@ -50,6 +58,8 @@ class Run:
     objective: str = ""
     base: str | None = None
     optimizer: str = "adamw_torch"
+    arguments: str = ""
+    """Of the optimizer: names and values, as in rank=64,scale=0.25."""
     recompute: bool = False
     offload_inputs: bool = False
     sharded: str = ""
@@ -104,18 +114,18 @@ def _formats(found: Imported, run: Run) -> None:
 
 
 def _optimizer(found: Imported, said: Said, run: Run, word: str) -> None:
-    name = OPTIMIZERS.get(run.optimizer)
-    if name is None:
+    if run.optimizer not in OPTIMIZERS:
         said.leave(word, f"the states of {run.optimizer}; those of AdamW are taken")
-        name = "adamw"
+    name, _, setting = OPTIMIZERS.get(run.optimizer, "adamw").partition(":")
+    given = dict(one.partition("=")[::2] for one in run.arguments.replace(" ", "").split(","))
+    own = KNOWN[name].setting
+    if number := given.get(ARGUMENTS.get(own, "")):
+        setting = f"{own}={number}"
     if run.optimizer.startswith("paged_"):
         found.layout.setdefault("offload", "paged")
     if not run.adapters and not run.wide and not run.sharded:
-        half = "adamw-no-master" if run.optimizer == "paged_adamw_32bit" else IN_HALF.get(name)
-        if half is None:
-            said.leave(word, f"{name} of weights in half precision; an fp32 master copy is taken beside them")
-        name = half or name
-    found.words.setdefault("optimizer", name)
+        name += "-no-master" if name in FP32_STATES or run.optimizer.endswith("_32bit") else "-bf16"
+    found.words.setdefault("optimizer", f"{name}:{setting}" if setting else name)
 
 
 def without_vllm(said: Said) -> None:

@@ -47,6 +47,7 @@ def arguments(found: Imported, said: Said, model: Model | None) -> Run:
     """The part of a run that TrainingArguments say. Raises BadInput for precisions that exclude one another."""
     run = Run(_micro(said), said[STEPS], optimizer="adafactor" if said["adafactor"] else said["optim"])
     found.set(found.words, gpus=said["launcher.num_processes"] or devices(said))
+    run.arguments = said["optim_args"] or ""
     run.sharded = sharded(found, said, model)
     run.dtype = precision(said)
     run.recompute = bool(said["gradient_checkpointing"] or said["activation_checkpointing"])
