@@ -224,10 +224,8 @@ def _generated(
     # Where each step generates its own answers, every use after the first is of an older model.
     old = given["old"] == "always" or (given["old"] == "if-needed" and not every and uses > 1)
     passed = (*PLAIN.passed, *[GENERATED] * old, *beside)
-    forwards = 1 + (old + refers + rewards) / uses
-    return Objective(
-        name, forwards, 1, bare, held, 1, generation_frac, elsewhere, passed, uses, every, bool(batch)
-    )  # fmt: skip
+    beyond = bare, held, 1, generation_frac, elsewhere, passed, uses, every, bool(batch)
+    return Objective(name, 1 + (old + refers + rewards) / uses, 1, *beyond)
 
 
 def _count(given: Mapping[str, str], name: str, where: str | None) -> int:
