@@ -187,6 +187,18 @@ def test_passes_are_those_that_trl_makes(
     assert recipe.objective.frozen == copies
 
 
+def test_a_copy_is_in_the_format_of_what_is_trained() -> None:
+    """TRL loads the reference as the model: in fp32 under autocast, of 1.24B parameters 4.9 GB."""
+    one = workload.model("llama3.2-1b")
+    for stack, bytes_each in (("trl", 4), ("hf-trainer", 2)):
+        plain, found = (
+            memory(Job(one, Recipe.by(stack, seq=512, batch=2, train=words), 1), MACHINE, Layout().grid())
+            for words in ("full", "dpo")
+        )
+        more_B = float(found.parameters_B - plain.parameters_B)
+        assert more_B == pytest.approx(bytes_each * parameters(one).total, rel=1e-6)
+
+
 def test_a_generation_of_sequences_is_one_of_micro_batches() -> None:
     for sequences in (16, 32, 64, 128):
         by_sequences, by_steps = (

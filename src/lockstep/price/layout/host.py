@@ -81,8 +81,8 @@ def _adapters_host_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind], whole
 
 def copies_B(recipe: Recipe, grid: LayoutGrid, whole: RankParameters) -> Number:
     """Bytes of the frozen copies of the model that the objective needs, sharded as parameters are."""
-    # A copy is loaded as what is trained: in fp32 where that is its own master.
-    master = recipe.adapters is None and recipe.states.master_B and not recipe.habits.working_copy
+    # Under torch.autocast a copy is loaded in fp32, as what is trained is (TRL 1.16, trl/trainer/dpo_trainer.py).
+    master = recipe.habits.autocast and recipe.adapters is None and recipe.states.master_B
     each_B = recipe.objective.frozen * (recipe.states.master_B if master else recipe.parameter_B)
     dense_B = (whole.matrix_elems + whole.other_elems) * each_B
     return sharded(grid, dense_B, whole.expert_elems * each_B, np.logical_not(sharing_of(recipe, grid).keeps))
